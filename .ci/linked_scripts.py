@@ -1,4 +1,5 @@
-"""The build step of the wheel that links the scripts: a process that starts need not do it (`engine/redis/scripts.py`)."""
+"""The build step of the wheel that links the scripts: a process that starts need not do it
+(`engine/redis/scripts.py`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A hook of mkdocs: each "rule 12" of the pages, also those of docstrings, links to the rule in docs/protocol.md.
+"""A hook of mkdocs: each "rule 12" of the pages, also those of docstrings, links to the rule in
+docs/protocol.md.
 
 A number that the protocol does not have fails the build.
 """
@@ -22,11 +23,15 @@ TAG = re.compile(r"(<[^>]*>)")
 
 def names() -> dict[int, str]:
     """The name of each rule by its number."""
-    return {int(number): name for number, name in re.findall(r"^### Rule (\d+): (.+)$", PROTOCOL.read_text(), re.MULTILINE)}
+    return {
+        int(number): name
+        for number, name in re.findall(r"^### Rule (\d+): (.+)$", PROTOCOL.read_text(), re.MULTILINE)
+    }
 
 
 def linked(html: str, to_protocol: str) -> str:
-    """The page with links; `to_protocol` is the address of the protocol's page from here. Raises PluginError."""
+    """The page with links; `to_protocol` is the address of the protocol's page from here. Raises
+    PluginError."""
     known = names()
 
     def link(found: re.Match[str]) -> str:

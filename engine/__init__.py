@@ -10,7 +10,8 @@ from typing import Any
 
 from engine.version import __version__ as __version__
 
-#: Each public name stands here alone. `make generate` writes `__init__.pyi` from it, which type checkers and editors read.
+#: Each public name stands here alone. `make generate` writes `__init__.pyi` from it, which type checkers and
+#: editors read.
 _HOMES = {
     "engine.channel.asynchronous.channel": ("AsyncChannel",),
     "engine.channel.contents": ("RawJson",),

@@ -4,8 +4,9 @@
     with Queue("jobs", settings.model, url=settings.url) as queue:
         settings.worker(queue, handlers).run()
 
-`WORKER_MODE` is `thin` (every priority, 5 handlers at once), `default` (every priority, 10 at once), `specialized` (the given
-priorities, else `high`), `job-specialized` (the given job types alone) or `scheduler-only` (no job at all).
+`WORKER_MODE` is `thin` (every priority, 5 handlers at once), `default` (every priority, 10 at once),
+`specialized` (the given priorities, else `high`), `job-specialized` (the given job types alone) or
+`scheduler-only` (no job at all).
 
 | variable | default | |
 |---|---|---|
@@ -13,13 +14,14 @@ priorities, else `high`), `job-specialized` (the given job types alone) or `sche
 | `WORKER_PRIORITIES` | all | of `high`, `normal` and `low` those with none between them left out |
 | `WORKER_ROUTING_KEYS` | `default` | routes of one priority take turns, in whatever order they stand here |
 | `WORKER_JOB_TYPES` | all that have handlers | names of jobs, read in the mode `job-specialized` alone |
-| `SCHEDULER_INTERVAL` | `1s` | 100ms to 1m; no sweep of a worker comes later than after 2 s, for leases need it |
+| `SCHEDULER_INTERVAL` | `1s` | 100ms to 1m; a worker sweeps after 2 s at the latest, for its leases |
 | `REDIS_URL` | `redis://localhost:6379` | |
 | `JOB_TIMEOUT` | `5m` | a run that takes longer has failed |
 | `RESULT_BACKEND_TTL_SUCCESS`, `RESULT_BACKEND_TTL_FAILURE` | `1h`, `24h` | how long results are kept |
 
-`ENABLE_SCHEDULER` is not asked: every worker brings due jobs to their lists, which is safe with any number of them. Durations are
-written as Go has them: `1h30m`, `500ms`. What the originals silently replace by a default is a Malformed that names the variable.
+`ENABLE_SCHEDULER` is not asked: every worker brings due jobs to their lists, which is safe with any number of
+them. Durations are written as Go has them: `1h30m`, `500ms`. What the originals silently replace by a default
+is a Malformed that names the variable.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ from engine.worker.worker import SCHEDULER_SWEEP_MS_MAX, Scheduler, Worker
 
 #: Mode -> handlers at once unless the environment says otherwise.
 MODES = {"thin": 5, "default": 10, "specialized": 10, "job-specialized": 10, "scheduler-only": 0}
-#: From the last one claimed to the first, each with the least and the greatest priority of the engine that it stands for.
+#: From the last one claimed to the first, each with the least and the greatest priority of the engine that it
+#: stands for.
 _BANDS = {"low": (1, 3), "normal": (4, 6), "high": (7, 10)}
 
 
@@ -76,8 +79,10 @@ def read(environ: Mapping[str, str], *, layout: BananasLayout = "document") -> B
     model = Bananas(
         layout=layout,
         timeout_ms=_bounded(environ, "JOB_TIMEOUT", "5m", 1, validate.BACKOFF_MS_MAX),
-        result_ttl_s=_bounded(environ, "RESULT_BACKEND_TTL_SUCCESS", "1h", 1000, validate.DURATION_MS_MAX) // 1000,
-        error_ttl_s=_bounded(environ, "RESULT_BACKEND_TTL_FAILURE", "24h", 1000, validate.DURATION_MS_MAX) // 1000,
+        result_ttl_s=_bounded(environ, "RESULT_BACKEND_TTL_SUCCESS", "1h", 1000, validate.DURATION_MS_MAX)
+        // 1000,
+        error_ttl_s=_bounded(environ, "RESULT_BACKEND_TTL_FAILURE", "24h", 1000, validate.DURATION_MS_MAX)
+        // 1000,
     )
     return BananasWorker(mode, _text(environ, "REDIS_URL", "redis://localhost:6379"), model, settings)
 
@@ -106,7 +111,9 @@ def _bounded(environ: Mapping[str, str], name: str, default: str, least_ms: int,
 
 
 def _priorities(environ: Mapping[str, str], default: str) -> tuple[int, int] | None:
-    given = tuple(word.lower() for word in _words(environ, "WORKER_PRIORITIES") or ((default,) if default else ()))
+    given = tuple(
+        word.lower() for word in _words(environ, "WORKER_PRIORITIES") or ((default,) if default else ())
+    )
     if not given:
         return None
     bound = "some of high, normal and low, with none between them left out"
@@ -123,6 +130,8 @@ def _names(environ: Mapping[str, str]) -> tuple[str, ...]:
     names = _words(environ, "WORKER_JOB_TYPES")
     if not names:
         raise Malformed(
-            "WORKER_JOB_TYPES", environ.get("WORKER_JOB_TYPES", ""), "the names of some jobs in the mode job-specialized"
+            "WORKER_JOB_TYPES",
+            environ.get("WORKER_JOB_TYPES", ""),
+            "the names of some jobs in the mode job-specialized",
         )
     return names

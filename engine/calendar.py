@@ -1,14 +1,15 @@
-"""When a schedule ticks next: pure, from its timing and a server time. Times are ms since 1970, ticks are whole seconds of a cron
-expression, or multiples of an interval counted from its anchor, so that they do not drift (rule 24).
+"""When a schedule ticks next: pure, from its timing and a server time. Times are ms since 1970, ticks are
+whole seconds of a cron expression, or multiples of an interval counted from its anchor, so that they do not
+drift (rule 24).
 
 The rule for clocks that are put forward or back, declared here and proved against an oracle in the tests:
 
-- A time of day that comes twice ticks the first time only. One that is skipped ticks once, at the instant after the gap,
-  however many ticks fell into it.
-- An expression that ticks in every hour of the day follows the clock on the wall: what comes twice ticks twice, and what is
-  skipped does not tick. So an hourly job stays hourly.
-- A monthly tick keeps the anchor's day and time of day in its zone. A shorter month ticks on its last day, and the one after it
-  has the anchor's day again.
+- A time of day that comes twice ticks the first time only. One that is skipped ticks once, at the instant
+  after the gap, however many ticks fell into it.
+- An expression that ticks in every hour of the day follows the clock on the wall: what comes twice ticks
+  twice, and what is skipped does not tick. So an hourly job stays hourly.
+- A monthly tick keeps the anchor's day and time of day in its zone. A shorter month ticks on its last day,
+  and the one after it has the anchor's day again.
 - Intervals in ms know no zone.
 
 What an expression names is in `engine/calendar.py`, as if all days had 24 hours."""
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
 # -- Cron expressions: which days one names, and which times of day. Pure, and without zones: times are
 # seconds of a clock on the wall, counted from 1970-01-01 00:00.
 #
-# The dialect is that of crontab(5), and the guide about schedules has it in a table. It is decided here and not by
-# croniter, because croniter reads several forms as something else, and differs from version to version even in what 7
-# is; it knows the names of months and days. What cannot be read, or names no day of any year, is refused with the
-# reason.
+# The dialect is that of crontab(5), and the guide about schedules has it in a table. It is decided here and
+# not by croniter, because croniter reads several forms as something else, and differs from version to version
+# even in what 7 is; it knows the names of months and days. What cannot be read, or names no day of any year,
+# is refused with the reason.
 
 DAY_S = 86_400
 _HOUR_S = 3600
@@ -110,8 +111,8 @@ class _Days:
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """What an expression names. `hours` of the day and `in_hour`, seconds of each of them; `months`, and `days` of a month by the
-    weekday of its first (Sunday 0) and its length. All are sorted."""
+    """What an expression names. `hours` of the day and `in_hour`, seconds of each of them; `months`, and
+    `days` of a month by the weekday of its first (Sunday 0) and its length. All are sorted."""
 
     hours: tuple[int, ...]
     in_hour: tuple[int, ...]
@@ -124,7 +125,8 @@ class Cron:
         return len(self.hours) == _HOUR.size
 
     def first(self, least_s: int) -> int:
-        """The first second from this one on that it names. Raises Unreadable if there is none in the calendar."""
+        """The first second from this one on that it names. Raises Unreadable if there is none in the
+        calendar."""
         day, least = divmod(least_s, DAY_S)
         for named in self._days_from(day):
             time_s = self._time(least if named == day else 0)
@@ -192,12 +194,16 @@ def read_cron(expression: str) -> Cron:
     days, months = _days(day, weekday), _numbers(_MONTH, month)
     table = {
         (first, length): tuple(
-            number for number in range(1, length + 1) if days.name(number, (first + number - 1) % _WEEK, length)
+            number
+            for number in range(1, length + 1)
+            if days.name(number, (first + number - 1) % _WEEK, length)
         )
         for first in range(_WEEK)
         for length in range(28, 32)
     }
-    if not any(table[first, length] for first in range(_WEEK) for number in months for length in _lengths(number)):
+    if not any(
+        table[first, length] for first in range(_WEEK) for number in months for length in _lengths(number)
+    ):
         raise Unreadable("it never ticks: no month that it names has a day that it names")
     in_hour = (one * 60 + other for one in sorted(minutes) for other in sorted(seconds))
     return Cron(tuple(sorted(_numbers(_HOUR, hour))), tuple(in_hour), tuple(sorted(months)), table)
@@ -209,12 +215,15 @@ def _lengths(month: int) -> tuple[int, ...]:
 
 
 def _days(day: str, weekday: str) -> _Days:
-    """The two fields of days. One that begins with * restricts nothing by itself: then both must name a day."""
+    """The two fields of days. One that begins with * restricts nothing by itself: then both must name a
+    day."""
     day, weekday = ("*" if given == "?" else given for given in (day, weekday))
     items = day.split(",")
     days = _Days(
         both=day.startswith("*") or weekday.startswith("*"),
-        days={number for item in items if item != "l" for number in _numbers(_DAY, _TO_LAST.sub("-31", item))},
+        days={
+            number for item in items if item != "l" for number in _numbers(_DAY, _TO_LAST.sub("-31", item))
+        },
         last="l" in items,
     )
     for item in weekday.split(","):
@@ -229,7 +238,8 @@ def _days(day: str, weekday: str) -> _Days:
 
 
 def _numbers(field: _Field, text: str) -> set[int]:
-    """The numbers of a list of values, ranges and steps. A range that ends before it begins goes round the end of the field."""
+    """The numbers of a list of values, ranges and steps. A range that ends before it begins goes round the
+    end of the field."""
     found: set[int] = set()
     for item in text.split(","):
         span = _SPAN.fullmatch(item)
@@ -240,9 +250,17 @@ def _numbers(field: _Field, text: str) -> set[int]:
         # A value with a step goes on to the end of its field.
         high = _value(field, span[2]) if span[2] else field.high if span[1] == "*" or span[3] else low
         length = (high - low) % field.size
-        if field is _WEEKDAY and span[2] and low == high and span[2].lstrip("0") == "7" != span[1].lstrip("0"):
+        if (
+            field is _WEEKDAY
+            and span[2]
+            and low == high
+            and span[2].lstrip("0") == "7" != span[1].lstrip("0")
+        ):
             length = _WEEK  # From Sunday (0) to Sunday (7).
-        found.update(field.low + (low - field.low + more) % field.size for more in range(0, length + 1, int(span[3] or 1)))
+        found.update(
+            field.low + (low - field.low + more) % field.size
+            for more in range(0, length + 1, int(span[3] or 1))
+        )
     return found
 
 
@@ -282,15 +300,16 @@ class UnknownZone(Unreadable):
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """The ticks of one timing. All times that it is given or returns are ms since 1970. Raises Unreadable for times beyond the
-    year 9999."""
+    """The ticks of one timing. All times that it is given or returns are ms since 1970. Raises Unreadable for
+    times beyond the year 9999."""
 
     timing: Timing
     zone: tzinfo
     cron: Cron | None = None
 
     def after(self, after_ms: int, anchor_ms: int) -> int:
-        """The first tick after this time. Intervals count from the anchor, and nothing ticks before `start_ms`."""
+        """The first tick after this time. Intervals count from the anchor, and nothing ticks before
+        `start_ms`."""
         try:
             if self.cron:
                 return self._cron_after(self.cron, max(after_ms, self.timing.start_ms - 1) // 1000) * 1000
@@ -304,13 +323,16 @@ class Calendar:
             return 0
         try:
             if self.cron:
-                return self._cron_count(self.cron, max(after_ms, self.timing.start_ms - 1) // 1000, until_ms // 1000)
+                return self._cron_count(
+                    self.cron, max(after_ms, self.timing.start_ms - 1) // 1000, until_ms // 1000
+                )
             return self._repeats(until_ms, anchor_ms) - self._repeats(after_ms, anchor_ms)
         except (ValueError, ArithmeticError, OSError) as error:
             raise Unreadable(f"no tick within the calendar: {error}") from error
 
     def between(self, first_ms: int, now_ms: int, anchor_ms: int, most: int) -> tuple[list[int], int]:
-        """The last ticks in [first_ms, now_ms], at most so many, `first_ms` being one; and how many there are in all.
+        """The last ticks in [first_ms, now_ms], at most so many, `first_ms` being one; and how many there are
+        in all.
 
         However long ago the first one is, this looks at some ten times `most` ticks and no more.
         """
@@ -331,15 +353,24 @@ class Calendar:
         """How often an interval has passed between the anchor and this time; -1 before the anchor."""
         if at_ms < anchor_ms:
             return -1
-        return (at_ms - anchor_ms) // self.timing.every_ms if self.timing.every_ms else self._months_passed(at_ms, anchor_ms)
+        return (
+            (at_ms - anchor_ms) // self.timing.every_ms
+            if self.timing.every_ms
+            else self._months_passed(at_ms, anchor_ms)
+        )
 
     def _repeated(self, times: int, anchor_ms: int) -> int:
         """The tick after so many intervals from the anchor on."""
-        return anchor_ms + times * self.timing.every_ms if self.timing.every_ms else self._month_tick(times, anchor_ms)
+        return (
+            anchor_ms + times * self.timing.every_ms
+            if self.timing.every_ms
+            else self._month_tick(times, anchor_ms)
+        )
 
     def _cron_after(self, cron: Cron, after_s: int) -> int:
-        """Walks through stretches of one offset from UTC. In each, the times of day from where the last one ended (in a stretch
-        after a gap: from before the gap, in one after a repetition: from behind it) to its own end."""
+        """Walks through stretches of one offset from UTC. In each, the times of day from where the last one
+        ended (in a stretch after a gap: from before the gap, in one after a repetition: from behind it) to
+        its own end."""
         stretch_s = after_s - DAY_S
         offset_s = before_s = self._offset_s(stretch_s)
         while True:
@@ -353,8 +384,8 @@ class Calendar:
             stretch_s, before_s, offset_s = end_s, offset_s, self._offset_s(end_s)
 
     def _cron_count(self, cron: Cron, after_s: int, until_s: int) -> int:
-        """How many instants in (after, until] are ticks, by the stretches of `_cron_after`. What falls into a gap is one tick, at
-        its end, together with what the expression names for that instant itself."""
+        """How many instants in (after, until] are ticks, by the stretches of `_cron_after`. What falls into a
+        gap is one tick, at its end, together with what the expression names for that instant itself."""
         stretch_s = after_s - DAY_S
         offset_s = before_s = self._offset_s(stretch_s)
         total = 0
@@ -363,15 +394,19 @@ class Calendar:
             end_s = until_s + 1 if next_s is None else next_s
             least_s = stretch_s + (offset_s if cron.every_hour else max(before_s, offset_s))
             total += cron.count(max(least_s, after_s + offset_s + 1), end_s + offset_s)
-            if stretch_s > after_s and not cron.every_hour and cron.count(stretch_s + before_s, stretch_s + offset_s):
+            if (
+                stretch_s > after_s
+                and not cron.every_hour
+                and cron.count(stretch_s + before_s, stretch_s + offset_s)
+            ):
                 total += not cron.count(stretch_s + offset_s, stretch_s + offset_s + 1)
             if next_s is None:
                 return total
             stretch_s, before_s, offset_s = next_s, offset_s, self._offset_s(next_s)
 
     def _transition(self, from_s: int, until_s: int) -> int | None:
-        """The first instant in (from_s, until_s] at which the zone's offset is another than just before; None where it stays.
-        Looks once a day: no zone has two transitions in a day that cancel each other."""
+        """The first instant in (from_s, until_s] at which the zone's offset is another than just before; None
+        where it stays. Looks once a day: no zone has two transitions in a day that cancel each other."""
         if self.zone is UTC:
             return None
         offset_s = self._offset_s(from_s)
@@ -422,7 +457,8 @@ class Calendar:
         """The instant of a time of day: the first of two, and the end of the gap for one that is skipped."""
         wall_s = (wall - _UNIX_EPOCH) // timedelta(seconds=1)
         early_s, late_s = (
-            wall_s - (wall.replace(tzinfo=self.zone, fold=fold).utcoffset() or timedelta()) // timedelta(seconds=1)
+            wall_s
+            - (wall.replace(tzinfo=self.zone, fold=fold).utcoffset() or timedelta()) // timedelta(seconds=1)
             for fold in (1, 0)
         )
         if early_s >= late_s:
@@ -437,7 +473,9 @@ def calendar(timing: Timing) -> Calendar:
         zone = UTC if timing.zone == "UTC" else ZoneInfo(timing.zone)
     except (KeyError, ValueError, OSError) as error:
         known = "a time zone that this machine knows, such as Europe/Berlin"
-        raise UnknownZone(f"{known}; the package tzdata (ironclaim[zones]) brings them where the system has none") from error
+        raise UnknownZone(
+            f"{known}; the package tzdata (ironclaim[zones]) brings them where the system has none"
+        ) from error
     if bool(timing.cron) + bool(timing.every_ms) + bool(timing.months) != 1:
         raise Unreadable("one of cron, every_ms and months")
     if timing.every_ms < 0 or timing.months < 0:

@@ -4,10 +4,10 @@
     def charge(job: Job, account: int, amount: Decimal) -> None:
         with database() as connection:  # one transaction
             if effects.once(connection, job):
-                connection.execute("UPDATE accounts SET balance = balance - ? WHERE id = ?", (amount, account))
+                connection.execute("UPDATE account SET sum = sum - ? WHERE id = ?", (amount, account))
 
-A handler can run twice (rule 34); the second run finds the row of the first one and leaves the effect out. A run whose
-transaction was rolled back has left no row.
+A handler can run twice (rule 34); the second run finds the row of the first one and leaves the effect out. A
+run whose transaction was rolled back has left no row.
 """
 
 from __future__ import annotations
@@ -27,22 +27,25 @@ def table(database: Database) -> str:
 
 def _table(dialect: Dialect) -> str:
     return (
-        f"CREATE TABLE IF NOT EXISTS ironclaim_effects (queue TEXT NOT NULL, job TEXT NOT NULL, done_at {dialect.now}, "
+        "CREATE TABLE IF NOT EXISTS ironclaim_effects (queue TEXT NOT NULL, job TEXT NOT NULL, "
+        f"done_at {dialect.now}, "
         "PRIMARY KEY (queue, job))"
     )
 
 
 def create_table(connection: Connection) -> None:
-    """Make the table `ironclaim_effects` where it is missing; the caller commits. Raises Malformed, and the database's errors."""
+    """Make the table `ironclaim_effects` where it is missing; the caller commits. Raises Malformed, and the
+    database's errors."""
     run(connection, _table(dialect_of(connection)))
 
 
 def once(connection: Connection, job: Job) -> bool:
-    """Write down that this job takes effect, in the transaction of the connection, which the caller commits together with the
-    effect. False: a run before has done it and has committed, so leave the effect out.
+    """Write down that this job takes effect, in the transaction of the connection, which the caller commits
+    together with the effect. False: a run before has done it and has committed, so leave the effect out.
 
-    Where two runs are in it at the same time, the second one waits here until the transaction of the first has ended. The Job of
-    a task that is called directly, without a queue, takes effect each time. Raises Malformed, and what the database raises.
+    Where two runs are in it at the same time, the second one waits here until the transaction of the first
+    has ended. The Job of a task that is called directly, without a queue, takes effect each time. Raises
+    Malformed, and what the database raises.
     """
     dialect, identity = dialect_of(connection), _identity(job)
     return not job.queue or run(connection, _INSERT.format(marks=dialect.marks(2)), identity) == 1
@@ -55,8 +58,9 @@ async def aonce(connection: AsyncConnection, job: Job) -> bool:
 
 
 def forget(connection: Connection, *, older_than_ms: int) -> int:
-    """Delete what was written down so long ago, by the database's clock; how many rows there were. The caller commits. A job that
-    can still run again must be remembered: one that waits for its next attempt, and a dead one that may be requeued."""
+    """Delete what was written down so long ago, by the database's clock; how many rows there were. The caller
+    commits. A job that can still run again must be remembered: one that waits for its next attempt, and a
+    dead one that may be requeued."""
     dialect = dialect_of(connection)
     age_s = validate.integer("older_than_ms", older_than_ms, 0, validate.DURATION_MS_MAX) // 1000
     older = dialect.older.format(column="done_at", mark=dialect.mark)

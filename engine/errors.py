@@ -1,4 +1,5 @@
-"""The exceptions of the engine, under one root. Expected outcomes (duplicate, stale, nothing waiting) are return values."""
+"""The exceptions of the engine, under one root. Expected outcomes (duplicate, stale, nothing waiting) are
+return values."""
 
 from __future__ import annotations
 
@@ -45,16 +46,16 @@ class LeaseLost(EngineError):
 
 
 class OutcomeUnknown(EngineError):
-    """The call was sent and not answered within its deadline: it may have been applied, now or later. An enqueue with an id of
-    yours may be sent again."""
+    """The call was sent and not answered within its deadline: it may have been applied, now or later. An
+    enqueue with an id of yours may be sent again."""
 
 
 class PartlyEnqueued(OutcomeUnknown):
-    """Some jobs of an `enqueue_many` were answered, and others were not. Sending all of them again with the same ids is safe;
-    jobs that you gave no id get a new one each time.
+    """Some jobs of an `enqueue_many` were answered, and others were not. Sending all of them again with the
+    same ids is safe; jobs that you gave no id get a new one each time.
 
-    `results` holds for each job, in the order given, what came of it: an Enqueued, or the error of its call, which says whether
-    it may have been applied (OutcomeUnknown) or certainly was not (ServerUnavailable).
+    `results` holds for each job, in the order given, what came of it: an Enqueued, or the error of its call,
+    which says whether it may have been applied (OutcomeUnknown) or certainly was not (ServerUnavailable).
     """
 
     def __init__(self, message: str, results: Sequence[Enqueued | EngineError]) -> None:
@@ -63,8 +64,8 @@ class PartlyEnqueued(OutcomeUnknown):
 
 
 class UnknownParent(EngineError):
-    """A job needs one of which the queue knows nothing: it was never enqueued, or it finished so long ago that it is forgotten.
-    Nothing was applied.
+    """A job needs one of which the queue knows nothing: it was never enqueued, or it finished so long ago
+    that it is forgotten. Nothing was applied.
 
     Fields: `job` is the id of the job that was refused, `parent` the id that it named.
     """
@@ -84,9 +85,10 @@ class ScriptFault(EngineError):
 
 
 class WrongKeyType(ScriptFault):
-    """A key that all jobs of the call need holds another type, written by somebody else; the message names the key and both
-    types. As soon as the key is renamed or deleted, the same call works: nothing is lost meanwhile. The key of one job stops no
-    other one: claims and sweeps set that job aside, and a lease whose run cannot be read is stale."""
+    """A key that all jobs of the call need holds another type, written by somebody else; the message names
+    the key and both types. As soon as the key is renamed or deleted, the same call works: nothing is lost
+    meanwhile. The key of one job stops no other one: claims and sweeps set that job aside, and a lease whose
+    run cannot be read is stale."""
 
 
 class UnsafeServer(EngineError):
@@ -98,9 +100,11 @@ class UnsupportedFeature(EngineError):
 
 
 class JobFailed(EngineError):
-    """The job has ended without a result: it is dead, was cancelled or discarded, or has expired before anybody started it.
+    """The job has ended without a result: it is dead, was cancelled or discarded, or has expired before
+    anybody started it.
 
-    Fields: `job` is its id, `outcome` is dead, cancelled, discarded or expired, `error` is the last one, as text.
+    Fields: `job` is its id, `outcome` is dead, cancelled, discarded or expired, `error` is the last one, as
+    text.
     """
 
     def __init__(self, job: str, outcome: str, error: str) -> None:
@@ -111,7 +115,8 @@ class JobFailed(EngineError):
 
 
 class NoResult(EngineError, LookupError):
-    """The job has finished, and what its function returned is not kept: its `result_ttl_ms` is over, or it was 0.
+    """The job has finished, and what its function returned is not kept: its `result_ttl_ms` is over, or it
+    was 0.
 
     Fields: `job` is its id.
     """
@@ -122,13 +127,16 @@ class NoResult(EngineError, LookupError):
 
 
 class BatchFailed(EngineError):
-    """For handlers of batches to raise: some jobs have failed, each with what is said of it, and the others have finished.
+    """For handlers of batches to raise: some jobs have failed, each with what is said of it, and the others
+    have finished.
 
-    `failures`: by job id, an exception or a text; `results`: by job id, those of the others. An id that is not of the batch, and
-    everything of the batch has failed. Raises Malformed for anything else.
+    `failures`: by job id, an exception or a text; `results`: by job id, those of the others. An id that is
+    not of the batch, and everything of the batch has failed. Raises Malformed for anything else.
     """
 
-    def __init__(self, failures: Mapping[str, BaseException | str], results: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self, failures: Mapping[str, BaseException | str], results: Mapping[str, object] | None = None
+    ) -> None:
         given: object = failures
         if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Malformed("failures", given, "a mapping of job ids to exceptions or texts")
@@ -144,7 +152,8 @@ class BatchFailed(EngineError):
 
 
 class UnknownJob(EngineError, LookupError):
-    """The server knows no job of this id, and no result of one: it never was, or it ended so long ago that nothing is left."""
+    """The server knows no job of this id, and no result of one: it never was, or it ended so long ago that
+    nothing is left."""
 
 
 class TimedOut(EngineError, TimeoutError):
@@ -160,11 +169,12 @@ class TimedOut(EngineError, TimeoutError):
 
 
 class PartlyPublished(OutcomeUnknown):
-    """Some messages of a `publish_many` were answered, and others were not. Publishing all of them again is safe: what is there
-    already is a duplicate.
+    """Some messages of a `publish_many` were answered, and others were not. Publishing all of them again is
+    safe: what is there already is a duplicate.
 
-    `results` holds for each message, in the order given, what came of it: a Published, or the error of its call, which says
-    whether it may have been applied (OutcomeUnknown) or certainly was not (ServerUnavailable).
+    `results` holds for each message, in the order given, what came of it: a Published, or the error of its
+    call, which says whether it may have been applied (OutcomeUnknown) or certainly was not
+    (ServerUnavailable).
     """
 
     def __init__(self, message: str, results: Sequence[Published | EngineError]) -> None:
@@ -173,8 +183,8 @@ class PartlyPublished(OutcomeUnknown):
 
 
 class ChannelNotFound(EngineError, LookupError):
-    """The channel does not exist: nobody has published or subscribed yet, or nobody has used it for so long that it expired.
-    Nothing was changed; `publish` and `subscribe` create it."""
+    """The channel does not exist: nobody has published or subscribed yet, or nobody has used it for so long
+    that it expired. Nothing was changed; `publish` and `subscribe` create it."""
 
     def __init__(self, channel: str) -> None:
         super().__init__(f"channel {channel} does not exist")
@@ -182,8 +192,9 @@ class ChannelNotFound(EngineError, LookupError):
 
 
 class SubscriptionNotFound(EngineError, LookupError):
-    """The channel has no such subscriber: it was never created, was deleted, or has not fetched for so long that it expired.
-    Nothing was changed; `subscribe` creates it, and its first message is the next one that is published."""
+    """The channel has no such subscriber: it was never created, was deleted, or has not fetched for so long
+    that it expired. Nothing was changed; `subscribe` creates it, and its first message is the next one that
+    is published."""
 
     def __init__(self, channel: str, subscriber: str) -> None:
         super().__init__(f"channel {channel} has no subscriber {subscriber}")
@@ -221,14 +232,15 @@ def bounded_error(text: str) -> str:
 # -- JSON for who looks at what is stored: whatever stands there, the answer is JSON in UTF-8 that every
 # reader takes.
 #
-# What JSON cannot say is said as a text: `NaN`, a number beyond a double, a character without UTF-8 as `\ud800`, a
-# value that is nested too deep by its type.
+# What JSON cannot say is said as a text: `NaN`, a number beyond a double, a character without UTF-8 as
+# `\ud800`, a value that is nested too deep by its type.
 
 #: Lists and objects in each other. Readers of other languages take so many by default.
 NESTING_MAX = 100
 #: Digits of a whole number: Python writes no more than 4,300, and few readers take as many.
 _DIGITS_MAX = 4_000
-#: Ends of lines for Unicode, and so for readers of event streams such as `iter_lines` of httpx; for JSON they are any character.
+#: Ends of lines for Unicode, and so for readers of event streams such as `iter_lines` of httpx; for JSON they
+#: are any character.
 _BREAKS = {at: f"\\u{at:04x}" for at in (0x85, 0x2028, 0x2029)}
 EPOCH = datetime.fromtimestamp(0, UTC)
 _FIRST, _LAST = (end.replace(tzinfo=UTC) for end in (datetime.min, datetime.max))
@@ -237,8 +249,8 @@ _to_lines = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 def json_text(value: object, *, spaced: bool = False) -> str:
-    """A value as JSON that UTF-8 can encode, in one line whoever reads it by lines; `spaced`: with a space after each comma and
-    colon."""
+    """A value as JSON that UTF-8 can encode, in one line whoever reads it by lines; `spaced`: with a space
+    after each comma and colon."""
     write = _to_lines if spaced else _to_json
     try:
         text = write(value)
@@ -254,7 +266,8 @@ def utf8(text: str) -> bytes:
 
 
 def utc(ms: int) -> datetime:
-    """A time of the server as a calendar has it; one beyond the year 9999 or before the year 1 is the end of that calendar."""
+    """A time of the server as a calendar has it; one beyond the year 9999 or before the year 1 is the end of
+    that calendar."""
     try:
         return EPOCH + timedelta(milliseconds=ms)
     except OverflowError:
@@ -269,31 +282,41 @@ def _sayable(value: object, depth: int) -> Any:
     if isinstance(value, int):
         return value if abs(value) < 10**_DIGITS_MAX else f"a whole number of {value.bit_length()} bits"
     if isinstance(value, float):
-        return value if math.isfinite(value) else {"inf": "Infinity", "-inf": "-Infinity"}.get(repr(value), "NaN")
+        return (
+            value
+            if math.isfinite(value)
+            else {"inf": "Infinity", "-inf": "-Infinity"}.get(repr(value), "NaN")
+        )
     if isinstance(value, bytes):
         return value.decode(errors="backslashreplace")
     if not isinstance(value, Mapping | list | tuple) or depth >= NESTING_MAX:
         return f"a {type(cast('object', value)).__name__} that JSON cannot say"
     if isinstance(value, Mapping):
         members = cast("Mapping[object, object]", value)
-        return {str(_sayable(key, NESTING_MAX)): _sayable(member, depth + 1) for key, member in members.items()}
+        return {
+            str(_sayable(key, NESTING_MAX)): _sayable(member, depth + 1) for key, member in members.items()
+        }
     return [_sayable(item, depth + 1) for item in cast("Sequence[object]", value)]
 
 
 # -- Urls and other texts without the passwords in them, for errors, logs, and what commands print. One
 # place for all of them.
 #
-# A password may hold any character, so it cannot be found by reading a url as a url: what could belong to one is left
-# out.
+# A password may hold any character, so it cannot be found by reading a url as a url: what could belong to one
+# is left out.
 
 HIDDEN = "***"
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 #: An option of a url, or a word of the DSN of a database.
 _OPTION = re.compile(
-    r"((?<![a-z])(?:[a-z_]*(?:password|passwd|pwd|secret|token|api_?key)|username)\s*=\s*)('(?:[^'\\]|\\.)*'|\S+)", re.IGNORECASE
+    r"((?<![a-z])(?:[a-z_]*(?:password|passwd|pwd|secret|token|api_?key)|username)\s*=\s*)('(?:[^'\\]|\\.)*'|\S+)",
+    re.IGNORECASE,
 )
 #: Hosts with ports that are numbers, up to where a path begins: nothing in them can be a password.
-_HOSTS = re.compile(r"(?:\[[0-9a-f:.%]+\]|[\w.-]*)(?::\d*)?(?:,(?:\[[0-9a-f:.%]+\]|[\w.-]*)(?::\d*)?)*(?=[/?]|$)", re.IGNORECASE)
+_HOSTS = re.compile(
+    r"(?:\[[0-9a-f:.%]+\]|[\w.-]*)(?::\d*)?(?:,(?:\[[0-9a-f:.%]+\]|[\w.-]*)(?::\d*)?)*(?=[/?]|$)",
+    re.IGNORECASE,
+)
 _QUERY = re.compile(r"[?#]")
 _USER = re.compile(r"([a-z][a-z0-9+.-]*://).*@", re.IGNORECASE | re.DOTALL)
 
@@ -314,8 +337,8 @@ def redacted_url(url: str) -> str:
 
 
 def without_query(url: str) -> str:
-    """A url of a receiver, also one that cannot be read, with `***` for its user, and for all of its query and fragment: anything
-    may be a secret there."""
+    """A url of a receiver, also one that cannot be read, with `***` for its user, and for all of its query
+    and fragment: anything may be a secret there."""
     end = _QUERY.search(url)
     return redacted_url(url) if end is None else f"{redacted_url(url[: end.start()])}?{HIDDEN}"
 
@@ -331,8 +354,9 @@ def redacted(text: str) -> str:
 # hooks after a run or an enqueue, back-offs, gates, observers, what is told of a loss, and the filters
 # and handlers of its log.
 #
-# All of them are called by `spared`, because whatever they raise (CancelledError, SystemExit and GeneratorExit as
-# well) would end a thread of the engine, and the job that it has in hand would be held for ever.
+# All of them are called by `spared`, because whatever they raise (CancelledError, SystemExit and
+# GeneratorExit as well) would end a thread of the engine, and the job that it has in hand would be held for
+# ever.
 
 T = TypeVar("T")
 
@@ -346,8 +370,8 @@ def spared(
     extra: Mapping[str, object] | None = None,
     passes: Callable[[BaseException], bool] = lambda failure: False,
 ) -> T:
-    """What the function returns, or `otherwise` where it raises; that is logged with `said`, a message and its arguments. Raises
-    only what `passes`."""
+    """What the function returns, or `otherwise` where it raises; that is logged with `said`, a message and
+    its arguments. Raises only what `passes`."""
     try:
         return function(*arguments)
     except BaseException as failure:
@@ -358,8 +382,9 @@ def spared(
 
 
 def meant_for_the_caller(failure: BaseException) -> bool:
-    """Whether an exception may have reached a function from outside, in a thread of the service: signal handlers raise in the
-    main thread, and gevent ends greenlets and waits by exceptions of its own. They are not the function's, so they go on."""
+    """Whether an exception may have reached a function from outside, in a thread of the service: signal
+    handlers raise in the main thread, and gevent ends greenlets and waits by exceptions of its own. They are
+    not the function's, so they go on."""
     kind = type(failure)
     if issubclass(kind, KeyboardInterrupt | SystemExit):
         return threading.current_thread() is threading.main_thread()

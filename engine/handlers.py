@@ -18,7 +18,8 @@ from engine.ops.jobs import Lease
 from engine.outcomes import FAILED, Verdict, verdict_of
 from engine.parameters import TypedJob
 
-#: A plain function, or one that returns a coroutine (`async def`). What it returns is the job's result, as JSON; None is none.
+#: A plain function, or one that returns a coroutine (`async def`). What it returns is the job's result, as
+#: JSON; None is none.
 Handler = Callable[[Job], object]
 #: The same for up to n jobs of one lane: it returns None, a result for each job, or results by job id.
 BatchHandler = Callable[[list[Job]], object]
@@ -31,9 +32,9 @@ log = logger("ironclaim.worker")
 class Handlers:
     """A registry: `@handlers("name")` on a function of one argument, the Job; plain or `async def`.
 
-    `backoff` is asked after each failed run of any of them: called with the failed runs so far, this one included, and the error
-    as text, it returns the wait in ms, or None for what the job itself says, which also holds where it raises. Raises Malformed
-    for what cannot be called.
+    `backoff` is asked after each failed run of any of them: called with the failed runs so far, this one
+    included, and the error as text, it returns the wait in ms, or None for what the job itself says, which
+    also holds where it raises. Raises Malformed for what cannot be called.
     """
 
     def __init__(self, *, backoff: Callable[[int, str], int | None] | None = None) -> None:
@@ -52,25 +53,32 @@ class Handlers:
     @overload
     def __call__(self, name: str, *, inline: bool = False) -> Callable[[Handler], Handler]: ...
     @overload
-    def __call__(self, name: str, *, inline: bool = False, batch: int) -> Callable[[BatchHandler], BatchHandler]: ...
+    def __call__(
+        self, name: str, *, inline: bool = False, batch: int
+    ) -> Callable[[BatchHandler], BatchHandler]: ...
     def __call__(self, name: str, *, inline: bool = False, batch: int | None = None) -> Any:
-        """Register the decorated function. `inline` is for plain functions that are short and do not block: a worker runs them
-        one after the other in one thread, which costs a fraction of a thread's turn for each. One that blocks holds up the other
-        inline jobs of its worker, and nothing else.
+        """Register the decorated function. `inline` is for plain functions that are short and do not block: a
+        worker runs them one after the other in one thread, which costs a fraction of a thread's turn for
+        each. One that blocks holds up the other inline jobs of its worker, and nothing else.
 
-        With `batch` (1 to 1000) the function gets a list of 1 to so many Jobs of one lane, those that are there: it never waits
-        for more. When it returns, all have finished, each with its own result where it returns a list of results or a mapping by
-        job id; when it raises, all have failed, and with BatchFailed those that it names. A job whose worker died runs alone.
-        A batch takes one place; each of its jobs has its own lease and timeout, and a coroutine is cancelled with the first one.
-        How many jobs there are is up to the claim: of many lanes it takes some of each. In a WorkerGroup each one takes a place.
+        With `batch` (1 to 1000) the function gets a list of 1 to so many Jobs of one lane, those that are
+        there: it never waits for more. When it returns, all have finished, each with its own result where it
+        returns a list of results or a mapping by job id; when it raises, all have failed, and with
+        BatchFailed those that it names. A job whose worker died runs alone. A batch takes one place; each of
+        its jobs has its own lease and timeout, and a coroutine is cancelled with the first one. How many jobs
+        there are is up to the claim: of many lanes it takes some of each. In a WorkerGroup each one takes a
+        place.
 
-        Raises Malformed for a batch out of bounds, for a bad name or one that is taken, for what cannot be called with one
-        argument, for a generator, since calling it would run nothing, and for an async function that is to run inline. A task
-        (`queue.job`) is called with the arguments that the payload holds, as a worker of its own queue calls it.
+        Raises Malformed for a batch out of bounds, for a bad name or one that is taken, for what cannot be
+        called with one argument, for a generator, since calling it would run nothing, and for an async
+        function that is to run inline. A task (`queue.job`) is called with the arguments that the payload
+        holds, as a worker of its own queue calls it.
         """
         given: object = name
         if callable(given):
-            raise Malformed("name", given, 'text: @handlers("name"), with the name that jobs are enqueued under')
+            raise Malformed(
+                "name", given, 'text: @handlers("name"), with the name that jobs are enqueued under'
+            )
         validate.truth("inline", inline)
         # Which of them are allowed depends on the model of the queue: a worker asks it.
         checked = validate.any_text("name", name)
@@ -82,7 +90,10 @@ class Handlers:
             given: object = function
             handler: Handler = given.handler if isinstance(given, TypedJob) else function
             call = getattr(handler, "__call__", None)  # noqa: B004
-            if any(inspect.isgeneratorfunction(part) or inspect.isasyncgenfunction(part) for part in (handler, call)):
+            if any(
+                inspect.isgeneratorfunction(part) or inspect.isasyncgenfunction(part)
+                for part in (handler, call)
+            ):
                 raise Malformed("handler", handler, "a function or an async function, without yield")
             if not _takes_a_job(handler):
                 raise Malformed("handler", handler, "something to call with one argument, the Job")
@@ -100,9 +111,9 @@ class Handlers:
         return register
 
     def include(self, *others: Handlers) -> None:
-        """Take over the handlers that other registries have by now, those of `queue.handlers` for one. They keep the hooks of
-        their registry, inside of the hooks of this one, and its back-off, where it has one. Raises Malformed for a name that two
-        of them have: then nothing is taken over."""
+        """Take over the handlers that other registries have by now, those of `queue.handlers` for one. They
+        keep the hooks of their registry, inside of the hooks of this one, and its back-off, where it has one.
+        Raises Malformed for a name that two of them have: then nothing is taken over."""
         names = [*self._by_name]
         for other in others:
             if not isinstance(other, Handlers):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -119,8 +130,8 @@ class Handlers:
             self._origins |= dict.fromkeys(other._by_name, other)
 
     def hooks_of(self, name: str) -> RunHooks:
-        """The hooks around the runs of a name: those of this registry, and inside of them those of the one it was included
-        from."""
+        """The hooks around the runs of a name: those of this registry, and inside of them those of the one it
+        was included from."""
         origin = self._origins.get(name)
         return self.hooks if origin is None else NestedHooks(self.hooks, origin.hooks_of(name))
 
@@ -144,20 +155,24 @@ class Handlers:
         return frozenset(self._inline)
 
     def waits(self, leased: LeasedJob, fault: Fault) -> Fault:
-        """What a run has left behind, with the wait of this registry where it has one and the handler has not said its own. For
-        a name that was included, the registry that it comes from is asked first."""
+        """What a run has left behind, with the wait of this registry where it has one and the handler has not
+        said its own. For a name that was included, the registry that it comes from is asked first."""
         backoff = self._backoff_of(leased.name)
         if backoff is None or fault.verdict.asked:
             return fault
 
         def wait_ms() -> int | None:
             given = backoff(leased.failures + 1, fault.error)
-            return None if given is None else validate.duration_ms("backoff", given, 0, validate.DURATION_MS_MAX)
+            return (
+                None if given is None else validate.duration_ms("backoff", given, 0, validate.DURATION_MS_MAX)
+            )
 
         # The failed run must be recorded all the same.
         said = ("job %s: the back-off of its handlers failed, so the job's own is taken", leased.lease.job)
         delay_ms = spared(wait_ms, otherwise=None, log=log, said=said)
-        return fault if delay_ms is None else fault._replace(verdict=fault.verdict._replace(delay_ms=delay_ms))
+        return (
+            fault if delay_ms is None else fault._replace(verdict=fault.verdict._replace(delay_ms=delay_ms))
+        )
 
     def _backoff_of(self, name: str) -> Callable[[int, str], int | None] | None:
         origin = self._origins.get(name)
@@ -172,12 +187,15 @@ class Handlers:
         """The handler of a job name. Raises Malformed for a name without one."""
         handler = self._by_name.get(name)
         if handler is None:
-            raise Malformed("name", name, f"one that this worker handles: {', '.join(sorted(self._by_name)) or 'none'}")
+            raise Malformed(
+                "name", name, f"one that this worker handles: {', '.join(sorted(self._by_name)) or 'none'}"
+            )
         return handler
 
 
 def _takes_a_job(handler: object) -> bool:
-    """Whether a function can be called with one argument. True where Python does not know, as for some functions in C."""
+    """Whether a function can be called with one argument. True where Python does not know, as for some
+    functions in C."""
     if not callable(handler):
         return False
     try:
@@ -192,8 +210,8 @@ def _takes_a_job(handler: object) -> bool:
 
 
 def call_plain(handler: Handler, job: Job) -> bytes | None:
-    """Run a plain handler and return its result. Raises what it raises, TypeError when it returns a coroutine or
-    the like, and Malformed when its result is no JSON or too long."""
+    """Run a plain handler and return its result. Raises what it raises, TypeError when it returns a coroutine
+    or the like, and Malformed when its result is no JSON or too long."""
     result = call_here(handler, job, job.name)
     return None if result is None else job.encode_result(result)
 
@@ -212,13 +230,16 @@ def call_here(handler: Callable[[Any], object], jobs: object, name: str) -> obje
     if inspect.isawaitable(result):
         if inspect.iscoroutine(result):
             result.close()
-        raise TypeError(f"the handler of {name} returned a {type(result).__name__}: make it an async function")
+        raise TypeError(
+            f"the handler of {name} returned a {type(result).__name__}: make it an async function"
+        )
     return result
 
 
 def end_fork(failure: BaseException | None) -> NoReturn:
-    """End a process that a handler has forked and that comes out of the handler with `failure`, as a program ends that does: its
-    parent has the job, and what this process told the server or ran next would be told and run twice."""
+    """End a process that a handler has forked and that comes out of the handler with `failure`, as a program
+    ends that does: its parent has the job, and what this process told the server or ran next would be told
+    and run twice."""
     code = 0 if failure is None else 1
     try:
         if isinstance(failure, SystemExit) and (failure.code is None or isinstance(failure.code, int)):
@@ -232,7 +253,8 @@ def end_fork(failure: BaseException | None) -> NoReturn:
 
 
 class Lost(NamedTuple):
-    """The message to a child process that the lease of its job has ended; `cancelled`: by a cancel (rule 26)."""
+    """The message to a child process that the lease of its job has ended; `cancelled`: by a cancel (rule
+    26)."""
 
     lease: Lease
     cancelled: bool
@@ -247,7 +269,8 @@ class Fault(NamedTuple):
 
 
 def fault_of(failure: BaseException) -> Fault:
-    """The record of an exception, with the end of its stack trace: at most `validate.TRACE_BYTES_MAX` bytes."""
+    """The record of an exception, with the end of its stack trace: at most `validate.TRACE_BYTES_MAX`
+    bytes."""
     try:
         lines = "".join(traceback.format_exception(failure))
     except BaseException:
@@ -283,12 +306,14 @@ class Said(Exception):
 
 
 def ends(jobs: Sequence[Job], returned: object, failure: BaseException | None) -> list[End]:
-    """The end of each job that the handler was given. What was returned or raised may be of classes of the service: whatever
-    reading them raises has failed all of the jobs."""
+    """The end of each job that the handler was given. What was returned or raised may be of classes of the
+    service: whatever reading them raises has failed all of the jobs."""
     try:
         if failure is None:
             return _kept(jobs, by_id(jobs, returned), {})
-        if isinstance(failure, BatchFailed) and {*failure.failures, *failure.results} <= {job.id for job in jobs}:
+        if isinstance(failure, BatchFailed) and {*failure.failures, *failure.results} <= {
+            job.id for job in jobs
+        }:
             return _kept(jobs, failure.results, failure.failures)
     except BaseException as wrong:
         failure = wrong
@@ -296,7 +321,8 @@ def ends(jobs: Sequence[Job], returned: object, failure: BaseException | None) -
 
 
 def by_id(jobs: Sequence[Job], returned: object) -> Mapping[str, object]:
-    """The results that a handler returned, by job id. Raises TypeError and ValueError for what cannot be told apart by job."""
+    """The results that a handler returned, by job id. Raises TypeError and ValueError for what cannot be told
+    apart by job."""
     if returned is None:
         return {}
     if isinstance(returned, Mapping):
@@ -309,7 +335,10 @@ def by_id(jobs: Sequence[Job], returned: object) -> Mapping[str, object]:
         if len(results) != len(jobs):
             raise ValueError(f"a batch handler returned {len(results)} results for {len(jobs)} jobs")
         return {job.id: result for job, result in zip(jobs, results, strict=True)}
-    raise TypeError(f"a batch handler returned a {type(returned).__name__}: None, a list or a mapping by job id are allowed")
+    raise TypeError(
+        f"a batch handler returned a {type(returned).__name__}: None, a list or a mapping by job id "
+        "are allowed"
+    )
 
 
 def faults(found: Sequence[End]) -> list[tuple[Fault | None, bytes | None]]:
@@ -328,7 +357,9 @@ def fault_in_batch(failure: BaseException) -> Fault:
     return Fault(bounded_error(str(failure)), "") if type(failure) is Said else fault_of(failure)
 
 
-def _kept(jobs: Sequence[Job], results: Mapping[str, object], failures: Mapping[str, BaseException | str]) -> list[End]:
+def _kept(
+    jobs: Sequence[Job], results: Mapping[str, object], failures: Mapping[str, BaseException | str]
+) -> list[End]:
     found: list[End] = []
     for job in jobs:
         failure = failures.get(job.id)

@@ -1,8 +1,9 @@
 """Hooks of a service around every run and every enqueue: traces, counters, database sessions.
 
-Hooks are plain functions, called in the order in which they were given, in the thread (or on the loop) that runs the handler or
-enqueues: they must be short. With child processes they run in the worker, not in the child. Those of one run share its context
-with the handler: a ContextVar that one sets the others see, and the next run does not.
+Hooks are plain functions, called in the order in which they were given, in the thread (or on the loop) that
+runs the handler or enqueues: they must be short. With child processes they run in the worker, not in the
+child. Those of one run share its context with the handler: a ContextVar that one sets the others see, and the
+next run does not.
 """
 
 from __future__ import annotations
@@ -37,25 +38,27 @@ class RunHooks:
         return bool(self._before or self._after or self._around)
 
     def before(self, hook: Before) -> Before:
-        """Call this with the Job before its handler. What it raises is a failed run, and the handler is not called."""
+        """Call this with the Job before its handler. What it raises is a failed run, and the handler is not
+        called."""
         self._before.append(hook)
         return hook
 
     def after(self, hook: After) -> After:
-        """Call this with the Job and its error (None: it returned) after the handler, before the server is told. Whatever it
-        raises, SystemExit as well, is logged, and changes nothing."""
+        """Call this with the Job and its error (None: it returned) after the handler, before the server is
+        told. Whatever it raises, SystemExit as well, is logged, and changes nothing."""
         self._after.append(hook)
         return hook
 
     def around(self, hook: Around) -> Around:
-        """Enter the context manager that this makes of a Job, and leave it after the handler, with what that raised. What it
-        raises itself is a failed run; what it swallows is none."""
+        """Enter the context manager that this makes of a Job, and leave it after the handler, with what that
+        raised. What it raises itself is a failed run; what it swallows is none."""
         self._around.append(hook)
         return hook
 
     @contextmanager
     def entered(self, job: Job) -> Generator[None]:
-        """Enter the context managers and call the hooks before a run; leave the former with what the run raises."""
+        """Enter the context managers and call the hooks before a run; leave the former with what the run
+        raises."""
         with ExitStack() as stack:
             for around in self._around:
                 stack.enter_context(around(job))
@@ -104,14 +107,15 @@ class EnqueueHooks:
         return bool(self._before or self._after)
 
     def before(self, hook: Callable[[NewJob], object]) -> Callable[[NewJob], object]:
-        """Call this with each NewJob before it is checked and sent; it may change it. What it raises goes to who enqueues, and
-        nothing is sent."""
+        """Call this with each NewJob before it is checked and sent; it may change it. What it raises goes to
+        who enqueues, and nothing is sent."""
         self._before.append(hook)
         return hook
 
     def after(self, hook: Callable[[NewJob, Enqueued], object]) -> Callable[[NewJob, Enqueued], object]:
-        """Call this with each NewJob and what came of it. What it raises is logged: the job is there. Only KeyboardInterrupt and
-        SystemExit of the main thread, and what ends a greenlet, go on. Not called where the enqueue has raised."""
+        """Call this with each NewJob and what came of it. What it raises is logged: the job is there. Only
+        KeyboardInterrupt and SystemExit of the main thread, and what ends a greenlet, go on. Not called where
+        the enqueue has raised."""
         self._after.append(hook)
         return hook
 
@@ -126,4 +130,13 @@ class EnqueueHooks:
         for job, enqueued in zip(jobs, came, strict=True):
             said, extra = ("job %s: a hook after its enqueue failed", enqueued.job), {"job_id": enqueued.job}
             for after in self._after:
-                spared(after, job, enqueued, otherwise=None, log=log, said=said, extra=extra, passes=meant_for_the_caller)
+                spared(
+                    after,
+                    job,
+                    enqueued,
+                    otherwise=None,
+                    log=log,
+                    said=said,
+                    extra=extra,
+                    passes=meant_for_the_caller,
+                )

@@ -1,4 +1,5 @@
-"""The job that a handler gets: its payload and options, the number of the run, and what the handler can ask for while it runs."""
+"""The job that a handler gets: its payload and options, the number of the run, and what the handler can ask
+for while it runs."""
 
 from __future__ import annotations
 
@@ -28,12 +29,15 @@ class ParentResults(Mapping[str, Any]):
         self._records = dict(zip(parents, records, strict=True))
 
     def __getitem__(self, parent: str) -> Any:
-        """The value of a parent, by its id or its name. Raises KeyError, also for a name that several have."""
+        """The value of a parent, by its id or its name. Raises KeyError, also for a name that several
+        have."""
         if parent in self._records:
             return _value(self._records[parent])
         named = [record for found, record in self._records.items() if getattr(found, "name", "") == parent]
         if len(named) != 1:
-            raise KeyError(f"{parent}: {len(named)} of the jobs that this one needed have that name, which must be one")
+            raise KeyError(
+                f"{parent}: {len(named)} of the jobs that this one needed have that name, which must be one"
+            )
         return _value(named[0])
 
     def __iter__(self) -> Iterator[str]:
@@ -52,13 +56,25 @@ def _value(record: bytes) -> Any:
 
 
 class Job:
-    """One run of a job. A handler runs *at least* once (rule 34): write `id` down together with an effect that must not come
-    twice. `fence` grows with every claim of the job: a system that stores what a run writes can refuse a smaller one, which
-    stops a zombie's late write. It does not stop the next run, and fences of different jobs do not compare."""
+    """One run of a job. A handler runs *at least* once (rule 34): write `id` down together with an effect
+    that must not come twice. `fence` grows with every claim of the job: a system that stores what a run
+    writes can refuse a smaller one, which stops a zombie's late write. It does not stop the next run, and
+    fences of different jobs do not compare."""
 
-    __slots__ = ("_cancelled", "_leased", "_lost", "_lost_event", "_payload", "_queue", "_say", "_serializers")
+    __slots__ = (
+        "_cancelled",
+        "_leased",
+        "_lost",
+        "_lost_event",
+        "_payload",
+        "_queue",
+        "_say",
+        "_serializers",
+    )
 
-    def __init__(self, leased: LeasedJob, say: Say | None = None, serializers: Serializers = BUILT_IN, queue: str = "") -> None:
+    def __init__(
+        self, leased: LeasedJob, say: Say | None = None, serializers: Serializers = BUILT_IN, queue: str = ""
+    ) -> None:
         self._leased = leased
         self._queue = queue
         self._serializers = serializers
@@ -70,8 +86,8 @@ class Job:
 
     @property
     def payload(self) -> Any:
-        """The payload, the same value each time. Raises ValueError where the bytes are no JSON, or were written by a
-        serialiser that this worker does not know."""
+        """The payload, the same value each time. Raises ValueError where the bytes are no JSON, or were
+        written by a serialiser that this worker does not know."""
         if self._payload is _UNREAD:
             self._payload = self._serializers.read(self._leased.options.serializer, self._leased.payload)
         return self._payload
@@ -89,8 +105,9 @@ class Job:
 
     @property
     def cancelled_by_hand(self) -> bool:
-        """Whether the lease has ended because the job was cancelled (rule 26): then no other worker runs it. The worker hears of
-        it within a second, or where its control connection is away from its next renewal, at most a third of a lease later."""
+        """Whether the lease has ended because the job was cancelled (rule 26): then no other worker runs it.
+        The worker hears of it within a second, or where its control connection is away from its next renewal,
+        at most a third of a lease later."""
         return self._cancelled
 
     def lose(self, *, cancelled: bool = False) -> None:
@@ -140,7 +157,8 @@ class Job:
 
     @property
     def attempt(self) -> int:
-        """Which run of the job this is, from 1 to `attempts`: runs that ended in a crash or were given back do not count."""
+        """Which run of the job this is, from 1 to `attempts`: runs that ended in a crash or were given back
+        do not count."""
         return self._leased.failures + 1
 
     @property
@@ -165,7 +183,8 @@ class Job:
 
     @property
     def timestamp_ms(self) -> int:
-        """When the producer made the job, by its own clock; when it was enqueued, where that was not given."""
+        """When the producer made the job, by its own clock; when it was enqueued, where that was not
+        given."""
         return self._leased.options.timestamp_ms or self._leased.enqueued_ms
 
     @property
@@ -180,20 +199,21 @@ class Job:
 
     @property
     def results(self) -> ParentResults:
-        """What the jobs that this one needed have returned, by id, and by name for those that `needs` was given as NewJobs; of a
-        callback that of the job that has succeeded. None for one that returned nothing or did not finish. Raises
-        UnsupportedFeature where the format of the queue keeps none."""
+        """What the jobs that this one needed have returned, by id, and by name for those that `needs` was
+        given as NewJobs; of a callback that of the job that has succeeded. None for one that returned nothing
+        or did not finish. Raises UnsupportedFeature where the format of the queue keeps none."""
         left = self._leased.left
         if self.parents and not left:
             raise UnsupportedFeature(
-                f"job {self.id}: the format of its queue, or the version that enqueued it, keeps no results for it"
+                f"job {self.id}: the format of its queue, or the version that enqueued it, keeps no "
+                "results for it"
             )
         return ParentResults(self.parents, left[1:])
 
     @property
     def failure(self) -> str:
-        """Of a callback of `on_failure`: what the job before it ended of, its last error, or a word such as `expired`; '' of any
-        other job."""
+        """Of a callback of `on_failure`: what the job before it ended of, its last error, or a word such as
+        `expired`; '' of any other job."""
         return self._leased.left[0] if self._leased.left else ""
 
     @property
@@ -213,13 +233,15 @@ class Job:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the worker knows that the lease of this run has ended, so that its result will be refused."""
+        """Whether the worker knows that the lease of this run has ended, so that its result will be
+        refused."""
         return self._lost
 
     def progress(self, percent: float, message: str | None = None, data: object = None) -> None:
-        """Tell how far the run has come, for `queue.results.progress`: `percent` from 0 to 100, and a text and any JSON value, of
-        16 KiB together. Does not wait: the worker sends it at once, or the newest of several when it is busy; what is on its way
-        when the handler ends may never be noted. Raises LeaseLost when the worker knows that the lease has ended, Malformed."""
+        """Tell how far the run has come, for `queue.results.progress`: `percent` from 0 to 100, and a text
+        and any JSON value, of 16 KiB together. Does not wait: the worker sends it at once, or the newest of
+        several when it is busy; what is on its way when the handler ends may never be noted. Raises LeaseLost
+        when the worker knows that the lease has ended, Malformed."""
         if isinstance(percent, bool) or not isinstance(percent, int | float) or not 0 <= percent <= 100:  # pyright: ignore
             raise Malformed("percent", percent, "a number from 0 to 100")
         if message is not None and not isinstance(message, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -231,20 +253,23 @@ class Job:
             self._say(Progressed(self._leased.lease, told[1:]))
 
     def encode_result(self, result: object) -> bytes | None:
-        """The handler's return value as it is stored; None: nothing is stored. Raises Malformed; called by the worker."""
+        """The handler's return value as it is stored; None: nothing is stored. Raises Malformed; called by
+        the worker."""
         if result is None or not self._leased.options.result_ttl_ms:
             return None
         return validate.json_bytes("result", result, validate.RESULT_BYTES_MAX)
 
     def check_lease(self) -> None:
-        """Raise LeaseLost when the worker knows that the lease has ended: for handlers that can stop early."""
+        """Raise LeaseLost when the worker knows that the lease has ended: for handlers that can stop
+        early."""
         if self._lost:
             why = "was cancelled" if self._cancelled else f"the lease with fence {self.fence} has ended"
             raise LeaseLost(f"job {self.id}: {why}")
 
     def extend(self, for_ms: Milliseconds) -> None:
-        """Let this run take `for_ms` from now on, instead of what is left of its `timeout_ms`; nothing changes for a job without
-        one. Leases need no call: the worker renews them as long as the handler runs. Raises Malformed."""
+        """Let this run take `for_ms` from now on, instead of what is left of its `timeout_ms`; nothing
+        changes for a job without one. Leases need no call: the worker renews them as long as the handler
+        runs. Raises Malformed."""
         checked = validate.duration_ms("for_ms", for_ms, 1, validate.BACKOFF_MS_MAX)
         if self._say is not None and self.timeout_ms:
             self._say(MoreTime(self._leased.lease, checked))

@@ -1,15 +1,18 @@
-"""Log records carry fields where they are known: `worker`, `queue`, `job_id`, `job_name`, `fence`, `attempt`. Those of the worker
-itself do, and all that a handler logs, with any logger: in a thread, in a coroutine and what it awaits, or in a child process.
+"""Log records carry fields where they are known: `worker`, `queue`, `job_id`, `job_name`, `fence`, `attempt`.
+Those of the worker itself do, and all that a handler logs, with any logger: in a thread, in a coroutine and
+what it awaits, or in a child process.
 
-The fields are attributes of the record, so a formatter of any library finds them; what a record has of its own (`extra=`) stays.
-`TextFormatter` writes lines for people, `JsonFormatter` each record as one line of JSON, for those who collect them:
+The fields are attributes of the record, so a formatter of any library finds them; what a record has of its
+own (`extra=`) stays. `TextFormatter` writes lines for people, `JsonFormatter` each record as one line of
+JSON, for those who collect them:
 
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter())
     logging.getLogger().addHandler(handler)
 
-A batch of several jobs has the name of its jobs alone. A thread that a handler starts itself has no fields, but in a child
-process. The records of a child process are sent to its worker, whose configuration writes them.
+A batch of several jobs has the name of its jobs alone. A thread that a handler starts itself has no fields,
+but in a child process. The records of a child process are sent to its worker, whose configuration writes
+them.
 """
 
 from __future__ import annotations
@@ -68,7 +71,8 @@ class _Everywhere:
 
 
 def run_everywhere(run: Run | None) -> None:
-    """Set what runs in this process, which runs one thing at a time: also threads that a handler starts have its fields."""
+    """Set what runs in this process, which runs one thing at a time: also threads that a handler starts have
+    its fields."""
     _Everywhere.run = run
 
 
@@ -78,8 +82,8 @@ def _fields_of(run: Run) -> dict[str, Any]:
 
 
 class _OfRun(logging.LogRecord):
-    """A record with the fields of the run in which it was made. They become its attributes when it is formatted: `extra` must not
-    name an attribute that is there before, and may name these."""
+    """A record with the fields of the run in which it was made. They become its attributes when it is
+    formatted: `extra` must not name an attribute that is there before, and may name these."""
 
     def getMessage(self) -> str:  # noqa: N802  as logging calls it
         """The text, once the fields are attributes."""
@@ -115,8 +119,8 @@ class _Installed:
 
 
 def mark_records() -> None:
-    """From now on records that are made while a handler runs carry its fields. A record factory that the service has set is kept;
-    a logging configuration does not touch it."""
+    """From now on records that are made while a handler runs carry its fields. A record factory that the
+    service has set is kept; a logging configuration does not touch it."""
     if _Installed.once:
         return
     _Installed.once = True
@@ -145,7 +149,8 @@ def _told(record: logging.LogRecord, text: str) -> str:
 
 
 class TextFormatter(logging.Formatter):
-    """A line for people: time, level, the job of what a handler logs, and the message. The worker's own messages name it."""
+    """A line for people: time, level, the job of what a handler logs, and the message. The worker's own
+    messages name it."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s")
@@ -166,8 +171,8 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One line of JSON for each record: `time` (UTC), `level`, `logger`, `message`, the fields above, and `traceback` where there
-    is one. It also formats records of other libraries."""
+    """One line of JSON for each record: `time` (UTC), `level`, `logger`, `message`, the fields above, and
+    `traceback` where there is one. It also formats records of other libraries."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
@@ -200,16 +205,16 @@ def _loggers() -> Iterator[logging.Logger]:
 
 
 def switch_on() -> None:
-    """Switch the engine's own loggers on: a logging configuration switches off all loggers that were there before it, unless it
-    says otherwise (`disable_existing_loggers`)."""
+    """Switch the engine's own loggers on: a logging configuration switches off all loggers that were there
+    before it, unless it says otherwise (`disable_existing_loggers`)."""
     for logger in _loggers():
         if _is_ours(logger.name):
             logger.disabled = False
 
 
 def give_form(formatter: logging.Formatter) -> bool:
-    """Let all handlers that write to stderr or stdout have this formatter. Returns whether one of them writes what the worker
-    logs."""
+    """Let all handlers that write to stderr or stdout have this formatter. Returns whether one of them writes
+    what the worker logs."""
     streams = (sys.stderr, sys.stdout)
     for logger in _loggers():
         for handler in logger.handlers:
@@ -247,7 +252,11 @@ class _Forwarding(logging.Handler):
 def _sendable(record: logging.LogRecord) -> dict[str, Any]:
     """The attributes of a record without objects that only this process knows."""
     text = record.getMessage()
-    found = {name: _plain(value) for name, value in record.__dict__.items() if name not in ("args", "exc_info", "message", "msg")}
+    found = {
+        name: _plain(value)
+        for name, value in record.__dict__.items()
+        if name not in ("args", "exc_info", "message", "msg")
+    }
     trace = logging.Formatter().formatException(record.exc_info) if record.exc_info else record.exc_text
     return {**found, "msg": text, "args": None, "exc_info": None, "exc_text": trace}
 
@@ -264,12 +273,14 @@ def _plain(value: object) -> object:
 
 def levels() -> dict[str, int]:
     """The loggers of this process that have a level of their own; '' is the root."""
-    return {"" if logger.parent is None else logger.name: logger.level for logger in _loggers() if logger.level}
+    return {
+        "" if logger.parent is None else logger.name: logger.level for logger in _loggers() if logger.level
+    }
 
 
 class Forwarder:
-    """Sends what this process logs to its worker, whatever handlers the modules of a service have set: those are the worker's as
-    well, and would write everything twice, and a file from two processes."""
+    """Sends what this process logs to its worker, whatever handlers the modules of a service have set: those
+    are the worker's as well, and would write everything twice, and a file from two processes."""
 
     def __init__(self, send: Callable[[Logged], None], wanted: Mapping[str, int]) -> None:
         self._handler = _Forwarding(send)

@@ -21,14 +21,15 @@ _SAID = ("an observer failed",)
 VARIABLE = "IRONCLAIM_OBSERVER"
 _BOUND = "module:object of a callable that takes the name of a queue and returns its observer, or None"
 
-#: When a call was meant to be sent, monotonic ns, None where nobody says; for a call that carries the jobs of several callers,
-#: when each of them was.
+#: When a call was meant to be sent, monotonic ns, None where nobody says; for a call that carries the jobs of
+#: several callers, when each of them was.
 Intended = int | tuple[int | None, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a call ended: its reply, or the error. `definite` is False when a copy stayed unanswered. Times are monotonic ns."""
+    """How a call ended: its reply, or the error. `definite` is False when a copy stayed unanswered. Times are
+    monotonic ns."""
 
     reply: object
     error: str
@@ -73,7 +74,9 @@ class Observer(Protocol):
         """Called before a handler runs. The returned ticket is passed to `handler_ended`."""
         ...
 
-    def handler_ended(self, job: LeasedJob, ticket: object, start_ns: int, end_ns: int, error: str | None) -> None:
+    def handler_ended(
+        self, job: LeasedJob, ticket: object, start_ns: int, end_ns: int, error: str | None
+    ) -> None:
         """Called after a handler returned (error None) or raised."""
         ...
 
@@ -104,7 +107,9 @@ class SparedObserver:
         """As the observer does; None where it has failed."""
         return _spared(self._observer.handler_started, job, start_ns)
 
-    def handler_ended(self, job: LeasedJob, ticket: object, start_ns: int, end_ns: int, error: str | None) -> None:
+    def handler_ended(
+        self, job: LeasedJob, ticket: object, start_ns: int, end_ns: int, error: str | None
+    ) -> None:
         """As the observer does."""
         _spared(self._observer.handler_ended, job, ticket, start_ns, end_ns, error)
 
@@ -119,8 +124,8 @@ def spared_observer(observer: Observer | None) -> Observer | None:
 
 def observer_of(queue: str, given: Observer | None) -> Observer | None:
     """What the engine calls for a queue: the observer that its caller gave, or else what the callable returns
-    that `IRONCLAIM_OBSERVER=module:object` names. Raises Malformed where the variable names none, and what the
-    callable raises."""
+    that `IRONCLAIM_OBSERVER=module:object` names. Raises Malformed where the variable names none, and what
+    the callable raises."""
     reference = os.environ.get(VARIABLE)
     if given is None and reference:
         given = _callable_of(reference)(queue)

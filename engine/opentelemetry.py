@@ -1,17 +1,18 @@
-"""Spans of OpenTelemetry around enqueues and runs, and the trace context that travels with each job in its headers. It needs the
-extra `ironclaim[otel]`.
+"""Spans of OpenTelemetry around enqueues and runs, and the trace context that travels with each job in its
+headers. It needs the extra `ironclaim[otel]`.
 
     instrument(queue)                # a service that enqueues, and a worker with the queue's own tasks
     instrument(queue, handlers)      # a worker with a Handlers object
 
-Each enqueue makes a span `create <queue>` (kind PRODUCER) and puts its context into the job's headers, by the propagators that
-are set (`OTEL_PROPAGATORS`; W3C `traceparent` unless told). Each run makes a span `process <queue>` (kind CONSUMER) inside of
-that context, which is current while the handler runs; so a job that a handler enqueues carries the trace on. Names and attributes
-are those of the semantic conventions for messaging: `messaging.system` is `ironclaim`, `messaging.destination.name` the queue,
-`messaging.message.id` the job; `ironclaim.job.name`, `ironclaim.job.attempt` and `ironclaim.job.fence` are the engine's own.
+Each enqueue makes a span `create <queue>` (kind PRODUCER) and puts its context into the job's headers, by the
+propagators that are set (`OTEL_PROPAGATORS`; W3C `traceparent` unless told). Each run makes a span `process
+<queue>` (kind CONSUMER) inside of that context, which is current while the handler runs; so a job that a
+handler enqueues carries the trace on. Names and attributes are those of the semantic conventions for
+messaging: `messaging.system` is `ironclaim`, `messaging.destination.name` the queue, `messaging.message.id`
+the job; `ironclaim.job.name`, `ironclaim.job.attempt` and `ironclaim.job.fence` are the engine's own.
 
-A run that raises ends its span with the status ERROR and `error.type`; one that ends by RetryLater or Discard does not. Handlers
-in child processes run without a current span: their worker has it.
+A run that raises ends its span with the status ERROR and `error.type`; one that ends by RetryLater or Discard
+does not. Handlers in child processes run without a current span: their worker has it.
 """
 
 from __future__ import annotations
@@ -36,15 +37,20 @@ if TYPE_CHECKING:
     from engine.queue.settings import QueueSettings
 
 
-def instrument(queue: QueueSettings, handlers: Handlers | None = None, *, tracer_provider: TracerProvider | None = None) -> None:
-    """Let enqueues of this queue, and runs of these handlers (None: those that `queue.job` has registered and will register),
-    make spans. Call it once for each, before the worker starts.
+def instrument(
+    queue: QueueSettings, handlers: Handlers | None = None, *, tracer_provider: TracerProvider | None = None
+) -> None:
+    """Let enqueues of this queue, and runs of these handlers (None: those that `queue.job` has registered and
+    will register), make spans. Call it once for each, before the worker starts.
 
-    `tracer_provider`: where the spans go, None: the global one. A job whose `headers` have a context already keeps it, and makes
-    no span when it is enqueued.
+    `tracer_provider`: where the spans go, None: the global one. A job whose `headers` have a context already
+    keeps it, and makes no span when it is enqueued.
     """
     tracer = trace.get_tracer("ironclaim", __version__, tracer_provider)
-    common: dict[str, AttributeValue] = {"messaging.system": "ironclaim", "messaging.destination.name": queue.name}
+    common: dict[str, AttributeValue] = {
+        "messaging.system": "ironclaim",
+        "messaging.destination.name": queue.name,
+    }
 
     def create(job: NewJob) -> None:
         given = job.options.get("headers") or {}
@@ -83,7 +89,10 @@ def instrument(queue: QueueSettings, handlers: Handlers | None = None, *, tracer
                 raise
             except BaseException as error:
                 span.record_exception(error)
-                span.set_attribute("error.type", f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins."))
+                span.set_attribute(
+                    "error.type",
+                    f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins."),
+                )
                 span.set_status(Status(StatusCode.ERROR, str(error)))
                 raise
 

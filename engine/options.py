@@ -1,8 +1,9 @@
-"""The options of a job: their types, bounds and meaning in one table, checked in one place and before any I/O.
+"""The options of a job: their types, bounds and meaning in one table, checked in one place and before any
+I/O.
 
-An option is a row of `JobOptions` (what callers may write) and a field of `operations.Options` (what the engine reads,
-with its default). The checks, the room in the envelope and the reference page follow from the two. `tests/engine/test_options.py`
-walks the table and tries every bound from both sides.
+An option is a row of `JobOptions` (what callers may write) and a field of `operations.Options` (what the
+engine reads, with its default). The checks, the room in the envelope and the reference page follow from the
+two. `tests/engine/test_options.py` walks the table and tries every bound from both sides.
 """
 
 from __future__ import annotations
@@ -76,8 +77,8 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Anything else: None stands for the default, and `function` turns another value into what the engine reads, or raises
-    Malformed."""
+    """Anything else: None stands for the default, and `function` turns another value into what the engine
+    reads, or raises Malformed."""
 
     function: Callable[[str, object], Any]
 
@@ -115,12 +116,14 @@ class Described(Protocol):
 
 
 class JobOptions(TypedDict, total=False):
-    """What may be said about a job when it is enqueued, each option with its bound: `Whole(least, most)`, or what checks it."""
+    """What may be said about a job when it is enqueued, each option with its bound: `Whole(least, most)`, or
+    what checks it."""
 
     delay_ms: Annotated[Milliseconds, Duration(0, DURATION_MS_MAX)]
     """Not claimable before this has passed, by the server's clock."""
     run_at_ms: Annotated[int | datetime | None, Checked(validate.instant_ms)]
-    """Not claimable before this time, by the server's clock: ms since 1970, or a datetime with a zone. A past one means now."""
+    """Not claimable before this time, by the server's clock: ms since 1970, or a datetime with a zone. A past
+    one means now."""
     timestamp_ms: Annotated[int, Whole(0, INSTANT_MS_MAX)]
     """When the producer made the job, ms since 1970; only handlers read it. 0: when it was enqueued."""
     priority: Annotated[int, Whole(1, 10)]
@@ -132,46 +135,56 @@ class JobOptions(TypedDict, total=False):
     backoff_ms: Annotated[Milliseconds, Duration(0, BACKOFF_MS_MAX)]
     """The wait after a failed run, default 1,000; `backoff` says how it grows."""
     backoff: Annotated[Backoff, Choice(get_args(Backoff))]
-    """How the wait grows with the failed runs n: `fixed`; `exponential`, times 2^(n-1); `linear`, times n; `geometric`, times n
-    squared; `custom`, as listed in `backoff_delays_ms`."""
+    """How the wait grows with the failed runs n: `fixed`; `exponential`, times 2^(n-1); `linear`, times n;
+    `geometric`, times n squared; `custom`, as listed in `backoff_delays_ms`."""
     backoff_max_ms: Annotated[Milliseconds, Duration(0, DURATION_MS_MAX)]
     """The longest wait. 0: for waits that grow one hour, or `backoff_ms` where that is longer."""
     backoff_delays_ms: Annotated[Sequence[Milliseconds] | None, Checked(validate.delays)]
-    """For `custom`: the wait after the first failed run, after the second, and so on. The last one holds for all further runs."""
+    """For `custom`: the wait after the first failed run, after the second, and so on. The last one holds for
+    all further runs."""
     jitter: Annotated[float | None, Checked(validate.share)]
-    """The random share of each wait, 0 to 1, so that not all jobs come back at once. None: 0.5 for `exponential`, else 0."""
+    """The random share of each wait, 0 to 1, so that not all jobs come back at once. None: 0.5 for
+    `exponential`, else 0."""
     crashes_max: Annotated[int, Whole(CRASHES_LEAST, CRASHES_MAX)]
     """How many workers may be lost while they run the job before it is dead. Default 3."""
     timeout_ms: Annotated[Milliseconds, Duration(0, BACKOFF_MS_MAX)]
-    """A run that takes longer has failed; 0: no limit. A function in a thread cannot be stopped, but its result is refused."""
+    """A run that takes longer has failed; 0: no limit. A function in a thread cannot be stopped, but its
+    result is refused."""
     headers: Annotated[Mapping[str, str] | None, Checked(validate.headers)]
     """Pairs of texts that travel with the job untouched: traces, tenants."""
     serializer: Annotated[str | None, Checked(validate.text)]
-    """What turns the payload into bytes: `json`, `raw` (bytes as they are), or a name that the queue was given."""
+    """What turns the payload into bytes: `json`, `raw` (bytes as they are), or a name that the queue was
+    given."""
     key: Annotated[str | None, Checked(validate.limit_key)]
-    """A tenant or limit key: jobs of one name take turns by key, and limits may be set for a key (rules 18 and 20)."""
+    """A tenant or limit key: jobs of one name take turns by key, and limits may be set for a key (rules 18
+    and 20)."""
     unique: Annotated[str | None, Checked(validate.text)]
-    """While the first job with this text has not ended, an enqueue of a second one is a duplicate (rule 23)."""
+    """While the first job with this text has not ended, an enqueue of a second one is a duplicate (rule
+    23)."""
     dedup: Annotated[str | None, Checked(validate.text)]
-    """Within `dedup_ms` of the first job with this text, an enqueue of a second one is a duplicate (rule 23)."""
+    """Within `dedup_ms` of the first job with this text, an enqueue of a second one is a duplicate (rule
+    23)."""
     dedup_ms: Annotated[Milliseconds, Duration(0, DURATION_MS_MAX)]
     """The length of the window of `dedup`."""
     needs: Annotated[Sequence[str | Identified] | None, Checked(validate.parents)]
-    """At most 100 jobs of this queue that have to finish before this one can be claimed (rule 25): their ids, or what
-    `task.new(...)` has made."""
+    """At most 100 jobs of this queue that have to finish before this one can be claimed (rule 25): their ids,
+    or what `task.new(...)` has made."""
     on_parent_failure: Annotated[ParentFailure, Choice(get_args(ParentFailure))]
-    """When one of `needs` is buried, discarded or rerouted: `bury` this job as well (default), or `ignore` it."""
+    """When one of `needs` is buried, discarded or rerouted: `bury` this job as well (default), or `ignore`
+    it."""
     on_success: Annotated[Described | None, Checked(validate.callback)]
-    """A job that the success of this one makes, in the very call that finishes it: a NewJob, such as `task.new(...)` makes. Its
-    handler reads `job.parents` and `job.results`. It is a job of this queue with an id of its own, and has no callbacks itself
-    (rule 25)."""
+    """A job that the success of this one makes, in the very call that finishes it: a NewJob, such as
+    `task.new(...)` makes. Its handler reads `job.parents` and `job.results`. It is a job of this queue with
+    an id of its own, and has no callbacks itself (rule 25)."""
     on_failure: Annotated[Described | None, Checked(validate.callback)]
-    """The same when this job is dead, has expired, was discarded by its handler, rerouted, or buried with one that it needs;
-    `job.failure` says why. Who cancels or discards a job by hand calls nobody."""
+    """The same when this job is dead, has expired, was discarded by its handler, rerouted, or buried with one
+    that it needs; `job.failure` says why. Who cancels or discards a job by hand calls nobody."""
     skip_on: Annotated[Sequence[str] | None, Checked(validate.error_names)]
-    """Exceptions that end the job without another run: names of a class or of one of its bases, with or without the module."""
+    """Exceptions that end the job without another run: names of a class or of one of its bases, with or
+    without the module."""
     reroute_on: Annotated[Mapping[str, str] | None, Checked(validate.reroutes)]
-    """Exceptions that send the job on instead: to another name, `"gpu"`, or to a name of another queue, `"big:gpu"`."""
+    """Exceptions that send the job on instead: to another name, `"gpu"`, or to a name of another queue,
+    `"big:gpu"`."""
     route: Annotated[str | None, Checked(route_text)]
     """A routing key: only workers that have it among their `routes` run the job. None: `default`."""
     target: Annotated[Target | Mapping[str, Any] | None, Checked(target_text)]
@@ -181,11 +194,12 @@ class JobOptions(TypedDict, total=False):
     error_ttl_ms: Annotated[Milliseconds, Duration(0, DURATION_MS_MAX)]
     """How long the error of a dead job is kept as its result, default one day; 0: not at all."""
     expires_ms: Annotated[Milliseconds, Duration(0, DURATION_MS_MAX)]
-    """A job that no worker has started this long after its enqueue ends as `expired` instead; 0: never. A delay counts in, so it
-    must be longer than that. A job that has been started does not expire, nor do its retries (rule 38)."""
+    """A job that no worker has started this long after its enqueue ends as `expired` instead; 0: never. A
+    delay counts in, so it must be longer than that. A job that has been started does not expire, nor do its
+    retries (rule 38)."""
     cost: Annotated[int, Whole(1, 1000)]
-    """How much of a rate limit's window the job uses up, 1 to 1,000. One that costs more than the whole rate uses all of it
-    (rule 20)."""
+    """How much of a rate limit's window the job uses up, 1 to 1,000. One that costs more than the whole rate
+    uses all of it (rule 20)."""
 
 
 #: The options of a job that has none of its own.
@@ -200,8 +214,8 @@ OPTIONS: Mapping[str, Whole | Flag | Choice | Checked] = {
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A keyword of a class, such as `grace_ms` of Worker: its type, its default, what checks its bounds (None where the class
-    itself does), and what the flag of the command says of it ('' = it has none)."""
+    """A keyword of a class, such as `grace_ms` of Worker: its type, its default, what checks its bounds (None
+    where the class itself does), and what the flag of the command says of it ('' = it has none)."""
 
     name: str
     kind: Any
@@ -226,18 +240,22 @@ def settings_of(kind: type) -> tuple[Setting, ...]:
 
 
 def checked(
-    given: Mapping[str, object], defaults: Options = PLAIN, own: Mapping[str, Callable[[str, object], Any]] = NO_CHECKS
+    given: Mapping[str, object],
+    defaults: Options = PLAIN,
+    own: Mapping[str, Callable[[str, object], Any]] = NO_CHECKS,
 ) -> Options:
-    """A job's options; `defaults`: those of a job that is given none; `own`: what checks some of them instead, where the queue's
-    model has names of another kind. Raises Malformed for one that does not exist, is out of bounds, or does not go with
-    another."""
+    """A job's options; `defaults`: those of a job that is given none; `own`: what checks some of them
+    instead, where the queue's model has names of another kind. Raises Malformed for one that does not exist,
+    is out of bounds, or does not go with another."""
     if not given:
         return defaults
     values: dict[str, Any] = {}
     for name, value in given.items():
         option = OPTIONS.get(name)
         if option is None:
-            raise Malformed(name, value, f"an option of jobs{nearest(name, OPTIONS)}; engine.JobOptions lists them")
+            raise Malformed(
+                name, value, f"an option of jobs{nearest(name, OPTIONS)}; engine.JobOptions lists them"
+            )
         check = Checked(own[name]).check if name in own else option.check
         # A property, an iterator or a zone of the caller may raise.
         values[name] = validate.asked(name, value, "a value that can be read", check, name, value)
@@ -257,10 +275,16 @@ def _check_together(options: Options) -> None:
     if options.delay_ms and options.run_at_ms:
         raise Malformed("run_at_ms", options.run_at_ms, "given without delay_ms: one of the two says when")
     if options.expires_ms and options.run_at_ms:
-        raise Malformed("expires_ms", options.expires_ms, "given without run_at_ms: it counts from the enqueue, as delay_ms does")
+        raise Malformed(
+            "expires_ms",
+            options.expires_ms,
+            "given without run_at_ms: it counts from the enqueue, as delay_ms does",
+        )
     if options.expires_ms and options.expires_ms <= options.delay_ms:
         raise Malformed(
-            "expires_ms", options.expires_ms, f"longer than delay_ms ({options.delay_ms}), before which no job starts"
+            "expires_ms",
+            options.expires_ms,
+            f"longer than delay_ms ({options.delay_ms}), before which no job starts",
         )
     if bool(options.dedup) != (options.dedup_ms > 0):
         raise Malformed("dedup_ms", options.dedup_ms, "at least 1 together with dedup, and 0 without")

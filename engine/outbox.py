@@ -1,12 +1,13 @@
-"""Jobs that are enqueued by a transaction of an SQL database: exactly those of the transactions that are committed.
+"""Jobs that are enqueued by a transaction of an SQL database: exactly those of the transactions that are
+committed.
 
     with connection:  # one transaction
         connection.execute("INSERT INTO orders ...")
         outbox.add(connection, send_receipt, order, mail="ada@example.org")
 
-`add` writes the job into the table `ironclaim_outbox`. A relay, `ironclaim outbox` or `relay`, enqueues what was committed and
-deletes the rows. It may be killed anywhere and come back any time later, and several may be at it: each row becomes one job
-(docs/protocol.md, rule 23).
+`add` writes the job into the table `ironclaim_outbox`. A relay, `ironclaim outbox` or `relay`, enqueues what
+was committed and deletes the rows. It may be killed anywhere and come back any time later, and several may be
+at it: each row becomes one job (docs/protocol.md, rule 23).
 """
 
 from __future__ import annotations
@@ -21,7 +22,15 @@ from itertools import groupby
 from typing import Any, NamedTuple, ParamSpec, cast
 
 from engine import validate
-from engine.errors import EngineError, Malformed, PartlyEnqueued, ScriptFault, UnknownParent, UnsupportedFeature, logger
+from engine.errors import (
+    EngineError,
+    Malformed,
+    PartlyEnqueued,
+    ScriptFault,
+    UnknownParent,
+    UnsupportedFeature,
+    logger,
+)
 from engine.ops.admin import NoteQueue
 from engine.ops.jobs import CloseWindows, Enqueue, Enqueued, Options
 from engine.options import PLAIN, checked
@@ -36,8 +45,9 @@ log = logger("ironclaim.outbox")
 
 P = ParamSpec("P")
 
-#: The dedup key of a row's job: it keeps the id out for as long as the row may be sent again (rule 23). A year bounds what a
-#: server keeps whose data were restored from a time before the relay had closed the window.
+#: The dedup key of a row's job: it keeps the id out for as long as the row may be sent again (rule 23). A
+#: year bounds what a server keeps whose data were restored from a time before the relay had closed the
+#: window.
 WINDOW_MS = 366 * 86_400_000
 _WINDOW = "outbox:{}"
 #: How long a row is tried whose parents the queue does not know: another relay may be about to send them.
@@ -58,33 +68,37 @@ _INSERT = f"INSERT INTO ironclaim_outbox ({', '.join(_COLUMNS)}) VALUES {{marks}
 def table(database: Database) -> str:
     """The statement that makes the table, for a migration of your own. Raises Malformed.
 
-    `state` is `new`, `sent` (the job is enqueued, and its row about to be deleted), or `failed`: the relay cannot enqueue it, and
-    `error` says why. Setting it back to `new` lets the relay try again.
+    `state` is `new`, `sent` (the job is enqueued, and its row about to be deleted), or `failed`: the relay
+    cannot enqueue it, and `error` says why. Setting it back to `new` lets the relay try again.
     """
     return _table(named(database))
 
 
 def _table(dialect: Dialect) -> str:
     return (
-        f"CREATE TABLE IF NOT EXISTS ironclaim_outbox (number {dialect.number}, job TEXT NOT NULL, queue TEXT NOT NULL, "
+        f"CREATE TABLE IF NOT EXISTS ironclaim_outbox (number {dialect.number}, job TEXT NOT NULL, "
+        "queue TEXT NOT NULL, "
         f"name TEXT NOT NULL, payload {dialect.data} NOT NULL, options TEXT NOT NULL DEFAULT '{{}}', "
         f"state TEXT NOT NULL DEFAULT 'new', error TEXT, added_at {dialect.now}, UNIQUE (queue, job))"
     )
 
 
 def create_table(connection: Connection) -> None:
-    """Make the table `ironclaim_outbox` where it is missing; the caller commits. Raises Malformed, and the database's errors."""
+    """Make the table `ironclaim_outbox` where it is missing; the caller commits. Raises Malformed, and the
+    database's errors."""
     run(connection, _table(dialect_of(connection)))
 
 
 def add(connection: Connection, task: Task[P, Any], *args: P.args, **kwargs: P.kwargs) -> str:
-    """Enqueue a call of a task with these arguments when the transaction of this connection is committed; the id of the job.
+    """Enqueue a call of a task with these arguments when the transaction of this connection is committed; the
+    id of the job.
 
-    The options are those of the task: `outbox.add(connection, task.with_options(priority=9), ...)`. A delay begins when the relay
-    enqueues the job, within about its `poll_ms`. `dedup` is refused, because the outbox has a dedup key of its own for each job.
-    An id of your own has at most 121 characters; a second row of it is left out. Hooks before the enqueue are called now, and
-    those after it never. Raises Malformed where the arguments do not fit, UnsupportedFeature for a queue in a format of another
-    library, and what the database raises.
+    The options are those of the task: `outbox.add(connection, task.with_options(priority=9), ...)`. A delay
+    begins when the relay enqueues the job, within about its `poll_ms`. `dedup` is refused, because the outbox
+    has a dedup key of its own for each job. An id of your own has at most 121 characters; a second row of it
+    is left out. Hooks before the enqueue are called now, and those after it never. Raises Malformed where the
+    arguments do not fit, UnsupportedFeature for a queue in a format of another library, and what the database
+    raises.
     """
     dialect = dialect_of(connection)
     values = _new_row(task, args, kwargs)
@@ -101,8 +115,8 @@ async def aadd(connection: AsyncConnection, task: Task[P, Any], *args: P.args, *
 
 
 def row(task: Task[P, Any], *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
-    """The columns of the row that `add` writes, by their names: for a driver that it does not know, which inserts them into
-    `ironclaim_outbox` in the transaction. Raises as `add` does."""
+    """The columns of the row that `add` writes, by their names: for a driver that it does not know, which
+    inserts them into `ironclaim_outbox` in the transaction. Raises as `add` does."""
     return dict(zip(_COLUMNS, _new_row(task, args, kwargs), strict=True))
 
 
@@ -115,18 +129,19 @@ def relay(
     burst: bool = False,
     stop: threading.Event | None = None,
 ) -> int:
-    """Enqueue the jobs of committed rows, until SIGTERM, SIGINT or `stop`; with `burst` until there are none. Returns how many
-    rows it has sent.
+    """Enqueue the jobs of committed rows, until SIGTERM, SIGINT or `stop`; with `burst` until there are none.
+    Returns how many rows it has sent.
 
-    `connect` makes a connection of its own for the relay, which is closed at the end and made anew when it has failed. Rows of
-    other queues than these stay. `batch` rows at most are sent at once, in the order of their numbers; where there is nothing to
-    do the table is looked at every `poll_ms`. Rows that cannot be enqueued are set aside, as `failed`, and hold up no other one.
-    A server that cannot be reached holds up the rows of its own queues alone.
+    `connect` makes a connection of its own for the relay, which is closed at the end and made anew when it
+    has failed. Rows of other queues than these stay. `batch` rows at most are sent at once, in the order of
+    their numbers; where there is nothing to do the table is looked at every `poll_ms`. Rows that cannot be
+    enqueued are set aside, as `failed`, and hold up no other one. A server that cannot be reached holds up
+    the rows of its own queues alone.
 
-    Any number of relays may run. On PostgreSQL they divide the rows (SELECT ... FOR UPDATE SKIP LOCKED). On sqlite two of them
-    send the same rows, of which each still becomes one job: no lock is held while Redis is waited for, because it would keep
-    out everybody who writes to the database. Raises Malformed, and whatever goes wrong at the first look; later failures
-    are logged, and it goes on.
+    Any number of relays may run. On PostgreSQL they divide the rows (SELECT ... FOR UPDATE SKIP LOCKED). On
+    sqlite two of them send the same rows, of which each still becomes one job: no lock is held while Redis is
+    waited for, because it would keep out everybody who writes to the database. Raises Malformed, and whatever
+    goes wrong at the first look; later failures are logged, and it goes on.
     """
     given = [queues] if isinstance(queues, QueueSettings) else list(queues)
     by_name: dict[str, Queue] = {}
@@ -178,7 +193,8 @@ class _Relay:
         self._looked = False
         # Rows whose parents are unknown: number -> when that was first seen, monotonic seconds.
         self._orphans: dict[int, float] = {}
-        # The number that the next look begins after, by queue: that of the last row of a batch that could not be moved on.
+        # The number that the next look begins after, by queue: that of the last row of a batch that could not
+        # be moved on.
         self._after: dict[str, int] = {}
         # When rows that no queue can have are looked for next, monotonic seconds.
         self._strays_s = 0.0
@@ -194,7 +210,9 @@ class _Relay:
                 if failure is not None:
                     if burst or not self._looked:
                         raise failure
-                    log.warning("the outbox waits %.1f s after a failure: %s", pause_s, failure, exc_info=failure)
+                    log.warning(
+                        "the outbox waits %.1f s after a failure: %s", pause_s, failure, exc_info=failure
+                    )
                     stop.wait(pause_s)
                     pause_s = min(_PAUSE_MOST_S, pause_s * 2)
                     continue
@@ -208,7 +226,8 @@ class _Relay:
         return self._sent
 
     def _rounds(self) -> tuple[int, Exception | None]:
-        """A round of each queue. Returns how many rows were moved on, and the first failure: that of one queue stops no other."""
+        """A round of each queue. Returns how many rows were moved on, and the first failure: that of one
+        queue stops no other."""
         moved, first = 0, None
         for queue in self._queues.values():
             try:
@@ -237,8 +256,9 @@ class _Relay:
             queue.driver.run(queue.model.call(NoteQueue(queue.driver.server_now_ms())))
             self._noted.add(queue.name)
         queue.driver.server_now_ms()
-        # Fixed before the look at the rows: whoever was frozen in between is refused as late, or meets the window, which is not
-        # closed before the row was seen as sent, and stays for longer than this after that (rule 23).
+        # Fixed before the look at the rows: whoever was frozen in between is refused as late, or meets the
+        # window, which is not closed before the row was seen as sent, and stays for longer than this after
+        # that (rule 23).
         not_after_ms = queue.driver.not_after_ms()
         aside = self._strays(connection, dialect)
         found = self._look(connection, dialect, queue.name)
@@ -255,23 +275,28 @@ class _Relay:
             done = self._closed(queue, done)
             _change(connection, dialect, "DELETE FROM ironclaim_outbox", done)
             connection.commit()
-        moved = len(done) + sum([self._set_aside(connection, dialect, queue.name, each) for each in (*aside, *bad, *refused)])
+        moved = len(done) + sum(
+            [self._set_aside(connection, dialect, queue.name, each) for each in (*aside, *bad, *refused)]
+        )
         more = self._passed(queue.name, found, moved)
         if failure is not None:
             raise failure
         return moved + more
 
     def _passed(self, queue: str, found: Sequence[_Row], moved: int) -> bool:
-        """Whether the next look goes on behind these rows: none of them could be moved on, and they are all that one look has."""
+        """Whether the next look goes on behind these rows: none of them could be moved on, and they are all
+        that one look has."""
         more = not moved and len(found) == self._batch
         self._after[queue] = found[-1].number if more else 0
         return more
 
     def _look(self, connection: Connection, dialect: Dialect, queue: str) -> list[_Row]:
-        """The first rows of a queue that are new, or sent and still there. PostgreSQL keeps them from other relays until the
-        transaction ends."""
+        """The first rows of a queue that are new, or sent and still there. PostgreSQL keeps them from other
+        relays until the transaction ends."""
         where = f"queue = {dialect.mark} AND number > {dialect.mark} AND state IN ('new', 'sent')"
-        found = self._rows(connection, dialect, f"{where} ORDER BY number LIMIT {self._batch}{dialect.locking}", queue)
+        found = self._rows(
+            connection, dialect, f"{where} ORDER BY number LIMIT {self._batch}{dialect.locking}", queue
+        )
         self._looked = True
         if not found or not dialect.locking:
             connection.rollback()
@@ -279,11 +304,17 @@ class _Relay:
 
     def _rows(self, connection: Connection, dialect: Dialect, where: str, queue: str) -> list[_Row]:
         texts = ", ".join(
-            f"{dialect.is_text.format(column=name)} AS is_{name}, {dialect.text_bytes.format(column=name)} AS {name}_bytes"
+            (
+                f"{dialect.is_text.format(column=name)} AS is_{name}, "
+                f"{dialect.text_bytes.format(column=name)} AS {name}_bytes"
+            )
             for name in ("job", "name", "options")
         )
         payload = f"{dialect.data_bytes.format(column='payload')} AS payload_bytes"
-        query = f"SELECT number, state = 'sent' AS is_sent, {texts}, {payload} FROM ironclaim_outbox WHERE {where}"  # noqa: S608
+        query = (
+            f"SELECT number, state = 'sent' AS is_sent, {texts}, {payload} "  # noqa: S608
+            f"FROM ironclaim_outbox WHERE {where}"
+        )
         return [
             _Row(row[0], bool(row[1]), _text(*row[2:4]), _text(*row[4:6]), _text(*row[6:8]), row[8])
             for row in rows(connection, query, (queue, self._after.get(queue, 0)))
@@ -294,9 +325,9 @@ class _Relay:
         if time.monotonic() < self._strays_s:
             return []
         query = (
-            f"SELECT number, state = 'sent' AS is_sent, {dialect.text_bytes.format(column='queue')} AS queue_bytes "  # noqa: S608
-            f"FROM ironclaim_outbox WHERE state IN ('new', 'sent') AND {dialect.no_name.format(column='queue')} "
-            f"LIMIT {self._batch}"
+            "SELECT number, state = 'sent' AS is_sent, "  # noqa: S608
+            f"{dialect.text_bytes.format(column='queue')} AS queue_bytes FROM ironclaim_outbox "
+            f"WHERE state IN ('new', 'sent') AND {dialect.no_name.format(column='queue')} LIMIT {self._batch}"
         )
         found: list[_Aside] = []
         for number, sent, name in rows(connection, query, ()):
@@ -316,7 +347,12 @@ class _Relay:
                 closed += part
             except ScriptFault as fault:
                 if len(part) == 1 and self._first_of(part[0]):
-                    log.error("row %d of the outbox (job %s) is sent, and stays: %s", part[0].number, part[0].job, fault)
+                    log.error(
+                        "row %d of the outbox (job %s) is sent, and stays: %s",
+                        part[0].number,
+                        part[0].job,
+                        fault,
+                    )
                 continue
             if part is done:
                 break
@@ -329,8 +365,8 @@ class _Relay:
         return not told
 
     def _set_aside(self, connection: Connection, dialect: Dialect, queue: str, aside: _Aside) -> bool:
-        """Set a row aside in a transaction of its own. Whether that is done: one that the database does not let be changed stays,
-        and holds up nobody."""
+        """Set a row aside in a transaction of its own. Whether that is done: one that the database does not
+        let be changed stays, and holds up nobody."""
         row = aside.row
         # Every database stores ASCII without NUL, whatever was in the row.
         why = aside.why.encode("ascii", "backslashreplace").decode().replace("\0", "\\x00")[:_ERROR_CHARS]
@@ -344,7 +380,9 @@ class _Relay:
         except Exception as failure:
             connection.rollback()
             if self._first_of(row):
-                log.error("row %d of the outbox cannot be sent (%s), nor be set aside: %s", row.number, why, failure)
+                log.error(
+                    "row %d of the outbox cannot be sent (%s), nor be set aside: %s", row.number, why, failure
+                )
             return False
         log.error("row %d of the outbox (job %a, queue %s) is set aside: %s", row.number, row.job, queue, why)
         return changed > 0
@@ -352,13 +390,15 @@ class _Relay:
     def _enqueue(
         self, queue: Queue, drafts: Sequence[tuple[_Row, Enqueue]], not_after_ms: int
     ) -> tuple[list[_Row], list[_Aside], EngineError | None]:
-        """Enqueue rows. Returns those whose job is there, those that are to be set aside with the reason, and the first failure
-        that says nothing of a single row. The others stay as they are."""
+        """Enqueue rows. Returns those whose job is there, those that are to be set aside with the reason, and
+        the first failure that says nothing of a single row. The others stay as they are."""
         aside: list[_Aside] = []
         accepted: list[_Row] = []
         faults: list[tuple[_Row, ScriptFault]] = []
         failure: EngineError | None = None
-        for (row, _), result in zip(drafts, _send(queue, [draft for _, draft in drafts], not_after_ms), strict=True):
+        for (row, _), result in zip(
+            drafts, _send(queue, [draft for _, draft in drafts], not_after_ms), strict=True
+        ):
             if isinstance(result, UnknownParent):
                 if time.monotonic() - self._orphans.setdefault(row.number, time.monotonic()) >= ORPHAN_S:
                     aside.append(_Aside(row, str(result)))
@@ -368,7 +408,8 @@ class _Relay:
                 failure = failure or result
             elif not result.refused:
                 accepted.append(row)
-        # Where others get through, the fault is the row's: a key of this job, say, that somebody else has written.
+        # Where others get through, the fault is the row's: a key of this job, say, that somebody else has
+        # written.
         if accepted:
             aside += [_Aside(row, str(fault)) for row, fault in faults]
         elif faults:
@@ -379,7 +420,8 @@ class _Relay:
 
 
 def _drafts(queue: Queue, found: Sequence[_Row]) -> tuple[list[tuple[_Row, Enqueue]], list[_Aside]]:
-    """The jobs of new rows, and the rows that are none. Of rows that were sent only the id is still needed."""
+    """The jobs of new rows, and the rows that are none. Of rows that were sent only the id is still
+    needed."""
     drafts: list[tuple[_Row, Enqueue]] = []
     bad: list[_Aside] = []
     for row in found:
@@ -400,8 +442,8 @@ def _ends(result: Enqueued | EngineError) -> bool:
 
 
 def _send(queue: Queue, drafts: Sequence[Enqueue], not_after_ms: int) -> list[Enqueued | EngineError]:
-    """Enqueue jobs; a result for each. Those that need others go one by one, since each may be refused for its own reason, and so
-    do those of a call that has met a fault, which may be that of one of them."""
+    """Enqueue jobs; a result for each. Those that need others go one by one, since each may be refused for
+    its own reason, and so do those of a call that has met a fault, which may be that of one of them."""
     results: list[Enqueued | EngineError] = []
     for needing, group in groupby(drafts, key=lambda draft: bool(draft.options.needs)):
         run = list(group)
@@ -421,15 +463,20 @@ def _send(queue: Queue, drafts: Sequence[Enqueue], not_after_ms: int) -> list[En
     return results
 
 
-def _send_part(queue: Queue, drafts: Sequence[Enqueue], not_after_ms: int) -> Sequence[Enqueued | EngineError]:
-    """As `_send`, in one pipeline. A call that comes after `not_after_ms` is refused, and never tried with a later one."""
+def _send_part(
+    queue: Queue, drafts: Sequence[Enqueue], not_after_ms: int
+) -> Sequence[Enqueued | EngineError]:
+    """As `_send`, in one pipeline. A call that comes after `not_after_ms` is refused, and never tried with a
+    later one."""
     nonce = os.urandom(8)
     steps = producing.enqueue_many([replace(draft, nonce=nonce) for draft in drafts])
     answers: Any = None
     try:
         while True:
             asked = cast("Sequence[Enqueue]", steps.send(answers))
-            answers = queue.driver.send_many([queue.model.call(operation.stamped(not_after_ms)) for operation in asked])
+            answers = queue.driver.send_many(
+                [queue.model.call(operation.stamped(not_after_ms)) for operation in asked]
+            )
     except StopIteration as end:
         return end.value
     except PartlyEnqueued as partly:
@@ -440,7 +487,11 @@ def _send_part(queue: Queue, drafts: Sequence[Enqueue], not_after_ms: int) -> Se
 
 def _change(connection: Connection, dialect: Dialect, what: str, changed: Sequence[_Row]) -> None:
     if changed:
-        run(connection, f"{what} WHERE number IN {dialect.marks(len(changed))}", [row.number for row in changed])
+        run(
+            connection,
+            f"{what} WHERE number IN {dialect.marks(len(changed))}",
+            [row.number for row in changed],
+        )
 
 
 def _new_row(task: Task[..., Any], args: Any, kwargs: Any) -> tuple[str, str, str, bytes, str]:
@@ -454,7 +505,9 @@ def _new_row(task: Task[..., Any], args: Any, kwargs: Any) -> tuple[str, str, st
         if getattr(draft.options, field) is not None:
             raise Malformed(field, task.options[field], "left out: a job of the outbox has no callbacks")
     if draft.options.dedup:
-        raise Malformed("dedup", draft.options.dedup, "left out: the outbox has a dedup key of its own for each job")
+        raise Malformed(
+            "dedup", draft.options.dedup, "left out: the outbox has a dedup key of its own for each job"
+        )
     stored = _stored(draft.options)
     _draft(queue, draft.job, draft.name, draft.payload, stored)
     return draft.job, queue.name, draft.name, draft.payload, stored
@@ -471,7 +524,9 @@ def _draft(queue: QueueSettings, job: object, name: object, payload: object, sto
         made = checked(given, queue.model.defaults, queue.model.names.options)
     except Malformed as error:
         if error.field == "dedup":
-            raise Malformed("id", job, f"text of at most {128 - len(_WINDOW.format(''))} characters in the outbox") from None
+            raise Malformed(
+                "id", job, f"text of at most {128 - len(_WINDOW.format(''))} characters in the outbox"
+            ) from None
         raise
     if payload is None:
         raise Malformed("payload", payload, "bytes")
@@ -532,11 +587,13 @@ _READABLE: Mapping[str, Callable[[Any], Any]] = {"headers": dict, "reroute_on": 
 
 
 def _refuse_foreign(queue: QueueSettings) -> None:
-    """Raise UnsupportedFeature for a queue whose format has no windows that can be closed, and for one with shards, whose windows
-    do not move with it."""
+    """Raise UnsupportedFeature for a queue whose format has no windows that can be closed, and for one with
+    shards, whose windows do not move with it."""
     if queue.shards:
         raise UnsupportedFeature(f"queue {queue.name} has shards: only whole queues have an outbox")
     try:
         queue.model.refuse(CloseWindows(()))
     except UnsupportedFeature:
-        raise UnsupportedFeature(f"{queue.model.name} has no outbox: only queues in the engine's own format have one") from None
+        raise UnsupportedFeature(
+            f"{queue.model.name} has no outbox: only queues in the engine's own format have one"
+        ) from None

@@ -1,6 +1,8 @@
-"""Exceptions with which a handler decides how its run ends, and how a worker treats any other exception. Pure code.
+"""Exceptions with which a handler decides how its run ends, and how a worker treats any other exception. Pure
+code.
 
-Any other exception is a failed run: the job waits for its back-off and runs again, or is dead when its attempts are used up.
+Any other exception is a failed run: the job waits for its back-off and runs again, or is dead when its
+attempts are used up.
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ _KINDS_MAX = 64
 
 
 class RetryLater(Exception):
-    """Raised by a handler: run this job again after `delay_ms`, whatever its back-off says. With `charge=False` the run counts as
-    no failure, so it uses up no attempt: for what is not ready yet. Raises Malformed for a delay out of bounds."""
+    """Raised by a handler: run this job again after `delay_ms`, whatever its back-off says. With
+    `charge=False` the run counts as no failure, so it uses up no attempt: for what is not ready yet. Raises
+    Malformed for a delay out of bounds."""
 
     def __init__(self, delay_ms: Milliseconds, reason: str = "", *, charge: bool = True) -> None:
         self.delay_ms = validate.duration_ms("delay_ms", delay_ms, 0, validate.DURATION_MS_MAX)
@@ -34,8 +37,9 @@ class Discard(Exception):
 
 
 class Verdict(NamedTuple):
-    """What a failed run asks for. `kinds` are the names of what was raised and of its bases, each alone and with its module;
-    `delay_ms` None is the job's own back-off. `asked`: the handler has said so, and nothing went wrong."""
+    """What a failed run asks for. `kinds` are the names of what was raised and of its bases, each alone and
+    with its module; `delay_ms` None is the job's own back-off. `asked`: the handler has said so, and nothing
+    went wrong."""
 
     end: Literal["retry", "bury", "discard"] = "retry"
     kinds: tuple[str, ...] = ()
@@ -65,7 +69,8 @@ def verdict_of(failure: BaseException) -> Verdict:
         case RetryLater():
             delay_ms, charge = getattr(failure, "delay_ms", None), getattr(failure, "charge", True)
             if not isinstance(delay_ms, int) or not 0 <= delay_ms <= validate.DURATION_MS_MAX:
-                # Of a class that does not call our __init__, or changed since: it says no wait, so it is a failed run.
+                # Of a class that does not call our __init__, or changed since: it says no wait, so it is a
+                # failed run.
                 return Verdict("retry", tuple(kinds))
             return Verdict("retry", tuple(kinds), delay_ms, charge is not False, asked=True)
         case Bury():
@@ -81,7 +86,8 @@ TIMED_OUT = verdict_of(TimeoutError())
 
 
 def ending(options: Options, verdict: Verdict) -> Ending:
-    """How the job goes on: the handler's own decision comes first, then the rules of the job, then another run."""
+    """How the job goes on: the handler's own decision comes first, then the rules of the job, then another
+    run."""
     if verdict.end == "bury":
         return Ending("bury")
     if verdict.end == "discard":

@@ -1,5 +1,5 @@
-"""The types of a function: its arguments as a payload, what it returns as a result, and both back (`engine.kinds` says what
-travels)."""
+"""The types of a function: its arguments as a payload, what it returns as a result, and both back
+(`engine.kinds` says what travels)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Parameters:
-    """Those of one function, and its result. Raises Malformed for a method, for a parameter without a type, and where parameters
-    or the result cannot travel. A first one of type `context` is the Job, which does not. `batch`: the function takes the calls
-    of several jobs, so each of its parameters is a list, of which a job has one item; the first one may be the list of the Jobs;
-    and it returns nothing, a list of results, or a mapping of results by job id."""
+    """Those of one function, and its result. Raises Malformed for a method, for a parameter without a type,
+    and where parameters or the result cannot travel. A first one of type `context` is the Job, which does
+    not. `batch`: the function takes the calls of several jobs, so each of its parameters is a list, of which
+    a job has one item; the first one may be the list of the Jobs; and it returns nothing, a list of results,
+    or a mapping of results by job id."""
 
     def __init__(self, function: Callable[..., object], context: type, *, batch: bool = False) -> None:
         try:
@@ -33,23 +34,31 @@ class Parameters:
             raise Malformed("handler", function, f"a function with readable parameters: {error}") from error
         parameters = list(signature.parameters.values())
         if inspect.ismethod(function) or (parameters and parameters[0].name in ("self", "cls")):
-            raise Malformed("handler", function, "a function, not a method: a worker has no object to call it on")
+            raise Malformed(
+                "handler", function, "a function, not a method: a worker has no object to call it on"
+            )
         first = parameters[0] if parameters else None
         unannotated = first is not None and first.annotation is inspect.Parameter.empty
         wanted: tuple[Any, str] = (list[context], "jobs") if batch else (context, "job")
-        self.takes_job = first is not None and (kinds[first.name] == wanted[0] or (unannotated and first.name == wanted[1]))
+        self.takes_job = first is not None and (
+            kinds[first.name] == wanted[0] or (unannotated and first.name == wanted[1])
+        )
         self._signature = signature.replace(parameters=parameters[1:] if self.takes_job else parameters)
         self._kinds: dict[str, Kind] = {}
         for name, parameter in self._signature.parameters.items():
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-                raise Malformed("handler", function, f"a function whose parameters have names, unlike *{name}")
+                raise Malformed(
+                    "handler", function, f"a function whose parameters have names, unlike *{name}"
+                )
             if parameter.annotation is inspect.Parameter.empty:
                 bound = f"a function whose parameters have types, unlike {name} (Any: whatever JSON can say)"
                 raise Malformed("handler", function, bound)
             try:
                 self._kinds[name] = kind_of(_item_of(parameter, kinds[name]) if batch else kinds[name])
             except TypeError as error:
-                raise Malformed("handler", function, f"a function whose parameters can travel; {name}: {error}") from error
+                raise Malformed(
+                    "handler", function, f"a function whose parameters can travel; {name}: {error}"
+                ) from error
         try:
             #: How its result travels.
             self.result = kind_of(_result_of(kinds["return"], batch=batch))
@@ -58,10 +67,14 @@ class Parameters:
 
     def write(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The payload of a call: its arguments by name. Raises Malformed."""
-        return {name: self._convert(name, self._kinds[name].write, value) for name, value in self._bound(args, kwargs).items()}
+        return {
+            name: self._convert(name, self._kinds[name].write, value)
+            for name, value in self._bound(args, kwargs).items()
+        }
 
     def read(self, payload: Any) -> Arguments:
-        """The arguments of a call from its payload. Raises Malformed that names the parameter: `payload.user`."""
+        """The arguments of a call from its payload. Raises Malformed that names the parameter:
+        `payload.user`."""
         return self._called_with(self.item(payload))
 
     def listed(self, items: Sequence[Mapping[str, Any]]) -> Arguments:
@@ -73,7 +86,8 @@ class Parameters:
         return self.listed([self._bound(args, kwargs)])
 
     def write_result(self, value: Any) -> Any:
-        """What the function returned, for one job, as JSON has it. Raises Malformed where it is not what the function says."""
+        """What the function returned, for one job, as JSON has it. Raises Malformed where it is not what the
+        function says."""
         return self._result_by(self.result.write, value)
 
     def read_result(self, value: Any) -> Any:
@@ -90,7 +104,9 @@ class Parameters:
         try:
             return self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:
-            raise Malformed("arguments", (args, dict(kwargs)), f"those of {self._signature}: {error}") from error
+            raise Malformed(
+                "arguments", (args, dict(kwargs)), f"those of {self._signature}: {error}"
+            ) from error
 
     def item(self, payload: Any) -> dict[str, Any]:
         """The same by name."""
@@ -99,7 +115,9 @@ class Parameters:
         given, read = cast("dict[str, Any]", payload), _read_text if isinstance(payload, Texts) else _read
         for name in given:
             if name not in self._kinds:
-                raise Malformed(f"payload.{name}", given[name], f"left out: the parameters are {self._signature}")
+                raise Malformed(
+                    f"payload.{name}", given[name], f"left out: the parameters are {self._signature}"
+                )
         found: dict[str, Any] = {}
         for name, parameter in self._signature.parameters.items():
             if name in given:
@@ -107,7 +125,8 @@ class Parameters:
             elif parameter.default is inspect.Parameter.empty:
                 raise Malformed(f"payload.{name}", None, f"given, a value of type {self._kinds[name].name}")
             else:
-                # The default of this process, not of the one that enqueued the job: arguments behind it need their places.
+                # The default of this process, not of the one that enqueued the job: arguments behind it need
+                # their places.
                 found[name] = parameter.default
         return found
 
@@ -120,12 +139,14 @@ class Parameters:
         try:
             return convert(value)
         except Exception as error:
-            raise Malformed(field, value, _described(self._kinds[field.removeprefix("payload.")], error)) from error
+            raise Malformed(
+                field, value, _described(self._kinds[field.removeprefix("payload.")], error)
+            ) from error
 
 
 class TypedJob(Generic[R_co]):
-    """What may stand where a job's name does: its name, its options (and its `id` if it was given one), what its payload and its
-    result hold, and what a worker calls. A task is one."""
+    """What may stand where a job's name does: its name, its options (and its `id` if it was given one), what
+    its payload and its result hold, and what a worker calls. A task is one."""
 
     name: str
     options: Mapping[str, object]
@@ -141,22 +162,28 @@ def _read(kind: Kind) -> Callable[[Any], Any]:
 
 
 def _read_text(kind: Kind) -> Callable[[Any], Any]:
-    """Read a value of this type from a text that may be no JSON: as a text where the type is one, else as what it spells."""
+    """Read a value of this type from a text that may be no JSON: as a text where the type is one, else as
+    what it spells."""
 
     def read(text: str) -> Any:
         try:
             return kind.read(text)
         except Exception:
-            return kind.read({"true": True, "false": False}[text] if text in ("true", "false") else _number(text))
+            return kind.read(
+                {"true": True, "false": False}[text] if text in ("true", "false") else _number(text)
+            )
 
     return read
 
 
 def _described(kind: Kind, error: Exception) -> str:
-    """What a value has to be, and why it is not where its type does not say that: a validator may raise anything."""
+    """What a value has to be, and why it is not where its type does not say that: a validator may raise
+    anything."""
     if isinstance(error, Unfit):
         return f"a value of type {kind.name} ({error})"
-    return f"a value of type {kind.name}" + ("" if type(error) in (TypeError, ValueError) else f" ({describe(error)})")
+    return f"a value of type {kind.name}" + (
+        "" if type(error) in (TypeError, ValueError) else f" ({describe(error)})"
+    )
 
 
 def _number(text: str) -> int | float:
@@ -187,4 +214,6 @@ def _result_of(hint: Any, *, batch: bool) -> Any:
     origin, arguments = get_origin(hint) or hint, get_args(hint)
     if origin in (list, Sequence, dict, Mapping):
         return arguments[-1] if arguments else Any
-    raise TypeError("with batch a function returns None, a list[...] of results, or a dict[str, ...] of results by job id")
+    raise TypeError(
+        "with batch a function returns None, a list[...] of results, or a dict[str, ...] of results by job id"
+    )

@@ -1,4 +1,5 @@
-"""Bull's priority queue: five queues of Bull's, from `low` to `critical`, and workers that take more from the higher ones."""
+"""Bull's priority queue: five queues of Bull's, from `low` to `critical`, and workers that take more from the
+higher ones."""
 
 from __future__ import annotations
 
@@ -17,15 +18,15 @@ from engine.worker.group import WorkerGroup
 
 #: From the last to the first.
 JobPriority = Literal["low", "normal", "medium", "high", "critical"]
-#: Half of how many jobs of each, the first to the last, Bull takes in a round of its polling. Here they share the work in this
-#: proportion while all of them have some.
+#: Half of how many jobs of each, the first to the last, Bull takes in a round of its polling. Here they share
+#: the work in this proportion while all of them have some.
 _WEIGHTS = (256, 27, 4, 1, 1)
 
 
 class PriorityQueue:
-    """A priority queue of Bull's: its jobs lie in the five queues `<name>:prio:low`, `normal`, `medium`, `high` and `critical`,
-    which Bull's own priority queues use as well. `queues` has them, for all that is done with one queue alone; `settings` are
-    those of Queue. Raises Malformed as Queue does.
+    """A priority queue of Bull's: its jobs lie in the five queues `<name>:prio:low`, `normal`, `medium`,
+    `high` and `critical`, which Bull's own priority queues use as well. `queues` has them, for all that is
+    done with one queue alone; `settings` are those of Queue. Raises Malformed as Queue does.
     """
 
     def __init__(self, name: str, *, prefix: str = "bull", **settings: Any) -> None:
@@ -64,8 +65,8 @@ class PriorityQueue:
         return {word: queue.counts() for word, queue in self.queues.items()}
 
     def workers(self, handlers: Handlers, **settings: Any) -> WorkerGroup:
-        """Workers for all five, to be run. `settings` are those of WorkerGroup; the strategy is `weighted`, as Bull's rounds have
-        it, unless told otherwise."""
+        """Workers for all five, to be run. `settings` are those of WorkerGroup; the strategy is `weighted`,
+        as Bull's rounds have it, unless told otherwise."""
         if "strategy" not in settings:
             settings = {"strategy": "weighted", "weights": _WEIGHTS, **settings}
         return WorkerGroup([*self.queues.values()], handlers, **settings)
@@ -78,7 +79,9 @@ class PriorityQueue:
     def __enter__(self) -> PriorityQueue:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def _queue(self, priority: object) -> Queue:

@@ -1,27 +1,33 @@
 """Resharding: another number of shards for a queue that works on meanwhile (docs/guides/shards.md).
 
-The shards of a number have names of their own, so none is both old and new. In this order, each step leaving all that the next
-one, or the same one begun again, needs:
+The shards of a number have names of their own, so none is both old and new. In this order, each step leaving
+all that the next one, or the same one begun again, needs:
 
-1. The record says `preparing`. The new shards get limits, pauses and retention, and sequences after those of the old ones.
+1. The record says `preparing`. The new shards get limits, pauses and retention, and sequences after those of
+   the old ones.
 2. The record says `moving`. Who reads it asks the old shard of a job first and then the new one.
-3. The old shards are closed: what an enqueue names that they know is a duplicate there as before, and what they do not know is
-   answered with `moved`, whereupon the producer reads the record again and asks the new shard. A producer that has read nothing
-   since step 1 learns of it in this way, and a late copy of its call finds the shard closed.
-4. Jobs are moved in numbered batches: `take` removes them from their indexes, keeps them in `transit`, and leaves a tombstone
-   that says so; `put` makes them in the new shard, once for each number; `drop` forgets them. Only what waits, is delayed or
-   dead is taken, so no worker has it: a job that runs ends at its old shard, and when it is to run again, it is moved then.
-   Parents, children and jobs with callbacks stay until they have ended.
-5. When nothing is left, the old shards are sealed, and what is known of ended jobs is copied: tombstones and open dedup windows
-   to each shard that keys of the old one may belong to, results and the list of finished jobs to the shard of the id.
-6. The record says that the new shards are all there are; what the old ones have left is deleted, but that they are sealed.
+3. The old shards are closed: what an enqueue names that they know is a duplicate there as before, and what
+   they do not know is answered with `moved`, whereupon the producer reads the record again and asks the new
+   shard. A producer that has read nothing since step 1 learns of it in this way, and a late copy of its call
+   finds the shard closed.
+4. Jobs are moved in numbered batches: `take` removes them from their indexes, keeps them in `transit`, and
+   leaves a tombstone that says so; `put` makes them in the new shard, once for each number; `drop` forgets
+   them. Only what waits, is delayed or dead is taken, so no worker has it: a job that runs ends at its old
+   shard, and when it is to run again, it is moved then. Parents, children and jobs with callbacks stay until
+   they have ended.
+5. When nothing is left, the old shards are sealed, and what is known of ended jobs is copied: tombstones and
+   open dedup windows to each shard that keys of the old one may belong to, results and the list of finished
+   jobs to the shard of the id.
+6. The record says that the new shards are all there are; what the old ones have left is deleted, but that
+   they are sealed.
 
-Why nothing is lost or runs twice, wherever this process or a producer is killed. A job is in the indexes of one shard at most: it
-leaves those of the old one in the call that writes it into `transit`, and enters those of the new one with the first `put` of its
-batch alone. Between the two it is in `transit`, where whoever runs this next finds it, before it takes anything else. An id is
-known at its old shard until `drop`, which comes after `put`; so an enqueue that asks the old shard first, as all do until step 6,
-meets it at one of the two. An enqueue that was answered by the old shard, and one whose reply was lost, is in its indexes or on
-its way from there; sent again it meets itself, for the job keeps its nonce.
+Why nothing is lost or runs twice, wherever this process or a producer is killed. A job is in the indexes of
+one shard at most: it leaves those of the old one in the call that writes it into `transit`, and enters those
+of the new one with the first `put` of its batch alone. Between the two it is in `transit`, where whoever runs
+this next finds it, before it takes anything else. An id is known at its old shard until `drop`, which comes
+after `put`; so an enqueue that asks the old shard first, as all do until step 6, meets it at one of the two.
+An enqueue that was answered by the old shard, and one whose reply was lost, is in its indexes or on its way
+from there; sent again it meets itself, for the job keeps its nonce.
 """
 
 from __future__ import annotations
@@ -63,8 +69,8 @@ _SCAN = 1_000
 
 @dataclass(slots=True)
 class Moved:
-    """What a resharding has come to: jobs moved, jobs that are still at their old shards because they run or are parents or
-    children of others, and whether it has ended."""
+    """What a resharding has come to: jobs moved, jobs that are still at their old shards because they run or
+    are parents or children of others, and whether it has ended."""
 
     jobs: int = 0
     left: int = 0
@@ -72,14 +78,16 @@ class Moved:
 
 
 class Resharding:
-    """Changes the number of shards of a queue; interrupted anywhere, it is begun again with the same number. `queue` is one
-    without shards, whose driver is used; `tell` hears of each step. Raises Malformed and UnsupportedFeature before it changes
-    anything."""
+    """Changes the number of shards of a queue; interrupted anywhere, it is begun again with the same number.
+    `queue` is one without shards, whose driver is used; `tell` hears of each step. Raises Malformed and
+    UnsupportedFeature before it changes anything."""
 
     def __init__(self, queue: Queue, to: object, *, tell: Callable[[str], None] = lambda text: None) -> None:
         self._to = validate.integer("to", to, 2, sharding.SHARDS_MAX)
         if queue.shards or queue.model.name != "lanes":
-            raise UnsupportedFeature("resharding is for queues in the engine's own format, and begins with one without shards")
+            raise UnsupportedFeature(
+                "resharding is for queues in the engine's own format, and begins with one without shards"
+            )
         self._queue = queue
         self._tell = tell
         self._shards: dict[str, Shard] = {}
@@ -87,8 +95,8 @@ class Resharding:
         self._told: set[str] = set()
 
     def run(self, wait_ms: int | None = None) -> Moved:
-        """Reshard the queue. `wait_ms`: how long it waits for jobs that cannot be moved before it returns, to be begun again;
-        None: until they have ended."""
+        """Reshard the queue. `wait_ms`: how long it waits for jobs that cannot be moved before it returns, to
+        be begun again; None: until they have ended."""
         until_s = None if wait_ms is None else time.monotonic() + wait_ms / 1000
         text, record = self._record()
         if record.phase == "cleaning":
@@ -96,7 +104,11 @@ class Resharding:
         if record.former is None and record.layout.shards == self._to:
             return Moved(done=True)
         if record.former is not None and record.layout.shards != self._to:
-            raise Malformed("to", self._to, f"{record.layout.shards}: a resharding to that number has begun, finish it first")
+            raise Malformed(
+                "to",
+                self._to,
+                f"{record.layout.shards}: a resharding to that number has begun, finish it first",
+            )
         if record.former is None:
             self._divided(record.layout)
             record = record.preparing(self._to)
@@ -140,7 +152,9 @@ class Resharding:
         """Give the new shards the settings of the old ones, and sequences that come after theirs."""
         limits = self._divided(former)
         settings = self._settings(former)
-        sequences = [self._run(self._shard(name), SetGate()).sequence for name in former.names(self._queue.name)]
+        sequences = [
+            self._run(self._shard(name), SetGate()).sequence for name in former.names(self._queue.name)
+        ]
         for number, name in enumerate(layout.names(self._queue.name)):
             shard = self._shard(name)
             if number:
@@ -162,20 +176,28 @@ class Resharding:
                 )
 
     def _divided(self, former: Layout) -> dict[str, list[Limit]]:
-        """The limits of a layout: those of names as they are divided among the new shards. Raises Malformed."""
+        """The limits of a layout: those of names as they are divided among the new shards. Raises
+        Malformed."""
         found: dict[str, list[Limit]] = {}
         for name in former.names(self._queue.name):
             for target, words in self._hash(self._shard(name).model.keys.limits).items():
                 concurrency, rate, per_ms, window = words.split()
-                found.setdefault(target, []).append(Limit(int(concurrency), int(rate), int(per_ms), cast("Any", window)))
+                found.setdefault(target, []).append(
+                    Limit(int(concurrency), int(rate), int(per_ms), cast("Any", window))
+                )
         return {
-            target: sharding.divided(sharding.whole(limits), self._to) if target.startswith("n:") else limits[:1]
+            target: sharding.divided(sharding.whole(limits), self._to)
+            if target.startswith("n:")
+            else limits[:1]
             for target, limits in found.items()
         }
 
     def _settings(self, former: Layout) -> list[AdminOperation]:
         """The other settings of a layout, which its shards have in common."""
-        keys, now_ms = self._shard(former.names(self._queue.name)[-1]).model.keys, self._queue.driver.server_now_ms()
+        keys, now_ms = (
+            self._shard(former.names(self._queue.name)[-1]).model.keys,
+            self._queue.driver.server_now_ms(),
+        )
         found: list[AdminOperation] = []
         for name, words in self._hash(keys.paused).items():
             until_ms = int(words.split()[0])
@@ -186,7 +208,9 @@ class Resharding:
             for most in ("done_max", "dead_max"):
                 if most in kept:
                     kept[most] = -(-kept[most] * former.shards // self._to)
-            found.append(admin.set_retention(*map(kept.get, ("done_max", "done_age_ms", "dead_max", "dead_age_ms"))))
+            found.append(
+                admin.set_retention(*map(kept.get, ("done_max", "done_age_ms", "dead_max", "dead_age_ms")))
+            )
         for field, words in self._hash(keys.settings).items():
             if field.startswith("p:"):
                 until_ms = int(words.split()[0])
@@ -197,7 +221,8 @@ class Resharding:
     # -- moving
 
     def _sources(self, former: Layout) -> Iterator[tuple[Shard, int]]:
-        """The shards whose jobs move, each with its number: shard 0 alone keeps its own, the jobs of ticks, unless it was all."""
+        """The shards whose jobs move, each with its number: shard 0 alone keeps its own, the jobs of ticks,
+        unless it was all."""
         for number, name in enumerate(former.names(self._queue.name)):
             if number or former.shards == 1:
                 yield self._shard(name), number
@@ -240,7 +265,9 @@ class Resharding:
 
     def _tell_staying(self, source: Shard, jobs: set[str]) -> None:
         for job in sorted(jobs - self._told):
-            self._tell(f"job {job} stays in {source.name} for now: it runs, belongs to others, or cannot be read")
+            self._tell(
+                f"job {job} stays in {source.name} for now: it runs, belongs to others, or cannot be read"
+            )
         self._told |= jobs
 
     def _homes(self, source: Shard, jobs: tuple[str, ...], layout: Layout) -> dict[str, list[str]]:
@@ -275,7 +302,14 @@ class Resharding:
         """How many jobs are still to end or to be moved."""
         if source.name != self._queue.name:
             counts: Counts = source.counts()
-            return counts.waiting + counts.delayed + counts.active + counts.dead + counts.blocked + counts.handing
+            return (
+                counts.waiting
+                + counts.delayed
+                + counts.active
+                + counts.dead
+                + counts.blocked
+                + counts.handing
+            )
         left = self._run(source, Count()).handing
         for state in _STATES:
             offset, seen = 0, PAGE
@@ -288,29 +322,42 @@ class Resharding:
     # -- what has ended
 
     def _copy_ended(self, source: Shard, former: Layout, number: int, layout: Layout) -> None:
-        """Copy what keeps duplicates of ended jobs out, and their results. Of a queue that had no shards the results stay where
-        they are, in shard 0."""
+        """Copy what keeps duplicates of ended jobs out, and their results. Of a queue that had no shards the
+        results stay where they are, in shard 0."""
         keys, prefix = source.model.keys, source.model.keys.prefix
-        wherever = [self._shard(layout.name(self._queue.name, home)) for home in layout.homes_of(former, number)]
+        wherever = [
+            self._shard(layout.name(self._queue.name, home)) for home in layout.homes_of(former, number)
+        ]
         # Keys of another type belong to somebody else.
         for page in self._scan(prefix, "TYPE", "string"):
-            copied = [key for key in page if key.removeprefix(prefix).partition(":")[0] in ("job", "result", "dedup")]
+            copied = [
+                key
+                for key in page
+                if key.removeprefix(prefix).partition(":")[0] in ("job", "result", "dedup")
+            ]
             values = self._plain([("GET", key) for key in copied])
             times = self._plain([("PTTL", key) for key in copied])
             words: list[tuple[object, ...]] = []
             for key, value, ttl_ms in zip(copied, values, times, strict=True):
                 kind, _, of = key.removeprefix(prefix).partition(":")
-                if not isinstance(value, bytes) or (kind == "job" and (value[0] != 160 or value[1] % 16 in _NO_JOB)):
+                if not isinstance(value, bytes) or (
+                    kind == "job" and (value[0] != 160 or value[1] % 16 in _NO_JOB)
+                ):
                     continue
                 targets = [self._home(layout, of)] if kind == "result" else wherever
                 expires = ("PX", ttl_ms) if ttl_ms > 0 else ()
                 if kind != "result" or number:
-                    words += [("SET", f"{target.model.keys.prefix}{kind}:{of}", value, *expires, "NX") for target in targets]
+                    words += [
+                        ("SET", f"{target.model.keys.prefix}{kind}:{of}", value, *expires, "NX")
+                        for target in targets
+                    ]
             self._plain(words)
         if number:
             done = self._run_plain("ZRANGE", keys.done, 0, -1, "WITHSCORES")
             pairs = [(done[at].decode(), done[at + 1]) for at in range(0, len(done), 2)]
-            self._plain([("ZADD", self._home(layout, job).model.keys.done, "NX", score, job) for job, score in pairs])
+            self._plain(
+                [("ZADD", self._home(layout, job).model.keys.done, "NX", score, job) for job, score in pairs]
+            )
             taken: TakenJobs = self._run(source, TakeJobs(0, ""))
             self._arrive(source, self._run(source, TakeJobs(taken.number + 1, wherever[0].name)))
 
@@ -319,7 +366,8 @@ class Resharding:
         return self._shard(layout.name(self._queue.name, layout.home("", "", job)))
 
     def _end(self, text: str, record: ShardRecord) -> tuple[str, ShardRecord]:
-        """Delete what the former shards have left, but that they take no new jobs; then the new ones are all there are."""
+        """Delete what the former shards have left, but that they take no new jobs; then the new ones are all
+        there are."""
         for source, number in self._sources(cast("Layout", record.former)):
             for page in self._scan(source.model.keys.prefix) if number else ():
                 self._plain([("UNLINK", key) for key in page if key != source.model.keys.stats])
@@ -358,7 +406,8 @@ class Resharding:
         return {flat[at].decode(): flat[at + 1].decode() for at in range(0, len(flat), 2)}
 
     def _scan(self, prefix: str, *more: str) -> Iterator[list[str]]:
-        """The keys that begin like this, page by page; none that is no UTF-8, which the engine has not written."""
+        """The keys that begin like this, page by page; none that is no UTF-8, which the engine has not
+        written."""
         cursor, pattern = b"0", re.sub(r"([\\*?\[\]])", r"\\\1", prefix) + "*"
         while True:
             # Of the node that has these keys: they are of one slot.

@@ -1,7 +1,8 @@
 """Which workers may run a job: its routing key and its target against what a worker is. Pure code (rule 18).
 
-Jobs with the same name, routing key and target are one class, and a worker claims the classes that match it: so whatever it may
-not run costs its claims nothing. The rules for targets are BridgeMQ's, routing keys are those of Bananas.
+Jobs with the same name, routing key and target are one class, and a worker claims the classes that match it:
+so whatever it may not run costs its claims nothing. The rules for targets are BridgeMQ's, routing keys are
+those of Bananas.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ _CRITERIA = ("stack", "capabilities", "region")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Which workers may run a job. A `server` is the name of one worker, and nothing else is then asked. Otherwise each criterion
-    that is given must be met: the worker's stack is one of `stack`, its region one of `region`, and of `capabilities` it has one
-    (`mode` any) or all of them (`mode` all).
+    """Which workers may run a job. A `server` is the name of one worker, and nothing else is then asked.
+    Otherwise each criterion that is given must be met: the worker's stack is one of `stack`, its region one
+    of `region`, and of `capabilities` it has one (`mode` any) or all of them (`mode` all).
 
     At most 32 values each, of 1 to 128 letters, digits and `_.:-`.
     """
@@ -40,7 +41,9 @@ class Target:
     mode: Mode = "any"
 
 
-def attributes(server: str, stack: object, capabilities: object, region: object, routes: object) -> Attributes:
+def attributes(
+    server: str, stack: object, capabilities: object, region: object, routes: object
+) -> Attributes:
     """A worker's attributes, checked. Raises Malformed."""
     return Attributes(
         server,
@@ -52,7 +55,8 @@ def attributes(server: str, stack: object, capabilities: object, region: object,
 
 
 def names_among(handled: Iterable[str], names: Any) -> tuple[str, ...]:
-    """The names whose jobs a worker claims: those that it has handlers for, or some of them. Raises Malformed."""
+    """The names whose jobs a worker claims: those that it has handlers for, or some of them. Raises
+    Malformed."""
     known, shown = tuple(handled), cast("object", names)
     if names is None:
         return known
@@ -90,8 +94,8 @@ def described(worker: Attributes) -> dict[str, object]:
 
 
 def target_text(name: str, value: object) -> str:
-    """A job's target as JSON without what it does not ask for, so that equal ones are the same text; '' asks for nothing. Raises
-    Malformed."""
+    """A job's target as JSON without what it does not ask for, so that equal ones are the same text; '' asks
+    for nothing. Raises Malformed."""
     if isinstance(value, Mapping):
         value = _target_of(name, cast("Mapping[str, Any]", value))
     if not isinstance(value, Target):
@@ -117,7 +121,8 @@ def route_text(name: str, value: object) -> str:
 
 
 def matches(wanted: Mapping[str, Any], worker: Attributes) -> bool:
-    """Whether a worker may run the jobs of a class: its routing key is one of the worker's, and its target is met.
+    """Whether a worker may run the jobs of a class: its routing key is one of the worker's, and its target is
+    met.
 
     A criterion that is an empty list asks for nothing; one that is no list of texts is met by nobody.
     """
@@ -133,12 +138,16 @@ def matches(wanted: Mapping[str, Any], worker: Attributes) -> bool:
     asked: Any = wanted.get("capabilities") or ()
     if not isinstance(asked, list | tuple):
         return False
-    has = [isinstance(capability, str) and capability in worker.capabilities for capability in cast("Iterable[Any]", asked)]
+    has = [
+        isinstance(capability, str) and capability in worker.capabilities
+        for capability in cast("Iterable[Any]", asked)
+    ]
     return not has or (all(has) if wanted.get("mode") == "all" else any(has))
 
 
 def matching(targets: Iterable[tuple[str, str]], names: Iterable[str], worker: Attributes) -> tuple[str, ...]:
-    """Of these classes with their targets, those that a worker with handlers for `names` may run, in a fixed order."""
+    """Of these classes with their targets, those that a worker with handlers for `names` may run, in a fixed
+    order."""
     known = frozenset(names)
     found: list[str] = []
     for class_name, text in targets:
@@ -163,12 +172,17 @@ def _target_of(name: str, fields: Mapping[str, Any]) -> Target:
     try:
         return Target(**fields)
     except TypeError:
-        raise Malformed(name, dict(fields), "a mapping with the fields server, stack, capabilities, region, mode") from None
+        raise Malformed(
+            name, dict(fields), "a mapping with the fields server, stack, capabilities, region, mode"
+        ) from None
 
 
 def _values(name: str, given: object) -> list[str]:
     """The values of a criterion, in a fixed order and each once."""
-    values = {validate.text(name, value) for value in validate.items(name, given, f"a list of at most {VALUES_MAX} texts")}
+    values = {
+        validate.text(name, value)
+        for value in validate.items(name, given, f"a list of at most {VALUES_MAX} texts")
+    }
     if len(values) > VALUES_MAX:
         raise Malformed(name, f"{len(values)} values", f"a list of at most {VALUES_MAX} texts")
     return sorted(values)

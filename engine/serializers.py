@@ -1,7 +1,8 @@
-"""How payloads become bytes and back: JSON unless a queue says otherwise, bytes untouched, or a serialiser of your own.
+"""How payloads become bytes and back: JSON unless a queue says otherwise, bytes untouched, or a serialiser of
+your own.
 
-Each job says in its envelope which one wrote it, so that workers with another default read it as well; a worker that does not
-know that one fails the job, and goes on.
+Each job says in its envelope which one wrote it, so that workers with another default read it as well; a
+worker that does not know that one fails the job, and goes on.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from engine.options import PLAIN
 
 #: The names of those that every queue has. JSON is not written into envelopes.
 JSON, RAW = "json", "raw"
-#: That of a foreign format without types: JSON of an object of texts, each read as what a parameter wants it to be. No other one
-#: can have this name.
+#: That of a foreign format without types: JSON of an object of texts, each read as what a parameter wants it
+#: to be. No other one can have this name.
 TEXTS = "~texts"
 
 
@@ -29,15 +30,17 @@ class Texts(dict[str, str]):
 
 @dataclass(frozen=True, slots=True)
 class UnreadablePayload:
-    """Stands where a payload would, in what is known of a job or a schedule: why nobody here can read it, and its bytes."""
+    """Stands where a payload would, in what is known of a job or a schedule: why nobody here can read it, and
+    its bytes."""
 
     reason: str
     data: bytes = field(repr=False)
 
 
 class Serializer(Protocol):
-    """A serialiser of the service: `name` stands in the envelope of each job that it wrote, so it must not change while one of
-    them exists. With child processes it has to be something that `pickle` can send to them."""
+    """A serialiser of the service: `name` stands in the envelope of each job that it wrote, so it must not
+    change while one of them exists. With child processes it has to be something that `pickle` can send to
+    them."""
 
     @property
     def name(self) -> str:
@@ -65,7 +68,8 @@ def _name_of(serializer: object) -> str:
 
 
 class Serializers:
-    """The serialisers of a queue: JSON, raw bytes, and the given ones. `default` is for jobs that name none; None: JSON."""
+    """The serialisers of a queue: JSON, raw bytes, and the given ones. `default` is for jobs that name none;
+    None: JSON."""
 
     def __init__(self, default: Serializer | None = None, others: Iterable[Serializer] = ()) -> None:
         self._by_name: dict[str, Serializer] = {}
@@ -74,7 +78,9 @@ class Serializers:
         for serializer in given:
             name = validate.asked("serializer", serializer, _BOUND, _name_of, serializer)
             if name in (JSON, RAW, *self._by_name):
-                raise Malformed("serializer", name, "a name that is not taken: json, raw, or that of another one")
+                raise Malformed(
+                    "serializer", name, "a name that is not taken: json, raw, or that of another one"
+                )
             self._by_name[name] = serializer
         self._default = JSON if default is None else next(iter(self._by_name))
         #: Whether payloads are JSON unless they or their jobs say otherwise.
@@ -87,11 +93,13 @@ class Serializers:
         return bool(self._by_name)
 
     def write(self, payload: object, options: Options, most: int) -> tuple[bytes, Options]:
-        """The bytes of a payload, and the options that say what wrote them. Bytes travel untouched, whatever the default. Raises
-        Malformed."""
+        """The bytes of a payload, and the options that say what wrote them. Bytes travel untouched, whatever
+        the default. Raises Malformed."""
         name = options.serializer or (RAW if isinstance(payload, bytes | bytearray) else self._default)
         if name == JSON:
-            return validate.payload_bytes(payload, most), replace(options, serializer="") if options.serializer else options
+            return validate.payload_bytes(payload, most), replace(
+                options, serializer=""
+            ) if options.serializer else options
         if name == RAW:
             if not isinstance(payload, bytes | bytearray):
                 raise Malformed("payload", payload, "bytes, which travel raw")
@@ -99,13 +107,16 @@ class Serializers:
         else:
             data = self._dumps(self._find(name), payload)
         if not isinstance(data, bytes):
-            raise Malformed("payload", payload, f"something of which {name} makes bytes, not a {type(data).__name__}")
+            raise Malformed(
+                "payload", payload, f"something of which {name} makes bytes, not a {type(data).__name__}"
+            )
         if len(data) > most:
             raise Malformed("payload", f"{len(data)} bytes", f"at most {most} bytes")
         return data, self._plain_options[name] if options is PLAIN else replace(options, serializer=name)
 
     def read(self, name: str, data: bytes) -> Any:
-        """The payload of a job that this serialiser wrote ('' = JSON). Raises ValueError, and whatever a serialiser raises."""
+        """The payload of a job that this serialiser wrote ('' = JSON). Raises ValueError, and whatever a
+        serialiser raises."""
         if not name:
             return json.loads(data)
         if name == TEXTS:
@@ -113,19 +124,23 @@ class Serializers:
         return data if name == RAW else self._find(name).loads(data)
 
     def look(self, name: str, data: bytes) -> Any:
-        """As `read`, for who looks at a job and does not run it: an UnreadablePayload where reading raises."""
+        """As `read`, for who looks at a job and does not run it: an UnreadablePayload where reading
+        raises."""
         try:
             return self.read(name, data)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            # Whatever a serialiser raises, also SystemExit: one payload must not hide the jobs that are listed beside it.
+            # Whatever a serialiser raises, also SystemExit: one payload must not hide the jobs that are
+            # listed beside it.
             return UnreadablePayload(describe(error), data)
 
     def _find(self, name: str) -> Serializer:
         found = self._by_name.get(name)
         if found is None:
-            raise Malformed("serializer", name, f"one that this queue knows: {', '.join((JSON, RAW, *self._by_name))}")
+            raise Malformed(
+                "serializer", name, f"one that this queue knows: {', '.join((JSON, RAW, *self._by_name))}"
+            )
         return found
 
     @staticmethod
@@ -135,7 +150,9 @@ class Serializers:
         except BaseException as error:
             if meant_for_the_caller(error):
                 raise
-            raise Malformed("payload", payload, f"something that {serializer.name} can write ({describe(error)})") from error
+            raise Malformed(
+                "payload", payload, f"something that {serializer.name} can write ({describe(error)})"
+            ) from error
 
 
 #: Of a queue that was given none.

@@ -7,7 +7,8 @@ import math
 
 
 def worker_rate_per_s(service_ms: float, handlers_at_once: float, cpu_us_per_job: float = 0.0) -> float:
-    """Jobs per second of a worker that is always busy: its handlers are all taken first, or its processor is (0: it never is)."""
+    """Jobs per second of a worker that is always busy: its handlers are all taken first, or its processor is
+    (0: it never is)."""
     places = 1_000 * handlers_at_once / service_ms
     return min(places, 1e6 / cpu_us_per_job) if cpu_us_per_job else places
 

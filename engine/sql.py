@@ -1,4 +1,5 @@
-"""What `outbox` and `effects` know of SQL databases: how statements are written for a connection that they are given (DB-API)."""
+"""What `outbox` and `effects` know of SQL databases: how statements are written for a connection that they
+are given (DB-API)."""
 
 from __future__ import annotations
 
@@ -44,8 +45,9 @@ class AsyncConnection(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a database is spoken to. `mark` stands for a parameter; `number`, `data` and `now` are the types of a row's number, of
-    bytes, and of the time of an insert; `locking` ends a SELECT so that no other one of its kind gets the same rows."""
+    """How a database is spoken to. `mark` stands for a parameter; `number`, `data` and `now` are the types of
+    a row's number, of bytes, and of the time of an insert; `locking` ends a SELECT so that no other one of
+    its kind gets the same rows."""
 
     name: str
     mark: str
@@ -102,13 +104,15 @@ Database = Literal["sqlite", "postgresql"]
 #: By the package that the class of a connection comes from.
 _DIALECTS = {"sqlite3": SQLITE, "psycopg": POSTGRESQL}
 _BOUND = (
-    "a connection of sqlite3 or psycopg itself: of SQLAlchemy session.connection().connection.driver_connection, of Django "
+    "a connection of sqlite3 or psycopg itself: of SQLAlchemy "
+    "session.connection().connection.driver_connection, of Django "
     "connection.connection"
 )
 
 
 def dialect_of(connection: object, *, asynchronous: bool = False) -> Dialect:
-    """How to speak through a connection. Raises Malformed for one that is not known, or is awaited where it must not be."""
+    """How to speak through a connection. Raises Malformed for one that is not known, or is awaited where it
+    must not be."""
     packages = [kind.__module__.partition(".")[0] for kind in type(connection).__mro__]
     found = next((_DIALECTS[package] for package in packages if package in _DIALECTS), None)
     commit = getattr(connection, "commit", None)
@@ -161,4 +165,7 @@ def rows(connection: Connection, statement: str, values: Sequence[object]) -> li
         found: list[Any] = cursor.fetchall()
     finally:
         cursor.close()
-    return [tuple(cast("Mapping[str, Any]", row).values()) if isinstance(row, Mapping) else tuple(row) for row in found]
+    return [
+        tuple(cast("Mapping[str, Any]", row).values()) if isinstance(row, Mapping) else tuple(row)
+        for row in found
+    ]

@@ -1,18 +1,19 @@
-"""Functions that are jobs: `@queue.job("send")` registers a typed function as a handler, and lets it be enqueued by calling it.
+"""Functions that are jobs: `@queue.job("send")` registers a typed function as a handler, and lets it be
+enqueued by calling it.
 
     @queue.job("send", attempts=5)
     def send(user: int, at: datetime) -> None: ...
 
-    send.enqueue(3, at=now)                              # checked against the signature before anything is sent
-    await send.aenqueue(3, at=now)                       # the same from a coroutine, whichever kind of queue it belongs to
+    send.enqueue(3, at=now)                              # checked before anything is sent
+    await send.aenqueue(3, at=now)                       # the same from a coroutine
     send.with_options(delay_ms=1000).enqueue(3, at=now)
     queue.enqueue_many([send.new(user, now) for user in users])
     queue.enqueue("send", {"user": 3, "at": "2026-01-01T00:00:00"})  # the same, by name, and checked as well
 
-The payload holds the arguments by name. A first parameter of type Job (or called `job`, without an annotation) is the context of
-the run, and is not an argument of `enqueue`. What the function returns travels by its annotation as well, and comes back with
-its type: `send.call(...)`, `queue.results.wait(id, send).get()`; without an annotation it is what JSON makes of it.
-`engine.kinds` lists what travels.
+The payload holds the arguments by name. A first parameter of type Job (or called `job`, without an
+annotation) is the context of the run, and is not an argument of `enqueue`. What the function returns travels
+by its annotation as well, and comes back with its type: `send.call(...)`, `queue.results.wait(id,
+send).get()`; without an annotation it is what JSON makes of it. `engine.kinds` lists what travels.
 
 With `batch` a function takes the calls of several jobs at once:
 
@@ -21,10 +22,10 @@ With `batch` a function takes the calls of several jobs at once:
 
     index.enqueue(Document(...))  # one job, which has one item
 
-Each parameter is a list, of which every job of the batch has one item, in the same order; a first one of type `list[Job]` (or
-called `jobs`, without an annotation) is the list of the Jobs. A job whose payload does not fit fails alone, and the function
-does not see it. It returns None, a `list[R]` with a result for each job, or a `dict[str, R]` of results by job id; a job whose
-result is no R fails alone."""
+Each parameter is a list, of which every job of the batch has one item, in the same order; a first one of type
+`list[Job]` (or called `jobs`, without an annotation) is the list of the Jobs. A job whose payload does not
+fit fails alone, and the function does not see it. It returns None, a `list[R]` with a result for each job, or
+a `dict[str, R]` of results by job id; a job whose result is no R fails alone."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ from engine.validate import Milliseconds
 
 
 class _Calls(NamedTuple):
-    """The jobs whose payloads fit, what the function is called with, why the others do not, and how a result is written."""
+    """The jobs whose payloads fit, what the function is called with, why the others do not, and how a result
+    is written."""
 
     jobs: list[Job]
     args: tuple[Any, ...]
@@ -58,8 +60,8 @@ class _Calls(NamedTuple):
     write_result: Callable[[Any], Any]
 
     def returned(self, what: object) -> object:
-        """The results by job, from the return value of the function. Raises BatchFailed for jobs whose payload or result does not
-        fit."""
+        """The results by job, from the return value of the function. Raises BatchFailed for jobs whose
+        payload or result does not fit."""
         results, unfit = self._written(by_id(self.jobs, what))
         if not (unfit or self.unfit):
             return results
@@ -67,10 +69,14 @@ class _Calls(NamedTuple):
 
     def failed(self, failure: BatchFailed) -> BatchFailed:
         """The exception of the batch, from the exception of the function."""
-        results, unfit = self._written({job: one for job, one in failure.results.items() if job not in failure.failures})
+        results, unfit = self._written(
+            {job: one for job, one in failure.results.items() if job not in failure.failures}
+        )
         return BatchFailed({**self.unfit, **unfit, **failure.failures}, results)
 
-    def _written(self, results: Mapping[str, object]) -> tuple[dict[str, object], dict[str, BaseException | str]]:
+    def _written(
+        self, results: Mapping[str, object]
+    ) -> tuple[dict[str, object], dict[str, BaseException | str]]:
         written: dict[str, object] = {}
         unfit: dict[str, BaseException | str] = {}
         for job, result in results.items():
@@ -83,7 +89,8 @@ class _Calls(NamedTuple):
 
 
 class BatchOf:
-    """A task's function as a handler of batches. A child process finds it by the function's own module and name."""
+    """A task's function as a handler of batches. A child process finds it by the function's own module and
+    name."""
 
     def __init__(self, function: Callable[..., Any], parameters: Parameters) -> None:
         self.__module__ = function.__module__
@@ -148,7 +155,11 @@ class _Plain:
 
     def _called(self, job: Job) -> Any:
         args, kwargs = self._parameters.read(job.payload)
-        return self._function(job, *args, **kwargs) if self._parameters.takes_job else self._function(*args, **kwargs)
+        return (
+            self._function(job, *args, **kwargs)
+            if self._parameters.takes_job
+            else self._function(*args, **kwargs)
+        )
 
     def __call__(self, job: Job) -> Any:
         return self._parameters.write_result(self._called(job))
@@ -162,11 +173,17 @@ class _Async(_Plain):
 
 
 class Task(TypedJob[R], Generic[P, R]):
-    """A function that is a job of a queue, which `queue.job` makes, of a Queue as of an AsyncQueue. P is what a job is enqueued
-    with, R what it returns: of an async function what it is awaited for, with `batch` what is returned for each job."""
+    """A function that is a job of a queue, which `queue.job` makes, of a Queue as of an AsyncQueue. P is what
+    a job is enqueued with, R what it returns: of an async function what it is awaited for, with `batch` what
+    is returned for each job."""
 
     def __init__(
-        self, queue: QueueSettings, name: str, function: Callable[..., Any], options: JobOptions, batch: int = 0
+        self,
+        queue: QueueSettings,
+        name: str,
+        function: Callable[..., Any],
+        options: JobOptions,
+        batch: int = 0,
     ) -> None:
         self._queue = queue
         #: Its options, and its `id` if it was given one.
@@ -177,43 +194,54 @@ class Task(TypedJob[R], Generic[P, R]):
         before: Task[..., R] | None = cast("Any", given) if isinstance(given, Task) else None
         own: Callable[..., Any] = function if before is None else before.function
         if before is not None and (before._batch > 0) != (batch > 0):
-            raise Malformed("batch", batch or None, "given for both queues of the function or for none: its parameters are lists")
+            raise Malformed(
+                "batch",
+                batch or None,
+                "given for both queues of the function or for none: its parameters are lists",
+            )
         #: What its payload holds.
         self.parameters = Parameters(own, Job, batch=batch > 0)
         #: The function itself.
         self.function = own
         #: Its job's name.
         self.name = name
-        #: What a worker calls with the Job, or with a list of them: one for all queues of the function, since a child process
-        #: finds it by the function's name.
+        #: What a worker calls with the Job, or with a list of them: one for all queues of the function, since
+        #: a child process finds it by the function's name.
         self.handler: Handler = _handler_of(own, self.parameters, batch) if before is None else before.handler
         self.__doc__ = own.__doc__
         self.__wrapped__ = own
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
-        """Enqueue a call with these arguments. Raises Malformed before any I/O where they do not fit, else as `Queue.enqueue`.
-        It blocks: a coroutine awaits `aenqueue`, and for an AsyncQueue must."""
+        """Enqueue a call with these arguments. Raises Malformed before any I/O where they do not fit, else as
+        `Queue.enqueue`. It blocks: a coroutine awaits `aenqueue`, and for an AsyncQueue must."""
         return self._blocking("aenqueue").enqueue(self.name, self.payload(*args, **kwargs), **self._given())
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
         """As `enqueue`, without blocking the event loop."""
-        return await asynchronous(self._queue).enqueue(self.name, self.payload(*args, **kwargs), **self._given())
+        return await asynchronous(self._queue).enqueue(
+            self.name, self.payload(*args, **kwargs), **self._given()
+        )
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Enqueue a call with these arguments, wait until it has ended, and return what the function returned, with its type.
-        Raises as `enqueue` and as `Queue.call`; `with_options(wait_ms=...)` says how long to wait."""
+        """Enqueue a call with these arguments, wait until it has ended, and return what the function
+        returned, with its type. Raises as `enqueue` and as `Queue.call`; `with_options(wait_ms=...)` says how
+        long to wait."""
         return self._blocking("acall").call(self, self.payload(*args, **kwargs), wait_ms=self._wait_ms)
 
     async def acall(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """As `call`, without blocking the event loop."""
-        return await asynchronous(self._queue).call(self, self.payload(*args, **kwargs), wait_ms=self._wait_ms)
+        return await asynchronous(self._queue).call(
+            self, self.payload(*args, **kwargs), wait_ms=self._wait_ms
+        )
 
     def new(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
-        """The job of a call with these arguments, with the task's options and an id, and nothing is sent: for `enqueue_many`, and
-        for the `needs` of other jobs. Raises Malformed where the arguments do not fit."""
+        """The job of a call with these arguments, with the task's options and an id, and nothing is sent: for
+        `enqueue_many`, and for the `needs` of other jobs. Raises Malformed where the arguments do not fit."""
         # Formats whose server draws the ids have none to give.
         return NewJob(
-            self, self.payload(*args, **kwargs), id=None if "id" in self.options else self._queue.model.new_id() or None
+            self,
+            self.payload(*args, **kwargs),
+            id=None if "id" in self.options else self._queue.model.new_id() or None,
         )
 
     def payload(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
@@ -228,9 +256,9 @@ class Task(TypedJob[R], Generic[P, R]):
         queue: QueueSettings | None = None,
         **options: Unpack[JobOptions],
     ) -> Self:
-        """The same task with these options instead of, or beside, its own; `id` is for one call, and `wait_ms` says how long
-        `call` waits (30 s unless told). `queue`: another Queue or AsyncQueue to enqueue on; who works for that one needs a
-        handler of this name. Raises Malformed."""
+        """The same task with these options instead of, or beside, its own; `id` is for one call, and
+        `wait_ms` says how long `call` waits (30 s unless told). `queue`: another Queue or AsyncQueue to
+        enqueue on; who works for that one needs a handler of this name. Raises Malformed."""
         made = copy.copy(self)
         checked(cast("Mapping[str, object]", options), own=self._queue.model.names.options)
         merged: dict[str, Any] = {**self.options, **options}
@@ -251,9 +279,12 @@ class Task(TypedJob[R], Generic[P, R]):
         return self._queue
 
     def _blocking(self, instead: str) -> Any:
-        """The Queue to call. Raises Malformed in a coroutine where the task is of an AsyncQueue: its loop would stand still."""
+        """The Queue to call. Raises Malformed in a coroutine where the task is of an AsyncQueue: its loop
+        would stand still."""
         if self._queue.endpoint.asynchronous and _loop_runs():
-            raise Malformed("event loop", "one that runs", f"left free: await {self.name}.{instead}(...) in a coroutine")
+            raise Malformed(
+                "event loop", "one that runs", f"left free: await {self.name}.{instead}(...) in a coroutine"
+            )
         return synchronous(self._queue)
 
     def _given(self) -> Any:
@@ -267,11 +298,15 @@ class TaskFunction(Task[P, R], Generic[P, R, D]):
     """A task that is called as its function is, and returns D: a coroutine for an async function."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> D:
-        """Call the function here and now, without a queue. A parameter for the Job gets one that belongs to no worker."""
+        """Call the function here and now, without a queue. A parameter for the Job gets one that belongs to
+        no worker."""
         given, named = self.parameters.alone(args, kwargs) if self._batch else (args, kwargs)
         if not self.parameters.takes_job:
             return self.function(*given, **named)
-        lease, options = Lease("direct", 0, ""), {name: value for name, value in self.options.items() if name != "id"}
+        lease, options = (
+            Lease("direct", 0, ""),
+            {name: value for name, value in self.options.items() if name != "id"},
+        )
         known = checked(options, own=self._queue.model.names.options)
         job = Job(LeasedJob(lease, 0, self.name, self.name, self.name, b"null", known, 0, 0, 1, 0, 0))
         return self.function([job] if self._batch else job, *given, **named)
@@ -304,7 +339,9 @@ class TaskDecorator:
         self, function: Callable[Concatenate[Job, P], Coroutine[Any, Any, R]]
     ) -> TaskFunction[P, R, Coroutine[Any, Any, R]]: ...
     @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> TaskFunction[P, R, Coroutine[Any, Any, R]]: ...
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]]
+    ) -> TaskFunction[P, R, Coroutine[Any, Any, R]]: ...
     @overload
     def __call__(self, function: Callable[Concatenate[Job, P], R]) -> TaskFunction[P, R, R]: ...
     @overload
@@ -331,7 +368,9 @@ class BatchTaskDecorator:
         self, function: Callable[[list[T]], Coroutine[Any, Any, list[R]]]
     ) -> TaskFunction[[T], R, Coroutine[Any, Any, list[R]]]: ...
     @overload
-    def __call__(self, function: Callable[[list[Job], list[T]], list[R]]) -> TaskFunction[[T], R, list[R]]: ...
+    def __call__(
+        self, function: Callable[[list[Job], list[T]], list[R]]
+    ) -> TaskFunction[[T], R, list[R]]: ...
     @overload
     def __call__(self, function: Callable[[list[T]], list[R]]) -> TaskFunction[[T], R, list[R]]: ...
     @overload

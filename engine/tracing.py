@@ -1,11 +1,10 @@
-"""Traces through jobs, as W3C `traceparent` headers, without any tracing library: a job that is enqueued while another one runs
-carries on the trace of that one.
+"""Traces through jobs, as W3C `traceparent` headers, without any tracing library: a job that is enqueued
+while another one runs carries on the trace of that one.
 
     carry_traces(queue, handlers)
 
-The header is the one of the caller's own `headers`, else the trace that is on: `trace.set(...)` begins one, for instance from
-the request that a service answers. `engine.opentelemetry` does the
-same with spans.
+The header is the one of the caller's own `headers`, else the trace that is on: `trace.set(...)` begins one,
+for instance from the request that a service answers. `engine.opentelemetry` does the same with spans.
 """
 
 from __future__ import annotations
@@ -27,7 +26,8 @@ trace: ContextVar[str] = ContextVar("ironclaim-trace", default="")
 
 
 def carry_traces(queue: QueueSettings, handlers: Handlers) -> None:
-    """Let the jobs of this queue carry the trace that is on, and let these handlers run inside the trace of their job."""
+    """Let the jobs of this queue carry the trace that is on, and let these handlers run inside the trace of
+    their job."""
 
     def inject(job: NewJob) -> None:
         headers = job.options.get("headers") or {}

@@ -1,4 +1,5 @@
-"""The bounds of all arguments of callers, checked in one place and before any I/O. Each failure is a Malformed."""
+"""The bounds of all arguments of callers, checked in one place and before any I/O. Each failure is a
+Malformed."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ CONCURRENCY_MAX = 1000
 PAGE_MAX = 1000
 #: What the sweeps can keep up with.
 DONE_MAX, DEAD_MAX = 1_000_000, 10_000_000
-#: Of one failed run, as UTF-8. The error history of a job keeps the last ten runs (lua/core/modules/lease.lua).
+#: Of one failed run, as UTF-8. The error history of a job keeps the last ten runs
+#: (lua/core/modules/lease.lua).
 TRACE_BYTES_MAX = 4096
 #: Of one job: jobs that it needs, waits of its own back-off, and names of exceptions.
 PARENTS_MAX = 100
@@ -56,7 +58,17 @@ ROUTE_CHARS_MAX = 64
 
 #: Options that a callback cannot have: it needs the job that has ended, and comes once by itself.
 NOT_OF_CALLBACKS = frozenset(
-    {"delay_ms", "run_at_ms", "unique", "dedup", "dedup_ms", "needs", "on_parent_failure", "on_success", "on_failure"}
+    {
+        "delay_ms",
+        "run_at_ms",
+        "unique",
+        "dedup",
+        "dedup_ms",
+        "needs",
+        "on_parent_failure",
+        "on_success",
+        "on_failure",
+    }
 )
 
 T = TypeVar("T")
@@ -76,7 +88,8 @@ GO_DURATION = re.compile(rf"([+-]?)((?:{_GO_PART.pattern}){{1,10}}|0)")
 #: One encoder for all payloads: `json.dumps` makes one for each call that has options.
 _to_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 _NESTED = (dict, list, tuple)
-#: What the keys of a dict that are no texts become in JSON. To look for it costs a quarter of the encoder, a walk as much as all.
+#: What the keys of a dict that are no texts become in JSON. To look for it costs a quarter of the encoder, a
+#: walk as much as all.
 _NUMBER_AS_KEY = re.compile(r'"(?:-?[0-9][0-9.e+-]*|true|false|null)":')
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _ROUNDS = 8
@@ -94,7 +107,8 @@ ERROR_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.<>]{0,127}")
 ROUTE = re.compile(rf"[A-Za-z0-9_.:-]{{1,{ROUTE_CHARS_MAX}}}")
 #: A reroute adds to the id, and a schedule's name and tick make one.
 _KNOWN_ID = re.compile(r"[A-Za-z0-9_.:>-]{1,256}")
-#: Any text but the empty one and halves of surrogate pairs, which UTF-8 cannot hold. The older formats have no bound.
+#: Any text but the empty one and halves of surrogate pairs, which UTF-8 cannot hold. The older formats have
+#: no bound.
 TEXT_CHARS_MAX = 65_536
 ANY_TEXT = re.compile(rf"[^\ud800-\udfff]{{1,{TEXT_CHARS_MAX}}}")
 #: What most of these are.
@@ -104,8 +118,8 @@ _SCHEDULE = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
 
 def asked(field: str, value: object, bound: str, ask: Callable[..., T], *arguments: object) -> T:
-    """What `ask` returns, which asks a value of the caller something. Whatever its class raises is a Malformed with that as its
-    cause."""
+    """What `ask` returns, which asks a value of the caller something. Whatever its class raises is a
+    Malformed with that as its cause."""
     try:
         return ask(*arguments)
     except EngineError:
@@ -122,7 +136,8 @@ def instance(field: str, value: object, kind: type[T], bound: str) -> T:
 
 
 def plain_text(value: object) -> str | None:
-    """A text without what a subclass of the caller does when it is compared or hashed; None for anything else."""
+    """A text without what a subclass of the caller does when it is compared or hashed; None for anything
+    else."""
     return str.__str__(cast("str", value)) if issubclass(type(value), str) else None
 
 
@@ -186,7 +201,9 @@ def instant_ms(field: str, value: object) -> int:
     """A time in ms since 1970, also from a datetime with a zone."""
     if isinstance(value, datetime):
         if value.tzinfo is None:
-            raise Malformed(field, value, "a datetime with a zone, since the server has another one, or ms since 1970")
+            raise Malformed(
+                field, value, "a datetime with a zone, since the server has another one, or ms since 1970"
+            )
         # A zone of the caller may say None, or raise.
         value = asked(field, value, "a datetime with a zone that can be read", _since_epoch_ms, value)
     return integer(field, value, 1, INSTANT_MS_MAX)
@@ -216,11 +233,19 @@ def limit(*, concurrency: object, rate: object, per_ms: object, window: object) 
     claims = integer("rate", rate, 0, RATE_MAX)
     length_ms = duration_ms("per_ms", per_ms, 0, DURATION_MS_MAX)
     if length_ms and not claims:
-        raise Malformed("per_ms", per_ms, "0 without a rate: it is the time in which so many jobs may be claimed")
+        raise Malformed(
+            "per_ms", per_ms, "0 without a rate: it is the time in which so many jobs may be claimed"
+        )
     if claims and not length_ms:
-        raise Malformed("per_ms", per_ms, f"1 to {DURATION_MS_MAX} together with a rate: so many claims in so long")
+        raise Malformed(
+            "per_ms", per_ms, f"1 to {DURATION_MS_MAX} together with a rate: so many claims in so long"
+        )
     if not slots and not claims:
-        raise Malformed("concurrency", concurrency, f"1 to {RATE_MAX} where no rate is given; remove_limit takes a limit away")
+        raise Malformed(
+            "concurrency",
+            concurrency,
+            f"1 to {RATE_MAX} where no rate is given; remove_limit takes a limit away",
+        )
     return Limit(slots, claims, length_ms, windows[kind])
 
 
@@ -269,7 +294,8 @@ def integer(field: str, value: object, least: int, most: int) -> int:
 
 
 def _plain_number(value: object) -> int | float | None:
-    """A number without what a subclass of the caller does when it is compared; None for anything else, and for a bool."""
+    """A number without what a subclass of the caller does when it is compared; None for anything else, and
+    for a bool."""
     kind = type(value)
     if kind is bool:
         return None
@@ -319,8 +345,8 @@ def json_bytes(field: str, value: object, most: int) -> bytes:
 
 
 def json_text(value: object) -> str:
-    """A value as compact JSON. Raises TypeError, ValueError or RecursionError for what JSON cannot say, or would make equal, and
-    whatever a class of the caller raises."""
+    """A value as compact JSON. Raises TypeError, ValueError or RecursionError for what JSON cannot say, or
+    would make equal, and whatever a class of the caller raises."""
     text = _to_json(value)
     if _NUMBER_AS_KEY.search(text) or _may_be_deep(text):
         _check_nested(value)
@@ -341,8 +367,8 @@ def _may_be_deep(text: str) -> bool:
 
 
 def _check_nested(value: object) -> None:
-    """Raise ValueError where two keys of an object are the same text in JSON, so that one entry would be lost, and for lists and
-    objects that not every reader can read."""
+    """Raise ValueError where two keys of an object are the same text in JSON, so that one entry would be
+    lost, and for lists and objects that not every reader can read."""
     level: list[Any] = [value] if isinstance(value, _NESTED) else []
     for _ in range(NESTING_MAX):
         inner: list[Any] = []
@@ -368,8 +394,9 @@ def _check_keys(keys: Iterable[object]) -> None:
 
 
 def json_value(text: str | bytes) -> Any:
-    """What a text of JSON says. Raises ValueError or RecursionError for what is no JSON, or would not come back as it was said: a
-    key that comes twice, NaN, a number that no float holds, a lone surrogate, and what is nested too deep."""
+    """What a text of JSON says. Raises ValueError or RecursionError for what is no JSON, or would not come
+    back as it was said: a key that comes twice, NaN, a number that no float holds, a lone surrogate, and what
+    is nested too deep."""
     found = _reader.decode(text if isinstance(text, str) else text.decode())
     json_text(found).encode()
     return found
@@ -379,7 +406,9 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} comes twice in one object")
+        raise ValueError(
+            f"the key {next(name for name in names if names.count(name) > 1)!r} comes twice in one object"
+        )
     return found
 
 
@@ -391,7 +420,8 @@ _reader = json.JSONDecoder(object_pairs_hook=_distinct, parse_constant=_refuse)
 
 
 def items(field: str, value: object, bound: str) -> list[Any]:
-    """What an iterable of the caller yields; one text alone is refused, for it is a sequence of its letters."""
+    """What an iterable of the caller yields; one text alone is refused, for it is a sequence of its
+    letters."""
     if issubclass(type(value), str | bytes):
         raise Malformed(field, value, bound)
     return list(each(field, value, bound))
@@ -419,9 +449,15 @@ def _parents(field: str, value: object, pattern: re.Pattern[str]) -> tuple[str, 
     names: list[object] = []
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         given = cast("Sequence[object]", value)
-        value, names = [getattr(item, "id", item) for item in given], [getattr(item, "name", "") for item in given]
+        value, names = (
+            [getattr(item, "id", item) for item in given],
+            [getattr(item, "name", "") for item in given],
+        )
     ids = _texts(field, value, pattern, PARENTS_MAX, "ids of jobs, or NewJobs that have one")
-    return tuple(Parent.named(id, name) if isinstance(name, str) and name else id for id, name in zip(ids, names, strict=True))
+    return tuple(
+        Parent.named(id, name) if isinstance(name, str) and name else id
+        for id, name in zip(ids, names, strict=True)
+    )
 
 
 def callback(field: str, value: object) -> Any:
@@ -431,7 +467,9 @@ def callback(field: str, value: object) -> Any:
     options = cast("Mapping[str, object]", cast("Any", value).options)
     for name in options.keys() & NOT_OF_CALLBACKS:
         if options[name]:
-            raise Malformed(f"{field}.{name}", options[name], "left out: a callback starts at once and calls nobody back")
+            raise Malformed(
+                f"{field}.{name}", options[name], "left out: a callback starts at once and calls nobody back"
+            )
     return value
 
 
@@ -451,7 +489,10 @@ def any_reroutes(field: str, value: object) -> tuple[tuple[str, str], ...]:
 
 
 def _reroutes(field: str, value: object, pattern: re.Pattern[str]) -> tuple[tuple[str, str], ...]:
-    bound = f"a mapping of at most {ERROR_NAMES_MAX} names of exceptions to a job name, or to a queue, a colon and a job name"
+    bound = (
+        f"a mapping of at most {ERROR_NAMES_MAX} names of exceptions to a job name, or to a queue,"
+        " a colon and a job name"
+    )
     if not isinstance(value, Mapping):
         raise Malformed(field, value, bound)
     given = cast("Mapping[object, object]", value)
@@ -465,7 +506,11 @@ def _reroutes(field: str, value: object, pattern: re.Pattern[str]) -> tuple[tupl
 
 def delays(field: str, value: object) -> tuple[int, ...]:
     """Waits in ms, at least one."""
-    given = cast("Sequence[object]", value) if isinstance(value, Sequence) and not isinstance(value, str | bytes) else ()
+    given = (
+        cast("Sequence[object]", value)
+        if isinstance(value, Sequence) and not isinstance(value, str | bytes)
+        else ()
+    )
     if not 1 <= len(given) <= DELAYS_MAX:
         raise Malformed(field, cast("object", value), f"a list of 1 to {DELAYS_MAX} waits in ms")
     return tuple(duration_ms(field, wait, 0, DURATION_MS_MAX) for wait in given)
@@ -531,7 +576,11 @@ def shape(pattern: re.Pattern[str]) -> str:
     if pattern is ANY_TEXT:
         return f"text of 1 to {TEXT_CHARS_MAX} characters that UTF-8 can hold"
     found = _ALLOWED.fullmatch(pattern.pattern)
-    return f"text of {found[2]} to {found[3]} letters, digits and {' '.join(found[1])}" if found else f"text of {pattern.pattern}"
+    return (
+        f"text of {found[2]} to {found[3]} letters, digits and {' '.join(found[1])}"
+        if found
+        else f"text of {pattern.pattern}"
+    )
 
 
 # -- Settings in dataclasses: each field becomes the plain value that it is declared as, or is a Malformed
@@ -540,12 +589,16 @@ def shape(pattern: re.Pattern[str]) -> str:
 _ITEMS = ("Sequence[", "tuple[")
 
 
-def settle(record: Any, prefix: str = "", /, **wanted: tuple[float, float] | type | Callable[..., object]) -> None:
-    """Put into each field of a frozen dataclass the plain value that its annotation says: texts, numbers and truth values without
-    what their classes do, a tuple for what is iterable once. A whole float that stayed one would fail where it counts.
+def settle(
+    record: Any, prefix: str = "", /, **wanted: tuple[float, float] | type | Callable[..., object]
+) -> None:
+    """Put into each field of a frozen dataclass the plain value that its annotation says: texts, numbers and
+    truth values without what their classes do, a tuple for what is iterable once. A whole float that stayed
+    one would fail where it counts.
 
-    `wanted`: the bounds of each number; the class of a value, or of each item; `callable` for a function. `prefix` goes before
-    the names of fields. A field that no repr shows is in no Malformed either. Raises Malformed."""
+    `wanted`: the bounds of each number; the class of a value, or of each item; `callable` for a function.
+    `prefix` goes before the names of fields. A field that no repr shows is in no Malformed either. Raises
+    Malformed."""
     for one in dataclasses.fields(record):
         value = getattr(record, one.name)
         try:

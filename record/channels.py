@@ -1,5 +1,5 @@
-"""The observer of a channel that writes history rows (rules 29 to 31), in the way of `record.recorder`: by hand, since a JSON
-encoder costs more than the call itself, and each call's row before the call is sent.
+"""The observer of a channel that writes history rows (rules 29 to 31), in the way of `record.recorder`: by
+hand, since a JSON encoder costs more than the call itself, and each call's row before the call is sent.
 
 Names and ids are checked at the channel's door to need no escaping; what came back from a server is escaped.
 """
@@ -61,15 +61,24 @@ class ChannelRecorder(Recorder):
         told = _told(operation)
         if not told:
             return None
-        crcs = tuple(zlib.crc32(new.content) for new in operation.messages) if isinstance(operation, Publish) else ()
+        crcs = (
+            tuple(zlib.crc32(new.content) for new in operation.messages)
+            if isinstance(operation, Publish)
+            else ()
+        )
         number = f"{self.file.proc}-{next(_NUMBERS)}"
         f = type(operation).__name__.lower()
-        row = f'"kind":"operation","f":"{f}","op":"{number}","call":"{number}","channel":"{self._channel}"{told}'
+        row = (
+            f'"kind":"operation","f":"{f}","op":"{number}","call":"{number}",'
+            f'"channel":"{self._channel}"{told}'
+        )
         # Publishes of several callers do not share a call.
         assert not isinstance(intended_ns, tuple)
         ticket = _Ticket(row, crcs, intended_ns)
         times = f'{_intended(intended_ns)},"first_send_ns":{first_send_ns}'
-        self.file.append([f'{row},"type":"invoke"{_named(operation)}{times},"items":[{_new_messages(operation, crcs)}]'])
+        self.file.append(
+            [f'{row},"type":"invoke"{_named(operation)}{times},"items":[{_new_messages(operation, crcs)}]']
+        )
         return ticket
 
     def completed(self, call: Call[Any], ticket: object, outcome: Outcome) -> None:
@@ -78,8 +87,10 @@ class ChannelRecorder(Recorder):
             return
         operation = call.operation
         tail = (
-            f'{_intended(ticket.intended_ns)},"first_send_ns":{outcome.first_send_ns},"last_send_ns":{outcome.last_send_ns},'
-            f'"done_ns":{outcome.done_ns},"sends":{outcome.sends},"errors":[{",".join(map(text, outcome.errors))}]'
+            f'{_intended(ticket.intended_ns)},"first_send_ns":{outcome.first_send_ns},'
+            f'"last_send_ns":{outcome.last_send_ns},'
+            f'"done_ns":{outcome.done_ns},"sends":{outcome.sends},'
+            f'"errors":[{",".join(map(text, outcome.errors))}]'
         )
         if outcome.reply is None:
             kind = "fail" if outcome.applied is False else "info"
@@ -87,17 +98,23 @@ class ChannelRecorder(Recorder):
             body = f'"type":"{kind}","error":{text(outcome.error)}{_named(operation)}{tail},"items":[{items}]'
         else:
             kind, answer, items = _reply(operation, ticket.crcs, outcome.reply, outcome.definite)
-            body = f'"type":"{kind}"{answer}{tail},"srv_us":{getattr(outcome.reply, "srv_us", 0)},"items":[{items}]'
+            body = (
+                f'"type":"{kind}"{answer}{tail},"srv_us":{getattr(outcome.reply, "srv_us", 0)},'
+                f'"items":[{items}]'
+            )
         self.file.append([f"{ticket.row},{body}"])
         self.measured(outcome)
 
-    def misused(self, subscriber: str, name: str, *, clock: int | None, result: str, first_send_ns: int, done_ns: int) -> None:
-        """A receipt that was handed in to be refused: which one, the clock that it names, and what came of it (see the history's
-        table). Where it reached a server its acknowledgement has rows of its own."""
+    def misused(
+        self, subscriber: str, name: str, *, clock: int | None, result: str, first_send_ns: int, done_ns: int
+    ) -> None:
+        """A receipt that was handed in to be refused: which one, the clock that it names, and what came of it
+        (see the history's table). Where it reached a server its acknowledgement has rows of its own."""
         self.file.append(
             [
                 f'"kind":"misuse","channel":"{self._channel}","subscriber":"{subscriber}","name":"{name}"'
-                f'{_number("clock", clock)},"result":"{result}","first_send_ns":{first_send_ns},"done_ns":{done_ns}'
+                f'{_number("clock", clock)},"result":"{result}","first_send_ns":{first_send_ns},'
+                f'"done_ns":{done_ns}'
             ]
         )
 
@@ -113,7 +130,10 @@ def _told(operation: Operation) -> str:
             return f',"ttl_s":{operation.ttl_s}'
         case Fetch():
             waited = f',"waited_ms":{operation.waited_ms}' if operation.waited_ms else ""
-            return f',"subscriber":"{operation.subscriber}","most":{operation.most},"ttl_s":{operation.ttl_s}{waited}'
+            return (
+                f',"subscriber":"{operation.subscriber}","most":{operation.most},'
+                f'"ttl_s":{operation.ttl_s}{waited}'
+            )
         case Subscribe() | Acknowledge():
             return f',"subscriber":"{operation.subscriber}","ttl_s":{operation.ttl_s}'
         case Unsubscribe():
@@ -130,11 +150,16 @@ def _named(operation: Operation) -> str:
 def _new_messages(operation: Operation, crcs: tuple[int, ...]) -> str:
     if not isinstance(operation, Publish):
         return ""
-    return ",".join(f'{{"message":"{new.id}","crc":{crc}}}' for new, crc in zip(operation.messages, crcs, strict=True))
+    return ",".join(
+        f'{{"message":"{new.id}","crc":{crc}}}' for new, crc in zip(operation.messages, crcs, strict=True)
+    )
 
 
-def _reply(operation: Operation, crcs: tuple[int, ...], reply: object, definite: bool) -> tuple[str, str, str]:
-    """(type, columns, items) of an answered operation. What a refusal means is decided by all sends (rule 31)."""
+def _reply(
+    operation: Operation, crcs: tuple[int, ...], reply: object, definite: bool
+) -> tuple[str, str, str]:
+    """(type, columns, items) of an answered operation. What a refusal means is decided by all sends (rule
+    31)."""
     refused = "fail" if definite else "info"
     match reply:
         case PublishReply():
@@ -146,16 +171,26 @@ def _reply(operation: Operation, crcs: tuple[int, ...], reply: object, definite:
                 return refused, f',"result":"{reply.result}"', ""
             columns = {"clock": reply.clock, "cursor": reply.cursor, "upto": reply.upto, "lost": _lost(reply)}
             more = ',"more":1' if reply.more or reply.searching else ""
-            answer = f',"result":"ok"{"".join(_number(*column) for column in columns.items())}{_era(reply)}{more}'
+            answer = (
+                f',"result":"ok"{"".join(_number(*column) for column in columns.items())}{_era(reply)}{more}'
+            )
             return "ok", answer, ",".join(_delivered(at, body) for at, body in reply.items)
         case AcknowledgeReply():
             kind = "ok" if reply.result in ("OK", "stale") else refused
             # A second copy finds the cursor where the first one, whose answer was lost, may have moved it.
             result = "unknown" if reply.result == "stale" and not definite else reply.result
-            return kind, f',"result":"{result}"{_named(operation)}{_number("cursor", reply.cursor)}{_era(reply)}', ""
+            return (
+                kind,
+                f',"result":"{result}"{_named(operation)}{_number("cursor", reply.cursor)}{_era(reply)}',
+                "",
+            )
         case SubscribeReply():
             columns = _number("clock", reply.clock) + _number("cursor", reply.cursor)
-            return refused if reply.result == "refused" else "ok", f',"result":"{reply.result}"{columns}{_era(reply)}', ""
+            return (
+                refused if reply.result == "refused" else "ok",
+                f',"result":"{reply.result}"{columns}{_era(reply)}',
+                "",
+            )
         case UnsubscribeReply():
             return refused if reply.result == "refused" else "ok", f',"result":"{reply.result}"', ""
         case _:
@@ -198,4 +233,6 @@ def _delivered(at: int, body: bytes) -> str:
         name, content = found["id"], json.dumps(found["content"], separators=(",", ":"), ensure_ascii=False)
     except (ValueError, LookupError, TypeError, RecursionError):
         return f'{{"clock":{at},"result":"corrupt"}}'
-    return f'{{"message":{text(str(name))},"clock":{at},"crc":{zlib.crc32(content.encode(errors="replace"))}}}'
+    return (
+        f'{{"message":{text(str(name))},"clock":{at},"crc":{zlib.crc32(content.encode(errors="replace"))}}}'
+    )

@@ -1,7 +1,8 @@
 """Recording that the environment alone switches on, in a process that knows nothing of it.
 
-`IRONCLAIM_OBSERVER=record.environment:observer` gives each queue its recorder, and `IRONCLAIM_HISTORY` is the file of the
-process, whose name is the file's: `worker-1.jsonl` has the rows of worker-1. All queues of the process share it.
+`IRONCLAIM_OBSERVER=record.environment:observer` gives each queue its recorder, and `IRONCLAIM_HISTORY` is the
+file of the process, whose name is the file's: `worker-1.jsonl` has the rows of worker-1. All queues of the
+process share it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from engine.observer import VARIABLE
 from record.history import HistoryFile
 from record.recorder import Recorder
 
-#: The file. A process that has opened it leaves the variable empty, so that the processes that it starts record nothing.
+#: The file. A process that has opened it leaves the variable empty, so that the processes that it starts
+#: record nothing.
 FILE = "IRONCLAIM_HISTORY"
 
 _opening = threading.Lock()

@@ -1,7 +1,7 @@
 """The observer that writes history rows, and the sink that handlers write to (rules 29 to 31).
 
-Rows are formatted by hand: `json.dumps` for each row cost more than the engine itself. Names and ids are checked at the
-queue's door to need no escaping; texts of errors are escaped.
+Rows are formatted by hand: `json.dumps` for each row cost more than the engine itself. Names and ids are
+checked at the queue's door to need no escaping; texts of errors are escaped.
 """
 
 from __future__ import annotations
@@ -91,17 +91,21 @@ class Recorder:
 
     def configured(self, config: Mapping[str, object]) -> None:
         """Write a configuration row."""
-        self.file.append([f'"kind":"configuration","config":{text(json.dumps(dict(config), sort_keys=True))}'])
+        self.file.append(
+            [f'"kind":"configuration","config":{text(json.dumps(dict(config), sort_keys=True))}']
+        )
 
     def invoked(self, call: Call[Any], first_send_ns: int, intended_ns: Intended) -> object:
-        """Write the invoke rows of a call, all in one write before it is sent. A fused call has two rows with one call id."""
+        """Write the invoke rows of a call, all in one write before it is sent. A fused call has two rows with
+        one call id."""
         parts = _parts(call.operation)
         if not parts:
             return None
         number = next(self._numbers)
         rows = [
             (
-                f'"kind":"operation","f":"{name}","op":"{self.file.proc}-{number}.{at}","call":"{self.file.proc}-{number}",'
+                f'"kind":"operation","f":"{name}","op":"{self.file.proc}-{number}.{at}",'
+                f'"call":"{self.file.proc}-{number}",'
                 f'"queue":"{self._queue}"{_claim_fields(part)}',
                 part,
             )
@@ -109,7 +113,9 @@ class Recorder:
         ]
         ticket = Ticket(rows, intended_ns)
         times = f'{_intended(ticket.intended_ns)},"first_send_ns":{first_send_ns}'
-        self.file.append([f'{row},"type":"invoke"{times},"items":[{_invoke_items(part, ticket)}]' for row, part in rows])
+        self.file.append(
+            [f'{row},"type":"invoke"{times},"items":[{_invoke_items(part, ticket)}]' for row, part in rows]
+        )
         return ticket
 
     def completed(self, call: Call[Any], ticket: object, outcome: Outcome) -> None:
@@ -118,8 +124,10 @@ class Recorder:
             return
         srv_us = getattr(outcome.reply, "srv_us", None)
         tail = (
-            f'{_intended(ticket.intended_ns)},"first_send_ns":{outcome.first_send_ns},"last_send_ns":{outcome.last_send_ns},'
-            f'"done_ns":{outcome.done_ns},"sends":{outcome.sends},"errors":[{",".join(map(text, outcome.errors))}]'
+            f'{_intended(ticket.intended_ns)},"first_send_ns":{outcome.first_send_ns},'
+            f'"last_send_ns":{outcome.last_send_ns},'
+            f'"done_ns":{outcome.done_ns},"sends":{outcome.sends},'
+            f'"errors":[{",".join(map(text, outcome.errors))}]'
         )
         if srv_us is not None:
             tail += f',"srv_us":{srv_us}'
@@ -128,7 +136,8 @@ class Recorder:
             if outcome.reply is None:
                 kind = "fail" if outcome.applied is False else "info"
                 bodies.append(
-                    f'{row},"type":"{kind}","error":{text(outcome.error)}{tail},"items":[{_invoke_items(part, ticket)}]'
+                    f'{row},"type":"{kind}","error":{text(outcome.error)}{tail},'
+                    f'"items":[{_invoke_items(part, ticket)}]'
                 )
             else:
                 kind, result, items = _reply(part, outcome.reply, outcome.definite, ticket)
@@ -137,37 +146,51 @@ class Recorder:
         self.measured(outcome)
 
     def measured(self, outcome: Outcome) -> None:
-        """An answered call measures the clock. One that was sent again says less: any of its copies may have been answered."""
+        """An answered call measures the clock. One that was sent again says less: any of its copies may have
+        been answered."""
         srv_us = getattr(outcome.reply, "srv_us", None)
         if srv_us and outcome.sends == 1 and not self.file.broken:
             self._offsets.learn(outcome.first_send_ns, outcome.done_ns, srv_us)
 
     def handler_started(self, job: LeasedJob, start_ns: int) -> object:
         """Write the invoke row of a run."""
-        row = f'"kind":"operation","f":"handle","op":"{self.file.proc}-{next(self._numbers)}.0","queue":"{self._queue}"'
+        row = (
+            f'"kind":"operation","f":"handle","op":"{self.file.proc}-{next(self._numbers)}.0",'
+            f'"queue":"{self._queue}"'
+        )
         item = f'{_token(job.lease)},"name":"{job.name}"'
         self.file.append([f'{row},"type":"invoke","first_send_ns":{start_ns},"items":[{{{item}}}]'])
         return f"{row}|{item}"
 
-    def handler_ended(self, job: LeasedJob, ticket: object, start_ns: int, end_ns: int, error: str | None) -> None:
+    def handler_ended(
+        self, job: LeasedJob, ticket: object, start_ns: int, end_ns: int, error: str | None
+    ) -> None:
         """Write the completion row of a run: ok when the handler returned, fail when it raised."""
         row, item = str(ticket).split("|", 1)
         kind = "ok" if error is None else "fail"
         reason = "" if error is None else f',"error":{text(error)}'
         self.file.append(
-            [f'{row},"type":"{kind}","first_send_ns":{start_ns},"done_ns":{end_ns}{reason},"items":[{{{item}{reason}}}]']
+            [
+                f'{row},"type":"{kind}","first_send_ns":{start_ns},"done_ns":{end_ns}{reason},'
+                f'"items":[{{{item}{reason}}}]'
+            ]
         )
 
 
 class Sink:
-    """The second witness: handlers append one row for each effect, independent of Redis and of the engine's own rows."""
+    """The second witness: handlers append one row for each effect, independent of Redis and of the engine's
+    own rows."""
 
     def __init__(self, path: Path, *, proc: str) -> None:
         self._file = HistoryFile(path, proc=proc, role="sink", version=engine.__version__)
 
     def write(self, job: Job, result: object = None) -> None:
-        """Record that the handler of this job took effect under this token, and the result that it will return."""
-        item = f'"job":"{job.id}","fence":{job.fence},"nonce":"{job.nonce}","crc":{zlib.crc32(job.payload_bytes)}'
+        """Record that the handler of this job took effect under this token, and the result that it will
+        return."""
+        item = (
+            f'"job":"{job.id}","fence":{job.fence},"nonce":"{job.nonce}",'
+            f'"crc":{zlib.crc32(job.payload_bytes)}'
+        )
         returned = "" if result is None else f',"result_crc":{result_crc(result)}'
         self._file.append([f'"kind":"effect","items":[{{{item}{returned}}}]'])
 
@@ -213,7 +236,10 @@ def _token(lease: Lease) -> str:
 def _claim_fields(operation: Operation) -> str:
     match operation:
         case Claim():
-            return f',"incarnation":"{operation.incarnation}","counter":{operation.counter},"lease_ms":{operation.lease_ms}'
+            return (
+                f',"incarnation":"{operation.incarnation}","counter":{operation.counter},'
+                f'"lease_ms":{operation.lease_ms}'
+            )
         case Extend():
             return f',"lease_ms":{operation.lease_ms}'
         case ReapLost():
@@ -228,22 +254,26 @@ def _failure(failure: Failure) -> str:
 
 
 def _new_job(job: Enqueue, given: str = "", intended_ns: int | None = None) -> str:
-    """`given`: the id that the server has given to a job that had none. `intended_ns`: when its own caller meant to send it."""
+    """`given`: the id that the server has given to a job that had none. `intended_ns`: when its own caller
+    meant to send it."""
     unique = f',"unique":"{job.options.unique}"' if job.options.unique else ""
     dedup = f',"dedup":"{job.options.dedup}"' if job.options.dedup else ""
     needs = ""
     if job.options.needs:
-        needs = f',"needs":{json.dumps(job.options.needs)},"on_parent_failure":"{job.options.on_parent_failure}"'
+        needs = (
+            f',"needs":{json.dumps(job.options.needs)},"on_parent_failure":"{job.options.on_parent_failure}"'
+        )
     wants = f',"wants":{json.dumps(job.options.target)}' if job.options.target else ""
     expires = f',"expires_ms":{job.options.expires_ms}' if job.options.expires_ms else ""
     delay_ms, run_at_ms = job.options.delay_ms, job.options.run_at_ms
-    # A delay is what checks count with that know this machine's time alone; of the server's time only the deadline of the call is
-    # known here, and that errs early.
+    # A delay is what checks count with that know this machine's time alone; of the server's time only the
+    # deadline of the call is known here, and that errs early.
     at = f',"run_at_ms":{run_at_ms}' if run_at_ms else ""
     delay_ms = max(0, run_at_ms - (job.not_after_ms - DEADLINE_MS)) if run_at_ms else delay_ms
     return (
         f'"job":"{job.job or given}","name":"{job.name}","class":"{job.class_name}","lane":"{job.lane}",'
-        f'"priority":{job.options.priority},"delay_ms":{delay_ms},"crc":{zlib.crc32(job.payload)}{_retry_policy(job.options)}{at}{unique}{dedup}{needs}{wants}{expires}{_intended(intended_ns)}'
+        f'"priority":{job.options.priority},"delay_ms":{delay_ms},'
+        f'"crc":{zlib.crc32(job.payload)}{_retry_policy(job.options)}{at}{unique}{dedup}{needs}{wants}{expires}{_intended(intended_ns)}'
     )
 
 
@@ -261,7 +291,10 @@ def _bodies(operation: Operation) -> list[str]:
     match operation:
         case Tick():
             return [
-                f'"job":"cron:{operation.schedule}:{tick_ms}","schedule":"{operation.schedule}","tick_ms":{tick_ms}'
+                (
+                    f'"job":"cron:{operation.schedule}:{tick_ms}","schedule":"{operation.schedule}",'
+                    f'"tick_ms":{tick_ms}'
+                )
                 for tick_ms in operation.ticks_ms
             ]
         case Finish():
@@ -298,11 +331,18 @@ def _new_jobs(operation: Operation) -> tuple[Enqueue, ...]:
 
 
 def _reply(operation: Operation, reply: object, definite: bool, ticket: Ticket) -> tuple[str, str, str]:
-    """(type, result, items) of an answered operation. What a refusal means is decided by all sends (rule 31)."""
+    """(type, result, items) of an answered operation. What a refusal means is decided by all sends (rule
+    31)."""
     refused = "fail" if definite else "info"
     match reply:
         case Enqueued():
-            kind = refused if reply.result in ("refused", "moved") else "fail" if reply.result == "orphan" else "ok"
+            kind = (
+                refused
+                if reply.result in ("refused", "moved")
+                else "fail"
+                if reply.result == "orphan"
+                else "ok"
+            )
             return kind, reply.result, _enqueued_item(_new_jobs(operation)[0], reply, definite)
         case EnqueuedMany():
             # One answer for all: the row fails when nothing of it happened; else the items say what did.
@@ -314,7 +354,9 @@ def _reply(operation: Operation, reply: object, definite: bool, ticket: Ticket) 
         case Ticked():
             return "ok", reply.result, ",".join(_ticked_items(operation, reply, definite))
         case FinishedAndClaimed():
-            return _reply(operation, reply.claimed if isinstance(operation, Claim) else reply.finished, definite, ticket)
+            return _reply(
+                operation, reply.claimed if isinstance(operation, Claim) else reply.finished, definite, ticket
+            )
         case Claimed():
             kind = refused if reply.result in ("void", "stale") else "ok"
             result = "leased" if reply.jobs else reply.result
@@ -353,9 +395,12 @@ def _ticked_items(operation: Operation, reply: Ticked, definite: bool) -> list[s
     for body in _bodies(operation):
         job = body.split('"', 4)[3]
         if given:
-            # The server has given this one its id. Of several ticks the first ones make jobs where not all do.
+            # The server has given this one its id. Of several ticks the first ones make jobs where not all
+            # do.
             body, job = body.replace(job, given[0], 1), given.pop(0)
-        result = made[reply.result] if job in reply.jobs else "skipped" if reply.result != "moved" else "moved"
+        result = (
+            made[reply.result] if job in reply.jobs else "skipped" if reply.result != "moved" else "moved"
+        )
         items.append(f'{{{body},"result":"{result if definite or result != "moved" else "unknown"}"}}')
     return items
 
@@ -366,7 +411,8 @@ def _definite(result: str, definite: bool) -> str:
 
 
 def _swept_items(reply: Swept) -> list[str]:
-    """One item for each lease that was taken away, and one without a token for each burial that no lease explains."""
+    """One item for each lease that was taken away, and one without a token for each burial that no lease
+    explains."""
     items: list[str] = []
     for lease, crashes in reply.leases:
         how = '"result":"buried","outcome":"buried"' if lease.job in reply.buried else '"result":"reaped"'
@@ -383,9 +429,12 @@ def _buried_items(jobs: Iterable[str], result: str) -> list[str]:
 
 def _claimed_item(job: LeasedJob, result: str) -> str:
     return (
-        f'{{{_token(job.lease)},"result":"{result}","name":"{job.name}","class":"{job.class_name}","lane":"{job.lane}",'
-        f'"priority":{job.options.priority},"due_ms":{job.due_ms},"enqueued_ms":{job.enqueued_ms},"deadline_ms":{job.deadline_ms},'
-        f'"claims":{job.claims},"failures":{job.failures},"crashes":{job.crashes},"crc":{zlib.crc32(job.payload)}{_retry_policy(job.options)}}}'
+        f'{{{_token(job.lease)},"result":"{result}","name":"{job.name}","class":"{job.class_name}",'
+        f'"lane":"{job.lane}",'
+        f'"priority":{job.options.priority},"due_ms":{job.due_ms},"enqueued_ms":{job.enqueued_ms},'
+        f'"deadline_ms":{job.deadline_ms},'
+        f'"claims":{job.claims},"failures":{job.failures},"crashes":{job.crashes},'
+        f'"crc":{zlib.crc32(job.payload)}{_retry_policy(job.options)}}}'
     )
 
 
@@ -404,8 +453,8 @@ class _Measure(NamedTuple):
 
 
 class ClockOffsets:
-    """Writes the `offset` rows of one process: of its first call, of the shortest round trip of every period, and of its last
-    call: a clock that jumps after the last measure is not seen to have jumped."""
+    """Writes the `offset` rows of one process: of its first call, of the shortest round trip of every period,
+    and of its last call: a clock that jumps after the last measure is not seen to have jumped."""
 
     def __init__(self, file: HistoryFile, *, period_ns: int = PERIOD_NS) -> None:
         self._file = file
@@ -417,7 +466,8 @@ class ClockOffsets:
         self._latest: _Measure | None = None
 
     def learn(self, sent_ns: int, done_ns: int, srv_us: int) -> None:
-        """A call was sent once, between these instants of the monotonic clock, and its reply has this server time."""
+        """A call was sent once, between these instants of the monotonic clock, and its reply has this server
+        time."""
         measure = _Measure(done_ns - sent_ns, sent_ns, done_ns, srv_us)
         with self._lock:
             best = measure if self._best is None else min(self._best, measure)
@@ -437,4 +487,6 @@ class ClockOffsets:
 
     def _write(self, measure: _Measure) -> None:
         _, sent_ns, done_ns, srv_us = measure
-        self._file.append([f'"kind":"offset","first_send_ns":{sent_ns},"done_ns":{done_ns},"srv_us":{srv_us}'])
+        self._file.append(
+            [f'"kind":"offset","first_send_ns":{sent_ns},"done_ns":{done_ns},"srv_us":{srv_us}']
+        )

@@ -1,1 +1,2 @@
-"""Backup and restore of one queue, under load: `ironclaim backup` and `ironclaim restore` (docs/guides/backups.md)."""
+"""Backup and restore of one queue, under load: `ironclaim backup` and `ironclaim restore`
+(docs/guides/backups.md)."""

@@ -4,12 +4,14 @@
 "
     frames, each:         kind (1 byte), length (4), CRC-32 of the content (4), content
       H, the first one    JSON: what was backed up, from where
-      D                   zlib: entries, each: length of the key (4), when it expires (8, ms, 0 = never), length of the value (4),
-                          and the key without the queue's prefix, and its value as DUMP gives it (none = no such key)
+      D                   zlib: entries, each: length of the key (4), when it expires (8, ms, 0 = never),
+                          length of the value (4), and the key without the queue's prefix, and its value
+                          as DUMP gives it (none = no such key)
       T, the last one     JSON: the instant, totals, and the SHA-256 of all bytes before this frame
 
-Numbers are big-endian. A file without T is not whole. It is written under another name and gets its own when it is whole and on
-disk, so a process that is killed leaves no file that looks like a backup. Reading and writing take the memory of one frame.
+Numbers are big-endian. A file without T is not whole. It is written under another name and gets its own when
+it is whole and on disk, so a process that is killed leaves no file that looks like a backup. Reading and
+writing take the memory of one frame.
 """
 
 from __future__ import annotations
@@ -41,12 +43,13 @@ FRAME_BYTES = 1 << 20
 
 
 class BadBackup(EngineError):
-    """The file is no backup, is not whole, was damaged, or does not fit where it should be restored. Nothing was written, or
-    the message says that the queue stays closed."""
+    """The file is no backup, is not whole, was damaged, or does not fit where it should be restored. Nothing
+    was written, or the message says that the queue stays closed."""
 
 
 class Entry(NamedTuple):
-    """A key without the queue's prefix, when it expires (ms, 0 = never), and its value; b"" = there is no such key."""
+    """A key without the queue's prefix, when it expires (ms, 0 = never), and its value; b"" = there is no
+    such key."""
 
     key: bytes
     expires_ms: int
@@ -71,7 +74,11 @@ class ArchiveWriter:
 
     def add(self, entry: Entry) -> None:
         """Append an entry."""
-        self._entries += (_ENTRY.pack(len(entry.key), entry.expires_ms, len(entry.value)), entry.key, entry.value)
+        self._entries += (
+            _ENTRY.pack(len(entry.key), entry.expires_ms, len(entry.value)),
+            entry.key,
+            entry.value,
+        )
         self._size += len(entry.key) + len(entry.value) + _ENTRY.size
         self.entries += 1
         if self._size >= FRAME_BYTES:
@@ -94,7 +101,9 @@ class ArchiveWriter:
     def __enter__(self) -> ArchiveWriter:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._file.close()
         self._partial.unlink(missing_ok=True)
 
@@ -135,7 +144,11 @@ class Archive:
             while at < len(data):
                 key_length, expires_ms, value_length = _ENTRY.unpack_from(data, at)
                 at += _ENTRY.size
-                yield Entry(data[at : at + key_length], expires_ms, data[at + key_length : at + key_length + value_length])
+                yield Entry(
+                    data[at : at + key_length],
+                    expires_ms,
+                    data[at + key_length : at + key_length + value_length],
+                )
                 at += key_length + value_length
 
 
@@ -152,7 +165,10 @@ def _frames(path: Path) -> Iterator[tuple[bytes, bytes]]:
         magic = file.read(len(_MAGIC))
         if magic != _MAGIC:
             known = magic.startswith(b"ironclaim backup ")
-            raise BadBackup(f"{path}: {'a backup of another version' if known else 'no backup'}, this one reads version {FORMAT}")
+            raise BadBackup(
+                f"{path}: {'a backup of another version' if known else 'no backup'}, this one reads "
+                f"version {FORMAT}"
+            )
         digest.update(magic)
         while last != b"T":
             at = file.tell()
@@ -164,8 +180,13 @@ def _frames(path: Path) -> Iterator[tuple[bytes, bytes]]:
                 raise BadBackup(f"{path}: it ends in mid-frame: the backup is not whole")
             content = read(length, "frame")
             if zlib.crc32(content) != checksum:
-                raise BadBackup(f"{path}: damaged between the bytes {at} and {file.tell()}: the checksum differs")
-            if kind == b"T" and cast("Mapping[str, Any]", json.loads(content))["sha256"] != digest.hexdigest():
+                raise BadBackup(
+                    f"{path}: damaged between the bytes {at} and {file.tell()}: the checksum differs"
+                )
+            if (
+                kind == b"T"
+                and cast("Mapping[str, Any]", json.loads(content))["sha256"] != digest.hexdigest()
+            ):
                 raise BadBackup(f"{path}: damaged: the checksum of the whole differs")
             digest.update(head + content)
             last = kind
@@ -185,7 +206,8 @@ _PATIENCE_MS = 60_000
 
 
 class ServerConnection:
-    """One connection to the server of a queue. What fails on the way is raised as ServerUnavailable: nothing is sent again."""
+    """One connection to the server of a queue. What fails on the way is raised as ServerUnavailable: nothing
+    is sent again."""
 
     def __init__(self, queue: QueueSettings) -> None:
         handshake = Handshake((), ServerClock(), None, route=queue.endpoint.route)
@@ -196,7 +218,8 @@ class ServerConnection:
             raise ServerUnavailable(f"cannot connect: {message_of(error)}") from error
 
     def ask(self, *commands: tuple[object, ...]) -> list[Any]:
-        """Send commands and return their replies. Raises ServerUnavailable, also for an error that the server answers."""
+        """Send commands and return their replies. Raises ServerUnavailable, also for an error that the server
+        answers."""
         replies = self.try_to(*commands)
         for words, reply in zip(commands, replies, strict=True):
             if isinstance(reply, Exception):
@@ -224,7 +247,8 @@ class ServerConnection:
         return found
 
     def ping(self) -> list[Any]:
-        """What has come up to the answer to a PING, as a subscriber hears it: all that the server had to tell by then."""
+        """What has come up to the answer to a PING, as a subscriber hears it: all that the server had to tell
+        by then."""
         found: list[Any] = []
         try:
             self._connection.send_packed_command(packed(self._connection, (("PING",),)), check_health=False)
@@ -241,7 +265,9 @@ class ServerConnection:
     def __enter__(self) -> ServerConnection:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._connections.drop(self._connection)
 
 

@@ -1,8 +1,8 @@
 """Restores a backup of a queue into an empty one.
 
-Nothing is open before all of it is there: until the last call the two keys that every script reads first hold other types, so
-scripts stop before their first write (rule 1). A restore that was killed is simply run again: it begins anew, and takes the
-queue over from a process that still writes.
+Nothing is open before all of it is there: until the last call the two keys that every script reads first hold
+other types, so scripts stop before their first write (rule 1). A restore that was killed is simply run again:
+it begins anew, and takes the queue over from a process that still writes.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Overtaken(EngineError):
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What was restored: how many entries were written, how many jobs had been leased at the backup's instant and are claimable
-    again, and the last sequence."""
+    """What was restored: how many entries were written, how many jobs had been leased at the backup's instant
+    and are claimable again, and the last sequence."""
 
     queue: str
     file: str
@@ -49,11 +49,16 @@ class Restored:
 
 
 def restore(archive: Archive, queue: Queue, progress: Progress) -> Restored:
-    """Restore a backup into an empty queue. Raises BadBackup, NotEmpty, Overtaken, UnsupportedFeature, and as calls do."""
+    """Restore a backup into an empty queue. Raises BadBackup, NotEmpty, Overtaken, UnsupportedFeature, and as
+    calls do."""
     if "restore_load" not in queue.model.scripts:
-        raise UnsupportedFeature(f"{queue.model.name} has no restore: its keyspace is shared with programs that know of none")
+        raise UnsupportedFeature(
+            f"{queue.model.name} has no restore: its keyspace is shared with programs that know of none"
+        )
     if archive.header.get("model") != queue.model.name:
-        raise BadBackup(f"{archive.path}: of the model {archive.header.get('model')}, the queue is of {queue.model.name}")
+        raise BadBackup(
+            f"{archive.path}: of the model {archive.header.get('model')}, the queue is of {queue.model.name}"
+        )
     return _Restoring(archive, queue, progress).run()
 
 
@@ -80,7 +85,9 @@ class _Restoring:
             raise self._not_empty(begun.why)
         if begun.result == "unreadable":
             made = self._archive.header.get("server")
-            raise BadBackup(f"{self._archive.path}: made on {made}, whose values this server does not read: {begun.why}")
+            raise BadBackup(
+                f"{self._archive.path}: made on {made}, whose values this server does not read: {begun.why}"
+            )
         page: list[Entry] = []
         size = 0
         for entry in self._archive.entries():
@@ -96,7 +103,9 @@ class _Restoring:
         self._load(page)
         totals = self._archive.totals
         last = int(totals["sequence"])
-        ending = EndRestore(backup, owner, replid, _GIVE_BACK, last, self._locks[b"sweep"], self._locks[b"seq"])
+        ending = EndRestore(
+            backup, owner, replid, _GIVE_BACK, last, self._locks[b"sweep"], self._locks[b"seq"]
+        )
         while True:
             ended: RestoreEnded = self._run(ending)
             if ended.result == "other":
@@ -106,7 +115,14 @@ class _Restoring:
         # Only lists of queues would miss it, until it is used.
         with suppress(EngineError):
             self._run(NoteQueue(queue.driver.server_now_ms()))
-        return Restored(queue.name, str(self._archive.path), self._written, ended.given_back, last, int(totals["instant_ms"]))
+        return Restored(
+            queue.name,
+            str(self._archive.path),
+            self._written,
+            ended.given_back,
+            last,
+            int(totals["instant_ms"]),
+        )
 
     def _run(self, operation: Any) -> Any:
         return self._queue.driver.run(self._queue.model.call(operation))
@@ -117,9 +133,13 @@ class _Restoring:
         # The last one of a key counts, and one call writes each key once.
         latest = {entry.key: entry for entry in page}
         try:
-            loaded: RestoreLoaded = self._run(LoadRestore("load", self._backup, self._owner, items=tuple(latest.values())))
+            loaded: RestoreLoaded = self._run(
+                LoadRestore("load", self._backup, self._owner, items=tuple(latest.values()))
+            )
         except ScriptFault as fault:
-            raise BadBackup(f"{self._archive.path}: the server does not take it: {fault}; the queue stays closed") from fault
+            raise BadBackup(
+                f"{self._archive.path}: the server does not take it: {fault}; the queue stays closed"
+            ) from fault
         if loaded.result == "other":
             raise self._overtaken()
         self._written += len(latest)
@@ -151,4 +171,6 @@ class _Restoring:
         return NotEmpty(f"queue {self._queue.name} is not empty, it has the key {why}: {advice}")
 
     def _overtaken(self) -> Overtaken:
-        return Overtaken(f"queue {self._queue.name}: another process has begun to restore this backup, and goes on")
+        return Overtaken(
+            f"queue {self._queue.name}: another process has begun to restore this backup, and goes on"
+        )

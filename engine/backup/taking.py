@@ -1,10 +1,11 @@
 """Takes a backup of one queue while it is worked: all its keys as they are at one instant.
 
-First it copies each key, page by page, while the server tells which keys change (CLIENT TRACKING, in broadcast), and copies those
-again, until few are left. Then the server holds back writes (CLIENT PAUSE ... WRITE) for the milliseconds that the last of them
-take. The file holds all keys as of one instant if no key has changed since its last copy: that is what the server says at the
-end, and if one has, the last step is done again. So that nothing changed is seen, not believed; the pause makes it happen. It
-ends by itself: a backup that is killed holds up nobody for longer than that.
+First it copies each key, page by page, while the server tells which keys change (CLIENT TRACKING, in
+broadcast), and copies those again, until few are left. Then the server holds back writes (CLIENT PAUSE ...
+WRITE) for the milliseconds that the last of them take. The file holds all keys as of one instant if no key
+has changed since its last copy: that is what the server says at the end, and if one has, the last step is
+done again. So that nothing changed is seen, not believed; the pause makes it happen. It ends by itself: a
+backup that is killed holds up nobody for longer than that.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A backup: how many entries (a key that changed meanwhile has several) and bytes were written, the last sequence, the
-    server's time at its instant, and for how many milliseconds writes were held back."""
+    """A backup: how many entries (a key that changed meanwhile has several) and bytes were written, the last
+    sequence, the server's time at its instant, and for how many milliseconds writes were held back."""
 
     file: str
     queue: str
@@ -57,17 +58,28 @@ class BackupFailed(EngineError):
     """The backup could not be taken. Nothing was changed, and no file was made."""
 
 
-def take(queue: QueueSettings, file: Path, progress: Progress, *, at_instant: Callable[[], None] = lambda: None) -> Taken:
-    """Back up a queue into a file. `at_instant` is called while the instant lasts, for tests. Raises UnsupportedFeature for an
-    old keyspace, BackupFailed, ServerUnavailable, and OSError for the file."""
+def take(
+    queue: QueueSettings, file: Path, progress: Progress, *, at_instant: Callable[[], None] = lambda: None
+) -> Taken:
+    """Back up a queue into a file. `at_instant` is called while the instant lasts, for tests. Raises
+    UnsupportedFeature for an old keyspace, BackupFailed, ServerUnavailable, and OSError for the file."""
     if "restore_load" not in queue.model.scripts:
-        raise UnsupportedFeature(f"{queue.model.name} has no backup: its keyspace is shared with programs that know of none")
+        raise UnsupportedFeature(
+            f"{queue.model.name} has no backup: its keyspace is shared with programs that know of none"
+        )
     with ServerConnection(queue) as data, ServerConnection(queue) as tracking:
         server = data.info("server")
         if server.get("run_id") != tracking.info("server").get("run_id"):
-            raise BackupFailed("the two connections lead to two servers: a failover is under way, begin again")
+            raise BackupFailed(
+                "the two connections lead to two servers: a failover is under way, begin again"
+            )
         header = {
-            **{"id": os.urandom(8).hex(), "model": queue.model.name, "queue": queue.name, "engine": __version__},
+            **{
+                "id": os.urandom(8).hex(),
+                "model": queue.model.name,
+                "queue": queue.name,
+                "engine": __version__,
+            },
             **{"server": _version(server), "run_id": server.get("run_id", "")},
         }
         with ArchiveWriter(file, header) as archive:
@@ -76,7 +88,12 @@ def take(queue: QueueSettings, file: Path, progress: Progress, *, at_instant: Ca
 
 class _Taking:
     def __init__(
-        self, queue: QueueSettings, data: ServerConnection, tracking: ServerConnection, archive: ArchiveWriter, progress: Progress
+        self,
+        queue: QueueSettings,
+        data: ServerConnection,
+        tracking: ServerConnection,
+        archive: ArchiveWriter,
+        progress: Progress,
     ) -> None:
         self._queue = queue
         self._prefix = queue.model.keys.prefix.encode()
@@ -107,7 +124,11 @@ class _Taking:
             taken = self._copy_last(PAUSE_MS << attempt, at_instant)
             if taken is not None:
                 return taken
-        more = "" if self._paused_by_us else ": the user may not run CLIENT PAUSE, which would hold the writes back"
+        more = (
+            ""
+            if self._paused_by_us
+            else ": the user may not run CLIENT PAUSE, which would hold the writes back"
+        )
         raise BackupFailed(f"the queue changed during each of {_TRIES_MAX} last steps{more}")
 
     def _listen(self) -> None:
@@ -118,7 +139,10 @@ class _Taking:
         data.ask(("CLIENT", "TRACKING", "ON", "REDIRECT", number, "BCAST", "PREFIX", self._prefix))
 
     def _scanned(self) -> Iterator[list[bytes]]:
-        pattern, cursor = b"".join(b"\\" + bytes([at]) if at in b"*?[]\\^" else bytes([at]) for at in self._prefix) + b"*", b"0"
+        pattern, cursor = (
+            b"".join(b"\\" + bytes([at]) if at in b"*?[]\\^" else bytes([at]) for at in self._prefix) + b"*",
+            b"0",
+        )
         while True:
             ((cursor, keys),) = self._data.ask(("SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN_KEYS))
             if keys:
@@ -146,7 +170,8 @@ class _Taking:
         return ("DUMP", self._prefix + key), ("PEXPIRETIME", self._prefix + key)
 
     def _copy_last(self, pause_ms: int, at_instant: Callable[[], None]) -> Taken | None:
-        """Copy what is left while writes are held back; None if a key has changed since the first of these copies."""
+        """Copy what is left while writes are held back; None if a key has changed since the first of these
+        copies."""
         # Compressed and written when the writes go on again.
         last: list[Entry] = []
         with self._paused(pause_ms) as since_s:
@@ -164,7 +189,9 @@ class _Taking:
         number, instant_ms = int(sequence or 0), int(seconds) * 1000 + int(micros) // 1000
         self._archive.finish({"instant_ms": instant_ms, "sequence": number, "paused_ms": paused_ms})
         archive = self._archive
-        return Taken(str(archive.path), self._queue.name, archive.entries, archive.bytes, number, instant_ms, paused_ms)
+        return Taken(
+            str(archive.path), self._queue.name, archive.entries, archive.bytes, number, instant_ms, paused_ms
+        )
 
     @contextmanager
     def _paused(self, pause_ms: int) -> Generator[float]:
@@ -191,4 +218,8 @@ class _Taking:
 
 
 def _version(server: dict[str, str]) -> str:
-    return f"valkey {server['valkey_version']}" if "valkey_version" in server else f"redis {server.get('redis_version', '')}"
+    return (
+        f"valkey {server['valkey_version']}"
+        if "valkey_version" in server
+        else f"redis {server.get('redis_version', '')}"
+    )

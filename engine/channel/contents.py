@@ -1,5 +1,6 @@
-"""The contents of messages as bytes and back, spelled as the original spells them (wire-models 6.1): compact JSON in UTF-8 with
-`<`, `>`, `&`, U+2028 and U+2029 escaped. Number spelling, duplicate keys and other characters of raw JSON stay as they are."""
+"""The contents of messages as bytes and back, spelled as the original spells them (wire-models 6.1): compact
+JSON in UTF-8 with `<`, `>`, `&`, U+2028 and U+2029 escaped. Number spelling, duplicate keys and other
+characters of raw JSON stay as they are."""
 
 from __future__ import annotations
 
@@ -15,7 +16,10 @@ from engine.errors import Malformed, describe
 #: Of one message, as it is stored.
 CONTENT_BYTES_MAX = 512 * 1024
 
-_BOUND = f"a JSON value, or RawJson of its text, of at most {CONTENT_BYTES_MAX} bytes, nested at most {validate.NESTING_MAX} deep"
+_BOUND = (
+    f"a JSON value, or RawJson of its text, of at most {CONTENT_BYTES_MAX} bytes, nested at most "
+    f"{validate.NESTING_MAX} deep"
+)
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 _TO_ESCAPE = re.compile("[<>&\u2028\u2029]")
 #: A string of valid JSON; or what begins or ends a list or an object; or space between tokens.
@@ -25,8 +29,8 @@ _SPACE = re.compile(rf"({_STRING})|[ \t\n\r]+")
 
 
 class RawJson:
-    """JSON as text or UTF-8 bytes, to be published as it is spelled, without the space between its tokens. Raises Malformed for
-    what is no JSON."""
+    """JSON as text or UTF-8 bytes, to be published as it is spelled, without the space between its tokens.
+    Raises Malformed for what is no JSON."""
 
     __slots__ = ("text",)
 
@@ -53,7 +57,10 @@ def written(content: object) -> bytes:
         raise Malformed("content", content, f"{_BOUND} ({describe(error)})") from error
     if len(data) > CONTENT_BYTES_MAX:
         raise Malformed("content", f"{len(data)} bytes", _BOUND)
-    if text.count("[") + text.count("{") > validate.NESTING_MAX and (nesting := _nesting(text)) > validate.NESTING_MAX:
+    if (
+        text.count("[") + text.count("{") > validate.NESTING_MAX
+        and (nesting := _nesting(text)) > validate.NESTING_MAX
+    ):
         raise Malformed("content", f"JSON nested {nesting} deep", _BOUND)
     return data
 
@@ -91,7 +98,8 @@ def spelled(id: str, body: bytes) -> bytes:
 
 
 def _read_on_an_empty_stack(body: bytes) -> object:
-    """Python counts the caller's frames as well: a message must not be skipped because its consumer calls from deep within."""
+    """Python counts the caller's frames as well: a message must not be skipped because its consumer calls
+    from deep within."""
     with ThreadPoolExecutor(1) as pool:
         try:
             return pool.submit(_read_body, body).result()

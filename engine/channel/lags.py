@@ -1,7 +1,8 @@
-"""How far subscribers are behind their channels, for monitoring: found by a scan of the server's keys, some thousands a call.
+"""How far subscribers are behind their channels, for monitoring: found by a scan of the server's keys, some
+thousands a call.
 
-DSPS keeps no list of channels or subscribers, so there is nothing else to ask. Neither call changes a key, nor the life of one: a
-subscriber that nobody is does not live on because somebody looks."""
+DSPS keeps no list of channels or subscribers, so there is nothing else to ask. Neither call changes a key,
+nor the life of one: a subscriber that nobody is does not live on because somebody looks."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ class Subscribers:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """A subscriber and how many messages were published since the one that it has acknowledged last, those that have expired
-    among them. None: its cursor or the clock of its channel is gone or damaged."""
+    """A subscriber and how many messages were published since the one that it has acknowledged last, those
+    that have expired among them. None: its cursor or the clock of its channel is gone or damaged."""
 
     channel: str
     subscriber: str
@@ -45,21 +46,28 @@ def subscribers(cursor: int, channel: str | None = None) -> Call[Subscribers]:
 
 
 def lags(pairs: Iterable[tuple[str, str]]) -> Call[tuple[Lag, ...]]:
-    """The call that reads the clocks of these channels and the cursors of these subscribers, of one server."""
+    """The call that reads the clocks of these channels and the cursors of these subscribers, of one
+    server."""
     known = tuple(pairs)
     channels = tuple(dict.fromkeys(channel for channel, _ in known))
-    keys = (*(DspsKeys(channel).clock for channel in channels), *(DspsKeys(name).cursor(who) for name, who in known))
+    keys = (
+        *(DspsKeys(channel).clock for channel in channels),
+        *(DspsKeys(name).cursor(who) for name, who in known),
+    )
 
     def parse(raw: Sequence[bytes | None]) -> tuple[Lag, ...]:
         clocks = dict(zip(channels, map(_clock, raw[: len(channels)]), strict=True))
         cursors = map(_clock, raw[len(channels) :])
-        return tuple(Lag(name, who, behind(at, clocks[name])) for (name, who), at in zip(known, cursors, strict=True))
+        return tuple(
+            Lag(name, who, behind(at, clocks[name])) for (name, who), at in zip(known, cursors, strict=True)
+        )
 
     return Call(None, keys, ("MGET", *keys), parse, ReadClocks())
 
 
 def behind(cursor: int | None, end: int | None) -> int | None:
-    """How many messages a cursor is behind its channel; None where one is not known, or the clock went back behind the cursor."""
+    """How many messages a cursor is behind its channel; None where one is not known, or the clock went back
+    behind the cursor."""
     if cursor is None or end is None or clock.after(cursor, end):
         return None
     return clock.distance(cursor, end)
@@ -99,7 +107,9 @@ _FAULTS_MAX = 100
 class Health:
     """The health of the storages of one channel."""
 
-    def __init__(self, channel: str, storages: Iterable[str], now_ns: Callable[[], int] = time.monotonic_ns) -> None:
+    def __init__(
+        self, channel: str, storages: Iterable[str], now_ns: Callable[[], int] = time.monotonic_ns
+    ) -> None:
         self._channel = channel
         self._storages = tuple(storages)
         self._now_ns = now_ns
@@ -125,14 +135,16 @@ class Health:
     def failed(self, id: str, why: object) -> None:
         """This storage did not answer: leave it out for a while. Logged once until it answers again."""
         if id not in self._aside:
-            log.warning("storage %s of channel %s is left out until it works again: %s", id, self._channel, why)
+            log.warning(
+                "storage %s of channel %s is left out until it works again: %s", id, self._channel, why
+            )
         before_ms = self._aside[id][1] if id in self._aside else _ASIDE_MS_MIN // 2
         aside_ms = min(before_ms * 2, _ASIDE_MS_MAX)
         self._aside[id] = (self._now_ns() + aside_ms * 1_000_000, aside_ms)
 
     def faulted(self, id: str, why: object) -> None:
-        """This storage works and cannot do this one thing, as where a key is damaged. It is not left out, because other calls are
-        none the worse for that. Each fault is logged once."""
+        """This storage works and cannot do this one thing, as where a key is damaged. It is not left out,
+        because other calls are none the worse for that. Each fault is logged once."""
         fault = (id, str(why))
         if fault not in self._faults and len(self._faults) < _FAULTS_MAX:
             self._faults.add(fault)

@@ -1,7 +1,8 @@
-"""MemoryStorage: channels in the memory of one process, with the operations and the replies of those on a server.
+"""MemoryStorage: channels in the memory of one process, with the operations and the replies of those on a
+server.
 
-For tests, for services of one process, and as one of several storages. Threads may share it. What has expired leaves it as others
-come, so it holds what is alive and little more; nothing survives the process."""
+For tests, for services of one process, and as one of several storages. Threads may share it. What has expired
+leaves it as others come, so it holds what is alive and little more; nothing survives the process."""
 
 from __future__ import annotations
 
@@ -76,7 +77,8 @@ class _Run:
 
     def __init__(self) -> None:
         self._all: list[int] = []
-        #: Those before are dropped. They are deleted by many: one by one each would cost as much as there are behind it.
+        #: Those before are dropped. They are deleted by many: one by one each would cost as much as there are
+        #: behind it.
         self._start = 0
 
     def add(self, at: int) -> None:
@@ -108,8 +110,8 @@ class _Run:
 # -- A mapping whose values expire, as a server's keys do; the store of MemoryStorage. A plain data
 # structure without a lock.
 #
-# What has ended is not found any more from that instant on, and leaves the memory a little later, when somebody
-# sweeps.
+# What has ended is not found any more from that instant on, and leaves the memory a little later, when
+# somebody sweeps.
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -123,8 +125,8 @@ class TtlMap(Generic[K, V]):
 
     def __init__(self) -> None:
         self._values: dict[K, tuple[V, int]] = {}
-        #: For each key one entry: when to look at it. Its end may have moved since: later, and it is put back; earlier, and it
-        #: stays for so much longer without being found.
+        #: For each key one entry: when to look at it. Its end may have moved since: later, and it is put
+        #: back; earlier, and it stays for so much longer without being found.
         self._looks: list[tuple[int, int, K]] = []
         self._watched: set[K] = set()
         self._added = 0
@@ -206,8 +208,8 @@ class _Cursor(NamedTuple):
 
 
 class _Clock(NamedTuple):
-    """A channel's clock and how often it went back; `turned`: it is found now that it did. `life`: a channel that ends and comes
-    again has another one, and knows nothing of its eras before."""
+    """A channel's clock and how often it went back; `turned`: it is found now that it did. `life`: a channel
+    that ends and comes again has another one, and knows nothing of its eras before."""
 
     clock: int
     era: int
@@ -243,7 +245,9 @@ class MemoryState:
         """Carry out an operation."""
         for key in self._values.sweep(now_us):
             live = self._live.get(key.channel) if key.kind == "m" else None
-            if live is not None and not live.drop(lambda at, channel=key.channel: self._values.has(_Key(channel, "m", at))):
+            if live is not None and not live.drop(
+                lambda at, channel=key.channel: self._values.has(_Key(channel, "m", at))
+            ):
                 del self._live[key.channel]
         return self._apply[type(operation)](channel, operation, now_us)
 
@@ -333,9 +337,14 @@ class MemoryState:
         if isinstance(found, str):
             return AcknowledgeReply(now_us, found)
         clock, cursor = found
-        # Without an era a receipt is held against what the channel itself knows: its caller may remember one that has ended.
+        # Without an era a receipt is held against what the channel itself knows: its caller may remember one
+        # that has ended.
         own = found if operation.era is not None else self._find(channel, operation.subscriber, None, now_us)
-        beyond = isinstance(own, str) or clocks.after(operation.clock, own[0].clock) or operation.era not in (None, clock.era)
+        beyond = (
+            isinstance(own, str)
+            or clocks.after(operation.clock, own[0].clock)
+            or operation.era not in (None, clock.era)
+        )
         ahead = clocks.after(operation.clock, cursor.clock)
         unproven = False
         if operation.proof is not None and ahead and not beyond:
@@ -347,7 +356,9 @@ class MemoryState:
             return AcknowledgeReply(now_us, "stale", clock.clock, cursor.clock, clock.era, beyond=beyond)
         end_us = _end_us(now_us, operation.ttl_s)
         self._keep(channel, clock, end_us)
-        self._lengthen(_Key(channel, "r", operation.subscriber), _Cursor(operation.clock, clock.era, clock.life), end_us)
+        self._lengthen(
+            _Key(channel, "r", operation.subscriber), _Cursor(operation.clock, clock.era, clock.life), end_us
+        )
         return AcknowledgeReply(now_us, "OK", clock.clock, operation.clock, clock.era, clock.turned)
 
     def _ask_old(self, channel: str, operation: AskOld, now_us: int) -> OldReply:
@@ -355,14 +366,18 @@ class MemoryState:
         if isinstance(found, str):
             return OldReply(now_us, found)
         clock, cursor = found
-        known = [cast("int | None", self._values.get(_Key(channel, "mid", id), now_us)) for id in operation.messages]
+        known = [
+            cast("int | None", self._values.get(_Key(channel, "mid", id), now_us))
+            for id in operation.messages
+        ]
         old = tuple(at is not None and not clocks.after(at, cursor.clock) for at in known)
         return OldReply(now_us, "ok", clock.clock, cursor.clock, old)
 
     # What they share
 
     def _reckon(self, channel: str, seen: int | None, now_us: int) -> _Clock | None:
-        """The clock of a channel, which goes on after what the caller has seen; None for a channel of which nobody knows."""
+        """The clock of a channel, which goes on after what the caller has seen; None for a channel of which
+        nobody knows."""
         now = cast("_Clock | None", self._values.get(_Key(channel, "clock"), now_us))
         if seen is not None and (now is None or clocks.after(seen, now.clock)):
             now = now or self._begun()
@@ -374,7 +389,9 @@ class MemoryState:
         self._channel_lives += 1
         return _Clock(0, 0, self._channel_lives)
 
-    def _find(self, channel: str, subscriber: str, seen: int | None, now_us: int) -> tuple[_Clock, _Cursor] | Missing:
+    def _find(
+        self, channel: str, subscriber: str, seen: int | None, now_us: int
+    ) -> tuple[_Clock, _Cursor] | Missing:
         clock = self._reckon(channel, seen, now_us)
         if clock is None:
             return "channel-not-found"
@@ -390,7 +407,8 @@ class MemoryState:
         self._lengthen(_Key(channel, "clock"), clock._replace(turned=False), end_us)
 
     def _lengthen(self, key: _Key, value: object, end_us: int) -> None:
-        """Extend a life that other callers may have set longer: their messages and cursors must not outlive the clock."""
+        """Extend a life that other callers may have set longer: their messages and cursors must not outlive
+        the clock."""
         self._values.put(key, value, max(end_us, self._values.end(key)))
 
     def _add(self, channel: str, message: NewMessage, at: int, end_us: int) -> None:
@@ -416,7 +434,8 @@ def _end_us(now_us: int, ttl_s: int) -> int:
 
 
 class MemoryStorage:
-    """Channels in memory. `now_ns`: a clock that never goes back; lives are counted by it, and `not_after_ms`."""
+    """Channels in memory. `now_ns`: a clock that never goes back; lives are counted by it, and
+    `not_after_ms`."""
 
     def __init__(self, *, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._now_ns = now_ns
@@ -442,13 +461,16 @@ class MemoryStorage:
         """Carry out an operation, all of it at one instant."""
         with self._lock:
             reply = self._state.apply(channel, operation, self._now_us())
-            listeners = list(self._listeners.get(channel, {}).values()) if isinstance(operation, Publish) else []
+            listeners = (
+                list(self._listeners.get(channel, {}).values()) if isinstance(operation, Publish) else []
+            )
         for listener in listeners:
             listener()
         return reply
 
     def listen(self, channel: str, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener` after each publish on a channel, from the thread that publishes, until what this returns is called."""
+        """Call `listener` after each publish on a channel, from the thread that publishes, until what this
+        returns is called."""
         me = object()
         with self._lock:
             self._listeners.setdefault(channel, {})[me] = listener
@@ -475,7 +497,8 @@ class MemoryStorage:
         return self._now_us() // 1000
 
     def held(self) -> int:
-        """How many values are in memory, alive or not: two for each message, one for each channel and each subscriber."""
+        """How many values are in memory, alive or not: two for each message, one for each channel and each
+        subscriber."""
         return len(self._state)
 
     def _now_us(self) -> int:
@@ -500,7 +523,9 @@ class OpenMemory:
         reply: object = self._storage.apply(self._channel, operation)
         return Sent(reply, first_send_ns, time.monotonic_ns(), True)
 
-    def send_many(self, operations: Sequence[Operation], intended_ns: int | None = None) -> list[Sent | EngineError]:
+    def send_many(
+        self, operations: Sequence[Operation], intended_ns: int | None = None
+    ) -> list[Sent | EngineError]:
         """Carry out several, one after the other."""
         return [self.send(operation) for operation in operations]
 
@@ -522,7 +547,8 @@ class OpenMemory:
 
 
 class AsyncOpenMemory:
-    """One channel in memory, for asyncio. No call takes long, but each gives other tasks a turn, as one to a server does."""
+    """One channel in memory, for asyncio. No call takes long, but each gives other tasks a turn, as one to a
+    server does."""
 
     live = True
 
@@ -536,7 +562,9 @@ class AsyncOpenMemory:
         await asyncio.sleep(0)
         return self._open.send(operation)
 
-    async def send_many(self, operations: Sequence[Operation], intended_ns: int | None = None) -> list[Sent | EngineError]:
+    async def send_many(
+        self, operations: Sequence[Operation], intended_ns: int | None = None
+    ) -> list[Sent | EngineError]:
         """Carry out several, one after the other."""
         await asyncio.sleep(0)
         return self._open.send_many(operations)

@@ -16,7 +16,8 @@ from engine.ops.channels import NewMessage, OldReply
 from engine.redis.call import PIPELINE_CALLS
 from engine.redis.exchange import Sent
 
-#: How long a fetch that need not wait goes on looking for living messages among those that foreign publishers left.
+#: How long a fetch that need not wait goes on looking for living messages among those that foreign publishers
+#: left.
 _SEARCH_MS = 2_000
 
 
@@ -36,8 +37,11 @@ class OneStorage:
             raise came
         return came
 
-    def publish_many(self, parts: Sequence[tuple[NewMessage, ...]], intended_ns: int | None) -> Steps[list[Published]]:
-        """A part goes out in one script, several in pipelines. After one that failed no further pipeline goes out."""
+    def publish_many(
+        self, parts: Sequence[tuple[NewMessage, ...]], intended_ns: int | None
+    ) -> Steps[list[Published]]:
+        """A part goes out in one script, several in pipelines. After one that failed no further pipeline goes
+        out."""
         results: list[Published | EngineError] = []
         for at in range(0, len(parts), PIPELINE_CALLS):
             flight = parts[at : at + PIPELINE_CALLS]
@@ -64,7 +68,8 @@ class OneStorage:
         return replies.unsubscribed(sent_of(sent))
 
     def fetch(self, subscriber: str, most: int, waited_ms: int = 0) -> Steps[tuple[Fetched, bool]]:
-        """Poll once. Returns messages, and whether to return them at once. Raises ChannelNotFound, SubscriptionNotFound."""
+        """Poll once. Returns messages, and whether to return them at once. Raises ChannelNotFound,
+        SubscriptionNotFound."""
         until_ns = time.monotonic_ns() + _SEARCH_MS * 1_000_000
         while True:
             sent = sent_of((yield Send(self._id, self._session.fetch(subscriber, most, waited_ms))))
@@ -97,7 +102,9 @@ class OneStorage:
         if found.upto is not None:
             self._session.gave(subscriber, found.upto, found.proof)
             receipt = replies.outer({self._id: replies.inner(self._channel, subscriber, found.upto)})
-        return Fetched(found.messages, receipt, found.more, found.lost, found.era, found.era_changed, found.corrupt)
+        return Fetched(
+            found.messages, receipt, found.more, found.lost, found.era, found.era_changed, found.corrupt
+        )
 
     def _read(self, subscriber: str, parts: Mapping[str, str], receipt: str) -> int:
         """The clock that a receipt holds for this storage."""

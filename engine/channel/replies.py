@@ -1,4 +1,5 @@
-"""Turns the reply of a storage into the result of a call: pure functions, for channels with one storage and with several."""
+"""Turns the reply of a storage into the result of a call: pure functions, for channels with one storage and
+with several."""
 
 from __future__ import annotations
 
@@ -38,9 +39,9 @@ from engine.redis.exchange import Sent
 # -- Receipts: what a subscriber gets with its messages and hands in to acknowledge them and all before
 # them. Two layers, byte for byte as the original has them (wire-models 2.1 and 6.1).
 #
-# Inside, one storage's: `{"clk":1,"xs":"2Ymqbw"}`, the clock of the last message and a checksum that binds it to
-# channel and subscriber. Outside, what users see: base64 of `{"<storage>":"<inside>"}`, also with one storage. The
-# checksum is no signature: it finds what was cut, changed or mixed up, not what was forged.
+# Inside, one storage's: `{"clk":1,"xs":"2Ymqbw"}`, the clock of the last message and a checksum that binds it
+# to channel and subscriber. Outside, what users see: base64 of `{"<storage>":"<inside>"}`, also with one
+# storage. The checksum is no signature: it finds what was cut, changed or mixed up, not what was forged.
 
 #: Longer than a receipt of ten storages.
 _CHARS_MAX = 4_096
@@ -49,7 +50,14 @@ _BOUND = "a receipt that a fetch of this channel and subscriber gave"
 
 def checksum(channel: str, subscriber: str, at: int) -> str:
     """The checksum of a clock: unpadded base64 of a big-endian crc32."""
-    text = b"dsps.storage.redis\0" + channel.encode() + b"\0" + subscriber.encode() + b"\0" + struct.pack(">q", at)
+    text = (
+        b"dsps.storage.redis\0"
+        + channel.encode()
+        + b"\0"
+        + subscriber.encode()
+        + b"\0"
+        + struct.pack(">q", at)
+    )
     return base64.b64encode(struct.pack(">I", zlib.crc32(text))).decode().rstrip("=")
 
 
@@ -59,11 +67,16 @@ def inner(channel: str, subscriber: str, at: int) -> str:
 
 
 def read_inner(channel: str, subscriber: str, text: object) -> int:
-    """The clock of one storage's receipt. Raises Malformed for what is none, or another channel's or subscriber's."""
+    """The clock of one storage's receipt. Raises Malformed for what is none, or another channel's or
+    subscriber's."""
     found = _json(text, text)
     at, given = found.get("clk"), found.get("xs")
     if isinstance(at, bool) or not isinstance(at, int) or not clock.CLOCK_MIN <= at <= clock.CLOCK_MAX:
-        raise Malformed("receipt", text, f"{_BOUND}, whose clk is a whole number from {clock.CLOCK_MIN} to {clock.CLOCK_MAX}")
+        raise Malformed(
+            "receipt",
+            text,
+            f"{_BOUND}, whose clk is a whole number from {clock.CLOCK_MIN} to {clock.CLOCK_MAX}",
+        )
     if given != checksum(channel, subscriber, at):
         raise Malformed("receipt", text, f"{_BOUND}: its checksum is of something else")
     return at
@@ -103,9 +116,9 @@ R = TypeVar("R")
 
 
 class Batch(NamedTuple):
-    """The result of one fetch of one storage. `upto`: the clock that a receipt stands for, None where there is nothing to
-    acknowledge; `proof`: what tells it from the same clock of another history. `news`: the clock went back, and this object has
-    not told this subscriber yet."""
+    """The result of one fetch of one storage. `upto`: the clock that a receipt stands for, None where there
+    is nothing to acknowledge; `proof`: what tells it from the same clock of another history. `news`: the
+    clock went back, and this object has not told this subscriber yet."""
 
     messages: tuple[Message, ...]
     upto: int | None
@@ -152,10 +165,14 @@ def concluded(results: Sequence[Published | EngineError], count: int) -> list[Pu
     failures = [result for result in results if not isinstance(result, Published)]
     if not failures:
         return answered
-    if not answered and (len(failures) == count or all(isinstance(failure, ServerUnavailable) for failure in failures)):
+    if not answered and (
+        len(failures) == count or all(isinstance(failure, ServerUnavailable) for failure in failures)
+    ):
         raise failures[0]
     rest = [ServerUnavailable("publish: not sent, after a call before it failed")] * (count - len(results))
-    raise PartlyPublished(f"{len(answered)} of {count} messages are published: {failures[0]}", [*results, *rest])
+    raise PartlyPublished(
+        f"{len(answered)} of {count} messages are published: {failures[0]}", [*results, *rest]
+    )
 
 
 def subscribed(session: SessionState, sent: Sent) -> SubscribeReply:
@@ -187,7 +204,9 @@ def batch(session: SessionState, subscriber: str, sent: Sent) -> Batch | None:
     # Also where the server has told it to a copy of this call whose answer was lost.
     era_changed = reply.era_changed or before not in (None, reply.era)
     read = [(at, body, contents.read(body)) for at, body in reply.items]
-    messages = tuple(Message(*found, at, contents.spelled(found[0], body)) for at, body, found in read if found is not None)
+    messages = tuple(
+        Message(*found, at, contents.spelled(found[0], body)) for at, body, found in read if found is not None
+    )
     # By the order of delivery: the largest of a batch across the wrap is not its last (wire-models 2.3).
     upto = reply.items[-1][0] if reply.items else reply.upto
     if upto == reply.cursor:
@@ -222,7 +241,11 @@ def acknowledged(session: SessionState, operation: Acknowledge, sent: Sent) -> A
 def missing(channel: str, subscriber: str, reply: Any) -> EngineError:
     """The error for a reply that found none."""
     assert isinstance(reply, FetchReply | AcknowledgeReply | OldReply)
-    return ChannelNotFound(channel) if reply.result == "channel-not-found" else SubscriptionNotFound(channel, subscriber)
+    return (
+        ChannelNotFound(channel)
+        if reply.result == "channel-not-found"
+        else SubscriptionNotFound(channel, subscriber)
+    )
 
 
 def _refused(what: str, sent: Sent) -> EngineError:

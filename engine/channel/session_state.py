@@ -1,6 +1,6 @@
-"""What a channel object remembers of one storage between calls: the latest clock that it was told, each subscriber's era, and the
-proofs of the receipts that it has given. It makes the operations that carry this along, and learns from their replies. No I/O;
-safe from threads, which at worst tell less."""
+"""What a channel object remembers of one storage between calls: the latest clock that it was told, each
+subscriber's era, and the proofs of the receipts that it has given. It makes the operations that carry this
+along, and learns from their replies. No I/O; safe from threads, which at worst tell less."""
 
 from __future__ import annotations
 
@@ -38,15 +38,16 @@ log = logger("ironclaim.channel")
 
 
 class SessionState:
-    """The state that is kept about one storage. `ttl_s`: the life of this channel's keys; `channel`: its name, for the log."""
+    """The state that is kept about one storage. `ttl_s`: the life of this channel's keys; `channel`: its
+    name, for the log."""
 
     def __init__(self, ttl_s: int, now_ns: Callable[[], int] = time.monotonic_ns, channel: str = "") -> None:
         self._channel = channel
         self._told_of_expiry = False
         #: In whole seconds.
         self.ttl_s = ttl_s
-        # A copy of a call may arrive until its deadline: by then the channel may have expired by itself, and a lower clock is no
-        # news.
+        # A copy of a call may arrive until its deadline: by then the channel may have expired by itself, and
+        # a lower clock is no news.
         self._trusted_ns = (ttl_s * 1000 - DEADLINE_MS - _MARGIN_MS) * 1_000_000
         self._now_ns = now_ns
         self._latest: int | None = None
@@ -78,8 +79,8 @@ class SessionState:
         return Fetch(subscriber, most, self.ttl_s, self.seen, waited_ms)
 
     def acknowledge(self, subscriber: str, at: int) -> Acknowledge:
-        """The acknowledgement of a clock, in the era of the subscriber's last fetch here, if there was one, and with the proof of
-        the fetch that gave the receipt."""
+        """The acknowledgement of a clock, in the era of the subscriber's last fetch here, if there was one,
+        and with the proof of the fetch that gave the receipt."""
         seen = self.seen
         # The channel may have expired and begun anew.
         proof = dict(self._proofs.get(subscriber, ())).get(at) if seen is not None else None
@@ -90,7 +91,8 @@ class SessionState:
         return AskOld(subscriber, messages)
 
     def learn(self, sent: Sent) -> bool:
-        """Learn the clock of a reply. Returns whether that has gone back since the last one, as far as its era tells."""
+        """Learn the clock of a reply. Returns whether that has gone back since the last one, as far as its
+        era tells."""
         reply: Any = sent.reply
         if getattr(reply, "clock", None) is None or isinstance(reply, OldReply):
             return False
@@ -115,31 +117,37 @@ class SessionState:
         return before
 
     def _compare_expiry(self, reply: FetchReply) -> None:
-        """Warn once that another service, such as a DSPS server, keeps this channel for another time: where that is shorter, the
-        clock may end before the cursors of the engine, and the subscriptions are gone."""
+        """Warn once that another service, such as a DSPS server, keeps this channel for another time: where
+        that is shorter, the clock may end before the cursors of the engine, and the subscriptions are
+        gone."""
         later_ms = reply.proof_ms - reply.srv_us // 1000 - self.ttl_s * 1000
         if self._told_of_expiry or max(reply.early_ms, later_ms) <= _UNEQUAL_MS:
             return
         self._told_of_expiry = True
         what, by_ms = ("shorter", reply.early_ms) if reply.early_ms > _UNEQUAL_MS else ("longer", later_ms)
         log.warning(
-            "channel %s: another service keeps its keys for a time that is %s by about %s s; give both the same expire, or"
+            "channel %s: another service keeps its keys for a time that is %s by about %s s; give "
+            "both the same expire, or"
             " subscriptions end before their time",
             *(self._channel, what, by_ms // 1000),
         )
 
     def gave(self, subscriber: str, at: int, proof: Proof | None) -> None:
-        """Take what the receipt stands for that this subscriber is given: all up to a clock, that of the proof or one before."""
+        """Take what the receipt stands for that this subscriber is given: all up to a clock, that of the
+        proof or one before."""
         if proof is not None:
             others = [one for one in self._proofs.get(subscriber, ()) if one[0] != at]
             self._proofs[subscriber] = (*others[1 - _PROOFS_MAX :], (at, proof))
 
     def acknowledged(self, operation: Acknowledge, reply: AcknowledgeReply) -> None:
-        """Take what came of an acknowledgement. What it was about is over: a receipt that is refused because of a proof and comes
-        once more is one of another object, which was given another message with that clock."""
+        """Take what came of an acknowledgement. What it was about is over: a receipt that is refused because
+        of a proof and comes once more is one of another object, which was given another message with that
+        clock."""
         given = self._proofs.pop(operation.subscriber, ())
         done = reply.cursor if reply.result == "OK" else None
-        left = [one for one in given if one[0] != operation.clock and (done is None or clock.after(one[0], done))]
+        left = [
+            one for one in given if one[0] != operation.clock and (done is None or clock.after(one[0], done))
+        ]
         if left:
             self._proofs[operation.subscriber] = tuple(left)
 
@@ -147,10 +155,10 @@ class SessionState:
 # -- Suspect cursors: those of subscribers that a storage had lost and that were created in it again. What
 # it reports about their older messages is not trusted. No I/O.
 #
-# Such a subscriber begins at the clock that the storage has at that moment, so everything published before counts as
-# old there, also what nobody has fetched yet. Other storages still deliver that, and would be told not to. Which
-# messages these are is known only in this process: another one that takes the subscriber over within seconds believes
-# the storage.
+# Such a subscriber begins at the clock that the storage has at that moment, so everything published before
+# counts as old there, also what nobody has fetched yet. Other storages still deliver that, and would be told
+# not to. Which messages these are is known only in this process: another one that takes the subscriber over
+# within seconds believes the storage.
 
 #: A publish that one storage has may be on its way to another for so long.
 _UNDERWAY_NS = (DEADLINE_MS + 5_000) * 1_000_000
@@ -158,8 +166,8 @@ _SUSPECTS_MAX = 100_000
 
 
 class _Suspicion:
-    """A cursor that is suspect since `since_ns`. `until`: the clocks of the other storages when everything underway had arrived;
-    None before."""
+    """A cursor that is suspect since `since_ns`. `until`: the clocks of the other storages when everything
+    underway had arrived; None before."""
 
     def __init__(self, since_ns: int) -> None:
         self.since_ns = since_ns
@@ -180,8 +188,8 @@ class SuspectCursors:
         self._suspects[subscriber, storage] = _Suspicion(self._now_ns())
 
     def learn(self, subscriber: str, storage: str, places: Mapping[str, tuple[int, int]]) -> None:
-        """Take the clocks of the storages and of the subscriber in them: when it has acknowledged all that was there, its cursor
-        is suspect no more."""
+        """Take the clocks of the storages and of the subscriber in them: when it has acknowledged all that
+        was there, its cursor is suspect no more."""
         suspicion = self._suspects.get((subscriber, storage))
         others = {id: place for id, place in places.items() if id != storage}
         if suspicion is None or not others:
@@ -189,7 +197,9 @@ class SuspectCursors:
         if suspicion.until is None:
             if self._now_ns() - suspicion.since_ns > _UNDERWAY_NS:
                 suspicion.until = {id: clock for id, (clock, _) in others.items()}
-        elif all(id in others and not clocks.after(until, others[id][1]) for id, until in suspicion.until.items()):
+        elif all(
+            id in others and not clocks.after(until, others[id][1]) for id, until in suspicion.until.items()
+        ):
             del self._suspects[subscriber, storage]
 
     def believed(self, subscriber: str, storage: str, places: Mapping[str, int]) -> bool:
@@ -198,4 +208,6 @@ class SuspectCursors:
         if suspicion is None:
             return True
         until = suspicion.until
-        return until is not None and all(id in until and clocks.after(clock, until[id]) for id, clock in places.items())
+        return until is not None and all(
+            id in until and clocks.after(clock, until[id]) for id, clock in places.items()
+        )

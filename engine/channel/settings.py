@@ -32,7 +32,9 @@ def check_id(field: str, value: object) -> str:
     """The id of a channel, a subscriber or a message. Raises Malformed."""
     text = validate.plain_text(value)
     if text is None or _ID.fullmatch(text) is None:
-        raise Malformed(field, value, f"an id: 1 to {ID_CHARACTERS_MAX} of 0-9 a-z _ -, the first one a digit or a letter")
+        raise Malformed(
+            field, value, f"an id: 1 to {ID_CHARACTERS_MAX} of 0-9 a-z _ -, the first one a digit or a letter"
+        )
     return text
 
 
@@ -67,17 +69,25 @@ class ChannelSettings:
         if storages is None:
             named = {spec.storage: cast("Storage", RedisStorage(url, client=client, connect=connect))}
         elif url != DEFAULT_URL or client is not None or connect is not None:
-            raise Malformed("storages", storages, "given without url, client and connect: each storage has its own")
+            raise Malformed(
+                "storages", storages, "given without url, client and connect: each storage has its own"
+            )
         else:
             named = _checked_storages(storages)
         self.storages: Mapping[str, Storage] = named
         self._opening = Opening(self.name, validate.lua_folder(lua), spared_observer(observer))
         sessions = {id: SessionState(self.ttl_s, channel=self.name) for id in named}
-        self._plan = OneStorage(self.name, *sessions.popitem()) if len(sessions) == 1 else SeveralStorages(self.name, sessions)
+        self._plan = (
+            OneStorage(self.name, *sessions.popitem())
+            if len(sessions) == 1
+            else SeveralStorages(self.name, sessions)
+        )
 
 
 def _checked_storages(storages: object) -> dict[str, Storage]:
-    bound = "a mapping of 1 to 10 ids to storages, RedisStorage(...) or MemoryStorage(), each in another place"
+    bound = (
+        "a mapping of 1 to 10 ids to storages, RedisStorage(...) or MemoryStorage(), each in another place"
+    )
     if not isinstance(storages, Mapping) or not 1 <= len(cast("Mapping[Any, Any]", storages)) <= 10:
         raise Malformed("storages", cast("object", storages), bound)
     given = cast("Mapping[Any, Any]", storages)
@@ -86,7 +96,9 @@ def _checked_storages(storages: object) -> dict[str, Storage]:
         if not opens or isinstance(storage, type):
             raise Malformed("storages", given, bound)
     # What is written to one place twice is a duplicate of itself each time.
-    places = [storage.place if isinstance(storage, RedisStorage) else id(storage) for storage in given.values()]
+    places = [
+        storage.place if isinstance(storage, RedisStorage) else id(storage) for storage in given.values()
+    ]
     if any(place in places[:at] for at, place in enumerate(places)):
         raise Malformed("storages", given, bound)
     return {validate.text("storages", id): storage for id, storage in given.items()}

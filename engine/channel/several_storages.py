@@ -1,8 +1,8 @@
-"""The steps of a channel with several storages: it writes to all and reads from all, and one that works is enough.
-Messages are told apart by their ids, for each storage has clocks of its own.
+"""The steps of a channel with several storages: it writes to all and reads from all, and one that works is
+enough. Messages are told apart by their ids, for each storage has clocks of its own.
 
-What that cannot hide: a storage that was away lacks what was published meanwhile, and an unsubscribe that it missed is undone as
-soon as it is back."""
+What that cannot hide: a storage that was away lacks what was published meanwhile, and an unsubscribe that it
+missed is undone as soon as it is back."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Part(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """`upto`: for each storage the clock that the receipt stands for; all up to it is delivered, lost, or old elsewhere.
-    `dropped`: how many messages were left out because they are old somewhere."""
+    """`upto`: for each storage the clock that the receipt stands for; all up to it is delivered, lost, or old
+    elsewhere. `dropped`: how many messages were left out because they are old somewhere."""
 
     messages: tuple[Message, ...]
     upto: dict[str, int]
@@ -86,7 +86,8 @@ def merge(parts: Mapping[str, Part], old: set[str], most: int) -> Merged:
 
 
 def _woven(first: Sequence[Message], second: Sequence[Message]) -> list[Message]:
-    """Both, each message once: what only the second has stands where it has it, behind what only the first has there."""
+    """Both, each message once: what only the second has stands where it has it, behind what only the first
+    has there."""
     places = {message.id: at for at, message in enumerate(first)}
     woven: list[Message] = []
     pending: list[Message] = []
@@ -120,10 +121,15 @@ _SEARCH_NS = 2_000_000_000
 
 
 class SeveralStorages:
-    """The steps of a channel's calls on several storages. `sessions`: by the ids that receipts call them, in the order in which
-    they are preferred."""
+    """The steps of a channel's calls on several storages. `sessions`: by the ids that receipts call them, in
+    the order in which they are preferred."""
 
-    def __init__(self, channel: str, sessions: Mapping[str, SessionState], now_ns: Callable[[], int] = time.monotonic_ns) -> None:
+    def __init__(
+        self,
+        channel: str,
+        sessions: Mapping[str, SessionState],
+        now_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
         self._channel = channel
         self._sessions = dict(sessions)
         self._now_ns = now_ns
@@ -137,8 +143,11 @@ class SeveralStorages:
             raise came
         return came
 
-    def publish_many(self, parts: Sequence[tuple[NewMessage, ...]], intended_ns: int | None) -> Steps[list[Published]]:
-        """A part goes out in one script, several in pipelines. After one that failed everywhere no further one goes out."""
+    def publish_many(
+        self, parts: Sequence[tuple[NewMessage, ...]], intended_ns: int | None
+    ) -> Steps[list[Published]]:
+        """A part goes out in one script, several in pipelines. After one that failed everywhere no further
+        one goes out."""
         results: list[Published | EngineError] = []
         for at in range(0, len(parts), PIPELINE_CALLS):
             results += yield from self._publish(parts[at : at + PIPELINE_CALLS], intended_ns)
@@ -159,7 +168,8 @@ class SeveralStorages:
         return any(_succeeded(_each(answers, lambda _, sent: replies.unsubscribed(sent))).values())
 
     def fetch(self, subscriber: str, most: int, waited_ms: int = 0) -> Steps[tuple[Fetched, bool]]:
-        """Poll once. Returns messages, and whether to return them at once. Raises ChannelNotFound, SubscriptionNotFound."""
+        """Poll once. Returns messages, and whether to return them at once. Raises ChannelNotFound,
+        SubscriptionNotFound."""
         until_ns = self._now_ns() + _SEARCH_NS
         while True:
             parts = yield from self._parts(subscriber, most, waited_ms)
@@ -179,9 +189,15 @@ class SeveralStorages:
     def acknowledge(self, subscriber: str, receipt: str) -> Steps[Acknowledged]:
         """Acknowledge a receipt. Raises Malformed, ChannelNotFound, SubscriptionNotFound."""
         given = replies.read_outer(receipt)
-        at = {id: replies.read_inner(self._channel, subscriber, given[id]) for id in self._sessions if id in given}
+        at = {
+            id: replies.read_inner(self._channel, subscriber, given[id])
+            for id in self._sessions
+            if id in given
+        }
         if not at:
-            raise Malformed("receipt", receipt, f"one with a part of one of the storages {', '.join(self._sessions)}")
+            raise Malformed(
+                "receipt", receipt, f"one with a part of one of the storages {', '.join(self._sessions)}"
+            )
         came = _succeeded((yield from self._acknowledge(subscriber, at)))
         found = [one for one in came.values() if isinstance(one, Acknowledged)]
         if not found:
@@ -205,11 +221,13 @@ class SeveralStorages:
         intended_ns: int | None = None,
         enough: Callable[[Sequence[Any]], bool] | None = None,
     ) -> Steps[_Answers]:
-        """Ask those that are not left out; their answers, in the order of the storages. One that failed when it was asked last is
-        not waited for."""
+        """Ask those that are not left out; their answers, in the order of the storages. One that failed when
+        it was asked last is not waited for."""
         chosen = self._health.chosen(among)
         doubtful = self._health.doubtful(chosen)
-        answers: _Answers = yield Round({id: asks_of(id) for id in chosen}, intended_ns, _any_answer if doubtful else enough)
+        answers: _Answers = yield Round(
+            {id: asks_of(id) for id in chosen}, intended_ns, _any_answer if doubtful else enough
+        )
         for id in chosen:
             failures = [one for one in answers.get(id, ()) if isinstance(one, EngineError)]
             failure = next((one for one in failures if not isinstance(one, ScriptFault)), None)
@@ -223,9 +241,13 @@ class SeveralStorages:
                 self._health.failed(id, "no answer")
         return {id: answers[id] for id in chosen if id in answers}
 
-    def _publish(self, parts: Sequence[tuple[NewMessage, ...]], intended_ns: int | None) -> Steps[list[Published | EngineError]]:
+    def _publish(
+        self, parts: Sequence[tuple[NewMessage, ...]], intended_ns: int | None
+    ) -> Steps[list[Published | EngineError]]:
         """What came of each message, of at most 8 parts."""
-        answers = yield from self._ask(lambda id: [self._sessions[id].publish(part) for part in parts], None, intended_ns)
+        answers = yield from self._ask(
+            lambda id: [self._sessions[id].publish(part) for part in parts], None, intended_ns
+        )
         by_storage: list[list[Published | EngineError]] = []
         for id, outcomes in answers.items():
             came: list[Published | EngineError] = []
@@ -269,7 +291,8 @@ class SeveralStorages:
         return Part(batch, reply.cursor, reply.clock)
 
     def _old(self, subscriber: str, parts: Mapping[str, Part]) -> Steps[set[str]]:
-        """Messages that not every storage brought, and that one which did not says are old: it alone had them acknowledged."""
+        """Messages that not every storage brought, and that one which did not says are old: it alone had them
+        acknowledged."""
         suspects: dict[str, tuple[str, ...]] = {}
         for message, places in holders(parts).items():
             for id in parts:
@@ -277,7 +300,9 @@ class SeveralStorages:
                     suspects[id] = (*suspects.get(id, ()), message)
         if not suspects:
             return set()
-        answers = yield from self._ask(lambda id: [self._sessions[id].ask_old(subscriber, suspects[id])], suspects)
+        answers = yield from self._ask(
+            lambda id: [self._sessions[id].ask_old(subscriber, suspects[id])], suspects
+        )
         old: set[str] = set()
         for id, reply in _each(answers, lambda _, sent: replies.reply_of(sent, OldReply)).items():
             if not isinstance(reply, EngineError) and reply.result == "ok":
@@ -285,10 +310,14 @@ class SeveralStorages:
         return old
 
     def _acknowledge(self, subscriber: str, at: Mapping[str, int]) -> Steps[dict[str, Any]]:
-        """For each storage an Acknowledged, the reply of one where channel or subscriber are missing, or an error."""
+        """For each storage an Acknowledged, the reply of one where channel or subscriber are missing, or an
+        error."""
         operations = {id: self._sessions[id].acknowledge(subscriber, clock) for id, clock in at.items()}
         answers = yield from self._ask(lambda id: [operations[id]], at)
-        return _each(answers, lambda id, sent: replies.acknowledged(self._sessions[id], operations[id], sent) or sent.reply)
+        return _each(
+            answers,
+            lambda id, sent: replies.acknowledged(self._sessions[id], operations[id], sent) or sent.reply,
+        )
 
     def _fetched(self, subscriber: str, parts: Mapping[str, Part], merged: Merged) -> Fetched:
         inner = {id: replies.inner(self._channel, subscriber, at) for id, at in merged.upto.items()}
@@ -328,12 +357,18 @@ def _worst(errors: Sequence[EngineError]) -> EngineError:
 
 
 def _published(outcomes: Sequence[Published | EngineError]) -> Published | EngineError:
-    """One message in several storages: a duplicate if one of them knew it, at the clock of the first that has it."""
+    """One message in several storages: a duplicate if one of them knew it, at the clock of the first that has
+    it."""
     took = [outcome for outcome in outcomes if isinstance(outcome, Published)]
     if not took:
         return _worst([outcome for outcome in outcomes if isinstance(outcome, EngineError)])
     created = all(one.result == "created" for one in took)
-    return Published("created" if created else "duplicate", took[0].clock, took[0].era, any(one.era_changed for one in took))
+    return Published(
+        "created" if created else "duplicate",
+        took[0].clock,
+        took[0].era,
+        any(one.era_changed for one in took),
+    )
 
 
 def _any_answer(answers: Sequence[Any]) -> bool:

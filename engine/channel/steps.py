@@ -1,5 +1,5 @@
-"""What a channel decides is written once as steps, generators without I/O: they yield one of these requests and are sent what
-came of it. `Channel` and `AsyncChannel` carry them out."""
+"""What a channel decides is written once as steps, generators without I/O: they yield one of these requests
+and are sent what came of it. `Channel` and `AsyncChannel` carry them out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class Send(NamedTuple):
 
 
 class SendMany(NamedTuple):
-    """Run at most 100 operations in one storage, in one piece; answered with a Sent or an EngineError for each."""
+    """Run at most 100 operations in one storage, in one piece; answered with a Sent or an EngineError for
+    each."""
 
     storage: str
     operations: Sequence[Operation]
@@ -37,11 +38,11 @@ class SendMany(NamedTuple):
 
 
 class Round(NamedTuple):
-    """Run operations in several storages at once, those of one storage in one piece; answered with a mapping of storage -> a Sent
-    or an EngineError for each of its operations.
+    """Run operations in several storages at once, those of one storage in one piece; answered with a mapping
+    of storage -> a Sent or an EngineError for each of its operations.
 
-    As soon as `enough` says so of what one storage answered, the others have `grace_ms` more; those that have not answered by
-    then are not in the mapping. None: all are waited for.
+    As soon as `enough` says so of what one storage answered, the others have `grace_ms` more; those that have
+    not answered by then are not in the mapping. None: all are waited for.
     """
 
     asks: Mapping[str, Sequence[Operation]]
@@ -51,8 +52,9 @@ class Round(NamedTuple):
 
 
 class Rest(NamedTuple):
-    """Wait until a storage tells of a publication, unless one has since the last rest was over; at most so long, `deaf_ms` while
-    there is a storage that may not tell. Answered with False when the channel was closed meanwhile."""
+    """Wait until a storage tells of a publication, unless one has since the last rest was over; at most so
+    long, `deaf_ms` while there is a storage that may not tell. Answered with False when the channel was
+    closed meanwhile."""
 
     most_ms: int
     deaf_ms: int
@@ -71,7 +73,8 @@ def sent_of(answer: object) -> Sent:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """Which channel a storage is opened for. `lua`: another folder of scripts; `observer` hears of every call."""
+    """Which channel a storage is opened for. `lua`: another folder of scripts; `observer` hears of every
+    call."""
 
     channel: str
     lua: Path | None = None
@@ -97,9 +100,9 @@ def waiting(
     now_ns: Callable[[], int] = time.monotonic_ns,
     has_more: Callable[[T], bool] = lambda _: False,
 ) -> Steps[T]:
-    """Look until one says that it has something to tell, or the time is over; what the last one brought. Each is told how many
-    ms had been waited for it: 0 for the first alone. After one that has more to find, the next follows at once: nothing
-    tells of messages that are there already."""
+    """Look until one says that it has something to tell, or the time is over; what the last one brought. Each
+    is told how many ms had been waited for it: 0 for the first alone. After one that has more to find, the
+    next follows at once: nothing tells of messages that are there already."""
     begun_ns = now_ns()
     waited_ms = 0
     until_ns = begun_ns + min(wait_ms, WAIT_MS_MAX) * 1_000_000

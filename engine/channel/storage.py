@@ -1,8 +1,9 @@
-"""The interface of places that hold the messages of a channel: a server, or this process's memory. A channel may have several.
+"""The interface of places that hold the messages of a channel: a server, or this process's memory. A channel
+may have several.
 
-A **storage** is what a service gives (`RedisStorage`, `MemoryStorage`); one may serve many channels. Opened for one of them it
-runs operations, and tells its listeners when something was published. Its clocks are its own: those of another storage say
-nothing here."""
+A **storage** is what a service gives (`RedisStorage`, `MemoryStorage`); one may serve many channels. Opened
+for one of them it runs operations, and tells its listeners when something was published. Its clocks are its
+own: those of another storage say nothing here."""
 
 from __future__ import annotations
 
@@ -34,15 +35,20 @@ class Storage(Protocol):
 
 
 class RedisStorage:
-    """A server, or several behind sentinels or in a cluster: `url`, or `client` (a redis.Redis or RedisCluster for `Channel`,
-    those of redis.asyncio for `AsyncChannel`), whose address, credentials and TLS settings are used for connections of our own.
-    `connect`: times and bounds of those. Each channel that is opened on it has connections of its own."""
+    """A server, or several behind sentinels or in a cluster: `url`, or `client` (a redis.Redis or
+    RedisCluster for `Channel`, those of redis.asyncio for `AsyncChannel`), whose address, credentials and TLS
+    settings are used for connections of our own. `connect`: times and bounds of those. Each channel that is
+    opened on it has connections of its own."""
 
     def __init__(
         self,
         url: str = DEFAULT_URL,
         *,
-        client: redis.Redis | redis.RedisCluster | redis.asyncio.Redis | redis.asyncio.RedisCluster | None = None,
+        client: redis.Redis
+        | redis.RedisCluster
+        | redis.asyncio.Redis
+        | redis.asyncio.RedisCluster
+        | None = None,
         connect: ConnectOptions | None = None,
     ) -> None:
         self._url = url

@@ -35,7 +35,10 @@ from engine.worker.worker import Worker
 log = logger("ironclaim.worker")
 
 Runnable = QueueSettings | Handlers | Worker | WorkerGroup
-_BOUND = "module:object, or module.object, of a Queue or AsyncQueue with jobs, a Handlers object, a Worker or a WorkerGroup"
+_BOUND = (
+    "module:object, or module.object, of a Queue or AsyncQueue with jobs, a Handlers object, a "
+    "Worker or a WorkerGroup"
+)
 
 
 class BrokenModule(EngineError):
@@ -60,10 +63,12 @@ def load(reference: str) -> Target:
 
 
 def find(reference: str, bound: str) -> tuple[Any, ModuleType]:
-    """The object that a reference names, and its module; `bound` says what it should be. Raises Malformed saying which part is
-    wrong, and BrokenModule."""
+    """The object that a reference names, and its module; `bound` says what it should be. Raises Malformed
+    saying which part is wrong, and BrokenModule."""
     module_name, colon, name = reference.partition(":")
-    if (colon and not name) or not all(part.isidentifier() for part in f"{module_name}.{name or 'x'}".split(".")):
+    if (colon and not name) or not all(
+        part.isidentifier() for part in f"{module_name}.{name or 'x'}".split(".")
+    ):
         raise Malformed("object", reference, bound)
     if os.getcwd() not in sys.path and "" not in sys.path:
         # The installed command has its own folder there, and services start workers where their code is.
@@ -74,26 +79,38 @@ def find(reference: str, bound: str) -> tuple[Any, ModuleType]:
     found: Any = module
     for part in name.split(".") if colon else parts:
         if not hasattr(found, part):
-            raise Malformed("object", reference, f"{bound} ({_named(found)} has no {part}{nearest(part, _runnable(module))})")
+            raise Malformed(
+                "object",
+                reference,
+                f"{bound} ({_named(found)} has no {part}{nearest(part, _runnable(module))})",
+            )
         found = getattr(found, part)
     return found, module
 
 
 def agree(options: argparse.Namespace, queue: QueueSettings, reference: str) -> None:
-    """Raise Malformed, naming it, for an option or a variable that says something else of a queue than the object itself."""
+    """Raise Malformed, naming it, for an option or a variable that says something else of a queue than the
+    object itself."""
 
     def differs(flag: str, given: object, own: object) -> Malformed:
         return Malformed(origin_of(flag, given), given, f"left out, or as {reference} says: {own!r}")
 
     if options.queue is not None and options.queue != queue.name:
         raise differs("--queue", options.queue, queue.name)
-    if options.url is not None and not Endpoint(options.url).reaches(queue.endpoint.of_kind(asynchronous=False)):
+    if options.url is not None and not Endpoint(options.url).reaches(
+        queue.endpoint.of_kind(asynchronous=False)
+    ):
         raise differs("--url", redacted_url(options.url), redacted_url(queue.url))
     if options.prefix is not None and options.prefix != queue.prefix:
         raise differs("--prefix", options.prefix, queue.prefix)
     given, own = options.model, queue.spec
-    if given is not None and (type(given), getattr(given, "layout", "")) != (type(own), getattr(own, "layout", "")):
-        raise Malformed(origin_of("--model", given, model), given, f"left out, or as {reference} says: {own!r}")
+    if given is not None and (type(given), getattr(given, "layout", "")) != (
+        type(own),
+        getattr(own, "layout", ""),
+    ):
+        raise Malformed(
+            origin_of("--model", given, model), given, f"left out, or as {reference} says: {own!r}"
+        )
 
 
 def _module(reference: str, name: str, bound: str) -> tuple[ModuleType, list[str]]:
@@ -125,7 +142,9 @@ def _imported(name: str) -> ModuleType | None:
 
 
 def _no_module(reference: str, name: str, bound: str) -> Malformed:
-    return Malformed("object", reference, f"{bound} (there is no module {name} in {os.getcwd()} or where Python looks)")
+    return Malformed(
+        "object", reference, f"{bound} (there is no module {name} in {os.getcwd()} or where Python looks)"
+    )
 
 
 def _broken(name: str, error: BaseException) -> BrokenModule:
@@ -137,15 +156,27 @@ def _broken(name: str, error: BaseException) -> BrokenModule:
         file, line = _place_of(error)
         text = describe(error).removeprefix(f"{type(error).__name__}: ")
     shown = os.path.relpath(file) if Path(file).is_relative_to(os.getcwd()) else file
-    return BrokenModule(f"{shown}:{line}: {type(error).__name__}: {' '.join(text.split())} (importing {name})")
+    return BrokenModule(
+        f"{shown}:{line}: {type(error).__name__}: {' '.join(text.split())} (importing {name})"
+    )
 
 
 def _place_of(error: BaseException) -> tuple[str, int | None]:
     """File and line of the last frame of the user's own code; of the last one at all where none is."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen ")]
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith("<frozen ")
+    ]
     libraries = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
-    outside = [frame for frame in frames if not Path(frame.filename).is_relative_to(Path(engine.__file__).parent)]
-    own = [frame for frame in outside if not any(Path(frame.filename).is_relative_to(folder) for folder in libraries)]
+    outside = [
+        frame for frame in frames if not Path(frame.filename).is_relative_to(Path(engine.__file__).parent)
+    ]
+    own = [
+        frame
+        for frame in outside
+        if not any(Path(frame.filename).is_relative_to(folder) for folder in libraries)
+    ]
     last = (own or outside or frames)[-1]
     return last.filename, last.lineno
 
@@ -163,7 +194,9 @@ def duration_ms(text: str) -> int:
     """`1500ms`, `90s`, `10m`, `2h`, `7d` in milliseconds. Raises ArgumentTypeError."""
     found = re.fullmatch(r"(\d{1,15})(ms|s|m|h|d)", text)
     if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r}: it must be a number with a unit: 1500ms, 90s, 10m, 2h, 7d")
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: it must be a number with a unit: 1500ms, 90s, 10m, 2h, 7d"
+        )
     return int(found[1]) * UNITS_NS[found[2]] // 10**6
 
 
@@ -226,8 +259,8 @@ def add(
     required: bool = False,
     shown: Any = None,
 ) -> None:
-    """Add an option that the environment may set. `shown` is the default in the help text, where another one is applied later.
-    Raises Malformed, naming the variable, for a value of the wrong kind."""
+    """Add an option that the environment may set. `shown` is the default in the help text, where another one
+    is applied later. Raises Malformed, naming the variable, for a value of the wrong kind."""
     name = variable(flag)
     given = os.environ.get(name)
     if given is not None:
@@ -243,7 +276,8 @@ def add(
 
 
 def origin_of(flag: str, value: object, kind: Callable[[str], Any] = str) -> str:
-    """Where the value of an option comes from, for messages: the name of the variable that holds it, else the flag."""
+    """Where the value of an option comes from, for messages: the name of the variable that holds it, else the
+    flag."""
     given = os.environ.get(variable(flag))
     return flag if given is None or kind(given) != value else variable(flag)
 
@@ -258,12 +292,23 @@ def add_server(parser: argparse.ArgumentParser, *, url: str | None = DEFAULT_URL
     """The options that say where queues are, and in which format."""
     add(parser, "--url", default=url, shown=DEFAULT_URL, help="server: redis://, rediss:// or unix://")
     add(parser, "--prefix", default=None, help="what all keys begin with (default: as the model has it, ic)")
-    add(parser, "--model", kind=model, default=None, help="data model: bull, bananas:live, ... (default lanes)")
+    add(
+        parser,
+        "--model",
+        kind=model,
+        default=None,
+        help="data model: bull, bananas:live, ... (default lanes)",
+    )
 
 
-def opened(options: argparse.Namespace, name: str | None = None, check: Callable[[Queue], object] = id, **settings: Any) -> Queue:
-    """The queue that the options name, or this one of their server, with as many shards as it has there. `check`: what is to be
-    done with it is looked at before the server is asked anything. Raises Malformed."""
+def opened(
+    options: argparse.Namespace,
+    name: str | None = None,
+    check: Callable[[Queue], object] = id,
+    **settings: Any,
+) -> Queue:
+    """The queue that the options name, or this one of their server, with as many shards as it has there.
+    `check`: what is to be done with it is looked at before the server is asked anything. Raises Malformed."""
     given: dict[str, Any] = {"url": options.url or DEFAULT_URL, "prefix": options.prefix, **settings}
     queue = Queue(name or options.queue, options.model, **given)
     check(queue)

@@ -1,4 +1,5 @@
-"""`ironclaim health [MODULE:OBJECT...]`: probes for a supervisor. Exit code 0: healthy; 1: not healthy; 2: it cannot be said."""
+"""`ironclaim health [MODULE:OBJECT...]`: probes for a supervisor. Exit code 0: healthy; 1: not healthy; 2: it
+cannot be said."""
 
 from __future__ import annotations
 
@@ -55,15 +56,23 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     only.add_argument(
         "--live",
         action="store_true",
-        help="only whether a worker of this host lives; a server that does not answer says nothing against it",
+        help=(
+            "only whether a worker of this host lives; a server that does not answer says nothing against it"
+        ),
     )
-    only.add_argument("--ready", action="store_true", help="only whether the server answers and has the scripts")
+    only.add_argument(
+        "--ready", action="store_true", help="only whether the server answers and has the scripts"
+    )
     add(health, "--queue", default=None, help="name of the queue")
     add(health, "--name", default=None, help="name of the worker (default: any one of this host)")
     add_server(health, url=None)
     shown = f"{TIMEOUT_MS // 1000}s"
     health.add_argument(
-        "--timeout", type=duration_ms, default=TIMEOUT_MS, metavar="TIME", help=f"longest time for all of it (default: {shown})"
+        "--timeout",
+        type=duration_ms,
+        default=TIMEOUT_MS,
+        metavar="TIME",
+        help=f"longest time for all of it (default: {shown})",
     )
     add_json(health)
 
@@ -117,7 +126,9 @@ def _queues(options: argparse.Namespace) -> list[QueueSettings]:
         value = target.value
         if isinstance(value, Handlers):
             continue
-        workers = value.workers if isinstance(value, WorkerGroup) else (value,) if isinstance(value, Worker) else ()
+        workers = (
+            value.workers if isinstance(value, WorkerGroup) else (value,) if isinstance(value, Worker) else ()
+        )
         for queue in [worker.queue for worker in workers] or [value]:
             assert isinstance(queue, QueueSettings)
             agree(options, queue, target.reference)
@@ -145,7 +156,9 @@ def _ask(options: argparse.Namespace, queue: Queue, name: str | None) -> Iterato
         worker = (
             None
             if options.ready
-            else Check(queue.name, "worker", "unknown", "the server, which lists the workers, does not answer")
+            else Check(
+                queue.name, "worker", "unknown", "the server, which lists the workers, does not answer"
+            )
         )
     if not options.live:
         yield server

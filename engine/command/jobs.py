@@ -96,7 +96,11 @@ class _Pairs(argparse.Action):
     """`--headers a=b --headers c=d` as a mapping."""
 
     def __call__(
-        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, flag: str | None = None
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        flag: str | None = None,
     ) -> None:
         name, equals, value = str(values).partition("=")
         if not (name and equals):
@@ -132,7 +136,9 @@ def _instant(text: str) -> int | datetime:
     try:
         return int(text) if text.isdecimal() else datetime.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: it must be ISO 8601 with a zone, or ms since 1970") from None
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: it must be ISO 8601 with a zone, or ms since 1970"
+        ) from None
 
 
 def _about() -> dict[str, str]:
@@ -144,7 +150,9 @@ def _about() -> dict[str, str]:
         if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
             option = line.target.id
         elif option and isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant):
-            about[option] = " ".join(str(line.value.value).split()).split(". ")[0].rstrip(".").replace("`", "")
+            about[option] = (
+                " ".join(str(line.value.value).split()).split(". ")[0].rstrip(".").replace("`", "")
+            )
     return about
 
 
@@ -184,7 +192,9 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     actions = jobs.add_subparsers(dest="action", required=True, metavar="ACTION")
     listing = _action(actions, "list", _list, "the jobs of a state")
     listing.add_argument(
-        "--state", default="waiting", help="waiting, delayed, blocked, active, stuck, dead or finished (waiting)"
+        "--state",
+        default="waiting",
+        help="waiting, delayed, blocked, active, stuck, dead or finished (waiting)",
     )
     _range(listing)
     _selected(listing, "enqueue, death or end")
@@ -192,7 +202,9 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     _action(actions, "show", _show, "everything about one job", "job")
     for name, act, done, help in _ALTERING:
         _action(actions, name, _altering(act, done), help, "job")
-    why = commands.add_parser("why", help="why a job does not run, in one sentence", description="Why a job does not run.")
+    why = commands.add_parser(
+        "why", help="why a job does not run, in one sentence", description="Why a job does not run."
+    )
     why.add_argument("job", help="id of the job")
     why.set_defaults(run=_why)
     add_queue(why)
@@ -202,7 +214,12 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     listing = _action(actions, "list", _dead, "each with its last error")
     _range(listing)
     _selected(listing, "death")
-    requeue = _action(actions, "requeue", _requeue, "let a job start anew, or all of them, or those of a name, key, error or age")
+    requeue = _action(
+        actions,
+        "requeue",
+        _requeue,
+        "let a job start anew, or all of them, or those of a name, key, error or age",
+    )
     requeue.add_argument("job", nargs="?", help="id of the job")
     requeue.add_argument("--all", action="store_true", help="all dead jobs")
     _selected(requeue, "death")
@@ -238,9 +255,15 @@ def _selected(parser: argparse.ArgumentParser, since: str) -> None:
     parser.add_argument("--key", help="only those with this key")
     parser.add_argument("--error", help="only those whose last error has these words: ValueError")
     parser.add_argument(
-        "--older-than", type=duration_ms, default=0, metavar="AGE", help=f"only those whose {since} is so long ago: 2h"
+        "--older-than",
+        type=duration_ms,
+        default=0,
+        metavar="AGE",
+        help=f"only those whose {since} is so long ago: 2h",
     )
-    parser.add_argument("--newer-than", type=duration_ms, metavar="AGE", help="only those where it is not so long ago")
+    parser.add_argument(
+        "--newer-than", type=duration_ms, metavar="AGE", help="only those where it is not so long ago"
+    )
 
 
 def _selection(options: argparse.Namespace) -> dict[str, Any]:
@@ -250,7 +273,12 @@ def _selection(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _page(options: argparse.Namespace) -> dict[str, Any]:
-    return {"offset": options.offset, "limit": options.limit, "newest_first": options.newest_first, **_selection(options)}
+    return {
+        "offset": options.offset,
+        "limit": options.limit,
+        "newest_first": options.newest_first,
+        **_selection(options),
+    }
 
 
 def _check_page(options: argparse.Namespace, queue: Queue) -> None:
@@ -275,7 +303,9 @@ def _times(options: argparse.Namespace) -> int:
     for times in found:
         for outcome, runs in (("succeeded", times.succeeded), ("failed", times.failed)):
             if runs.count:
-                percentiles = {f"p{percent} ms": round(runs.percentile_ms(percent), 3) for percent in (50, 95, 99)}
+                percentiles = {
+                    f"p{percent} ms": round(runs.percentile_ms(percent), 3) for percent in (50, 95, 99)
+                }
                 rows.append(
                     {
                         "name": times.name,
@@ -332,7 +362,9 @@ def _altering(act: Act, done: str) -> Callable[[argparse.Namespace], int]:
 def _requeue(options: argparse.Namespace) -> int:
     wanted = _selection(options)
     if bool(options.job) == (options.all or any(wanted.values())):
-        print_error("dead requeue: name a job, or say --all, --name, --key, --error, --older-than or --newer-than")
+        print_error(
+            "dead requeue: name a job, or say --all, --name, --key, --error, --older-than or --newer-than"
+        )
         return 2
     with opened(options) as queue:
         if options.job:
@@ -355,7 +387,13 @@ def _unknown(options: argparse.Namespace) -> int:
 
 
 def _end(altered: Altered, done: str, options: argparse.Namespace) -> int:
-    row = {"job": altered.job, "queue": options.queue, "result": altered.result, "state": altered.state, "holder": altered.holder}
+    row = {
+        "job": altered.job,
+        "queue": options.queue,
+        "result": altered.result,
+        "state": altered.state,
+        "holder": altered.holder,
+    }
     if options.json:
         show_one(row, as_json=True)
     elif altered.done:

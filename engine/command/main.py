@@ -18,8 +18,8 @@ _VERSION = f"ironclaim {__version__}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command. 0 when it did what it was asked, 1 when there was nothing to do it to, 2 with one line on stderr when it
-    could not."""
+    """Run the command. 0 when it did what it was asked, 1 when there was nothing to do it to, 2 with one line
+    on stderr when it could not."""
     given = sys.argv[1:] if arguments is None else [*arguments]
     if given == ["--version"]:
         # Asked for by scripts, and the commands take a third of a second to import.
@@ -71,7 +71,9 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     from engine.command import health, jobs, maintenance, queues, serve, worker
 
-    parser = cast("argparse.ArgumentParser", _Parser(prog="ironclaim", description="Workers, and a look at queues."))
+    parser = cast(
+        "argparse.ArgumentParser", _Parser(prog="ironclaim", description="Workers, and a look at queues.")
+    )
     parser.add_argument("--version", action="version", version=_VERSION)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     worker.add_parser(commands)

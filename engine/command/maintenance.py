@@ -1,4 +1,5 @@
-"""`ironclaim backup` and `ironclaim restore`: one queue into a file, while it is worked, and back into an empty one."""
+"""`ironclaim backup` and `ironclaim restore`: one queue into a file, while it is worked, and back into an
+empty one."""
 
 from __future__ import annotations
 
@@ -32,13 +33,21 @@ _SILENT_S, _EVERY_S = 2.0, 1.0
 
 def add_backup(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
     """Add both commands."""
-    backup = commands.add_parser("backup", help="write a queue as it is at one instant into a file, while it is worked")
+    backup = commands.add_parser(
+        "backup", help="write a queue as it is at one instant into a file, while it is worked"
+    )
     backup.add_argument("queue", help="name of the queue")
-    backup.add_argument("file", type=Path, help="file to write; one that is there is replaced when the backup is whole")
+    backup.add_argument(
+        "file", type=Path, help="file to write; one that is there is replaced when the backup is whole"
+    )
     backup.set_defaults(run=run_backup)
-    restoring = commands.add_parser("restore", help="fill an empty queue from a backup; one that was interrupted is run again")
+    restoring = commands.add_parser(
+        "restore", help="fill an empty queue from a backup; one that was interrupted is run again"
+    )
     restoring.add_argument("file", type=Path, help="the backup")
-    restoring.add_argument("--as", dest="queue", metavar="NAME", help="name of the queue (default: as it was)")
+    restoring.add_argument(
+        "--as", dest="queue", metavar="NAME", help="name of the queue (default: as it was)"
+    )
     restoring.set_defaults(run=run_restore)
     for parser in (backup, restoring):
         add_server(parser)
@@ -100,14 +109,19 @@ def add_reshard(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         description=f"{__doc__} Interrupted, it is run again with the same number and goes on.",
     )
     reshard.add_argument("queue", help="name of the queue")
-    reshard.add_argument("--to", type=int, required=True, metavar="SHARDS", help="how many shards it shall have, 2 to 256")
+    reshard.add_argument(
+        "--to", type=int, required=True, metavar="SHARDS", help="how many shards it shall have, 2 to 256"
+    )
     reshard.add_argument(
         "--wait",
         dest="wait_ms",
         metavar="LENGTH",
         type=duration_ms,
         default=None,
-        help="how long to wait for jobs that run, or wait for others, at their old shards: 90s, 10m; without it until they end",
+        help=(
+            "how long to wait for jobs that run, or wait for others, at their old shards: 90s, 10m; "
+            "without it until they end"
+        ),
     )
     add_server(reshard)
     add_json(reshard)
@@ -115,7 +129,8 @@ def add_reshard(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def run_reshard(options: argparse.Namespace) -> int:
-    """Reshard. 0 when all jobs are in their new shards, 1 when some are left at their old ones: run it again later."""
+    """Reshard. 0 when all jobs are in their new shards, 1 when some are left at their old ones: run it again
+    later."""
     with Queue(options.queue, options.model, url=options.url or DEFAULT_URL, prefix=options.prefix) as queue:
 
         def tell(text: str) -> None:
@@ -125,16 +140,23 @@ def run_reshard(options: argparse.Namespace) -> int:
         moved = Resharding(queue, options.to, tell=tell).run(options.wait_ms)
     if not moved.done:
         print_error(
-            f"queue {options.queue}: {moved.left} jobs run, or wait for others, at their old shards; run this again later"
+            f"queue {options.queue}: {moved.left} jobs run, or wait for others, at their old shards; "
+            "run this again later"
         )
-    show_one({"queue": options.queue, "shards": options.to, "moved": moved.jobs, "left": moved.left}, as_json=options.json)
+    show_one(
+        {"queue": options.queue, "shards": options.to, "moved": moved.jobs, "left": moved.left},
+        as_json=options.json,
+    )
     return 0 if moved.done else _LEFT
 
 
 # -- `ironclaim outbox`: a relay of the outbox, which enqueues what transactions of an SQL database have
 # committed.
 
-_BOUND = "module:function, or module.function, of a function without arguments that returns a connection of sqlite3 or psycopg"
+_BOUND = (
+    "module:function, or module.function, of a function without arguments that returns a "
+    "connection of sqlite3 or psycopg"
+)
 
 
 class DatabaseFailed(EngineError):
@@ -143,9 +165,16 @@ class DatabaseFailed(EngineError):
 
 def add_outbox(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
     """Add the command."""
-    parser = commands.add_parser("outbox", help="enqueue what SQL transactions have committed", description=__doc__)
+    parser = commands.add_parser(
+        "outbox", help="enqueue what SQL transactions have committed", description=__doc__
+    )
     parser.add_argument("connect", metavar="CONNECT", help=_BOUND)
-    parser.add_argument("queues", metavar="QUEUE", nargs="+", help="module:object of a Queue or AsyncQueue whose rows are sent")
+    parser.add_argument(
+        "queues",
+        metavar="QUEUE",
+        nargs="+",
+        help="module:object of a Queue or AsyncQueue whose rows are sent",
+    )
     add(parser, "--batch", kind=int, default=200, help="rows that are sent at once")
     add(parser, "--poll-ms", kind=int, default=500, help="ms between two looks where there is nothing to do")
     add_logging(parser)
@@ -168,7 +197,11 @@ def run_outbox(options: argparse.Namespace) -> int:
     resume_logging(options)
     try:
         sent = outbox.relay(
-            cast("Callable[[], Connection]", connect), queues, batch=options.batch, poll_ms=options.poll_ms, burst=options.burst
+            cast("Callable[[], Connection]", connect),
+            queues,
+            batch=options.batch,
+            poll_ms=options.poll_ms,
+            burst=options.burst,
         )
     except Exception as error:
         if not of_database(error):
@@ -186,7 +219,12 @@ def add_lua(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """Add the command."""
     parser = commands.add_parser("lua", help="print a script as the server runs it", description=__doc__)
     parser.add_argument("script", nargs="?", help="name of the script; without one their names are listed")
-    parser.add_argument("--model", type=scripts_of, default="lanes", help="lanes, bull, bananas:live, dsps, ... (default lanes)")
+    parser.add_argument(
+        "--model",
+        type=scripts_of,
+        default="lanes",
+        help="lanes, bull, bananas:live, dsps, ... (default lanes)",
+    )
     parser.set_defaults(run=run_lua)
 
 

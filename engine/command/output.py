@@ -18,7 +18,8 @@ _CELL_CHARACTERS_MAX = 80
 
 
 def show(rows: Sequence[Mapping[str, Any]], *, as_json: bool, nothing: str = "none") -> None:
-    """Rows with the same fields: a JSON array, or a table with a line for each; `nothing` where there are none."""
+    """Rows with the same fields: a JSON array, or a table with a line for each; `nothing` where there are
+    none."""
     if as_json:
         print(json_text(list(rows)))
     elif rows:
@@ -72,14 +73,16 @@ def print_error(message: str) -> None:
 
 
 def prepare_output() -> None:
-    """Print as escapes what a terminal has no characters for, and what UTF-8 cannot say: neither is a failure."""
+    """Print as escapes what a terminal has no characters for, and what UTF-8 cannot say: neither is a
+    failure."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def finish_output() -> None:
-    """Print what is buffered now, and have nothing left that the interpreter could fail to print when it ends. Raises OSError."""
+    """Print what is buffered now, and have nothing left that the interpreter could fail to print when it
+    ends. Raises OSError."""
     out: Any = sys.stdout
     if out is None:
         return
@@ -116,4 +119,6 @@ def _printable(text: str) -> str:
     """A text without characters that a terminal obeys: names of old keyspaces may hold them."""
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() or one in "\n\t" else one.encode("unicode_escape").decode() for one in text)
+    return "".join(
+        one if one.isprintable() or one in "\n\t" else one.encode("unicode_escape").decode() for one in text
+    )

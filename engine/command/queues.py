@@ -1,4 +1,5 @@
-"""`ironclaim queues` and `ironclaim workers`: the queues of a server, what holds their jobs back, and who works for one."""
+"""`ironclaim queues` and `ironclaim workers`: the queues of a server, what holds their jobs back, and who
+works for one."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ _LANES_SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What holds its jobs back, None on an old keyspace, where that cannot be told; and the workers that live."""
+    """What holds its jobs back, None on an old keyspace, where that cannot be told; and the workers that
+    live."""
 
     obstacles: Obstacles | None
     workers: list[WorkerInfo]
@@ -55,12 +57,14 @@ def holding(queue: Queue) -> Holding:
 
 
 def told(held: Holding) -> dict[str, Any]:
-    """The fields for programs: how many workers are alive and which of them claim nothing, for how long the oldest waiting job
-    could have been claimed, and pauses, limits and lanes."""
+    """The fields for programs: how many workers are alive and which of them claim nothing, for how long the
+    oldest waiting job could have been claimed, and pauses, limits and lanes."""
     found = held.obstacles
     return {
         "workers": len(held.workers),
-        "kept_back": [{"worker": w.name, "paused": w.paused, "gate_closed": w.gate_closed} for w in held.kept_back],
+        "kept_back": [
+            {"worker": w.name, "paused": w.paused, "gate_closed": w.gate_closed} for w in held.kept_back
+        ],
         "oldest_age_ms": None if found is None else found.oldest_age_ms,
         "pauses": None if found is None else [asdict(pause) for pause in found.pauses],
         "limits": None if found is None else [asdict(limit) | {"full": limit.full} for limit in found.limits],
@@ -72,7 +76,9 @@ def summary(held: Holding) -> str:
     """What holds jobs back, in a cell of a table; '' where nothing does."""
     words: list[str] = []
     if held.obstacles is not None:
-        words += ["paused" if pause.name is None else f"{pause.name} paused" for pause in held.obstacles.pauses]
+        words += [
+            "paused" if pause.name is None else f"{pause.name} paused" for pause in held.obstacles.pauses
+        ]
         words += [str(limit) for limit in held.obstacles.limits if limit.full]
     return "; ".join(words + [f"{worker.name} {why_kept_back(worker)}" for worker in held.kept_back])
 
@@ -87,7 +93,10 @@ def tables(held: Holding) -> list[Sequence[dict[str, Any]]]:
     found = held.obstacles
     if found is None:
         return []
-    pauses = [{"paused": pause.name or "(the queue)", "until": instant(pause.until_ms) or "resumed"} for pause in found.pauses]
+    pauses = [
+        {"paused": pause.name or "(the queue)", "until": instant(pause.until_ms) or "resumed"}
+        for pause in found.pauses
+    ]
     limits = [
         {
             "limit of": limit.target,
@@ -115,7 +124,9 @@ def _lane(lane: LaneInfo, srv_us: int) -> dict[str, Any]:
 
 def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
     """Add both commands."""
-    listing = commands.add_parser("queues", help="the queues of a server: jobs by state, and what holds them back")
+    listing = commands.add_parser(
+        "queues", help="the queues of a server: jobs by state, and what holds them back"
+    )
     add_server(listing)
     add_json(listing)
     listing.set_defaults(run=_queues)
@@ -136,7 +147,12 @@ def _queues(options: argparse.Namespace) -> int:
             rows.append({"queue": found.name, **counts, "used": used, **told(held)})
             continue
         del counts["cursor"], counts["handing"]
-        more = {"oldest s": held.oldest_s, "workers": len(held.workers), "used": used, "held back": summary(held)}
+        more = {
+            "oldest s": held.oldest_s,
+            "workers": len(held.workers),
+            "used": used,
+            "held back": summary(held),
+        }
         rows.append({"queue": found.name, **counts, **more})
     show(rows, as_json=options.json, nothing="no queues")
     return 0
@@ -174,10 +190,17 @@ _NOT_DONE = 1
 
 def add_pausing(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
     """Add both commands."""
-    pause = commands.add_parser("pause", help="claim no jobs of a name, or of the whole queue; those in hand go on")
+    pause = commands.add_parser(
+        "pause", help="claim no jobs of a name, or of the whole queue; those in hand go on"
+    )
     pause.add_argument("name", nargs="?", help="name of the jobs; without one the whole queue")
     pause.add_argument(
-        "--for", dest="length_ms", metavar="LENGTH", type=duration_ms, default=0, help="90s, 10m, 2h; without it until `resume`"
+        "--for",
+        dest="length_ms",
+        metavar="LENGTH",
+        type=duration_ms,
+        default=0,
+        help="90s, 10m, 2h; without it until `resume`",
     )
     pause.set_defaults(run=run_pause)
     resume = commands.add_parser("resume", help="end a pause")
@@ -192,7 +215,10 @@ def run_pause(options: argparse.Namespace) -> int:
     """Pause."""
     with opened(options) as queue:
         if not _exists(queue, options):
-            print_error(f"there is no queue {options.queue}: nothing was ever put into it, and no worker has worked for it")
+            print_error(
+                f"there is no queue {options.queue}: nothing was ever put into it, and no worker has "
+                "worked for it"
+            )
             return _NOT_DONE
         queue.pause(options.name, length_ms=options.length_ms)
     tell("paused", options.name or "the whole queue", options, length_ms=options.length_ms)
@@ -213,7 +239,10 @@ def run_resume(options: argparse.Namespace) -> int:
 
 def _exists(queue: Queue, options: argparse.Namespace) -> bool:
     """Whether the server lists the queue, or holds jobs of it that other programs have put there."""
-    if any(found.name == options.queue for found in queues(options.url, model=options.model, prefix=options.prefix)):
+    if any(
+        found.name == options.queue
+        for found in queues(options.url, model=options.model, prefix=options.prefix)
+    ):
         return True
     counts = queue.counts()
     return any((counts.waiting, counts.delayed, counts.blocked, counts.active, counts.dead, counts.done))
@@ -257,12 +286,16 @@ def _looks(queue: Queue, every_s: float) -> Iterator[tuple[dict[str, Any], Holdi
     before: Counts | None = None
     while True:
         counts = queue.counts()
-        look: dict[str, Any] = {"srv_us": counts.srv_us} | {state: getattr(counts, state) for state in _STATES}
+        look: dict[str, Any] = {"srv_us": counts.srv_us} | {
+            state: getattr(counts, state) for state in _STATES
+        }
         passed_s = (counts.srv_us - before.srv_us) / 1e6 if before else 0.0
         for name in ("finished", "buried"):
             total = getattr(counts, name)
             look[name] = total
-            look[f"{name}_per_s"] = round((total - getattr(before, name)) / passed_s, 1) if before and passed_s > 0 else None
+            look[f"{name}_per_s"] = (
+                round((total - getattr(before, name)) / passed_s, 1) if before and passed_s > 0 else None
+            )
         before, held = counts, holding(queue)
         yield look | told(held), held
         time.sleep(every_s)
@@ -270,8 +303,12 @@ def _looks(queue: Queue, every_s: float) -> Iterator[tuple[dict[str, Any], Holdi
 
 def _screen(name: str, look: dict[str, Any], held: Holding) -> str:
     clock = time.strftime("%H:%M:%S", time.gmtime(look["srv_us"] / 1e6))
-    states = table([{state: look[state] for state in _STATES} | {"oldest s": held.oldest_s, "workers": look["workers"]}])
-    rates = table([{"": what, "total": look[what], "per s": look[f"{what}_per_s"]} for what in ("finished", "buried")])
+    states = table(
+        [{state: look[state] for state in _STATES} | {"oldest s": held.oldest_s, "workers": look["workers"]}]
+    )
+    rates = table(
+        [{"": what, "total": look[what], "per s": look[f"{what}_per_s"]} for what in ("finished", "buried")]
+    )
     more = [table(rows) for rows in tables(held)]
     return "\n\n".join([f"{name}  {clock} UTC by the server", states, rates, *more])
 
@@ -329,7 +366,13 @@ def _run_schedule(schedules: Schedules, name: str) -> bool:
 
 def _schedule_row(schedule: Schedule) -> dict[str, Any]:
     timing = schedule.timing
-    ticks = f"{timing.cron} {timing.zone}" if timing.cron else f"every {timing.every_ms} ms" if timing.every_ms else ""
+    ticks = (
+        f"{timing.cron} {timing.zone}"
+        if timing.cron
+        else f"every {timing.every_ms} ms"
+        if timing.every_ms
+        else ""
+    )
     return {
         "schedule": schedule.name,
         "job": schedule.job_name,

@@ -23,7 +23,10 @@ log = logger("ironclaim.http")
 #: New objects, and collections of younger ones, after which the garbage of the process is collected.
 _COLLECT_AFTER = (100_000, 50, 100)
 
-_LINE = "lines of a name, a role (read, operate, admin), a secret and, where it is for some queues alone, their names with commas"
+_LINE = (
+    "lines of a name, a role (read, operate, admin), a secret and, where it is for some queues "
+    "alone, their names with commas"
+)
 
 
 #: What `ironclaim_wanted_workers` aims at, which has the defaults of Scaling.
@@ -33,7 +36,11 @@ SCALING: tuple[tuple[str, Callable[[str], Any], str], ...] = (
     ("--target-utilisation", float, "ironclaim_wanted_workers: how busy workers may be, from 0.01 to 1"),
     ("--spare-workers", int, "ironclaim_wanted_workers: how many more than the load needs"),
     ("--drain-ms", int, "ironclaim_wanted_workers: in which time a backlog is to be gone"),
-    ("--service-ms", float, "ironclaim_wanted_workers: how long a job takes a handler, until workers have told it; 0: not known"),
+    (
+        "--service-ms",
+        float,
+        "ironclaim_wanted_workers: how long a job takes a handler, until workers have told it; 0: not known",
+    ),
     ("--concurrency", int, "ironclaim_wanted_workers: handlers of a worker, while none is alive"),
 )
 
@@ -44,7 +51,9 @@ class ExtraMissing(EngineError):
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
     """Add the command."""
-    serve = commands.add_parser("serve", help="the HTTP face: a job API, channels and a page for operators", description=__doc__)
+    serve = commands.add_parser(
+        "serve", help="the HTTP face: a job API, channels and a page for operators", description=__doc__
+    )
     add(serve, "--url", default=DEFAULT_URL, help="server: redis://, rediss:// or unix://")
     add(serve, "--prefix", default=None, help="what all keys begin with (default: as the model has it, ic)")
     add(serve, "--model", default="lanes", help="data model of the queues: lanes, bull, bananas:live, ...")
@@ -59,15 +68,31 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     add(serve, "--tokens", kind=Path, default=None, help=f"file of {_LINE}")
     add(serve, "--body-max-bytes", kind=int, default=1_048_576, help="most bytes of a request's body")
-    add(serve, "--poll-max-ms", kind=int, default=60_000, help="longest time that a request may wait for something")
-    add(serve, "--channels", kind=Path, default=None, help="serve DSPS channels, as this file of TOML or JSON says")
+    add(
+        serve,
+        "--poll-max-ms",
+        kind=int,
+        default=60_000,
+        help="longest time that a request may wait for something",
+    )
+    add(
+        serve,
+        "--channels",
+        kind=Path,
+        default=None,
+        help="serve DSPS channels, as this file of TOML or JSON says",
+    )
     add(serve, "--runs", kind=Path, default=None, help="folder of drills whose reports the page lists")
     for flag, kind, about in SCALING:
         add(serve, flag, kind=kind, default=getattr(Scaling(), attribute(flag)), help=about)
     serve.add_argument(
-        "--allow-changes", action="store_true", help="let callers change things; without it everything is read-only"
+        "--allow-changes",
+        action="store_true",
+        help="let callers change things; without it everything is read-only",
     )
-    serve.add_argument("--show-payloads", action="store_true", help="show payloads and results of jobs to whoever may read")
+    serve.add_argument(
+        "--show-payloads", action="store_true", help="show payloads and results of jobs to whoever may read"
+    )
     add_logging(serve)
     serve.set_defaults(run=run)
 
@@ -80,7 +105,9 @@ def run(options: argparse.Namespace) -> int:
         from engine.http.serving import server
         from engine.http.settings import HttpSettings
     except ModuleNotFoundError as error:
-        raise ExtraMissing(f"serve: {error.name} is not installed; pip install 'ironclaim[http]' brings it") from None
+        raise ExtraMissing(
+            f"serve: {error.name} is not installed; pip install 'ironclaim[http]' brings it"
+        ) from None
     settings = HttpSettings(
         url=options.url,
         model=options.model,
@@ -96,7 +123,8 @@ def run(options: argparse.Namespace) -> int:
         scaling=Scaling(**{attribute(flag): getattr(options, attribute(flag)) for flag, _, _ in SCALING}),
     )
     made = server(settings, host=options.host, port=options.port)
-    # What is loaded by now stays: a collection that went through it, and often, would hold up all who wait for an answer.
+    # What is loaded by now stays: a collection that went through it, and often, would hold up all who wait
+    # for an answer.
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_COLLECT_AFTER)

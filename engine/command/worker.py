@@ -12,10 +12,22 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from engine import validate
-from engine.command.arguments import Target, add, add_server, agree, load, numbers, one_of, origin_of, priorities, switch, words
+from engine.command.arguments import (
+    Target,
+    add,
+    add_server,
+    agree,
+    load,
+    numbers,
+    one_of,
+    origin_of,
+    priorities,
+    switch,
+    words,
+)
 from engine.errors import Malformed, logger
 from engine.handlers import Handlers
 from engine.logs import JsonFormatter, TextFormatter, give_form, switch_on
@@ -37,7 +49,13 @@ _LEVELS = ("debug", "info", "warning", "error", "critical")
 
 def add_logging(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
-    add(parser, "--log-level", kind=one_of(*_LEVELS), default="info", help=f"least level of the log: {', '.join(_LEVELS)}")
+    add(
+        parser,
+        "--log-level",
+        kind=one_of(*_LEVELS),
+        default="info",
+        help=f"least level of the log: {', '.join(_LEVELS)}",
+    )
     parser.add_argument(
         "--log-json",
         action="store_true",
@@ -55,7 +73,10 @@ def resume_logging(options: argparse.Namespace) -> None:
     """Once the modules are imported: what they have configured stays, but for the form that was asked for."""
     switch_on()
     if options.log_json and not give_form(_formatter(options)):
-        log.warning("--log-json: the modules have configured logging, and nothing that the worker logs goes to stderr or stdout")
+        log.warning(
+            "--log-json: the modules have configured logging, "
+            "and nothing that the worker logs goes to stderr or stdout"
+        )
 
 
 def _formatter(options: argparse.Namespace) -> logging.Formatter:
@@ -65,9 +86,9 @@ def _formatter(options: argparse.Namespace) -> logging.Formatter:
 # -- `ironclaim worker --reload`, for development: a worker that stops and is started anew when a source
 # file has changed.
 #
-# The worker is a process of its own, which gets SIGTERM and finishes what runs; one that has ended by an error is
-# started anew at the next change. Files are looked at, not listened to: that needs no library, and works on every
-# file system.
+# The worker is a process of its own, which gets SIGTERM and finishes what runs; one that has ended by an
+# error is started anew at the next change. Files are looked at, not listened to: that needs no library, and
+# works on every file system.
 
 #: Between two looks at the files, and at most before a signal is passed on.
 LOOK_S = 0.25
@@ -76,8 +97,8 @@ _RECYCLED = 75
 
 
 def keep_running(arguments: Sequence[str], references: Sequence[str]) -> int:
-    """Run `ironclaim` with these arguments until a signal ends it, anew at each change of a source file. The exit code of the
-    last one."""
+    """Run `ironclaim` with these arguments until a signal ends it, anew at each change of a source file. The
+    exit code of the last one."""
     command = [sys.executable, "-m", "engine", *(word for word in arguments if not _asks(word))]
     roots = sorted({Path.cwd(), *(_home_of(reference) for reference in references)})
     with stop_signals(lambda reason: None) as came:
@@ -118,7 +139,8 @@ def _code(worker: subprocess.Popen[bytes]) -> int | None:
 
 
 def _home_of(reference: str) -> Path:
-    """Where the source of an object is: the file or folder of its outermost module, which is not imported for that."""
+    """Where the source of an object is: the file or folder of its outermost module, which is not imported for
+    that."""
     try:
         spec = find_spec(reference.partition(":")[0].partition(".")[0])
     except (ImportError, ValueError):
@@ -136,7 +158,8 @@ def _changed(before: Mapping[str, int], roots: Iterable[Path]) -> str:
 
 
 def _sources(roots: Iterable[Path]) -> Iterator[tuple[str, int]]:
-    """The Python files below these folders, and when each was written. Not those of packages that were installed."""
+    """The Python files below these folders, and when each was written. Not those of packages that were
+    installed."""
     for root in roots:
         if root.is_file():
             yield from _written(str(root))
@@ -149,7 +172,11 @@ def _sources(roots: Iterable[Path]) -> Iterator[tuple[str, int]]:
 
 
 def _is_source(folder: Path) -> bool:
-    plain = not folder.name.startswith(".") and folder.name not in ("__pycache__", "node_modules", "site-packages")
+    plain = not folder.name.startswith(".") and folder.name not in (
+        "__pycache__",
+        "node_modules",
+        "site-packages",
+    )
     return plain and not (folder / "pyvenv.cfg").exists()
 
 
@@ -161,8 +188,8 @@ def _written(path: str) -> Iterator[tuple[str, int]]:
         return
 
 
-#: Of a worker that did not just stop. 75 is EX_TEMPFAIL: start it again; 70: a second signal has cut off jobs; 71: the grace was
-#: over, which has cut off jobs as well.
+#: Of a worker that did not just stop. 75 is EX_TEMPFAIL: start it again; 70: a second signal has cut off
+#: jobs; 71: the grace was over, which has cut off jobs as well.
 EXIT_CODES = {"recycled": 75, "at once": 70, "grace over": 71}
 _RECORDING = "left out: set IRONCLAIM_OBSERVER=record.environment:observer, and IRONCLAIM_HISTORY to the file"
 
@@ -179,8 +206,11 @@ _WRITTEN: Mapping[Any, Callable[[str], Any]] = {
     Sequence[int] | None: numbers,
     Strategy: one_of(*get_args(Strategy)),
 }
-#: The settings that have a flag: those of Worker, and those of WorkerGroup beside them. One that nobody gives is not passed on.
-SETTINGS, GROUP_SETTINGS = (tuple(each for each in settings_of(kind) if each.help) for kind in (Worker, WorkerGroup))
+#: The settings that have a flag: those of Worker, and those of WorkerGroup beside them. One that nobody gives
+#: is not passed on.
+SETTINGS, GROUP_SETTINGS = (
+    tuple(each for each in settings_of(kind) if each.help) for kind in (Worker, WorkerGroup)
+)
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
@@ -191,21 +221,37 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "objects",
         metavar="MODULE:OBJECT",
         nargs="+",
-        help="a Queue or AsyncQueue with jobs, which is run with its own settings, or several; or a Worker or a WorkerGroup; or "
+        help="a Queue or AsyncQueue with jobs, which is run with its own settings, or several; "
+        "or a Worker or a WorkerGroup; or "
         "a Handlers object, for which --queue, --url, --prefix and --model say whose jobs it runs",
     )
     add(worker, "--queue", default=None, help="name of the queue, for a Handlers object")
-    add(worker, "--shards", kind=int, default=None, help="how many shards the queue has, for a Handlers object")
+    add(
+        worker,
+        "--shards",
+        kind=int,
+        default=None,
+        help="how many shards the queue has, for a Handlers object",
+    )
     # A queue of the module has a url of its own.
     add_server(worker, url=None)
     for setting in (*SETTINGS, *GROUP_SETTINGS):
-        default: Any = setting.default
-        shown = "on" if default is True else ",".join(map(str, default)) if isinstance(default, tuple) else default  # pyright: ignore[reportUnknownArgumentType]
-        add(worker, _flag(setting), kind=_WRITTEN[setting.kind], default=None, shown=shown, help=setting.help)
+        add(
+            worker,
+            _flag(setting),
+            kind=_WRITTEN[setting.kind],
+            default=None,
+            shown=_shown(setting.default),
+            help=setting.help,
+        )
     add_logging(worker)
-    worker.add_argument("--reload", action="store_true", help="for development: start anew when a source file changes")
     worker.add_argument(
-        "--burst", action="store_true", help="stop when no job waits that this worker may run, and none is delayed or in hand"
+        "--reload", action="store_true", help="for development: start anew when a source file changes"
+    )
+    worker.add_argument(
+        "--burst",
+        action="store_true",
+        help="stop when no job waits that this worker may run, and none is delayed or in hand",
     )
     add(
         worker,
@@ -220,8 +266,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run a worker until it is stopped. 0 after a graceful stop, 75 when it is to be started anew, 70 when a second signal has
-    cut off its jobs, 71 when the end of its grace has."""
+    """Run a worker until it is stopped. 0 after a graceful stop, 75 when it is to be started anew, 70 when a
+    second signal has cut off its jobs, 71 when the end of its grace has."""
     begin_logging(options)
     if options.reload:
         return keep_running(options.arguments, options.objects)
@@ -241,12 +287,16 @@ def _worker(options: argparse.Namespace, targets: Sequence[Target]) -> Worker | 
     settings = _given(options, SETTINGS)
     if all(isinstance(value, Handlers) for value in values):
         handlers = first if isinstance(first, Handlers) and len(values) == 1 else Handlers()
-        handlers.include(*(value for value in values if isinstance(value, Handlers) and value is not handlers))
+        handlers.include(
+            *(value for value in values if isinstance(value, Handlers) and value is not handlers)
+        )
         _refuse(options, GROUP_SETTINGS, "left out: it is for several queues")
         return Worker(_named_queue(options), handlers, **settings)
     queues = [value for value in values if isinstance(value, QueueSettings)]
     if len(queues) < len(values):
-        raise Malformed("object", options.objects, "queues alone, Handlers objects alone, or one Worker or WorkerGroup")
+        raise Malformed(
+            "object", options.objects, "queues alone, Handlers objects alone, or one Worker or WorkerGroup"
+        )
     for target, queue in zip(targets, queues, strict=True):
         agree(options, queue, target.reference)
     if options.lua is not None:
@@ -260,7 +310,9 @@ def _worker(options: argparse.Namespace, targets: Sequence[Target]) -> Worker | 
     return Worker(queues[0], **settings)
 
 
-def _as_it_is(options: argparse.Namespace, reference: str, worker: Worker | WorkerGroup) -> Worker | WorkerGroup:
+def _as_it_is(
+    options: argparse.Namespace, reference: str, worker: Worker | WorkerGroup
+) -> Worker | WorkerGroup:
     """A worker of the module, which has its settings."""
     _refuse(options, (*SETTINGS, *GROUP_SETTINGS), f"left out: {reference} has settings of its own")
     for each in worker.workers if isinstance(worker, WorkerGroup) else (worker,):
@@ -297,6 +349,13 @@ def _refuse(options: argparse.Namespace, settings: Sequence[Setting], bound: str
         value = getattr(options, setting.name)
         if value is not None:
             raise Malformed(origin_of(_flag(setting), value, _WRITTEN[setting.kind]), value, bound)
+
+
+def _shown(default: Any) -> Any:
+    """A default as one would type it."""
+    if isinstance(default, tuple):
+        return ",".join(map(str, cast("tuple[object, ...]", default)))
+    return "on" if default is True else default
 
 
 def _flag(setting: Setting) -> str:

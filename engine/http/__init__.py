@@ -1,5 +1,7 @@
-"""The HTTP face of the engine: a job API, DSPS's channel API and a page for operators, as one ASGI application.
+"""The HTTP face of the engine: a job API, DSPS's channel API and a page for operators, as one ASGI
+application.
 
-It needs the extra `ironclaim[http]` and has no logic of its own: what it answers comes from `AsyncQueue` and `AsyncChannel`.
-`engine.http.application.application(settings)` makes the application, `ironclaim serve` runs it.
+It needs the extra `ironclaim[http]` and has no logic of its own: what it answers comes from `AsyncQueue` and
+`AsyncChannel`. `engine.http.application.application(settings)` makes the application, `ironclaim serve` runs
+it.
 """

@@ -62,7 +62,8 @@ STATUS_OF_ERRORS: tuple[tuple[type[EngineError], int], ...] = (
 
 
 class Problem(Exception):
-    """An answer that is a problem. `field`, `value` and `bound` name what is wrong with a request; `more` are further members."""
+    """An answer that is a problem. `field`, `value` and `bound` name what is wrong with a request; `more` are
+    further members."""
 
     def __init__(
         self,
@@ -86,7 +87,13 @@ class Problem(Exception):
 
     def members(self) -> dict[str, Any]:
         """The members of the JSON object."""
-        return {"type": "about:blank", "title": self.title, "status": self.status, "detail": self.detail, **self.more}
+        return {
+            "type": "about:blank",
+            "title": self.title,
+            "status": self.status,
+            "detail": self.detail,
+            **self.more,
+        }
 
     def response(self) -> Response:
         """The answer."""
@@ -125,7 +132,8 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        # Starlette names the methods of one route; a path has a route for each here. A folder of files has none.
+        # Starlette names the methods of one route; a path has a route for each here. A folder of files has
+        # none.
         routes = (route for route in request.app.routes if isinstance(route, Route))
         matching = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
         of_path = [route.methods or set[str]() for route in matching if route.path == matching[0].path]

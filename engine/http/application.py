@@ -58,7 +58,9 @@ _PROBLEM_CONTENT = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Proble
 @public
 async def get_document(request: Request) -> Response:
     """The document of the application that serves it."""
-    return JsonAnswer(document(request.app.routes, request.app.state.settings, request.scope.get("root_path", "")))
+    return JsonAnswer(
+        document(request.app.routes, request.app.state.settings, request.scope.get("root_path", ""))
+    )
 
 
 def document(routes: Iterable[BaseRoute], settings: HttpSettings, root: str = "") -> dict[str, Any]:
@@ -97,7 +99,10 @@ def _operation(route: Route, found: Described, settings: HttpSettings) -> dict[s
         "description": (endpoint.__doc__ or "").strip(),
         "parameters": [*_in_path(route.path, narrow), *_in_query(found, settings), *_in_headers(found)],
         "responses": {
-            **{str(status): _answer(status, schema, found.media_type) for status, schema in found.answers.items()},
+            **{
+                str(status): _answer(status, schema, found.media_type)
+                for status, schema in found.answers.items()
+            },
             "default": problem,
         },
     }
@@ -107,13 +112,21 @@ def _operation(route: Route, found: Described, settings: HttpSettings) -> dict[s
             operation["security"] = [{"token": []}]
     if found.body is not None:
         body = found.body if narrow else schemas.widened(found.body)
-        operation["requestBody"] = {"required": found.needs_body, "content": {"application/json": {"schema": body}}}
+        operation["requestBody"] = {
+            "required": found.needs_body,
+            "content": {"application/json": {"schema": body}},
+        }
     return operation
 
 
 def _in_path(path: str, narrow: bool) -> list[dict[str, Any]]:
     return [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "pattern": _pattern(name, narrow)}}
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": {"type": "string", "pattern": _pattern(name, narrow)},
+        }
         for name in _PARAMETER.findall(path)
     ]
 
@@ -150,7 +163,9 @@ def _in_headers(found: Described) -> list[dict[str, Any]]:
 def _answer(status: int, schema: Schema | None, media_type: str) -> dict[str, Any]:
     answer: dict[str, Any] = {"description": HTTPStatus(status).phrase}
     if schema is not None and status != HTTPStatus.NO_CONTENT:
-        answer["content"] = {media_type: {"schema": schema if media_type == "application/json" else {"type": "string"}}}
+        answer["content"] = {
+            media_type: {"schema": schema if media_type == "application/json" else {"type": "string"}}
+        }
         if status >= HTTPStatus.BAD_REQUEST:
             # What is not let in is refused before anybody knows whose words to use.
             answer["content"] |= _PROBLEM_CONTENT
@@ -174,7 +189,10 @@ def application(settings: HttpSettings) -> Starlette:
     for route in routes:
         _check(route)
     app = Starlette(
-        routes=routes, middleware=[Middleware(Shield, settings=settings)], exception_handlers=_HANDLERS, lifespan=_running
+        routes=routes,
+        middleware=[Middleware(Shield, settings=settings)],
+        exception_handlers=_HANDLERS,
+        lifespan=_running,
     )
     app.router.redirect_slashes = False
     app.state.settings = settings
@@ -202,7 +220,8 @@ def end_waits(app: Starlette) -> None:
 
 
 def _check(route: BaseRoute) -> None:
-    """Raise TypeError for a route that does not say what it needs, and for one that changes something as if it did not."""
+    """Raise TypeError for a route that does not say what it needs, and for one that changes something as if
+    it did not."""
     if isinstance(route, Mount) and not isinstance(route.app, StaticFiles):
         inner: Iterable[BaseRoute] = route.routes
         for found in inner:

@@ -1,4 +1,5 @@
-"""What an endpoint takes and answers, declared once: its arguments are read by this, and the OpenAPI document printed from it."""
+"""What an endpoint takes and answers, declared once: its arguments are read by this, and the OpenAPI document
+printed from it."""
 
 from __future__ import annotations
 
@@ -65,15 +66,17 @@ def described(summary: str, **fields: Any) -> Callable[[Any], Any]:
 
 
 def arguments(request: Request) -> dict[str, Any]:
-    """The arguments of a request's query, as its endpoint declares them. Raises Problem for one that is out of bounds, comes
-    twice, or that the endpoint does not have."""
+    """The arguments of a request's query, as its endpoint declares them. Raises Problem for one that is out
+    of bounds, comes twice, or that the endpoint does not have."""
     wanted: Described = request.scope["endpoint"].described
     known = {query.name: query for query in wanted.query}
     given = request.query_params.multi_items()
     found: dict[str, Any] = {}
     for name, text in given:
         if name not in known:
-            raise bad_value(name, text, f"one of {', '.join(known)}" if known else "left out: nothing is asked for here")
+            raise bad_value(
+                name, text, f"one of {', '.join(known)}" if known else "left out: nothing is asked for here"
+            )
         if name in found:
             raise bad_value(name, text, "given once")
         found[name] = known[name].kind(name, text, request.app.state.settings)
@@ -105,7 +108,13 @@ def choice(name: str, about: str, words: tuple[str, ...], default: str) -> Query
             raise bad_value(name, text, f"one of {', '.join(words)}")
         return text
 
-    return Query(name=name, about=about, kind=read, schema=lambda _: {"enum": list(words), "default": default}, default=default)
+    return Query(
+        name=name,
+        about=about,
+        kind=read,
+        schema=lambda _: {"enum": list(words), "default": default},
+        default=default,
+    )
 
 
 def name_of(name: str, about: str, pattern: str) -> Query:
@@ -125,5 +134,8 @@ def text(name: str, about: str, *, pattern: str = "") -> Query:
 
     schema: Schema = {"type": "string", "minLength": 1, "maxLength": _TEXT_CHARACTERS_MAX}
     return Query(
-        name=name, about=about, kind=read, schema=lambda _: {**schema, **({"pattern": f"^({pattern})$"} if pattern else {})}
+        name=name,
+        about=about,
+        kind=read,
+        schema=lambda _: {**schema, **({"pattern": f"^({pattern})$"} if pattern else {})},
     )

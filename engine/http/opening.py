@@ -23,8 +23,8 @@ from engine.redis.async_driver import AsyncDriver
 from engine.redis.call import Call
 from engine.redis.endpoint import Endpoint
 
-#: Queues, and channels, that are open at once. The one that was asked for longest ago makes room: whoever still uses it goes on,
-#: with new connections.
+#: Queues, and channels, that are open at once. The one that was asked for longest ago makes room: whoever
+#: still uses it goes on, with new connections.
 QUEUES_MAX = 256
 
 T = TypeVar("T")
@@ -56,7 +56,8 @@ class Opened:
         return found
 
     async def meet(self, name: str) -> None:
-        """Open the queue of this name with as many shards as it has on its server. Raises Malformed, ServerUnavailable."""
+        """Open the queue of this name with as many shards as it has on its server. Raises Malformed,
+        ServerUnavailable."""
         if name in self._queues:
             return
         found = self._made(name)
@@ -171,7 +172,8 @@ def waiting_ms(request: Request, wanted_ms: int) -> int:
 
 
 async def wait_for(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """What a request waits for; ends early when its client goes away or the application ends. Raises Problem."""
+    """What a request waits for; ends early when its client goes away or the application ends. Raises
+    Problem."""
     waits: Waits = request.app.state.waits
     task = asyncio.ensure_future(work)
     others = [asyncio.ensure_future(_gone(request)), asyncio.ensure_future(waits.ending.wait())]
@@ -186,7 +188,8 @@ async def wait_for(request: Request, work: Coroutine[Any, Any, T]) -> T:
         for one in started:
             one.cancel()
         await asyncio.gather(*started, return_exceptions=True)
-        # The traceback of what a task raised leads to this frame: memory would be held until the collector of cycles comes by.
+        # The traceback of what a task raised leads to this frame: memory would be held until the collector of
+        # cycles comes by.
         del task, others, started
 
 

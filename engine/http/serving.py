@@ -1,4 +1,5 @@
-"""Runs the application on a socket: with bounds for slow clients, and on loopback alone where nobody is asked who it is."""
+"""Runs the application on a socket: with bounds for slow clients, and on loopback alone where nobody is asked
+who it is."""
 
 from __future__ import annotations
 
@@ -77,10 +78,16 @@ def _cancelled(timer: asyncio.TimerHandle | None) -> None:
 def check_bind(host: str, settings: HttpSettings) -> None:
     """Raise Malformed for an address that others reach, where nobody is asked who it is."""
     if not settings.asks_who and not _is_loopback(host):
-        raise Malformed("host", host, "a loopback address, such as 127.0.0.1, where there is neither a token nor an auth hook")
+        raise Malformed(
+            "host",
+            host,
+            "a loopback address, such as 127.0.0.1, where there is neither a token nor an auth hook",
+        )
 
 
-def server(settings: HttpSettings, *, host: str = "127.0.0.1", port: int = 8080, **more: Any) -> uvicorn.Server:
+def server(
+    settings: HttpSettings, *, host: str = "127.0.0.1", port: int = 8080, **more: Any
+) -> uvicorn.Server:
     """The server of an application with these settings. Raises Malformed."""
     check_bind(host, settings)
     config = uvicorn.Config(

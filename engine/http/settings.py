@@ -34,9 +34,9 @@ _TOKEN = re.compile(rf"[\x21-\x7e]{{{TOKEN_CHARACTERS_LEAST},{TOKEN_CHARACTERS_M
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """What a request may do. `queues`: on these queues and channels alone, () = on all. `name` is for the audit line. `ambient`:
-    a browser shows it by itself with every request, as a cookie or because nobody is asked, so another site's page could make
-    it do so."""
+    """What a request may do. `queues`: on these queues and channels alone, () = on all. `name` is for the
+    audit line. `ambient`: a browser shows it by itself with every request, as a cookie or because nobody is
+    asked, so another site's page could make it do so."""
 
     role: Role
     queues: tuple[str, ...] = ()
@@ -58,8 +58,8 @@ class Access:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """A secret that a caller shows as `Authorization: Bearer SECRET`, and what it allows: a role, on these queues and channels
-    alone where any are named. `name` stands in audit lines."""
+    """A secret that a caller shows as `Authorization: Bearer SECRET`, and what it allows: a role, on these
+    queues and channels alone where any are named. `name` stands in audit lines."""
 
     secret: str = field(repr=False)
     role: Role = "read"
@@ -82,7 +82,8 @@ class Token:
 
 
 def _check_bounds(what: str, role: object, queues: object) -> None:
-    """Raise Malformed for a role that there is not, and for queues that are no list: in a text each part of it is found."""
+    """Raise Malformed for a role that there is not, and for queues that are no list: in a text each part of
+    it is found."""
     if validate.plain_text(role) not in _RANKS:
         raise Malformed(f"{what}.role", role, f"one of {', '.join(_RANKS)}")
     bound = "a tuple of names; () for all queues"
@@ -98,16 +99,17 @@ _HOST = re.compile(r"[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSettings:
-    """What the HTTP face serves, and to whom. Nothing is changed unless `allow_changes` is set, and no payload is shown unless
-    `show_payloads` is.
+    """What the HTTP face serves, and to whom. Nothing is changed unless `allow_changes` is set, and no
+    payload is shown unless `show_payloads` is.
 
-    `url`, `model` (`lanes`, `bull`, `bananas:live` and so on) and `prefix` say where the queues are. `tokens`: who may do what;
-    `authorize`: the hook of a service that mounts the application and knows its own users: what it returns for a request is the
-    access of that request, None refuses it. Without either everybody has every role, which `ironclaim serve` allows on a
-    loopback address only. `allowed_hosts`: names without ports that a `Host` header may have. `poll_max_ms` bounds each long
-    poll, and `waiting_max` how many requests may wait at once, long polls and readers of events together. `channels`: DSPS
-    channels are served where it is given. `runs`: the folder of drills whose reports the page lists. `scaling`:
-    what `ironclaim_wanted_workers` of each queue's metrics aims at.
+    `url`, `model` (`lanes`, `bull`, `bananas:live` and so on) and `prefix` say where the queues are.
+    `tokens`: who may do what; `authorize`: the hook of a service that mounts the application and knows its
+    own users: what it returns for a request is the access of that request, None refuses it. Without either
+    everybody has every role, which `ironclaim serve` allows on a loopback address only. `allowed_hosts`:
+    names without ports that a `Host` header may have. `poll_max_ms` bounds each long poll, and `waiting_max`
+    how many requests may wait at once, long polls and readers of events together. `channels`: DSPS channels
+    are served where it is given. `runs`: the folder of drills whose reports the page lists. `scaling`: what
+    `ironclaim_wanted_workers` of each queue's metrics aims at.
     """
 
     url: str = field(default="redis://127.0.0.1:6379/0", repr=False)
@@ -147,7 +149,11 @@ class HttpSettings:
             raise Malformed("allowed_hosts", self.allowed_hosts, "at least one name")
         for host in self.allowed_hosts:
             if not _HOST.fullmatch(host):
-                raise Malformed("allowed_hosts", host, "a name or an address without a port, such as jobs.example.org or [::1]")
+                raise Malformed(
+                    "allowed_hosts",
+                    host,
+                    "a name or an address without a port, such as jobs.example.org or [::1]",
+                )
         if len({token.secret for token in self.tokens}) != len(self.tokens):
             raise Malformed("tokens", f"{len(self.tokens)} tokens", "tokens with different secrets")
 
@@ -158,19 +164,21 @@ class HttpSettings:
 
     @property
     def keyspace(self) -> str:
-        """The name of the one queue that all names are of: those formats have one queue in a keyspace, and the name that a path
-        gives it is not in its keys. '' for formats that keep queues apart."""
+        """The name of the one queue that all names are of: those formats have one queue in a keyspace, and
+        the name that a path gives it is not in its keys. '' for formats that keep queues apart."""
         spec = self.spec
         return type(spec).__name__.lower() if isinstance(spec, models.Bananas | models.Bridge) else ""
 
     def may_be_elsewhere(self, id: str) -> bool:
-        """Whether the key of this job of one queue may be that of another queue's job: in Bull, `x:1` of `mails` has the key of
-        `1` of `mails:x`. Its own ids are numbers, also those of jobs that schedules make."""
+        """Whether the key of this job of one queue may be that of another queue's job: in Bull, `x:1` of
+        `mails` has the key of `1` of `mails:x`. Its own ids are numbers, also those of jobs that schedules
+        make."""
         return isinstance(self.spec, models.Bull) and ":" in id
 
     @property
     def shares_ids(self) -> bool:
-        """Whether ids and texts of `dedup` are of all queues together: in Mosquito they name keys that the queue is not in."""
+        """Whether ids and texts of `dedup` are of all queues together: in Mosquito they name keys that the
+        queue is not in."""
         return isinstance(self.spec, models.Mosquito)
 
     @property

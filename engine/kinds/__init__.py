@@ -1,10 +1,11 @@
 """Types whose values travel as JSON, and how: from annotations to JSON values, and back.
 
-What travels, as a parameter and as a result: None, bool, int, float, str, bytes (base64), datetime, date, time (ISO 8601),
-timedelta (seconds), UUID, Decimal and Path (text), Enum (its value), dataclasses, TypedDicts, models of pydantic 2 (as they say
-themselves), `dict[str, T]`, `list`, `Sequence`, `tuple`, `set`, `frozenset`, `T | None`, `X | Y` where the JSON of one can never
-be taken for that of the other, Literal, NewType, and Any for whatever JSON can say. What `Annotated` adds is not looked at, and a
-value of a subclass travels as the type that was declared. Anything else is refused when the function is registered.
+What travels, as a parameter and as a result: None, bool, int, float, str, bytes (base64), datetime, date,
+time (ISO 8601), timedelta (seconds), UUID, Decimal and Path (text), Enum (its value), dataclasses,
+TypedDicts, models of pydantic 2 (as they say themselves), `dict[str, T]`, `list`, `Sequence`, `tuple`, `set`,
+`frozenset`, `T | None`, `X | Y` where the JSON of one can never be taken for that of the other, Literal,
+NewType, and Any for whatever JSON can say. What `Annotated` adds is not looked at, and a value of a subclass
+travels as the type that was declared. Anything else is refused when the function is registered.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ _NUMBERS: frozenset[type] = frozenset((int, float))
 def _checked(*allowed: type, write: Any = None) -> Callable[[Any], Any]:
     def check(value: Any) -> Any:
         # True is an int for Python; and a datetime is a date.
-        if type(value) not in allowed and not (isinstance(value, allowed) and not isinstance(value, bool | datetime)):
+        if type(value) not in allowed and not (
+            isinstance(value, allowed) and not isinstance(value, bool | datetime)
+        ):
             raise TypeError
         return write(value) if write else value
 
@@ -127,7 +130,9 @@ def kind_of(annotation: Any) -> Kind:
     try:
         return _kind_of(annotation)
     except RecursionError:
-        raise TypeError(f"{inspect.formatannotation(annotation)} holds itself, so it does not travel") from None
+        raise TypeError(
+            f"{inspect.formatannotation(annotation)} holds itself, so it does not travel"
+        ) from None
 
 
 def _kind_of(annotation: Any) -> Kind:
@@ -169,9 +174,13 @@ def _kind_of_class(kind: Any) -> Kind | None:
     if is_model(kind):
         return model_kind(kind)
     if dataclasses.is_dataclass(kind):
-        return dataclass_kind(kind, {name: _kind_of(hint) for name, hint in hints_of(kind, dataclass_fields(kind))})
+        return dataclass_kind(
+            kind, {name: _kind_of(hint) for name, hint in hints_of(kind, dataclass_fields(kind))}
+        )
     if is_typed_dict(kind):
-        return typed_dict_kind(kind, {name: _kind_of(hint) for name, hint in hints_of(kind, list(kind.__annotations__))})
+        return typed_dict_kind(
+            kind, {name: _kind_of(hint) for name, hint in hints_of(kind, list(kind.__annotations__))}
+        )
     return None
 
 
@@ -185,7 +194,9 @@ def _literal(words: tuple[Any, ...]) -> Kind:
         return value
 
     shapes = frozenset(map(shape_of, words))
-    return Kind(f"one of {', '.join(map(repr, words))}", check, check, shapes, plain=True, words=words_of(words))
+    return Kind(
+        f"one of {', '.join(map(repr, words))}", check, check, shapes, plain=True, words=words_of(words)
+    )
 
 
 def _sequence(make: Callable[[Any], Any], item: Kind) -> Kind:
@@ -199,7 +210,13 @@ def _sequence(make: Callable[[Any], Any], item: Kind) -> Kind:
             raise TypeError
         return make([item.read(one) for one in cast("list[Any]", value)])
 
-    return Kind(f"{getattr(make, '__name__', 'list')} of {item.name}", write, read, _LIST, plain=make is list and item.plain)
+    return Kind(
+        f"{getattr(make, '__name__', 'list')} of {item.name}",
+        write,
+        read,
+        _LIST,
+        plain=make is list and item.plain,
+    )
 
 
 def _tuple(arguments: tuple[Any, ...]) -> Kind:
@@ -249,7 +266,8 @@ def _enum(kind: type[Enum]) -> Kind:
 
 
 def hints_of(what: Any, names: list[str]) -> list[tuple[str, Any]]:
-    """The types of these names, Any where there is none. Raises TypeError for annotations that cannot be read."""
+    """The types of these names, Any where there is none. Raises TypeError for annotations that cannot be
+    read."""
     try:
         hints = get_type_hints(what)
     except NameError as error:

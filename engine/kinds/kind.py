@@ -1,4 +1,5 @@
-"""How values of one type travel: what writes them as JSON and reads them, and by what that JSON is told from that of others."""
+"""How values of one type travel: what writes them as JSON and reads them, and by what that JSON is told from
+that of others."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ class Unfit(ValueError):
 
 
 class Fields(NamedTuple):
-    """Of an object: the fields that it must have, all that it may have (None: also others), and those with a few words only."""
+    """Of an object: the fields that it must have, all that it may have (None: also others), and those with a
+    few words only."""
 
     required: frozenset[str]
     known: frozenset[str] | None
@@ -48,8 +50,8 @@ class Fields(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """Writes values of one type as JSON and reads them. `write` and `read` raise for others: ValueError or TypeError, and
-    whatever a class or a validator of the service raises."""
+    """Writes values of one type as JSON and reads them. `write` and `read` raise for others: ValueError or
+    TypeError, and whatever a class or a validator of the service raises."""
 
     name: str
     write: Callable[[Any], Any]
@@ -103,7 +105,9 @@ def dataclass_kind(kind: Any, kinds: Mapping[str, Kind]) -> Kind:
     without = [
         field.name
         for field in dataclasses.fields(kind)
-        if field.init and field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        if field.init
+        and field.default is dataclasses.MISSING
+        and field.default_factory is dataclasses.MISSING
     ]
     return Kind(kind.__name__, write, read, _OBJECT, fields=_fields(kinds, frozenset(without)), made=kind)
 
@@ -133,7 +137,8 @@ def _fields(kinds: Mapping[str, Kind], required: frozenset[str]) -> Fields:
 
 
 def _required(kind: Any) -> frozenset[str]:
-    """The fields that it must have. Where its annotations are texts, Python itself has not seen what they say of that."""
+    """The fields that it must have. Where its annotations are texts, Python itself has not seen what they say
+    of that."""
     found = set(kind.__required_keys__)
     for name, hint in get_type_hints(kind, include_extras=True).items():
         if get_origin(hint) is Required:
@@ -147,8 +152,10 @@ def _required(kind: Any) -> frozenset[str]:
 # otherwise.
 
 _AMBIGUOUS = (
-    "nobody could tell which of the two travelled. Told apart are: None, bool, int, float, text, list and object; the words of a "
-    "Literal or an Enum; objects of which one must have a field that the other cannot have, or that have a Literal under one name"
+    "nobody could tell which of the two travelled. Told apart are: None, bool, int, float, text, list "
+    "and object; the words of a "
+    "Literal or an Enum; objects of which one must have a field that the other cannot have, or that "
+    "have a Literal under one name"
 )
 
 
@@ -186,7 +193,9 @@ def union_of(kinds: Sequence[Kind]) -> Kind:
     # None is the last one to be named.
     names = [kind.name for kind in sorted(kinds, key=lambda kind: kind.name == "None")]
     plain = all(kind.plain for kind in members)
-    return Kind(" or ".join(names), write, read, frozenset[type]().union(*(kind.shapes for kind in members)), plain)
+    return Kind(
+        " or ".join(names), write, read, frozenset[type]().union(*(kind.shapes for kind in members)), plain
+    )
 
 
 def _are_numbers(kinds: Sequence[Kind]) -> bool:
@@ -211,7 +220,8 @@ def _depth(kind: Kind) -> int:
 
 
 def _told_by(one: Kind, other: Kind) -> frozenset[str]:
-    """The fields whose words tell the two apart, none where something else does. Raises TypeError where nothing does."""
+    """The fields whose words tell the two apart, none where something else does. Raises TypeError where
+    nothing does."""
     both = one.shapes & other.shapes
     if not both:
         return frozenset()

@@ -1,5 +1,6 @@
-"""Models of pydantic 2, where the service has it: pydantic writes and reads them, and their JSON schemas say beforehand that what
-one side writes the other can read. Nothing here imports pydantic: who has such a model has done it."""
+"""Models of pydantic 2, where the service has it: pydantic writes and reads them, and their JSON schemas say
+beforehand that what one side writes the other can read. Nothing here imports pydantic: who has such a model
+has done it."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ Schema = dict[str, Any]
 def is_model(kind: type) -> bool:
     """Whether this is a model of pydantic 2."""
     pydantic = sys.modules.get("pydantic")
-    return pydantic is not None and hasattr(kind, "model_json_schema") and issubclass(kind, pydantic.BaseModel)
+    return (
+        pydantic is not None and hasattr(kind, "model_json_schema") and issubclass(kind, pydantic.BaseModel)
+    )
 
 
 def model_kind(model: Any) -> Kind:
@@ -46,7 +49,9 @@ def model_kind(model: Any) -> Kind:
             raise Unfit("; ".join(_told(one) for one in error.errors())) from None
 
     top = _resolved(read_schema, read_schema)
-    return Kind(model.__name__, write, read, _shapes(top, read_schema), fields=_fields(top, read_schema), made=model)
+    return Kind(
+        model.__name__, write, read, _shapes(top, read_schema), fields=_fields(top, read_schema), made=model
+    )
 
 
 def _told(error: Any) -> str:
@@ -57,9 +62,13 @@ def _agreed(model: Any) -> tuple[bool, Schema]:
     """Whether aliases are written, and the schema of what is read. Raises TypeError."""
     try:
         read: Schema = model.model_json_schema(mode="validation")
-        written: list[Schema] = [model.model_json_schema(by_alias=alias, mode="serialization") for alias in (True, False)]
+        written: list[Schema] = [
+            model.model_json_schema(by_alias=alias, mode="serialization") for alias in (True, False)
+        ]
     except Exception as error:
-        raise TypeError(f"{model.__name__}: a model of which pydantic has no JSON schema ({error})") from error
+        raise TypeError(
+            f"{model.__name__}: a model of which pydantic has no JSON schema ({error})"
+        ) from error
     wrong = ""
     for by_alias, schema in zip((True, False), written, strict=True):
         wrong = _unread(schema, read)

@@ -3,10 +3,10 @@
     from engine import Queue, models
     queue = Queue("emails", models.Bull())
 
-`Lanes` is the engine's own model and the default. The others are the keyspaces of four older job queues: a team that uses one
-of them can enqueue and process its jobs with this engine, next to its old clients. A feature that such a format cannot hold
-raises `UnsupportedFeature`; defects that the engine cannot prevent are the `FINDINGS` of the model's module. Only Lanes runs
-on a cluster.
+`Lanes` is the engine's own model and the default. The others are the keyspaces of four older job queues: a
+team that uses one of them can enqueue and process its jobs with this engine, next to its old clients. A
+feature that such a format cannot hold raises `UnsupportedFeature`; defects that the engine cannot prevent are
+the `FINDINGS` of the model's module. Only Lanes runs on a cluster.
 
 `Dsps` is not for queues but for channels: `Channel("orders", models.Dsps())`. It runs on a cluster.
 """
@@ -22,12 +22,24 @@ if TYPE_CHECKING:
     from engine.models.dsps import ChannelRule
     from engine.models.model import Finding, Model
 
-__all__ = ["Bananas", "BananasLayout", "Bridge", "Bull", "ChannelRule", "Dsps", "Finding", "Lanes", "Layout", "Mosquito"]
+__all__ = [
+    "Bananas",
+    "BananasLayout",
+    "Bridge",
+    "Bull",
+    "ChannelRule",
+    "Dsps",
+    "Finding",
+    "Lanes",
+    "Layout",
+    "Mosquito",
+]
 
-#: Where a model's design document and the original programs differ in key names and types: those of the document, or those of
-#: the programs (`live`). Choose `live` for a keyspace that such programs use.
+#: Where a model's design document and the original programs differ in key names and types: those of the
+#: document, or those of the programs (`live`). Choose `live` for a keyspace that such programs use.
 Layout = Literal["document", "live"]
-#: Of Bananas: `live` for programs without routes, `routed` for those with routes (see engine/models/foreign/bananas.py).
+#: Of Bananas: `live` for programs without routes, `routed` for those with routes (see
+#: engine/models/foreign/bananas.py).
 BananasLayout = Literal["document", "live", "routed"]
 
 
@@ -61,9 +73,10 @@ class Bridge:
 class Bananas:
     """Bananas: one keyspace is one queue, so the queue's name is a label that is not on the wire.
 
-    `adopt_after_ms`: jobs that a foreign worker has left in `queue:processing` come back after this time; 0 = never, because
-    such an entry looks like that of a running job. `timeout_ms` bounds each run, as in the original workers; 0 = no bound.
-    The others are the seconds for which completed and dead jobs, and the results of both, are kept.
+    `adopt_after_ms`: jobs that a foreign worker has left in `queue:processing` come back after this time; 0 =
+    never, because such an entry looks like that of a running job. `timeout_ms` bounds each run, as in the
+    original workers; 0 = no bound. The others are the seconds for which completed and dead jobs, and the
+    results of both, are kept.
     """
 
     layout: BananasLayout = "document"
@@ -81,12 +94,21 @@ class Bananas:
 
         _check(self.layout, BananasLayout)
         bounds = {"adopt_after_ms": (0, validate.DURATION_MS_MAX), "timeout_ms": (0, validate.BACKOFF_MS_MAX)}
-        bounds |= dict.fromkeys(("job_ttl_s", "dead_ttl_s", "result_ttl_s", "error_ttl_s"), (1, validate.DURATION_MS_MAX // 1000))
+        bounds |= dict.fromkeys(
+            ("job_ttl_s", "dead_ttl_s", "result_ttl_s", "error_ttl_s"), (1, validate.DURATION_MS_MAX // 1000)
+        )
         settle(self, **bounds)
 
     def bind(self, queue: str, prefix: str, lua: Path | None) -> Model:
         """The model of one queue. `lua`: another folder of scripts."""
-        numbers = (self.adopt_after_ms, self.job_ttl_s, self.dead_ttl_s, self.result_ttl_s, self.error_ttl_s, self.timeout_ms)
+        numbers = (
+            self.adopt_after_ms,
+            self.job_ttl_s,
+            self.dead_ttl_s,
+            self.result_ttl_s,
+            self.error_ttl_s,
+            self.timeout_ms,
+        )
         settings = " ".join(map(str, numbers))
         from engine.models.foreign.bananas import BananasModel
 
@@ -95,8 +117,8 @@ class Bananas:
 
 @dataclass(frozen=True, slots=True)
 class Bull:
-    """Bull 1.0.0: keys begin with the prefix and the queue's name. `priority`: the `priority` in the opts of each job, if the
-    queue is one of the five of a priority queue (`engine.PriorityQueue`)."""
+    """Bull 1.0.0: keys begin with the prefix and the queue's name. `priority`: the `priority` in the opts of
+    each job, if the queue is one of the five of a priority queue (`engine.PriorityQueue`)."""
 
     prefix: str = "bull"
     priority: Literal["", "low", "normal", "medium", "high", "critical"] = ""
@@ -110,9 +132,10 @@ class Bull:
 
 @dataclass(frozen=True, slots=True)
 class Mosquito:
-    """Mosquito: the queue's name is inside of its keys. The hash of a job is kept for `success_ttl_s` after a success and for
-    `dead_ttl_s` after its death. `adopt_after_ms`: active jobs without the id of a runner (v2 writes none) come back after this
-    time, 0 = never. `coordinate`: the engine's leader holds the lock of the original's coordinators."""
+    """Mosquito: the queue's name is inside of its keys. The hash of a job is kept for `success_ttl_s` after a
+    success and for `dead_ttl_s` after its death. `adopt_after_ms`: active jobs without the id of a runner (v2
+    writes none) come back after this time, 0 = never. `coordinate`: the engine's leader holds the lock of the
+    original's coordinators."""
 
     layout: Layout = "document"
     prefix: str = "mosquito"
@@ -126,7 +149,10 @@ class Mosquito:
         from engine.validate import settle
 
         _check(self.layout, Layout)
-        settle(self, **dict.fromkeys(("success_ttl_s", "dead_ttl_s", "adopt_after_ms"), (0, validate.DURATION_MS_MAX)))
+        settle(
+            self,
+            **dict.fromkeys(("success_ttl_s", "dead_ttl_s", "adopt_after_ms"), (0, validate.DURATION_MS_MAX)),
+        )
 
     def bind(self, queue: str, prefix: str, lua: Path | None) -> Model:
         """The model of one queue. `lua`: another folder of scripts."""
@@ -146,10 +172,11 @@ def _rules() -> tuple[ChannelRule, ...]:
 class Dsps:
     """DSPS, for channels: durable messages for any number of subscribers.
 
-    `rules` set how long messages of a channel are kept: of the rules that match its name, the one that keeps them longest
-    applies; the default is half an hour for all. `storage` is the name of the channel's only server in receipts; it must not
-    change while receipts may still come back. Beside a DSPS server it must be the storage id of that server's configuration:
-    DSPS accepts a receipt with another one, answers 204 and moves nothing; here such a receipt is `Malformed`.
+    `rules` set how long messages of a channel are kept: of the rules that match its name, the one that keeps
+    them longest applies; the default is half an hour for all. `storage` is the name of the channel's only
+    server in receipts; it must not change while receipts may still come back. Beside a DSPS server it must be
+    the storage id of that server's configuration: DSPS accepts a receipt with another one, answers 204 and
+    moves nothing; here such a receipt is `Malformed`.
     """
 
     rules: tuple[ChannelRule, ...] = field(default_factory=_rules)

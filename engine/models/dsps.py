@@ -2,21 +2,22 @@
 
 Choices where the original loses data, or where its document and its server differ (wire-models 2.3 and 6.1):
 
-- A subscriber whose unread messages have expired is not stuck: an index of living messages gives the next clock, and messages
-  of foreign clients, which write no index, are found with bounded work. The reply includes the clock that the search reached,
-  so the caller knows which messages were lost.
+- A subscriber whose unread messages have expired is not stuck: an index of living messages gives the next
+  clock, and messages of foreign clients, which write no index, are found with bounded work. The reply
+  includes the clock that the search reached, so the caller knows which messages were lost.
 - Messages are delivered, and acknowledged, in the order of the circle of clocks, also across the wrap.
-- A clock that is behind one that these scripts, a caller or a cursor have seen has not wrapped but gone back. It goes on
-  after the latest known one, so no clock is assigned twice, and its **era** is one higher. Earlier messages stay; receipts of
-  the former era are stale, if the caller passes their era.
-- After a restore, publishers that have not seen the lost messages may bring the clock to its former value, and the clock does
-  not show it. So the last message of a fetch is compared when its receipt comes: another message with that clock has another
-  expiry. If keys were moved with their remaining time to live, as a cluster may do with a slot, this counts as a restore, and
-  unacknowledged messages are delivered again.
-- Ids are checked before the clock moves (the original moves it back); a duplicate renews the expiry of the clock, as in the
-  original.
+- A clock that is behind one that these scripts, a caller or a cursor have seen has not wrapped but gone back.
+  It goes on after the latest known one, so no clock is assigned twice, and its **era** is one higher. Earlier
+  messages stay; receipts of the former era are stale, if the caller passes their era.
+- After a restore, publishers that have not seen the lost messages may bring the clock to its former value,
+  and the clock does not show it. So the last message of a fetch is compared when its receipt comes: another
+  message with that clock has another expiry. If keys were moved with their remaining time to live, as a
+  cluster may do with a slot, this counts as a restore, and unacknowledged messages are delivered again.
+- Ids are checked before the clock moves (the original moves it back); a duplicate renews the expiry of the
+  clock, as in the original.
 
-`FINDINGS` lists the defects of the format that the engine cannot prevent. Runs on a cluster: a channel is one slot.
+`FINDINGS` lists the defects of the format that the engine cannot prevent. Runs on a cluster: a channel is one
+slot.
 """
 
 from __future__ import annotations
@@ -62,8 +63,9 @@ _MARGIN_MS = 15_000
 
 @dataclass(frozen=True, slots=True)
 class ChannelRule:
-    """Channels whose whole name matches `pattern`, a regular expression, keep messages for at least `expire_ms` after they were
-    published; themselves and their subscribers as long after they were used last. Raises Malformed."""
+    """Channels whose whole name matches `pattern`, a regular expression, keep messages for at least
+    `expire_ms` after they were published; themselves and their subscribers as long after they were used last.
+    Raises Malformed."""
 
     pattern: str = ".+"
     expire_ms: int = 1_800_000
@@ -88,7 +90,8 @@ def checked(rules: object) -> tuple[ChannelRule, ...]:
 
 
 def expire_ms(rules: Iterable[ChannelRule], channel: str) -> int:
-    """How long messages of this channel are kept: the longest time of all rules that match. Raises Malformed when none does."""
+    """How long messages of this channel are kept: the longest time of all rules that match. Raises Malformed
+    when none does."""
     found = [rule.expire_ms for rule in rules if re.fullmatch(rule.pattern, channel)]
     if not found:
         raise Malformed("channel", channel, "a name that the pattern of one of the rules matches")
@@ -103,9 +106,9 @@ def ttl_s(expire_ms: int) -> int:
 # -- The keys of DSPS, each with its Redis type and content: those of a channel, and of revoked tokens. No
 # other module spells them.
 #
-# The braces are the hash tag: one channel is one slot. Keys with `.ironclaim` are the engine's. Clients of the
-# original never touch them: they search for no keys, and their names hold no dot. These keys expire with the clock,
-# so that the end of one is not taken for a loss of the other.
+# The braces are the hash tag: one channel is one slot. Keys with `.ironclaim` are the engine's. Clients of
+# the original never touch them: they search for no keys, and their names hold no dot. These keys expire with
+# the clock, so that the end of one is not taken for a loss of the other.
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,16 +150,17 @@ class DspsKeys:
 
     @property
     def meta(self) -> str:
-        """Hash: `last`, the latest clock that the engine's scripts have seen; `era`, how often it went back; `upto` and
-        `known`: the index holds all living messages in (known, upto], and with known = `all` those before as well; `scan`, a
-        running search for others: cursor, run id and goal; `longest_ms`, no message of the index lives longer; `ends`, pairs
-        of a clock and the time (ms) by which all of the index up to it will have expired; `r.<subscriber>`, the era that a
-        subscriber has received, 0 without it."""
+        """Hash: `last`, the latest clock that the engine's scripts have seen; `era`, how often it went back;
+        `upto` and `known`: the index holds all living messages in (known, upto], and with known = `all` those
+        before as well; `scan`, a running search for others: cursor, run id and goal; `longest_ms`, no message
+        of the index lives longer; `ends`, pairs of a clock and the time (ms) by which all of the index up to
+        it will have expired; `r.<subscriber>`, the era that a subscriber has received, 0 without it."""
         return f"{self.prefix}ironclaim"
 
     @property
     def live(self) -> str:
-        """Zset, the index: clocks of living messages and of some that have expired since, scored by themselves."""
+        """Zset, the index: clocks of living messages and of some that have expired since, scored by
+        themselves."""
         return f"{self.prefix}ironclaim.live"
 
     def op(self, nonce: str) -> str:
@@ -165,8 +169,8 @@ class DspsKeys:
 
 
 def revocation(jti: str) -> str:
-    """String: when the token with this id would expire by itself, in seconds since 1970. It is revoked while the key is there.
-    The braces are literal: each token has a slot of its own."""
+    """String: when the token with this id would expire by itself, in seconds since 1970. It is revoked while
+    the key is there. The braces are literal: each token has a slot of its own."""
     return f"jwt.{{{jti}}}.revoke"
 
 
@@ -174,15 +178,20 @@ FINDINGS = (
     Finding(
         "the original goes on after a lost clock from 1",
         ("P1", "P3", "P4"),
-        "When the clock's key is lost and a client of the original publishes before one of this engine, the clock begins again "
-        "at 1: unread bodies are overwritten, and subscribers with later cursors do not receive what it publishes.",
+        "When the clock's key is lost and a client of the original publishes before one of this "
+        "engine, the clock begins again "
+        "at 1: unread bodies are overwritten, and subscribers with later cursors do not receive what "
+        "it publishes.",
     ),
     Finding(
         "the original looks 64 clocks ahead",
         ("P1",),
-        "A client of the original reads as many clocks after its cursor as it asks for messages, 64 unless told otherwise. Where "
-        "more than that are without a message, because they expired unread or because the engine moved a restored server on "
-        "behind the latest clock that was known, it receives nothing, with more to come, and no receipt. One fetch by the engine "
+        "A client of the original reads as many clocks after its cursor as it asks for messages, 64 "
+        "unless told otherwise. Where "
+        "more than that are without a message, because they expired unread or because the engine "
+        "moved a restored server on "
+        "behind the latest clock that was known, it receives nothing, with more to come, and no "
+        "receipt. One fetch by the engine "
         "for that subscriber, and the acknowledgement of what it returns, move its cursor past the gap.",
     ),
     Finding(
@@ -193,8 +202,10 @@ FINDINGS = (
     Finding(
         "receipts carry no era",
         ("P1", "P6"),
-        "A receipt from before the clock went back may count as current, when another process than the fetching one sends it, "
-        "or it comes late, or after a fetch of the message that has its clock now: it then acknowledges that message. And a "
+        "A receipt from before the clock went back may count as current, when another process than "
+        "the fetching one sends it, "
+        "or it comes late, or after a fetch of the message that has its clock now: it then "
+        "acknowledges that message. And a "
         "current receipt that another process has fetched may be refused once, as one from before.",
     ),
 )
@@ -202,7 +213,11 @@ _MISSING: Mapping[bytes, Missing] = {
     b"channel-not-found": "channel-not-found",
     b"subscription-not-found": "subscription-not-found",
 }
-_PUBLISHED: Mapping[bytes, Literal["created", "duplicate", "refused"]] = {b"c": "created", b"d": "duplicate", b"r": "refused"}
+_PUBLISHED: Mapping[bytes, Literal["created", "duplicate", "refused"]] = {
+    b"c": "created",
+    b"d": "duplicate",
+    b"r": "refused",
+}
 
 
 class DspsModel(FilledSlots):
@@ -223,13 +238,18 @@ class DspsModel(FilledSlots):
         """The call that carries out an operation."""
         match operation:
             case Publish(messages=messages):
-                groups = ([self.keys.mid(message.id) for message in messages],), ([message.body() for message in messages],)
+                groups = (
+                    ([self.keys.mid(message.id) for message in messages],),
+                    ([message.body() for message in messages],),
+                )
                 return self.bound(operation, "", *groups)
             case Acknowledge():
                 at, proof_ms = operation.proof or (operation.clock, "")
                 return self.bound(operation, proof=self.keys.body(at), proof_ms=proof_ms)
             case AskOld(messages=messages):
-                return self.bound(operation, key_groups=([self.keys.mid(id) for id in messages],), argument_groups=())
+                return self.bound(
+                    operation, key_groups=([self.keys.mid(id) for id in messages],), argument_groups=()
+                )
             case _:
                 return self.bound(operation)
 
@@ -262,7 +282,17 @@ def _parsed(operation: Operation, raw: Any) -> object:
             place = (clock.parse(raw[2]), clock.parse(raw[3]), raw[4])
             upto, more, searching = clock.parse(raw[7]), bool(raw[8]), bool(raw[9])
             return FetchReply(
-                srv_us, "ok", *place, turned, era_changed, upto, more, searching, items, int(raw[10]), *map(int, raw[12:13])
+                srv_us,
+                "ok",
+                *place,
+                turned,
+                era_changed,
+                upto,
+                more,
+                searching,
+                items,
+                int(raw[10]),
+                *map(int, raw[12:13]),
             )
         case Acknowledge():
             result = cast("Any", _word(raw[1], "OK", "stale"))

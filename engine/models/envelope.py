@@ -1,18 +1,19 @@
 """The envelope of Lanes: `job:<id>`, one immutable string per job (rule 15).
 
-All integers are big-endian. Every waiting job has one of these, so what most jobs do not use has no room in it: a job without
-options of its own takes 11 bytes, the class and the payload. `lua/core/modules/envelope.lua` reads and writes the same layout:
-the enqueue script puts sequence and times into the middle, and the scripts that end a job overwrite it with a tombstone.
+All integers are big-endian. Every waiting job has one of these, so what most jobs do not use has no room in
+it: a job without options of its own takes 11 bytes, the class and the payload.
+`lua/core/modules/envelope.lua` reads and writes the same layout: the enqueue script puts sequence and times
+into the middle, and the scripts that end a job overwrite it with a tombstone.
 
 | bytes | job |
 |---|---|
 | 1 | 160, or 176 where flags follow, plus the priority, 1 to 10 |
-| 0 or 1 | flags: 1 LIFO, 2 delayed, 4 settings, 8 options, 16 goes on without lost parents, 32 cost, 64 nonce, 128 wide |
+| 0 or 1 | flags: 1 LIFO, 2 delayed, 4 settings, 8 options, 16 lost parents, 32 cost, 64 nonce, 128 wide |
 | 9 | not wide: the sequence in 30 bits and enqueued_ms in 42 (by the server) |
 | 18 | wide: sequence, enqueued_ms and not_after_ms (by the server) |
 | 0 or 6 | due_ms (by the server), where delayed |
 | 0 or 8 | enqueue nonce; an id that was drawn for its enqueue needs none (rule 3) |
-| 0 or 15 | where one is not the default: the settings, and the lengths of key, name (0: as the class) and unique key |
+| 0 or 15 | unless all are defaults: the settings; lengths of key, name (0: as the class), unique key |
 | 1 | length of the class |
 | | class, key, name, unique key |
 | 0 or 2, n | length, then the options of `_EXTRAS` that are not the default, as JSON, where there are some |
@@ -21,14 +22,15 @@ the enqueue script puts sequence and times into the middle, and the scripts that
 | bytes | tombstone |
 |---|---|
 | 1 | 160 |
-| 1 | outcome: 1 finished, the place in `names` of tombstone_open; plus 16 with a nonce, 32 where the last field is text |
+| 1 | outcome: 1 finished, by `names` of tombstone_open; plus 16 with a nonce, 32 with text last |
 | 0 or 8 | enqueue nonce |
 | 7 | fence of the last ended token, 0 where the enqueue was turned away |
 | | its nonce: the incarnation in 8 bytes, then the counter; what is no nonce of a claim is text |
 | | where the enqueue was turned away: the id of that other job, as text |
 
-An envelope is wide when its sequence or its time no longer fits the 9 bytes (2^30 jobs, the year 2109), or when its enqueue may
-arrive later than 10 s from now. Otherwise `not_after_ms` counts as 10 s after the enqueue, which is never too early (rule 3)."""
+An envelope is wide when its sequence or its time no longer fits the 9 bytes (2^30 jobs, the year 2109), or
+when its enqueue may arrive later than 10 s from now. Otherwise `not_after_ms` counts as 10 s after the
+enqueue, which is never too early (rule 3)."""
 
 from __future__ import annotations
 
@@ -54,7 +56,8 @@ NUMBERS_BYTES = 9
 _TIME_MASK = (1 << 42) - 1
 #: Attempts, kind of back-off, crashes_max, backoff_ms, timeout_ms; lengths of key, name and unique key.
 _SETTINGS_FIELDS = struct.Struct(">HBBIIBBB")
-#: A byte holds the length of a seal, which is the unique key and up to 15 bytes more (`lua/core/modules/run.lua`).
+#: A byte holds the length of a seal, which is the unique key and up to 15 bytes more
+#: (`lua/core/modules/run.lua`).
 _UNIQUE_BYTES_MAX = 240
 #: Forms that are kept; where each job has its own (unique keys), all of them are new.
 _FORMS_MAX = 1000
@@ -75,7 +78,9 @@ def encode(operation: Enqueue) -> tuple[bytes, bytes]:
     global _header_template
     template, nonce = _header_template, operation.nonce
     # Most jobs have the options of the one before: those that all jobs without options of their own share.
-    same_as_last = template is not None and operation.options is template.options and operation.name == template.name
+    same_as_last = (
+        template is not None and operation.options is template.options and operation.name == template.name
+    )
     if template is None or not same_as_last or template.has_nonce != (nonce != b""):
         template = _header_template = _shape(operation.name, operation.options, nonce != b"")
     return template.head, nonce + template.common + operation.payload
@@ -89,7 +94,9 @@ def _shape(name: str, options: Options, has_nonce: bool) -> HeaderTemplate:
     flags = _LIFO * options.lifo + _DELAYED * (options.wait_ms != 0) + _NONCE * has_nonce
     flags += _ALONE * (options.on_parent_failure == "ignore") + _COST * (options.cost > 1)
     extras = {
-        field: extra.write(value) for field, extra in _EXTRAS.items() if (value := getattr(options, field)) != extra.default
+        field: extra.write(value)
+        for field, extra in _EXTRAS.items()
+        if (value := getattr(options, field)) != extra.default
     }
     names = [getattr(parent, "name", "") for parent in options.needs]
     if any(names):
@@ -156,8 +163,8 @@ def decode(raw: bytes, lease: Lease, deadline_ms: int, counters: tuple[int, int,
             if flags & _OPTIONS:
                 end += 2 + (raw[end] << 8 | raw[end + 1])
             form_bytes = raw[:2] + raw[at:end]
-        # All but the sequence, the times and the nonce. An envelope that is cut off has fewer bytes than its lengths say, so
-        # it is never taken for a whole one.
+        # All but the sequence, the times and the nonce. An envelope that is cut off has fewer bytes than its
+        # lengths say, so it is never taken for a whole one.
         form = _forms.get(form_bytes)
         if form is None:
             if len(raw) < end:
@@ -169,7 +176,9 @@ def decode(raw: bytes, lease: Lease, deadline_ms: int, counters: tuple[int, int,
     except (struct.error, ValueError, IndexError, RecursionError) as error:
         raise ScriptFault(f"envelope of job {lease.job}: {error}") from error
     name, class_name, lane, options = form
-    return LeasedJob(lease, deadline_ms, name, class_name, lane, raw[end:], options, enqueued_ms, due_ms, *counters)
+    return LeasedJob(
+        lease, deadline_ms, name, class_name, lane, raw[end:], options, enqueued_ms, due_ms, *counters
+    )
 
 
 def _form(form_bytes: bytes) -> Form:
@@ -181,7 +190,9 @@ def _form(form_bytes: bytes) -> Form:
     flags, at = (form_bytes[1], 2) if flagged else (0, 1)
     numbers, lengths = _numbers(PLAIN), [0, 0, 0]
     if flags & _SETTINGS:
-        *found, key_bytes, name_bytes, unique_bytes = cast("tuple[int, ...]", _SETTINGS_FIELDS.unpack_from(form_bytes, at))
+        *found, key_bytes, name_bytes, unique_bytes = cast(
+            "tuple[int, ...]", _SETTINGS_FIELDS.unpack_from(form_bytes, at)
+        )
         numbers, lengths = tuple(found), [key_bytes, name_bytes, unique_bytes]
         at += _SETTINGS_FIELDS.size
     if lengths[2] > _UNIQUE_BYTES_MAX:
@@ -259,7 +270,8 @@ def _compact(value: Any) -> str:
 
 
 class Extra(NamedTuple):
-    """How an option that few jobs have stands in the JSON object. `read` raises ValueError for what `write` never makes."""
+    """How an option that few jobs have stands in the JSON object. `read` raises ValueError for what `write`
+    never makes."""
 
     default: Any
     write: Callable[[Any], Any]
@@ -275,7 +287,8 @@ _JSON: Mapping[Any, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     tuple[str, ...]: (list, _read_texts),
     tuple[tuple[str, str], ...]: (dict, _read_pairs),
 }
-#: Options with a place of their own in the envelope, and those that decide about the enqueue and do not travel.
+#: Options with a place of their own in the envelope, and those that decide about the enqueue and do not
+#: travel.
 _FIXED = {
     "priority",
     "lifo",
@@ -292,7 +305,9 @@ _NOT_STORED = {"delay_ms", "run_at_ms", "dedup", "dedup_ms", "on_success", "on_f
 _HINTS = get_type_hints(Options)
 #: All other options, by their names. A target is JSON already.
 _EXTRAS: dict[str, Extra] = {
-    field.name: Extra(field.default, *((json.loads, _compact) if field.name == "target" else _JSON[_HINTS[field.name]]))
+    field.name: Extra(
+        field.default, *((json.loads, _compact) if field.name == "target" else _JSON[_HINTS[field.name]])
+    )
     for field in fields(Options)
     if field.name not in _FIXED | _NOT_STORED
 }
@@ -320,9 +335,9 @@ def sealed(job: Enqueue) -> bytes:
 # -- The fields of `run:<id>` of Lanes: what changes while a job runs, as `lua/core/modules/run.lua`
 # writes it.
 #
-# The string begins with the fence, a space, the nonce, a space, the lengths of seal and owner in a byte each, and
-# these two. Behind them stand the other fields that are not the default, each with its name, a space, its length, a
-# colon and its value.
+# The string begins with the fence, a space, the nonce, a space, the lengths of seal and owner in a byte each,
+# and these two. Behind them stand the other fields that are not the default, each with its name, a space, its
+# length, a colon and its value.
 
 
 def read_run_fields(raw: bytes) -> dict[str, bytes]:

@@ -1,4 +1,5 @@
-"""Lanes, the default model: a pure mapping from operations to calls of scripts in `lua/core` and the folders beside it.
+"""Lanes, the default model: a pure mapping from operations to calls of scripts in `lua/core` and the folders
+beside it.
 
 A class is a job's name with what it requires of a worker, a lane is a class with a key (rule 18).
 """
@@ -34,7 +35,21 @@ from engine.validate import OF_SCHEDULES
 _DISCARDED, _CANCELLED = 2, 7
 #: The slots of the two scripts whose calls are not bound by name, to save time, because every job needs them.
 _ENQUEUE_KEYS = (
-    *("sweep", "seq", "job", "run", "classes", "parked", "ready", "lane", "due", "active", "dead", "wake", "stats"),
+    *(
+        "sweep",
+        "seq",
+        "job",
+        "run",
+        "classes",
+        "parked",
+        "ready",
+        "lane",
+        "due",
+        "active",
+        "dead",
+        "wake",
+        "stats",
+    ),
     *("unique", "dedup"),
 )
 _ENQUEUE_ARGUMENTS = (
@@ -43,14 +58,25 @@ _ENQUEUE_ARGUMENTS = (
 )
 _CLAIM_KEYS = ("sweep", "due", "rest", "parked", "active", "dead", "stats", "record", "done")
 _CLAIM_ARGUMENTS = (
-    *("now_ms", "prefix", "incarnation", "counter", "limit", "lease_ms", "not_after_ms", "owner", "most_ms", "crashed_max"),
+    *(
+        "now_ms",
+        "prefix",
+        "incarnation",
+        "counter",
+        "limit",
+        "lease_ms",
+        "not_after_ms",
+        "owner",
+        "most_ms",
+        "crashed_max",
+    ),
     *("least", "most", "class_count"),
 )
 
 
 class Lanes(Scripted):
-    """The mapping for one queue. `lua`: another folder of scripts; `root`: prefix of its keys; `now_ms`: the time that a test
-    sets, on queues made for tests."""
+    """The mapping for one queue. `lua`: another folder of scripts; `root`: prefix of its keys; `now_ms`: the
+    time that a test sets, on queues made for tests."""
 
     name = "lanes"
     names = LANES
@@ -132,36 +158,62 @@ class Lanes(Scripted):
                 # As they are in the file, which no text need be.
                 names: list[Any] = [self.keys.prefix.encode() + item[0] for item in items]
                 return self.bound(
-                    operation, key_groups=(names,), argument_groups=([word for item in items for word in item[1:]],)
+                    operation,
+                    key_groups=(names,),
+                    argument_groups=([word for item in items for word in item[1:]],),
                 )
             case Release(leases=leases):
                 return self.about_leases(operation, leases, map(token, leases))
             case Drop(leases=leases):
-                items = [(*token(lease), word) for lease, word in zip(leases, operation.outcomes, strict=True)]
+                items = [
+                    (*token(lease), word) for lease, word in zip(leases, operation.outcomes, strict=True)
+                ]
                 return self.about_leases(operation, leases, items)
             case Retry(failures=failures):
                 items = [(*token(f.lease), f.delay_ms, f.error, f.trace, int(f.charge)) for f in failures]
                 return self.about_leases(operation, [f.lease for f in failures], items)
             case Bury(failures=failures):
                 return self.about_leases(
-                    operation, [f.lease for f in failures], [(*token(f.lease), f.error, f.trace) for f in failures]
+                    operation,
+                    [f.lease for f in failures],
+                    [(*token(f.lease), f.error, f.trace) for f in failures],
                 )
             case Sweep(orphans=True):
                 return self.bound(operation, "orphans")
             case ReapLost(lost=lost):
-                words = [word for worker in lost for word in (worker.incarnation, f"{worker.client_id} {operation.run_id}")]
+                words = [
+                    word
+                    for worker in lost
+                    for word in (worker.incarnation, f"{worker.client_id} {operation.run_id}")
+                ]
                 return self.bound(operation, argument_groups=(words,))
             case ListConnections(client_ids=client_ids):
                 words = ("CLIENT", "LIST", "ID", *client_ids)
-                return Call(None, (self.keys.connections,), words, partial(self.parse, operation), operation, patient=False)
+                return Call(
+                    None,
+                    (self.keys.connections,),
+                    words,
+                    partial(self.parse, operation),
+                    operation,
+                    patient=False,
+                )
             case CloseWindows(items=items):
                 keys, jobs = [self.keys.dedup(key) for key, _ in items], [job for _, job in items]
                 return self.bound(operation, key_groups=(keys,), argument_groups=(jobs,))
             case Tick():
-                jobs = [self.keys.job(self.schedule_id(operation.schedule, str(tick_ms))) for tick_ms in operation.ticks_ms]
+                jobs = [
+                    self.keys.job(self.schedule_id(operation.schedule, str(tick_ms)))
+                    for tick_ms in operation.ticks_ms
+                ]
                 return self.bound(operation, key_groups=(jobs,), argument_groups=(operation.ticks_ms,))
             case ReadShards():
-                return Call(None, (self.keys.shards,), ("GET", self.keys.shards), partial(self.parse, operation), operation)
+                return Call(
+                    None,
+                    (self.keys.shards,),
+                    ("GET", self.keys.shards),
+                    partial(self.parse, operation),
+                    operation,
+                )
             case TakeJobs(jobs=jobs):
                 return self.bound(operation, argument_groups=(jobs,))
             case PutJobs(items=items):
@@ -204,19 +256,49 @@ class Lanes(Scripted):
         lane = f"{name}/{options.key}" if options.key else name
         head, tail = envelope.encode(operation)
         bound = (
-            *(keys.sweep, keys.seq, keys.job(operation.job), keys.run(operation.job), keys.classes, keys.parked),
-            *(keys.ready(name), keys.lane(lane), keys.due, keys.active, keys.dead, keys.wake(name), keys.stats),
+            *(
+                keys.sweep,
+                keys.seq,
+                keys.job(operation.job),
+                keys.run(operation.job),
+                keys.classes,
+                keys.parked,
+            ),
+            *(
+                keys.ready(name),
+                keys.lane(lane),
+                keys.due,
+                keys.active,
+                keys.dead,
+                keys.wake(name),
+                keys.stats,
+            ),
             *(keys.unique(options.unique), keys.dedup(options.dedup)),
         )
         more = options.expires_ms or options.calls_back
         if options.needs or more:
-            bound += (keys.blocked, keys.feeding, keys.handing, keys.done, keys.keeping, keys.needs(operation.job))
+            bound += (
+                keys.blocked,
+                keys.feeding,
+                keys.handing,
+                keys.done,
+                keys.keeping,
+                keys.needs(operation.job),
+            )
             bound += (keys.expiring, keys.feeds(operation.job))
             of_parent = (keys.job, keys.feeds, keys.heirs, keys.result)
             bound += tuple(key_of(parent) for parent in options.needs for key_of in of_parent)
         arguments = (
             *("" if self.now_ms is None else self.now_ms, keys.prefix, operation.job, name, lane, target),
-            *(options.unique, options.dedup, options.dedup_ms, options.wait_ms, operation.not_after_ms, head, tail),
+            *(
+                options.unique,
+                options.dedup,
+                options.dedup_ms,
+                options.wait_ms,
+                operation.not_after_ms,
+                head,
+                tail,
+            ),
         )
         if more:
             made = (envelope.sealed(job) if job else b"" for job in (options.on_success, options.on_failure))
@@ -232,7 +314,8 @@ class Lanes(Scripted):
         item_keys: list[str] = []
         places: list[object] = []
         items: list[object] = []
-        # Most jobs of a call have their name and options in common, and with them all of the envelope but nonce and payload.
+        # Most jobs of a call have their name and options in common, and with them all of the envelope but
+        # nonce and payload.
         known: dict[tuple[str, int, bool], tuple[str, bytes, bytes]] = {}
         for job in operation.jobs:
             mark = (job.name, id(job.options), job.nonce == b"")
@@ -259,17 +342,22 @@ class Lanes(Scripted):
         return self.bound(operation, "", *groups, not_after_ms=first.not_after_ms, **counts)
 
     def _bulk_entry(self, options: Options, lane: str, uniques: list[str]) -> str:
-        """How a job of a bulk call is placed, as its script reads it; '' is the first lane, without a delay. Its unique and
-        dedup keys are added to `uniques`."""
+        """How a job of a bulk call is placed, as its script reads it; '' is the first lane, without a delay.
+        Its unique and dedup keys are added to `uniques`."""
         if options.goes_alone:
-            raise ScriptFault("enqueue_many: a job that needs others, or has callbacks, goes in a call of its own")
+            raise ScriptFault(
+                "enqueue_many: a job that needs others, or has callbacks, goes in a call of its own"
+            )
         expires = f" {options.expires_ms}" if options.expires_ms else ""
         if lane == "1" and not options.wait_ms and not options.unique and not options.dedup and not expires:
             return ""
         uniques += [self.keys.unique(options.unique)] if options.unique else []
         uniques += [self.keys.dedup(options.dedup)] if options.dedup else []
         uniques += [self.keys.expiring] if expires else []
-        return f"{options.wait_ms} {lane} {options.unique or '/'} {options.dedup or '/'} {options.dedup_ms}{expires}"
+        return (
+            f"{options.wait_ms} {lane} {options.unique or '/'} {options.dedup or '/'} "
+            f"{options.dedup_ms}{expires}"
+        )
 
     def _finish(self, operation: Finish) -> Call[Any]:
         items = [word for lease in operation.leases for word in lease[1:]]
@@ -283,7 +371,9 @@ class Lanes(Scripted):
             words += (value.item + 1, value.ttl_ms, b'"took_ms":%d,"value":%b}' % (value.took_ms, value.data))
         return [self.keys.result(leases[value.item].job) for value in values], words
 
-    def _claim(self, operation: Claim | Finish, claim: Claim, leases: Sequence[Lease], values: Sequence[Value] = ()) -> Call[Any]:
+    def _claim(
+        self, operation: Claim | Finish, claim: Claim, leases: Sequence[Lease], values: Sequence[Value] = ()
+    ) -> Call[Any]:
         """Built in the order of the header, like an enqueue."""
         script, classes = self.scripts["claim"], claim.classes
         if script.keys != _CLAIM_KEYS or script.arguments != _CLAIM_ARGUMENTS:
@@ -296,14 +386,29 @@ class Lanes(Scripted):
                 *(keys.claim(claim.incarnation), keys.done),
                 *(key for name in classes for key in (keys.ready(name), keys.wake(name))),
             )
-            # Only the last one is kept: a worker claims one group of classes; only tests and tools use several.
+            # Only the last one is kept: a worker claims one group of classes; only tests and tools use
+            # several.
             self._claim_keys = {(claim.incarnation, classes): known}
         least, most = claim.priorities or ("", "")
         result_keys, results = self._results(leases, values) if values else ((), ())
         bound = (*known, *self._lease_keys(leases), *result_keys) if leases else known
         arguments = (
-            *("" if self.now_ms is None else self.now_ms, self.keys.prefix, claim.incarnation, claim.counter, claim.limit),
-            *(claim.lease_ms, claim.not_after_ms, claim.owner, claim.sleep_max_ms, claim.crashed_max, least, most),
+            *(
+                "" if self.now_ms is None else self.now_ms,
+                self.keys.prefix,
+                claim.incarnation,
+                claim.counter,
+                claim.limit,
+            ),
+            *(
+                claim.lease_ms,
+                claim.not_after_ms,
+                claim.owner,
+                claim.sleep_max_ms,
+                claim.crashed_max,
+                least,
+                most,
+            ),
             *(len(classes), *classes, *(word for lease in leases for word in lease[1:]), *results),
         )
         return Call(script, bound, arguments, partial(self.parse, operation), operation)
@@ -315,7 +420,9 @@ class Lanes(Scripted):
 def _progress(operation: ReadProgress, raw: Any) -> bytes | None:
     """What a handler has noted last, of a `run` that was read whole."""
     try:
-        return operation.parse(envelope.read_run_fields(raw).get("progress") if isinstance(raw, bytes) else raw, None)
+        return operation.parse(
+            envelope.read_run_fields(raw).get("progress") if isinstance(raw, bytes) else raw, None
+        )
     except (ValueError, IndexError):
         # Its reader says that it cannot be read.
         return b"run:" + raw[:100]

@@ -24,11 +24,12 @@ class LanesKeys:
         return f"{self.prefix}job:{job}"
 
     def run(self, job: str) -> str:
-        """String of fields (run_fields.py): fence, nonce, seal (the part of the envelope that ending the job needs, in bytes),
-        owner, claims, ended, outcome, renewal, marked, failures, crashes, error, limits (those that the lease counts against,
-        with a space before each), errors and e0 to e9 (the number of failed runs, and the last ten of them), requeued_ms (older
-        entries of `dead` do not count), unstarted (claims that were given back, one after the other, before any handler ran),
-        progress (JSON) and progressed (token and counter); from first claim on. Before it, of a job with parents: heir (its claim
+        """String of fields (run_fields.py): fence, nonce, seal (the part of the envelope that ending the job
+        needs, in bytes), owner, claims, ended, outcome, renewal, marked, failures, crashes, error, limits
+        (those that the lease counts against, with a space before each), errors and e0 to e9 (the number of
+        failed runs, and the last ten of them), requeued_ms (older entries of `dead` do not count), unstarted
+        (claims that were given back, one after the other, before any handler ran), progress (JSON) and
+        progressed (token and counter); from first claim on. Before it, of a job with parents: heir (its claim
         reads what they have left), cause (what the job died of that it is the failure callback of)."""
         return f"{self.prefix}run:{job}"
 
@@ -57,17 +58,18 @@ class LanesKeys:
         return f"{self.prefix}needs:{job}"
 
     def feeds(self, job: str) -> str:
-        """Set: ids of the jobs that wait for this one, until its end has been handled for them; `>` with the sequence of a
-        job that has callbacks."""
+        """Set: ids of the jobs that wait for this one, until its end has been handled for them; `>` with the
+        sequence of a job that has callbacks."""
         return f"{self.prefix}feeds:{job}"
 
     def heirs(self, job: str) -> str:
-        """Set: ids of the jobs that this one's result is kept for, after its end has been handled for them (rule 25)."""
+        """Set: ids of the jobs that this one's result is kept for, after its end has been handled for them
+        (rule 25)."""
         return f"{self.prefix}heirs:{job}"
 
     def calls(self, sequence: int) -> str:
-        """String: the envelopes of the jobs that the success and the failure of the job with this sequence make, the length of
-        the first before them; empty once one was made (rule 25)."""
+        """String: the envelopes of the jobs that the success and the failure of the job with this sequence
+        make, the length of the first before them; empty once one was made (rule 25)."""
         return f"{self.prefix}calls:{sequence}"
 
     def op(self, op_id: str) -> str:
@@ -75,23 +77,25 @@ class LanesKeys:
         return f"{self.prefix}op:{op_id}"
 
     def schedule(self, name: str) -> str:
-        """Hash: a schedule's definition (`version`, `timing` and `policy` as JSON, `job`: an envelope whose sequence and
-        time are zero) and its state: `enabled`, `anchor_ms`, `next_ms` (0 where it does not tick), `last_ms`, `last_job`,
-        `count`, `missed`, `skipped`, `error`, and `ticked`, the last call that moved it: caller, jobs skipped, jobs made
-        (rule 24)."""
+        """Hash: a schedule's definition (`version`, `timing` and `policy` as JSON, `job`: an envelope whose
+        sequence and time are zero) and its state: `enabled`, `anchor_ms`, `next_ms` (0 where it does not
+        tick), `last_ms`, `last_job`, `count`, `missed`, `skipped`, `error`, and `ticked`, the last call that
+        moved it: caller, jobs skipped, jobs made (rule 24)."""
         return f"{self.prefix}cron:{name}"
 
     def result(self, job: str) -> str:
-        """String: how the job has ended, as JSON: ok, ended_ms, and fence, took_ms and value, or error; with a time to live, and
-        2^48 ms more while a job that needed this one waits or runs."""
+        """String: how the job has ended, as JSON: ok, ended_ms, and fence, took_ms and value, or error; with
+        a time to live, and 2^48 ms more while a job that needed this one waits or runs."""
         return f"{self.prefix}result:{job}"
 
     def waits(self, job: str) -> str:
-        """String: the tokens of callers that wait for the end of the job, with spaces between; for 30 s after the last poll."""
+        """String: the tokens of callers that wait for the end of the job, with spaces between; for 30 s after
+        the last poll."""
         return f"{self.prefix}waits:{job}"
 
     def wait(self, token: str) -> str:
-        """Stream: ids of jobs that have ended, for the caller with this token; for 60 s after its last poll."""
+        """Stream: ids of jobs that have ended, for the caller with this token; for 60 s after its last
+        poll."""
         return f"{self.prefix}wait:{token}"
 
     def ready(self, class_name: str) -> str:
@@ -107,7 +111,8 @@ class LanesKeys:
         return f"{self.prefix}wake:{class_name}"
 
     def claim(self, incarnation: str) -> str:
-        """String: the last claim of an incarnation: its counter, then id and fence (or `corrupt`) of each job (rule 4)."""
+        """String: the last claim of an incarnation: its counter, then id and fence (or `corrupt`) of each job
+        (rule 4)."""
         return f"{self.prefix}claim:{incarnation}"
 
     def swept(self, incarnation: str) -> str:
@@ -115,8 +120,8 @@ class LanesKeys:
         return f"{self.prefix}swept:{incarnation}"
 
     def worker(self, incarnation: str) -> str:
-        """String: counter, ttl_ms and lease_ms of a worker's last heartbeat, then JSON about it; only the counter once it has
-        ended."""
+        """String: counter, ttl_ms and lease_ms of a worker's last heartbeat, then JSON about it; only the
+        counter once it has ended."""
         return f"{self.prefix}worker:{incarnation}"
 
     def told(self, incarnation: str) -> str:
@@ -124,8 +129,9 @@ class LanesKeys:
         return f"{self.prefix}told:{incarnation}"
 
     def took_by(self, name: str) -> str:
-        """Hash: how long the handlers of a name took, `*` for all names beyond the bound: `ok:total_us`, `ok:most_us`, and
-        `ok:<bucket>`, the number of runs in that bucket of times; the same with `failed:`."""
+        """Hash: how long the handlers of a name took, `*` for all names beyond the bound: `ok:total_us`,
+        `ok:most_us`, and `ok:<bucket>`, the number of runs in that bucket of times; the same with
+        `failed:`."""
         return f"{self.prefix}took:{name}"
 
     def lock(self, name: str) -> str:
@@ -139,8 +145,8 @@ class LanesKeys:
 
     @property
     def connections(self) -> str:
-        """Hash: incarnation -> its control connection, by which others see that its worker lives: client id and run id of the
-        server (rule 39)."""
+        """Hash: incarnation -> its control connection, by which others see that its worker lives: client id
+        and run id of the server (rule 39)."""
         return f"{self.prefix}connections"
 
     @property
@@ -160,7 +166,8 @@ class LanesKeys:
 
     @property
     def shards(self) -> str:
-        """String: the record of a queue's shards as JSON, in the slot of shard 0 (engine/queue/sharding.py)."""
+        """String: the record of a queue's shards as JSON, in the slot of shard 0
+        (engine/queue/sharding.py)."""
         return f"{self.prefix}shards"
 
     @property
@@ -175,7 +182,8 @@ class LanesKeys:
 
     @property
     def queues(self) -> str:
-        """Zset: queue by the time (ms) of its last use; of all queues with this prefix, in a slot of its own (rule 27)."""
+        """Zset: queue by the time (ms) of its last use; of all queues with this prefix, in a slot of its own
+        (rule 27)."""
         return f"{self.root}:queues"
 
     @property
@@ -190,8 +198,8 @@ class LanesKeys:
 
     @property
     def expiring(self) -> str:
-        """Zset: 10 base-32 digits of the sequence, then the job id, of jobs that nobody has started; by the time (ms) at which
-        they expire (rule 38)."""
+        """Zset: 10 base-32 digits of the sequence, then the job id, of jobs that nobody has started; by the
+        time (ms) at which they expire (rule 38)."""
         return f"{self.prefix}expiring"
 
     @property
@@ -211,7 +219,8 @@ class LanesKeys:
 
     @property
     def blocked(self) -> str:
-        """Zset: job id by the time of its enqueue (ms), of the jobs that wait for others; those are in no lane and not due."""
+        """Zset: job id by the time of its enqueue (ms), of the jobs that wait for others; those are in no
+        lane and not due."""
         return f"{self.prefix}blocked"
 
     @property
@@ -221,19 +230,20 @@ class LanesKeys:
 
     @property
     def handing(self) -> str:
-        """Zset: `+` (finished) or `-` (lost) and the id of a job whose children are not all handled yet, by the time of its
-        end."""
+        """Zset: `+` (finished) or `-` (lost) and the id of a job whose children are not all handled yet, by
+        the time of its end."""
         return f"{self.prefix}handing"
 
     @property
     def keeping(self) -> str:
-        """Zset: ids of the jobs whose results are kept for others, by the time (ms) of their last check by a sweep."""
+        """Zset: ids of the jobs whose results are kept for others, by the time (ms) of their last check by a
+        sweep."""
         return f"{self.prefix}keeping"
 
     @property
     def classes(self) -> str:
-        """Hash: class -> what it requires of a worker, as JSON; '' = nothing. A class is a job's name, or the name, @, the
-        routing key and ~ with a digest of the target."""
+        """Hash: class -> what it requires of a worker, as JSON; '' = nothing. A class is a job's name, or the
+        name, @, the routing key and ~ with a digest of the target."""
         return f"{self.prefix}classes"
 
     @property
@@ -243,8 +253,9 @@ class LanesKeys:
 
     @property
     def settings(self) -> str:
-        """Hash: `version` of the news for workers (classes with targets, and these settings); `c:<worker>` or `c:*` ->
-        handlers at once; `p:<worker>` -> until_ms (0 = until it is resumed) and length of its pause in ms."""
+        """Hash: `version` of the news for workers (classes with targets, and these settings); `c:<worker>` or
+        `c:*` -> handlers at once; `p:<worker>` -> until_ms (0 = until it is resumed) and length of its pause
+        in ms."""
         return f"{self.prefix}settings"
 
     def news(self, version: int) -> str:
@@ -252,8 +263,8 @@ class LanesKeys:
         return f"{self.prefix}news:{version}"
 
     def control(self, worker: str) -> tuple[str, str]:
-        """The two pub/sub channels that a worker reads: what is for all workers of the queue, and what is for those of this
-        name (engine/ops/workers.py)."""
+        """The two pub/sub channels that a worker reads: what is for all workers of the queue, and what is for
+        those of this name (engine/ops/workers.py)."""
         return f"{self.prefix}control", f"{self.prefix}control:{worker}"
 
     @property
@@ -263,29 +274,52 @@ class LanesKeys:
 
     @property
     def era(self) -> str:
-        """List: the servers that the queue was on, the latest first: replication id, `seq` when it came there, server time
-        (ms); at most 16."""
+        """List: the servers that the queue was on, the latest first: replication id, `seq` when it came
+        there, server time (ms); at most 16."""
         return f"{self.prefix}era"
 
     @property
     def lasting(self) -> tuple[str, ...]:
-        """The keys beside `sweep` and `seq` of which a queue that was ever used has some, whatever jobs it holds."""
-        named = (self.active, self.due, self.dead, self.done, self.blocked, self.cron, self.classes, self.parked, self.limits)
-        return (*named, self.paused, self.retention, self.settings, self.workers, self.stats, self.events, self.era)
+        """The keys beside `sweep` and `seq` of which a queue that was ever used has some, whatever jobs it
+        holds."""
+        named = (
+            self.active,
+            self.due,
+            self.dead,
+            self.done,
+            self.blocked,
+            self.cron,
+            self.classes,
+            self.parked,
+            self.limits,
+        )
+        return (
+            *named,
+            self.paused,
+            self.retention,
+            self.settings,
+            self.workers,
+            self.stats,
+            self.events,
+            self.era,
+        )
 
     @property
     def limits(self) -> str:
-        """Hash: `n:<name>`, `k:<key>` or `k:*` (every key without its own) -> concurrency, rate, per_ms, fixed or sliding."""
+        """Hash: `n:<name>`, `k:<key>` or `k:*` (every key without its own) -> concurrency, rate, per_ms,
+        fixed or sliding."""
         return f"{self.prefix}limits"
 
     @property
     def parked(self) -> str:
-        """Hash: lane -> the limit that it waits for, or `rest`. A lane with jobs is here or among the ready ones."""
+        """Hash: lane -> the limit that it waits for, or `rest`. A lane with jobs is here or among the ready
+        ones."""
         return f"{self.prefix}parked"
 
     @property
     def rest(self) -> str:
-        """Zset: `l:<lane>` by the time (ms) when it comes back, `w:<class>` or `w:*` by the time when its marker is due."""
+        """Zset: `l:<lane>` by the time (ms) when it comes back, `w:<class>` or `w:*` by the time when its
+        marker is due."""
         return f"{self.prefix}rest"
 
     @property
@@ -305,23 +339,26 @@ class LanesKeys:
 
     @property
     def events(self) -> str:
-        """Stream: events, each with `kind`, `job`, `name` and `detail`; about as many as `events` in `stats` allows."""
+        """Stream: events, each with `kind`, `job`, `name` and `detail`; about as many as `events` in `stats`
+        allows."""
         return f"{self.prefix}events"
 
     @property
     def stats(self) -> str:
-        """Hash: counters `finished`, `buried`, `schedules` (versions given), `data_losses` and
-        `lost_era`, the entry of `era` that the last of those was counted for; `turn`, the virtual time of the lanes (rule 18);
-        `waits_ms`, the time until which a caller may wait for the end of a job; `events`, how many events are kept, if any;
-        `moved`, in a shard that takes no new jobs, what enqueues are told (lua/shards/shard_gate.lua)."""
+        """Hash: counters `finished`, `buried`, `schedules` (versions given), `data_losses` and `lost_era`,
+        the entry of `era` that the last of those was counted for; `turn`, the virtual time of the lanes (rule
+        18); `waits_ms`, the time until which a caller may wait for the end of a job; `events`, how many
+        events are kept, if any; `moved`, in a shard that takes no new jobs, what enqueues are told
+        (lua/shards/shard_gate.lua)."""
         return f"{self.prefix}stats"
 
     @property
     def sweep(self) -> str:
-        """Hash: state of the sweeps (ms): `max_lease_ms`, `recent_lease_ms`, `least_lease_ms`, `recent_least_ms`, `forgot_ms`,
-        `last_sweep_ms`, `no_reap_before_ms` (rules 10 and 11), `rests_from_ms`, `limits_changed_ms`; `beat_ttl_ms`,
-        `last_beat_ms`, `no_orphans_before_ms`; `led_ms`, the last sweep of the leader, and `turn_ms`, the last turn that a
-        follower was given to look after it (rule 13); `orphans_until_ms`, `orphans_from` (a score) and `orphans_after` (an id) of
-        the running pass; `looked_ms`, the last look at the control connections, and `look_from`, the cursor of the next one;
-        `dead_from` (a rank); `test_clock` on queues created for tests."""
+        """Hash: state of the sweeps (ms): `max_lease_ms`, `recent_lease_ms`, `least_lease_ms`,
+        `recent_least_ms`, `forgot_ms`, `last_sweep_ms`, `no_reap_before_ms` (rules 10 and 11),
+        `rests_from_ms`, `limits_changed_ms`; `beat_ttl_ms`, `last_beat_ms`, `no_orphans_before_ms`; `led_ms`,
+        the last sweep of the leader, and `turn_ms`, the last turn that a follower was given to look after it
+        (rule 13); `orphans_until_ms`, `orphans_from` (a score) and `orphans_after` (an id) of the running
+        pass; `looked_ms`, the last look at the control connections, and `look_from`, the cursor of the next
+        one; `dead_from` (a rank); `test_clock` on queues created for tests."""
         return f"{self.prefix}sweep"

@@ -1,4 +1,5 @@
-"""The interface of a model: the mapping of one queue to one data model in Redis, as queues and workers use it."""
+"""The interface of a model: the mapping of one queue to one data model in Redis, as queues and workers use
+it."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ from engine.redis.scripts import Script
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A defect of a wire format that the engine cannot prevent: its name, the checks that may show it (`J4`), and a
-    description."""
+    """A defect of a wire format that the engine cannot prevent: its name, the checks that may show it (`J4`),
+    and a description."""
 
     name: str
     checks: tuple[str, ...]
@@ -86,8 +87,8 @@ class Model(Protocol):
 
     @property
     def check(self) -> Callable[[str, str, bytes, Options], None] | None:
-        """Raises UnsupportedFeature, or Malformed, for a job (id, name, payload, options) that the wire format cannot hold.
-        None if the format holds every job and has all operations."""
+        """Raises UnsupportedFeature, or Malformed, for a job (id, name, payload, options) that the wire
+        format cannot hold. None if the format holds every job and has all operations."""
         ...
 
     def refuse(self, operation: Operation) -> None:
@@ -99,8 +100,8 @@ class Model(Protocol):
         ...
 
     def control(self, worker: str) -> tuple[str, ...]:
-        """The pub/sub channels on which scripts tell a worker of this name what it would else learn from its next calls (rule
-        26); none where the format's scripts publish nothing."""
+        """The pub/sub channels on which scripts tell a worker of this name what it would else learn from its
+        next calls (rule 26); none where the format's scripts publish nothing."""
         ...
 
     def sibling(self, queue: str) -> Model:
@@ -108,7 +109,8 @@ class Model(Protocol):
         ...
 
     def decode(self, raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob:
-        """A job from its body; `counters` are claims, failures and crashes. Raises ScriptFault for one that cannot be read."""
+        """A job from its body; `counters` are claims, failures and crashes. Raises ScriptFault for one that
+        cannot be read."""
         ...
 
     @property
@@ -143,9 +145,9 @@ class Model(Protocol):
 
 # -- Calls of scripts whose slots are filled by name, from what an operation declares.
 #
-# A slot of KEYS is a key of the queue or channel: the attribute of its keys with the slot's name, or, where that is a
-# method, the key of one field of the operation. A slot of ARGV is a constant, or a field of the operation. Where the
-# field has another name than the slot, `Declaration.slots` names it.
+# A slot of KEYS is a key of the queue or channel: the attribute of its keys with the slot's name, or, where
+# that is a method, the key of one field of the operation. A slot of ARGV is a constant, or a field of the
+# operation. Where the field has another name than the slot, `Declaration.slots` names it.
 
 #: Slots of KEYS whose attribute has another name.
 _ATTRIBUTES = {"record": "claim", "worker_settings": "settings"}
@@ -165,8 +167,8 @@ Source = Callable[[Operation], Any]
 
 
 class _Filling(NamedTuple):
-    """How one kind of operation fills the slots of a script: the constant values, in the order of the header, and for the other
-    slots their positions, names and sources."""
+    """How one kind of operation fills the slots of a script: the constant values, in the order of the header,
+    and for the other slots their positions, names and sources."""
 
     script: Script
     keys: Sequence[Any]
@@ -176,7 +178,8 @@ class _Filling(NamedTuple):
 
 
 class FilledSlots:
-    """Calls of the scripts of one queue or channel. `constants`: arguments that are the same in every call that has them."""
+    """Calls of the scripts of one queue or channel. `constants`: arguments that are the same in every call
+    that has them."""
 
     def __init__(self, keys: object, scripts: Mapping[str, Script], constants: Mapping[str, object]) -> None:
         self.scripts = scripts
@@ -191,7 +194,9 @@ class FilledSlots:
         try:
             return self.read_reply(operation, raw)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise ScriptFault(f"{type(operation).__name__}: reply outside the contract ({error}): {raw!r:.200}") from error
+            raise ScriptFault(
+                f"{type(operation).__name__}: reply outside the contract ({error}): {raw!r:.200}"
+            ) from error
 
     def read_reply(self, operation: Any, raw: Any) -> Any:
         """Like `parse`, but a reply outside the contract raises any error."""
@@ -205,7 +210,8 @@ class FilledSlots:
         argument_groups: Sequence[Sequence[object]] = (),
         **given: Any,
     ) -> Call[Any]:
-        """The call of the operation's script, or of `script`. `given`: the values of slots that have no field."""
+        """The call of the operation's script, or of `script`. `given`: the values of slots that have no
+        field."""
         name = script or operation.script
         kind: type[Any] = type(operation)
         filling = self._fillings.get((name, kind))
@@ -214,7 +220,14 @@ class FilledSlots:
         filling.script.check_groups(key_groups, argument_groups)
         keys = _filled(filling.keys, filling.key_sources, operation, given, key_groups)
         arguments = _filled(filling.arguments, filling.argument_sources, operation, given, argument_groups)
-        return Call(filling.script, keys, arguments, partial(self.parse, operation), operation, patient=operation.patient)
+        return Call(
+            filling.script,
+            keys,
+            arguments,
+            partial(self.parse, operation),
+            operation,
+            patient=operation.patient,
+        )
 
     def _find(self, name: str, kind: type[Any], given: Mapping[str, object]) -> _Filling:
         script = self.scripts.get(name)
@@ -231,7 +244,9 @@ class FilledSlots:
                     continue
                 key: Any = getattr(self._all_keys, _ATTRIBUTES.get(slot, slot))
                 if callable(key):
-                    sources[slot] = _key_source(key, _field_source(kind, kind.slots.get(slot) or _FIELDS.get(slot, slot)))
+                    sources[slot] = _key_source(
+                        key, _field_source(kind, kind.slots.get(slot) or _FIELDS.get(slot, slot))
+                    )
                 else:
                     constants[slot] = key
             for slot in script.arguments:
@@ -244,7 +259,9 @@ class FilledSlots:
 
         def split_slots(slots: Sequence[str]) -> tuple[Sequence[Any], Sequence[tuple[int, str, Source]]]:
             dynamic = [
-                (at, slot, sources.get(slot, _missing)) for at, slot in enumerate(slots) if slot not in constants or slot in given
+                (at, slot, sources.get(slot, _missing))
+                for at, slot in enumerate(slots)
+                if slot not in constants or slot in given
             ]
             return [constants.get(slot) for slot in slots], dynamic
 
@@ -267,7 +284,9 @@ def _filled(
 
 
 def _missing(operation: Operation) -> object:
-    raise ScriptFault(f"{type(operation).__name__}: a slot of its script is given in other calls and not in this one")
+    raise ScriptFault(
+        f"{type(operation).__name__}: a slot of its script is given in other calls and not in this one"
+    )
 
 
 def _key_source(key_of: Callable[[Any], object], value: Source) -> Source:
@@ -275,7 +294,8 @@ def _key_source(key_of: Callable[[Any], object], value: Source) -> Source:
 
 
 def _field_source(kind: type[Any], path: str) -> Source:
-    """A source that reads a field as a script argument: None as '', true as 1. Raises AttributeError if the kind lacks it."""
+    """A source that reads a field as a script argument: None as '', true as 1. Raises AttributeError if the
+    kind lacks it."""
     first, *further = path.split(".")
     getattr(kind, first)
 
@@ -290,8 +310,9 @@ def _field_source(kind: type[Any], path: str) -> Source:
 
 # -- Ids for jobs without one: 72 random bits as 12 characters.
 #
-# So many bits that no two of the jobs that a queue knows at a time have one id: with a million of them, the next one
-# meets another with a chance of 1 to 5 * 10^15. So few characters because a waiting job stores its id twice.
+# So many bits that no two of the jobs that a queue knows at a time have one id: with a million of them, the
+# next one meets another with a chance of 1 to 5 * 10^15. So few characters because a waiting job stores its
+# id twice.
 
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 _BYTES, _CHARS = 9, 12
@@ -326,7 +347,9 @@ class Scripted(FilledSlots):
     #: A wait for the end of a job polls this often.
     result_poll_ms = 5_000
 
-    def __init__(self, keys: LanesKeys, scripts: Mapping[str, Script], constants: Mapping[str, object]) -> None:
+    def __init__(
+        self, keys: LanesKeys, scripts: Mapping[str, Script], constants: Mapping[str, object]
+    ) -> None:
         super().__init__(keys, scripts, constants)
         self.keys = keys
 
@@ -338,8 +361,11 @@ class Scripted(FilledSlots):
         """Parse the reply as the operation declares it."""
         return operation.parse(raw, self._decode_or_fail)
 
-    def _decode_or_fail(self, raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob | Failure:
-        """A claimed job, or a Failure that says why it cannot be read, so that one bad job does not fail the whole batch."""
+    def _decode_or_fail(
+        self, raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]
+    ) -> LeasedJob | Failure:
+        """A claimed job, or a Failure that says why it cannot be read, so that one bad job does not fail the
+        whole batch."""
         try:
             return self.decode(raw, lease, deadline_ms, counters)
         except ScriptFault as fault:
@@ -376,12 +402,18 @@ class Scripted(FilledSlots):
                 return self.bound(operation, argument_groups=(operation.others,))
             case ReportRunTimes(items=items):
                 words = [
-                    word for item in items for word in (*item[:4], " ".join(f"{bucket} {runs}" for bucket, runs in item.buckets))
+                    word
+                    for item in items
+                    for word in (*item[:4], " ".join(f"{bucket} {runs}" for bucket, runs in item.buckets))
                 ]
                 names = [keys.took_by(item.name) for item in items]
                 others = keys.took_by("*")
                 return self.bound(
-                    operation, key_groups=(names,), argument_groups=(words,), others=others, names_max=RUN_TIMES_NAMES_MAX
+                    operation,
+                    key_groups=(names,),
+                    argument_groups=(words,),
+                    others=others,
+                    names_max=RUN_TIMES_NAMES_MAX,
                 )
             case SetRetention(bounds=bounds):
                 return self.bound(operation, argument_groups=([word for bound in bounds for word in bound],))
@@ -392,12 +424,18 @@ class Scripted(FilledSlots):
             case Alter():
                 return self.alter(operation)
             case Inspect(jobs=jobs):
-                return self.bound(operation, key_groups=(raw_texts(self.job_keys(jobs)),), argument_groups=(raw_texts(jobs),))
+                return self.bound(
+                    operation,
+                    key_groups=(raw_texts(self.job_keys(jobs)),),
+                    argument_groups=(raw_texts(jobs),),
+                )
             case Count(classes=classes):
                 return self.bound(operation, argument_groups=(classes,))
             case ReadProgress():
                 key = keys.run(operation.job)
-                return Call(None, (key,), ("HGET", key, "progress"), partial(self.parse, operation), operation)
+                return Call(
+                    None, (key,), ("HGET", key, "progress"), partial(self.parse, operation), operation
+                )
             case AwaitEnds():
                 block_ms = min(operation.block_ms, self.result_poll_ms)
                 key = keys.wait(operation.token)
@@ -407,16 +445,27 @@ class Scripted(FilledSlots):
                 return self._read_events(operation)
             case NoteQueue():
                 words = ("ZADD", keys.queues, "GT", operation.used_ms, self.listed)
-                return Call(None, (keys.queues,), words, partial(self.parse, operation), operation, patient=operation.patient)
+                return Call(
+                    None,
+                    (keys.queues,),
+                    words,
+                    partial(self.parse, operation),
+                    operation,
+                    patient=operation.patient,
+                )
             case _ if operation.script in self.scripts:
                 return self.bound(operation)
             case _:
                 raise UnsupportedFeature(f"{self.name} has no {type(operation).__name__}")
 
-    def about_leases(self, operation: Operation, leases: Iterable[Lease], items: Iterable[Iterable[object]]) -> Call[Any]:
+    def about_leases(
+        self, operation: Operation, leases: Iterable[Lease], items: Iterable[Iterable[object]]
+    ) -> Call[Any]:
         """The call of an operation on leases: `items` are the arguments for each."""
         words = [word for item in items for word in item]
-        return self.bound(operation, key_groups=(self.job_keys(lease.job for lease in leases),), argument_groups=(words,))
+        return self.bound(
+            operation, key_groups=(self.job_keys(lease.job for lease in leases),), argument_groups=(words,)
+        )
 
     def _read_events(self, operation: ReadEvents) -> Call[Any]:
         """A plain command, without a script, because reading events changes nothing."""
@@ -425,7 +474,9 @@ class Scripted(FilledSlots):
         else:
             block = ("BLOCK", operation.block_ms) if operation.block_ms else ()
             words = ("XREAD", "COUNT", operation.limit, *block, "STREAMS", self.keys.events, operation.after)
-        return Call(None, (self.keys.events,), words, partial(self.parse, operation), operation, operation.block_ms)
+        return Call(
+            None, (self.keys.events,), words, partial(self.parse, operation), operation, operation.block_ms
+        )
 
 
 def token(lease: Lease) -> tuple[object, ...]:

@@ -1,7 +1,9 @@
-"""What the names and ids of a queue may be: each model has one rule, and whatever takes a name from a caller asks that rule.
+"""What the names and ids of a queue may be: each model has one rule, and whatever takes a name from a caller
+asks that rule.
 
-Lanes has a narrow one, because its names stand in braces, in envelopes of bytes, and between spaces. The programs of the older
-formats check nothing, so their names and ids are any texts; what would be another key on the wire is refused."""
+Lanes has a narrow one, because its names stand in braces, in envelopes of bytes, and between spaces. The
+programs of the older formats check nothing, so their names and ids are any texts; what would be another key
+on the wire is refused."""
 
 from __future__ import annotations
 
@@ -24,9 +26,9 @@ if TYPE_CHECKING:
 class Names:
     """The rule of a model: each function returns the name that it is given, or raises Malformed.
 
-    `job_id` is for the id of a new job, `known_id` for that of one that is there. `key` is the key of a limit; its first argument
-    is the field that an error names. `options` checks the options of jobs that hold names and ids, where that is not what their
-    table says.
+    `job_id` is for the id of a new job, `known_id` for that of one that is there. `key` is the key of a
+    limit; its first argument is the field that an error names. `options` checks the options of jobs that hold
+    names and ids, where that is not what their table says.
     """
 
     queue: Callable[[object], str]
@@ -47,7 +49,9 @@ def _own_id(value: object) -> str:
 
 
 #: What stands behind the root in Bull's own keys, and behind an id in the key of its lock: no end of an id.
-_BULL_KEYS = frozenset({"id", "wait", "paused", "meta-paused", "active", "delayed", "completed", "failed", "jobs", "lock"})
+_BULL_KEYS = frozenset(
+    {"id", "wait", "paused", "meta-paused", "active", "delayed", "completed", "failed", "jobs", "lock"}
+)
 #: What the engine's own keys begin with, behind the root of the format.
 _OWN = "ironclaim"
 _NUMBER = re.compile(r"[0-9]+")
@@ -56,7 +60,9 @@ _NUMBER = re.compile(r"[0-9]+")
 def _bull_queue(value: object) -> str:
     name = validate.any_text("queue", value)
     if _OWN in name.split(":"):
-        raise Malformed("queue", name, f"without a part {_OWN} between its colons, where the engine has keys of its own")
+        raise Malformed(
+            "queue", name, f"without a part {_OWN} between its colons, where the engine has keys of its own"
+        )
     return name
 
 
@@ -69,7 +75,9 @@ def _bull_id(value: object) -> str:
     if end in _BULL_KEYS or id.startswith(_OWN):
         raise Malformed("id", value, "another one than the name of a key of Bull's")
     if _NUMBER.fullmatch(end) or _OWN in id.split(":"):
-        raise Malformed("id", value, "another one: what stands behind its colon makes it a key of another queue")
+        raise Malformed(
+            "id", value, "another one: what stands behind its colon makes it a key of another queue"
+        )
     return id
 
 

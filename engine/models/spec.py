@@ -1,4 +1,5 @@
-"""What names a model: the settings that a user gives, or a word, and the model of one queue that is made of them."""
+"""What names a model: the settings that a user gives, or a word, and the model of one queue that is made of
+them."""
 
 from __future__ import annotations
 
@@ -25,14 +26,17 @@ class Spec(Protocol):
 
 
 def named(text: str) -> Spec:
-    """The settings of the model that a word names: `bull`, or `bananas:live` with a layout. Raises Malformed."""
+    """The settings of the model that a word names: `bull`, or `bananas:live` with a layout. Raises
+    Malformed."""
     name, _, layout = (validate.plain_text(text) or "").partition(":")
     specs = (models.Lanes, models.Bridge, models.Bananas, models.Bull, models.Mosquito)
     kinds: dict[str, Any] = {spec.__name__.lower(): spec for spec in specs}
     try:
         return kinds[name](**({"layout": layout} if layout else {}))
     except (KeyError, TypeError, Malformed):
-        raise Malformed("model", text, f"one of {', '.join(kinds)}, with a layout where it has several") from None
+        raise Malformed(
+            "model", text, f"one of {', '.join(kinds)}, with a layout where it has several"
+        ) from None
 
 
 class Bound(NamedTuple):

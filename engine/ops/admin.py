@@ -1,5 +1,5 @@
-"""Admin actions on a queue: pauses, limits, retention, and changes of single jobs or of many. Each call has an `op_id`, its
-identity (rule 7), and a time after which it is void."""
+"""Admin actions on a queue: pauses, limits, retention, and changes of single jobs or of many. Each call has
+an `op_id`, its identity (rule 7), and a time after which it is void."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def _new_op_id() -> str:
 
 @immutable
 class Administered:
-    """`done`, or `repeated` for another copy of the same call. `refused`: the call came too late and was not applied."""
+    """`done`, or `repeated` for another copy of the same call. `refused`: the call came too late and was not
+    applied."""
 
     srv_us: int
     result: AdministeredResult
@@ -31,7 +32,8 @@ class Administered:
         return self.result == "refused"
 
     def check_done(self) -> None:
-        """Raise OutcomeUnknown for a call that was refused after an unanswered send: the first copy may have been applied."""
+        """Raise OutcomeUnknown for a call that was refused after an unanswered send: the first copy may have
+        been applied."""
         if self.refused:
             raise OutcomeUnknown("the call was refused as late after an unanswered send")
 
@@ -64,7 +66,9 @@ class Resume(AdminOperation, script="resume", slots={"class": "class_name"}):
 
     def parse(self, raw: Any, decode: object) -> Resumed:
         """The raw reply as a value; a call that was refused has looked at no pause."""
-        return Resumed(server_us(raw), one_of(raw[1], ADMINISTERED_RESULTS), len(raw) > 2 and int(raw[2]) == 1)
+        return Resumed(
+            server_us(raw), one_of(raw[1], ADMINISTERED_RESULTS), len(raw) > 2 and int(raw[2]) == 1
+        )
 
 
 @immutable
@@ -80,8 +84,8 @@ Window = Literal["fixed", "sliding"]
 
 @immutable
 class Limit:
-    """At most `concurrency` jobs in hand at once, and at most `rate` claims in `per_ms`; 0 = no such bound. A fixed window begins
-    at a multiple of its length, a sliding one is every stretch of that length."""
+    """At most `concurrency` jobs in hand at once, and at most `rate` claims in `per_ms`; 0 = no such bound. A
+    fixed window begins at a multiple of its length, a sliding one is every stretch of that length."""
 
     concurrency: int = 0
     rate: int = 0
@@ -96,7 +100,8 @@ class Limit:
 
 @immutable
 class SetLimit(AdminOperation, script="set_limit", slots={"limit": "target", "definition": "limit.words"}):
-    """Define a limit (None: remove it) for a name (`n:<name>`), for a key (`k:<key>`) or for each key without its own (`k:*`)."""
+    """Define a limit (None: remove it) for a name (`n:<name>`), for a key (`k:<key>`) or for each key without
+    its own (`k:*`)."""
 
     target: str
     limit: Limit | None
@@ -104,8 +109,8 @@ class SetLimit(AdminOperation, script="set_limit", slots={"limit": "target", "de
 
 @immutable
 class SetWorker(AdminOperation, script="set_worker"):
-    """Set how many handlers a worker runs at once (`c:<worker>`, `c:*` for every worker without its own), or pause it for so many
-    ms (`p:<worker>`, 0 = until it is resumed); None removes that."""
+    """Set how many handlers a worker runs at once (`c:<worker>`, `c:*` for every worker without its own), or
+    pause it for so many ms (`p:<worker>`, 0 = until it is resumed); None removes that."""
 
     field: str
     value: int | None
@@ -125,13 +130,15 @@ class SetEvents(AdminOperation, script="set_events"):
     keep: int
 
 
-#: Admin actions on a job: `run_now` ends its delay, `requeue` makes a dead one wait again; the others end the job.
+#: Admin actions on a job: `run_now` ends its delay, `requeue` makes a dead one wait again; the others end the
+#: job.
 AdminAction = Literal["cancel", "remove", "discard", "requeue", "run_now"]
 
 
 @immutable
 class Alter(AdminOperation, script="alter", label="change of a job"):
-    """Do something to those of the jobs that are in this `state`; the state of another one is told, and it is left alone."""
+    """Do something to those of the jobs that are in this `state`; the state of another one is told, and it is
+    left alone."""
 
     action: AdminAction
     jobs: tuple[str, ...]
@@ -156,8 +163,8 @@ _ALTERED_RESULTS = get_args(AlteredResult)
 
 
 class Altered(NamedTuple):
-    """What came of one job: `done`; `changed` when it was in another `state`; `held` when the job `holder` has its unique key by
-    now; `corrupt` when nobody can read it, so that it cannot run."""
+    """What came of one job: `done`; `changed` when it was in another `state`; `held` when the job `holder`
+    has its unique key by now; `corrupt` when nobody can read it, so that it cannot run."""
 
     job: str
     result: AlteredResult
@@ -166,7 +173,8 @@ class Altered(NamedTuple):
 
     @property
     def done(self) -> bool:
-        """True when this call has done it, by whichever of its copies. `state` is the one that it was in before."""
+        """True when this call has done it, by whichever of its copies. `state` is the one that it was in
+        before."""
         return self.result == "done"
 
 
@@ -179,7 +187,8 @@ class AlteredJobs(Administered):
 
 @immutable
 class Era:
-    """Where the deletion of many jobs began: what came later than this sequence, or ended after this time, stays."""
+    """Where the deletion of many jobs began: what came later than this sequence, or ended after this time,
+    stays."""
 
     sequence: int
     at_ms: int
@@ -187,8 +196,8 @@ class Era:
 
 @immutable
 class Clean(AdminOperation, script="clean", slots={"era_sequence": "era.sequence", "era_ms": "era.at_ms"}):
-    """Remove at most `most` jobs of a state that are older than so long, of one page of at most `limit` behind `offset` others.
-    `era`: None = it begins now."""
+    """Remove at most `most` jobs of a state that are older than so long, of one page of at most `limit`
+    behind `offset` others. `era`: None = it begins now."""
 
     state: str
     older_than_ms: int
@@ -209,8 +218,8 @@ class Clean(AdminOperation, script="clean", slots={"era_sequence": "era.sequence
 
 @immutable
 class Cleaned(Administered):
-    """With how many jobs were removed, how many stay, and the era. `ordered`: jobs that have ended come in the order of time, so
-    that behind the first young one there are only younger ones."""
+    """With how many jobs were removed, how many stay, and the era. `ordered`: jobs that have ended come in
+    the order of time, so that behind the first young one there are only younger ones."""
 
     removed: int = 0
     kept: int = 0
@@ -322,16 +331,18 @@ class ReadClocks(Operation):
 
 # -- The era of a queue: the time that it spends on one server (docs/guides/acknowledgements.md).
 
-#: What a server lacks that a process was told of: jobs, by their sequence; a claim; the mark of an era that it has seen.
+#: What a server lacks that a process was told of: jobs, by their sequence; a claim; the mark of an era that
+#: it has seen.
 Missing = Literal["", "sequence", "claim", "marker"]
 _MISSING = get_args(Missing)
 
 
 @immutable
 class NoteEra(Operation, script="note_era", patient=False):
-    """Note the server that the queue is on. `replid` is its replication id, `before` and `known` are that of the server that the
-    process knew and the entry that it saw there, '' = none; `acknowledged` is the highest sequence that it was acknowledged.
-    `claims`: incarnation, counter of the last answered claim, and whether its record must still be there."""
+    """Note the server that the queue is on. `replid` is its replication id, `before` and `known` are that of
+    the server that the process knew and the entry that it saw there, '' = none; `acknowledged` is the highest
+    sequence that it was acknowledged. `claims`: incarnation, counter of the last answered claim, and whether
+    its record must still be there."""
 
     replid: str
     before: str
@@ -346,8 +357,8 @@ class NoteEra(Operation, script="note_era", patient=False):
 
 @immutable
 class EraNoted:
-    """The entry of this server; `found`: the least sequence at which an era began that the process did not know; what is
-    missing."""
+    """The entry of this server; `found`: the least sequence at which an era began that the process did not
+    know; what is missing."""
 
     srv_us: int
     entry: str

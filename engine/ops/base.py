@@ -1,5 +1,5 @@
-"""What each operation declares beside its fields: the script that carries it out, how its fields fill the script's slots, and how
-the script's reply is read."""
+"""What each operation declares beside its fields: the script that carries it out, how its fields fill the
+script's slots, and how the script's reply is read."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ class Operation:
     """The base of the operations: `class Pause(Operation, script="pause", slots={"class": "class_name"})`."""
 
     __slots__ = ()
-    #: The script that carries it out, in the folder of each model; '' where a model makes its call in another way.
+    #: The script that carries it out, in the folder of each model; '' where a model makes its call in another
+    #: way.
     script: ClassVar[str] = ""
-    #: Slot of the script's header -> the field that fills it, where their names differ. A field of a field is `lease.fence`.
+    #: Slot of the script's header -> the field that fills it, where their names differ. A field of a field is
+    #: `lease.fence`.
     slots: ClassVar[Mapping[str, str]] = MappingProxyType({})
     #: What an error message calls it; '' = the words of its class's name.
     label: ClassVar[str] = ""
-    #: Whether its call is sent again until it is answered. False where waiting for it would only hold up others.
+    #: Whether its call is sent again until it is answered. False where waiting for it would only hold up
+    #: others.
     patient: ClassVar[bool] = True
 
     def __init_subclass__(
@@ -36,9 +39,11 @@ class Operation:
                 setattr(cls, name, value)
 
     def parse(self, raw: Any, decode: Any) -> Any:
-        """The raw reply as a value. `decode` reads a job as the model stores it (see `engine.ops.claims.Decode`).
+        """The raw reply as a value. `decode` reads a job as the model stores it (see
+        `engine.ops.claims.Decode`).
 
-        Raises TypeError, ValueError, IndexError, KeyError or AttributeError for a reply outside the script's contract.
+        Raises TypeError, ValueError, IndexError, KeyError or AttributeError for a reply outside the script's
+        contract.
         """
         raise NotImplementedError(f"{type(self).__name__} has no reply")
 
@@ -58,13 +63,14 @@ def server_us(raw: Any) -> int:
 
 
 def text(raw: bytes) -> str:
-    """A name of the reply, such as an id. What is no UTF-8 is shown as `\\xff`: one bad entry must not hide the others."""
+    """A name of the reply, such as an id. What is no UTF-8 is shown as `\\xff`: one bad entry must not hide
+    the others."""
     return raw.decode(errors="backslashreplace")
 
 
 def whole(raw: bytes | str | int) -> int:
-    """A score, or a number of a state, of which other programs may have made anything; 0 for what is no number of the server's
-    own 64 bits: no page, metric or sum of ours reckons with more."""
+    """A score, or a number of a state, of which other programs may have made anything; 0 for what is no
+    number of the server's own 64 bits: no page, metric or sum of ours reckons with more."""
     try:
         number = int(raw)
     except ValueError:
@@ -76,7 +82,8 @@ def whole(raw: bytes | str | int) -> int:
 
 
 def one_of(raw: bytes, allowed: tuple[str, ...]) -> Any:
-    """A word of the reply that has to be one of `allowed`; a caller names the values of a Literal with `get_args`."""
+    """A word of the reply that has to be one of `allowed`; a caller names the values of a Literal with
+    `get_args`."""
     word = raw.decode()
     if word not in allowed:
         raise ValueError(f"{word} is none of {allowed}")
@@ -86,10 +93,10 @@ def one_of(raw: bytes, allowed: tuple[str, ...]) -> Any:
 # -- `immutable`: the decorator of small classes that hold values and never change, like operations,
 # replies and events.
 #
-# A frozen dataclass with slots would do the same and also refuse an assignment at run time. For that it generates
-# four more methods, which costs 0.2 ms for each class when a process starts, and it assigns each field of a new
-# object through a call. Here the type checker alone refuses the assignment. Values that users get are frozen
-# dataclasses.
+# A frozen dataclass with slots would do the same and also refuse an assignment at run time. For that it
+# generates four more methods, which costs 0.2 ms for each class when a process starts, and it assigns each
+# field of a new object through a call. Here the type checker alone refuses the assignment. Values that users
+# get are frozen dataclasses.
 
 Immutable = TypeVar("Immutable")
 
@@ -102,8 +109,9 @@ def immutable(definition: type[Immutable]) -> type[Immutable]:
 
 @immutable
 class DeadlineBound(Operation):
-    """The base of operations that are void after a server time (rules 3 and 7). Who makes one leaves that open: what sends it
-    stamps it when it leaves, and once more when it came late. The identity stays, so both are copies of one call."""
+    """The base of operations that are void after a server time (rules 3 and 7). Who makes one leaves that
+    open: what sends it stamps it when it leaves, and once more when it came late. The identity stays, so both
+    are copies of one call."""
 
     #: Server time (ms); 0: not stamped yet.
     not_after_ms: int = field(default=0, kw_only=True)

@@ -1,8 +1,8 @@
 """Operations on a channel of DSPS, and their replies. Clocks are those of `engine.channel.clock`.
 
-What all have in common: `ttl_s` is the life of keys that are written or renewed, in whole seconds; `seen` is the latest clock of
-this channel that the caller has been told of, None where it knows none: a server whose clock is behind it has gone back, and goes
-on after it (its `era` is then one higher)."""
+What all have in common: `ttl_s` is the life of keys that are written or renewed, in whole seconds; `seen` is
+the latest clock of this channel that the caller has been told of, None where it knows none: a server whose
+clock is behind it has gone back, and goes on after it (its `era` is then one higher)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ Missing = Literal["channel-not-found", "subscription-not-found"]
 
 
 class Proof(NamedTuple):
-    """What tells a channel's history from another with the same clocks, as before and after a restore: the clock that a fetch
-    ended with, and when the message there expires by the server's time (-1: never, -2: there is none any more)."""
+    """What tells a channel's history from another with the same clocks, as before and after a restore: the
+    clock that a fetch ended with, and when the message there expires by the server's time (-1: never, -2:
+    there is none any more)."""
 
     clock: int
     ends_ms: int
@@ -36,9 +37,11 @@ class NewMessage:
 
 @immutable
 class Publish(DeadlineBound, script="publish"):
-    """Publish messages in this order, each once within its life: an id that is known is a duplicate. All in one script.
+    """Publish messages in this order, each once within its life: an id that is known is a duplicate. All in
+    one script.
 
-    A copy that arrives after `not_after_ms` (server time) publishes nothing that is not there already (rule 3).
+    A copy that arrives after `not_after_ms` (server time) publishes nothing that is not there already (rule
+    3).
     """
 
     messages: tuple[NewMessage, ...]
@@ -48,7 +51,8 @@ class Publish(DeadlineBound, script="publish"):
 
 @immutable
 class PublishedMessage:
-    """What came of one message. `clock`: the one it has, whoever has published it first; None for `refused` (a copy too late)."""
+    """What came of one message. `clock`: the one it has, whoever has published it first; None for `refused`
+    (a copy too late)."""
 
     result: Literal["created", "duplicate", "refused"]
     clock: int | None
@@ -72,8 +76,8 @@ class PublishReply:
 
 @immutable
 class Subscribe(DeadlineBound, script="subscribe", slots={"op": "nonce"}):
-    """Create a subscriber whose first message is the next one that is published; one that is there stays as it is. `nonce` (16
-    hex digits) makes a late copy harmless after the subscriber has been deleted again."""
+    """Create a subscriber whose first message is the next one that is published; one that is there stays as
+    it is. `nonce` (16 hex digits) makes a late copy harmless after the subscriber has been deleted again."""
 
     subscriber: str
     nonce: str
@@ -121,9 +125,9 @@ class UnsubscribeReply:
 
 @immutable
 class Fetch(Operation, script="fetch"):
-    """The messages after the subscriber's cursor, at most `most` and about 1 MiB; moves no cursor. Renews the life of the clock
-    and of this cursor. `waited_ms`: for how long the caller had waited for a message when this look was made; it changes nothing
-    and tells an observer which looks came of a wait."""
+    """The messages after the subscriber's cursor, at most `most` and about 1 MiB; moves no cursor. Renews the
+    life of the clock and of this cursor. `waited_ms`: for how long the caller had waited for a message when
+    this look was made; it changes nothing and tells an observer which looks came of a wait."""
 
     subscriber: str
     most: int
@@ -134,13 +138,14 @@ class Fetch(Operation, script="fetch"):
 
 @immutable
 class FetchReply:
-    """`items`: (clock, body) in order, the bodies as they are stored. Every message in (`cursor`, `upto`] that is alive is among
-    them.
+    """`items`: (clock, body) in order, the bodies as they are stored. Every message in (`cursor`, `upto`]
+    that is alive is among them.
 
-    `more`: there are, or may be, further ones after `upto`. `searching`: the bounded work of this call was used up before it
-    could say; the next call goes on where it stopped. `era_changed`: the clock went back since this subscriber's last
-    acknowledgement. `proof_ms`: when the last of the items expires, without items what is at `upto`; see Proof. `early_ms`: so
-    much earlier than by the engine's calls the clock was to end, because another service keeps it for a shorter time.
+    `more`: there are, or may be, further ones after `upto`. `searching`: the bounded work of this call was
+    used up before it could say; the next call goes on where it stopped. `era_changed`: the clock went back
+    since this subscriber's last acknowledgement. `proof_ms`: when the last of the items expires, without
+    items what is at `upto`; see Proof. `early_ms`: so much earlier than by the engine's calls the clock was
+    to end, because another service keeps it for a shorter time.
     """
 
     srv_us: int
@@ -160,10 +165,10 @@ class FetchReply:
 
 @immutable
 class Acknowledge(Operation, script="acknowledge", slots={"to": "clock", "given_era": "era"}):
-    """Move the cursor to a clock that lies in (cursor, clock of the channel]; else it is `stale` and changes nothing, no life
-    either. `era`: the one in which the receipt was given, None where that is not known: one of another era is stale. `proof`:
-    that of the fetch that gave it, None where that is not known: it is stale where another message is there, or none although the
-    one that was would live."""
+    """Move the cursor to a clock that lies in (cursor, clock of the channel]; else it is `stale` and changes
+    nothing, no life either. `era`: the one in which the receipt was given, None where that is not known: one
+    of another era is stale. `proof`: that of the fetch that gave it, None where that is not known: it is
+    stale where another message is there, or none although the one that was would live."""
 
     subscriber: str
     clock: int
@@ -175,8 +180,8 @@ class Acknowledge(Operation, script="acknowledge", slots={"to": "clock", "given_
 
 @immutable
 class AcknowledgeReply:
-    """`cursor`: that of the subscriber afterwards. `beyond`: stale because the channel has not reached that clock, or not in this
-    era, or not with the messages that were given: it went back."""
+    """`cursor`: that of the subscriber afterwards. `beyond`: stale because the channel has not reached that
+    clock, or not in this era, or not with the messages that were given: it went back."""
 
     srv_us: int
     result: Literal["OK", "stale"] | Missing

@@ -18,8 +18,8 @@ DEFAULT_ROUTE = "default"
 
 @immutable
 class Attributes:
-    """What a worker is: its name as a target's `server` has it, its stack and region ('' = none), its capabilities, and the
-    routing keys whose jobs it takes."""
+    """What a worker is: its name as a target's `server` has it, its stack and region ('' = none), its
+    capabilities, and the routing keys whose jobs it takes."""
 
     server: str
     stack: str = ""
@@ -34,10 +34,11 @@ NOTHING_SPECIAL = Attributes("")
 
 @immutable
 class Claim(Operation, script="claim"):
-    """Lease up to `limit` jobs of these classes, of which a worker names at most 15 (rule 22). At most `crashed_max` of the jobs
-    have a crash behind them: a worker runs one of those at a time, and the others may be run elsewhere (rule 12). With
-    `priorities` only jobs with one from the first to the second. `worker`: what the worker is, for models that look at the
-    routing of each job (None: nothing special). (incarnation, counter) is the identity (rule 4).
+    """Lease up to `limit` jobs of these classes, of which a worker names at most 15 (rule 22). At most
+    `crashed_max` of the jobs have a crash behind them: a worker runs one of those at a time, and the others
+    may be run elsewhere (rule 12). With `priorities` only jobs with one from the first to the second.
+    `worker`: what the worker is, for models that look at the routing of each job (None: nothing special).
+    (incarnation, counter) is the identity (rule 4).
     """
 
     incarnation: str
@@ -61,7 +62,10 @@ class Claim(Operation, script="claim"):
         nonce = f"{self.incarnation}:{self.counter}"
         flat = raw[3]
         # A format that keeps nothing for children, and a claim without any, say nothing.
-        left = {words[0]: (words[1].decode(errors="replace"), *words[2:]) for words in (raw[4] or () if len(raw) > 4 else ())}
+        left = {
+            words[0]: (words[1].decode(errors="replace"), *words[2:])
+            for words in (raw[4] or () if len(raw) > 4 else ())
+        }
         jobs: list[LeasedJob] = []
         unreadable: list[Failure] = []
         if len(flat) % 7:
@@ -81,8 +85,8 @@ class Claim(Operation, script="claim"):
 
 @immutable
 class Value:
-    """What a handler returned: JSON, how long it is kept, and how long the handler took. `item` is the place of its lease in the
-    call."""
+    """What a handler returned: JSON, how long it is kept, and how long the handler took. `item` is the place
+    of its lease in the call."""
 
     item: int
     data: bytes
@@ -92,8 +96,8 @@ class Value:
 
 @immutable
 class Finish(Operation, script="finish"):
-    """End leases as finished, and claim the next jobs in the same call when `claim` is given. `values`: what those handlers
-    returned that returned something."""
+    """End leases as finished, and claim the next jobs in the same call when `claim` is given. `values`: what
+    those handlers returned that returned something."""
 
     leases: tuple[Lease, ...]
     claim: Claim | None = None
@@ -109,8 +113,8 @@ class Finish(Operation, script="finish"):
 
 @immutable
 class Failure:
-    """One failed run: the lease, why, how long the job waits before the next run, the stack trace for the error history, and
-    whether it uses up an attempt."""
+    """One failed run: the lease, why, how long the job waits before the next run, the stack trace for the
+    error history, and whether it uses up an attempt."""
 
     lease: Lease
     error: str
@@ -121,7 +125,8 @@ class Failure:
 
 @immutable
 class Retry(Operation, script="retry"):
-    """End leases of failed runs: each job waits for its back-off, or is buried when its attempts are used up."""
+    """End leases of failed runs: each job waits for its back-off, or is buried when its attempts are used
+    up."""
 
     failures: tuple[Failure, ...]
 
@@ -166,7 +171,8 @@ class Release(Operation, script="release"):
 
 @immutable
 class Extend(Operation, script="extend"):
-    """Renew leases. `renewal` counts the worker's renewals: one that was applied is not applied again (rule 9)."""
+    """Renew leases. `renewal` counts the worker's renewals: one that was applied is not applied again (rule
+    9)."""
 
     leases: tuple[Lease, ...]
     renewal: int
@@ -176,7 +182,9 @@ class Extend(Operation, script="extend"):
     def parse(self, raw: Any, decode: Decode) -> Extended:
         """The raw reply as a value."""
         flat = raw[1]
-        items: list[tuple[EndResult, int]] = [(_END_RESULTS[flat[at]], int(flat[at + 1])) for at in range(0, len(flat), 2)]
+        items: list[tuple[EndResult, int]] = [
+            (_END_RESULTS[flat[at]], int(flat[at + 1])) for at in range(0, len(flat), 2)
+        ]
         if len(items) != len(self.leases):
             raise ValueError(f"{len(items)} items for {len(self.leases)} leases")
         return Extended(server_us(raw), tuple(items))
@@ -188,7 +196,8 @@ class Mark(
     script="mark",
     slots=LEASE_SLOTS,
 ):
-    """Say that the handler of a job with a crash behind it is about to run: only then is the next crash charged (rule 12)."""
+    """Say that the handler of a job with a crash behind it is about to run: only then is the next crash
+    charged (rule 12)."""
 
     lease: Lease
 
@@ -207,9 +216,9 @@ FINISHED: tuple[EndResult, str] = ("ok", "finished")
 
 
 class LeasedJob(NamedTuple):
-    """One job as it was claimed: the lease and its end, what the envelope holds, and the three counters of rule 6. `left`: what
-    the job that it is the failure callback of died of ('' = it is none), and the records of its parents' results in the order of
-    `needs` (b'' = none); empty where the model keeps none."""
+    """One job as it was claimed: the lease and its end, what the envelope holds, and the three counters of
+    rule 6. `left`: what the job that it is the failure callback of died of ('' = it is none), and the records
+    of its parents' results in the order of `needs` (b'' = none); empty where the model keeps none."""
 
     lease: Lease
     deadline_ms: int
@@ -226,16 +235,16 @@ class LeasedJob(NamedTuple):
     left: tuple[Any, ...] = ()
 
 
-#: Reads a job as a model stores it: body, lease, end of the lease (server ms), and claims, failures and crashes so far. A Failure
-#: says why it cannot be read.
+#: Reads a job as a model stores it: body, lease, end of the lease (server ms), and claims, failures and
+#: crashes so far. A Failure says why it cannot be read.
 Decode = Callable[[Any, Lease, int, tuple[int, int, int]], LeasedJob | Failure]
 
 
 @immutable
 class Claimed:
-    """What a claim leased. `sleep_ms`: the next sweep may wait that long. `corrupt`: ids that the script could not read and
-    buried, also while it promoted. `unreadable`: jobs that are leased and cannot be run, each with the reason; their holder
-    buries them."""
+    """What a claim leased. `sleep_ms`: the next sweep may wait that long. `corrupt`: ids that the script
+    could not read and buried, also while it promoted. `unreadable`: jobs that are leased and cannot be run,
+    each with the reason; their holder buries them."""
 
     srv_us: int
     result: ClaimResult
@@ -264,7 +273,8 @@ class FinishedAndClaimed:
 
 @immutable
 class Extended:
-    """For each lease, in the call's order: the result and the server time at which it now ends (0 when stale or cancelled)."""
+    """For each lease, in the call's order: the result and the server time at which it now ends (0 when stale
+    or cancelled)."""
 
     srv_us: int
     items: tuple[tuple[EndResult, int], ...]
@@ -272,7 +282,8 @@ class Extended:
 
 @immutable
 class Marked:
-    """`ok`; `repeated` for another copy of the same call; `stale` when the lease has ended, so the handler must not start."""
+    """`ok`; `repeated` for another copy of the same call; `stale` when the lease has ended, so the handler
+    must not start."""
 
     srv_us: int
     result: MarkResult
@@ -303,7 +314,8 @@ def _ends(flat: Any) -> list[tuple[EndResult, str]]:
 
 @immutable
 class Revoke(Operation):
-    """Refuse a token by its id (`jti`), as long as anybody might take it: `expires_s` since 1970, its `exp`."""
+    """Refuse a token by its id (`jti`), as long as anybody might take it: `expires_s` since 1970, its
+    `exp`."""
 
     jti: str
     expires_s: int

@@ -15,7 +15,8 @@ from engine.ops.base import DeadlineBound, Operation, immutable, one_of, server_
 
 @lru_cache(maxsize=1024)
 def class_of(name: str, route: str, target: str) -> str:
-    """The class of jobs: the name alone, or the name, @, the routing key, and ~ with a digest of the target."""
+    """The class of jobs: the name alone, or the name, @, the routing key, and ~ with a digest of the
+    target."""
     if not (route or target):
         return name
     digest = f"~{hashlib.blake2b(target.encode(), digest_size=8).hexdigest()}" if target else ""
@@ -23,18 +24,19 @@ def class_of(name: str, route: str, target: str) -> str:
 
 
 def class_target(route: str, target: str) -> str:
-    """The value of a class in the hash `classes`: its target as JSON, '' for a class that any worker may run."""
+    """The value of a class in the hash `classes`: its target as JSON, '' for a class that any worker may
+    run."""
     if not (route or target):
         return ""
     wanted: dict[str, Any] = {"route": route} if route else {}
     return json.dumps(wanted | (json.loads(target) if target else {}), separators=(",", ":"))
 
 
-#: How the wait between two runs grows with the failed runs n: not at all, by 2^(n-1), by n, by n squared, or as a list says.
-#: A stored job has the place of its kind in this list, so new kinds come last.
+#: How the wait between two runs grows with the failed runs n: not at all, by 2^(n-1), by n, by n squared, or
+#: as a list says. A stored job has the place of its kind in this list, so new kinds come last.
 Backoff = Literal["fixed", "exponential", "linear", "geometric", "custom"]
-#: Of an exponential wait half is left to chance, unless the job says otherwise: jobs that failed together, because what they all
-#: need was away, do not all come back in the same millisecond.
+#: Of an exponential wait half is left to chance, unless the job says otherwise: jobs that failed together,
+#: because what they all need was away, do not all come back in the same millisecond.
 EXPONENTIAL_JITTER = 0.5
 #: What becomes of a job when one that it needs is lost: buried as well, or it goes on (rule 25).
 ParentFailure = Literal["bury", "ignore"]
@@ -49,7 +51,11 @@ class Lease(NamedTuple):
 
 
 #: The slots of scripts about one lease, for operations with a field `lease`.
-LEASE_SLOTS = {**dict.fromkeys(("job", "run", "id"), "lease.job"), "fence": "lease.fence", "nonce": "lease.nonce"}
+LEASE_SLOTS = {
+    **dict.fromkeys(("job", "run", "id"), "lease.job"),
+    "fence": "lease.fence",
+    "nonce": "lease.nonce",
+}
 
 
 class Parent(str):
@@ -69,13 +75,14 @@ class Parent(str):
 class Options:
     """What a job carries beside its payload. `lifo` puts it before its equals; `headers` travel untouched.
 
-    `attempts` bounds the runs whose handler failed, `crashes_max` the leases that ended in a crash (rules 6 and 12). `serializer`
-    names what wrote the payload, '' = JSON. `key` is the tenant or limit key that makes the job's lane; `unique` and `dedup` are
-    the keys of rule 23, '' = none.
+    `attempts` bounds the runs whose handler failed, `crashes_max` the leases that ended in a crash (rules 6
+    and 12). `serializer` names what wrote the payload, '' = JSON. `key` is the tenant or limit key that makes
+    the job's lane; `unique` and `dedup` are the keys of rule 23, '' = none.
 
-    `backoff_max_ms` 0 and `jitter` None are those of the kind of back-off; `backoff_delays_ms` belongs to the custom one. `needs`
-    are ids of parents (rule 25). `run_at_ms` is when the job is due instead of a delay, `timestamp_ms` what its producer calls
-    its time; 0 = none. `skip_on` and `reroute_on` name classes of exceptions, the latter each with its target.
+    `backoff_max_ms` 0 and `jitter` None are those of the kind of back-off; `backoff_delays_ms` belongs to the
+    custom one. `needs` are ids of parents (rule 25). `run_at_ms` is when the job is due instead of a delay,
+    `timestamp_ms` what its producer calls its time; 0 = none. `skip_on` and `reroute_on` name classes of
+    exceptions, the latter each with its target.
     """
 
     priority: int = 5
@@ -138,15 +145,16 @@ class Options:
 
 
 def reroute_target(target: str) -> tuple[str, str]:
-    """Where a reroute goes: its queue ('' for the job's own) and its name. A target is a name, or a queue, a colon and a name."""
+    """Where a reroute goes: its queue ('' for the job's own) and its name. A target is a name, or a queue, a
+    colon and a name."""
     queue, colon, name = target.partition(":")
     return (queue, name) if colon else ("", target)
 
 
 @immutable
 class Enqueue(DeadlineBound, script="enqueue"):
-    """Create one job. (job, nonce) is the identity; after `not_after_ms` the call is void (rule 3). Its class is its name
-    with what it wants of a worker, its lane that class and its key (rule 18)."""
+    """Create one job. (job, nonce) is the identity; after `not_after_ms` the call is void (rule 3). Its class
+    is its name with what it wants of a worker, its lane that class and its key (rule 18)."""
 
     job: str
     name: str
@@ -155,8 +163,8 @@ class Enqueue(DeadlineBound, script="enqueue"):
     options: Options
 
     def stamped(self, not_after_ms: int) -> Self:
-        """Itself: it is stamped in place, because a copy would take as long as its envelope. What it was sent as before lives on
-        in the bytes of that call."""
+        """Itself: it is stamped in place, because a copy would take as long as its envelope. What it was sent
+        as before lives on in the bytes of that call."""
         self.not_after_ms = not_after_ms  # pyright: ignore[reportAttributeAccessIssue]
         return self
 
@@ -164,7 +172,11 @@ class Enqueue(DeadlineBound, script="enqueue"):
     def class_name(self) -> str:
         """The class: jobs that the same workers may claim."""
         options = self.options
-        return class_of(self.name, options.route, options.target) if options.route or options.target else self.name
+        return (
+            class_of(self.name, options.route, options.target)
+            if options.route or options.target
+            else self.name
+        )
 
     @property
     def lane(self) -> str:
@@ -181,8 +193,8 @@ class Enqueue(DeadlineBound, script="enqueue"):
 
 @immutable
 class CloseWindows(Operation, script="close_windows"):
-    """Let the windows of these dedup keys end 20 s from now, each only if the job with it has opened it. `items` are pairs of key
-    and job. Repeating it changes nothing."""
+    """Let the windows of these dedup keys end 20 s from now, each only if the job with it has opened it.
+    `items` are pairs of key and job. Repeating it changes nothing."""
 
     items: tuple[tuple[str, str], ...]
 
@@ -219,13 +231,24 @@ class EnqueueMany(Operation, script="enqueue_many"):
         if not known:
             # Of most calls no job is a duplicate, and this takes half the time.
             pairs = zip(self.jobs, map(_LETTERS.__getitem__, letters), strict=True)
-            return EnqueuedMany(srv_us, tuple([Enqueued(srv_us, job.job, result, "", 0, job.job) for job, result in pairs]))
+            return EnqueuedMany(
+                srv_us, tuple([Enqueued(srv_us, job.job, result, "", 0, job.job) for job, result in pairs])
+            )
         items: list[Enqueued] = []
         states = iter(known)
         for job, letter in zip(self.jobs, letters, strict=True):
             result = _LETTERS[letter]
             if result == "duplicate":
-                items.append(Enqueued(srv_us, job.job, result, next(states).decode(), int(next(states)), next(states).decode()))
+                items.append(
+                    Enqueued(
+                        srv_us,
+                        job.job,
+                        result,
+                        next(states).decode(),
+                        int(next(states)),
+                        next(states).decode(),
+                    )
+                )
             else:
                 items.append(Enqueued(srv_us, job.job, result, "", 0, job.job))
         return EnqueuedMany(srv_us, tuple(items))
@@ -235,16 +258,18 @@ EnqueueResult = Literal["created", "repeated", "duplicate", "refused", "orphan",
 _RESULTS = get_args(EnqueueResult)
 #: Results of a bulk enqueue by the letter that the script gives for each.
 _LETTERS: dict[int, Any] = {
-    ord(letter): result for letter, result in zip("crdmx", ("created", "repeated", "duplicate", "moved", "refused"), strict=True)
+    ord(letter): result
+    for letter, result in zip("crdmx", ("created", "repeated", "duplicate", "moved", "refused"), strict=True)
 }
 
 
 class Enqueued(NamedTuple):
-    """`created`, or `repeated` for another copy of the same call. `duplicate`: the id was there already, or the job `holder` has
-    the unique key or opened the window of the dedup key; `state` and `fence` say what became of that job (`gone`: nothing is
-    left of it). `refused`: the call came too late and was not applied; `orphan`: nor was this one, for nothing is known of the
-    job `holder`, which it needs; nor `moved`: new jobs go into other shards, of which there are `holder`. `job` is the id of the
-    call; in what a queue returns, that of the job that is there, so it is `holder` for a duplicate."""
+    """`created`, or `repeated` for another copy of the same call. `duplicate`: the id was there already, or
+    the job `holder` has the unique key or opened the window of the dedup key; `state` and `fence` say what
+    became of that job (`gone`: nothing is left of it). `refused`: the call came too late and was not applied;
+    `orphan`: nor was this one, for nothing is known of the job `holder`, which it needs; nor `moved`: new
+    jobs go into other shards, of which there are `holder`. `job` is the id of the call; in what a queue
+    returns, that of the job that is there, so it is `holder` for a duplicate."""
 
     srv_us: int
     job: str

@@ -1,4 +1,5 @@
-"""Read-only views of a queue: counts, pages of jobs, and the description of one. Nothing here changes a key."""
+"""Read-only views of a queue: counts, pages of jobs, and the description of one. Nothing here changes a
+key."""
 
 from __future__ import annotations
 
@@ -15,16 +16,18 @@ from engine.ops.workers import WorkerInfo
 
 #: Names that a sentence lists.
 _NAMED = 3
-#: States of jobs as a snapshot lists them, and how many digits of the sequence stand before an id among the delayed ones.
+#: States of jobs as a snapshot lists them, and how many digits of the sequence stand before an id among the
+#: delayed ones.
 _STATES = ("waiting", "delayed", "active", "dead", "done", "blocked")
 _DUE_DIGITS = 10
 
 
 @immutable
 class Count(Operation, script="counts", label="counts"):
-    """Count the jobs in each state; with classes, of the waiting ones only those in them. Of many lanes one call counts a part:
-    `cursor` is what the call before has answered, and the waiting jobs are the sum of all calls. With `worker` and `priorities`
-    those models that look at the routing of each job count only what this worker may run."""
+    """Count the jobs in each state; with classes, of the waiting ones only those in them. Of many lanes one
+    call counts a part: `cursor` is what the call before has answered, and the waiting jobs are the sum of all
+    calls. With `worker` and `priorities` those models that look at the routing of each job count only what
+    this worker may run."""
 
     classes: tuple[str, ...] = ()
     cursor: str = ""
@@ -34,15 +37,18 @@ class Count(Operation, script="counts", label="counts"):
     def parse(self, raw: Any, decode: object) -> Counts:
         """The raw reply as a value."""
         numbers, losses = list(map(whole, raw[1:10])), whole(raw[12]) if len(raw) > 12 else 0
-        return Counts(server_us(raw), *numbers, cursor=raw[10].decode(), expired=whole(raw[11]), data_losses=losses)
+        return Counts(
+            server_us(raw), *numbers, cursor=raw[10].decode(), expired=whole(raw[11]), data_losses=losses
+        )
 
 
 @immutable
 class Counts:
-    """Jobs in each state at one instant; the waiting ones of more than some 500 lanes at several. `blocked` wait for others to
-    finish; `handing` have ended, and those are still to be told. `done` keeps the last 1,000 that finished; `finished`,
-    `buried` and `expired` count all that ever were, `data_losses` how often processes found that the server went back. `cursor`
-    says that these are not all lanes; a queue's `counts` have them all."""
+    """Jobs in each state at one instant; the waiting ones of more than some 500 lanes at several. `blocked`
+    wait for others to finish; `handing` have ended, and those are still to be told. `done` keeps the last
+    1,000 that finished; `finished`, `buried` and `expired` count all that ever were, `data_losses` how often
+    processes found that the server went back. `cursor` says that these are not all lanes; a queue's `counts`
+    have them all."""
 
     srv_us: int
     waiting: int
@@ -88,8 +94,8 @@ class Listing(Operation, script="listing", label="snapshot"):
 
 @immutable
 class Snapshot:
-    """Ids of each state (waiting, delayed, active, dead, done, blocked) with the time that the state scores them by, 0 for
-    waiting."""
+    """Ids of each state (waiting, delayed, active, dead, done, blocked) with the time that the state scores
+    them by, 0 for waiting."""
 
     srv_us: int
     states: dict[str, list[tuple[str, int]]]
@@ -97,8 +103,8 @@ class Snapshot:
 
 @immutable
 class Page(Operation, script="page", label="list of jobs", slots={"newest": "newest_first"}):
-    """One page of the jobs in a state: their ids, or with `names` how many of them each name has; those of waiting jobs come in
-    parts, of which `cursor` is the next one."""
+    """One page of the jobs in a state: their ids, or with `names` how many of them each name has; those of
+    waiting jobs come in parts, of which `cursor` is the next one."""
 
     state: str
     offset: int
@@ -111,13 +117,18 @@ class Page(Operation, script="page", label="list of jobs", slots={"newest": "new
         """The raw reply as a value."""
         # An id of an old keyspace may be no text; so `Inspect` still finds it.
         words = [word.decode(errors="surrogateescape") for word in raw[2]] if not self.names else []
-        names = {text(name): int(count) for name, count in zip(raw[2][::2], raw[2][1::2], strict=True)} if self.names else {}
+        names = (
+            {text(name): int(count) for name, count in zip(raw[2][::2], raw[2][1::2], strict=True)}
+            if self.names
+            else {}
+        )
         return Paged(server_us(raw), int(raw[1]), tuple(words), names, raw[3].decode())
 
 
 @immutable
 class Paged:
-    """How many entries were looked at, and their ids, or the count of each name. `cursor`: there is another part."""
+    """How many entries were looked at, and their ids, or the count of each name. `cursor`: there is another
+    part."""
 
     srv_us: int
     seen: int
@@ -146,7 +157,8 @@ class Inspect(Operation, script="inspect", label="look at jobs"):
 
 @immutable
 class Looked:
-    """What is known of one job, raw: its state, last fence, the time that its state is scored by, envelope and run fields."""
+    """What is known of one job, raw: its state, last fence, the time that its state is scored by, envelope
+    and run fields."""
 
     state: str
     fence: int
@@ -173,8 +185,8 @@ class NoteProgress(
     script="progress",
     slots=LEASE_SLOTS,
 ):
-    """Note how far a running job has come: `body` are the fields of a JSON object and its closing brace. `count` counts what the
-    worker has noted: an older copy changes nothing (rule 7)."""
+    """Note how far a running job has come: `body` are the fields of a JSON object and its closing brace.
+    `count` counts what the worker has noted: an older copy changes nothing (rule 7)."""
 
     lease: Lease
     count: int
@@ -202,7 +214,8 @@ class ReadProgress(Operation, slots={"id": "job"}):
 
 @immutable
 class Look(Operation, script="look", label="look at a result", slots={"id": "job"}):
-    """Look what became of a job. With a `token`, one that has not ended is waited for: its end is told to that token's stream."""
+    """Look what became of a job. With a `token`, one that has not ended is waited for: its end is told to
+    that token's stream."""
 
     job: str
     token: str = ""
@@ -211,19 +224,27 @@ class Look(Operation, script="look", label="look at a result", slots={"id": "job
         """The raw reply as a value."""
         state, fence, ended_ms, record, error = raw[1:6]
         return Seen(
-            server_us(raw), one_of(state, _SEEN_STATES), whole(fence), whole(ended_ms), record, error.decode(errors="replace")
+            server_us(raw),
+            one_of(state, _SEEN_STATES),
+            whole(fence),
+            whole(ended_ms),
+            record,
+            error.decode(errors="replace"),
         )
 
 
-SeenState = Literal["pending", "finished", "cancelled", "discarded", "expired", "rejected", "dead", "kept", "gone"]
+SeenState = Literal[
+    "pending", "finished", "cancelled", "discarded", "expired", "rejected", "dead", "kept", "gone"
+]
 _SEEN_STATES = get_args(SeenState)
 
 
 @immutable
 class Seen:
-    """What became of a job: `state` is pending, finished, cancelled, discarded, expired, rejected (turned away by another job),
-    dead, kept (nothing is left but its record) or gone; `ended_ms` is 0 where the server does not know it any more. `record` is
-    its result as it is stored, empty where there is none; `error` is the last one of a dead job."""
+    """What became of a job: `state` is pending, finished, cancelled, discarded, expired, rejected (turned
+    away by another job), dead, kept (nothing is left but its record) or gone; `ended_ms` is 0 where the
+    server does not know it any more. `record` is its result as it is stored, empty where there is none;
+    `error` is the last one of a dead job."""
 
     srv_us: int
     state: SeenState
@@ -258,8 +279,8 @@ class EndedJobs:
 
 @immutable
 class ReadEvents(Operation):
-    """At most `limit` events after entry `after`; `block_ms`: wait so long for the first one, 0 = not at all. `$`: no event, only
-    the entry that is the last one now."""
+    """At most `limit` events after entry `after`; `block_ms`: wait so long for the first one, 0 = not at all.
+    `$`: no event, only the entry that is the last one now."""
 
     after: str
     limit: int
@@ -272,13 +293,17 @@ class ReadEvents(Operation):
         events: list[Event] = []
         for at, flat in raw[0][1] if raw else ():
             found = dict(zip(flat[::2], flat[1::2], strict=True))
-            words = [found.get(field, b"").decode(errors="replace") for field in (b"kind", b"job", b"name", b"detail")]
+            words = [
+                found.get(field, b"").decode(errors="replace")
+                for field in (b"kind", b"job", b"name", b"detail")
+            ]
             events.append(Event(at.decode(), int(at.partition(b"-")[0]), *words))
         return EventPage(tuple(events), events[-1].id if events else self.after)
 
 
 class Event(NamedTuple):
-    """One thing that has happened in a queue: see `queue.events`. `id` is its place among them, `srv_ms` the server's time."""
+    """One thing that has happened in a queue: see `queue.events`. `id` is its place among them, `srv_ms` the
+    server's time."""
 
     id: str
     srv_ms: int
@@ -302,8 +327,8 @@ class EventPage:
 
 @dataclass(frozen=True, slots=True)
 class PauseInfo:
-    """A pause that is on: of the jobs of this name, None: of the whole queue; until this time (ms of the server's clock since
-    1970), 0: until it is resumed."""
+    """A pause that is on: of the jobs of this name, None: of the whole queue; until this time (ms of the
+    server's clock since 1970), 0: until it is resumed."""
 
     name: str | None
     until_ms: int
@@ -319,11 +344,12 @@ class PauseInfo:
 class LimitInfo:
     """A limit, and how far it is used up.
 
-    It is of all jobs of a `name`, or of all with a `key`; a key without a limit of its own, which has that of `*`, is there while
-    lanes wait for it, and `inherited`. `concurrency`, `rate`, `per_ms` and `window` are as `set_limit` was given them, 0 where
-    there is no such bound. `in_hand` leases count against it, `used` of `rate` places are taken in the window, `free_ms` is when
-    places come free (ms, server time; 0: there are some), and `parked` lanes wait for a slot. `holders`: of some of the leases
-    (5) the job and the name of its worker.
+    It is of all jobs of a `name`, or of all with a `key`; a key without a limit of its own, which has that of
+    `*`, is there while lanes wait for it, and `inherited`. `concurrency`, `rate`, `per_ms` and `window` are
+    as `set_limit` was given them, 0 where there is no such bound. `in_hand` leases count against it, `used`
+    of `rate` places are taken in the window, `free_ms` is when places come free (ms, server time; 0: there
+    are some), and `parked` lanes wait for a slot. `holders`: of some of the leases (5) the job and the name
+    of its worker.
     """
 
     name: str | None
@@ -356,7 +382,10 @@ class LimitInfo:
         parts: list[str] = []
         if self.concurrency:
             by = listed(dict.fromkeys(worker or "a worker of another program" for _, worker in self.holders))
-            parts.append(f"{self.in_hand} of {self.concurrency} in hand" + (f", by {by}" if self.in_hand and by else ""))
+            parts.append(
+                f"{self.in_hand} of {self.concurrency} in hand"
+                + (f", by {by}" if self.in_hand and by else "")
+            )
         if self.rate:
             until = f", free again at {instant(self.free_ms)}" if self.free_ms else ""
             parts.append(f"{self.used} of {self.rate} claims in {_length(self.per_ms)}{until}")
@@ -364,7 +393,8 @@ class LimitInfo:
 
     @classmethod
     def read(cls, values: Sequence[Any]) -> LimitInfo:
-        """From the values of a reply: `n:<name>`, `k:<key>` or `k:*`, the definition as `Limit.words` has it, and its use."""
+        """From the values of a reply: `n:<name>`, `k:<key>` or `k:*`, the definition as `Limit.words` has it,
+        and its use."""
         target, definition, in_hand, used, free_ms, parked, flat, inherited = values
         kind, _, of = text(target).partition(":")
         words, holders = text(definition).split(), [text(word) for word in flat]
@@ -404,8 +434,8 @@ def _length(ms: int) -> str:
 
 
 class LaneLook(NamedTuple):
-    """A lane with waiting jobs: since when the oldest one waits (ms), and what a claim has found to be in its way: a limit, or
-    `rest` until `rest_ms`, or nothing."""
+    """A lane with waiting jobs: since when the oldest one waits (ms), and what a claim has found to be in its
+    way: a limit, or `rest` until `rest_ms`, or nothing."""
 
     lane: str
     waiting: int
@@ -416,16 +446,20 @@ class LaneLook(NamedTuple):
 
 @immutable
 class ListObstacles(Operation, script="obstacles", label="obstacles"):
-    """The pauses and limits of a queue, and one part of its lanes: `cursor` is what the call before has answered."""
+    """The pauses and limits of a queue, and one part of its lanes: `cursor` is what the call before has
+    answered."""
 
     cursor: str = ""
 
     def parse(self, raw: Any, decode: object) -> ObstaclesPart:
         """The raw reply as a value."""
         lanes = tuple(
-            LaneLook(text(lane), whole(size), whole(since), text(waits), whole(rest)) for lane, size, since, waits, rest in raw[3]
+            LaneLook(text(lane), whole(size), whole(since), text(waits), whole(rest))
+            for lane, size, since, waits, rest in raw[3]
         )
-        return ObstaclesPart(server_us(raw), PauseInfo.read(raw[1]), tuple(map(LimitInfo.read, raw[2])), lanes, raw[4].decode())
+        return ObstaclesPart(
+            server_us(raw), PauseInfo.read(raw[1]), tuple(map(LimitInfo.read, raw[2])), lanes, raw[4].decode()
+        )
 
 
 @immutable
@@ -440,7 +474,8 @@ class ObstaclesPart:
 
 
 class LivingWorker(NamedTuple):
-    """A worker that is taken for alive, and until when it is paused by an administrator: 0 until it is resumed, -1 not at all."""
+    """A worker that is taken for alive, and until when it is paused by an administrator: 0 until it is
+    resumed, -1 not at all."""
 
     info: WorkerInfo
     paused_until_ms: int
@@ -448,7 +483,10 @@ class LivingWorker(NamedTuple):
 
 @immutable
 class Explain(
-    Operation, script="why", label="look at a job", slots={"id": "job", "needs": "job", "feeds": "job", "heirs": "job"}
+    Operation,
+    script="why",
+    label="look at a job",
+    slots={"id": "job", "needs": "job", "feeds": "job", "heirs": "job"},
 ):
     """All that bears on one job."""
 
@@ -465,7 +503,10 @@ class Explain(
             *(text(name), text(key), whole(priority), text(target), ran),
             *(PauseInfo.read(raw[6]), tuple(map(LimitInfo.read, raw[7])), rest_ms, before, needed),
             tuple(zip(words[::2], words[1::2], strict=True)),
-            tuple(LivingWorker(WorkerInfo.read(values[:3], b"", srv_us // 1000), whole(values[3])) for values in raw[10]),
+            tuple(
+                LivingWorker(WorkerInfo.read(values[:3], b"", srv_us // 1000), whole(values[3]))
+                for values in raw[10]
+            ),
             whole(raw[11][0]),
             tuple(zip(fed[::2], fed[1::2], strict=True)),
         )
@@ -473,10 +514,11 @@ class Explain(
 
 @immutable
 class Explained:
-    """The job: its state, its last fence, the time (ms) that its state is scored by, name, key, priority, what it requires of a
-    worker (JSON, '' = nothing), and of its run fields owner, error, failures and crashes. What bears on it: pauses and limits,
-    the end of its lane's rest (ms, 0: none), how many jobs of its lane come first, how many it needs and some of them with their
-    states, and the workers. `feeds` jobs wait for it or may still read its result; `children` are some of them."""
+    """The job: its state, its last fence, the time (ms) that its state is scored by, name, key, priority,
+    what it requires of a worker (JSON, '' = nothing), and of its run fields owner, error, failures and
+    crashes. What bears on it: pauses and limits, the end of its lane's rest (ms, 0: none), how many jobs of
+    its lane come first, how many it needs and some of them with their states, and the workers. `feeds` jobs
+    wait for it or may still read its result; `children` are some of them."""
 
     srv_us: int
     state: str

@@ -1,4 +1,5 @@
-"""Schedules (rule 24): what one is, its ticks, and the calls that change and list them, each with its reply."""
+"""Schedules (rule 24): what one is, its ticks, and the calls that change and list them, each with its
+reply."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ Overlap = Literal["allow", "skip"]
 
 @immutable
 class Timing:
-    """When a schedule ticks: by a cron expression in an IANA zone, every `every_ms`, or every so many `months`; not before
-    `start_ms`, from which intervals count (0 = from when it was put)."""
+    """When a schedule ticks: by a cron expression in an IANA zone, every `every_ms`, or every so many
+    `months`; not before `start_ms`, from which intervals count (0 = from when it was put)."""
 
     cron: str = ""
     zone: str = "UTC"
@@ -31,8 +32,8 @@ class Timing:
 
 @immutable
 class TickPolicy:
-    """What a schedule does about ticks that were seen more than `late_ms` after their time, and about a job of its own that has
-    not ended."""
+    """What a schedule does about ticks that were seen more than `late_ms` after their time, and about a job
+    of its own that has not ended."""
 
     missed: Missed = "once"
     late_ms: int = 60_000
@@ -53,8 +54,9 @@ class ScheduleChange(AdminOperation):
 
 @immutable
 class PutSchedule(ScheduleChange, script="put_schedule", slots={"name": "schedule"}):
-    """Define a schedule. One that is there with the same definition stays as it is; with the same timing it keeps its next
-    tick and its anchor. `job` is what each tick enqueues, its id and nonce aside; `enabled` None: as it is, a new one is."""
+    """Define a schedule. One that is there with the same definition stays as it is; with the same timing it
+    keeps its next tick and its anchor. `job` is what each tick enqueues, its id and nonce aside; `enabled`
+    None: as it is, a new one is."""
 
     schedule: str
     timing: Timing
@@ -83,8 +85,8 @@ class RemoveSchedule(ScheduleChange, script="remove_schedule", slots={"name": "s
 
 @immutable
 class ScheduleChanged(Administered):
-    """`found` is what the call met: `new`, `changed`, `same`, `gone` (no such schedule), `other` (another version), `full` (no
-    room for another one). A `repeated` call tells what its first copy met."""
+    """`found` is what the call met: `new`, `changed`, `same`, `gone` (no such schedule), `other` (another
+    version), `full` (no room for another one). A `repeated` call tells what its first copy met."""
 
     found: str = ""
 
@@ -93,7 +95,8 @@ _FOUND = ("new", "changed", "same", "full", "gone", "other")
 
 
 class DueSchedule(NamedTuple):
-    """A schedule whose next tick, `expected_ms`, has come: its version and how it ticks, as they are stored."""
+    """A schedule whose next tick, `expected_ms`, has come: its version and how it ticks, as they are
+    stored."""
 
     schedule: str
     version: str
@@ -105,9 +108,10 @@ class DueSchedule(NamedTuple):
 
 @immutable
 class Tick(Operation, script="tick", slots={"name": "schedule", "error_text": "error"}):
-    """Make the jobs of a schedule's due ticks and move it on to `next_ms`, if it still waits for `expected_ms` in this version:
-    these two make that no tick fires twice (rule 24). `missed` ticks are passed by. With an `error` it can never tick and is
-    disabled. (incarnation, counter) tells another copy from another scheduler."""
+    """Make the jobs of a schedule's due ticks and move it on to `next_ms`, if it still waits for
+    `expected_ms` in this version: these two make that no tick fires twice (rule 24). `missed` ticks are
+    passed by. With an `error` it can never tick and is disabled. (incarnation, counter) tells another copy
+    from another scheduler."""
 
     incarnation: str
     counter: int
@@ -127,7 +131,9 @@ class Tick(Operation, script="tick", slots={"name": "schedule", "error_text": "e
 
     def parse(self, raw: Any, decode: object) -> Ticked:
         """The raw reply as a value."""
-        return Ticked(server_us(raw), one_of(raw[1], _TICK_RESULTS), tuple(job.decode() for job in raw[3]), int(raw[2]))
+        return Ticked(
+            server_us(raw), one_of(raw[1], _TICK_RESULTS), tuple(job.decode() for job in raw[3]), int(raw[2])
+        )
 
 
 TickResult = Literal["ticked", "repeated", "moved"]
@@ -136,8 +142,9 @@ _TICK_RESULTS = get_args(TickResult)
 
 @immutable
 class Ticked:
-    """`ticked`, or `repeated` for another copy of the same call, with the jobs that were made and how many were not because the
-    job before had not ended; `moved`: the schedule has another version or waits for another tick."""
+    """`ticked`, or `repeated` for another copy of the same call, with the jobs that were made and how many
+    were not because the job before had not ended; `moved`: the schedule has another version or waits for
+    another tick."""
 
     srv_us: int
     result: TickResult
@@ -168,8 +175,8 @@ _FIELDS = 14
 
 @immutable
 class StoredSchedule:
-    """A schedule as it is stored: its definition, and its state. Times are server ms, 0 where there is none; `last_ms` is the
-    last tick that made a job, `job` a sealed envelope."""
+    """A schedule as it is stored: its definition, and its state. Times are server ms, 0 where there is none;
+    `last_ms` is the last tick that made a job, `job` a sealed envelope."""
 
     schedule: str
     version: int
@@ -190,14 +197,41 @@ class StoredSchedule:
     def read(cls, words: Sequence[bytes]) -> StoredSchedule:
         """From the values of a reply, in its order."""
         texts = [word.decode(errors="replace") for word in words]
-        name, version, timing, policy, _, enabled, anchor_ms, next_ms, last_ms, last_job, count, missed, skipped, error = texts
+        (
+            name,
+            version,
+            timing,
+            policy,
+            _,
+            enabled,
+            anchor_ms,
+            next_ms,
+            last_ms,
+            last_job,
+            count,
+            missed,
+            skipped,
+            error,
+        ) = texts
         times_ms = (number(anchor_ms), number(next_ms), number(last_ms))
         counts = (number(count), number(missed), number(skipped))
-        return cls(name, number(version), timing, policy, words[4], enabled == "1", *times_ms, last_job, *counts, error)
+        return cls(
+            name,
+            number(version),
+            timing,
+            policy,
+            words[4],
+            enabled == "1",
+            *times_ms,
+            last_job,
+            *counts,
+            error,
+        )
 
 
 def number(word: str) -> int:
-    """A number of a schedule's state; 0 where there is none, or something else: one bad schedule must not hide the others."""
+    """A number of a schedule's state; 0 where there is none, or something else: one bad schedule must not
+    hide the others."""
     return max(0, whole(word))
 
 

@@ -12,11 +12,12 @@ from engine.ops.workers import Connected
 
 @immutable
 class Sweep(Operation, script="sweep", slots={"most_ms": "sleep_max_ms"}):
-    """Take expired leases away, where jobs that have crashed too often are buried, make due jobs claimable, and keep what is kept
-    within its bounds. (incarnation, counter) is the identity. `yields`: if it comes from the leader, it does not count as one of
-    the leader's, so that another worker may take the lead. `orphans`: take the leases of workers that have stopped beating, and
-    do nothing else. `run_id`: the server's, by the caller's own control connection; with it the caller may be asked to look
-    at those of the other workers."""
+    """Take expired leases away, where jobs that have crashed too often are buried, make due jobs claimable,
+    and keep what is kept within its bounds. (incarnation, counter) is the identity. `yields`: if it comes
+    from the leader, it does not count as one of the leader's, so that another worker may take the lead.
+    `orphans`: take the leases of workers that have stopped beating, and do nothing else. `run_id`: the
+    server's, by the caller's own control connection; with it the caller may be asked to look at those of the
+    other workers."""
 
     incarnation: str
     counter: int
@@ -39,14 +40,23 @@ class Sweep(Operation, script="sweep", slots={"most_ms": "sleep_max_ms"}):
         # Formats of other libraries have no control connections.
         words = [text(word) for word in raw[7]] if len(raw) > 7 else []
         watched = tuple(Connected(*pair) for pair in zip(words[::2], map(whole, words[1::2]), strict=True))
-        return Swept(server_us(raw), int(raw[1]), *_taken(raw[3]), int(raw[2]), tuple(due), int(raw[5]), raw[6] == 1, watched)
+        return Swept(
+            server_us(raw),
+            int(raw[1]),
+            *_taken(raw[3]),
+            int(raw[2]),
+            tuple(due),
+            int(raw[5]),
+            raw[6] == 1,
+            watched,
+        )
 
 
 @immutable
 class ReapLost(Operation, script="reap_lost"):
-    """Take away the leases of lost workers, whose control connections are gone and who have named no other since. (incarnation,
-    counter) is the identity, void after `not_after_ms`. `start_ms` and `start_id`: where the page before has ended; '' for the
-    first one."""
+    """Take away the leases of lost workers, whose control connections are gone and who have named no other
+    since. (incarnation, counter) is the identity, void after `not_after_ms`. `start_ms` and `start_id`: where
+    the page before has ended; '' for the first one."""
 
     incarnation: str
     counter: int
@@ -79,11 +89,11 @@ _SWEPT_KINDS = ("reaped", "buried", "corrupt")
 
 @immutable
 class Swept:
-    """The leases that were taken away, each with the job's crash counter. `buried`: ids that had crashed too often; `corrupt`:
-    ids that the script could not read and buried. Where a sweep was cut off, an id may stand there without its lease. `promoted`:
-    how many due jobs became claimable; `due`: the first of the schedules that are due; `version` of the news; `leads`: the caller
-    is the leader; `watched`: the control connections that the caller is to look at; `goes_on`: where the next page of a ReapLost
-    starts."""
+    """The leases that were taken away, each with the job's crash counter. `buried`: ids that had crashed too
+    often; `corrupt`: ids that the script could not read and buried. Where a sweep was cut off, an id may
+    stand there without its lease. `promoted`: how many due jobs became claimable; `due`: the first of the
+    schedules that are due; `version` of the news; `leads`: the caller is the leader; `watched`: the control
+    connections that the caller is to look at; `goes_on`: where the next page of a ReapLost starts."""
 
     srv_us: int
     sleep_ms: int
@@ -100,8 +110,8 @@ class Swept:
 
 @immutable
 class Wait(Operation, label="wait for work"):
-    """Block until one of the classes, at most 15, may have work, or something is new to workers that know this version of the
-    news (None: it is not waited for); at most `block_ms`."""
+    """Block until one of the classes, at most 15, may have work, or something is new to workers that know
+    this version of the news (None: it is not waited for); at most `block_ms`."""
 
     block_ms: int
     classes: tuple[str, ...]
@@ -118,7 +128,8 @@ class Woken:
 
 @immutable
 class ReadWorkerUpdates(Operation, script="read_worker_updates"):
-    """Ask what is new to a worker that knows this version: classes with targets, and what is set for the worker."""
+    """Ask what is new to a worker that knows this version: classes with targets, and what is set for the
+    worker."""
 
     version: int
     worker: str
@@ -127,13 +138,15 @@ class ReadWorkerUpdates(Operation, script="read_worker_updates"):
         """The raw reply as a value."""
         flat = [text(word) for word in raw[4]]
         targets = tuple(zip(flat[::2], flat[1::2], strict=True))
-        return WorkerUpdates(server_us(raw), int(raw[1]), int(raw[2]), None if raw[3] < 0 else int(raw[3]), targets)
+        return WorkerUpdates(
+            server_us(raw), int(raw[1]), int(raw[2]), None if raw[3] < 0 else int(raw[3]), targets
+        )
 
 
 @immutable
 class WorkerUpdates:
-    """The news: classes with their targets (JSON), how many handlers the worker runs at once (0: as it was started), and its
-    pause (None: there is none, 0: until it is resumed, else the ms that are left)."""
+    """The news: classes with their targets (JSON), how many handlers the worker runs at once (0: as it was
+    started), and its pause (None: there is none, 0: until it is resumed, else the ms that are left)."""
 
     srv_us: int
     version: int

@@ -19,8 +19,8 @@ class ReadShards(Operation, label="read the record of shards"):
 
 @immutable
 class SetShards(Operation, script="shard_record", label="write the record of shards"):
-    """Replace the record if it still is `known`. `moved`: what enqueues into shard 0 are told from now on; `fresh`: only of a
-    queue that has never held a job."""
+    """Replace the record if it still is `known`. `moved`: what enqueues into shard 0 are told from now on;
+    `fresh`: only of a queue that has never held a job."""
 
     known: str
     record: str
@@ -35,8 +35,8 @@ class SetShards(Operation, script="shard_record", label="write the record of sha
 
 @immutable
 class ShardsSet:
-    """`done`; `changed` where somebody else was first; `used` where the queue has held jobs without shards. `record` is the one
-    that is there now."""
+    """`done`; `changed` where somebody else was first; `used` where the queue has held jobs without shards.
+    `record` is the one that is there now."""
 
     srv_us: int
     result: Literal["done", "changed", "used"]
@@ -65,7 +65,8 @@ class GateSet:
 
 @immutable
 class TakeJobs(Operation, script="shard_take", label="take jobs out of a shard"):
-    """Take these jobs out of their shard, as batch `number` for the shard `to`; 0 only looks whether a batch is on its way."""
+    """Take these jobs out of their shard, as batch `number` for the shard `to`; 0 only looks whether a batch
+    is on its way."""
 
     number: int
     to: str
@@ -80,8 +81,8 @@ class TakeJobs(Operation, script="shard_take", label="take jobs out of a shard")
 
 @immutable
 class TakenJobs:
-    """The batch that is on its way: its number, the shard that it goes to ('' = none is on its way), and its jobs, packed.
-    `busy`: it is another one than was asked for; `stale`: it has arrived already."""
+    """The batch that is on its way: its number, the shard that it goes to ('' = none is on its way), and its
+    jobs, packed. `busy`: it is another one than was asked for; `stale`: it has arrived already."""
 
     srv_us: int
     result: Literal["taken", "busy", "stale"]
@@ -142,8 +143,9 @@ _LOADED = get_args(LoadResult)
 
 @immutable
 class LoadRestore(Operation, script="restore_load"):
-    """Begin to restore a backup, or write some of its keys. `items`: the name of a key without the queue's prefix, the time (ms)
-    when it expires (0 = never), and its value as DUMP gives it (b"" = there is no such key). (backup, owner) is the identity."""
+    """Begin to restore a backup, or write some of its keys. `items`: the name of a key without the queue's
+    prefix, the time (ms) when it expires (0 = never), and its value as DUMP gives it (b"" = there is no such
+    key). (backup, owner) is the identity."""
 
     phase: Literal["begin", "load"]
     backup: str
@@ -158,8 +160,9 @@ class LoadRestore(Operation, script="restore_load"):
 
 @immutable
 class RestoreLoaded:
-    """`opening`: all is there but for the last call; `other`: another process has begun since; `busy`: the queue is not empty,
-    `why` names a key; `unreadable`: this server does not read the values, by its words."""
+    """`opening`: all is there but for the last call; `other`: another process has begun since; `busy`: the
+    queue is not empty, `why` names a key; `unreadable`: this server does not read the values, by its
+    words."""
 
     srv_us: int
     result: LoadResult
@@ -168,7 +171,8 @@ class RestoreLoaded:
 
 @immutable
 class EndRestore(Operation, script="restore_end"):
-    """Give back up to `limit` of the jobs that were leased when the backup was made, and open the queue when none is left."""
+    """Give back up to `limit` of the jobs that were leased when the backup was made, and open the queue when
+    none is left."""
 
     backup: str
     owner: str

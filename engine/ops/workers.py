@@ -1,5 +1,5 @@
-"""Workers and what processes share beside jobs: beats, the listing of workers, how long handlers took, locks, and the
-write that a replica is waited for with."""
+"""Workers and what processes share beside jobs: beats, the listing of workers, how long handlers took, locks,
+and the write that a replica is waited for with."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from engine.ops.jobs import Lease
 
 @immutable
 class Beat(Operation, script="beat", patient=False):
-    """A worker lives: until `until_ms` nobody takes its leases for orphaned. 0: it has ended. (incarnation, counter) is the
-    identity. `sweep_ms` is its sweep interval, by which it would find the leader silent. `about` is JSON for people; `others`:
-    further incarnations whose leases it still has. `connection`: client id and run id of its control connection, '' where
-    there is none by which others may see that it lives."""
+    """A worker lives: until `until_ms` nobody takes its leases for orphaned. 0: it has ended. (incarnation,
+    counter) is the identity. `sweep_ms` is its sweep interval, by which it would find the leader silent.
+    `about` is JSON for people; `others`: further incarnations whose leases it still has. `connection`: client
+    id and run id of its control connection, '' where there is none by which others may see that it lives."""
 
     incarnation: str
     counter: int
@@ -42,10 +42,10 @@ _BEAT_RESULTS = get_args(BeatResult)
 
 @immutable
 class Beaten:
-    """`leads`: this worker is the one that sweeps (the others follow); `orphaned`: workers have stopped beating and may have
-    left leases; `watch_in_ms`: in so long it is this follower's turn to look after the leader, with a beat (0: when the next
-    one is due anyway); `version` of the news; `looks`: nobody looks at the control connections of workers, so this follower has
-    to (rule 39)."""
+    """`leads`: this worker is the one that sweeps (the others follow); `orphaned`: workers have stopped
+    beating and may have left leases; `watch_in_ms`: in so long it is this follower's turn to look after the
+    leader, with a beat (0: when the next one is due anyway); `version` of the news; `looks`: nobody looks at
+    the control connections of workers, so this follower has to (rule 39)."""
 
     srv_us: int
     result: BeatResult
@@ -67,7 +67,9 @@ class ListWorkers(Operation, script="workers"):
         """The raw reply as a value: the leader, then three values for each worker."""
         srv_us, rows = server_us(raw), list(zip(*[iter(raw[2])] * 3, strict=True))
         # What has no life is a former incarnation of a worker that is listed anyway, or was forgotten.
-        known = [WorkerInfo.read(values, raw[1], srv_us // 1000) for values in rows if _heartbeat(values[2])[0]]
+        known = [
+            WorkerInfo.read(values, raw[1], srv_us // 1000) for values in rows if _heartbeat(values[2])[0]
+        ]
         return ListedWorkers(srv_us, tuple(known), len(rows))
 
 
@@ -79,12 +81,13 @@ HANDLERS_TOLD = 100
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """A worker as its last beat told it. `beat_age_ms` is by the server's clock; `in_hand` counts its leases, of which `jobs` are
-    at most 100 ids; `leads`: it sweeps for all of them. `handlers` are at most 100 names; `priorities` the least and the greatest
-    that it claims, None: all; `routing` what targets and routes of jobs ask for; `paused` and `gate_closed`: whether a pause or
-    its gate kept it from claiming when it beat. On an old keyspace those that the registry of the format lists come behind the
-    others, with their names as incarnations and 0 for what is not known. `unreadable` says why a beat that somebody else
-    has written cannot be read."""
+    """A worker as its last beat told it. `beat_age_ms` is by the server's clock; `in_hand` counts its leases,
+    of which `jobs` are at most 100 ids; `leads`: it sweeps for all of them. `handlers` are at most 100 names;
+    `priorities` the least and the greatest that it claims, None: all; `routing` what targets and routes of
+    jobs ask for; `paused` and `gate_closed`: whether a pause or its gate kept it from claiming when it beat.
+    On an old keyspace those that the registry of the format lists come behind the others, with their names as
+    incarnations and 0 for what is not known. `unreadable` says why a beat that somebody else has written
+    cannot be read."""
 
     name: str
     incarnation: str
@@ -109,8 +112,8 @@ class WorkerInfo:
 
     @classmethod
     def read(cls, values: Sequence[bytes], leader: bytes, now_ms: int) -> WorkerInfo:
-        """From the values of a reply: incarnation, the time until which it is taken for alive, and the last heartbeat; of one
-        that cannot be read, that it is there."""
+        """From the values of a reply: incarnation, the time until which it is taken for alive, and the last
+        heartbeat; of one that cannot be read, that it is there."""
         incarnation, until_ms = text(values[0]), whole(values[1])
         ttl_ms, lease_ms, about_text = _heartbeat(values[2])
         leads, alive, age_ms = values[0] == leader, until_ms > now_ms, max(0, now_ms - (until_ms - ttl_ms))
@@ -140,12 +143,29 @@ class WorkerInfo:
             )
         except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError) as error:
             unreadable = f"its beat cannot be read: {error}"
-            return cls("", incarnation, "", 0, "", alive, age_ms, 0, 0, (), leads, 0, 0, (), {}, unreadable=unreadable)
+            return cls(
+                "",
+                incarnation,
+                "",
+                0,
+                "",
+                alive,
+                age_ms,
+                0,
+                0,
+                (),
+                leads,
+                0,
+                0,
+                (),
+                {},
+                unreadable=unreadable,
+            )
 
 
 def _heartbeat(beat: bytes) -> tuple[int, int, str]:
-    """Its life, the length of its leases, and its JSON. Of a former incarnation, and of a heartbeat that has run out, there is
-    none: its life is 0."""
+    """Its life, the length of its leases, and its JSON. Of a former incarnation, and of a heartbeat that has
+    run out, there is none: its life is 0."""
     words = text(beat).split(" ", 4) if beat.count(b" ") >= 4 else ["", "0", "0", "0", "{}"]
     return whole(words[1]), whole(words[2]), words[4]
 
@@ -210,8 +230,8 @@ class ReleaseLock(LockOperation, script="lock_release", slots={"op": "token"}):
 
 @immutable
 class LockReply:
-    """`held`: until `until_ms`, under this fence; `released`; `taken`: by somebody else until then; `lost`: it was not held any
-    more; `refused`: the call came too late."""
+    """`held`: until `until_ms`, under this fence; `released`; `taken`: by somebody else until then; `lost`:
+    it was not held any more; `refused`: the call came too late."""
 
     srv_us: int
     result: LockResult
@@ -233,7 +253,8 @@ class ReplicationProbe(Operation, script="replication_probe"):
         return True
 
 
-#: Of the buckets that runs are counted in by their length, the last: all runs beyond 2^47 ns (39 hours) are there.
+#: Of the buckets that runs are counted in by their length, the last: all runs beyond 2^47 ns (39 hours) are
+#: there.
 BUCKET_MAX = 95
 
 
@@ -243,8 +264,8 @@ def bucket_end_ns(bucket: int) -> float:
 
 
 class RunTimes(NamedTuple):
-    """How long runs of one name and outcome took: all together, the longest of them, and how many by bucket (see
-    `Durations`)."""
+    """How long runs of one name and outcome took: all together, the longest of them, and how many by bucket
+    (see `Durations`)."""
 
     name: str
     outcome: Literal["ok", "failed"]
@@ -255,7 +276,8 @@ class RunTimes(NamedTuple):
 
 @immutable
 class ReportRunTimes(Operation, script="report_run_times", patient=False):
-    """What a worker has measured since its last report. (incarnation, counter) is the identity; void after `not_after_ms`."""
+    """What a worker has measured since its last report. (incarnation, counter) is the identity; void after
+    `not_after_ms`."""
 
     incarnation: str
     counter: int
@@ -273,7 +295,8 @@ _REPORT_RESULTS = get_args(ReportResult)
 
 @immutable
 class RunTimesReported:
-    """`ok`, or `repeated` for another copy of a report that was added; `refused`: it came too late and was not."""
+    """`ok`, or `repeated` for another copy of a report that was added; `refused`: it came too late and was
+    not."""
 
     srv_us: int
     result: ReportResult
@@ -307,8 +330,9 @@ _MS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """How long runs took. `buckets` has an entry for each bucket that is not empty, in order: its number and how many runs.
-    Bucket b holds those of 2^((b-1)/2) ns up to 2^(b/2) ns, and the last one (95) all of 39 hours and more."""
+    """How long runs took. `buckets` has an entry for each bucket that is not empty, in order: its number and
+    how many runs. Bucket b holds those of 2^((b-1)/2) ns up to 2^(b/2) ns, and the last one (95) all of 39
+    hours and more."""
 
     count: int
     total_us: int
@@ -326,8 +350,8 @@ class Durations:
         return self.most_us / 1000
 
     def percentile_ms(self, percent: float) -> float:
-        """So many percent of the runs (0 to 100) took at most so long: estimated inside its bucket, within a fifth of the true
-        value, and never more than the longest run; 0 without a run. Raises Malformed."""
+        """So many percent of the runs (0 to 100) took at most so long: estimated inside its bucket, within a
+        fifth of the true value, and never more than the longest run; 0 without a run. Raises Malformed."""
         if not 0 <= percent <= 100:
             raise Malformed("percent", percent, "a number from 0 to 100")
         wanted = percent / 100 * self.count
@@ -343,9 +367,10 @@ class Durations:
 
 @dataclass(frozen=True, slots=True)
 class HandlerTimes:
-    """How long the handlers of one name took since `since_ms` (server time of the first report): runs that returned, and runs
-    that raised or were given up. Runs, not jobs: a job that ran three times counts thrice, and each job of a batch counts with
-    the time of the whole batch. The name `*` stands for all names beyond the first 1,000."""
+    """How long the handlers of one name took since `since_ms` (server time of the first report): runs that
+    returned, and runs that raised or were given up. Runs, not jobs: a job that ran three times counts thrice,
+    and each job of a batch counts with the time of the whole batch. The name `*` stands for all names beyond
+    the first 1,000."""
 
     name: str
     since_ms: int
@@ -354,15 +379,25 @@ class HandlerTimes:
 
     @classmethod
     def read(cls, name: bytes, since_ms: bytes, flat: Sequence[bytes]) -> HandlerTimes:
-        """From the values of a reply: the name, the time of the first report, and the fields of its hash: `ok:total_us`,
-        `ok:most_us`, `ok:<bucket>`, and so for `failed`."""
+        """From the values of a reply: the name, the time of the first report, and the fields of its hash:
+        `ok:total_us`, `ok:most_us`, `ok:<bucket>`, and so for `failed`."""
         fields = dict(zip(flat[::2], map(whole, flat[1::2]), strict=True))
         ends: list[Durations] = []
         for start in (b"ok:", b"failed:"):
-            mine = {field.removeprefix(start): number for field, number in fields.items() if field.startswith(start)}
+            mine = {
+                field.removeprefix(start): number
+                for field, number in fields.items()
+                if field.startswith(start)
+            }
             total_us, most_us = (max(0, mine.pop(field, 0)) for field in (b"total_us", b"most_us"))
-            counted = [(int(bucket), runs) for bucket, runs in mine.items() if bucket.isdigit() and len(bucket) < 3 and runs > 0]
-            ends.append(Durations(sum(runs for _, runs in counted), total_us, most_us, tuple(sorted(counted))))
+            counted = [
+                (int(bucket), runs)
+                for bucket, runs in mine.items()
+                if bucket.isdigit() and len(bucket) < 3 and runs > 0
+            ]
+            ends.append(
+                Durations(sum(runs for _, runs in counted), total_us, most_us, tuple(sorted(counted)))
+            )
         return cls(text(name), whole(since_ms), *ends)
 
 
@@ -371,8 +406,8 @@ class HandlerTimes:
 
 
 class ClientConnection(NamedTuple):
-    """A connection as its server lists it: client id and address of the client; and the run id of the server, which never gives
-    the same id twice."""
+    """A connection as its server lists it: client id and address of the client; and the run id of the server,
+    which never gives the same id twice."""
 
     client_id: int
     address: str
@@ -388,7 +423,8 @@ class Connected(NamedTuple):
 
 @immutable
 class ListConnections(Operation, label="look at connections", patient=False):
-    """Which of these clients are connected: asks the server that has the queue's keys, and changes nothing."""
+    """Which of these clients are connected: asks the server that has the queue's keys, and changes
+    nothing."""
 
     client_ids: tuple[int, ...]
 
@@ -425,7 +461,8 @@ class JobCancelled:
 
 @immutable
 class NewsPublished:
-    """There are news for workers (classes with targets, pauses, settings), of this version: `news <version>`."""
+    """There are news for workers (classes with targets, pauses, settings), of this version: `news
+    <version>`."""
 
     version: int
 

@@ -1,7 +1,8 @@
-"""A queue and its parts: what hangs on it as an attribute, `queue.jobs`, `.dead`, `.events`, `.results`, `.schedules`, `.workers`
-and its locks.
+"""A queue and its parts: what hangs on it as an attribute, `queue.jobs`, `.dead`, `.events`, `.results`,
+`.schedules`, `.workers` and its locks.
 
-`asynchronous` has the interface for asyncio; that of `synchronous` is generated from it (`make generate`). What needs no
-connection is here, once for both: checks (`settings`, `producing`), values, and the steps of what takes several calls
-(`altering`, `clearing`, `scheduling`, `locks`), which `carry_out` runs and the simulator interrupts anywhere.
+`asynchronous` has the interface for asyncio; that of `synchronous` is generated from it (`make generate`).
+What needs no connection is here, once for both: checks (`settings`, `producing`), values, and the steps of
+what takes several calls (`altering`, `clearing`, `scheduling`, `locks`), which `carry_out` runs and the
+simulator interrupts anywhere.
 """

@@ -1,5 +1,5 @@
-"""What a queue's administration does, without I/O: checks, operations with an identity of their own, and what their answers mean
-(rule 7)."""
+"""What a queue's administration does, without I/O: checks, operations with an identity of their own, and what
+their answers mean (rule 7)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ EVENTS_KEPT_MAX = 1_000_000
 
 def pause(names: Names, name: object, length_ms: object) -> Pause:
     """Pause a name, or the queue (None). Raises Malformed."""
-    return Pause(_class_name(names, name), validate.duration_ms("length_ms", length_ms, 0, validate.DURATION_MS_MAX))
+    return Pause(
+        _class_name(names, name), validate.duration_ms("length_ms", length_ms, 0, validate.DURATION_MS_MAX)
+    )
 
 
 def resume(names: Names, name: object) -> Resume:
@@ -60,7 +62,14 @@ def resume(names: Names, name: object) -> Resume:
 
 
 def set_limit(
-    names: Names, name: object, key: object, *, concurrency: object, rate: object, per_ms: object, window: object
+    names: Names,
+    name: object,
+    key: object,
+    *,
+    concurrency: object,
+    rate: object,
+    per_ms: object,
+    window: object,
 ) -> SetLimit:
     """Define a limit. Raises Malformed."""
     target = _target(names, name, key)
@@ -72,7 +81,9 @@ def remove_limit(names: Names, name: object, key: object) -> SetLimit:
     return SetLimit(_target(names, name, key), None)
 
 
-def set_retention(done_max: object, done_age_ms: object, dead_max: object, dead_age_ms: object) -> SetRetention:
+def set_retention(
+    done_max: object, done_age_ms: object, dead_max: object, dead_age_ms: object
+) -> SetRetention:
     """Bound what is kept of ended jobs; None = as it is. Raises Malformed."""
     given = {
         "done_max": (done_max, 0, validate.DONE_MAX),
@@ -96,24 +107,30 @@ def set_events(keep: object) -> SetEvents:
 
 
 def set_concurrency(name: object, concurrency: object) -> SetWorker:
-    """How many handlers a worker, or every worker without a number of its own (None), runs at once; None: as it was started.
-    Raises Malformed."""
+    """How many handlers a worker, or every worker without a number of its own (None), runs at once; None: as
+    it was started. Raises Malformed."""
     field = "c:*" if name is None else f"c:{validate.worker_name(name)}"
     most = validate.CONCURRENCY_MAX
-    return SetWorker(field, None if concurrency is None else validate.integer("concurrency", concurrency, 1, most))
+    return SetWorker(
+        field, None if concurrency is None else validate.integer("concurrency", concurrency, 1, most)
+    )
 
 
 def pause_worker(name: object, length_ms: object) -> SetWorker:
     """Pause a worker; None: resume it. Raises Malformed."""
     field, most_ms = f"p:{validate.worker_name(name)}", validate.DURATION_MS_MAX
-    return SetWorker(field, None if length_ms is None else validate.duration_ms("length_ms", length_ms, 0, most_ms))
+    return SetWorker(
+        field, None if length_ms is None else validate.duration_ms("length_ms", length_ms, 0, most_ms)
+    )
 
 
 def _class_name(names: Names, name: object) -> str:
     if name is None:
         return _WHOLE_QUEUE
     if name == _WHOLE_QUEUE:
-        raise Malformed("name", name, f"another one: {_WHOLE_QUEUE} stands for the whole queue, which is None here")
+        raise Malformed(
+            "name", name, f"another one: {_WHOLE_QUEUE} stands for the whole queue, which is None here"
+        )
     return names.job_name(name)
 
 
@@ -167,7 +184,9 @@ class JobMetadata:
         checked = validate.integer("number", number, -(2**53), 2**53)
         return self._change((), ((field, checked),))[0]
 
-    def _change(self, fields: tuple[tuple[str, str | None], ...], added: tuple[tuple[str, int], ...]) -> tuple[int, ...]:
+    def _change(
+        self, fields: tuple[tuple[str, str | None], ...], added: tuple[tuple[str, int], ...]
+    ) -> tuple[int, ...]:
         reply: MetadataSet = self._queue.do(SetMetadata(self._name, fields, added))
         return reply.values
 
@@ -175,9 +194,9 @@ class JobMetadata:
 # -- The steps that remove many jobs, in bounded pieces: clean, drain and obliterate, without I/O (rule
 # 7).
 #
-# Each work has an era: the last sequence and the time when it began. What was enqueued or ended later stays, so
-# neither a busy producer nor a late copy of a call makes it delete a newer job. One that was interrupted is simply
-# begun again.
+# Each work has an era: the last sequence and the time when it began. What was enqueued or ended later stays,
+# so neither a busy producer nor a late copy of a call makes it delete a newer job. One that was interrupted
+# is simply begun again.
 
 CLEANED = ("waiting", "blocked", "delayed", "dead", "finished")
 #: Jobs that one call looks at: to remove one takes the server some 25 us.
@@ -185,7 +204,8 @@ PIECE = 100
 #: In the order of time where the model keeps them so: behind the first young one there are only younger ones.
 _TIMED = ("dead", "finished")
 _ROUNDS = 100
-#: In the order in which jobs go from state to state while nothing starts, so that none slips through between two of them.
+#: In the order in which jobs go from state to state while nothing starts, so that none slips through between
+#: two of them.
 _MOVING = ("active", "blocked", "delayed", "waiting", "dead", "finished")
 
 
@@ -219,7 +239,8 @@ def obliterating(force: object) -> Steps[bool]:
     for _ in range(_ROUNDS):
         removed = 0
         for state in _MOVING if force else _MOVING[1:]:
-            # Nothing starts meanwhile; and what has finished since it began, of jobs that were in hand, goes too.
+            # Nothing starts meanwhile; and what has finished since it began, of jobs that were in hand, goes
+            # too.
             held = yield from _forget("begin", force)
             if held.busy:
                 return False
@@ -246,7 +267,8 @@ def _clean(state: str, age_ms: int, most: int, era: Era | None) -> Steps[tuple[i
 
 
 def _forget(phase: Literal["begin", "end"], force: bool) -> Steps[Forgotten]:
-    """Begin or end, with as many calls as it takes. Returns the reply of the first one, or the one that says busy."""
+    """Begin or end, with as many calls as it takes. Returns the reply of the first one, or the one that says
+    busy."""
     first: Forgotten | None = None
     while True:
         reply: Forgotten = yield Forget(phase, force)
@@ -258,8 +280,9 @@ def _forget(phase: Literal["begin", "end"], force: bool) -> Steps[Forgotten]:
 # -- The steps of admin actions on single jobs, without I/O: cancel, remove, requeue and the like (rules 7
 # and 26).
 #
-# What is done to a job names the state that it was seen in: it is looked at first, and when its state has changed
-# meanwhile, once more. A late copy of a call finds another state, or its own record, and changes nothing.
+# What is done to a job names the state that it was seen in: it is looked at first, and when its state has
+# changed meanwhile, once more. A late copy of a call finds another state, or its own record, and changes
+# nothing.
 
 #: States in which a job may be for each action.
 ALLOWED: dict[AdminAction, tuple[str, ...]] = {
@@ -304,8 +327,8 @@ def check_state(value: object, allowed: tuple[str, ...]) -> str:
 # -- Which queues a server holds (MQ22): each is listed when something is first put into it, and again
 # with its workers' beats.
 #
-# The list has a key, and so a slot, of its own; no script touches it together with a queue's keys (rule 27). It only
-# informs: a queue works whether it is listed or not.
+# The list has a key, and so a slot, of its own; no script touches it together with a queue's keys (rule 27).
+# It only informs: a queue works whether it is listed or not.
 
 #: Queues of one answer.
 LIMIT_MAX = 10_000
@@ -333,8 +356,8 @@ def _infos(raw: Sequence[bytes]) -> list[QueueInfo]:
 # -- Locks that processes share, beside the jobs of a queue (BN20, MQ23, MQ24): for work that should be
 # done once at a time.
 #
-# Like a job's lease, a lock ends by time, so its holder may be overtaken without knowing: what must not be done twice
-# is guarded by the lock's `fence`, which rises with each holder (rule 6).
+# Like a job's lease, a lock ends by time, so its holder may be overtaken without knowing: what must not be
+# done twice is guarded by the lock's `fence`, which rises with each holder (rule 6).
 
 TTL_MS_MAX = 86_400_000
 _TOKEN = re.compile(r"[0-9a-f]{16}")
@@ -342,8 +365,8 @@ _TOKEN = re.compile(r"[0-9a-f]{16}")
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """A lock in hand until `until_ms` (server time). `fence` is larger than that of every holder before; `renewals` counts the
-    times that it was extended."""
+    """A lock in hand until `until_ms` (server time). `fence` is larger than that of every holder before;
+    `renewals` counts the times that it was extended."""
 
     name: str
     token: str

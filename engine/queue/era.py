@@ -1,12 +1,14 @@
-"""Notices that a server went back: that writes are gone which this process was told of, after a failover, a restore, a restart
-without its data, or FLUSHALL.
+"""Notices that a server went back: that writes are gone which this process was told of, after a failover, a
+restore, a restart without its data, or FLUSHALL.
 
-It costs a healthy connection nothing but one more command of its handshake, which reads the latest entry of `era`. Where that is
-another one than this process has seen, one more call asks what is missing, before anything is written there. Beside that, replies
-of a living connection are looked at: a sequence that was given before, a mark of the era that is gone.
+It costs a healthy connection nothing but one more command of its handshake, which reads the latest entry of
+`era`. Where that is another one than this process has seen, one more call asks what is missing, before
+anything is written there. Beside that, replies of a living connection are looked at: a sequence that was
+given before, a mark of the era that is gone.
 
-Losses are suffixes: asynchronous replication and an append-only file lose the last writes and no others. So producers go by the
-sequences of their jobs, and workers by the counters of their claims, which follow their finishes.
+Losses are suffixes: asynchronous replication and an append-only file lose the last writes and no others. So
+producers go by the sequences of their jobs, and workers by the counters of their claims, which follow their
+finishes.
 """
 
 from __future__ import annotations
@@ -45,11 +47,12 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class DataLoss:
-    """A server has less than this process was told. `before` and `after` are the server that it knew and the one that it found
-    (equal where one server was emptied). `acknowledged` is the highest sequence of a job that this process was acknowledged, 0 =
-    none; `found` the sequence up to which the data came along. `missing`: `sequence` where jobs of this process are gone, `claim`
-    where claims of its workers are, `marker` where it is only known that the data is older than what was seen. `srv_us` is the
-    server's time."""
+    """A server has less than this process was told. `before` and `after` are the server that it knew and the
+    one that it found (equal where one server was emptied). `acknowledged` is the highest sequence of a job
+    that this process was acknowledged, 0 = none; `found` the sequence up to which the data came along.
+    `missing`: `sequence` where jobs of this process are gone, `claim` where claims of its workers are,
+    `marker` where it is only known that the data is older than what was seen. `srv_us` is the server's
+    time."""
 
     queue: str
     before: ServerIdentity
@@ -61,7 +64,8 @@ class DataLoss:
 
 
 class EraWatch:
-    """What one process knows of the era of a queue. Safe from threads; its callers are the drivers, so it does not raise."""
+    """What one process knows of the era of a queue. Safe from threads; its callers are the drivers, so it
+    does not raise."""
 
     def __init__(self, queue: str, model: Model) -> None:
         self._queue = queue
@@ -75,8 +79,8 @@ class EraWatch:
         self.used = False
         #: The entry of the era that this process goes by, and the latest one that a handshake has met.
         self._known = self._head = b""
-        #: The entry of the era at whose beginning a loss was last told, and whether replies have shown one that no handshake has
-        #: met since.
+        #: The entry of the era at whose beginning a loss was last told, and whether replies have shown one
+        #: that no handshake has met since.
         self._told = b""
         self._foretold = False
         self._server = self._latest = _NOBODY
@@ -91,16 +95,19 @@ class EraWatch:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self) -> NoteEra | None:
-        """The process begins to use the queue: the call that notes the server; None where another process has done it, or the
-        server is not known."""
+        """The process begins to use the queue: the call that notes the server; None where another process has
+        done it, or the server is not known."""
         with self._lock:
             self.used, self._server = True, self._latest
             if self._head.split(b" ", 1)[0] == self._server.replid.encode():
                 self._known = self._head
-            return NoteEra(self._server.replid, "", "", 0) if self._server.replid and not self._known else None
+            return (
+                NoteEra(self._server.replid, "", "", 0) if self._server.replid and not self._known else None
+            )
 
     def greeted(self, server: ServerIdentity, replies: list[Any]) -> tuple[tuple[object, ...], ...]:
-        """A handshake has met this server, with these replies to `commands`; what it has to ask in addition."""
+        """A handshake has met this server, with these replies to `commands`; what it has to ask in
+        addition."""
         head = replies[0]
         with self._lock:
             # A refusal: a node that does not have the queue, or a user who may not ask.
@@ -116,7 +123,9 @@ class EraWatch:
                 return ()
             self._met = {self._server.replid: self._server, server.replid: server}
             now_ns = time.monotonic_ns()
-            claims = tuple((name, at[0], now_ns < at[1] + at[2] * 1_000_000) for name, at in self._claims.items())
+            claims = tuple(
+                (name, at[0], now_ns < at[1] + at[2] * 1_000_000) for name, at in self._claims.items()
+            )
             asked = NoteEra(server.replid, self._server.replid, self._known.decode(), self.mark[1], claims)
         return (self._model.call(asked).words(),)  # anchor: another-server-is-asked
 
@@ -181,7 +190,8 @@ class EraWatch:
         with self._lock:
             if not self._known or head == self._known:
                 return
-            # Of another server: a process has come before this one, whose next handshake asks what is missing.
+            # Of another server: a process has come before this one, whose next handshake asks what is
+            # missing.
             if head and head.split(b" ", 1)[0] != self._known.split(b" ", 1)[0]:
                 return
             loss = self._lost(self._server, 0, "marker", raw[0])
@@ -198,31 +208,50 @@ class EraWatch:
         self._tell(loss)
 
     def _lost(
-        self, after: ServerIdentity, found: int, missing: str, srv_us: int, told: bytes = b"", *, fresh: bool = False
+        self,
+        after: ServerIdentity,
+        found: int,
+        missing: str,
+        srv_us: int,
+        told: bytes = b"",
+        *,
+        fresh: bool = False,
     ) -> DataLoss | None:
-        """The event, once for each: a loss that a reply has shown (`fresh`) is found again by the next beat and handshake, and
-        by several at once. What is acknowledged from now on counts."""
+        """The event, once for each: a loss that a reply has shown (`fresh`) is found again by the next beat
+        and handshake, and by several at once. What is acknowledged from now on counts."""
         acknowledged = self.mark[1]
         again = not fresh and (self._foretold or self._told == told != b"")  # anchor: each-loss-is-told
         self._told, self._foretold = told or self._told, not told
         self.mark = (object(), 0)
         self._claims.clear()
-        return None if again else DataLoss(self._queue, self._server, after, acknowledged, found, missing, srv_us)
+        return (
+            None
+            if again
+            else DataLoss(self._queue, self._server, after, acknowledged, found, missing, srv_us)
+        )
 
     def _tell(self, loss: DataLoss | None) -> None:
         if loss is None:
             return
         log.warning(
-            "queue %s: the server went back: %s. Acknowledged up to sequence %d, found up to %d; server %s, before %s",
+            "queue %s: the server went back: %s. Acknowledged up to sequence %d, found up to %d; "
+            "server %s, before %s",
             *(loss.queue, _WORDS[loss.missing], loss.acknowledged, loss.found),
             *(loss.after.run_id or "unknown", loss.before.run_id or "unknown"),
-            extra={"queue": loss.queue, "acknowledged": loss.acknowledged, "found": loss.found, "missing": loss.missing},
+            extra={
+                "queue": loss.queue,
+                "acknowledged": loss.acknowledged,
+                "found": loss.found,
+                "missing": loss.missing,
+            },
         )
         for callback, loop in tuple(self._callbacks):
             loop = loop if loop is not None and loop.is_running() else _running_loop()
             try:
                 if loop is None:
-                    threading.Thread(target=_call_in_thread, args=(callback, loss), name="ironclaim-loss", daemon=True).start()
+                    threading.Thread(
+                        target=_call_in_thread, args=(callback, loss), name="ironclaim-loss", daemon=True
+                    ).start()
                 else:
                     loop.call_soon_threadsafe(self._call_in_loop, loop, callback, loss)
             except RuntimeError:
@@ -236,8 +265,8 @@ class EraWatch:
 
 
 class ShardsWatch(EraWatch):
-    """The watch of a queue in several shards. Handshakes ask for shard 0; of the others it notices, at the next job that is
-    enqueued there, that a sequence of theirs is given again."""
+    """The watch of a queue in several shards. Handshakes ask for shard 0; of the others it notices, at the
+    next job that is enqueued there, that a sequence of theirs is given again."""
 
     def __init__(self, queue: str, model: Model) -> None:
         super().__init__(queue, model)

@@ -33,9 +33,9 @@ from engine.parameters import TypedJob
 from engine.redis.call import BLOCK_MS
 from engine.serializers import BUILT_IN, Serializers, UnreadablePayload
 
-#: `stuck`: in hand, and the lease has ended, so a sweep is about to take it away. `finished`: for as long as its tombstone or its
-#: entry among the last finished ones is kept; so are `cancelled`, `discarded`
-#: and the other ends. `blocked`: it waits for other jobs.
+#: `stuck`: in hand, and the lease has ended, so a sweep is about to take it away. `finished`: for as long as
+#: its tombstone or its entry among the last finished ones is kept; so are `cancelled`, `discarded` and the
+#: other ends. `blocked`: it waits for other jobs.
 Ended = Literal["finished", "cancelled", "discarded", "skipped", "rerouted", "expired"]
 JobState = Literal["waiting", "blocked", "delayed", "active", "stuck", "dead", "gone"] | Ended
 _ENDED: tuple[Ended, ...] = get_args(Ended)
@@ -45,8 +45,8 @@ _ERRORS_KEPT = 10
 
 @dataclass(frozen=True, slots=True)
 class JobError:
-    """A run that came to nothing: when (ms, server time), under which fence, whether it `failed` or its worker was `lost`, the
-    error, and the end of its stack trace ('' where there is none)."""
+    """A run that came to nothing: when (ms, server time), under which fence, whether it `failed` or its
+    worker was `lost`, the error, and the end of its stack trace ('' where there is none)."""
 
     at_ms: int
     fence: int
@@ -59,9 +59,9 @@ class JobError:
 class JobInfo:
     """A job as it was at one instant. Times are ms of the server's clock since 1970, 0 where there is none.
 
-    Of a job that has ended, Lanes keeps only `id`, `state`, `fence` and `ended_ms`; the other formats keep the job. `unreadable`
-    says why a corrupt one could not be read. `envelope`: the stored bytes. `errors` are the last ten runs that came to
-    nothing, the oldest first.
+    Of a job that has ended, Lanes keeps only `id`, `state`, `fence` and `ended_ms`; the other formats keep
+    the job. `unreadable` says why a corrupt one could not be read. `envelope`: the stored bytes. `errors` are
+    the last ten runs that came to nothing, the oldest first.
     """
 
     id: str
@@ -86,7 +86,8 @@ class JobInfo:
 
     @property
     def payload(self) -> Any:
-        """What was enqueued, as a handler of this queue reads it; an UnreadablePayload that says why where it cannot be read."""
+        """What was enqueued, as a handler of this queue reads it; an UnreadablePayload that says why where it
+        cannot be read."""
         if self.unreadable:
             return UnreadablePayload(self.unreadable, self.envelope)
         if not self.name and not self.payload_bytes:
@@ -111,8 +112,8 @@ class JobInfo:
 
 @dataclass(frozen=True, slots=True)
 class JobPage:
-    """Some jobs of a state: those among `looked` places that are meant. `next` is the `offset` of the next page; None: this was
-    the last one. `srv_us` is the server's time."""
+    """Some jobs of a state: those among `looked` places that are meant. `next` is the `offset` of the next
+    page; None: this was the last one. `srv_us` is the server's time."""
 
     srv_us: int
     jobs: tuple[JobInfo, ...]
@@ -131,8 +132,8 @@ def state_of(looked: Looked | Explained, srv_us: int) -> JobState:
 
 
 def payload_members(payload: Any, data: bytes) -> dict[str, Any]:
-    """A payload for an answer in JSON: `payload` where JSON can say it, else its bytes as `payload_base64`; where nobody here can
-    read it, `payload_unreadable` says why."""
+    """A payload for an answer in JSON: `payload` where JSON can say it, else its bytes as `payload_base64`;
+    where nobody here can read it, `payload_unreadable` says why."""
     in_base64 = {"payload_base64": base64.b64encode(data).decode()}
     if isinstance(payload, UnreadablePayload):
         return {**(in_base64 if data else {}), "payload_unreadable": payload.reason}
@@ -169,14 +170,25 @@ def job_info(model: Model, serializers: Serializers, job: str, looked: Looked, s
         "serializers": serializers,
     }
     if unnamed:
-        return JobInfo(job, state, looked.fence, unreadable=unnamed, envelope=_bytes(looked.envelope), **common)
+        return JobInfo(
+            job, state, looked.fence, unreadable=unnamed, envelope=_bytes(looked.envelope), **common
+        )
     try:
         found = model.decode(looked.envelope, Lease(job, looked.fence, ""), 0, (claims, failures, crashes))
     except ScriptFault as fault:
-        return JobInfo(job, state, looked.fence, unreadable=_said(str(fault)), envelope=_bytes(looked.envelope), **common)
+        return JobInfo(
+            job, state, looked.fence, unreadable=_said(str(fault)), envelope=_bytes(looked.envelope), **common
+        )
     due_ms = looked.at_ms if state == "delayed" else found.due_ms
-    place = {"name": found.name, "payload_bytes": found.payload, "options": found.options, "enqueued_ms": found.enqueued_ms}
-    return JobInfo(job, state, looked.fence, due_ms=due_ms, envelope=_bytes(looked.envelope), **place, **common)
+    place = {
+        "name": found.name,
+        "payload_bytes": found.payload,
+        "options": found.options,
+        "enqueued_ms": found.enqueued_ms,
+    }
+    return JobInfo(
+        job, state, looked.fence, due_ms=due_ms, envelope=_bytes(looked.envelope), **place, **common
+    )
 
 
 def _errors(run: dict[str, bytes]) -> tuple[JobError, ...]:
@@ -218,8 +230,8 @@ _ERROR_CHARACTERS_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Jobs that meet all that is given. `error`: whole words of the last error's last line, such as `ValueError`. Ages are from
-    the end of a job that has ended or died, else from its enqueue."""
+    """Jobs that meet all that is given. `error`: whole words of the last error's last line, such as
+    `ValueError`. Ages are from the end of a job that has ended or died, else from its enqueue."""
 
     name: str | None = None
     key: str | None = None
@@ -247,9 +259,10 @@ class Selection:
 
 
 class ListOptions(TypedDict, total=False):
-    """Which jobs of a state a list has. `offset` (0) and `limit` (100) are its page, in the order of time (`newest_first`: from
-    its end); those that wait come lane by lane, each lane in its order. Only those of a `name`, with a `key`, whose last error
-    has `error` as whole words (`ValueError`), or that were enqueued, died or ended so long ago."""
+    """Which jobs of a state a list has. `offset` (0) and `limit` (100) are its page, in the order of time
+    (`newest_first`: from its end); those that wait come lane by lane, each lane in its order. Only those of a
+    `name`, with a `key`, whose last error has `error` as whole words (`ValueError`), or that were enqueued,
+    died or ended so long ago."""
 
     offset: int
     limit: int
@@ -292,11 +305,20 @@ def listing(
 
 
 def selection(
-    name: object, key: object, error: object, older_than_ms: object, newer_than_ms: object, names: Names = LANES
+    name: object,
+    key: object,
+    error: object,
+    older_than_ms: object,
+    newer_than_ms: object,
+    names: Names = LANES,
 ) -> Selection:
     """Which jobs are meant, checked; `names` is the rule of the queue's model. Raises Malformed."""
-    if error is not None and not (isinstance(error, str) and 1 <= len(error.strip()) <= _ERROR_CHARACTERS_MAX):
-        raise Malformed("error", error, f"a text of 1 to {_ERROR_CHARACTERS_MAX} characters, such as ValueError")
+    if error is not None and not (
+        isinstance(error, str) and 1 <= len(error.strip()) <= _ERROR_CHARACTERS_MAX
+    ):
+        raise Malformed(
+            "error", error, f"a text of 1 to {_ERROR_CHARACTERS_MAX} characters, such as ValueError"
+        )
     most = validate.DURATION_MS_MAX
     return Selection(
         None if name is None else names.job_name(name),
@@ -310,10 +332,10 @@ def selection(
 # -- Results of jobs: what a handler returned, or the error of a dead job; and waiting for one without
 # losing a wake-up.
 #
-# Who waits looks and registers in one step of the server (`look.lua`), and then blocks on a stream of its own, which
-# the script that ends the job writes to. Reading a stream takes nothing away, so a lost reply is read again; and
-# every block is followed by another look, at the latest after `BLOCK_MS`, so that also a server that has forgotten
-# everything leaves nobody waiting.
+# Who waits looks and registers in one step of the server (`look.lua`), and then blocks on a stream of its
+# own, which the script that ends the job writes to. Reading a stream takes nothing away, so a lost reply is
+# read again; and every block is followed by another look, at the latest after `BLOCK_MS`, so that also a
+# server that has forgotten everything leaves nobody waiting.
 
 #: How a job has ended, in the words of its state; skipped and rerouted ones are discarded.
 Outcome = Literal["finished", "dead", "cancelled", "discarded", "expired"]
@@ -331,13 +353,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Result(Generic[T]):
-    """How a job has ended. `value` is what its handler returned, None where it returned nothing or that is not kept any more.
+    """How a job has ended. `value` is what its handler returned, None where it returned nothing or that is
+    not kept any more.
 
-    `outcome`: finished, dead (it failed or crashed too often, and may be requeued), cancelled, discarded (by its handler, or
-    after its death), or expired before anybody had started it; `error` is the last error of a dead job as text. `ended_ms` is
-    server time and 0 where nobody knows it any more; `took_ms` is how long the handler ran, None where no value is kept. `kept`
-    is False where the task says that it returns something and that is not there. `unreadable` says why what is stored of the end
-    cannot be read, because somebody else has written it.
+    `outcome`: finished, dead (it failed or crashed too often, and may be requeued), cancelled, discarded (by
+    its handler, or after its death), or expired before anybody had started it; `error` is the last error of a
+    dead job as text. `ended_ms` is server time and 0 where nobody knows it any more; `took_ms` is how long
+    the handler ran, None where no value is kept. `kept` is False where the task says that it returns
+    something and that is not there. `unreadable` says why what is stored of the end cannot be read, because
+    somebody else has written it.
     """
 
     job: str
@@ -355,8 +379,8 @@ class Result(Generic[T]):
         return self.outcome == "finished"
 
     def get(self) -> T:
-        """The value. Raises JobFailed where the job has not finished, NoResult where a value of its type is not kept, and
-        ScriptFault where nobody can read it."""
+        """The value. Raises JobFailed where the job has not finished, NoResult where a value of its type is
+        not kept, and ScriptFault where nobody can read it."""
         if not self.ok:
             raise JobFailed(self.job, self.outcome, self.error)
         if self.unreadable:
@@ -367,8 +391,8 @@ class Result(Generic[T]):
 
 
 def typed(found: Result[Any], task: object) -> Result[Any]:
-    """The same result with its value as the function of this task returned it; unchanged for a job that has not finished, and
-    where no task is given, or a name. Raises Malformed."""
+    """The same result with its value as the function of this task returned it; unchanged for a job that has
+    not finished, and where no task is given, or a name. Raises Malformed."""
     if not isinstance(task, TypedJob) or not found.ok or found.unreadable:
         return found
     try:
@@ -388,7 +412,9 @@ def result_of(job: str, seen: Seen) -> Result[Any] | None:
     except _NO_RECORD as error:
         record, unreadable = {}, f"its record cannot be read ({error}): {seen.record!r:.200}"
     if seen.state == "dead":
-        return Result(job, "dead", None, record.get("error") or seen.error, seen.ended_ms, unreadable=unreadable)
+        return Result(
+            job, "dead", None, record.get("error") or seen.error, seen.ended_ms, unreadable=unreadable
+        )
     if record.get("ok") is False:
         # A dead job whose entry is gone.
         outcome: Any = seen.state if seen.state in _UNDONE else "dead"
@@ -399,8 +425,8 @@ def result_of(job: str, seen: Seen) -> Result[Any] | None:
 
 
 def _record(seen: Seen) -> dict[str, Any]:
-    """The stored record, empty where there is none of this end: a job of the same id, or an earlier life of this one, may have
-    left one. Raises one of _NO_RECORD."""
+    """The stored record, empty where there is none of this end: a job of the same id, or an earlier life of
+    this one, may have left one. Raises one of _NO_RECORD."""
     if not seen.record:
         return {}
     record: Any = json.loads(seen.record)
@@ -409,7 +435,9 @@ def _record(seen: Seen) -> dict[str, Any]:
         raise ValueError(f"ok {ok!r:.20}, error {error!r:.20}")
     ended_ms, fence = _ms(record["ended_ms"]), validate.integer("fence", record.get("fence", 0), 0, 2**63)
     record |= {"ended_ms": ended_ms, "error": error, "took_ms": None if took_ms is None else _ms(took_ms)}
-    if seen.state == "finished" and (not ok or (seen.fence and fence != seen.fence) or (seen.ended_ms not in (0, ended_ms))):
+    if seen.state == "finished" and (
+        not ok or (seen.fence and fence != seen.fence) or (seen.ended_ms not in (0, ended_ms))
+    ):
         return {}
     if seen.state == "dead" and (ok or ended_ms != seen.ended_ms):
         return {}
@@ -418,8 +446,9 @@ def _record(seen: Seen) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run has come, as its handler told: `percent` from 0 to 100, a text, any JSON value, and when (server time).
-    `unreadable` says why what is stored cannot be read, because somebody else has written it."""
+    """How far a run has come, as its handler told: `percent` from 0 to 100, a text, any JSON value, and when
+    (server time). `unreadable` says why what is stored cannot be read, because somebody else has written
+    it."""
 
     percent: float
     message: str | None
@@ -437,7 +466,9 @@ def progress_of(raw: bytes | None) -> Progress | None:
         message = found["message"]
         if not isinstance(message, str | None):
             raise ValueError(f"message {message!r:.20}")
-        return Progress(validate.number("percent", found["percent"], 0, 100), message, found["data"], _ms(found["at_ms"]))
+        return Progress(
+            validate.number("percent", found["percent"], 0, 100), message, found["data"], _ms(found["at_ms"])
+        )
     except _NO_RECORD as error:
         return Progress(0.0, None, None, 0, f"it cannot be read ({error}): {raw!r:.200}")
 
@@ -448,8 +479,8 @@ def _ms(value: Any) -> int:
 
 
 class Waiting:
-    """One wait for a job, without I/O: when to poll, how long to block, and what the replies mean. Raises Malformed for a time
-    out of bounds."""
+    """One wait for a job, without I/O: when to poll, how long to block, and what the replies mean. Raises
+    Malformed for a time out of bounds."""
 
     def __init__(self, job: str, wait_ms: object) -> None:
         self.job = job
@@ -457,7 +488,8 @@ class Waiting:
         self._until_s = time.monotonic() + self._wait_ms / 1000
 
     def take(self, seen: Seen) -> Result[Any] | None:
-        """Interpret a reply. Returns None to block for `block_ms` and poll again. Raises UnknownJob and TimedOut."""
+        """Interpret a reply. Returns None to block for `block_ms` and poll again. Raises UnknownJob and
+        TimedOut."""
         if seen.state in ("gone", "rejected"):
             raise UnknownJob(f"job {self.job}: the server knows no such job")
         found = result_of(self.job, seen)

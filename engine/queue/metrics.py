@@ -16,8 +16,9 @@ from engine.validate import settle
 # -- How many workers a queue wants: the signal that an autoscaler follows, from what the metrics have
 # read already.
 #
-# The workers are those of the capacity plan, arrival rate x service time / target utilisation, and those that take
-# the backlog away in time. A scaler that follows the number ends with workers that are as busy as was planned.
+# The workers are those of the capacity plan, arrival rate x service time / target utilisation, and those that
+# take the backlog away in time. A scaler that follows the number ends with workers that are as busy as was
+# planned.
 
 WORKERS_MAX = 10_000
 #: Of a share that is next to nothing the arithmetic makes 0.
@@ -28,7 +29,8 @@ URGENCY_MAX = 4
 #: Handlers shorter than a microsecond are told as 0.
 SERVICE_MS_LEAST = 0.001
 
-#: Over which time arrivals are counted. Workers tell how long handlers took every 10 s, so it holds one or two reports of each.
+#: Over which time arrivals are counted. Workers tell how long handlers took every 10 s, so it holds one or
+#: two reports of each.
 WINDOW_US = 20_000_000
 #: Looks nearer to each other tell no rate.
 APART_US = 1_000_000
@@ -38,10 +40,11 @@ APART_US = 1_000_000
 class Scaling:
     """What `ironclaim_wanted_workers` aims at, and its bounds.
 
-    `target_utilisation`: how busy the handlers of workers may be (0.01 to 1), and `spare_workers`: how many workers more;
-    `plan.utilisation` and `plan.spare` of a capacity plan are meant for them. `drain_ms`: in which time a backlog is to be
-    gone. `service_ms`: how long a job takes a handler, until workers have told how long theirs took; 0: not known.
-    `concurrency`: handlers of a worker while none is alive. Raises Malformed.
+    `target_utilisation`: how busy the handlers of workers may be (0.01 to 1), and `spare_workers`: how many
+    workers more; `plan.utilisation` and `plan.spare` of a capacity plan are meant for them. `drain_ms`: in
+    which time a backlog is to be gone. `service_ms`: how long a job takes a handler, until workers have told
+    how long theirs took; 0: not known. `concurrency`: handlers of a worker while none is alive. Raises
+    Malformed.
     """
 
     workers_min: int = 1
@@ -64,14 +67,17 @@ class Scaling:
             concurrency=(1, validate.CONCURRENCY_MAX),
         )
         if self.workers_min > self.workers_max:
-            raise Malformed("workers_min", self.workers_min, f"at most workers_max, which is {self.workers_max}")
+            raise Malformed(
+                "workers_min", self.workers_min, f"at most workers_max, which is {self.workers_max}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What a queue asks of its workers. `service_ms`: time of all runs of a job that finished, 0: not known yet. `backlog`:
-    waiting jobs that no pause and no limit holds back, `oldest_age_ms`: how long the first of them has waited. `running`: jobs
-    that handlers have in hand, of which each worker has `handlers_at_once`."""
+    """What a queue asks of its workers. `service_ms`: time of all runs of a job that finished, 0: not known
+    yet. `backlog`: waiting jobs that no pause and no limit holds back, `oldest_age_ms`: how long the first of
+    them has waited. `running`: jobs that handlers have in hand, of which each worker has
+    `handlers_at_once`."""
 
     arrivals_per_s: float
     service_ms: float
@@ -88,7 +94,9 @@ def wanted_workers(demand: Demand, scaling: Scaling) -> int:
     if demand.service_ms:
         left_ms = max(scaling.drain_ms - demand.oldest_age_ms, scaling.drain_ms / URGENCY_MAX)
         rate_per_s = demand.arrivals_per_s + demand.backlog * 1_000 / left_ms
-        each_per_s = worker_rate_per_s(demand.service_ms, demand.handlers_at_once) * scaling.target_utilisation
+        each_per_s = (
+            worker_rate_per_s(demand.service_ms, demand.handlers_at_once) * scaling.target_utilisation
+        )
         # Cut off before it is rounded: a rate may be far above what all workers do.
         needed = workers_needed(min(rate_per_s, scaling.workers_max * each_per_s), each_per_s)
         wanted = max(least, needed + scaling.spare_workers if needed else 0)
@@ -100,8 +108,8 @@ def wanted_workers(demand: Demand, scaling: Scaling) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What the server had counted at a time of its clock. `arrived`: jobs that waited, ran or had ended: a delayed job
-    counts from when it is due, and one that runs again once."""
+    """What the server had counted at a time of its clock. `arrived`: jobs that waited, ran or had ended: a
+    delayed job counts from when it is due, and one that runs again once."""
 
     srv_us: int
     arrived: int
@@ -125,7 +133,8 @@ class DemandWatch:
         held: Obstacles | None,
         scaling: Scaling,
     ) -> Demand:
-        """Note a look, and return the demand. Of a model that has no obstacles all waiting jobs may be claimed."""
+        """Note a look, and return the demand. Of a model that has no obstacles all waiting jobs may be
+        claimed."""
         ends = [durations for found in times for durations in (found.succeeded, found.failed)]
         look = _Look(
             srv_us=counts.srv_us,
@@ -150,10 +159,12 @@ class DemandWatch:
         )
 
     def _since(self, look: _Look) -> _Look | None:
-        """The look that this one is held against: the last one that is older than the window, or the oldest; None without one.
-        A server whose clock or counters went back begins anew."""
+        """The look that this one is held against: the last one that is older than the window, or the oldest;
+        None without one. A server whose clock or counters went back begins anew."""
         looks = [
-            one for one in self.looks if one.srv_us < look.srv_us and one.runs <= look.runs and one.succeeded <= look.succeeded
+            one
+            for one in self.looks
+            if one.srv_us < look.srv_us and one.runs <= look.runs and one.succeeded <= look.succeeded
         ]
         while len(looks) > 1 and look.srv_us - looks[1].srv_us >= WINDOW_US:
             del looks[0]
@@ -171,8 +182,8 @@ def _arrivals_per_s(look: _Look, base: _Look | None, running: int, service_ms: f
 
 
 def _service_ms(look: _Look, base: _Look | None) -> float:
-    """Time of handlers for each run that succeeded, so that failed runs count as work of the job: of the runs since the base if
-    there were some, else of all; 0 without any."""
+    """Time of handlers for each run that succeeded, so that failed runs count as work of the job: of the runs
+    since the base if there were some, else of all; 0 without any."""
     for before in (base, _Look(0, 0, 0, 0, 0)):
         if before is not None and look.runs > before.runs:
             jobs = look.succeeded - before.succeeded or look.runs - before.runs
@@ -182,8 +193,8 @@ def _service_ms(look: _Look, base: _Look | None) -> float:
 
 #: States of jobs, each a field of Counts.
 _STATES = ("waiting", "delayed", "blocked", "active", "dead", "done")
-#: Every second bucket from 66 us to 73 minutes, so that each bound is twice the one before; what is shorter is in the
-#: first one. The same for every name: Prometheus adds histograms with equal bounds only.
+#: Every second bucket from 66 us to 73 minutes, so that each bound is twice the one before; what is shorter
+#: is in the first one. The same for every name: Prometheus adds histograms with equal bounds only.
 _LE_BUCKETS = tuple(range(32, 85, 2))
 #: The format knows one line end; readers that split at others would see half a sample.
 _LINE_ENDS = {"\n": "\\n"} | {end: f"\\\\u{ord(end):04x}" for end in "\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"}
@@ -205,10 +216,15 @@ def exposition(
     places = sum(worker.concurrency for worker in alive)
     families = [
         _family("jobs", "gauge", "Jobs in each state; done keeps the last 1,000 only.", *_states(of, counts)),
-        _family("jobs_finished_total", "counter", "Jobs that have ever finished.", f"{{{of}}} {counts.finished}"),
+        _family(
+            "jobs_finished_total", "counter", "Jobs that have ever finished.", f"{{{of}}} {counts.finished}"
+        ),
         _family("jobs_buried_total", "counter", "Times that a job was buried.", f"{{{of}}} {counts.buried}"),
         _family(
-            "jobs_expired_total", "counter", "Jobs that expired before anybody had started them.", f"{{{of}}} {counts.expired}"
+            "jobs_expired_total",
+            "counter",
+            "Jobs that expired before anybody had started them.",
+            f"{{{of}}} {counts.expired}",
         ),
         _family(
             "data_losses_total",
@@ -262,12 +278,15 @@ def exposition(
         for outcome, durations in (("succeeded", found.succeeded), ("failed", found.failed)):
             if durations.count:
                 runs += _histogram(f'{of},name="{_label(found.name)}",outcome="{outcome}"', durations)
-    families.append(_family("run_seconds", "histogram", "How long handlers took, as workers have told it.", *runs))
+    families.append(
+        _family("run_seconds", "histogram", "How long handlers took, as workers have told it.", *runs)
+    )
     return "".join(families)
 
 
 def join_metrics(*texts: str) -> str:
-    """The metrics of several queues as one page: `HELP` and `TYPE` of each metric stand once, as Prometheus asks for.
+    """The metrics of several queues as one page: `HELP` and `TYPE` of each metric stand once, as Prometheus
+    asks for.
 
     page = join_metrics(mails.metrics(), bills.metrics())
     """

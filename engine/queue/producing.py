@@ -36,8 +36,8 @@ from engine.serializers import BUILT_IN, Serializers
 
 T = TypeVar("T")
 
-#: Steps that return T. They yield operations, each of which is answered with its reply, or several that leave in one pipeline,
-#: which are answered with a Sent or an EngineError for each.
+#: Steps that return T. They yield operations, each of which is answered with its reply, or several that leave
+#: in one pipeline, which are answered with a Sent or an EngineError for each.
 Steps = Generator[Operation | Sequence[Enqueue | EnqueueMany], Any, T]
 #: Jobs of one `enqueue_many`: all of them are checked, and held in memory, before the first is sent.
 JOBS_MAX = 100_000
@@ -62,7 +62,9 @@ class NewJob:
     id: str | None
     options: JobOptions
 
-    def __init__(self, name: JobName, payload: object, *, id: str | None = None, **options: Unpack[JobOptions]) -> None:
+    def __init__(
+        self, name: JobName, payload: object, *, id: str | None = None, **options: Unpack[JobOptions]
+    ) -> None:
         if not isinstance(name, str) and isinstance(name, TypedJob):  # pyright: ignore[reportUnnecessaryIsInstance]
             merged: Any = {**name.options, **options}
             own_id = merged.pop("id", None)
@@ -82,8 +84,8 @@ def draft(
     serializers: Serializers = BUILT_IN,
     model: Model | None = None,
 ) -> Enqueue:
-    """The enqueue of a job, checked, for a queue of this model (None: for one that holds whatever a job may be). An id that was
-    generated for it needs no nonce (rule 3). Raises Malformed and UnsupportedFeature."""
+    """The enqueue of a job, checked, for a queue of this model (None: for one that holds whatever a job may
+    be). An id that was generated for it needs no nonce (rule 3). Raises Malformed and UnsupportedFeature."""
     if model is None:
         job = random_id() if id is None else validate.job_id(id)
         generated = id is None
@@ -94,7 +96,16 @@ def draft(
     made = checked(options) if model is None else checked(options, model.defaults, model.names.options)
     if made.calls_back:
         made = _with_callbacks(made, Parent.named(job, job_name), payload_bytes_max, serializers)
-    return _written(job, job_name, payload, b"" if generated else os.urandom(8), made, payload_bytes_max, serializers, model)
+    return _written(
+        job,
+        job_name,
+        payload,
+        b"" if generated else os.urandom(8),
+        made,
+        payload_bytes_max,
+        serializers,
+        model,
+    )
 
 
 def _written(
@@ -117,7 +128,9 @@ def _written(
     return Enqueue(job, name, data, nonce, options)
 
 
-def _with_callbacks(options: Options, parent: Parent, payload_bytes_max: int, serializers: Serializers) -> Options:
+def _with_callbacks(
+    options: Options, parent: Parent, payload_bytes_max: int, serializers: Serializers
+) -> Options:
     """The options of a job with its callbacks ready to be made. Raises Malformed that names the callback."""
     made: dict[str, Any] = {}
     for field in ("on_success", "on_failure"):
@@ -135,14 +148,16 @@ def _with_callbacks(options: Options, parent: Parent, payload_bytes_max: int, se
 def drafts(
     jobs: object, payload_bytes_max: int, serializers: Serializers = BUILT_IN, model: Model | None = None
 ) -> list[Enqueue]:
-    """Jobs, checked as `draft` does, with one nonce in common. Raises Malformed that names the first bad one by its index:
-    `jobs[3].priority`."""
+    """Jobs, checked as `draft` does, with one nonce in common. Raises Malformed that names the first bad one
+    by its index: `jobs[3].priority`."""
     found: list[Enqueue] = []
     nonce = os.urandom(8)
     known: set[str] = set()
     names: set[str] = set()
     ids, own_ids = random_ids() if model is None else model.new_ids(), 0
-    for at, job in enumerate(validate.each("jobs", jobs, "an iterable of NewJob or of mappings with its fields")):
+    for at, job in enumerate(
+        validate.each("jobs", jobs, "an iterable of NewJob or of mappings with its fields")
+    ):
         if at == JOBS_MAX:
             raise Malformed("jobs", f"more than {JOBS_MAX} jobs", f"at most {JOBS_MAX} jobs in one call")
         made = _draft_of(job, at, payload_bytes_max, names, ids, nonce, serializers, model)
@@ -157,7 +172,8 @@ def drafts(
 
 
 def enqueued(sent: Sent) -> Enqueued:
-    """The result of an enqueue. Raises UnknownParent, and OutcomeUnknown for a refusal when a copy may have been applied."""
+    """The result of an enqueue. Raises UnknownParent, and OutcomeUnknown for a refusal when a copy may have
+    been applied."""
     if not isinstance(sent.reply, Enqueued):
         raise ScriptFault(f"Enqueue: a reply of type {type(sent.reply).__name__}")
     if (refusal := _refusal(sent.reply, sent.definite)) is not None:
@@ -168,27 +184,33 @@ def enqueued(sent: Sent) -> Enqueued:
 
 
 def _existing(item: Enqueued) -> Enqueued:
-    """For callers: `job` is an id that exists. That of a job which another one keeps out is known to nobody."""
+    """For callers: `job` is an id that exists. That of a job which another one keeps out is known to
+    nobody."""
     return item._replace(job=item.holder) if item.result == "duplicate" else item
 
 
 def enqueue_many(jobs: Sequence[Enqueue]) -> Steps[list[Enqueued]]:
     """Enqueue jobs that were checked; a result for each of them.
 
-    After a call that failed no further pipeline goes out. Raises that failure when it is all there is, else PartlyEnqueued.
+    After a call that failed no further pipeline goes out. Raises that failure when it is all there is, else
+    PartlyEnqueued.
     """
     return concluded((yield from enqueue_each(jobs)))
 
 
 def enqueue_each(jobs: Sequence[Enqueue], *, one_nonce: bool = False) -> Steps[list[Enqueued | EngineError]]:
-    """As `enqueue_many`, but returns failures as they are, and jobs that have moved. `one_nonce`: of all calls, so that a job has
-    it whichever call it is in; for jobs with ids."""
+    """As `enqueue_many`, but returns failures as they are, and jobs that have moved. `one_nonce`: of all
+    calls, so that a job has it whichever call it is in; for jobs with ids."""
     operations = [_operation(part, 0 if one_nonce else number) for number, part in enumerate(_parts(jobs))]
     results: list[Enqueued | EngineError] = []
     for at in range(0, len(operations), PIPELINE_CALLS):
         pipeline = operations[at : at + PIPELINE_CALLS]
         outcomes: list[Sent | EngineError] = yield pipeline
-        late = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, Sent) and outcome.came_late]
+        late = [
+            number
+            for number, outcome in enumerate(outcomes)
+            if isinstance(outcome, Sent) and outcome.came_late
+        ]
         if late:
             for number, outcome in zip(late, (yield [pipeline[number] for number in late]), strict=True):
                 outcomes[number] = outcome
@@ -201,8 +223,8 @@ def enqueue_each(jobs: Sequence[Enqueue], *, one_nonce: bool = False) -> Steps[l
 
 
 def _operation(part: Sequence[Enqueue], number: int) -> Enqueue | EnqueueMany:
-    """The operation of one call, which is the `number`-th of its bulk. Each call has a nonce of its own: jobs without an id are
-    known by that alone."""
+    """The operation of one call, which is the `number`-th of its bulk. Each call has a nonce of its own: jobs
+    without an id are known by that alone."""
     for job in part if number else ():
         if job.nonce:
             nonce = (int.from_bytes(job.nonce, "big") + number) % 2**64
@@ -224,7 +246,12 @@ def _draft_of(
     """One job of a bulk. `names` are those that were checked before, `ids` new ones."""
     if issubclass(type(job), NewJob):
         new = cast("NewJob", job)
-        name, payload, id, options = cast("object", new.name), new.payload, new.id, cast("Mapping[str, object]", new.options)
+        name, payload, id, options = (
+            cast("object", new.name),
+            new.payload,
+            new.id,
+            cast("Mapping[str, object]", new.options),
+        )
     else:
         name, payload, id, options = _fields_of(job, at)
     try:
@@ -237,7 +264,16 @@ def _draft_of(
         made = checked(options) if model is None else checked(options, model.defaults, model.names.options)
         if made.calls_back:
             made = _with_callbacks(made, Parent.named(checked_id, name), payload_bytes_max, serializers)
-        return _written(checked_id, name, payload, b"" if generated else nonce, made, payload_bytes_max, serializers, model)
+        return _written(
+            checked_id,
+            name,
+            payload,
+            b"" if generated else nonce,
+            made,
+            payload_bytes_max,
+            serializers,
+            model,
+        )
     except Malformed as error:
         raise Malformed(f"jobs[{at}].{error.field}", error.value, error.bound) from error.__cause__
     except UnsupportedFeature as error:
@@ -245,9 +281,12 @@ def _draft_of(
 
 
 def new_jobs(jobs: Iterable[object], prepare: Callable[[NewJob], NewJob]) -> list[NewJob]:
-    """The jobs of a bulk, each as `prepare` (hooks before the enqueue) leaves it. Raises Malformed, and what a hook raises."""
+    """The jobs of a bulk, each as `prepare` (hooks before the enqueue) leaves it. Raises Malformed, and what
+    a hook raises."""
     made: list[NewJob] = []
-    for at, job in enumerate(validate.each("jobs", jobs, "an iterable of NewJob or of mappings with its fields")):
+    for at, job in enumerate(
+        validate.each("jobs", jobs, "an iterable of NewJob or of mappings with its fields")
+    ):
         if issubclass(type(job), NewJob):
             name, payload, id, options = job.name, job.payload, job.id, job.options
         else:
@@ -269,7 +308,10 @@ def _read_fields(job: object, at: int, bound: str) -> tuple[object, object, obje
     missing = [field for field in _FIELDS[:2] if field not in options]
     for field in options:
         if field not in _FIELDS:
-            bound = f"name, payload, id or an option of jobs{nearest(field, _FIELDS)}; engine.JobOptions lists them"
+            bound = (
+                f"name, payload, id or an option of jobs{nearest(field, _FIELDS)}; "
+                "engine.JobOptions lists them"
+            )
             raise Malformed(f"jobs[{at}]", field, bound)
     if missing:
         raise Malformed(f"jobs[{at}]", cast("object", job), f"{bound}; it lacks {' and '.join(missing)}")
@@ -293,14 +335,17 @@ def _parts(jobs: Sequence[Enqueue]) -> Iterator[Sequence[Enqueue]]:
 def _refusal(item: Enqueued, definite: bool) -> EngineError | None:
     """The error for a refused call: a late one is reported only when it followed an unanswered send."""
     if item.result == "orphan":
-        # An earlier copy that was applied would have been repeated, and one that was not can do nothing any more.
+        # An earlier copy that was applied would have been repeated, and one that was not can do nothing any
+        # more.
         return UnknownParent(item.job, item.holder)
     if item.result != "refused" or definite:
         return None
     return OutcomeUnknown(f"enqueue of {item.job} was refused as late after an unanswered send")
 
 
-def _results(operation: Enqueue | EnqueueMany, outcome: Sent | EngineError) -> Sequence[Enqueued | EngineError]:
+def _results(
+    operation: Enqueue | EnqueueMany, outcome: Sent | EngineError
+) -> Sequence[Enqueued | EngineError]:
     """A result for each job of a call."""
     count = len(operation.jobs) if isinstance(operation, EnqueueMany) else 1
     if isinstance(outcome, EngineError):
@@ -320,15 +365,24 @@ def concluded(results: Sequence[Enqueued | EngineError]) -> list[Enqueued]:
     answered = [result for result in results if isinstance(result, Enqueued) and result.result != "moved"]
     if len(answered) == len(results):
         return answered
-    results = [_moved_error(item) if isinstance(item, Enqueued) and item.result == "moved" else item for item in results]
+    results = [
+        _moved_error(item) if isinstance(item, Enqueued) and item.result == "moved" else item
+        for item in results
+    ]
     failures = [result for result in results if isinstance(result, EngineError)]
     first = failures[0]
-    none_applied = all(isinstance(failure, ServerUnavailable | UnknownParent | UnsafeServer) for failure in failures)
+    none_applied = all(
+        isinstance(failure, ServerUnavailable | UnknownParent | UnsafeServer) for failure in failures
+    )
     if not answered and (none_applied or all(failure is first for failure in failures)):
         raise first
-    raise PartlyEnqueued(f"{len(answered)} of {len(results)} jobs are answered, the others not: {first}", results)
+    raise PartlyEnqueued(
+        f"{len(answered)} of {len(results)} jobs are answered, the others not: {first}", results
+    )
 
 
 def _moved_error(item: Enqueued) -> UnsafeServer:
     """The error for a job of a queue that has shards, of which its producer does not know."""
-    return UnsafeServer(f"job {item.job}: its queue has {item.holder or 'several'} shards; Queue(..., shards=...) says so")
+    return UnsafeServer(
+        f"job {item.job}: its queue has {item.holder or 'several'} shards; Queue(..., shards=...) says so"
+    )

@@ -47,10 +47,11 @@ _TRIES = 10
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A schedule and its state. Times are server ms, 0 where there is none: `next_ms` is the next tick, `last_ms` the last one
-    that made a job, `last_job` its id; intervals count from `anchor_ms`. `count` jobs were made; `missed` ticks were passed by
-    because nobody saw them in time, or because more were due than the 100 that are made up for; `skipped` because the job before
-    had not ended (or another one has its unique key). With an `error` it does not tick until it is put again."""
+    """A schedule and its state. Times are server ms, 0 where there is none: `next_ms` is the next tick,
+    `last_ms` the last one that made a job, `last_job` its id; intervals count from `anchor_ms`. `count` jobs
+    were made; `missed` ticks were passed by because nobody saw them in time, or because more were due than
+    the 100 that are made up for; `skipped` because the job before had not ended (or another one has its
+    unique key). With an `error` it does not tick until it is put again."""
 
     name: str
     job_name: str
@@ -77,7 +78,9 @@ class Schedule:
         return self.serializers.look(self.options.serializer, self.payload_bytes)
 
 
-def putting(names: Names, name: object, timing: Timing, policy: TickPolicy, job: Enqueue, enabled: object) -> Steps[PutResult]:
+def putting(
+    names: Names, name: object, timing: Timing, policy: TickPolicy, job: Enqueue, enabled: object
+) -> Steps[PutResult]:
     """Define or change a schedule. Raises Malformed, also when the queue has too many."""
     schedule = names.schedule(name)
     enabled_now = _flag(enabled)
@@ -108,9 +111,13 @@ def enabling(names: Names, name: object, enabled: bool) -> Steps[bool]:
         next_ms = 0
         if enabled:
             try:
-                next_ms = calendar(schedules.from_stored(Timing, stored.timing)).after(page.srv_us // 1000, stored.anchor_ms)
+                next_ms = calendar(schedules.from_stored(Timing, stored.timing)).after(
+                    page.srv_us // 1000, stored.anchor_ms
+                )
             except ValueError as error:
-                raise Malformed("name", schedule, f"a schedule that can tick; this one cannot: {error}") from error
+                raise Malformed(
+                    "name", schedule, f"a schedule that can tick; this one cannot: {error}"
+                ) from error
         reply: ScheduleChanged = yield EnableSchedule(schedule, stored.version, next_ms)
         if reply.found != "other":
             return reply.found != "gone"
@@ -122,13 +129,35 @@ def schedule_of(stored: StoredSchedule, model: Model, serializers: Serializers) 
     error = stored.error
     timing, policy, job_name, payload, options = Timing(), TickPolicy(), "", b"", Options()
     try:
-        timing, policy = schedules.from_stored(Timing, stored.timing), schedules.from_stored(TickPolicy, stored.policy)
+        timing, policy = (
+            schedules.from_stored(Timing, stored.timing),
+            schedules.from_stored(TickPolicy, stored.policy),
+        )
         job = model.read_template(stored.job)
         job_name, payload, options = job.name, job.payload, job.options
     except (ValueError, ScriptFault) as unreadable:
         error = error or str(unreadable)
-    numbers = (stored.enabled, stored.next_ms, stored.last_ms, stored.last_job, stored.count, stored.missed, stored.skipped)
-    return Schedule(stored.schedule, job_name, payload, options, timing, policy, *numbers, error, stored.anchor_ms, serializers)
+    numbers = (
+        stored.enabled,
+        stored.next_ms,
+        stored.last_ms,
+        stored.last_job,
+        stored.count,
+        stored.missed,
+        stored.skipped,
+    )
+    return Schedule(
+        stored.schedule,
+        job_name,
+        payload,
+        options,
+        timing,
+        policy,
+        *numbers,
+        error,
+        stored.anchor_ms,
+        serializers,
+    )
 
 
 def _flag(value: object) -> bool | None:
@@ -176,7 +205,11 @@ def policy(missed: object, late_ms: object, overlap: object) -> TickPolicy:
         raise Malformed("missed", missed, "skip, once or all")
     if not isinstance(overlap, str) or overlap not in overlaps:
         raise Malformed("overlap", overlap, "allow or skip")
-    return TickPolicy(kinds[missed], validate.duration_ms("late_ms", late_ms, 0, validate.DURATION_MS_MAX), overlaps[overlap])
+    return TickPolicy(
+        kinds[missed],
+        validate.duration_ms("late_ms", late_ms, 0, validate.DURATION_MS_MAX),
+        overlaps[overlap],
+    )
 
 
 def template_job(
@@ -187,7 +220,8 @@ def template_job(
     serializers: Serializers,
     model: Model,
 ) -> Enqueue:
-    """Check the job that each tick enqueues. Raises Malformed, also for an option that is not stored with a job."""
+    """Check the job that each tick enqueues. Raises Malformed, also for an option that is not stored with a
+    job."""
     draft = producing.draft(job_name, payload, payload_bytes_max, None, options, serializers, model)
     for name in ("delay_ms", "run_at_ms"):
         if getattr(draft.options, name):
@@ -198,7 +232,9 @@ def template_job(
     travelled = model.read_template(model.template(job)).options
     for option in fields(Options):
         if getattr(travelled, option.name) != getattr(draft.options, option.name):
-            raise Malformed(option.name, getattr(draft.options, option.name), "an option that travels with the job")
+            raise Malformed(
+                option.name, getattr(draft.options, option.name), "an option that travels with the job"
+            )
     return job
 
 

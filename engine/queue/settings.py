@@ -30,7 +30,19 @@ from engine.serializers import Serializer, Serializers
 Durable = Literal["server", "replica"]
 #: What the two counterparts of a queue have in common.
 _SHARED = (
-    *("name", "url", "lua", "payload_bytes_max", "model", "spec", "prefix", "clock", "era", "durability", "serializers"),
+    *(
+        "name",
+        "url",
+        "lua",
+        "payload_bytes_max",
+        "model",
+        "spec",
+        "prefix",
+        "clock",
+        "era",
+        "durability",
+        "serializers",
+    ),
     *("hooks", "handlers", "parameters", "shards"),
 )
 #: The least time of a test clock: 2100-01-01.
@@ -63,7 +75,9 @@ class QueueSettings:
         self.shards = sharding.number_of_shards(shards)
         self.url = endpoint.url
         self.lua = validate.lua_folder(lua)
-        self.payload_bytes_max = validate.integer("payload_bytes_max", payload_bytes_max, 1, validate.PAYLOAD_BYTES_LIMIT)
+        self.payload_bytes_max = validate.integer(
+            "payload_bytes_max", payload_bytes_max, 1, validate.PAYLOAD_BYTES_LIMIT
+        )
         bound: Bound = bind(model, name, prefix, self.lua)
         #: Its data model, and the settings and the prefix that this was made of.
         self.model, self.spec, self.prefix = bound
@@ -81,10 +95,17 @@ class QueueSettings:
         self.clock = ServerClock(self.era)
         wait_ms = validate.duration_ms("replica_wait_ms", replica_wait_ms, 1, TIMEOUT_MS_MAX)
         #: What each of its drivers needs to wait for a replica; None where the server's own word is enough.
-        self.durability = Durability(self.model.call(ReplicationProbe()), wait_ms) if validate.durability(durability) else None
+        self.durability = (
+            Durability(self.model.call(ReplicationProbe()), wait_ms)
+            if validate.durability(durability)
+            else None
+        )
         if self.durability is not None and self.shards and endpoint.is_cluster:
-            # The write that a repeat makes before it waits for a replica has a key of shard 0, at another node.
-            raise UnsupportedFeature('durability="replica" of a queue with shards is for one server, or sentinels')
+            # The write that a repeat makes before it waits for a replica has a key of shard 0, at another
+            # node.
+            raise UnsupportedFeature(
+                'durability="replica" of a queue with shards is for one server, or sentinels'
+            )
         self.serializers = Serializers(serializer, serializers)
         #: What is to be done before and after each enqueue.
         self.hooks = EnqueueHooks()
@@ -98,10 +119,11 @@ class QueueSettings:
         self.observer = observer_of(self.name, observer)
 
     def on_data_loss(self, callback: OnDataLoss) -> OnDataLoss:
-        """Call this with each DataLoss: the server has less than this process was acknowledged or has seen, after a failover, a
-        restore, a restart without its data. Once for each, in a thread of its own or as a task of the running event loop, so
-        that it neither holds up nor fails a call; what it raises is logged. Returns it, so that it can decorate. Raises
-        UnsupportedFeature for an old keyspace, which has no sequence to tell by."""
+        """Call this with each DataLoss: the server has less than this process was acknowledged or has seen,
+        after a failover, a restore, a restart without its data. Once for each, in a thread of its own or as a
+        task of the running event loop, so that it neither holds up nor fails a call; what it raises is
+        logged. Returns it, so that it can decorate. Raises UnsupportedFeature for an old keyspace, which has
+        no sequence to tell by."""
         if self.era is None:
             raise UnsupportedFeature(f"{self.model.name} has no sequence that tells that a server went back")
         if not callable(callback):
@@ -128,16 +150,22 @@ class QueueSettings:
 
     def _register(self, task: TypedJob[Any], inline: bool, batch: int | None) -> Any:
         register: Any = (
-            self.handlers(task.name, inline=inline) if batch is None else self.handlers(task.name, inline=inline, batch=batch)
+            self.handlers(task.name, inline=inline)
+            if batch is None
+            else self.handlers(task.name, inline=inline, batch=batch)
         )
         register(task.handler)
         self.parameters[task.name] = task.parameters
         return task
 
-    def _drafted(self, name: JobName, payload: object, id: str | None, options: JobOptions) -> tuple[Enqueue, NewJob | None]:
+    def _drafted(
+        self, name: JobName, payload: object, id: str | None, options: JobOptions
+    ) -> tuple[Enqueue, NewJob | None]:
         """A job, checked, and as its hooks have left it, if there are any. Raises Malformed."""
         tasks = self.parameters
-        if type(name) is not str and validate.asked("name", name, "a name, or a task", isinstance, name, TypedJob):
+        if type(name) is not str and validate.asked(
+            "name", name, "a name, or a task", isinstance, name, TypedJob
+        ):
             task = cast("TypedJob[Any]", name)
             merged: Any = {**task.options, **options}
             own_id = merged.pop("id", None)
@@ -146,22 +174,31 @@ class QueueSettings:
         given, job = cast("Mapping[str, object]", options), None
         if self.hooks:
             job = self.hooks.prepare(NewJob(name, payload, id=id, **options))
-            name, payload, id, given = job.name, job.payload, job.id, cast("Mapping[str, object]", job.options)
-        draft = producing.draft(name, payload, self.payload_bytes_max, id, given, self.serializers, self.model)
+            name, payload, id, given = (
+                job.name,
+                job.payload,
+                job.id,
+                cast("Mapping[str, object]", job.options),
+            )
+        draft = producing.draft(
+            name, payload, self.payload_bytes_max, id, given, self.serializers, self.model
+        )
         if tasks:
             check_payload(tasks, self.serializers, draft)
         return draft, job
 
     def _drafted_many(self, jobs: Iterable[Any]) -> list[Enqueue]:
-        """Many jobs, checked as `_drafted` does, which their hooks have been called with. Raises Malformed that names the first
-        bad one by its index."""
+        """Many jobs, checked as `_drafted` does, which their hooks have been called with. Raises Malformed
+        that names the first bad one by its index."""
         drafts = producing.drafts(jobs, self.payload_bytes_max, self.serializers, self.model)
         if self.parameters:
             for at, draft in enumerate(drafts):
                 try:
                     check_payload(self.parameters, self.serializers, draft)
                 except Malformed as error:
-                    raise Malformed(f"jobs[{at}].{error.field}", error.value, error.bound) from error.__cause__
+                    raise Malformed(
+                        f"jobs[{at}].{error.field}", error.value, error.bound
+                    ) from error.__cause__
         return drafts
 
 
@@ -188,9 +225,9 @@ def check_payload(tasks: Mapping[str, Parameters], serializers: Serializers, job
 
 # -- The two counterparts of a queue: a Queue and an AsyncQueue with the same settings, handlers and hooks.
 #
-# A task is enqueued by functions and by coroutines, and a worker calls the server in threads whatever kind of queue
-# it works for; so a queue of either kind is asked here for itself or for its other counterpart. The two connect apart, and
-# neither imports the other.
+# A task is enqueued by functions and by coroutines, and a worker calls the server in threads whatever kind of
+# queue it works for; so a queue of either kind is asked here for itself or for its other counterpart. The two
+# connect apart, and neither imports the other.
 
 #: Two threads that ask at once get the same counterpart.
 _making = threading.Lock()
@@ -203,7 +240,11 @@ def synchronous(queue: QueueSettings) -> Any:
 
 def asynchronous(queue: QueueSettings) -> Any:
     """The AsyncQueue of these settings. Raises as `synchronous` does."""
-    return queue if queue.endpoint.asynchronous else _other(queue, "engine.queue.asynchronous.queue", "AsyncQueue")
+    return (
+        queue
+        if queue.endpoint.asynchronous
+        else _other(queue, "engine.queue.asynchronous.queue", "AsyncQueue")
+    )
 
 
 def _other(queue: QueueSettings, module: str, name: str) -> Any:

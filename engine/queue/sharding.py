@@ -1,12 +1,15 @@
-"""Queues in several shards, without I/O: which shard a job belongs to, and the record on the server of how many there are.
+"""Queues in several shards, without I/O: which shard a job belongs to, and the record on the server of how
+many there are.
 
-A shard is a Lanes queue of its own, in a slot of its own. Shard 0 has the name of the queue, `mails`; it holds the record, the
-schedules and the jobs of their ticks, and locks. The others share all other jobs, and are named by the version of the record and
-their number, `mails#1.3`: no queue of a user has a `#` in its name, and no name is used twice, so that what a client does that
-has not heard of a later record is never taken for something else (`engine.resharding`).
+A shard is a Lanes queue of its own, in a slot of its own. Shard 0 has the name of the queue, `mails`; it
+holds the record, the schedules and the jobs of their ticks, and locks. The others share all other jobs, and
+are named by the version of the record and their number, `mails#1.3`: no queue of a user has a `#` in its
+name, and no name is used twice, so that what a client does that has not heard of a later record is never
+taken for something else (`engine.resharding`).
 
-A job goes by its key, or else by its unique key, or else by its id: crc32 of that, times the number of these shards, divided by
-2^32. So all jobs of a key are in one shard, and order, limits, unique and dedup of a key hold as in any queue.
+A job goes by its key, or else by its unique key, or else by its id: crc32 of that, times the number of these
+shards, divided by 2^32. So all jobs of a key are in one shard, and order, limits, unique and dedup of a key
+hold as in any queue.
 """
 
 from __future__ import annotations
@@ -59,9 +62,10 @@ class Layout(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShardRecord:
-    """How many shards a queue has. While it is resharded, `former` are those that it had; `preparing`: they still are the only
-    ones in use; `moving`: new jobs go into the new ones, and those of the former ones are moved there; `cleaning`: the former
-    ones hold no jobs any more. `was`: numbers of shards that it had before."""
+    """How many shards a queue has. While it is resharded, `former` are those that it had; `preparing`: they
+    still are the only ones in use; `moving`: new jobs go into the new ones, and those of the former ones are
+    moved there; `cleaning`: the former ones hold no jobs any more. `was`: numbers of shards that it had
+    before."""
 
     layout: Layout
     phase: Literal["stable", "preparing", "moving", "cleaning"] = "stable"
@@ -81,19 +85,28 @@ class ShardRecord:
 
     def homes(self, queue: str, key: str, unique: str, job: str) -> tuple[str, ...]:
         """The names of the shards that a job may be in, in the order in which an enqueue asks them."""
-        return tuple(dict.fromkeys(layout.name(queue, layout.home(key, unique, job)) for layout in self.layouts))
+        return tuple(
+            dict.fromkeys(layout.name(queue, layout.home(key, unique, job)) for layout in self.layouts)
+        )
 
     def check(self, queue: str, shards: int) -> None:
         """Raise Malformed for a number of shards that the queue neither has nor had."""
         known = {self.layout.shards, *self.was, *(() if self.former is None else (self.former.shards,))}
         if shards not in known:
             has = self.layouts[-1].shards
-            raise Malformed("shards", shards, f"{has}: so many shards has queue {queue}; `ironclaim reshard` changes it")
+            raise Malformed(
+                "shards", shards, f"{has}: so many shards has queue {queue}; `ironclaim reshard` changes it"
+            )
 
     def text(self) -> str:
         """As it is on the server."""
         former = None if self.former is None else list(self.former)
-        values = {"version": self.layout.version, "shards": self.layout.shards, "phase": self.phase, "former": former}
+        values = {
+            "version": self.layout.version,
+            "shards": self.layout.shards,
+            "phase": self.phase,
+            "former": former,
+        }
         return json.dumps({**values, "was": list(self.was)}, separators=(",", ":"))
 
     def preparing(self, shards: int) -> ShardRecord:
@@ -136,7 +149,8 @@ def read_record(text: str) -> ShardRecord:
 
 
 def moved(shards: int, *, families: bool = False) -> str:
-    """What a shard tells enqueues that takes no new jobs, or with `families` none but children of its own ones."""
+    """What a shard tells enqueues that takes no new jobs, or with `families` none but children of its own
+    ones."""
     return f"{1 if families else 2} {shards}"
 
 
@@ -150,33 +164,49 @@ def check_job(job: Enqueue) -> None:
     """Raise UnsupportedFeature for a job whose options need more than one shard."""
     options = job.options
     if options.needs and not options.key:
-        raise UnsupportedFeature(f"job {job.job} needs others, which are in its shard only where all have the same key")
+        raise UnsupportedFeature(
+            f"job {job.job} needs others, which are in its shard only where all have the same key"
+        )
     if options.dedup and not (options.key or options.unique):
-        raise UnsupportedFeature(f"job {job.job} has a dedup key, which holds inside of the shard of a key: give key as well")
+        raise UnsupportedFeature(
+            f"job {job.job} has a dedup key, which holds inside of the shard of a key: give key as well"
+        )
     for callback in (options.on_success, options.on_failure):
         if callback is not None and callback.options.key not in ("", options.key):
-            raise UnsupportedFeature(f"a callback of job {job.job} has another key than the job, and so another shard")
+            raise UnsupportedFeature(
+                f"a callback of job {job.job} has another key than the job, and so another shard"
+            )
 
 
 def divided(limit: Limit, shards: int) -> list[Limit]:
-    """The limit of a name for each shard: together they allow what it allows. Raises Malformed for one that is too small."""
+    """The limit of a name for each shard: together they allow what it allows. Raises Malformed for one that
+    is too small."""
     for field in ("concurrency", "rate"):
         given = getattr(limit, field)
         if 0 < given < shards:
-            raise Malformed(field, given, f"at least {shards}, the number of shards that a limit of a name is divided among")
+            raise Malformed(
+                field,
+                given,
+                f"at least {shards}, the number of shards that a limit of a name is divided among",
+            )
 
     def share(whole: int, number: int) -> int:
         return whole // shards + (number < whole % shards)
 
     return [
-        replace(limit, concurrency=share(limit.concurrency, number), rate=share(limit.rate, number)) for number in range(shards)
+        replace(limit, concurrency=share(limit.concurrency, number), rate=share(limit.rate, number))
+        for number in range(shards)
     ]
 
 
 def whole(parts: Iterable[Limit]) -> Limit:
     """The limit of a name that was divided into these."""
     listed = list(parts)
-    return replace(listed[0], concurrency=sum(part.concurrency for part in listed), rate=sum(part.rate for part in listed))
+    return replace(
+        listed[0],
+        concurrency=sum(part.concurrency for part in listed),
+        rate=sum(part.rate for part in listed),
+    )
 
 
 # -- What several shards tell, together.
@@ -199,11 +229,14 @@ def _added(one: Durations, other: Durations) -> Durations:
     for bucket, runs in other.buckets:
         buckets[bucket] = buckets.get(bucket, 0) + runs
     most_us = max(one.most_us, other.most_us)
-    return Durations(one.count + other.count, one.total_us + other.total_us, most_us, tuple(sorted(buckets.items())))
+    return Durations(
+        one.count + other.count, one.total_us + other.total_us, most_us, tuple(sorted(buckets.items()))
+    )
 
 
 def added_workers(parts: Iterable[WorkerInfo]) -> list[WorkerInfo]:
-    """The workers of several shards, each process once, by name and process: what it has in hand in all of them."""
+    """The workers of several shards, each process once, by name and process: what it has in hand in all of
+    them."""
     found: dict[tuple[str, str, int], WorkerInfo] = {}
     for part in parts:
         who = (part.name, part.host, part.pid)
@@ -211,6 +244,12 @@ def added_workers(parts: Iterable[WorkerInfo]) -> list[WorkerInfo]:
         if known is not None:
             latest = min(known, part, key=lambda info: info.beat_age_ms)
             jobs, in_hand = known.jobs + part.jobs, known.in_hand + part.in_hand
-            part = replace(latest, jobs=jobs, in_hand=in_hand, leads=known.leads or part.leads, alive=known.alive or part.alive)
+            part = replace(
+                latest,
+                jobs=jobs,
+                in_hand=in_hand,
+                leads=known.leads or part.leads,
+                alive=known.alive or part.alive,
+            )
         found[who] = part
     return list(found.values())

@@ -22,9 +22,9 @@ _KINDS: dict[str, Literal["name", "key"]] = {"n": "name", "k": "key"}
 
 @dataclass(frozen=True, slots=True)
 class LaneInfo:
-    """The waiting jobs of one name and key ('' = none), those for the same workers: how many, and since when the one that has
-    waited longest could be claimed (ms, server time; of long lanes an estimate from their first jobs). `waits_for` is what holds
-    them back, in words, '' where a worker may claim them."""
+    """The waiting jobs of one name and key ('' = none), those for the same workers: how many, and since when
+    the one that has waited longest could be claimed (ms, server time; of long lanes an estimate from their
+    first jobs). `waits_for` is what holds them back, in words, '' where a worker may claim them."""
 
     name: str
     key: str
@@ -35,8 +35,8 @@ class LaneInfo:
 
 @dataclass(frozen=True, slots=True)
 class Obstacles:
-    """What holds the jobs of a queue back, at one instant; the lanes beyond the first 100 or so at later ones. `cut`: there are
-    more lanes than the 5,000 or so that were looked at."""
+    """What holds the jobs of a queue back, at one instant; the lanes beyond the first 100 or so at later
+    ones. `cut`: there are more lanes than the 5,000 or so that were looked at."""
 
     srv_us: int
     pauses: tuple[PauseInfo, ...]
@@ -69,17 +69,25 @@ def obstacles_of(parts: list[ObstaclesPart]) -> Obstacles:
 
 
 def added_obstacles(parts: list[Obstacles]) -> Obstacles:
-    """The obstacles of several shards together: the limit of a name is divided among them, that of a key holds in one of them."""
+    """The obstacles of several shards together: the limit of a name is divided among them, that of a key
+    holds in one of them."""
     limits: dict[tuple[str | None, str | None], LimitInfo] = {}
     for limit in (limit for part in parts for limit in part.limits):
         known = limits.get((limit.name, limit.key))
         if known is not None:
-            sums = {field: getattr(known, field) + getattr(limit, field) for field in ("in_hand", "used", "parked", "holders")}
+            sums = {
+                field: getattr(known, field) + getattr(limit, field)
+                for field in ("in_hand", "used", "parked", "holders")
+            }
             if limit.name is not None:
-                sums |= {field: getattr(known, field) + getattr(limit, field) for field in ("concurrency", "rate")}
+                sums |= {
+                    field: getattr(known, field) + getattr(limit, field) for field in ("concurrency", "rate")
+                }
             limit = replace(known, free_ms=max(known.free_ms, limit.free_ms), **sums)
         limits[limit.name, limit.key] = limit
-    lanes = sorted((lane for part in parts for lane in part.lanes), key=lambda lane: (-lane.waiting, lane.name, lane.key))
+    lanes = sorted(
+        (lane for part in parts for lane in part.lanes), key=lambda lane: (-lane.waiting, lane.name, lane.key)
+    )
     cut = any(part.cut for part in parts)
     return Obstacles(parts[0].srv_us, parts[0].pauses, tuple(limits.values()), tuple(lanes), cut=cut)
 
@@ -116,13 +124,16 @@ class _Waits:
 def paused_words(pause: PauseInfo) -> str:
     """`the name send is paused until it is resumed`."""
     what = "the queue" if pause.name is None else f"the name {pause.name}"
-    return f"{what} is paused " + (f"until {instant(pause.until_ms)}" if pause.until_ms else "until it is resumed")
+    return f"{what} is paused " + (
+        f"until {instant(pause.until_ms)}" if pause.until_ms else "until it is resumed"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why a job does not run, or what it does: `sentence`, without the job as its subject: `waits for the limit of key acme: 2 of
-    2 in hand, by w1 and w3`. `known` is False for an id that the server does not know, or no longer."""
+    """Why a job does not run, or what it does: `sentence`, without the job as its subject: `waits for the
+    limit of key acme: 2 of 2 in hand, by w1 and w3`. `known` is False for an id that the server does not
+    know, or no longer."""
 
     job: str
     state: JobState
@@ -152,7 +163,9 @@ def _sentence(state: JobState, found: Explained) -> str:
         case "delayed" if found.at_ms * 1000 <= found.srv_us:
             return f"was delayed until {at}, and waits " + (_workers(found) or "for the next claim or sweep")
         case "delayed" if failures:
-            return f"waits until {at} for its next attempt, after {_count(failures, 'failed run')}" + (error and f": {error}")
+            return f"waits until {at} for its next attempt, after {_count(failures, 'failed run')}" + (
+                error and f": {error}"
+            )
         case "delayed":
             return f"is delayed until {at}"
         case "blocked" if not found.needed:
@@ -164,15 +177,18 @@ def _sentence(state: JobState, found: Explained) -> str:
             return f"runs on {owner or 'a worker of another program'} since {instant(found.fence)}"
         case "stuck":
             reason = _workers(found)
-            return f"is in hand of {owner or 'a worker'}, whose lease ended at {at}; the next sweep takes it away" + (
-                f", but it waits {reason}" if reason else ""
-            )
+            return (
+                f"is in hand of {owner or 'a worker'}, whose lease ended at {at}; the next sweep "
+                "takes it away"
+            ) + (f", but it waits {reason}" if reason else "")
         case "dead":
             return f"is dead since {at}" + (f", because of {error}" if error else "")
         case "gone":
             return "is not known: no job has this id, or it has ended and was forgotten"
         case _:
-            return f"{'was ' if state != 'finished' else 'has '}{state}" + (f" at {at}" if found.at_ms else "")
+            return f"{'was ' if state != 'finished' else 'has '}{state}" + (
+                f" at {at}" if found.at_ms else ""
+            )
 
 
 def _waits(found: Explained) -> list[str]:
@@ -188,7 +204,10 @@ def _waits(found: Explained) -> list[str]:
     if reasons:
         return reasons
     if found.before:
-        return [f"for its turn: {_count(found.before, 'job')} of its lane {'come' if found.before > 1 else 'comes'} first"]
+        return [
+            f"for its turn: {_count(found.before, 'job')} of its lane "
+            f"{'come' if found.before > 1 else 'comes'} first"
+        ]
     return ["to be claimed: nothing holds it back"]
 
 
@@ -211,7 +230,8 @@ def _workers(found: Explained) -> str:
     if not free:
         named, gated = listed(info.name for info, _ in left), not any(paused for _, paused in left)
         return (
-            f"because {named} {_are(left)} {'kept from claiming by a closed gate' if gated else 'paused'}, and no other takes it"
+            f"because {named} {_are(left)} "
+            f"{'kept from claiming by a closed gate' if gated else 'paused'}, and no other takes it"
         )
     in_hand, places = sum(info.in_hand for info in free), sum(info.concurrency for info in free)
     if in_hand < places or not places:
@@ -245,7 +265,11 @@ def _takes_target(info: WorkerInfo, target: str) -> bool:
 
 def _texts(given: object) -> frozenset[str]:
     """The texts of a list in a beat, of which its writer may have made anything."""
-    return frozenset(map(str, cast("Iterable[object]", given))) if isinstance(given, list | tuple) else frozenset()
+    return (
+        frozenset(map(str, cast("Iterable[object]", given)))
+        if isinstance(given, list | tuple)
+        else frozenset()
+    )
 
 
 def _wanted(target: str) -> str:

@@ -1,6 +1,8 @@
-"""The way to the server. `scripts` loads and links the Lua, `call` binds one operation to a script and its keys.
+"""The way to the server. `scripts` loads and links the Lua, `call` binds one operation to a script and its
+keys.
 
-The drivers alone send calls: `driver` for threads, `async_driver` for asyncio. Both follow the same decisions without I/O:
-`exchange` (one call in flight: answered, send again, wait or give up) and `handshake`. `endpoint` says where the server is and
-within which times; `routes` and `resolver` find it behind sentinels and clusters; `connections` are the sockets.
+The drivers alone send calls: `driver` for threads, `async_driver` for asyncio. Both follow the same decisions
+without I/O: `exchange` (one call in flight: answered, send again, wait or give up) and `handshake`.
+`endpoint` says where the server is and within which times; `routes` and `resolver` find it behind sentinels
+and clusters; `connections` are the sockets.
 """

@@ -1,7 +1,7 @@
 """Connections of the asyncio driver: as `engine.redis.connections`, through redis-py's asyncio client.
 
-A connection belongs to the event loop that it was made in. One whose last reply has not been read never comes back into the
-pool, also when the task that used it was cancelled in mid-call."""
+A connection belongs to the event loop that it was made in. One whose last reply has not been read never comes
+back into the pool, also when the task that used it was cancelled in mid-call."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ from engine.redis.routes import Address, Node
 
 
 class AsyncDialer:
-    """Makes connections, not yet connected, whose reads wait without end: who uses them bounds each exchange as a whole, within
-    `timeout_s`. Without a handshake a connection to a fixed address is only authenticated."""
+    """Makes connections, not yet connected, whose reads wait without end: who uses them bounds each exchange
+    as a whole, within `timeout_s`. Without a handshake a connection to a fixed address is only
+    authenticated."""
 
     def __init__(self, endpoint: Endpoint, handshake: Handshake | None = None, patience_ms: int = 0) -> None:
         self.endpoint = endpoint
@@ -43,7 +44,8 @@ class AsyncDialer:
         self._handshake = handshake
 
     async def node(self, slot: int) -> Node | None:
-        """Where a new connection for a slot leads; None: to the fixed address. Raises ConnectionError or TimeoutError."""
+        """Where a new connection for a slot leads; None: to the fixed address. Raises ConnectionError or
+        TimeoutError."""
         resolver = self.resolver
         if resolver is None:
             return None
@@ -54,8 +56,10 @@ class AsyncDialer:
         return resolver.found(slot)
 
     def make(self, node: Node | None, *, learns: bool = True) -> Connection:
-        """A connection to a node, which connects with its own `connect`. Learns the server's time if asked to."""
-        # None, not left out: redis-py 8 has a default, and sends in a task then, whose cancellation Python 3.11 may lose.
+        """A connection to a node, which connects with its own `connect`. Learns the server's time if asked
+        to."""
+        # None, not left out: redis-py 8 has a default, and sends in a task then, whose cancellation Python
+        # 3.11 may lose.
         settings = {**self.endpoint.settings(node=node), "socket_timeout": None}
         handshake = self._handshake
         if handshake is None:
@@ -69,9 +73,12 @@ class AsyncDialer:
 
         return self.endpoint.connection_class(**settings, redis_connect_func=greet)
 
-    async def read(self, connection: Connection, count: int, replies: list[Any], patience: asyncio.Timeout) -> None:
-        """Put the next replies of a connection into `replies`, errors that the server sent among them. A failure of the
-        connection is raised, also TimeoutError for a reply that does not come in time; what came before it is in the list."""
+    async def read(
+        self, connection: Connection, count: int, replies: list[Any], patience: asyncio.Timeout
+    ) -> None:
+        """Put the next replies of a connection into `replies`, errors that the server sent among them. A
+        failure of the connection is raised, also TimeoutError for a reply that does not come in time; what
+        came before it is in the list."""
         while len(replies) < count:
             try:
                 replies.append(await connection.read_response(disconnect_on_error=False))
@@ -98,9 +105,10 @@ SILENT_NS = 20_000_000
 
 
 class PipelinedConnection:
-    """A connection on which exchanges are under way, one or several. Their replies come in the order in which they were written,
-    so each is written as a whole, also when the client has to wait for room in its buffer, before the next one begins, and waits
-    for its turn to read. When the connection fails, it fails for all of them."""
+    """A connection on which exchanges are under way, one or several. Their replies come in the order in which
+    they were written, so each is written as a whole, also when the client has to wait for room in its buffer,
+    before the next one begins, and waits for its turn to read. When the connection fails, it fails for all of
+    them."""
 
     __slots__ = ("answered_ns", "connection", "exchanges", "reading", "retired", "writing")
 
@@ -118,8 +126,9 @@ class PipelinedConnection:
 class AsyncConnections:
     """A pool of handshaken connections, last in first out, of the running event loop.
 
-    It empties itself when it is used from another loop: what a closed loop left behind is of no use. Two loops that run at once
-    cannot share it, for a connection reports to the loop that it was made in: the second one is told so, as Malformed.
+    It empties itself when it is used from another loop: what a closed loop left behind is of no use. Two
+    loops that run at once cannot share it, for a connection reports to the loop that it was made in: the
+    second one is told so, as Malformed.
     """
 
     def __init__(self, endpoint: Endpoint, handshake: Handshake, *, patience_ms: int = 0) -> None:
@@ -153,7 +162,8 @@ class AsyncConnections:
         return asyncio.timeout(self._dialer.timeout_s)
 
     async def take(self, slot: int) -> Connection:
-        """A connection that is ready to send calls of a slot. Raises redis-py's errors, TimeoutError, or UnsafeServer."""
+        """A connection that is ready to send calls of a slot. Raises redis-py's errors, TimeoutError, or
+        UnsafeServer."""
         self._belong()
         resolver = self._resolver
         known = None if resolver is None else resolver.known(slot)
@@ -203,8 +213,8 @@ class AsyncConnections:
         return None if self._resolver is None else self._resolver.at(Address.of(error))
 
     def leave(self) -> None:
-        """Close the connections to servers that are no longer named, also those on which somebody waits for a reply; from any
-        thread."""
+        """Close the connections to servers that are no longer named, also those on which somebody waits for a
+        reply; from any thread."""
         if self._owner is not None:
             with suppress(RuntimeError):
                 self._owner.call_soon_threadsafe(self._leave)
@@ -213,7 +223,11 @@ class AsyncConnections:
         resolver = self._resolver
         if resolver is None or self._owner is not asyncio.get_running_loop():
             return
-        left = [connection for connection, node in self._open.items() if node is not None and not resolver.serves(node)]
+        left = [
+            connection
+            for connection, node in self._open.items()
+            if node is not None and not resolver.serves(node)
+        ]
         for node in (self._open[connection] for connection in left):
             self._idle.pop(address_of(node), None)
         self._leaving = [asyncio.ensure_future(connection.disconnect(nowait=True)) for connection in left]
@@ -221,7 +235,9 @@ class AsyncConnections:
     async def give_back(self, connection: Connection) -> None:
         """Return a connection that is alive and whose last reply has been read."""
         if self._owner is asyncio.get_running_loop():
-            self._idle.setdefault(address_of(self._open.get(connection)), []).append((connection, time.monotonic_ns()))
+            self._idle.setdefault(address_of(self._open.get(connection)), []).append(
+                (connection, time.monotonic_ns())
+            )
         else:
             # Another loop has taken the pool over while this one stood still in mid-call.
             await connection.disconnect(nowait=True)
@@ -236,7 +252,8 @@ class AsyncConnections:
             await connection.send_packed_command(packed(connection, commands), check_health=False)
 
     async def take_shared(self, slot: int) -> PipelinedConnection:
-        """The connection that batches of a slot share now, or a new one, for one more exchange. Raises as `take` does."""
+        """The connection that batches of a slot share now, or a new one, for one more exchange. Raises as
+        `take` does."""
         self._belong()
         async with self._opening:
             shared = self._shared.get(slot)
@@ -247,7 +264,8 @@ class AsyncConnections:
             return shared
 
     async def end_exchange(self, pipelined: PipelinedConnection) -> None:
-        """An exchange is over, and all its replies have been read. After the last one the connection goes back to the pool."""
+        """An exchange is over, and all its replies have been read. After the last one the connection goes
+        back to the pool."""
         pipelined.exchanges -= 1
         pipelined.answered_ns = time.monotonic_ns()
         if pipelined.exchanges or not pipelined.connection.is_connected:
@@ -259,9 +277,10 @@ class AsyncConnections:
             await self.give_back(pipelined.connection)
 
     async def retire(self, pipelined: PipelinedConnection) -> None:
-        """Begin no further exchange on a connection that lacks a script. Those under way still read what the server answered:
-        their calls would have an unknown outcome otherwise. The idle connections most likely lack it too, and a call would meet
-        one after the other: the next one is a new one, whose handshake loads the scripts."""
+        """Begin no further exchange on a connection that lacks a script. Those under way still read what the
+        server answered: their calls would have an unknown outcome otherwise. The idle connections most likely
+        lack it too, and a call would meet one after the other: the next one is a new one, whose handshake
+        loads the scripts."""
         self._share_no_more(pipelined)
         pipelined.retired = True
         # The idle ones of another loop, which has taken the pool over, are not this one's to close.
@@ -269,8 +288,8 @@ class AsyncConnections:
             await self._close_idle(nowait=True)
 
     async def break_off(self, pipelined: PipelinedConnection) -> None:
-        """Close a connection on which a reply may still come, and begin no further exchange on it: the client would connect again
-        by itself, and those under way would read the replies of that one."""
+        """Close a connection on which a reply may still come, and begin no further exchange on it: the client
+        would connect again by itself, and those under way would read the replies of that one."""
         self._share_no_more(pipelined)
         await pipelined.connection.disconnect(nowait=True)
 
@@ -288,11 +307,14 @@ class AsyncConnections:
         idle = self._idle
         self._idle = {None: []}
         for connection, _ in itertools.chain.from_iterable(idle.values()):
-            # It has been told to close; a loop that stands still may see the end of that later than the client waits for it.
+            # It has been told to close; a loop that stands still may see the end of that later than the
+            # client waits for it.
             with suppress(redis.TimeoutError):
                 await connection.disconnect(nowait=nowait)
 
-    async def read(self, connection: Connection, count: int, replies: list[Any], patience: asyncio.Timeout) -> None:
+    async def read(
+        self, connection: Connection, count: int, replies: list[Any], patience: asyncio.Timeout
+    ) -> None:
         """Put the next replies of a connection into `replies`, as `AsyncDialer.read` does."""
         await self._dialer.read(connection, count, replies, patience)
 
@@ -305,7 +327,8 @@ class AsyncConnections:
             bound = "one queue for each event loop: this one is used by another loop that is still running"
             raise Malformed("event loop", owner, bound)
         if self._pid != os.getpid():
-            # The parent's, kept for good: to close one here takes its socket out of the epoll that the parent's loop still uses.
+            # The parent's, kept for good: to close one here takes its socket out of the epoll that the
+            # parent's loop still uses.
             self._inherited.append((self._idle, self._shared))
         self._owner, self._pid = owner, os.getpid()
         self._begin()

@@ -1,9 +1,9 @@
 """Enqueues of many tasks that leave together: those that come while others are under way form the next batch.
 
-A task that is alone pays nothing for this, because its call leaves at once. With fifty tasks one call carries twenty-five jobs or
-more, and while the server works on one batch the tasks of the other make their next jobs: two batches are under way on one
-connection, whose replies come in the order of the batches. No timer is involved: a batch leaves when the tasks that can run have
-run."""
+A task that is alone pays nothing for this, because its call leaves at once. With fifty tasks one call carries
+twenty-five jobs or more, and while the server works on one batch the tasks of the other make their next jobs:
+two batches are under way on one connection, whose replies come in the order of the batches. No timer is
+involved: a batch leaves when the tasks that can run have run."""
 
 from __future__ import annotations
 
@@ -50,9 +50,11 @@ class Carrier(Protocol):
         """The server time after which a call that leaves now is void."""
         ...
 
-    async def carry(self, in_flight: Sequence[InFlightCall], after_send: Callable[[], None], *, shared: bool) -> None:
-        """Send until each call has ended; `after_send` is called after each send. `shared`: the first send goes out on the
-        connection of the batches that are under way."""
+    async def carry(
+        self, in_flight: Sequence[InFlightCall], after_send: Callable[[], None], *, shared: bool
+    ) -> None:
+        """Send until each call has ended; `after_send` is called after each send. `shared`: the first send
+        goes out on the connection of the batches that are under way."""
         ...
 
 
@@ -77,7 +79,8 @@ class _Waiting(GatheredEnqueue):
 class AsyncGathering:
     """Sends the enqueues of one queue in batches, in the order in which they came.
 
-    The sends that follow a failed one hold up no other batch. A task that is cancelled before its enqueue has left takes it back.
+    The sends that follow a failed one hold up no other batch. A task that is cancelled before its enqueue has
+    left takes it back.
     """
 
     def __init__(self, carrier: Carrier, maker: CallMaker) -> None:
@@ -87,8 +90,8 @@ class AsyncGathering:
         self._begin(None)
 
     def _begin(self, loop: asyncio.AbstractEventLoop | None) -> None:
-        """Begin anew, in this loop. What another one left behind when it was closed ends with it; where that one only stands
-        still, its tasks hear that their enqueues are cancelled."""
+        """Begin anew, in this loop. What another one left behind when it was closed ends with it; where that
+        one only stands still, its tasks hear that their enqueues are cancelled."""
         if self._loop is not None and not self._loop.is_closed():
             for waiting in self._waiting:
                 waiting.future.cancel()
@@ -114,7 +117,8 @@ class AsyncGathering:
             return await self._send_alone(GatheredEnqueue(operation, intended_ns))
         waiting = _Waiting(operation, intended_ns, loop.create_future())
         self._waiting.append(waiting)
-        # A call that left alone has a connection of its own: what comes after it waits for it, to keep the order.
+        # A call that left alone has a connection of its own: what comes after it waits for it, to keep the
+        # order.
         if self._under_way < (1 if self._alone else BATCHES_MAX) or loop.time() - self._left_s > OVERDUE_S:
             self._leave_soon(loop)
         return await waiting.future
@@ -163,7 +167,8 @@ class AsyncGathering:
                 if not waiting.future.done():
                     waiting.future.set_exception(error)
         finally:
-            # Only a batch that was cut off has enqueues without an end: their outcome is unknown, as that of a cancelled task.
+            # Only a batch that was cut off has enqueues without an end: their outcome is unknown, as that of
+            # a cancelled task.
             for waiting in batch:
                 waiting.future.cancel()
             landed()
@@ -171,7 +176,8 @@ class AsyncGathering:
     async def _carry(
         self, merged_calls: Sequence[MergedCall], batch: Sequence[GatheredEnqueue], landed: Callable[[], None]
     ) -> None:
-        """Send the calls of a batch until each has ended, and those that failed as a whole once more in parts."""
+        """Send the calls of a batch until each has ended, and those that failed as a whole once more in
+        parts."""
         calls = StartedCalls(merged_calls, batch, self._carrier.start, self._maker)
 
         def after_send() -> None:
@@ -183,8 +189,8 @@ class AsyncGathering:
             await self._carry(*calls.again, landed)
 
     def _next_batch(self) -> list[_Waiting]:
-        """What leaves now: the enqueues that came first, within the bounds of a batch, without those whose task was cancelled.
-        What waits and what is under way is divided evenly between two batches."""
+        """What leaves now: the enqueues that came first, within the bounds of a batch, without those whose
+        task was cancelled. What waits and what is under way is divided evenly between two batches."""
         batch: list[_Waiting] = []
         size_bytes, known = 0, len(self._waiting) + self._jobs_under_way
         most = min(BATCH_JOBS_MAX, max(_DIVIDED_MIN, (known + 1) // BATCHES_MAX))
@@ -196,8 +202,8 @@ class AsyncGathering:
         return batch
 
     def _depart(self, jobs: int) -> Callable[[], None]:
-        """Count a batch as under way. Returns what to call when its first send is over, or it has ended; only the first call
-        counts."""
+        """Count a batch as under way. Returns what to call when its first send is over, or it has ended; only
+        the first call counts."""
         loop, over = self._loop, False
         assert loop is not None
         self._under_way += 1

@@ -12,13 +12,14 @@ from engine.redis.scripts import Script
 
 # -- An estimate of the server's time that never runs ahead of it.
 #
-# Each reply says the server's time. It is counted from the reply's *arrival*, so the estimate is early by the reply's
-# travel (rule 3): a call that is void after `not_after_ms` may be refused a little too soon, and is then sent again,
-# but a copy of it can never be accepted too late.
+# Each reply says the server's time. It is counted from the reply's *arrival*, so the estimate is early by the
+# reply's travel (rule 3): a call that is void after `not_after_ms` may be refused a little too soon, and is
+# then sent again, but a copy of it can never be accepted too late.
 
 
 class Watch(Protocol):
-    """What looks out for a server that went back (`engine.queue.era`). Called from many threads, it does not raise."""
+    """What looks out for a server that went back (`engine.queue.era`). Called from many threads, it does not
+    raise."""
 
     #: Commands of each handshake.
     commands: tuple[tuple[object, ...], ...]
@@ -28,7 +29,8 @@ class Watch(Protocol):
         ...
 
     def greeted(self, server: Any, replies: list[Any]) -> tuple[tuple[object, ...], ...]:
-        """A handshake has met this server (a ServerIdentity): the command that it has to send in addition, if any."""
+        """A handshake has met this server (a ServerIdentity): the command that it has to send in addition, if
+        any."""
         ...
 
     def concluded(self, raw: Any) -> None:
@@ -41,8 +43,9 @@ class Watch(Protocol):
 
 
 class ServerClock:
-    """The offset between the server's clock and this process's monotonic clock, from the latest reply. All drivers of a queue
-    have one in common, and with it the `watch` over its server, None where nobody watches."""
+    """The offset between the server's clock and this process's monotonic clock, from the latest reply. All
+    drivers of a queue have one in common, and with it the `watch` over its server, None where nobody
+    watches."""
 
     def __init__(self, watch: Watch | None = None) -> None:
         self.watch = watch
@@ -70,19 +73,19 @@ T = TypeVar("T")
 CALL_BYTES_MAX = 1024 * 1024
 #: Calls of one bulk that go out together.
 PIPELINE_CALLS = 8
-#: A call blocks on the server for at most this long, and who waits longer asks again: a connection that has died unnoticed shows
-#: only when a block is over.
+#: A call blocks on the server for at most this long, and who waits longer asks again: a connection that has
+#: died unnoticed shows only when a block is over.
 BLOCK_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """Which script, its keys, its arguments, how to parse the reply, and the operation that it carries out. The first key says
-    where in a cluster it goes; all keys of a call are of one slot.
+    """Which script, its keys, its arguments, how to parse the reply, and the operation that it carries out.
+    The first key says where in a cluster it goes; all keys of a call are of one slot.
 
-    A call may be sent any number of times: its arguments hold the identity that makes a second send harmless. `script` is
-    None for a plain command, whose words are `arguments`; `block_ms` is how long the server may hold the reply back. One that is
-    not `patient` is sent once: what it does is not worth waiting for.
+    A call may be sent any number of times: its arguments hold the identity that makes a second send harmless.
+    `script` is None for a plain command, whose words are `arguments`; `block_ms` is how long the server may
+    hold the reply back. One that is not `patient` is sent once: what it does is not worth waiting for.
     """
 
     script: Script | None

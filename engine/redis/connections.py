@@ -1,7 +1,8 @@
-"""Connections to one Redis or Valkey server, each made fit for the engine by a handshake before its first call.
+"""Connections to one Redis or Valkey server, each made fit for the engine by a handshake before its first
+call.
 
-The client's own retries are off: redis-py re-sends EVALSHA by default, and re-sending is the engine's decision
-(`engine.redis.exchange`)."""
+The client's own retries are off: redis-py re-sends EVALSHA by default, and re-sending is the engine's
+decision (`engine.redis.exchange`)."""
 
 from __future__ import annotations
 
@@ -38,11 +39,12 @@ Idle = list[tuple[Connection, int]]
 
 
 class Connections:
-    """A pool of handshaken connections, last in first out, safe from threads and greenlets and across a fork: a child neither
-    uses nor closes its parent's connections, and makes its own.
+    """A pool of handshaken connections, last in first out, safe from threads and greenlets and across a fork:
+    a child neither uses nor closes its parent's connections, and makes its own.
 
-    `patience_ms`: how much longer than usual a reply may take. With a bound on the connections, a caller waits for its turn.
-    Where the server is found by a resolver, a connection is for one node, and is closed when the node is no longer named.
+    `patience_ms`: how much longer than usual a reply may take. With a bound on the connections, a caller
+    waits for its turn. Where the server is found by a resolver, a connection is for one node, and is closed
+    when the node is no longer named.
     """
 
     def __init__(self, endpoint: Endpoint, handshake: Handshake, *, patience_ms: int = 0) -> None:
@@ -56,7 +58,8 @@ class Connections:
         _POOLS.add(self)
 
     def _begin(self) -> None:
-        """Begin without connections: at first, and in a forked child, where another thread may have held the lock for ever."""
+        """Begin without connections: at first, and in a forked child, where another thread may have held the
+        lock for ever."""
         self._lock = threading.Lock()
         self._idle: dict[Address | None, Idle] = {None: []}
         # All that are open, and whether they are to be broken.
@@ -100,7 +103,11 @@ class Connections:
             with self._lock:
                 idle = self._idle.get(address_of(node))
                 connection, idle_since_ns = idle.pop() if idle else (None, 0)
-            if connection is not None and time.monotonic_ns() - idle_since_ns > self._check_ns and _has_news(connection):
+            if (
+                connection is not None
+                and time.monotonic_ns() - idle_since_ns > self._check_ns
+                and _has_news(connection)
+            ):
                 connection.disconnect()
                 connection = None
             if connection is None:
@@ -129,7 +136,9 @@ class Connections:
     def give_back(self, connection: Connection) -> None:
         """Return a connection that is alive and whose last reply has been read."""
         with self._lock:
-            self._idle.setdefault(address_of(self._open.get(connection)), []).append((connection, time.monotonic_ns()))
+            self._idle.setdefault(address_of(self._open.get(connection)), []).append(
+                (connection, time.monotonic_ns())
+            )
         self._turn_over()
 
     def drop(self, connection: Connection) -> None:
@@ -138,8 +147,8 @@ class Connections:
         self._turn_over()
 
     def retire(self, connection: Connection) -> None:
-        """Close a connection that lacks a script, and the idle ones, which most likely lack it too: a call would meet one after
-        the other. The next one is a new one, whose handshake loads the scripts."""
+        """Close a connection that lacks a script, and the idle ones, which most likely lack it too: a call
+        would meet one after the other. The next one is a new one, whose handshake loads the scripts."""
         self.drop(connection)
         self._close_idle()
 
@@ -173,7 +182,8 @@ class Connections:
             connection.disconnect()
 
     def break_all(self) -> None:
-        """Break the connections, also those on which somebody waits for a reply, who gets an error. No other one is taken."""
+        """Break the connections, also those on which somebody waits for a reply, who gets an error. No other
+        one is taken."""
         self._broken = True
         with self._lock:
             connections = list(self._open)
@@ -181,12 +191,17 @@ class Connections:
             _break(connection)
 
     def leave(self) -> None:
-        """Close the connections to servers that are no longer named, also those on which somebody waits for a reply."""
+        """Close the connections to servers that are no longer named, also those on which somebody waits for a
+        reply."""
         resolver = self._resolver
         if resolver is None:
             return
         with self._lock:
-            left = [connection for connection, node in self._open.items() if node is not None and not resolver.serves(node)]
+            left = [
+                connection
+                for connection, node in self._open.items()
+                if node is not None and not resolver.serves(node)
+            ]
             for node in (self._open[connection] for connection in left):
                 self._idle.pop(address_of(node), None)
         for connection in left:
@@ -210,8 +225,8 @@ if hasattr(os, "register_at_fork"):
 
 
 def _break(connection: Connection) -> None:
-    """End a connection that another thread may use: closing it from here would leave the one who reads without a socket, so it
-    ends as if the server had closed it."""
+    """End a connection that another thread may use: closing it from here would leave the one who reads
+    without a socket, so it ends as if the server had closed it."""
     sock = connection._sock
     if sock is not None:
         with contextlib.suppress(OSError):

@@ -1,5 +1,5 @@
-"""Opens connections for threads and greenlets: to the server of an endpoint, or to the one that its resolver names, which is
-checked by a handshake before anything else is sent to it."""
+"""Opens connections for threads and greenlets: to the server of an endpoint, or to the one that its resolver
+names, which is checked by a handshake before anything else is sent to it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,13 @@ Connection = Any
 
 
 class Dialer:
-    """Makes connections, not yet connected: `connect` of redis-py does the rest, handshake included. `patience_ms`: how much
-    longer than usual a reply may take. Without a handshake a connection to a fixed address is only authenticated."""
+    """Makes connections, not yet connected: `connect` of redis-py does the rest, handshake included.
+    `patience_ms`: how much longer than usual a reply may take. Without a handshake a connection to a fixed
+    address is only authenticated."""
 
-    def __init__(self, endpoint: Endpoint, resolver: Resolver | None, handshake: Handshake | None, patience_ms: int = 0) -> None:
+    def __init__(
+        self, endpoint: Endpoint, resolver: Resolver | None, handshake: Handshake | None, patience_ms: int = 0
+    ) -> None:
         self.resolver = resolver
         self.endpoint = endpoint
         if handshake is None and resolver is not None:
@@ -38,11 +41,13 @@ class Dialer:
         self._patience_ms = patience_ms
 
     def node(self, slot: int) -> Node | None:
-        """Where a new connection for a slot leads; None: to the fixed address. Raises redis-py's ConnectionError."""
+        """Where a new connection for a slot leads; None: to the fixed address. Raises redis-py's
+        ConnectionError."""
         return None if self.resolver is None else self.resolver.node(slot)
 
     def make(self, node: Node | None, *, learns: bool = True) -> Connection:
-        """A connection to a node, which connects with its own `connect`. Learns the server's time if asked to."""
+        """A connection to a node, which connects with its own `connect`. Learns the server's time if asked
+        to."""
         settings = self.endpoint.settings(self._patience_ms, node)
         handshake = self._handshake
         if handshake is None:
@@ -66,8 +71,9 @@ def ask(connection: Connection, commands: Sequence[tuple[object, ...]]) -> list[
 
 
 def read_replies(connection: Connection, count: int, replies: list[Any]) -> None:
-    """Put the next replies of a connection into `replies`, errors that the server sent among them: an answer that stays unread
-    would be taken for the next call's. A failure of the connection is raised; what came before it is in the list."""
+    """Put the next replies of a connection into `replies`, errors that the server sent among them: an answer
+    that stays unread would be taken for the next call's. A failure of the connection is raised; what came
+    before it is in the list."""
     while len(replies) < count:
         try:
             replies.append(connection.read_response(disconnect_on_error=False))
@@ -96,14 +102,16 @@ def asker(reach: Callable[[Address], Endpoint]) -> Ask:
 
 log = logger("ironclaim")
 
-#: The kernel asks a silent connection for a sign of life after so many s, again each so many s, and gives it up after so many
-#: times. A server that has lost it answers with a reset. Nothing else would tell who only listens, and no call is made for it.
+#: The kernel asks a silent connection for a sign of life after so many s, again each so many s, and gives it
+#: up after so many times. A server that has lost it answers with a reset. Nothing else would tell who only
+#: listens, and no call is made for it.
 KEEP_ALIVE_S = {"TCP_KEEPIDLE": 3, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 2}
 
 
 def identify(connection: Connection) -> ClientConnection | None:
-    """What the server says of this connection, which has nothing outstanding. None where others could learn nothing from it:
-    the user may not ask, or what the server sees is the connection of a proxy, which need not end with this process."""
+    """What the server says of this connection, which has nothing outstanding. None where others could learn
+    nothing from it: the user may not ask, or what the server sees is the connection of a proxy, which need
+    not end with this process."""
     client, server = ask(connection, (("CLIENT", "INFO"), ("INFO", "server")))
     for reply in (client, server):
         if isinstance(reply, Exception):
@@ -117,7 +125,10 @@ def identify(connection: Connection) -> ClientConnection | None:
     own = own_address(connection._sock)
     keep_alive(connection._sock)
     if address != own:
-        _tell_off(f"the server sees {address.rpartition(':')[0]}, not {own.rpartition(':')[0]}: a proxy is in between")
+        _tell_off(
+            f"the server sees {address.rpartition(':')[0]}, not {own.rpartition(':')[0]}: a proxy is "
+            "in between"
+        )
         return None
     return ClientConnection(client_id, address, parse_info(server).get("run_id", ""))
 
@@ -149,8 +160,8 @@ def _tell_off(reason: str) -> None:
 # -- A connection that reads what a server publishes on some pub/sub channels, in a thread or greenlet of
 # its own.
 #
-# It connects again for as long as it is wanted. What is published while it is away is missed, so its owner hears of
-# every beginning and end.
+# It connects again for as long as it is wanted. What is published while it is away is missed, so its owner
+# hears of every beginning and end.
 
 PAUSE_FIRST_S, PAUSE_MOST_S = 0.01, 0.5
 
@@ -158,10 +169,11 @@ PAUSE_FIRST_S, PAUSE_MOST_S = 0.01, 0.5
 class Subscription:
     """One thread and its connection.
 
-    `on_message` gets each message, and `changed` is called when `live` has changed; both in the thread, so they must be short
-    and not raise. `failed` gets the error of each attempt. Whenever nothing came for `look_s` seconds it asks `wanted` whether
-    to go on, and `checked` whether a PING shall find out if the connection was silently cut. After a failure it pauses for up
-    to `pause_most_s` seconds. `identify` says how the server lists a new connection, before anything is subscribed to.
+    `on_message` gets each message, and `changed` is called when `live` has changed; both in the thread, so
+    they must be short and not raise. `failed` gets the error of each attempt. Whenever nothing came for
+    `look_s` seconds it asks `wanted` whether to go on, and `checked` whether a PING shall find out if the
+    connection was silently cut. After a failure it pauses for up to `pause_most_s` seconds. `identify` says
+    how the server lists a new connection, before anything is subscribed to.
     """
 
     def __init__(
@@ -296,7 +308,8 @@ LOOK_S = 5.0
 
 
 def resolver_of(endpoint: Endpoint) -> Resolver | None:
-    """The resolver that finds the server of this endpoint, which others may have as well; None for a fixed address."""
+    """The resolver that finds the server of this endpoint, which others may have as well; None for a fixed
+    address."""
     route = endpoint.route
     if route is None:
         return None

@@ -1,6 +1,8 @@
-"""The synchronous driver: runs calls on a server, one or many at a time on one connection, by the decisions of `in_flight`.
+"""The synchronous driver: runs calls on a server, one or many at a time on one connection, by the decisions
+of `in_flight`.
 
-It and the asyncio driver are all of the engine that touches a socket. Safe from threads and from gevent greenlets.
+It and the asyncio driver are all of the engine that touches a socket. Safe from threads and from gevent
+greenlets.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ T = TypeVar("T")
 
 
 class Flight(NamedTuple):
-    """A call that may have left: the connection that its reply comes on, None when it has not; or how its first send failed."""
+    """A call that may have left: the connection that its reply comes on, None when it has not; or how its
+    first send failed."""
 
     in_flight_call: InFlightCall
     connection: Any = None
@@ -67,31 +70,41 @@ class SyncDriver:
         self._block_ms_max = block_ms_max
         self._durability = durability
         patience_ms = max(block_ms_max, durability.wait_ms if durability is not None else 0)
-        handshake = Handshake(scripts, self.clock, observer, replicated=durability is not None, route=endpoint.route)
+        handshake = Handshake(
+            scripts, self.clock, observer, replicated=durability is not None, route=endpoint.route
+        )
         self._connections = Connections(endpoint, handshake, patience_ms=patience_ms)
         #: The slot of calls without keys; None where one server has all slots.
         self._home = endpoint.slot if endpoint.is_cluster else None
 
     def run(self, call: Call[T], intended_ns: int | None = None) -> T:
-        """Run a call and return the parsed reply. Raises OutcomeUnknown, ServerUnavailable, ScriptFault or UnsafeServer."""
+        """Run a call and return the parsed reply. Raises OutcomeUnknown, ServerUnavailable, ScriptFault or
+        UnsafeServer."""
         return cast("T", self.send(call, intended_ns).reply)
 
     def send(self, call: Call[Any], intended_ns: int | None = None, *, again: bool = False) -> Sent:
-        """Run a call and say when it was first sent. Raises as `run` does, and ScriptFault for a call that blocks for longer
-        than this driver waits. `again`: a copy of this call from an earlier `send` is still unanswered (rule 5)."""
-        in_flight_call = InFlightCall(call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, intended_ns, again)
+        """Run a call and say when it was first sent. Raises as `run` does, and ScriptFault for a call that
+        blocks for longer than this driver waits. `again`: a copy of this call from an earlier `send` is still
+        unanswered (rule 5)."""
+        in_flight_call = InFlightCall(
+            call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, intended_ns, again
+        )
         self._carry((in_flight_call,), self._exchange((in_flight_call,)))
         return in_flight_call.sent()
 
     def depart(self, call: Call[Any], *, again: bool = False) -> Flight:
-        """The first half of `send`, which waits for nothing: the call leaves if a connection is at hand. The other half is
-        `arrive`, which any thread may do."""
-        in_flight_call = InFlightCall(call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, None, again)
+        """The first half of `send`, which waits for nothing: the call leaves if a connection is at hand. The
+        other half is `arrive`, which any thread may do."""
+        in_flight_call = InFlightCall(
+            call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, None, again
+        )
         connection = self._connections.take_idle(self._slot(in_flight_call))
         if connection is None:
             return Flight(in_flight_call)
         try:
-            connection.send_packed_command(packed(connection, self._commands((in_flight_call,))), check_health=False)
+            connection.send_packed_command(
+                packed(connection, self._commands((in_flight_call,))), check_health=False
+            )
         except FAILURES as error:
             self._connections.drop(connection)
             self._connections.note_error(error)
@@ -116,23 +129,29 @@ class SyncDriver:
             self._carry(in_flight, self._exchange(in_flight))
         return flight.in_flight_call.sent()
 
-    def send_many(self, calls: Sequence[Call[Any]], intended_ns: int | None = None) -> list[Sent | EngineError]:
-        """Run calls in one pipeline, at most 100; what came of each, in their order. An error or a lost reply concerns its own
-        call only: those without an answer are sent again together, later than their neighbours (rule 28)."""
+    def send_many(
+        self, calls: Sequence[Call[Any]], intended_ns: int | None = None
+    ) -> list[Sent | EngineError]:
+        """Run calls in one pipeline, at most 100; what came of each, in their order. An error or a lost reply
+        concerns its own call only: those without an answer are sent again together, later than their
+        neighbours (rule 28)."""
         in_flight = [self.start(call, intended_ns) for call in pipeline(calls)]
         self.carry(in_flight)
         return [in_flight_call.outcome() for in_flight_call in in_flight]
 
     def start(self, call: Call[Any], intended_ns: Intended = None) -> InFlightCall:
         """A call that is about to be sent for the first time. Raises ScriptFault as `send` does."""
-        return InFlightCall(call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, intended_ns)
+        return InFlightCall(
+            call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, intended_ns
+        )
 
     def carry(self, in_flight: Sequence[InFlightCall]) -> None:
         """Send calls, all in one write, until each has ended."""
         self._carry(in_flight, self._exchange(in_flight))
 
     def server_now_ms(self) -> int:
-        """The server's time, never ahead of it; the first use connects. Raises ServerUnavailable or UnsafeServer."""
+        """The server's time, never ahead of it; the first use connects. Raises ServerUnavailable or
+        UnsafeServer."""
         if not self.clock.known:
             contact = FirstContact(self.deadline_ms)
             while not self.clock.known:
@@ -143,12 +162,13 @@ class SyncDriver:
         return self.clock.now_ms(time.monotonic_ns())
 
     def not_after_ms(self) -> int:
-        """The server time after which a call that is built now is void (rule 3). The server's time must be known."""
+        """The server time after which a call that is built now is void (rule 3). The server's time must be
+        known."""
         return self.clock.now_ms(time.monotonic_ns()) + self.deadline_ms
 
     def interrupt(self) -> None:
-        """Break off the calls that wait for their replies: each raises OutcomeUnknown now, and is not sent again. Safe from any
-        thread; the driver carries no more calls afterwards."""
+        """Break off the calls that wait for their replies: each raises OutcomeUnknown now, and is not sent
+        again. Safe from any thread; the driver carries no more calls afterwards."""
         self._pause = _interrupted
         self._connections.break_all()
 
@@ -166,8 +186,8 @@ class SyncDriver:
             pause_s = settle(waiting, self._exchange(waiting))
 
     def _exchange(self, in_flight: Sequence[InFlightCall]) -> Sequence[Any]:
-        """Send calls once, those of one slot in one write, and again those that a node sends on. Returns their replies, as
-        `settle` takes them."""
+        """Send calls once, those of one slot in one write, and again those that a node sends on. Returns
+        their replies, as `settle` takes them."""
         if self._home is None:
             return self._exchange_at(0, in_flight)
         replies = Replies(len(in_flight))
@@ -184,7 +204,9 @@ class SyncDriver:
             return [not_sent(error)]
         return self._send(connection, in_flight, self._commands(in_flight))
 
-    def _send_on(self, slot: int, places: Sequence[int], in_flight: Sequence[InFlightCall], replies: Replies) -> None:
+    def _send_on(
+        self, slot: int, places: Sequence[int], in_flight: Sequence[InFlightCall], replies: Replies
+    ) -> None:
         """Send the calls whose slot is on the move to the node that an ASK names."""
         for error, asked in replies.asked([*places]).values():
             calls = [in_flight[at] for at in asked]
@@ -196,9 +218,15 @@ class SyncDriver:
                 replies.put(asked, self._send(connection, calls, asking(self._commands(calls)), asks=True))
 
     def _send(
-        self, connection: Any, in_flight: Sequence[InFlightCall], commands: Sequence[tuple[object, ...]], *, asks: bool = False
+        self,
+        connection: Any,
+        in_flight: Sequence[InFlightCall],
+        commands: Sequence[tuple[object, ...]],
+        *,
+        asks: bool = False,
     ) -> Sequence[Any]:
-        """Send the commands of calls on a connection, and read their replies. `asks`: each has an ASKING before it."""
+        """Send the commands of calls on a connection, and read their replies. `asks`: each has an ASKING
+        before it."""
         try:
             connection.send_packed_command(packed(connection, commands), check_health=False)
         except FAILURES as error:
@@ -206,7 +234,8 @@ class SyncDriver:
             self._connections.note_error(error)
             return [error]
         except BaseException:
-            # A killed greenlet or an interrupt: the replies may still come, so the connection is not for others.
+            # A killed greenlet or an interrupt: the replies may still come, so the connection is not for
+            # others.
             self._connections.drop(connection)
             raise
         return self._read(connection, in_flight, len(commands), asks=asks)
@@ -220,8 +249,11 @@ class SyncDriver:
         commands = [in_flight_call.call.words() for in_flight_call in in_flight]
         return commands if self._durability is None else [*commands, *self._durability.after(in_flight)]
 
-    def _read(self, connection: Any, in_flight: Sequence[InFlightCall], count: int, *, asks: bool = False) -> Sequence[Any]:
-        """Read the replies to the commands of calls that were sent on a connection, and return the connection to the pool."""
+    def _read(
+        self, connection: Any, in_flight: Sequence[InFlightCall], count: int, *, asks: bool = False
+    ) -> Sequence[Any]:
+        """Read the replies to the commands of calls that were sent on a connection, and return the connection
+        to the pool."""
         replies: list[Any] = []
         try:
             read_replies(connection, count, replies)

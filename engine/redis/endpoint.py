@@ -1,10 +1,12 @@
-"""Where a queue's server is and how it is reached: a url, or the client that a service has already; and the bounds of time.
+"""Where a queue's server is and how it is reached: a url, or the client that a service has already; and the
+bounds of time.
 
-Behind sentinels and in a cluster there is a route in place of an address: `engine.redis.resolver` finds the server by it.
+Behind sentinels and in a cluster there is a route in place of an address: `engine.redis.resolver` finds the
+server by it.
 
-The engine opens connections of its own in either case. Of a client it takes the address, the database, the credentials and TLS;
-not its pool, whose connections answer in the client's own way, not its retries, which would send a call again behind the
-engine's back, and not its timeouts and `decode_responses`."""
+The engine opens connections of its own in either case. Of a client it takes the address, the database, the
+credentials and TLS; not its pool, whose connections answer in the client's own way, not its retries, which
+would send a call again behind the engine's back, and not its timeouts and `decode_responses`."""
 
 from __future__ import annotations
 
@@ -39,7 +41,8 @@ DEADLINE_MS_MAX = 15_000
 TIMEOUT_MS_MAX = 600_000
 CONNECTIONS_MAX = 10_000
 _URL_BOUND = (
-    "a url redis://host:port/db, rediss:// or unix:// with options that redis-py knows, sentinel://host:port,host:port/service"
+    "a url redis://host:port/db, rediss:// or unix:// with options that redis-py knows, "
+    "sentinel://host:port,host:port/service"
     " or redis+cluster://host:port,host:port"
 )
 #: A connection class of redis-py that asks sentinels by itself -> the one that does not.
@@ -55,10 +58,11 @@ _TAKEN = (
 class ConnectOptions:
     """Timeouts, retries and the number of connections between a queue and its server.
 
-    `timeout_ms`: a reply that takes longer counts as lost, and its call is sent again; 10 to 600,000. `connect_timeout_ms`: the
-    same for a new connection. `deadline_ms`: how long a call is sent again before it raises; 10 to 15,000, because the server
-    knows a job for 20 s after its end. `connections_max`: most calls at once, others wait for their turn; 0 = no bound for
-    Queue, 16 for AsyncQueue. `idle_check_ms`: a connection that was idle for longer is looked at before it is used.
+    `timeout_ms`: a reply that takes longer counts as lost, and its call is sent again; 10 to 600,000.
+    `connect_timeout_ms`: the same for a new connection. `deadline_ms`: how long a call is sent again before
+    it raises; 10 to 15,000, because the server knows a job for 20 s after its end. `connections_max`: most
+    calls at once, others wait for their turn; 0 = no bound for Queue, 16 for AsyncQueue. `idle_check_ms`: a
+    connection that was idle for longer is looked at before it is used.
     """
 
     timeout_ms: int = TIMEOUT_MS
@@ -79,9 +83,10 @@ class ConnectOptions:
 
 
 class Endpoint:
-    """A server: `url` for people, and the settings of redis-py connections to it. `route`: how it is found, None where its
-    address is fixed. `slot`: that of the calls that name no key, in a cluster. Raises Malformed for a url that redis-py does not
-    know, and for a client whose connections the engine cannot make itself."""
+    """A server: `url` for people, and the settings of redis-py connections to it. `route`: how it is found,
+    None where its address is fixed. `slot`: that of the calls that name no key, in a cluster. Raises
+    Malformed for a url that redis-py does not know, and for a client whose connections the engine cannot make
+    itself."""
 
     def __init__(
         self,
@@ -98,9 +103,13 @@ class Endpoint:
         if client is not None and url != DEFAULT_URL:
             raise Malformed("client", client, "given without a url: one of the two says where the server is")
         self.route: Route | None
-        self.route, address = _of_url(url, asynchronous) if client is None else _asked_of_client(client, asynchronous)
+        self.route, address = (
+            _of_url(url, asynchronous) if client is None else _asked_of_client(client, asynchronous)
+        )
         self.slot = 0
-        self.connection_class: Any = address.pop("connection_class", AsyncConnection if asynchronous else redis.Connection)
+        self.connection_class: Any = address.pop(
+            "connection_class", AsyncConnection if asynchronous else redis.Connection
+        )
         self._address = address
         shown = self.route.shown() if self.route is not None else _shown(address, self.connection_class)
         self.url = redacted_url(str(url)) if client is None else shown
@@ -111,13 +120,16 @@ class Endpoint:
         return self._asynchronous
 
     def of_kind(self, *, asynchronous: bool) -> Endpoint:
-        """The same server for connections of this kind. Raises Malformed for a client whose connections are of a class that the
-        other kind lacks."""
+        """The same server for connections of this kind. Raises Malformed for a client whose connections are
+        of a class that the other kind lacks."""
         if asynchronous is self._asynchronous:
             return self
         made = copy.copy(self)
         made._asynchronous = asynchronous
-        own, home = self.connection_class, AsyncConnection.__module__ if asynchronous else redis.Connection.__module__
+        own, home = (
+            self.connection_class,
+            AsyncConnection.__module__ if asynchronous else redis.Connection.__module__,
+        )
         made.connection_class = getattr(sys.modules[home], own.__name__, None)
         try:
             known = own.__module__ in (redis.Connection.__module__, AsyncConnection.__module__)
@@ -125,7 +137,10 @@ class Endpoint:
                 raise TypeError(f"{own.__name__} is not one of redis-py's own")
             made.connection_class(**self._address)
         except TypeError as error:
-            bound = f"one whose connections redis-py has for asyncio and without it ({error}); a url works for both"
+            bound = (
+                f"one whose connections redis-py has for asyncio and without it ({error}); a url "
+                "works for both"
+            )
             raise Malformed("client", own, bound) from None
         return made
 
@@ -151,10 +166,15 @@ class Endpoint:
         return made
 
     def of_address(self, address: Address, credentials: Mapping[str, Any] | None = None) -> Endpoint:
-        """A server at a fixed address that is reached in the same way; with these credentials for those of the endpoint."""
+        """A server at a fixed address that is reached in the same way; with these credentials for those of
+        the endpoint."""
         made = copy.copy(self)
         made.route = None
-        settings = dict(self._address) if credentials is None else _without_credentials(self._address) | dict(credentials)
+        settings = (
+            dict(self._address)
+            if credentials is None
+            else _without_credentials(self._address) | dict(credentials)
+        )
         made._address = {**settings, **address._asdict()}
         if credentials is not None:
             made._address.pop("db", None)
@@ -173,12 +193,16 @@ class Endpoint:
         address = self._address
         if self.route is not None:
             return (self.route, address.get("db") or 0)
-        where = (address["path"],) if "path" in address else (address.get("host") or "localhost", address.get("port") or 6379)
+        where = (
+            (address["path"],)
+            if "path" in address
+            else (address.get("host") or "localhost", address.get("port") or 6379)
+        )
         return (self.connection_class.__name__, *where, address.get("db") or 0)
 
     def settings(self, patience_ms: int = 0, node: Node | None = None) -> dict[str, Any]:
-        """Arguments of one connection, to a node where the endpoint has a route. `patience_ms`: how much longer than usual a
-        reply may take."""
+        """Arguments of one connection, to a node where the endpoint has a route. `patience_ms`: how much
+        longer than usual a reply may take."""
         settings = {
             **self._address,
             **(node.address._asdict() if node is not None else {}),
@@ -196,7 +220,11 @@ class Endpoint:
 
 
 def _without_credentials(address: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in address.items() if name not in ("username", "password", "credential_provider")}
+    return {
+        name: value
+        for name, value in address.items()
+        if name not in ("username", "password", "credential_provider")
+    }
 
 
 def _of_url(url: object, asynchronous: bool) -> tuple[Route | None, dict[str, Any]]:
@@ -207,8 +235,8 @@ def _of_url(url: object, asynchronous: bool) -> tuple[Route | None, dict[str, An
         return _read(url, asynchronous)
     except Exception as error:
         wrong = describe(error)
-    # Without the cause: what redis-py and urllib say has parts of the url, which may be the password. Of the url without it they
-    # say the same, unless it is the password that cannot be read.
+    # Without the cause: what redis-py and urllib say has parts of the url, which may be the password. Of the
+    # url without it they say the same, unless it is the password that cannot be read.
     safe = redacted_url(url)
     if safe != url:
         wrong = "a user or a password with other characters than letters and digits has them as %23"
@@ -231,7 +259,8 @@ def _read(url: str, asynchronous: bool) -> tuple[Route | None, dict[str, Any]]:
     return route, dict(_settings_of_url(url, asynchronous))
 
 
-# A service may have many queues on few servers, and each connection that redis-py makes reads its own version from disk.
+# A service may have many queues on few servers, and each connection that redis-py makes reads its own version
+# from disk.
 @lru_cache(maxsize=64)
 def _settings_of_url(url: str, asynchronous: bool) -> Mapping[str, Any]:
     found = dict(cast("dict[str, Any]", (parse_async_url if asynchronous else parse_url)(url)))
@@ -265,19 +294,29 @@ def _of_client(client: object, asynchronous: bool) -> tuple[Route | None, dict[s
             route = _of_sentinels(pool.service_name, manager)
         if given.get("redis_connect_func") is not None:
             raise Malformed(
-                "client", client, f"{wanted} without a redis_connect_func: the engine greets the server in its own way"
+                "client",
+                client,
+                f"{wanted} without a redis_connect_func: the engine greets the server in its own way",
             )
     else:
         raise Malformed("client", client, bound)
-    taken = {name: given[name] for name in given if name in _TAKEN or (name.startswith("ssl_") and given[name] is not None)}
+    taken = {
+        name: given[name]
+        for name in given
+        if name in _TAKEN or (name.startswith("ssl_") and given[name] is not None)
+    }
     home = sys.modules[AsyncConnection.__module__ if asynchronous else redis.Connection.__module__]
     plain = getattr(home, _PLAIN_CLASSES.get(own, own), None) if route is not None else None
     return route, {**taken, "connection_class": plain or cast("Any", client).connection_pool.connection_class}
 
 
 def _of_sentinels(service: str, manager: Any) -> SentinelRoute:
-    each: list[Mapping[str, Any]] = [sentinel.connection_pool.connection_kwargs for sentinel in manager.sentinels]
-    credentials = tuple((name, each[0][name]) for name in ("username", "password") if each[0].get(name) is not None)
+    each: list[Mapping[str, Any]] = [
+        sentinel.connection_pool.connection_kwargs for sentinel in manager.sentinels
+    ]
+    credentials = tuple(
+        (name, each[0][name]) for name in ("username", "password") if each[0].get(name) is not None
+    )
     return SentinelRoute(tuple(Address(one["host"], one["port"]) for one in each), service, credentials)
 
 
@@ -286,4 +325,5 @@ def _shown(address: Mapping[str, Any], connection_class: Any) -> str:
     if "path" in address:
         return f"unix://{address['path']}?db={address.get('db') or 0}"
     scheme = "rediss" if "SSL" in connection_class.__name__ else "redis"
-    return f"{scheme}://{address.get('host') or 'localhost'}:{address.get('port') or 6379}/{address.get('db') or 0}"
+    host, port = address.get("host") or "localhost", address.get("port") or 6379
+    return f"{scheme}://{host}:{port}/{address.get('db') or 0}"

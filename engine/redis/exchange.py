@@ -13,7 +13,14 @@ from typing import Any, NamedTuple
 import redis
 from redis.exceptions import AskError, MovedError, TryAgainError
 
-from engine.errors import EngineError, OutcomeUnknown, ScriptFault, ServerUnavailable, UnsafeServer, WrongKeyType
+from engine.errors import (
+    EngineError,
+    OutcomeUnknown,
+    ScriptFault,
+    ServerUnavailable,
+    UnsafeServer,
+    WrongKeyType,
+)
 from engine.observer import Intended, Observer, Outcome
 from engine.redis.call import Call, ServerClock
 from engine.redis.routes import slot_of
@@ -28,8 +35,8 @@ def is_reply(error: BaseException) -> bool:
 
 
 def message_of(error: BaseException) -> str:
-    """One line for people: a server's error with its code, which redis-py cuts off for the codes that it knows; any other
-    with its type."""
+    """One line for people: a server's error with its code, which redis-py cuts off for the codes that it
+    knows; any other with its type."""
     if not is_reply(error):
         return f"{type(error).__name__}: {error}"
     code = getattr(error, "status_code", None)
@@ -41,8 +48,8 @@ def trouble_of(error: BaseException, *, sent: bool) -> Trouble:
     """What an exception means for a send: `sent` tells whether any byte of it may have left."""
     if is_reply(error):
         trouble = trouble_of_reply(message_of(error))
-        # What a server says while it is greeted (a database that it has not, a password that it does not want) is no fault of the
-        # call that had to wait for that.
+        # What a server says while it is greeted (a database that it has not, a password that it does not
+        # want) is no fault of the call that had to wait for that.
         return trouble if sent or trouble is not Trouble.FAULT else Trouble.REFUSED
     return Trouble.UNANSWERED if sent else Trouble.NOT_SENT
 
@@ -50,8 +57,8 @@ def trouble_of(error: BaseException, *, sent: bool) -> Trouble:
 # -- One call on its way: what its driver does after each send, what its observer hears, and how it ends.
 # No socket, no waiting.
 #
-# The three ways to run calls (synchronous, asyncio, many in one pipeline) differ in how they send and how they wait.
-# What they decide is here and in `delivery`, once.
+# The three ways to run calls (synchronous, asyncio, many in one pipeline) differ in how they send and how
+# they wait. What they decide is here and in `delivery`, once.
 
 _INNER_CAPITAL = re.compile("(?<=[a-z])(?=[A-Z])")
 _OF_SLOTS = (AskError, TryAgainError)
@@ -60,8 +67,8 @@ PIPELINE_MAX = 100
 
 
 class Sent(NamedTuple):
-    """What an answered call cost: used by workers, which count leases from the first send (rule 9). Times are monotonic ns;
-    `definite`: no copy of the call is unanswered."""
+    """What an answered call cost: used by workers, which count leases from the first send (rule 9). Times are
+    monotonic ns; `definite`: no copy of the call is unanswered."""
 
     reply: Any
     first_send_ns: int
@@ -70,13 +77,14 @@ class Sent(NamedTuple):
 
     @property
     def came_late(self) -> bool:
-        """True for a refusal with no copy unanswered: the estimate of the server's time was off. It has been learned anew, so
-        start once more (rule 3)."""
+        """True for a refusal with no copy unanswered: the estimate of the server's time was off. It has been
+        learned anew, so start once more (rule 3)."""
         return self.definite and getattr(self.reply, "refused", False)
 
 
 class NotSent(Exception):
-    """Stands for the reply of a call that was not sent because there was no connection; its cause says why."""
+    """Stands for the reply of a call that was not sent because there was no connection; its cause says
+    why."""
 
 
 def not_sent(cause: Exception) -> NotSent:
@@ -103,12 +111,23 @@ def loads_again(replies: Sequence[Any]) -> bool:
 class InFlightCall:
     """One call from its first send, for which it is made, to its end.
 
-    Raises ScriptFault for a call that blocks longer than its driver waits: its reply would be taken for lost. `again`: a copy
-    of this call that was sent earlier is still unanswered, so a refusal says nothing definite (rule 5).
+    Raises ScriptFault for a call that blocks longer than its driver waits: its reply would be taken for lost.
+    `again`: a copy of this call that was sent earlier is still unanswered, so a refusal says nothing definite
+    (rule 5).
     """
 
     __slots__ = (
-        *("call", "ended", "_again", "_clock", "_deadline_ms", "_delivery", "_done_ns", "_failure", "_first_send_ns"),
+        *(
+            "call",
+            "ended",
+            "_again",
+            "_clock",
+            "_deadline_ms",
+            "_delivery",
+            "_done_ns",
+            "_failure",
+            "_first_send_ns",
+        ),
         *("_last_send_ns", "_mark", "_observer", "_reply", "_sends", "_ticket"),
     )
 
@@ -123,7 +142,9 @@ class InFlightCall:
         again: bool = False,
     ) -> None:
         if call.block_ms > block_ms_max:
-            raise ScriptFault(f"{_name(call)}: blocks {call.block_ms} ms, this driver waits {block_ms_max} ms")
+            raise ScriptFault(
+                f"{_name(call)}: blocks {call.block_ms} ms, this driver waits {block_ms_max} ms"
+            )
         self.call = call
         #: Nothing is left to send: `sent` has the reply or raises.
         self.ended = False
@@ -133,7 +154,9 @@ class InFlightCall:
         self._deadline_ms = deadline_ms if call.patient else 0
         self._again = again
         self._first_send_ns = self._last_send_ns = time.monotonic_ns()
-        self._ticket = observer.invoked(call, self._first_send_ns, intended_ns) if observer is not None else None
+        self._ticket = (
+            observer.invoked(call, self._first_send_ns, intended_ns) if observer is not None else None
+        )
         # Made at the first trouble: most calls have none.
         self._delivery: Delivery | None = None
         self._sends = 0
@@ -146,8 +169,8 @@ class InFlightCall:
         self._last_send_ns = time.monotonic_ns()
 
     def returns(self, reply: Any) -> float:
-        """Take what a send brought: a reply as it came, NotSent, or another exception. Unless the call has `ended`, send again
-        after the pause that this returns, in seconds."""
+        """Take what a send brought: a reply as it came, NotSent, or another exception. Unless the call has
+        `ended`, send again after the pause that this returns, in seconds."""
         if not isinstance(reply, NotSent):  # anchor: redirection-is-no-answer
             self._sends += 1
         if not isinstance(reply, Exception):
@@ -183,7 +206,9 @@ class InFlightCall:
     def _step(self, error: Exception) -> float | EngineError:
         """Decide the pause before the next send, or end the call."""
         if self._delivery is None:
-            self._delivery = Delivery(self._first_send_ns, random.random, self._deadline_ms, unanswered=int(self._again))
+            self._delivery = Delivery(
+                self._first_send_ns, random.random, self._deadline_ms, unanswered=int(self._again)
+            )
         delivery, what = self._delivery, _name(self.call)
         sent = not isinstance(error, NotSent)
         cause = error if sent or not isinstance(error.__cause__, Exception) else error.__cause__
@@ -199,7 +224,9 @@ class InFlightCall:
         if step.verdict is Verdict.UNKNOWN:
             lost = f"{delivery.unanswered} of {len(delivery.errors)} sends unanswered"
             return OutcomeUnknown(f"{what}: {lost}, last error {message}")
-        return ServerUnavailable(f"{what}: {len(delivery.errors)} tries, nothing was applied, last error {message}")
+        return ServerUnavailable(
+            f"{what}: {len(delivery.errors)} tries, nothing was applied, last error {message}"
+        )
 
     def _end(self) -> None:
         self.ended = True
@@ -210,7 +237,13 @@ class InFlightCall:
         if self._observer is None:
             return
         failure = self._failure
-        applied = True if failure is None else False if isinstance(failure, ServerUnavailable | UnsafeServer) else None
+        applied = (
+            True
+            if failure is None
+            else False
+            if isinstance(failure, ServerUnavailable | UnsafeServer)
+            else None
+        )
         outcome = Outcome(
             self._reply,
             str(failure or ""),
@@ -226,8 +259,8 @@ class InFlightCall:
 
 
 def settle(in_flight: Sequence[InFlightCall], replies: Sequence[Any]) -> float:
-    """Hand out what calls that went out together brought; the pause before the next send in seconds, 0 when all have ended:
-    the longest of theirs, so that they go out together again.
+    """Hand out what calls that went out together brought; the pause before the next send in seconds, 0 when
+    all have ended: the longest of theirs, so that they go out together again.
 
     A failure of the connection ends the replies early: all calls from there on are unanswered.
     """
@@ -244,7 +277,8 @@ class FirstContact:
         self._delivery = Delivery(time.monotonic_ns(), random.random, deadline_ms)
 
     def failed(self, error: Exception) -> float:
-        """The pause before the next try, in seconds. Raises ServerUnavailable at the deadline, and UnsafeServer at once."""
+        """The pause before the next try, in seconds. Raises ServerUnavailable at the deadline, and
+        UnsafeServer at once."""
         if isinstance(error, UnsafeServer):
             raise error
         message = message_of(error)
@@ -262,10 +296,11 @@ def _name(call: Call[Any]) -> str:
 # -- What a driver does next with one call: send it, wait, or give up. Pure decisions, no socket (rules 5
 # and 31).
 #
-# Every call of the engine carries an identity that makes a second send harmless, so a call without an answer is sent
-# again until its deadline. What is unknown after that is said to be unknown.
+# Every call of the engine carries an identity that makes a second send harmless, so a call without an answer
+# is sent again until its deadline. What is unknown after that is said to be unknown.
 
-#: How long a call is re-sent. A tombstone lives 20 s, so a repeat inside this time always meets what the first one did.
+#: How long a call is re-sent. A tombstone lives 20 s, so a repeat inside this time always meets what the
+#: first one did.
 DEADLINE_MS = 10_000
 _PAUSE_FIRST_MS = 10
 _PAUSE_MOST_MS = 500
@@ -283,8 +318,8 @@ _SLOT_WORDS = ("TRYAGAIN", "ASK", "MOVED")
 #: Error replies that refuse for longer than a call should wait: also not applied.
 _REFUSED = ("OOM", "MISCONF", "NOREPLICAS", "NOAUTH", "NOPERM", "WRONGPASS", "DENIED")
 _REFUSED_TEXT = "ERR max number of clients"
-#: A script met a key that its slot's move has taken away, perhaps after some of its writes: rule 1 makes it safe to send it again
-#: (rule 27).
+#: A script met a key that its slot's move has taken away, perhaps after some of its writes: rule 1 makes it
+#: safe to send it again (rule 27).
 _HALF_WAY_TEXT = "access a non local key"
 
 
@@ -334,7 +369,8 @@ def trouble_of_reply(message: str) -> Trouble:
 
 @dataclass(slots=True)
 class Delivery:
-    """The sends of one call. `started_ns` and every `now_ns` are monotonic; `jitter` gives numbers in [0, 1)."""
+    """The sends of one call. `started_ns` and every `now_ns` are monotonic; `jitter` gives numbers in [0,
+    1)."""
 
     started_ns: int
     jitter: Callable[[], float]
@@ -356,7 +392,8 @@ class Delivery:
             return GiveUp(Verdict.FAULT if self.definite else Verdict.UNKNOWN)
         if trouble is Trouble.REFUSED:
             return GiveUp(Verdict.UNAVAILABLE if self.definite else Verdict.UNKNOWN)
-        # Full jitter above half: clients of a server that comes back do not all arrive in the same millisecond.
+        # Full jitter above half: clients of a server that comes back do not all arrive in the same
+        # millisecond.
         most_ms = _SLOT_PAUSE_MOST_MS if message.startswith(_SLOT_WORDS) else _PAUSE_MOST_MS
         pause_ms = min(most_ms, _PAUSE_FIRST_MS * 2 ** min(len(self.errors) - 1, 10))
         pause_ms = int(pause_ms * (0.5 + self.jitter() / 2))
@@ -369,13 +406,14 @@ class Delivery:
 # wrote. No socket: the drivers send the words of `after` behind their calls, on the same connection, and
 # let `judge` look at what came.
 #
-# A call that a replica has not confirmed is sent again by its identity, and its outcome is unknown in the end. Such a
-# repeat may find nothing left to write, and WAIT on a new connection then says 1 with the replica frozen; so each
-# send writes one key as well.
+# A call that a replica has not confirmed is sent again by its identity, and its outcome is unknown in the
+# end. Such a repeat may find nothing left to write, and WAIT on a new connection then says 1 with the replica
+# frozen; so each send writes one key as well.
 
 
 class NotReplicated(Exception):
-    """Stands for the reply of a call that no replica has confirmed: a failover would decide whether it was applied."""
+    """Stands for the reply of a call that no replica has confirmed: a failover would decide whether it was
+    applied."""
 
 
 class Durability:
@@ -390,8 +428,8 @@ class Durability:
         return self._words if any(_writes(in_flight_call.call) for in_flight_call in in_flight) else ()
 
     def judge(self, in_flight: Sequence[InFlightCall], replies: Sequence[Any]) -> Sequence[Any]:
-        """The replies of the calls, with NotReplicated in place of each that a replica has not confirmed. A failure of the
-        connection ends the replies early, as it did without this."""
+        """The replies of the calls, with NotReplicated in place of each that a replica has not confirmed. A
+        failure of the connection ends the replies early, as it did without this."""
         if not self.after(in_flight):
             return replies
         own, more = replies[: len(in_flight)], replies[len(in_flight) :]
@@ -461,5 +499,6 @@ def asking(commands: Iterable[tuple[object, ...]]) -> list[tuple[object, ...]]:
 
 
 def without_asking(replies: Sequence[Any]) -> list[Any]:
-    """The replies to commands that `asking` has let in; the failure of a connection may have ended them anywhere."""
+    """The replies to commands that `asking` has let in; the failure of a connection may have ended them
+    anywhere."""
     return [*replies[1::2], *(replies[-1:] if len(replies) % 2 else ())]

@@ -1,5 +1,5 @@
-"""Enqueues of many threads or greenlets that leave together, as databases commit in groups: while one thread waits for its reply,
-those that come meanwhile line up, and the first of them sends for all.
+"""Enqueues of many threads or greenlets that leave together, as databases commit in groups: while one thread
+waits for its reply, those that come meanwhile line up, and the first of them sends for all.
 
 A thread that is alone sends at once. No thread is made for this and no timer is involved."""
 
@@ -25,11 +25,11 @@ from engine.redis.exchange import InFlightCall, Sent
 # -- Enqueues of several callers that leave together: the calls that carry them, and what each caller is
 # answered. No socket.
 #
-# Neighbours become one call where the model allows it, with the identity of each job in its own envelope: the server
-# then answers fifty of them for the price of a few. A job that needs others or has callbacks keeps a call of its own
-# between its neighbours, and so does the second job of one id. What a call refuses, it refuses item by item; when the
-# whole call fails by an error of its script, such as a key of the wrong type, each of its enqueues is sent alone, so
-# that one bad lane fails its own jobs only.
+# Neighbours become one call where the model allows it, with the identity of each job in its own envelope: the
+# server then answers fifty of them for the price of a few. A job that needs others or has callbacks keeps a
+# call of its own between its neighbours, and so does the second job of one id. What a call refuses, it
+# refuses item by item; when the whole call fails by an error of its script, such as a key of the wrong type,
+# each of its enqueues is sent alone, so that one bad lane fails its own jobs only.
 
 #: Bounds of what leaves together: the server answers the last enqueue of it after all the others.
 BATCH_JOBS_MAX = 200
@@ -39,7 +39,8 @@ OVERDUE_S = 0.02
 
 
 class GatheredEnqueue:
-    """The enqueue of one caller, which is stamped when it leaves. `intended_ns` (monotonic) is for the observer."""
+    """The enqueue of one caller, which is stamped when it leaves. `intended_ns` (monotonic) is for the
+    observer."""
 
     __slots__ = ("intended_ns", "operation")
 
@@ -58,8 +59,8 @@ class GatheredEnqueue:
 
 
 class CallMaker(NamedTuple):
-    """How the enqueues of a queue become calls: its model's `call`, and whether the model takes jobs of several enqueues, each
-    with a nonce of its own, in one call."""
+    """How the enqueues of a queue become calls: its model's `call`, and whether the model takes jobs of
+    several enqueues, each with a nonce of its own, in one call."""
 
     call: Callable[[Enqueue | EnqueueMany], Call[Any]]
     merges: bool
@@ -75,7 +76,8 @@ class MergedCall(NamedTuple):
     def outcomes(self, outcome: Sent | EngineError) -> list[Sent | EngineError]:
         """What came of each enqueue, from what came of the call."""
         if isinstance(outcome, EngineError):
-            # Each caller raises an exception of its own: one that several threads raise would collect the traces of all.
+            # Each caller raises an exception of its own: one that several threads raise would collect the
+            # traces of all.
             return [outcome, *(copy(outcome) for _ in self.jobs[1:])]
         reply, first_send_ns, done_ns, definite = outcome
         if not isinstance(reply, EnqueuedMany):
@@ -83,16 +85,21 @@ class MergedCall(NamedTuple):
         return [Sent(item, first_send_ns, done_ns, definite) for item in reply.items]
 
     def apart(self, outcome: Sent | EngineError, maker: CallMaker) -> list[MergedCall]:
-        """The enqueues as calls of their own, when the call of several has failed by an error of its script; else none."""
+        """The enqueues as calls of their own, when the call of several has failed by an error of its script;
+        else none."""
         if len(self.jobs) == 1 or not isinstance(outcome, ScriptFault):
             return []
         each = self.intended_ns if isinstance(self.intended_ns, tuple) else (None,) * len(self.jobs)
-        return [MergedCall(maker.call(job), (job,), intended_ns) for job, intended_ns in zip(self.jobs, each, strict=True)]
+        return [
+            MergedCall(maker.call(job), (job,), intended_ns)
+            for job, intended_ns in zip(self.jobs, each, strict=True)
+        ]
 
 
 class StartedCalls:
-    """The calls of a batch, which are about to be sent, and the enqueues that each of them carries. `again`: what is to be sent
-    once more, each enqueue in a call of its own, after a call of several has failed as a whole."""
+    """The calls of a batch, which are about to be sent, and the enqueues that each of them carries. `again`:
+    what is to be sent once more, each enqueue in a call of its own, after a call of several has failed as a
+    whole."""
 
     def __init__(
         self,
@@ -184,10 +191,11 @@ class _Waiting(GatheredEnqueue):
 
 
 class Gathering:
-    """Sends the enqueues of one queue in batches, in the order in which they came, one batch at a time. A batch that is under way
-    for long holds up no other.
+    """Sends the enqueues of one queue in batches, in the order in which they came, one batch at a time. A
+    batch that is under way for long holds up no other.
 
-    A thread may be interrupted anywhere, by a signal or as a greenlet that is killed: no other thread waits for it without end.
+    A thread may be interrupted anywhere, by a signal or as a greenlet that is killed: no other thread waits
+    for it without end.
     """
 
     def __init__(self, driver: SyncDriver, maker: CallMaker) -> None:
@@ -197,10 +205,12 @@ class Gathering:
         _ALL.add(self)
 
     def _begin(self) -> None:
-        """Begin without waiting enqueues: at first, and in a forked child, which has none of its parent's threads."""
+        """Begin without waiting enqueues: at first, and in a forked child, which has none of its parent's
+        threads."""
         self._lock = threading.Lock()
         self._waiting: deque[_Waiting] = deque()
-        #: What stands for the batches that threads send, and for the turns to send one that were given to a thread.
+        #: What stands for the batches that threads send, and for the turns to send one that were given to a
+        #: thread.
         self._under_way: set[object] = set()
         self._pid = os.getpid()
 
@@ -219,7 +229,9 @@ class Gathering:
                 else:
                     self._under_way.add(turn)
             if waiting is None:
-                return self._driver.send(self._maker.call(operation.stamped(self._driver.not_after_ms())), intended_ns)
+                return self._driver.send(
+                    self._maker.call(operation.stamped(self._driver.not_after_ms())), intended_ns
+                )
             return self._wait(waiting)
         finally:
             if waiting is None:
@@ -230,16 +242,20 @@ class Gathering:
     def _wait(self, waiting: _Waiting) -> Sent:
         """Wait for what becomes of an enqueue, and send the batch that begins with it when it is its turn."""
         if not waiting.wake.acquire(timeout=OVERDUE_S) and not self._overtakes(waiting):
-            # By then the thread that sent it has an answer or has given up, unless it was interrupted and could not even say so.
+            # By then the thread that sent it has an answer or has given up, unless it was interrupted and
+            # could not even say so.
             until_s = time.monotonic() + 2 * self._driver.deadline_ms / 1000
             while not (waiting.wake.acquire(timeout=_LOOK_S) or waiting.left) and time.monotonic() < until_s:
                 pass
         if waiting.leads:
             self._send_batch(waiting)
         if waiting.outcome is None:
-            # The thread that sent it was interrupted. The same call once more is harmless, whatever became of the first.
+            # The thread that sent it was interrupted. The same call once more is harmless, whatever became of
+            # the first.
             sent_before = waiting.not_after_ms is not None
-            not_after_ms = self._driver.not_after_ms() if waiting.not_after_ms is None else waiting.not_after_ms
+            not_after_ms = (
+                self._driver.not_after_ms() if waiting.not_after_ms is None else waiting.not_after_ms
+            )
             # A copy: that thread may still be about to send its own.
             call = self._maker.call(replace(waiting.operation, not_after_ms=not_after_ms))
             return self._driver.send(call, waiting.intended_ns, again=sent_before)
@@ -248,8 +264,9 @@ class Gathering:
         return waiting.outcome
 
     def _overtakes(self, waiting: _Waiting) -> bool:
-        """Whether the thread of this enqueue sends a batch now: it still waits, so it overtakes the batch that takes so long; or
-        the turn was given to it by a thread that was interrupted before it could say so."""
+        """Whether the thread of this enqueue sends a batch now: it still waits, so it overtakes the batch
+        that takes so long; or the turn was given to it by a thread that was interrupted before it could say
+        so."""
         with self._lock:
             if waiting in self._waiting:
                 self._under_way.add(waiting)
@@ -258,7 +275,8 @@ class Gathering:
             return waiting.leads
 
     def _withdraw(self, waiting: _Waiting) -> None:
-        """The thread of an enqueue waits no more: take it back, unless it has left; a turn to send goes to the next one."""
+        """The thread of an enqueue waits no more: take it back, unless it has left; a turn to send goes to
+        the next one."""
         with self._lock:
             if waiting in self._waiting:
                 self._waiting.remove(waiting)
@@ -266,7 +284,8 @@ class Gathering:
             self._end_turn(waiting)
 
     def _end_turn(self, turn: object) -> None:
-        """A batch is over: the thread of the first enqueue that waits sends the next one. Harmless when repeated."""
+        """A batch is over: the thread of the first enqueue that waits sends the next one. Harmless when
+        repeated."""
         with self._lock:
             self._under_way.discard(turn)
             if self._under_way or not self._waiting:
@@ -296,7 +315,8 @@ class Gathering:
                 waiting.wake.release()
 
     def _carry(self, merged_calls: Sequence[MergedCall], batch: Sequence[GatheredEnqueue]) -> None:
-        """Send the calls of a batch until each has ended, and those that failed as a whole once more in parts."""
+        """Send the calls of a batch until each has ended, and those that failed as a whole once more in
+        parts."""
         calls = StartedCalls(merged_calls, batch, self._driver.start, self._maker)
         self._driver.carry(calls.in_flight)
         calls.hand_out()

@@ -1,8 +1,9 @@
-"""The first commands of every new connection, and the check of their replies. No socket: the connections send them.
+"""The first commands of every new connection, and the check of their replies. No socket: the connections send
+them.
 
-It refuses servers that would lose jobs, sees to it that every script is there (rule 28), and learns the server's time (rule 3).
-A user who may not run INFO (`-@dangerous`) is served all the same: what HELLO tells suffices, but for the eviction policy and the
-era of the server, which are then unknown."""
+It refuses servers that would lose jobs, sees to it that every script is there (rule 28), and learns the
+server's time (rule 3). A user who may not run INFO (`-@dangerous`) is served all the same: what HELLO tells
+suffices, but for the eviction policy and the era of the server, which are then unknown."""
 
 from __future__ import annotations
 
@@ -29,9 +30,10 @@ _NAMES_IN_INFO = {"version": "redis_version"}
 
 
 class Handshake:
-    """`commands` go out in one piece; `conclude` takes their replies, errors among them, in the same order, and returns what is
-    to follow, again in one piece: all scripts are half a megabyte, so only those are sent that the server lacks. After a fault
-    many connections are made at once. `replicated`: calls wait for a replica, so the era of the server must be known."""
+    """`commands` go out in one piece; `conclude` takes their replies, errors among them, in the same order,
+    and returns what is to follow, again in one piece: all scripts are half a megabyte, so only those are sent
+    that the server lacks. After a fault many connections are made at once. `replicated`: calls wait for a
+    replica, so the era of the server must be known."""
 
     def __init__(
         self,
@@ -61,9 +63,9 @@ class Handshake:
     def conclude(
         self, replies: Sequence[Any], node: Node | None = None, *, learns: bool = True
     ) -> tuple[tuple[object, ...], ...]:
-        """Check the server, and that it is the `node` that was to be reached; the commands that load what it lacks. `learns`: its
-        time is the one that calls are bounded by. Raises the first error among the replies, UnsafeServer, or redis-py's
-        ConnectionError for another server."""
+        """Check the server, and that it is the `node` that was to be reached; the commands that load what it
+        lacks. `learns`: its time is the one that calls are bounded by. Raises the first error among the
+        replies, UnsafeServer, or redis-py's ConnectionError for another server."""
         seen = list(replies[: len(self._watch.commands)] if self._watch is not None else ())
         replies = replies[len(seen) :]
         sections, hello = replies[: len(_SECTIONS)], replies[-2]
@@ -86,7 +88,9 @@ class Handshake:
             check_version(info)
             tell_unknown(str(refusal))
         if node is not None:  # anchor: server-is-the-named-one
-            check_node(node, info, replies[-3] if isinstance(self._route, ClusterRoute) else info.get("run_id", ""))
+            check_node(
+                node, info, replies[-3] if isinstance(self._route, ClusterRoute) else info.get("run_id", "")
+            )
         if learns:
             seconds, micros = replies[-1]
             self._clock.learn(int(seconds) * 1_000_000 + int(micros), time.monotonic_ns())
@@ -94,11 +98,16 @@ class Handshake:
         if self._observer is not None:
             self._observer.connected(identity)
         there = replies[len(_SECTIONS)] if self._scripts else ()
-        missing = tuple(("SCRIPT", "LOAD", script.text) for script, known in zip(self._scripts, there, strict=True) if not known)
+        missing = tuple(
+            ("SCRIPT", "LOAD", script.text)
+            for script, known in zip(self._scripts, there, strict=True)
+            if not known
+        )
         return missing if self._watch is None else (*missing, *self._watch.greeted(identity, seen))
 
     def finish(self, commands: Sequence[tuple[object, ...]], replies: Sequence[Any]) -> None:
-        """Take the replies to what `conclude` has returned. Raises the first error of a script that could not be loaded."""
+        """Take the replies to what `conclude` has returned. Raises the first error of a script that could not
+        be loaded."""
         loads = sum(words[0] == "SCRIPT" for words in commands)
         raise_errors(replies[:loads])
         if self._watch is not None and loads < len(replies):
@@ -112,7 +121,8 @@ def is_refused(reply: object) -> bool:
 
 @functools.cache
 def tell_unknown(refusal: str) -> None:
-    """Log what is not known of a server whose user may not run INFO: once in a process for each user, by the server's word."""
+    """Log what is not known of a server whose user may not run INFO: once in a process for each user, by the
+    server's word."""
     log.warning("%s: the server's eviction policy (it must be noeviction) and its era are unknown", refusal)
 
 
@@ -130,22 +140,31 @@ def parse_info(section: bytes) -> dict[str, str]:
 
 
 def parse_hello(reply: object) -> dict[str, str]:
-    """The fields of a HELLO reply, a mapping or, in RESP2, names and values by turns; by the names that INFO has for them."""
+    """The fields of a HELLO reply, a mapping or, in RESP2, names and values by turns; by the names that INFO
+    has for them."""
     found = cast("Mapping[Any, Any]", reply) if isinstance(reply, Mapping) else None
     words = cast("Sequence[Any]", reply)
     pairs = zip(words[::2], words[1::2], strict=True) if found is None else found.items()
-    texts = {name.decode(): value.decode() for name, value in pairs if isinstance(name, bytes) and isinstance(value, bytes)}
+    texts = {
+        name.decode(): value.decode()
+        for name, value in pairs
+        if isinstance(name, bytes) and isinstance(value, bytes)
+    }
     return {_NAMES_IN_INFO.get(name, name): value for name, value in texts.items()}
 
 
 def check_node(node: Node, info: Mapping[str, str], identity: bytes | str) -> None:
-    """Refuse a server that is not the node that was to be reached, or that is no primary (any more). Raises redis-py's
-    ConnectionError: nothing was sent, and another one may serve by now."""
+    """Refuse a server that is not the node that was to be reached, or that is no primary (any more). Raises
+    redis-py's ConnectionError: nothing was sent, and another one may serve by now."""
     own = identity.decode() if isinstance(identity, bytes) else identity
     if node.identity and own != node.identity:
-        raise redis.ConnectionError(f"{node.host}:{node.port} is {own}, not {node.identity}, which was named the primary")
+        raise redis.ConnectionError(
+            f"{node.host}:{node.port} is {own}, not {node.identity}, which was named the primary"
+        )
     if info.get("role") != "master":
-        raise redis.ConnectionError(f"{node.host}:{node.port} is no primary: its role is {info.get('role', 'unknown')}")
+        raise redis.ConnectionError(
+            f"{node.host}:{node.port} is no primary: its role is {info.get('role', 'unknown')}"
+        )
 
 
 def check_server(info: dict[str, str]) -> None:
@@ -153,7 +172,9 @@ def check_server(info: dict[str, str]) -> None:
     check_version(info)
     policy = info.get("maxmemory_policy", "")
     if policy != "noeviction":
-        raise UnsafeServer(f"maxmemory_policy: {policy or 'unknown'} may evict jobs and locks, it must be noeviction")
+        raise UnsafeServer(
+            f"maxmemory_policy: {policy or 'unknown'} may evict jobs and locks, it must be noeviction"
+        )
 
 
 def check_version(info: dict[str, str]) -> None:

@@ -1,8 +1,9 @@
-"""Subscribes to one pub/sub channel of a server and calls its listeners, from all threads or greenlets of a process: one
-connection, read by a thread of its own.
+"""Subscribes to one pub/sub channel of a server and calls its listeners, from all threads or greenlets of a
+process: one connection, read by a thread of its own.
 
-Listeners are called at each publication, and whenever the subscription begins or ends, because a publication in between may have
-been missed. A connection that was silently cut is found by a PING when nothing came for a while."""
+Listeners are called at each publication, and whenever the subscription begins or ends, because a publication
+in between may have been missed. A connection that was silently cut is found by a PING when nothing came for a
+while."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ Listener = Callable[[], None]
 
 
 class Notifier:
-    """The listeners of one topic. It connects with the first listener, and disconnects some seconds after the last one has left;
-    safe across a fork: a child makes its own connection."""
+    """The listeners of one topic. It connects with the first listener, and disconnects some seconds after the
+    last one has left; safe across a fork: a child makes its own connection."""
 
     def __init__(self, endpoint: Endpoint, topic: str) -> None:
         self._endpoint = endpoint
@@ -41,7 +42,8 @@ class Notifier:
         _NOTIFIERS.add(self)
 
     def _begin(self) -> None:
-        """Begin without a connection: at first, and in a forked child, where another thread may have held the lock for ever."""
+        """Begin without a connection: at first, and in a forked child, where another thread may have held the
+        lock for ever."""
         self._lock = threading.Lock()
         self._listeners: dict[Listener, None] = {}
         self._left_s = 0.0
@@ -55,7 +57,8 @@ class Notifier:
         return subscription is not None and subscription.live
 
     def listen(self, listener: Listener) -> None:
-        """Call the listener at each publication from now on, in the reading thread; it must be short and not raise."""
+        """Call the listener at each publication from now on, in the reading thread; it must be short and not
+        raise."""
         if self._pid != os.getpid():
             # A fork that Python did not make, so no hook was called.
             self._begin()
@@ -90,7 +93,11 @@ class Notifier:
 
         def wanted() -> bool:
             with self._lock:
-                if self._subscription is made and not self._listeners and time.monotonic() - self._left_s > LINGER_S:
+                if (
+                    self._subscription is made
+                    and not self._listeners
+                    and time.monotonic() - self._left_s > LINGER_S
+                ):
                     self._subscription = None
                 return self._subscription is made
 
@@ -146,11 +153,14 @@ class AsyncNotifier:
         return self._live
 
     def listen(self, listener: Listener) -> None:
-        """Call the listener at each publication; it must be short and not raise. Raises Malformed as `AsyncConnections` does."""
+        """Call the listener at each publication; it must be short and not raise. Raises Malformed as
+        `AsyncConnections` does."""
         owner = (asyncio.get_running_loop(), os.getpid())
         if self._owner != owner:
             if self._owner is not None and self._owner[0].is_running() and self._owner[1] == owner[1]:
-                bound = "one channel for each event loop: this one is used by another loop that is still running"
+                bound = (
+                    "one channel for each event loop: this one is used by another loop that is still running"
+                )
                 raise Malformed("event loop", owner[0], bound)
             self._owner, self._listeners, self._task, self._live = owner, {}, None, False
         self._listeners[listener] = None
@@ -203,7 +213,12 @@ class AsyncNotifier:
     def leave(self) -> None:
         """Close the connection if its server is no longer named; from any thread."""
         resolver, node = self._dialer.resolver, self._node
-        if self._owner is not None and resolver is not None and node is not None and not resolver.serves(node):
+        if (
+            self._owner is not None
+            and resolver is not None
+            and node is not None
+            and not resolver.serves(node)
+        ):
             with contextlib.suppress(RuntimeError):
                 self._owner[0].call_soon_threadsafe(lambda: asyncio.ensure_future(self._disconnect()))
 

@@ -1,8 +1,9 @@
-"""Finds the server to write to where no address is fixed, for all drivers of a process that name the same sentinels or cluster.
+"""Finds the server to write to where no address is fixed, for all drivers of a process that name the same
+sentinels or cluster.
 
-It is asked before a connection is opened, and again after whatever may mean that another server has taken over. One thread asks,
-for all who wait; nobody holds a lock meanwhile. When the answer changes, connections to servers that are no longer named are
-closed, also those that wait for a reply."""
+It is asked before a connection is opened, and again after whatever may mean that another server has taken
+over. One thread asks, for all who wait; nobody holds a lock meanwhile. When the answer changes, connections
+to servers that are no longer named are closed, also those that wait for a reply."""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ class Resolver:
         raise NotImplementedError
 
     def replaced(self, node: Node) -> bool:
-        """Whether another server has been named in place of this one. Nodes of a cluster find that out by themselves."""
+        """Whether another server has been named in place of this one. Nodes of a cluster find that out by
+        themselves."""
         del node
         return False
 
@@ -83,15 +85,17 @@ class Resolver:
         raise NotImplementedError
 
     def takes(self, answers: Mapping[Address, Answer], *, last: bool) -> Iterable[Address] | None:
-        """Decide by the answers so far: None when they suffice, else further addresses to ask. `last`: nobody else will answer,
-        so it raises redis-py's ConnectionError where they do not suffice and nobody else is to be asked."""
+        """Decide by the answers so far: None when they suffice, else further addresses to ask. `last`: nobody
+        else will answer, so it raises redis-py's ConnectionError where they do not suffice and nobody else is
+        to be asked."""
         raise NotImplementedError
 
     def moved(self, slot: int, address: Address) -> None:
         """A node has said that another one serves this slot."""
 
     def at(self, address: Address) -> Node:
-        """The node at an address that a server has named; only its role is checked where nothing else is known of it."""
+        """The node at an address that a server has named; only its role is checked where nothing else is
+        known of it."""
         return Node(*address, "")
 
     # What drivers use.
@@ -120,7 +124,8 @@ class Resolver:
         return self.known(slot)
 
     def node(self, slot: int) -> Node:
-        """The node of a slot to open a connection to; waits for an answer if need be. Raises redis-py's ConnectionError."""
+        """The node of a slot to open a connection to; waits for an answer if need be. Raises redis-py's
+        ConnectionError."""
         if (found := self.fresh(slot)) is not None:
             return found
         try:
@@ -148,7 +153,8 @@ class Resolver:
             self.doubt()
 
     def find(self) -> Future[None]:
-        """Ask, or wait with others for an answer that is on its way. The future raises redis-py's ConnectionError."""
+        """Ask, or wait with others for an answer that is on its way. The future raises redis-py's
+        ConnectionError."""
         if self._pid != os.getpid():
             self._begin()
         with self._lock:
@@ -182,7 +188,8 @@ class Resolver:
             pending.set_exception(failure)
 
     def _gather(self) -> None:
-        """Ask all, each in a thread of its own, until the answers suffice: one that does not answer holds up nothing."""
+        """Ask all, each in a thread of its own, until the answers suffice: one that does not answer holds up
+        nothing."""
         arrived: queue.SimpleQueue[tuple[Address, Answer]] = queue.SimpleQueue()
         answers: dict[Address, Answer] = {}
         asked: set[Address] = set()
@@ -193,7 +200,9 @@ class Resolver:
                 if address not in asked:
                     asked.add(address)
                     args = (address, arrived)
-                    threading.Thread(target=self._ask_one, args=args, name="ironclaim-resolver-ask", daemon=True).start()
+                    threading.Thread(
+                        target=self._ask_one, args=args, name="ironclaim-resolver-ask", daemon=True
+                    ).start()
             try:
                 address, answer = arrived.get(timeout=max(0.0, min(_LOOK_S, until_s - time.monotonic())))
                 answers[address] = answer
@@ -241,8 +250,8 @@ if hasattr(os, "register_at_fork"):
 # -- Finds the node of each slot of a cluster. Nodes that see the cluster as `ok` are asked; where they
 # differ, most of them count.
 #
-# A node that answers MOVED knows better at once: the next call goes where it points, and the new node must say the
-# right node id.
+# A node that answers MOVED knows better at once: the next call goes where it points, and the new node must
+# say the right node id.
 
 #: So many nodes are asked at once, at most.
 ASKED_MAX = 5
@@ -272,7 +281,9 @@ class ClusterNodes(Resolver):
         """The node that most of the asked ones say serves the slot, or that a MOVED has named since."""
         found = self._slots.get(slot)
         if found is None:
-            owners = Counter(node for view in self._views for first, last, node in view if first <= slot <= last)
+            owners = Counter(
+                node for view in self._views for first, last, node in view if first <= slot <= last
+            )
             if not owners:
                 return None
             found = self._slots[slot] = owners.most_common(1)[0][0]
@@ -324,31 +335,39 @@ def _view(asked: Address, answer: Answer) -> list[Range] | None:
         return None
     # A node that does not know its own address leaves it out.
     return [
-        (row[0], row[1], Node((row[2][0] or asked.host.encode()).decode(), row[2][1], row[2][2].decode())) for row in answer[1]
+        (row[0], row[1], Node((row[2][0] or asked.host.encode()).decode(), row[2][1], row[2][2].decode()))
+        for row in answer[1]
     ]
 
 
 def _complaint(answers: Mapping[Address, Answer]) -> str:
     words: list[str] = []
     for (host, port), answer in answers.items():
-        errors = [answer] if isinstance(answer, Exception) else [reply for reply in answer if isinstance(reply, Exception)]
-        words.append(f"{host}:{port}: {message_of(errors[0]) if errors else 'CLUSTERDOWN, it does not see a whole cluster'}")
+        errors = (
+            [answer]
+            if isinstance(answer, Exception)
+            else [reply for reply in answer if isinstance(reply, Exception)]
+        )
+        words.append(
+            f"{host}:{port}: "
+            f"{message_of(errors[0]) if errors else 'CLUSTERDOWN, it does not see a whole cluster'}"
+        )
     return f"no node of the cluster can say where slots are: {'; '.join(words)}"
 
 
 # -- Finds the primary of a service behind sentinels: the server that a majority of them names, by address
 # and run id.
 #
-# A server that comes back at its old address, perhaps empty, has another run id: it is not connected to before the
-# sentinels have seen that for themselves. Each sentinel publishes `+switch-master` when it has decided, and the
-# answers of a majority follow. For some seconds after that no sentinel knows the run id of the new primary (5.6 s
-# were seen): its address and role count.
+# A server that comes back at its old address, perhaps empty, has another run id: it is not connected to
+# before the sentinels have seen that for themselves. Each sentinel publishes `+switch-master` when it has
+# decided, and the answers of a majority follow. For some seconds after that no sentinel knows the run id of
+# the new primary (5.6 s were seen): its address and role count.
 
 SWITCHED = "+switch-master"
 #: An answer is so old at most when a connection is opened by it.
 FRESH_NS = 1_000_000_000
-#: After a switch the sentinels are asked so often, until a majority agrees, for so long at most: they know the run id of the new
-#: primary as soon as they have connected to it.
+#: After a switch the sentinels are asked so often, until a majority agrees, for so long at most: they know
+#: the run id of the new primary as soon as they have connected to it.
 SWITCH_PAUSE_S, SWITCH_MOST_S = 0.1, 30.0
 
 #: Calls `on_message` with what a sentinel publishes, for as long as `wanted`.
@@ -378,7 +397,11 @@ class Sentinels(Resolver):
     def serves(self, node: Node) -> bool:
         """Whether this is the primary. One whose run id was not known is the same as soon as it is."""
         primary = self._primary
-        return primary is not None and node.address == primary.address and _agree(node.identity, primary.identity)
+        return (
+            primary is not None
+            and node.address == primary.address
+            and _agree(node.identity, primary.identity)
+        )
 
     def fresh(self, slot: int) -> Node | None:
         """The primary, by an answer of the last second."""
@@ -393,7 +416,8 @@ class Sentinels(Resolver):
         return {*self._route.sentinels, *self._listened}
 
     def takes(self, answers: Mapping[Address, Answer], *, last: bool) -> Iterable[Address] | None:
-        """Count one vote for each sentinel, whatever it was called; those that others know of are asked too."""
+        """Count one vote for each sentinel, whatever it was called; those that others know of are asked
+        too."""
         votes: dict[str, Node] = {}
         further: set[Address] = set()
         count = len(self._route.sentinels)
@@ -416,11 +440,17 @@ class Sentinels(Resolver):
 
     def _complaint(self, answers: Mapping[Address, Answer], votes: Iterable[Node], count: int) -> str:
         counted = Counter(votes).most_common()
-        named = ", ".join(f"{node.host}:{node.port} ({node.identity or 'no run id'}) by {number}" for node, number in counted)
+        named = ", ".join(
+            f"{node.host}:{node.port} ({node.identity or 'no run id'}) by {number}"
+            for node, number in counted
+        )
         errors = [answer if isinstance(answer, Exception) else answer[1] for answer in answers.values()]
         refusals = {message_of(error) for error in errors if isinstance(error, Exception)}
         why = f" ({'; '.join(sorted(refusals))})" if refusals else ""
-        return f"no majority of {count} sentinels names the primary of {self._route.service}: {named or 'no server'}{why}"
+        return (
+            f"no majority of {count} sentinels names the primary of {self._route.service}: "
+            f"{named or 'no server'}{why}"
+        )
 
     def _subscribe(self, address: Address) -> None:
         """Listen to a sentinel that has answered."""
@@ -447,7 +477,8 @@ class Sentinels(Resolver):
         threading.Thread(target=self._follow, name="ironclaim-resolver-switch", daemon=True).start()
 
     def _follow(self) -> None:
-        """Ask until a majority names another primary than before, so that connections to the old one are closed soon."""
+        """Ask until a majority names another primary than before, so that connections to the old one are
+        closed soon."""
         before, until_s = self._primary, time.monotonic() + SWITCH_MOST_S
         while self._primary == before and self.wanted and time.monotonic() < until_s:
             try:
@@ -460,7 +491,8 @@ class Sentinels(Resolver):
 
 
 def _agreed(votes: Iterable[Node], count: int) -> Node | None:
-    """The server that more than half of so many name: at one address, and by one run id as far as they know it."""
+    """The server that more than half of so many name: at one address, and by one run id as far as they know
+    it."""
     at: dict[Address, list[str]] = {}
     for node in votes:
         at.setdefault(node.address, []).append(node.identity)

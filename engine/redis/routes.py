@@ -1,7 +1,9 @@
-"""How the server of a queue is found where no address is fixed: by sentinels, or by the nodes of a cluster. Values, no socket.
+"""How the server of a queue is found where no address is fixed: by sentinels, or by the nodes of a cluster.
+Values, no socket.
 
-A url names several addresses: `sentinel://user:pw@host:port,host:port/service?db=0` and `redis+cluster://user:pw@host:port,host:port`;
-`rediss+sentinel://` and `rediss+cluster://` use TLS for all connections."""
+A url names several addresses: `sentinel://user:pw@host:port,host:port/service?db=0` and
+`redis+cluster://user:pw@host:port,host:port`; `rediss+sentinel://` and `rediss+cluster://` use TLS for all
+connections."""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ SLOTS = 16_384
 SENTINEL_PORT = 26_379
 SERVER_PORT = 6_379
 
-_URL = re.compile(r"(sentinel|rediss?\+sentinel|rediss?\+cluster)://(?:([^/?#]*)@)?([^/?#@]+)(?:/([^?#]*))?(?:\?([^#]*))?")
+_URL = re.compile(
+    r"(sentinel|rediss?\+sentinel|rediss?\+cluster)://(?:([^/?#]*)@)?([^/?#@]+)(?:/([^?#]*))?(?:\?([^#]*))?"
+)
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\[\]:]+)(?::(\d{1,5}))?")
 
 
@@ -32,8 +36,9 @@ class Address(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A server that may be written to, as the sentinels or the cluster name it. `identity` is what the server must say of itself:
-    its run id behind sentinels, its node id in a cluster; empty where only its role can be checked."""
+    """A server that may be written to, as the sentinels or the cluster name it. `identity` is what the server
+    must say of itself: its run id behind sentinels, its node id in a cluster; empty where only its role can
+    be checked."""
 
     host: str
     port: int
@@ -47,7 +52,8 @@ class Node(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SentinelRoute:
-    """The primary of `service`, as the majority of its sentinels names it. `credentials` are those of the sentinels."""
+    """The primary of `service`, as the majority of its sentinels names it. `credentials` are those of the
+    sentinels."""
 
     sentinels: tuple[Address, ...]
     service: str
@@ -73,7 +79,8 @@ Route = SentinelRoute | ClusterRoute
 
 
 def slot_of(key: str) -> int:
-    """The slot of a key in a cluster (the CRC16 of the text between the first braces, of the whole key where there is none)."""
+    """The slot of a key in a cluster (the CRC16 of the text between the first braces, of the whole key where
+    there is none)."""
     start = key.find("{")
     end = key.find("}", start + 1)
     tag = key[start + 1 : end] if start >= 0 and end > start + 1 else key
@@ -81,8 +88,8 @@ def slot_of(key: str) -> int:
 
 
 def read_url(url: str) -> tuple[Route, str] | None:
-    """The route that a url names, and the url of one server with the same credentials, database and options, for redis-py to
-    read; None for a url of one server. Raises ValueError for one that cannot be read."""
+    """The route that a url names, and the url of one server with the same credentials, database and options,
+    for redis-py to read; None for a url of one server. Raises ValueError for one that cannot be read."""
     if not re.match(r"(sentinel|rediss?\+(sentinel|cluster)):", url):
         return None
     parts = _URL.fullmatch(url)
@@ -91,7 +98,9 @@ def read_url(url: str) -> tuple[Route, str] | None:
     scheme, user, hosts, path, query = parts.groups(default="")
     options = parse_qsl(query, keep_blank_values=True)
     plain = "rediss" if scheme.startswith("rediss") else "redis"
-    credentials = {name.removeprefix("sentinel_"): value for name, value in options if name.startswith("sentinel_")}
+    credentials = {
+        name.removeprefix("sentinel_"): value for name, value in options if name.startswith("sentinel_")
+    }
     if unknown := credentials.keys() - {"username", "password"}:
         raise ValueError(f"sentinel_{min(unknown)} is not known")
     route: Route
@@ -102,7 +111,9 @@ def read_url(url: str) -> tuple[Route, str] | None:
     else:
         if not path or "/" in path:
             raise ValueError("the name of the service is missing: sentinel://host:port/service")
-        route = SentinelRoute(_addresses(hosts, SENTINEL_PORT), unquote(path), tuple(sorted(credentials.items())))
+        route = SentinelRoute(
+            _addresses(hosts, SENTINEL_PORT), unquote(path), tuple(sorted(credentials.items()))
+        )
     rest = urlencode([(name, value) for name, value in options if not name.startswith("sentinel_")])
     host = hosts.split(",", 1)[0]
     return route, f"{plain}://{user}{'@' if user else ''}{host}/{'?' if rest else ''}{rest}"

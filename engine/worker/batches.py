@@ -1,4 +1,5 @@
-"""Runs the handlers that take several jobs of a lane at once. Each job keeps its own lease, hooks, result and end."""
+"""Runs the handlers that take several jobs of a lane at once. Each job keeps its own lease, hooks, result and
+end."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ class Batch:
 
 
 Run = LeasedJob | Batch
-#: Hears that a batch is over, how each of its jobs did and whether it was inline; says what its place runs next, as `Ended` does.
+#: Hears that a batch is over, how each of its jobs did and whether it was inline; says what its place runs
+#: next, as `Ended` does.
 BatchEndedTold = Callable[[tuple[HandlerEnded, ...], bool], Run | None]
 
 
@@ -57,7 +59,8 @@ class _One:
     result: bytes | None = None
 
     def enter(self, hooks: RunHooks) -> None:
-        """Call the hooks before the run. A job whose hook raises has failed, and the handler does not get it."""
+        """Call the hooks before the run. A job whose hook raises has failed, and the handler does not get
+        it."""
         context = hooks.entered(self.job)
         try:
             context.__enter__()
@@ -82,7 +85,12 @@ class BatchRuns:
     """The batches of one `HandlerPool`. `start` runs what follows a coroutine, without waiting."""
 
     def __init__(
-        self, runs: Runs, start: Callable[[Run], None], handlers: Handlers, ended: BatchEndedTold, contexts: RunContexts
+        self,
+        runs: Runs,
+        start: Callable[[Run], None],
+        handlers: Handlers,
+        ended: BatchEndedTold,
+        contexts: RunContexts,
     ) -> None:
         self._runs = runs
         self._contexts = contexts
@@ -174,7 +182,9 @@ class BatchRuns:
         for one in ones:
             one.leave()
             if one.failure is not None:
-                before = fault_in_batch(one.failure) if type(one.failure) is Said else known.get(id(one.failure))
+                before = (
+                    fault_in_batch(one.failure) if type(one.failure) is Said else known.get(id(one.failure))
+                )
                 one.fault = self._runs.failed(one.leased, one.failure, before)
                 if before is None:
                     known[id(one.failure)] = _fault(one.failure)
@@ -187,7 +197,11 @@ class BatchRuns:
         for one in ones:
             self._runs.over(one.leased, one.ticket, one.start_ns, one.fault)
             lease = one.leased.lease
-            told.append(HandlerEnded(lease, None, result=one.result) if one.fault is None else HandlerEnded(lease, *one.fault))
+            told.append(
+                HandlerEnded(lease, None, result=one.result)
+                if one.fault is None
+                else HandlerEnded(lease, *one.fault)
+            )
         following = self._ended(tuple(told), inline)
         for one in ones:
             self._runs.forget(one.leased.lease)
@@ -204,7 +218,8 @@ def _fault(failure: BaseException) -> Fault:
 
 
 def _once(call: Callable[[], None]) -> Callable[[], None]:
-    """Each job of a batch has its own timeout, and the coroutine that cleans up after the first is not cancelled again."""
+    """Each job of a batch has its own timeout, and the coroutine that cleans up after the first is not
+    cancelled again."""
     first = threading.Lock()
 
     def at_first() -> None:

@@ -1,6 +1,8 @@
-"""Child processes that run handlers, one job or batch at a time each: for handlers that hold the interpreter lock (rule 14).
+"""Child processes that run handlers, one job or batch at a time each: for handlers that hold the interpreter
+lock (rule 14).
 
-A child imports the handler by module and name; nothing is forked. A child that dies takes only its own run with it.
+A child imports the handler by module and name; nothing is forked. A child that dies takes only its own run
+with it.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ from engine.ops.jobs import Lease
 from engine.serializers import BUILT_IN, Serializers
 from engine.worker.machine.events import MoreTime, Progressed
 
-#: A child that closed its end or died is noticed at once; one that died and left its end to a child of its own, and a lease that
-#: was lost, after this.
+#: A child that closed its end or died is noticed at once; one that died and left its end to a child of its
+#: own, and a lease that was lost, after this.
 _LOOK_S = 0.1
 #: An idle child that was told to end gets this long.
 _END_S = 1.0
@@ -49,11 +51,14 @@ class ChildFailed(Exception):
 class Child:
     """One child process, started again with the next job after it died.
 
-    `run` belongs to one thread, and only that thread sends: a child that does not read its pipe holds up nobody else. `say` takes
-    what handlers tell the worker; what they log the worker writes. After `max_jobs` (0 = never) the process is replaced.
+    `run` belongs to one thread, and only that thread sends: a child that does not read its pipe holds up
+    nobody else. `say` takes what handlers tell the worker; what they log the worker writes. After `max_jobs`
+    (0 = never) the process is replaced.
     """
 
-    def __init__(self, say: Say, max_jobs: int = 0, serializers: Serializers = BUILT_IN, source: Source = NOBODY) -> None:
+    def __init__(
+        self, say: Say, max_jobs: int = 0, serializers: Serializers = BUILT_IN, source: Source = NOBODY
+    ) -> None:
         self._say = say
         self._source = source
         self._max_jobs = max_jobs
@@ -70,8 +75,8 @@ class Child:
         self._closed = False
 
     def start(self, *jobs: LeasedJob) -> None:
-        """Start the process unless it runs; `jobs` are what it is about to get, which can be killed from now on. Raises OSError,
-        also after `close`."""
+        """Start the process unless it runs; `jobs` are what it is about to get, which can be killed from now
+        on. Raises OSError, also after `close`."""
         with self._lock:
             if self._closed:
                 raise OSError("the worker has stopped")
@@ -89,7 +94,10 @@ class Child:
                         str(os.getpid()),
                         self._logging(),
                     ],
-                    env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
+                    env={
+                        **os.environ,
+                        "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+                    },
                     stdin=subprocess.DEVNULL,
                     pass_fds=(theirs.fileno(),),
                     # Ctrl-C at a terminal is for the worker, which stops in order.
@@ -105,17 +113,20 @@ class Child:
         return json.dumps({"levels": levels(), "source": self._source})
 
     def run(self, reference: tuple[str, str], job: LeasedJob) -> Answer:
-        """Run the handler (module, name) in the child, which was started for the job: what it raised, None when it returned, and
-        its result."""
+        """Run the handler (module, name) in the child, which was started for the job: what it raised, None
+        when it returned, and its result."""
         return self._run(reference, job, (job,))[0]
 
     def run_batch(self, reference: tuple[str, str], jobs: Sequence[LeasedJob]) -> list[Answer]:
         """As `run`, for a handler of batches: the answer for each job."""
         return self._run(reference, list(jobs), jobs)
 
-    def _run(self, reference: tuple[str, str], work: LeasedJob | list[LeasedJob], jobs: Sequence[LeasedJob]) -> list[Answer]:
+    def _run(
+        self, reference: tuple[str, str], work: LeasedJob | list[LeasedJob], jobs: Sequence[LeasedJob]
+    ) -> list[Answer]:
         answers: list[Answer]
-        # By itself, so that a child which cannot read it says why; raises what the service's own class raises.
+        # By itself, so that a child which cannot read it says why; raises what the service's own class
+        # raises.
         serializers = None if self._serializers is None else pickle.dumps(self._serializers)
         try:
             with self._lock:
@@ -144,7 +155,8 @@ class Child:
         return answers
 
     def _receive(self) -> list[Answer]:
-        """What comes of the run; what its handler says meanwhile is passed on. Raises EOFError or OSError when the child died."""
+        """What comes of the run; what its handler says meanwhile is passed on. Raises EOFError or OSError
+        when the child died."""
         while True:
             while not self._pipe.poll(_LOOK_S):
                 if self._process is not None and self._process.poll() is not None:
@@ -182,7 +194,8 @@ class Child:
                 self._pipe.send(lost)
 
     def close(self) -> None:
-        """End the process: at once when it is idle, by SIGKILL when its handler still runs. It is not started again."""
+        """End the process: at once when it is idle, by SIGKILL when its handler still runs. It is not started
+        again."""
         with self._lock:
             self._closed = True
         self._end()
@@ -238,6 +251,8 @@ def reference_of(handler: Callable[..., object]) -> tuple[str, str]:
         found = getattr(found, part, None)
     if module == "__main__" or found is not handler:
         raise Malformed(
-            "handlers", f"{module}.{name}", "functions of importable modules under their own names, to run in processes"
+            "handlers",
+            f"{module}.{name}",
+            "functions of importable modules under their own names, to run in processes",
         )
     return module, name

@@ -1,7 +1,8 @@
-"""The control connection of a worker: it always reads, so that a worker at capacity hears of cancels, pauses and new classes at
-once (rules 22 and 26).
+"""The control connection of a worker: it always reads, so that a worker at capacity hears of cancels, pauses
+and new classes at once (rules 22 and 26).
 
-An idle worker sends nothing on it. What is lost on the way is learned from the next renewal or sweep, as by a worker without it.
+An idle worker sends nothing on it. What is lost on the way is learned from the next renewal or sweep, as by a
+worker without it.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ PAUSE_MOST_S = 5.0
 
 
 class Control:
-    """Reads the channels of one worker; `say` takes the messages, in another thread. While the worker is `busy`, a connection
-    on which nothing came for `look_s` is checked with a PING. With `presence` it asks how the server lists its connection."""
+    """Reads the channels of one worker; `say` takes the messages, in another thread. While the worker is
+    `busy`, a connection on which nothing came for `look_s` is checked with a PING. With `presence` it asks
+    how the server lists its connection."""
 
     def __init__(
         self,
@@ -92,7 +94,9 @@ class Control:
         refusal = message_of(error) if is_reply(error) else ""
         if refusal and refusal != self._refusal:
             self._refusal = refusal
-            text = "control connection refused (%s): cancels and pauses are heard with the next renewal or sweep"
+            text = (
+                "control connection refused (%s): cancels and pauses are heard with the next renewal or sweep"
+            )
             log.warning(text, refusal, extra=about(None, self._source))
 
 
@@ -121,7 +125,8 @@ NUMBERS = (signal.SIGTERM, signal.SIGINT)
 
 @contextmanager
 def stop_signals(ask: Callable[[StopReason], None]) -> Generator[list[int]]:
-    """Ask for a stop at a signal, while this runs in the main thread. Yields the signals that have come so far."""
+    """Ask for a stop at a signal, while this runs in the main thread. Yields the signals that have come so
+    far."""
     came: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield came
@@ -161,16 +166,19 @@ def warn_of_namesakes(found: Iterable[WorkerInfo], source: Source) -> None:
     for info in found:
         if info.name == source.worker and info.alive and not _is_gone(info):
             text = (
-                "worker %s: there is another one of this name, on host %s with process id %d, heard of %d s ago; "
+                "worker %s: there is another one of this name, on host %s with process id %d, heard "
+                "of %d s ago; "
                 "a pause, a target or a concurrency that names it means both"
             )
-            log.warning(text, source.worker, info.host, info.pid, info.beat_age_ms // 1000, extra=about(None, source))
+            log.warning(
+                text, source.worker, info.host, info.pid, info.beat_age_ms // 1000, extra=about(None, source)
+            )
             return
 
 
 def _is_gone(info: WorkerInfo) -> bool:
-    """Whether this was an earlier run in this process, or in one of this host that has ended: its beats only count a little
-    longer."""
+    """Whether this was an earlier run in this process, or in one of this host that has ended: its beats only
+    count a little longer."""
     if info.host != socket.gethostname():
         return False
     if info.pid == os.getpid():

@@ -1,9 +1,10 @@
-"""Executes the step machine with threads: the thread that brings an event processes it under a lock, and executes what
-follows.
+"""Executes the step machine with threads: the thread that brings an event processes it under a lock, and
+executes what follows.
 
-A few callers run the machine's calls, and one of them the inline handlers. A caller that brings a reply sends the next call or
-runs the next handler itself: each hand-over to another thread costs a switch and a wait for the interpreter lock. While a handler
-is on, the other callers take the replies and send the renewals, so that a busy one holds up neither (rule 14).
+A few callers run the machine's calls, and one of them the inline handlers. A caller that brings a reply sends
+the next call or runs the next handler itself: each hand-over to another thread costs a switch and a wait for
+the interpreter lock. While a handler is on, the other callers take the replies and send the renewals, so that
+a busy one holds up neither (rule 14).
 """
 
 from __future__ import annotations
@@ -19,7 +20,17 @@ from engine.errors import EngineError, ScriptFault, UnsafeServer, WrongKeyType, 
 from engine.handlers import Fault
 from engine.logs import NOBODY, Source, about
 from engine.ops.base import Operation
-from engine.ops.claims import FINISHED, Bury, Drop, Ended, Finish, FinishedAndClaimed, LeasedJob, Release, Retry
+from engine.ops.claims import (
+    FINISHED,
+    Bury,
+    Drop,
+    Ended,
+    Finish,
+    FinishedAndClaimed,
+    LeasedJob,
+    Release,
+    Retry,
+)
 from engine.ops.jobs import Lease
 from engine.ops.schedules import Tick
 from engine.ops.sweeps import ReapLost, Swept
@@ -67,21 +78,31 @@ class LateEnds:
         self._lost.add(lease)
 
     def answered(self, operation: Operation, reply: object) -> None:
-        """Log the ends that were refused, and those that were accepted although their lease was taken for lost."""
+        """Log the ends that were refused, and those that were accepted although their lease was taken for
+        lost."""
         ended = reply.finished if isinstance(reply, FinishedAndClaimed) else reply
-        if not isinstance(ended, Ended) or (not self._lost and ended.items.count(FINISHED) == len(ended.items)):
+        if not isinstance(ended, Ended) or (
+            not self._lost and ended.items.count(FINISHED) == len(ended.items)
+        ):
             return
         for lease, (result, outcome) in zip(_ended_by(operation), ended.items, strict=False):
             extra = about(lease, self._source)
             if result == "stale" and outcome == "cancelled":
                 log.info(
-                    "job %s: the end of the run with fence %d was refused, for the job was cancelled", *lease[:2], extra=extra
+                    "job %s: the end of the run with fence %d was refused, for the job was cancelled",
+                    *lease[:2],
+                    extra=extra,
                 )
             elif result == "stale":
-                text = "job %s: the end of the run with fence %d was refused: its lease was over, so the job is run again"
+                text = (
+                    "job %s: the end of the run with fence %d was refused: its lease was over, so "
+                    "the job is run again"
+                )
                 log.warning(text, *lease[:2], extra=extra)
             elif lease in self._lost:
-                text = "job %s: the end of the run with fence %d counts: nobody had taken the job meanwhile (%s)"
+                text = (
+                    "job %s: the end of the run with fence %d counts: nobody had taken the job meanwhile (%s)"
+                )
                 log.info(text, *lease[:2], outcome, extra=extra)
             self._lost.discard(lease)
 
@@ -122,7 +143,8 @@ class Over:
 
 @dataclass(slots=True)
 class Decided:
-    """What is to be done now: calls to send, what to run inline, and what the asking place of the pool runs itself."""
+    """What is to be done now: calls to send, what to run inline, and what the asking place of the pool runs
+    itself."""
 
     sends: list[Send] = field(default_factory=list[Send])
     inline: Run | None = None
@@ -135,8 +157,8 @@ Task = Send | Departed | Run
 
 
 class Executor:
-    """The machine behind its lock. `driver` runs its calls, `waiting` those that block on the server; `source` is for the
-    log. With `max_memory_mb` it asks for a stop when the process holds more."""
+    """The machine behind its lock. `driver` runs its calls, `waiting` those that block on the server;
+    `source` is for the log. With `max_memory_mb` it asks for a stop when the process holds more."""
 
     def __init__(
         self,
@@ -159,7 +181,8 @@ class Executor:
         self._running: HandlerPool
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self._callers: list[threading.Thread] = []
-        # Calls that left while their caller runs inline handlers: it takes the replies itself afterwards, unless that lasts.
+        # Calls that left while their caller runs inline handlers: it takes the replies itself afterwards,
+        # unless that lasts.
         self._parked: deque[Departed] = deque()
         self._parked_until_ns = 0
         self._events = events
@@ -192,7 +215,8 @@ class Executor:
         return event.reason
 
     def close(self, timeout_s: float) -> None:
-        """Let the callers end. A call that the server never answers and a handler that does not return are not waited for."""
+        """Let the callers end. A call that the server never answers and a handler that does not return are
+        not waited for."""
         self._over = True
         for _ in self._callers:
             self._tasks.put(None)
@@ -200,13 +224,19 @@ class Executor:
         for thread in self._callers:
             thread.join(max(0.0, until_s - time.monotonic()))
 
-    def ended(self, leased: LeasedJob, fault: Fault | None, inline: bool, result: bytes | None = None) -> Run | None:
+    def ended(
+        self, leased: LeasedJob, fault: Fault | None, inline: bool, result: bytes | None = None
+    ) -> Run | None:
         """A run is over. What runs next in its place, if there is something."""
         following = self._next_start(leased, result) if fault is None else None
         if following is not None:
             return following
         # Error, trace and verdict; or the result.
-        event = HandlerEnded(leased.lease, None, result=result) if fault is None else HandlerEnded(leased.lease, *fault)
+        event = (
+            HandlerEnded(leased.lease, None, result=result)
+            if fault is None
+            else HandlerEnded(leased.lease, *fault)
+        )
         return self._follow(event, inline)
 
     def batch_ended(self, ends: tuple[HandlerEnded, ...], inline: bool) -> Run | None:
@@ -227,7 +257,9 @@ class Executor:
         """The cheap way from one job to the next, where nothing else is to be decided."""
         with self._lock:
             try:
-                return None if self._over else self._steps.next_start(ended.lease, time.monotonic_ns(), result)
+                return (
+                    None if self._over else self._steps.next_start(ended.lease, time.monotonic_ns(), result)
+                )
             except BaseException as failure:
                 self._end(failure)
                 return None
@@ -241,8 +273,8 @@ class Executor:
             self._tasks.put(decided.inline)
 
     def _decide(self, event: Event, *, pool: bool = False) -> Decided:
-        """Tell the machine. What it wants at once is done here, and what has to be done outside of the lock is returned; with
-        `pool` also the first job for the pool, which else gets it."""
+        """Tell the machine. What it wants at once is done here, and what has to be done outside of the lock
+        is returned; with `pool` also the first job for the pool, which else gets it."""
         decided = Decided()
         with self._lock:
             if self._over:
@@ -262,8 +294,14 @@ class Executor:
                                 self._running.start(Batch.of(action))
                         case LoseLease():
                             lease, extra = action.lease, about(action.lease, self._source)
-                            how = "ended, for the job was cancelled" if action.cancelled else f"lost{_why(action)}"
-                            log.warning("job %s: lease with fence %d %s", lease.job, lease.fence, how, extra=extra)
+                            how = (
+                                "ended, for the job was cancelled"
+                                if action.cancelled
+                                else f"lost{_why(action)}"
+                            )
+                            log.warning(
+                                "job %s: lease with fence %d %s", lease.job, lease.fence, how, extra=extra
+                            )
                             if action.started:
                                 self._late_ends.lost(lease)
                                 self._running.runs.lose(lease, cancelled=action.cancelled)
@@ -292,7 +330,8 @@ class Executor:
     def _tell_stuck(self, given_up: GiveUpHandler) -> None:
         job = given_up.job
         log.error(
-            "%s timed out after %d ms and cannot be stopped; its place is taken until it returns, like %d of %d",
+            "%s timed out after %d ms and cannot be stopped; its place is taken until it returns, "
+            "like %d of %d",
             *(job_run(job), job.options.timeout_ms, given_up.stuck, self._steps.places),
             extra=about(job, self._source),
         )
@@ -300,7 +339,11 @@ class Executor:
     def _tell_left(self) -> None:
         left = self._steps.owned
         if left:
-            log.warning("stopped with %d jobs in hand: their leases will run out", left, extra=about(None, self._source))
+            log.warning(
+                "stopped with %d jobs in hand: their leases will run out",
+                left,
+                extra=about(None, self._source),
+            )
 
     def _end(self, reason: StopReason | BaseException) -> None:
         if not self._over:
@@ -335,15 +378,17 @@ class Executor:
     # -- calling
 
     def _pass_on(self, send: Send, *, park: bool = False) -> None:
-        """Have a caller run this call. A claim or a finish leaves here and now: the server works on it meanwhile. `park`: this
-        caller goes on to run handlers, and takes the reply after them if they are short; to wake another one would cost more."""
+        """Have a caller run this call. A claim or a finish leaves here and now: the server works on it
+        meanwhile. `park`: this caller goes on to run handlers, and takes the reply after them if they are
+        short; to wake another one would cost more."""
         if send.slot not in ("work", "finish"):
             self._tasks.put(send)
             return
         try:
             departed = Departed(send, self._driver.depart(send.call, again=send.again))
         except Exception:
-            # A defect of ours. The thread that runs handlers goes on; the caller that takes the call up fails again, and logs it.
+            # A defect of ours. The thread that runs handlers goes on; the caller that takes the call up fails
+            # again, and logs it.
             self._tasks.put(send)
             return
         if not park:
@@ -371,7 +416,8 @@ class Executor:
         try:
             self._take_up()
         except BaseException as failure:
-            # A defect of ours, or an observer that raises: without its callers the worker would look alive and do nothing.
+            # A defect of ours, or an observer that raises: without its callers the worker would look alive
+            # and do nothing.
             self._end(failure)
 
     def _log_error(self, slot: str, error: EngineError) -> None:
@@ -419,7 +465,8 @@ class Executor:
                 self._log_error(send.slot, error)
             return Unanswered(send.slot, send.call, started_ns, _is_final(error, send.call.operation))
         except Exception:
-            # A defect of ours must not leave the slot without its answer, for the worker would look alive and do nothing.
+            # A defect of ours must not leave the slot without its answer, for the worker would look alive and
+            # do nothing.
             log.exception("%s: unexpected", type(send.call.operation).__name__)
             return Unanswered(send.slot, send.call, started_ns, fault=True)
         if isinstance(sent.reply, Swept):
@@ -433,15 +480,16 @@ class Executor:
 
 
 def _is_final(error: EngineError, operation: Operation) -> bool:
-    """Whether it is no use to send the same call again. What ends leases is sent until it is answered, also past a key of another
-    type: somebody will put that right."""
+    """Whether it is no use to send the same call again. What ends leases is sent until it is answered, also
+    past a key of another type: somebody will put that right."""
     repairable = isinstance(error, WrongKeyType) and isinstance(operation, Finish | Retry | Bury | Release)
     fused = isinstance(operation, Finish) and operation.claim is not None
     return isinstance(error, ScriptFault) and (fused or not repairable)
 
 
 def _tell_swept(operation: Operation, swept: Swept, source: Source) -> None:
-    """Log leases that were taken away, and jobs that were buried: the workers that they killed cannot do it."""
+    """Log leases that were taken away, and jobs that were buried: the workers that they killed cannot do
+    it."""
     if swept.leases:
         first = swept.leases[0][0]
         text = "%d leases ran out, their workers are gone or stand still; the first: job %s"
@@ -449,7 +497,9 @@ def _tell_swept(operation: Operation, swept: Swept, source: Source) -> None:
             text = "%d leases were taken from workers that have lost their connections; the first: job %s"
         log.warning(text, len(swept.leases), first.job, extra=about(first, source))
     for job in swept.buried:
-        log.warning("job %s is dead: it has crashed too often", job, extra={**about(None, source), "job_id": job})
+        log.warning(
+            "job %s is dead: it has crashed too often", job, extra={**about(None, source), "job_id": job}
+        )
 
 
 def _why(lost: LoseLease) -> str:
@@ -457,6 +507,8 @@ def _why(lost: LoseLease) -> str:
     if not lost.starved_ms:
         return ""
     return (
-        f": this process stood still for {lost.starved_ms} ms, so it was not renewed, and the job may run again elsewhere; "
-        "handlers that hold the interpreter lock for long (C code) belong into processes of their own: --processes"
+        f": this process stood still for {lost.starved_ms} ms, so it was not renewed, and the job may "
+        "run again elsewhere; "
+        "handlers that hold the interpreter lock for long (C code) belong into processes of their "
+        "own: --processes"
     )

@@ -1,7 +1,7 @@
 """Several queues worked off by one process: a worker for each, and places that they share (MQ33, BL34).
 
-Each worker has threads of its own, and those of different servers have connections of their own, so a queue whose server is gone
-holds up nobody for long. Those of one server wait together (`engine.worker.shared`).
+Each worker has threads of its own, and those of different servers have connections of their own, so a queue
+whose server is gone holds up nobody for long. Those of one server wait together (`engine.worker.shared`).
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ from engine.worker.worker import Worker
 
 
 class WorkerGroup:
-    """Runs the handlers of the jobs of 1 to 16 queues, `concurrency` at once over all of them. Without `handlers` each queue has
-    its own, the functions that its `job` has registered; else all of them have these. A queue is a Queue or an AsyncQueue.
+    """Runs the handlers of the jobs of 1 to 16 queues, `concurrency` at once over all of them. Without
+    `handlers` each queue has its own, the functions that its `job` has registered; else all of them have
+    these. A queue is a Queue or an AsyncQueue.
 
-    `strategy`: `strict` claims of a queue only while those before it in the list have nothing to claim; `weighted` shares in
-    proportion to `weights` (1 to 1,000 each) while several have work; `shuffle` lets chance decide each time. What runs is never
-    interrupted. `settings` are those of Worker; `prefetch` is 0 unless given: what is taken ahead of its turn breaks the order.
-    `names` leaves a queue those of its handlers that are among them.
+    `strategy`: `strict` claims of a queue only while those before it in the list have nothing to claim;
+    `weighted` shares in proportion to `weights` (1 to 1,000 each) while several have work; `shuffle` lets
+    chance decide each time. What runs is never interrupted. `settings` are those of Worker; `prefetch` is 0
+    unless given: what is taken ahead of its turn breaks the order. `names` leaves a queue those of its
+    handlers that are among them.
 
     Raises Malformed for settings out of bounds.
     """
@@ -59,8 +61,12 @@ class WorkerGroup:
         if not isinstance(strategy, str) or strategy not in get_args(Strategy):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Malformed("strategy", strategy, "strict, weighted or shuffle")
         if (weights is not None) != (strategy == "weighted"):
-            raise Malformed("weights", weights, "one for each queue with the strategy weighted, and none without")
-        given: list[Any] = [1] * len(listed) if weights is None else validate.items("weights", weights, "whole numbers")
+            raise Malformed(
+                "weights", weights, "one for each queue with the strategy weighted, and none without"
+            )
+        given: list[Any] = (
+            [1] * len(listed) if weights is None else validate.items("weights", weights, "whole numbers")
+        )
         if len(given) != len(listed):
             raise Malformed("weights", weights, f"one for each of the {len(listed)} queues")
         checked = [validate.integer("weights", weight, 1, WEIGHT_MAX) for weight in given]
@@ -68,14 +74,19 @@ class WorkerGroup:
         sharing = Sharing(places, checked, strategy)
         of_each: dict[str, Any] = {"prefetch": 0, **settings, "concurrency": places}
         names: Any = settings.get("names")
-        own: list[Any] = [names] * len(listed) if names is None or handlers is not None else _divided(listed, names)
+        own: list[Any] = (
+            [names] * len(listed) if names is None or handlers is not None else _divided(listed, names)
+        )
         each: list[dict[str, Any]] = [{**of_each, "names": some} for some in own]
-        self.workers = tuple(Worker(queue, handlers, **given) for queue, given in zip(listed, each, strict=True))
+        self.workers = tuple(
+            Worker(queue, handlers, **given) for queue, given in zip(listed, each, strict=True)
+        )
         self._shares = sharing.shares
         self._take_part()
 
     def _take_part(self) -> None:
-        """Give each worker its share of the places, and those of one server the connections on which they wait."""
+        """Give each worker its share of the places, and those of one server the connections on which they
+        wait."""
         by_server: dict[object, SharedConnections] = {}
         for worker, share in zip(self.workers, self._shares, strict=True):
             queue = worker.queue
@@ -90,8 +101,8 @@ class WorkerGroup:
             worker.stop(at_once=at_once)
 
     def run(self, *, burst: bool = False) -> StopReason:
-        """Work until stopped, as Worker.run does; with `burst`, until all queues are empty. When one worker ends, by an error or
-        because it is to be recycled, the others stop as well.
+        """Work until stopped, as Worker.run does; with `burst`, until all queues are empty. When one worker
+        ends, by an error or because it is to be recycled, the others stop as well.
 
         Returns why it ended. Raises what the first worker raised that failed.
         """
@@ -111,7 +122,9 @@ class WorkerGroup:
 
         threads = [
             # Each in the context of the caller, in which its runs begin.
-            threading.Thread(target=copy_context().run, args=(work, worker), name=f"worker-{number}", daemon=True)
+            threading.Thread(
+                target=copy_context().run, args=(work, worker), name=f"worker-{number}", daemon=True
+            )
             for number, worker in enumerate(self.workers)
         ]
         with stop_signals(lambda reason: self.stop(at_once=reason == "at once")):
@@ -127,7 +140,9 @@ class WorkerGroup:
 def _divided(queues: Sequence[QueueSettings], names: Any) -> list[list[str]]:
     """For each queue those of the names that it has handlers of its own for. Raises Malformed."""
     shown = cast("object", names)
-    wanted: list[Any] = [] if isinstance(names, str) or not isinstance(names, Iterable) else [*cast("Iterable[Any]", names)]
+    wanted: list[Any] = (
+        [] if isinstance(names, str) or not isinstance(names, Iterable) else [*cast("Iterable[Any]", names)]
+    )
     known = {name for queue in queues for name in queue.handlers.by_name}
     if not wanted or not known.issuperset(wanted):
         raise Malformed("names", shown, f"some of the names with handlers: {', '.join(sorted(known))}")

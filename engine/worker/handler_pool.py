@@ -1,5 +1,5 @@
-"""Runs the handlers of a worker's jobs: coroutines on a loop of their own, plain functions in threads or in child processes, and
-inline ones in the thread that asks for it.
+"""Runs the handlers of a worker's jobs: coroutines on a loop of their own, plain functions in threads or in
+child processes, and inline ones in the thread that asks for it.
 
 A thread that has run one job runs the next. Whatever a handler raises is a failed run and never ends
 the worker.
@@ -26,16 +26,17 @@ from engine.worker.batches import Batch, BatchEndedTold, BatchRuns, Run
 from engine.worker.child_processes import Answer, Child, ChildFailed, reference_of
 from engine.worker.runs import LoopThread, RunContexts, Runs
 
-#: Hears that a run is over, with what it raised and what it returned, and says what its place runs next; None when another thread
-#: will know.
+#: Hears that a run is over, with what it raised and what it returned, and says what its place runs next; None
+#: when another thread will know.
 Ended = Callable[[LeasedJob, Fault | None, bool, bytes | None], Run | None]
 
 
 class HandlerPool:
-    """The handlers that run. At most `places` run at once and one more inline, which its user sees to; `processes`: plain
-    functions run in as many child processes, which are replaced after `child_max_jobs` each (0 = never). `ended` gets True as its
-    third argument for an inline run, and `batch_ended` is told of batches. `say` takes what handlers tell the worker while they
-    run; `source` is for the log. `runs` are those under way."""
+    """The handlers that run. At most `places` run at once and one more inline, which its user sees to;
+    `processes`: plain functions run in as many child processes, which are replaced after `child_max_jobs`
+    each (0 = never). `ended` gets True as its third argument for an inline run, and `batch_ended` is told of
+    batches. `say` takes what handlers tell the worker while they run; `source` is for the log. `runs` are
+    those under way."""
 
     def __init__(
         self,
@@ -58,7 +59,9 @@ class HandlerPool:
         self.runs = Runs(handlers, observer, say=say, serializers=serializers, source=source)
         self._contexts = RunContexts()
         self._batches = (
-            BatchRuns(self.runs, self.start, handlers, batch_ended, self._contexts) if batch_ended is not None else None
+            BatchRuns(self.runs, self.start, handlers, batch_ended, self._contexts)
+            if batch_ended is not None
+            else None
         )
         self._work: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
         self._loop = LoopThread("handlers-async", self._contexts)
@@ -90,7 +93,8 @@ class HandlerPool:
             following = self._run_plain(following, None, inline=True)
 
     def close(self) -> None:
-        """Stop. Functions that still run in threads go on; coroutines are cancelled and child processes killed."""
+        """Stop. Functions that still run in threads go on; coroutines are cancelled and child processes
+        killed."""
         for _ in range(self._places):
             self._work.put(None)
         self._loop.close()
@@ -126,7 +130,11 @@ class HandlerPool:
         fault: Fault | None = None
         result: bytes | None = None
         # Hooks of a run in a child process have a Job of their own.
-        job = self.runs.job(leased) if child is None else Job(leased, self._say, self._serializers, self.runs.source.queue)
+        job = (
+            self.runs.job(leased)
+            if child is None
+            else Job(leased, self._say, self._serializers, self.runs.source.queue)
+        )
         hooks = self._handlers.hooks_of(leased.name)
         try:
             if hooks:
@@ -142,7 +150,8 @@ class HandlerPool:
         return fault, result
 
     def _call(self, leased: LeasedJob, job: Job, child: Child | None) -> bytes | None:
-        """Run a plain function, here or in a child process, and return its result. Raises what it raises, or ChildFailed."""
+        """Run a plain function, here or in a child process, and return its result. Raises what it raises, or
+        ChildFailed."""
         if child is None:
             return call_plain(self._handlers.find(leased.name), job)
         reference = reference_of(self._handlers.find(leased.name))
@@ -186,11 +195,19 @@ class HandlerPool:
         ends = partial(self._ends, leased, ticket, start_ns, fault, inline=False, result=result)
         following = Context().run(ends)
         if following is not None:
-            # In a task of its own: what a handler does to its task (cancel it, set context variables) is not for the next job.
+            # In a task of its own: what a handler does to its task (cancel it, set context variables) is not
+            # for the next job.
             self.start(following)
 
     def _ends(
-        self, leased: LeasedJob, ticket: object, start_ns: int, fault: Fault | None, *, inline: bool, result: bytes | None
+        self,
+        leased: LeasedJob,
+        ticket: object,
+        start_ns: int,
+        fault: Fault | None,
+        *,
+        inline: bool,
+        result: bytes | None,
     ) -> Run | None:
         """Tell that a run is over, outside of its context. What runs next in its place."""
         self.runs.over(leased, ticket, start_ns, fault)

@@ -1,7 +1,8 @@
-"""A child process of a worker: `python -m engine.worker.handler_process DESCRIPTOR PARENT LOGGING`, which `children` starts.
+"""A child process of a worker: `python -m engine.worker.handler_process DESCRIPTOR PARENT LOGGING`, which
+`children` starts.
 
-It reads jobs and batches from the pipe, runs the handler of each in its main thread, and answers what came of it. It ends with
-its parent."""
+It reads jobs and batches from the pipe, runs the handler of each in its main thread, and answers what came of
+it. It ends with its parent."""
 
 from __future__ import annotations
 
@@ -34,15 +35,23 @@ from engine.worker.runs import RunContexts
 
 #: Those that handlers set; the others are not worth their time at each run.
 _SIGNALS = (
-    *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF),
+    *(
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGHUP,
+        signal.SIGQUIT,
+        signal.SIGALRM,
+        signal.SIGVTALRM,
+        signal.SIGPROF,
+    ),
     *(signal.SIGCHLD, signal.SIGPIPE, signal.SIGUSR1, signal.SIGUSR2),
 )
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
 
 class ProcessState:
-    """Current directory, umask, signals (mask, handlers, alarms), locale and warnings filters as they are now. For the main
-    thread of a child process."""
+    """Current directory, umask, signals (mask, handlers, alarms), locale and warnings filters as they are
+    now. For the main thread of a child process."""
 
     def __init__(self) -> None:
         self._folder: str | None = None
@@ -93,7 +102,8 @@ _PR_SET_PDEATHSIG = 1
 #: What a run raised (error and traceback), and what it returned.
 Answer = tuple[Fault | None, bytes | None]
 Work = LeasedJob | list[LeasedJob]
-#: Module and name of the handler, its work, and the serialisers of the queue where it has some of its own, pickled.
+#: Module and name of the handler, its work, and the serialisers of the queue where it has some of its own,
+#: pickled.
 Order = tuple[tuple[str, str], Work, bytes | None]
 
 
@@ -174,7 +184,12 @@ def _first(work: Work) -> LeasedJob:
 
 
 def _run(
-    orders: Orders, reference: tuple[str, str], work: Work, serializers: bytes | None, forwarder: Forwarder, start: _Start
+    orders: Orders,
+    reference: tuple[str, str],
+    work: Work,
+    serializers: bytes | None,
+    forwarder: Forwarder,
+    start: _Start,
 ) -> list[Answer]:
     """Run a handler. Returns for each job what it raised and what it returned."""
     batch = work if isinstance(work, list) else [work]
@@ -233,8 +248,8 @@ def _ends(handler: Any, jobs: list[Job]) -> list[End]:
 
 
 def _end_with_parent(parent: int) -> None:
-    """Have the kernel send SIGKILL when the worker is gone. Where it cannot, the closed pipe ends this process, unless a handler
-    holds the interpreter lock."""
+    """Have the kernel send SIGKILL when the worker is gone. Where it cannot, the closed pipe ends this
+    process, unless a handler holds the interpreter lock."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

@@ -1,4 +1,5 @@
-"""The runs in progress: notifies handlers that a lease has ended, stops handlers, and logs and records runs."""
+"""The runs in progress: notifies handlers that a lease has ended, stops handlers, and logs and records
+runs."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ from engine.worker.machine.leases import timed_out
 # -- Where runs begin: each in a copy of the context of the worker, so that no run sees the context
 # variables of another one.
 #
-# It is the context of the moment when this is made: what a service has set before `Worker.run` is seen by all of its
-# runs.
+# It is the context of the moment when this is made: what a service has set before `Worker.run` is seen by all
+# of its runs.
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -68,8 +69,8 @@ Start = Callable[[], Coroutine[Any, Any, None]]
 
 
 class LoopThread:
-    """Starts with the first coroutine. One that blocks holds up the others of this loop, and nothing else of the worker. Each
-    begins in a context of its own, not in that of the handler that started it."""
+    """Starts with the first coroutine. One that blocks holds up the others of this loop, and nothing else of
+    the worker. Each begins in a context of its own, not in that of the handler that started it."""
 
     def __init__(self, name: str, contexts: RunContexts) -> None:
         self._name = name
@@ -85,13 +86,15 @@ class LoopThread:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._run_loop, args=(self._loop,), name=self._name, daemon=True)
+                self._thread = threading.Thread(
+                    target=self._run_loop, args=(self._loop,), name=self._name, daemon=True
+                )
                 self._thread.start()
         self._loop.call_soon_threadsafe(self._create, start)
 
     def canceller(self) -> Callable[[], None]:
-        """A function that cancels the coroutine which calls this. Safe from any thread; once the coroutine has ended it does
-        nothing."""
+        """A function that cancels the coroutine which calls this. Safe from any thread; once the coroutine
+        has ended it does nothing."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
 
@@ -122,7 +125,8 @@ class LoopThread:
         def done(task: asyncio.Task[None]) -> None:
             self._tasks.discard(task)
             if not begun and not self._closing:
-                # A handler has cancelled all tasks of the loop: without its beginning the run would have no end.
+                # A handler has cancelled all tasks of the loop: without its beginning the run would have no
+                # end.
                 self._create(start)
 
         task = asyncio.get_running_loop().create_task(begin(), context=self._contexts.new())
@@ -136,7 +140,8 @@ class LoopThread:
             try:
                 loop.run_forever()
             except BaseException:
-                # SystemExit in a task that a handler started goes through the loop; the other handlers must not end with it.
+                # SystemExit in a task that a handler started goes through the loop; the other handlers must
+                # not end with it.
                 log.exception("the loop of the coroutine handlers goes on after")
         for task in self._tasks:
             task.cancel()
@@ -162,7 +167,13 @@ class Runs:
     """All runs of one worker, each known by its lease. Safe from threads."""
 
     def __init__(
-        self, handlers: Handlers, observer: Observer | None, *, say: Say, serializers: Serializers, source: Source
+        self,
+        handlers: Handlers,
+        observer: Observer | None,
+        *,
+        say: Say,
+        serializers: Serializers,
+        source: Source,
     ) -> None:
         self._handlers = handlers
         self._observer = observer
@@ -172,13 +183,14 @@ class Runs:
         # What notifies each running handler of the end of its lease, and the leases that have ended.
         self._tell: dict[Lease, Tell] = {}
         self._lost: dict[Lease, bool] = {}
-        # What stops each handler, and whether its job is alone in that run; threads cannot be stopped and are not in here.
+        # What stops each handler, and whether its job is alone in that run; threads cannot be stopped and are
+        # not in here.
         self._stop: dict[Lease, tuple[Callable[[], None], bool]] = {}
         self._stopped: set[Lease] = set()
 
     def lose(self, lease: Lease, *, cancelled: bool = False) -> None:
-        """Notify the handler of this lease that the lease has ended, and whether because its job was cancelled: then it is also
-        stopped, but for a batch, whose other jobs go on."""
+        """Notify the handler of this lease that the lease has ended, and whether because its job was
+        cancelled: then it is also stopped, but for a batch, whose other jobs go on."""
         # The handler's thread registers and then looks in here: one of the two sees the other.
         self._lost[lease] = cancelled
         tell = self._tell.get(lease)
@@ -199,7 +211,8 @@ class Runs:
             known[0]()
 
     def stop(self, leased: LeasedJob) -> None:
-        """Stop the handler of this job, which has timed out: cancel the coroutine or kill the child process. Does not wait."""
+        """Stop the handler of this job, which has timed out: cancel the coroutine or kill the child process.
+        Does not wait."""
         self._stopped.add(leased.lease)
         self._halt(leased.lease)
 
@@ -211,8 +224,8 @@ class Runs:
         return start_ns, self._observer.handler_started(leased, start_ns)
 
     def stoppable(self, leased: LeasedJob, stop: Callable[[], None], *, alone: bool = True) -> None:
-        """Register what stops the handler that is about to run, should it time out, or its job be cancelled; not `alone`: the
-        run is that of other jobs as well."""
+        """Register what stops the handler that is about to run, should it time out, or its job be cancelled;
+        not `alone`: the run is that of other jobs as well."""
         lease = leased.lease
         self._stop[lease] = (stop, alone)
         # As in `register`: one of the two threads sees the other.
@@ -235,7 +248,8 @@ class Runs:
             tell(cancelled=cancelled)
 
     def failed(self, leased: LeasedJob, failure: BaseException, known: Fault | None = None) -> Fault:
-        """Log that a run has failed; what it leaves behind. `known`: it was told of another job before, with its trace."""
+        """Log that a run has failed; what it leaves behind. `known`: it was told of another job before, with
+        its trace."""
         try:
             return self._failed(leased, failure, known)
         except BaseException:
@@ -245,8 +259,11 @@ class Runs:
     def _failed(self, leased: LeasedJob, failure: BaseException, known: Fault | None) -> Fault:
         here = not isinstance(failure, ChildFailed)
         fault = known or (fault_of(failure) if here else failure.fault)
-        if self._lost.get(leased.lease) and (isinstance(failure, asyncio.CancelledError | LeaseLost) or not fault.trace):
-            # What the cancel made of it: of a coroutine, of a handler that looks at its lease, of a child that was killed.
+        if self._lost.get(leased.lease) and (
+            isinstance(failure, asyncio.CancelledError | LeaseLost) or not fault.trace
+        ):
+            # What the cancel made of it: of a coroutine, of a handler that looks at its lease, of a child
+            # that was killed.
             fault = Fault(CANCELLED, "")
         elif leased.lease in self._stopped:
             more = fault.error if here and not isinstance(failure, asyncio.CancelledError) else ""
@@ -262,7 +279,13 @@ class Runs:
             log.warning("%s failed: %s", job_run(leased), fault.error, exc_info=raised, extra=extra)
         else:
             trace = f"\n{fault.trace}".rstrip() if known is None else ""
-            log.warning("%s failed: %s%s", job_run(leased), fault.error, trace, extra=extra | {"traceback": fault.trace})
+            log.warning(
+                "%s failed: %s%s",
+                job_run(leased),
+                fault.error,
+                trace,
+                extra=extra | {"traceback": fault.trace},
+            )
         return fault
 
     def over(self, leased: LeasedJob, ticket: object, start_ns: int, fault: Fault | None) -> None:
@@ -276,7 +299,8 @@ class Runs:
             self._observer.handler_ended(leased, ticket, start_ns, time.monotonic_ns(), error)
 
     def forget(self, lease: Lease) -> None:
-        """Its end was told. Not before: until then another thread may still decide that it is lost, or has used up its time."""
+        """Its end was told. Not before: until then another thread may still decide that it is lost, or has
+        used up its time."""
         if self._lost or self._stopped:
             self._lost.pop(lease, None)
             self._stopped.discard(lease)
@@ -284,4 +308,6 @@ class Runs:
 
 def job_run(leased: LeasedJob) -> str:
     """The run for the log: whether a failure is the job's last one is what people ask first."""
-    return f"job {leased.lease.job} ({leased.name}), attempt {leased.failures + 1} of {leased.options.attempts},"
+    return (
+        f"job {leased.lease.job} ({leased.name}), attempt {leased.failures + 1} of {leased.options.attempts},"
+    )

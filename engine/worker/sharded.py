@@ -1,12 +1,12 @@
 """A worker of a queue with shards: one for each shard, and what they share (docs/guides/shards.md).
 
-They share the places of the handlers, one block on the wake lists of all shards, one control connection and one driver. An idle
-shard costs little: its leader sweeps every quarter of a lease, and its other workers beat rarely. So somebody has to notice when
-that leader dies with jobs in hand. That is the process that leads shard 0, which is looked after as any queue is: it also looks
-after the leaders of all other shards.
+They share the places of the handlers, one block on the wake lists of all shards, one control connection and
+one driver. An idle shard costs little: its leader sweeps every quarter of a lease, and its other workers beat
+rarely. So somebody has to notice when that leader dies with jobs in hand. That is the process that leads
+shard 0, which is looked after as any queue is: it also looks after the leaders of all other shards.
 
-The record of the shards is read every few seconds; when the queue is resharded, workers of new shards begin, and those of former
-ones stop once these are empty.
+The record of the shards is read every few seconds; when the queue is resharded, workers of new shards begin,
+and those of former ones stop once these are empty.
 """
 
 from __future__ import annotations
@@ -38,13 +38,16 @@ IDLE_BEATS = 16
 
 
 class ShardedWorker(Worker):
-    """A worker of all shards of a queue. It has no child processes, and `max_jobs` counts the jobs of each shard."""
+    """A worker of all shards of a queue. It has no child processes, and `max_jobs` counts the jobs of each
+    shard."""
 
     def __init__(self, queue: QueueSettings, handlers: Handlers | None = None, **settings: Any) -> None:
         self._whole: ShardedQueue = synchronous(queue)
         self._given: dict[str, Any] = settings
         if settings.get("processes"):
-            raise Malformed("processes", settings["processes"], "0 for a queue with shards: start several workers instead")
+            raise Malformed(
+                "processes", settings["processes"], "0 for a queue with shards: start several workers instead"
+            )
         # Its settings are checked now, and it is never run.
         first = self._whole.shard(self._whole.name)
         super().__init__(first, handlers, **self._given)
@@ -77,7 +80,9 @@ class ShardedWorker(Worker):
 
     def take_part(self, share: Any, connections: SharedConnections | None = None) -> None:
         """Not in a group: Malformed."""
-        raise Malformed("queues", self._whole.name, "queues without shards: a queue with shards has a Worker of its own")
+        raise Malformed(
+            "queues", self._whole.name, "queues without shards: a queue with shards has a Worker of its own"
+        )
 
     def _tell(self, what: Callable[[Worker], None], *, stops: bool = False) -> None:
         """Tell the workers of all shards, also those that begin later."""

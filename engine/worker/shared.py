@@ -1,8 +1,8 @@
 """Connections that several workers of one process share: for their waits, and for their control channels.
 
-A worker that has nothing to do blocks on the wake lists of its queue (rule 22). Several of them block with one command that names
-the lists of all, as long as these are on one server: sixteen idle shards then cost what one does. On a cluster, whose commands
-name keys of one slot only, each blocks for itself.
+A worker that has nothing to do blocks on the wake lists of its queue (rule 22). Several of them block with
+one command that names the lists of all, as long as these are on one server: sixteen idle shards then cost
+what one does. On a cluster, whose commands name keys of one slot only, each blocks for itself.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ from engine.redis.exchange import Sent
 from engine.worker.control import PAUSE_MOST_S
 from engine.worker.machine.events import ControlLost, Subscribed
 
-#: A block begins so much later when not all workers wait: one that was woken for a short job waits again soon.
+#: A block begins so much later when not all workers wait: one that was woken for a short job waits again
+#: soon.
 _GATHER_S = 0.005
 #: The list that ends a block early vanishes after so long, should nobody be left to take its entry.
 _POKE_MS = 60_000
 
 
 class SharedWait:
-    """The waits of one worker. What it does not wait for together with others goes through its own driver, `alone`."""
+    """The waits of one worker. What it does not wait for together with others goes through its own driver,
+    `alone`."""
 
     def __init__(self, waits: _Waits, alone: SyncDriver) -> None:
         self._waits = waits
@@ -128,7 +130,9 @@ class _Waits:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._closed)
-                self._changed.wait_for(lambda: self._closed or len(self._waiting) >= len(self._members), _GATHER_S)
+                self._changed.wait_for(
+                    lambda: self._closed or len(self._waiting) >= len(self._members), _GATHER_S
+                )
                 if self._closed:
                     break
                 by_list = {name: member for member, lists in self._waiting.items() for name in lists}
@@ -172,7 +176,8 @@ def _text(word: Any) -> str:
 
 
 class SharedConnections:
-    """The connections of the workers of one server in one process. `poke`: a key of its own, which ends a block."""
+    """The connections of the workers of one server in one process. `poke`: a key of its own, which ends a
+    block."""
 
     def __init__(self, endpoint: Endpoint, prefix: str) -> None:
         self._waits = _Waits(endpoint, f"{prefix}poke:{secrets.token_hex(8)}")
@@ -236,8 +241,8 @@ class _Named(Subscription):
 
 
 class _Channels:
-    """One subscription to the channels of several workers: a new one whenever their number changes, once it has stopped
-    changing for a moment."""
+    """One subscription to the channels of several workers: a new one whenever their number changes, once it
+    has stopped changing for a moment."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -248,7 +253,9 @@ class _Channels:
 
     def change(self, member: SharedControl, *, there: bool) -> None:
         with self._lock:
-            self._members = tuple(other for other in self._members if other is not member) + ((member,) if there else ())
+            self._members = tuple(other for other in self._members if other is not member) + (
+                (member,) if there else ()
+            )
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = None
@@ -281,7 +288,9 @@ class _Channels:
                     if self._subscription is not made:
                         return
                 for member in members:
-                    member.say(Subscribed(made.identity if member.presence else None) if made.live else ControlLost())
+                    member.say(
+                        Subscribed(made.identity if member.presence else None) if made.live else ControlLost()
+                    )
 
             made = _Named(
                 dialer_of(self._endpoint),

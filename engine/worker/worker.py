@@ -1,7 +1,8 @@
 """The worker: its settings, and its run from the first connection to the last thread.
 
-`executor` carries out what the step machine decides, `handler_pool` runs the handlers. Only C code that holds the interpreter
-lock for a third of a lease can starve the renewals, and then the lease is lost and reported (rule 14)."""
+`executor` carries out what the step machine decides, `handler_pool` runs the handlers. Only C code that holds
+the interpreter lock for a third of a lease can starve the renewals, and then the lease is lost and reported
+(rule 14)."""
 
 from __future__ import annotations
 
@@ -70,43 +71,48 @@ _OF_MACHINE = frozenset(field.name for field in fields(Settings))
 
 
 class Worker:
-    """Runs the handlers of a queue's jobs until it is told to stop. Jobs of other names are left to other workers. Without
-    `handlers` these are the functions that `queue.job` has registered. `queue` may be an AsyncQueue as well: the worker has
-    connections of its own, with its settings.
+    """Runs the handlers of a queue's jobs until it is told to stop. Jobs of other names are left to other
+    workers. Without `handlers` these are the functions that `queue.job` has registered. `queue` may be an
+    AsyncQueue as well: the worker has connections of its own, with its settings.
 
-    `concurrency` handlers at once, and leases of `lease_ms`. The worker that leads its queue sweeps for all, at least every
-    `sweep_ms` and every quarter of a lease. Ahead of its handlers a worker leases what they work off in 50 ms by their measured
-    time, at most `prefetch` jobs (0 = none).
-    `grace_ms` bounds how long a stop waits for handlers.
+    `concurrency` handlers at once, and leases of `lease_ms`. The worker that leads its queue sweeps for all,
+    at least every `sweep_ms` and every quarter of a lease. Ahead of its handlers a worker leases what they
+    work off in 50 ms by their measured time, at most `prefetch` jobs (0 = none). `grace_ms` bounds how long a
+    stop waits for handlers.
 
-    Async handlers run on an event loop in a thread of the worker, plain functions in threads, and inline ones one after the other
-    in one thread, beside the `concurrency` of the others. With `processes` N plain functions run in N child processes, for
-    handlers that keep the interpreter lock for long; N, not `concurrency`, handlers then run at once. A child finds a handler by
-    its module and name; one that dies is a failed run. After `child_max_jobs` jobs a child is replaced (0 = never).
+    Async handlers run on an event loop in a thread of the worker, plain functions in threads, and inline ones
+    one after the other in one thread, beside the `concurrency` of the others. With `processes` N plain
+    functions run in N child processes, for handlers that keep the interpreter lock for long; N, not
+    `concurrency`, handlers then run at once. A child finds a handler by its module and name; one that dies is
+    a failed run. After `child_max_jobs` jobs a child is replaced (0 = never).
 
-    A job whose run takes longer than its `timeout_ms` has failed: its coroutine is cancelled and gets 5 s to clean up, its child
-    process is killed. A function in a thread, or an inline one, cannot be stopped: its run is over for the server, what comes
-    of it is refused, and its place stays taken until it returns; the log says so.
+    A job whose run takes longer than its `timeout_ms` has failed: its coroutine is cancelled and gets 5 s to
+    clean up, its child process is killed. A function in a thread, or an inline one, cannot be stopped: its
+    run is over for the server, what comes of it is refused, and its place stays taken until it returns; the
+    log says so.
 
-    When its job is cancelled, within a second a coroutine gets CancelledError and cleans up, a child process is killed, and in a
-    thread `job.cancelled` becomes true; so it does in a handler of batches, whose other jobs go on. The worker hears of it on a
-    connection of its own, and where that is away, or the queue has the format of another library, at the next renewal (rule 26).
+    When its job is cancelled, within a second a coroutine gets CancelledError and cleans up, a child process
+    is killed, and in a thread `job.cancelled` becomes true; so it does in a handler of batches, whose other
+    jobs go on. The worker hears of it on a connection of its own, and where that is away, or the queue has
+    the format of another library, at the next renewal (rule 26).
 
-    After `max_jobs` jobs, or when the process holds more than `max_memory_mb` megabytes, the worker stops gracefully, and `run`
-    returns "recycled": start another one (0 = never).
+    After `max_jobs` jobs, or when the process holds more than `max_memory_mb` megabytes, the worker stops
+    gracefully, and `run` returns "recycled": start another one (0 = never).
 
-    Which jobs it claims: `names` are some of the names with handlers (else all of them), `priorities` the least and the greatest
-    priority; `routes` the routing keys (a job without one has the key `default`); `name`, `stack`, `capabilities` and `region`
-    are what targets of jobs ask for (rule 18). `gate` is asked before a claim, in a decision that others wait for, so it must be
-    quick: False = claim nothing now, True = as ever, a number = at most so many jobs; a closed one is asked again after 200 ms.
+    Which jobs it claims: `names` are some of the names with handlers (else all of them), `priorities` the
+    least and the greatest priority; `routes` the routing keys (a job without one has the key `default`);
+    `name`, `stack`, `capabilities` and `region` are what targets of jobs ask for (rule 18). `gate` is asked
+    before a claim, in a decision that others wait for, so it must be quick: False = claim nothing now, True =
+    as ever, a number = at most so many jobs; a closed one is asked again after 200 ms.
 
-    The worker is listed in `queue.workers` with its `attributes`, JSON of at most 4 KiB, and tells every `beat_ms` that it lives.
-    When three beats in a row have not come, other workers take its leases without waiting for their end, unless it has renewed
-    them; so handlers that hold the interpreter lock for longer than that want longer beats. With 0 it is not listed.
+    The worker is listed in `queue.workers` with its `attributes`, JSON of at most 4 KiB, and tells every
+    `beat_ms` that it lives. When three beats in a row have not come, other workers take its leases without
+    waiting for their end, unless it has renewed them; so handlers that hold the interpreter lock for longer
+    than that want longer beats. With 0 it is not listed.
 
-    A worker that is killed loses its connections at once. The others look after them once a second, and take its leases when its
-    control connection is gone at two looks in a row (rule 39). With `presence` False this worker is not looked after and
-    looks after no other: its leases are taken when they run out.
+    A worker that is killed loses its connections at once. The others look after them once a second, and take
+    its leases when its control connection is gone at two looks in a row (rule 39). With `presence` False this
+    worker is not looked after and looks after no other: its leases are taken when they run out.
 
     Of a queue with shards it serves all of them (docs/guides/shards.md).
 
@@ -193,12 +199,15 @@ class Worker:
         region: Annotated[str | None, "its region, for targets"] = None,
         gate: Gate | None = None,
     ) -> None:
-        # Each setting stands above alone: its type, its bounds, what the flag of the command says, its default.
+        # Each setting stands above alone: its type, its bounds, what the flag of the command says, its
+        # default.
         given = locals()
         handlers = queue.handlers if handlers is None else handlers
         validate.instance("handlers", handlers, Handlers, "a Handlers object")
         names_taken = tuple(map(queue.model.names.job_name, routing.names_among(handlers.by_name, names)))
-        checks = [(setting.name, setting.check) for setting in settings_of(Worker) if setting.check is not None]
+        checks = [
+            (setting.name, setting.check) for setting in settings_of(Worker) if setting.check is not None
+        ]
         own: dict[str, Any] = {name: check.check(name, given[name]) for name, check in checks}
         known_as = validate.worker_name(name, default_name)
         if gate is not None and not callable(gate):
@@ -209,7 +218,9 @@ class Worker:
         plain = frozenset(handlers.by_name) - handlers.inline - handlers.coroutines
         spawned = plain if processes else frozenset[str]()
         # No threads for handlers that nobody has.
-        own["concurrency"] = 0 if len(handlers.inline) == len(handlers.by_name) else processes or own["concurrency"]
+        own["concurrency"] = (
+            0 if len(handlers.inline) == len(handlers.by_name) else processes or own["concurrency"]
+        )
         settings = Settings(
             name=known_as,
             classes=names_taken,
@@ -273,13 +284,14 @@ class Worker:
         return self._queue
 
     def stop(self, *, at_once: bool = False) -> None:
-        """Ask for a graceful stop: nothing more starts, unstarted leases go back uncharged, running handlers finish. `at_once`:
-        they are not waited for, and their jobs run again when their leases are over. Safe from any thread and from a signal
-        handler."""
+        """Ask for a graceful stop: nothing more starts, unstarted leases go back uncharged, running handlers
+        finish. `at_once`: they are not waited for, and their jobs run again when their leases are over. Safe
+        from any thread and from a signal handler."""
         self._events.put(StopAsked("at once" if at_once else "stopped"))
 
     def pause(self) -> None:
-        """Claim and start nothing more until `resume`; what runs goes on. Safe from any thread, and before `run`."""
+        """Claim and start nothing more until `resume`; what runs goes on. Safe from any thread, and before
+        `run`."""
         self._events.put(PauseAsked(True))
 
     def resume(self) -> None:
@@ -287,14 +299,15 @@ class Worker:
         self._events.put(PauseAsked(False))
 
     def take_part(self, share: Share | Quota, connections: SharedConnections | None = None) -> None:
-        """Share the places of a group, and the connections on which its workers wait: for groups, before `run`."""
+        """Share the places of a group, and the connections on which its workers wait: for groups, before
+        `run`."""
         self._share = share
         self._connections = connections
         share.poke = lambda: self._events.put(TimerFired())
 
     def beats_rarely(self, times: int) -> None:
-        """Beat so many times more rarely while nothing is in hand and this does not watch: for the worker of a shard, before
-        `run`."""
+        """Beat so many times more rarely while nothing is in hand and this does not watch: for the worker of
+        a shard, before `run`."""
         self._settings = replace(self._settings, idle_beats=times)
 
     def watch(self, on: bool) -> None:
@@ -302,28 +315,34 @@ class Worker:
         self._events.put(WatchAsked(on))
 
     def on_lead(self, told: Callable[[bool], None]) -> None:
-        """Call this when the worker leads its queue, and when it does so no more; it must be quick. Before `run`."""
+        """Call this when the worker leads its queue, and when it does so no more; it must be quick. Before
+        `run`."""
         said = ("worker %s: what is told of its lead failed", self._settings.name)
         self._on_lead = partial(spared, told, otherwise=None, log=log, said=said)
 
     def run(self, *, burst: bool = False, delayed: bool = True) -> StopReason:
-        """Work until stopped by `stop`, SIGTERM or SIGINT; with `burst`, until no job waits that it has a handler for and may
-        run, and none is delayed or leased; without `delayed`, until none can be claimed now. A second signal stops at once.
+        """Work until stopped by `stop`, SIGTERM or SIGINT; with `burst`, until no job waits that it has a
+        handler for and may run, and none is delayed or leased; without `delayed`, until none can be claimed
+        now. A second signal stops at once.
 
-        Returns why it ended: "stopped", "grace over" when jobs were in hand then (they run again when their leases are over),
-        "empty" (burst), "recycled", "at once". Raises UnsafeServer or ServerUnavailable when the first connection fails, and
-        Malformed while another thread is in it: the two would take each other's news.
+        Returns why it ended: "stopped", "grace over" when jobs were in hand then (they run again when their
+        leases are over), "empty" (burst), "recycled", "at once". Raises UnsafeServer or ServerUnavailable
+        when the first connection fails, and Malformed while another thread is in it: the two would take each
+        other's news.
         """
         burst, delayed = validate.truth("burst", burst), validate.truth("delayed", delayed)
         if not self._at_work.acquire(blocking=False):
-            raise Malformed("run", self._settings.name, "a worker that does not run already; make another Worker")
+            raise Malformed(
+                "run", self._settings.name, "a worker that does not run already; make another Worker"
+            )
         try:
             return self._run(burst, delayed)
         finally:
             self._at_work.release()
 
     def _check_whole(self) -> None:
-        """Raise Malformed for a queue that has shards on the server and none here: all but shard 0 would be left alone."""
+        """Raise Malformed for a queue that has shards on the server and none here: all but shard 0 would be
+        left alone."""
         queue = self._queue
         if queue.is_shard or queue.model.name != "lanes":
             return
@@ -340,7 +359,9 @@ class Worker:
         source = Source(settings.name, self._queue.name)
         mark_records()
         clock = self._queue.driver.clock
-        patience = threading.Timer(_PATIENCE_S, log.warning, [_NO_ANSWER, settings.name], {"extra": about(None, source)})
+        patience = threading.Timer(
+            _PATIENCE_S, log.warning, [_NO_ANSWER, settings.name], {"extra": about(None, source)}
+        )
         patience.start()
         try:
             self._queue.driver.server_now_ms()
@@ -353,9 +374,16 @@ class Worker:
             with suppress(EngineError):
                 warn_of_namesakes(self._queue.workers.list(), source)
         if self._queue.observer is not None:
-            named: dict[str, object] = {name: sorted(getattr(settings, name)) for name in ("inline", "stoppable", "spawned")}
+            named: dict[str, object] = {
+                name: sorted(getattr(settings, name)) for name in ("inline", "stoppable", "spawned")
+            }
             named["attributes"] = routing.described(settings.attributes)
-            config = {**asdict(replace(settings, about={})), **named, "queue": self._queue.name, "pid": os.getpid()}
+            config = {
+                **asdict(replace(settings, about={})),
+                **named,
+                "queue": self._queue.name,
+                "pid": os.getpid(),
+            }
             self._queue.observer.configured(config)
         connections, model = self._connections, self._queue.model
         own = (self._queue.endpoint, model.scripts.values())
@@ -374,7 +402,11 @@ class Worker:
             elsewhere=elsewhere,
         )
         steps.on_lead = self._on_lead
-        executor = Executor(*(steps, self._queue.driver, waiting, self._events), source=source, max_memory_mb=self._max_memory_mb)
+        executor = Executor(
+            *(steps, self._queue.driver, waiting, self._events),
+            source=source,
+            max_memory_mb=self._max_memory_mb,
+        )
         running = HandlerPool(
             self._handlers,
             self._queue.observer,
@@ -437,14 +469,17 @@ def _check_travels(serializers: Serializers) -> None:
 
 
 def _ask(gate: Gate, worker: str) -> bool | int:
-    """Ask the gate. One that raises, or answers something else, counts as closed: what it guards against may be the reason."""
+    """Ask the gate. One that raises, or answers something else, counts as closed: what it guards against may
+    be the reason."""
 
     def ask() -> bool | int:
         said = gate()
         # Infinity is no bound; what is no number raises here.
         return said if isinstance(said, bool) else int(max(0, min(said, _JOBS_MAX)))
 
-    return spared(ask, otherwise=False, log=log, said=("worker %s: its gate raised, so nothing is claimed", worker))
+    return spared(
+        ask, otherwise=False, log=log, said=("worker %s: its gate raised, so nothing is claimed", worker)
+    )
 
 
 def _new_incarnation() -> str:
@@ -458,8 +493,8 @@ def _new_incarnation() -> str:
 
 
 class Scheduler(Worker):
-    """Sweeps a queue until it is stopped, at least every `sweep_ms`, and runs nothing. Any number may run at once, beside
-    any number of workers: no tick fires twice. Raises Malformed for settings out of bounds."""
+    """Sweeps a queue until it is stopped, at least every `sweep_ms`, and runs nothing. Any number may run at
+    once, beside any number of workers: no tick fires twice. Raises Malformed for settings out of bounds."""
 
     def __init__(self, queue: QueueSettings, *, name: str = "", sweep_ms: Milliseconds = _SWEEP_MS) -> None:
         settings = Settings(

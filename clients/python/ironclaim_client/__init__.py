@@ -1,4 +1,5 @@
-"""Jobs and channels of Ironclaim over HTTP, for places without access to Redis: `Client`, and `AsyncClient` for asyncio."""
+"""Jobs and channels of Ironclaim over HTTP, for places without access to Redis: `Client`, and `AsyncClient`
+for asyncio."""
 
 from ironclaim_client.asynchronous.channel import AsyncChannel, AsyncSubscription
 from ironclaim_client.asynchronous.client import AsyncClient

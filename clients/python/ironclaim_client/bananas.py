@@ -1,8 +1,10 @@
-"""The calls of Bananas' own Python SDK, for programs that were written for it: `from ironclaim_client.bananas import Client`.
+"""The calls of Bananas' own Python SDK, for programs that were written for it: `from ironclaim_client.bananas
+import Client`.
 
-They go over HTTP to the API of Bananas below `/api/v1`, whose jobs are in Bananas' keyspace, beside its own programs. What is
-different: the address is that of the server and not of Redis; how long results are kept is set where jobs run; a job is there
-once even where a reply is lost; a payload comes back only from a server that shows payloads.
+They go over HTTP to the API of Bananas below `/api/v1`, whose jobs are in Bananas' keyspace, beside its own
+programs. What is different: the address is that of the server and not of Redis; how long results are kept is
+set where jobs run; a job is there once even where a reply is lost; a payload comes back only from a server
+that shows payloads.
 """
 
 from __future__ import annotations
@@ -102,7 +104,8 @@ class JobResult:
 
 
 class Client:
-    """A server of the API. `token` is shown to it. Every method raises ConnectionError, and BananasError for what is refused."""
+    """A server of the API. `token` is shown to it. Every method raises ConnectionError, and BananasError for
+    what is refused."""
 
     def __init__(self, url: str, *, token: str | None = None, retries: Retries | None = None) -> None:
         with _translated():
@@ -139,7 +142,8 @@ class Client:
         description: str = "",
         routing_key: str = "",
     ) -> str:
-        """Submit a job that runs at that time, which without a zone is local; its id. Raises as `submit_job` does."""
+        """Submit a job that runs at that time, which without a zone is local; its id. Raises as `submit_job`
+        does."""
         due = scheduled_for.astimezone(UTC).isoformat()
         return self._submit(name, payload, priority, description, routing_key, scheduled_for=due)
 
@@ -162,7 +166,8 @@ class Client:
         description: str = "",
         routing_key: str = "",
     ) -> JobResult | None:
-        """Submit a job and wait for how it ends; None when it has not in time. Raises as `submit_job` does."""
+        """Submit a job and wait for how it ends; None when it has not in time. Raises as `submit_job`
+        does."""
         end_s = time.monotonic() + timeout.total_seconds()
         id = self._submit(name, payload, priority, description, routing_key)
         looks = 0
@@ -179,15 +184,27 @@ class Client:
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
-    def _submit(self, name: str, payload: object, priority: JobPriority, description: str, routing_key: str, **more: str) -> str:
+    def _submit(
+        self,
+        name: str,
+        payload: object,
+        priority: JobPriority,
+        description: str,
+        routing_key: str,
+        **more: str,
+    ) -> str:
         """The id is made here, so that a repetition after a lost reply finds the job."""
         given = {"description": description, "routing_key": routing_key, **more}
         job = {"id": str(uuid.uuid4()), "name": name, "payload": payload, "priority": priority}
         try:
-            body = json.dumps({**job, **{key: text for key, text in given.items() if text}}, allow_nan=False).encode()
+            body = json.dumps(
+                {**job, **{key: text for key, text in given.items() if text}}, allow_nan=False
+            ).encode()
         except (TypeError, ValueError) as error:
             raise SerializationError(str(error)) from error
         with _translated():
@@ -198,7 +215,9 @@ class Client:
     def _look(self, job_id: str) -> Reply | None:
         with _translated():
             try:
-                return self._transport.send(Call(method="GET", path=f"{_PATH}/{checks.segment('job_id', job_id)}"))
+                return self._transport.send(
+                    Call(method="GET", path=f"{_PATH}/{checks.segment('job_id', job_id)}")
+                )
             except errors.NotFound:
                 return None
 

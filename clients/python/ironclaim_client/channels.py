@@ -25,7 +25,9 @@ class Channels:
     def publish(self, id: str, content: object) -> Call:
         """A message that is published twice is there once, by its id."""
         body = checks.json_bytes("content", content)
-        return Call(method="PUT", path=f"{self.path}/message/{checks.segment('id', id)}", body=body, changes=True)
+        return Call(
+            method="PUT", path=f"{self.path}/message/{checks.segment('id', id)}", body=body, changes=True
+        )
 
     def subscribe(self, subscriber: str) -> Call:
         """A subscriber that is created twice stays as it is."""
@@ -43,7 +45,9 @@ class Channels:
     def acknowledge(self, subscriber: str, receipt: str) -> Call:
         """A receipt that is acknowledged twice changes nothing the second time."""
         params = {"ackHandle": checks.header("receipt", receipt)}
-        return Call(method="DELETE", path=f"{self._subscriber(subscriber)}/message", params=params, changes=True)
+        return Call(
+            method="DELETE", path=f"{self._subscriber(subscriber)}/message", params=params, changes=True
+        )
 
     def _subscriber(self, subscriber: str) -> str:
         return f"{self.path}/subscription/polling/{checks.segment('subscriber', subscriber)}"
@@ -64,5 +68,6 @@ def delivery(reply: Reply) -> Delivery:
 
 
 def is_over(error: Refused) -> bool:
-    """Whether a subscription cannot go on: the server itself says so, and not a proxy that knows the path no more for a while."""
+    """Whether a subscription cannot go on: the server itself says so, and not a proxy that knows the path no
+    more for a while."""
     return bool(error.problem) and error.status in (400, 401, 403, 404, 422)

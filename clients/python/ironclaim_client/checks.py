@@ -39,7 +39,13 @@ def segment(field: str, value: object) -> str:
 
 def header(field: str, value: object) -> str:
     """A text that a header can carry."""
-    if not isinstance(value, str) or not value.isascii() or not value.isprintable() or value != value.strip() or not value:
+    if (
+        not isinstance(value, str)
+        or not value.isascii()
+        or not value.isprintable()
+        or value != value.strip()
+        or not value
+    ):
         raise InvalidArgument(field, value, "printable ASCII without spaces at its ends")
     return value
 

@@ -11,7 +11,8 @@ class ClientError(Exception):
 
 
 class InvalidArgument(ClientError, ValueError):
-    """An argument is wrong, and nothing was sent. `field`, `value` and `bound` say which and what it must be."""
+    """An argument is wrong, and nothing was sent. `field`, `value` and `bound` say which and what it must
+    be."""
 
     def __init__(self, field: str, value: object, bound: str) -> None:
         super().__init__(f"{field}: {value!r} must be {bound}")
@@ -19,10 +20,11 @@ class InvalidArgument(ClientError, ValueError):
 
 
 class Refused(ClientError):
-    """The server has understood the request and does not carry it out: its answer, by the members of RFC 9457.
+    """The server has understood the request and does not carry it out: its answer, by the members of RFC
+    9457.
 
-    `field`, `value` and `bound` name what is wrong in the request, where something is; `code` is the word by which a channel's
-    server names the reason, '' without one.
+    `field`, `value` and `bound` name what is wrong in the request, where something is; `code` is the word by
+    which a channel's server names the reason, '' without one.
     """
 
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
@@ -46,8 +48,8 @@ class NotFound(Refused):
 
 
 class UnexpectedReply(ClientError):
-    """What answered does not speak the protocol: to a call that only looks a proxy's page, or a body that is no JSON; to any call
-    a redirection, which is not followed, so that nothing was done."""
+    """What answered does not speak the protocol: to a call that only looks a proxy's page, or a body that is
+    no JSON; to any call a redirection, which is not followed, so that nothing was done."""
 
 
 class ServerUnavailable(ClientError):
@@ -55,13 +57,14 @@ class ServerUnavailable(ClientError):
 
 
 class OutcomeUnknown(ClientError):
-    """The request may have been carried out: its reply was lost, and so were those of its repetitions; or what came in its place
-    tells nothing, such as a gateway's page, a failure of the server, or a body that is no JSON."""
+    """The request may have been carried out: its reply was lost, and so were those of its repetitions; or
+    what came in its place tells nothing, such as a gateway's page, a failure of the server, or a body that is
+    no JSON."""
 
 
 class JobFailed(ClientError):
-    """The job that was waited for has ended without a result; `state` is dead, cancelled, discarded or expired, `error` what it
-    died of."""
+    """The job that was waited for has ended without a result; `state` is dead, cancelled, discarded or
+    expired, `error` what it died of."""
 
     def __init__(self, id: str, state: str, error: str) -> None:
         super().__init__(f"job {id} is {state}" + (f": {error}" if error else ""))

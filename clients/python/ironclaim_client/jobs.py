@@ -1,4 +1,5 @@
-"""The job API: what is asked for each call, and what its answer says; see the server's `GET /openapi.json`."""
+"""The job API: what is asked for each call, and what its answer says; see the server's `GET
+/openapi.json`."""
 
 from __future__ import annotations
 
@@ -7,7 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ironclaim_client import checks
-from ironclaim_client.errors import InvalidArgument, JobFailed, NotPermitted, Refused, UnexpectedReply, refused
+from ironclaim_client.errors import (
+    InvalidArgument,
+    JobFailed,
+    NotPermitted,
+    Refused,
+    UnexpectedReply,
+    refused,
+)
 from ironclaim_client.replies import Reply, member, object_of, reading
 from ironclaim_client.retrying import Call
 from ironclaim_client.values import Enqueued, NewJob, Result
@@ -22,19 +30,33 @@ class Jobs:
     def __init__(self, queue: str) -> None:
         self.path = f"/api/queues/{checks.segment('queue', queue)}/jobs"
 
-    def enqueue(self, name: str, payload: object, id: str | None, key: str | None, options: Mapping[str, Any]) -> Call:
-        """The key of a call is its own unless one is given: a repetition after a lost reply finds the job that it has made."""
+    def enqueue(
+        self, name: str, payload: object, id: str | None, key: str | None, options: Mapping[str, Any]
+    ) -> Call:
+        """The key of a call is its own unless one is given: a repetition after a lost reply finds the job
+        that it has made."""
         if key is not None and id is not None:
-            raise InvalidArgument("idempotency_key", key, "left out where an id is given, which is the key then")
+            raise InvalidArgument(
+                "idempotency_key", key, "left out where an id is given, which is the key then"
+            )
         body = checks.json_bytes("payload", body_of(name, payload, id, options))
-        return Call(method="POST", path=self.path, body=body, headers={} if id is not None else key_header(key), changes=True)
+        return Call(
+            method="POST",
+            path=self.path,
+            body=body,
+            headers={} if id is not None else key_header(key),
+            changes=True,
+        )
 
     def enqueue_many(self, jobs: Sequence[NewJob], key: str | None) -> Call:
-        """Jobs without an id get theirs from the key of the call, and so are found by a repetition after a lost reply."""
+        """Jobs without an id get theirs from the key of the call, and so are found by a repetition after a
+        lost reply."""
         checks.whole("jobs", len(jobs), 1, JOBS_MAX)
         bodies = [body_of(job.name, job.payload, job.id, job.options) for job in jobs]
         body = checks.json_bytes("jobs", {"jobs": bodies})
-        return Call(method="POST", path=f"{self.path}/batch", body=body, headers=key_header(key), changes=True)
+        return Call(
+            method="POST", path=f"{self.path}/batch", body=body, headers=key_header(key), changes=True
+        )
 
     def job(self, id: str) -> Call:
         """A look at a job."""
@@ -43,7 +65,12 @@ class Jobs:
     def result(self, id: str, wait_ms: int) -> Call:
         """A look at how a job stands, answered once it has ended or the time is over."""
         params = {"wait_ms": str(wait_ms)} if wait_ms else {}
-        return Call(method="GET", path=f"{self.path}/{checks.segment('id', id)}/result", params=params, wait_ms=wait_ms)
+        return Call(
+            method="GET",
+            path=f"{self.path}/{checks.segment('id', id)}/result",
+            params=params,
+            wait_ms=wait_ms,
+        )
 
     def cancel(self, id: str) -> Call:
         """A job that is cancelled twice is cancelled."""
@@ -51,7 +78,9 @@ class Jobs:
 
     def requeue(self, id: str) -> Call:
         """A repetition could find the job dead again and requeue it once more, so there is none."""
-        return Call(method="POST", path=f"{self.path}/{checks.segment('id', id)}/requeue", changes=True, once=True)
+        return Call(
+            method="POST", path=f"{self.path}/{checks.segment('id', id)}/requeue", changes=True, once=True
+        )
 
 
 def key_header(key: str | None) -> dict[str, str]:
@@ -64,7 +93,9 @@ def body_of(name: str, payload: object, id: str | None, options: Mapping[str, An
     checks.named("name", name)
     taken = {"name", "payload", "id"} & options.keys()
     if taken:
-        raise InvalidArgument("options", sorted(taken)[0], "options of a job; name, payload and id are given beside them")
+        raise InvalidArgument(
+            "options", sorted(taken)[0], "options of a job; name, payload and id are given beside them"
+        )
     given = {option: value for option, value in options.items() if value is not None}
     return {"name": name, "payload": payload, **({} if id is None else {"id": id}), **given}
 
@@ -112,12 +143,14 @@ def result(id: str, reply: Reply) -> Result:
 
 
 def value_of(found: Result) -> Any:
-    """What the handler of a job that has ended has returned. Raises JobFailed where it has not, and NotPermitted where the token
-    may not see it."""
+    """What the handler of a job that has ended has returned. Raises JobFailed where it has not, and
+    NotPermitted where the token may not see it."""
     if found.state != "finished":
         raise JobFailed(found.id, found.state, found.error)
     if found.hidden:
-        raise NotPermitted(403, {"detail": f"the job {found.id} has finished, and this token may not see its result"})
+        raise NotPermitted(
+            403, {"detail": f"the job {found.id} has finished, and this token may not see its result"}
+        )
     return found.value
 
 

@@ -47,7 +47,8 @@ def member(body: object, name: str, kind: type[Any]) -> Any:
 
 @contextmanager
 def reading(call: Call) -> Generator[None]:
-    """Raise OutcomeUnknown where the reply to a call that changes something is not the one that was expected."""
+    """Raise OutcomeUnknown where the reply to a call that changes something is not the one that was
+    expected."""
     try:
         yield
     except UnexpectedReply as error:
@@ -57,7 +58,8 @@ def reading(call: Call) -> Generator[None]:
 
 
 def judged(call: Call, response: httpx.Response) -> Reply | Failure:
-    """What an answer is: a Reply, or a Failure after which the call may be sent again. Raises Refused and UnexpectedReply."""
+    """What an answer is: a Reply, or a Failure after which the call may be sent again. Raises Refused and
+    UnexpectedReply."""
     status, problem = response.status_code, _problem(response)
     if is_temporary(status):
         # A gateway says 503 too, but does not know what the server has done.
@@ -67,7 +69,9 @@ def judged(call: Call, response: httpx.Response) -> Reply | Failure:
     if status >= 400:
         raise refused(status, problem or {})
     if not 200 <= status < 300:
-        raise UnexpectedReply(f"the server sends elsewhere ({status}); only the address that was given is asked")
+        raise UnexpectedReply(
+            f"the server sends elsewhere ({status}); only the address that was given is asked"
+        )
     try:
         return Reply(call, status, json.loads(response.content) if response.content else None)
     except (ValueError, RecursionError):
@@ -80,12 +84,15 @@ def judged(call: Call, response: httpx.Response) -> Reply | Failure:
 
 def of_error(error: httpx.RequestError) -> Failure:
     """What it means that no answer came."""
-    never_sent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout | httpx.ProxyError)
+    never_sent = isinstance(
+        error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout | httpx.ProxyError
+    )
     return Failure(str(error) or type(error).__name__, never_sent)
 
 
 def _problem(response: httpx.Response) -> Mapping[str, Any] | None:
-    """The members of a body that is a problem. DSPS's own answers are objects with `code` and `error`, as plain JSON."""
+    """The members of a body that is a problem. DSPS's own answers are objects with `code` and `error`, as
+    plain JSON."""
     if response.status_code < 400 or _media_type(response) not in (PROBLEM, "application/json"):
         return None
     try:

@@ -1,8 +1,9 @@
-"""When a request is sent again, and what its caller hears when it is not: pure decisions, carried out by the transports.
+"""When a request is sent again, and what its caller hears when it is not: pure decisions, carried out by the
+transports.
 
-A request is repeated only where a repetition is harmless: because it only reads, or because it carries an identity by which the
-server knows it. What is repeated waits longer each time, by a random share, so that clients of a server that comes back do not
-return all at once.
+A request is repeated only where a repetition is harmless: because it only reads, or because it carries an
+identity by which the server knows it. What is repeated waits longer each time, by a random share, so that
+clients of a server that comes back do not return all at once.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from dataclasses import dataclass, field
 from ironclaim_client import checks
 from ironclaim_client.errors import OutcomeUnknown, ServerUnavailable
 
-#: The server knows the id of a job for 20 s after its end. A repetition that comes later would make a second job, so none is
-#: begun after this time.
+#: The server knows the id of a job for 20 s after its end. A repetition that comes later would make a second
+#: job, so none is begun after this time.
 REPEATED_MS_MAX = 15_000
 
 
@@ -32,14 +33,16 @@ class Retries:
     deadline_ms: int = 10_000
     """No attempt begins after this. 0 to 15,000; 0: there is one attempt."""
     attempt_ms: int = 5_000
-    """How long an attempt waits to connect and for its next byte, beside what the request itself asks the server to wait."""
+    """How long an attempt waits to connect and for its next byte, beside what the request itself asks the
+    server to wait."""
     first_ms: int = 100
     """The most that is waited after the first failure; it doubles with each further one."""
     longest_ms: int = 2_000
     """The most that is waited after any failure."""
     poll_ms: int = 25_000
-    """How long one request waits on the server where a longer wait takes several: below the time after which proxies commonly
-    give an idle connection up. At most what the server allows, 60,000 unless it was told otherwise."""
+    """How long one request waits on the server where a longer wait takes several: below the time after which
+    proxies commonly give an idle connection up. At most what the server allows, 60,000 unless it was told
+    otherwise."""
 
     def __post_init__(self) -> None:
         checks.whole("deadline_ms", self.deadline_ms, 0, REPEATED_MS_MAX)
@@ -54,7 +57,8 @@ class Retries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One request, as it is sent however often. `once` says that a repetition would do harm; `changes`, that it is no look."""
+    """One request, as it is sent however often. `once` says that a repetition would do harm; `changes`, that
+    it is no look."""
 
     method: str
     path: str
@@ -94,7 +98,8 @@ class Attempts:
         self._all_undone = True
 
     def after(self, failure: Failure) -> float:
-        """How long to wait before the next attempt, in ms. Raises ServerUnavailable or OutcomeUnknown where there is none."""
+        """How long to wait before the next attempt, in ms. Raises ServerUnavailable or OutcomeUnknown where
+        there is none."""
         self._failures += 1
         self._all_undone = self._all_undone and failure.undone
         pause_ms = max(failure.retry_after_ms, self._retries.pause_ms(self._failures, self._share()))
@@ -102,4 +107,6 @@ class Attempts:
             return pause_ms
         what = f"{self._call.method} {self._call.path}: {failure.why}"
         times = f" (attempt {self._failures})" if self._failures > 1 else ""
-        raise (OutcomeUnknown if self._call.changes and not self._all_undone else ServerUnavailable)(what + times)
+        raise (OutcomeUnknown if self._call.changes and not self._all_undone else ServerUnavailable)(
+            what + times
+        )

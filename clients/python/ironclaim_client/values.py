@@ -19,7 +19,8 @@ class NewJob:
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
-    """The job is there. `created` is False when it was there before: `id` is then that of the one that is there."""
+    """The job is there. `created` is False when it was there before: `id` is then that of the one that is
+    there."""
 
     id: str
     created: bool
@@ -27,8 +28,8 @@ class Enqueued:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a job stands, and whether it has `ended`: `value` is what its handler has returned, in the state `finished`, and
-    `error` what it died of."""
+    """How a job stands, and whether it has `ended`: `value` is what its handler has returned, in the state
+    `finished`, and `error` what it died of."""
 
     id: str
     state: str
@@ -53,8 +54,8 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What a poll has brought. The messages come again until `receipt` is acknowledged; it is '' where there is nothing to
-    acknowledge. `more`: there are further ones, so that the next poll need not wait."""
+    """What a poll has brought. The messages come again until `receipt` is acknowledged; it is '' where there
+    is nothing to acknowledge. `more`: there are further ones, so that the next poll need not wait."""
 
     messages: tuple[Message, ...]
     receipt: str

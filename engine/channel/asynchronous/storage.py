@@ -14,7 +14,8 @@ from engine.redis.endpoint import Endpoint
 from engine.redis.exchange import Sent
 from engine.redis.listener import AsyncNotifier
 
-#: What is called after a publication, from any thread, also with nobody waiting any more; it must be short and not raise.
+#: What is called after a publication, from any thread, also with nobody waiting any more; it must be short
+#: and not raise.
 Listener = Callable[[], None]
 
 
@@ -28,16 +29,18 @@ class AsyncOpenStorage(Protocol):
         ...
 
     async def send(self, operation: Operation, intended_ns: int | None = None) -> Sent:
-        """Stamp an operation and run it. One that was refused as late, with no copy unanswered, is sent once more. Raises
-        OutcomeUnknown, ServerUnavailable, ScriptFault, UnsafeServer."""
+        """Stamp an operation and run it. One that was refused as late, with no copy unanswered, is sent once
+        more. Raises OutcomeUnknown, ServerUnavailable, ScriptFault, UnsafeServer."""
         ...
 
     async def send_many(self, operations: Sequence[Operation], intended_ns: int | None = None) -> Answers:
-        """Run several, at most 100, in one piece where that is possible; what came of each, in their order."""
+        """Run several, at most 100, in one piece where that is possible; what came of each, in their
+        order."""
         ...
 
     def listen(self, listener: Listener) -> None:
-        """Call `listener` after each publication from now on. Does not wait: until `live`, publications may be missed."""
+        """Call `listener` after each publication from now on. Does not wait: until `live`, publications may
+        be missed."""
         ...
 
     def unlisten(self, listener: Listener) -> None:
@@ -81,8 +84,12 @@ class AsyncOpenRedis:
         """Run several, in one piece."""
         async with self._driver.turns:
             await self._driver.server_now_ms()
-            outcomes = await self._driver.send_many([self._call(operation) for operation in operations], intended_ns)
-            late = [at for at, outcome in enumerate(outcomes) if isinstance(outcome, Sent) and outcome.came_late]
+            outcomes = await self._driver.send_many(
+                [self._call(operation) for operation in operations], intended_ns
+            )
+            late = [
+                at for at, outcome in enumerate(outcomes) if isinstance(outcome, Sent) and outcome.came_late
+            ]
             if late:
                 again = await self._driver.send_many([self._call(operations[at]) for at in late], intended_ns)
                 for at, outcome in zip(late, again, strict=True):

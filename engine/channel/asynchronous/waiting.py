@@ -35,7 +35,8 @@ class AsyncWaiter:
         self.wake()
 
     async def rest(self, most_ms: int) -> bool:
-        """Wait until it is woken, or was since the last rest, for at most this time. Returns False when the channel is closed."""
+        """Wait until it is woken, or was since the last rest, for at most this time. Returns False when the
+        channel is closed."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(most_ms / 1000):
                 await self._woken.wait()
@@ -54,7 +55,11 @@ async def ask_at_once(asked: Round, ask: Callable[[str], Coroutine[Any, Any, Ans
             done, left = await asyncio.wait(left, timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
             if not done:
                 break
-            if until_s is None and asked.enough is not None and any(asked.enough(task.result()) for task in done):
+            if (
+                until_s is None
+                and asked.enough is not None
+                and any(asked.enough(task.result()) for task in done)
+            ):
                 until_s = loop.time() + asked.grace_ms / 1000
     finally:
         for task in left:

@@ -1,6 +1,6 @@
 # Generated from engine/channel/asynchronous/channel.py by "make generate"; do not edit.
-"""A durable channel: publish with ids of your own, any number of subscribers each with a cursor, messages that come again
-until they are acknowledged (docs/guides/channels.md)."""
+"""A durable channel: publish with ids of your own, any number of subscribers each with a cursor, messages
+that come again until they are acknowledged (docs/guides/channels.md)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ import redis
 
 from engine import validate
 from engine.channel import contents
-from engine.channel.settings import MESSAGES_MAX, ChannelSettings, check_id, message_ids, new_messages, parts_of
+from engine.channel.settings import (
+    MESSAGES_MAX,
+    ChannelSettings,
+    check_id,
+    message_ids,
+    new_messages,
+    parts_of,
+)
 from engine.channel.steps import Answers, Rest, Round, Send, SendMany, Steps, waiting
 from engine.channel.storage import Storage
 from engine.channel.synchronous.storage import OpenStorage
@@ -32,15 +39,16 @@ T = TypeVar("T")
 
 
 class Channel(ChannelSettings):
-    """A named channel on a Redis or Valkey server, in the format of DSPS. Safe to share between threads and greenlets;
-    connects on first use, and creates nothing before the first `publish` or `subscribe`.
+    """A named channel on a Redis or Valkey server, in the format of DSPS, for the tasks of one event loop at
+    a time; connects on first use, and creates nothing before the first `publish` or `subscribe`. At most 16
+    calls run at once, each on a connection of its own; fetches that wait are none.
 
-    `model`: `models.Dsps()`, whose rules say how long messages are kept. `url` or `client` says where the server is: a url
-    (redis://, rediss:// or unix://, with user and password), or a redis.Redis whose address, credentials and TLS
-    settings are used for connections of our own. `connect`: times and bounds of those. `storages` instead of these: up to ten
-    by ids of your own, RedisStorage or MemoryStorage; messages are written to all and read from all, and one that works is
-    enough. `lua` replaces the folder of scripts and `observer` hears of every call; services need neither. Raises Malformed
-    for what does not fit.
+    `model`: `models.Dsps()`, whose rules say how long messages are kept. `url` or `client` says where the
+    server is: a url (redis://, rediss:// or unix://, with user and password), or a redis.Redis whose
+    address, credentials and TLS settings are used for connections of our own. `connect`: times and bounds of
+    those. `storages` instead of these: up to ten by ids of your own, RedisStorage or MemoryStorage; messages
+    are written to all and read from all, and one that works is enough. `lua` replaces the folder of scripts
+    and `observer` hears of every call; services need neither. Raises Malformed for what does not fit.
     """
 
     def __init__(
@@ -55,34 +63,52 @@ class Channel(ChannelSettings):
         lua: Path | None = None,
         observer: Observer | None = None,
     ) -> None:
-        super().__init__(name, model, url=url, client=client, connect=connect, storages=storages, lua=lua, observer=observer)
-        self._open: dict[str, OpenStorage] = {id: storage.open(self._opening) for id, storage in self.storages.items()}
+        super().__init__(
+            name,
+            model,
+            url=url,
+            client=client,
+            connect=connect,
+            storages=storages,
+            lua=lua,
+            observer=observer,
+        )
+        self._open: dict[str, OpenStorage] = {
+            id: storage.open(self._opening) for id, storage in self.storages.items()
+        }
         self._waiters: set[Waiter] = set()
 
     def publish(self, id: str, content: object, *, intended_ns: int | None = None) -> Published:
-        """Publish a message: every subscriber gets it until it acknowledges it, or for `expire_ms`. It is there once, however
-        often it is sent: an `id` (1 to 63 of 0-9 a-z _ -) that the channel knows is a duplicate, for as long as the message
-        lives.
+        """Publish a message: every subscriber gets it until it acknowledges it, or for `expire_ms`. It is
+        there once, however often it is sent: an `id` (1 to 63 of 0-9 a-z _ -) that the channel knows is a
+        duplicate, for as long as the message lives.
 
-        `content` is any JSON value, or RawJson, which travels as it is spelled; at most 512 KiB. `intended_ns` (monotonic) is
-        only told to the observer. Raises Malformed before any I/O, ServerUnavailable when nothing was applied, and
-        OutcomeUnknown when that cannot be said: then simply publish it again.
+        `content` is any JSON value, or RawJson, which travels as it is spelled; at most 512 KiB.
+        `intended_ns` (monotonic) is only told to the observer. Raises Malformed before any I/O,
+        ServerUnavailable when nothing was applied, and OutcomeUnknown when that cannot be said: then simply
+        publish it again.
         """
         message = NewMessage(check_id("id", id), contents.written(content))
         return self._carry_out(self._plan.publish(message, validate.intended_ns(intended_ns)))
 
-    def publish_many(self, messages: Iterable[tuple[str, object]], *, intended_ns: int | None = None) -> list[Published]:
-        """Publish many messages, pairs of id and content, in this order; what came of each. At most 100,000, all with different
-        ids. Up to 1,000 or 1 MiB are published in one piece; between several, messages of others may come.
+    def publish_many(
+        self, messages: Iterable[tuple[str, object]], *, intended_ns: int | None = None
+    ) -> list[Published]:
+        """Publish many messages, pairs of id and content, in this order; what came of each. At most 100,000,
+        all with different ids. Up to 1,000 or 1 MiB are published in one piece; between several, messages of
+        others may come.
 
-        Raises Malformed that names the bad message by its index, before any I/O. Raises as `publish` does; when only some pieces
-        failed, PartlyPublished, whose `results` tells them apart.
+        Raises Malformed that names the bad message by its index, before any I/O. Raises as `publish` does;
+        when only some pieces failed, PartlyPublished, whose `results` tells them apart.
         """
-        return self._carry_out(self._plan.publish_many(parts_of(new_messages(messages)), validate.intended_ns(intended_ns)))
+        return self._carry_out(
+            self._plan.publish_many(parts_of(new_messages(messages)), validate.intended_ns(intended_ns))
+        )
 
     def subscribe(self, subscriber: str) -> Subscribed:
-        """Create a subscriber, whose first message is the next one that is published. One that is there stays as it is. It lives
-        as long as it fetches or acknowledges within `expire_ms`. Raises as `publish` does."""
+        """Create a subscriber, whose first message is the next one that is published. One that is there stays
+        as it is. It lives as long as it fetches or acknowledges within `expire_ms`. Raises as `publish`
+        does."""
         return self._carry_out(self._plan.subscribe(check_id("subscriber", subscriber)))
 
     def unsubscribe(self, subscriber: str) -> bool:
@@ -90,11 +116,12 @@ class Channel(ChannelSettings):
         return self._carry_out(self._plan.unsubscribe(check_id("subscriber", subscriber)))
 
     def fetch(self, subscriber: str, *, max_messages: int = 64, wait_ms: Milliseconds = 0) -> Fetched:
-        """The next messages of a subscriber, those after what it has acknowledged, in order; at most `max_messages` (0 to 1,000)
-        and about 1 MiB. They come again until their receipt is acknowledged.
+        """The next messages of a subscriber, those after what it has acknowledged, in order; at most
+        `max_messages` (0 to 1,000) and about 1 MiB. They come again until their receipt is acknowledged.
 
-        With `wait_ms` it waits for messages where there are none, at most 30 s, and returns within milliseconds of a publish;
-        when the channel is closed meanwhile, at once. Messages that expired unread are skipped, and counted in `lost`.
+        With `wait_ms` it waits for messages where there are none, at most 30 s, and returns within
+        milliseconds of a publish; when the channel is closed meanwhile, at once. Messages that expired unread
+        are skipped, and counted in `lost`.
 
         Raises Malformed, ChannelNotFound, SubscriptionNotFound, ServerUnavailable, OutcomeUnknown.
         """
@@ -113,16 +140,18 @@ class Channel(ChannelSettings):
             return self._carry_out(steps, waiter)
 
     def acknowledge(self, subscriber: str, receipt: str) -> Acknowledged:
-        """Acknowledge the messages of a fetch by its receipt, and all before them: they do not come again. A receipt that was
-        acknowledged before is `stale` and changes nothing.
+        """Acknowledge the messages of a fetch by its receipt, and all before them: they do not come again. A
+        receipt that was acknowledged before is `stale` and changes nothing.
 
-        Raises Malformed for a receipt that is damaged, or of another channel or subscriber; otherwise as `fetch` does.
+        Raises Malformed for a receipt that is damaged, or of another channel or subscriber; otherwise as
+        `fetch` does.
         """
         return self._carry_out(self._plan.acknowledge(check_id("subscriber", subscriber), receipt))
 
     def are_old(self, subscriber: str, ids: Sequence[str]) -> dict[str, bool]:
-        """Whether the subscriber will not be given these messages (any more), because it has acknowledged them or came later:
-        by id. False for a message that is not known (any more). Changes nothing. Raises as `fetch` does."""
+        """Whether the subscriber will not be given these messages (any more), because it has acknowledged
+        them or came later: by id. False for a message that is not known (any more). Changes nothing. Raises
+        as `fetch` does."""
         return self._carry_out(self._plan.are_old(check_id("subscriber", subscriber), message_ids(ids)))
 
     def close(self) -> None:
@@ -134,7 +163,8 @@ class Channel(ChannelSettings):
 
     @contextmanager
     def _listening(self) -> Generator[Waiter]:
-        """A waiter that is woken by publications from before the first poll on, so that none is missed in between."""
+        """A waiter that is woken by publications from before the first poll on, so that none is missed in
+        between."""
         waiter = Waiter()
         self._waiters.add(waiter)
         try:
@@ -175,5 +205,7 @@ class Channel(ChannelSettings):
     def __enter__(self) -> Channel:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()

@@ -15,7 +15,8 @@ from engine.redis.endpoint import Endpoint
 from engine.redis.exchange import Sent
 from engine.redis.listener import Notifier
 
-#: What is called after a publication, from any thread, also with nobody waiting any more; it must be short and not raise.
+#: What is called after a publication, from any thread, also with nobody waiting any more; it must be short
+#: and not raise.
 Listener = Callable[[], None]
 
 
@@ -29,16 +30,18 @@ class OpenStorage(Protocol):
         ...
 
     def send(self, operation: Operation, intended_ns: int | None = None) -> Sent:
-        """Stamp an operation and run it. One that was refused as late, with no copy unanswered, is sent once more. Raises
-        OutcomeUnknown, ServerUnavailable, ScriptFault, UnsafeServer."""
+        """Stamp an operation and run it. One that was refused as late, with no copy unanswered, is sent once
+        more. Raises OutcomeUnknown, ServerUnavailable, ScriptFault, UnsafeServer."""
         ...
 
     def send_many(self, operations: Sequence[Operation], intended_ns: int | None = None) -> Answers:
-        """Run several, at most 100, in one piece where that is possible; what came of each, in their order."""
+        """Run several, at most 100, in one piece where that is possible; what came of each, in their
+        order."""
         ...
 
     def listen(self, listener: Listener) -> None:
-        """Call `listener` after each publication from now on. Does not wait: until `live`, publications may be missed."""
+        """Call `listener` after each publication from now on. Does not wait: until `live`, publications may
+        be missed."""
         ...
 
     def unlisten(self, listener: Listener) -> None:

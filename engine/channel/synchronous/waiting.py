@@ -26,14 +26,16 @@ class Waiter:
         self._woken.set()
 
     def rest(self, most_ms: int) -> bool:
-        """Wait until it is woken, or was since the last rest was over; at most so long. False when the channel is closed."""
+        """Wait until it is woken, or was since the last rest was over; at most so long. False when the
+        channel is closed."""
         self._woken.wait(most_ms / 1000)
         self._woken.clear()
         return not self._closed
 
 
 def ask_at_once(asked: Round, ask: Callable[[str], Answers]) -> dict[str, Answers]:
-    """Ask several storages at once, each in a thread (or greenlet) of its own; the answers of those that gave them in time."""
+    """Ask several storages at once, each in a thread (or greenlet) of its own; the answers of those that gave
+    them in time."""
     answers: dict[str, Answers] = {}
     broken: list[Exception] = []
     changed = threading.Condition()

@@ -1,7 +1,8 @@
-"""DSPS's channel API, as the DSPS server has it: paths, bodies and status codes (docs/guides/http-channels.md).
+"""DSPS's channel API, as the DSPS server has it: paths, bodies and status codes
+(docs/guides/http-channels.md).
 
-`settings` says which channels there are, `guarding` who may use them; `messages` and `administration` have the endpoints,
-`webhooks` sends messages on.
+`settings` says which channels there are, `guarding` who may use them; `messages` and `administration` have
+the endpoints, `webhooks` sends messages on.
 """
 
 from __future__ import annotations

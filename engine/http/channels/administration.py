@@ -1,4 +1,5 @@
-"""The admin API: revoke a token, and set how much is logged. Callers show a bearer token and come from an allowed network."""
+"""The admin API: revoke a token, and set how much is logged. Callers show a bearer token and come from an
+allowed network."""
 
 from __future__ import annotations
 
@@ -25,7 +26,12 @@ from engine.http.settings import Access
 _SECONDS = re.compile(r"[0-9]{1,11}")
 _LEVELS = {name: getattr(logging, name) for name in ("DEBUG", "INFO", "WARN", "ERROR", "FATAL")}
 #: The categories of DSPS that there are here, and the loggers that they set. `*`: all of the engine's.
-_LOGGERS = {"*": "ironclaim", "http": "ironclaim.http", "auth": "ironclaim.http.auth", "outgoing-webhook": "ironclaim.worker"}
+_LOGGERS = {
+    "*": "ironclaim",
+    "http": "ironclaim.http",
+    "auth": "ironclaim.http.auth",
+    "outgoing-webhook": "ironclaim.worker",
+}
 
 
 def administration_routes() -> list[BaseRoute]:
@@ -55,11 +61,14 @@ async def _admit(request: Request) -> Access:
 
 
 def _of_an_allowed_network(request: Request, service: ChannelService) -> bool:
-    """Whether the caller is of an allowed network; not where nobody can say who it is, which the audit line tells."""
+    """Whether the caller is of an allowed network; not where nobody can say who it is, which the audit line
+    tells."""
     peer, name = request.client.host if request.client else "", service.settings.real_ip_header
     forwarded = request.headers.getlist(name) if name else None
     try:
-        caller = networks.caller(peer, forwarded, service.trusted_proxies, service.settings.trusted_proxy_hops)
+        caller = networks.caller(
+            peer, forwarded, service.trusted_proxies, service.settings.trusted_proxy_hops
+        )
     except networks.Unreadable as error:
         noted(request, refused=f"the caller cannot be read: {error}")
         return False

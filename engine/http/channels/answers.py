@@ -1,5 +1,5 @@
-"""Answers as the DSPS server gives them: JSON in Go's spelling, `{"error": ..., "code": ...}` for what went wrong, and nothing
-but the status for what is no fault of the caller."""
+"""Answers as the DSPS server gives them: JSON in Go's spelling, `{"error": ..., "code": ...}` for what went
+wrong, and nothing but the status for what is no fault of the caller."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from typing import Any
 from starlette.responses import Response
 
 from engine.channel import contents
-from engine.errors import ChannelNotFound, EngineError, Malformed, OutcomeUnknown, ServerUnavailable, SubscriptionNotFound
+from engine.errors import (
+    ChannelNotFound,
+    EngineError,
+    Malformed,
+    OutcomeUnknown,
+    ServerUnavailable,
+    SubscriptionNotFound,
+)
 from engine.http.answers import RETRY_AFTER_S, Problem
 from engine.http.describing import Query, Schema
 from engine.validate import DURATION_MS_MAX, go_duration_ms
@@ -49,7 +56,13 @@ ERRORS = _errors()
 
 
 def argument(
-    name: str, about: str, *, required: bool = False, pattern: str = "", words: tuple[str, ...] = (), most: int = 1
+    name: str,
+    about: str,
+    *,
+    required: bool = False,
+    pattern: str = "",
+    words: tuple[str, ...] = (),
+    most: int = 1,
 ) -> Query:
     """One argument of a query, which may be there `most` times."""
     schema: Schema = {"type": "string", "minLength": 1}
@@ -70,8 +83,13 @@ REJECTED = "dsps.auth.rejected"
 INVALID_CHANNEL = "dsps.storage.invalid-channel"
 NO_SUBSCRIPTION = "dsps.storage.subscription-not-found"
 BAD_HANDLE = "dsps.storage.ack-handle-malformed"
-#: What DSPS sends with each answer, so that no proxy keeps one. The rest is what all answers of this server have.
-_HEADERS = {"Cache-Control": "no-cache, no-store, max-age=0, must-revalidate", "Pragma": "no-cache", "Expires": "0"}
+#: What DSPS sends with each answer, so that no proxy keeps one. The rest is what all answers of this server
+#: have.
+_HEADERS = {
+    "Cache-Control": "no-cache, no-store, max-age=0, must-revalidate",
+    "Pragma": "no-cache",
+    "Expires": "0",
+}
 
 
 class Refused(Problem):
@@ -104,7 +122,10 @@ def nothing() -> Response:
 
 def failed(status: int, error: str, code: str = "", reason: str = "") -> Response:
     """What went wrong; `code` is for programs."""
-    return told({"error": error, **{name: text for name, text in (("code", code), ("reason", reason)) if text}}, status)
+    return told(
+        {"error": error, **{name: text for name, text in (("code", code), ("reason", reason)) if text}},
+        status,
+    )
 
 
 def missing(name: str) -> Refused:
@@ -132,5 +153,7 @@ def of_engine_error(error: EngineError) -> Response:
     """What the channel itself could not do."""
     if isinstance(error, ChannelNotFound | SubscriptionNotFound):
         return failed(404, NO_SUBSCRIPTION, NO_SUBSCRIPTION)
-    again = {"Retry-After": str(RETRY_AFTER_S)} if isinstance(error, ServerUnavailable | OutcomeUnknown) else {}
+    again = (
+        {"Retry-After": str(RETRY_AFTER_S)} if isinstance(error, ServerUnavailable | OutcomeUnknown) else {}
+    )
     return Response(status_code=500, headers={**_HEADERS, **again})

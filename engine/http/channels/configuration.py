@@ -9,9 +9,9 @@
     [admin.auth]
     bearer = ["a-secret-of-sixteen-or-more"]
 
-Beside DSPS's names a webhook has `secret` and `allowNetworks`, a `jwt` has `requireExp` and `requireJti`, `http` has
-`trustedProxyHops`, and `storage` names the server in acknowledgement handles. Keys are files, found from the folder of the
-configuration.
+Beside DSPS's names a webhook has `secret` and `allowNetworks`, a `jwt` has `requireExp` and `requireJti`,
+`http` has `trustedProxyHops`, and `storage` names the server in acknowledgement handles. Keys are files,
+found from the folder of the configuration.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ def _channel(folder: Path, path: str, value: object) -> ChannelPolicy:
 
 
 def _table(path: str, value: object, known: Mapping[str, tuple[str, Reader]]) -> dict[str, Any]:
-    """The values of a table by the names that they have here. Raises Malformed for a name that there is not."""
+    """The values of a table by the names that they have here. Raises Malformed for a name that there is
+    not."""
     if not isinstance(value, dict):
         raise Malformed(path or "the file", value, "a table")
     found: dict[str, Any] = {}
@@ -113,14 +114,19 @@ def _duration(path: str, value: object) -> int:
 
 def _keys(folder: Path, path: str, value: object) -> dict[str, list[Path]]:
     found = cast("dict[str, object]", value) if isinstance(value, dict) else {}
-    return {algorithm: [folder / name for name in _texts(f"{path}.{algorithm}", names)] for algorithm, names in found.items()}
+    return {
+        algorithm: [folder / name for name in _texts(f"{path}.{algorithm}", names)]
+        for algorithm, names in found.items()
+    }
 
 
 def _by_name(reader: Reader) -> Reader:
     def named(path: str, value: object) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise Malformed(path, value, "a table")
-        return {name: reader(f"{path}.{name}", given) for name, given in cast("dict[str, object]", value).items()}
+        return {
+            name: reader(f"{path}.{name}", given) for name, given in cast("dict[str, object]", value).items()
+        }
 
     return named
 
@@ -129,7 +135,10 @@ def _claim(path: str, value: object) -> str | list[str]:
     return _texts(path, cast("object", value)) if isinstance(value, list) else _text(path, value)
 
 
-_ADMIN: Mapping[str, tuple[str, Reader]] = {"bearer": ("admin_tokens", _texts), "networks": ("admin_networks", _texts)}
+_ADMIN: Mapping[str, tuple[str, Reader]] = {
+    "bearer": ("admin_tokens", _texts),
+    "networks": ("admin_networks", _texts),
+}
 _HTTP: Mapping[str, tuple[str, Reader]] = {
     "realIpHeader": ("real_ip_header", _text),
     "trustedProxyRanges": ("trusted_proxies", _texts),

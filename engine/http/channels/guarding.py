@@ -1,5 +1,5 @@
-"""Who may do what with a channel. A channel whose rules ask for tokens is open to these alone; any other one to whoever the
-server knows with the role that it takes. Whatever happens, the answer is one of DSPS."""
+"""Who may do what with a channel. A channel whose rules ask for tokens is open to these alone; any other one
+to whoever the server knows with the role that it takes. Whatever happens, the answer is one of DSPS."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ _NEEDS: dict[bool, Role] = {False: "read", True: "operate"}
 
 
 def route(path: str, method: str, endpoint: Endpoint) -> Route:
-    """A route whose answers are DSPS's, whatever happens, and which is told to who watches. The endpoint checks who asks
-    itself."""
+    """A route whose answers are DSPS's, whatever happens, and which is told to who watches. The endpoint
+    checks who asks itself."""
 
     @wraps(endpoint)
     async def watched(request: Request) -> Response:
@@ -106,8 +106,8 @@ def _channel(service: ChannelService, request: Request) -> ChannelAccess:
 
 
 async def _token_access(service: ChannelService, request: Request, channel: ChannelAccess) -> Access:
-    """The access that the token of a request gives. Raises Refused, and ServerUnavailable where the list of revoked tokens
-    cannot be read: then nobody is let in."""
+    """The access that the token of a request gives. Raises Refused, and ServerUnavailable where the list of
+    revoked tokens cannot be read: then nobody is let in."""
     try:
         claims = channel.claims_of(bearer(request))
         request.state.jti = jti = jti_of(claims)
@@ -121,9 +121,12 @@ async def _token_access(service: ChannelService, request: Request, channel: Chan
     return Access(role="operate", queues=(channel.name,), name=f"token of {name}", ambient=False)
 
 
-async def while_admitted(request: Request, channel: ChannelAccess, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """What a request waits for. Its token is looked up meanwhile, and once more before the end. Raises Refused as soon as it is
-    revoked, with an audit line, and ServerUnavailable where nobody can say whether it is."""
+async def while_admitted(
+    request: Request, channel: ChannelAccess, work: Callable[[], Coroutine[Any, Any, T]]
+) -> T:
+    """What a request waits for. Its token is looked up meanwhile, and once more before the end. Raises
+    Refused as soon as it is revoked, with an audit line, and ServerUnavailable where nobody can say whether
+    it is."""
     jti: str = getattr(request.state, "jti", "")
     if not jti:
         return await work()

@@ -73,16 +73,24 @@ _WHOLE = re.compile(r"[0-9]{1,18}")
 #: So many of the longest ids fit into a query.
 _ASKED_MAX = QUERY_BYTES_MAX // len("&messageID=" + "i" * settings.ID_CHARACTERS_MAX)
 
-_TIMEOUT = argument("timeout", "How long to wait for a message: a length of time of Go, such as 30s", pattern=GO_DURATION.pattern)
+_TIMEOUT = argument(
+    "timeout",
+    "How long to wait for a message: a length of time of Go, such as 30s",
+    pattern=GO_DURATION.pattern,
+)
 _MAX = argument("max", f"Messages at most, {_MAX_DEFAULT} unless told", pattern=_WHOLE.pattern)
 _HANDLE = argument("ackHandle", "What a fetch gave", required=True)
-_MESSAGE = argument("messageID", "The messages to ask about", required=True, pattern=settings.ID_PATTERN, most=_ASKED_MAX)
+_MESSAGE = argument(
+    "messageID", "The messages to ask about", required=True, pattern=settings.ID_PATTERN, most=_ASKED_MAX
+)
 _ID: Schema = {"type": "string"}
 _SUBSCRIBER: Schema = record(channelID=_ID, subscriberID=_ID)
 _LIST: Schema = {"type": "array", "items": record(messageID=_ID, content={})}
 _MESSAGES: Schema = record(channelID=_ID, messages=_LIST, moreMessages={"type": "boolean"})
 _MESSAGES["properties"]["ackHandle"] = {"type": "string"}
-_OLD: Schema = record(channelID=_ID, subscriberID=_ID, old={"type": "object", "additionalProperties": {"type": "boolean"}})
+_OLD: Schema = record(
+    channelID=_ID, subscriberID=_ID, old={"type": "object", "additionalProperties": {"type": "boolean"}}
+)
 
 
 def subscription_routes() -> list[BaseRoute]:
@@ -99,7 +107,8 @@ def subscription_routes() -> list[BaseRoute]:
 
 @described("Subscribe", tag="channels", answers={200: _SUBSCRIBER, **ERRORS})
 async def subscribe(request: Request, channel: ChannelAccess) -> Response:
-    """Create a subscriber, whose first message is the next one that is published. One that is there stays as it is."""
+    """Create a subscriber, whose first message is the next one that is published. One that is there stays as
+    it is."""
     subscriber = _subscriber(request)
     await _opened(request, channel).subscribe(subscriber)
     return answers.told({"channelID": channel.name, "subscriberID": subscriber})
@@ -115,7 +124,8 @@ async def unsubscribe(request: Request, channel: ChannelAccess) -> Response:
 
 @described("Fetch messages", tag="channels", query=(_TIMEOUT, _MAX), answers={200: _MESSAGES, **ERRORS})
 async def fetch(request: Request, channel: ChannelAccess) -> Response:
-    """The next messages of a subscriber; they come again until they are acknowledged. With a timeout it waits for one."""
+    """The next messages of a subscriber; they come again until they are acknowledged. With a timeout it waits
+    for one."""
     subscriber = _subscriber(request)
     try:
         wait_ms = duration_ms("timeout", request.query_params.get("timeout", "0ms"))
@@ -127,7 +137,12 @@ async def fetch(request: Request, channel: ChannelAccess) -> Response:
     service = service_of(request)
     most_ms = min(service.settings.long_poll_max_ms, request.app.state.settings.poll_max_ms)
     wait_ms = waiting_ms(request, min(wait_ms, most_ms))
-    fetching = partial(_opened(request, channel).fetch, subscriber, max_messages=min(int(most), MESSAGES_MAX), wait_ms=wait_ms)
+    fetching = partial(
+        _opened(request, channel).fetch,
+        subscriber,
+        max_messages=min(int(most), MESSAGES_MAX),
+        wait_ms=wait_ms,
+    )
     fetched = await (_waited(request, while_admitted(request, channel, fetching)) if wait_ms else fetching())
     if request.method != "HEAD":
         service.telemetry.count("delivered", len(fetched.messages))
@@ -162,7 +177,9 @@ async def ask_old(request: Request, channel: ChannelAccess) -> Response:
         old = await _opened(request, channel).are_old(subscriber, messages)
     except Malformed:
         raise answers.invalid("messageID") from None
-    return answers.told({"channelID": channel.name, "subscriberID": subscriber, "old": dict(sorted(old.items()))})
+    return answers.told(
+        {"channelID": channel.name, "subscriberID": subscriber, "old": dict(sorted(old.items()))}
+    )
 
 
 async def _waited(request: Request, fetching: Coroutine[Any, Any, Fetched]) -> Fetched:
@@ -197,7 +214,8 @@ def _body(channel: str, fetched: Fetched) -> bytes:
 
 
 def _spelled(message: Message) -> bytes:
-    """The content of a message as JSON; b'' for one that is none, which only somebody else can have written."""
+    """The content of a message as JSON; b'' for one that is none, which only somebody else can have
+    written."""
     for content in (_as_published(message), message.content):
         with contextlib.suppress(Malformed):
             return contents.written(content)

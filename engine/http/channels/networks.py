@@ -11,7 +11,8 @@ from engine.errors import Malformed
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-#: An address as gateways write it: IPv4, or IPv6 with a zone, with brackets or without; a port behind IPv4 or brackets.
+#: An address as gateways write it: IPv4, or IPv6 with a zone, with brackets or without; a port behind IPv4 or
+#: brackets.
 _WRITTEN = re.compile(
     r"""(?P<v4>[0-9.]{7,15})(:(?P<port>[0-9]{1,5}))?
     |\[(?P<bracketed>[0-9A-Fa-f:.]{2,45})(%[0-9A-Za-z._~-]{1,32})?\](:(?P<port6>[0-9]{1,5}))?
@@ -19,7 +20,8 @@ _WRITTEN = re.compile(
     re.VERBOSE,
 )
 
-#: Where DSPS takes admin calls from, and trusts proxies, unless it is configured: RFC 1918, 4193, 1122, 3927 and 4291.
+#: Where DSPS takes admin calls from, and trusts proxies, unless it is configured: RFC 1918, 4193, 1122, 3927
+#: and 4291.
 PRIVATE = (
     *("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "127.0.0.0/8", "169.254.0.0/16"),
     *("fc00::/7", "::1/128", "fe80::/10"),
@@ -47,8 +49,8 @@ class Unreadable(Exception):
 
 
 def address(text: str) -> Address | None:
-    """The address, without its zone and port; an IPv4 one that is written as IPv6 is what it stands for. None for what is no
-    address."""
+    """The address, without its zone and port; an IPv4 one that is written as IPv6 is what it stands for. None
+    for what is no address."""
     written = _WRITTEN.fullmatch(text.strip(" \t"))
     if written is None or int(written["port"] or written["port6"] or 0) > _PORT_MAX:
         return None
@@ -63,24 +65,33 @@ def address(text: str) -> Address | None:
 
 def among(found: Address | None, allowed: Iterable[Network]) -> bool:
     """Whether the address is in one of the networks."""
-    return found is not None and any(found.version == network.version and found in network for network in allowed)
+    return found is not None and any(
+        found.version == network.version and found in network for network in allowed
+    )
 
 
 def is_public(found: Address) -> bool:
-    """Whether it is an address of the internet; one that leads to an IPv4 address by 6to4 is what that one is."""
+    """Whether it is an address of the internet; one that leads to an IPv4 address by 6to4 is what that one
+    is."""
     if isinstance(found, IPv6Address) and found.sixtofour is not None:
         return is_public(found.sixtofour)
     # Teredo is private here, and NAT64 reserved.
-    odd = found.is_multicast or found.is_reserved or found.is_unspecified or found.is_loopback or found.is_link_local
+    odd = (
+        found.is_multicast
+        or found.is_reserved
+        or found.is_unspecified
+        or found.is_loopback
+        or found.is_link_local
+    )
     return found.is_global and not odd
 
 
 def caller(peer: str, forwarded: Sequence[str] | None, proxies: Iterable[Network], hops: int = 0) -> Address:
-    """Who calls: the peer, or where that is a trusted proxy, the address that it and the proxies before it forward for.
-    `forwarded`: the values of the header that names them, in order; None: no header is asked for. `hops`: so many proxies stand
-    in front, the peer included, so that the caller is the entry of that number from the end; 0: the last entry that is none of
-    the proxies, or the first one. Entries before that one are not read, for the caller may have made them up. Raises
-    Unreadable."""
+    """Who calls: the peer, or where that is a trusted proxy, the address that it and the proxies before it
+    forward for. `forwarded`: the values of the header that names them, in order; None: no header is asked
+    for. `hops`: so many proxies stand in front, the peer included, so that the caller is the entry of that
+    number from the end; 0: the last entry that is none of the proxies, or the first one. Entries before that
+    one are not read, for the caller may have made them up. Raises Unreadable."""
     trusted, found = tuple(proxies), _read(peer)
     if forwarded is None or not among(found, trusted):
         return found

@@ -1,5 +1,5 @@
-"""What watches the channels' part from outside: spans and metrics where OpenTelemetry is installed, errors to Sentry where its
-SDK is. Neither is needed, and without them this does nothing."""
+"""What watches the channels' part from outside: spans and metrics where OpenTelemetry is installed, errors to
+Sentry where its SDK is. Neither is needed, and without them this does nothing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ class Exchange(Protocol):
 class Telemetry(Protocol):
     """Where requests, deliveries and messages are told."""
 
-    def request(self, method: str, route: str, headers: Mapping[str, str]) -> AbstractContextManager[Exchange]:
+    def request(
+        self, method: str, route: str, headers: Mapping[str, str]
+    ) -> AbstractContextManager[Exchange]:
         """A request that this server answers; the trace of the caller goes on."""
         ...
 
@@ -95,18 +97,22 @@ def telemetry_of(settings: ChannelSettings) -> Telemetry:
     """Spans and metrics, where OpenTelemetry is installed."""
     if find_spec("opentelemetry") is None:
         return NoTelemetry()
-    return import_module("engine.http.channels.observing").OpenTelemetry(settings.tracer_provider, settings.meter_provider)
+    return import_module("engine.http.channels.observing").OpenTelemetry(
+        settings.tracer_provider, settings.meter_provider
+    )
 
 
 def report_of(settings: ChannelSettings) -> Report:
-    """Who hears of errors: the service's own function, or Sentry's SDK where it is installed and the service has set it up. The
-    log hears of all of them."""
+    """Who hears of errors: the service's own function, or Sentry's SDK where it is installed and the service
+    has set it up. The log hears of all of them."""
     told = settings.report or _to_sentry
 
     def report(error: BaseException, about: Mapping[str, str]) -> None:
         # Before the log: the SDK reads that too, and keeps the first of two reports of one error alone.
         spared(told, error, about, otherwise=None, log=log, said=("an error could not be reported",))
-        log.error("%s (%s)", error, ", ".join(f"{name} {value}" for name, value in about.items()), exc_info=error)
+        log.error(
+            "%s (%s)", error, ", ".join(f"{name} {value}" for name, value in about.items()), exc_info=error
+        )
 
     return report
 
@@ -125,9 +131,9 @@ def _to_sentry(error: BaseException, about: Mapping[str, str]) -> None:
 # -- Spans and metrics of OpenTelemetry, with the names of its semantic conventions for HTTP, and the
 # attributes of DSPS for channels.
 #
-# A request is a span `GET /channel/{channel}/...` (kind SERVER), a delivery of a webhook a span `PUT` (kind CLIENT);
-# between them are the spans of the job that carries it (`engine.opentelemetry`), all in the trace of the publisher.
-# Times are histograms in seconds.
+# A request is a span `GET /channel/{channel}/...` (kind SERVER), a delivery of a webhook a span `PUT` (kind
+# CLIENT); between them are the spans of the job that carries it (`engine.opentelemetry`), all in the trace of
+# the publisher. Times are histograms in seconds.
 
 #: Bounds of the conventions, and those of long polls.
 _BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 30.0)
@@ -171,14 +177,19 @@ class OpenTelemetry:
         duration = "Duration of HTTP {} requests."
         self._served, self._sent = (
             meter.create_histogram(
-                f"http.{side}.request.duration", "s", duration.format(side), explicit_bucket_boundaries_advisory=_BOUNDS_S
+                f"http.{side}.request.duration",
+                "s",
+                duration.format(side),
+                explicit_bucket_boundaries_advisory=_BOUNDS_S,
             )
             for side in ("server", "client")
         )
         self._active = meter.create_up_down_counter(
             "http.server.active_requests", "{request}", "Requests that are being answered."
         )
-        self._counters = {name: meter.create_counter(f"dsps.{name}", "{message}", about) for name, about in _COUNTED.items()}
+        self._counters = {
+            name: meter.create_counter(f"dsps.{name}", "{message}", about) for name, about in _COUNTED.items()
+        }
 
     @contextlib.contextmanager
     def request(self, method: str, route: str, headers: Mapping[str, str]) -> Generator[_Exchange]:
@@ -188,7 +199,9 @@ class OpenTelemetry:
         try:
             context = propagate.extract(headers)
             with (
-                self._tracer.start_as_current_span(f"{method} {route}", context, SpanKind.SERVER, attributes) as span,
+                self._tracer.start_as_current_span(
+                    f"{method} {route}", context, SpanKind.SERVER, attributes
+                ) as span,
                 self._timed(self._served, _Exchange(span, attributes, failure_from=500)) as exchange,
             ):
                 yield exchange
@@ -200,7 +213,9 @@ class OpenTelemetry:
         """A request that this process makes; `headers` get the trace."""
         attributes: dict[str, str | int] = {"http.request.method": method}
         with (
-            self._tracer.start_as_current_span(method, None, SpanKind.CLIENT, {**attributes, "url.full": url}) as span,
+            self._tracer.start_as_current_span(
+                method, None, SpanKind.CLIENT, {**attributes, "url.full": url}
+            ) as span,
             self._timed(self._sent, _Exchange(span, attributes, failure_from=400)) as exchange,
         ):
             propagate.inject(headers)

@@ -21,19 +21,23 @@ from engine.redis.endpoint import ConnectOptions, Endpoint
 
 # -- The list of revoked tokens on the server, in the keys of DSPS, so that both servers heed it.
 #
-# An entry outlives its token: it is there until no server would take the token any more, however its clock is set,
-# and no request that began with it still waits.
+# An entry outlives its token: it is there until no server would take the token any more, however its clock is
+# set, and no request that began with it still waits.
 
 #: How much longer an entry lives than anybody could need it, as in DSPS.
 _MARGIN_S = 15
 
 
 class Revocations:
-    """Revoked tokens. `settings` say how long a token may be used after its end; `connect`: times and bounds of connections;
-    `now_s`: the time since 1970."""
+    """Revoked tokens. `settings` say how long a token may be used after its end; `connect`: times and bounds
+    of connections; `now_s`: the time since 1970."""
 
     def __init__(
-        self, url: str, settings: ChannelSettings, connect: ConnectOptions | None = None, now_s: Callable[[], float] = time.time
+        self,
+        url: str,
+        settings: ChannelSettings,
+        connect: ConnectOptions | None = None,
+        now_s: Callable[[], float] = time.time,
     ) -> None:
         self._driver = AsyncDriver(Endpoint(url, options=connect, asynchronous=True), ())
         self._now_s = now_s
@@ -44,9 +48,9 @@ class Revocations:
         self._for_ever = not all(check.require_exp for check in checks)
 
     async def revoke(self, jti: str, expires_s: int) -> bool:
-        """Refuse the token with this id for as long as a server might take it, and tell whether that was noted: one that nobody
-        takes any more is not. An entry that is there is never shortened. Raises ServerUnavailable and OutcomeUnknown; repeat it
-        then."""
+        """Refuse the token with this id for as long as a server might take it, and tell whether that was
+        noted: one that nobody takes any more is not. An entry that is there is never shortened. Raises
+        ServerUnavailable and OutcomeUnknown; repeat it then."""
         key, value = revocation(jti), str(expires_s)
         if self._for_ever:
             await self._run(Revoke(jti, expires_s), ("SET", key, value))
@@ -69,7 +73,9 @@ class Revocations:
         """Whether the token with this id is refused. Raises ServerUnavailable and OutcomeUnknown."""
         operation, key = AskRevoked(jti), revocation(jti)
         async with self._driver.turns:
-            return await self._driver.run(Call(None, (key,), ("GET", key), lambda raw: operation.parse(raw, None), operation))
+            return await self._driver.run(
+                Call(None, (key,), ("GET", key), lambda raw: operation.parse(raw, None), operation)
+            )
 
     async def close(self) -> None:
         """Close the idle connections."""
@@ -79,7 +85,9 @@ class Revocations:
         """Whether the command has changed the entry."""
         key = revocation(operation.jti)
         async with self._driver.turns:
-            return await self._driver.run(Call(None, (key,), words, lambda raw: operation.parse(raw, None), operation))
+            return await self._driver.run(
+                Call(None, (key,), words, lambda raw: operation.parse(raw, None), operation)
+            )
 
 
 _PROBE = ConnectOptions(timeout_ms=1_000, connect_timeout_ms=1_000, deadline_ms=1_000)

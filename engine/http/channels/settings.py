@@ -1,4 +1,5 @@
-"""The settings of the channels' part: which channels there are, who may use them, and where their messages go."""
+"""The settings of the channels' part: which channels there are, who may use them, and where their messages
+go."""
 
 from __future__ import annotations
 
@@ -26,15 +27,16 @@ PROXY_HOPS_MAX = 16
 #: `AsyncChannel.fetch` waits for no longer.
 LONG_POLL_MS_MAX = 30_000
 
-#: Hears of errors: a request that failed for no reason of its caller's, a webhook that was given up. With what it is about.
+#: Hears of errors: a request that failed for no reason of its caller's, a webhook that was given up. With
+#: what it is about.
 Report = Callable[[BaseException, Mapping[str, str]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelPolicy:
-    """Channels whose whole name matches `pattern`: how long their messages are kept, which tokens open them (None: none is
-    asked for), and which webhooks get their messages. A channel that several match has all of their tokens and webhooks, and
-    the longest of their times. Raises Malformed."""
+    """Channels whose whole name matches `pattern`: how long their messages are kept, which tokens open them
+    (None: none is asked for), and which webhooks get their messages. A channel that several match has all of
+    their tokens and webhooks, and the longest of their times. Raises Malformed."""
 
     pattern: str = ".+"
     expire_ms: int = 1_800_000
@@ -57,17 +59,18 @@ class ChannelPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelSettings:
-    """What is served of DSPS's API. `channels`: names that match none of them are refused. `storage`: the name of the server in
-    acknowledgement handles; beside a DSPS server, that of its configuration.
+    """What is served of DSPS's API. `channels`: names that match none of them are refused. `storage`: the
+    name of the server in acknowledgement handles; beside a DSPS server, that of its configuration.
 
-    `admin_tokens` and `admin_networks`: callers of the admin API show one of the tokens, and come from one of the networks;
-    without tokens nobody is admitted. `real_ip_header`: the header in which `trusted_proxies` name who calls. One that is missing
-    or cannot be read is refused. `trusted_proxy_hops`: how many proxies stand in front, each of which appends to it; 0: the
-    last address that is no trusted proxy counts.
-    `disclose_auth_rejection`: tell callers why a token was refused; not for production. `long_poll_max_ms` bounds each fetch.
-    Deliveries of webhooks are jobs of the queue `webhook_queue`, at most `webhook_concurrency` at once in this process.
-    `report` hears of errors; None: Sentry's SDK, where it is installed and set up. `tracer_provider` and `meter_provider` of
-    OpenTelemetry, where that is installed; None: the global ones. Raises Malformed.
+    `admin_tokens` and `admin_networks`: callers of the admin API show one of the tokens, and come from one of
+    the networks; without tokens nobody is admitted. `real_ip_header`: the header in which `trusted_proxies`
+    name who calls. One that is missing or cannot be read is refused. `trusted_proxy_hops`: how many proxies
+    stand in front, each of which appends to it; 0: the last address that is no trusted proxy counts.
+    `disclose_auth_rejection`: tell callers why a token was refused; not for production. `long_poll_max_ms`
+    bounds each fetch. Deliveries of webhooks are jobs of the queue `webhook_queue`, at most
+    `webhook_concurrency` at once in this process. `report` hears of errors; None: Sentry's SDK, where it is
+    installed and set up. `tracer_provider` and `meter_provider` of OpenTelemetry, where that is installed;
+    None: the global ones. Raises Malformed.
     """
 
     channels: Sequence[ChannelPolicy] = (ChannelPolicy(),)
@@ -99,13 +102,21 @@ class ChannelSettings:
         validate.text("storage", self.storage)
         for token in self.admin_tokens:
             if not _TOKEN.fullmatch(token):
-                raise Malformed("admin_tokens", f"{len(token)} characters", "16 to 512 visible ASCII characters each")
+                raise Malformed(
+                    "admin_tokens", f"{len(token)} characters", "16 to 512 visible ASCII characters each"
+                )
         networks.networks("admin_networks", self.admin_networks)
         networks.networks("trusted_proxies", self.trusted_proxies)
         if self.trusted_proxy_hops and self.real_ip_header is None:
-            raise Malformed("trusted_proxy_hops", self.trusted_proxy_hops, "0 without real_ip_header, in which they are counted")
+            raise Malformed(
+                "trusted_proxy_hops",
+                self.trusted_proxy_hops,
+                "0 without real_ip_header, in which they are counted",
+            )
         if self.real_ip_header is not None and not _HEADER.fullmatch(self.real_ip_header):
-            raise Malformed("real_ip_header", self.real_ip_header, "the name of a header, such as X-Forwarded-For")
+            raise Malformed(
+                "real_ip_header", self.real_ip_header, "the name of a header, such as X-Forwarded-For"
+            )
         if not validate.QUEUE.fullmatch(self.webhook_queue):
             raise Malformed("webhook_queue", self.webhook_queue, validate.shape(validate.QUEUE))
 
@@ -152,7 +163,11 @@ class Policies:
 
     def __init__(self, channels: Sequence[ChannelPolicy]) -> None:
         self._rules = [
-            (re.compile(policy.pattern), None if policy.jwt is None else TokenCheck(policy.jwt), policy.webhooks)
+            (
+                re.compile(policy.pattern),
+                None if policy.jwt is None else TokenCheck(policy.jwt),
+                policy.webhooks,
+            )
             for policy in channels
         ]
 
@@ -163,7 +178,9 @@ class Policies:
         if not found:
             return None
         checks = [(check, groups) for groups, check, _ in found if check is not None]
-        return ChannelAccess(channel, checks, [_target(one, groups) for groups, _, webhooks in found for one in webhooks])
+        return ChannelAccess(
+            channel, checks, [_target(one, groups) for groups, _, webhooks in found for one in webhooks]
+        )
 
 
 def _groups(match: re.Match[str]) -> dict[str, str]:

@@ -1,4 +1,5 @@
-"""JSON Web Tokens that a channel asks for, as DSPS checks them: signature, issuer, audience, times, and claims of its own."""
+"""JSON Web Tokens that a channel asks for, as DSPS checks them: signature, issuer, audience, times, and
+claims of its own."""
 
 from __future__ import annotations
 
@@ -34,14 +35,16 @@ VerificationKey = RSAPublicKey | EllipticCurvePublicKey | bytes
 
 
 def loaded(given: object) -> dict[str, tuple[VerificationKey, ...]]:
-    """Algorithm -> its keys: for RS, PS and ES public keys or certificates as PEM, for HS secrets in base64; each a file's path
-    or its content. Raises Malformed."""
+    """Algorithm -> its keys: for RS, PS and ES public keys or certificates as PEM, for HS secrets in base64;
+    each a file's path or its content. Raises Malformed."""
     if not isinstance(given, Mapping) or not given:
         raise Malformed("jwt.keys", cast("object", given), "a mapping of at least one algorithm to its keys")
     found: dict[str, tuple[VerificationKey, ...]] = {}
     for algorithm, sources in cast("Mapping[object, object]", given).items():
         if algorithm not in ALGORITHMS:
-            raise Malformed("jwt.keys", algorithm, f"one of {', '.join(ALGORITHMS)}; unsigned tokens are never taken")
+            raise Malformed(
+                "jwt.keys", algorithm, f"one of {', '.join(ALGORITHMS)}; unsigned tokens are never taken"
+            )
         name = str(algorithm)
         if isinstance(sources, str | bytes) or not isinstance(sources, Sequence) or not sources:
             raise Malformed(f"jwt.keys.{name}", cast("object", sources), "a list of at least one key")
@@ -60,7 +63,9 @@ def _key(field: str, algorithm: str, source: object) -> VerificationKey:
         data = source.encode() if isinstance(source, str) else source
     else:
         raise Malformed(field, source, "the path of a file, or its content")
-    return _secret(field, algorithm, data) if algorithm.startswith("HS") else _public_key(field, algorithm, data)
+    return (
+        _secret(field, algorithm, data) if algorithm.startswith("HS") else _public_key(field, algorithm, data)
+    )
 
 
 def _secret(field: str, algorithm: str, data: bytes) -> bytes:
@@ -105,7 +110,9 @@ def check(field: str, text: object, groups: Iterable[str]) -> str:
         raise Malformed(field, text, "text, with {{.channel.NAME}} for a named group of the pattern")
     if "{{" in _GROUP.sub("", text) or any(name not in known for name in _GROUP.findall(text)):
         shown = ", ".join(known) if known else "none"
-        raise Malformed(field, text, f"text in which {{{{.channel.NAME}}}} names a group of the pattern; it has {shown}")
+        raise Malformed(
+            field, text, f"text in which {{{{.channel.NAME}}}} names a group of the pattern; it has {shown}"
+        )
     return text
 
 
@@ -124,17 +131,19 @@ EXPIRES_S_MAX = 99_999_999_999
 
 
 class TokenRefused(Exception):
-    """A token that a channel does not take. The text says why, for logs, and for callers only where a service discloses it."""
+    """A token that a channel does not take. The text says why, for logs, and for callers only where a service
+    discloses it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JwtSettings:
-    """What a token must be. `iss`: issuers, one of which it names; `aud`: audiences, one of which it names, none = any. `keys`:
-    by algorithm (RS, PS, ES and HS with 256, 384 or 512), public keys or certificates as PEM, for HS secrets in base64; a
-    `Path` is read. `claims`: what claims of its own must say, a text or one of several, in which `{{.channel.NAME}}` is what
-    that group of the channel's pattern took. `clock_skew_ms`: how far clocks may differ for `exp`, `nbf` and `iat`.
-    `require_exp`: a token without an end is refused; DSPS takes it. `require_jti`: so is one without an id, which nobody can
-    revoke. Raises Malformed."""
+    """What a token must be. `iss`: issuers, one of which it names; `aud`: audiences, one of which it names,
+    none = any. `keys`: by algorithm (RS, PS, ES and HS with 256, 384 or 512), public keys or certificates as
+    PEM, for HS secrets in base64; a `Path` is read. `claims`: what claims of its own must say, a text or one
+    of several, in which `{{.channel.NAME}}` is what that group of the channel's pattern took.
+    `clock_skew_ms`: how far clocks may differ for `exp`, `nbf` and `iat`. `require_exp`: a token without an
+    end is refused; DSPS takes it. `require_jti`: so is one without an id, which nobody can revoke. Raises
+    Malformed."""
 
     iss: Sequence[str]
     keys: Mapping[str, Sequence[KeySource]] = field(repr=False)
@@ -166,7 +175,8 @@ class TokenCheck:
         self._keys: Mapping[str, tuple[VerificationKey, ...]] = loaded(settings.keys)
 
     def claims_of(self, token: str, groups: Mapping[str, str]) -> dict[str, Any]:
-        """The claims of a token that is in order for the channel whose pattern took these groups. Raises TokenRefused."""
+        """The claims of a token that is in order for the channel whose pattern took these groups. Raises
+        TokenRefused."""
         if not token:
             raise TokenRefused("no JWT presented")
         if len(token) > _CHARS_MAX:
@@ -178,7 +188,9 @@ class TokenCheck:
         for name, wanted in self._settings.claims.items():
             expected = [filled(text, groups) for text in _alternatives(wanted)]
             if _spelled(claims.get(name)) not in expected:
-                raise TokenRefused(f"the claim {name} is {claims.get(name)!r:.100}, not {' or '.join(expected)}")
+                raise TokenRefused(
+                    f"the claim {name} is {claims.get(name)!r:.100}, not {' or '.join(expected)}"
+                )
         return claims
 
     def _verified(self, token: str) -> dict[str, Any]:
@@ -224,14 +236,16 @@ class TokenCheck:
 
 
 def jti_of(claims: Mapping[str, Any]) -> str:
-    """The id of a token, by which it is revoked: a text, or a number in Go's spelling; '' for a token without one. Raises
-    TokenRefused for an id that nobody could revoke."""
+    """The id of a token, by which it is revoked: a text, or a number in Go's spelling; '' for a token without
+    one. Raises TokenRefused for an id that nobody could revoke."""
     claim: object = claims.get("jti")
     if claim is None:
         return ""
     jti = None if isinstance(claim, bool) else _spelled(claim)
     if jti is None or not is_revocable(jti):
-        raise TokenRefused(f"its jti is no text or number of at most {JTI_BYTES_MAX} bytes, so nobody could revoke it")
+        raise TokenRefused(
+            f"its jti is no text or number of at most {JTI_BYTES_MAX} bytes, so nobody could revoke it"
+        )
     return jti
 
 
@@ -244,8 +258,8 @@ def is_revocable(jti: str) -> bool:
 
 
 def _check_times(claims: Mapping[str, Any]) -> None:
-    """Raise TokenRefused for times that are no numbers, which the library reads in a text too, and for an end that no revocation
-    could outlast, as one in milliseconds is."""
+    """Raise TokenRefused for times that are no numbers, which the library reads in a text too, and for an end
+    that no revocation could outlast, as one in milliseconds is."""
     for name in ("exp", "nbf", "iat"):
         claim: object = claims.get(name)
         if claim is not None and (isinstance(claim, bool) or not isinstance(claim, int | float)):
@@ -259,7 +273,8 @@ def _alternatives(wanted: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _spelled(claim: object) -> str | None:
-    """A claim as text, in Go's spelling, as settings are compared with; None for what is no text, number or truth value."""
+    """A claim as text, in Go's spelling, as settings are compared with; None for what is no text, number or
+    truth value."""
     if isinstance(claim, bool):
         return "true" if claim else "false"
     if isinstance(claim, int | str):

@@ -1,7 +1,9 @@
-"""The HTTP API of Bananas, as its documentation has it, below `/api/v1`: on the keyspace of Bananas, beside its own programs.
+"""The HTTP API of Bananas, as its documentation has it, below `/api/v1`: on the keyspace of Bananas, beside
+its own programs.
 
-`POST /jobs`, `GET /jobs/{id}`, `GET /jobs`, `GET /metrics` and `GET /health`. Its words are those of its format: priorities high,
-normal and low; statuses pending, scheduled, processing, completed and failed; times as RFC 3339.
+`POST /jobs`, `GET /jobs/{id}`, `GET /jobs`, `GET /metrics` and `GET /health`. Its words are those of its
+format: priorities high, normal and low; statuses pending, scheduled, processing, completed and failed; times
+as RFC 3339.
 """
 
 from __future__ import annotations
@@ -33,7 +35,13 @@ _STATUSES: dict[JobState, str] = {
     "finished": "completed",
     "dead": "failed",
 }
-_STATES = {"pending": "waiting", "scheduled": "delayed", "processing": "active", "completed": "finished", "failed": "dead"}
+_STATES = {
+    "pending": "waiting",
+    "scheduled": "delayed",
+    "processing": "active",
+    "completed": "finished",
+    "failed": "dead",
+}
 _MEMBERS = ("id", "name", "payload", "description", "priority", "scheduled_for", "routing_key", "max_retries")
 _TEXT = {"type": "string"}
 #: A round one of those that the engine has numbers for.
@@ -53,7 +61,13 @@ _NEW = schemas.an_object(
 )
 _SUBMITTED = schemas.shown(id=_TEXT, status=_TEXT, created_at=_TEXT)
 _SHOWN = schemas.shown(
-    {"description": _TEXT, "payload": {}, "payload_base64": _TEXT, "payload_unreadable": _TEXT, "unreadable": _TEXT},
+    {
+        "description": _TEXT,
+        "payload": {},
+        "payload_base64": _TEXT,
+        "payload_unreadable": _TEXT,
+        "unreadable": _TEXT,
+    },
     id=_TEXT,
     name=_TEXT,
     status=_TEXT,
@@ -80,13 +94,17 @@ async def submit(request: Request) -> Response:
     if found.get("scheduled_for") is not None:
         options["run_at_ms"] = _instant_ms(found["scheduled_for"])
     queue, id, key = _queue(request), found.get("id"), own_key(request)
-    enqueued = await queue.enqueue(found["name"], found.get("payload"), id=key if id is None else id, **options)
+    enqueued = await queue.enqueue(
+        found["name"], found.get("payload"), id=key if id is None else id, **options
+    )
     stored = None if enqueued.created else await queue.jobs.get(enqueued.job)
     if stored is not None:
         return JsonAnswer({name: _view(stored, request)[name] for name in ("id", "status", "created_at")})
     made_ms = enqueued.srv_us // 1000
     status = "scheduled" if options.get("run_at_ms", 0) > made_ms else "pending"
-    return JsonAnswer({"id": enqueued.job, "status": status, "created_at": _time(made_ms)}, 201 if enqueued.created else 200)
+    return JsonAnswer(
+        {"id": enqueued.job, "status": status, "created_at": _time(made_ms)}, 201 if enqueued.created else 200
+    )
 
 
 @described("A job, with its result once it has one", answers={200: _SHOWN}, tag="bananas")
@@ -112,7 +130,10 @@ async def get_job(request: Request) -> Response:
 
 @described(
     "Some jobs of a status",
-    query=(choice("status", "which jobs", tuple(_STATES), "pending"), whole("limit", "how many", 1, 100, 100)),
+    query=(
+        choice("status", "which jobs", tuple(_STATES), "pending"),
+        whole("limit", "how many", 1, 100, 100),
+    ),
     answers={200: schemas.list_of("jobs", _SHOWN)},
     tag="bananas",
 )
@@ -127,7 +148,8 @@ async def list_jobs(request: Request) -> Response:
 @described("How many jobs there are", answers={200: schemas.any_object()}, tag="bananas")
 @needs("read", queue=BANANAS)
 async def metrics(request: Request) -> Response:
-    """The waiting ones of all priorities together: the format counts them by routing key and priority in lists of its own."""
+    """The waiting ones of all priorities together: the format counts them by routing key and priority in
+    lists of its own."""
     queue = _queue(request)
     counts, workers = await queue.counts(one_call=True), await queue.workers.list(limit=1_000)
     alive = [worker for worker in workers if worker.alive]
@@ -137,7 +159,10 @@ async def metrics(request: Request) -> Response:
         "processing": counts.active,
         "scheduled": counts.delayed,
         "dead_letter": counts.dead,
-        "workers": {"active": len(alive), "utilization": round(sum(w.in_hand for w in alive) / places, 2) if places else 0.0},
+        "workers": {
+            "active": len(alive),
+            "utilization": round(sum(w.in_hand for w in alive) / places, 2) if places else 0.0,
+        },
     }
     return JsonAnswer(view)
 
@@ -187,7 +212,8 @@ def _priority(word: object) -> int:
 
 
 def _instant_ms(text: object) -> int:
-    """A time in whole milliseconds, rounded up: no job runs before its time. One before 1970 is as past as any other."""
+    """A time in whole milliseconds, rounded up: no job runs before its time. One before 1970 is as past as
+    any other."""
     try:
         when = datetime.fromisoformat(text.upper()) if isinstance(text, str) else None
         if when is None or when.tzinfo is None or when.year > _YEAR_MAX:

@@ -32,28 +32,32 @@ CALLBACKS = ("on_success", "on_failure")
 
 
 def refuse_reroutes(request: Request, field: str, given: object) -> None:
-    """Raise Problem where `reroute_on`, as a caller has sent it, names a queue that the caller does not reach. What is no mapping
-    of texts is left to the check of the option."""
+    """Raise Problem where `reroute_on`, as a caller has sent it, names a queue that the caller does not
+    reach. What is no mapping of texts is left to the check of the option."""
     if isinstance(given, Mapping):
         _refuse(request, field, cast("Mapping[Any, Any]", given).items())
 
 
 def refuse_shared(request: Request, of: str, id: object, options: Mapping[str, Any]) -> None:
-    """Raise Problem for an id, or a text of `dedup`, that the format would hold against the jobs of all queues, where
-    the caller does not reach all of them: a job of another queue would then count as a duplicate."""
+    """Raise Problem for an id, or a text of `dedup`, that the format would hold against the jobs of all
+    queues, where the caller does not reach all of them: a job of another queue would then count as a
+    duplicate."""
     access = access_of(request)
     if access.queues and request.app.state.settings.shares_ids:
         for field, value in (("id", id), ("dedup", options.get("dedup"))):
             if value not in (None, ""):
                 noted(request, refused=f"{of}{field} is of all queues in this format")
                 own = ", ".join(access.queues)
-                detail = f"{of}{field}: in this format it is of all queues, and {access.name} is for {own} alone."
+                detail = (
+                    f"{of}{field}: in this format it is of all queues, and {access.name} is for {own} alone."
+                )
                 bound = f"left out by who is for some queues alone: {own}"
                 raise Problem(403, detail, field=f"{of}{field}", value=str(value)[:80], bound=bound)
 
 
 async def refuse_schedule(request: Request) -> None:
-    """Raise Problem where the jobs of the schedule that the path names lead to a queue that the caller does not reach."""
+    """Raise Problem where the jobs of the schedule that the path names lead to a queue that the caller does
+    not reach."""
     if access_of(request).queues:
         name = request.path_params["schedule"]
         found = await queue_of(request).schedules.get(name)
@@ -69,8 +73,13 @@ def _refuse(request: Request, field: str, reroutes: Iterable[tuple[Any, Any]]) -
         if queue and not access.reaches(queue):
             noted(request, refused=f"{field} leads to the queue {queue[:128]}")
             own = ", ".join(access.queues)
-            detail = f"{field}: {target[:80]} leads to the queue {queue[:80]}, and {access.name} is for {own} alone."
-            raise Problem(403, detail, field=field, value=target[:80], bound=f"a queue that {access.name} is for: {own}")
+            detail = (
+                f"{field}: {target[:80]} leads to the queue {queue[:80]}, and {access.name} is "
+                f"for {own} alone."
+            )
+            raise Problem(
+                403, detail, field=field, value=target[:80], bound=f"a queue that {access.name} is for: {own}"
+            )
 
 
 # -- Puts jobs into queues. An `Idempotency-Key` becomes the id of a job that has none, so that a repeat
@@ -104,7 +113,10 @@ async def enqueue(request: Request) -> Response:
     refuse_shared(request, "", id, options)
     enqueued = await queue_of(request).enqueue(name, payload, id=id, **options)
     segments = ("api", "queues", request.path_params["queue"], "jobs", enqueued.job)
-    where = {"Location": request.scope.get("root_path", "") + "".join(f"/{quote(part, safe='')}" for part in segments)}
+    where = {
+        "Location": request.scope.get("root_path", "")
+        + "".join(f"/{quote(part, safe='')}" for part in segments)
+    }
     return JsonAnswer(_view(enqueued), 201 if enqueued.created else 200, where)
 
 
@@ -175,10 +187,14 @@ def own_key(request: Request) -> str | None:
         return None
     key = given.strip(" \t")
     if key.startswith('"'):
-        # The draft of the IETF has a string of structured fields (RFC 9651): the key is what stands in the quotes.
+        # The draft of the IETF has a string of structured fields (RFC 9651): the key is what stands in the
+        # quotes.
         if _QUOTED.fullmatch(key) is None:
             raise Problem(
-                400, f"{KEY_HEADER} begins with a quote and is no string of RFC 9651.", field=KEY_HEADER, value=key[:80]
+                400,
+                f"{KEY_HEADER} begins with a quote and is no string of RFC 9651.",
+                field=KEY_HEADER,
+                value=key[:80],
             )
         key = _ESCAPED.sub(r"\1", key[1:-1])
     try:
@@ -188,7 +204,11 @@ def own_key(request: Request) -> str | None:
 
 
 def _view(enqueued: Enqueued) -> dict[str, Any]:
-    view: dict[str, Any] = {"id": enqueued.job, "created": enqueued.created, "srv_ms": enqueued.srv_us // 1_000}
+    view: dict[str, Any] = {
+        "id": enqueued.job,
+        "created": enqueued.created,
+        "srv_ms": enqueued.srv_us // 1_000,
+    }
     return view if enqueued.created else {**view, "state": enqueued.state}
 
 

@@ -1,9 +1,11 @@
-"""The events of a queue as a stream of server-sent events (SSE): one reader for each queue, however many listen.
+"""The events of a queue as a stream of server-sent events (SSE): one reader for each queue, however many
+listen.
 
-The reader takes each event from the server once and hands it to all listeners, and wakes some of them at a time, so that other
-requests have their turns in between. A listener that falls behind by more than `BEHIND_MAX` events is told so and its stream
-ends; like one whose connection broke it may come back with the id of the last event that it has seen (`Last-Event-ID`), and first
-gets what it has missed, as far as the queue keeps it.
+The reader takes each event from the server once and hands it to all listeners, and wakes some of them at a
+time, so that other requests have their turns in between. A listener that falls behind by more than
+`BEHIND_MAX` events is told so and its stream ends; like one whose connection broke it may come back with the
+id of the last event that it has seen (`Last-Event-ID`), and first gets what it has missed, as far as the
+queue keeps it.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ from engine.queue.asynchronous.queue import AsyncQueue
 log = logger("ironclaim.http")
 
 BEHIND_MAX = 1_000
-#: A comment after so long without an event, so that what is in between does not close the connection. It has no place among them.
+#: A comment after so long without an event, so that what is in between does not close the connection. It has
+#: no place among them.
 SILENCE_S = 15.0
 _COMMENT, _ANY_PLACE = b": \n\n", (2**128, 0)
 #: Listeners that are woken at once: to send an event to one takes 30 to 50 us.
@@ -169,16 +172,21 @@ class Readers:
     "What happens in a queue, as it happens; nothing unless its events are recorded",
     answers={200: schemas.EVENT},
     media_type="text/event-stream",
-    headers=(Header(_HEADER, "the id of the last event that was seen: those after it come first", _ID.pattern),),
+    headers=(
+        Header(_HEADER, "the id of the last event that was seen: those after it come first", _ID.pattern),
+    ),
 )
 @needs("read")
 async def stream_events(request: Request) -> Response:
     """Server-sent events, each with its id and the fields of an event as JSON."""
     after = request.headers.get(_HEADER)
     if after is not None and (not _ID.fullmatch(after) or max(position_of(after)) > POSITION_MAX):
-        raise bad_value(_HEADER, after, f"the id of an event, two numbers up to {POSITION_MAX} with a - between them")
+        raise bad_value(
+            _HEADER, after, f"the id of an event, two numbers up to {POSITION_MAX} with a - between them"
+        )
     state, queue = request.app.state, queue_of(request)
-    # All that may refuse comes before the answer begins, so that a refusal is a problem and not a broken stream.
+    # All that may refuse comes before the answer begins, so that a refusal is a problem and not a broken
+    # stream.
     stack = contextlib.AsyncExitStack()
     try:
         stack.enter_context(state.waits.place())
@@ -202,13 +210,17 @@ class EventStream(StreamingResponse):
         async with self._taken:
             if scope["method"] == "HEAD":
                 # The stream itself does not end, so the connection would serve nobody any more.
-                await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+                await send(
+                    {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+                )
                 await send({"type": "http.response.body", "body": b""})
             else:
                 await super().__call__(scope, receive, send)
 
 
-async def _stream(request: Request, reader: Reader, listener: Listener, after: str | None) -> AsyncGenerator[bytes]:
+async def _stream(
+    request: Request, reader: Reader, listener: Listener, after: str | None
+) -> AsyncGenerator[bytes]:
     waits: Waits = request.app.state.waits
     yield f"retry: {_RETRY_MS}\n\n".encode()
     seen = (0, 0)

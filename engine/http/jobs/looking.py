@@ -58,7 +58,18 @@ def job_view(job: JobInfo, *, payloads: bool) -> dict[str, Any]:
 
 def schedule_view(schedule: Schedule, *, payloads: bool) -> dict[str, Any]:
     """A schedule, with the fields of Schedule."""
-    names = ("name", "job_name", "enabled", "next_ms", "last_ms", "last_job", "count", "missed", "skipped", "error")
+    names = (
+        "name",
+        "job_name",
+        "enabled",
+        "next_ms",
+        "last_ms",
+        "last_job",
+        "count",
+        "missed",
+        "skipped",
+        "error",
+    )
     view: dict[str, Any] = {name: getattr(schedule, name) for name in names}
     view |= {"timing": asdict(schedule.timing), "policy": asdict(schedule.policy)}
     view["options"] = _options(schedule.options, payloads)
@@ -99,7 +110,11 @@ _CURSORS_END = 1_000_000
         name_of("name", "only those of this name", schemas.NAME_PATTERN),
         name_of("key", "only those with this key", schemas.KEY_PATTERN),
         text("error", "only those whose last error has this as whole words", pattern=r"[\s\S]*\S[\s\S]*"),
-        text("text", "only those that have this in their id, name, key or last error; in the payload where that is shown"),
+        text(
+            "text",
+            "only those that have this in their id, name, key or last error; in the payload where "
+            "that is shown",
+        ),
         choice("order", "the oldest or the newest first", ("oldest", "newest"), "oldest"),
         text("cursor", "where the page before has ended", pattern=_CURSOR),
         whole("limit", "how many jobs are looked at", 1, PIECE, 50),
@@ -108,15 +123,17 @@ _CURSORS_END = 1_000_000
 )
 @needs("read")
 async def list_jobs(request: Request) -> Response:
-    """A page is made in two calls, however many jobs there are: those among `limit` that are meant, so it may be short or empty;
-    it is the last one where its `cursor` is null."""
+    """A page is made in two calls, however many jobs there are: those among `limit` that are meant, so it may
+    be short or empty; it is the last one where its `cursor` is null."""
     given = arguments(request)
     words: str | None = given.pop("text")
     offset = int(given.pop("cursor") or 0)
     payloads = request.app.state.settings.show_payloads
     newest_first = given.pop("order") == "newest"
     page = await queue_of(request).jobs.page(offset=offset, newest_first=newest_first, **given)
-    jobs = [job_view(job, payloads=payloads) for job in page.jobs if words is None or _has(job, words, payloads)]
+    jobs = [
+        job_view(job, payloads=payloads) for job in page.jobs if words is None or _has(job, words, payloads)
+    ]
     after = None if page.next is None or page.next >= _CURSORS_END else str(page.next)
     return JsonAnswer({"jobs": jobs, "cursor": after})
 
@@ -132,7 +149,8 @@ async def get_job(request: Request) -> Response:
 
 
 @described(
-    "Why a job does not run, or what else it does", answers={200: schemas.shown(id={"type": "string"}, why={"type": "string"})}
+    "Why a job does not run, or what else it does",
+    answers={200: schemas.shown(id={"type": "string"}, why={"type": "string"})},
 )
 @needs("read")
 async def get_why(request: Request) -> Response:
@@ -152,8 +170,8 @@ async def get_why(request: Request) -> Response:
 )
 @needs("read")
 async def get_result(request: Request) -> Response:
-    """200 with the result of a job that has ended, 202 where it has not within `wait_ms`. What a handler returned is shown to
-    who may enqueue jobs, and to others where payloads are."""
+    """200 with the result of a job that has ended, 202 where it has not within `wait_ms`. What a handler
+    returned is shown to who may enqueue jobs, and to others where payloads are."""
     id, queue = request.path_params["id"], queue_of(request)
     wait_ms = waiting_ms(request, arguments(request)["wait_ms"])
     try:

@@ -27,28 +27,44 @@ _NEXT = {"type": ["integer", "null"]}
 @described(
     "The queues of the server, last used first",
     query=(whole("limit", "how many", 1, LIMIT_MAX, 1_000),),
-    answers={200: schemas.list_of("queues", schemas.shown(queue={"type": "string"}, used_ms={"type": "integer"}))},
+    answers={
+        200: schemas.list_of("queues", schemas.shown(queue={"type": "string"}, used_ms={"type": "integer"}))
+    },
 )
 @needs("read")
 async def list_queues(request: Request) -> Response:
     """Those that the caller reaches."""
     found = await request.app.state.opened.queues(arguments(request)["limit"])
     reaches = access_of(request).reaches
-    return JsonAnswer({"queues": [{"queue": info.name, "used_ms": info.used_ms} for info in found if reaches(info.name)]})
+    return JsonAnswer(
+        {"queues": [{"queue": info.name, "used_ms": info.used_ms} for info in found if reaches(info.name)]}
+    )
 
 
-@described("A queue: how many jobs are in each state, and what holds them back", answers={200: schemas.any_object()})
+@described(
+    "A queue: how many jobs are in each state, and what holds them back", answers={200: schemas.any_object()}
+)
 @needs("read")
 async def get_queue(request: Request) -> Response:
-    """Two calls, however many jobs and lanes there are: `cut` says that there are more lanes than were looked at."""
+    """Two calls, however many jobs and lanes there are: `cut` says that there are more lanes than were looked
+    at."""
     queue = queue_of(request)
     counts = asdict(await queue.counts(one_call=True))
     srv_us, cursor = counts.pop("srv_us"), counts.pop("cursor")
-    view: dict[str, Any] = {"queue": queue.name, "model": queue.model.name, "srv_ms": srv_us // 1000, "counts": counts}
+    view: dict[str, Any] = {
+        "queue": queue.name,
+        "model": queue.model.name,
+        "srv_ms": srv_us // 1000,
+        "counts": counts,
+    }
     return JsonAnswer({**view, **await _held(queue), "waiting_is_cut": bool(cursor)})
 
 
-@described("The numbers of a queue as Prometheus reads them", answers={200: {"type": "string"}}, media_type="text/plain")
+@described(
+    "The numbers of a queue as Prometheus reads them",
+    answers={200: {"type": "string"}},
+    media_type="text/plain",
+)
 @needs("read")
 async def get_metrics(request: Request) -> Response:
     """All of them, so it takes more calls the more lanes and names of jobs there are."""
@@ -82,7 +98,9 @@ async def list_schedules(request: Request) -> Response:
     found = await queue_of(request).schedules.list(**given)
     payloads = request.app.state.settings.show_payloads
     after = given["offset"] + given["limit"] if len(found) == given["limit"] else None
-    return JsonAnswer({"schedules": [schedule_view(schedule, payloads=payloads) for schedule in found], "next": after})
+    return JsonAnswer(
+        {"schedules": [schedule_view(schedule, payloads=payloads) for schedule in found], "next": after}
+    )
 
 
 @described("Let a schedule tick again", answers={200: schemas.any_object()})
@@ -112,7 +130,10 @@ async def run_schedule(request: Request) -> Response:
 
 
 @described(
-    "Claim no jobs of a queue, or of a name in it", body=schemas.PAUSE, needs_body=False, answers={200: schemas.any_object()}
+    "Claim no jobs of a queue, or of a name in it",
+    body=schemas.PAUSE,
+    needs_body=False,
+    answers={200: schemas.any_object()},
 )
 @needs("operate", changes=True)
 async def pause(request: Request) -> Response:
@@ -123,7 +144,10 @@ async def pause(request: Request) -> Response:
 
 
 @described(
-    "End the pause of a queue, or of a name in it", body=schemas.RESUME, needs_body=False, answers={200: schemas.any_object()}
+    "End the pause of a queue, or of a name in it",
+    body=schemas.RESUME,
+    needs_body=False,
+    answers={200: schemas.any_object()},
 )
 @needs("operate", changes=True)
 async def resume(request: Request) -> Response:
@@ -149,7 +173,11 @@ async def remove_limit(request: Request) -> Response:
     return Response(status_code=204)
 
 
-@described("Set the limit of the jobs with a key, * is each key that has none of its own", body=schemas.LIMIT, answers={200: {}})
+@described(
+    "Set the limit of the jobs with a key, * is each key that has none of its own",
+    body=schemas.LIMIT,
+    answers={200: {}},
+)
 @needs("admin", changes=True)
 async def set_key_limit(request: Request) -> Response:
     """In place of the one that was there."""

@@ -1,4 +1,5 @@
-"""The shapes of what the job API takes and answers, as JSON schemas. The options of jobs follow from the engine's own table."""
+"""The shapes of what the job API takes and answers, as JSON schemas. The options of jobs follow from the
+engine's own table."""
 
 from __future__ import annotations
 
@@ -66,7 +67,12 @@ def _option(name: str) -> Schema:
 
 def an_object(required: tuple[str, ...] = (), **members: Schema) -> Schema:
     """An object with these members and no others."""
-    return {"type": "object", "properties": members, "required": list(required), "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": members,
+        "required": list(required),
+        "additionalProperties": False,
+    }
 
 
 def shown(perhaps: dict[str, Schema] | None = None, /, **members: Schema) -> Schema:
@@ -98,7 +104,9 @@ _CHECKED: dict[str, Schema] = {
     ),
     "jitter": or_null({"type": "number", "minimum": 0, "maximum": 1}),
     "headers": or_null({"type": "object", "additionalProperties": _TEXT}),
-    "needs": or_null(_different({"type": "string", "pattern": f"^{validate.PARENT.pattern}$"}, validate.PARENTS_MAX)),
+    "needs": or_null(
+        _different({"type": "string", "pattern": f"^{validate.PARENT.pattern}$"}, validate.PARENTS_MAX)
+    ),
     "skip_on": or_null(_different(_ERROR_NAME, validate.ERROR_NAMES_MAX)),
     "reroute_on": or_null(
         {
@@ -123,24 +131,35 @@ _OF_CALLBACKS = {name: _option(name) for name in OPTIONS if name not in validate
 _CALLBACK = or_null(an_object(("name",), name=NAME, payload={}, id=ID, **_OF_CALLBACKS))
 _CHECKED.update(on_success=_CALLBACK, on_failure=_CALLBACK)
 #: What names and ids look like in Lanes, and any text in old keyspaces.
-_NARROW = frozenset(f"^{pattern}$" for pattern in (NAME_PATTERN, ID_PATTERN, KEY_PATTERN, validate.PARENT.pattern)) | {
-    _REROUTE["pattern"]
-}
+_NARROW = frozenset(
+    f"^{pattern}$" for pattern in (NAME_PATTERN, ID_PATTERN, KEY_PATTERN, validate.PARENT.pattern)
+) | {_REROUTE["pattern"]}
 NEW_JOB = an_object(("name",), name=NAME, payload={}, id=ID, **{name: _option(name) for name in OPTIONS})
-NEW_JOBS = an_object(("jobs",), jobs={"type": "array", "items": NEW_JOB, "minItems": 1, "maxItems": BATCH_MAX})
+NEW_JOBS = an_object(
+    ("jobs",), jobs={"type": "array", "items": NEW_JOB, "minItems": 1, "maxItems": BATCH_MAX}
+)
 ENQUEUED = shown(id=_TEXT, created={"type": "boolean"}, srv_ms=_MS)
 ENQUEUED_MANY = list_of("jobs", {"type": "object"})
 NEXT: Schema = {"type": ["string", "null"]}
 ALTERED = shown(id=_TEXT, state=_TEXT)
-#: How a job has ended: with what its handler has returned, or `hidden` where the caller may not see that, or with an error.
+#: How a job has ended: with what its handler has returned, or `hidden` where the caller may not see that, or
+#: with an error.
 RESULT = shown(
-    {"result": {}, "took_ms": or_null(_MS), "hidden": {"type": "boolean"}, "error": _TEXT, "unreadable": _TEXT},
+    {
+        "result": {},
+        "took_ms": or_null(_MS),
+        "hidden": {"type": "boolean"},
+        "error": _TEXT,
+        "unreadable": _TEXT,
+    },
     id=_TEXT,
     state={"enum": list(get_args(Outcome))},
     ended_ms=_MS,
 )
 NOT_ENDED = shown(id=_TEXT, state=_STATE)
-PROGRESS = shown({"message": or_null(_TEXT), "data": {}, "unreadable": _TEXT}, percent={"type": "number"}, at_ms=_MS)
+PROGRESS = shown(
+    {"message": or_null(_TEXT), "data": {}, "unreadable": _TEXT}, percent={"type": "number"}, at_ms=_MS
+)
 EVENT = shown(id=_TEXT, srv_ms=_MS, kind=_TEXT, job=_TEXT, name=_TEXT, detail=_TEXT)
 PAUSE = an_object(name=or_null(NAME), length_ms=_whole(0, DURATION_MS_MAX))
 RESUME = an_object(name=or_null(NAME))
@@ -148,7 +167,13 @@ LIMIT_FIELDS = ("concurrency", "rate", "per_ms", "window")
 #: Either of concurrency alone, or of a rate in so long, and perhaps of both.
 LIMIT: Schema = {
     "anyOf": [
-        an_object(("concurrency",), concurrency=_whole(1, RATE_MAX), rate=_whole(0, 0), per_ms=_whole(0, 0), window=_WINDOW),
+        an_object(
+            ("concurrency",),
+            concurrency=_whole(1, RATE_MAX),
+            rate=_whole(0, 0),
+            per_ms=_whole(0, 0),
+            window=_WINDOW,
+        ),
         an_object(
             ("rate", "per_ms"),
             concurrency=_whole(0, RATE_MAX),
@@ -167,8 +192,9 @@ SELECTION = an_object(
     newer_than_ms=or_null(_whole(1, DURATION_MS_MAX)),
     limit=_whole(1, DEAD_MAX),
 )
-#: How a job is shown: with those of its options that are not the default ones, and with its payload where payloads are shown, in
-#: base64 where it is no JSON or nobody here can read it, which `payload_unreadable` says. `unreadable`: why the whole job is not.
+#: How a job is shown: with those of its options that are not the default ones, and with its payload where
+#: payloads are shown, in base64 where it is no JSON or nobody here can read it, which `payload_unreadable`
+#: says. `unreadable`: why the whole job is not.
 JOB: Schema = shown(
     {"payload": {}, "payload_base64": _TEXT, "payload_unreadable": _TEXT, "unreadable": _TEXT},
     id=_TEXT,
@@ -176,7 +202,9 @@ JOB: Schema = shown(
     name=_TEXT,
     key=_TEXT,
     priority={"type": "integer"},
-    **dict.fromkeys(("enqueued_ms", "due_ms", "lease_end_ms", "ended_ms", "claims", "failures", "crashes", "fence"), _MS),
+    **dict.fromkeys(
+        ("enqueued_ms", "due_ms", "lease_end_ms", "ended_ms", "claims", "failures", "crashes", "fence"), _MS
+    ),
     owner=_TEXT,
     last_error=_TEXT,
     errors={"type": "array", "items": shown(at_ms=_MS, fence=_MS, kind=_TEXT, error=_TEXT, trace=_TEXT)},
@@ -193,6 +221,8 @@ def widened(schema: Any) -> Any:
     """The same schema for a queue of an old keyspace, whose names and ids are any texts."""
     if isinstance(schema, dict):
         given = cast("Schema", schema)
-        members = {name: widened(value) for name, value in given.items() if name != "pattern" or value not in _NARROW}
+        members = {
+            name: widened(value) for name, value in given.items() if name != "pattern" or value not in _NARROW
+        }
         return members if len(members) == len(given) else {**members, "minLength": 1}
     return [widened(item) for item in cast("list[Any]", schema)] if isinstance(schema, list) else schema

@@ -1,4 +1,5 @@
-"""The changes: forms that are posted, each with the token of the browser, and then the view that shows the new state."""
+"""The changes: forms that are posted, each with the token of the browser, and then the view that shows the
+new state."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ _ON_A_JOB: dict[str, Callable[[AsyncQueue, str], Awaitable[Altered]]] = {
 def back(request: Request, *segments: str, did: str, count: int = 0) -> Response:
     """The view that shows what was changed."""
     query = f"did={did}" + (f"&count={count}" if count else "")
-    return RedirectResponse(rendering.address(request, "queues", request.path_params["queue"], *segments, query=query), 303)
+    return RedirectResponse(
+        rendering.address(request, "queues", request.path_params["queue"], *segments, query=query), 303
+    )
 
 
 @view("operate", changes=True)
@@ -180,5 +183,7 @@ def _number(form: dict[str, str], field: str) -> int:
     """A number of a form; an empty field is 0. Raises Problem."""
     value = form.get(field, "").strip() or "0"
     if not value.isascii() or not value.isdigit() or len(value) > 12:
-        raise Problem(422, f"{field} is a number of at most 12 digits.", field=field, value=value[:80], bound="a number")
+        raise Problem(
+            422, f"{field} is a number of at most 12 digits.", field=field, value=value[:80], bound="a number"
+        )
     return int(value)

@@ -1,6 +1,8 @@
-"""The live numbers of a queue: one sampler for all who look at it, which makes two calls a second and keeps ten minutes.
+"""The live numbers of a queue: one sampler for all who look at it, which makes two calls a second and keeps
+ten minutes.
 
-With more lanes than one call looks at, each look is a part; the parts of a whole round make the number that is shown.
+With more lanes than one call looks at, each look is a part; the parts of a whole round make the number that
+is shown.
 """
 
 from __future__ import annotations
@@ -32,9 +34,10 @@ _NAMES_MAX = 8
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A queue at one instant (`at_ms`, server time). `least`: not all lanes have been counted yet. Rates are since the sample
-    before, None in the first; run times are of the last minute, None where nothing ran; `arrived_per_s` counts what came less
-    what was cancelled. `error`: why the server was not asked, '' where it was."""
+    """A queue at one instant (`at_ms`, server time). `least`: not all lanes have been counted yet. Rates are
+    since the sample before, None in the first; run times are of the last minute, None where nothing ran;
+    `arrived_per_s` counts what came less what was cancelled. `error`: why the server was not asked, '' where
+    it was."""
 
     at_ms: int
     waiting: int = 0
@@ -164,18 +167,33 @@ class Sampler:
             self._times.add(now_ms, await self._looks.run_times())
         elif self._round % 4 == 3:
             alive = [info for info in (await self._looks.workers(0, _WORKERS_MAX)).workers if info.alive]
-            self._workers = (len(alive), sum(info.in_hand for info in alive), sum(info.concurrency for info in alive))
+            self._workers = (
+                len(alive),
+                sum(info.in_hand for info in alive),
+                sum(info.concurrency for info in alive),
+            )
         else:
             await self._looks.look_on(self.obstacles)
         self._round += 1
         before, self._before = self._before, counts
         passed_s = (counts.srv_us - before.srv_us) / 1e6 if before is not None else 0.0
         held, (p50_ms, p99_ms) = self.obstacles.whole, self._times.percentiles_ms()
-        names = sorted(held.waiting_by_name.items(), key=lambda pair: (-pair[1], pair[0])) if held is not None else []
+        names = (
+            sorted(held.waiting_by_name.items(), key=lambda pair: (-pair[1], pair[0]))
+            if held is not None
+            else []
+        )
         workers = self._workers or (None, None, None)
         return Sample(
             now_ms,
-            *(self.waiting.waiting, self.waiting.least, counts.delayed, counts.blocked, counts.active, counts.dead),
+            *(
+                self.waiting.waiting,
+                self.waiting.least,
+                counts.delayed,
+                counts.blocked,
+                counts.active,
+                counts.dead,
+            ),
             *(counts.finished, counts.buried, self._arrivals(counts)),
             rate(counts.finished, before and before.finished, passed_s),
             rate(counts.buried, before and before.buried, passed_s),
@@ -186,7 +204,8 @@ class Sampler:
         )
 
     def _arrivals(self, counts: Counts) -> float | None:
-        """Jobs a second that came, less those that were cancelled, between two ends of rounds over all lanes."""
+        """Jobs a second that came, less those that were cancelled, between two ends of rounds over all
+        lanes."""
         if self.waiting.least or counts.cursor:
             return None
         there = self.waiting.waiting + counts.delayed + counts.blocked + counts.active + counts.dead
@@ -213,7 +232,9 @@ class Samplers:
         found = self._made.get(queue.name)
         if found is None:
             found = self._made[queue.name] = Sampler(queue)
-            for name in [name for name, other in self._made.items() if not other.watched and other is not found]:
+            for name in [
+                name for name, other in self._made.items() if not other.watched and other is not found
+            ]:
                 if len(self._made) <= QUEUES_KEPT:
                     break
                 del self._made[name]

@@ -1,6 +1,7 @@
-"""What the views read of a queue that the queue itself does not tell in at most two calls of bounded cost, however many jobs and
-lanes there are: rounds over all lanes, a part a call; and what some workers, names, one job and the last events show. So each
-look here says what part it has seen. Of a queue with shards a call is one of each shard, all at once."""
+"""What the views read of a queue that the queue itself does not tell in at most two calls of bounded cost,
+however many jobs and lanes there are: rounds over all lanes, a part a call; and what some workers, names, one
+job and the last events show. So each look here says what part it has seen. Of a queue with shards a call is
+one of each shard, all at once."""
 
 from __future__ import annotations
 
@@ -22,7 +23,14 @@ from engine.ops.looks import (
     ObstaclesPart,
     ReadEvents,
 )
-from engine.ops.workers import HandlerTimes, ListedRunTimes, ListedWorkers, ListRunTimes, ListWorkers, WorkerInfo
+from engine.ops.workers import (
+    HandlerTimes,
+    ListedRunTimes,
+    ListedWorkers,
+    ListRunTimes,
+    ListWorkers,
+    WorkerInfo,
+)
 from engine.queue.asynchronous.calls import AsyncPart
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.asynchronous.sharded import AsyncShardedQueue
@@ -37,7 +45,8 @@ _PARTS_MAX = 200
 
 
 class LanesRound:
-    """Numbers of lanes that come in parts: the sum of a whole round, and of the parts so far while there was none."""
+    """Numbers of lanes that come in parts: the sum of a whole round, and of the parts so far while there was
+    none."""
 
     def __init__(self) -> None:
         self.cursor = ""
@@ -148,11 +157,14 @@ class Looks(AsyncPart):
             # Somebody else has written its run; what can be read of the job says so.
             explained = None
         return OneJob(
-            job_info(self._queue.model, self._queue.serializers, id, looked, reply.srv_us), explained, reply.srv_us // 1000
+            job_info(self._queue.model, self._queue.serializers, id, looked, reply.srv_us),
+            explained,
+            reply.srv_us // 1000,
         )
 
     async def events_of(self, job: str, since_ms: int) -> tuple[tuple[Event, ...], bool]:
-        """What was recorded of a job among the first 1,000 events since this time, and whether there are more. One call."""
+        """What was recorded of a job among the first 1,000 events since this time, and whether there are
+        more. One call."""
         page: EventPage = await self._queue.do(ReadEvents(f"{max(0, since_ms - 1)}-0", EVENTS_MAX, 0))
         return tuple(event for event in page.events if event.job == job), len(page.events) == EVENTS_MAX
 
@@ -204,7 +216,8 @@ class ShardedLooks(Looks):
 
 
 async def held(queue: AsyncQueue) -> Obstacles | None:
-    """Pauses and limits with what holds the first lanes back; None on an old keyspace, where that cannot be told. One call."""
+    """Pauses and limits with what holds the first lanes back; None on an old keyspace, where that cannot be
+    told. One call."""
     try:
         return await queue.obstacles(one_call=True)
     except UnsupportedFeature:

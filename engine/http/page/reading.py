@@ -36,7 +36,10 @@ _JOBS_SHOWN = 50
 _SAMPLES_SHOWN = 300
 
 #: What a report may do: it is a file of its own, with its styles inline, and from other runs than ours.
-REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; base-uri 'none'; sandbox"
+REPORT_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors "
+    "'none'; base-uri 'none'; sandbox"
+)
 
 
 def settings_of(request: Request) -> HttpSettings:
@@ -55,7 +58,9 @@ def samplers_of(request: Request) -> Samplers:
 def queue_page(request: Request, template: str, tab: str, **shown: Any) -> Response:
     """A page of one queue."""
     name = request.path_params["queue"]
-    return rendering.page(request, template, queue=name, tab=tab, notice=notice_of(request.query_params), **shown)
+    return rendering.page(
+        request, template, queue=name, tab=tab, notice=notice_of(request.query_params), **shown
+    )
 
 
 @view("read")
@@ -80,7 +85,9 @@ async def queue_summary(request: Request) -> Response:
     counts, found = await opened.counts(one_call=True), await held(opened)
     shown = overview.held(found, counts.srv_us // 1000, idle=not counts.waiting)
     tiles = overview.tiles(counts, counts.waiting, least=bool(counts.cursor))
-    return rendering.page(request, "queue_summary.html", queue=request.path_params["queue"], tiles=tiles, held=shown)
+    return rendering.page(
+        request, "queue_summary.html", queue=request.path_params["queue"], tiles=tiles, held=shown
+    )
 
 
 @view("read")
@@ -120,7 +127,9 @@ async def _samples(request: Request, sampler: Sampler, waits: Waits) -> AsyncGen
         if found is not None and found is not shown:
             shown = found
             reasons = overview.held(found, sample.at_ms, idle=not sample.waiting)
-            yield _event("held", rendering.text(request, "held.html", queue=request.path_params["queue"], held=reasons))
+            yield _event(
+                "held", rendering.text(request, "held.html", queue=request.path_params["queue"], held=reasons)
+            )
 
 
 def _event(name: str, data: object) -> bytes:
@@ -133,7 +142,9 @@ async def queue_jobs(request: Request) -> Response:
     wanted = jobs.filter_of(request.query_params)
     payloads = settings_of(request).show_payloads
     most = PLACES_MAX if wanted.narrow else _JOBS_SHOWN
-    found = await queue_of(request).jobs.page(wanted.state, offset=wanted.cursor, newest_first=wanted.newest, limit=most)
+    found = await queue_of(request).jobs.page(
+        wanted.state, offset=wanted.cursor, newest_first=wanted.newest, limit=most
+    )
     listed = jobs.job_list(found, wanted, payloads=payloads)
     actions = jobs.ACTIONS.get(wanted.state, ())
     return queue_page(request, "jobs.html", "jobs", wanted=wanted, listed=listed, actions=actions)
@@ -143,7 +154,9 @@ async def queue_jobs(request: Request) -> Response:
 async def find_job(request: Request) -> Response:
     """The job whose id was typed in."""
     id = queue_of(request).model.names.known_id(request.query_params.get("id", "").strip())
-    return RedirectResponse(rendering.address(request, "queues", request.path_params["queue"], "jobs", id), 303)
+    return RedirectResponse(
+        rendering.address(request, "queues", request.path_params["queue"], "jobs", id), 303
+    )
 
 
 @view("read")
@@ -176,7 +189,9 @@ async def queue_dead(request: Request) -> Response:
 async def bulk_preview(request: Request) -> Response:
     """How many jobs an action on many would change."""
     wanted, counted, action = await _counted(request)
-    return queue_page(request, "bulk.html", "jobs", wanted=wanted, counted=counted, action=action, most=jobs.CHANGED_MAX)
+    return queue_page(
+        request, "bulk.html", "jobs", wanted=wanted, counted=counted, action=action, most=jobs.CHANGED_MAX
+    )
 
 
 @view("read")
@@ -184,7 +199,9 @@ async def bulk_count(request: Request) -> Response:
     """The same, some jobs further, as a part of its page."""
     wanted, counted, action = await _counted(request)
     name = request.path_params["queue"]
-    return rendering.page(request, "bulk_count.html", queue=name, wanted=wanted, counted=counted, action=action)
+    return rendering.page(
+        request, "bulk_count.html", queue=name, wanted=wanted, counted=counted, action=action
+    )
 
 
 async def _counted(request: Request) -> tuple[jobs.Filter, jobs.Count, str]:
@@ -231,13 +248,17 @@ async def channel_lags(request: Request) -> Response:
     )
     reached = [pair for pair in found.found if access.reaches(pair[0])]
     known = await opened.run(lags.lags(reached)) if reached else ()
-    return rendering.page(request, "channels.html", listed=overview.channel_list(known, found.cursor), wanted=wanted)
+    return rendering.page(
+        request, "channels.html", listed=overview.channel_list(known, found.cursor), wanted=wanted
+    )
 
 
 @view("read")
 async def drills(request: Request) -> Response:
     """The runs of drills."""
-    return rendering.page(request, "runs.html", listed=await run_in_threadpool(overview.run_list, _folder(request)))
+    return rendering.page(
+        request, "runs.html", listed=await run_in_threadpool(overview.run_list, _folder(request))
+    )
 
 
 @view("read")

@@ -1,7 +1,8 @@
 """From a template to a response: the environment of the templates, and what all of them may use.
 
-Everything is escaped: names, payloads, errors and names of workers come from whoever can reach the server. No template marks
-anything as safe, and none has scripts or styles inline, which the policy of the page would refuse."""
+Everything is escaped: names, payloads, errors and names of workers come from whoever can reach the server. No
+template marks anything as safe, and none has scripts or styles inline, which the policy of the page would
+refuse."""
 
 from __future__ import annotations
 
@@ -214,7 +215,8 @@ def view(role: Role, *, changes: bool = False) -> Any:
     """Declare what an endpoint of the page needs, as `needs` does; what goes wrong is answered as a page."""
 
     def decorate(endpoint: Endpoint) -> Endpoint:
-        # The problem is told inside, so that the audit line has its status, and outside for who may not come in.
+        # The problem is told inside, so that the audit line has its status, and outside for who may not come
+        # in.
         guarded: Any = needs(role, changes=changes)(_told(endpoint))
         return declared(_told(guarded), guarded.needed)
 

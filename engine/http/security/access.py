@@ -30,9 +30,10 @@ from engine.http.settings import Access, HttpSettings, Role, Token
 # -- Keeps the pages of other sites from making a browser change something here (cross-site request
 # forgery).
 #
-# Asked for where a browser would show its access by itself: as a cookie, or because nobody is asked. A change then
-# needs the `Origin` of this site and the token of this browser, which a page of ours has in a form field or sends as
-# a header. What is no browser says nothing of an origin, and only must not send what a form of another site could.
+# Asked for where a browser would show its access by itself: as a cookie, or because nobody is asked. A change
+# then needs the `Origin` of this site and the token of this browser, which a page of ours has in a form field
+# or sends as a header. What is no browser says nothing of an origin, and only must not send what a form of
+# another site could.
 
 CSRF_COOKIE = "ironclaim_csrf"
 HEADER = "x-csrf-token"
@@ -44,7 +45,8 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
 def csrf_token(request: Request) -> str:
-    """The token of this browser, for forms and scripts of ours; a new browser gets its cookie with the response."""
+    """The token of this browser, for forms and scripts of ours; a new browser gets its cookie with the
+    response."""
     known = request.cookies.get(CSRF_COOKIE, "")
     if _TOKEN.fullmatch(known):
         return known
@@ -71,7 +73,8 @@ async def refuse_forged(request: Request, access: Access) -> None:
 
 
 async def refuse_foreign(request: Request) -> None:
-    """Raise Problem for a request that is neither from a page of this site nor from something that is no browser."""
+    """Raise Problem for a request that is neither from a page of this site nor from something that is no
+    browser."""
     headers = request.headers
     if "origin" not in headers and "sec-fetch-site" not in headers and "cookie" not in headers:
         if _media_type(request) in _FORMS:
@@ -82,8 +85,12 @@ async def refuse_foreign(request: Request) -> None:
     known, given = request.cookies.get(CSRF_COOKIE, ""), headers.get(HEADER)
     if given is None and _media_type(request) == _FORMS[0]:
         given = (await form_of(request)).get(FIELD)
-    if not _TOKEN.fullmatch(known) or not hmac.compare_digest(known.encode(), (given or "").encode(errors="surrogateescape")):
-        raise Problem(403, f"The token of this browser is missing or another one ({FIELD}); load the page again.")
+    if not _TOKEN.fullmatch(known) or not hmac.compare_digest(
+        known.encode(), (given or "").encode(errors="surrogateescape")
+    ):
+        raise Problem(
+            403, f"The token of this browser is missing or another one ({FIELD}); load the page again."
+        )
 
 
 def _of_this_site(origin: str, host: str) -> bool:
@@ -101,8 +108,8 @@ def _media_type(request: Request) -> str:
 # -- Sessions of browsers: who has shown a token once gets a cookie, which is worth as much as the token
 # for some hours.
 #
-# The cookie holds which token it was, when it ends, and a code made with the token itself, so no server needs to
-# remember it, and it ends with the token.
+# The cookie holds which token it was, when it ends, and a code made with the token itself, so no server needs
+# to remember it, and it ends with the token.
 
 SESSION_COOKIE = "ironclaim_session"
 LENGTH_S = 12 * 3600
@@ -119,27 +126,40 @@ def token_of(secret: str, tokens: Iterable[Token]) -> Token | None:
 
 
 def sign_in(request: Request, response: Response, secret: str) -> Token | None:
-    """Begin a session for whoever shows this secret: its cookie goes with the response. None for one that is no token."""
+    """Begin a session for whoever shows this secret: its cookie goes with the response. None for one that is
+    no token."""
     token = token_of(secret, request.app.state.settings.tokens)
     if token is not None:
         value = _signed(token, int(time.time()) + LENGTH_S)
         response.set_cookie(
-            SESSION_COOKIE, value, LENGTH_S, path=_path(request), secure=_secure(request), httponly=True, samesite="strict"
+            SESSION_COOKIE,
+            value,
+            LENGTH_S,
+            path=_path(request),
+            secure=_secure(request),
+            httponly=True,
+            samesite="strict",
         )
     return token
 
 
 def sign_out(request: Request, response: Response) -> None:
     """End the session of this browser."""
-    response.delete_cookie(SESSION_COOKIE, path=_path(request), secure=_secure(request), httponly=True, samesite="strict")
+    response.delete_cookie(
+        SESSION_COOKIE, path=_path(request), secure=_secure(request), httponly=True, samesite="strict"
+    )
 
 
 def session_of(request: Request) -> Token | None:
-    """The token that the session of this request began with; None without a session, and for one that is over or made up."""
+    """The token that the session of this request began with; None without a session, and for one that is over
+    or made up."""
     found, now_s = None, time.time()
     value = request.cookies.get(SESSION_COOKIE, "")
     ends_s = value.split(".")[1] if value.count(".") == 2 else ""
-    if not (ends_s.isascii() and ends_s.isdigit() and len(ends_s) <= 12) or not now_s < int(ends_s) <= now_s + LENGTH_S:
+    if (
+        not (ends_s.isascii() and ends_s.isdigit() and len(ends_s) <= 12)
+        or not now_s < int(ends_s) <= now_s + LENGTH_S
+    ):
         return None
     for token in request.app.state.settings.tokens:
         if hmac.compare_digest(_signed(token, int(ends_s)).encode(), value.encode(errors="surrogateescape")):
@@ -182,23 +202,28 @@ class Needed:
 
 
 def needs(role: Role, *, changes: bool = False, queue: str = "") -> Callable[[Endpoint], Endpoint]:
-    """Declare the role that an endpoint needs, and whether it changes something: then it is refused unless changes are allowed,
-    and where it may come from the page of another site, and it leaves an audit line. A token for some queues reaches what is of
-    those: of the queue or channel that the path names, or of this `queue`; of all of them it changes nothing."""
+    """Declare the role that an endpoint needs, and whether it changes something: then it is refused unless
+    changes are allowed, and where it may come from the page of another site, and it leaves an audit line. A
+    token for some queues reaches what is of those: of the queue or channel that the path names, or of this
+    `queue`; of all of them it changes nothing."""
 
     def decorate(endpoint: Endpoint) -> Endpoint:
         @wraps(endpoint)
         async def guarded(request: Request) -> Response:
-            return await carried_out(request, _admit(request, role, queue, changes), endpoint, changes=changes)
+            return await carried_out(
+                request, _admit(request, role, queue, changes), endpoint, changes=changes
+            )
 
         return declared(guarded, Needed(role, changes))
 
     return decorate
 
 
-async def carried_out(request: Request, admitting: Awaitable[Access], endpoint: Endpoint, *, changes: bool) -> Response:
-    """Call an endpoint for whoever is admitted; one that changes something, only where that is allowed and wanted, and with an
-    audit line."""
+async def carried_out(
+    request: Request, admitting: Awaitable[Access], endpoint: Endpoint, *, changes: bool
+) -> Response:
+    """Call an endpoint for whoever is admitted; one that changes something, only where that is allowed and
+    wanted, and with an audit line."""
     if not changes:
         request.state.access = await admitting
         await _meet(request)
@@ -234,11 +259,14 @@ def refuse_elsewhere(request: Request, id: object) -> None:
     if access.queues and isinstance(id, str) and request.app.state.settings.may_be_elsewhere(id):
         noted(request, refused=f"id: {id[:128]} may be a job of another queue")
         bound = "an id without a colon, for who is for some queues alone"
-        raise Problem(403, f"id: {id[:80]!r} may be a job of another queue.", field="id", value=id[:80], bound=bound)
+        raise Problem(
+            403, f"id: {id[:80]!r} may be a job of another queue.", field="id", value=id[:80], bound=bound
+        )
 
 
 def public(endpoint: Endpoint) -> Endpoint:
-    """Declare that an endpoint asks nobody: probes, signing in, static files, and what checks credentials of its own."""
+    """Declare that an endpoint asks nobody: probes, signing in, static files, and what checks credentials of
+    its own."""
     return declared(endpoint, Needed(None, False))
 
 
@@ -271,8 +299,8 @@ async def caller(request: Request) -> Access | None:
 
 
 async def still_admitted(request: Request, role: Role) -> bool:
-    """Whether who reads a stream may do so still: a session ends, and a hook may refuse who was let in before. Asked at most
-    every 15 s; the end of it leaves an audit line."""
+    """Whether who reads a stream may do so still: a session ends, and a hook may refuse who was let in
+    before. Asked at most every 15 s; the end of it leaves an audit line."""
     now_s = time.monotonic()
     if now_s - getattr(request.state, "admitted_s", now_s) < ASKED_AGAIN_S:
         return True
@@ -295,7 +323,9 @@ async def _admit(request: Request, role: Role, queue: str, changes: bool) -> Acc
     if not access.may(role):
         raise Problem(403, f"This needs the role {role}, and {access.name} has {access.role}.")
     # What a request is about; nothing where it is about all queues.
-    names = [queue] if queue else [request.path_params[name] for name in _BOUND_TO if name in request.path_params]
+    names = (
+        [queue] if queue else [request.path_params[name] for name in _BOUND_TO if name in request.path_params]
+    )
     settings: HttpSettings = request.app.state.settings
     if not queue and "queue" in request.path_params and settings.keyspace:
         names = [settings.keyspace]
@@ -313,7 +343,8 @@ async def _meet(request: Request) -> None:
 
 
 def audit(request: Request, status: int) -> None:
-    """Write the audit line of a request: one of JSON for each change, also for one that was refused or failed."""
+    """Write the audit line of a request: one of JSON for each change, also for one that was refused or
+    failed."""
     access: Access | None = getattr(request.state, "access", None)
     line = {
         "who": access.name if access else None,

@@ -1,5 +1,5 @@
-"""Stands before the application: refuses what is out of bounds, bounds what comes in slowly, and adds the headers that tell
-browsers what a page of ours may do."""
+"""Stands before the application: refuses what is out of bounds, bounds what comes in slowly, and adds the
+headers that tell browsers what a page of ours may do."""
 
 from __future__ import annotations
 
@@ -25,12 +25,21 @@ PATH_BYTES_MAX = 2_048
 #: Headers that come once: of two, who stands in between may have looked at the other one.
 SINGLE = frozenset(
     {
-        *(b"host", b"content-length", b"content-type", b"authorization", b"origin", b"cookie", b"sec-fetch-site"),
+        *(
+            b"host",
+            b"content-length",
+            b"content-type",
+            b"authorization",
+            b"origin",
+            b"cookie",
+            b"sec-fetch-site",
+        ),
         *(b"idempotency-key", b"x-csrf-token", b"last-event-id", b"transfer-encoding"),
     }
 )
 _HOST = re.compile(r"([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?")
-#: Encoded slashes, dots, backslashes and NUL: a proxy and we could read two different paths. No name needs them.
+#: Encoded slashes, dots, backslashes and NUL: a proxy and we could read two different paths. No name needs
+#: them.
 _ENCODED = re.compile(rb"%(2[ef]|5c|00)", re.IGNORECASE)
 
 
@@ -41,22 +50,33 @@ def refusal(scope: dict[str, Any], settings: HttpSettings) -> Problem | None:
     doubled = sorted(name.decode() for name in SINGLE if counts[name] > 1)
     if doubled:
         return Problem(400, f"The header {doubled[0]} is there more than once.", field=doubled[0])
-    if len(headers) > HEADERS_MAX or sum(len(name) + len(value) for name, value in headers) > HEADERS_BYTES_MAX:
-        return Problem(431, f"At most {HEADERS_MAX} headers of {HEADERS_BYTES_MAX} bytes altogether are read.")
+    if (
+        len(headers) > HEADERS_MAX
+        or sum(len(name) + len(value) for name, value in headers) > HEADERS_BYTES_MAX
+    ):
+        return Problem(
+            431, f"At most {HEADERS_MAX} headers of {HEADERS_BYTES_MAX} bytes altogether are read."
+        )
     found = dict(headers)
     host = _HOST.fullmatch(found.get(b"host", b"").decode("latin-1"))
     if host is None or host[1].lower() not in {name.lower() for name in settings.allowed_hosts}:
-        return Problem(421, "This server does not answer to this name (Host); --allowed-hosts says which it answers to.")
+        return Problem(
+            421, "This server does not answer to this name (Host); --allowed-hosts says which it answers to."
+        )
     return _path_refusal(scope) or _size_refusal(found, settings)
 
 
 def _path_refusal(scope: dict[str, Any]) -> Problem | None:
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     if len(raw) > PATH_BYTES_MAX or len(scope["query_string"]) > QUERY_BYTES_MAX:
-        return Problem(414, f"At most {PATH_BYTES_MAX} bytes of a path and {QUERY_BYTES_MAX} of a query are read.")
+        return Problem(
+            414, f"At most {PATH_BYTES_MAX} bytes of a path and {QUERY_BYTES_MAX} of a query are read."
+        )
     segments = raw.split(b"/")
     if _ENCODED.search(raw) or b"\\" in raw or b"." in segments or b".." in segments or b"" in segments[1:-1]:
-        return Problem(400, "The path has empty segments, dots as segments, or encoded slashes, dots or backslashes.")
+        return Problem(
+            400, "The path has empty segments, dots as segments, or encoded slashes, dots or backslashes."
+        )
     if "\ufffd" in scope["path"] or not scope["path"].isprintable():
         return Problem(400, "The path is no UTF-8, or has characters that cannot be printed.")
     return None
@@ -64,7 +84,9 @@ def _path_refusal(scope: dict[str, Any]) -> Problem | None:
 
 def _size_refusal(headers: dict[bytes, bytes], settings: HttpSettings) -> Problem | None:
     if b"transfer-encoding" in headers and b"content-length" in headers:
-        return Problem(400, "A body has either a Content-Length or a Transfer-Encoding.", field="content-length")
+        return Problem(
+            400, "A body has either a Content-Length or a Transfer-Encoding.", field="content-length"
+        )
     length = headers.get(b"content-length", b"0")
     if not length.isdigit():
         return Problem(400, "The Content-Length is no number.", field="content-length")
@@ -137,7 +159,9 @@ class Shield:
                 async with asyncio.timeout_at(until_s):
                     message = await receive()
             except TimeoutError:
-                raise Problem(408, f"The body did not come within {BODY_S:g} s.", headers={"Connection": "close"}) from None
+                raise Problem(
+                    408, f"The body did not come within {BODY_S:g} s.", headers={"Connection": "close"}
+                ) from None
             size += len(message.get("body", b""))
             if size > self._settings.body_max_bytes:
                 raise too_large(self._settings)
@@ -153,10 +177,16 @@ def _with_headers(scope: Scope, send: Send) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             given = {name for name, _ in message["headers"]}
-            message["headers"] = [*message["headers"], *(pair for pair in _RAW_HEADERS if pair[0] not in given)]
+            message["headers"] = [
+                *message["headers"],
+                *(pair for pair in _RAW_HEADERS if pair[0] not in given),
+            ]
             token = scope.get("state", {}).get("new_csrf")
             if token is not None:
-                path, secure = scope.get("root_path", "") or "/", "; Secure" if scope["scheme"] == "https" else ""
+                path, secure = (
+                    scope.get("root_path", "") or "/",
+                    "; Secure" if scope["scheme"] == "https" else "",
+                )
                 cookie = f"{access.CSRF_COOKIE}={token}; HttpOnly; Path={path}; SameSite=Strict{secure}"
                 MutableHeaders(scope=message).append("Set-Cookie", cookie)
         await send(message)

@@ -1,26 +1,32 @@
-"""BridgeMQ: `Queue("emails", models.Bridge())` enqueues and processes jobs in a BridgeMQ keyspace, next to its own clients.
+"""BridgeMQ: `Queue("emails", models.Bridge())` enqueues and processes jobs in a BridgeMQ keyspace, next to
+its own clients.
 
-One keyspace (`<prefix>:`) is one queue: the queue's name is a label that is not on the wire. Keys, JSON and units are those of
-the original (`chaos/foreign_keys.py` lists them); the engine's own keys are under `<prefix>:ironclaim:`. Not for Redis Cluster.
+One keyspace (`<prefix>:`) is one queue: the queue's name is a label that is not on the wire. Keys, JSON and
+units are those of the original (`chaos/foreign_keys.py` lists them); the engine's own keys are under
+`<prefix>:ironclaim:`. Not for Redis Cluster.
 
 How the engine reads and writes the format:
 
-- `retry.attempts` is the number of runs after the first one, so `attempts=4` is written as 3. Jitter is always a quarter to
-  both sides: any `jitter` above 0 is written as true. A foreign job waits between its runs as its `backoff` says, which the
-  original never reads; without one it runs again at once.
-- The value of a lock is the name of the worker, as documented; tokens and fences are only in the engine's own keys. A foreign
-  client with the name of one of the engine's workers could release its locks: the operator must keep names distinct.
-- A pause of a type of jobs holds for all clients; a pause of the whole queue (`*`) holds for the engine's workers only.
-- `maxConcurrent` uses the counter that foreign clients use as well; sweeps correct a counter that has leaked. `maxPerMinute`
-  counts the claims of limited jobs in a window of 60 s that begins with the first one.
-- `target`: all categories with values must match; of the capabilities one with `mode` any or none, all with any other mode (also
-  null), as in the claim script of the original (its second router differs). A category that is null means no requirement, a
-  single text is a list of one.
+- `retry.attempts` is the number of runs after the first one, so `attempts=4` is written as 3. Jitter is
+  always a quarter to both sides: any `jitter` above 0 is written as true. A foreign job waits between its
+  runs as its `backoff` says, which the original never reads; without one it runs again at once.
+- The value of a lock is the name of the worker, as documented; tokens and fences are only in the engine's own
+  keys. A foreign client with the name of one of the engine's workers could release its locks: the operator
+  must keep names distinct.
+- A pause of a type of jobs holds for all clients; a pause of the whole queue (`*`) holds for the engine's
+  workers only.
+- `maxConcurrent` uses the counter that foreign clients use as well; sweeps correct a counter that has leaked.
+  `maxPerMinute` counts the claims of limited jobs in a window of 60 s that begins with the first one.
+- `target`: all categories with values must match; of the capabilities one with `mode` any or none, all with
+  any other mode (also null), as in the claim script of the original (its second router differs). A category
+  that is null means no requirement, a single text is a list of one.
 - A job that depends on others is claimed when all of them are completed; it is dead when one of them is dead.
-- Each tick of a schedule makes a job of its own, `cron:<name>:<tick ms>`; the original enqueues the same entry each time.
-  Entries of foreign clients tick as well; the score in `jobs:cron`, which any client may change, is the time of the next tick.
-- `result` is kept for 24 hours; data and status of a finished job are never deleted, as in the original, and are in no list
-  of the format. The engine lists the last 1,000 jobs that its own workers have finished, and can clean those.
+- Each tick of a schedule makes a job of its own, `cron:<name>:<tick ms>`; the original enqueues the same
+  entry each time. Entries of foreign clients tick as well; the score in `jobs:cron`, which any client may
+  change, is the time of the next tick.
+- `result` is kept for 24 hours; data and status of a finished job are never deleted, as in the original, and
+  are in no list of the format. The engine lists the last 1,000 jobs that its own workers have finished, and
+  can clean those.
 - A job that cannot be read is set aside: `deadletter`, status `dead`, the reason in its result.
 
 `FINDINGS` lists the defects of the format that the engine cannot prevent. The scripts of the original are in
@@ -44,8 +50,8 @@ from engine.redis.call import Call
 from engine.validate import ATTEMPTS_MAX, BACKOFF_MS_MAX, DURATION_MS_MAX
 
 _BACKOFFS: tuple[Backoff, ...] = ("fixed", "linear", "exponential")
-#: Jitter of the original: a quarter less to a quarter more. That is a wait longer by a quarter, of which the last 0.4 are
-#: random.
+#: Jitter of the original: a quarter less to a quarter more. That is a wait longer by a quarter, of which the
+#: last 0.4 are random.
 _JITTER, _LONGER = 0.4, 5 / 4
 _TARGET = ("stack", "capabilities", "region", "server")
 _to_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
@@ -57,7 +63,16 @@ class BridgeModel(Foreign):
     name = "bridge"
     OPTIONS = frozenset(
         {
-            *("delay_ms", "run_at_ms", "priority", "attempts", "backoff", "backoff_ms", "backoff_max_ms", "jitter"),
+            *(
+                "delay_ms",
+                "run_at_ms",
+                "priority",
+                "attempts",
+                "backoff",
+                "backoff_ms",
+                "backoff_max_ms",
+                "jitter",
+            ),
             *("headers", "needs", "skip_on", "reroute_on", "target"),
         }
     )
@@ -65,32 +80,38 @@ class BridgeModel(Foreign):
         Finding(
             "bridge-original-loop",
             ("J4", "J13"),
-            "The original's worker removes an id from the list before it locks it and never adds it to the active ones: "
+            "The original's worker removes an id from the list before it locks it and never adds it "
+            "to the active ones: "
             "when it dies in between, or during the job, the job is in no structure and cannot be found.",
         ),
         Finding(
             "bridge-unfenced-foreign-end",
             ("J1", "J2", "J3", "J5", "J6"),
-            "A foreign client has no fence, and completes a job without checking its lock: one whose lock has expired "
+            "A foreign client has no fence, and completes a job without checking its lock: one whose "
+            "lock has expired "
             "overwrites the result of the worker that has the job by then.",
         ),
         Finding(
             "bridge-foreign-cron",
             ("J6",),
-            "A foreign scheduler's pass over jobs:cron does not change the score until its client moves it: if its run has "
+            "A foreign scheduler's pass over jobs:cron does not change the score until its client "
+            "moves it: if its run has "
             "ended before the engine ticks, the tick runs twice.",
         ),
         Finding(
             "bridge-children-wait-in-the-list",
             ("J17",),
-            "A job that needs others stands in jobs:waiting from the start, because the format has no other place for it. "
-            "Workers of the engine pass it by until its parents have completed; the original knows no dependsOn and runs "
+            "A job that needs others stands in jobs:waiting from the start, because the format has no "
+            "other place for it. "
+            "Workers of the engine pass it by until its parents have completed; the original knows no "
+            "dependsOn and runs "
             "it at once.",
         ),
         Finding(
             "bridge-finished-stay",
             (),
-            "Data and status of finished jobs are never deleted, and no structure of the format lists them: memory grows with "
+            "Data and status of finished jobs are never deleted, and no structure of the format lists "
+            "them: memory grows with "
             "every job, and only the last 1,000 that the engine has finished can be cleaned.",
         ),
     )
@@ -103,11 +124,13 @@ class BridgeModel(Foreign):
         """Raise UnsupportedFeature for an option that the wire cannot hold."""
         super().check(id, name, payload, options)
         if options.backoff not in _BACKOFFS:
-            raise UnsupportedFeature(f"bridge has no option backoff={options.backoff}: its jobs know {', '.join(_BACKOFFS)}")
+            raise UnsupportedFeature(
+                f"bridge has no option backoff={options.backoff}: its jobs know {', '.join(_BACKOFFS)}"
+            )
 
     def call(self, operation: Operation) -> Call[Any]:
-        """The call that carries out an operation. Raises UnsupportedFeature for one that the model lacks, and Malformed for a
-        worker whose name would be another key of the registry."""
+        """The call that carries out an operation. Raises UnsupportedFeature for one that the model lacks, and
+        Malformed for a worker whose name would be another key of the registry."""
         claim = operation.claim if isinstance(operation, Finish) else operation
         if isinstance(claim, Claim):
             _check_worker(claim.owner)
@@ -116,7 +139,8 @@ class BridgeModel(Foreign):
         return super().call(operation)
 
     def encode(self, job: Enqueue) -> bytes:
-        """Priority, then the JSON between the id and the time of the enqueue, and the JSON after that time."""
+        """Priority, then the JSON between the id and the time of the enqueue, and the JSON after that
+        time."""
         head, tail = _shape(job.name, job.options)
         return pack(job.options.priority, head + job.payload + tail, ',"attempts":0}')
 
@@ -133,8 +157,8 @@ class BridgeModel(Foreign):
         return LeasedJob(lease, deadline_ms, name, name, name, payload, options, enqueued_ms, 0, *counters)
 
     def read_template(self, raw: bytes) -> LeasedJob:
-        """As in other models; a template that a sweep has made of a foreign entry is only that job's JSON. Raises
-        ScriptFault."""
+        """As in other models; a template that a sweep has made of a foreign entry is only that job's JSON.
+        Raises ScriptFault."""
         try:
             sealed, item, *_ = unpack(raw)
             if sealed:
@@ -148,7 +172,9 @@ class BridgeModel(Foreign):
 
 def _check_worker(name: object) -> None:
     if name == "active" or str(name).startswith("heartbeat:"):
-        bound = "another one than `active` or `heartbeat:...`, which are keys of BridgeMQ's registry themselves"
+        bound = (
+            "another one than `active` or `heartbeat:...`, which are keys of BridgeMQ's registry themselves"
+        )
         raise Malformed("worker name", name, bound)
 
 
@@ -165,7 +191,13 @@ def _shape(name: str, options: Options) -> tuple[bytes, bytes]:
         retry["skipOn"] = options.skip_on
     if options.reroute_on:
         retry["rerouteOn"] = dict(options.reroute_on)
-    schedule = {"runAt": options.run_at_ms} if options.run_at_ms else {"delay": options.delay_ms} if options.delay_ms else {}
+    schedule = (
+        {"runAt": options.run_at_ms}
+        if options.run_at_ms
+        else {"delay": options.delay_ms}
+        if options.delay_ms
+        else {}
+    )
     wanted: dict[str, Any] = json.loads(options.target or "{}")
     target = {field: wanted[field] for field in _TARGET if field in wanted}
     if "capabilities" in target:
@@ -187,14 +219,18 @@ def _options(job: dict[str, Any]) -> Options:
     backoff = _object(retry.get("backoff"))
     kind: Any = backoff.get("type") if backoff.get("type") in _BACKOFFS else "fixed"
     longer = _LONGER if backoff.get("jitter") else 1
-    reroute = {error: name for error, name in _object(retry.get("rerouteOn")).items() if isinstance(name, str)}
+    reroute = {
+        error: name for error, name in _object(retry.get("rerouteOn")).items() if isinstance(name, str)
+    }
     metadata = {name: text for name, text in _object(job.get("metadata")).items() if isinstance(text, str)}
     return Options(
         priority=_whole(job.get("priority"), 1, 10, 5),
         attempts=_whole(retry.get("attempts"), 0, ATTEMPTS_MAX - 1) + 1,
         backoff=kind,
         backoff_ms=_whole(_whole(backoff.get("delay"), 0, BACKOFF_MS_MAX) * longer, 0, BACKOFF_MS_MAX),
-        backoff_max_ms=_whole(_whole(backoff.get("maxDelay"), 0, DURATION_MS_MAX) * longer, 0, DURATION_MS_MAX),
+        backoff_max_ms=_whole(
+            _whole(backoff.get("maxDelay"), 0, DURATION_MS_MAX) * longer, 0, DURATION_MS_MAX
+        ),
         jitter=_JITTER if backoff.get("jitter") else 0.0,
         headers=tuple(metadata.items()),
         needs=_texts(job.get("dependsOn")),
@@ -210,7 +246,11 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(text for text in cast("list[Any]", value) if isinstance(text, str)) if isinstance(value, list) else ()
+    return (
+        tuple(text for text in cast("list[Any]", value) if isinstance(text, str))
+        if isinstance(value, list)
+        else ()
+    )
 
 
 def _whole(value: Any, least: int, most: int, default: int = 0) -> int:

@@ -1,19 +1,22 @@
 """Bull 1.0.0: enqueue and process jobs in the keyspace of a live Bull queue, next to its Node clients.
 
-A job is a hash of nine fields as Node writes them. Bull's jobs have no names: a job with the name `__default__` is stored
-byte for byte as Node does for the same options, and a job of Node has that name; any other name is stored as `name` in its
-`opts`, which Node ignores. The server counts ids (`id`). A caller's own id must be neither a number nor a key of Bull, and is
-only for queues that no Node worker consumes: Node reads every id as a number.
+A job is a hash of nine fields as Node writes them. Bull's jobs have no names: a job with the name
+`__default__` is stored byte for byte as Node does for the same options, and a job of Node has that name; any
+other name is stored as `name` in its `opts`, which Node ignores. The server counts ids (`id`). A caller's own
+id must be neither a number nor a key of Bull, and is only for queues that no Node worker consumes: Node reads
+every id as a number.
 
-Back-off is Bull's: `fixed`, and `exponential` with (2^n - 1) times the delay after the n-th failure, both without jitter.
-`delay_ms` counts from the server's time of the call, also beside `timestamp_ms`. A handler's result is stored unchanged,
-while Node's own workers write an empty text for 0, false and "". The format does not record when a job ended: retention uses
-the time when it was made, and so does `clean` for jobs that Node has ended. From 2039-09-07 on scores have no room for all
-bits of an id: jobs that Node delays may start a millisecond late.
+Back-off is Bull's: `fixed`, and `exponential` with (2^n - 1) times the delay after the n-th failure, both
+without jitter. `delay_ms` counts from the server's time of the call, also beside `timestamp_ms`. A handler's
+result is stored unchanged, while Node's own workers write an empty text for 0, false and "". The format does
+not record when a job ended: retention uses the time when it was made, and so does `clean` for jobs that Node
+has ended. From 2039-09-07 on scores have no room for all bits of an id: jobs that Node delays may start a
+millisecond late.
 
-What the engine repairs: jobs of equal due times start in the order of their ids (Bull reverses them at 4095/4096), promotion
-and retry respect the pause, resume and pause keep both lists where Bull overwrites one with the other, and an id without a
-hash does not stay in `active` for ever. `FINDINGS` lists the defects of Node's clients that the engine cannot prevent."""
+What the engine repairs: jobs of equal due times start in the order of their ids (Bull reverses them at
+4095/4096), promotion and retry respect the pause, resume and pause keep both lists where Bull overwrites one
+with the other, and an id without a hash does not stay in `active` for ever. `FINDINGS` lists the defects of
+Node's clients that the engine cannot prevent."""
 
 from __future__ import annotations
 
@@ -43,31 +46,36 @@ FINDINGS = (
     Finding(
         "unfenced ends",
         ("J1", "J3", "J4", "J6", "J8"),
-        "A Node worker ends a job without checking its lock: one that has stalled completes or fails a job that another"
+        "A Node worker ends a job without checking its lock: one that has stalled completes or fails "
+        "a job that another"
         " worker runs by now. The end that the other worker sends is refused, or both are stored.",
     ),
     Finding(
         "pop before lock",
         ("J1", "J2", "J6"),
-        "A Node worker moves a job to `active` and locks it with a second command. If it needs more than a second between"
+        "A Node worker moves a job to `active` and locks it with a second command. If it needs more "
+        "than a second between"
         " the two, the job counts as lost and runs elsewhere as well.",
     ),
     Finding(
         "stalled check",
         ("J1", "J6", "J8"),
-        "A Node worker goes through a list of active jobs that it has read before, and takes each that has no lock: also one"
+        "A Node worker goes through a list of active jobs that it has read before, and takes each "
+        "that has no lock: also one"
         " that has failed since, which so runs before its retry is due, and while it waits.",
     ),
     Finding(
         "overwriting resume",
         ("J4", "J13"),
-        "Node's resume renames `paused` over `wait`, its pause `wait` over `paused`: jobs that Node has promoted or"
+        "Node's resume renames `paused` over `wait`, its pause `wait` over `paused`: jobs that Node "
+        "has promoted or"
         " retried during the pause are in no list afterwards, only their hashes are left.",
     ),
     Finding(
         "promotion during the pause",
         (),
-        "Node puts delayed jobs that are due, and failed ones that are retried, into `wait` although the queue is paused,"
+        "Node puts delayed jobs that are due, and failed ones that are retried, into `wait` although "
+        "the queue is paused,"
         " and idle Node workers run them.",
     ),
     Finding(
@@ -83,13 +91,15 @@ FINDINGS = (
     Finding(
         "ids that are no numbers",
         ("J6", "J13"),
-        "A Node worker reads every id as a number: it runs a job with another id again and again and never ends it.",
+        "A Node worker reads every id as a number: it runs a job with another id again and again and "
+        "never ends it.",
     ),
 )
 
 
 class BullModel(Foreign):
-    """The mapping for one queue of Bull. `settings`: the `priority` that its jobs have in their opts, '' = none."""
+    """The mapping for one queue of Bull. `settings`: the `priority` that its jobs have in their opts, '' =
+    none."""
 
     name = "bull"
     names = BULL
@@ -101,7 +111,8 @@ class BullModel(Foreign):
 
     @staticmethod
     def places(queue: str, prefix: str) -> tuple[str, str]:
-        """The prefix of Bull's keys of a queue, and the text that follows `ironclaim:` in the engine's own keys."""
+        """The prefix of Bull's keys of a queue, and the text that follows `ironclaim:` in the engine's own
+        keys."""
         return f"{prefix}:{queue}:", ""
 
     def new_id(self) -> str:
@@ -116,10 +127,13 @@ class BullModel(Foreign):
         """Raise UnsupportedFeature for options that Bull's jobs cannot hold."""
         super().check(id, name, payload, options)
         if options.backoff not in _BACKOFFS:
-            raise UnsupportedFeature(f"bull has no back-off {options.backoff}: its workers know {' and '.join(_BACKOFFS)}")
+            raise UnsupportedFeature(
+                f"bull has no back-off {options.backoff}: its workers know {' and '.join(_BACKOFFS)}"
+            )
 
     def encode(self, job: Enqueue) -> bytes:
-        """Data, opts, the part of opts that follows the delay, attempts, timestamp ('' = the server's time), LIFO."""
+        """Data, opts, the part of opts that follows the delay, attempts, timestamp ('' = the server's time),
+        LIFO."""
         options = job.options
         before: dict[str, Any] = {"lifo": True} if options.lifo else {}
         after: dict[str, Any] = {}
@@ -137,14 +151,15 @@ class BullModel(Foreign):
             after["name"] = job.name
         head, rest = _compact(before | after), ""
         if options.wait_ms:
-            # The script inserts the delay, because for a job with a due time it depends on the server's clock.
+            # The script inserts the delay, because for a job with a due time it depends on the server's
+            # clock.
             head = _compact(before)[:-1] + ("," if before else "") + '"delay":'
             rest = ("," if after else "") + _compact(after)[1:]
         return pack(job.payload, head, rest, options.attempts, options.timestamp_ms or "", int(options.lifo))
 
     def decode(self, raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob:
-        """Decode a job from data, opts, attempts and timestamp of its hash. Raises ScriptFault for opts that Python cannot
-        read."""
+        """Decode a job from data, opts, attempts and timestamp of its hash. Raises ScriptFault for opts that
+        Python cannot read."""
         try:
             data, opts, attempts, timestamp = cast("list[bytes]", raw)
             parsed = _parsed.get((opts, attempts))
@@ -158,9 +173,12 @@ class BullModel(Foreign):
             raise ScriptFault(f"job {lease.job} of Bull's: {error}") from error
         name, options = parsed
         claims, failures, crashes = counters
-        # Bull keeps counting when an admin action retries a job whose runs are used up: one more run is allowed.
+        # Bull keeps counting when an admin action retries a job whose runs are used up: one more run is
+        # allowed.
         failures = min(failures, options.attempts - 1)
-        return LeasedJob(lease, deadline_ms, name, name, name, data, options, enqueued_ms, 0, claims, failures, crashes)
+        return LeasedJob(
+            lease, deadline_ms, name, name, name, data, options, enqueued_ms, 0, claims, failures, crashes
+        )
 
 
 #: Cached by opts and attempts, because most jobs of a queue share them.
@@ -197,7 +215,10 @@ def _waits(backoff: Any, attempts: int) -> Sequence[int]:
     if given.get("type") != "exponential" or not wait_ms:
         # Node retries a job with an unknown back-off at once.
         return [0]
-    return [min((2**n - 1) * wait_ms, validate.DURATION_MS_MAX) for n in range(1, min(max(attempts, 2), _WAITS_MAX))]
+    return [
+        min((2**n - 1) * wait_ms, validate.DURATION_MS_MAX)
+        for n in range(1, min(max(attempts, 2), _WAITS_MAX))
+    ]
 
 
 def _ms(value: Any) -> int:

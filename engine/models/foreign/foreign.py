@@ -1,8 +1,10 @@
-"""The base of the models of foreign keyspaces: the engine's operations, mapped to calls of the scripts in `lua/foreign`.
+"""The base of the models of foreign keyspaces: the engine's operations, mapped to calls of the scripts in
+`lua/foreign`.
 
-A model adds what is specific to its format: key names (`wire` and `ours` of its keys), a codec (`encode`, `decode`) and
-`lua/foreign/<model>/modules`. Jobs exist only in the foreign structures; leases, tokens and tombstones are in the engine's own
-keys, under `ironclaim:`. None of these models runs on a cluster: the scripts build keys that are in several slots."""
+A model adds what is specific to its format: key names (`wire` and `ours` of its keys), a codec (`encode`,
+`decode`) and `lua/foreign/<model>/modules`. Jobs exist only in the foreign structures; leases, tokens and
+tombstones are in the engine's own keys, under `ironclaim:`. None of these models runs on a cluster: the
+scripts build keys that are in several slots."""
 
 from __future__ import annotations
 
@@ -19,7 +21,19 @@ from engine.models.model import Finding, Scripted, random_id, raw_texts, token
 from engine.models.names import ANY_TEXT, Names
 from engine.ops.admin import Alter, Cleaned, SetLimit
 from engine.ops.base import Operation
-from engine.ops.claims import NOTHING_SPECIAL, Attributes, Bury, Claim, Drop, Failure, Finish, LeasedJob, Release, Retry, Value
+from engine.ops.claims import (
+    NOTHING_SPECIAL,
+    Attributes,
+    Bury,
+    Claim,
+    Drop,
+    Failure,
+    Finish,
+    LeasedJob,
+    Release,
+    Retry,
+    Value,
+)
 from engine.ops.jobs import CloseWindows, Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Lease, Options
 from engine.ops.looks import Count, Explain, Inspect, ListObstacles, ReadProgress
 from engine.ops.schedules import Tick
@@ -31,7 +45,8 @@ from engine.validate import OF_SCHEDULES
 
 # -- Fields of bytes packed into one string, for script arguments whose parts only the model knows.
 #
-# For each field its length (4 bytes, big-endian) and its bytes. `lua/foreign/modules/format.lua` unpacks them.
+# For each field its length (4 bytes, big-endian) and its bytes. `lua/foreign/modules/format.lua` unpacks
+# them.
 
 
 def pack(*fields: bytes | str | int) -> bytes:
@@ -61,10 +76,11 @@ def unpack(packed: bytes) -> list[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class ForeignKeys(LanesKeys):
-    """Key names of one queue of a foreign model: those of Lanes, under `ironclaim:`, so that an operator can tell them apart.
+    """Key names of one queue of a foreign model: those of Lanes, under `ironclaim:`, so that an operator can
+    tell them apart.
 
-    `root` is the prefix that the application has set, without the colon. `wire` is the prefix of the foreign keys, with its
-    colon; `ours` follows `ironclaim:` where several queues share one keyspace.
+    `root` is the prefix that the application has set, without the colon. `wire` is the prefix of the foreign
+    keys, with its colon; `ours` follows `ironclaim:` where several queues share one keyspace.
     """
 
     wire: str = ""
@@ -79,8 +95,8 @@ class ForeignKeys(LanesKeys):
         return f"{self.root}:ironclaim:queues"
 
     def enqueued(self, nonce: str) -> str:
-        """String: `w` while an enqueue is being written, `d` when it is done, then the ids of its jobs, each behind a space and
-        `+`, or `-` for a duplicate; until 20 s after the call is void."""
+        """String: `w` while an enqueue is being written, `d` when it is done, then the ids of its jobs, each
+        behind a space and `+`, or `-` for a duplicate; until 20 s after the call is void."""
         return f"{self.prefix}new:{nonce}"
 
     @property
@@ -90,8 +106,8 @@ class ForeignKeys(LanesKeys):
 
     @property
     def scan(self) -> str:
-        """Hash: digest of what a worker takes -> the rank at which its next claim goes on, unless the last one reached the
-        end."""
+        """Hash: digest of what a worker takes -> the rank at which its next claim goes on, unless the last
+        one reached the end."""
         return f"{self.prefix}scan"
 
     @property
@@ -114,8 +130,8 @@ class ForeignKeys(LanesKeys):
 # that end by polling.
 
 _LETTERS = {"c": "created", "r": "repeated", "d": "duplicate", "o": "orphan", "x": "refused"}
-#: Fields per job of a call: its letter, its id, of a duplicate state and fence of the existing job, and the id of that job, or of
-#: the parent that is unknown.
+#: Fields per job of a call: its letter, its id, of a duplicate state and fence of the existing job, and the
+#: id of that job, or of the parent that is unknown.
 _WORDS = 5
 
 
@@ -130,7 +146,8 @@ def enqueued(operation: Enqueue | EnqueueMany, raw: Any) -> Enqueued | EnqueuedM
 
 
 def woken(news: str, raw: Any) -> Woken:
-    """A BLPOP reply: unless it is the news, there may be work, also without a marker, because foreign producers push none."""
+    """A BLPOP reply: unless it is the news, there may be work, also without a marker, because foreign
+    producers push none."""
     is_news = raw is not None and raw[0] in (news, news.encode())
     return Woken(not is_news, is_news)
 
@@ -159,8 +176,8 @@ _DEFAULTS = {field.name: field.default for field in fields(Options)}
 
 
 class Foreign(Scripted):
-    """The mapping for one queue of a foreign model. `prefix`: the prefix that the application has set; `lua`: another folder of
-    scripts; `layout` and `settings` are passed to the scripts unchanged."""
+    """The mapping for one queue of a foreign model. `prefix`: the prefix that the application has set; `lua`:
+    another folder of scripts; `layout` and `settings` are passed to the scripts unchanged."""
 
     name: str
     #: What its names and ids may be.
@@ -178,9 +195,17 @@ class Foreign(Scripted):
     result_poll_ms = 200
     routes_at_claim = True
 
-    def __init__(self, queue: str, prefix: str, *, lua: Path | None = None, layout: str = "", settings: str = "") -> None:
+    def __init__(
+        self, queue: str, prefix: str, *, lua: Path | None = None, layout: str = "", settings: str = ""
+    ) -> None:
         keys = ForeignKeys(queue, prefix, *self.places(queue, prefix))
-        constants = {"prefix": keys.prefix, "root": keys.wire, "queue": queue, "layout": layout, "settings": settings}
+        constants = {
+            "prefix": keys.prefix,
+            "root": keys.wire,
+            "queue": queue,
+            "layout": layout,
+            "settings": settings,
+        }
         super().__init__(keys, load_model(lua or scripts_folder(), self.name, REUSED), constants)
         self.keys: ForeignKeys = keys
         self.layout, self.settings = layout, settings
@@ -189,8 +214,8 @@ class Foreign(Scripted):
 
     @staticmethod
     def places(queue: str, prefix: str) -> tuple[str, str]:
-        """The prefix of the foreign keys of a queue, with its colon, and the text after `ironclaim:` in the engine's own
-        keys."""
+        """The prefix of the foreign keys of a queue, with its colon, and the text after `ironclaim:` in the
+        engine's own keys."""
         return f"{prefix}:", ""
 
     def encode(self, job: Enqueue) -> bytes:
@@ -220,10 +245,13 @@ class Foreign(Scripted):
         return self.names.job_id(value)
 
     def check(self, id: str, name: str, payload: bytes, options: Options) -> None:
-        """Raise UnsupportedFeature for an option that the format cannot hold; a model may also check names and payloads."""
+        """Raise UnsupportedFeature for an option that the format cannot hold; a model may also check names
+        and payloads."""
         for option in self._not_held:
             if getattr(options, option) != _DEFAULTS[option]:
-                raise UnsupportedFeature(f"{self.name} has no option {option}: its jobs have no room for that")
+                raise UnsupportedFeature(
+                    f"{self.name} has no option {option}: its jobs have no room for that"
+                )
 
     def refuse(self, operation: Operation) -> None:
         """Raise UnsupportedFeature for an operation that the model lacks."""
@@ -266,7 +294,9 @@ class Foreign(Scripted):
             case Count(classes=classes, worker=worker, priorities=priorities):
                 least, most = priorities or ("", "")
                 described = b"" if worker is None else _described(worker)
-                return self.bound(operation, argument_groups=(classes,), worker=described, least=least, most=most)
+                return self.bound(
+                    operation, argument_groups=(classes,), worker=described, least=least, most=most
+                )
             case Finish(claim=None):
                 return self._end(operation, _finishes(operation.leases, operation.values))
             case Finish(claim=Claim() as claim):
@@ -277,9 +307,13 @@ class Foreign(Scripted):
                 pairs = zip(operation.leases, operation.outcomes, strict=True)
                 return self._end(operation, [("drop", lease, pack(word)) for lease, word in pairs])
             case Retry():
-                return self._end(operation, [("retry", failure.lease, _failed(failure)) for failure in operation.failures])
+                return self._end(
+                    operation, [("retry", failure.lease, _failed(failure)) for failure in operation.failures]
+                )
             case Bury():
-                return self._end(operation, [("bury", failure.lease, _failed(failure)) for failure in operation.failures])
+                return self._end(
+                    operation, [("bury", failure.lease, _failed(failure)) for failure in operation.failures]
+                )
             case Sweep(orphans=True):
                 return self.bound(operation, "orphans")
             case Tick(schedule=schedule, ticks_ms=ticks_ms):
@@ -289,7 +323,11 @@ class Foreign(Scripted):
             case ReadProgress():
                 return self.bound(operation, "read_progress")
             case Inspect(jobs=jobs):
-                return self.bound(operation, key_groups=(raw_texts(self.job_keys(jobs)),), argument_groups=(raw_texts(jobs),))
+                return self.bound(
+                    operation,
+                    key_groups=(raw_texts(self.job_keys(jobs)),),
+                    argument_groups=(raw_texts(jobs),),
+                )
             case Wait():
                 news = "" if operation.version is None else self.keys.news(operation.version)
                 block_ms = min(operation.block_ms, self.poll_ms)
@@ -305,7 +343,9 @@ class Foreign(Scripted):
 
     def alter(self, operation: Alter) -> Call[Any]:
         """The call of an admin action on jobs."""
-        return self.bound(operation, "alter", (raw_texts(self.job_keys(operation.jobs)),), (raw_texts(operation.jobs),))
+        return self.bound(
+            operation, "alter", (raw_texts(self.job_keys(operation.jobs)),), (raw_texts(operation.jobs),)
+        )
 
     def _enqueue(self, operation: Enqueue | EnqueueMany, jobs: Sequence[Enqueue]) -> Call[Any]:
         first = jobs[0]
@@ -315,7 +355,9 @@ class Foreign(Scripted):
         new = self.keys.enqueued(first.nonce.hex() + first.job)
         return self.bound(operation, "enqueue", (), (words,), new=new, not_after_ms=first.not_after_ms)
 
-    def _claim(self, operation: Claim | Finish, claim: Claim, ends: Sequence[tuple[str, Lease, bytes]]) -> Call[Any]:
+    def _claim(
+        self, operation: Claim | Finish, claim: Claim, ends: Sequence[tuple[str, Lease, bytes]]
+    ) -> Call[Any]:
         least, most = claim.priorities or ("", "")
         return self.bound(
             operation,

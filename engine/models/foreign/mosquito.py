@@ -1,32 +1,40 @@
-"""Mosquito keyspaces. A keyspace that Crystal programs use needs `Mosquito(layout="live")`: the default, "document", has sorted
-sets where Crystal's runners have lists, and each refuses the other's keys: those of its own queue and, while that one is empty,
-those of other queues. Where the keyspace has no jobs, the locks of coordinators show that Crystal programs use it.
+"""Mosquito keyspaces. A keyspace that Crystal programs use needs `Mosquito(layout="live")`: the default,
+"document", has sorted sets where Crystal's runners have lists, and each refuses the other's keys: those of
+its own queue and, while that one is empty, those of other queues. Where the keyspace has no jobs, the locks
+of coordinators show that Crystal programs use it.
 
-`document` follows the design document: waiting, pending, scheduled and dead are sorted sets. Waiting is scored by the arrival
-(within one ms by fractions, so the order of arrival holds), pending by the claim, scheduled by the due time, dead by the
-death, all in ms. `live` is the format of v2.0.0 and later versions: three lists, and scheduled as a sorted set. All else is
-in both layouts as the original programs write it: the hash is `job_run:<id>` and, unlike in the document, has no field `id`.
+`document` follows the design document: waiting, pending, scheduled and dead are sorted sets. Waiting is
+scored by the arrival (within one ms by fractions, so the order of arrival holds), pending by the claim,
+scheduled by the due time, dead by the death, all in ms. `live` is the format of v2.0.0 and later versions:
+three lists, and scheduled as a sorted set. All else is in both layouts as the original programs write it: the
+hash is `job_run:<id>` and, unlike in the document, has no field `id`.
 
 Choices where the originals differ or leave something open:
 
-- A job's name is its type, `ok_job` or `held_out::spaced_job`. Its payload is an object of texts, numbers and booleans; handlers
-  read texts (see `mosquito_fields`), and other payloads are bytes in one field.
-- A job without retry options has the original's: five runs, waits of 2 s times the square of the failures. Options for which
-  the hash has no field are in an additional field, which the original ignores and keeps.
-- `dedup="params"` with `dedup_ms` is the original's unique job, `dedup="params:user_id"` that of some parameters; any other text
-  is a key of its own. As in the original, it holds until its time is over, whatever becomes of the job.
-- A rate limit is counted in the original's hash, by the claim, in one step; its windows begin with the first run.
-- Ids are `<ms>:<nine digits>`, counted and checked before they are used: the original's three random digits collide.
-- Queues that hold only delayed jobs are listed as well. An id without a hash is removed from its structure, and is counted.
-- `success_ttl_s` is 1 as in v2; HEAD has 60. `dead_ttl_s` is 86,400. Entries of the dead whose hash has expired are removed.
-- The engine's workers are overseers in the registry from their first claim on, and active jobs hold their ids, so that HEAD does
-  not take the jobs for orphans. A job whose hash names another overseer is that one's: no sweep of the engine takes it back.
-- With `coordinate=True` the engine's leader holds the coordinator's lock, of both generations, until its worker ends. Crystal's
-  own coordinators then promote no jobs, a step in which they lose and duplicate jobs; but they do not make their periodic jobs
-  either.
+- A job's name is its type, `ok_job` or `held_out::spaced_job`. Its payload is an object of texts, numbers and
+  booleans; handlers read texts (see `mosquito_fields`), and other payloads are bytes in one field.
+- A job without retry options has the original's: five runs, waits of 2 s times the square of the failures.
+  Options for which the hash has no field are in an additional field, which the original ignores and keeps.
+- `dedup="params"` with `dedup_ms` is the original's unique job, `dedup="params:user_id"` that of some
+  parameters; any other text is a key of its own. As in the original, it holds until its time is over,
+  whatever becomes of the job.
+- A rate limit is counted in the original's hash, by the claim, in one step; its windows begin with the first
+  run.
+- Ids are `<ms>:<nine digits>`, counted and checked before they are used: the original's three random digits
+  collide.
+- Queues that hold only delayed jobs are listed as well. An id without a hash is removed from its structure,
+  and is counted.
+- `success_ttl_s` is 1 as in v2; HEAD has 60. `dead_ttl_s` is 86,400. Entries of the dead whose hash has
+  expired are removed.
+- The engine's workers are overseers in the registry from their first claim on, and active jobs hold their
+  ids, so that HEAD does not take the jobs for orphans. A job whose hash names another overseer is that one's:
+  no sweep of the engine takes it back.
+- With `coordinate=True` the engine's leader holds the coordinator's lock, of both generations, until its
+  worker ends. Crystal's own coordinators then promote no jobs, a step in which they lose and duplicate jobs;
+  but they do not make their periodic jobs either.
 
-`FINDINGS` lists the defects of the format that the engine cannot prevent. No cluster: the keys of one queue are in several
-slots."""
+`FINDINGS` lists the defects of the format that the engine cannot prevent. No cluster: the keys of one queue
+are in several slots."""
 
 from __future__ import annotations
 
@@ -52,10 +60,10 @@ from engine.serializers import TEXTS
 
 # -- Mosquito's hash of a job run and its decoding: parameters as texts, followed by metadata.
 #
-# A task takes scalars by name; the hash holds only texts, as Crystal prints them. So a handler receives texts,
-# whichever client has enqueued the job; a task (`engine.tasks`) converts them to the types of its parameters. Options
-# of a job for which the format has no field are in an additional field, `ironclaim`, as JSON: the original ignores
-# it, and keeps it when it reschedules.
+# A task takes scalars by name; the hash holds only texts, as Crystal prints them. So a handler receives
+# texts, whichever client has enqueued the job; a task (`engine.tasks`) converts them to the types of its
+# parameters. Options of a job for which the format has no field are in an additional field, `ironclaim`, as
+# JSON: the original ignores it, and keeps it when it reschedules.
 
 #: Fields that the original, one of its versions, or the engine keeps beside the parameters.
 METADATA = ("enqueue_time", "type", "retry_count", "started_at", "finished_at", "overseer_id", "ironclaim")
@@ -70,8 +78,26 @@ _READ = replace(DEFAULTS, serializer=TEXTS)
 #: The options that are stored in the field `ironclaim`.
 STORED = frozenset(
     (
-        *("attempts", "backoff", "backoff_ms", "backoff_max_ms", "backoff_delays_ms", "jitter", "crashes_max"),
-        *("timeout_ms", "headers", "serializer", "timestamp_ms", "skip_on", "key", "cost", "result_ttl_ms", "error_ttl_ms"),
+        *(
+            "attempts",
+            "backoff",
+            "backoff_ms",
+            "backoff_max_ms",
+            "backoff_delays_ms",
+            "jitter",
+            "crashes_max",
+        ),
+        *(
+            "timeout_ms",
+            "headers",
+            "serializer",
+            "timestamp_ms",
+            "skip_on",
+            "key",
+            "cost",
+            "result_ttl_ms",
+            "error_ttl_ms",
+        ),
     )
 )
 #: Begins a dedup text that names parameters; `params` alone is all of them.
@@ -79,7 +105,8 @@ _BY_PARAMETERS = "params"
 
 
 def parameters(payload: bytes, options: Options) -> list[tuple[str, bytes]]:
-    """The fields of a payload, names and texts in its order. Raises Malformed for one that the wire cannot hold."""
+    """The fields of a payload, names and texts in its order. Raises Malformed for one that the wire cannot
+    hold."""
     if options.serializer:
         return [(RAW_FIELD, payload)]
     given: Any = json.loads(payload)
@@ -92,7 +119,9 @@ def parameters(payload: bytes, options: Options) -> list[tuple[str, bytes]]:
         raise Malformed("payload", f"{len(found)} parameters", f"at most {PARAMETERS_MAX} parameters")
     for name in found:
         if not name or name in REFUSED:
-            raise Malformed(f"payload.{name}", found[name], "another name: Mosquito keeps its own metadata under this one")
+            raise Malformed(
+                f"payload.{name}", found[name], "another name: Mosquito keeps its own metadata under this one"
+            )
     return [(name, _text(name, value)) for name, value in found.items()]
 
 
@@ -103,7 +132,8 @@ def left_over(options: Options) -> str:
 
 
 def unique_text(name: str, given: Sequence[tuple[str, bytes]], dedup: str) -> str:
-    """The text after `unique_job:`. For `params` the original's text of all parameters, for `params:a:b` of these two."""
+    """The text after `unique_job:`. For `params` the original's text of all parameters, for `params:a:b` of
+    these two."""
     kind, _, chosen = dedup.partition(":")
     if not dedup or kind != _BY_PARAMETERS:
         return f"{name}:{dedup}" if dedup else ""
@@ -111,12 +141,15 @@ def unique_text(name: str, given: Sequence[tuple[str, bytes]], dedup: str) -> st
     names = chosen.split(":") if chosen else [*texts]
     for wanted in names:
         if wanted not in texts:
-            raise Malformed("dedup", dedup, f"{_BY_PARAMETERS}, or with parameters of the payload: {', '.join(texts)}")
+            raise Malformed(
+                "dedup", dedup, f"{_BY_PARAMETERS}, or with parameters of the payload: {', '.join(texts)}"
+            )
     return ":".join((name, *(f"{field}={texts[field]}" for field in sorted(names))))
 
 
 def decode(raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob:
-    """Decode a claimed job from the flat list of its hash. Raises ScriptFault for a hash that Python cannot decode."""
+    """Decode a claimed job from the flat list of its hash. Raises ScriptFault for a hash that Python cannot
+    decode."""
     try:
         stored = dict(zip(raw[::2], raw[1::2], strict=True))
         name = stored[b"type"].decode()
@@ -134,7 +167,9 @@ def decode(raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, i
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, Malformed) as error:
         raise ScriptFault(f"hash of job run {lease.job}: {error!r}") from error
     lane = f"{name}/{options.key}" if options.key else name
-    return LeasedJob(lease, deadline_ms, name, class_of(name, "", ""), lane, payload, options, enqueued_ms, 0, *counters)
+    return LeasedJob(
+        lease, deadline_ms, name, class_of(name, "", ""), lane, payload, options, enqueued_ms, 0, *counters
+    )
 
 
 def _text(name: str, value: Any) -> bytes:
@@ -148,7 +183,9 @@ def _text(name: str, value: Any) -> bytes:
             return str(value).encode()
     except ValueError as error:
         raise Malformed(f"payload.{name}", value, f"a text, a number or a boolean ({error})") from None
-    raise Malformed(f"payload.{name}", value, "a text, a number or a boolean: a parameter of Mosquito holds nothing else")
+    raise Malformed(
+        f"payload.{name}", value, "a text, a number or a boolean: a parameter of Mosquito holds nothing else"
+    )
 
 
 def crystal_float(value: float) -> str:
@@ -173,7 +210,11 @@ def _changed_options(options: Options) -> dict[str, Any]:
     """The stored options that differ from the defaults."""
     if options is DEFAULTS:
         return {}
-    differ = [field.name for field in fields(Options) if getattr(options, field.name) != getattr(DEFAULTS, field.name)]
+    differ = [
+        field.name
+        for field in fields(Options)
+        if getattr(options, field.name) != getattr(DEFAULTS, field.name)
+    ]
     given: dict[str, Any] = {name: getattr(options, name) for name in differ if name in STORED}
     if "headers" in given:
         given["headers"] = dict(options.headers)
@@ -181,13 +222,16 @@ def _changed_options(options: Options) -> dict[str, Any]:
 
 
 def _options(raw: bytes | None) -> Options:
-    """The options of a job; unknown ones, of a later engine, are ignored. Raises Malformed or ValueError for invalid ones."""
+    """The options of a job; unknown ones, of a later engine, are ignored. Raises Malformed or ValueError for
+    invalid ones."""
     if raw is None:
         return _READ
     given: Any = json.loads(raw)
     if not isinstance(given, dict):
         raise ValueError("options that are no object")
-    known = {name: value for name, value in cast("dict[str, Any]", given).items() if name in MosquitoModel.OPTIONS}
+    known = {
+        name: value for name, value in cast("dict[str, Any]", given).items() if name in MosquitoModel.OPTIONS
+    }
     made = checked(cast("Mapping[str, object]", known), own=ANY_TEXT.options)
     chosen: dict[str, Any] = {name: getattr(made, name) for name in known}
     return replace(_READ, **chosen)
@@ -200,30 +244,40 @@ FINDINGS = (
     Finding(
         "v2 leaves jobs in pending",
         ("J4", "J13"),
-        "A v2 runner that dies leaves its jobs in `pending`, without an id of its own: they come back only with "
+        "A v2 runner that dies leaves its jobs in `pending`, without an id of its own: they come back "
+        "only with "
         "adopt_after_ms, which must be longer than any of its jobs takes, or they run twice.",
     ),
     Finding(
         "the original's ids collide",
         ("J1", "J4"),
-        "A Crystal producer draws one of 1,000 ids for each ms, and does not look whether it is taken. The second of two jobs "
-        "with one id overwrites the first one's hash: only one of the two runs, in Crystal's runners twice, in the engine once. "
-        "The engine counts and records the second entry as `aside`. Of 13,750 jobs that a producer enqueued in bursts, 40 were "
-        "lost so. Ids of the engine end in nine digits, theirs in at most three: jobs that the engine enqueues are not lost so.",
+        "A Crystal producer draws one of 1,000 ids for each ms, and does not look whether it is "
+        "taken. The second of two jobs "
+        "with one id overwrites the first one's hash: only one of the two runs, in Crystal's runners "
+        "twice, in the engine once. "
+        "The engine counts and records the second entry as `aside`. Of 13,750 jobs that a producer "
+        "enqueued in bursts, 40 were "
+        "lost so. Ids of the engine end in nine digits, theirs in at most three: jobs that the engine "
+        "enqueues are not lost so.",
     ),
     Finding(
         "the original moves jobs in two steps",
         ("J1", "J4"),
-        "A Crystal coordinator removes a due id and pushes it later; a runner that reschedules a failed run, and an overseer "
-        "that cleans up after a dead one, do the same. One that dies in between loses the job. Coordinators do not promote with "
-        "coordinate=True, because the engine's leader does. Two of them add an id twice: the engine's claims lease it once, but "
+        "A Crystal coordinator removes a due id and pushes it later; a runner that reschedules a "
+        "failed run, and an overseer "
+        "that cleans up after a dead one, do the same. One that dies in between loses the job. "
+        "Coordinators do not promote with "
+        "coordinate=True, because the engine's leader does. Two of them add an id twice: the engine's "
+        "claims lease it once, but "
         "a Crystal runner runs each entry, also while the engine has the other one.",
     ),
     Finding(
         "HEAD adopts what names no overseer",
         ("J13",),
-        "An overseer of HEAD that cleans up gives its id to each job in `pending` that names none, and does not run it: one of "
-        "v2, or one that the engine gave back and claimed again between two of its commands, whose end is then refused. Such a "
+        "An overseer of HEAD that cleans up gives its id to each job in `pending` that names none, "
+        "and does not run it: one of "
+        "v2, or one that the engine gave back and claimed again between two of its commands, whose "
+        "end is then refused. Such a "
         "job stays in `pending` until that overseer has ended, and then runs once more.",
     ),
     Finding(
@@ -234,19 +288,22 @@ FINDINGS = (
     Finding(
         "the original does not fence",
         ("J2", "J3", "J6"),
-        "A Crystal runner that was taken for dead ends its job all the same: its removal from `pending` makes the engine's "
+        "A Crystal runner that was taken for dead ends its job all the same: its removal from "
+        "`pending` makes the engine's "
         "lease stale, and the handler's result is refused.",
     ),
     Finding(
         "periodic jobs have two clocks",
         ("J15",),
-        "A Crystal coordinator and a schedule of the engine that make the same periodic job each use their own clock: define "
+        "A Crystal coordinator and a schedule of the engine that make the same periodic job each use "
+        "their own clock: define "
         "it in one of them only.",
     ),
     Finding(
         "no type is on the wire",
         (),
-        "Parameters are texts: a handler reads them as texts, also those that were numbers when they were enqueued.",
+        "Parameters are texts: a handler reads them as texts, also those that were numbers when they "
+        "were enqueued.",
     ),
 )
 
@@ -260,14 +317,20 @@ class MosquitoModel(Foreign):
     FINDINGS = FINDINGS
 
     def __init__(
-        self, queue: str, prefix: str, *, lua: Path | None = None, layout: str = "document", settings: str = "1 86400 0 0"
+        self,
+        queue: str,
+        prefix: str,
+        *,
+        lua: Path | None = None,
+        layout: str = "document",
+        settings: str = "1 86400 0 0",
     ) -> None:
         super().__init__(queue, prefix, lua=lua, layout=layout, settings=settings)
 
     @staticmethod
     def places(queue: str, prefix: str) -> tuple[str, str]:
-        """All queues share one keyspace. In the engine's keys a colon of a name is escaped, but for those of a namespaced class:
-        the queue `a:run` would else have its keys among those of the jobs of `a`."""
+        """All queues share one keyspace. In the engine's keys a colon of a name is escaped, but for those of
+        a namespaced class: the queue `a:run` would else have its keys among those of the jobs of `a`."""
         name = _COLONS.sub(lambda found: found[0] if found[0] == "::" else "%3a", queue.replace("%", "%25"))
         return f"{prefix}:", f"{name}:"
 
@@ -282,7 +345,8 @@ class MosquitoModel(Foreign):
         unique_text(name, given, options.dedup)
 
     def refuse(self, operation: Operation) -> None:
-        """Raise UnsupportedFeature for an operation that the model lacks. A key may have a rate limit, as in the original."""
+        """Raise UnsupportedFeature for an operation that the model lacks. A key may have a rate limit, as in
+        the original."""
         if not (isinstance(operation, SetLimit) and operation.target.startswith("k:")):
             super().refuse(operation)
         elif operation.limit is not None and operation.limit.concurrency:
@@ -311,7 +375,9 @@ class MosquitoModel(Foreign):
                     items += ("remove" if value is None else "set", field, value or "")
                 for field, number in operation.added:
                     items += ("add", field, number)
-                return self.bound(operation, argument_groups=(items,), metadata=self._metadata(operation.name))
+                return self.bound(
+                    operation, argument_groups=(items,), metadata=self._metadata(operation.name)
+                )
             case _:
                 return super().call(operation)
 

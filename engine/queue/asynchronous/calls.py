@@ -28,8 +28,8 @@ class AsyncQueueCalls(QueueSettings):
     _noted = False
 
     async def do(self, operation: Operation) -> Any:
-        """Carry out an operation and return its reply; for the engine's own parts. Raises ServerUnavailable, OutcomeUnknown, and
-        UnsupportedFeature, before any I/O, for one that the model lacks."""
+        """Carry out an operation and return its reply; for the engine's own parts. Raises ServerUnavailable,
+        OutcomeUnknown, and UnsupportedFeature, before any I/O, for one that the model lacks."""
         if isinstance(operation, DeadlineBound):
             reply = (await self.send_in_time(operation)).reply
             if isinstance(reply, Administered):
@@ -57,8 +57,8 @@ class AsyncQueueCalls(QueueSettings):
         await self.do(operation)
 
     async def send_in_time(self, operation: DeadlineBound) -> Sent:
-        """Stamp an operation and send it; once more when its deadline was reckoned wrongly (rule 3). For the engine's own parts.
-        Raises as `do` does."""
+        """Stamp an operation and send it; once more when its deadline was reckoned wrongly (rule 3). For the
+        engine's own parts. Raises as `do` does."""
         if self.model.check is not None:
             self.model.refuse(operation)
         async with self.driver.turns:
@@ -69,7 +69,8 @@ class AsyncQueueCalls(QueueSettings):
         return sent
 
     async def _send_enqueue(self, job: Enqueue, intended_ns: int | None) -> Sent:
-        """Send the enqueue of one job as `send_in_time` does, perhaps together with those of other callers."""
+        """Send the enqueue of one job as `send_in_time` does, perhaps together with those of other
+        callers."""
         if self.model.check is not None:
             self.model.refuse(job)
         if not (self._noted and self.driver.clock.known):
@@ -92,8 +93,8 @@ class AsyncQueueCalls(QueueSettings):
             await self._note_use()
 
     async def _note_use(self) -> None:
-        """List the queue among those of its server, the first time that this process puts something into it or works for it. A
-        failure concerns nobody here."""
+        """List the queue among those of its server, the first time that this process puts something into it
+        or works for it. A failure concerns nobody here."""
         if not self._noted and self.model.now_ms is None:
             self._noted = True
             with suppress(EngineError):
@@ -101,8 +102,8 @@ class AsyncQueueCalls(QueueSettings):
             await self.note_era()
 
     async def note_era(self) -> None:
-        """Note the server before the first write of this process, or begin of a worker; for the engine's own parts. A failure
-        concerns nobody here. The server must have been met."""
+        """Note the server before the first write of this process, or begin of a worker; for the engine's own
+        parts. A failure concerns nobody here. The server must have been met."""
         if self.era is not None and not self.era.used and self.model.now_ms is None:
             noting = self.era.begin()
             with suppress(EngineError):
@@ -118,15 +119,17 @@ class AsyncPart:
 
 
 class AsyncBlockingCalls:
-    """The calls of a part that block on the server: waits for results, readers of events. They have a driver of their own, whose
-    connections wait longer for a reply, so that no other call queues up behind them. It connects with the first one."""
+    """The calls of a part that block on the server: waits for results, readers of events. They have a driver
+    of their own, whose connections wait longer for a reply, so that no other call queues up behind them. It
+    connects with the first one."""
 
     def __init__(self, queue: AsyncQueueCalls) -> None:
         self.model = queue.model
         self._driver = AsyncDriver(queue.endpoint, (), clock=queue.driver.clock, block_ms_max=BLOCK_MS)
 
     async def run(self, operation: Operation) -> Any:
-        """Run an operation that blocks for at most `BLOCK_MS`, and return its reply. Raises ServerUnavailable, OutcomeUnknown."""
+        """Run an operation that blocks for at most `BLOCK_MS`, and return its reply. Raises
+        ServerUnavailable, OutcomeUnknown."""
         return await self._driver.run(self.model.call(operation))
 
     async def close(self) -> None:

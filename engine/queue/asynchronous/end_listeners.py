@@ -15,8 +15,8 @@ from engine.redis.call import BLOCK_MS
 
 
 class AsyncEndListener:
-    """One task that waits for the end of a job. `token`: what a look registers it under. `model_ms`: at most so long it may rest,
-    because its model may tell nothing of an end."""
+    """One task that waits for the end of a job. `token`: what a look registers it under. `model_ms`: at most
+    so long it may rest, because its model may tell nothing of an end."""
 
     def __init__(self, token: str, model_ms: int) -> None:
         self.token = token
@@ -36,8 +36,8 @@ class AsyncEndListener:
 
 
 class AsyncEndListeners:
-    """All tasks that wait for ends of jobs of one queue, on the event loop that runs. Its own task ends within `BLOCK_MS` of the
-    last wait."""
+    """All tasks that wait for ends of jobs of one queue, on the event loop that runs. Its own task ends
+    within `BLOCK_MS` of the last wait."""
 
     def __init__(self, blocking: AsyncBlockingCalls) -> None:
         self._model_ms = blocking.model.result_poll_ms
@@ -49,7 +49,8 @@ class AsyncEndListeners:
 
     @contextlib.contextmanager
     def listening_for(self, job: str) -> Generator[AsyncEndListener]:
-        """A listener for the end of this job, from before the first look on, so that no end is missed in between."""
+        """A listener for the end of this job, from before the first look on, so that no end is missed in
+        between."""
         loop = asyncio.get_running_loop()
         if self._task is None or self._task.done() or self._loop is not loop:
             # State of an earlier task or loop is dropped; a new stream begins at its first entry.

@@ -62,21 +62,25 @@ T = TypeVar("T")
 
 
 class AsyncQueue(AsyncQueueCalls):
-    """A named queue on one Redis or Valkey server, for the tasks of one event loop at a time; connects on first use.
+    """A named queue on one Redis or Valkey server, for the tasks of one event loop at a time; connects on
+    first use.
 
-    At most 16 calls run at once, each on a connection of its own; more wait for their turn. Jobs that many tasks enqueue one by
-    one leave together; each is accepted or refused by itself. A task that is cancelled in mid-call leaves its outcome unknown.
+    At most 16 calls run at once, each on a connection of its own; more wait for their turn. Jobs that many
+    tasks enqueue one by one leave together; each is accepted or refused by itself. A task that is cancelled
+    in mid-call leaves its outcome unknown.
 
-    `model` is the data model, one of `engine.models`: None is Lanes, the engine's own. `url` or `client` says where the server
-    is: a url (redis://, rediss:// or unix://, with user and password), sentinel://host:port,host:port/service or
-    redis+cluster://host:port,host:port; or a redis.asyncio.Redis or RedisCluster whose addresses, credentials and TLS settings
-    the engine then uses for connections of its own. `connect`: times and bounds of those. `prefix` is what all keys begin with,
-    None: as the model has it. `durability="replica"`: a call counts as answered when one replica has what it wrote; each send
-    waits `replica_wait_ms` for that (rule 8). `payload_bytes_max` is this producer's limit, 512 KiB unless told. `lua` replaces
-    the folder of scripts; services do not need it. `observer` hears of every call and run; None: the one that the environment
-    names by `IRONCLAIM_OBSERVER`, if it does (docs/guides/observing.md). `shards`: the queue is divided into so many,
-    each in a slot of its own, 2 to 256 (Lanes alone; docs/guides/shards.md). Raises Malformed for what does not fit, and
-    UnsupportedFeature for shards of another model, and for a model whose keys a cluster would scatter.
+    `model` is the data model, one of `engine.models`: None is Lanes, the engine's own. `url` or `client` says
+    where the server is: a url (redis://, rediss:// or unix://, with user and password),
+    sentinel://host:port,host:port/service or redis+cluster://host:port,host:port; or a redis.asyncio.Redis or
+    RedisCluster whose addresses, credentials and TLS settings the engine then uses for connections of its
+    own. `connect`: times and bounds of those. `prefix` is what all keys begin with, None: as the model has
+    it. `durability="replica"`: a call counts as answered when one replica has what it wrote; each send waits
+    `replica_wait_ms` for that (rule 8). `payload_bytes_max` is this producer's limit, 512 KiB unless told.
+    `lua` replaces the folder of scripts; services do not need it. `observer` hears of every call and run;
+    None: the one that the environment names by `IRONCLAIM_OBSERVER`, if it does (docs/guides/observing.md).
+    `shards`: the queue is divided into so many, each in a slot of its own, 2 to 256 (Lanes alone;
+    docs/guides/shards.md). Raises Malformed for what does not fit, and UnsupportedFeature for shards of
+    another model, and for a model whose keys a cluster would scatter.
     """
 
     def __new__(cls, *args: Any, shards: int | None = None, **settings: Any) -> Self:
@@ -118,10 +122,12 @@ class AsyncQueue(AsyncQueueCalls):
         self._set_up()
 
     @classmethod
-    def like(cls, queue: QueueSettings, *, observer: Observer | None = None, connect: ConnectOptions | None = None) -> AsyncQueue:
-        """A queue with the settings, handlers and hooks of another one, of either kind, and connections of its own, with
-        `connect` in place of its options: for the engine's own parts. Raises Malformed where the client of the other one cannot
-        be made anew."""
+    def like(
+        cls, queue: QueueSettings, *, observer: Observer | None = None, connect: ConnectOptions | None = None
+    ) -> AsyncQueue:
+        """A queue with the settings, handlers and hooks of another one, of either kind, and connections of
+        its own, with `connect` in place of its options: for the engine's own parts. Raises Malformed where
+        the client of the other one cannot be made anew."""
         made = cls.__new__(cls, shards=queue.shards)
         made._take_over(queue, observer)
         made.endpoint = queue.endpoint.of_kind(asynchronous=True).with_options(connect)
@@ -159,18 +165,20 @@ class AsyncQueue(AsyncQueueCalls):
         intended_ns: int | None = None,
         **options: Unpack[JobOptions],
     ) -> Enqueued:
-        """Put one job into the queue; it is there once, however often the network makes the engine send it (rule 3).
+        """Put one job into the queue; it is there once, however often the network makes the engine send it
+        (rule 3).
 
-        `payload` is any JSON value of at most `payload_bytes_max` bytes (as JSON has it, a tuple arrives as a list and a key as
-        text; two keys that are the same text are refused), or bytes, which arrive untouched; a queue with a `serializer` of its
-        own takes what that one can write. `options`:
-        see JobOptions. `name` may be a task, with its options; the payload of a name that `job` has registered here must fit its
-        function's parameters. `intended_ns` (monotonic) is only told to the observer.
+        `payload` is any JSON value of at most `payload_bytes_max` bytes (as JSON has it, a tuple arrives as a
+        list and a key as text; two keys that are the same text are refused), or bytes, which arrive
+        untouched; a queue with a `serializer` of its own takes what that one can write. `options`: see
+        JobOptions. `name` may be a task, with its options; the payload of a name that `job` has registered
+        here must fit its function's parameters. `intended_ns` (monotonic) is only told to the observer.
 
-        Returns Enqueued: `created`, or `duplicate` when the id was already there or another job keeps it out; `job` is the id of
-        the job that is there. Raises Malformed before any I/O, ServerUnavailable when nothing was applied, OutcomeUnknown when
-        that cannot be said: with an `id` of your own the same call may be sent again, for it is there once; without one it could
-        be there twice. An id is known for 20 s after its job has finished.
+        Returns Enqueued: `created`, or `duplicate` when the id was already there or another job keeps it out;
+        `job` is the id of the job that is there. Raises Malformed before any I/O, ServerUnavailable when
+        nothing was applied, OutcomeUnknown when that cannot be said: with an `id` of your own the same call
+        may be sent again, for it is there once; without one it could be there twice. An id is known for 20 s
+        after its job has finished.
         """
         operation, job = self._drafted(name, payload, id, options)
         enqueued = producing.enqueued(await self._send_enqueue(operation, validate.intended_ns(intended_ns)))
@@ -181,21 +189,29 @@ class AsyncQueue(AsyncQueueCalls):
     @overload
     def job(self, name: str, *, inline: bool = False, **options: Unpack[JobOptions]) -> TaskDecorator: ...
     @overload
-    def job(self, name: str, *, inline: bool = False, batch: int, **options: Unpack[JobOptions]) -> BatchTaskDecorator: ...
-    def job(self, name: str, *, inline: bool = False, batch: int | None = None, **options: Unpack[JobOptions]) -> Any:
-        """Make a typed function a job: `@queue.job("send", attempts=5)` registers it in `handlers` for workers, and makes it a
-        Task, with `enqueue`, `call`, `aenqueue` and `acall` of its own parameters, `new` and `with_options`. See `engine.tasks`
-        for such functions, also those with `batch`, and Handlers for `inline` and `batch`. A task of
-        another queue may be decorated again: it is then a job of both, each with the options of its own decorator.
+    def job(
+        self, name: str, *, inline: bool = False, batch: int, **options: Unpack[JobOptions]
+    ) -> BatchTaskDecorator: ...
+    def job(
+        self, name: str, *, inline: bool = False, batch: int | None = None, **options: Unpack[JobOptions]
+    ) -> Any:
+        """Make a typed function a job: `@queue.job("send", attempts=5)` registers it in `handlers` for
+        workers, and makes it a Task, with `enqueue`, `call`, `aenqueue` and `acall` of its own parameters,
+        `new` and `with_options`. See `engine.tasks` for such functions, also those with `batch`, and Handlers
+        for `inline` and `batch`. A task of another queue may be decorated again: it is then a job of both,
+        each with the options of its own decorator.
 
-        Raises Malformed for a bad name or option, and for a function whose parameters or whose result cannot travel.
+        Raises Malformed for a bad name or option, and for a function whose parameters or whose result cannot
+        travel.
         """
         checked_name = self.model.names.job_name(name)
         most = 0 if batch is None else validate.integer("batch", batch, 1, BATCH_MAX)
         checked(cast("Mapping[str, object]", options), own=self.model.names.options)
         made = TaskDecorator if batch is None else BatchTaskDecorator
         task: type[TaskFunction[..., Any, Any]] = TaskFunction
-        return made(lambda function: self._register(task(self, checked_name, function, options, most), inline, batch))
+        return made(
+            lambda function: self._register(task(self, checked_name, function, options, most), inline, batch)
+        )
 
     @overload
     async def call(
@@ -209,7 +225,13 @@ class AsyncQueue(AsyncQueueCalls):
     ) -> R: ...
     @overload
     async def call(
-        self, name: str, payload: object, *, id: str | None = None, wait_ms: Milliseconds = 30_000, **options: Unpack[JobOptions]
+        self,
+        name: str,
+        payload: object,
+        *,
+        id: str | None = None,
+        wait_ms: Milliseconds = 30_000,
+        **options: Unpack[JobOptions],
     ) -> Any: ...
     async def call(
         self,
@@ -220,27 +242,32 @@ class AsyncQueue(AsyncQueueCalls):
         wait_ms: Milliseconds = 30_000,
         **options: Unpack[JobOptions],
     ) -> Any:
-        """Enqueue one job, wait until it has ended, and return what its handler returned: as JSON has it, or with the type of the
-        function where `name` is a task.
+        """Enqueue one job, wait until it has ended, and return what its handler returned: as JSON has it, or
+        with the type of the function where `name` is a task.
 
-        `options`: see JobOptions; where `unique`, `dedup` or the `id` say that the job is there already, that one is waited for.
-        Raises as `enqueue` does; JobFailed when the job is dead, cancelled or discarded; NoResult when a task returns something
-        and that is not kept; TimedOut after `wait_ms`: the job goes on, and `results.wait` with the error's `job` still finds it.
+        `options`: see JobOptions; where `unique`, `dedup` or the `id` say that the job is there already, that
+        one is waited for. Raises as `enqueue` does; JobFailed when the job is dead, cancelled or discarded;
+        NoResult when a task returns something and that is not kept; TimedOut after `wait_ms`: the job goes
+        on, and `results.wait` with the error's `job` still finds it.
         """
         waiting = Waiting("-", wait_ms)
         enqueued = await self.enqueue(name, payload, id=id, **options)
         waiting.job = enqueued.job
         return typed(await self.results.wait_out(waiting), name).get()
 
-    async def enqueue_many(self, jobs: Iterable[NewJob | Mapping[str, Any]], *, intended_ns: int | None = None) -> list[Enqueued]:
+    async def enqueue_many(
+        self, jobs: Iterable[NewJob | Mapping[str, Any]], *, intended_ns: int | None = None
+    ) -> list[Enqueued]:
         """Put many jobs into the queue, each there once, in this order; what came of each, in the same order.
 
-        `jobs` are NewJob, or mappings with its fields: `{"name": ..., "payload": ...}` and the options of `enqueue`; at most
-        100,000, all with different ids; give ids to be able to send all of them again. Up to 1,000 jobs or 1 MiB go in one piece,
-        all of them or none; more go as several pieces in pipelines, and then another producer's jobs may come between the pieces.
+        `jobs` are NewJob, or mappings with its fields: `{"name": ..., "payload": ...}` and the options of
+        `enqueue`; at most 100,000, all with different ids; give ids to be able to send all of them again. Up
+        to 1,000 jobs or 1 MiB go in one piece, all of them or none; more go as several pieces in pipelines,
+        and then another producer's jobs may come between the pieces.
 
-        Raises Malformed that names the bad job by its index, before any I/O: then nothing was sent. Raises ServerUnavailable
-        and OutcomeUnknown as `enqueue` does; when only some pieces failed, PartlyEnqueued, whose `results` tells them apart.
+        Raises Malformed that names the bad job by its index, before any I/O: then nothing was sent. Raises
+        ServerUnavailable and OutcomeUnknown as `enqueue` does; when only some pieces failed, PartlyEnqueued,
+        whose `results` tells them apart.
         """
         prepared = producing.new_jobs(jobs, self.hooks.prepare) if self.hooks else []
         drafts = self._drafted_many(prepared or jobs)
@@ -256,12 +283,13 @@ class AsyncQueue(AsyncQueueCalls):
         return await self.carry_out(producing.enqueue_many(drafts), intended_ns)
 
     async def pause(self, name: str | None = None, *, length_ms: Milliseconds = 0) -> None:
-        """Claim no jobs of this name, or of the whole queue, until `resume`, or for `length_ms`; jobs in hand go on. Raises as
-        `enqueue` does."""
+        """Claim no jobs of this name, or of the whole queue, until `resume`, or for `length_ms`; jobs in hand
+        go on. Raises as `enqueue` does."""
         await self.administer(admin.pause(self.model.names, name, length_ms))
 
     async def resume(self, name: str | None = None) -> bool:
-        """End the pause of a name, or that of the whole queue; they are two pauses. False where there was no such pause."""
+        """End the pause of a name, or that of the whole queue; they are two pauses. False where there was no
+        such pause."""
         reply: Resumed = await self.do(admin.resume(self.model.names, name))
         return reply.was_paused
 
@@ -275,13 +303,15 @@ class AsyncQueue(AsyncQueueCalls):
         per_ms: Milliseconds = 0,
         window: Window = "sliding",
     ) -> None:
-        """Let at most `concurrency` jobs be in hand at once, and at most `rate` be claimed in `per_ms`; 0 = no such bound.
-        Either of all jobs of a name, or of all jobs with a `key`, whatever their names; `key="*"` is for each key that has no
-        limit of its own (rule 20).
+        """Let at most `concurrency` jobs be in hand at once, and at most `rate` be claimed in `per_ms`; 0 =
+        no such bound. Either of all jobs of a name, or of all jobs with a `key`, whatever their names;
+        `key="*"` is for each key that has no limit of its own (rule 20).
 
         It counts the claims from now on, and replaces the limit that was there. Raises as `enqueue` does.
         """
-        limit = admin.set_limit(self.model.names, name, key, concurrency=concurrency, rate=rate, per_ms=per_ms, window=window)
+        limit = admin.set_limit(
+            self.model.names, name, key, concurrency=concurrency, rate=rate, per_ms=per_ms, window=window
+        )
         await self.administer(limit)
 
     async def remove_limit(self, name: str | None = None, *, key: str | None = None) -> None:
@@ -289,14 +319,14 @@ class AsyncQueue(AsyncQueueCalls):
         await self.administer(admin.remove_limit(self.model.names, name, key))
 
     async def limits(self) -> list[LimitInfo]:
-        """The limits, each with how far it is used up and who fills it: at most 200, first those that jobs wait for, and of keys
-        that have the limit of `*` no others. Raises as `enqueue` does."""
+        """The limits, each with how far it is used up and who fills it: at most 200, first those that jobs
+        wait for, and of keys that have the limit of `*` no others. Raises as `enqueue` does."""
         return list((await self.obstacles()).limits)
 
     async def obstacles(self, *, one_call: bool = False) -> Obstacles:
-        """What holds jobs back: the pauses that are on (200 at most), the limits with who fills them, and what each lane waits
-        for and how long already. It reads some 100 lanes a call, and at most 50 times, or once with `one_call`: `cut` says that
-        there are more. Raises as `enqueue` does."""
+        """What holds jobs back: the pauses that are on (200 at most), the limits with who fills them, and
+        what each lane waits for and how long already. It reads some 100 lanes a call, and at most 50 times,
+        or once with `one_call`: `cut` says that there are more. Raises as `enqueue` does."""
         parts: list[ObstaclesPart] = []
         while not parts or (parts[-1].cursor and len(parts) < (1 if one_call else _LANE_PARTS_MAX)):
             parts.append(await self.do(ListObstacles(parts[-1].cursor if parts else "")))
@@ -310,35 +340,38 @@ class AsyncQueue(AsyncQueueCalls):
         dead_max: int | None = None,
         dead_age_ms: Milliseconds | None = None,
     ) -> None:
-        """Bound what the queue keeps of jobs that have ended: how many finished and dead ones, and for how long; None leaves a
-        bound as it is. Unless told these are the last 1,000 finished jobs, and 100,000 dead ones for 90 days. The sweeps of the
-        workers see to it, the longest dead first. Raises as `enqueue` does."""
+        """Bound what the queue keeps of jobs that have ended: how many finished and dead ones, and for how
+        long; None leaves a bound as it is. Unless told these are the last 1,000 finished jobs, and 100,000
+        dead ones for 90 days. The sweeps of the workers see to it, the longest dead first. Raises as
+        `enqueue` does."""
         await self.administer(admin.set_retention(done_max, done_age_ms, dead_max, dead_age_ms))
 
     async def clean(self, state: str, *, older_than_ms: Milliseconds = 0, limit: int = 1_000_000) -> int:
-        """Remove jobs that are waiting or delayed and were enqueued so long ago, or that have been dead or finished for so long;
-        how many there were. In pieces of 500; what comes after its begin stays. Raises as `enqueue` does; what was removed until
-        then is gone, and it may simply be called again."""
+        """Remove jobs that are waiting or delayed and were enqueued so long ago, or that have been dead or
+        finished for so long; how many there were. In pieces of 500; what comes after its begin stays. Raises
+        as `enqueue` does; what was removed until then is gone, and it may simply be called again."""
         return await self.carry_out(admin.cleaning(state, older_than_ms, limit))
 
     async def drain(self, *, delayed: bool = False) -> int:
-        """Remove the jobs that wait, with `delayed` also those that are not due yet; how many there were. Jobs in hand go on,
-        dead ones and what is enqueued meanwhile stay. As `clean` otherwise."""
+        """Remove the jobs that wait, with `delayed` also those that are not due yet; how many there were.
+        Jobs in hand go on, dead ones and what is enqueued meanwhile stay. As `clean` otherwise."""
         return await self.carry_out(admin.draining(delayed))
 
     async def obliterate(self, *, force: bool = False) -> bool:
-        """Remove the queue: jobs in every state, limits, pauses, counters. False, and nothing is removed, while jobs are in hand;
-        with `force` their leases end, and what their workers say of them is refused.
+        """Remove the queue: jobs in every state, limits, pauses, counters. False, and nothing is removed,
+        while jobs are in hand; with `force` their leases end, and what their workers say of them is refused.
 
-        It removes what was there when it began, in pieces, and a late copy of a call touches no newer job (rule 7). Interrupted,
-        it is called again. What expires by itself does so: ids that were known (20 s), dedup windows, windows of rates.
+        It removes what was there when it began, in pieces, and a late copy of a call touches no newer job
+        (rule 7). Interrupted, it is called again. What expires by itself does so: ids that were known (20 s),
+        dedup windows, windows of rates.
         """
         return await self.carry_out(admin.obliterating(force))
 
     async def counts(self, *, one_call: bool = False) -> Counts:
-        """Jobs in each state. `waiting` also counts those that no worker has a handler for. With more than some 500 lanes (names
-        and keys) it takes several calls, and the waiting jobs are not all counted at one instant. With `one_call` those of the
-        first 500 are counted, and a `cursor` says that there are more."""
+        """Jobs in each state. `waiting` also counts those that no worker has a handler for. With more than
+        some 500 lanes (names and keys) it takes several calls, and the waiting jobs are not all counted at
+        one instant. With `one_call` those of the first 500 are counted, and a `cursor` says that there are
+        more."""
         waiting, cursor = 0, ""
         while True:
             part: Counts = await self.do(Count(cursor=cursor))
@@ -347,9 +380,10 @@ class AsyncQueue(AsyncQueueCalls):
                 return replace(part, waiting=waiting)
 
     async def stats(self) -> list[HandlerTimes]:
-        """How long the handlers of each name took, in the order of the names: how many runs succeeded and failed, their sum, the
-        longest, and a histogram for percentiles. Workers tell it with their beats, every 10 s unless told otherwise, and when
-        they stop; what a killed one has not told is not counted, and nothing twice. Kept until the queue is obliterated."""
+        """How long the handlers of each name took, in the order of the names: how many runs succeeded and
+        failed, their sum, the longest, and a histogram for percentiles. Workers tell it with their beats,
+        every 10 s unless told otherwise, and when they stop; what a killed one has not told is not counted,
+        and nothing twice. Kept until the queue is obliterated."""
         found: dict[str, HandlerTimes] = {}
         for page in range(_STATS_PAGES_MAX):
             reply: ListedRunTimes = await self.do(ListRunTimes(page * _STATS_PAGE, _STATS_PAGE))
@@ -359,13 +393,15 @@ class AsyncQueue(AsyncQueueCalls):
         return [found[name] for name in sorted(found)]
 
     async def metrics(self, *, scaling: Scaling | None = None) -> str:
-        """The numbers of `counts`, `stats`, `obstacles` and `workers.list` in Prometheus' text format 0.0.4, for a service to
-        serve beside its own: `ironclaim_jobs` by state, `ironclaim_jobs_waiting` by name, `ironclaim_oldest_waiting_seconds`,
-        `ironclaim_paused`, `ironclaim_workers` and `ironclaim_worker_places`, the counters `ironclaim_jobs_finished_total` and
-        `ironclaim_jobs_buried_total`, and the histogram `ironclaim_run_seconds` by name and outcome. An autoscaler follows
-        `ironclaim_wanted_workers`, which aims at `scaling` (None: its defaults), or `ironclaim_worker_utilisation_ratio`; the
-        rates in it are taken from one call of this queue object to the next. `join_metrics` makes one page of several queues. An
-        old keyspace has no waiting jobs by name, no oldest one and no pauses."""
+        """The numbers of `counts`, `stats`, `obstacles` and `workers.list` in Prometheus' text format 0.0.4,
+        for a service to serve beside its own: `ironclaim_jobs` by state, `ironclaim_jobs_waiting` by name,
+        `ironclaim_oldest_waiting_seconds`, `ironclaim_paused`, `ironclaim_workers` and
+        `ironclaim_worker_places`, the counters `ironclaim_jobs_finished_total` and
+        `ironclaim_jobs_buried_total`, and the histogram `ironclaim_run_seconds` by name and outcome. An
+        autoscaler follows `ironclaim_wanted_workers`, which aims at `scaling` (None: its defaults), or
+        `ironclaim_worker_utilisation_ratio`; the rates in it are taken from one call of this queue object to
+        the next. `join_metrics` makes one page of several queues. An old keyspace has no waiting jobs by
+        name, no oldest one and no pauses."""
         counts, times, workers = await self.counts(), await self.stats(), await self.workers.list()
         try:
             held = await self.obstacles()
@@ -389,12 +425,15 @@ class AsyncQueue(AsyncQueueCalls):
         raise ScriptFault(f"snapshot: more than {_SNAPSHOT_PAGES_MAX * _SNAPSHOT_PAGE} jobs in one state")
 
     async def use_test_clock(self, now_ms: int) -> None:
-        """Give the scripts this time instead of the server's. Only on a queue that has never held a job, or one
-        that this was called on before; anything else is Malformed. The time lies in 2100 or later: keys expire by the
-        server's own clock, so an expiry in its past would delete what the script has just written."""
+        """Give the scripts this time instead of the server's. Only on a queue that has never held a job, or
+        one that this was called on before; anything else is Malformed. The time lies in 2100 or later: keys
+        expire by the server's own clock, so an expiry in its past would delete what the script has just
+        written."""
         now = validate.integer("now_ms", now_ms, TEST_CLOCK_LEAST_MS, 2**52)
         if self.model.now_ms is None and not await self.do(MakeTestQueue()):
-            raise Malformed("queue", self.name, "a queue that has never held a job, to take its time from a test")
+            raise Malformed(
+                "queue", self.name, "a queue that has never held a job, to take its time from a test"
+            )
         self.model.now_ms = now
         self.driver.clock.learn(now * 1000, time.monotonic_ns())
 
@@ -407,7 +446,9 @@ class AsyncQueue(AsyncQueueCalls):
     async def __aenter__(self) -> AsyncQueue:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         await self.close()
 
 
@@ -426,8 +467,8 @@ async def async_queues(
     prefix: str | None = None,
     limit: int = admin.LIMIT_MAX,
 ) -> list[QueueInfo]:
-    """The queues of a model (None: Lanes) that live under a prefix (None: that of the model), last used first. Raises
-    ServerUnavailable, and Malformed for bad values."""
+    """The queues of a model (None: Lanes) that live under a prefix (None: that of the model), last used
+    first. Raises ServerUnavailable, and Malformed for bad values."""
     call, endpoint = admin.listing(model, prefix, limit), Endpoint(url, client, asynchronous=True)
     driver = AsyncDriver(endpoint, ())
     try:

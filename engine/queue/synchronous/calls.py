@@ -29,8 +29,8 @@ class QueueCalls(QueueSettings):
     _noted = False
 
     def do(self, operation: Operation) -> Any:
-        """Carry out an operation and return its reply; for the engine's own parts. Raises ServerUnavailable, OutcomeUnknown, and
-        UnsupportedFeature, before any I/O, for one that the model lacks."""
+        """Carry out an operation and return its reply; for the engine's own parts. Raises ServerUnavailable,
+        OutcomeUnknown, and UnsupportedFeature, before any I/O, for one that the model lacks."""
         if isinstance(operation, DeadlineBound):
             reply = (self.send_in_time(operation)).reply
             if isinstance(reply, Administered):
@@ -56,8 +56,8 @@ class QueueCalls(QueueSettings):
         self.do(operation)
 
     def send_in_time(self, operation: DeadlineBound) -> Sent:
-        """Stamp an operation and send it; once more when its deadline was reckoned wrongly (rule 3). For the engine's own parts.
-        Raises as `do` does."""
+        """Stamp an operation and send it; once more when its deadline was reckoned wrongly (rule 3). For the
+        engine's own parts. Raises as `do` does."""
         if self.model.check is not None:
             self.model.refuse(operation)
         self._contact()
@@ -67,7 +67,8 @@ class QueueCalls(QueueSettings):
         return sent
 
     def _send_enqueue(self, job: Enqueue, intended_ns: int | None) -> Sent:
-        """Send the enqueue of one job as `send_in_time` does, perhaps together with those of other callers."""
+        """Send the enqueue of one job as `send_in_time` does, perhaps together with those of other
+        callers."""
         if self.model.check is not None:
             self.model.refuse(job)
         if not (self._noted and self.driver.clock.known):
@@ -89,8 +90,8 @@ class QueueCalls(QueueSettings):
             self._note_use()
 
     def _note_use(self) -> None:
-        """List the queue among those of its server, the first time that this process puts something into it or works for it. A
-        failure concerns nobody here."""
+        """List the queue among those of its server, the first time that this process puts something into it
+        or works for it. A failure concerns nobody here."""
         if not self._noted and self.model.now_ms is None:
             self._noted = True
             with suppress(EngineError):
@@ -98,8 +99,8 @@ class QueueCalls(QueueSettings):
             self.note_era()
 
     def note_era(self) -> None:
-        """Note the server before the first write of this process, or begin of a worker; for the engine's own parts. A failure
-        concerns nobody here. The server must have been met."""
+        """Note the server before the first write of this process, or begin of a worker; for the engine's own
+        parts. A failure concerns nobody here. The server must have been met."""
         if self.era is not None and not self.era.used and self.model.now_ms is None:
             noting = self.era.begin()
             with suppress(EngineError):
@@ -115,15 +116,17 @@ class Part:
 
 
 class BlockingCalls:
-    """The calls of a part that block on the server: waits for results, readers of events. They have a driver of their own, whose
-    connections wait longer for a reply, so that no other call queues up behind them. It connects with the first one."""
+    """The calls of a part that block on the server: waits for results, readers of events. They have a driver
+    of their own, whose connections wait longer for a reply, so that no other call queues up behind them. It
+    connects with the first one."""
 
     def __init__(self, queue: QueueCalls) -> None:
         self.model = queue.model
         self._driver = SyncDriver(queue.endpoint, (), clock=queue.driver.clock, block_ms_max=BLOCK_MS)
 
     def run(self, operation: Operation) -> Any:
-        """Run an operation that blocks for at most `BLOCK_MS`, and return its reply. Raises ServerUnavailable, OutcomeUnknown."""
+        """Run an operation that blocks for at most `BLOCK_MS`, and return its reply. Raises
+        ServerUnavailable, OutcomeUnknown."""
         return self._driver.run(self.model.call(operation))
 
     def close(self) -> None:

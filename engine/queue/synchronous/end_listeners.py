@@ -1,4 +1,5 @@
-"""Who listens for the ends of jobs in threads and greenlets: each on a stream of its own, with a call that blocks."""
+"""Who listens for the ends of jobs in threads and greenlets: each on a stream of its own, with a call that
+blocks."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class EndListeners:
 
     @contextlib.contextmanager
     def listening_for(self, job: str) -> Generator[EndListener]:
-        """A listener for the end of this job, from before the first look on, so that nothing is told in between."""
+        """A listener for the end of this job, from before the first look on, so that nothing is told in
+        between."""
         yield EndListener(self._blocking)
 
     def close(self) -> None:

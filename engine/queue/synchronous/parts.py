@@ -1,5 +1,6 @@
 # Generated from engine/queue/asynchronous/parts.py by "make generate"; do not edit.
-"""The jobs of a queue, to look at and to change by admin actions: `queue.jobs` and `queue.dead` (rules 7 and 26)."""
+"""The jobs of a queue, to look at and to change by admin actions: `queue.jobs` and `queue.dead` (rules 7 and
+26)."""
 
 from __future__ import annotations
 
@@ -89,7 +90,11 @@ class JobsPart(Part):
         if not page.jobs:
             return JobPage(page.srv_us, (), 0, None)
         reply: Inspected = self._queue.do(Inspect(page.jobs))
-        found = tuple(info for info in self._still(state, page.jobs, reply) if listing.wanted.matches(info, reply.srv_us // 1000))
+        found = tuple(
+            info
+            for info in self._still(state, page.jobs, reply)
+            if listing.wanted.matches(info, reply.srv_us // 1000)
+        )
         # A reply ends after 1 MiB of payloads: the next page goes on behind what was read.
         looked = len(reply.items)
         more = looked < len(page.jobs) or page.seen == listing.limit
@@ -116,45 +121,53 @@ class Jobs(JobsPart):
     """The jobs of one queue."""
 
     def get(self, id: str) -> JobInfo | None:
-        """Return what is known of a job; None when the server does not know it, or no longer. Raises as `enqueue` does."""
+        """Return what is known of a job; None when the server does not know it, or no longer. Raises as
+        `enqueue` does."""
         job = self._queue.model.names.known_id(id)
         reply: Inspected = self._queue.do(Inspect((job,)))
         looked = reply.items[0]
-        return None if looked.state == "gone" else job_info(self._queue.model, self._queue.serializers, job, looked, reply.srv_us)
+        return (
+            None
+            if looked.state == "gone"
+            else job_info(self._queue.model, self._queue.serializers, job, looked, reply.srv_us)
+        )
 
     def state(self, id: str) -> JobState:
-        """The state of a job: waiting, delayed, active, stuck (its lease has ended, and no sweep has taken it yet), dead,
-        finished, cancelled, discarded, or gone. Of an ended job it is known for 20 s, and of the last 1,000 finished ones
-        (`set_retention`)."""
+        """The state of a job: waiting, delayed, active, stuck (its lease has ended, and no sweep has taken it
+        yet), dead, finished, cancelled, discarded, or gone. Of an ended job it is known for 20 s, and of the
+        last 1,000 finished ones (`set_retention`)."""
         reply: Inspected = self._queue.do(Inspect((self._queue.model.names.known_id(id),), whole=False))
         return state_of(reply.items[0], reply.srv_us)
 
     def why(self, id: str) -> Why:
-        """Why a job does not run, or what else it does, as a sentence: `print(queue.jobs.why(id))` says `waits for the limit of
-        key acme: 2 of 2 in hand, by w1 and w3`. It knows of pauses, limits, delays, parents, the last error of a dead job, and of
-        workers what their heartbeats have told, at most 200 of them. Raises as `enqueue` does."""
+        """Why a job does not run, or what else it does, as a sentence: `print(queue.jobs.why(id))` says
+        `waits for the limit of key acme: 2 of 2 in hand, by w1 and w3`. It knows of pauses, limits, delays,
+        parents, the last error of a dead job, and of workers what their heartbeats have told, at most 200 of
+        them. Raises as `enqueue` does."""
         job = self._queue.model.names.known_id(id)
         found: Explained = self._queue.do(Explain(job))
         return why(job, found)
 
     def list(self, state: str, **options: Unpack[ListOptions]) -> list[JobInfo]:
-        """One page of the jobs that are waiting, delayed, active, stuck, dead or finished, at most 1,000. `options`: see
-        ListOptions. What changes its state between the page and the look at it is left out.
+        """One page of the jobs that are waiting, delayed, active, stuck, dead or finished, at most 1,000.
+        `options`: see ListOptions. What changes its state between the page and the look at it is left out.
 
-        With a name, a key, an error or an age `offset` counts jobs that are meant, and of the first 10,000 of the state those
-        are found."""
+        With a name, a key, an error or an age `offset` counts jobs that are meant, and of the first 10,000 of
+        the state those are found."""
         listing = looks.listing(validate.PAGE_MAX, names=self._queue.model.names, **options)
         return self._select(admin.check_state(state, admin.LISTED), listing)
 
     def page(self, state: str, **options: Unpack[ListOptions]) -> JobPage:
-        """What `list` finds among `limit` places of a state (1 to 250) from `offset` on, in two calls however many jobs there
-        are; so a page may be short, or empty, and `next` is the `offset` of the one after it, None where there is none."""
+        """What `list` finds among `limit` places of a state (1 to 250) from `offset` on, in two calls however
+        many jobs there are; so a page may be short, or empty, and `next` is the `offset` of the one after it,
+        None where there is none."""
         listing = looks.listing(looks.PLACES_MAX, names=self._queue.model.names, **options)
         return self._page(admin.check_state(state, admin.LISTED), listing)
 
     def counts_by_name(self) -> dict[str, NameCounts]:
-        """Jobs of each name that wait, are delayed, active and dead; '' stands for those that nobody can read. It reads 250
-        jobs a call, the waiting ones by lane, so with many delayed or dead jobs it takes its time, and is no instant."""
+        """Jobs of each name that wait, are delayed, active and dead; '' stands for those that nobody can
+        read. It reads 250 jobs a call, the waiting ones by lane, so with many delayed or dead jobs it takes
+        its time, and is no instant."""
         counts: dict[str, dict[str, int]] = {}
         for state in NameCounts._fields:
             offset, cursor = 0, ""
@@ -169,40 +182,44 @@ class Jobs(JobsPart):
         return {name: NameCounts(**of_name) for name, of_name in sorted(counts.items())}
 
     def cancel(self, id: str, *, expected_state: str | None = None) -> Altered:
-        """End a job that waits, is delayed or runs. A running one loses its token at once: what its worker still says about it is
-        refused, and its handler learns of it within a second (`Job.cancelled`, `Job.cancelled_by_hand`): a coroutine is
-        cancelled, a child process killed. Where the worker's control connection is away, that is at the next renewal.
+        """End a job that waits, is delayed or runs. A running one loses its token at once: what its worker
+        still says about it is refused, and its handler learns of it within a second (`Job.cancelled`,
+        `Job.cancelled_by_hand`): a coroutine is cancelled, a child process killed. Where the worker's control
+        connection is away, that is at the next renewal.
 
-        With `expected_state` only if it is in that state; without it is looked at first, and again when it changes meanwhile.
-        Returns Altered: `done`, or `changed` with the state that keeps it from being done. Its id is known for 20 s."""
+        With `expected_state` only if it is in that state; without it is looked at first, and again when it
+        changes meanwhile. Returns Altered: `done`, or `changed` with the state that keeps it from being done.
+        Its id is known for 20 s."""
         return self._queue.carry_out(admin.altering(self._queue.model.names, "cancel", id, expected_state))
 
     def run_now(self, id: str, *, expected_state: str | None = None) -> Altered:
-        """End the delay of a job: it is claimable at once, at its place among its equals. As `cancel`, for delayed jobs and those
-        that wait for another attempt."""
+        """End the delay of a job: it is claimable at once, at its place among its equals. As `cancel`, for
+        delayed jobs and those that wait for another attempt."""
         return self._queue.carry_out(admin.altering(self._queue.model.names, "run_now", id, expected_state))
 
     def remove(self, id: str, *, expected_state: str | None = None) -> Altered:
-        """End a job that is waiting, delayed or dead, or take a finished one from the list with its result. As `cancel`; it never
-        touches one that runs."""
+        """End a job that is waiting, delayed or dead, or take a finished one from the list with its result.
+        As `cancel`; it never touches one that runs."""
         return self._queue.carry_out(admin.altering(self._queue.model.names, "remove", id, expected_state))
 
 
 class Dead(JobsPart):
-    """The dead jobs of one queue. They stay until they are requeued or discarded, or are too many or too old (`set_retention`;
-    100,000 and 90 days unless told)."""
+    """The dead jobs of one queue. They stay until they are requeued or discarded, or are too many or too old
+    (`set_retention`; 100,000 and 90 days unless told)."""
 
     def list(self, **options: Unpack[ListOptions]) -> list[JobInfo]:
-        """One page of the dead jobs, at most 1,000, the longest dead first: `last_error` is why, `errors` its runs with their
-        stack traces. A corrupt one is among them, with `unreadable` and its bytes. `options`: see ListOptions; ages are from
-        their deaths. Raises as `enqueue` does."""
-        return self._select("dead", looks.listing(validate.PAGE_MAX, names=self._queue.model.names, **options))
+        """One page of the dead jobs, at most 1,000, the longest dead first: `last_error` is why, `errors` its
+        runs with their stack traces. A corrupt one is among them, with `unreadable` and its bytes. `options`:
+        see ListOptions; ages are from their deaths. Raises as `enqueue` does."""
+        return self._select(
+            "dead", looks.listing(validate.PAGE_MAX, names=self._queue.model.names, **options)
+        )
 
     def requeue(self, id: str) -> Altered:
         """Let a dead job run again, with all its attempts, at the place that it had. Its error history stays.
 
-        Returns Altered: `done`; `changed` when it is not dead; `held` when the job `holder` has its unique key by now (rule 23);
-        `corrupt` when nobody can read it."""
+        Returns Altered: `done`; `changed` when it is not dead; `held` when the job `holder` has its unique
+        key by now (rule 23); `corrupt` when nobody can read it."""
         return self._queue.carry_out(admin.altering(self._queue.model.names, "requeue", id, None))
 
     def requeue_all(
@@ -215,9 +232,9 @@ class Dead(JobsPart):
         older_than_ms: int = 0,
         newer_than_ms: int | None = None,
     ) -> int:
-        """Requeue the dead jobs of a name, with a key, an error (`ValueError`) or an age, or all, the longest dead first, in
-        pieces of 100; how many there were. What is said of them is as in `queue.jobs.list`. Those that are held or corrupt stay
-        dead."""
+        """Requeue the dead jobs of a name, with a key, an error (`ValueError`) or an age, or all, the longest
+        dead first, in pieces of 100; how many there were. What is said of them is as in `queue.jobs.list`.
+        Those that are held or corrupt stay dead."""
         wanted = looks.selection(name, key, error, older_than_ms, newer_than_ms, self._queue.model.names)
         most = validate.integer("limit", limit, 1, validate.DEAD_MAX)
         # A job that dies again meanwhile is not requeued twice.
@@ -251,8 +268,8 @@ class Dead(JobsPart):
 # an interval (rule 24).
 #
 # Any worker or `Scheduler` of the queue ticks them; however many there are, a tick makes one job, whose id is
-# `cron:<schedule>:<tick in ms>`. The server's clock decides. When it steps back, a schedule waits until it has caught
-# up: no tick comes twice.
+# `cron:<schedule>:<tick in ms>`. The server's clock decides. When it steps back, a schedule waits until it
+# has caught up: no tick comes twice.
 
 _PAGE = 100
 
@@ -277,27 +294,35 @@ class Schedules(Part):
         overlap: Overlap = "allow",
         **options: Unpack[JobOptions],
     ) -> PutResult:
-        """Define a schedule, or change it. Putting the same again changes nothing, so a service may put its schedules at each
-        start. `job_name` may also be a task, with its options; a task without a payload is called without arguments,
-        else with `task.payload(...)`.
+        """Define a schedule, or change it. Putting the same again changes nothing, so a service may put its
+        schedules at each start. `job_name` may also be a task, with its options; a task without a payload is
+        called without arguments, else with `task.payload(...)`.
 
-        One of three says when it ticks: `cron`, in the dialect of crontab(5), five fields (minute, hour, day, month, weekday), or
-        six of which the *first* is the second; `every_ms`, at least 100; or `months`, on the day and at the time of day of the
-        start (31 January, 28 February, 31 March). `zone` is an IANA name, for cron and months. Nothing ticks before `start_ms`
-        (server time), from which intervals count without drift; 0: from now. A time of day that the clocks skip ticks once right
-        after the gap, one that comes twice ticks the first time; a cron expression for every hour follows the clock on the wall
+        One of three says when it ticks: `cron`, in the dialect of crontab(5), five fields (minute, hour, day,
+        month, weekday), or six of which the *first* is the second; `every_ms`, at least 100; or `months`, on
+        the day and at the time of day of the start (31 January, 28 February, 31 March). `zone` is an IANA
+        name, for cron and months. Nothing ticks before `start_ms` (server time), from which intervals count
+        without drift; 0: from now. A time of day that the clocks skip ticks once right after the gap, one
+        that comes twice ticks the first time; a cron expression for every hour follows the clock on the wall
         instead.
 
-        Where nobody saw the first due tick for more than `late_ms`, `missed="once"` runs the last one for all, `"all"` runs each,
-        `"skip"` those that are not late; at most the last 100 run, and each of the others counts as missed. `overlap="skip"`
-        makes no job while the one before is waiting or running. `enabled=None` leaves it as it is; a new one is. `options` are
-        those of `enqueue` that travel with the job: no delay and no dedup.
+        Where nobody saw the first due tick for more than `late_ms`, `missed="once"` runs the last one for
+        all, `"all"` runs each, `"skip"` those that are not late; at most the last 100 run, and each of the
+        others counts as missed. `overlap="skip"` makes no job while the one before is waiting or running.
+        `enabled=None` leaves it as it is; a new one is. `options` are those of `enqueue` that travel with the
+        job: no delay and no dedup.
 
-        Returns `new`, `changed` or `same`; with the same timing the next tick stays. Raises as `enqueue` does.
+        Returns `new`, `changed` or `same`; with the same timing the next tick stays. Raises as `enqueue`
+        does.
         """
-        timing, policy = scheduling.timing(cron, zone, every_ms, months, start_ms), scheduling.policy(missed, late_ms, overlap)
+        timing, policy = (
+            scheduling.timing(cron, zone, every_ms, months, start_ms),
+            scheduling.policy(missed, late_ms, overlap),
+        )
         job = template(self._queue, job_name, payload, options)
-        return self._queue.carry_out(scheduling.putting(self._queue.model.names, name, timing, policy, job, enabled))
+        return self._queue.carry_out(
+            scheduling.putting(self._queue.model.names, name, timing, policy, job, enabled)
+        )
 
     def remove(self, name: str) -> bool:
         """Remove a schedule; its jobs stay. Returns False when there is none of this name."""
@@ -308,18 +333,22 @@ class Schedules(Part):
         return self._queue.carry_out(scheduling.enabling(self._queue.model.names, name, True))
 
     def disable(self, name: str) -> bool:
-        """Stop the ticks of a schedule until it is enabled; its jobs stay. Returns False when there is none of this name."""
+        """Stop the ticks of a schedule until it is enabled; its jobs stay. Returns False when there is none
+        of this name."""
         return self._queue.carry_out(scheduling.enabling(self._queue.model.names, name, False))
 
     def run_now(self, name: str) -> Enqueued | None:
-        """Enqueue one more of its jobs now, beside its ticks, whose state it leaves as it is. None when there is none of this
-        name."""
+        """Enqueue one more of its jobs now, beside its ticks, whose state it leaves as it is. None when there
+        is none of this name."""
         model = self._queue.model
         schedule = model.names.schedule(name)
         page: SchedulePage = self._queue.do(ListSchedules(schedule))
         if not page.items:
             return None
-        job, id = model.read_template(page.items[0].job), model.schedule_id(schedule, f"now-{os.urandom(8).hex()}")
+        job, id = (
+            model.read_template(page.items[0].job),
+            model.schedule_id(schedule, f"now-{os.urandom(8).hex()}"),
+        )
         run = Enqueue(id, job.name, job.payload, os.urandom(8), job.options)
         return producing.enqueued(self._queue.send_in_time(run))
 
@@ -329,8 +358,8 @@ class Schedules(Part):
         return schedule_of(page.items[0], self._queue.model, self._queue.serializers) if page.items else None
 
     def list(self, *, offset: int = 0, limit: int = schedules.SCHEDULES_MAX) -> tuple[Schedule, ...]:
-        """The schedules, by next tick, those that do not tick last: at most `limit` (all) from rank `offset` on. Pages of 100:
-        one is one instant, several are not."""
+        """The schedules, by next tick, those that do not tick last: at most `limit` (all) from rank `offset`
+        on. Pages of 100: one is one instant, several are not."""
         first = validate.integer("offset", offset, 0, 2**31)
         end = first + validate.integer("limit", limit, 1, schedules.SCHEDULES_MAX)
         found: dict[str, Schedule] = {}
@@ -350,20 +379,21 @@ _ENTRY = re.compile(r"\d{1,20}(-\d{1,20})?\Z", re.ASCII)
 
 
 class Events(Part):
-    """The events of a queue, for monitoring: `queue.events`. Off unless switched on, then an entry of a stream for each.
+    """The events of a queue, for monitoring: `queue.events`. Off unless switched on, then an entry of a
+    stream for each.
 
-    The script that does a thing writes its entry, last and only where it changes something: a call that is sent twice
-    tells once, and one that the server cut off just before the end may have told nothing. Kinds, and what their
-    `detail` says:
+    The script that does a thing writes its entry, last and only where it changes something: a call that is
+    sent twice tells once, and one that the server cut off just before the end may have told nothing. Kinds,
+    and what their `detail` says:
 
-    - `created` (waiting, delayed or blocked), `promoted` (its delay is over, or somebody said so), `unblocked` (its
-      parents ended);
+    - `created` (waiting, delayed or blocked), `promoted` (its delay is over, or somebody said so),
+      `unblocked` (its parents ended);
     - `claimed` (the worker), `progress` (percent), `released` (given back), `finished`;
-    - `failed` (the error; the job is tried again unless `buried` follows), `reaped` (the worker that stalled or died
-      with it);
+    - `failed` (the error; the job is tried again unless `buried` follows), `reaped` (the worker that stalled
+      or died with it);
     - `buried` (the reason), `requeued`, `cancelled`, `discarded`, `skipped`, `rerouted`, `expired`;
-    - `paused` (length in ms, if any) and `resumed` of a name, or of the queue, `*`; a pause that ends by itself is not
-      told.
+    - `paused` (length in ms, if any) and `resumed` of a name, or of the queue, `*`; a pause that ends by
+      itself is not told.
     """
 
     def __init__(self, queue: QueueCalls) -> None:
@@ -371,8 +401,9 @@ class Events(Part):
         self._blocking = BlockingCalls(queue)
 
     def on(self, keep: int = 10_000) -> None:
-        """Record events from now on. The last `keep` events stay (at most 1,000,000), and up to 100 more: the server
-        drops them by pages. Each costs a write of the script that tells it, and some 100 bytes. Raises as `queue.pause` does."""
+        """Record events from now on. The last `keep` events stay (at most 1,000,000), and up to 100 more: the
+        server drops them by pages. Each costs a write of the script that tells it, and some 100 bytes. Raises
+        as `queue.pause` does."""
         self._queue.administer(admin.set_events(keep))
 
     def off(self) -> None:
@@ -385,15 +416,19 @@ class Events(Part):
         return page.after
 
     def read(self, after: str = "$", *, wait_ms: Milliseconds | None = None) -> Iterator[Event]:
-        """The events after this one, and each further one when it comes, until for `wait_ms` none has; None: for ever.
+        """The events after this one, and each further one when it comes, until for `wait_ms` none has; None:
+        for ever.
 
-        `after`: the id of an event, `0` for all that are kept, or `$` for what comes from the first step of the iterator on. Who
-        falls behind by more than are kept misses some. Raises Malformed at the first step, and ServerUnavailable or
-        OutcomeUnknown when the server is away: then read on after the last event that came.
+        `after`: the id of an event, `0` for all that are kept, or `$` for what comes from the first step of
+        the iterator on. Who falls behind by more than are kept misses some. Raises Malformed at the first
+        step, and ServerUnavailable or OutcomeUnknown when the server is away: then read on after the last
+        event that came.
         """
         if not isinstance(after, str) or not (after == "$" or _ENTRY.match(after)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Malformed("after", after, "the id of an event, 0 or $")
-        most_ms = None if wait_ms is None else validate.duration_ms("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX)
+        most_ms = (
+            None if wait_ms is None else validate.duration_ms("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX)
+        )
         page: EventPage = self._blocking.run(ReadEvents("$", 1, 0)) if after == "$" else EventPage((), after)
         until_s = time.monotonic() + (most_ms or 0) / 1000
         while True:
@@ -427,10 +462,12 @@ class Results(Part):
     @overload
     def get(self, id: str, task: TypedJob[R]) -> Result[R] | None: ...
     def get(self, id: str, task: TypedJob[Any] | None = None) -> Result[Any] | None:
-        """How this job has ended; None for one that has not, and for one that nobody knows or that ended so long ago that
-        nothing is left: what a handler returned is kept for `result_ttl_ms`, that it finished for a while longer.
+        """How this job has ended; None for one that has not, and for one that nobody knows or that ended so
+        long ago that nothing is left: what a handler returned is kept for `result_ttl_ms`, that it finished
+        for a while longer.
 
-        The value is as JSON has it; with the `task` that the job is of it has the type that its function returns.
+        The value is as JSON has it; with the `task` that the job is of it has the type that its function
+        returns.
 
         Raises Malformed, also for a value that is not of the task's type, ServerUnavailable, OutcomeUnknown.
         """
@@ -439,20 +476,23 @@ class Results(Part):
         return None if found is None else typed(found, task)
 
     def progress(self, id: str) -> Progress | None:
-        """The progress that the handler of this job reported last with `job.progress`, in this run or an earlier
-        one; None without any, and when the job has finished. Raises as `get` does."""
+        """The progress that the handler of this job reported last with `job.progress`, in this run or an
+        earlier one; None without any, and when the job has finished. Raises as `get` does."""
         return progress_of(self._queue.do(ReadProgress(self._queue.model.names.known_id(id))))
 
     @overload
     def wait(self, id: str, *, wait_ms: Milliseconds = 30_000) -> Result[Any]: ...
     @overload
     def wait(self, id: str, task: TypedJob[R], *, wait_ms: Milliseconds = 30_000) -> Result[R]: ...
-    def wait(self, id: str, task: TypedJob[Any] | None = None, *, wait_ms: Milliseconds = 30_000) -> Result[Any]:
-        """Wait until this job has ended and return its result. No wake-up is lost, whenever the job ends and whatever happens to
-        the connection meanwhile. `task`: as for `get`.
+    def wait(
+        self, id: str, task: TypedJob[Any] | None = None, *, wait_ms: Milliseconds = 30_000
+    ) -> Result[Any]:
+        """Wait until this job has ended and return its result. No wake-up is lost, whenever the job ends and
+        whatever happens to the connection meanwhile. `task`: as for `get`.
 
-        Raises TimedOut when that takes longer than `wait_ms`, UnknownJob for an id that the server does not know, and
-        ServerUnavailable or OutcomeUnknown when the server is away at the end of that time, then up to 10 s later.
+        Raises TimedOut when that takes longer than `wait_ms`, UnknownJob for an id that the server does not
+        know, and ServerUnavailable or OutcomeUnknown when the server is away at the end of that time, then up
+        to 10 s later.
         """
         return typed(self.wait_out(Waiting(self._queue.model.names.known_id(id), wait_ms)), task)
 
@@ -476,21 +516,23 @@ class Results(Part):
 # -- The workers of a queue: which are alive, since when, and what each has leased, from their heartbeats
 # (BQ02 to BQ04, MQ30).
 #
-# A worker beats every 10 s unless told otherwise, and is taken for dead when three beats in a row have not come; then
-# a sweep looks for leases that it has left behind, and the next beat may find it gone from the list. A worker that
-# stops takes its leave at once.
+# A worker beats every 10 s unless told otherwise, and is taken for dead when three beats in a row have not
+# come; then a sweep looks for leases that it has left behind, and the next beat may find it gone from the
+# list. A worker that stops takes its leave at once.
 
 
 class Workers(Part):
     """The workers of a queue, as `queue.workers`."""
 
     def list(self, *, offset: int = 0, limit: int = WORKERS_MAX) -> list[WorkerInfo]:
-        """List the workers, those whose heartbeats expire first: at most `limit` (1 to 1,000) from rank `offset` on."""
+        """List the workers, those whose heartbeats expire first: at most `limit` (1 to 1,000) from rank
+        `offset` on."""
         first = validate.integer("offset", offset, 0, 2**31)
         return (self._page(first, validate.integer("limit", limit, 1, WORKERS_MAX)))[0]
 
     def get(self, name: str) -> WorkerInfo | None:
-        """Return the worker of this name or incarnation, the latest where several have it; None when there is none."""
+        """Return the worker of this name or incarnation, the latest where several have it; None when there is
+        none."""
         wanted = validate.worker_name(name)
         offset, more = 0, True
         while more:
@@ -502,14 +544,15 @@ class Workers(Part):
         return None
 
     def set_concurrency(self, name: str | None, concurrency: int | None) -> None:
-        """Let the worker of this name, or every worker without a number of its own (None), run so many handlers at once: 1 to
-        1,000, of which it uses no more than it was started with; None: as it was started. Workers hear of it at their next sweep
-        at the latest, and what runs goes on. Raises as `Queue.enqueue` does."""
+        """Let the worker of this name, or every worker without a number of its own (None), run so many
+        handlers at once: 1 to 1,000, of which it uses no more than it was started with; None: as it was
+        started. Workers hear of it at their next sweep at the latest, and what runs goes on. Raises as
+        `Queue.enqueue` does."""
         self._queue.administer(admin.set_concurrency(name, concurrency))
 
     def pause(self, name: str, *, length_ms: Milliseconds = 0) -> None:
-        """Let the worker of this name claim and start nothing until `resume`, or for `length_ms`; what runs goes on. The queue
-        and its other workers are not touched. Raises as `Queue.enqueue` does."""
+        """Let the worker of this name claim and start nothing until `resume`, or for `length_ms`; what runs
+        goes on. The queue and its other workers are not touched. Raises as `Queue.enqueue` does."""
         self._queue.administer(admin.pause_worker(name, length_ms))
 
     def resume(self, name: str) -> None:
@@ -529,7 +572,8 @@ class Locks(Part):
     """Locks of a queue, as `queue.locks`."""
 
     def acquire(self, name: str, *, ttl_ms: Milliseconds = 30_000) -> Lock | None:
-        """Take a lock for `ttl_ms` (10 to a day); None when somebody holds it. Does not wait. Raises as `enqueue` does."""
+        """Take a lock for `ttl_ms` (10 to a day); None when somebody holds it. Does not wait. Raises as
+        `enqueue` does."""
         return self._queue.carry_out(admin.acquiring(name, ttl_ms))
 
     def extend(self, lock: Lock, *, ttl_ms: Milliseconds = 30_000) -> Lock:

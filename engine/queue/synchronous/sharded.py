@@ -1,15 +1,17 @@
 # Generated from engine/queue/asynchronous/sharded.py by "make generate"; do not edit.
-"""A queue in several shards: each call goes to the shard of its job, or to all of them (docs/guides/shards.md).
+"""A queue in several shards: each call goes to the shard of its job, or to all of them
+(docs/guides/shards.md).
 
-The shards are queues of their own that share one driver, and what is asked of all of them leaves in one pipeline. The record of
-how many there are is read with the first call and again with each look at all shards, so one that has become another is noticed;
-an enqueue need not look, because a shard that takes no new jobs says so.
+The shards are queues of their own that share one driver, and what is asked of all of them leaves in one
+pipeline. The record of how many there are is read with the first call and again with each look at all shards,
+so one that has become another is noticed; an enqueue need not look, because a shard that takes no new jobs
+says so.
 """
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -18,7 +20,18 @@ from engine.errors import EngineError, Malformed, ServerUnavailable, UnknownJob,
 from engine.ops.admin import AdminOperation, Altered, Window
 from engine.ops.base import DeadlineBound, Operation
 from engine.ops.jobs import Enqueue, Enqueued
-from engine.ops.looks import Count, Counts, Inspect, Inspected, ListObstacles, Look, NameCounts, ReadProgress, Seen, Snapshot
+from engine.ops.looks import (
+    Count,
+    Counts,
+    Inspect,
+    Inspected,
+    ListObstacles,
+    Look,
+    NameCounts,
+    ReadProgress,
+    Seen,
+    Snapshot,
+)
 from engine.ops.transfers import ReadShards, SetGate, SetShards
 from engine.ops.workers import WORKERS_MAX, HandlerTimes, WorkerInfo
 from engine.parameters import TypedJob
@@ -95,8 +108,8 @@ class ShardedQueue(Queue):
     # -- the record
 
     def record(self) -> ShardRecord:
-        """How many shards there are, as it was when this was last asked; for the engine's own parts. The first client writes it.
-        Raises Malformed for another number than this client has."""
+        """How many shards there are, as it was when this was last asked; for the engine's own parts. The
+        first client writes it. Raises Malformed for another number than this client has."""
         return self._known or self.look_up()
 
     def look_up(self) -> ShardRecord:
@@ -106,7 +119,11 @@ class ShardedQueue(Queue):
             first, closed = sharding.first_record(self.shards).text(), sharding.moved(self.shards)
             made = self.driver.run(self.model.call(SetShards("", first, closed, fresh=True)))
             if made.result == "used":
-                raise Malformed("shards", self.shards, f"left out: queue {self.name} is whole; `ironclaim reshard` divides it")
+                raise Malformed(
+                    "shards",
+                    self.shards,
+                    f"left out: queue {self.name} is whole; `ironclaim reshard` divides it",
+                )
             text = made.record
         return self._learn(text)
 
@@ -131,7 +148,8 @@ class ShardedQueue(Queue):
     def each(self, operation: Operation) -> list[tuple[Shard, Any]]:
         """Ask all shards at once, and the record. Raises the first failure."""
         for _ in range(_TRIES):
-            # The replies belong to the record that the shards were taken from; another thread may learn a newer one meanwhile.
+            # The replies belong to the record that the shards were taken from; another thread may learn a
+            # newer one meanwhile.
             record = self.record()
             shards = [self.shard(name) for name in record.names(self.name)]
             calls = [shard.model.call(operation) for shard in shards]
@@ -149,7 +167,9 @@ class ShardedQueue(Queue):
                 raise outcome
         return [cast("Sent", outcome).reply for outcome in outcomes]
 
-    def _outcomes(self, calls: Sequence[Call[Any]], intended_ns: int | None = None) -> list[Sent | EngineError]:
+    def _outcomes(
+        self, calls: Sequence[Call[Any]], intended_ns: int | None = None
+    ) -> list[Sent | EngineError]:
         outcomes: list[Sent | EngineError] = []
         for at in range(0, len(calls), PIPELINE_MAX):
             outcomes += self.driver.send_many(calls[at : at + PIPELINE_MAX], intended_ns)
@@ -195,12 +215,16 @@ class ShardedQueue(Queue):
                 if sent.reply.result != "moved":
                     return sent
             self.look_up()
-        raise ServerUnavailable(f"the shards of queue {self.name} change all the time: job {job.job} was not enqueued")
+        raise ServerUnavailable(
+            f"the shards of queue {self.name} change all the time: job {job.job} was not enqueued"
+        )
 
     def _send_drafts(self, drafts: list[Enqueue], intended_ns: int | None) -> list[Enqueued]:
         for draft in drafts:
             sharding.check_job(draft)
-        results: list[Enqueued | EngineError] = [ServerUnavailable("not sent: the shards change all the time")] * len(drafts)
+        results: list[Enqueued | EngineError] = [
+            ServerUnavailable("not sent: the shards change all the time")
+        ] * len(drafts)
         left = list(range(len(drafts)))
         if drafts:
             self._note_use()
@@ -211,7 +235,9 @@ class ShardedQueue(Queue):
                     job, options = drafts[at].job, drafts[at].options
                     home = layout.name(self.name, layout.home(options.key, options.unique, job))
                     groups.setdefault(home, []).append(at)
-                came = self._send_groups({name: [drafts[at] for at in group] for name, group in groups.items()}, intended_ns)
+                came = self._send_groups(
+                    {name: [drafts[at] for at in group] for name, group in groups.items()}, intended_ns
+                )
                 for name, group in groups.items():
                     for at, result in zip(group, came[name], strict=True):
                         results[at] = result
@@ -221,7 +247,9 @@ class ShardedQueue(Queue):
             self.look_up()
         return producing.concluded(results)
 
-    def _send_groups(self, groups: dict[str, list[Enqueue]], intended_ns: int | None) -> dict[str, list[Enqueued | EngineError]]:
+    def _send_groups(
+        self, groups: dict[str, list[Enqueue]], intended_ns: int | None
+    ) -> dict[str, list[Enqueued | EngineError]]:
         """Enqueue the jobs of several shards, the pipelines of all of them together."""
         each = {name: producing.enqueue_each(jobs, one_nonce=True) for name, jobs in groups.items()}
         came: dict[str, list[Enqueued | EngineError]] = {}
@@ -261,10 +289,15 @@ class ShardedQueue(Queue):
         per_ms: Milliseconds = 0,
         window: Window = "sliding",
     ) -> None:
-        """Limit a key, whose jobs are in one shard, or each key (`*`); or a name: its limit is divided among the shards, so each
-        must be as large as their number."""
+        """Limit a key, whose jobs are in one shard, or each key (`*`); or a name: its limit is divided among
+        the shards, so each must be as large as their number."""
         if name is None:
-            bounds: dict[str, Any] = {"concurrency": concurrency, "rate": rate, "per_ms": per_ms, "window": window}
+            bounds: dict[str, Any] = {
+                "concurrency": concurrency,
+                "rate": rate,
+                "per_ms": per_ms,
+                "window": window,
+            }
             operation = admin.set_limit(self.model.names, name, key, **bounds)
             for shard in self._of_key(key):
                 shard.do(operation)
@@ -272,7 +305,9 @@ class ShardedQueue(Queue):
         limit = validate.limit(concurrency=concurrency, rate=rate, per_ms=per_ms, window=window)
         sharding.divided(limit, self.shards)
         for layout in (self.look_up()).layouts:
-            for shard, part in zip(layout.names(self.name), sharding.divided(limit, layout.shards), strict=True):
+            for shard, part in zip(
+                layout.names(self.name), sharding.divided(limit, layout.shards), strict=True
+            ):
                 self.shard(shard).set_limit(
                     name, concurrency=part.concurrency, rate=part.rate, per_ms=part.per_ms, window=part.window
                 )
@@ -289,7 +324,8 @@ class ShardedQueue(Queue):
         return shards if key == "*" else self.homes(cast("str", key), "", "")
 
     def obstacles(self, *, one_call: bool = False) -> Obstacles:
-        """What holds jobs back in all shards; the limit of a name is that of all of them together. `one_call`: one of each."""
+        """What holds jobs back in all shards; the limit of a name is that of all of them together.
+        `one_call`: one of each."""
         parts: list[Obstacles] = []
         for shard, part in self.each(ListObstacles()):
             parts.append(shard.obstacles() if part.cursor and not one_call else obstacles_of([part]))
@@ -305,7 +341,10 @@ class ShardedQueue(Queue):
     ) -> None:
         """Bound what is kept of ended jobs; numbers are divided among the shards."""
         admin.set_retention(done_max, done_age_ms, dead_max, dead_age_ms)
-        share: Callable[[int | None], int | None] = lambda most: None if most is None else -(-most // self.shards)  # noqa: E731
+
+        def share(most: int | None) -> int | None:
+            return None if most is None else -(-most // self.shards)
+
         ages = done_age_ms, dead_age_ms
         self.administer(admin.set_retention(share(done_max), ages[0], share(dead_max), ages[1]))
 
@@ -389,19 +428,24 @@ class _ShardedList(JobsPart):
             if state == "waiting" and len(found) >= most:
                 break
         if state != "waiting":
-            found.sort(key=lambda info: info.ended_ms or info.lease_end_ms or info.due_ms, reverse=listing.newest_first)
+            found.sort(
+                key=lambda info: info.ended_ms or info.lease_end_ms or info.due_ms,
+                reverse=listing.newest_first,
+            )
         return found[first:most]
 
     def _page(self, state: str, listing: Listing) -> JobPage:
         found = self._select(state, replace(listing, wanted=Selection()))
         now_ms, looked = _of(self).driver.server_now_ms(), len(found)
         meant = tuple(info for info in found if listing.wanted.matches(info, now_ms))
-        return JobPage(now_ms * 1000, meant, looked, listing.offset + looked if looked == listing.limit else None)
+        return JobPage(
+            now_ms * 1000, meant, looked, listing.offset + looked if looked == listing.limit else None
+        )
 
 
 class ShardedJobs(_ShardedList, Jobs):
-    """The jobs of all shards. An id is looked for in each of them: the key that chose its shard is not known. `list` has those
-    that wait shard by shard, and the others by time."""
+    """The jobs of all shards. An id is looked for in each of them: the key that chose its shard is not known.
+    `list` has those that wait shard by shard, and the others by time."""
 
     def get(self, id: str) -> JobInfo | None:
         """Return what is known of a job; None when no shard knows it."""
@@ -462,7 +506,12 @@ class ShardedDead(_ShardedList, Dead):
     ) -> int:
         """Requeue dead jobs, shard by shard."""
         most, done = validate.integer("limit", limit, 1, validate.DEAD_MAX), 0
-        meant: dict[str, Any] = {"key": key, "error": error, "older_than_ms": older_than_ms, "newer_than_ms": newer_than_ms}
+        meant: dict[str, Any] = {
+            "key": key,
+            "error": error,
+            "older_than_ms": older_than_ms,
+            "newer_than_ms": newer_than_ms,
+        }
         for shard in _of(self).in_use():
             done += shard.dead.requeue_all(name, limit=most - done, **meant) if done < most else 0
         return done
@@ -483,9 +532,12 @@ def _gone(id: str) -> Altered:
 
 
 def _best(job: str, looks: Iterable[Seen]) -> Result[Any] | None:
-    """How a job has ended. After a resharding its id may be known to several shards, and its result to one of them."""
+    """How a job has ended. After a resharding its id may be known to several shards, and its result to one of
+    them."""
     found = [result for seen in looks if (result := result_of(job, seen)) is not None]
-    return max(found, key=lambda result: (result.took_ms is not None, result.error, result.ended_ms), default=None)
+    return max(
+        found, key=lambda result: (result.took_ms is not None, result.error, result.ended_ms), default=None
+    )
 
 
 class ShardedResults(Results):
@@ -544,7 +596,9 @@ class ShardedWorkers(Workers):
 
     def set_concurrency(self, name: str | None, concurrency: int | None) -> None:
         """Not of a queue with shards, whose workers share their places among them."""
-        raise UnsupportedFeature("the concurrency of a worker of a queue with shards is that which it was started with")
+        raise UnsupportedFeature(
+            "the concurrency of a worker of a queue with shards is that which it was started with"
+        )
 
 
 class ShardedEvents(Events):
@@ -559,4 +613,6 @@ class ShardedEvents(Events):
         raise UnsupportedFeature(_STREAMS)
 
 
-_STREAMS = "each shard has its own stream of events: queue.shard(name).events, with the names of queue.record()"
+_STREAMS = (
+    "each shard has its own stream of events: queue.shard(name).events, with the names of queue.record()"
+)

@@ -1,5 +1,5 @@
-"""What a worker still has to acknowledge: jobs whose handlers have ended, jobs that never started, and jobs that go on elsewhere
-after an error. Pure code, a part of the step machine."""
+"""What a worker still has to acknowledge: jobs whose handlers have ended, jobs that never started, and jobs
+that go on elsewhere after an error. Pure code, a part of the step machine."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ class Reroute(NamedTuple):
 
 
 class Rerouting:
-    """Jobs that go on elsewhere after an error (rule 27): first each is enqueued at its target under the id `<id>>reroute`, then
-    its lease ends here. One at a time, in their order; the first stays first until the server has answered for it."""
+    """Jobs that go on elsewhere after an error (rule 27): first each is enqueued at its target under the id
+    `<id>>reroute`, then its lease ends here. One at a time, in their order; the first stays first until the
+    server has answered for it."""
 
     def __init__(self) -> None:
         self._waiting: deque[Reroute] = deque()
@@ -53,15 +54,20 @@ class Rerouting:
         return self._waiting[0]
 
     def enqueue(self, now_ms: int) -> Enqueue:
-        """Of the first one, at this server time. Its nonce is made of the token of the lease: what another lease has sent is
-        there already, and this one a duplicate. The rules come along but for the reroute, so that no two names play ping-pong."""
+        """Of the first one, at this server time. Its nonce is made of the token of the lease: what another
+        lease has sent is there already, and this one a duplicate. The rules come along but for the reroute,
+        so that no two names play ping-pong."""
         job, _, target = self.first
         lease = job.lease
         token = f"{lease.job} {lease.fence} {lease.nonce}".encode()
-        options = replace(job.options, unique="", needs=(), on_parent_failure="bury", reroute_on=(), expires_ms=0)
+        options = replace(
+            job.options, unique="", needs=(), on_parent_failure="bury", reroute_on=(), expires_ms=0
+        )
         _, name = reroute_target(target)
         nonce = hashlib.blake2b(token, digest_size=8).digest()
-        return Enqueue(f"{lease.job}>reroute", name, job.payload, nonce, options, not_after_ms=now_ms + SEND_MS)
+        return Enqueue(
+            f"{lease.job}>reroute", name, job.payload, nonce, options, not_after_ms=now_ms + SEND_MS
+        )
 
     def answered(self) -> Reroute:
         """Remove the first job: it has been enqueued at its target, or never can be."""
@@ -77,7 +83,8 @@ FAILURES_MAX = 200
 
 
 class PendingAcknowledgements:
-    """Ends of leases that wait to be sent. Finishes wait a moment for others and travel with a claim; the other ends go first."""
+    """Ends of leases that wait to be sent. Finishes wait a moment for others and travel with a claim; the
+    other ends go first."""
 
     def __init__(self) -> None:
         self._finishes: list[Lease] = []
@@ -133,11 +140,13 @@ class PendingAcknowledgements:
     @property
     def linger_until_ns(self) -> int | None:
         """The latest time to send the finishes, monotonic ns (rule 21); None without any."""
-        return self._finishes_since_ns + LINGER_MS * MS if self._finishes else None  # anchor: finishes-linger-briefly
+        return (
+            self._finishes_since_ns + LINGER_MS * MS if self._finishes else None
+        )  # anchor: finishes-linger-briefly
 
     def lingers(self, startable: int, now_ns: int, *, more: int = 0) -> bool:
-        """Whether the finishes, and so many `more` that would be added now, wait for company: for 5 ms, and only while more jobs
-        wait for a handler (rule 21)."""
+        """Whether the finishes, and so many `more` that would be added now, wait for company: for 5 ms, and
+        only while more jobs wait for a handler (rule 21)."""
         count = len(self._finishes)
         in_time = now_ns < self._finishes_since_ns + LINGER_MS * MS if count else bool(more)
         return in_time and count + more < startable  # anchor: finishes-linger-while-handlers-are-busy
@@ -160,7 +169,8 @@ class PendingAcknowledgements:
         return None
 
     def take_finishes(self) -> tuple[tuple[Lease, ...], tuple[Value, ...]]:
-        """The finishes that go out now, and what their handlers returned: of the latter at most 1 MiB, or one."""
+        """The finishes that go out now, and what their handlers returned: of the latter at most 1 MiB, or
+        one."""
         leases, self._finishes = tuple(self._finishes), []
         if not self._values:
             return leases, ()
@@ -186,4 +196,10 @@ class PendingAcknowledgements:
         if not (self._failures or self._burials or self._drops or self.rerouting):
             return [*self._finishes, *self._releases]
         told = [failure.lease for failure in (*self._failures, *self._burials)]
-        return [*self._finishes, *self._releases, *told, *(lease for lease, _ in self._drops), *self.rerouting.leases()]
+        return [
+            *self._finishes,
+            *self._releases,
+            *told,
+            *(lease for lease, _ in self._drops),
+            *self.rerouting.leases(),
+        ]

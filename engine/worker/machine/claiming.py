@@ -1,5 +1,5 @@
-"""A worker's claims: their identity, the classes that they name, and whether one is worth sending. Pure code, a part of the step
-machine."""
+"""A worker's claims: their identity, the classes that they name, and whether one is worth sending. Pure code,
+a part of the step machine."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from engine.redis.call import BLOCK_MS, Call, ServerClock
 from engine.routing import DEFAULT_ROUTE, matching
 from engine.worker.machine.events import MS, Action, Answered, Send, Settings, Slot, Unanswered
 
-#: Blocking on 1,000 lists costs the server 0.4 ms: at most 16, and one of them is the worker's own, on which it hears of updates.
+#: Blocking on 1,000 lists costs the server 0.4 ms: at most 16, and one of them is the worker's own, on which
+#: it hears of updates.
 CLASSES_PER_CALL_MAX = 15
 
 
 class ClassRotation:
-    """Which of a worker's classes its next claim and its next wait are about: at most 15 a call, group by group (rules 18 and
-    22)."""
+    """Which of a worker's classes its next claim and its next wait are about: at most 15 a call, group by
+    group (rules 18 and 22)."""
 
     def __init__(self, classes: Sequence[str]) -> None:
         step = CLASSES_PER_CALL_MAX
@@ -41,7 +42,8 @@ class ClassRotation:
         self._found_empty = 0
 
     def claimed(self, *, more: bool) -> bool:
-        """A claim was answered; `more`: it left work behind, as far as one can tell. True while a group may have work for us."""
+        """A claim was answered; `more`: it left work behind, as far as one can tell. True while a group may
+        have work for us."""
         self._found_empty = 0 if more else self._found_empty + 1
         self._at = (self._at + 1) % self.groups
         return self._found_empty < self.groups
@@ -66,7 +68,8 @@ class Claiming:
         self._new_incarnation = new_incarnation
         self.incarnation = new_incarnation()
         self._counter = 0
-        # Jobs that want nothing of a worker are of the class of their name, and where each claim looks at that, all jobs.
+        # Jobs that want nothing of a worker are of the class of their name, and where each claim looks at
+        # that, all jobs.
         plain = settings.routes_at_claim or DEFAULT_ROUTE in settings.attributes.routes
         self._plain = settings.classes if plain else ()
         #: The classes whose jobs this worker may run, as far as it knows.
@@ -77,7 +80,8 @@ class Claiming:
         self._wants_jobs = True
         #: A claim is on its way.
         self.asking = False
-        # A marker came since the last claim was built: that claim may have been answered before the work came.
+        # A marker came since the last claim was built: that claim may have been answered before the work
+        # came.
         self._notified = False
 
     @property
@@ -111,7 +115,8 @@ class Claiming:
         self._notified = self._notified or found_work
 
     def look_again(self) -> bool:
-        """Claim from all classes once more, whatever was found before. False: there is no class to claim from."""
+        """Claim from all classes once more, whatever was found before. False: there is no class to claim
+        from."""
         self._rotation.begin()
         self.notify_work(True)
         return self.wants_jobs
@@ -122,7 +127,8 @@ class Claiming:
         self.notify_work(marker)
 
     def answered(self, claim: Claim | None, claimed: Claimed) -> None:
-        """What a claim found. Fewer than it asked for: nothing was left, or the script has left a marker for what was."""
+        """What a claim found. Fewer than it asked for: nothing was left, or the script has left a marker for
+        what was."""
         self.asking = False
         asked = claim.limit if claim is not None else 0
         full = len(claimed.jobs) + len(claimed.unreadable) >= asked
@@ -149,10 +155,11 @@ class Claiming:
         )
 
     def next_wait(self) -> Wait:
-        """The wait for a marker; where there are several groups of classes, of all of them in one sweep interval (rule 22)."""
+        """The wait for a marker; where there are several groups of classes, of all of them in one sweep
+        interval (rule 22)."""
         groups = self._rotation.groups
-        # Whoever leads sets the marker again that another one has taken and died with, in each sweep interval: nobody has to
-        # look for it before.
+        # Whoever leads sets the marker again that another one has taken and died with, in each sweep
+        # interval: nobody has to look for it before.
         block_ms = BLOCK_MS if groups == 1 else max(1, min(self._settings.sweep_ms, BLOCK_MS) // groups)
         return Wait(block_ms, self._rotation.current(), self.version)
 
@@ -162,13 +169,15 @@ class Claiming:
 
 #: A failed call is tried again after this pause; its own re-sends have already taken the driver's deadline.
 RESEND_MS = 100
-#: After so many failures in a row the pause doubles with each further one, up to the most: a worker is back within a second.
+#: After so many failures in a row the pause doubles with each further one, up to the most: a worker is back
+#: within a second.
 _PATIENT = 10
 RESEND_MOST_MS = 1_000
 
 
 class CallSlots:
-    """One call at a time on each; a call that must be answered is sent again, the same, until it is (rule 4)."""
+    """One call at a time on each; a call that must be answered is sent again, the same, until it is (rule
+    4)."""
 
     def __init__(self) -> None:
         self._busy: set[Slot] = set()
@@ -211,13 +220,18 @@ class CallSlots:
         self._first_send_ns.pop(slot, None)
 
     def pause(self, slot: Slot, now_ns: int) -> None:
-        """Nothing goes out for a while, longer with each failure in a row: a server that refuses for hours is not asked ten times
-        a second by each of its workers."""
+        """Nothing goes out for a while, longer with each failure in a row: a server that refuses for hours is
+        not asked ten times a second by each of its workers."""
         failures = self._failures[slot] = self._failures.get(slot, 0) + 1
-        self._again_at_ns[slot] = now_ns + min(RESEND_MS << min(max(0, failures - _PATIENT), 10), RESEND_MOST_MS) * MS
+        self._again_at_ns[slot] = (
+            now_ns + min(RESEND_MS << min(max(0, failures - _PATIENT), 10), RESEND_MOST_MS) * MS
+        )
 
-    def resend(self, slot: Slot, call: Call[Any], now_ns: int, *, unanswered_since_ns: int | None = None) -> None:
-        """Send this call after the pause. `unanswered_since_ns`: a copy that was first sent then is unanswered."""
+    def resend(
+        self, slot: Slot, call: Call[Any], now_ns: int, *, unanswered_since_ns: int | None = None
+    ) -> None:
+        """Send this call after the pause. `unanswered_since_ns`: a copy that was first sent then is
+        unanswered."""
         if unanswered_since_ns is not None:
             self._first_send_ns.setdefault(slot, unanswered_since_ns)
         self._again[slot] = call
@@ -249,7 +263,8 @@ class CallSlots:
 
 # -- How long a job waits between two runs.
 
-#: A growing wait stops here, unless the job itself asks for a longer one from the start or has a bound of its own.
+#: A growing wait stops here, unless the job itself asks for a longer one from the start or has a bound of its
+#: own.
 DELAY_MS_MAX = 3_600_000
 
 
@@ -270,7 +285,8 @@ def _grown_ms(options: Options, failures: int) -> int:
         case "fixed":
             return options.backoff_ms
         case "exponential":
-            # Beyond 2^62 every wait above 0 has met its bound, and a shift by an unbounded counter would build a huge number.
+            # Beyond 2^62 every wait above 0 has met its bound, and a shift by an unbounded counter would
+            # build a huge number.
             return options.backoff_ms << min(failures, 62)
         case "linear":
             return options.backoff_ms * (failures + 1)

@@ -1,5 +1,5 @@
-"""How many jobs a worker may hold: what it takes ahead of its free handlers, what its owner's gate allows, and its share of the
-places of a group. Pure code, a part of the step machine."""
+"""How many jobs a worker may hold: what it takes ahead of its free handlers, what its owner's gate allows,
+and its share of the places of a group. Pure code, a part of the step machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from engine.worker.machine.events import MS, Settings
 
 #: What is taken ahead fills this time.
 FILL_MS = 50
-#: What more than that was taken, because handlers have become slower since, goes back when it has waited this long.
+#: What more than that was taken, because handlers have become slower since, goes back when it has waited this
+#: long.
 WAIT_MS_MAX = 4 * FILL_MS
 #: A finish waits at most this long for others to travel with.
 LINGER_MS = 5
@@ -24,10 +25,11 @@ _NEWEST = 1 / 8
 
 
 class Prefetch:
-    """How many jobs a worker takes ahead of its handlers: what they work off in 50 ms, by their measured time (rule 21).
+    """How many jobs a worker takes ahead of its handlers: what they work off in 50 ms, by their measured time
+    (rule 21).
 
-    More would wait behind one slow handler while other workers idle; fewer would leave handlers idle during a round trip. The
-    number starts at 1, at most doubles with each run that has ended, and shrinks at once.
+    More would wait behind one slow handler while other workers idle; fewer would leave handlers idle during a
+    round trip. The number starts at 1, at most doubles with each run that has ended, and shrinks at once.
     """
 
     def __init__(self, places: int, most: int) -> None:
@@ -45,8 +47,8 @@ class Prefetch:
         self._grown = grown or 1
 
     def ahead(self, running_since_ns: Iterable[int], now_ns: int, places: int | None = None) -> int:
-        """Jobs to have leased beyond those that run. `running_since_ns`: when the handlers that run were started, oldest first.
-        `places`: of so many handlers, where not all may run these jobs.
+        """Jobs to have leased beyond those that run. `running_since_ns`: when the handlers that run were
+        started, oldest first. `places`: of so many handlers, where not all may run these jobs.
 
         A handler that takes longer than usual frees no place soon, also one whose time nobody knows yet.
         """
@@ -73,7 +75,8 @@ PATIENCE_S = 1.0
 
 
 class Share:
-    """The part that one queue has of the places of a group: its machine asks here before it claims, and reports what it holds."""
+    """The part that one queue has of the places of a group: its machine asks here before it claims, and
+    reports what it holds."""
 
     def __init__(self, sharing: Sharing, number: int) -> None:
         self._sharing = sharing
@@ -92,7 +95,8 @@ class Share:
         return self._sharing.allow(self, want, held)
 
     def report(self, held: int, *, asking: bool, wants_jobs: bool) -> None:
-        """What the machine has come to: jobs leased, whether a claim is on its way, and whether it would claim more."""
+        """What the machine has come to: jobs leased, whether a claim is on its way, and whether it would
+        claim more."""
         self._sharing.report(self, held, asking=asking, wants_jobs=wants_jobs)
 
     def answered(self, jobs: int) -> None:
@@ -106,15 +110,21 @@ class Share:
 
 
 class Sharing:
-    """Several queues share the `places` of one worker process: it decides whose turn it is when a place is free.
+    """Several queues share the `places` of one worker process: it decides whose turn it is when a place is
+    free.
 
-    Pure code but for a lock: each queue has a machine of its own, and the machines run in threads (rule 27: one queue is one
-    slot, so they are claimed one by one). `strict`: a queue is claimed only while those before it have nothing. `weighted`: while
-    several have work, in proportion to their weights. `shuffle`: each time one of those that may have work, by chance.
+    Pure code but for a lock: each queue has a machine of its own, and the machines run in threads (rule 27:
+    one queue is one slot, so they are claimed one by one). `strict`: a queue is claimed only while those
+    before it have nothing. `weighted`: while several have work, in proportion to their weights. `shuffle`:
+    each time one of those that may have work, by chance.
     """
 
     def __init__(
-        self, places: int, weights: Sequence[int], strategy: Strategy, draw: Callable[[], float] = random.random
+        self,
+        places: int,
+        weights: Sequence[int],
+        strategy: Strategy,
+        draw: Callable[[], float] = random.random,
     ) -> None:
         self._places = places
         self._weights = weights
@@ -170,7 +180,9 @@ class Sharing:
         """Start counting the turns of a queue that was idle: it has saved up none."""
         if not share.wants_jobs:
             share.wants_jobs = True
-            share.passed = max(share.passed, min((other.passed for other in self._wanting(share)), default=share.passed))
+            share.passed = max(
+                share.passed, min((other.passed for other in self._wanting(share)), default=share.passed)
+            )
 
     def _to_poke(self, share: Share) -> Share | None:
         """The queue whose turn it is; None when it is the caller's or its claim is on the way."""
@@ -182,10 +194,14 @@ class Sharing:
 
     def _next(self) -> Share | None:
         """The queue whose turn it is."""
-        # One whose claim is on its way may want more, and its answer says so: the others wait for that, or else whoever is
-        # answered fastest would have the most turns.
+        # One whose claim is on its way may want more, and its answer says so: the others wait for that, or
+        # else whoever is answered fastest would have the most turns.
         now_s = time.monotonic()
-        wanting = [share for share in self.shares if share.wants_jobs and (not share.asked or now_s - share.asked_s < PATIENCE_S)]
+        wanting = [
+            share
+            for share in self.shares
+            if share.wants_jobs and (not share.asked or now_s - share.asked_s < PATIENCE_S)
+        ]
         if not wanting:
             return None
         if self._strategy == "strict":
@@ -204,10 +220,12 @@ GATE_MS = 200
 
 
 class Allowance:
-    """What a worker may claim now: its own pause and the one set by an administrator, how many handlers may run at once, and
-    what its gate answers. Jobs whose handlers run go on whatever it says."""
+    """What a worker may claim now: its own pause and the one set by an administrator, how many handlers may
+    run at once, and what its gate answers. Jobs whose handlers run go on whatever it says."""
 
-    def __init__(self, settings: Settings, gate: Gate | None, share: Share | None = None, quota: Quota | None = None) -> None:
+    def __init__(
+        self, settings: Settings, gate: Gate | None, share: Share | None = None, quota: Quota | None = None
+    ) -> None:
         #: The places belong to several shards, and this says how many this one has now.
         self.quota = quota
         self._concurrency = settings.concurrency
@@ -227,7 +245,9 @@ class Allowance:
     def learned(self, reply: WorkerUpdates, done_ns: int) -> None:
         """Apply what an administrator has set. A worker cannot run more handlers than it was started with."""
         if self.quota is None:
-            self.pooled = min(reply.concurrency, self._concurrency) if reply.concurrency else self._concurrency
+            self.pooled = (
+                min(reply.concurrency, self._concurrency) if reply.concurrency else self._concurrency
+            )
         if not reply.pause_ms:
             self._paused_until_ns = reply.pause_ms
         else:
@@ -271,10 +291,10 @@ class Allowance:
 # -- The places of one worker of many shards: which shard may run jobs in them, and for how long. Pure
 # code but for a lock.
 #
-# A place is lent to a shard, which runs its jobs there one after the other and takes ahead what fills the usual time,
-# as any worker does. When all places are lent and other shards have work, a shard gives back what is more than its
-# part, and the rest when its turn of 25 ms is over and its last job has ended. So short jobs are claimed many at a
-# time, and no shard waits long for another.
+# A place is lent to a shard, which runs its jobs there one after the other and takes ahead what fills the
+# usual time, as any worker does. When all places are lent and other shards have work, a shard gives back what
+# is more than its part, and the rest when its turn of 25 ms is over and its last job has ended. So short jobs
+# are claimed many at a time, and no shard waits long for another.
 
 #: How long a shard keeps a place while others wait for one.
 TURN_MS = 25
@@ -295,7 +315,8 @@ class Quota:
         self.short = False
 
     def update(self, held: int, running: int, now_ns: int, *, wants: bool) -> int:
-        """How many places it has, when so many jobs are leased or asked for, and so many run; `wants`: it would claim more."""
+        """How many places it has, when so many jobs are leased or asked for, and so many run; `wants`: it
+        would claim more."""
         return self._places.update(self, held, running, now_ns, wants)
 
     def leave(self) -> None:
@@ -349,9 +370,15 @@ class Places:
             if wants and not quota.granted and quota not in self._waiting:
                 self._waiting.append(quota)
             # What each has when all that have places or wait for one have as many.
-            part = max(1, self._count // max(1, sum(1 for other in self._quotas if other.granted or other in self._waiting)))
+            part = max(
+                1,
+                self._count
+                // max(1, sum(1 for other in self._quotas if other.granted or other in self._waiting)),
+            )
             others = [other for other in self._quotas if other is not quota]
-            pressed = any(other.granted < part and (other.short or other in self._waiting) for other in others)
+            pressed = any(
+                other.granted < part and (other.short or other in self._waiting) for other in others
+            )
             if quota.granted > part and pressed:
                 quota.granted = max(part, min(quota.granted, running))
             elif quota.granted and self._waiting and now_ns - quota.since_ns > TURN_MS * MS:

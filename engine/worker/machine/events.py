@@ -13,39 +13,41 @@ from engine.ops.workers import ClientConnection, ControlMessage
 from engine.outcomes import FAILED, Verdict
 from engine.redis.call import Call
 
-#: Each slot carries one call at a time:
-#: work (claim, finish and claim, retry, bury, release, mark); finish (finishes that would wait for the call on `work`); renew
-#: (extend, so that neither a slow claim nor a busy handler delays a renewal, rule 14); sweep (beat, sweep, news, tick, count);
-#: wake (the blocking wait, on a connection of its own).
+#: Each slot carries one call at a time: work (claim, finish and claim, retry, bury, release, mark); finish
+#: (finishes that would wait for the call on `work`); renew (extend, so that neither a slow claim nor a busy
+#: handler delays a renewal, rule 14); sweep (beat, sweep, news, tick, count); wake (the blocking wait, on a
+#: connection of its own).
 Slot = Literal["work", "finish", "renew", "sweep", "wake"]
 #: Nanoseconds in a millisecond.
 MS = 1_000_000
-#: Why a worker ends: nothing was left to do; it was asked to; it was, and had jobs in hand when the grace was over; it has run as
-#: many jobs or grown as large as it may; or it was told not to wait for its handlers. Of several workers the last of these
-#: counts.
+#: Why a worker ends: nothing was left to do; it was asked to; it was, and had jobs in hand when the grace was
+#: over; it has run as many jobs or grown as large as it may; or it was told not to wait for its handlers. Of
+#: several workers the last of these counts.
 StopReason = Literal["empty", "stopped", "grace over", "recycled", "at once"]
 
 
 @immutable
 class Settings:
-    """A worker's configuration, checked by `Worker`. `prefetch` is the most that is taken ahead, `classes` are the names
-    that it has handlers for, `attributes` decide which of their
-    jobs it may run, and with `priorities` it takes only jobs with one from the first to the second. `routes_at_claim`: the model
-    looks at the routing of each job itself.
+    """A worker's configuration, checked by `Worker`. `prefetch` is the most that is taken ahead, `classes`
+    are the names that it has handlers for, `attributes` decide which of their jobs it may run, and with
+    `priorities` it takes only jobs with one from the first to the second. `routes_at_claim`: the model looks
+    at the routing of each job itself.
 
-    `concurrency` handlers run at once, and beside them one of the `inline` names, whose jobs run one after the other in one
-    thread. With a concurrency of 0 all jobs are inline. The handlers of `stoppable` names end soon after they were told to, and
-    those of `spawned` ones run in child processes. After `max_jobs` jobs the worker stops (0 = never).
+    `concurrency` handlers run at once, and beside them one of the `inline` names, whose jobs run one after
+    the other in one thread. With a concurrency of 0 all jobs are inline. The handlers of `stoppable` names
+    end soon after they were told to, and those of `spawned` ones run in child processes. After `max_jobs`
+    jobs the worker stops (0 = never).
 
     `batches` names the handlers that take several jobs of a lane at once, and how many at most.
 
     With `burst` the worker stops when nothing is left to run; `delayed`: nor anything to come.
 
-    `sweep_ms` is at most a quarter of the lease: that a server stood still shows in the time between two sweeps, and half a
-    lease must be more than what passes between them anyway (rule 11).
+    `sweep_ms` is at most a quarter of the lease: that a server stood still shows in the time between two
+    sweeps, and half a lease must be more than what passes between them anyway (rule 11).
 
-    With `beat_ms` the worker is listed, and tells so often that it lives, with `about` itself for people; with 0 it is not.
-    In one of many shards it beats so many times more rarely, `idle_beats`, while it has nothing in hand there, unless it watches.
+    With `beat_ms` the worker is listed, and tells so often that it lives, with `about` itself for people;
+    with 0 it is not. In one of many shards it beats so many times more rarely, `idle_beats`, while it has
+    nothing in hand there, unless it watches.
     """
 
     name: str
@@ -80,7 +82,8 @@ class Settings:
 
 @immutable
 class Answered:
-    """A call was answered. Its lease counts from `first_send_ns` unless the machine sent it before (rule 9)."""
+    """A call was answered. Its lease counts from `first_send_ns` unless the machine sent it before (rule
+    9)."""
 
     slot: Slot
     call: Call[Any]
@@ -91,7 +94,8 @@ class Answered:
 
 @immutable
 class Unanswered:
-    """A call ended without a usable reply. `fault`: the server answered with an error outside the contract."""
+    """A call ended without a usable reply. `fault`: the server answered with an error outside the
+    contract."""
 
     slot: Slot
     call: Call[Any]
@@ -101,7 +105,8 @@ class Unanswered:
 
 @immutable
 class HandlerEnded:
-    """A handler returned (error None), with something to keep or without, or raised, and what that asks for."""
+    """A handler returned (error None), with something to keep or without, or raised, and what that asks
+    for."""
 
     lease: Lease
     error: str | None
@@ -119,7 +124,8 @@ class BatchEnded:
 
 @immutable
 class StopAsked:
-    """The worker shall stop: start nothing more, give back what has not started, wait for what runs, unless `at once`."""
+    """The worker shall stop: start nothing more, give back what has not started, wait for what runs, unless
+    `at once`."""
 
     reason: StopReason = "stopped"
 
@@ -134,7 +140,8 @@ class MoreTime:
 
 @immutable
 class PauseAsked:
-    """The worker shall claim and start nothing until it is asked to go on (`paused` False); what runs goes on."""
+    """The worker shall claim and start nothing until it is asked to go on (`paused` False); what runs goes
+    on."""
 
     paused: bool
 
@@ -156,7 +163,8 @@ class Progressed:
 
 @immutable
 class Forked:
-    """The process is another one than the one that claimed (fork, restored machine): take a new incarnation (rule 4)."""
+    """The process is another one than the one that claimed (fork, restored machine): take a new incarnation
+    (rule 4)."""
 
 
 @immutable
@@ -166,8 +174,8 @@ class TimerFired:
 
 @immutable
 class Subscribed:
-    """The control connection reads from now on; what was published before may have been missed. `connection`: how its server
-    lists it, None where others could not learn from it that this process lives."""
+    """The control connection reads from now on; what was published before may have been missed. `connection`:
+    how its server lists it, None where others could not learn from it that this process lives."""
 
     connection: ClientConnection | None = None
 
@@ -206,8 +214,9 @@ class Send:
 
 @immutable
 class Start:
-    """Run this job's handler; `inline`: in the thread that runs the others that are inline, which is idle now. A handler that
-    takes batches gets all jobs of `batch`, of which `job` is the first, and its end is told with BatchEnded."""
+    """Run this job's handler; `inline`: in the thread that runs the others that are inline, which is idle
+    now. A handler that takes batches gets all jobs of `batch`, of which `job` is the first, and its end is
+    told with BatchEnded."""
 
     job: LeasedJob
     inline: bool = False
@@ -216,11 +225,12 @@ class Start:
 
 @immutable
 class LoseLease:
-    """The lease of a job has ended, or nobody could say for a whole lease that it has not: tell its handler, if it was
-    `started`.
+    """The lease of a job has ended, or nobody could say for a whole lease that it has not: tell its handler,
+    if it was `started`.
 
-    `starved_ms`: the machine was woken this much later than it had asked for, so no renewal was sent in time (rule 14).
-    `cancelled`: somebody has cancelled the job, and a coroutine is cancelled, a child process killed (rule 26).
+    `starved_ms`: the machine was woken this much later than it had asked for, so no renewal was sent in time
+    (rule 14). `cancelled`: somebody has cancelled the job, and a coroutine is cancelled, a child process
+    killed (rule 26).
     """
 
     lease: Lease
@@ -238,7 +248,8 @@ class StopHandler:
 
 @immutable
 class GiveUpHandler:
-    """The handler did not stop: its run is recorded as failed. Its place is taken until it returns, as those of `stuck` are."""
+    """The handler did not stop: its run is recorded as failed. Its place is taken until it returns, as those
+    of `stuck` are."""
 
     job: LeasedJob
     stuck: int

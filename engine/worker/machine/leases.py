@@ -1,4 +1,5 @@
-"""The jobs that a worker has leased: not yet started, or running, each with the end of its lease on the worker's clock."""
+"""The jobs that a worker has leased: not yet started, or running, each with the end of its lease on the
+worker's clock."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ class Held:
 
 
 class RunQueue:
-    """The jobs of one kind in the order of their claims, and those of them that run: at most `places`, batches counted as one."""
+    """The jobs of one kind in the order of their claims, and those of them that run: at most `places`,
+    batches counted as one."""
 
     __slots__ = ("crashed", "followers", "inline", "places", "ready", "running")
 
@@ -67,9 +69,12 @@ class RunQueue:
         """The job that has waited longest for a free handler."""
         return next((held for held in self.ready if not held.job.crashes), None) if self.startable else None
 
-    def gather(self, head: Held, most: int, least_until_ns: int, now_ns: int) -> tuple[list[LeasedJob], list[Lease]]:
-        """The batch that starts with this job, which has left `ready`: with those of its name and lane that are here now, in
-        their order, and no one with a crash behind it, for that runs alone (rule 12). Also the leases that end too soon."""
+    def gather(
+        self, head: Held, most: int, least_until_ns: int, now_ns: int
+    ) -> tuple[list[LeasedJob], list[Lease]]:
+        """The batch that starts with this job, which has left `ready`: with those of its name and lane that
+        are here now, in their order, and no one with a crash behind it, for that runs alone (rule 12). Also
+        the leases that end too soon."""
         if head.job.crashes:
             return [head.job], []
         batch, too_late, rest = [head.job], list[Lease](), deque[Held]()
@@ -96,8 +101,8 @@ class RunQueue:
 
 @immutable
 class Begun:
-    """What may begin now: handlers to start, leases to give back because they end too soon, and the lease of a job that starts
-    once it is marked."""
+    """What may begin now: handlers to start, leases to give back because they end too soon, and the lease of
+    a job that starts once it is marked."""
 
     started: tuple[Start, ...] = ()
     too_late: tuple[Lease, ...] = ()
@@ -110,11 +115,13 @@ LEASES_MAX = 2000
 
 
 class LeaseTable:
-    """Keyed by lease, not by job: a worker that froze may be given a job again while the old handler still runs.
+    """Keyed by lease, not by job: a worker that froze may be given a job again while the old handler still
+    runs.
 
-    A lease is counted from the monotonic instant at which its claim, or its last renewal that was answered, was *first sent*:
-    the server can only have started counting later (rule 9). At most one job with a crash behind it is marked or runs (rule 12).
-    Inline jobs wait in a run queue of their own, and one of them runs at a time.
+    A lease is counted from the monotonic instant at which its claim, or its last renewal that was answered,
+    was *first sent*: the server can only have started counting later (rule 9). At most one job with a crash
+    behind it is marked or runs (rule 12). Inline jobs wait in a run queue of their own, and one of them runs
+    at a time.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -123,7 +130,8 @@ class LeaseTable:
         self._inline_names = settings.inline
         self._batches = settings.batches
         self._largest = max(settings.batches.values(), default=0)
-        # Whether jobs are taken ahead for batches: not from when others of them went back until the next batch has started.
+        # Whether jobs are taken ahead for batches: not from when others of them went back until the next
+        # batch has started.
         self._batching = True
         self.pooled = RunQueue(settings.concurrency, inline=False)
         self.inline = RunQueue(settings.places - settings.concurrency, inline=True)
@@ -160,7 +168,9 @@ class LeaseTable:
         for run_queue in self.run_queues:
             if run_queue.ready and run_queue.free > 0:
                 new = self._begin(run_queue, now_ns)
-                begun = Begun(begun.started + new.started, begun.too_late + new.too_late, begun.mark or new.mark)
+                begun = Begun(
+                    begun.started + new.started, begun.too_late + new.too_late, begun.mark or new.mark
+                )
         return begun
 
     def _begin(self, run_queue: RunQueue, now_ns: int) -> Begun:
@@ -184,7 +194,9 @@ class LeaseTable:
                 batch: list[LeasedJob] = []
                 if self._batches and held.job.name in self._batches:
                     self._batching = True
-                    batch, late = run_queue.gather(held, self._batches[held.job.name], now_ns + self._margin_ns, now_ns)
+                    batch, late = run_queue.gather(
+                        held, self._batches[held.job.name], now_ns + self._margin_ns, now_ns
+                    )
                     too_late += late
                 started.append(Start(held.job, run_queue.inline, tuple(batch)))
                 places -= 1
@@ -203,8 +215,8 @@ class LeaseTable:
         return next((run_queue for run_queue in self.run_queues if lease in run_queue.running), None)
 
     def swap(self, run_queue: RunQueue, lease: Lease, now_ns: int) -> tuple[LeasedJob, LeasedJob, int] | None:
-        """The job of this lease has ended and the next of its queue starts in its place. Returns both and the time that the
-        first one took; None, with nothing done, where more is to be decided for either."""
+        """The job of this lease has ended and the next of its queue starts in its place. Returns both and the
+        time that the first one took; None, with nothing done, where more is to be decided for either."""
         ending, head = run_queue.running[lease], run_queue.ready[0]
         job = head.job
         if (
@@ -257,8 +269,8 @@ class LeaseTable:
         return leases
 
     def give_back_idle(self, run_queue: RunQueue, ahead: int, waited_ns: int, now_ns: int) -> list[Lease]:
-        """What has waited so long for a place, beyond `ahead` jobs, leaves the table. A job that waits because another one with a
-        crash behind it runs would only come back, so it stays."""
+        """What has waited so long for a place, beyond `ahead` jobs, leaves the table. A job that waits
+        because another one with a crash behind it runs would only come back, so it stays."""
         oldest = run_queue.oldest()
         if oldest is None or now_ns - oldest.since_ns < waited_ns:  # anchor: jobs-taken-ahead-are-given-back
             return []
@@ -270,7 +282,8 @@ class LeaseTable:
         return [held.job.lease for held in idle]
 
     def ended(self, lease: Lease, now_ns: int) -> tuple[LeasedJob, int, bool]:
-        """A handler has ended: its job leaves the table. Returns the job, the time that it took, and whether it was given up."""
+        """A handler has ended: its job leaves the table. Returns the job, the time that it took, and whether
+        it was given up."""
         run_queue = self.inline if lease in self.inline.running else self.pooled
         held = run_queue.pop(lease)
         self._uncrash(lease)
@@ -278,8 +291,8 @@ class LeaseTable:
         return held.job, now_ns - held.since_ns, held.stuck
 
     def give_up(self, lease: Lease, now_ns: int) -> int:
-        """The run of this job is over although its handler goes on: it keeps its place, and its lease is not renewed. Returns
-        how long it has run."""
+        """The run of this job is over although its handler goes on: it keeps its place, and its lease is not
+        renewed. Returns how long it has run."""
         run_queue = self.queue_running(lease)
         if run_queue is None:
             return 0
@@ -304,8 +317,9 @@ class LeaseTable:
         return all(run_queue.free <= 0 for run_queue in self.run_queues)
 
     def ahead(self, measured: int) -> int:
-        """How many jobs to take ahead, where `measured` handlers' worth would do: a whole batch for a place that is free, or
-        will be soon. Where it turned out that others waited behind them, no more than measured."""
+        """How many jobs to take ahead, where `measured` handlers' worth would do: a whole batch for a place
+        that is free, or will be soon. Where it turned out that others waited behind them, no more than
+        measured."""
         if not self._largest or not self._batching or not (measured or not self.busy):
             return measured
         # A free place is claimed for beside these.
@@ -344,8 +358,8 @@ class LeaseTable:
                 known[lease].lease_until_ns = first_send_ns + self._lease_ns
 
     def lose(self, lease: Lease, starved_ms: int, *, cancelled: bool = False) -> list[LoseLease]:
-        """The server has ended this lease. Empty when its handler was told before, and not of a cancel. A job that has not
-        started leaves the table."""
+        """The server has ended this lease. Empty when its handler was told before, and not of a cancel. A job
+        that has not started leaves the table."""
         held = next((held for held in self._all() if held.job.lease == lease), None)
         if held is None or held.lost:
             return []
@@ -362,8 +376,8 @@ class LeaseTable:
         return [LoseLease(lease, starved_ms, lease in run_queue.running, cancelled)] if news else []
 
     def run_out(self, now_ns: int) -> list[Lease]:
-        """Leases of running jobs that were not renewed in time by this worker's clock, each once. They may still hold on the
-        server, so they go on being renewed."""
+        """Leases of running jobs that were not renewed in time by this worker's clock, each once. They may
+        still hold on the server, so they go on being renewed."""
         over: list[Lease] = []
         for run_queue in self.run_queues:
             for held in run_queue.running.values():
@@ -401,10 +415,12 @@ class LeaseTable:
 
 
 class Renewing:
-    """When the next renewal is due, and its call: all leases in one, at each third of a lease (rules 9 and 13).
+    """When the next renewal is due, and its call: all leases in one, at each third of a lease (rules 9 and
+    13).
 
-    They come at least as often as the heartbeats, however long the leases are: a renewal shows life as a heartbeat does, on a
-    connection of its own, so a worker whose heartbeats alone are lost is not taken for dead (orphans.lua).
+    They come at least as often as the heartbeats, however long the leases are: a renewal shows life as a
+    heartbeat does, on a connection of its own, so a worker whose heartbeats alone are lost is not taken for
+    dead (orphans.lua).
     """
 
     def __init__(self, settings: Settings, clock: ServerClock, now_ns: int) -> None:
@@ -420,8 +436,8 @@ class Renewing:
         self.at_ns = now_ns + RESEND_MS * MS
 
     def at_once(self, now_ns: int) -> None:
-        """Renew at once: the last renewal came too late to count, and its reply has set the clock right; or cancels may have
-        been missed."""
+        """Renew at once: the last renewal came too late to count, and its reply has set the clock right; or
+        cancels may have been missed."""
         self.at_ns = min(self.at_ns, now_ns + RESEND_MS * MS)
 
     def begin(self, now_ns: int) -> None:
@@ -433,7 +449,9 @@ class Renewing:
         if not leases or not self._clock.known:
             return None
         self._count += 1
-        return Extend(tuple(leases), self._count, self._lease_ms, self._clock.now_ms(now_ns) + self._lease_ms // 3)
+        return Extend(
+            tuple(leases), self._count, self._lease_ms, self._clock.now_ms(now_ns) + self._lease_ms // 3
+        )
 
 
 #: A coroutine that was cancelled gets this long to clean up, with its lease renewed as before.
@@ -445,9 +463,10 @@ START_UP_MS = 10_000
 class Timeouts:
     """The timeouts of the jobs that run: when one is due, and how long its handler may still clean up.
 
-    A coroutine is cancelled and a child process killed, and they get a moment to end; nobody can stop a function in a thread.
-    What goes on all the same is given up: its run counts as failed, its lease is not renewed, its place stays taken until it
-    returns. Jobs without a timeout are not in here, so they cost nothing.
+    A coroutine is cancelled and a child process killed, and they get a moment to end; nobody can stop a
+    function in a thread. What goes on all the same is given up: its run counts as failed, its lease is not
+    renewed, its place stays taken until it returns. Jobs without a timeout are not in here, so they cost
+    nothing.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -469,7 +488,8 @@ class Timeouts:
             self._until_ns[job.lease] = now_ns + (start_up_ms + job.options.timeout_ms) * MS
 
     def extend(self, lease: Lease, for_ms: int, now_ns: int) -> None:
-        """The handler asks for so long from now on. Too late where it was told to end; nothing where it has no timeout."""
+        """The handler asks for so long from now on. Too late where it was told to end; nothing where it has
+        no timeout."""
         if lease in self._until_ns and lease not in self._told:
             self._until_ns[lease] = now_ns + for_ms * MS
 
@@ -511,8 +531,8 @@ GOODBYE_MS = 1000
 
 
 class Stopping:
-    """Why a worker stops, since when, and when it no longer waits. Nothing starts once a stop is asked for; handlers that run
-    get the grace."""
+    """Why a worker stops, since when, and when it no longer waits. Nothing starts once a stop is asked for;
+    handlers that run get the grace."""
 
     def __init__(self, settings: Settings) -> None:
         self._grace_ns = settings.grace_ms * MS
@@ -546,7 +566,8 @@ class Stopping:
         return self._until_ns if now_ns < self._until_ns else self._until_ns + GOODBYE_MS * MS
 
     def over(self, now_ns: int, *, running: bool, telling: bool) -> bool:
-        """Whether to leave now. `running`: a handler is on, or a job leased; `telling`: a call is out, or has to go out."""
+        """Whether to leave now. `running`: a handler is on, or a job leased; `telling`: a call is out, or has
+        to go out."""
         if not self.on:
             return False
         if not (running or telling):

@@ -1,8 +1,8 @@
 """What a worker does next: pure code with events in, calls and timers out
 (docs/decisions/state-machine.md).
 
-Threads, sockets and signals only execute it: the same machine runs in the worker process, inside a Locust user under gevent,
-and step by step in a simulator. Every `now_ns` is monotonic.
+Threads, sockets and signals only execute it: the same machine runs in the worker process, inside a Locust
+user under gevent, and step by step in a simulator. Every `now_ns` is monotonic.
 """
 
 from __future__ import annotations
@@ -76,14 +76,17 @@ from engine.worker.machine.leases import NOTHING, LeaseTable, Renewing, Stopping
 from engine.worker.machine.reports import Heartbeat, ProgressReports, RunStatistics
 from engine.worker.machine.sweeping import Presence, Sweeping
 
-#: After the last `next_start` the machine is woken for so long within each linger: what those left undecided is due then.
+#: After the last `next_start` the machine is woken for so long within each linger: what those left undecided
+#: is due then.
 START_POLL_MS = 20
 
 
 class WorkerSteps:
-    """The machine of one worker. Feed it events with `on`; execute the actions in their order; call again at `wake_at_ns`.
+    """The machine of one worker. Feed it events with `on`; execute the actions in their order; call again at
+    `wake_at_ns`.
 
-    `draw` gives the jitter of growing back-offs, numbers in [0, 1). `elsewhere` builds the calls of another queue, by its name.
+    `draw` gives the jitter of growing back-offs, numbers in [0, 1). `elsewhere` builds the calls of another
+    queue, by its name.
     """
 
     def __init__(
@@ -125,7 +128,8 @@ class WorkerSteps:
         self._presence = Presence(clock)
         self._timeouts = Timeouts(settings)
         self._stopping = Stopping(settings)
-        # A burst's count found nothing that runs: it ends when a claim that is sent after that finds nothing either.
+        # A burst's count found nothing that runs: it ends when a claim that is sent after that finds nothing
+        # either.
         self._last_look = False
         self._heartbeat = Heartbeat(settings, clock, now_ns, lambda: len(self._lease_table) > 0)
         self._statistics = RunStatistics(clock, settings.beat_ms, now_ns)
@@ -143,11 +147,19 @@ class WorkerSteps:
 
     def wake_at_ns(self, now_ns: int) -> int:
         """When to feed TimerFired if no event comes first, monotonic ns."""
-        times: list[int | None] = [self._timeouts.next_ns(), self._allowance.next_ns(now_ns), *self._call_slots.pauses()]
+        times: list[int | None] = [
+            self._timeouts.next_ns(),
+            self._allowance.next_ns(now_ns),
+            *self._call_slots.pauses(),
+        ]
         if not self._call_slots.busy("renew"):
             times.append(self._renewing.at_ns)
         if not self._call_slots.busy("sweep"):
-            times += (self._sweeping.at_ns, self._presence.next_ns(), self._heartbeat.next_ns(informed=self._informed))
+            times += (
+                self._sweeping.at_ns,
+                self._presence.next_ns(),
+                self._heartbeat.next_ns(informed=self._informed),
+            )
         if self._lease_table:
             times += (self._lease_table.next_end_ns(), self._wait_over_ns(now_ns))
         if self._stopping.on:
@@ -161,8 +173,8 @@ class WorkerSteps:
         return self._asked_ns
 
     def _wait_over_ns(self, now_ns: int) -> int | None:
-        """When to look whether the job that has waited longest for a handler goes back. That depends on the handlers that run, so
-        what has waited too long is looked at again and again."""
+        """When to look whether the job that has waited longest for a handler goes back. That depends on the
+        handlers that run, so what has waited too long is looked at again and again."""
         oldest_ns = self._lease_table.oldest_wait_ns()
         if oldest_ns is None:
             return None
@@ -241,11 +253,12 @@ class WorkerSteps:
         return actions
 
     def next_start(self, lease: Lease, now_ns: int, result: bytes | None = None) -> LeasedJob | None:
-        """A handler has returned, and its place is asked for the next job: `on` with HandlerEnded for runners of many short
-        handlers, who would else pay for a whole decision after each. None: nothing was taken in, give the end to `on`.
+        """A handler has returned, and its place is asked for the next job: `on` with HandlerEnded for runners
+        of many short handlers, who would else pay for a whole decision after each. None: nothing was taken
+        in, give the end to `on`.
 
-        What more than the next start may follow from the end (a call to send, a wait) is decided within the 5 ms that a finish
-        may linger, and at once where there is no next job.
+        What more than the next start may follow from the end (a call to send, a wait) is decided within the 5
+        ms that a finish may linger, and at once where there is no next job.
         """
         run_queue = self._lease_table.queue_running(lease)
         if run_queue is None or not run_queue.ready or self._stopping.reason is not None:
@@ -253,7 +266,9 @@ class WorkerSteps:
         self._start_asked_ns = now_ns
         if self._asked_ns is None or not 0 < self._asked_ns - now_ns <= LINGER_MS * MS:
             return None
-        if self._call_slots.free("work") and not self._acknowledgements.lingers(self._lease_table.startable - 1, now_ns, more=1):
+        if self._call_slots.free("work") and not self._acknowledgements.lingers(
+            self._lease_table.startable - 1, now_ns, more=1
+        ):
             return None
         swapped = self._lease_table.swap(run_queue, lease, now_ns)
         if swapped is None:
@@ -268,7 +283,8 @@ class WorkerSteps:
         return following
 
     def _is_connected(self, connection: ClientConnection | None, now_ns: int) -> None:
-        """The control connection is another one, or none: a heartbeat says so at once, or others would miss the one before."""
+        """The control connection is another one, or none: a heartbeat says so at once, or others would miss
+        the one before."""
         if self._presence.connected(connection):
             self._heartbeat.soon(now_ns)  # anchor: new-connections-are-named-at-once
 
@@ -283,7 +299,11 @@ class WorkerSteps:
 
     def _take_places(self, quota: Quota, now_ns: int) -> None:
         """Use as many places as this shard has now."""
-        work = self._claiming.wants_jobs or self._lease_table.startable > 0 or bool(self._acknowledgements.finishes)
+        work = (
+            self._claiming.wants_jobs
+            or self._lease_table.startable > 0
+            or bool(self._acknowledgements.finishes)
+        )
         wants = self._able(now_ns) and work
         running = len(self._lease_table.running_since_ns())
         places = quota.update(self.leased + self._claiming.asking, running, now_ns, wants=wants)
@@ -321,7 +341,9 @@ class WorkerSteps:
             if run_queue.ready:
                 # Of the places that the measure knows, those of the other queue do not work these off.
                 ahead = self._prefetch.ahead(run_queue.running_since_ns(), now_ns, run_queue.places)
-                idle = self._lease_table.give_back_idle(run_queue, min(measured, ahead), WAIT_MS_MAX * MS, now_ns)
+                idle = self._lease_table.give_back_idle(
+                    run_queue, min(measured, ahead), WAIT_MS_MAX * MS, now_ns
+                )
                 self._acknowledgements.release(idle)
         # The places of a group are shared job by job.
         self._ahead = measured if self._allowance.share is not None else self._lease_table.ahead(measured)
@@ -338,8 +360,9 @@ class WorkerSteps:
             self._call_slots.send("work", self._build(operation), actions)
 
     def _use_finish_slot(self, actions: list[Action]) -> None:
-        """Finishes travel with the next claim. While one is on its way and nothing runs here, they would wait for its answer past
-        an idle moment: then they go by themselves, and the server has work while the next jobs come in (rule 21)."""
+        """Finishes travel with the next claim. While one is on its way and nothing runs here, they would wait
+        for its answer past an idle moment: then they go by themselves, and the server has work while the next
+        jobs come in (rule 21)."""
         if not self._call_slots.free("finish") or self._call_slots.send_again("finish", actions):
             return
         if self._acknowledgements.finishes and not self.owned and self._call_slots.busy("work"):
@@ -355,8 +378,9 @@ class WorkerSteps:
         mark = self._mark if self._mark is not None and self._lease_table.is_marking(self._mark) else None
         pending = self._acknowledgements.has_finish(self._crashed_end) or self._crashed_end in self._finishing
         if mark is not None and not pending:
-            # Not before the end of the one that was marked before it is told: that would be charged for the crash of this one.
-            # It waits for nothing else: the finishes of a flood of others would never let it through.
+            # Not before the end of the one that was marked before it is told: that would be charged for the
+            # crash of this one. It waits for nothing else: the finishes of a flood of others would never let
+            # it through.
             self._mark = None
             return Mark(mark)
         if mark is None and self._lingers(now_ns):
@@ -368,17 +392,24 @@ class WorkerSteps:
         return claim if self._claiming.wants_jobs else None
 
     def _lingers(self, now_ns: int) -> bool:
-        """Whether finishes wait for others to travel with: for 5 ms, and only while more jobs wait for a handler than have ended,
-        so that the next jobs are here before the last of these has started (rule 21)."""
+        """Whether finishes wait for others to travel with: for 5 ms, and only while more jobs wait for a
+        handler than have ended, so that the next jobs are here before the last of these has started (rule
+        21)."""
         return not self._stopping.on and self._acknowledgements.lingers(self._lease_table.startable, now_ns)
 
     def _next_claim(self, now_ns: int) -> Claim | None:
-        """A claim for the free places. It rides on a finish even when the last one found nothing: that costs no round trip."""
+        """A claim for the free places. It rides on a finish even when the last one found nothing: that costs
+        no round trip."""
         free = self._free
         if free <= 0 or self._stopping.on or not self._clock.known:
             return None
-        if not self._acknowledgements.finishes and self._lease_table.busy and free < self._lease_table.startable:
-            # It would bring a few, and the next one many: as long as most of what was taken ahead has not started, it can wait.
+        if (
+            not self._acknowledgements.finishes
+            and self._lease_table.busy
+            and free < self._lease_table.startable
+        ):
+            # It would bring a few, and the next one many: as long as most of what was taken ahead has not
+            # started, it can wait.
             return None
         if not self._claiming.wants_jobs and not self._acknowledgements.finishes:
             return None
@@ -394,7 +425,9 @@ class WorkerSteps:
         if self._call_slots.busy("renew") or now_ns < self._renewing.at_ns:
             return
         self._renewing.begin(now_ns)
-        renewal = self._renewing.next_renewal(self._lease_table.leases() + self._acknowledgements.leases(), now_ns)
+        renewal = self._renewing.next_renewal(
+            self._lease_table.leases() + self._acknowledgements.leases(), now_ns
+        )
         if renewal is not None:
             self._call_slots.send("renew", self._build(renewal), actions)
 
@@ -410,10 +443,14 @@ class WorkerSteps:
             )
         idle = not (self.owned or self._unacknowledged)
         if operation is None and self._stopping.on and idle and self._heartbeat.leaves(now_ns):
-            operation = self._statistics.next_report(incarnation, now_ns, last=True) or self._heartbeat.next_leave(incarnation)
+            operation = self._statistics.next_report(
+                incarnation, now_ns, last=True
+            ) or self._heartbeat.next_leave(incarnation)
         operation = operation or self._progress.next_operation() or self._heartbeat.next_note(now_ns)
         operation = operation or self._statistics.next_report(incarnation, now_ns)
-        operation = operation or self._presence.next_operation(incarnation, self._sweeping.next_counter, now_ns)
+        operation = operation or self._presence.next_operation(
+            incarnation, self._sweeping.next_counter, now_ns
+        )
         operation = operation or self._sweeping.next_operation(incarnation, now_ns, self._presence.run_id)
         if operation is not None:
             self._call_slots.send("sweep", self._build(operation), actions)
@@ -458,7 +495,9 @@ class WorkerSteps:
             case Enqueued():
                 # Refused as late: it goes out once more, with the same identity and a new time.
                 if reply.result != "refused":
-                    self._acknowledgements.drop(self._acknowledgements.rerouting.answered().job.lease, "rerouted")
+                    self._acknowledgements.drop(
+                        self._acknowledgements.rerouting.answered().job.lease, "rerouted"
+                    )
             case Marked() if isinstance(operation, Mark):
                 self._marked(operation.lease, reply, actions)
             case Beaten() if isinstance(operation, Beat):
@@ -495,22 +534,26 @@ class WorkerSteps:
                 if self._settings.burst and not self.owned and self._nothing_left(reply, now_ns):
                     self._stopping.ask("empty", event.done_ns)
             case _:
-                # An ended lease: ok, repeated or stale, the server has decided, and there is nothing left to do.
+                # An ended lease: ok, repeated or stale, the server has decided, and there is nothing left to
+                # do.
                 pass
 
     def _compare(self, version: int) -> None:
-        """A reply named the version of the news: ask for them where it is not the one that this worker knows."""
+        """A reply named the version of the news: ask for them where it is not the one that this worker
+        knows."""
         if version != self._claiming.version:
             self._sweeping.learn(self._claiming.version)
 
     def _nothing_left(self, counts: Counts, now_ns: int) -> bool:
-        """Whether a burst is over: nothing is to come, or where delays do not matter, nothing can be claimed."""
+        """Whether a burst is over: nothing is to come, or where delays do not matter, nothing can be
+        claimed."""
         on = counts.active + counts.handing
         if self._settings.delayed:
             return counts.waiting + counts.delayed + on == 0
         if on or self._claiming.wants_jobs or self._call_slots.busy("work"):
             return False
-        # The last claim may be older than the last finish, which has let go of a child: a claim that is sent now would find it.
+        # The last claim may be older than the last finish, which has let go of a child: a claim that is sent
+        # now would find it.
         self._last_look = self._room(now_ns) and self._claiming.look_again()
         return not self._last_look
 
@@ -521,7 +564,8 @@ class WorkerSteps:
             actions += self._lease_table.lose(lease, self._starved_ms)
 
     def _cancel_told(self, lease: Lease, actions: list[Action]) -> None:
-        """The job of a lease was cancelled (rule 26). The lease may be one that the answer to the claim still has to bring."""
+        """The job of a lease was cancelled (rule 26). The lease may be one that the answer to the claim still
+        has to bring."""
         lost = self._lease_table.lose(lease, self._starved_ms, cancelled=True)
         if not lost and self._claiming.asking:
             self._cancelled_early[lease] = None
@@ -537,9 +581,12 @@ class WorkerSteps:
             actions += self._lease_table.lose(lease, self._starved_ms, cancelled=True)
         self._cancelled_early.clear()
         self._acknowledgements.bury(claimed.unreadable)
-        claim = event.call.operation.claim if isinstance(event.call.operation, Finish) else event.call.operation
+        claim = (
+            event.call.operation.claim if isinstance(event.call.operation, Finish) else event.call.operation
+        )
         if self._settings.priorities is not None and not claimed.jobs:
-            # What waits is for others, and so is the marker that the claim has left: it must not come back here at once.
+            # What waits is for others, and so is the marker that the claim has left: it must not come back
+            # here at once.
             self._call_slots.pause("wake", now_ns)
         self._claiming.answered(claim if isinstance(claim, Claim) else None, claimed)
         self._last_look = self._last_look and not claimed.jobs
@@ -549,11 +596,15 @@ class WorkerSteps:
             self._allowance.share.answered(len(claimed.jobs))
         self._sweeping.not_after(event.done_ns, claimed.sleep_ms)
 
-    def _extended(self, event: Answered, operation: Operation, reply: Extended, actions: list[Action]) -> None:
+    def _extended(
+        self, event: Answered, operation: Operation, reply: Extended, actions: list[Action]
+    ) -> None:
         if not isinstance(operation, Extend):
             return
         results = list(zip(operation.leases, reply.items, strict=True))
-        self._lease_table.renewed([lease for lease, (result, _) in results if result in ("ok", "repeated")], event.first_send_ns)
+        self._lease_table.renewed(
+            [lease for lease, (result, _) in results if result in ("ok", "repeated")], event.first_send_ns
+        )
         for lease, (result, _) in results:
             if result == "void":
                 self._renewing.at_once(event.done_ns)
@@ -575,9 +626,13 @@ class WorkerSteps:
                 self._claiming.asking = False
                 self._call_slots.resend(event.slot, self._build(Finish(leases, None, values)), now_ns)
             # anchor: unanswered-calls-are-repeated
-            case Claim() | Finish() | Retry() | Bury() | Drop() | Release() | Mark() | Enqueue() if not event.fault:
+            case Claim() | Finish() | Retry() | Bury() | Drop() | Release() | Mark() | Enqueue() if (
+                not event.fault
+            ):
                 # One claim is outstanding per incarnation, and it is re-sent until it is answered (rule 4).
-                self._call_slots.resend(event.slot, event.call, now_ns, unanswered_since_ns=event.first_send_ns)
+                self._call_slots.resend(
+                    event.slot, event.call, now_ns, unanswered_since_ns=event.first_send_ns
+                )
             case Claim():
                 self._claiming.asking = False
                 self._claiming.wants_jobs = True
@@ -640,7 +695,9 @@ class WorkerSteps:
     def _fail(self, job: LeasedJob, error: str, trace: str, verdict: Verdict) -> None:
         delay_ms = verdict.delay_ms
         if delay_ms is None:
-            delay_ms = claiming.delay_ms(job.options, job.failures, self._draw)  # anchor: backoff-grows-with-failures
+            delay_ms = claiming.delay_ms(
+                job.options, job.failures, self._draw
+            )  # anchor: backoff-grows-with-failures
         failure = Failure(job.lease, error, delay_ms, trace, verdict.charge)
         end = ending(job.options, verdict)
         match end.kind:
@@ -666,8 +723,8 @@ class WorkerSteps:
 
     @property
     def leased(self) -> int:
-        """Jobs leased and not ended: running and not yet started. Handlers that were given up are among them, for the places
-        that they take."""
+        """Jobs leased and not ended: running and not yet started. Handlers that were given up are among them,
+        for the places that they take."""
         return len(self._lease_table)
 
     @property

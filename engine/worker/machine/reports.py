@@ -1,5 +1,5 @@
-"""What a worker reports about itself: its heartbeats, the progress of its jobs, and how long its handlers took. Pure code, a part
-of the step machine."""
+"""What a worker reports about itself: its heartbeats, the progress of its jobs, and how long its handlers
+took. Pure code, a part of the step machine."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ BEATS_MISSED = 3
 JOBS_TOLD = 100
 #: A stop waits at most this long for the answer to its leave: the beats run out by themselves.
 LEAVE_MS = 1_000
-#: A failed report is sent again after this pause, a heartbeat after the first one, then after twice as long up to this: one that
-#: names another control connection has to arrive before the next look (AGAIN_MS of presence.py).
+#: A failed report is sent again after this pause, a heartbeat after the first one, then after twice as long
+#: up to this: one that names another control connection has to arrive before the next look (AGAIN_MS of
+#: presence.py).
 _AGAIN_MS = 1_000
 _FIRST_AGAIN_MS = 100
 #: So often a worker notes that its queue is in use.
@@ -30,10 +31,12 @@ _NOTE_MS = 60_000
 
 
 class Heartbeat:
-    """When the next heartbeat of a worker is due, what it carries, and when the worker takes its leave; none without an
-    interval."""
+    """When the next heartbeat of a worker is due, what it carries, and when the worker takes its leave; none
+    without an interval."""
 
-    def __init__(self, settings: Settings, clock: ServerClock, now_ns: int, holds: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self, settings: Settings, clock: ServerClock, now_ns: int, holds: Callable[[], bool] = lambda: True
+    ) -> None:
         self._settings = settings
         self._clock = clock
         self._interval_ms = settings.beat_ms
@@ -50,7 +53,8 @@ class Heartbeat:
         self._sent_ns = now_ns
 
     def next_ns(self, *, informed: bool) -> int | None:
-        """When the next heartbeat is due. Who is not `informed` of news in another way asks with one in each sweep interval."""
+        """When the next heartbeat is due. Who is not `informed` of news in another way asks with one in each
+        sweep interval."""
         if self._at_ns is None:
             return None
         at_ns = min(self._at_ns, self._sent_ns + self._every_ms * MS)
@@ -72,16 +76,23 @@ class Heartbeat:
         return at_ns is not None and now_ns >= at_ns and self._clock.known
 
     def next_beat(
-        self, incarnation: str, leases: Iterable[Lease], now_ns: int, kept_back: Mapping[str, bool], connection: str = ""
+        self,
+        incarnation: str,
+        leases: Iterable[Lease],
+        now_ns: int,
+        kept_back: Mapping[str, bool],
+        connection: str = "",
     ) -> Beat:
-        """Build the heartbeat that is due. `kept_back`: what keeps the worker from claiming; `connection`: as in Beat."""
+        """Build the heartbeat that is due. `kept_back`: what keeps the worker from claiming; `connection`: as
+        in Beat."""
         every_ms = self._every_ms
         self._at_ns = now_ns + every_ms * MS
         self._sent_ns = now_ns
         now_ms = self._clock.now_ms(now_ns)
         self._started_ms = self._started_ms or now_ms
         held = list(leases)
-        # After a fork or a restore the worker goes on under another incarnation, with the leases of the one before.
+        # After a fork or a restore the worker goes on under another incarnation, with the leases of the one
+        # before.
         others = {lease.nonce.partition(":")[0] for lease in held} - {incarnation}
         self._counter += 1
         about = self._about(held, kept_back)
@@ -102,7 +113,15 @@ class Heartbeat:
         self._counter += 1
         self._at_ns = None
         settings = self._settings
-        return Beat(incarnation, self._counter, self._interval_ms * BEATS_MISSED, 0, settings.lease_ms, settings.sweep_ms, "{}")
+        return Beat(
+            incarnation,
+            self._counter,
+            self._interval_ms * BEATS_MISSED,
+            0,
+            settings.lease_ms,
+            settings.sweep_ms,
+            "{}",
+        )
 
     def leaves(self, now_ns: int) -> bool:
         """Whether an idle worker that stops still waits for the answer to its last heartbeat."""
@@ -115,18 +134,23 @@ class Heartbeat:
     @property
     def leaving_until_ns(self) -> int | None:
         """Until when the worker waits for that answer, monotonic ns."""
-        return None if self._leaving_since_ns is None or self._gone else self._leaving_since_ns + LEAVE_MS * MS
+        return (
+            None if self._leaving_since_ns is None or self._gone else self._leaving_since_ns + LEAVE_MS * MS
+        )
 
     def answered(self, beat: Beat, watch_in_ms: int, done_ns: int) -> None:
-        """Note that a heartbeat was answered. A follower sends the next one when its turn comes to look after the leader, if that
-        is before the interval is over (rule 13)."""
+        """Note that a heartbeat was answered. A follower sends the next one when its turn comes to look after
+        the leader, if that is before the interval is over (rule 13)."""
         self._gone = self._gone or not beat.until_ms
         self._again_ms = _FIRST_AGAIN_MS
         if watch_in_ms and self._at_ns is not None and (self._watches or self._holds()):
-            self._at_ns = min(self._at_ns, done_ns + watch_in_ms * MS)  # anchor: followers-look-after-the-leader
+            self._at_ns = min(
+                self._at_ns, done_ns + watch_in_ms * MS
+            )  # anchor: followers-look-after-the-leader
 
     def soon(self, now_ns: int) -> None:
-        """Send one now: this worker leads no more, and has no turn yet; or its control connection is another one."""
+        """Send one now: this worker leads no more, and has no turn yet; or its control connection is another
+        one."""
         if self._at_ns is not None:
             self._at_ns = now_ns
 
@@ -176,7 +200,8 @@ class ProgressReports:
 ITEMS_MAX = 50
 #: A report counts when it arrives within so long.
 _VOID_MS = 30_000
-# The counters of a row: one for each bucket that 64 bits of ns can lead to, then the sum and the greatest, in ns.
+# The counters of a row: one for each bucket that 64 bits of ns can lead to, then the sum and the greatest, in
+# ns.
 _TOTAL, _MOST = 129, 130
 _ROW = [0] * 131
 
@@ -184,9 +209,10 @@ _ROW = [0] * 131
 class RunStatistics:
     """How long the handlers of each name took, until it is reported.
 
-    It must cost next to nothing for a job, so a run adds to a row of counters in memory; no job has a call of its own. Statistics
-    may be lost with a worker or with a report that nobody answers, and are never counted twice: a report that was sent keeps its
-    identity and its content until it is answered or void, and a worker that goes on under another incarnation begins anew.
+    It must cost next to nothing for a job, so a run adds to a row of counters in memory; no job has a call of
+    its own. Statistics may be lost with a worker or with a report that nobody answers, and are never counted
+    twice: a report that was sent keeps its identity and its content until it is answered or void, and a
+    worker that goes on under another incarnation begins anew.
     """
 
     def __init__(self, clock: ServerClock, interval_ms: int, now_ns: int) -> None:
@@ -206,7 +232,8 @@ class RunStatistics:
             row = self._ok[name]
         except KeyError:
             row = self._ok[name] = _ROW.copy()
-        # The number of bits of the square: buckets that are the square root of 2 wide, for the price of those twice as wide.
+        # The number of bits of the square: buckets that are the square root of 2 wide, for the price of those
+        # twice as wide.
         row[(took_ns * took_ns).bit_length()] += 1
         row[_TOTAL] += took_ns
         if took_ns > row[_MOST]:
@@ -220,7 +247,8 @@ class RunStatistics:
         row[_MOST] = max(row[_MOST], took_ns)
 
     def next_report(self, incarnation: str, now_ns: int, *, last: bool = False) -> ReportRunTimes | None:
-        """The report that is due, or has to be sent again; with `last` whatever there is to tell. None where reports are off."""
+        """The report that is due, or has to be sent again; with `last` whatever there is to tell. None where
+        reports are off."""
         if now_ns < self._at_ns and (self._out is not None or not last):
             return None
         if not self._interval_ms or not self._clock.known:
@@ -257,12 +285,17 @@ class RunStatistics:
 
     def _take(self) -> tuple[RunTimes, ...]:
         items: list[RunTimes] = []
-        told: tuple[tuple[Literal["ok", "failed"], dict[str, list[int]]], ...] = (("ok", self._ok), ("failed", self._failed))
+        told: tuple[tuple[Literal["ok", "failed"], dict[str, list[int]]], ...] = (
+            ("ok", self._ok),
+            ("failed", self._failed),
+        )
         for outcome, rows in told:
             while rows and len(items) < ITEMS_MAX:
                 name, row = rows.popitem()
                 buckets = {bucket: runs for bucket, runs in enumerate(row[:BUCKET_MAX]) if runs}
                 if longest := sum(row[BUCKET_MAX:_TOTAL]):
                     buckets[BUCKET_MAX] = longest
-                items.append(RunTimes(name, outcome, row[_TOTAL] // 1000, row[_MOST] // 1000, tuple(buckets.items())))
+                items.append(
+                    RunTimes(name, outcome, row[_TOTAL] // 1000, row[_MOST] // 1000, tuple(buckets.items()))
+                )
         return tuple(items)

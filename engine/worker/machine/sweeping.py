@@ -1,5 +1,5 @@
-"""A worker's sweeps: when the next one is due, the calls that it takes, and the ticks of schedules that are due. Pure code, a
-part of the step machine."""
+"""A worker's sweeps: when the next one is due, the calls that it takes, and the ticks of schedules that are
+due. Pure code, a part of the step machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _ERROR_CHARACTERS_MAX = 200
 
 
 def tick(due: DueSchedule, now_ms: int, incarnation: str, counter: int) -> Tick:
-    """The call that makes the jobs of a due schedule and moves it on; one that cannot be read is set aside with the reason."""
+    """The call that makes the jobs of a due schedule and moves it on; one that cannot be read is set aside
+    with the reason."""
     try:
         timing = schedules.from_stored(Timing, due.timing)
         policy = schedules.from_stored(TickPolicy, due.policy)
@@ -34,11 +35,22 @@ def tick(due: DueSchedule, now_ms: int, incarnation: str, counter: int) -> Tick:
         return Tick(incarnation, counter, due.schedule, due.version, due.expected_ms, (), 0, 0, "allow", text)
     ticks = _wanted(seen, now_ms - due.expected_ms > policy.late_ms, now_ms, policy)
     missed = total - len(ticks)
-    return Tick(incarnation, counter, due.schedule, due.version, due.expected_ms, ticks, next_ms, missed, policy.overlap)
+    return Tick(
+        incarnation,
+        counter,
+        due.schedule,
+        due.version,
+        due.expected_ms,
+        ticks,
+        next_ms,
+        missed,
+        policy.overlap,
+    )
 
 
 def zone_unknown(due: DueSchedule) -> bool:
-    """Whether nothing but its zone keeps this machine from reading a schedule: one that has it, or newer ones, can."""
+    """Whether nothing but its zone keeps this machine from reading a schedule: one that has it, or newer
+    ones, can."""
     try:
         calendar(schedules.from_stored(Timing, due.timing))
     except UnknownZone:
@@ -55,24 +67,27 @@ def _wanted(seen: list[int], late: bool, now_ms: int, policy: TickPolicy) -> tup
     return tuple(seen[-1:] if late and policy.missed == "once" else seen)
 
 
-#: Most jobs that one sweep moves, where a lease that is taken away counts as two: a sweep takes the server some 3 ms at most, and
-#: as long as there are more, the next one follows at once.
+#: Most jobs that one sweep moves, where a lease that is taken away counts as two: a sweep takes the server
+#: some 3 ms at most, and as long as there are more, the next one follows at once.
 SWEEP_LIMIT = 100
 #: Leases that one call looks at for workers that have died. It takes at most 50 of them away.
 ORPHANS_PAGE = 250
 DONE_MAX = 1000
-#: A follower that hears that something falls due sweeps no sooner than so much later: it hears that from each of its claims.
+#: A follower that hears that something falls due sweeps no sooner than so much later: it hears that from each
+#: of its claims.
 FOLLOW_MS = 200
-#: So long a worker leaves a schedule whose zone it does not know to workers that do, before it sets it aside for all of them.
+#: So long a worker leaves a schedule whose zone it does not know to workers that do, before it sets it aside
+#: for all of them.
 ZONE_PATIENCE_MS = 30_000
 
 
 class Sweeping:
-    """When to sweep, and what follows: learn what is new, if anything, and tick what is due; where workers have died take their
-    leases, and in burst mode count (rule 13).
+    """When to sweep, and what follows: learn what is new, if anything, and tick what is due; where workers
+    have died take their leases, and in burst mode count (rule 13).
 
-    The leader sweeps in each interval and as soon as something falls due, and so does a worker that is not listed, and a burst,
-    which has to know when nothing is left. A follower sweeps only for what it has heard of itself.
+    The leader sweeps in each interval and as soon as something falls due, and so does a worker that is not
+    listed, and a burst, which has to know when nothing is left. A follower sweeps only for what it has heard
+    of itself.
     """
 
     def __init__(self, settings: Settings, now_ns: int) -> None:
@@ -106,25 +121,35 @@ class Sweeping:
         return self._sweeps
 
     def next_operation(self, incarnation: str, now_ns: int, run_id: str = "") -> Operation | None:
-        """The next call of the running sweep, or the first one of a sweep that is due. `run_id`: as in Sweep."""
+        """The next call of the running sweep, or the first one of a sweep that is due. `run_id`: as in
+        Sweep."""
         if not self._rest and self.at_ns is not None and now_ns >= self.at_ns:
             most_ms = self._settings.sweep_ms
             self.at_ns = now_ns + most_ms * MS if self.regular else None
             self._incarnation = incarnation
             # A schedule that is left to others is left to their leader.
             sweep = Sweep(
-                incarnation, self.next_counter(), SWEEP_LIMIT, most_ms, DONE_MAX, yields=bool(self._left), run_id=run_id
+                incarnation,
+                self.next_counter(),
+                SWEEP_LIMIT,
+                most_ms,
+                DONE_MAX,
+                yields=bool(self._left),
+                run_id=run_id,
             )
             self._rest = [sweep]
             if self._orphaned:
-                self._rest.append(Sweep(incarnation, self.next_counter(), ORPHANS_PAGE, most_ms, 0, orphans=True))
+                self._rest.append(
+                    Sweep(incarnation, self.next_counter(), ORPHANS_PAGE, most_ms, 0, orphans=True)
+                )
             if self._settings.burst:
                 self._rest.append(Count())
         operation = self._rest.pop(0) if self._rest else None
         return self._count(operation.cursor) if isinstance(operation, Count) else operation
 
     def _count(self, cursor: str) -> Count:
-        """The count of what this worker may run. Without a class that it may run, nothing that waits is for it."""
+        """The count of what this worker may run. Without a class that it may run, nothing that waits is for
+        it."""
         classes, settings = self.classes or ("@",), self._settings
         return (
             Count(classes, cursor, settings.attributes, settings.priorities)
@@ -137,8 +162,9 @@ class Sweeping:
         self._rest.insert(0, Count(cursor=cursor))
 
     def learn(self, version: int, *, marker: bool = False) -> None:
-        """There is something new to who knows this version. `marker`: others wait for the marker that told so, and asking is what
-        leaves it for them (read_worker_updates.lua); so after those that are on their way the news are asked for once more."""
+        """There is something new to who knows this version. `marker`: others wait for the marker that told
+        so, and asking is what leaves it for them (read_worker_updates.lua); so after those that are on their
+        way the news are asked for once more."""
         if not self.asking:
             self._rest.insert(0, ReadWorkerUpdates(version, self._settings.name))
             self.asking = True
@@ -154,7 +180,8 @@ class Sweeping:
             self._taken = None
 
     def beaten(self, reply: Beaten, done_ns: int) -> None:
-        """Note the reply of a heartbeat: whether this worker leads, and whether workers have died that may have left leases."""
+        """Note the reply of a heartbeat: whether this worker leads, and whether workers have died that may
+        have left leases."""
         if reply.orphaned:  # anchor: orphans-are-looked-for
             self._orphaned = True
         if reply.leads != self.leads:
@@ -171,8 +198,8 @@ class Sweeping:
             self.at_ns = None
 
     def swept(self, operation: Sweep, reply: Swept, done_ns: int) -> bool:
-        """Note the reply of a sweep. Schedules that are due tick before the next one. Returns whether it has ended this worker's
-        lead."""
+        """Note the reply of a sweep. Schedules that are due tick before the next one. Returns whether it has
+        ended this worker's lead."""
         if operation.orphans:
             self._orphaned = not reply.sleep_ms
             if self._orphaned:
@@ -192,7 +219,8 @@ class Sweeping:
             self._sweeps += 1
             ticks.append(made)
         if not (reply.sleep_ms or reply.due):
-            # More is to be swept at once: a burst that ended before it would leave results of parents behind that nobody lets go.
+            # More is to be swept at once: a burst that ended before it would leave results of parents behind
+            # that nobody lets go.
             self._rest = [operation for operation in self._rest if not isinstance(operation, Count)]
         self._rest[:0] = ticks
         ended = self.leads and not reply.leads and bool(self._settings.beat_ms)
@@ -203,8 +231,8 @@ class Sweeping:
         return ended
 
     def not_after(self, done_ns: int, sleep_ms: int) -> None:
-        """A reply said for how long one may sleep: sweep then at the latest; a follower, only if something falls due before the
-        interval is over."""
+        """A reply said for how long one may sleep: sweep then at the latest; a follower, only if something
+        falls due before the interval is over."""
         if sleep_ms >= self._settings.sweep_ms and not self.regular:
             return
         least_ms = 1 if self.leads else min(FOLLOW_MS, self._settings.sweep_ms)
@@ -215,11 +243,13 @@ class Sweeping:
         self.at_ns = at_ns if self.at_ns is None else min(self.at_ns, at_ns)
 
     def tick_failed(self, now_ns: int) -> None:
-        """Skip a tick that the server refused. The other schedules go on, and the next sweep tries it again."""
+        """Skip a tick that the server refused. The other schedules go on, and the next sweep tries it
+        again."""
         self.at_ns = max(self.at_ns or 0, now_ns + self._settings.sweep_ms * MS)
 
     def failed(self, now_ns: int) -> None:
-        """Drop the rest of a sweep of which a call was not answered; the next sweep starts from the beginning."""
+        """Drop the rest of a sweep of which a call was not answered; the next sweep starts from the
+        beginning."""
         self._rest.clear()
         self.asking = False
         self.at_ns = now_ns + self._settings.sweep_ms * MS
@@ -228,22 +258,24 @@ class Sweeping:
 # -- Presence: whether the workers of a queue are connected, so that the leases of one that was killed are
 # taken at once, and not when they run out (rule 39). Pure code, a part of the step machine.
 #
-# Once a second one sweep of the queue is answered with the control connections of all workers, and its worker looks
-# whether they are there. What is missing is looked for once more: a live worker connects again at once, and says so.
-# A worker that was missing twice is lost, and its leases are taken on condition that it has named no other
-# connection. A look that says nothing about a single worker (a slow answer, another server, or most connections
-# missing) has no consequences (rule 11).
+# Once a second one sweep of the queue is answered with the control connections of all workers, and its worker
+# looks whether they are there. What is missing is looked for once more: a live worker connects again at once,
+# and says so. A worker that was missing twice is lost, and its leases are taken on condition that it has
+# named no other connection. A look that says nothing about a single worker (a slow answer, another server, or
+# most connections missing) has no consequences (rule 11).
 
 #: So long a worker has to connect again and to say so, between the two looks.
 AGAIN_MS = 600
-#: An answer that took longer says that the server, or this machine, stood still, and so may the workers that are missing.
+#: An answer that took longer says that the server, or this machine, stood still, and so may the workers that
+#: are missing.
 PROMPT_MS = 250
 #: A reap that arrives later than this after what it follows from is void.
 VOID_MS = 500
 #: So many looks in a row that were not answered, or refused, are the last ones until the next connection.
 FAILED_LOOKS_MAX = 3
-#: A worker whose lease was taken names no connection for so long: the server may have lost the one that this worker still holds,
-#: and its socket finds that out in half of this time (KEEP_ALIVE_S of engine/redis/dialer.py).
+#: A worker whose lease was taken names no connection for so long: the server may have lost the one that this
+#: worker still holds, and its socket finds that out in half of this time (KEEP_ALIVE_S of
+#: engine/redis/dialer.py).
 DOUBT_MS = 10_000
 #: Leases that one call looks at.
 REAP_PAGE = 250
@@ -279,7 +311,8 @@ class Presence:
         return "" if self._own is None or not self._may_look else self._own.run_id
 
     def connected(self, own: ClientConnection | None) -> bool:
-        """There is a new control connection, or none by which others could see this worker. Returns whether others must hear."""
+        """There is a new control connection, or none by which others could see this worker. Returns whether
+        others must hear."""
         before, self._own = self._own, own
         self._may_look = True
         self._failed_looks = self._doubtful_until_ns = 0
@@ -287,8 +320,8 @@ class Presence:
         return own != before
 
     def doubted(self, now_ns: int) -> None:
-        """A lease of this worker was taken while it lives: a connection that the server has lost must not be named again, or
-        the next lease would be taken, too."""
+        """A lease of this worker was taken while it lives: a connection that the server has lost must not be
+        named again, or the next lease would be taken, too."""
         self._doubtful_until_ns = now_ns + DOUBT_MS * MS
 
     def next_ns(self) -> int | None:
@@ -300,16 +333,28 @@ class Presence:
         if len(watched) > 1 and self._look_at_ns is None and not self._lost:
             self._watched, self._look_at_ns = watched, now_ns  # anchor: looks-follow-at-once
 
-    def next_operation(self, incarnation: str, next_counter: Callable[[], int], now_ns: int) -> Operation | None:
+    def next_operation(
+        self, incarnation: str, next_counter: Callable[[], int], now_ns: int
+    ) -> Operation | None:
         """The look, or the reap, that is due."""
         if self._own is None:
             return None
         if self._lost:
-            return ReapLost(incarnation, next_counter(), REAP_PAGE, self._void_ms, self._lost, self._own.run_id, *self._goes_on)
+            return ReapLost(
+                incarnation,
+                next_counter(),
+                REAP_PAGE,
+                self._void_ms,
+                self._lost,
+                self._own.run_id,
+                *self._goes_on,
+            )
         if self._look_at_ns is None or now_ns < self._look_at_ns:
             return None
         # Its own is always among them, and shows that the right server has answered.
-        return ListConnections(tuple({self._own.client_id: None, **{worker.client_id: None for worker in self._watched}}))
+        return ListConnections(
+            tuple({self._own.client_id: None, **{worker.client_id: None for worker in self._watched}})
+        )
 
     def looked(self, reply: ListedConnections, first_send_ns: int, done_ns: int) -> None:
         """Take what a look has found."""

@@ -15,9 +15,9 @@ from ironclaim_client.retrying import Retries
 class AsyncClient:
     """A server that `ironclaim serve` runs, or a service with its application mounted; connects on first use.
 
-    `url` is its address, with the path where the application is mounted. `token` is sent as `Authorization: Bearer`: a token of
-    the job API, or the JWT of a channel. `retries` says how long calls are tried; `http` is a client of your own. Raises
-    InvalidArgument.
+    `url` is its address, with the path where the application is mounted. `token` is sent as `Authorization:
+    Bearer`: a token of the job API, or the JWT of a channel. `retries` says how long calls are tried; `http`
+    is a client of your own. Raises InvalidArgument.
     """
 
     def __init__(
@@ -45,5 +45,7 @@ class AsyncClient:
     async def __aenter__(self) -> AsyncClient:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         await self.close()

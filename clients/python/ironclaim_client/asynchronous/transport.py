@@ -12,7 +12,8 @@ from ironclaim_client.retrying import Attempts, Call, Retries
 
 
 class AsyncTransport:
-    """One server. `http` is a client of the caller's own, with its own settings of TLS and proxies, which stays open."""
+    """One server. `http` is a client of the caller's own, with its own settings of TLS and proxies, which
+    stays open."""
 
     def __init__(self, url: str, token: str | None, retries: Retries, http: httpx.AsyncClient | None) -> None:
         self.address = checks.address(url)
@@ -24,7 +25,11 @@ class AsyncTransport:
     async def send(self, call: Call) -> Reply:
         """The server's answer. Raises Refused, UnexpectedReply, ServerUnavailable, OutcomeUnknown."""
         attempts = Attempts(call, self.retries)
-        headers = {**self._headers, **call.headers, **({} if call.body is None else {"Content-Type": "application/json"})}
+        headers = {
+            **self._headers,
+            **call.headers,
+            **({} if call.body is None else {"Content-Type": "application/json"}),
+        }
         timeout_s = self.retries.attempt_ms / 1_000
         timeout = httpx.Timeout(timeout_s, read=timeout_s + call.wait_ms / 1_000)
         while True:

@@ -19,8 +19,9 @@ from ironclaim_client.values import NOTHING, Delivery, Message
 
 
 class Channel:
-    """A channel of the server. Every method raises InvalidArgument before anything is sent, Refused with the server's reason,
-    ServerUnavailable when nothing was done, and OutcomeUnknown when that cannot be said. Cancelling a call closes its connection.
+    """A channel of the server. Every method raises InvalidArgument before anything is sent, Refused with the
+    server's reason, ServerUnavailable when nothing was done, and OutcomeUnknown when that cannot be said.
+    Cancelling a call closes its connection.
     """
 
     def __init__(self, transport: Transport, name: str) -> None:
@@ -29,14 +30,15 @@ class Channel:
         self._transport = transport
 
     def publish(self, content: object, *, id: str | None = None) -> str:
-        """Publish a message, which is any JSON value; its id. It is there once, however often it is sent: with an `id` of your
-        own also after OutcomeUnknown."""
+        """Publish a message, which is any JSON value; its id. It is there once, however often it is sent:
+        with an `id` of your own also after OutcomeUnknown."""
         sent = channels.new_id("msg") if id is None else id
         self._transport.send(self._calls.publish(sent, content))
         return sent
 
     def subscribe(self, subscriber: str) -> None:
-        """Create a subscriber, whose first message is the next one that is published. One that is there stays as it is."""
+        """Create a subscriber, whose first message is the next one that is published. One that is there stays
+        as it is."""
         self._transport.send(self._calls.subscribe(subscriber))
 
     def unsubscribe(self, subscriber: str) -> None:
@@ -45,30 +47,34 @@ class Channel:
             self._transport.send(self._calls.unsubscribe(subscriber))
 
     def poll(self, subscriber: str, *, max_messages: int = 64, wait_ms: int | timedelta = 0) -> Delivery:
-        """The next messages of a subscriber; with `wait_ms` (at most 30,000) as soon as there are any. Raises NotFound."""
+        """The next messages of a subscriber; with `wait_ms` (at most 30,000) as soon as there are any. Raises
+        NotFound."""
         most = checks.whole("max_messages", max_messages, 1, channels.MESSAGES_MAX)
         wait = checks.duration_ms("wait_ms", wait_ms, channels.WAIT_MS_MAX)
         return channels.delivery(self._transport.send(self._calls.poll(subscriber, most, wait)))
 
     def acknowledge(self, subscriber: str, receipt: str) -> None:
-        """Acknowledge the messages of a delivery by its receipt, and all before them: they do not come again."""
+        """Acknowledge the messages of a delivery by its receipt, and all before them: they do not come
+        again."""
         self._transport.send(self._calls.acknowledge(subscriber, receipt))
 
     def subscription(
         self, subscriber: str | None = None, *, max_messages: int = 64, wait_ms: int | timedelta | None = None
     ) -> Subscription:
-        """The messages of a subscriber as an iterator. Without a name it is one of its own, which ends with the block; with
-        a name it stays, and the next one of this name goes on where this one has ended. `wait_ms`, at most 30,000, is by default
-        the `poll_ms` of the retries."""
+        """The messages of a subscriber as an iterator. Without a name it is one of its own, which ends with
+        the block; with a name it stays, and the next one of this name goes on where this one has ended.
+        `wait_ms`, at most 30,000, is by default the `poll_ms` of the retries."""
         return Subscription(self, self._transport.retries, subscriber, max_messages, wait_ms)
 
 
 class Subscription:
-    """The messages of one subscriber: an iterator, in a block that makes the subscriber and at the end closes.
+    """The messages of one subscriber: an iterator, in a block that makes the subscriber and at the end
+    closes.
 
-    The messages of a poll are acknowledged together, when the next one after them is asked for: what was not worked through by
-    then comes again, to the next subscription of this name. A network that fails is waited out, longer each time, by a random
-    share. Raises Refused when the subscriber is gone or the token is refused.
+    The messages of a poll are acknowledged together, when the next one after them is asked for: what was not
+    worked through by then comes again, to the next subscription of this name. A network that fails is waited
+    out, longer each time, by a random share. Raises Refused when the subscriber is gone or the token is
+    refused.
     """
 
     def __init__(
@@ -85,7 +91,9 @@ class Subscription:
         self._channel, self._retries = channel, retries
         self._max_messages = checks.whole("max_messages", max_messages, 1, channels.MESSAGES_MAX)
         standard_ms = min(retries.poll_ms, channels.WAIT_MS_MAX)
-        self._wait_ms = standard_ms if wait_ms is None else checks.duration_ms("wait_ms", wait_ms, channels.WAIT_MS_MAX)
+        self._wait_ms = (
+            standard_ms if wait_ms is None else checks.duration_ms("wait_ms", wait_ms, channels.WAIT_MS_MAX)
+        )
         self._closed = False
 
     def __iter__(self) -> Iterator[Message]:
@@ -99,7 +107,9 @@ class Subscription:
                 if receipt:
                     self._channel.acknowledge(self.subscriber, receipt)
                     receipt = ""
-                delivery = self._channel.poll(self.subscriber, max_messages=self._max_messages, wait_ms=self._wait_ms)
+                delivery = self._channel.poll(
+                    self.subscriber, max_messages=self._max_messages, wait_ms=self._wait_ms
+                )
             except (ServerUnavailable, OutcomeUnknown, UnexpectedReply, Refused) as error:
                 if isinstance(error, Refused) and channels.is_over(error):
                     raise
@@ -125,5 +135,7 @@ class Subscription:
         self._channel.subscribe(self.subscriber)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()

@@ -16,9 +16,9 @@ from ironclaim_client.synchronous.transport import Transport
 class Client:
     """A server that `ironclaim serve` runs, or a service with its application mounted; connects on first use.
 
-    `url` is its address, with the path where the application is mounted. `token` is sent as `Authorization: Bearer`: a token of
-    the job API, or the JWT of a channel. `retries` says how long calls are tried; `http` is a client of your own. Raises
-    InvalidArgument.
+    `url` is its address, with the path where the application is mounted. `token` is sent as `Authorization:
+    Bearer`: a token of the job API, or the JWT of a channel. `retries` says how long calls are tried; `http`
+    is a client of your own. Raises InvalidArgument.
     """
 
     def __init__(
@@ -46,5 +46,7 @@ class Client:
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()

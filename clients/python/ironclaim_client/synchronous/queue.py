@@ -17,8 +17,9 @@ from ironclaim_client.values import Enqueued, NewJob, Result
 
 
 class Queue:
-    """A queue of the server. Every method raises InvalidArgument before anything is sent, Refused with the server's reason,
-    ServerUnavailable when nothing was done, and OutcomeUnknown when that cannot be said. Cancelling a call closes its connection.
+    """A queue of the server. Every method raises InvalidArgument before anything is sent, Refused with the
+    server's reason, ServerUnavailable when nothing was done, and OutcomeUnknown when that cannot be said.
+    Cancelling a call closes its connection.
     """
 
     def __init__(self, transport: Transport, name: str) -> None:
@@ -27,19 +28,28 @@ class Queue:
         self._transport = transport
 
     def enqueue(
-        self, name: str, payload: object = None, *, id: str | None = None, idempotency_key: str | None = None, **options: Any
+        self,
+        name: str,
+        payload: object = None,
+        *,
+        id: str | None = None,
+        idempotency_key: str | None = None,
+        **options: Any,
     ) -> Enqueued:
         """Put one job into the queue; it is there once, however often the network makes the client send it.
 
-        `options` are those of the server's engine: priority, delay_ms, attempts, key and so on. With an `id` or an
-        `idempotency_key` of your own the same call may be made again after OutcomeUnknown: the job is there once.
+        `options` are those of the server's engine: priority, delay_ms, attempts, key and so on. With an `id`
+        or an `idempotency_key` of your own the same call may be made again after OutcomeUnknown: the job is
+        there once.
         """
         reply = self._transport.send(self._calls.enqueue(name, payload, id, idempotency_key, options))
         return jobs.enqueued(reply)
 
-    def enqueue_many(self, new_jobs: Iterable[NewJob], *, idempotency_key: str | None = None) -> list[Enqueued | Refused]:
-        """Put up to 1,000 jobs into the queue, each there once; what came of each, in their order. Raises Refused where one of
-        them is malformed: then none is there."""
+    def enqueue_many(
+        self, new_jobs: Iterable[NewJob], *, idempotency_key: str | None = None
+    ) -> list[Enqueued | Refused]:
+        """Put up to 1,000 jobs into the queue, each there once; what came of each, in their order. Raises
+        Refused where one of them is malformed: then none is there."""
         listed = list(new_jobs)
         reply = self._transport.send(self._calls.enqueue_many(listed, idempotency_key))
         return jobs.enqueued_many(reply, len(listed))
@@ -51,15 +61,16 @@ class Queue:
         return reply.body
 
     def result(self, id: str, *, wait_ms: int | timedelta = 0) -> Result:
-        """How a job stands; with `wait_ms` (at most 60,000) as soon as it has ended, or after that time. Raises NotFound."""
+        """How a job stands; with `wait_ms` (at most 60,000) as soon as it has ended, or after that time.
+        Raises NotFound."""
         wait = checks.duration_ms("wait_ms", wait_ms, checks.POLL_MS_MAX)
         return jobs.result(id, self._transport.send(self._calls.result(id, wait)))
 
     def wait(self, id: str, *, timeout_ms: int | timedelta = 60_000) -> Any:
         """What the handler of a job has returned, once it has. A server that is away is waited for too.
 
-        Raises JobFailed, TimedOut, NotFound, NotPermitted where the token may not see the result, and ServerUnavailable when the
-        server is away at the end, up to `deadline_ms` later.
+        Raises JobFailed, TimedOut, NotFound, NotPermitted where the token may not see the result, and
+        ServerUnavailable when the server is away at the end, up to `deadline_ms` later.
         """
         retries = self._transport.retries
         end_s = time.monotonic() + checks.duration_ms("timeout_ms", timeout_ms, checks.WAIT_MS_MAX) / 1_000
@@ -83,13 +94,16 @@ class Queue:
             if failures:
                 time.sleep(retries.pause_ms(failures, random.random()) / 1_000)
 
-    def call(self, name: str, payload: object = None, *, timeout_ms: int | timedelta = 60_000, **options: Any) -> Any:
+    def call(
+        self, name: str, payload: object = None, *, timeout_ms: int | timedelta = 60_000, **options: Any
+    ) -> Any:
         """Enqueue a job and wait for what its handler returns. Raises as both do."""
         checks.duration_ms("timeout_ms", timeout_ms, checks.WAIT_MS_MAX)
         return self.wait((self.enqueue(name, payload, **options)).id, timeout_ms=timeout_ms)
 
     def cancel(self, id: str) -> None:
-        """Cancel a job; one that is cancelled already stays so. Raises NotFound, and Refused for one that has ended otherwise."""
+        """Cancel a job; one that is cancelled already stays so. Raises NotFound, and Refused for one that has
+        ended otherwise."""
         try:
             self._transport.send(self._calls.cancel(id))
         except Refused as error:
@@ -97,6 +111,6 @@ class Queue:
                 raise
 
     def requeue(self, id: str) -> None:
-        """Let a dead job run again. It is sent once: after OutcomeUnknown, look at the job. Raises NotFound, and Refused for one
-        that is not dead."""
+        """Let a dead job run again. It is sent once: after OutcomeUnknown, look at the job. Raises NotFound,
+        and Refused for one that is not dead."""
         self._transport.send(self._calls.requeue(id))

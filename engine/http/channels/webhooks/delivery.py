@@ -50,16 +50,20 @@ async def by_system(host: str, port: int) -> list[str]:
     return [str(entry[4][0]) for entry in found]
 
 
-async def checked_address(url: httpx.URL, allowed: Iterable[Network], resolve: Resolve = by_system) -> Address:
-    """An address of the url's host that a delivery may connect to. Raises AddressRefused where one of its addresses is none of
-    the internet and in no allowed network, and OSError for a name that has none."""
+async def checked_address(
+    url: httpx.URL, allowed: Iterable[Network], resolve: Resolve = by_system
+) -> Address:
+    """An address of the url's host that a delivery may connect to. Raises AddressRefused where one of its
+    addresses is none of the internet and in no allowed network, and OSError for a name that has none."""
     port = url.port or (443 if url.scheme == "https" else 80)
     networks = tuple(allowed)
     found: list[Address] = []
     for text in await resolve(url.host, port):
         one = address(text)
         if one is None or not (is_public(one) or among(one, networks)):
-            raise AddressRefused(f"{url.host} has the address {text}, which is not of the internet and in no allowed network")
+            raise AddressRefused(
+                f"{url.host} has the address {text}, which is not of the internet and in no allowed network"
+            )
         found.append(one)
     if not found:
         raise OSError(f"{url.host} has no address")
@@ -81,10 +85,13 @@ class DeliveryFailed(Exception):
 
 
 class Delivery:
-    """Makes attempts. Each has a connection of its own: one that is shared by address could be one whose certificate was checked
-    for another name. `resolve`: name and port -> addresses; `now_s`: the time since 1970."""
+    """Makes attempts. Each has a connection of its own: one that is shared by address could be one whose
+    certificate was checked for another name. `resolve`: name and port -> addresses; `now_s`: the time since
+    1970."""
 
-    def __init__(self, telemetry: Telemetry, resolve: Resolve = by_system, now_s: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, telemetry: Telemetry, resolve: Resolve = by_system, now_s: Callable[[], float] = time.time
+    ) -> None:
         self._telemetry = telemetry
         self._resolve = resolve
         self._now_s = now_s
@@ -92,18 +99,26 @@ class Delivery:
     async def attempt(self, target: Target, delivery: str, body: bytes) -> None:
         """Deliver a body. `delivery`: its id, the same for each attempt. Raises DeliveryFailed."""
         webhook = target.webhook
-        headers = {"User-Agent": f"ironclaim/{__version__}", **target.headers, "Content-Type": "application/json"}
+        headers = {
+            "User-Agent": f"ironclaim/{__version__}",
+            **target.headers,
+            "Content-Type": "application/json",
+        }
         if webhook.secret is not None:
             headers |= signed(secret_of(webhook.secret), delivery, int(self._now_s()), body)
         try:
             async with asyncio.timeout(webhook.timeout_ms / 1000):
                 await self._follow(target, headers, body)
         except TimeoutError as error:
-            raise DeliveryFailed(f"{without_query(target.url)} has not answered within {webhook.timeout_ms} ms") from error
+            raise DeliveryFailed(
+                f"{without_query(target.url)} has not answered within {webhook.timeout_ms} ms"
+            ) from error
         except (AddressRefused, Malformed) as error:
             raise DeliveryFailed(redacted(str(error)), final=True) from error
         except (httpx.HTTPError, OSError) as error:
-            raise DeliveryFailed(f"{without_query(target.url)}: {redacted(str(error)) or type(error).__name__}") from error
+            raise DeliveryFailed(
+                f"{without_query(target.url)}: {redacted(str(error)) or type(error).__name__}"
+            ) from error
 
     async def _follow(self, target: Target, headers: dict[str, str], body: bytes) -> None:
         """Send, and follow redirects; each one is guarded as the first url is."""
@@ -115,18 +130,28 @@ class Delivery:
             if answer.status_code not in _KEEPING:
                 final = answer.status_code in _GIVE_UP
                 raise DeliveryFailed(
-                    f"{without_query(str(url))} answered {answer.status_code} {answer.reason_phrase}".rstrip(), final=final
+                    (
+                        f"{without_query(str(url))} answered {answer.status_code} {answer.reason_phrase}"
+                    ).rstrip(),
+                    final=final,
                 )
             there = target_of(str(url.join(answer.headers.get("location", ""))))
             if url.scheme == "https" != there.scheme:
-                raise DeliveryFailed(f"{without_query(str(url))} leads from https to {there.scheme}", final=True)
+                raise DeliveryFailed(
+                    f"{without_query(str(url))} leads from https to {there.scheme}", final=True
+                )
             if (there.scheme, there.host, there.port) != (url.scheme, url.host, url.port):
-                # What a service configured for one host is not for another one: a secret of its own, for instance.
+                # What a service configured for one host is not for another one: a secret of its own, for
+                # instance.
                 headers = {name: value for name, value in headers.items() if name not in target.headers}
             url = there
-        raise DeliveryFailed(f"{without_query(target.url)} leads through more than {target.webhook.redirects_max} redirects")
+        raise DeliveryFailed(
+            f"{without_query(target.url)} leads through more than {target.webhook.redirects_max} redirects"
+        )
 
-    async def _send(self, target: Target, url: httpx.URL, headers: dict[str, str], body: bytes) -> httpx.Response:
+    async def _send(
+        self, target: Target, url: httpx.URL, headers: dict[str, str], body: bytes
+    ) -> httpx.Response:
         """One request to a checked address; of the answer the status and the headers alone are read."""
         allowed = networks.networks("webhook.allow_networks", target.webhook.allow_networks)
         host = url.raw_host.decode("ascii")
@@ -134,7 +159,8 @@ class Delivery:
         sent = {**headers, "Host": url.netloc.decode("ascii")}
         timeout = httpx.Timeout(target.webhook.timeout_ms / 1000).as_dict()
         with self._telemetry.delivery(target.webhook.method, without_query(str(url)), sent) as exchange:
-            # No proxy of the environment, which would resolve the name again; and no client, which logs each url as it is.
+            # No proxy of the environment, which would resolve the name again; and no client, which logs each
+            # url as it is.
             async with httpx.AsyncHTTPTransport(verify=_tls(), trust_env=False) as transport:
                 request = httpx.Request(
                     target.webhook.method,
@@ -158,8 +184,8 @@ def _tls() -> ssl.SSLContext:
 # -- Deliveries as jobs: one for each message and webhook, in the queue that the settings name.
 #
 # A publisher's call is answered when its message and these jobs are there; when it repeats the call, both are
-# duplicates. A worker in this process makes the attempts. One that fails comes again after the webhook's own wait;
-# one that is given up is a dead job, where it can be looked at and sent again as any other.
+# duplicates. A worker in this process makes the attempts. One that fails comes again after the webhook's own
+# wait; one that is given up is a dead job, where it can be looked at and sent again as any other.
 
 log = logger("ironclaim.http")
 
@@ -177,7 +203,13 @@ class WebhookQueue:
     """Enqueues deliveries, and makes them between `start` and `stop`."""
 
     def __init__(
-        self, settings: ChannelSettings, url: str, policies: Policies, delivery: Delivery, telemetry: Telemetry, report: Report
+        self,
+        settings: ChannelSettings,
+        url: str,
+        policies: Policies,
+        delivery: Delivery,
+        telemetry: Telemetry,
+        report: Report,
     ) -> None:
         self._policies = policies
         self._delivery = delivery
@@ -198,7 +230,9 @@ class WebhookQueue:
         `AsyncQueue.enqueue_many`."""
         if channel.targets:
             body = _body(channel.name, message, content)
-            await self._queue.enqueue_many([self._job(channel.name, message, target, body) for target in channel.targets])
+            await self._queue.enqueue_many(
+                [self._job(channel.name, message, target, body) for target in channel.targets]
+            )
 
     def start(self) -> None:
         """Begin to deliver, in a thread."""
@@ -240,9 +274,14 @@ class WebhookQueue:
         told: dict[str, Any] = json.loads(body)
         found = self._policies.of(told["channelID"])
         targets = () if found is None else found.targets
-        target = next((one for one in targets if _id(told["channelID"], told["messageID"], one) == job.id), None)
+        target = next(
+            (one for one in targets if _id(told["channelID"], told["messageID"], one) == job.id), None
+        )
         if target is None:
-            raise Bury(f"no webhook of channel {told['channelID']} has this url any more: {job.headers.get(_URL_HEADER)}")
+            raise Bury(
+                f"no webhook of channel {told['channelID']} has this url any more: "
+                f"{job.headers.get(_URL_HEADER)}"
+            )
         try:
             await self._delivery.attempt(target, job.id, body)
         except DeliveryFailed as error:
@@ -250,14 +289,21 @@ class WebhookQueue:
             if (error.final and not retry.force) or job.attempt > retry.count:
                 self._telemetry.count("given_up")
                 self._report(
-                    error, {"channel": told["channelID"], "message": told["messageID"], "url": without_query(target.url)}
+                    error,
+                    {
+                        "channel": told["channelID"],
+                        "message": told["messageID"],
+                        "url": without_query(target.url),
+                    },
                 )
                 raise Bury(str(error)) from error
             raise RetryLater(retry.wait_ms(job.attempt, random.random()), str(error)) from error
 
     def _work(self) -> None:
         while not self._stopping.is_set():
-            self._worker = worker = Worker(self._queue, self._handlers, concurrency=self._concurrency, grace_ms=_GRACE_MS)
+            self._worker = worker = Worker(
+                self._queue, self._handlers, concurrency=self._concurrency, grace_ms=_GRACE_MS
+            )
             if self._stopping.is_set():
                 return
             try:

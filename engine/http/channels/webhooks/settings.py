@@ -63,9 +63,9 @@ _OWN_HEADERS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookRetry:
-    """When a failed delivery is tried again: `count` times, `interval_ms` after the first attempt, each further wait
-    `interval_multiplier` times the one before, give or take up to `interval_jitter_ms`. `force`: also after answers that say that
-    trying again is of no use. Raises Malformed."""
+    """When a failed delivery is tried again: `count` times, `interval_ms` after the first attempt, each
+    further wait `interval_multiplier` times the one before, give or take up to `interval_jitter_ms`. `force`:
+    also after answers that say that trying again is of no use. Raises Malformed."""
 
     count: int = 3
     interval_ms: int = 3_000
@@ -94,12 +94,13 @@ class WebhookRetry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookSettings:
-    """Where messages of a channel are sent. `url` and the values of `headers` may hold `{{.channel.NAME}}`. `timeout_ms` bounds
-    one attempt with all its redirects, of which `redirects_max` are followed. `secret` signs each delivery; `whsec_` and
-    base64.
+    """Where messages of a channel are sent. `url` and the values of `headers` may hold `{{.channel.NAME}}`.
+    `timeout_ms` bounds one attempt with all its redirects, of which `redirects_max` are followed. `secret`
+    signs each delivery; `whsec_` and base64.
 
-    `allow_networks`: networks that are not of the internet and may be reached nevertheless, as CIDR. Without them an address
-    that is private, of this host or of no host is refused, whatever name leads to it. Raises Malformed.
+    `allow_networks`: networks that are not of the internet and may be reached nevertheless, as CIDR. Without
+    them an address that is private, of this host or of no host is refused, whatever name leads to it. Raises
+    Malformed.
     """
 
     url: str = field(repr=False)
@@ -112,26 +113,43 @@ class WebhookSettings:
     allow_networks: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        settle(self, "webhook.", timeout_ms=(1, _TIMEOUT_MS_MAX), redirects_max=(0, _REDIRECTS_MAX), retry=WebhookRetry)
+        settle(
+            self,
+            "webhook.",
+            timeout_ms=(1, _TIMEOUT_MS_MAX),
+            redirects_max=(0, _REDIRECTS_MAX),
+            retry=WebhookRetry,
+        )
         if self.method not in METHODS:
             raise Malformed("webhook.method", self.method, f"one of {', '.join(METHODS)}")
         for name, value in self.headers.items():
             if not _HEADER.fullmatch(name) or name.lower() in _OWN_HEADERS:
-                raise Malformed("webhook.headers", name, "the name of a header that a delivery does not set itself")
+                raise Malformed(
+                    "webhook.headers", name, "the name of a header that a delivery does not set itself"
+                )
             if not _VALUE.fullmatch(value):
-                raise Malformed(f"webhook.headers.{name}", "(not shown)", "visible ASCII characters and spaces, at most 4,096")
+                raise Malformed(
+                    f"webhook.headers.{name}",
+                    "(not shown)",
+                    "visible ASCII characters and spaces, at most 4,096",
+                )
         networks.networks("webhook.allow_networks", self.allow_networks)
         if self.secret is not None:
             secret_of(self.secret)
 
     def check_templates(self, groups: Sequence[str]) -> None:
         """Check url and headers against the groups of a channel's pattern. Raises Malformed."""
-        for name, value in (("url", self.url), *((f"headers.{name}", value) for name, value in self.headers.items())):
+        for name, value in (
+            ("url", self.url),
+            *((f"headers.{name}", value) for name, value in self.headers.items()),
+        ):
             try:
                 tokens.check(f"webhook.{name}", value, groups)
             except Malformed as error:
                 # Either may hold a secret.
-                raise Malformed(error.field, without_query(value) if name == "url" else "(not shown)", error.bound) from None
+                raise Malformed(
+                    error.field, without_query(value) if name == "url" else "(not shown)", error.bound
+                ) from None
         target_of(tokens.filled(self.url, dict.fromkeys(groups, "x")))
 
 

@@ -39,12 +39,16 @@ def limit_list(obstacles: Obstacles | None) -> LimitList:
     if obstacles is None:
         return LimitList(False, (), (), False, 0)
     paused = any(pause.name is None for pause in obstacles.pauses)
-    return LimitList(True, obstacles.pauses, tuple(map(limit_row, obstacles.limits)), paused, obstacles.srv_us // 1000)
+    return LimitList(
+        True, obstacles.pauses, tuple(map(limit_row, obstacles.limits)), paused, obstacles.srv_us // 1000
+    )
 
 
 def limit_row(limit: LimitInfo) -> LimitRow:
     """A limit as its row."""
-    shares = [used / most for used, most in ((limit.in_hand, limit.concurrency), (limit.used, limit.rate)) if most]
+    shares = [
+        used / most for used, most in ((limit.in_hand, limit.concurrency), (limit.used, limit.rate)) if most
+    ]
     workers = dict.fromkeys(worker for _, worker in limit.holders if worker)
     return LimitRow(limit, min(100, round(100 * max(shares, default=0.0))), tuple(workers))
 
@@ -58,7 +62,8 @@ _TICKS = 3
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRow:
-    """A schedule: when it ticks, in words, and its next ticks (ms). `idle`: why it does not tick, '' where it does."""
+    """A schedule: when it ticks, in words, and its next ticks (ms). `idle`: why it does not tick, '' where it
+    does."""
 
     schedule: Schedule
     timing: str
@@ -102,7 +107,9 @@ def timing_words(schedule: Schedule) -> str:
         return timing.cron + zone
     if timing.every_ms:
         return f"every {length(timing.every_ms)}"
-    return f"every {timing.months} month{'' if timing.months == 1 else 's'}{zone}" if timing.months else UNKNOWN
+    return (
+        f"every {timing.months} month{'' if timing.months == 1 else 's'}{zone}" if timing.months else UNKNOWN
+    )
 
 
 # -- Workers with what each has in hand.
@@ -125,7 +132,8 @@ class WorkerRow:
 
 @dataclass(frozen=True, slots=True)
 class WorkerList:
-    """Workers from rank `offset` on, with the sums of those that live; `next` is where the following ones begin."""
+    """Workers from rank `offset` on, with the sums of those that live; `next` is where the following ones
+    begin."""
 
     rows: tuple[WorkerRow, ...]
     alive: int
@@ -138,10 +146,15 @@ class WorkerList:
 
 def worker_list(found: SomeWorkers, offset: int) -> WorkerList:
     """One page of workers: those that live first, by name."""
-    rows = sorted(map(worker_row, found.workers), key=lambda row: (not row.worker.alive, row.worker.name, row.worker.incarnation))
+    rows = sorted(
+        map(worker_row, found.workers),
+        key=lambda row: (not row.worker.alive, row.worker.name, row.worker.incarnation),
+    )
     alive = [info for info in found.workers if info.alive]
     sums = (len(alive), sum(info.in_hand for info in alive), sum(info.concurrency for info in alive))
-    return WorkerList(tuple(rows), *sums, offset, offset + len(found.workers) if found.more else None, found.now_ms)
+    return WorkerList(
+        tuple(rows), *sums, offset, offset + len(found.workers) if found.more else None, found.now_ms
+    )
 
 
 def worker_row(info: WorkerInfo) -> WorkerRow:

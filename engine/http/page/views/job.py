@@ -25,7 +25,13 @@ _NODE_TEXT = 27
 _NODES_MAX = 10
 
 #: What may be done to a job from the page, in the order of its buttons, with the word on it.
-ACTIONS = (("run_now", "Run now"), ("requeue", "Requeue"), ("cancel", "Cancel"), ("discard", "Discard"), ("remove", "Remove"))
+ACTIONS = (
+    ("run_now", "Run now"),
+    ("requeue", "Requeue"),
+    ("cancel", "Cancel"),
+    ("discard", "Discard"),
+    ("remove", "Remove"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +81,8 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A job as the page shows it. `payload` is None where it is hidden; `cut`: it is longer than what is shown."""
+    """A job as the page shows it. `payload` is None where it is hidden; `cut`: it is longer than what is
+    shown."""
 
     job: JobInfo
     sentence: str
@@ -149,14 +156,17 @@ def facts(job: JobInfo, *, payloads: bool) -> tuple[tuple[str, str], ...]:
 
 
 def moments(job: JobInfo, now_ms: int) -> tuple[Moment, ...]:
-    """What is known of a job's life, the oldest first. A fence is the time of its claim, unless the clock stepped back."""
+    """What is known of a job's life, the oldest first. A fence is the time of its claim, unless the clock
+    stepped back."""
     found: list[Moment] = []
     if job.enqueued_ms:
         found.append(Moment(job.enqueued_ms, "plain", "Enqueued"))
     if job.due_ms > job.enqueued_ms and not job.claims:
         found.append(Moment(job.due_ms, "plain", "Due" if job.due_ms > now_ms else "Was due"))
     kept = {error.fence for error in job.errors}
-    for number, error in enumerate(job.errors, start=max(0, job.failures + job.crashes - len(job.errors)) + 1):
+    for number, error in enumerate(
+        job.errors, start=max(0, job.failures + job.crashes - len(job.errors)) + 1
+    ):
         found.append(Moment(error.fence, "run", f"Attempt {number} claimed", fence=error.fence))
         lost = error.kind == "lost"
         title = f"Attempt {number} lost" if lost else f"Attempt {number} failed"
@@ -166,7 +176,11 @@ def moments(job: JobInfo, now_ms: int) -> tuple[Moment, ...]:
         found.append(Moment(job.fence, "run", title, fence=job.fence, worker=job.owner))
         if job.lease_end_ms:
             stuck = job.state == "stuck"
-            found.append(Moment(job.lease_end_ms, "lost" if stuck else "plain", "Lease ended" if stuck else "Lease ends"))
+            found.append(
+                Moment(
+                    job.lease_end_ms, "lost" if stuck else "plain", "Lease ended" if stuck else "Lease ends"
+                )
+            )
     if job.state == "delayed" and job.claims:
         found.append(Moment(job.due_ms, "plain", "Next attempt"))
     if job.ended_ms:
@@ -179,11 +193,15 @@ def moments(job: JobInfo, now_ms: int) -> tuple[Moment, ...]:
 
 
 def bars(job: JobInfo, now_ms: int) -> tuple[Bar, ...]:
-    """A job's life from its enqueue to its end, or until now: when it waited, and each run. Empty where that is not known."""
+    """A job's life from its enqueue to its end, or until now: when it waited, and each run. Empty where that
+    is not known."""
     end_ms = job.ended_ms or now_ms
     if not job.enqueued_ms or end_ms <= job.enqueued_ms:
         return ()
-    runs = [(error.fence, error.at_ms, "lost" if error.kind == "lost" else "bad", error.error) for error in job.errors]
+    runs = [
+        (error.fence, error.at_ms, "lost" if error.kind == "lost" else "bad", error.error)
+        for error in job.errors
+    ]
     if job.state in ("active", "stuck"):
         runs.append((job.fence, now_ms, "run", f"runs on {job.owner}" if job.owner else "runs"))
     whole_ms = end_ms - job.enqueued_ms
@@ -194,7 +212,9 @@ def bars(job: JobInfo, now_ms: int) -> tuple[Bar, ...]:
         found.append(_bar(at_ms, began_ms, job.enqueued_ms, whole_ms, "plain", "waited"))
         found.append(_bar(began_ms, max(began_ms, ended_ms), job.enqueued_ms, whole_ms, tone, title))
         at_ms = max(began_ms, ended_ms)
-    found.append(_bar(at_ms, end_ms, job.enqueued_ms, whole_ms, "plain", "waited" if job.ended_ms else "waits"))
+    found.append(
+        _bar(at_ms, end_ms, job.enqueued_ms, whole_ms, "plain", "waited" if job.ended_ms else "waits")
+    )
     return tuple(bar for bar in found if bar.width > 0 or bar.tone != "plain")
 
 
@@ -213,8 +233,12 @@ def graph(found: OneJob) -> Graph | None:
     if explained is None:
         return None
     states = dict(explained.needs)
-    # Those that it needed when it was enqueued; where more than some are still open, the state of the others is not known.
-    parents = [(parent, states.get(parent, "ended" if len(states) >= explained.needed else "")) for parent in job.options.needs]
+    # Those that it needed when it was enqueued; where more than some are still open, the state of the others
+    # is not known.
+    parents = [
+        (parent, states.get(parent, "ended" if len(states) >= explained.needed else ""))
+        for parent in job.options.needs
+    ]
     parents = parents or list(explained.needs)
     left = _column(parents, max(len(parents), explained.needed), 0)
     calls = (("on success", job.options.on_success), ("on failure", job.options.on_failure))
@@ -233,14 +257,18 @@ def graph(found: OneJob) -> Graph | None:
     return Graph((*left, middle, *right), tuple(lines), width, height, words)
 
 
-def _column(jobs: Sequence[tuple[str, str]], count: int, column: int, *, first: int = 0, link: bool = True) -> list[Node]:
+def _column(
+    jobs: Sequence[tuple[str, str]], count: int, column: int, *, first: int = 0, link: bool = True
+) -> list[Node]:
     nodes = [
         Node(job if link else "", short_id(job), state, _x(column), (first + at) * (_NODE_HEIGHT + _NODE_GAP))
         for at, (job, state) in enumerate(jobs[:_NODES_MAX])
     ]
     more = count - len(nodes)
     if more > 0:
-        nodes.append(Node("", f"and {more} more", "", _x(column), (first + len(nodes)) * (_NODE_HEIGHT + _NODE_GAP)))
+        nodes.append(
+            Node("", f"and {more} more", "", _x(column), (first + len(nodes)) * (_NODE_HEIGHT + _NODE_GAP))
+        )
     return nodes
 
 
@@ -262,8 +290,8 @@ def short_id(job: str) -> str:
 
 
 def payload_text(job: JobInfo) -> str:
-    """A payload as people read it: JSON with indents, else its bytes as Python writes them, and why nobody can read it.
-    A long one is cut, and not read."""
+    """A payload as people read it: JSON with indents, else its bytes as Python writes them, and why nobody
+    can read it. A long one is cut, and not read."""
     raw = job.envelope if job.unreadable else job.payload_bytes
     if len(raw) > _PAYLOAD_SHOWN:
         return raw[:_PAYLOAD_SHOWN].decode(errors="replace")
@@ -281,5 +309,6 @@ def recorded(events: Sequence[Event]) -> tuple[Moment, ...]:
     """What the event stream of the queue has of a job."""
     tones = {"claimed": "run", "finished": "good", "failed": "bad", "buried": "bad", "reaped": "lost"}
     return tuple(
-        Moment(event.srv_ms, tones.get(event.kind, "plain"), event.kind.capitalize(), short(event.detail)) for event in events
+        Moment(event.srv_ms, tones.get(event.kind, "plain"), event.kind.capitalize(), short(event.detail))
+        for event in events
     )

@@ -51,7 +51,13 @@ class Filter:
 
     def address(self, **changed: object) -> str:
         """The query of an address with some fields changed."""
-        fields = {"state": self.state, "name": self.name, "key": self.key, "error": self.error, "text": self.text}
+        fields = {
+            "state": self.state,
+            "name": self.name,
+            "key": self.key,
+            "error": self.error,
+            "text": self.text,
+        }
         fields |= {"newest": "1" if self.newest else "", "cursor": self.cursor or ""}
         shown = {name: value for name, value in (fields | changed).items() if value not in ("", None)}
         return urlencode(shown, errors="backslashreplace")
@@ -59,7 +65,8 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """A job in a table. `at_ms` is the time that its state is about: due, lease end, death or end, else the enqueue."""
+    """A job in a table. `at_ms` is the time that its state is about: due, lease end, death or end, else the
+    enqueue."""
 
     id: str
     name: str
@@ -106,7 +113,8 @@ def matching(found: JobPage, wanted: Filter, *, payloads: bool) -> tuple[JobInfo
     return tuple(
         job
         for job in found.jobs
-        if selection.matches(job, now_ms) and (not wanted.text or has_text(job, wanted.text, payloads=payloads))
+        if selection.matches(job, now_ms)
+        and (not wanted.text or has_text(job, wanted.text, payloads=payloads))
     )
 
 
@@ -127,7 +135,9 @@ def job_list(found: JobPage, wanted: Filter, *, payloads: bool) -> JobList:
 
 def job_row(job: JobInfo, *, payloads: bool) -> JobRow:
     """A job as its row."""
-    at_ms = job.ended_ms or job.lease_end_ms or (job.due_ms if job.state == "delayed" else 0) or job.enqueued_ms
+    at_ms = (
+        job.ended_ms or job.lease_end_ms or (job.due_ms if job.state == "delayed" else 0) or job.enqueued_ms
+    )
     tried = job.failures + job.crashes
     attempts = f"{tried} of {job.options.attempts}" if job.name and (tried or job.claims) else ""
     error = job.unreadable or last_line(job.last_error)
@@ -157,8 +167,8 @@ _CLASS = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,99}")
 
 @dataclass(frozen=True, slots=True)
 class DeadGroup:
-    """Jobs of one name that died of the same kind of error: how many of those looked at, when the last one died, its error and
-    its id. `error` are words that a filter finds them by, '' where there are none."""
+    """Jobs of one name that died of the same kind of error: how many of those looked at, when the last one
+    died, its error and its id. `error` are words that a filter finds them by, '' where there are none."""
 
     name: str
     error: str
@@ -218,8 +228,8 @@ _LOOKED_MAX = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many of the `seen` first jobs of a state are meant; `next` is the cursor of the next look, None at the end. `cut`:
-    there are more jobs than are counted."""
+    """How many of the `seen` first jobs of a state are meant; `next` is the cursor of the next look, None at
+    the end. `cut`: there are more jobs than are counted."""
 
     matched: int
     seen: int
@@ -231,7 +241,11 @@ def action_of(value: str, state: str) -> AdminAction:
     """An action on jobs in this state. Raises Malformed."""
     known = {str(action): action for action in get_args(AdminAction)}
     if value not in ACTIONS.get(state, ()):
-        raise Malformed("action", value, f"one of {', '.join(ACTIONS.get(state, ()))}" if state in ACTIONS else "left out here")
+        raise Malformed(
+            "action",
+            value,
+            f"one of {', '.join(ACTIONS.get(state, ()))}" if state in ACTIONS else "left out here",
+        )
     return known[value]
 
 
@@ -244,7 +258,8 @@ async def count(queue: AsyncQueue, wanted: Filter, before: Count, *, payloads: b
 
 
 async def change(queue: AsyncQueue, action: AdminAction, wanted: Filter, most: int, *, payloads: bool) -> int:
-    """Do something to the jobs that are meant, at most so many; how many it was done to. Each job is looked at once."""
+    """Do something to the jobs that are meant, at most so many; how many it was done to. Each job is looked
+    at once."""
     if not isinstance(queue, AsyncShardedQueue):
         return await _change(queue, action, wanted, most, payloads=payloads)
     done = 0
@@ -253,8 +268,11 @@ async def change(queue: AsyncQueue, action: AdminAction, wanted: Filter, most: i
     return done
 
 
-async def _change(queue: AsyncQueue, action: AdminAction, wanted: Filter, most: int, *, payloads: bool) -> int:
-    # What comes back into the state meanwhile, as a dead job that was requeued and died again, is not changed twice.
+async def _change(
+    queue: AsyncQueue, action: AdminAction, wanted: Filter, most: int, *, payloads: bool
+) -> int:
+    # What comes back into the state meanwhile, as a dead job that was requeued and died again, is not changed
+    # twice.
     left = min(_LOOKED_MAX, _in_state(await queue.counts(one_call=True), wanted.state))
     done = offset = 0
     while left > 0 and done < most:

@@ -21,7 +21,8 @@ _REASONS_MAX = 8
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A number at the top of the page. `state`: what it counts, as jobs are listed; `least`: there may be more."""
+    """A number at the top of the page. `state`: what it counts, as jobs are listed; `least`: there may be
+    more."""
 
     state: str
     title: str
@@ -41,7 +42,8 @@ class NameRow:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One thing that keeps jobs from being claimed, and how many lanes and jobs it was seen to hold back; 0: not seen to."""
+    """One thing that keeps jobs from being claimed, and how many lanes and jobs it was seen to hold back; 0:
+    not seen to."""
 
     words: str
     lanes: int = 0
@@ -50,7 +52,8 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What is known of the lanes. `known` is False on an old keyspace; `cut`: there are more lanes than were looked at."""
+    """What is known of the lanes. `known` is False on an old keyspace; `cut`: there are more lanes than were
+    looked at."""
 
     known: bool
     cut: bool
@@ -100,7 +103,9 @@ def names(lanes: Iterable[LaneInfo]) -> tuple[NameRow, ...]:
     return tuple(sorted(found.values(), key=lambda row: (-row.waiting, row.name)))
 
 
-def reasons(pauses: Iterable[PauseInfo], limits: Iterable[LimitInfo], lanes: Iterable[LaneInfo]) -> list[Reason]:
+def reasons(
+    pauses: Iterable[PauseInfo], limits: Iterable[LimitInfo], lanes: Iterable[LaneInfo]
+) -> list[Reason]:
     """What holds jobs back, each thing once: what was seen to hold most jobs first."""
     seen: dict[str, Reason] = {}
     for words in [paused_words(pause) for pause in pauses] + [str(limit) for limit in limits if limit.full]:
@@ -117,7 +122,8 @@ def reasons(pauses: Iterable[PauseInfo], limits: Iterable[LimitInfo], lanes: Ite
 
 @dataclass(frozen=True, slots=True)
 class ChannelRow:
-    """A channel with its subscribers, those that are furthest behind first; `most` is how far that is, at least 1."""
+    """A channel with its subscribers, those that are furthest behind first; `most` is how far that is, at
+    least 1."""
 
     name: str
     lags: tuple[Lag, ...]
@@ -126,7 +132,8 @@ class ChannelRow:
 
 @dataclass(frozen=True, slots=True)
 class ChannelList:
-    """The channels whose subscribers one look has found; `next` is the cursor of the next look, None at the end."""
+    """The channels whose subscribers one look has found; `next` is the cursor of the next look, None at the
+    end."""
 
     rows: tuple[ChannelRow, ...]
     subscribers: int
@@ -138,14 +145,18 @@ def channel_list(found: Iterable[Lag], cursor: int) -> ChannelList:
     known = tuple(found)
     rows: list[ChannelRow] = []
     for name in sorted({lag.channel for lag in known}):
-        lags = sorted((lag for lag in known if lag.channel == name), key=lambda lag: (-(lag.messages or 0), lag.subscriber))
+        lags = sorted(
+            (lag for lag in known if lag.channel == name),
+            key=lambda lag: (-(lag.messages or 0), lag.subscriber),
+        )
         rows.append(ChannelRow(name, tuple(lags), max(1, *(lag.messages or 0 for lag in lags), 1)))
     return ChannelList(tuple(rows), len(known), cursor or None)
 
 
 # -- Runs of drills, read from their folder: what was run, the verdict, and whether there is a report.
 
-#: Runs of one view, the newest ones; entries of the folder that are looked at, and bytes of a file that are read.
+#: Runs of one view, the newest ones; entries of the folder that are looked at, and bytes of a file that are
+#: read.
 RUNS_MAX = 50
 _ENTRIES_MAX = 5_000
 _FILE_BYTES_MAX = 4 * 1024 * 1024
@@ -179,13 +190,18 @@ class RunList:
 
 
 def run_list(folder: Path) -> RunList:
-    """The runs of a folder, by the time in their names, the newest first. A folder that cannot be read holds none."""
+    """The runs of a folder, by the time in their names, the newest first. A folder that cannot be read holds
+    none."""
     names: list[str] = []
     try:
         for entry in folder.iterdir():
             if len(names) >= _ENTRIES_MAX:
                 break
-            if _STARTS_WITH_DATE.match(entry.name) and RUN_NAME.fullmatch(entry.name) and not entry.is_symlink():
+            if (
+                _STARTS_WITH_DATE.match(entry.name)
+                and RUN_NAME.fullmatch(entry.name)
+                and not entry.is_symlink()
+            ):
                 names.append(entry.name)
     except OSError:
         return RunList((), 0)
