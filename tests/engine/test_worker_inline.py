@@ -179,7 +179,11 @@ def test_a_worker_runs_inline_handlers_where_gevent_has_patched_the_process(queu
 
 @pytest.mark.parametrize(
     "where",
-    ["machine.machine.WorkerSteps._handler_ended", "machine.machine.WorkerSteps.next_start", "handler_pool.HandlerPool.run_inline"],
+    [
+        "machine.machine.WorkerSteps._handler_ended",
+        "machine.machine.WorkerSteps.next_start",
+        "handler_pool.HandlerPool.run_inline",
+    ],
 )
 def test_a_defect_ends_the_worker_loudly(queue: Queue, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """Whichever thread takes it: a worker that looks alive and does nothing is the worst of all."""
