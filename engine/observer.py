@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -19,6 +20,7 @@ _SAID = ("an observer failed",)
 
 #: The environment variable that names who observes the queues of a process.
 VARIABLE = "IRONCLAIM_OBSERVER"
+_asking = threading.local()
 _BOUND = "module:object of a callable that takes the name of a queue and returns its observer, or None"
 
 #: When a call was meant to be sent, monotonic ns, None where nobody says; for a call that carries the jobs of
@@ -127,8 +129,14 @@ def observer_of(queue: str, given: Observer | None) -> Observer | None:
     that `IRONCLAIM_OBSERVER=module:object` names. Raises Malformed where the variable names none, and what
     the callable raises."""
     reference = os.environ.get(VARIABLE)
-    if given is None and reference:
-        given = _callable_of(reference)(queue)
+    # A queue that the callable makes for itself has no observer: it would be asked for without end.
+    if given is None and reference and not getattr(_asking, "on", False):
+        found = _callable_of(reference)
+        _asking.on = True
+        try:
+            given = found(queue)
+        finally:
+            _asking.on = False
         if not (given is None or all(hasattr(given, name) for name in _METHODS)):
             raise Malformed(VARIABLE, reference, f"{_BOUND} (it returned a {type(given).__name__})")
     return spared_observer(given)
@@ -138,7 +146,7 @@ def _callable_of(reference: str) -> Callable[[str], Any]:
     module, _, name = reference.partition(":")
     try:
         found: Any = attrgetter(name)(import_module(module))
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
+    except Exception as error:
         raise Malformed(VARIABLE, reference, f"{_BOUND} ({error})") from error
     if not callable(found):
         raise Malformed(VARIABLE, reference, f"{_BOUND} (it is a {type(found).__name__})")

@@ -27,6 +27,17 @@ _opening = threading.Lock()
 _recorder: Recorder | None = None
 
 
+def _in_a_forked_child() -> None:
+    """The file is the parent's, and another thread of it may have held the lock."""
+    global _opening
+    _opening = threading.Lock()
+    if _recorder is not None:
+        _recorder.file.abandon()
+
+
+os.register_at_fork(after_in_child=_in_a_forked_child)
+
+
 def recording(file: Path) -> dict[str, str]:
     """The variables by which a process records into this file."""
     return {VARIABLE: f"{__name__}:{observer.__name__}", FILE: str(file)}
@@ -35,7 +46,7 @@ def recording(file: Path) -> dict[str, str]:
 def observer(queue: str) -> Recorder | None:
     """The recorder of a queue; None in a process that was started by one which records. The closing row is
     written when this process ends by itself, and never by a child that it has forked. Raises Malformed where
-    no file is named, and OSError for one that cannot be written."""
+    no file is named, or another process records in it, and OSError for one that cannot be written."""
     global _recorder
     with _opening:
         if _recorder is None:
@@ -45,9 +56,19 @@ def observer(queue: str) -> Recorder | None:
             if not path:
                 return None
             proc = validate.worker_name(Path(path).stem)
-            file = HistoryFile(Path(path), proc=proc, role="worker", version=engine.__version__)
-            _recorder = Recorder(file, queue=queue)
+            # Before the file is there, so that a child which another thread forks meanwhile records nothing.
             os.environ[FILE] = ""
+            try:
+                file = HistoryFile(
+                    Path(path), proc=proc, role="worker", version=engine.__version__, alone=True
+                )
+            except BlockingIOError:
+                os.environ[FILE] = path
+                bound = "a file of this process alone: another one records in it"
+                raise Malformed(FILE, path, bound) from None
+            except OSError:
+                os.environ[FILE] = path
+                raise
+            _recorder = Recorder(file, queue=queue)
             atexit.register(_recorder.close)
-            os.register_at_fork(after_in_child=file.abandon)
     return _recorder.of(queue)

@@ -19,6 +19,7 @@ Files of a run (`runs/<id>/history/`):
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import socket
@@ -432,7 +433,9 @@ class HistoryFile:
 
     A row is handed over as the inside of a JSON object without its first four columns. When the disk refuses
     (full, gone), the file is **broken**: one line goes to stderr, nothing is written any more, and the
-    missing close row makes the verdict unknown. Recording never fails a job.
+    missing close row makes the verdict unknown. Recording never fails a job. With `alone` the file is locked
+    as long as this process has it. Raises BlockingIOError where another one has, because rows of two would
+    have the same numbers.
     """
 
     def __init__(
@@ -443,6 +446,7 @@ class HistoryFile:
         role: str,
         version: str = "",
         clock_ns: Callable[[], int] = time.monotonic_ns,
+        alone: bool = False,
     ) -> None:
         self.path = path
         self.proc = proc
@@ -452,6 +456,12 @@ class HistoryFile:
         self._lock = threading.Lock()
         self._seq = 0
         self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        if alone:
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(self._descriptor)
+                raise
         self.append(
             [
                 f'"kind":"open","role":{text(role)},"host":{text(socket.gethostname())},'

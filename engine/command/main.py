@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn, cast
 
 from engine.command.output import finish_output, prepare_output, print_error
 from engine.errors import EngineError, describe, logger, redacted
+from engine.observer import VARIABLE
 from engine.version import __version__
 
 #: Exit code for bad arguments, and for a server that cannot be reached.
 FAILED = 2
+#: Commands that are services of their own. The others ask, or do one thing, perhaps beside a service whose
+#: environment they share: who observes that one is not to be told of them.
+_SERVICES = ("worker", "outbox", "serve")
 log = logger("ironclaim.command")
 _VERSION = f"ironclaim {__version__}"
 
@@ -42,6 +47,8 @@ def _carried_out(given: list[str]) -> int:
         options = _parser().parse_args(given)
         #: For a command that runs itself in another process.
         options.arguments = given
+        if options.command not in _SERVICES:
+            os.environ.pop(VARIABLE, None)
         return options.run(options)
     except BrokenPipeError:
         # The reader of the pipe has closed it.

@@ -108,3 +108,18 @@ def test_a_module_that_makes_a_queue_before_its_observer_is_named(module: Module
     made = module("Watch", "from engine import Queue\nqueue = Queue('q', url='redis://nowhere:1')\n" + WATCHING)
     with pytest.raises(Malformed, match=f"IRONCLAIM_OBSERVER: '{made.__name__}:Watch' .*partially initialized module"):
         Queue("q", url="redis://nowhere:1")
+
+
+def test_a_queue_of_the_callable_itself_has_no_observer(ironclaim_url: str, module: Module) -> None:
+    source = f"from engine import Queue\nmade = []\ndef some(name):\n    made.append(Queue('own', url={ironclaim_url!r}))\n"
+    made = module("some", source)
+    with Queue("q", url=ironclaim_url) as queue:
+        assert queue.observer is None
+    (own,) = import_module(made.__name__).made
+    assert own.observer is None
+
+
+def test_what_a_module_raises_names_the_variable(module: Module) -> None:
+    module("Watch", "raise RuntimeError('no settings')\n")
+    with pytest.raises(Malformed, match=r"^IRONCLAIM_OBSERVER: .*no settings"):
+        Queue("q", url="redis://nowhere:1")

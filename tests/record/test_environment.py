@@ -67,3 +67,44 @@ def test_a_file_that_cannot_be_is_told_at_once(tmp_path: Path, monkeypatch: pyte
         with pytest.raises(error):
             environment.observer("q")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_in_which_another_process_records_is_refused(ironclaim_url: str, tmp_path: Path) -> None:
+    """Two writers would number their rows alike: a prefork server's children, or a command beside a service."""
+    file = tmp_path / "shop-1.jsonl"
+    told = {**os.environ, "PYTHONPATH": str(ROOT), **recording(file)}
+    program = (
+        "import os, subprocess, sys\nfrom engine import Queue\n"
+        "queue = Queue('mails', url=sys.argv[1])\nqueue.enqueue('work', {})\n"
+        "told = {**os.environ, 'IRONCLAIM_HISTORY': sys.argv[2]}\n"
+        "for words in (['-c', 'from engine import Queue; Queue(\"mails\")'],"
+        " ['-m', 'engine', 'pause', 'work', '--queue', 'mails', '--url', sys.argv[1]]):\n"
+        "    done = subprocess.run([sys.executable, *words], env=told, capture_output=True, text=True)\n"
+        "    print(done.returncode, *done.stderr.splitlines()[-1:])\n"
+    )
+    command = [sys.executable, "-c", program, ironclaim_url, str(file)]
+    done = subprocess.run(command, env=told, check=True, timeout=120, capture_output=True, text=True)
+    library, command_line = done.stdout.splitlines()
+    assert library.startswith("1 engine.errors.Malformed: IRONCLAIM_HISTORY: ") and "another one records in it" in library
+    assert command_line == "0", "a command that only administers is observed by nobody"
+    rows = checked_rows(file)
+    assert [row["seq"] for row in rows] == list(range(len(rows))) and [row["kind"] for row in rows].count("open") == 1
+
+
+def test_a_child_that_is_forked_while_the_file_opens_records_nothing_and_does_not_hang(
+    ironclaim_url: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "shop-1.jsonl"
+    os.mkfifo(file)
+    told = {**os.environ, "PYTHONPATH": str(ROOT), **recording(file)}
+    program = (
+        "import os, sys, threading\nfrom engine import Queue\nfrom record import environment\n"
+        "thread = threading.Thread(target=Queue, args=('mails',), kwargs={'url': sys.argv[1]})\nthread.start()\n"
+        "while os.environ['IRONCLAIM_HISTORY']: pass\n"
+        "if not (pid := os.fork()):\n    Queue('mails', url=sys.argv[1]).enqueue('work', {})\n    os._exit(5)\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)\n"
+        "os.close(os.open(sys.argv[2], os.O_RDONLY))\nthread.join()\nos._exit(0)\n"
+    )
+    command = [sys.executable, "-c", program, ironclaim_url, str(file)]
+    done = subprocess.run(command, env=told, check=True, timeout=60, capture_output=True, text=True)
+    assert done.stdout == "5\n"
