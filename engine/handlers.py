@@ -32,9 +32,9 @@ log = logger("ironclaim.worker")
 class Handlers:
     """A registry: `@handlers("name")` on a function of one argument, the Job; plain or `async def`.
 
-    `backoff` is asked after each failed run of any of them: called with the failed runs so far, this one
-    included, and the error as text, it returns the wait in ms, or None for what the job itself says, which
-    also holds where it raises. Raises Malformed for what cannot be called.
+    `backoff` is called after each failed run with the number of failed runs and the error text. It returns
+    the wait in ms. If it returns None or raises, the job's own back-off holds. Raises Malformed for what
+    cannot be called.
     """
 
     def __init__(self, *, backoff: Callable[[int, str], int | None] | None = None) -> None:
@@ -237,9 +237,8 @@ def call_here(handler: Callable[[Any], object], jobs: object, name: str) -> obje
 
 
 def end_fork(failure: BaseException | None) -> NoReturn:
-    """End a process that a handler has forked and that comes out of the handler with `failure`, as a program
-    ends that does: its parent has the job, and what this process told the server or ran next would be told
-    and run twice."""
+    """End a forked process that leaves the handler with `failure`, as a program ends. The job belongs to its
+    parent. Whatever it reported or ran next would happen twice."""
     code = 0 if failure is None else 1
     try:
         if isinstance(failure, SystemExit) and (failure.code is None or isinstance(failure.code, int)):

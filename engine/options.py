@@ -1,7 +1,7 @@
 """The options of a job: their types, bounds and meaning in one table, checked in one place and before any
 I/O.
 
-An option is a row of `JobOptions` (what callers may write) and a field of `operations.Options` (what the
+An option is a row of `JobOptions` (what callers may write) and a field of `engine.ops.jobs.Options` (what the
 engine reads, with its default). The checks, the room in the envelope and the reference page follow from the
 two. `tests/engine/test_options.py` walks the table and tries every bound from both sides.
 """
@@ -214,8 +214,8 @@ OPTIONS: Mapping[str, Whole | Flag | Choice | Checked] = {
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A keyword of a class, such as `grace_ms` of Worker: its type, its default, what checks its bounds (None
-    where the class itself does), and what the flag of the command says of it ('' = it has none)."""
+    """A keyword of a class, such as `grace_ms` of Worker: its type, default, check and the help of its flag.
+    No check: the class checks it. No help: it has no flag."""
 
     name: str
     kind: Any

@@ -145,8 +145,8 @@ class Parameters:
 
 
 class TypedJob(Generic[R_co]):
-    """What may stand where a job's name does: its name, its options (and its `id` if it was given one), what
-    its payload and its result hold, and what a worker calls. A task is one."""
+    """Stands for a job's name, as a task does. It has the name, its options (with `id` if one was given), the
+    types of payload and result, and the function that a worker calls."""
 
     name: str
     options: Mapping[str, object]

@@ -1,8 +1,8 @@
 """How payloads become bytes and back: JSON unless a queue says otherwise, bytes untouched, or a serialiser of
 your own.
 
-Each job says in its envelope which one wrote it, so that workers with another default read it as well; a
-worker that does not know that one fails the job, and goes on.
+The envelope names the serializer of its job, so workers with another default can read it. A worker that does
+not know it fails the job and goes on.
 """
 
 from __future__ import annotations

@@ -99,12 +99,12 @@ _HOST = re.compile(r"[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSettings:
-    """What the HTTP face serves, and to whom. Nothing is changed unless `allow_changes` is set, and no
+    """What the HTTP interface serves, and to whom. Nothing is changed unless `allow_changes` is set, and no
     payload is shown unless `show_payloads` is.
 
     `url`, `model` (`lanes`, `bull`, `bananas:live` and so on) and `prefix` say where the queues are.
-    `tokens`: who may do what; `authorize`: the hook of a service that mounts the application and knows its
-    own users: what it returns for a request is the access of that request, None refuses it. Without either
+    `tokens`: who may do what. `authorize`: a hook for a service that mounts the application and has its own
+    users. It returns the access of a request; None refuses the request. Without either
     everybody has every role, which `ironclaim serve` allows on a loopback address only. `allowed_hosts`:
     names without ports that a `Host` header may have. `poll_max_ms` bounds each long poll, and `waiting_max`
     how many requests may wait at once, long polls and readers of events together. `channels`: DSPS channels

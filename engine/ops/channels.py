@@ -1,8 +1,8 @@
 """Operations on a channel of DSPS, and their replies. Clocks are those of `engine.channel.clock`.
 
-What all have in common: `ttl_s` is the life of keys that are written or renewed, in whole seconds; `seen` is
-the latest clock of this channel that the caller has been told of, None where it knows none: a server whose
-clock is behind it has gone back, and goes on after it (its `era` is then one higher)."""
+All have two fields. `ttl_s`: the life of written or renewed keys, in whole seconds. `seen`: the latest clock
+of the channel that the caller knows, or None. A server behind `seen` has gone back: it continues after
+`seen`, with an `era` one higher."""
 
 from __future__ import annotations
 

@@ -42,10 +42,9 @@ _BEAT_RESULTS = get_args(BeatResult)
 
 @immutable
 class Beaten:
-    """`leads`: this worker is the one that sweeps (the others follow); `orphaned`: workers have stopped
-    beating and may have left leases; `watch_in_ms`: in so long it is this follower's turn to look after the
-    leader, with a beat (0: when the next one is due anyway); `version` of the news; `looks`: nobody looks at
-    the control connections of workers, so this follower has to (rule 39)."""
+    """`leads`: this worker sweeps. `orphaned`: workers stopped beating and may have left leases.
+    `watch_in_ms`: time until this follower's watch slot (0: at the next heartbeat). `version` of the control
+    messages. `looks`: nobody checks the control connections of workers, so this follower has to (rule 39)."""
 
     srv_us: int
     result: BeatResult

@@ -1,5 +1,5 @@
 """The synchronous driver: runs calls on a server, one or many at a time on one connection, by the decisions
-of `in_flight`.
+of `engine.redis.exchange`.
 
 It and the asyncio driver are all of the engine that touches a socket. Safe from threads and from gevent
 greenlets.

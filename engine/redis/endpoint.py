@@ -4,9 +4,9 @@ bounds of time.
 Behind sentinels and in a cluster there is a route in place of an address: `engine.redis.resolver` finds the
 server by it.
 
-The engine opens connections of its own in either case. Of a client it takes the address, the database, the
-credentials and TLS; not its pool, whose connections answer in the client's own way, not its retries, which
-would send a call again behind the engine's back, and not its timeouts and `decode_responses`."""
+The engine opens connections of its own in either case. Of a client it takes the address, the
+database, the credentials and TLS. It ignores the pool, whose connections answer in the client's way. It
+ignores retries, which would re-send calls unnoticed, and timeouts and `decode_responses`."""
 
 from __future__ import annotations
 

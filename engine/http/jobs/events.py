@@ -2,10 +2,9 @@
 listen.
 
 The reader takes each event from the server once and hands it to all listeners, and wakes some of them at a
-time, so that other requests have their turns in between. A listener that falls behind by more than
-`BEHIND_MAX` events is told so and its stream ends; like one whose connection broke it may come back with the
-id of the last event that it has seen (`Last-Event-ID`), and first gets what it has missed, as far as the
-queue keeps it.
+time, so that other requests have their turns in between. A listener more than `BEHIND_MAX` events behind is
+told so, and its stream ends. It may reconnect with `Last-Event-ID`. It then first gets the missed events that
+the queue still keeps.
 """
 
 from __future__ import annotations

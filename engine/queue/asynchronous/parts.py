@@ -474,9 +474,8 @@ class AsyncResults(AsyncPart):
     @overload
     async def get(self, id: str, task: TypedJob[R]) -> Result[R] | None: ...
     async def get(self, id: str, task: TypedJob[Any] | None = None) -> Result[Any] | None:
-        """How this job has ended; None for one that has not, and for one that nobody knows or that ended so
-        long ago that nothing is left: what a handler returned is kept for `result_ttl_ms`, that it finished
-        for a while longer.
+        """How the job ended. None: it has not ended, is unknown, or nothing of it is kept any more. A result
+        is kept for `result_ttl_ms`; the fact that it finished, a while longer.
 
         The value is as JSON has it; with the `task` that the job is of it has the type that its function
         returns.

@@ -72,9 +72,8 @@ class RunQueue:
     def gather(
         self, head: Held, most: int, least_until_ns: int, now_ns: int
     ) -> tuple[list[LeasedJob], list[Lease]]:
-        """The batch that starts with this job, which has left `ready`: with those of its name and lane that
-        are here now, in their order, and no one with a crash behind it, for that runs alone (rule 12). Also
-        the leases that end too soon."""
+        """The batch that starts with this job, which has left `ready`, and the leases that end too soon. The
+        others have its name and lane, and keep their order. A job with a crash runs alone (rule 12)."""
         if head.job.crashes:
             return [head.job], []
         batch, too_late, rest = [head.job], list[Lease](), deque[Held]()

@@ -210,9 +210,9 @@ class RunStatistics:
     """How long the handlers of each name took, until it is reported.
 
     It must cost next to nothing for a job, so a run adds to a row of counters in memory; no job has a call of
-    its own. Statistics may be lost with a worker or with a report that nobody answers, and are never counted
-    twice: a report that was sent keeps its identity and its content until it is answered or void, and a
-    worker that goes on under another incarnation begins anew.
+    its own. Statistics may be lost, with a worker or an unanswered report. They are never counted
+    twice: a sent report keeps its identity and content until it is answered or void. A new incarnation starts
+    afresh.
     """
 
     def __init__(self, clock: ServerClock, interval_ms: int, now_ns: int) -> None:
