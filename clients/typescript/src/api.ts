@@ -33,7 +33,8 @@ export interface paths {
         };
         /**
          * A queue: how many jobs are in each state, and what holds them back
-         * @description Two calls, however many jobs and lanes there are: `cut` says that there are more lanes than were looked at.
+         * @description Two calls, however many jobs and lanes there are: `cut` says that there are more lanes than were looked
+         *         at.
          */
         readonly get: operations["jobs_get_queue"];
         readonly put?: never;
@@ -73,8 +74,8 @@ export interface paths {
         };
         /**
          * Some jobs of a state
-         * @description A page is made in two calls, however many jobs there are: those among `limit` that are meant, so it may be short or empty;
-         *         it is the last one where its `cursor` is null.
+         * @description A page is made in two calls, however many jobs there are: those among `limit` that are meant, so it may
+         *         be short or empty; it is the last one where its `cursor` is null.
          */
         readonly get: operations["jobs_list_jobs"];
         readonly put?: never;
@@ -158,8 +159,8 @@ export interface paths {
         };
         /**
          * How a job has ended, as soon as it has
-         * @description 200 with the result of a job that has ended, 202 where it has not within `wait_ms`. What a handler returned is shown to
-         *         who may enqueue jobs, and to others where payloads are.
+         * @description 200 with the result of a job that has ended, 202 where it has not within `wait_ms`. What a handler
+         *         returned is shown to who may enqueue jobs, and to others where payloads are.
          */
         readonly get: operations["jobs_get_result"];
         readonly put?: never;
@@ -559,7 +560,8 @@ export interface paths {
         };
         /**
          * How many jobs there are
-         * @description The waiting ones of all priorities together: the format counts them by routing key and priority in lists of its own.
+         * @description The waiting ones of all priorities together: the format counts them by routing key and priority in
+         *         lists of its own.
          */
         readonly get: operations["bananas_metrics"];
         readonly put?: never;
