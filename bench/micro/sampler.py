@@ -2,12 +2,14 @@
 
 A timer on the process's CPU time signals the running thread, and `faulthandler` writes that thread's stack, in C and without
 the interpreter lock. So no sample is delayed to a later line, which would bias the result. The kernel's tick bounds the rate
-(250 samples per CPU second on most machines). C code counts for the line that called it.
+(250 samples per CPU second on most machines; far fewer beside other busy processes, because a tick that finds another process
+running gives no sample). C code counts for the line that called it.
 """
 
 from __future__ import annotations
 
 import faulthandler
+import os
 import re
 import signal
 import tempfile
@@ -25,6 +27,7 @@ class Sampler:
     """Use as `with Sampler() as sampler:`, then call `lines`. Only one at a time in a process."""
 
     def __enter__(self) -> Sampler:
+        self._text: str | None = None
         self._output = tempfile.TemporaryFile("w+")
         faulthandler.register(signal.SIGPROF, file=self._output, all_threads=False)
         signal.setitimer(signal.ITIMER_PROF, _EVERY_S, _EVERY_S)
@@ -34,13 +37,16 @@ class Sampler:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, signal.SIG_IGN)
         faulthandler.unregister(signal.SIGPROF)
-        self._output.seek(0)
-        self._text = self._output.read()
+        self._text = self._written()
         self._output.close()
 
     def lines(self, most: int = 15) -> list[str]:
-        """Shares of the samples: of single lines, and of functions including what they call."""
-        return tell(self._text, most)
+        """Shares of the samples until now: of single lines, and of functions including what they call."""
+        return tell(self._written() if self._text is None else self._text, most)
+
+    def _written(self) -> str:
+        fd = self._output.fileno()
+        return os.pread(fd, os.fstat(fd).st_size, 0).decode()
 
 
 def tell(text: str, most: int) -> list[str]:
