@@ -178,7 +178,7 @@ class _Waiting(GatheredEnqueue):
         self.leads = False
         #: The thread that sent it has ended its batch, or was interrupted.
         self.left = False
-        #: Of its call, once it may have left.
+        #: The stamp of its call, from the moment when a batch takes it.
         self.not_after_ms: int | None = None
         self.outcome: Sent | EngineError | None = None
         # A lock as a semaphore: the thread waits by taking it a second time.
@@ -250,15 +250,11 @@ class Gathering:
         if waiting.leads:
             self._send_batch(waiting)
         if waiting.outcome is None:
-            # The thread that sent it was interrupted. The same call once more is harmless, whatever became of
-            # the first.
-            sent_before = waiting.not_after_ms is not None
-            not_after_ms = (
-                self._driver.not_after_ms() if waiting.not_after_ms is None else waiting.not_after_ms
-            )
-            # A copy: that thread may still be about to send its own.
-            call = self._maker.call(replace(waiting.operation, not_after_ms=not_after_ms))
-            return self._driver.send(call, waiting.intended_ns, again=sent_before)
+            # The thread that took it was interrupted, or stands still and may send its copy later. Both
+            # copies have one stamp and one identity: a late one is void, an early one finds the other.
+            assert waiting.not_after_ms is not None
+            call = self._maker.call(replace(waiting.operation, not_after_ms=waiting.not_after_ms))
+            return self._driver.send(call, waiting.intended_ns, again=True)
         if isinstance(waiting.outcome, EngineError):
             raise waiting.outcome
         return waiting.outcome
@@ -301,13 +297,14 @@ class Gathering:
         batch = [first]
         try:
             with self._lock:
+                # Stamped before they are taken: a process that is frozen in between for longer than a
+                # tombstone lives would send a copy with a new stamp beside the one of the waiting thread.
+                not_after_ms = first.not_after_ms = self._driver.not_after_ms()
                 size_bytes = first.size_bytes
                 while self._waiting and len(batch) < BATCH_JOBS_MAX and size_bytes < BATCH_BYTES_MAX:
                     batch.append(self._waiting[0])
+                    self._waiting[0].not_after_ms = not_after_ms
                     size_bytes += self._waiting.popleft().size_bytes
-            not_after_ms = self._driver.not_after_ms()
-            for waiting in batch:
-                waiting.not_after_ms = not_after_ms
             self._carry(merged(batch, not_after_ms, self._maker), batch)
         finally:
             for waiting in batch[1:]:

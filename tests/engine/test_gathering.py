@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -269,9 +270,70 @@ def test_a_thread_whose_enqueue_was_taken_by_one_that_was_interrupted_sends_it_i
         gathers._under_way.add("a batch")
         end = pool.submit(queue.enqueue, "work", None, id="a")
         wait_until(lambda: bool(gathers._waiting), "the enqueue waits")
+        gathers._waiting[0].not_after_ms = queue.driver.not_after_ms()
         gathers._waiting.popleft()
         unwoken.over.set()
         assert end.result(DEADLINE_S).result == "created"
+
+
+@pytest.mark.usefixtures("patient")
+def test_all_copies_of_an_enqueue_have_one_stamp(
+    relay: Relay, queue: Queue, direct: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that sends for others stands still once it has taken theirs, for so long that one of them sends its own.
+    With a stamp of its own the later copy might come when the tombstone of the first is gone: the job would run twice."""
+    stamps: list[int | None] = []
+    halt, goes_on = threading.Event(), threading.Event()
+    real, send, not_after_ms = gathering.merged, queue.driver.send, queue.driver.not_after_ms
+
+    class Impatient:
+        def acquire(self, timeout: float) -> bool:
+            assert halt.wait(DEADLINE_S)
+            return False
+
+        def release(self) -> None: ...
+
+    class Taken(deque[gathering._Waiting]):
+        def popleft(self) -> gathering._Waiting:
+            taken = super().popleft()
+            if not taken.leads:
+                stamps.append(taken.not_after_ms)
+            return taken
+
+    def merged(gathered: Any, not_after_ms: int, maker: Any) -> Any:
+        halt.set()
+        assert goes_on.wait(DEADLINE_S)
+        stamps.extend([not_after_ms] * len(list(gathered)[1:]))
+        return real(gathered, not_after_ms, maker)
+
+    def sending(call: Any, *given: Any, **more: Any) -> Any:
+        stamps.append(call.operation.not_after_ms)
+        return send(call, *given, **more)
+
+    class Waiting(gathering._Waiting):
+        __slots__ = ()
+
+        def __init__(self, operation: Any, intended_ns: int | None) -> None:
+            super().__init__(operation, intended_ns)
+            if operation.job == "other":
+                self.wake = Impatient()  # type: ignore[assignment]
+
+    monkeypatch.setattr(gathering, "_Waiting", Waiting)
+    held = Held(relay, queue, enqueues(queue, "first", "leads", "other"))
+    queue.gathering._waiting = Taken(queue.gathering._waiting)
+    monkeypatch.setattr(gathering, "merged", merged)
+    monkeypatch.setattr(queue.driver, "send", sending)
+    # It waits for twice the deadline; what it sends then is not void so soon.
+    monkeypatch.setattr(queue.driver, "not_after_ms", lambda: not_after_ms() + 10_000)
+    queue.driver.deadline_ms = 100
+    held._release.set()
+    assert halt.wait(DEADLINE_S)
+    # The one that waits loses patience and sends its own.
+    wait_until(lambda: held.ends[2].done(), "the other thread has sent its own")
+    goes_on.set()
+    assert [end.result for end in held.release()] == ["created"] * 3
+    assert len(stamps) == 3 and len(set(stamps)) == 1
+    assert sorted(ids_of(direct, "waiting")) == ["contact", "first", "leads", "other"]
 
 
 def test_a_thread_that_is_interrupted_while_it_sends_alone_leaves_the_way_free(
