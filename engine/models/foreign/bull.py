@@ -59,10 +59,11 @@ FINDINGS = (
     ),
     Finding(
         "stalled check",
-        ("J1", "J6", "J8"),
+        ("J1", "J6", "J7:run too often", "J8"),
         "A Node worker goes through a list of active jobs that it has read before, and takes each "
         "that has no lock: also one"
-        " that has failed since, which so runs before its retry is due, and while it waits.",
+        " that has failed since, which so runs before its retry is due, and while it waits; or once more "
+        "than its attempts allow.",
     ),
     Finding(
         "overwriting resume",

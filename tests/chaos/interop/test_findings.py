@@ -55,7 +55,10 @@ def test_unfenced_ends(bull: Talker, other: Talker, raw: Any, keys: BullKeys) ->
     assert bull.ran("completed") == other.ran("completed") == [("1", "first")]
 
 
-def test_the_stalled_check_takes_what_has_failed_since_it_looked(bull: Talker, raw: Any, keys: BullKeys) -> None:
+@pytest.mark.parametrize("state", ["delayed", "failed"])
+def test_the_stalled_check_takes_what_has_failed_since_it_looked(
+    bull: Talker, raw: Any, keys: BullKeys, state: str
+) -> None:
     declared("stalled check")
     bull.ask("add", {"work_ms": 600, "value": "slow"}, {})
     bull.ask("add", {"value": "early"}, {})
@@ -67,12 +70,16 @@ def test_the_stalled_check_takes_what_has_failed_since_it_looked(bull: Talker, r
     bull.ask("process", 1)
     bull.until(lambda: bull.ran("active"))
     assert [job for job, _ in bull.ran("active")] == ["1"]
-    # Meanwhile another worker fails the second one, which is to run again in an hour.
+    # Meanwhile another worker fails the second one, which is to run again in an hour, or never again.
     raw.lrem("bull:mail:active", 0, "2")
-    raw.zadd("bull:mail:delayed", {"2": (int(raw.time()[0]) + 3_600) * 1_000 * 4_096 + 2})
+    if state == "delayed":
+        raw.zadd("bull:mail:delayed", {"2": (int(raw.time()[0]) + 3_600) * 1_000 * 4_096 + 2})
+    else:
+        raw.hset("bull:mail:2", "attemptsMade", 1)
+        raw.sadd("bull:mail:failed", "2")
     bull.until(lambda: len(bull.ran("completed")) == 2)
     assert bull.ran("completed") == [("1", "slow"), ("2", "early")]
-    assert states(keys)["delayed"] == ["2"]
+    assert "2" in states(keys)["delayed" if state == "delayed" else "dead"]
 
 
 def test_an_overwriting_resume(bull: Talker, raw: Any, keys: BullKeys) -> None:
