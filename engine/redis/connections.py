@@ -188,7 +188,7 @@ class Connections:
         with self._lock:
             connections = list(self._open)
         for connection in connections:
-            _break(connection)
+            break_off(connection)
 
     def leave(self) -> None:
         """Close the connections to servers that are no longer named, also those on which somebody waits for a
@@ -205,7 +205,7 @@ class Connections:
             for node in (self._open[connection] for connection in left):
                 self._idle.pop(address_of(node), None)
         for connection in left:
-            _break(connection)
+            break_off(connection)
 
     def _turn_over(self) -> None:
         if self._turns is not None:
@@ -224,7 +224,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_a_forked_child)
 
 
-def _break(connection: Connection) -> None:
+def break_off(connection: Connection) -> None:
     """End a connection that another thread may use: closing it from here would leave the one who reads
     without a socket, so it ends as if the server had closed it."""
     sock = connection._sock

@@ -1,10 +1,10 @@
 """Executes the step machine with threads: the thread that brings an event processes it under a lock, and
 executes what follows.
 
-A few callers run the machine's calls, and one of them the inline handlers. A caller that brings a reply sends
-the next call or runs the next handler itself: each hand-over to another thread costs a switch and a wait for
-the interpreter lock. While a handler is on, the other callers take the replies and send the renewals, so that
-a busy one holds up neither (rule 14).
+Callers run the machine's calls, and one of them the inline handlers; the machines of several queues share
+them. A caller that brings a reply sends the next call or runs the next handler itself: each hand-over to
+another thread costs a switch and a wait for the interpreter lock. While a handler is on, other callers take
+the replies and send the renewals, so that a busy one holds up neither (rule 14).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 
 from engine.errors import EngineError, ScriptFault, UnsafeServer, WrongKeyType, logger
 from engine.handlers import Fault
@@ -35,6 +36,7 @@ from engine.ops.jobs import Lease
 from engine.ops.schedules import Tick
 from engine.ops.sweeps import ReapLost, Swept
 from engine.redis.driver import Flight, SyncDriver
+from engine.redis.exchange import Sent
 from engine.worker.batches import Batch, Run
 from engine.worker.control import rss_mb
 from engine.worker.handler_pool import HandlerPool
@@ -59,6 +61,7 @@ from engine.worker.machine.events import (
 from engine.worker.machine.machine import WorkerSteps
 from engine.worker.runs import job_run
 from engine.worker.shared import SharedWait
+from engine.worker.threads import Threads
 
 # -- Says what came of runs whose lease was lost, when the server has answered their ends (rule 37: they
 # are sent all the same).
@@ -118,8 +121,6 @@ def _ended_by(operation: Operation) -> tuple[Lease, ...]:
             return ()
 
 
-#: One for each slot of the machine, and one for the inline handlers.
-CALLERS = 6
 #: A reply waits at most this long for the handlers of the caller that sent the call.
 PARKED_MS = 5
 #: The reason why a slot's calls fail is logged again after so long.
@@ -132,6 +133,15 @@ class Departed:
 
     send: Send
     flight: Flight
+
+
+@dataclass(frozen=True, slots=True)
+class Woken:
+    """A wait of this machine that ended elsewhere: with this answer, or error, or with a reply to read."""
+
+    send: Send
+    started_ns: int
+    outcome: Sent | EngineError | Flight
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +163,13 @@ class Decided:
 
 #: For the thread in `Executor.run`; None: look at the time again.
 Events = queue.SimpleQueue[Event | Over | None]
-Task = Send | Departed | Run
+Task = Send | Departed | Woken | Run
 
 
 class Executor:
-    """The machine behind its lock. `driver` runs its calls, `waiting` those that block on the server;
-    `source` is for the log. With `max_memory_mb` it asks for a stop when the process holds more."""
+    """The machine behind its lock. `driver` runs its calls and `waiting` those that block on the server, in
+    the threads of `callers`; `source` is for the log. With `max_memory_mb` it asks for a stop when the
+    process holds more."""
 
     def __init__(
         self,
@@ -166,6 +177,7 @@ class Executor:
         driver: SyncDriver,
         waiting: SyncDriver | SharedWait,
         events: Events,
+        callers: Threads,
         *,
         source: Source = NOBODY,
         max_memory_mb: int = 0,
@@ -179,8 +191,10 @@ class Executor:
         self._lock = threading.Lock()
         self._over = False
         self._running: HandlerPool
-        self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
-        self._callers: list[threading.Thread] = []
+        self._callers = callers
+        # Tasks that callers have in hand, or are to have.
+        self._tasks = 0
+        self._no_tasks = threading.Condition(self._lock)
         # Calls that left while their caller runs inline handlers: it takes the replies itself afterwards,
         # unless that lasts.
         self._parked: deque[Departed] = deque()
@@ -194,10 +208,6 @@ class Executor:
     def run(self, running: HandlerPool) -> StopReason:
         """Work until the machine has ended. Returns the reason. Raises what ended the worker before that."""
         self._running = running
-        for number in range(CALLERS):
-            thread = threading.Thread(target=self._serve, name=f"caller-{number}", daemon=True)
-            thread.start()
-            self._callers.append(thread)
         pid = os.getpid()
         event: Event | Over | None = TimerFired()
         while not isinstance(event, Over):
@@ -215,14 +225,11 @@ class Executor:
         return event.reason
 
     def close(self, timeout_s: float) -> None:
-        """Let the callers end. A call that the server never answers and a handler that does not return are
-        not waited for."""
-        self._over = True
-        for _ in self._callers:
-            self._tasks.put(None)
-        until_s = time.monotonic() + timeout_s
-        for thread in self._callers:
-            thread.join(max(0.0, until_s - time.monotonic()))
+        """Wait until no caller has a task of this machine. A call that the server never answers and a handler
+        that does not return are not waited for."""
+        with self._lock:
+            self._over = True
+            self._no_tasks.wait_for(lambda: not self._tasks, timeout_s)
 
     def ended(
         self, leased: LeasedJob, fault: Fault | None, inline: bool, result: bytes | None = None
@@ -248,7 +255,7 @@ class Executor:
         for send in decided.sends:
             self._pass_on(send, park=inline)
         if not inline and decided.inline is not None:
-            self._tasks.put(decided.inline)
+            self._hand_over(decided.inline)
         return decided.inline if inline else decided.pooled
 
     # -- deciding
@@ -270,7 +277,7 @@ class Executor:
         for send in decided.sends:
             self._pass_on(send)
         if decided.inline is not None:
-            self._tasks.put(decided.inline)
+            self._hand_over(decided.inline)
 
     def _decide(self, event: Event, *, pool: bool = False) -> Decided:
         """Tell the machine. What it wants at once is done here, and what has to be done outside of the lock
@@ -382,17 +389,17 @@ class Executor:
         meanwhile. `park`: this caller goes on to run handlers, and takes the reply after them if they are
         short; to wake another one would cost more."""
         if send.slot not in ("work", "finish"):
-            self._tasks.put(send)
+            self._hand_over(send)
             return
         try:
             departed = Departed(send, self._driver.depart(send.call, again=send.again))
         except Exception:
             # A defect of ours. The thread that runs handlers goes on; the caller that takes the call up fails
             # again, and logs it.
-            self._tasks.put(send)
+            self._hand_over(send)
             return
         if not park:
-            self._tasks.put(departed)
+            self._hand_over(departed)
             return
         with self._lock:
             self._parked.append(departed)
@@ -409,16 +416,27 @@ class Executor:
         while self._parked and time.monotonic_ns() >= self._parked_until_ns:
             departed = self._take_parked()
             if departed is not None:
-                self._tasks.put(departed)
+                self._hand_over(departed)
 
-    def _serve(self) -> None:
-        """The main function of a caller's thread."""
+    def _hand_over(self, task: Task) -> None:
+        """Have a caller carry out a task. Does not wait."""
+        with self._lock:
+            self._tasks += 1
+        self._callers.run(partial(self._serve, task))
+
+    def _serve(self, task: Task) -> None:
+        """What a caller does with a task."""
         try:
-            self._take_up()
+            self._take_up(task)
         except BaseException as failure:
             # A defect of ours, or an observer that raises: without its callers the worker would look alive
             # and do nothing.
             self._end(failure)
+        finally:
+            with self._lock:
+                self._tasks -= 1
+                if self._over and not self._tasks:
+                    self._no_tasks.notify_all()
 
     def _log_error(self, slot: str, error: EngineError) -> None:
         """Log why a call failed: the same reason once in a while, however often it is tried again."""
@@ -428,16 +446,13 @@ class Executor:
             self._said[slot] = (reason, now_ns)
             log.warning("%s", error)
 
-    def _take_up(self) -> None:
+    def _take_up(self, first: Task) -> None:
         """Execute what was decided, and what follows from it."""
-        task: Task | None = None
-        while True:
-            task = task or self._take_parked() or self._tasks.get()
-            if task is None:
-                return
+        task: Task | None = first
+        while task is not None:
             if isinstance(task, LeasedJob | Batch):
                 self._running.run_inline(task)
-                task = None
+                task = self._take_parked()
                 continue
             event = self._call(task)
             decided = self._decide(event) if event is not None else Decided()
@@ -446,17 +461,31 @@ class Executor:
             task = decided.inline or (decided.sends.pop(0) if decided.sends and not busy else None)
             for send in decided.sends:
                 self._pass_on(send, park=busy)
+            task = task or self._take_parked()
 
-    def _call(self, task: Send | Departed) -> Event | None:
-        """Run a call until it is answered or has failed."""
+    def _call(self, task: Send | Departed | Woken) -> Event | None:
+        """Run a call until it is answered or has failed. None: its answer comes as another task."""
         started_ns = time.monotonic_ns()
-        send = task.send if isinstance(task, Departed) else task
+        send = task if isinstance(task, Send) else task.send
         try:
             if isinstance(task, Departed):
                 sent = self._driver.arrive(task.flight)
+            elif isinstance(task, Woken):
+                started_ns = task.started_ns
+                sent = self._outcome(task.outcome)
+            elif send.slot != "wake":
+                sent = self._driver.send(send.call, again=send.again)
+            elif isinstance(self._waiting, SyncDriver):
+                sent = self._waiting.send(send.call, again=send.again)
             else:
-                driver = self._waiting if send.slot == "wake" else self._driver
-                sent = driver.send(send.call, again=send.again)
+
+                def ends(outcome: Sent | EngineError | Flight) -> None:
+                    self._hand_over(Woken(send, started_ns, outcome))
+
+                began = self._waiting.begin(send.call, ends, again=send.again)
+                if began is None:
+                    return None
+                sent = began
         except UnsafeServer as error:
             self._end(error)
             return None
@@ -477,6 +506,12 @@ class Executor:
             text = "schedule %s cannot tick until it is put again: %s"
             log.warning(text, operation.schedule, operation.error, extra=about(None, self._source))
         return Answered(send.slot, send.call, sent.reply, sent.first_send_ns, sent.done_ns)
+
+    def _outcome(self, outcome: Sent | EngineError | Flight) -> Sent:
+        """What a wait has brought. Raises its error."""
+        if isinstance(outcome, EngineError):
+            raise outcome
+        return self._waiting.arrive(outcome) if isinstance(outcome, Flight) else outcome
 
 
 def _is_final(error: EngineError, operation: Operation) -> bool:

@@ -1,7 +1,8 @@
 """Several queues worked off by one process: a worker for each, and places that they share (MQ33, BL34).
 
-Each worker has threads of its own, and those of different servers have connections of their own, so a queue
-whose server is gone holds up nobody for long. Those of one server wait together (`engine.worker.shared`).
+Calls that wait for a server which is gone get more threads, and workers of different servers have connections
+of their own, so such a queue holds up nobody for long. Those of one server wait together
+(`engine.worker.shared`).
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from engine.queue.settings import QueueSettings
 from engine.worker.control import stop_signals
 from engine.worker.machine.concurrency import QUEUES_MAX, WEIGHT_MAX, Sharing, Strategy
 from engine.worker.machine.events import StopReason
-from engine.worker.shared import SharedConnections
-from engine.worker.worker import Worker
+from engine.worker.shared import SharedConnections, SharedThreads
+from engine.worker.worker import CALLERS_END_S, Worker
 
 
 class WorkerGroup:
@@ -71,6 +72,7 @@ class WorkerGroup:
             raise Malformed("weights", weights, f"one for each of the {len(listed)} queues")
         checked = [validate.integer("weights", weight, 1, WEIGHT_MAX) for weight in given]
         places = validate.integer("concurrency", concurrency, 1, validate.CONCURRENCY_MAX)
+        self._places = places
         sharing = Sharing(places, checked, strategy)
         of_each: dict[str, Any] = {"prefetch": 0, **settings, "concurrency": places}
         names: Any = settings.get("names")
@@ -85,15 +87,16 @@ class WorkerGroup:
         self._take_part()
 
     def _take_part(self) -> None:
-        """Give each worker its share of the places, and those of one server the connections on which they
-        wait."""
+        """Give each worker its share of the places, all of them their threads, and those of one server the
+        connections on which they wait."""
+        self._pools = SharedThreads.of(self._places)
         by_server: dict[object, SharedConnections] = {}
         for worker, share in zip(self.workers, self._shares, strict=True):
             queue = worker.queue
             server = (queue.endpoint.sharing_key, queue.endpoint.route)
             if server not in by_server:
                 by_server[server] = SharedConnections(queue.endpoint, queue.model.keys.prefix)
-            worker.take_part(share, by_server[server])
+            worker.take_part(share, by_server[server], self._pools)
 
     def stop(self, *, at_once: bool = False) -> None:
         """Ask all workers to stop, as Worker.stop does."""
@@ -132,6 +135,7 @@ class WorkerGroup:
                 thread.start()
             for thread in threads:
                 thread.join()
+        self._pools.close(CALLERS_END_S)
         if failures:
             raise failures[0]
         return max(reasons, key=get_args(StopReason).index)

@@ -25,6 +25,7 @@ from engine.serializers import BUILT_IN, Serializers
 from engine.worker.batches import Batch, BatchEndedTold, BatchRuns, Run
 from engine.worker.child_processes import Answer, Child, ChildFailed, reference_of
 from engine.worker.runs import LoopThread, RunContexts, Runs
+from engine.worker.threads import Threads
 
 #: Hears that a run is over, with what it raised and what it returned, and says what its place runs next; None
 #: when another thread will know.
@@ -32,17 +33,18 @@ Ended = Callable[[LeasedJob, Fault | None, bool, bytes | None], Run | None]
 
 
 class HandlerPool:
-    """The handlers that run. At most `places` run at once and one more inline, which its user sees to;
-    `processes`: plain functions run in as many child processes, which are replaced after `child_max_jobs`
-    each (0 = never). `ended` gets True as its third argument for an inline run, and `batch_ended` is told of
-    batches. `say` takes what handlers tell the worker while they run; `source` is for the log. `runs` are
-    those under way."""
+    """The handlers that run. At most `places` run at once and one more inline, which its user sees to; plain
+    functions run in `threads`. `processes`: in as many child processes instead, which are replaced after
+    `child_max_jobs` each (0 = never). `ended` gets True as its third argument for an inline run, and
+    `batch_ended` is told of batches. `say` takes what handlers tell the worker while they run; `source` is
+    for the log. `runs` are those under way."""
 
     def __init__(
         self,
         handlers: Handlers,
         observer: Observer | None,
         ended: Ended,
+        threads: Threads,
         *,
         batch_ended: BatchEndedTold | None = None,
         say: Say,
@@ -63,24 +65,28 @@ class HandlerPool:
             if batch_ended is not None
             else None
         )
-        self._work: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
         self._loop = LoopThread("handlers-async", self._contexts)
-        # Coroutines need no thread each; one is left for jobs that have no handler.
+        self._threads = threads
+        # What waits for a child process. Each has a thread of its own, which alone talks to it.
+        self._work: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
         all_coroutines = handlers.by_name and all(map(handlers.is_coroutine, handlers.by_name))
-        self._places = min(1, places) if all_coroutines else places
         self._children = (
-            [Child(say, child_max_jobs, serializers, source) for _ in range(self._places)]
+            [Child(say, child_max_jobs, serializers, source) for _ in range(places)]
             if processes and not all_coroutines
             else []
         )
-        for number in range(self._places):
-            child = self._children[number] if self._children else None
-            threading.Thread(target=self._serve, args=(child,), name=f"handler-{number}", daemon=True).start()
+        for number, child in enumerate(self._children):
+            threading.Thread(
+                target=self._serve_child, args=(child,), name=f"handler-{number}", daemon=True
+            ).start()
 
     def start(self, run: Run) -> None:
         """Run the handler of a job or a batch. Does not wait."""
         if not self._handlers.is_coroutine(run.name):
-            self._work.put(run)
+            if self._children:
+                self._work.put(run)
+            else:
+                self._threads.run(partial(self._run_on, run, None))
         elif isinstance(run, Batch):
             self._loop.run(partial(self._run_batch, run))
         else:
@@ -95,25 +101,28 @@ class HandlerPool:
     def close(self) -> None:
         """Stop. Functions that still run in threads go on; coroutines are cancelled and child processes
         killed."""
-        for _ in range(self._places):
+        for _ in self._children:
             self._work.put(None)
         self._loop.close()
         for child in self._children:
             child.close()
 
-    def _serve(self, child: Child | None) -> None:
-        """Run plain functions, one at a time."""
-        if child is not None:
-            with contextlib.suppress(Exception):
-                # Ahead of the first job, which tells when it cannot be started.
-                child.start()
-        while (leased := self._work.get()) is not None:
-            following: Run | None = leased
-            while following is not None:
-                if self._handlers.is_coroutine(following.name):
-                    self.start(following)
-                    break
-                following = self._run_plain(following, child, inline=False)
+    def _serve_child(self, child: Child) -> None:
+        """Run plain functions in a child process, one at a time."""
+        with contextlib.suppress(Exception):
+            # Ahead of the first job, which tells when it cannot be started.
+            child.start()
+        while (run := self._work.get()) is not None:
+            self._run_on(run, child)
+
+    def _run_on(self, run: Run, child: Child | None) -> None:
+        """Run a plain function, and those that follow in its place."""
+        following: Run | None = run
+        while following is not None:
+            if self._handlers.is_coroutine(following.name):
+                self.start(following)
+                return
+            following = self._run_plain(following, child, inline=False)
 
     def _run_plain(self, leased: Run, child: Child | None, *, inline: bool) -> Run | None:
         """Run a plain function. Returns the next start of this place."""

@@ -26,8 +26,8 @@ from engine.queue.synchronous.sharded import ShardedQueue
 from engine.worker.control import stop_signals
 from engine.worker.machine.concurrency import Places, Quota
 from engine.worker.machine.events import StopReason
-from engine.worker.shared import SharedConnections
-from engine.worker.worker import Worker
+from engine.worker.shared import SharedConnections, SharedThreads
+from engine.worker.worker import CALLERS_END_S, Worker
 
 log = logger("ironclaim.worker")
 
@@ -78,7 +78,7 @@ class ShardedWorker(Worker):
         """End the pause."""
         self._tell(Worker.resume)
 
-    def take_part(self, share: Any, connections: SharedConnections | None = None) -> None:
+    def take_part(self, share: Any, connections: SharedConnections, threads: SharedThreads) -> None:
         """Not in a group: Malformed."""
         raise Malformed(
             "queues", self._whole.name, "queues without shards: a queue with shards has a Worker of its own"
@@ -98,12 +98,16 @@ class ShardedWorker(Worker):
     def _run(self, burst: bool, delayed: bool) -> StopReason:
         whole, settings = self._whole, self._settings
         self._places = Places(settings.concurrency or settings.places)
-        self._connections = SharedConnections(whole.endpoint, whole.model.keys.prefix)
+        self._sharing = (
+            SharedConnections(whole.endpoint, whole.model.keys.prefix),
+            SharedThreads.of(settings.concurrency),
+        )
         self._reasons, self._failures = [], []
         try:
             with stop_signals(lambda reason: self.stop(at_once=reason == "at once")):
                 self._serve(burst, delayed)
         finally:
+            self._sharing[1].close(CALLERS_END_S)
             with self._ended:
                 self._asked, self._stopping = [], False
         if self._failures:
@@ -151,7 +155,7 @@ class ShardedWorker(Worker):
         else:
             worker.on_lead(self._lead)
         quota = self._places.join()
-        worker.take_part(quota, self._connections)
+        worker.take_part(quota, *self._sharing)
         for asked in self._asked:
             asked(worker)
         self._of_each[name] = worker

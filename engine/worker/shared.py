@@ -2,30 +2,38 @@
 
 A worker that has nothing to do blocks on the wake lists of its queue (rule 22). Several of them block with
 one command that names the lists of all, as long as these are on one server: sixteen idle shards then cost
-what one does. On a cluster, whose commands name keys of one slot only, each blocks for itself.
+what one does. On a cluster, whose commands name keys of one slot only, each blocks for itself, and one thread
+looks after the replies of all.
 """
 
 from __future__ import annotations
 
 import contextlib
 import secrets
+import selectors
+import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from engine.errors import EngineError, OutcomeUnknown, ScriptFault
 from engine.logs import Source
 from engine.ops.sweeps import Wait
 from engine.ops.workers import ControlMessage, read_control
 from engine.redis.call import BLOCK_MS, Call
+from engine.redis.connections import break_off
 from engine.redis.dialer import Subscription, dialer_of, identify
-from engine.redis.driver import SyncDriver
+from engine.redis.driver import Flight, SyncDriver
 from engine.redis.endpoint import Endpoint
 from engine.redis.exchange import Sent
 from engine.worker.control import PAUSE_MOST_S
 from engine.worker.machine.events import ControlLost, Subscribed
+from engine.worker.threads import Threads
 
+#: Callers that stay when they have nothing to do: one for each slot of a machine, and one for the inline
+#: handlers. More come while these wait for a server that does not answer.
+CALLERS = 6
 #: A block begins so much later when not all workers wait: one that was woken for a short job waits again
 #: soon.
 _GATHER_S = 0.005
@@ -33,33 +41,52 @@ _GATHER_S = 0.005
 _POKE_MS = 60_000
 
 
+#: What a wait ended with: its answer, an error, or a reply that can be read now.
+Ends = Callable[[Sent | EngineError | Flight], None]
+
+
 class SharedWait:
     """The waits of one worker. What it does not wait for together with others goes through its own driver,
     `alone`."""
 
-    def __init__(self, waits: _Waits, alone: SyncDriver) -> None:
+    def __init__(self, waits: _Waits | _Replies, alone: SyncDriver) -> None:
         self._waits = waits
         self._alone = alone
+        self._lock = threading.Lock()
         self._interrupted = False
-        self.call: Call[Any] | None = None
-        self.answer: Any = None
-        self.told = threading.Event()
+        self._call: Call[Any] | None = None
+        self._begun_ns = 0
+        self._ends: Ends | None = None
 
-    def send(self, call: Call[Any], intended_ns: int | None = None, *, again: bool = False) -> Sent:
-        """As SyncDriver.send, for a wait."""
-        if self._waits.apart or call.arguments[:1] != ("BLPOP",) or call.block_ms < BLOCK_MS:
-            return self._alone.send(call, intended_ns, again=again)
-        begun_ns = time.monotonic_ns()
-        self.told.clear()
-        self.call = call
+    @property
+    def lists(self) -> tuple[str, ...]:
+        """The lists that it waits for."""
+        assert self._call is not None
+        return tuple(str(word) for word in self._call.words()[1:-1])
+
+    def begin(self, call: Call[Any], ends: Ends, *, again: bool = False) -> Sent | None:
+        """Begin a wait, whose end another thread tells by `ends`; or wait here and return the answer. Raises
+        as SyncDriver.send."""
         if self._interrupted:
             raise OutcomeUnknown("interrupted while it waited for its reply")
+        if isinstance(self._waits, _Replies):
+            flight = self._alone.depart(call, again=again)
+            if flight.connection is None:
+                # The first one, or after a failure: to connect may last.
+                return self._alone.arrive(flight)
+            self._waits.watch(flight, ends)
+            return None
+        if call.arguments[:1] != ("BLPOP",) or call.block_ms < BLOCK_MS:
+            return self._alone.send(call, again=again)
+        self._call, self._ends, self._begun_ns = call, ends, time.monotonic_ns()
         self._waits.begin(self)
-        self.told.wait()
-        answer, self.call = self.answer, None
-        if isinstance(answer, EngineError):
-            raise answer
-        return Sent(call.parse(answer), begun_ns, time.monotonic_ns(), definite=True)
+        if self._interrupted:
+            self.tell(OutcomeUnknown("interrupted while it waited for its reply"))
+        return None
+
+    def arrive(self, flight: Flight) -> Sent:
+        """Read the reply of a wait. Raises as SyncDriver.arrive."""
+        return self._alone.arrive(flight)
 
     def interrupt(self) -> None:
         """As SyncDriver.interrupt."""
@@ -69,9 +96,20 @@ class SharedWait:
         self._alone.interrupt()
 
     def tell(self, answer: Any) -> None:
-        """Answer the wait: the raw reply, or an error."""
-        self.answer = answer
-        self.told.set()
+        """Answer the wait: the raw reply, or an error. Only the first answer counts."""
+        with self._lock:
+            call, ends, self._ends = self._call, self._ends, None
+        if ends is None or call is None:
+            return
+        if isinstance(answer, EngineError):
+            ends(answer)
+            return
+        try:
+            sent = Sent(call.parse(answer), self._begun_ns, time.monotonic_ns(), definite=True)
+        except EngineError as error:
+            ends(error)
+        else:
+            ends(sent)
 
     def close(self) -> None:
         """As SyncDriver.close."""
@@ -90,8 +128,6 @@ class _Waits:
         self._waiting: dict[SharedWait, tuple[str, ...]] = {}
         self._blocking = False
         self._closed = False
-        #: Whether each waits for itself, because the lists are not on one node.
-        self.apart = endpoint.is_cluster
         self._thread: threading.Thread | None = None
 
     def join(self, member: SharedWait) -> None:
@@ -111,11 +147,8 @@ class _Waits:
             self._driver.interrupt()
 
     def begin(self, member: SharedWait) -> None:
-        call = member.call
-        assert call is not None
-        lists = tuple(str(word) for word in call.words()[1:-1])
         with self._changed:
-            self._waiting[member] = lists
+            self._waiting[member] = member.lists
             self._changed.notify_all()
             blocking, self._blocking = self._blocking, False
         if blocking:
@@ -175,12 +208,109 @@ def _text(word: Any) -> str:
     return word.decode() if isinstance(word, bytes) else word
 
 
+class _Replies:
+    """The waits of several workers whose lists lie on several nodes: each has sent its own on a connection of
+    its own, and one thread sees which of the replies have come."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._answer_s = endpoint.options.timeout_ms / 1000
+        self._lock = threading.Lock()
+        self._members: set[SharedWait] = set()
+        self._coming: dict[socket.socket, tuple[Flight, Ends, float]] = {}
+        self._thread: threading.Thread | None = None
+        self._bell, self._rung = socket.socketpair()
+        self._bell.setblocking(False)
+
+    def join(self, member: SharedWait) -> None:
+        with self._lock:
+            self._members.add(member)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._serve, name="waits", daemon=True)
+                self._thread.start()
+
+    def leave(self, member: SharedWait) -> None:
+        with self._lock:
+            self._members.discard(member)
+        self._ring()
+
+    def watch(self, flight: Flight, ends: Ends) -> None:
+        """Call `ends` with this flight when its reply has come, or should have come long ago."""
+        sock = flight.connection._sock
+        until_s = time.monotonic() + flight.in_flight_call.call.block_ms / 1000 + self._answer_s
+        if sock is None:
+            ends(flight)
+            return
+        with self._lock:
+            self._coming[sock] = (flight, ends, until_s)
+        self._ring()
+
+    def _ring(self) -> None:
+        with contextlib.suppress(BlockingIOError, OSError):
+            self._bell.send(b".")
+
+    def _serve(self) -> None:
+        while True:
+            with self._lock:
+                # Whoever waits when the last worker leaves gets its answer: its connections are broken.
+                if not self._members and not self._coming:
+                    self._thread = None
+                    return
+                coming = dict(self._coming)
+            for sock in self._ready(coming):
+                with self._lock:
+                    flight, ends, until_s = self._coming.pop(sock)
+                if time.monotonic() >= until_s:
+                    break_off(flight.connection)
+                ends(flight)
+
+    def _ready(self, coming: dict[socket.socket, tuple[Flight, Ends, float]]) -> list[socket.socket]:
+        """Wait; the sockets to read from, those of waits that last too long among them."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._rung, selectors.EVENT_READ)
+            closed: list[socket.socket] = []
+            for sock in coming:
+                try:
+                    selector.register(sock, selectors.EVENT_READ)
+                except (ValueError, OSError):
+                    closed.append(sock)
+            if closed:
+                return closed
+            most_s = min((until_s for _, _, until_s in coming.values()), default=None)
+            found = selector.select(None if most_s is None else max(0.0, most_s - time.monotonic()))
+        ready = [key.fileobj for key, _ in found]
+        if self._rung in ready:
+            self._rung.recv(4096)
+        now_s = time.monotonic()
+        return [sock for sock, (_, _, until_s) in coming.items() if sock in ready or now_s >= until_s]
+
+
+class SharedThreads(NamedTuple):
+    """The threads in which the workers of one process make their calls and run their plain handlers."""
+
+    callers: Threads
+    handlers: Threads
+
+    @classmethod
+    def of(cls, places: int) -> SharedThreads:
+        """Threads for so many handlers at once, which begin with the first task."""
+        return cls(Threads("caller", kept=CALLERS), Threads("handler", kept=places, most=places))
+
+    def close(self, timeout_s: float) -> None:
+        """Let them end. Handlers that still run go on; callers are waited for, at most so long."""
+        self.handlers.close()
+        self.callers.close(timeout_s)
+
+
 class SharedConnections:
     """The connections of the workers of one server in one process. `poke`: a key of its own, which ends a
     block."""
 
     def __init__(self, endpoint: Endpoint, prefix: str) -> None:
-        self._waits = _Waits(endpoint, f"{prefix}poke:{secrets.token_hex(8)}")
+        self._waits = (
+            _Replies(endpoint)
+            if endpoint.is_cluster
+            else _Waits(endpoint, f"{prefix}poke:{secrets.token_hex(8)}")
+        )
         self._channels = _Channels(endpoint)
 
     def waiting(self, alone: SyncDriver) -> SharedWait:

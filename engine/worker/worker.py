@@ -43,7 +43,7 @@ from engine.worker.handler_pool import HandlerPool, check_references
 from engine.worker.machine.concurrency import Gate, Quota, Share
 from engine.worker.machine.events import PauseAsked, Settings, StopAsked, StopReason, TimerFired, WatchAsked
 from engine.worker.machine.machine import WorkerSteps
-from engine.worker.shared import SharedConnections
+from engine.worker.shared import SharedConnections, SharedThreads
 
 log = logger("ironclaim.worker")
 
@@ -57,7 +57,7 @@ SCHEDULER_SWEEP_MS_MAX = 2000
 _DAY_MS = 86_400_000
 BEAT_MS_MAX = 3_600_000
 #: A call that the server does not answer holds up the end of a worker for no longer.
-_CALLERS_END_S = 2.0
+CALLERS_END_S = 2.0
 #: A control connection that was silently cut shows within a third of a lease, of this length at most.
 _LOOK_MS_MAX = 30_000
 #: A start that takes longer says so.
@@ -274,6 +274,7 @@ class Worker:
         self._presence = presence
         self._share: Share | Quota | None = None
         self._connections: SharedConnections | None = None
+        self._pools: SharedThreads | None = None
         self._on_lead: Callable[[bool], None] | None = None
         self._events = Events()
         self._at_work = threading.Lock()
@@ -298,11 +299,12 @@ class Worker:
         """End the pause."""
         self._events.put(PauseAsked(False))
 
-    def take_part(self, share: Share | Quota, connections: SharedConnections | None = None) -> None:
-        """Share the places of a group, and the connections on which its workers wait: for groups, before
-        `run`."""
+    def take_part(self, share: Share | Quota, connections: SharedConnections, threads: SharedThreads) -> None:
+        """Share the places of a group, the connections on which its workers wait, and their threads: for
+        groups, before `run`."""
         self._share = share
         self._connections = connections
+        self._pools = threads
         share.poke = lambda: self._events.put(TimerFired())
 
     def beats_rarely(self, times: int) -> None:
@@ -402,8 +404,9 @@ class Worker:
             elsewhere=elsewhere,
         )
         steps.on_lead = self._on_lead
+        threads = self._pools or SharedThreads.of(settings.concurrency)
         executor = Executor(
-            *(steps, self._queue.driver, waiting, self._events),
+            *(steps, self._queue.driver, waiting, self._events, threads.callers),
             source=source,
             max_memory_mb=self._max_memory_mb,
         )
@@ -411,6 +414,7 @@ class Worker:
             self._handlers,
             self._queue.observer,
             executor.ended,
+            threads.handlers,
             batch_ended=executor.batch_ended,
             say=self._events.put,
             places=settings.concurrency,
@@ -440,7 +444,9 @@ class Worker:
             control.close()
             running.close()
             waiting.interrupt()
-            executor.close(_CALLERS_END_S)
+            executor.close(CALLERS_END_S)
+            if threads is not self._pools:
+                threads.close(CALLERS_END_S)
             waiting.close()
 
 

@@ -13,6 +13,7 @@ from engine import Handlers, Job, Malformed, Queue, Worker
 from engine.handlers import Fault
 from engine.ops.claims import LeasedJob
 from engine.worker.handler_pool import HandlerPool
+from engine.worker.threads import Threads
 from tests.engine.helpers.machine import Machine
 from tests.engine.helpers.processes import Workers, put, run_of
 from tests.engine.helpers.producing import ids_of, some_handlers
@@ -217,7 +218,9 @@ def test_what_is_said_of_a_lease_while_its_run_ends_is_not_kept() -> None:
     def ended(leased: LeasedJob, fault: Fault | None, inline: bool, result: bytes | None) -> None:
         running.runs.lose(leased.lease)
 
-    running = HandlerPool(some_handlers(), None, ended, say=lambda event: None, places=0, processes=False)
+    running = HandlerPool(
+        some_handlers(), None, ended, Threads("handler", kept=0), say=lambda event: None, places=0, processes=False
+    )
     try:
         running.run_inline(job)
         assert running.runs._lost == {}

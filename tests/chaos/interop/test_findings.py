@@ -56,9 +56,7 @@ def test_unfenced_ends(bull: Talker, other: Talker, raw: Any, keys: BullKeys) ->
 
 
 @pytest.mark.parametrize("state", ["delayed", "failed"])
-def test_the_stalled_check_takes_what_has_failed_since_it_looked(
-    bull: Talker, raw: Any, keys: BullKeys, state: str
-) -> None:
+def test_the_stalled_check_takes_what_has_failed_since_it_looked(bull: Talker, raw: Any, keys: BullKeys, state: str) -> None:
     declared("stalled check")
     bull.ask("add", {"work_ms": 600, "value": "slow"}, {})
     bull.ask("add", {"value": "early"}, {})
