@@ -31,9 +31,9 @@ from engine.worker.control import PAUSE_MOST_S
 from engine.worker.machine.events import ControlLost, Subscribed
 from engine.worker.threads import Threads
 
-#: Callers that stay when they have nothing to do: one for each slot of a machine, and one for the inline
-#: handlers. More come while these wait for a server that does not answer.
-CALLERS = 6
+#: Callers that stay when they have nothing to do: about as many as one machine has under way. More come while
+#: these are busy, or wait for a server that does not answer.
+CALLERS = 4
 #: A block begins so much later when not all workers wait: one that was woken for a short job waits again
 #: soon.
 _GATHER_S = 0.005

@@ -6,15 +6,29 @@ others. Threads that nobody needs end after some seconds, so a worker of many sh
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 
 Task = Callable[[], None]
 
 #: A thread that is more than are kept ends when it has had no task for so long.
 LINGER_S = 5.0
+
+
+class _Thread:
+    """One thread, and the task that was given to it while it waited."""
+
+    __slots__ = ("number", "task", "thread", "wake")
+
+    def __init__(self, number: int, first: Task) -> None:
+        self.number = number
+        self.task: Task | None = first
+        # A lock as a semaphore: the thread waits by taking it a second time.
+        self.wake = threading.Lock()
+        self.wake.acquire()
+        self.thread: threading.Thread
 
 
 class Threads:
@@ -26,73 +40,79 @@ class Threads:
         self._kept = kept
         self._most = most
         self._lock = threading.Lock()
-        self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
-        #: Threads that wait, less the tasks that were put for them; below zero: tasks wait for a thread.
-        self._free = 0
-        self._threads: dict[int, threading.Thread] = {}
+        self._threads: dict[int, _Thread] = {}
+        #: Those that wait. The last one is the next: the others have nothing to do for long, and end.
+        self._free: list[_Thread] = []
+        self._waiting: deque[Task] = deque()
         self._closed = False
 
     def run(self, task: Task) -> None:
         """Run a task, in a thread that waits or in a new one. Does not wait, and is safe from any thread."""
         with self._lock:
-            if self._free <= 0 and not self._closed and len(self._threads) != self._most:
-                number = next(
-                    number for number in range(len(self._threads) + 1) if number not in self._threads
-                )
-                thread = self._threads[number] = threading.Thread(
-                    target=self._serve, args=(number, task), name=f"{self._name}-{number}", daemon=True
-                )
-                try:
-                    thread.start()
-                except RuntimeError:
-                    # The system has no thread left for this process: those that it has do it later.
-                    del self._threads[number]
-                    if not self._threads:
-                        raise
-                else:
-                    return
-            self._free -= 1
-            self._tasks.put(task)
+            if self._free:
+                free = self._free.pop()
+                free.task = task
+                free.wake.release()
+            elif len(self._threads) == self._most or not self._begin(task):
+                self._waiting.append(task)
+
+    def _begin(self, task: Task) -> bool:
+        """Start a thread. False when the system has none left for this process: the others do it later."""
+        number = 0
+        while number in self._threads:
+            number += 1
+        made = _Thread(number, task)
+        made.thread = threading.Thread(
+            target=self._serve, args=(made,), name=f"{self._name}-{number}", daemon=True
+        )
+        self._threads[number] = made
+        try:
+            made.thread.start()
+        except RuntimeError:
+            del self._threads[number]
+            if not self._threads:
+                raise
+            return False
+        return True
 
     def close(self, timeout_s: float = 0.0) -> None:
-        """Let the threads end once the tasks that were put are done, and wait for that at most so long."""
+        """Let the threads end once their tasks are done, and wait for that, at most so long."""
         with self._lock:
             self._closed = True
             threads = list(self._threads.values())
-            for _ in threads:
-                self._tasks.put(None)
+            for free in self._free:
+                free.wake.release()
+            self._free.clear()
         until_s = time.monotonic() + timeout_s
-        for thread in threads:
-            if thread is not threading.current_thread():
-                thread.join(max(0.0, until_s - time.monotonic()))
+        for one in threads:
+            if one.thread is not threading.current_thread():
+                one.thread.join(max(0.0, until_s - time.monotonic()))
 
-    def _serve(self, number: int, first: Task) -> None:
-        task: Task | None = first
-        while task is not None:
-            task()
-            task = self._next(number)
+    def _serve(self, this: _Thread) -> None:
+        while this.task is not None:
+            this.task()
+            this.task = None
+            self._wait(this)
 
-    def _next(self, number: int) -> Task | None:
-        """The next task; None: the thread ends."""
+    def _wait(self, this: _Thread) -> None:
+        """Wait for a task; without one the thread ends."""
         with self._lock:
-            self._free += 1
+            if self._waiting:
+                this.task = self._waiting.popleft()
+                return
+            if self._closed:
+                del self._threads[this.number]
+                return
+            self._free.append(this)
             lingers = len(self._threads) > self._kept
-        while True:
-            try:
-                task = self._tasks.get(timeout=LINGER_S if lingers else None)
-            except queue.Empty:
-                with self._lock:
-                    # What was put meanwhile has been put for a thread that waits.
-                    if not self._tasks.empty():
-                        continue
-                    lingers = len(self._threads) > self._kept
-                    if not lingers:
-                        continue
-                    self._free -= 1
-                    del self._threads[number]
-                    return None
-            else:
-                if task is None:
-                    with self._lock:
-                        self._threads.pop(number, None)
-                return task
+        if not this.wake.acquire(timeout=LINGER_S if lingers else -1):
+            with self._lock:
+                if this in self._free and len(self._threads) > self._kept:
+                    self._free.remove(this)
+                    del self._threads[this.number]
+                    return
+            # One of those that are kept; or it has been given a task just now.
+            this.wake.acquire()
+        if this.task is None:
+            with self._lock:
+                self._threads.pop(this.number, None)
