@@ -161,8 +161,30 @@ class Decided:
     pooled: Run | None = None
 
 
-#: For the thread in `Executor.run`; None: look at the time again.
-Events = queue.SimpleQueue[Event | Over | None]
+class Events:
+    """What the thread that serves a machine is to bring it; None: look at the time again. Safe from threads
+    and from signal handlers. `bell` gets this at each event, where that thread serves several machines."""
+
+    def __init__(self) -> None:
+        self._events: queue.SimpleQueue[Event | Over | None] = queue.SimpleQueue()
+        self.bell: queue.SimpleQueue[Events | None] | None = None
+
+    def put(self, event: Event | Over | None) -> None:
+        """Bring an event. Does not wait."""
+        self._events.put(event)
+        if self.bell is not None:
+            self.bell.put(self)
+
+    @property
+    def count(self) -> int:
+        """How many wait."""
+        return self._events.qsize()
+
+    def get(self, timeout_s: float) -> Event | Over | None:
+        """The next event, waiting for it so long. Raises queue.Empty."""
+        return self._events.get(timeout=timeout_s) if timeout_s > 0 else self._events.get_nowait()
+
+
 Task = Send | Departed | Woken | Run
 
 
@@ -207,22 +229,31 @@ class Executor:
 
     def run(self, running: HandlerPool) -> StopReason:
         """Work until the machine has ended. Returns the reason. Raises what ended the worker before that."""
-        self._running = running
-        pid = os.getpid()
-        event: Event | Over | None = TimerFired()
+        self.start(running)
+        event = self._next_event()
         while not isinstance(event, Over):
-            if os.getpid() != pid:
-                pid = os.getpid()
-                self._feed(Forked())
-            self._release_parked()
-            if isinstance(event, StopAsked):
-                log.info("stopping: %d jobs in hand", self._steps.owned, extra=about(None, self._source))
-            if event is not None:
-                self._feed(event)
-            event = self._too_large() or self._listen()
+            self.process(event)
+            event = self._next_event()
         if isinstance(event.reason, BaseException):
             raise event.reason
         return event.reason
+
+    def start(self, running: HandlerPool) -> None:
+        """Begin to work: the first thing that the machine is told."""
+        self._running = running
+        self._pid = os.getpid()
+        self.process(TimerFired())
+
+    def process(self, event: Event | None) -> None:
+        """Tell the machine an event, and see to what nobody tells."""
+        if os.getpid() != self._pid:
+            self._pid = os.getpid()
+            self._feed(Forked())
+        self._release_parked()
+        if isinstance(event, StopAsked):
+            log.info("stopping: %d jobs in hand", self._steps.owned, extra=about(None, self._source))
+        if event is not None:
+            self._feed(event)
 
     def close(self, timeout_s: float) -> None:
         """Wait until no caller has a task of this machine. A call that the server never answers and a handler
@@ -357,7 +388,7 @@ class Executor:
             self._over = True
             self._events.put(Over(reason))
 
-    def _too_large(self) -> StopAsked | None:
+    def too_large(self) -> StopAsked | None:
         """Looks once a second at the memory that the process holds, where that has a bound."""
         now_ns = time.monotonic_ns()
         if not self._max_memory_mb or now_ns < self._memory_at_ns:
@@ -371,13 +402,20 @@ class Executor:
         self._max_memory_mb = 0
         return StopAsked("recycled")
 
-    def _listen(self) -> Event | Over | None:
-        """The next event, at the latest TimerFired when the machine wants it."""
+    def _next_event(self) -> Event | Over | None:
+        """Wait for the next event."""
+        return self.too_large() or self.take(max(0, self.sleeps_until_ns() - time.monotonic_ns()))
+
+    def sleeps_until_ns(self) -> int:
+        """Until when the thread that serves the machine may sleep; an event comes when that is too long."""
         with self._lock:
             self._sleeps_until_ns = self._wake_at_ns
+        return self._sleeps_until_ns
+
+    def take(self, most_ns: int) -> Event | Over | None:
+        """The next event, waiting for it at most so long; then TimerFired when the machine wants it."""
         try:
-            wait_ns = max(0, self._sleeps_until_ns - time.monotonic_ns())
-            return self._events.get(timeout=wait_ns / (1000 * MS))
+            return self._events.get(most_ns / (1000 * MS))
         except queue.Empty:
             # Events of other threads may have moved the time of its next wake-up.
             return TimerFired() if time.monotonic_ns() >= self._wake_at_ns else None

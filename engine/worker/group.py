@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from contextvars import copy_context
 from typing import Annotated, Any, cast, get_args
 
 from engine import validate
@@ -17,9 +16,10 @@ from engine.errors import Malformed
 from engine.handlers import Handlers
 from engine.queue.settings import QueueSettings
 from engine.worker.control import stop_signals
+from engine.worker.loop import SharedThreads
 from engine.worker.machine.concurrency import QUEUES_MAX, WEIGHT_MAX, Sharing, Strategy
 from engine.worker.machine.events import StopReason
-from engine.worker.shared import SharedConnections, SharedThreads
+from engine.worker.shared import SharedConnections
 from engine.worker.worker import CALLERS_END_S, Worker
 
 
@@ -114,27 +114,28 @@ class WorkerGroup:
         self._take_part()
         failures: list[BaseException] = []
         reasons: list[StopReason] = []
+        left = len(self.workers)
+        changed = threading.Condition()
 
-        def work(worker: Worker) -> None:
-            try:
-                reasons.append(worker.run(burst=burst))
-            except BaseException as failure:
-                failures.append(failure)
-            if failures or reasons[-1] != "empty":
+        def ended(why: StopReason | BaseException) -> None:
+            nonlocal left
+            with changed:
+                if isinstance(why, BaseException):
+                    failures.append(why)
+                else:
+                    reasons.append(why)
+                stops = bool(failures) or why != "empty"
+            if stops:
                 self.stop()
+            with changed:
+                left -= 1
+                changed.notify()
 
-        threads = [
-            # Each in the context of the caller, in which its runs begin.
-            threading.Thread(
-                target=copy_context().run, args=(work, worker), name=f"worker-{number}", daemon=True
-            )
-            for number, worker in enumerate(self.workers)
-        ]
         with stop_signals(lambda reason: self.stop(at_once=reason == "at once")):
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            for worker in self.workers:
+                worker.begin(ended, burst=burst)
+            with changed:
+                changed.wait_for(lambda: not left)
         self._pools.close(CALLERS_END_S)
         if failures:
             raise failures[0]

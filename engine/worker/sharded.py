@@ -14,7 +14,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from contextvars import copy_context
 from functools import partial
 from typing import Any, get_args
 
@@ -24,9 +23,10 @@ from engine.logs import Source, about
 from engine.queue.settings import QueueSettings, synchronous
 from engine.queue.synchronous.sharded import ShardedQueue
 from engine.worker.control import stop_signals
+from engine.worker.loop import SharedThreads
 from engine.worker.machine.concurrency import Places, Quota
 from engine.worker.machine.events import StopReason
-from engine.worker.shared import SharedConnections, SharedThreads
+from engine.worker.shared import SharedConnections
 from engine.worker.worker import CALLERS_END_S, Worker
 
 log = logger("ironclaim.worker")
@@ -54,7 +54,6 @@ class ShardedWorker(Worker):
         self._given["name"] = self._settings.name
         self._of_each: dict[str, Worker] = {}
         self._quotas: dict[str, Quota] = {}
-        self._threads: dict[str, threading.Thread] = {}
         self._ended = threading.Condition()
         self._reasons: list[StopReason] = []
         self._failures: list[BaseException] = []
@@ -132,11 +131,8 @@ class ShardedWorker(Worker):
                     if name not in names:
                         worker.stop()
                 self._ended.wait_for(self._over, LOOK_S)
-                over = self._over()
-            if over:
-                for thread in list(self._threads.values()):
-                    thread.join()
-                return
+                if self._over():
+                    return
 
     def _over(self) -> bool:
         """Whether all have ended."""
@@ -160,32 +156,21 @@ class ShardedWorker(Worker):
             asked(worker)
         self._of_each[name] = worker
         self._quotas[name] = quota
-        self._threads[name] = threading.Thread(
-            # In the context of who runs this, in which its runs begin.
-            target=partial(copy_context().run, self._work, name, worker, burst, delayed),
-            name=f"worker-{name}",
-            daemon=True,
-        )
-        self._threads[name].start()
+        worker.begin(partial(self._shard_ended, name), burst=burst, delayed=delayed)
 
-    def _work(self, name: str, worker: Worker, burst: bool, delayed: bool) -> None:
-        """Run the worker of one shard."""
-        try:
-            reason: StopReason | None = worker.run(burst=burst, delayed=delayed)
-            failure = None
-        except BaseException as error:
-            reason, failure = None, error
+    def _shard_ended(self, name: str, why: StopReason | BaseException) -> None:
+        """The worker of one shard has ended."""
         with self._ended:
             self._of_each.pop(name, None)
             self._quotas.pop(name).leave()
-            if failure is not None:
-                self._failures.append(failure)
-            if reason is not None:
-                self._reasons.append(reason)
+            if isinstance(why, BaseException):
+                self._failures.append(why)
+            else:
+                self._reasons.append(why)
             others = list(self._of_each.values())
-            left = reason == "stopped" and not self._stopping and not self._failures
+            left = why == "stopped" and not self._stopping and not self._failures
             self._ended.notify_all()
-        if reason != "empty" and not left:
+        if why != "empty" and not left:
             for other in others:
                 other.stop()
 

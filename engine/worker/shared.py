@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from engine.errors import EngineError, OutcomeUnknown, ScriptFault
 from engine.logs import Source
@@ -29,11 +29,7 @@ from engine.redis.endpoint import Endpoint
 from engine.redis.exchange import Sent
 from engine.worker.control import PAUSE_MOST_S
 from engine.worker.machine.events import ControlLost, Subscribed
-from engine.worker.threads import Threads
 
-#: Callers that stay when they have nothing to do: about as many as one machine has under way. More come while
-#: these are busy, or wait for a server that does not answer.
-CALLERS = 4
 #: A block begins so much later when not all workers wait: one that was woken for a short job waits again
 #: soon.
 _GATHER_S = 0.005
@@ -282,23 +278,6 @@ class _Replies:
             self._rung.recv(4096)
         now_s = time.monotonic()
         return [sock for sock, (_, _, until_s) in coming.items() if sock in ready or now_s >= until_s]
-
-
-class SharedThreads(NamedTuple):
-    """The threads in which the workers of one process make their calls and run their plain handlers."""
-
-    callers: Threads
-    handlers: Threads
-
-    @classmethod
-    def of(cls, places: int) -> SharedThreads:
-        """Threads for so many handlers at once, which begin with the first task."""
-        return cls(Threads("caller", kept=CALLERS), Threads("handler", kept=places, most=places))
-
-    def close(self, timeout_s: float) -> None:
-        """Let them end. Handlers that still run go on; callers are waited for, at most so long."""
-        self.handlers.close()
-        self.callers.close(timeout_s)
 
 
 class SharedConnections:

@@ -1,7 +1,7 @@
-"""Threads that run tasks, shared by all workers of a process that work together: as many as are busy at once.
+"""Threads that run tasks, shared by all workers of a process that work together.
 
-A task that no thread waits for gets a new thread, so calls that a dead server does not answer hold up no
-others. Threads that nobody needs end after some seconds, so a worker of many shards has few.
+A few of them do for servers that answer. A task that has waited for 20 ms gets a thread more, so calls that a
+dead server does not answer hold up no others; a thread that nobody needs ends after some seconds.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections.abc import Callable
 
 Task = Callable[[], None]
 
+#: A task waits at most about so long for one of the threads that are kept, which are busy.
+PATIENCE_S = 0.02
 #: A thread that is more than are kept ends when it has had no task for so long.
 LINGER_S = 5.0
 
@@ -32,8 +34,8 @@ class _Thread:
 
 
 class Threads:
-    """Runs tasks in threads called `name-0`, `name-1` ... Of those that have nothing to do, `kept` stay.
-    With `most`, more tasks than that wait for a free thread. A task must not raise."""
+    """Runs tasks in `kept` threads called `name-0`, `name-1` ..., and in more, at most `most`, while these are
+    held up. A task must not raise."""
 
     def __init__(self, name: str, *, kept: int, most: int | None = None) -> None:
         self._name = name
@@ -43,7 +45,10 @@ class Threads:
         self._threads: dict[int, _Thread] = {}
         #: Those that wait. The last one is the next: the others have nothing to do for long, and end.
         self._free: list[_Thread] = []
-        self._waiting: deque[Task] = deque()
+        #: Tasks that wait for a thread, each with the instant since when.
+        self._waiting: deque[tuple[float, Task]] = deque()
+        #: A thread looks whether they wait for too long.
+        self._watched = False
         self._closed = False
 
     def run(self, task: Task) -> None:
@@ -53,8 +58,30 @@ class Threads:
                 free = self._free.pop()
                 free.task = task
                 free.wake.release()
-            elif len(self._threads) == self._most or not self._begin(task):
-                self._waiting.append(task)
+            elif len(self._threads) >= self._kept or not self._begin(task):
+                self._waiting.append((time.monotonic(), task))
+                self._watch()
+
+    def _watch(self) -> None:
+        """Have a thread look after the tasks that wait, unless one does or there may be no more threads."""
+        if not self._watched and len(self._threads) != self._most:
+            self._watched = self._begin(self._help)
+
+    def _help(self) -> None:
+        """What a thread more does: it takes the first task that waits for long, if there is one."""
+        task: Task | None = None
+        while task is None:
+            time.sleep(PATIENCE_S)
+            with self._lock:
+                if self._waiting and time.monotonic() - self._waiting[0][0] >= PATIENCE_S:
+                    task = self._waiting.popleft()[1]
+                if task is not None or not self._waiting:
+                    self._watched = False
+                    if self._waiting:
+                        self._watch()
+                    if task is None:
+                        return
+        task()
 
     def _begin(self, task: Task) -> bool:
         """Start a thread. False when the system has none left for this process: the others do it later."""
@@ -98,7 +125,7 @@ class Threads:
         """Wait for a task; without one the thread ends."""
         with self._lock:
             if self._waiting:
-                this.task = self._waiting.popleft()
+                this.task = self._waiting.popleft()[1]
                 return
             if self._closed:
                 del self._threads[this.number]

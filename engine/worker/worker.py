@@ -15,7 +15,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, fields, replace
+from contextvars import copy_context
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from importlib import import_module
 from typing import Annotated, Any, Self, cast
@@ -40,10 +41,11 @@ from engine.version import __version__
 from engine.worker.control import Control, default_name, stop_signals, warn_of_namesakes
 from engine.worker.executor import Events, Executor
 from engine.worker.handler_pool import HandlerPool, check_references
+from engine.worker.loop import SharedThreads
 from engine.worker.machine.concurrency import Gate, Quota, Share
 from engine.worker.machine.events import PauseAsked, Settings, StopAsked, StopReason, TimerFired, WatchAsked
 from engine.worker.machine.machine import WorkerSteps
-from engine.worker.shared import SharedConnections, SharedThreads
+from engine.worker.shared import SharedConnections, SharedControl, SharedWait
 
 log = logger("ironclaim.worker")
 
@@ -333,14 +335,18 @@ class Worker:
         other's news.
         """
         burst, delayed = validate.truth("burst", burst), validate.truth("delayed", delayed)
-        if not self._at_work.acquire(blocking=False):
-            raise Malformed(
-                "run", self._settings.name, "a worker that does not run already; make another Worker"
-            )
+        self._claim_run()
         try:
             return self._run(burst, delayed)
         finally:
             self._at_work.release()
+
+    def _claim_run(self) -> None:
+        """Raise Malformed while it runs already: two would take each other's events."""
+        if not self._at_work.acquire(blocking=False):
+            raise Malformed(
+                "run", self._settings.name, "a worker that does not run already; make another Worker"
+            )
 
     def _check_whole(self) -> None:
         """Raise Malformed for a queue that has shards on the server and none here: all but shard 0 would be
@@ -356,7 +362,55 @@ class Worker:
             has = read_record(record).layouts[-1].shards
             raise Malformed("shards", queue.shards, f"{has}: so many shards has queue {queue.name}")
 
+    def begin(
+        self,
+        ended: Callable[[StopReason | BaseException], None],
+        *,
+        burst: bool = False,
+        delayed: bool = True,
+    ) -> None:
+        """As `run`, in the threads that it shares: `ended` hears in one of them why it has ended. Does not
+        wait. For groups, after `take_part`."""
+        pools = self._pools
+        assert pools is not None
+
+        def end(open_run: OpenRun, reason: StopReason | BaseException) -> None:
+            open_run.close()
+            self._at_work.release()
+            ended(reason)
+
+        def open_it() -> None:
+            try:
+                self._claim_run()
+            except BaseException as failure:
+                ended(failure)
+                return
+            try:
+                open_run = self._open(burst, delayed)
+            except BaseException as failure:
+                self._at_work.release()
+                ended(failure)
+                return
+            pools.loop.add(
+                open_run.executor,
+                open_run.running,
+                self._events,
+                lambda reason: pools.callers.run(partial(end, open_run, reason)),
+            )
+
+        # In the context of the caller, in which its runs begin.
+        pools.callers.run(partial(copy_context().run, open_it))
+
     def _run(self, burst: bool, delayed: bool) -> StopReason:
+        open_run = self._open(burst, delayed)
+        try:
+            with stop_signals(lambda reason: self._events.put(StopAsked(reason))):
+                return open_run.executor.run(open_run.running)
+        finally:
+            open_run.close()
+
+    def _open(self, burst: bool, delayed: bool) -> OpenRun:
+        """Meet the server, and start what a run needs."""
         settings = replace(self._settings, burst=burst, delayed=delayed)
         source = Source(settings.name, self._queue.name)
         mark_records()
@@ -437,17 +491,28 @@ class Worker:
             control.start()
         told = (settings.name, self._queue.name, settings.places, ", ".join(sorted(settings.classes)))
         log.info("worker %s: queue %s, %d jobs at once, runs %s", *told, extra=about(None, source))
-        try:
-            with stop_signals(lambda reason: self._events.put(StopAsked(reason))):
-                return executor.run(running)
-        finally:
-            control.close()
-            running.close()
-            waiting.interrupt()
-            executor.close(CALLERS_END_S)
-            if threads is not self._pools:
-                threads.close(CALLERS_END_S)
-            waiting.close()
+        return OpenRun(executor, running, control, waiting, None if self._pools is not None else threads)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    """What one run of a worker holds open; `threads` are those that it does not share."""
+
+    executor: Executor
+    running: HandlerPool
+    control: Control | SharedControl
+    waiting: SyncDriver | SharedWait
+    threads: SharedThreads | None
+
+    def close(self) -> None:
+        """Close it. Handlers that do not return are not waited for."""
+        self.control.close()
+        self.running.close()
+        self.waiting.interrupt()
+        self.executor.close(CALLERS_END_S)
+        if self.threads is not None:
+            self.threads.close(CALLERS_END_S)
+        self.waiting.close()
 
 
 def _about(settings: Settings, attributes: Mapping[str, Any]) -> dict[str, object]:

@@ -1,0 +1,114 @@
+"""Threads that the workers of one process share: for their calls, for their plain handlers, and one that
+serves the machines of all. So a worker of sixteen shards has about as many as one of a whole queue.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from engine.worker.executor import Events, Executor, Over
+from engine.worker.handler_pool import HandlerPool
+from engine.worker.machine.events import MS, StopReason
+from engine.worker.threads import Threads
+
+#: Callers that stay when they have nothing to do: about as many as one machine has under way. More come while
+#: these are busy, or wait for a server that does not answer.
+CALLERS = 4
+
+
+class Loop:
+    """Brings events, and the time, to several machines, in a thread that starts with the first of them. What
+    lasts is not done here: callers make the calls, and handlers run in threads of their own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._bell: queue.SimpleQueue[Events | None] = queue.SimpleQueue()
+        self._served: dict[Events, tuple[Executor, Callable[[StopReason | BaseException], None]]] = {}
+        self._sleeps_until_ns: dict[Events, int] = {}
+        self._thread: threading.Thread | None = None
+
+    def add(
+        self,
+        executor: Executor,
+        running: HandlerPool,
+        events: Events,
+        ended: Callable[[StopReason | BaseException], None],
+    ) -> None:
+        """Serve one more machine. `ended` hears why it has ended; it must be short."""
+        executor.start(running)
+        events.bell = self._bell
+        with self._lock:
+            self._served[events] = executor, ended
+            self._sleeps_until_ns[events] = 0
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._serve, name="worker-loop", daemon=True)
+                self._thread.start()
+        for _ in range(1 + events.count):
+            self._bell.put(events)
+
+    def close(self, timeout_s: float) -> None:
+        """End the thread. Nothing is served any more."""
+        self._bell.put(None)
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    def _serve(self) -> None:
+        while True:
+            with self._lock:
+                wake_at_ns = min(self._sleeps_until_ns.values(), default=time.monotonic_ns() + 1000 * MS)
+            try:
+                rung = self._bell.get(timeout=max(0, wake_at_ns - time.monotonic_ns()) / (1000 * MS))
+            except queue.Empty:
+                now_ns = time.monotonic_ns()
+                with self._lock:
+                    due = [events for events, until_ns in self._sleeps_until_ns.items() if until_ns <= now_ns]
+                for events in due:
+                    self._turn(events)
+            else:
+                if rung is None:
+                    return
+                self._turn(rung)
+
+    def _turn(self, events: Events) -> None:
+        """Bring a machine its next event, or the time."""
+        executor, ended = self._served.get(events, (None, None))
+        if executor is None or ended is None:
+            return
+        event = executor.too_large() or executor.take(0)
+        if isinstance(event, Over):
+            with self._lock:
+                del self._served[events], self._sleeps_until_ns[events]
+            ended(event.reason)
+            return
+        try:
+            executor.process(event)
+        except Exception as failure:
+            # A defect of ours must end its own machine alone.
+            events.put(Over(failure))
+        until_ns = executor.sleeps_until_ns()
+        with self._lock:
+            self._sleeps_until_ns[events] = until_ns
+
+
+class SharedThreads(NamedTuple):
+    """The threads of the workers of one process: those that make their calls and run their plain handlers,
+    and the one that serves their machines."""
+
+    callers: Threads
+    handlers: Threads
+    loop: Loop
+
+    @classmethod
+    def of(cls, places: int) -> SharedThreads:
+        """Threads for so many handlers at once, which begin with the first task."""
+        return cls(Threads("caller", kept=CALLERS), Threads("handler", kept=places, most=places), Loop())
+
+    def close(self, timeout_s: float) -> None:
+        """Let them end. Handlers that still run go on; callers are waited for, at most so long."""
+        self.loop.close(timeout_s)
+        self.handlers.close()
+        self.callers.close(timeout_s)
