@@ -175,6 +175,12 @@ class Events:
         if self.bell is not None:
             self.bell.put(self)
 
+    def clear(self) -> None:
+        """A run has ended: what came for it is not for the next one."""
+        self.bell = None
+        while self.count:
+            self._events.get()
+
     @property
     def count(self) -> int:
         """How many wait."""

@@ -137,6 +137,8 @@ class WorkerGroup:
             with changed:
                 changed.wait_for(lambda: not left)
         self._pools.close(CALLERS_END_S)
+        for worker in self.workers:
+            worker.forget_events()
         if failures:
             raise failures[0]
         return max(reasons, key=get_args(StopReason).index)

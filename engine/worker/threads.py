@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-Task = Callable[[], None]
+Task = Callable[[], object]
 
 #: A task waits at most about so long for one of the threads that are kept, which are busy.
 PATIENCE_S = 0.02
@@ -34,7 +34,7 @@ class _Thread:
 
 
 class Threads:
-    """Runs tasks in `kept` threads called `name-0`, `name-1` ..., and in more, at most `most`, while these are
+    """Runs tasks in `kept` threads called `name-0`, `name-1` ...; in more, at most `most`, while these are
     held up. A task must not raise."""
 
     def __init__(self, name: str, *, kept: int, most: int | None = None) -> None:

@@ -401,6 +401,11 @@ class Worker:
         # In the context of the caller, in which its runs begin.
         pools.callers.run(partial(copy_context().run, open_it))
 
+    def forget_events(self) -> None:
+        """What came for a run that `begin` began and that has ended is not for the next one: for groups, once
+        no worker stops others any more."""
+        self._events.clear()
+
     def _run(self, burst: bool, delayed: bool) -> StopReason:
         open_run = self._open(burst, delayed)
         try:
@@ -408,6 +413,7 @@ class Worker:
                 return open_run.executor.run(open_run.running)
         finally:
             open_run.close()
+            self._events.clear()
 
     def _open(self, burst: bool, delayed: bool) -> OpenRun:
         """Meet the server, and start what a run needs."""

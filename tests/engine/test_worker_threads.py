@@ -1,0 +1,204 @@
+"""Threads that workers of one process share: few for servers that answer, more while some do not."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from engine import ConnectOptions, EngineError, Handlers, Queue, Worker, WorkerGroup
+from engine.ops.sweeps import Wait
+from engine.redis.call import Call
+from engine.redis.driver import Flight, SyncDriver
+from engine.redis.endpoint import DEADLINE_MS_MAX, Endpoint
+from engine.redis.exchange import Sent
+from engine.worker import threads
+from engine.worker.loop import CALLERS
+from engine.worker.shared import SharedWait, _Replies
+from engine.worker.threads import Threads
+from tests.engine.helpers.at_work import Book, at_work, make_worker
+from tests.engine.helpers.producing import some_handlers
+from tests.engine.helpers.relay import Relay
+from tests.engine.helpers.waiting import DEADLINE_S, wait_until
+
+
+def named(name: str) -> set[str]:
+    """The threads of this name that are there."""
+    return {thread.name for thread in threading.enumerate() if thread.name.rpartition("-")[0] == name}
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """What tasks that are held up wait for."""
+    made = threading.Event()
+    yield made
+    made.set()
+
+
+def test_one_task_after_the_other_needs_one_thread() -> None:
+    pool, ran = Threads("one", kept=4), list[str]()
+    for number in range(20):
+        pool.run(lambda: ran.append(threading.current_thread().name))
+        wait_until(lambda most=number + 1: len(ran) == most and bool(pool._free), "it has run, and its thread waits")
+    assert Counter(ran) == {"one-0": 20}
+    pool.close(DEADLINE_S)
+    assert named("one") == set()
+
+
+def test_tasks_that_are_held_up_hold_up_no_others_and_their_threads_end(
+    gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "LINGER_S", 0.01)
+    pool, ran = Threads("held", kept=2), threading.Event()
+    for _ in range(10):
+        pool.run(gate.wait)
+    pool.run(ran.set)
+    assert ran.wait(DEADLINE_S)
+    assert len(named("held")) >= 11
+    gate.set()
+    wait_until(lambda: len(named("held")) == 2, "those that nobody needs have ended")
+    again = threading.Event()
+    pool.run(again.set)
+    assert again.wait(DEADLINE_S)
+    pool.close(DEADLINE_S)
+    assert named("held") == set()
+
+
+def test_no_more_threads_than_it_may_have(gate: threading.Event) -> None:
+    pool, ran = Threads("most", kept=3, most=3), list[int]()
+    for _ in range(3):
+        pool.run(lambda: assert_set(gate))
+    for number in range(5):
+        pool.run(lambda number=number: ran.append(number))
+    wait_until(lambda: len(named("most")) == 3, "all threads are busy")
+    assert not ran
+    gate.set()
+    wait_until(lambda: len(ran) == 5, "what has waited has run")
+    assert ran == sorted(ran) or set(ran) == set(range(5))
+    assert len(named("most")) == 3
+    pool.close(DEADLINE_S)
+
+
+def assert_set(gate: threading.Event) -> None:
+    assert gate.wait(DEADLINE_S)
+
+
+def test_a_system_without_threads_for_more_lets_those_that_are_there_do_it(
+    gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool, ran = Threads("few", kept=4), threading.Event()
+    pool.run(gate.wait)
+    wait_until(lambda: named("few") == {"few-0"}, "it runs")
+
+    def refused(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    pool.run(ran.set)
+    gate.set()
+    assert ran.wait(DEADLINE_S)
+    monkeypatch.undo()
+    pool.close(DEADLINE_S)
+
+
+# -- workers
+
+
+def test_a_worker_of_sixteen_shards_has_as_many_threads_as_one_of_a_whole_queue(
+    ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "LINGER_S", 0.1)
+    before, book = set(threading.enumerate()), Book()
+    with Queue("mails", url=ironclaim_url, shards=16) as queue:
+        queue.enqueue_many([{"name": "work", "payload": number, "key": f"k{number}"} for number in range(400)])
+        with at_work(make_worker(queue, book, "w", concurrency=8)):
+            wait_until(lambda: queue.counts().finished == 400, "all have run")
+            # Callers, and one each for waits, control messages, machines and the record of the shards.
+            most = CALLERS + 4 + 8
+            # That of `at_work` is the last of these four.
+            wait_until(lambda: len(set(threading.enumerate()) - before) <= most, "those that nobody needs have ended")
+        wait_until(lambda: set(threading.enumerate()) <= before, "all have ended")
+
+
+def test_a_server_that_is_gone_holds_up_no_other_queue_of_a_group(relay: Relay, ironclaim_url: str) -> None:
+    """It has the calls of its queue wait for their deadlines, in threads that the other queues share."""
+    patient = ConnectOptions(timeout_ms=600_000, deadline_ms=DEADLINE_MS_MAX)
+    with Queue("here", url=ironclaim_url) as here, Queue("gone", url=relay.url, connect=patient) as gone:
+        gone.enqueue("work", None)
+        book = Book()
+        group = WorkerGroup([gone, here], book.handlers("w", "work"), lease_ms=400, sweep_ms=100, strategy="shuffle")
+        with at_work(group):
+            wait_until(lambda: gone.counts().finished == 1, "both servers answer")
+            relay.hush()
+            for number in range(20):
+                here.enqueue("work", number, id=f"j{number}")
+                wait_until(lambda most=number + 1: here.counts().finished == most, "the other queue goes on")
+            relay.break_all()
+            relay.down()
+
+
+def test_a_wait_whose_reply_never_comes_is_broken_off_and_sent_again(relay: Relay) -> None:
+    endpoint = Endpoint(relay.url, options=ConnectOptions(timeout_ms=200))
+    alone, ended = SyncDriver(endpoint, (), block_ms_max=1_000), list[Sent | EngineError | Flight]()
+    replies = _Replies(endpoint)
+    member = SharedWait(replies, alone)
+    replies.join(member)
+
+    def wait(block_ms: int) -> Call[object]:
+        words = ("BLPOP", "nothing", block_ms / 1000)
+        return Call(None, ("nothing",), words, lambda raw: raw, Wait(0, (), None), block_ms)
+
+    # The first one connects, and is waited for here.
+    assert member.begin(wait(10), ended.append) is not None
+    relay.next("pass")
+    assert member.begin(wait(10), ended.append) is None
+    wait_until(lambda: len(ended) == 1, "the reply has come")
+    flight = ended.pop()
+    assert isinstance(flight, Flight) and member.arrive(flight).reply is None
+    relay.hush()
+    assert member.begin(wait(10), ended.append) is None
+    wait_until(lambda: len(ended) == 1, "it lasts too long")
+    relay.break_all()
+    flight = ended.pop()
+    assert isinstance(flight, Flight) and member.arrive(flight).reply is None
+    # Who is interrupted hears of it.
+    assert member.begin(wait(1_000), ended.append) is None
+    member.interrupt()
+    wait_until(lambda: len(ended) == 1, "it is interrupted")
+    flight = ended.pop()
+    assert isinstance(flight, Flight)
+    with pytest.raises(EngineError, match="interrupted"):
+        member.arrive(flight)
+    with pytest.raises(EngineError, match="interrupted"):
+        member.begin(wait(10), ended.append)
+    wait_until(lambda: not named("waits") and replies._thread is None, "its thread has ended")
+    member.close()
+
+
+def test_a_group_can_be_stopped_before_it_runs(ironclaim_url: str) -> None:
+    with Queue("a", url=ironclaim_url) as one, Queue("b", url=ironclaim_url) as other:
+        group = WorkerGroup([one, other], some_handlers())
+        group.stop()
+        begun_s = time.monotonic()
+        assert group.run() == "stopped"
+        assert time.monotonic() - begun_s < DEADLINE_S
+        # And runs again.
+        one.enqueue("work", None)
+        assert group.run(burst=True) == "empty" and one.counts().finished == 1
+
+
+def test_what_a_worker_of_a_group_raises_is_raised(ironclaim_url: str) -> None:
+    handlers = Handlers()
+    handlers("work")(lambda job: None)
+    with (
+        Queue("a", url=ironclaim_url) as one,
+        Queue("b", url="redis://127.0.0.1:1", connect=ConnectOptions(deadline_ms=50)) as gone,
+    ):
+        with pytest.raises(EngineError, match="cannot connect"):
+            WorkerGroup([one, gone], handlers).run()
+        wait_until(lambda: set(threading.enumerate()) <= before, "its threads have ended")
+        with pytest.raises(EngineError, match="cannot connect"):
+            Worker(gone, handlers).run()
