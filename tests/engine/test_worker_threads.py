@@ -191,7 +191,7 @@ def test_a_group_can_be_stopped_before_it_runs(ironclaim_url: str) -> None:
 
 
 def test_what_a_worker_of_a_group_raises_is_raised(ironclaim_url: str) -> None:
-    handlers = Handlers()
+    handlers, before = Handlers(), set(threading.enumerate())
     handlers("work")(lambda job: None)
     with (
         Queue("a", url=ironclaim_url) as one,
