@@ -20,7 +20,7 @@ from engine.worker.loop import SharedThreads
 from engine.worker.machine.concurrency import QUEUES_MAX, WEIGHT_MAX, Sharing, Strategy
 from engine.worker.machine.events import StopReason
 from engine.worker.shared import SharedConnections
-from engine.worker.worker import CALLERS_END_S, Worker
+from engine.worker.worker import Worker
 
 
 class WorkerGroup:
@@ -136,7 +136,7 @@ class WorkerGroup:
                 worker.begin(ended, burst=burst)
             with changed:
                 changed.wait_for(lambda: not left)
-        self._pools.close(CALLERS_END_S)
+        self._pools.close()
         for worker in self.workers:
             worker.forget_events()
         if failures:

@@ -50,11 +50,11 @@ class Loop:
         for _ in range(1 + events.count):
             self._bell.put(events)
 
-    def close(self, timeout_s: float) -> None:
+    def close(self) -> None:
         """End the thread. Nothing is served any more."""
         self._bell.put(None)
         if self._thread is not None:
-            self._thread.join(timeout_s)
+            self._thread.join()
 
     def _serve(self) -> None:
         while True:
@@ -107,8 +107,8 @@ class SharedThreads(NamedTuple):
         """Threads for so many handlers at once, which begin with the first task."""
         return cls(Threads("caller", kept=CALLERS), Threads("handler", kept=places, most=places), Loop())
 
-    def close(self, timeout_s: float) -> None:
-        """Let them end. Handlers that still run go on; callers are waited for, at most so long."""
-        self.loop.close(timeout_s)
+    def close(self) -> None:
+        """Let them end. Handlers that still run go on, and so do calls that are not answered."""
+        self.loop.close()
         self.handlers.close()
-        self.callers.close(timeout_s)
+        self.callers.close()

@@ -27,7 +27,7 @@ from engine.worker.loop import SharedThreads
 from engine.worker.machine.concurrency import Places, Quota
 from engine.worker.machine.events import StopReason
 from engine.worker.shared import SharedConnections
-from engine.worker.worker import CALLERS_END_S, Worker
+from engine.worker.worker import Worker
 
 log = logger("ironclaim.worker")
 
@@ -106,7 +106,7 @@ class ShardedWorker(Worker):
             with stop_signals(lambda reason: self.stop(at_once=reason == "at once")):
                 self._serve(burst, delayed)
         finally:
-            self._sharing[1].close(CALLERS_END_S)
+            self._sharing[1].close()
             with self._ended:
                 self._asked, self._stopping = [], False
         if self._failures:

@@ -102,18 +102,15 @@ class Threads:
             return False
         return True
 
-    def close(self, timeout_s: float = 0.0) -> None:
-        """Let the threads end once their tasks are done, and wait for that, at most so long."""
+    def close(self) -> None:
+        """Let the threads end once their tasks are done, and wait for those that have none."""
         with self._lock:
             self._closed = True
-            threads = list(self._threads.values())
-            for free in self._free:
-                free.wake.release()
-            self._free.clear()
-        until_s = time.monotonic() + timeout_s
-        for one in threads:
-            if one.thread is not threading.current_thread():
-                one.thread.join(max(0.0, until_s - time.monotonic()))
+            free, self._free = self._free, []
+            for one in free:
+                one.wake.release()
+        for one in free:
+            one.thread.join()
 
     def _serve(self, this: _Thread) -> None:
         while this.task is not None:

@@ -59,7 +59,7 @@ SCHEDULER_SWEEP_MS_MAX = 2000
 _DAY_MS = 86_400_000
 BEAT_MS_MAX = 3_600_000
 #: A call that the server does not answer holds up the end of a worker for no longer.
-CALLERS_END_S = 2.0
+_CALLERS_END_S = 2.0
 #: A control connection that was silently cut shows within a third of a lease, of this length at most.
 _LOOK_MS_MAX = 30_000
 #: A start that takes longer says so.
@@ -515,9 +515,9 @@ class OpenRun:
         self.control.close()
         self.running.close()
         self.waiting.interrupt()
-        self.executor.close(CALLERS_END_S)
+        self.executor.close(_CALLERS_END_S)
         if self.threads is not None:
-            self.threads.close(CALLERS_END_S)
+            self.threads.close()
         self.waiting.close()
 
 

@@ -44,7 +44,7 @@ def test_one_task_after_the_other_needs_one_thread() -> None:
         pool.run(lambda: ran.append(threading.current_thread().name))
         wait_until(lambda most=number + 1: len(ran) == most and bool(pool._free), "it has run, and its thread waits")
     assert Counter(ran) == {"one-0": 20}
-    pool.close(DEADLINE_S)
+    pool.close()
     assert named("one") == set()
 
 
@@ -63,8 +63,8 @@ def test_tasks_that_are_held_up_hold_up_no_others_and_their_threads_end(
     again = threading.Event()
     pool.run(again.set)
     assert again.wait(DEADLINE_S)
-    pool.close(DEADLINE_S)
-    assert named("held") == set()
+    pool.close()
+    wait_until(lambda: named("held") == set(), "all have ended")
 
 
 def test_no_more_threads_than_it_may_have(gate: threading.Event) -> None:
@@ -79,7 +79,7 @@ def test_no_more_threads_than_it_may_have(gate: threading.Event) -> None:
     wait_until(lambda: len(ran) == 5, "what has waited has run")
     assert ran == sorted(ran) or set(ran) == set(range(5))
     assert len(named("most")) == 3
-    pool.close(DEADLINE_S)
+    pool.close()
 
 
 def assert_set(gate: threading.Event) -> None:
@@ -101,7 +101,7 @@ def test_a_system_without_threads_for_more_lets_those_that_are_there_do_it(
     gate.set()
     assert ran.wait(DEADLINE_S)
     monkeypatch.undo()
-    pool.close(DEADLINE_S)
+    pool.close()
 
 
 # -- workers
