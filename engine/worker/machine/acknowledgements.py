@@ -13,9 +13,10 @@ from engine.ops.base import Operation
 from engine.ops.claims import Bury, Drop, DropOutcome, Failure, LeasedJob, Release, Retry, Value
 from engine.ops.jobs import Enqueue, Lease, reroute_target
 from engine.redis.call import CALL_BYTES_MAX
-from engine.worker.machine.concurrency import LINGER_MS
 from engine.worker.machine.events import MS
 
+#: A finish waits at most this long for others to travel with.
+LINGER_MS = 5
 #: The same as that of a producer: how long the enqueue may be sent.
 SEND_MS = 10_000
 

@@ -45,10 +45,10 @@ from engine.ops.workers import (
 )
 from engine.outcomes import TIMED_OUT, Verdict, ending
 from engine.redis.call import Call, ServerClock
-from engine.worker.machine import claiming
-from engine.worker.machine.acknowledgements import PendingAcknowledgements
+from engine.worker.machine import backoff
+from engine.worker.machine.acknowledgements import LINGER_MS, PendingAcknowledgements
 from engine.worker.machine.claiming import CallSlots, Claiming
-from engine.worker.machine.concurrency import LINGER_MS, WAIT_MS_MAX, Allowance, Gate, Prefetch, Quota, Share
+from engine.worker.machine.concurrency import Allowance, Gate, Quota, Share
 from engine.worker.machine.events import (
     MS,
     Action,
@@ -73,6 +73,7 @@ from engine.worker.machine.events import (
     WatchAsked,
 )
 from engine.worker.machine.leases import NOTHING, LeaseTable, Renewing, Stopping, Timeouts, timed_out
+from engine.worker.machine.prefetch import WAIT_MS_MAX, Prefetch
 from engine.worker.machine.reports import Heartbeat, ProgressReports, RunStatistics
 from engine.worker.machine.sweeping import Presence, Sweeping
 
@@ -695,7 +696,7 @@ class WorkerSteps:
     def _fail(self, job: LeasedJob, error: str, trace: str, verdict: Verdict) -> None:
         delay_ms = verdict.delay_ms
         if delay_ms is None:
-            delay_ms = claiming.delay_ms(
+            delay_ms = backoff.delay_ms(
                 job.options, job.failures, self._draw
             )  # anchor: backoff-grows-with-failures
         failure = Failure(job.lease, error, delay_ms, trace, verdict.charge)
