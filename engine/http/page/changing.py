@@ -65,7 +65,7 @@ async def change_many(request: Request) -> Response:
 async def pause(request: Request) -> Response:
     """Pause the queue, or a name."""
     form = await form_of(request)
-    await queue_of(request).pause(form.get("name") or None, length_ms=1_000 * _number(form, "length_s"))
+    await queue_of(request).pause(form.get("name") or None, length_ms=1_000 * _form_number(form, "length_s"))
     return back(request, *_from(form), did="paused")
 
 
@@ -85,9 +85,9 @@ async def set_limit(request: Request) -> Response:
     await queue_of(request).set_limit(
         name,
         key=key,
-        concurrency=_number(form, "concurrency"),
-        rate=_number(form, "rate"),
-        per_ms=1_000 * _number(form, "per_s"),
+        concurrency=_form_number(form, "concurrency"),
+        rate=_form_number(form, "rate"),
+        per_ms=1_000 * _form_number(form, "per_s"),
         window=cast("Window", form.get("window", "sliding")),
     )
     return back(request, "limits", did="limit")
@@ -133,11 +133,11 @@ async def change_worker(request: Request) -> Response:
     form = await form_of(request)
     match request.path_params["action"]:
         case "pause":
-            await workers.pause(name, length_ms=1_000 * _number(form, "length_s"))
+            await workers.pause(name, length_ms=1_000 * _form_number(form, "length_s"))
         case "resume":
             await workers.resume(name)
         case "concurrency":
-            await workers.set_concurrency(name, _number(form, "concurrency") or None)
+            await workers.set_concurrency(name, _form_number(form, "concurrency") or None)
         case _:
             raise Problem(404, "There is no such action.")
     return back(request, "workers", did="worker")
@@ -179,7 +179,7 @@ def _from(form: dict[str, str]) -> tuple[str, ...]:
     return ("limits",) if form.get("view") == "limits" else ()
 
 
-def _number(form: dict[str, str], field: str) -> int:
+def _form_number(form: dict[str, str], field: str) -> int:
     """A number of a form; an empty field is 0. Raises Problem."""
     value = form.get(field, "").strip() or "0"
     if not value.isascii() or not value.isdigit() or len(value) > 12:

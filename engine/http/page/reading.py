@@ -146,7 +146,7 @@ async def queue_jobs(request: Request) -> Response:
         wanted.state, offset=wanted.cursor, newest_first=wanted.newest, limit=most
     )
     listed = jobs.job_list(found, wanted, payloads=payloads)
-    actions = jobs.ACTIONS.get(wanted.state, ())
+    actions = jobs.BULK_ACTIONS.get(wanted.state, ())
     return queue_page(request, "jobs.html", "jobs", wanted=wanted, listed=listed, actions=actions)
 
 

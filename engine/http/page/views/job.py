@@ -15,7 +15,7 @@ from engine.queue.why import why
 from engine.serializers import UnreadablePayload
 
 #: Bytes of a payload or an envelope that the page shows.
-_PAYLOAD_SHOWN = 64 * 1024
+_PAYLOAD_OF_JOB_SHOWN = 64 * 1024
 #: Size of the figures in units of their own, and of a node of the graph.
 _BAR_WIDTH = 1_000
 _NODE_WIDTH, _NODE_HEIGHT, _NODE_GAP, _COLUMN_GAP = 230, 44, 12, 90
@@ -25,7 +25,7 @@ _NODE_TEXT = 27
 _NODES_MAX = 10
 
 #: What may be done to a job from the page, in the order of its buttons, with the word on it.
-ACTIONS = (
+JOB_ACTIONS = (
     ("run_now", "Run now"),
     ("requeue", "Requeue"),
     ("cancel", "Cancel"),
@@ -113,8 +113,8 @@ def job_view(found: OneJob, *, payloads: bool) -> JobView:
         graph=graph(found),
         payload=payload_text(job) if payloads and raw else None,
         payload_bytes=len(raw),
-        cut=len(raw) > _PAYLOAD_SHOWN,
-        actions=tuple((action, word) for action, word in ACTIONS if offered(action, job)),
+        cut=len(raw) > _PAYLOAD_OF_JOB_SHOWN,
+        actions=tuple((action, word) for action, word in JOB_ACTIONS if offered(action, job)),
         since_ms=job.enqueued_ms,
         now_ms=found.now_ms,
     )
@@ -293,8 +293,8 @@ def payload_text(job: JobInfo) -> str:
     """A payload as people read it: JSON with indents, else its bytes as Python writes them, and why nobody
     can read it. A long one is cut, and not read."""
     raw = job.envelope if job.unreadable else job.payload_bytes
-    if len(raw) > _PAYLOAD_SHOWN:
-        return raw[:_PAYLOAD_SHOWN].decode(errors="replace")
+    if len(raw) > _PAYLOAD_OF_JOB_SHOWN:
+        return raw[:_PAYLOAD_OF_JOB_SHOWN].decode(errors="replace")
     payload = job.payload
     if isinstance(payload, UnreadablePayload):
         return repr(raw) if job.unreadable else f"{raw!r}\n{payload.reason}"

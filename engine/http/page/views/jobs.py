@@ -24,7 +24,7 @@ from engine.serializers import TEXTS
 OFFSET_MAX = looks.LOOKED_MAX
 _TEXT_CHARACTERS_MAX = 200
 #: How many characters of a payload a row shows.
-_PAYLOAD_SHOWN = 160
+_PAYLOAD_LINE_SHOWN = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,14 +141,14 @@ def job_row(job: JobInfo, *, payloads: bool) -> JobRow:
     tried = job.failures + job.crashes
     attempts = f"{tried} of {job.options.attempts}" if job.name and (tried or job.claims) else ""
     error = job.unreadable or last_line(job.last_error)
-    payload = payload_line(job)[:_PAYLOAD_SHOWN] if payloads else None
+    payload = payload_line(job)[:_PAYLOAD_LINE_SHOWN] if payloads else None
     return JobRow(job.id, job.name, job.key, job.state, job.priority, at_ms, attempts, error, payload)
 
 
 def payload_line(job: JobInfo) -> str:
     """A payload in a line: its JSON as it is stored, and of any other serialiser what it reads."""
     if job.options.serializer in ("", TEXTS):
-        return job.payload_bytes[: _PAYLOAD_SHOWN * 4].decode(errors="replace")
+        return job.payload_bytes[: _PAYLOAD_LINE_SHOWN * 4].decode(errors="replace")
     return shown(job.payload)
 
 
@@ -215,7 +215,7 @@ def error_class(job: JobInfo) -> str:
 # in pieces.
 
 #: Actions on many jobs, by the state that the jobs are in.
-ACTIONS: Mapping[str, tuple[AdminAction, ...]] = {
+BULK_ACTIONS: Mapping[str, tuple[AdminAction, ...]] = {
     "dead": ("requeue", "discard"),
     "delayed": ("run_now", "cancel"),
     "waiting": ("cancel",),
@@ -240,11 +240,11 @@ class Count:
 def action_of(value: str, state: str) -> AdminAction:
     """An action on jobs in this state. Raises Malformed."""
     known = {str(action): action for action in get_args(AdminAction)}
-    if value not in ACTIONS.get(state, ()):
+    if value not in BULK_ACTIONS.get(state, ()):
         raise Malformed(
             "action",
             value,
-            f"one of {', '.join(ACTIONS.get(state, ()))}" if state in ACTIONS else "left out here",
+            f"one of {', '.join(BULK_ACTIONS.get(state, ()))}" if state in ACTIONS else "left out here",
         )
     return known[value]
 

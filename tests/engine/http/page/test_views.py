@@ -112,12 +112,12 @@ def test_a_clock_that_stepped_back_does_not_break_the_drawing() -> None:
 )  # fmt: skip
 def test_only_what_a_state_allows_is_offered(state: str, actions: list[str]) -> None:
     found = JobInfo("1", state, name="send")  # type: ignore[arg-type]
-    assert [action for action, _ in job.ACTIONS if job.offered(action, found)] == actions
+    assert [action for action, _ in job.JOB_ACTIONS if job.offered(action, found)] == actions
 
 
 def test_a_corrupt_job_can_only_be_discarded() -> None:
     found = JobInfo("1", "dead", unreadable="version 9", envelope=b"\xff<b>")
-    assert [action for action, _ in job.ACTIONS if job.offered(action, found)] == ["discard"]
+    assert [action for action, _ in job.JOB_ACTIONS if job.offered(action, found)] == ["discard"]
     assert job.job_view(OneJob(found, None, 1), payloads=True).payload == "b'\\xff<b>'"
     assert job.job_view(OneJob(found, None, 1), payloads=False).payload is None
 
