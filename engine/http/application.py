@@ -19,14 +19,14 @@ from starlette.staticfiles import StaticFiles
 from engine.channel import settings
 from engine.errors import EngineError
 from engine.http import answers, channels, jobs, page
+from engine.http.access import Needed, public
 from engine.http.answers import MEDIA_TYPE, JsonAnswer, Problem
 from engine.http.describing import Described, Schema
 from engine.http.jobs import schemas
 from engine.http.jobs.events import Readers
 from engine.http.opening import Opened, Waits
-from engine.http.security.access import Needed, public
-from engine.http.security.shield import Shield
 from engine.http.settings import HttpSettings
+from engine.http.shield import Shield
 from engine.models import Lanes
 from engine.version import __version__
 

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute
 
-from engine.http.channels import administration, messages
+from engine.http.channels import endpoints
 from engine.http.channels.service import ChannelService
 from engine.http.settings import HttpSettings
 
@@ -21,10 +21,10 @@ from engine.http.settings import HttpSettings
 def routes(settings: HttpSettings) -> list[BaseRoute]:
     """Its routes."""
     return [
-        *messages.message_routes(),
-        *messages.subscription_routes(),
-        *administration.administration_routes(),
-        *administration.probe_routes(),
+        *endpoints.message_routes(),
+        *endpoints.subscription_routes(),
+        *endpoints.administration_routes(),
+        *endpoints.probe_routes(),
     ]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.routing import BaseRoute, Route
 
-from engine.http.jobs import bananas, changing, events, looking, queues
+from engine.http.jobs import bananas, events, jobs, queues
 
 _QUEUE = "/api/queues/{queue}"
 _JOB = f"{_QUEUE}/jobs/{{id}}"
@@ -17,18 +17,18 @@ _ROUTES: tuple[tuple[str, str, Any], ...] = (
     ("GET", "/api/queues", queues.list_queues),
     ("GET", _QUEUE, queues.get_queue),
     ("GET", f"{_QUEUE}/metrics", queues.get_metrics),
-    ("GET", f"{_QUEUE}/jobs", looking.list_jobs),
-    ("POST", f"{_QUEUE}/jobs", changing.enqueue),
-    ("POST", f"{_QUEUE}/jobs/batch", changing.enqueue_batch),
-    ("GET", _JOB, looking.get_job),
-    ("GET", f"{_JOB}/why", looking.get_why),
-    ("GET", f"{_JOB}/result", looking.get_result),
-    ("GET", f"{_JOB}/progress", looking.get_progress),
-    ("POST", f"{_JOB}/cancel", changing.cancel),
-    ("POST", f"{_JOB}/run-now", changing.run_now),
-    ("POST", f"{_JOB}/requeue", changing.requeue),
-    ("POST", f"{_JOB}/discard", changing.discard),
-    ("POST", f"{_QUEUE}/dead/requeue", changing.requeue_dead),
+    ("GET", f"{_QUEUE}/jobs", jobs.list_jobs),
+    ("POST", f"{_QUEUE}/jobs", jobs.enqueue),
+    ("POST", f"{_QUEUE}/jobs/batch", jobs.enqueue_batch),
+    ("GET", _JOB, jobs.get_job),
+    ("GET", f"{_JOB}/why", jobs.get_why),
+    ("GET", f"{_JOB}/result", jobs.get_result),
+    ("GET", f"{_JOB}/progress", jobs.get_progress),
+    ("POST", f"{_JOB}/cancel", jobs.cancel),
+    ("POST", f"{_JOB}/run-now", jobs.run_now),
+    ("POST", f"{_JOB}/requeue", jobs.requeue),
+    ("POST", f"{_JOB}/discard", jobs.discard),
+    ("POST", f"{_QUEUE}/dead/requeue", jobs.requeue_dead),
     ("GET", f"{_QUEUE}/workers", queues.list_workers),
     ("GET", f"{_QUEUE}/schedules", queues.list_schedules),
     ("POST", f"{_SCHEDULE}/enable", queues.enable_schedule),

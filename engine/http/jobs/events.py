@@ -20,11 +20,11 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from engine.errors import EngineError, json_text, logger
+from engine.http.access import needs, still_admitted
 from engine.http.answers import bad_value
 from engine.http.describing import Header, described
 from engine.http.jobs import schemas
 from engine.http.opening import Waits, queue_of
-from engine.http.security.access import needs, still_admitted
 from engine.ops.looks import Event
 from engine.queue.asynchronous.queue import AsyncQueue
 

@@ -18,8 +18,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from engine.errors import EngineError, utc, utf8
+from engine.http.access import Endpoint, access_of, csrf_token, declared, needs
 from engine.http.answers import Problem, problem_of
-from engine.http.security.access import Endpoint, access_of, csrf_token, declared, needs
 from engine.http.settings import HttpSettings, Role
 from engine.ops.admin import Altered
 from engine.version import __version__

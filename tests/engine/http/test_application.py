@@ -15,8 +15,8 @@ from starlette.routing import Mount, Route
 
 from engine import Queue
 from engine.http import opening, page
+from engine.http.access import public
 from engine.http.application import application
-from engine.http.security.access import public
 from engine.http.settings import HttpSettings
 from tests.engine.http.serving import served
 

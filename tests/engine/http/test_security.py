@@ -21,10 +21,9 @@ from starlette.routing import Route
 
 from engine import Queue
 from engine.errors import Malformed
+from engine.http import access, page, serving, shield
 from engine.http import application as applications
-from engine.http import page, serving
-from engine.http.security import access, shield
-from engine.http.security.access import needs, public
+from engine.http.access import needs, public
 from engine.http.serving import check_bind
 from engine.http.settings import Access, HttpSettings, Token
 from engine.testing import EmbeddedServer
