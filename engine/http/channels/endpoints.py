@@ -24,7 +24,7 @@ from engine.http.access import Endpoint, carried_out, noted
 from engine.http.answers import Problem
 from engine.http.channels import answers, networks
 from engine.http.channels.answers import ERRORS, Refused, argument, duration_ms, record
-from engine.http.channels.guarding import about, bearer, channel_route, id_of, route, while_admitted
+from engine.http.channels.guarding import about, bearer, id_of, route, while_admitted
 from engine.http.channels.service import ChannelService, service_of
 from engine.http.channels.settings import ChannelAccess
 from engine.http.channels.tokens import is_revocable
@@ -33,11 +33,6 @@ from engine.http.opening import wait_for, waiting_ms
 from engine.http.settings import Access
 from engine.http.shield import QUERY_BYTES_MAX
 from engine.validate import GO_DURATION
-
-
-def message_routes() -> list[BaseRoute]:
-    """The routes of messages."""
-    return [channel_route("/message/{message}", "PUT", publish)]
 
 
 @described(
@@ -72,7 +67,6 @@ async def publish(request: Request, channel: ChannelAccess) -> Response:
 
 log = logger("ironclaim.http")
 
-_PATH = "/subscription/polling/{subscriber}"
 _MAX_DEFAULT = "64"
 _WHOLE = re.compile(r"[0-9]{1,18}")
 #: So many of the longest ids fit into a query.
@@ -96,18 +90,6 @@ _MESSAGES["properties"]["ackHandle"] = {"type": "string"}
 _OLD: Schema = record(
     channelID=_ID, subscriberID=_ID, old={"type": "object", "additionalProperties": {"type": "boolean"}}
 )
-
-
-def subscription_routes() -> list[BaseRoute]:
-    """The routes of subscribers."""
-    return [
-        channel_route(_PATH, "PUT", subscribe),
-        channel_route(_PATH, "DELETE", unsubscribe),
-        channel_route(_PATH, "GET", fetch),
-        channel_route(f"{_PATH}/message", "DELETE", acknowledge),
-        # DSPS has this question in its storages, and no path for it.
-        channel_route(f"{_PATH}/message/old", "GET", ask_old),
-    ]
 
 
 @described("Subscribe", tag="channels", answers={200: _SUBSCRIBER, **ERRORS})
@@ -250,12 +232,9 @@ _LOGGERS = {
 }
 
 
-def administration_routes() -> list[BaseRoute]:
-    """The routes of administrators."""
-    return [_admin("/jwt/revoke", revoke), _admin("/log/level", set_level)]
+def admin_route(path: str, endpoint: Endpoint) -> BaseRoute:
+    """The route of an endpoint that administrators alone are admitted to."""
 
-
-def _admin(path: str, endpoint: Endpoint) -> BaseRoute:
     @wraps(endpoint)
     async def guarded(request: Request) -> Response:
         return await carried_out(request, _admit(request), endpoint, changes=True)
@@ -348,11 +327,6 @@ async def set_level(request: Request) -> Response:
 # who he is, and tell nothing that could help an attacker.
 
 _STORAGE = record(storage={"type": "object"})
-
-
-def probe_routes() -> list[BaseRoute]:
-    """The routes of probes."""
-    return [route("/probe/liveness", "GET", liveness), route("/probe/readiness", "GET", readiness)]
 
 
 @described("Is the process alive", tag="probes", answers={200: _STORAGE})

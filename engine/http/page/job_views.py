@@ -1,5 +1,5 @@
-"""What the templates show of jobs: those of a state, dead ones by error, and one with its life. Pure functions,
-but for the action on many."""
+"""What the templates show of jobs: those of a state, dead ones by error, and one with its life. Pure
+functions, but for the action on many."""
 
 from __future__ import annotations
 

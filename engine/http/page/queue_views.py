@@ -1,5 +1,5 @@
-"""What the templates show of a queue, of channels and of the runs of drills. Pure functions, but for the reading
-of runs."""
+"""What the templates show of a queue, of channels and of the runs of drills. Pure functions, but
+for the reading of runs."""
 
 from __future__ import annotations
 
