@@ -187,11 +187,11 @@ class SuspectCursors:
             self._suspects.clear()
         self._suspects[subscriber, storage] = _Suspicion(self._now_ns())
 
-    def learn(self, subscriber: str, storage: str, places: Mapping[str, tuple[int, int]]) -> None:
+    def learn(self, subscriber: str, storage: str, clocks_of: Mapping[str, tuple[int, int]]) -> None:
         """Take the clocks of the storages and of the subscriber in them: when it has acknowledged all that
         was there, its cursor is suspect no more."""
         suspicion = self._suspects.get((subscriber, storage))
-        others = {id: place for id, place in places.items() if id != storage}
+        others = {id: at for id, at in clocks_of.items() if id != storage}
         if suspicion is None or not others:
             return
         if suspicion.until is None:
@@ -202,12 +202,12 @@ class SuspectCursors:
         ):
             del self._suspects[subscriber, storage]
 
-    def believed(self, subscriber: str, storage: str, places: Mapping[str, int]) -> bool:
+    def believed(self, subscriber: str, storage: str, clocks_of: Mapping[str, int]) -> bool:
         """Whether to trust this storage that a message is old, which other storages have at these clocks."""
         suspicion = self._suspects.get((subscriber, storage))
         if suspicion is None:
             return True
         until = suspicion.until
         return until is not None and all(
-            id in until and clocks.after(clock, until[id]) for id, clock in places.items()
+            id in until and clocks.after(clock, until[id]) for id, clock in clocks_of.items()
         )

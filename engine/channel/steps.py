@@ -29,7 +29,7 @@ class Send(NamedTuple):
 
 
 class SendMany(NamedTuple):
-    """Run at most 100 operations in one storage, in one piece; answered with a Sent or an EngineError for
+    """Run at most 100 operations in one storage, atomically; answered with a Sent or an EngineError for
     each."""
 
     storage: str
@@ -38,7 +38,7 @@ class SendMany(NamedTuple):
 
 
 class Round(NamedTuple):
-    """Run operations in several storages at once, those of one storage in one piece; answered with a mapping
+    """Run operations in several storages at once, those of one storage atomically; answered with a mapping
     of storage -> a Sent or an EngineError for each of its operations.
 
     As soon as `enough` says so of what one storage answered, the others have `grace_ms` more; those that have

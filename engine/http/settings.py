@@ -1,4 +1,4 @@
-"""The settings of the HTTP face, checked in one place and before any I/O."""
+"""The settings of the HTTP interface, checked in one place and before any I/O."""
 
 from __future__ import annotations
 

@@ -328,7 +328,7 @@ class Worker:
         Returns why it ended: "stopped", "grace over" when jobs were in hand then (they run again when their
         leases are over), "empty" (burst), "recycled", "at once". Raises UnsafeServer or ServerUnavailable
         when the first connection fails, and Malformed while another thread is in it: the two would take each
-        other's news.
+        other's updates.
         """
         burst, delayed = validate.truth("burst", burst), validate.truth("delayed", delayed)
         if not self._at_work.acquire(blocking=False):

@@ -72,7 +72,7 @@ class Revocations:
     async def is_revoked(self, jti: str) -> bool:
         """Whether the token with this id is refused. Raises ServerUnavailable and OutcomeUnknown."""
         operation, key = AskRevoked(jti), revocation(jti)
-        async with self._driver.turns:
+        async with self._driver.permits:
             return await self._driver.run(
                 Call(None, (key,), ("GET", key), lambda raw: operation.parse(raw, None), operation)
             )
@@ -84,7 +84,7 @@ class Revocations:
     async def _run(self, operation: Revoke, words: tuple[str | int, ...]) -> bool:
         """Whether the command has changed the entry."""
         key = revocation(operation.jti)
-        async with self._driver.turns:
+        async with self._driver.permits:
             return await self._driver.run(
                 Call(None, (key,), words, lambda raw: operation.parse(raw, None), operation)
             )

@@ -114,7 +114,7 @@ async def live(request: Request) -> Response:
     """The samples of a queue as they are taken: server-sent events."""
     sampler, waits = samplers_of(request).of(queue_of(request)), request.app.state.waits
     stack = AsyncExitStack()
-    stack.enter_context(waits.place())
+    stack.enter_context(waits.one_more())
     stack.enter_context(sampler.watching())
     return EventStream(_samples(request, sampler, waits), stack)
 

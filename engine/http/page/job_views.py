@@ -125,10 +125,10 @@ def matching(found: JobPage, wanted: Filter, *, payloads: bool) -> tuple[JobInfo
 
 def has_text(job: JobInfo, text: str, *, payloads: bool) -> bool:
     """Whether a text is part of what may be seen of a job; upper and lower case are the same."""
-    places = [job.id, job.name, job.key, job.last_error, *(error.error for error in job.errors)]
+    texts = [job.id, job.name, job.key, job.last_error, *(error.error for error in job.errors)]
     if payloads:
-        places.append(job.payload_bytes.decode(errors="replace"))
-    return any(text.casefold() in place.casefold() for place in places)
+        texts.append(job.payload_bytes.decode(errors="replace"))
+    return any(text.casefold() in found.casefold() for found in texts)
 
 
 def job_list(found: JobPage, wanted: Filter, *, payloads: bool) -> JobList:

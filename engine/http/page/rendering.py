@@ -47,13 +47,13 @@ def length(ms: float | None) -> str:
         return UNKNOWN
     if ms < 1_000:
         return f"{ms:.0f} ms" if ms >= 10 or float(ms).is_integer() else f"{ms:.1f} ms"
-    for place, (unit, size) in enumerate(_UNITS):
+    for number, (unit, size) in enumerate(_UNITS):
         if ms < size:
             continue
         if unit == "s":
             return f"{ms / 1000:.1f}".removesuffix(".0") + " s"
         whole = int(ms // size)
-        smaller, smaller_size = _UNITS[place + 1]
+        smaller, smaller_size = _UNITS[number + 1]
         rest = int(ms % size // smaller_size)
         return f"{whole} {unit} {rest} {smaller}" if rest and whole < 10 else f"{whole} {unit}"
     raise AssertionError("a second is the smallest unit, and ms is larger")

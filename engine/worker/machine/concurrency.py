@@ -60,10 +60,10 @@ class Sharing:
     """Several queues share the `places` of one worker process: it decides whose turn it is when a place is
     free.
 
-    Pure code but for a lock: each queue has a machine of its own, and the machines run in threads (rule 27:
-    one queue is one slot, so they are claimed one by one). `strict`: a queue is claimed only while those
-    before it have nothing. `weighted`: while several have work, in proportion to their weights. `shuffle`:
-    each time one of those that may have work, by chance.
+    Pure code but for a lock: each queue has a machine of its own, and the machines run in threads (rule 27: a
+    queue is in one slot of a cluster, so each is claimed by itself). `strict`: a queue is claimed only while
+    those before it have nothing. `weighted`: while several have work, in proportion to their weights.
+    `shuffle`: each time one of those that may have work, by chance.
     """
 
     def __init__(
@@ -240,11 +240,11 @@ class Allowance:
 #
 # A place is lent to a shard, which runs its jobs there one after the other and takes ahead what fills the
 # usual time, as any worker does. When all places are lent and other shards have work, a shard gives back what
-# is more than its part, and the rest when its turn of 25 ms is over and its last job has ended. So short jobs
-# are claimed many at a time, and no shard waits long for another.
+# is more than its part, and the rest when its time slice of 25 ms is over and its last job has ended. So
+# short jobs are claimed many at a time, and no shard waits long for another.
 
 #: How long a shard keeps a place while others wait for one.
-TURN_MS = 25
+TIME_SLICE_MS = 25
 
 
 class Quota:
@@ -328,7 +328,7 @@ class Places:
             )
             if quota.granted > part and pressed:
                 quota.granted = max(part, min(quota.granted, running))
-            elif quota.granted and self._waiting and now_ns - quota.since_ns > TURN_MS * MS:
+            elif quota.granted and self._waiting and now_ns - quota.since_ns > TIME_SLICE_MS * MS:
                 quota.open = False
                 quota.granted = quota.granted if held else 0
                 if wants and not quota.granted:

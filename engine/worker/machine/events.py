@@ -13,11 +13,11 @@ from engine.ops.workers import ClientConnection, ControlMessage
 from engine.outcomes import FAILED, Verdict
 from engine.redis.call import Call
 
-#: Each slot carries one call at a time: work (claim, finish and claim, retry, bury, release, mark); finish
-#: (finishes that would wait for the call on `work`); renew (extend, so that neither a slow claim nor a busy
-#: handler delays a renewal, rule 14); sweep (beat, sweep, news, tick, count); wake (the blocking wait, on a
-#: connection of its own).
-Slot = Literal["work", "finish", "renew", "sweep", "wake"]
+#: One call of each kind is in flight at a time: work (claim, finish and claim, retry, bury, release, mark);
+#: finish (finishes that would wait for the call on `work`); renew (extend, so that neither a slow claim nor a
+#: busy handler delays a renewal, rule 14); sweep (beat, sweep, updates, tick, count); wake (the blocking
+#: wait, on a connection of its own).
+CallKind = Literal["work", "finish", "renew", "sweep", "wake"]
 #: Nanoseconds in a millisecond.
 MS = 1_000_000
 #: Why a worker ends: nothing was left to do; it was asked to; it was, and had jobs in hand when the grace was
@@ -85,7 +85,7 @@ class Answered:
     """A call was answered. Its lease counts from `first_send_ns` unless the machine sent it before (rule
     9)."""
 
-    slot: Slot
+    kind: CallKind
     call: Call[Any]
     reply: object
     first_send_ns: int
@@ -97,7 +97,7 @@ class Unanswered:
     """A call ended without a usable reply. `fault`: the server answered with an error outside the
     contract."""
 
-    slot: Slot
+    kind: CallKind
     call: Call[Any]
     first_send_ns: int
     fault: bool
@@ -205,9 +205,9 @@ Event = (
 
 @immutable
 class Send:
-    """Run this call on this slot. `again`: a copy that was sent before is still unanswered."""
+    """Send this call. `again`: a copy that was sent before is still unanswered."""
 
-    slot: Slot
+    kind: CallKind
     call: Call[Any]
     again: bool = False
 

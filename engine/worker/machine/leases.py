@@ -370,9 +370,9 @@ class LeaseTable:
             run_queue.ready.remove(held)
             run_queue.crashed -= held.job.crashes > 0
             self._uncrash(lease)
-        news = cancelled or not held.told
+        untold = cancelled or not held.told
         held.told = True
-        return [LoseLease(lease, starved_ms, lease in run_queue.running, cancelled)] if news else []
+        return [LoseLease(lease, starved_ms, lease in run_queue.running, cancelled)] if untold else []
 
     def run_out(self, now_ns: int) -> list[Lease]:
         """Leases of running jobs that were not renewed in time by this worker's clock, each once. They may

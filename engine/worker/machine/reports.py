@@ -53,8 +53,8 @@ class Heartbeat:
         self._sent_ns = now_ns
 
     def next_ns(self, *, informed: bool) -> int | None:
-        """When the next heartbeat is due. Who is not `informed` of news in another way asks with one in each
-        sweep interval."""
+        """When the next heartbeat is due. Who is not `informed` of updates in another way asks with one in
+        each sweep interval."""
         if self._at_ns is None:
             return None
         at_ns = min(self._at_ns, self._sent_ns + self._every_ms * MS)

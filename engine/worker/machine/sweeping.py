@@ -51,9 +51,9 @@ class Sweeping:
         self._incarnation = ""
         #: The classes that a burst works off.
         self.classes = settings.classes
-        #: The news are on their way.
+        #: The updates are on their way.
         self.asking = False
-        # The version that the last marker was of which came meanwhile.
+        # The version of the last wake-up that came meanwhile.
         self._taken: int | None = None
 
     @property
@@ -107,14 +107,14 @@ class Sweeping:
         """Nothing waits in the lanes that were counted: count the next ones."""
         self._rest.insert(0, Count(cursor=cursor))
 
-    def learn(self, version: int, *, marker: bool = False) -> None:
-        """There is something new to who knows this version. `marker`: others wait for the marker that told
-        so, and asking is what leaves it for them (read_worker_updates.lua); so after those that are on their
-        way the news are asked for once more."""
+    def learn(self, version: int, *, took_wake_up: bool = False) -> None:
+        """There is something new to who knows this version. `took_wake_up`: others wait for the
+        same wake-up, and only asking leaves it for them (read_worker_updates.lua). So while an answer is on
+        its way, the updates are asked for once more after it."""
         if not self.asking:
             self._rest.insert(0, ReadWorkerUpdates(version, self._settings.name))
             self.asking = True
-        elif marker:
+        elif took_wake_up:
             self._taken = version
 
     def learned(self, classes: tuple[str, ...]) -> None:
