@@ -199,8 +199,8 @@ class Worker:
         region: Annotated[str | None, "its region, for targets"] = None,
         gate: Gate | None = None,
     ) -> None:
-        # The arguments by name, before anything else is a local. Each setting is declared above alone, with its
-        # type, bounds, default and the help of its flag; to pass it to its check would name it once more.
+        # The arguments by name, before anything else is a local. Each setting is declared above alone, with
+        # its type, bounds, default and the help of its flag; to pass it to its check would name it once more.
         given = locals()
         handlers = queue.handlers if handlers is None else handlers
         validate.instance("handlers", handlers, Handlers, "a Handlers object")
