@@ -1,6 +1,6 @@
-"""When a schedule ticks next: pure, from its timing and a server time. Times are ms since 1970, ticks are
-whole seconds of a cron expression, or multiples of an interval counted from its anchor, so that they do not
-drift (rule 24).
+"""When a schedule ticks next: pure, from its timing and a server time. Times are ms since 1970. The ticks of
+a cron expression are whole seconds; those of an interval are multiples of it, counted from its anchor, so
+they do not drift (rule 24).
 
 The rule for clocks that are put forward or back, declared here and proved against an oracle in the tests:
 

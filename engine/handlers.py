@@ -69,10 +69,10 @@ class Handlers:
         there are is up to the claim: of many lanes it takes some of each. In a WorkerGroup each one takes a
         place.
 
-        Raises Malformed for a batch out of bounds, for a bad name or one that is taken, for what cannot be
-        called with one argument, for a generator, since calling it would run nothing, and for an async
-        function that is to run inline. A task (`queue.job`) is called with the arguments that the payload
-        holds, as a worker of its own queue calls it.
+        Raises Malformed for a batch out of bounds, a bad name or one that is taken, what cannot be called
+        with one argument, and an async function that is to run inline. Also for a generator, because a call
+        of it would run nothing. A task (`queue.job`) is called with the arguments that the payload holds, as
+        a worker of its own queue calls it.
         """
         given: object = name
         if callable(given):

@@ -106,8 +106,8 @@ class Job:
     @property
     def cancelled_by_hand(self) -> bool:
         """Whether the lease has ended because the job was cancelled (rule 26): then no other worker runs it.
-        The worker hears of it within a second, or where its control connection is away from its next renewal,
-        at most a third of a lease later."""
+        The worker hears of it within a second. Where its control connection is away, its next renewal tells
+        it, at most a third of a lease later."""
         return self._cancelled
 
     def lose(self, *, cancelled: bool = False) -> None:

@@ -390,8 +390,8 @@ class _Relay:
     def _enqueue(
         self, queue: Queue, drafts: Sequence[tuple[_Row, Enqueue]], not_after_ms: int
     ) -> tuple[list[_Row], list[_Aside], EngineError | None]:
-        """Enqueue rows. Returns those whose job is there, those that are to be set aside with the reason, and
-        the first failure that says nothing of a single row. The others stay as they are."""
+        """Enqueue rows. Returns the rows whose job is there; those to be set aside, with the reason; and the
+        first failure that is not about one row. The others stay as they are."""
         aside: list[_Aside] = []
         accepted: list[_Row] = []
         faults: list[tuple[_Row, ScriptFault]] = []
@@ -442,8 +442,9 @@ def _ends(result: Enqueued | EngineError) -> bool:
 
 
 def _send(queue: Queue, drafts: Sequence[Enqueue], not_after_ms: int) -> list[Enqueued | EngineError]:
-    """Enqueue jobs; a result for each. Those that need others go one by one, since each may be refused for
-    its own reason, and so do those of a call that has met a fault, which may be that of one of them."""
+    """Enqueue jobs; a result for each. Those that need others go one by one, because each may be refused for
+    its own reason. So do those of a call that has met a fault, because the fault may be that of one of
+    them."""
     results: list[Enqueued | EngineError] = []
     for needing, group in groupby(drafts, key=lambda draft: bool(draft.options.needs)):
         run = list(group)
@@ -587,8 +588,8 @@ _READABLE: Mapping[str, Callable[[Any], Any]] = {"headers": dict, "reroute_on": 
 
 
 def _refuse_foreign(queue: QueueSettings) -> None:
-    """Raise UnsupportedFeature for a queue whose format has no windows that can be closed, and for one with
-    shards, whose windows do not move with it."""
+    """Raise UnsupportedFeature for a queue whose format cannot close windows, and for one with shards,
+    because windows do not move to new shards."""
     if queue.shards:
         raise UnsupportedFeature(f"queue {queue.name} has shards: only whole queues have an outbox")
     try:

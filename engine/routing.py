@@ -28,8 +28,8 @@ _CRITERIA = ("stack", "capabilities", "region")
 @dataclass(frozen=True, slots=True)
 class Target:
     """Which workers may run a job. A `server` is the name of one worker, and nothing else is then asked.
-    Otherwise each criterion that is given must be met: the worker's stack is one of `stack`, its region one
-    of `region`, and of `capabilities` it has one (`mode` any) or all of them (`mode` all).
+    Otherwise each criterion that is given must be met. The worker's stack is one of `stack`, its region one
+    of `region`; it has one of `capabilities` (`mode` any) or all of them (`mode` all).
 
     At most 32 values each, of 1 to 128 letters, digits and `_.:-`.
     """

@@ -367,8 +367,8 @@ def _may_be_deep(text: str) -> bool:
 
 
 def _check_nested(value: object) -> None:
-    """Raise ValueError where two keys of an object are the same text in JSON, so that one entry would be
-    lost, and for lists and objects that not every reader can read."""
+    """Raise ValueError for lists and objects that not every reader can read. Also where two keys of an object
+    are the same text in JSON, because one entry would be lost."""
     level: list[Any] = [value] if isinstance(value, _NESTED) else []
     for _ in range(NESTING_MAX):
         inner: list[Any] = []

@@ -79,8 +79,8 @@ class SessionState:
         return Fetch(subscriber, most, self.ttl_s, self.seen, waited_ms)
 
     def acknowledge(self, subscriber: str, at: int) -> Acknowledge:
-        """The acknowledgement of a clock, in the era of the subscriber's last fetch here, if there was one,
-        and with the proof of the fetch that gave the receipt."""
+        """The acknowledgement of a clock, with the proof of the fetch that gave the receipt. Its era is that
+        of the subscriber's last fetch here, if there was one."""
         seen = self.seen
         # The channel may have expired and begun anew.
         proof = dict(self._proofs.get(subscriber, ())).get(at) if seen is not None else None
@@ -140,8 +140,8 @@ class SessionState:
             self._proofs[subscriber] = (*others[1 - _PROOFS_MAX :], (at, proof))
 
     def acknowledged(self, operation: Acknowledge, reply: AcknowledgeReply) -> None:
-        """Take what came of an acknowledgement. What it was about is over: a receipt that is refused because
-        of a proof and comes once more is one of another object, which was given another message with that
+        """Take what came of an acknowledgement. What it was about is over. A receipt that is refused because
+        of a proof and comes once more is another object's, which was given another message with that
         clock."""
         given = self._proofs.pop(operation.subscriber, ())
         done = reply.cursor if reply.result == "OK" else None

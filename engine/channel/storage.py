@@ -35,8 +35,8 @@ class Storage(Protocol):
 
 
 class RedisStorage:
-    """A server, or several behind sentinels or in a cluster: `url`, or `client` (a redis.Redis or
-    RedisCluster for `Channel`, those of redis.asyncio for `AsyncChannel`), whose address, credentials and TLS
+    """A server, or several behind sentinels or in a cluster. `url`, or `client`: a redis.Redis or
+    RedisCluster for `Channel`, those of redis.asyncio for `AsyncChannel`. Its address, credentials and TLS
     settings are used for connections of our own. `connect`: times and bounds of those. Each channel that is
     opened on it has connections of its own."""
 

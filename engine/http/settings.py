@@ -36,7 +36,7 @@ _TOKEN = re.compile(rf"[\x21-\x7e]{{{TOKEN_CHARACTERS_LEAST},{TOKEN_CHARACTERS_M
 class Access:
     """What a request may do. `queues`: on these queues and channels alone, () = on all. `name` is for the
     audit line. `ambient`: a browser shows it by itself with every request, as a cookie or because nobody is
-    asked, so another site's page could make it do so."""
+    asked. So a page of another site could make the browser show it."""
 
     role: Role
     queues: tuple[str, ...] = ()

@@ -1,8 +1,8 @@
 """The worker: its settings, and its run from the first connection to the last thread.
 
 `executor` carries out what the step machine decides, `handler_pool` runs the handlers. Only C code that holds
-the interpreter lock for a third of a lease can starve the renewals, and then the lease is lost and reported
-(rule 14)."""
+the interpreter lock for a third of a lease can starve the renewals. Then the lease is lost and reported (rule
+14)."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Worker:
     work off in 50 ms by their measured time, at most `prefetch` jobs (0 = none). `grace_ms` bounds how long a
     stop waits for handlers.
 
-    Async handlers run on an event loop in a thread of the worker, plain functions in threads, and inline ones
+    Async handlers run on an event loop in a thread of the worker, plain functions in threads. Inline ones run
     one after the other in one thread, beside the `concurrency` of the others. With `processes` N plain
     functions run in N child processes, for handlers that keep the interpreter lock for long; N, not
     `concurrency`, handlers then run at once. A child finds a handler by its module and name; one that dies is
@@ -91,28 +91,29 @@ class Worker:
     run is over for the server, what comes of it is refused, and its place stays taken until it returns; the
     log says so.
 
-    When its job is cancelled, within a second a coroutine gets CancelledError and cleans up, a child process
-    is killed, and in a thread `job.cancelled` becomes true; so it does in a handler of batches, whose other
-    jobs go on. The worker hears of it on a connection of its own, and where that is away, or the queue has
-    the format of another library, at the next renewal (rule 26).
+    The cancel of a job takes effect within a second: a coroutine gets CancelledError and cleans up, a child
+    process is killed, and in a thread `job.cancelled` becomes true. So it does in a handler of batches, whose
+    other jobs go on. The worker hears of it on a connection of its own. Where that is away, or the queue has
+    the format of another library, the next renewal tells it (rule 26).
 
     After `max_jobs` jobs, or when the process holds more than `max_memory_mb` megabytes, the worker stops
     gracefully, and `run` returns "recycled": start another one (0 = never).
 
-    Which jobs it claims: `names` are some of the names with handlers (else all of them), `priorities` the
-    least and the greatest priority; `routes` the routing keys (a job without one has the key `default`);
-    `name`, `stack`, `capabilities` and `region` are what targets of jobs ask for (rule 18). `gate` is asked
-    before a claim, in a decision that others wait for, so it must be quick: False = claim nothing now, True =
-    as ever, a number = at most so many jobs; a closed one is asked again after 200 ms.
+    Which jobs it claims: `names` are some of the names with handlers, else all of them. `priorities`: the
+    least and the greatest; `routes`: the routing keys, where a job without one has the key `default`. Targets
+    of jobs ask for `name`, `stack`, `capabilities` and `region` (rule 18). `gate` is asked before a claim. It
+    must be quick, because other decisions wait for it. False = claim nothing now, True = as ever, a number =
+    at most so many jobs; a closed one is asked again after 200 ms.
 
     The worker is listed in `queue.workers` with its `attributes`, JSON of at most 4 KiB, and tells every
     `beat_ms` that it lives. When three beats in a row have not come, other workers take its leases without
     waiting for their end, unless it has renewed them; so handlers that hold the interpreter lock for longer
     than that want longer beats. With 0 it is not listed.
 
-    A worker that is killed loses its connections at once. The others look after them once a second, and take
-    its leases when its control connection is gone at two looks in a row (rule 39). With `presence` False this
-    worker is not looked after and looks after no other: its leases are taken when they run out.
+    A worker that is killed loses its connections at once. The others look after its connections once a
+    second. They take its leases when its control connection is gone at two looks in a row (rule 39). With
+    `presence` False this worker is not looked after and looks after no other: its leases are taken when they
+    run out.
 
     Of a queue with shards it serves all of them (docs/guides/shards.md).
 

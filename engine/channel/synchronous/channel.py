@@ -44,7 +44,7 @@ class Channel(ChannelSettings):
     calls run at once, each on a connection of its own; fetches that wait are none.
 
     `model`: `models.Dsps()`, whose rules say how long messages are kept. `url` or `client` says where the
-    server is: a url (redis://, rediss:// or unix://, with user and password), or a redis.Redis whose
+    server is. A url is redis://, rediss:// or unix://, with user and password. Of a redis.Redis,
     address, credentials and TLS settings are used for connections of our own. `connect`: times and bounds of
     those. `storages` instead of these: up to ten by ids of your own, RedisStorage or MemoryStorage; messages
     are written to all and read from all, and one that works is enough. `lua` replaces the folder of scripts

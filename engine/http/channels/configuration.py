@@ -9,9 +9,9 @@
     [admin.auth]
     bearer = ["a-secret-of-sixteen-or-more"]
 
-Beside DSPS's names a webhook has `secret` and `allowNetworks`, a `jwt` has `requireExp` and `requireJti`,
-`http` has `trustedProxyHops`, and `storage` names the server in acknowledgement handles. Keys are files,
-found from the folder of the configuration.
+There are names beside those of DSPS: `secret` and `allowNetworks` of a webhook, `requireExp` and `requireJti`
+of a `jwt`, `trustedProxyHops` of `http`. `storage` names the server in acknowledgement handles. Keys are
+files, found from the folder of the configuration.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The events of a queue as a stream of server-sent events (SSE): one reader for each queue, however many
 listen.
 
-The reader takes each event from the server once and hands it to all listeners, and wakes some of them at a
-time, so that other requests have their turns in between. A listener more than `BEHIND_MAX` events behind is
-told so, and its stream ends. It may reconnect with `Last-Event-ID`. It then first gets the missed events that
-the queue still keeps.
+The reader takes each event from the server once and hands it to all listeners. It wakes some of them at a
+time, so that other requests are served in between. A listener more than `BEHIND_MAX` events behind is told
+so, and its stream ends. It may reconnect with `Last-Event-ID`. It then first gets the missed events that the
+queue still keeps.
 """
 
 from __future__ import annotations

@@ -28,10 +28,10 @@ StopReason = Literal["empty", "stopped", "grace over", "recycled", "at once"]
 
 @immutable
 class Settings:
-    """A worker's configuration, checked by `Worker`. `prefetch` is the most that is taken ahead, `classes`
-    are the names that it has handlers for, `attributes` decide which of their jobs it may run, and with
-    `priorities` it takes only jobs with one from the first to the second. `routes_at_claim`: the model looks
-    at the routing of each job itself.
+    """A worker's configuration, checked by `Worker`. `prefetch`: most jobs that are taken ahead; `classes`:
+    the names that it has handlers for; `attributes` decide which of their jobs it may run; `priorities`: the
+    least and the greatest priority that it takes. `routes_at_claim`: the model looks at the routing of each
+    job itself.
 
     `concurrency` handlers run at once, and beside them one of the `inline` names, whose jobs run one after
     the other in one thread. With a concurrency of 0 all jobs are inline. The handlers of `stoppable` names
@@ -42,8 +42,8 @@ class Settings:
 
     With `burst` the worker stops when nothing is left to run; `delayed`: nor anything to come.
 
-    `sweep_ms` is at most a quarter of the lease: that a server stood still shows in the time between two
-    sweeps, and half a lease must be more than what passes between them anyway (rule 11).
+    `sweep_ms` is at most a quarter of the lease, because the time between two sweeps shows that a server
+    stood still, and half a lease must be longer than what passes anyway (rule 11).
 
     With `beat_ms` the worker is listed, and tells so often that it lives, with `about` itself for people;
     with 0 it is not. In one of many shards it beats so many times more rarely, `idle_beats`, while it has

@@ -417,9 +417,8 @@ class Renewing:
     """When the next renewal is due, and its call: all leases in one, at each third of a lease (rules 9 and
     13).
 
-    They come at least as often as the heartbeats, however long the leases are: a renewal shows life as a
-    heartbeat does, on a connection of its own, so a worker whose heartbeats alone are lost is not taken for
-    dead (orphans.lua).
+    They come at least as often as the heartbeats, however long the leases are. A renewal shows life, too, on
+    a connection of its own; so a worker whose heartbeats alone are lost is not taken for dead (orphans.lua).
     """
 
     def __init__(self, settings: Settings, clock: ServerClock, now_ns: int) -> None:

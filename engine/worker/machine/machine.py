@@ -258,8 +258,8 @@ class WorkerSteps:
         of many short handlers, who would else pay for a whole decision after each. None: nothing was taken
         in, give the end to `on`.
 
-        What more than the next start may follow from the end (a call to send, a wait) is decided within the 5
-        ms that a finish may linger, and at once where there is no next job.
+        Whatever else may follow from the end, such as a call or a wait, is decided within the 5 ms that a
+        finish may linger; at once where there is no next job.
         """
         run_queue = self._lease_table.queue_running(lease)
         if run_queue is None or not run_queue.ready or self._stopping.reason is not None:
@@ -393,9 +393,8 @@ class WorkerSteps:
         return claim if self._claiming.wants_jobs else None
 
     def _lingers(self, now_ns: int) -> bool:
-        """Whether finishes wait for others to travel with: for 5 ms, and only while more jobs wait for a
-        handler than have ended, so that the next jobs are here before the last of these has started (rule
-        21)."""
+        """Whether finishes wait for others to travel with, for 5 ms. They do while more jobs wait for a
+        handler than have ended: the next jobs are here before the last of these has started (rule 21)."""
         return not self._stopping.on and self._acknowledgements.lingers(self._lease_table.startable, now_ns)
 
     def _next_claim(self, now_ns: int) -> Claim | None:

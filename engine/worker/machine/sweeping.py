@@ -31,9 +31,9 @@ class Sweeping:
     """When to sweep, and what follows: learn what is new, if anything, and tick what is due; where workers
     have died take their leases, and in burst mode count (rule 13).
 
-    The leader sweeps in each interval and as soon as something falls due, and so does a worker that is not
-    listed, and a burst, which has to know when nothing is left. A follower sweeps only for what it has heard
-    of itself.
+    The leader sweeps in each interval and as soon as something falls due. So do a worker that is not listed,
+    and a burst, because it has to know when nothing is left. A follower sweeps only for what it has heard of
+    itself.
     """
 
     def __init__(self, settings: Settings, now_ns: int) -> None:
