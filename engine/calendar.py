@@ -369,8 +369,8 @@ class Calendar:
 
     def _cron_after(self, cron: Cron, after_s: int) -> int:
         """Walks through stretches of one offset from UTC. In each, the times of day from where the last one
-        ended (in a stretch after a gap: from before the gap, in one after a repetition: from behind it) to
-        its own end."""
+        ended to its own end. A stretch after a gap begins before the gap; one after a repetition begins
+        behind it."""
         stretch_s = after_s - DAY_S
         offset_s = before_s = self._offset_s(stretch_s)
         while True:

@@ -115,8 +115,8 @@ async def aadd(connection: AsyncConnection, task: Task[P, Any], *args: P.args, *
 
 
 def row(task: Task[P, Any], *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
-    """The columns of the row that `add` writes, by their names: for a driver that it does not know, which
-    inserts them into `ironclaim_outbox` in the transaction. Raises as `add` does."""
+    """The columns of the row that `add` writes, by their names. With a driver that `add` does not know,
+    insert them into `ironclaim_outbox` in the transaction. Raises as `add` does."""
     return dict(zip(_COLUMNS, _new_row(task, args, kwargs), strict=True))
 
 
@@ -133,15 +133,15 @@ def relay(
     Returns how many rows it has sent.
 
     `connect` makes a connection of its own for the relay, which is closed at the end and made anew when it
-    has failed. Rows of other queues than these stay. `batch` rows at most are sent at once, in the order of
-    their numbers; where there is nothing to do the table is looked at every `poll_ms`. Rows that cannot be
+    has failed. Rows of other queues than these stay. At most `batch` rows are sent at once, in the order of
+    their numbers. Where there is nothing to do, the table is looked at every `poll_ms`. Rows that cannot be
     enqueued are set aside, as `failed`, and hold up no other one. A server that cannot be reached holds up
     the rows of its own queues alone.
 
     Any number of relays may run. On PostgreSQL they divide the rows (SELECT ... FOR UPDATE SKIP LOCKED). On
-    sqlite two of them send the same rows, of which each still becomes one job: no lock is held while Redis is
-    waited for, because it would keep out everybody who writes to the database. Raises Malformed, and whatever
-    goes wrong at the first look; later failures are logged, and it goes on.
+    sqlite two of them send the same rows, and each row still becomes one job. No lock is held while Redis is
+    waited for, because it would keep out all writers of the database. Raises Malformed, and whatever goes
+    wrong at the first look; later failures are logged, and it goes on.
     """
     given = [queues] if isinstance(queues, QueueSettings) else list(queues)
     by_name: dict[str, Queue] = {}

@@ -162,8 +162,8 @@ def _read(kind: Kind) -> Callable[[Any], Any]:
 
 
 def _read_text(kind: Kind) -> Callable[[Any], Any]:
-    """Read a value of this type from a text that may be no JSON: as a text where the type is one, else as
-    what it spells."""
+    """Read a value of this type from a text that may be no JSON. It stays a text where the type is one; else
+    it is what it spells."""
 
     def read(text: str) -> Any:
         try:

@@ -1,8 +1,8 @@
 """Which workers may run a job: its routing key and its target against what a worker is. Pure code (rule 18).
 
-Jobs with the same name, routing key and target are one class, and a worker claims the classes that match it:
-so whatever it may not run costs its claims nothing. The rules for targets are BridgeMQ's, routing keys are
-those of Bananas.
+Jobs with the same name, routing key and target are one class. A worker claims the classes that match it, so
+jobs that it may not run cost its claims nothing. The rules for targets are BridgeMQ's, routing keys are those
+of Bananas.
 """
 
 from __future__ import annotations

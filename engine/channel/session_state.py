@@ -1,6 +1,6 @@
-"""What a channel object remembers of one storage between calls: the latest clock that it was told, each
-subscriber's era, and the proofs of the receipts that it has given. It makes the operations that carry this
-along, and learns from their replies. No I/O; safe from threads, which at worst tell less."""
+"""A channel object's memory of one storage between calls: the latest clock that it was told, the era of each
+subscriber, and the proofs of its receipts. It makes the operations that carry this along, and learns from
+their replies. No I/O; safe from threads, which at worst tell less."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class SessionState:
         return before
 
     def _compare_expiry(self, reply: FetchReply) -> None:
-        """Warn once that another service, such as a DSPS server, keeps this channel for another time: where
+        """Warn once that another service, such as a DSPS server, keeps this channel for another time. Where
         that is shorter, the clock may end before the cursors of the engine, and the subscriptions are
         gone."""
         later_ms = reply.proof_ms - reply.srv_us // 1000 - self.ttl_s * 1000
@@ -188,8 +188,8 @@ class SuspectCursors:
         self._suspects[subscriber, storage] = _Suspicion(self._now_ns())
 
     def learn(self, subscriber: str, storage: str, clocks_of: Mapping[str, tuple[int, int]]) -> None:
-        """Take the clocks of the storages and of the subscriber in them: when it has acknowledged all that
-        was there, its cursor is suspect no more."""
+        """Take the clocks of the storages, and of the subscriber in them. Its cursor is suspect no more when
+        it has acknowledged all that was there."""
         suspicion = self._suspects.get((subscriber, storage))
         others = {id: at for id, at in clocks_of.items() if id != storage}
         if suspicion is None or not others:

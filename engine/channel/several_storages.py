@@ -1,8 +1,8 @@
 """The steps of a channel with several storages: it writes to all and reads from all, and one that works is
 enough. Messages are told apart by their ids, for each storage has clocks of its own.
 
-What that cannot hide: a storage that was away lacks what was published meanwhile, and an unsubscribe that it
-missed is undone as soon as it is back."""
+It cannot hide this: a storage that was away lacks what was published meanwhile, and undoes an unsubscribe
+that it missed as soon as it is back."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ class Round(NamedTuple):
     """Run operations in several storages at once, those of one storage atomically; answered with a mapping
     of storage -> a Sent or an EngineError for each of its operations.
 
-    As soon as `enough` says so of what one storage answered, the others have `grace_ms` more; those that have
-    not answered by then are not in the mapping. None: all are waited for.
+    When `enough` says so of the answer of one storage, the others have `grace_ms` more. Those that have not
+    answered by then are not in the mapping. None: all are waited for.
     """
 
     asks: Mapping[str, Sequence[Operation]]

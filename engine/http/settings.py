@@ -164,15 +164,14 @@ class HttpSettings:
 
     @property
     def keyspace(self) -> str:
-        """The name of the one queue that all names are of: those formats have one queue in a keyspace, and
-        the name that a path gives it is not in its keys. '' for formats that keep queues apart."""
+        """The name of the one queue that all names stand for. Those formats have one queue in a keyspace, and
+        the name in a path is not in its keys. '' for formats that keep queues apart."""
         spec = self.spec
         return type(spec).__name__.lower() if isinstance(spec, models.Bananas | models.Bridge) else ""
 
     def may_be_elsewhere(self, id: str) -> bool:
-        """Whether the key of this job of one queue may be that of another queue's job: in Bull, `x:1` of
-        `mails` has the key of `1` of `mails:x`. Its own ids are numbers, also those of jobs that schedules
-        make."""
+        """Whether this job may have the key of another queue's job. In Bull, `x:1` of `mails` has the key of
+        `1` of `mails:x`. Its own ids are numbers, also those of jobs that schedules make."""
         return isinstance(self.spec, models.Bull) and ":" in id
 
     @property

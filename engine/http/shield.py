@@ -1,5 +1,5 @@
-"""Stands before the application: refuses what is out of bounds, bounds what comes in slowly, and adds the
-headers that tell browsers what a page of ours may do."""
+"""The middleware before the application. It refuses what is out of bounds, bounds what comes in slowly, and
+adds the headers by which browsers restrict a page of ours."""
 
 from __future__ import annotations
 

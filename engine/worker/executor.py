@@ -2,9 +2,9 @@
 executes what follows.
 
 A few callers run the machine's calls, and one of them the inline handlers. A caller that brings a reply sends
-the next call or runs the next handler itself: each hand-over to another thread costs a switch and a wait for
-the interpreter lock. While a handler is on, the other callers take the replies and send the renewals, so that
-a busy one holds up neither (rule 14).
+the next call or runs the next handler itself. A hand-over to another thread would cost a switch and a wait
+for the interpreter lock. While a handler is on, the other callers take the replies and send the renewals, so
+that a busy one holds up neither (rule 14).
 """
 
 from __future__ import annotations
@@ -273,8 +273,8 @@ class Executor:
             self._tasks.put(decided.inline)
 
     def _decide(self, event: Event, *, pool: bool = False) -> Decided:
-        """Tell the machine. What it wants at once is done here, and what has to be done outside of the lock
-        is returned; with `pool` also the first job for the pool, which else gets it."""
+        """Tell the machine. What it wants at once is done here. What has to be done outside of the lock is
+        returned; with `pool` also the first job for the pool, which else gets it."""
         decided = Decided()
         with self._lock:
             if self._over:

@@ -86,13 +86,13 @@ class Worker:
     `concurrency`, handlers then run at once. A child finds a handler by its module and name; one that dies is
     a failed run. After `child_max_jobs` jobs a child is replaced (0 = never).
 
-    A job whose run takes longer than its `timeout_ms` has failed: its coroutine is cancelled and gets 5 s to
-    clean up, its child process is killed. A function in a thread, or an inline one, cannot be stopped: its
+    A job whose run takes longer than its `timeout_ms` has failed. Its coroutine is cancelled and gets 5 s to
+    clean up; its child process is killed. A function in a thread, or an inline one, cannot be stopped. Its
     run is over for the server, what comes of it is refused, and its place stays taken until it returns; the
     log says so.
 
-    The cancel of a job takes effect within a second: a coroutine gets CancelledError and cleans up, a child
-    process is killed, and in a thread `job.cancelled` becomes true. So it does in a handler of batches, whose
+    The cancel of a job takes effect within a second. A coroutine gets CancelledError and cleans up; a child
+    process is killed; in a thread `job.cancelled` becomes true. So it does in a handler of batches, whose
     other jobs go on. The worker hears of it on a connection of its own. Where that is away, or the queue has
     the format of another library, the next renewal tells it (rule 26).
 
@@ -107,8 +107,8 @@ class Worker:
 
     The worker is listed in `queue.workers` with its `attributes`, JSON of at most 4 KiB, and tells every
     `beat_ms` that it lives. When three beats in a row have not come, other workers take its leases without
-    waiting for their end, unless it has renewed them; so handlers that hold the interpreter lock for longer
-    than that want longer beats. With 0 it is not listed.
+    waiting for their end, unless it has renewed them. Handlers that hold the interpreter lock for longer want
+    longer beats. With 0 it is not listed.
 
     A worker that is killed loses its connections at once. The others look after its connections once a
     second. They take its leases when its control connection is gone at two looks in a row (rule 39). With
@@ -322,7 +322,7 @@ class Worker:
         self._on_lead = partial(spared, told, otherwise=None, log=log, said=said)
 
     def run(self, *, burst: bool = False, delayed: bool = True) -> StopReason:
-        """Work until stopped by `stop`, SIGTERM or SIGINT; with `burst`, until no job waits that it has a
+        """Work until stopped by `stop`, SIGTERM or SIGINT. With `burst`, until no job waits that it has a
         handler for and may run, and none is delayed or leased; without `delayed`, until none can be claimed
         now. A second signal stops at once.
 

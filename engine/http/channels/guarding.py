@@ -1,5 +1,6 @@
-"""Who may do what with a channel. A channel whose rules ask for tokens is open to these alone; any other one
-to whoever the server knows with the role that it takes. Whatever happens, the answer is one of DSPS."""
+"""Who may do what with a channel. A channel whose rules ask for tokens is open to these alone. Any other
+channel is open to callers that the server knows, by their role. Whatever happens, the answer is one of
+DSPS."""
 
 from __future__ import annotations
 

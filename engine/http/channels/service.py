@@ -48,8 +48,8 @@ class Revocations:
         self._for_ever = not all(check.require_exp for check in checks)
 
     async def revoke(self, jti: str, expires_s: int) -> bool:
-        """Refuse the token with this id for as long as a server might take it, and tell whether that was
-        noted: one that nobody takes any more is not. An entry that is there is never shortened. Raises
+        """Refuse the token with this id for as long as a server might take it. Returns whether that was
+        noted; a token that nobody takes any more is not. An entry that is there is never shortened. Raises
         ServerUnavailable and OutcomeUnknown; repeat it then."""
         key, value = revocation(jti), str(expires_s)
         if self._for_ever:

@@ -257,8 +257,8 @@ def refuse_reroutes(request: Request, field: str, given: object) -> None:
 
 
 def refuse_shared(request: Request, of: str, id: object, options: Mapping[str, Any]) -> None:
-    """Raise Problem for an id, or a text of `dedup`, where the format compares it with the jobs of all queues
-    and the caller reaches some alone. A job of another queue would count as a duplicate."""
+    """Raise Problem for an id, or a text of `dedup`, where all queues share ids and the caller reaches some
+    queues alone. A job of another queue would count as a duplicate."""
     access = access_of(request)
     if access.queues and request.app.state.settings.shares_ids:
         for field, value in (("id", id), ("dedup", options.get("dedup"))):

@@ -172,8 +172,8 @@ _CLASS = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,99}")
 
 @dataclass(frozen=True, slots=True)
 class DeadGroup:
-    """Jobs of one name that died of the same kind of error: how many of those looked at, when the last one
-    died, its error and its id. `error` are words that a filter finds them by, '' where there are none."""
+    """Jobs of one name that died of the same kind of error: how many of those looked at; and of the last one
+    the time, the error and the id. `error` are words that a filter finds them by, '' where there are none."""
 
     name: str
     error: str

@@ -35,8 +35,8 @@ class Reroute(NamedTuple):
 
 
 class Rerouting:
-    """Jobs that go on elsewhere after an error (rule 27): first each is enqueued at its target under the id
-    `<id>>reroute`, then its lease ends here. One at a time, in their order; the first stays first until the
+    """Jobs that go on elsewhere after an error (rule 27). First each is enqueued at its target under the id
+    `<id>>reroute`; then its lease ends here. One at a time, in their order; the first stays first until the
     server has answered for it."""
 
     def __init__(self) -> None:

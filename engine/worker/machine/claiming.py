@@ -18,8 +18,8 @@ CLASSES_PER_CALL_MAX = 15
 
 
 class ClassRotation:
-    """Which of a worker's classes its next claim and its next wait are about: at most 15 a call, group by
-    group (rules 18 and 22)."""
+    """The classes that the next claim and the next wait name: at most 15 a call, group by group (rules 18 and
+    22)."""
 
     def __init__(self, classes: Sequence[str]) -> None:
         step = CLASSES_PER_CALL_MAX
@@ -219,8 +219,8 @@ class CallsInFlight:
         self._first_send_ns.pop(kind, None)
 
     def pause(self, kind: CallKind, now_ns: int) -> None:
-        """Nothing goes out for a while, longer with each failure in a row: a server that refuses for hours is
-        not asked ten times a second by each of its workers."""
+        """Send nothing for a while, longer with each failure in a row. So a server that refuses for hours is
+        not asked ten times a second by each worker."""
         failures = self._failures[kind] = self._failures.get(kind, 0) + 1
         self._again_at_ns[kind] = (
             now_ns + min(RESEND_MS << min(max(0, failures - _PATIENT), 10), RESEND_MOST_MS) * MS

@@ -42,8 +42,8 @@ class Settings:
 
     With `burst` the worker stops when nothing is left to run; `delayed`: nor anything to come.
 
-    `sweep_ms` is at most a quarter of the lease, because the time between two sweeps shows that a server
-    stood still, and half a lease must be longer than what passes anyway (rule 11).
+    `sweep_ms` is at most a quarter of the lease. The time between two sweeps shows that a server stood still,
+    and half a lease must be longer than what passes anyway (rule 11).
 
     With `beat_ms` the worker is listed, and tells so often that it lives, with `about` itself for people;
     with 0 it is not. In one of many shards it beats so many times more rarely, `idle_beats`, while it has

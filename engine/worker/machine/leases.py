@@ -117,8 +117,8 @@ class LeaseTable:
     """Keyed by lease, not by job: a worker that froze may be given a job again while the old handler still
     runs.
 
-    A lease is counted from the monotonic instant at which its claim, or its last renewal that was answered,
-    was *first sent*: the server can only have started counting later (rule 9). At most one job with a crash
+    A lease is counted, on the monotonic clock, from the *first send* of its claim or of its last renewal that
+    was answered. The server can only have started counting later (rule 9). At most one job with a crash
     behind it is marked or runs (rule 12). Inline jobs wait in a run queue of their own, and one of them runs
     at a time.
     """
@@ -462,9 +462,9 @@ class Timeouts:
     """The timeouts of the jobs that run: when one is due, and how long its handler may still clean up.
 
     A coroutine is cancelled and a child process killed, and they get a moment to end; nobody can stop a
-    function in a thread. What goes on all the same is given up: its run counts as failed, its lease is not
-    renewed, its place stays taken until it returns. Jobs without a timeout are not in here, so they cost
-    nothing.
+    function in a thread. A handler that goes on all the same is given up. Its run counts as failed, its lease
+    is not renewed, its place stays taken until it returns. Jobs without a timeout are not in here, so they
+    cost nothing.
     """
 
     def __init__(self, settings: Settings) -> None:

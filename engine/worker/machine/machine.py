@@ -1,7 +1,7 @@
 """What a worker does next: pure code with events in, calls and timers out
 (docs/decisions/state-machine.md).
 
-Threads, sockets and signals only execute it: the same machine runs in the worker process, inside a Locust
+Threads, sockets and signals only execute it. The same machine runs in the worker process, inside a Locust
 user under gevent, and step by step in a simulator. Every `now_ns` is monotonic.
 """
 
@@ -254,9 +254,9 @@ class WorkerSteps:
         return actions
 
     def next_start(self, lease: Lease, now_ns: int, result: bytes | None = None) -> LeasedJob | None:
-        """A handler has returned, and its place is asked for the next job: `on` with HandlerEnded for runners
-        of many short handlers, who would else pay for a whole decision after each. None: nothing was taken
-        in, give the end to `on`.
+        """A handler has returned, and its place asks for the next job. This is `on` with HandlerEnded for
+        runners of many short handlers, which saves a whole decision after each. None: nothing was taken in,
+        give the end to `on`.
 
         Whatever else may follow from the end, such as a call or a wait, is decided within the 5 ms that a
         finish may linger; at once where there is no next job.
@@ -361,8 +361,8 @@ class WorkerSteps:
             self._in_flight.send("work", self._build(operation), actions)
 
     def _send_finish(self, actions: list[Action]) -> None:
-        """Finishes travel with the next claim. While one is on its way and nothing runs here, they would wait
-        for its answer past an idle moment: then they go by themselves, and the server has work while the next
+        """Finishes travel with the next claim. While one is in flight and nothing runs here, they would wait
+        for its answer past an idle moment. Then they go by themselves, and the server has work while the next
         jobs come in (rule 21)."""
         if not self._in_flight.free("finish") or self._in_flight.send_again("finish", actions):
             return

@@ -28,8 +28,8 @@ ZONE_PATIENCE_MS = 30_000
 
 
 class Sweeping:
-    """When to sweep, and what follows: learn what is new, if anything, and tick what is due; where workers
-    have died take their leases, and in burst mode count (rule 13).
+    """When to sweep, and what follows. Updates are read, if there are any, and due schedules tick; where
+    workers have died their leases are taken; in burst mode jobs are counted (rule 13).
 
     The leader sweeps in each interval and as soon as something falls due. So do a worker that is not listed,
     and a burst, because it has to know when nothing is left. A follower sweeps only for what it has heard of
@@ -177,7 +177,7 @@ class Sweeping:
         return ended
 
     def not_after(self, done_ns: int, sleep_ms: int) -> None:
-        """A reply said for how long one may sleep: sweep then at the latest; a follower, only if something
+        """A reply said for how long one may sleep. Sweep then at the latest; as a follower, only if something
         falls due before the interval is over."""
         if sleep_ms >= self._settings.sweep_ms and not self.regular:
             return
@@ -266,7 +266,7 @@ class Presence:
         return own != before
 
     def doubted(self, now_ns: int) -> None:
-        """A lease of this worker was taken while it lives: a connection that the server has lost must not be
+        """A lease of this worker was taken while it lives. A connection that the server has lost must not be
         named again, or the next lease would be taken, too."""
         self._doubtful_until_ns = now_ns + DOUBT_MS * MS
 
