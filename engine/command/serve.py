@@ -101,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
     """Serve until it is stopped."""
     begin_logging(options)
     try:
-        from engine.http.channels import configuration
+        from engine.http.channels.settings import read_channels
         from engine.http.serving import server
         from engine.http.settings import HttpSettings
     except ModuleNotFoundError as error:
@@ -118,7 +118,7 @@ def run(options: argparse.Namespace) -> int:
         allowed_hosts=options.allowed_hosts,
         body_max_bytes=options.body_max_bytes,
         poll_max_ms=options.poll_max_ms,
-        channels=None if options.channels is None else configuration.read(options.channels),
+        channels=None if options.channels is None else read_channels(options.channels),
         runs=options.runs,
         scaling=Scaling(**{attribute(flag): getattr(options, attribute(flag)) for flag, _, _ in SCALING}),
     )

@@ -23,10 +23,10 @@ from engine.errors import EngineError, Malformed, logger
 from engine.http.access import Endpoint, carried_out, noted
 from engine.http.answers import Problem
 from engine.http.channels import answers, networks
-from engine.http.channels.answers import ERRORS, Refused, argument, duration_ms, record
+from engine.http.channels.answers import ERRORS, Refused, argument, record
 from engine.http.channels.guarding import about, bearer, id_of, route, while_admitted
 from engine.http.channels.service import ChannelService, service_of
-from engine.http.channels.settings import ChannelAccess
+from engine.http.channels.settings import ChannelAccess, duration_ms
 from engine.http.channels.tokens import is_revocable
 from engine.http.describing import Schema, described
 from engine.http.opening import wait_for, waiting_ms
