@@ -57,7 +57,7 @@ class Share:
 
 
 class Sharing:
-    """Several queues share the `places` of one worker process: it decides whose turn it is when a place is
+    """Several queues share the `places` of one worker process: it decides which of them gets a place that is
     free.
 
     Pure code but for a lock: each queue has a machine of its own, and the machines run in threads (rule 27: a
@@ -88,7 +88,7 @@ class Sharing:
         return self._places - sum(share.held + share.asked for share in self.shares)
 
     def allow(self, share: Share, want: int, held: int) -> int:
-        """Grant free places one by one, as long as it is this queue's turn."""
+        """Grant free places one by one, as long as this queue is next."""
         with self._lock:
             # A machine has one claim on its way at most, so the one before this is answered.
             share.held, share.asked = held, 0
@@ -105,7 +105,7 @@ class Sharing:
         return granted
 
     def answered(self, share: Share, jobs: int) -> None:
-        """Take back the turns that a queue was granted and has not used."""
+        """Take back the places that a queue was granted and has not used."""
         with self._lock:
             share.passed -= max(0, share.asked - jobs) / self._weights[share.number]
 
@@ -124,7 +124,7 @@ class Sharing:
             other.poke()
 
     def _begins_to_want(self, share: Share) -> None:
-        """Start counting the turns of a queue that was idle: it has saved up none."""
+        """Start counting the jobs of a queue that was idle: it has saved up none."""
         if not share.wants_jobs:
             share.wants_jobs = True
             share.passed = max(
@@ -132,7 +132,7 @@ class Sharing:
             )
 
     def _to_poke(self, share: Share) -> Share | None:
-        """The queue whose turn it is; None when it is the caller's or its claim is on the way."""
+        """The queue that is next; None when that is the caller or its claim is in flight."""
         other = self._next()
         return None if other is None or other is share or other.asked else other
 
@@ -140,9 +140,9 @@ class Sharing:
         return [other for other in self.shares if other is not share and other.wants_jobs]
 
     def _next(self) -> Share | None:
-        """The queue whose turn it is."""
+        """The queue that gets the next place."""
         # One whose claim is on its way may want more, and its answer says so: the others wait for that, or
-        # else whoever is answered fastest would have the most turns.
+        # else whoever is answered fastest would get the most places.
         now_s = time.monotonic()
         wanting = [
             share
