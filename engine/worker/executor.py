@@ -2,9 +2,9 @@
 executes what follows.
 
 A few callers run the machine's calls, and one of them the inline handlers. A caller that brings a reply sends
-the next call or runs the next handler itself: each hand-over to another thread costs a switch and a wait for
-the interpreter lock. While a handler is on, the other callers take the replies and send the renewals, so that
-a busy one holds up neither (rule 14).
+the next call or runs the next handler itself. A hand-over to another thread would cost a switch and a wait
+for the interpreter lock. While a handler is on, the other callers take the replies and send the renewals, so
+that a busy one holds up neither (rule 14).
 """
 
 from __future__ import annotations
@@ -118,11 +118,11 @@ def _ended_by(operation: Operation) -> tuple[Lease, ...]:
             return ()
 
 
-#: One for each slot of the machine, and one for the inline handlers.
+#: One for each kind of call of the machine, and one for the inline handlers.
 CALLERS = 6
 #: A reply waits at most this long for the handlers of the caller that sent the call.
 PARKED_MS = 5
-#: The reason why a slot's calls fail is logged again after so long.
+#: The reason why calls of a kind fail is logged again after so long.
 SAY_AGAIN_MS = 10_000
 
 
@@ -273,8 +273,8 @@ class Executor:
             self._tasks.put(decided.inline)
 
     def _decide(self, event: Event, *, pool: bool = False) -> Decided:
-        """Tell the machine. What it wants at once is done here, and what has to be done outside of the lock
-        is returned; with `pool` also the first job for the pool, which else gets it."""
+        """Tell the machine. What it wants at once is done here. What has to be done outside of the lock is
+        returned; with `pool` also the first job for the pool, which else gets it."""
         decided = Decided()
         with self._lock:
             if self._over:
@@ -381,7 +381,7 @@ class Executor:
         """Have a caller run this call. A claim or a finish leaves here and now: the server works on it
         meanwhile. `park`: this caller goes on to run handlers, and takes the reply after them if they are
         short; to wake another one would cost more."""
-        if send.slot not in ("work", "finish"):
+        if send.kind not in ("work", "finish"):
             self._tasks.put(send)
             return
         try:
@@ -420,12 +420,12 @@ class Executor:
             # and do nothing.
             self._end(failure)
 
-    def _log_error(self, slot: str, error: EngineError) -> None:
+    def _log_error(self, kind: str, error: EngineError) -> None:
         """Log why a call failed: the same reason once in a while, however often it is tried again."""
         now_ns, reason = time.monotonic_ns(), str(error)[:60]
-        said = self._said.get(slot)
+        said = self._said.get(kind)
         if said is None or said[0] != reason or now_ns - said[1] > SAY_AGAIN_MS * MS:
-            self._said[slot] = (reason, now_ns)
+            self._said[kind] = (reason, now_ns)
             log.warning("%s", error)
 
     def _take_up(self) -> None:
@@ -455,20 +455,20 @@ class Executor:
             if isinstance(task, Departed):
                 sent = self._driver.arrive(task.flight)
             else:
-                driver = self._waiting if send.slot == "wake" else self._driver
+                driver = self._waiting if send.kind == "wake" else self._driver
                 sent = driver.send(send.call, again=send.again)
         except UnsafeServer as error:
             self._end(error)
             return None
         except EngineError as error:
             if not self._over:
-                self._log_error(send.slot, error)
-            return Unanswered(send.slot, send.call, started_ns, _is_final(error, send.call.operation))
+                self._log_error(send.kind, error)
+            return Unanswered(send.kind, send.call, started_ns, _is_final(error, send.call.operation))
         except Exception:
-            # A defect of ours must not leave the slot without its answer, for the worker would look alive and
+            # A defect of ours must not leave the call without its answer, for the worker would look alive and
             # do nothing.
             log.exception("%s: unexpected", type(send.call.operation).__name__)
-            return Unanswered(send.slot, send.call, started_ns, fault=True)
+            return Unanswered(send.kind, send.call, started_ns, fault=True)
         if isinstance(sent.reply, Swept):
             _tell_swept(send.call.operation, sent.reply, self._source)
         operation = send.call.operation
@@ -476,7 +476,7 @@ class Executor:
         if isinstance(operation, Tick) and operation.error:
             text = "schedule %s cannot tick until it is put again: %s"
             log.warning(text, operation.schedule, operation.error, extra=about(None, self._source))
-        return Answered(send.slot, send.call, sent.reply, sent.first_send_ns, sent.done_ns)
+        return Answered(send.kind, send.call, sent.reply, sent.first_send_ns, sent.done_ns)
 
 
 def _is_final(error: EngineError, operation: Operation) -> bool:

@@ -1,6 +1,6 @@
 """Several queues worked off by one process: a worker for each, and places that they share (MQ33, BL34).
 
-Each worker has threads of its own, and those of different servers have connections of their own, so a queue
+Each worker has threads of its own, and workers of different servers have their own connections. So a queue
 whose server is gone holds up nobody for long. Those of one server wait together (`engine.worker.shared`).
 """
 

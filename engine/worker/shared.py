@@ -1,7 +1,7 @@
 """Connections that several workers of one process share: for their waits, and for their control channels.
 
 A worker that has nothing to do blocks on the wake lists of its queue (rule 22). Several of them block with
-one command that names the lists of all, as long as these are on one server: sixteen idle shards then cost
+one command that names the lists of all, as long as these are on one server. Sixteen idle shards then cost
 what one does. On a cluster, whose commands name keys of one slot only, each blocks for itself.
 """
 
