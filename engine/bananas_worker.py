@@ -4,9 +4,9 @@
     with Queue("jobs", settings.model, url=settings.url) as queue:
         settings.worker(queue, handlers).run()
 
-`WORKER_MODE` is `thin` (every priority, 5 handlers at once), `default` (every priority, 10 at once),
-`specialized` (the given priorities, else `high`), `job-specialized` (the given job types alone) or
-`scheduler-only` (no job at all).
+`WORKER_MODE` is one of these. `thin`: every priority, 5 handlers at once; `default`: every priority, 10 at
+once; `specialized`: the given priorities, else `high`; `job-specialized`: the given job types alone;
+`scheduler-only`: no job at all.
 
 | variable | default | |
 |---|---|---|

@@ -1,6 +1,6 @@
-"""When a schedule ticks next: pure, from its timing and a server time. Times are ms since 1970, ticks are
-whole seconds of a cron expression, or multiples of an interval counted from its anchor, so that they do not
-drift (rule 24).
+"""When a schedule ticks next: pure, from its timing and a server time. Times are ms since 1970. The ticks of
+a cron expression are whole seconds; those of an interval are multiples of it, counted from its anchor, so
+they do not drift (rule 24).
 
 The rule for clocks that are put forward or back, declared here and proved against an oracle in the tests:
 
@@ -369,8 +369,8 @@ class Calendar:
 
     def _cron_after(self, cron: Cron, after_s: int) -> int:
         """Walks through stretches of one offset from UTC. In each, the times of day from where the last one
-        ended (in a stretch after a gap: from before the gap, in one after a repetition: from behind it) to
-        its own end."""
+        ended to its own end. A stretch after a gap begins before the gap; one after a repetition begins
+        behind it."""
         stretch_s = after_s - DAY_S
         offset_s = before_s = self._offset_s(stretch_s)
         while True:

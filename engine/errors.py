@@ -87,7 +87,7 @@ class ScriptFault(EngineError):
 class WrongKeyType(ScriptFault):
     """A key that all jobs of the call need holds another type, written by somebody else; the message names
     the key and both types. As soon as the key is renamed or deleted, the same call works: nothing is lost
-    meanwhile. The key of one job stops no other one: claims and sweeps set that job aside, and a lease whose
+    meanwhile. The key of one job stops no other one. Claims and sweeps set that job aside, and a lease whose
     run cannot be read is stale."""
 
 
@@ -152,7 +152,7 @@ class BatchFailed(EngineError):
 
 
 class UnknownJob(EngineError, LookupError):
-    """The server knows no job of this id, and no result of one: it never was, or it ended so long ago that
+    """The server knows no job of this id, and no result. The job never was, or it ended so long ago that
     nothing is left."""
 
 
@@ -337,8 +337,8 @@ def redacted_url(url: str) -> str:
 
 
 def without_query(url: str) -> str:
-    """A url of a receiver, also one that cannot be read, with `***` for its user, and for all of its query
-    and fragment: anything may be a secret there."""
+    """A url of a receiver, also one that cannot be read, with `***` for its user, query and fragment, because
+    anything may be a secret there."""
     end = _QUERY.search(url)
     return redacted_url(url) if end is None else f"{redacted_url(url[: end.start()])}?{HIDDEN}"
 
@@ -382,9 +382,9 @@ def spared(
 
 
 def meant_for_the_caller(failure: BaseException) -> bool:
-    """Whether an exception may have reached a function from outside, in a thread of the service: signal
-    handlers raise in the main thread, and gevent ends greenlets and waits by exceptions of its own. They are
-    not the function's, so they go on."""
+    """Whether an exception may have reached a function from outside, in a thread of the service. Signal
+    handlers raise in the main thread, and gevent ends greenlets and waits by its own exceptions. They are not
+    the function's, so they go on."""
     kind = type(failure)
     if issubclass(kind, KeyboardInterrupt | SystemExit):
         return threading.current_thread() is threading.main_thread()

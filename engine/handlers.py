@@ -57,22 +57,22 @@ class Handlers:
         self, name: str, *, inline: bool = False, batch: int
     ) -> Callable[[BatchHandler], BatchHandler]: ...
     def __call__(self, name: str, *, inline: bool = False, batch: int | None = None) -> Any:
-        """Register the decorated function. `inline` is for plain functions that are short and do not block: a
-        worker runs them one after the other in one thread, which costs a fraction of a thread's turn for
-        each. One that blocks holds up the other inline jobs of its worker, and nothing else.
+        """Register the decorated function. `inline` is for plain functions that are short and do not block. A
+        worker runs them one after the other in one thread, which saves the switch of threads for each. One
+        that blocks holds up the other inline jobs of its worker, and nothing else.
 
-        With `batch` (1 to 1000) the function gets a list of 1 to so many Jobs of one lane, those that are
-        there: it never waits for more. When it returns, all have finished, each with its own result where it
-        returns a list of results or a mapping by job id; when it raises, all have failed, and with
-        BatchFailed those that it names. A job whose worker died runs alone. A batch takes one place; each of
+        With `batch` (1 to 1000) the function gets a list of 1 to so many Jobs of one lane. It gets those that
+        are there, and never waits for more. When it returns, all have finished; each has its own result where
+        it returns a list of results or a mapping by job id. When it raises, all have failed; with
+        BatchFailed, those that it names. A job whose worker died runs alone. A batch takes one place; each of
         its jobs has its own lease and timeout, and a coroutine is cancelled with the first one. How many jobs
         there are is up to the claim: of many lanes it takes some of each. In a WorkerGroup each one takes a
         place.
 
-        Raises Malformed for a batch out of bounds, for a bad name or one that is taken, for what cannot be
-        called with one argument, for a generator, since calling it would run nothing, and for an async
-        function that is to run inline. A task (`queue.job`) is called with the arguments that the payload
-        holds, as a worker of its own queue calls it.
+        Raises Malformed for a batch out of bounds, and for a name that is bad or taken. Also for what cannot
+        be called with one argument, and for an async function that is to run inline. A generator is refused,
+        because a call of it would run nothing. A task (`queue.job`) is called with the arguments that the
+        payload holds, as a worker of its own queue calls it.
         """
         given: object = name
         if callable(given):

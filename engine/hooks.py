@@ -1,9 +1,9 @@
 """Hooks of a service around every run and every enqueue: traces, counters, database sessions.
 
-Hooks are plain functions, called in the order in which they were given, in the thread (or on the loop) that
-runs the handler or enqueues: they must be short. With child processes they run in the worker, not in the
-child. Those of one run share its context with the handler: a ContextVar that one sets the others see, and the
-next run does not.
+Hooks are plain functions, called in the order in which they were given. They must be short, because they run
+in the thread, or on the loop, of the handler or the enqueue. With child processes they run in the worker, not
+in the child. Those of one run share its context with the handler: a ContextVar that one sets the others see,
+and the next run does not.
 """
 
 from __future__ import annotations

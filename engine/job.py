@@ -57,8 +57,8 @@ def _value(record: bytes) -> Any:
 
 class Job:
     """One run of a job. A handler runs *at least* once (rule 34): write `id` down together with an effect
-    that must not come twice. `fence` grows with every claim of the job: a system that stores what a run
-    writes can refuse a smaller one, which stops a zombie's late write. It does not stop the next run, and
+    that must not come twice. `fence` grows with every claim of the job. A system that stores what a run
+    writes can refuse a smaller fence, which stops a zombie's late write. It does not stop the next run, and
     fences of different jobs do not compare."""
 
     __slots__ = (
@@ -106,8 +106,8 @@ class Job:
     @property
     def cancelled_by_hand(self) -> bool:
         """Whether the lease has ended because the job was cancelled (rule 26): then no other worker runs it.
-        The worker hears of it within a second, or where its control connection is away from its next renewal,
-        at most a third of a lease later."""
+        The worker hears of it within a second. Where its control connection is away, its next renewal tells
+        it, at most a third of a lease later."""
         return self._cancelled
 
     def lose(self, *, cancelled: bool = False) -> None:
@@ -199,9 +199,9 @@ class Job:
 
     @property
     def results(self) -> ParentResults:
-        """What the jobs that this one needed have returned, by id, and by name for those that `needs` was
-        given as NewJobs; of a callback that of the job that has succeeded. None for one that returned nothing
-        or did not finish. Raises UnsupportedFeature where the format of the queue keeps none."""
+        """The results of the jobs that this one needed, by id; also by name for those that `needs` was given
+        as NewJobs. A callback has the result of the job that has succeeded. None for one that returned
+        nothing or did not finish. Raises UnsupportedFeature where the format of the queue keeps none."""
         left = self._leased.left
         if self.parents and not left:
             raise UnsupportedFeature(
@@ -239,9 +239,9 @@ class Job:
 
     def progress(self, percent: float, message: str | None = None, data: object = None) -> None:
         """Tell how far the run has come, for `queue.results.progress`: `percent` from 0 to 100, and a text
-        and any JSON value, of 16 KiB together. Does not wait: the worker sends it at once, or the newest of
-        several when it is busy; what is on its way when the handler ends may never be noted. Raises LeaseLost
-        when the worker knows that the lease has ended, Malformed."""
+        and any JSON value, of 16 KiB together. Does not wait. The worker sends it at once, or the newest of
+        several when it is busy. It may never be noted if the handler ends meanwhile. Raises LeaseLost when
+        the worker knows that the lease has ended, Malformed."""
         if isinstance(percent, bool) or not isinstance(percent, int | float) or not 0 <= percent <= 100:  # pyright: ignore
             raise Malformed("percent", percent, "a number from 0 to 100")
         if message is not None and not isinstance(message, str):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -1,6 +1,6 @@
 """Log records carry fields where they are known: `worker`, `queue`, `job_id`, `job_name`, `fence`, `attempt`.
-Those of the worker itself do, and all that a handler logs, with any logger: in a thread, in a coroutine and
-what it awaits, or in a child process.
+Those of the worker itself do, and all that a handler logs, with any logger. A handler may be in a thread, in
+a coroutine and what it awaits, or in a child process.
 
 The fields are attributes of the record, so a formatter of any library finds them; what a record has of its
 own (`extra=`) stays. `TextFormatter` writes lines for people, `JsonFormatter` each record as one line of
@@ -279,8 +279,8 @@ def levels() -> dict[str, int]:
 
 
 class Forwarder:
-    """Sends what this process logs to its worker, whatever handlers the modules of a service have set: those
-    are the worker's as well, and would write everything twice, and a file from two processes."""
+    """Sends what this process logs to its worker, instead of to handlers that modules of a service have set.
+    The worker has these as well: they would write everything twice, and a file from two processes."""
 
     def __init__(self, send: Callable[[Logged], None], wanted: Mapping[str, int]) -> None:
         self._handler = _Forwarding(send)

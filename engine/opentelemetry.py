@@ -6,7 +6,7 @@ headers. It needs the extra `ironclaim[otel]`.
 
 Each enqueue makes a span `create <queue>` (kind PRODUCER) and puts its context into the job's headers, by the
 propagators that are set (`OTEL_PROPAGATORS`; W3C `traceparent` unless told). Each run makes a span `process
-<queue>` (kind CONSUMER) inside of that context, which is current while the handler runs; so a job that a
+<queue>` (kind CONSUMER) inside of that context. The span is current while the handler runs, so a job that a
 handler enqueues carries the trace on. Names and attributes are those of the semantic conventions for
 messaging: `messaging.system` is `ironclaim`, `messaging.destination.name` the queue, `messaging.message.id`
 the job; `ironclaim.job.name`, `ironclaim.job.attempt` and `ironclaim.job.fence` are the engine's own.

@@ -115,8 +115,8 @@ async def aadd(connection: AsyncConnection, task: Task[P, Any], *args: P.args, *
 
 
 def row(task: Task[P, Any], *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
-    """The columns of the row that `add` writes, by their names: for a driver that it does not know, which
-    inserts them into `ironclaim_outbox` in the transaction. Raises as `add` does."""
+    """The columns of the row that `add` writes, by their names. With a driver that `add` does not know,
+    insert them into `ironclaim_outbox` in the transaction. Raises as `add` does."""
     return dict(zip(_COLUMNS, _new_row(task, args, kwargs), strict=True))
 
 
@@ -133,15 +133,15 @@ def relay(
     Returns how many rows it has sent.
 
     `connect` makes a connection of its own for the relay, which is closed at the end and made anew when it
-    has failed. Rows of other queues than these stay. `batch` rows at most are sent at once, in the order of
-    their numbers; where there is nothing to do the table is looked at every `poll_ms`. Rows that cannot be
+    has failed. Rows of other queues than these stay. At most `batch` rows are sent at once, in the order of
+    their numbers. Where there is nothing to do, the table is looked at every `poll_ms`. Rows that cannot be
     enqueued are set aside, as `failed`, and hold up no other one. A server that cannot be reached holds up
     the rows of its own queues alone.
 
     Any number of relays may run. On PostgreSQL they divide the rows (SELECT ... FOR UPDATE SKIP LOCKED). On
-    sqlite two of them send the same rows, of which each still becomes one job: no lock is held while Redis is
-    waited for, because it would keep out everybody who writes to the database. Raises Malformed, and whatever
-    goes wrong at the first look; later failures are logged, and it goes on.
+    sqlite two of them send the same rows, and each row still becomes one job. No lock is held while Redis is
+    waited for, because it would keep out all writers of the database. Raises Malformed, and whatever goes
+    wrong at the first look; later failures are logged, and it goes on.
     """
     given = [queues] if isinstance(queues, QueueSettings) else list(queues)
     by_name: dict[str, Queue] = {}
@@ -390,8 +390,8 @@ class _Relay:
     def _enqueue(
         self, queue: Queue, drafts: Sequence[tuple[_Row, Enqueue]], not_after_ms: int
     ) -> tuple[list[_Row], list[_Aside], EngineError | None]:
-        """Enqueue rows. Returns those whose job is there, those that are to be set aside with the reason, and
-        the first failure that says nothing of a single row. The others stay as they are."""
+        """Enqueue rows. Returns the rows whose job is there; those to be set aside, with the reason; and the
+        first failure that is not about one row. The others stay as they are."""
         aside: list[_Aside] = []
         accepted: list[_Row] = []
         faults: list[tuple[_Row, ScriptFault]] = []
@@ -442,8 +442,9 @@ def _ends(result: Enqueued | EngineError) -> bool:
 
 
 def _send(queue: Queue, drafts: Sequence[Enqueue], not_after_ms: int) -> list[Enqueued | EngineError]:
-    """Enqueue jobs; a result for each. Those that need others go one by one, since each may be refused for
-    its own reason, and so do those of a call that has met a fault, which may be that of one of them."""
+    """Enqueue jobs; a result for each. Those that need others go one by one, because each may be refused for
+    its own reason. So do those of a call that has met a fault, because the fault may be that of one of
+    them."""
     results: list[Enqueued | EngineError] = []
     for needing, group in groupby(drafts, key=lambda draft: bool(draft.options.needs)):
         run = list(group)
@@ -587,8 +588,8 @@ _READABLE: Mapping[str, Callable[[Any], Any]] = {"headers": dict, "reroute_on": 
 
 
 def _refuse_foreign(queue: QueueSettings) -> None:
-    """Raise UnsupportedFeature for a queue whose format has no windows that can be closed, and for one with
-    shards, whose windows do not move with it."""
+    """Raise UnsupportedFeature for a queue whose format cannot close windows, and for one with shards,
+    because windows do not move to new shards."""
     if queue.shards:
         raise UnsupportedFeature(f"queue {queue.name} has shards: only whole queues have an outbox")
     try:

@@ -22,9 +22,9 @@ R_co = TypeVar("R_co", covariant=True)
 class Parameters:
     """Those of one function, and its result. Raises Malformed for a method, for a parameter without a type,
     and where parameters or the result cannot travel. A first one of type `context` is the Job, which does
-    not. `batch`: the function takes the calls of several jobs, so each of its parameters is a list, of which
-    a job has one item; the first one may be the list of the Jobs; and it returns nothing, a list of results,
-    or a mapping of results by job id."""
+    not. `batch`: the function takes the calls of several jobs. Each of its parameters is a list with one item
+    for each job; the first one may be the list of the Jobs. It returns nothing, a list of results, or a
+    mapping of results by job id."""
 
     def __init__(self, function: Callable[..., object], context: type, *, batch: bool = False) -> None:
         try:
@@ -162,8 +162,8 @@ def _read(kind: Kind) -> Callable[[Any], Any]:
 
 
 def _read_text(kind: Kind) -> Callable[[Any], Any]:
-    """Read a value of this type from a text that may be no JSON: as a text where the type is one, else as
-    what it spells."""
+    """Read a value of this type from a text that may be no JSON. It stays a text where the type is one; else
+    it is what it spells."""
 
     def read(text: str) -> Any:
         try:

@@ -24,9 +24,9 @@ _WEIGHTS = (256, 27, 4, 1, 1)
 
 
 class PriorityQueue:
-    """A priority queue of Bull's: its jobs lie in the five queues `<name>:prio:low`, `normal`, `medium`,
-    `high` and `critical`, which Bull's own priority queues use as well. `queues` has them, for all that is
-    done with one queue alone; `settings` are those of Queue. Raises Malformed as Queue does.
+    """A priority queue of Bull's. Its jobs lie in the five queues `<name>:prio:low`, `normal`, `medium`,
+    `high` and `critical`, as those of Bull's own priority queues do. `queues` has them, for all that is done
+    with one queue alone; `settings` are those of Queue. Raises Malformed as Queue does.
     """
 
     def __init__(self, name: str, *, prefix: str = "bull", **settings: Any) -> None:

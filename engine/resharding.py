@@ -6,28 +6,27 @@ all that the next one, or the same one begun again, needs:
 1. The record says `preparing`. The new shards get limits, pauses and retention, and sequences after those of
    the old ones.
 2. The record says `moving`. Who reads it asks the old shard of a job first and then the new one.
-3. The old shards are closed: what an enqueue names that they know is a duplicate there as before, and what
-   they do not know is answered with `moved`, whereupon the producer reads the record again and asks the new
-   shard. A producer that has read nothing since step 1 learns of it in this way, and a late copy of its call
-   finds the shard closed.
+3. The old shards are closed. An enqueue that they know is a duplicate there as before. Any other one is
+   answered with `moved`, so its producer reads the record again and asks the new shard. So a producer learns
+   of it that has read nothing since step 1, and a late copy of its call finds the shard closed.
 4. Jobs are moved in numbered batches: `take` removes them from their indexes, keeps them in `transit`, and
    leaves a tombstone that says so; `put` makes them in the new shard, once for each number; `drop` forgets
-   them. Only what waits, is delayed or dead is taken, so no worker has it: a job that runs ends at its old
-   shard, and when it is to run again, it is moved then. Parents, children and jobs with callbacks stay until
-   they have ended.
-5. When nothing is left, the old shards are sealed, and what is known of ended jobs is copied: tombstones and
-   open dedup windows to each shard that keys of the old one may belong to, results and the list of finished
-   jobs to the shard of the id.
+   them. Only jobs that wait, are delayed or dead are taken, so no worker has them. A job that runs ends at
+   its old shard; if it is to run again, it is moved then. Parents, children and jobs with callbacks stay
+   until they have ended.
+5. When nothing is left, the old shards are sealed, and what is known of ended jobs is copied. Tombstones and
+   open dedup windows go to each shard that may get keys of the old one; results and the list of finished jobs
+   go to the shard of the id.
 6. The record says that the new shards are all there are; what the old ones have left is deleted, but that
    they are sealed.
 
 Why nothing is lost or runs twice, wherever this process or a producer is killed. A job is in the indexes of
-one shard at most: it leaves those of the old one in the call that writes it into `transit`, and enters those
-of the new one with the first `put` of its batch alone. Between the two it is in `transit`, where whoever runs
-this next finds it, before it takes anything else. An id is known at its old shard until `drop`, which comes
-after `put`; so an enqueue that asks the old shard first, as all do until step 6, meets it at one of the two.
-An enqueue that was answered by the old shard, and one whose reply was lost, is in its indexes or on its way
-from there; sent again it meets itself, for the job keeps its nonce.
+one shard at most. The call that writes it into `transit` takes it out of those of the old shard; only the
+first `put` of its batch enters it into those of the new one. Between the two it is in `transit`, where
+whoever runs this next finds it, before it takes anything else. An id is known at its old shard until `drop`,
+which comes after `put`. Until step 6 each enqueue asks the old shard first, so it meets the id at one of the
+two. An enqueue that the old shard has answered, or whose reply was lost, has its job in the indexes there, or
+on its way. Sent again it meets itself, because the job keeps its nonce.
 """
 
 from __future__ import annotations
@@ -69,8 +68,8 @@ _SCAN = 1_000
 
 @dataclass(slots=True)
 class Moved:
-    """What a resharding has come to: jobs moved, jobs that are still at their old shards because they run or
-    are parents or children of others, and whether it has ended."""
+    """The state of a resharding: jobs moved; jobs still at their old shards, because they run or are parents
+    or children of others; and whether it has ended."""
 
     jobs: int = 0
     left: int = 0

@@ -1,8 +1,8 @@
 """Which workers may run a job: its routing key and its target against what a worker is. Pure code (rule 18).
 
-Jobs with the same name, routing key and target are one class, and a worker claims the classes that match it:
-so whatever it may not run costs its claims nothing. The rules for targets are BridgeMQ's, routing keys are
-those of Bananas.
+Jobs with the same name, routing key and target are one class. A worker claims the classes that match it, so
+jobs that it may not run cost its claims nothing. The rules for targets are BridgeMQ's, routing keys are those
+of Bananas.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _CRITERIA = ("stack", "capabilities", "region")
 @dataclass(frozen=True, slots=True)
 class Target:
     """Which workers may run a job. A `server` is the name of one worker, and nothing else is then asked.
-    Otherwise each criterion that is given must be met: the worker's stack is one of `stack`, its region one
-    of `region`, and of `capabilities` it has one (`mode` any) or all of them (`mode` all).
+    Otherwise each criterion that is given must be met. The worker's stack is one of `stack`, its region one
+    of `region`; it has one of `capabilities` (`mode` any) or all of them (`mode` all).
 
     At most 32 values each, of 1 to 128 letters, digits and `_.:-`.
     """

@@ -38,8 +38,8 @@ class UnreadablePayload:
 
 
 class Serializer(Protocol):
-    """A serialiser of the service: `name` stands in the envelope of each job that it wrote, so it must not
-    change while one of them exists. With child processes it has to be something that `pickle` can send to
+    """A serialiser of the service. Its `name` stands in the envelope of each job that it wrote, so it must
+    not change while one of them exists. With child processes it has to be something that `pickle` can send to
     them."""
 
     @property

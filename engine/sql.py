@@ -45,9 +45,9 @@ class AsyncConnection(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a database is spoken to. `mark` stands for a parameter; `number`, `data` and `now` are the types of
-    a row's number, of bytes, and of the time of an insert; `locking` ends a SELECT so that no other one of
-    its kind gets the same rows."""
+    """How a database is spoken to. `mark` stands for a parameter. `number`, `data` and `now` are the types of
+    a row's number, of bytes, and of the time of an insert. `locking` ends a SELECT, so that no other one gets
+    the same rows."""
 
     name: str
     mark: str

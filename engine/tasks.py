@@ -22,10 +22,10 @@ With `batch` a function takes the calls of several jobs at once:
 
     index.enqueue(Document(...))  # one job, which has one item
 
-Each parameter is a list, of which every job of the batch has one item, in the same order; a first one of type
-`list[Job]` (or called `jobs`, without an annotation) is the list of the Jobs. A job whose payload does not
-fit fails alone, and the function does not see it. It returns None, a `list[R]` with a result for each job, or
-a `dict[str, R]` of results by job id; a job whose result is no R fails alone."""
+Each parameter is a list with one item for every job of the batch, in the same order. A first one of type
+`list[Job]`, or called `jobs` without an annotation, is the list of the Jobs. A job whose payload does not fit
+fails alone, and the function does not see it. It returns None, a `list[R]` with a result for each job, or a
+`dict[str, R]` of results by job id; a job whose result is no R fails alone."""
 
 from __future__ import annotations
 
@@ -173,8 +173,8 @@ class _Async(_Plain):
 
 
 class Task(TypedJob[R], Generic[P, R]):
-    """A function that is a job of a queue, which `queue.job` makes, of a Queue as of an AsyncQueue. P is what
-    a job is enqueued with, R what it returns: of an async function what it is awaited for, with `batch` what
+    """A function that is a job of a queue, which `queue.job` makes, of a Queue as of an AsyncQueue. P: what a
+    job is enqueued with. R: what it returns; of an async function, what it is awaited for; with `batch`, what
     is returned for each job."""
 
     def __init__(
@@ -235,8 +235,9 @@ class Task(TypedJob[R], Generic[P, R]):
         )
 
     def new(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
-        """The job of a call with these arguments, with the task's options and an id, and nothing is sent: for
-        `enqueue_many`, and for the `needs` of other jobs. Raises Malformed where the arguments do not fit."""
+        """The job of a call with these arguments, with the task's options and an id. Nothing is sent: it is
+        for `enqueue_many`, and for the `needs` of other jobs. Raises Malformed where the arguments do not
+        fit."""
         # Formats whose server draws the ids have none to give.
         return NewJob(
             self,

@@ -1,5 +1,5 @@
-"""Traces through jobs, as W3C `traceparent` headers, without any tracing library: a job that is enqueued
-while another one runs carries on the trace of that one.
+"""Traces through jobs, as W3C `traceparent` headers, without any tracing library. A job that is enqueued
+while another one runs carries on its trace.
 
     carry_traces(queue, handlers)
 

@@ -367,8 +367,8 @@ def _may_be_deep(text: str) -> bool:
 
 
 def _check_nested(value: object) -> None:
-    """Raise ValueError where two keys of an object are the same text in JSON, so that one entry would be
-    lost, and for lists and objects that not every reader can read."""
+    """Raise ValueError for lists and objects that not every reader can read. Also where two keys of an object
+    are the same text in JSON, because one entry would be lost."""
     level: list[Any] = [value] if isinstance(value, _NESTED) else []
     for _ in range(NESTING_MAX):
         inner: list[Any] = []
@@ -395,8 +395,8 @@ def _check_keys(keys: Iterable[object]) -> None:
 
 def json_value(text: str | bytes) -> Any:
     """What a text of JSON says. Raises ValueError or RecursionError for what is no JSON, or would not come
-    back as it was said: a key that comes twice, NaN, a number that no float holds, a lone surrogate, and what
-    is nested too deep."""
+    back the same. That is a key that comes twice, NaN, a number that no float holds, a lone surrogate, or
+    what is nested too deep."""
     found = _reader.decode(text if isinstance(text, str) else text.decode())
     json_text(found).encode()
     return found
@@ -592,9 +592,9 @@ _ITEMS = ("Sequence[", "tuple[")
 def settle(
     record: Any, prefix: str = "", /, **wanted: tuple[float, float] | type | Callable[..., object]
 ) -> None:
-    """Put into each field of a frozen dataclass the plain value that its annotation says: texts, numbers and
-    truth values without what their classes do, a tuple for what is iterable once. A whole float that stayed
-    one would fail where it counts.
+    """Put into each field of a frozen dataclass the plain value of its annotation: a plain text, number or
+    truth value for one of a subclass, a tuple for what is iterable once. A whole float that stayed one would
+    fail where it counts.
 
     `wanted`: the bounds of each number; the class of a value, or of each item; `callable` for a function.
     `prefix` goes before the names of fields. A field that no repr shows is in no Malformed either. Raises

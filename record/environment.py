@@ -62,13 +62,12 @@ def observer(queue: str) -> Recorder | None:
                 file = HistoryFile(
                     Path(path), proc=proc, role="worker", version=engine.__version__, alone=True
                 )
-            except BlockingIOError:
+            except OSError as error:
                 os.environ[FILE] = path
+                if not isinstance(error, BlockingIOError):
+                    raise
                 bound = "a file of this process alone: another one records in it"
                 raise Malformed(FILE, path, bound) from None
-            except OSError:
-                os.environ[FILE] = path
-                raise
             _recorder = Recorder(file, queue=queue)
             atexit.register(_recorder.close)
     return _recorder.of(queue)

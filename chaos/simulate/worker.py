@@ -1,4 +1,5 @@
-"""A worker of an episode: the engine's own step machine; its handlers, its timers and its death are played."""
+"""A worker of an episode: the engine's own step machine; its handlers, its timers and its death are
+played."""
 
 from __future__ import annotations
 
@@ -23,13 +24,13 @@ from engine.redis.call import Call, ServerClock
 from engine.worker.machine.claiming import BLOCK_MS
 from engine.worker.machine.events import (
     Answered,
+    CallKind,
     Event,
     Exit,
     HandlerEnded,
     LoseLease,
     Send,
     Settings,
-    Slot,
     Start,
     StopAsked,
     TimerFired,
@@ -43,7 +44,7 @@ _VERDICTS = {
     "reroute": Verdict(kinds=("Elsewhere", "Exception")),
     "discard": Verdict("discard", ("Discard",), asked=True),
 }
-SLOTS: tuple[Slot, ...] = ("work", "finish", "renew", "sweep", "wake")
+KINDS: tuple[CallKind, ...] = ("work", "finish", "renew", "sweep", "wake")
 
 
 class WorkerObserver(Protocol):
@@ -124,7 +125,7 @@ class SimulatedWorker(Process):
         self._events = 0
         self._timer = 0
         block_ms = {"wake": BLOCK_MS}
-        self._lines = {slot: server.knows(Line(self, server.arrive, slot, self._clock, block_ms.get(slot, 0))) for slot in SLOTS}
+        self._lines = {kind: server.knows(Line(self, server.arrive, kind, self._clock, block_ms.get(kind, 0))) for kind in KINDS}
         seen = profile.presence and place >= profile.proxied
         self._control = Control(self, server.model.control(name), self._told, server.clients, seen=seen)
         server.tells(self._control)
@@ -248,13 +249,13 @@ class SimulatedWorker(Process):
         def done(outcome: Outcome) -> None:
             self._observer.hears(self, send.call.operation, outcome)
             if isinstance(outcome, EngineError):
-                self.world.note(f"{self.name}.{send.slot}", f"gives up {type(send.call.operation).__name__}", str(outcome))
-                self._on(Unanswered(send.slot, send.call, started_ns, isinstance(outcome, ScriptFault)))
+                self.world.note(f"{self.name}.{send.kind}", f"gives up {type(send.call.operation).__name__}", str(outcome))
+                self._on(Unanswered(send.kind, send.call, started_ns, isinstance(outcome, ScriptFault)))
             else:
-                self._on(Answered(send.slot, send.call, outcome.reply, outcome.first_send_ns, outcome.done_ns))
+                self._on(Answered(send.kind, send.call, outcome.reply, outcome.first_send_ns, outcome.done_ns))
 
         call: Call[object] = send.call
-        self._lines[send.slot].carry(call, done, again=send.again)
+        self._lines[send.kind].carry(call, done, again=send.again)
 
     # -- handlers
 

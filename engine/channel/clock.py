@@ -1,10 +1,10 @@
 """The logical clock of a channel: whole numbers from -(2^53 - 1) to 2^53 - 1 in a circle, as DSPS defines it.
 
-The one place in Python where clocks are compared (`clock_after` of `lua/dsps/modules/clock.lua` is its twin).
-After the largest comes the smallest, so `<` says nothing: of two different clocks the later one is that which
-is reached first, less than half the circle away (as in RFC 1982). The circle has an odd number of clocks, so
-exactly one of two is later. A clock that is **behind** where somebody has seen it has not wrapped: it went
-back, by a restored backup or a lost key.
+Python compares clocks here alone (`clock_after` of `lua/dsps/modules/clock.lua` is the twin). After the
+largest comes the smallest, so `<` says nothing. Of two different clocks, the later one is less than half the
+circle ahead (as in RFC 1982). The circle has an odd number of clocks, so exactly one of two is later. A clock
+that is **behind** where somebody has seen it has not wrapped: it went back, by a restored backup or a lost
+key.
 """
 
 from __future__ import annotations

@@ -86,16 +86,16 @@ class _Run:
         if not self._all or at > self._all[-1]:
             self._all.append(at)
             return
-        place = bisect_left(self._all, at, self._start)
-        if self._all[place] != at:
+        index = bisect_left(self._all, at, self._start)
+        if self._all[index] != at:
             insort(self._all, at, self._start)
 
     def between(self, after: int | None, upto: int | None) -> Iterator[int]:
         """Those in (after, upto]; None for no bound."""
         begin = self._start if after is None else bisect_right(self._all, after, self._start)
         end = len(self._all) if upto is None else bisect_right(self._all, upto, self._start)
-        for place in range(begin, end):
-            yield self._all[place]
+        for index in range(begin, end):
+            yield self._all[index]
 
     def drop(self, alive: Callable[[int], bool]) -> bool:
         """Drop those in front that are not alive any more; whether any are left."""

@@ -117,8 +117,8 @@ R = TypeVar("R")
 
 class Batch(NamedTuple):
     """The result of one fetch of one storage. `upto`: the clock that a receipt stands for, None where there
-    is nothing to acknowledge; `proof`: what tells it from the same clock of another history. `news`: the
-    clock went back, and this object has not told this subscriber yet."""
+    is nothing to acknowledge; `proof`: what tells it from the same clock of another history. `turned_back`:
+    the clock went back, and this object has not told this subscriber yet."""
 
     messages: tuple[Message, ...]
     upto: int | None
@@ -129,12 +129,12 @@ class Batch(NamedTuple):
     corrupt: int
     era: int
     era_changed: bool
-    news: bool
+    turned_back: bool
 
     @property
     def speaks(self) -> bool:
         """Whether to return it at once instead of waiting for more."""
-        return bool(self.messages or self.lost or self.corrupt or self.news)
+        return bool(self.messages or self.lost or self.corrupt or self.turned_back)
 
 
 def reply_of(sent: Sent, kind: type[R]) -> R:

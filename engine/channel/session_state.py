@@ -1,6 +1,6 @@
-"""What a channel object remembers of one storage between calls: the latest clock that it was told, each
-subscriber's era, and the proofs of the receipts that it has given. It makes the operations that carry this
-along, and learns from their replies. No I/O; safe from threads, which at worst tell less."""
+"""A channel object's memory of one storage between calls: the latest clock that it was told, the era of each
+subscriber, and the proofs of its receipts. It makes the operations that carry this along, and learns from
+their replies. No I/O; safe from threads, which at worst tell less."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ class SessionState:
         return Fetch(subscriber, most, self.ttl_s, self.seen, waited_ms)
 
     def acknowledge(self, subscriber: str, at: int) -> Acknowledge:
-        """The acknowledgement of a clock, in the era of the subscriber's last fetch here, if there was one,
-        and with the proof of the fetch that gave the receipt."""
+        """The acknowledgement of a clock, with the proof of the fetch that gave the receipt. Its era is that
+        of the subscriber's last fetch here, if there was one."""
         seen = self.seen
         # The channel may have expired and begun anew.
         proof = dict(self._proofs.get(subscriber, ())).get(at) if seen is not None else None
@@ -117,7 +117,7 @@ class SessionState:
         return before
 
     def _compare_expiry(self, reply: FetchReply) -> None:
-        """Warn once that another service, such as a DSPS server, keeps this channel for another time: where
+        """Warn once that another service, such as a DSPS server, keeps this channel for another time. Where
         that is shorter, the clock may end before the cursors of the engine, and the subscriptions are
         gone."""
         later_ms = reply.proof_ms - reply.srv_us // 1000 - self.ttl_s * 1000
@@ -140,8 +140,8 @@ class SessionState:
             self._proofs[subscriber] = (*others[1 - _PROOFS_MAX :], (at, proof))
 
     def acknowledged(self, operation: Acknowledge, reply: AcknowledgeReply) -> None:
-        """Take what came of an acknowledgement. What it was about is over: a receipt that is refused because
-        of a proof and comes once more is one of another object, which was given another message with that
+        """Take what came of an acknowledgement. What it was about is over. A receipt that is refused because
+        of a proof and comes once more is another object's, which was given another message with that
         clock."""
         given = self._proofs.pop(operation.subscriber, ())
         done = reply.cursor if reply.result == "OK" else None
@@ -187,11 +187,11 @@ class SuspectCursors:
             self._suspects.clear()
         self._suspects[subscriber, storage] = _Suspicion(self._now_ns())
 
-    def learn(self, subscriber: str, storage: str, places: Mapping[str, tuple[int, int]]) -> None:
-        """Take the clocks of the storages and of the subscriber in them: when it has acknowledged all that
-        was there, its cursor is suspect no more."""
+    def learn(self, subscriber: str, storage: str, clocks_of: Mapping[str, tuple[int, int]]) -> None:
+        """Take the clocks of the storages, and of the subscriber in them. Its cursor is suspect no more when
+        it has acknowledged all that was there."""
         suspicion = self._suspects.get((subscriber, storage))
-        others = {id: place for id, place in places.items() if id != storage}
+        others = {id: at for id, at in clocks_of.items() if id != storage}
         if suspicion is None or not others:
             return
         if suspicion.until is None:
@@ -202,12 +202,12 @@ class SuspectCursors:
         ):
             del self._suspects[subscriber, storage]
 
-    def believed(self, subscriber: str, storage: str, places: Mapping[str, int]) -> bool:
+    def believed(self, subscriber: str, storage: str, clocks_of: Mapping[str, int]) -> bool:
         """Whether to trust this storage that a message is old, which other storages have at these clocks."""
         suspicion = self._suspects.get((subscriber, storage))
         if suspicion is None:
             return True
         until = suspicion.until
         return until is not None and all(
-            id in until and clocks.after(clock, until[id]) for id, clock in places.items()
+            id in until and clocks.after(clock, until[id]) for id, clock in clocks_of.items()
         )

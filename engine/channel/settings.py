@@ -95,11 +95,11 @@ def _checked_storages(storages: object) -> dict[str, Storage]:
         opens = callable(getattr(storage, "open", None)) and callable(getattr(storage, "open_async", None))
         if not opens or isinstance(storage, type):
             raise Malformed("storages", given, bound)
-    # What is written to one place twice is a duplicate of itself each time.
-    places = [
-        storage.place if isinstance(storage, RedisStorage) else id(storage) for storage in given.values()
+    # What is written to one storage twice is a duplicate of itself each time.
+    addresses = [
+        storage.address if isinstance(storage, RedisStorage) else id(storage) for storage in given.values()
     ]
-    if any(place in places[:at] for at, place in enumerate(places)):
+    if any(address in addresses[:at] for at, address in enumerate(addresses)):
         raise Malformed("storages", given, bound)
     return {validate.text("storages", id): storage for id, storage in given.items()}
 

@@ -1,8 +1,8 @@
 """The steps of a channel with several storages: it writes to all and reads from all, and one that works is
 enough. Messages are told apart by their ids, for each storage has clocks of its own.
 
-What that cannot hide: a storage that was away lacks what was published meanwhile, and an unsubscribe that it
-missed is undone as soon as it is back."""
+It cannot hide this: a storage that was away lacks what was published meanwhile, and undoes an unsubscribe
+that it missed as soon as it is back."""
 
 from __future__ import annotations
 
@@ -88,12 +88,12 @@ def merge(parts: Mapping[str, Part], old: set[str], most: int) -> Merged:
 def _woven(first: Sequence[Message], second: Sequence[Message]) -> list[Message]:
     """Both, each message once: what only the second has stands where it has it, behind what only the first
     has there."""
-    places = {message.id: at for at, message in enumerate(first)}
+    positions = {message.id: at for at, message in enumerate(first)}
     woven: list[Message] = []
     pending: list[Message] = []
     taken = 0
     for message in second:
-        at = places.get(message.id)
+        at = positions.get(message.id)
         if at is None:
             pending.append(message)
         elif at >= taken:
@@ -175,10 +175,10 @@ class SeveralStorages:
             parts = yield from self._parts(subscriber, most, waited_ms)
             old = yield from self._old(subscriber, parts)
             merged = merge(parts, old, most)
-            news = any(part.batch.news for part in parts.values())
+            turned_back = any(part.batch.turned_back for part in parts.values())
             for id, at in merged.upto.items():
                 self._sessions[id].gave(subscriber, at, parts[id].batch.proof)
-            speaks = bool(merged.messages or merged.lost or merged.corrupt or news)
+            speaks = bool(merged.messages or merged.lost or merged.corrupt or turned_back)
             searching = any(part.batch.searching for part in parts.values())
             if not speaks and merged.dropped:
                 yield from self._acknowledge(subscriber, merged.upto)
@@ -278,9 +278,9 @@ class SeveralStorages:
             for id, created in (yield from self._subscribe(subscriber, absent)).items():
                 if not isinstance(created, EngineError):
                     self._suspects.began(subscriber, id)
-        places = {id: (part.clock, part.cursor) for id, part in parts.items()}
+        clocks_of = {id: (part.clock, part.cursor) for id, part in parts.items()}
         for id in self._sessions:
-            self._suspects.learn(subscriber, id, places)
+            self._suspects.learn(subscriber, id, clocks_of)
         return parts
 
     def _part(self, id: str, subscriber: str, sent: Sent) -> Part | FetchReply:
@@ -294,9 +294,9 @@ class SeveralStorages:
         """Messages that not every storage brought, and that one which did not says are old: it alone had them
         acknowledged."""
         suspects: dict[str, tuple[str, ...]] = {}
-        for message, places in holders(parts).items():
+        for message, clocks_of in holders(parts).items():
             for id in parts:
-                if id not in places and self._suspects.believed(subscriber, id, places):
+                if id not in clocks_of and self._suspects.believed(subscriber, id, clocks_of):
                     suspects[id] = (*suspects.get(id, ()), message)
         if not suspects:
             return set()

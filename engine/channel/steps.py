@@ -29,7 +29,7 @@ class Send(NamedTuple):
 
 
 class SendMany(NamedTuple):
-    """Run at most 100 operations in one storage, in one piece; answered with a Sent or an EngineError for
+    """Run at most 100 operations in one storage, atomically; answered with a Sent or an EngineError for
     each."""
 
     storage: str
@@ -38,11 +38,11 @@ class SendMany(NamedTuple):
 
 
 class Round(NamedTuple):
-    """Run operations in several storages at once, those of one storage in one piece; answered with a mapping
+    """Run operations in several storages at once, those of one storage atomically; answered with a mapping
     of storage -> a Sent or an EngineError for each of its operations.
 
-    As soon as `enough` says so of what one storage answered, the others have `grace_ms` more; those that have
-    not answered by then are not in the mapping. None: all are waited for.
+    When `enough` says so of the answer of one storage, the others have `grace_ms` more. Those that have not
+    answered by then are not in the mapping. None: all are waited for.
     """
 
     asks: Mapping[str, Sequence[Operation]]

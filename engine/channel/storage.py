@@ -1,5 +1,5 @@
-"""The interface of places that hold the messages of a channel: a server, or this process's memory. A channel
-may have several.
+"""The interface of storages, which hold the messages of a channel: a server, or this process's memory. A
+channel may have several.
 
 A **storage** is what a service gives (`RedisStorage`, `MemoryStorage`); one may serve many channels. Opened
 for one of them it runs operations, and tells its listeners when something was published. Its clocks are its
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Storage(Protocol):
-    """A place for messages. Opening one does no I/O, and raises Malformed for settings that cannot be."""
+    """Holds messages. Opening one does no I/O, and raises Malformed for settings that cannot be."""
 
     def open(self, opening: Opening) -> OpenStorage:
         """For `Channel`."""
@@ -35,8 +35,8 @@ class Storage(Protocol):
 
 
 class RedisStorage:
-    """A server, or several behind sentinels or in a cluster: `url`, or `client` (a redis.Redis or
-    RedisCluster for `Channel`, those of redis.asyncio for `AsyncChannel`), whose address, credentials and TLS
+    """A server, or several behind sentinels or in a cluster. `url`, or `client`: a redis.Redis or
+    RedisCluster for `Channel`, those of redis.asyncio for `AsyncChannel`. Its address, credentials and TLS
     settings are used for connections of our own. `connect`: times and bounds of those. Each channel that is
     opened on it has connections of its own."""
 
@@ -56,7 +56,7 @@ class RedisStorage:
         self._connect = connect
 
     @property
-    def place(self) -> object:
+    def address(self) -> object:
         """Equal for storages that are given in the same words."""
         return self._url if self._client is None else id(self._client)
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 @dataclass(frozen=True, slots=True)
 class Published:
     """The result of a publish: `created`, or `duplicate` when its id was there already; then that one's
-    content counts. `clock` is its place in the channel. `era` counts how often the channel's clock has been
+    content counts. `clock`: its position in the channel. `era` counts how often the channel's clock has been
     found to have gone back, as a restored backup makes it; `era_changed`: it did since this object heard of
     it last, and messages may have been lost."""
 
@@ -35,7 +35,7 @@ class Subscribed:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message: its id, its content as JSON values, and its place in the channel. `spelled`: the content
+    """A message: its id, its content as JSON values, its position in the channel. `spelled`: the content
     as its publisher has spelled it, where that is known: numbers keep all of their digits."""
 
     id: str
@@ -69,7 +69,7 @@ class Fetched:
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
     """`OK`: these messages do not come again. `stale`: nothing was changed, for they were acknowledged
-    before, or the channel has not come to them (any more), or has others in their place; `era_changed` tells
+    before, or the channel has not come to them (any more), or has others instead; `era_changed` tells
     that it went back. Then fetch again."""
 
     result: Literal["OK", "stale"]

@@ -23,8 +23,8 @@ _VERSION = f"ironclaim {__version__}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command. 0 when it did what it was asked, 1 when there was nothing to do it to, 2 with one line
-    on stderr when it could not."""
+    """Run the command and return its exit code. 0: it did what it was asked; 1: there was nothing to do it
+    to; 2: it could not, and one line on stderr says why."""
     given = sys.argv[1:] if arguments is None else [*arguments]
     if given == ["--version"]:
         # Asked for by scripts, and the commands take a third of a second to import.

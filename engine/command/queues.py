@@ -57,8 +57,8 @@ def holding(queue: Queue) -> Holding:
 
 
 def told(held: Holding) -> dict[str, Any]:
-    """The fields for programs: how many workers are alive and which of them claim nothing, for how long the
-    oldest waiting job could have been claimed, and pauses, limits and lanes."""
+    """The fields for programs: the workers that are alive, those of them that claim nothing, pauses, limits
+    and lanes; and for how long the oldest waiting job could have been claimed."""
     found = held.obstacles
     return {
         "workers": len(held.workers),

@@ -1,4 +1,4 @@
-"""`ironclaim serve`: the HTTP face: a job API, DSPS's channel API and a page for operators."""
+"""`ironclaim serve`: the HTTP interface: a job API, DSPS's channel API and a page for operators."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ SCALING: tuple[tuple[str, Callable[[str], Any], str], ...] = (
 
 
 class ExtraMissing(EngineError):
-    """The packages that the HTTP face needs are not installed: pip install 'ironclaim[http]'."""
+    """The packages that the HTTP interface needs are not installed: pip install 'ironclaim[http]'."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
     """Add the command."""
     serve = commands.add_parser(
-        "serve", help="the HTTP face: a job API, channels and a page for operators", description=__doc__
+        "serve", help="the HTTP interface: a job API, channels and a page for operators", description=__doc__
     )
     add(serve, "--url", default=DEFAULT_URL, help="server: redis://, rediss:// or unix://")
     add(serve, "--prefix", default=None, help="what all keys begin with (default: as the model has it, ic)")
@@ -101,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
     """Serve until it is stopped."""
     begin_logging(options)
     try:
-        from engine.http.channels import configuration
+        from engine.http.channels.settings import read_channels
         from engine.http.serving import server
         from engine.http.settings import HttpSettings
     except ModuleNotFoundError as error:
@@ -118,7 +118,7 @@ def run(options: argparse.Namespace) -> int:
         allowed_hosts=options.allowed_hosts,
         body_max_bytes=options.body_max_bytes,
         poll_max_ms=options.poll_max_ms,
-        channels=None if options.channels is None else configuration.read(options.channels),
+        channels=None if options.channels is None else read_channels(options.channels),
         runs=options.runs,
         scaling=Scaling(**{attribute(flag): getattr(options, attribute(flag)) for flag, _, _ in SCALING}),
     )

@@ -266,8 +266,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run a worker until it is stopped. 0 after a graceful stop, 75 when it is to be started anew, 70 when a
-    second signal has cut off its jobs, 71 when the end of its grace has."""
+    """Run a worker until it is stopped, and return its exit code. 0: a graceful stop; 75: it is to be started
+    anew; 70: a second signal has cut off its jobs; 71: the end of its grace has."""
     begin_logging(options)
     if options.reload:
         return keep_running(options.arguments, options.objects)

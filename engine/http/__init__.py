@@ -1,4 +1,4 @@
-"""The HTTP face of the engine: a job API, DSPS's channel API and a page for operators, as one ASGI
+"""The HTTP interface of the engine: a job API, DSPS's channel API and a page for operators, as one ASGI
 application.
 
 It needs the extra `ironclaim[http]` and has no logic of its own: what it answers comes from `AsyncQueue` and

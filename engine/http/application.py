@@ -18,15 +18,16 @@ from starlette.staticfiles import StaticFiles
 
 from engine.channel import settings
 from engine.errors import EngineError
-from engine.http import answers, channels, jobs, page
+from engine.http import answers, routes
+from engine.http.access import Needed, public
 from engine.http.answers import MEDIA_TYPE, JsonAnswer, Problem
+from engine.http.channels.service import ChannelService
 from engine.http.describing import Described, Schema
 from engine.http.jobs import schemas
 from engine.http.jobs.events import Readers
 from engine.http.opening import Opened, Waits
-from engine.http.security.access import Needed, public
-from engine.http.security.shield import Shield
 from engine.http.settings import HttpSettings
+from engine.http.shield import Shield
 from engine.models import Lanes
 from engine.version import __version__
 
@@ -184,12 +185,12 @@ _READING = {"GET", "HEAD"}
 def application(settings: HttpSettings) -> Starlette:
     """The application with these settings. It may be mounted into another one, whose lifespan then enters
     `app.router.lifespan_context(app)` of this one, which closes the connections."""
-    routes: list[BaseRoute] = [Route("/openapi.json", get_document, methods=["GET"]), *jobs.routes()]
-    routes += [*(channels.routes(settings) if settings.channels else ()), *page.routes(settings)]
-    for route in routes:
+    found: list[BaseRoute] = [Route("/openapi.json", get_document, methods=["GET"]), *routes.job_routes()]
+    found += [*(routes.channel_routes() if settings.channels else ()), *routes.page_routes(settings)]
+    for route in found:
         _check(route)
     app = Starlette(
-        routes=routes,
+        routes=found,
         middleware=[Middleware(Shield, settings=settings)],
         exception_handlers=_HANDLERS,
         lifespan=_running,
@@ -205,9 +206,14 @@ def application(settings: HttpSettings) -> Starlette:
 @asynccontextmanager
 async def _running(app: Starlette) -> AsyncGenerator[None]:
     """What runs as long as the application does."""
+    served: HttpSettings = app.state.settings
     try:
-        async with channels.running(app):
+        if served.channels is None:
             yield
+        else:
+            app.state.channels = ChannelService(served.channels, served.url)
+            async with app.state.channels.running():
+                yield
     finally:
         end_waits(app)
         await app.state.opened.close()

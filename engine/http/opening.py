@@ -62,7 +62,7 @@ class Opened:
             return
         found = self._made(name)
         if found.model.name == "lanes":
-            async with found.driver.turns:
+            async with found.driver.permits:
                 text: str = await found.driver.run(found.model.call(ReadShards()))
             if text:
                 await found.close()
@@ -97,7 +97,7 @@ class Opened:
 
     async def run(self, call: Call[T]) -> T:
         """Run a call that belongs to no queue. Raises ServerUnavailable."""
-        async with self._driver.turns:
+        async with self._driver.permits:
             return await self._driver.run(call)
 
     async def close(self) -> None:
@@ -154,8 +154,8 @@ class Waits:
         self._ending.set()
 
     @contextmanager
-    def place(self) -> Generator[None]:
-        """A place for one request. Raises Problem where all are taken, and when the application ends."""
+    def one_more(self) -> Generator[None]:
+        """One request that waits. Raises Problem where as many wait as may, and when the application ends."""
         if self._ending.is_set() or self._count >= self._most:
             what = "The server ends." if self._ending.is_set() else f"{self._most} requests wait already."
             raise Problem(503, what, headers={"Retry-After": str(RETRY_AFTER_S)})
@@ -178,7 +178,7 @@ async def wait_for(request: Request, work: Coroutine[Any, Any, T]) -> T:
     task = asyncio.ensure_future(work)
     others = [asyncio.ensure_future(_gone(request)), asyncio.ensure_future(waits.ending.wait())]
     try:
-        with waits.place():
+        with waits.one_more():
             await asyncio.wait((task, *others), return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 return task.result()

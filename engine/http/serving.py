@@ -14,8 +14,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from engine.errors import Malformed
 from engine.http.application import application, end_waits
-from engine.http.security.shield import HEADERS_BYTES_MAX, PATH_BYTES_MAX, QUERY_BYTES_MAX
 from engine.http.settings import HttpSettings
+from engine.http.shield import HEADERS_BYTES_MAX, PATH_BYTES_MAX, QUERY_BYTES_MAX
 
 #: The request line and all headers have to be there after so long, and what is sent has to be taken.
 HEADERS_S = 10.0

@@ -1,4 +1,4 @@
-"""The settings of the HTTP face, checked in one place and before any I/O."""
+"""The settings of the HTTP interface, checked in one place and before any I/O."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TOKEN = re.compile(rf"[\x21-\x7e]{{{TOKEN_CHARACTERS_LEAST},{TOKEN_CHARACTERS_M
 class Access:
     """What a request may do. `queues`: on these queues and channels alone, () = on all. `name` is for the
     audit line. `ambient`: a browser shows it by itself with every request, as a cookie or because nobody is
-    asked, so another site's page could make it do so."""
+    asked. So a page of another site could make the browser show it."""
 
     role: Role
     queues: tuple[str, ...] = ()
@@ -164,15 +164,14 @@ class HttpSettings:
 
     @property
     def keyspace(self) -> str:
-        """The name of the one queue that all names are of: those formats have one queue in a keyspace, and
-        the name that a path gives it is not in its keys. '' for formats that keep queues apart."""
+        """The name of the one queue that all names stand for. Those formats have one queue in a keyspace, and
+        the name in a path is not in its keys. '' for formats that keep queues apart."""
         spec = self.spec
         return type(spec).__name__.lower() if isinstance(spec, models.Bananas | models.Bridge) else ""
 
     def may_be_elsewhere(self, id: str) -> bool:
-        """Whether the key of this job of one queue may be that of another queue's job: in Bull, `x:1` of
-        `mails` has the key of `1` of `mails:x`. Its own ids are numbers, also those of jobs that schedules
-        make."""
+        """Whether this job may have the key of another queue's job. In Bull, `x:1` of `mails` has the key of
+        `1` of `mails:x`. Its own ids are numbers, also those of jobs that schedules make."""
         return isinstance(self.spec, models.Bull) and ":" in id
 
     @property

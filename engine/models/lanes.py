@@ -223,10 +223,10 @@ class Lanes(Scripted):
                 return Call(None, (key,), ("GET", key), partial(_progress, operation), operation)
             case Wait():
                 lists = [*map(self.keys.wake, operation.classes)]
-                news = "" if operation.version is None else self.keys.news(operation.version)
-                keys = (*lists, *([news] if news else []))
+                updates = "" if operation.version is None else self.keys.news(operation.version)
+                keys = (*lists, *([updates] if updates else []))
                 words = ("BLPOP", *keys, operation.block_ms / 1000)
-                return Call(None, keys, words, partial(_woken, news), operation, operation.block_ms)
+                return Call(None, keys, words, partial(_woken, updates), operation, operation.block_ms)
             case _:
                 return super().call(operation)
 
@@ -428,7 +428,7 @@ def _progress(operation: ReadProgress, raw: Any) -> bytes | None:
         return b"run:" + raw[:100]
 
 
-def _woken(news: str, raw: Any) -> Woken:
-    """A BLPOP reply. `news`: the list of the worker updates, '' if the call did not wait for it."""
-    is_news = raw is not None and raw[0] in (news, news.encode())
-    return Woken(raw is not None and not is_news, is_news)
+def _woken(updates: str, raw: Any) -> Woken:
+    """A BLPOP reply. `updates`: the list of the worker updates, '' if the call did not wait for it."""
+    updated = raw is not None and raw[0] in (updates, updates.encode())
+    return Woken(raw is not None and not updated, updated)

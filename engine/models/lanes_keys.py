@@ -107,7 +107,7 @@ class LanesKeys:
         return f"{self.prefix}lane:{lane}"
 
     def wake(self, class_name: str) -> str:
-        """List: at most one marker (rule 22)."""
+        """List: at most one wake-up (rule 22)."""
         return f"{self.prefix}wake:{class_name}"
 
     def claim(self, incarnation: str) -> str:
@@ -253,13 +253,13 @@ class LanesKeys:
 
     @property
     def settings(self) -> str:
-        """Hash: `version` of the news for workers (classes with targets, and these settings); `c:<worker>` or
-        `c:*` -> handlers at once; `p:<worker>` -> until_ms (0 = until it is resumed) and length of its pause
-        in ms."""
+        """Hash: `version` of the updates for workers (classes with targets, and these settings); `c:<worker>`
+        or `c:*` -> handlers at once; `p:<worker>` -> until_ms (0 = until it is resumed) and length of its
+        pause in ms."""
         return f"{self.prefix}settings"
 
     def news(self, version: int) -> str:
-        """List: at most one marker, for workers that know this version of the settings and none after it."""
+        """List: at most one wake-up, for workers that know this version of the settings and none after it."""
         return f"{self.prefix}news:{version}"
 
     def control(self, worker: str) -> tuple[str, str]:
@@ -319,7 +319,7 @@ class LanesKeys:
     @property
     def rest(self) -> str:
         """Zset: `l:<lane>` by the time (ms) when it comes back, `w:<class>` or `w:*` by the time when its
-        marker is due."""
+        wake-up is due."""
         return f"{self.prefix}rest"
 
     @property

@@ -92,8 +92,8 @@ class Swept:
     """The leases that were taken away, each with the job's crash counter. `buried`: ids that had crashed too
     often; `corrupt`: ids that the script could not read and buried. Where a sweep was cut off, an id may
     stand there without its lease. `promoted`: how many due jobs became claimable; `due`: the first of the
-    schedules that are due; `version` of the news; `leads`: the caller is the leader; `watched`: the control
-    connections that the caller is to look at; `goes_on`: where the next page of a ReapLost starts."""
+    schedules that are due; `version` of the updates; `leads`: the caller is the leader; `watched`: the
+    control connections that the caller is to look at; `goes_on`: where the next page of a ReapLost starts."""
 
     srv_us: int
     sleep_ms: int
@@ -111,7 +111,7 @@ class Swept:
 @immutable
 class Wait(Operation, label="wait for work"):
     """Block until one of the classes, at most 15, may have work, or something is new to workers that know
-    this version of the news (None: it is not waited for); at most `block_ms`."""
+    this version of the updates (None: they are not waited for); at most `block_ms`."""
 
     block_ms: int
     classes: tuple[str, ...]
@@ -120,10 +120,10 @@ class Wait(Operation, label="wait for work"):
 
 @immutable
 class Woken:
-    """`marker`: that of a class was there, `news`: that of the news; none when the block ran out."""
+    """What ended a wait: `work` of a class, or `updates` for workers; neither when the block ran out."""
 
-    marker: bool
-    news: bool = False
+    work: bool
+    updates: bool = False
 
 
 @immutable
@@ -145,7 +145,7 @@ class ReadWorkerUpdates(Operation, script="read_worker_updates"):
 
 @immutable
 class WorkerUpdates:
-    """The news: classes with their targets (JSON), how many handlers the worker runs at once (0: as it was
+    """Classes with their targets (JSON), how many handlers the worker runs at once (0: as it was
     started), and its pause (None: there is none, 0: until it is resumed, else the ms that are left)."""
 
     srv_us: int

@@ -459,14 +459,14 @@ class JobCancelled:
 
 
 @immutable
-class NewsPublished:
-    """There are news for workers (classes with targets, pauses, settings), of this version: `news
+class UpdatesPublished:
+    """There are updates for workers (classes with targets, pauses, settings), of this version: `news
     <version>`."""
 
     version: int
 
 
-ControlMessage = JobCancelled | NewsPublished
+ControlMessage = JobCancelled | UpdatesPublished
 
 
 def read_control(message: bytes) -> ControlMessage | None:
@@ -475,6 +475,6 @@ def read_control(message: bytes) -> ControlMessage | None:
         case ["cancelled", fence, nonce, job] if fence.isdecimal():
             return JobCancelled(Lease(job, int(fence), nonce))
         case ["news", version] if version.isdecimal():
-            return NewsPublished(int(version))
+            return UpdatesPublished(int(version))
         case _:
             return None

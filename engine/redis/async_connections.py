@@ -98,7 +98,7 @@ class AsyncDialer:
         return replies
 
 
-#: Calls of one driver that run at once; others wait for their turn before their time starts.
+#: Calls of one driver that run at once; others wait for a permit, and their time starts then.
 CONNECTIONS_MAX = 16
 #: A pipelined connection on which no exchange has ended for this long gets no more of them.
 SILENT_NS = 20_000_000
@@ -146,16 +146,16 @@ class AsyncConnections:
         """Begin without connections: at first, and for another event loop."""
         self._idle: dict[Address | None, Idle] = {None: []}
         self._open: weakref.WeakKeyDictionary[Connection, Node | None] = weakref.WeakKeyDictionary()
-        self._turns = asyncio.Semaphore(self._most)
+        self._permits = asyncio.Semaphore(self._most)
         # The connections that batches share while any of them is under way, by slot.
         self._shared: dict[int, PipelinedConnection] = {}
         self._opening = asyncio.Lock()
 
     @property
-    def turns(self) -> asyncio.Semaphore:
+    def permits(self) -> asyncio.Semaphore:
         """A semaphore to hold while a call runs: a thousand tasks must not open a thousand connections."""
         self._belong()
-        return self._turns
+        return self._permits
 
     def patience(self) -> asyncio.Timeout:
         """The time within which an answer must come, else TimeoutError."""
@@ -179,7 +179,7 @@ class AsyncConnections:
         idle = self._idle.get(address_of(node))
         connection, idle_since_ns = idle.pop() if idle else (None, 0)
         if connection is not None:
-            if time.monotonic_ns() - idle_since_ns <= self._check_ns or not await _has_news(connection):
+            if time.monotonic_ns() - idle_since_ns <= self._check_ns or not await _is_readable(connection):
                 return connection
             await connection.disconnect(nowait=True)
         connection = self._dialer.make(node, learns=slot == self._slot)
@@ -334,7 +334,7 @@ class AsyncConnections:
         self._begin()
 
 
-async def _has_news(connection: Connection) -> bool:
+async def _is_readable(connection: Connection) -> bool:
     """True when an idle connection has been closed or holds bytes that nobody asked for."""
     try:
         # redis-py before 8 calls it by its longer name.

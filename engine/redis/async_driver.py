@@ -40,7 +40,7 @@ class AsyncDriver:
     """Runs calls. `block_ms_max` widens the reply timeout for calls that block on the server. A task that is
     cancelled in mid-call leaves its call as it is: sent or not, the outcome is unknown.
 
-    Each call that runs has a connection of its own; who uses a driver takes one of its `turns` for each.
+    Each call that runs has a connection of its own; who uses a driver takes one of its `permits` for each.
     """
 
     def __init__(
@@ -68,9 +68,9 @@ class AsyncDriver:
         self._home = endpoint.slot if endpoint.is_cluster else None
 
     @property
-    def turns(self) -> asyncio.Semaphore:
+    def permits(self) -> asyncio.Semaphore:
         """A semaphore that bounds the calls that run at once, first come first served."""
-        return self._connections.turns
+        return self._connections.permits
 
     async def run(self, call: Call[T], intended_ns: int | None = None) -> T:
         """Run a call and return the parsed reply. Raises OutcomeUnknown, ServerUnavailable, ScriptFault or

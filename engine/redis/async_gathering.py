@@ -38,7 +38,7 @@ class Carrier(Protocol):
     """The driver that sends a batch."""
 
     @property
-    def turns(self) -> asyncio.Semaphore:
+    def permits(self) -> asyncio.Semaphore:
         """One of these is held while a batch is under way."""
         ...
 
@@ -110,10 +110,10 @@ class AsyncGathering:
         Malformed while another loop uses the driver."""
         loop = asyncio.get_running_loop()
         # Before anything of the loop that sent last is given up: it may still run, and then this raises.
-        turns = self._carrier.turns
+        permits = self._carrier.permits
         if loop is not self._loop:
             self._begin(loop)
-        if self._alone and not self._under_way and not self._waiting and not turns.locked():
+        if self._alone and not self._under_way and not self._waiting and not permits.locked():
             return await self._send_alone(GatheredEnqueue(operation, intended_ns))
         waiting = _Waiting(operation, intended_ns, loop.create_future())
         self._waiting.append(waiting)
@@ -127,7 +127,7 @@ class AsyncGathering:
         """A batch of one, without a task of its own."""
         landed = self._depart(1)
         try:
-            async with self._carrier.turns:
+            async with self._carrier.permits:
                 (merged_call,) = merged((enqueue,), self._carrier.not_after_ms(), self._maker)
                 in_flight_call = self._carrier.start(merged_call.call, merged_call.intended_ns)
                 await self._carrier.carry((in_flight_call,), landed, shared=False)
@@ -159,7 +159,7 @@ class AsyncGathering:
     async def _send_batch(self, batch: list[_Waiting], landed: Callable[[], None]) -> None:
         """Send a batch, in a task that no caller's cancellation ends."""
         try:
-            async with self._carrier.turns:
+            async with self._carrier.permits:
                 merged_calls = merged(batch, self._carrier.not_after_ms(), self._maker)
                 await self._carry(merged_calls, batch, landed)
         except Exception as error:

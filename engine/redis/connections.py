@@ -43,7 +43,7 @@ class Connections:
     a child neither uses nor closes its parent's connections, and makes its own.
 
     `patience_ms`: how much longer than usual a reply may take. With a bound on the connections, a caller
-    waits for its turn. Where the server is found by a resolver, a connection is for one node, and is closed
+    waits for a permit. Where the server is found by a resolver, a connection is for one node, and is closed
     when the node is no longer named.
     """
 
@@ -52,7 +52,7 @@ class Connections:
         self._resolver = self._dialer.resolver
         self._slot = endpoint.slot
         self._most = endpoint.options.connections_max
-        self._turn_s = endpoint.options.connect_timeout_ms / 1000
+        self._permit_wait_s = endpoint.options.connect_timeout_ms / 1000
         self._check_ns = endpoint.options.idle_check_ms * 1_000_000
         self._begin()
         _POOLS.add(self)
@@ -65,7 +65,7 @@ class Connections:
         # All that are open, and whether they are to be broken.
         self._open: weakref.WeakKeyDictionary[Connection, Node | None] = weakref.WeakKeyDictionary()
         self._broken = False
-        self._turns = threading.BoundedSemaphore(self._most) if self._most else None
+        self._permits = threading.BoundedSemaphore(self._most) if self._most else None
         self._pid = os.getpid()
 
     def take_idle(self, slot: int) -> Connection | None:
@@ -73,13 +73,13 @@ class Connections:
         node = None
         if self._resolver is not None and (node := self._resolver.known(slot)) is None:
             return None
-        if self._turns is not None and not self._turns.acquire(blocking=False):
+        if self._permits is not None and not self._permits.acquire(blocking=False):
             return None
         with self._lock:
             idle = self._idle.get(address_of(node))
             if idle and self._pid == os.getpid() and time.monotonic_ns() - idle[-1][1] <= self._check_ns:
                 return idle.pop()[0]
-        self._turn_over()
+        self._give_permit_back()
         return None
 
     def take(self, slot: int) -> Connection:
@@ -97,7 +97,7 @@ class Connections:
         if self._pid != os.getpid():
             # A fork that Python did not make, so no hook was called.
             self._begin()
-        if self._turns is not None and not self._turns.acquire(timeout=self._turn_s):
+        if self._permits is not None and not self._permits.acquire(timeout=self._permit_wait_s):
             raise redis.ConnectionError(f"all {self._most} connections are in use")
         try:
             with self._lock:
@@ -106,7 +106,7 @@ class Connections:
             if (
                 connection is not None
                 and time.monotonic_ns() - idle_since_ns > self._check_ns
-                and _has_news(connection)
+                and _is_readable(connection)
             ):
                 connection.disconnect()
                 connection = None
@@ -116,7 +116,7 @@ class Connections:
                 connection.disconnect()
                 raise redis.ConnectionError("the connections are broken")
         except BaseException as error:
-            self._turn_over()
+            self._give_permit_back()
             self.note_error(error)
             raise
         return connection
@@ -139,12 +139,12 @@ class Connections:
             self._idle.setdefault(address_of(self._open.get(connection)), []).append(
                 (connection, time.monotonic_ns())
             )
-        self._turn_over()
+        self._give_permit_back()
 
     def drop(self, connection: Connection) -> None:
         """Close a connection that was taken and on which a reply may still come."""
         connection.disconnect()
-        self._turn_over()
+        self._give_permit_back()
 
     def retire(self, connection: Connection) -> None:
         """Close a connection that lacks a script, and the idle ones, which most likely lack it too: a call
@@ -207,9 +207,9 @@ class Connections:
         for connection in left:
             break_off(connection)
 
-    def _turn_over(self) -> None:
-        if self._turns is not None:
-            self._turns.release()
+    def _give_permit_back(self) -> None:
+        if self._permits is not None:
+            self._permits.release()
 
 
 _POOLS: weakref.WeakSet[Connections] = weakref.WeakSet()
@@ -245,7 +245,7 @@ def packed(connection: Connection, commands: Sequence[tuple[object, ...]]) -> li
     return [b"".join(chunk for words in commands for chunk in connection.pack_command(*words))]
 
 
-def _has_news(connection: Connection) -> bool:
+def _is_readable(connection: Connection) -> bool:
     """True when an idle connection has been closed or holds bytes that nobody asked for."""
     try:
         return bool(connection.can_read(0))

@@ -61,7 +61,7 @@ class ConnectOptions:
     `timeout_ms`: a reply that takes longer counts as lost, and its call is sent again; 10 to 600,000.
     `connect_timeout_ms`: the same for a new connection. `deadline_ms`: how long a call is sent again before
     it raises; 10 to 15,000, because the server knows a job for 20 s after its end. `connections_max`: most
-    calls at once, others wait for their turn; 0 = no bound for Queue, 16 for AsyncQueue. `idle_check_ms`: a
+    calls at once, others wait; 0 = no bound for Queue, 16 for AsyncQueue. `idle_check_ms`: a
     connection that was idle for longer is looked at before it is used.
     """
 

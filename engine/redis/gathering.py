@@ -168,7 +168,7 @@ _LOOK_S = 0.1
 
 
 class _Waiting(GatheredEnqueue):
-    """An enqueue whose thread waits for its outcome, or for its turn to send a batch that begins with it."""
+    """An enqueue whose thread waits for its outcome, or for the right to send a batch that begins with it."""
 
     __slots__ = ("leads", "left", "not_after_ms", "outcome", "wake")
 
@@ -209,7 +209,7 @@ class Gathering:
         threads."""
         self._lock = threading.Lock()
         self._waiting: deque[_Waiting] = deque()
-        #: What stands for the batches that threads send, and for the turns to send one that were given to a
+        #: What stands for the batches that threads send, and for the right to send one that was given to a
         #: thread.
         self._under_way: set[object] = set()
         self._pid = os.getpid()
@@ -220,14 +220,14 @@ class Gathering:
             # A fork that Python did not make, so no hook was called.
             self._begin()
         waiting: _Waiting | None = None
-        turn = object()
+        sending = object()
         try:
             with self._lock:
                 if self._under_way:
                     waiting = _Waiting(operation, intended_ns)
                     self._waiting.append(waiting)
                 else:
-                    self._under_way.add(turn)
+                    self._under_way.add(sending)
             if waiting is None:
                 return self._driver.send(
                     self._maker.call(operation.stamped(self._driver.not_after_ms())), intended_ns
@@ -235,12 +235,12 @@ class Gathering:
             return self._wait(waiting)
         finally:
             if waiting is None:
-                self._end_turn(turn)
+                self._end_sending(sending)
             elif waiting.outcome is None or waiting.leads:
                 self._withdraw(waiting)
 
     def _wait(self, waiting: _Waiting) -> Sent:
-        """Wait for what becomes of an enqueue, and send the batch that begins with it when it is its turn."""
+        """Wait for what becomes of an enqueue, and send the batch that begins with it, where it may."""
         if not waiting.wake.acquire(timeout=OVERDUE_S) and not self._overtakes(waiting):
             # By then the thread that sent it has an answer or has given up, unless it was interrupted and
             # could not even say so.
@@ -261,8 +261,8 @@ class Gathering:
 
     def _overtakes(self, waiting: _Waiting) -> bool:
         """Whether the thread of this enqueue sends a batch now: it still waits, so it overtakes the batch
-        that takes so long; or the turn was given to it by a thread that was interrupted before it could say
-        so."""
+        that takes so long; or a thread gave it the right to send, and was interrupted
+        before it could say so."""
         with self._lock:
             if waiting in self._waiting:
                 self._under_way.add(waiting)
@@ -271,19 +271,19 @@ class Gathering:
             return waiting.leads
 
     def _withdraw(self, waiting: _Waiting) -> None:
-        """The thread of an enqueue waits no more: take it back, unless it has left; a turn to send goes to
+        """The thread of an enqueue waits no more: take it back, unless it has left; its right to send goes to
         the next one."""
         with self._lock:
             if waiting in self._waiting:
                 self._waiting.remove(waiting)
         if waiting.leads:
-            self._end_turn(waiting)
+            self._end_sending(waiting)
 
-    def _end_turn(self, turn: object) -> None:
+    def _end_sending(self, sending: object) -> None:
         """A batch is over: the thread of the first enqueue that waits sends the next one. Harmless when
         repeated."""
         with self._lock:
-            self._under_way.discard(turn)
+            self._under_way.discard(sending)
             if self._under_way or not self._waiting:
                 return
             first = self._waiting[0]

@@ -1,5 +1,5 @@
-"""The control connection of a worker: it always reads, so that a worker at capacity hears of cancels, pauses
-and new classes at once (rules 22 and 26).
+"""The control connection of a worker. It always reads, so a worker at capacity is told of cancels, pauses and
+new classes at once (rules 22 and 26).
 
 An idle worker sends nothing on it. What is lost on the way is learned from the next renewal or sweep, as by a
 worker without it.

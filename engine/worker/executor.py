@@ -123,7 +123,7 @@ def _ended_by(operation: Operation) -> tuple[Lease, ...]:
 
 #: A reply waits at most this long for the handlers of the caller that sent the call.
 PARKED_MS = 5
-#: The reason why a slot's calls fail is logged again after so long.
+#: The reason why calls of a kind fail is logged again after so long.
 SAY_AGAIN_MS = 10_000
 
 
@@ -136,7 +136,7 @@ class Departed:
 
 
 @dataclass(frozen=True, slots=True)
-class Woken:
+class WaitEnded:
     """A wait of this machine that ended elsewhere: with this answer, or error, or with a reply to read."""
 
     send: Send
@@ -191,7 +191,7 @@ class Events:
         return self._events.get(timeout=timeout_s) if timeout_s > 0 else self._events.get_nowait()
 
 
-Task = Send | Departed | Woken | Run
+Task = Send | Departed | WaitEnded | Run
 
 
 class Executor:
@@ -317,8 +317,8 @@ class Executor:
             self._hand_over(decided.inline)
 
     def _decide(self, event: Event, *, pool: bool = False) -> Decided:
-        """Tell the machine. What it wants at once is done here, and what has to be done outside of the lock
-        is returned; with `pool` also the first job for the pool, which else gets it."""
+        """Tell the machine. What it wants at once is done here. What has to be done outside of the lock is
+        returned; with `pool` also the first job for the pool, which else gets it."""
         decided = Decided()
         with self._lock:
             if self._over:
@@ -432,7 +432,7 @@ class Executor:
         """Have a caller run this call. A claim or a finish leaves here and now: the server works on it
         meanwhile. `park`: this caller goes on to run handlers, and takes the reply after them if they are
         short; to wake another one would cost more."""
-        if send.slot not in ("work", "finish"):
+        if send.kind not in ("work", "finish"):
             self._hand_over(send)
             return
         try:
@@ -482,12 +482,12 @@ class Executor:
                 if self._over and not self._tasks:
                     self._no_tasks.notify_all()
 
-    def _log_error(self, slot: str, error: EngineError) -> None:
+    def _log_error(self, kind: str, error: EngineError) -> None:
         """Log why a call failed: the same reason once in a while, however often it is tried again."""
         now_ns, reason = time.monotonic_ns(), str(error)[:60]
-        said = self._said.get(slot)
+        said = self._said.get(kind)
         if said is None or said[0] != reason or now_ns - said[1] > SAY_AGAIN_MS * MS:
-            self._said[slot] = (reason, now_ns)
+            self._said[kind] = (reason, now_ns)
             log.warning("%s", error)
 
     def _take_up(self, first: Task) -> None:
@@ -507,24 +507,24 @@ class Executor:
                 self._pass_on(send, park=busy)
             task = task or self._take_parked()
 
-    def _call(self, task: Send | Departed | Woken) -> Event | None:
+    def _call(self, task: Send | Departed | WaitEnded) -> Event | None:
         """Run a call until it is answered or has failed. None: its answer comes as another task."""
         started_ns = time.monotonic_ns()
         send = task if isinstance(task, Send) else task.send
         try:
             if isinstance(task, Departed):
                 sent = self._driver.arrive(task.flight)
-            elif isinstance(task, Woken):
+            elif isinstance(task, WaitEnded):
                 started_ns = task.started_ns
                 sent = self._outcome(task.outcome)
-            elif send.slot != "wake":
+            elif send.kind != "wake":
                 sent = self._driver.send(send.call, again=send.again)
             elif isinstance(self._waiting, SyncDriver):
                 sent = self._waiting.send(send.call, again=send.again)
             else:
 
                 def ends(outcome: Sent | EngineError | Flight) -> None:
-                    self._hand_over(Woken(send, started_ns, outcome))
+                    self._hand_over(WaitEnded(send, started_ns, outcome))
 
                 began = self._waiting.begin(send.call, ends, again=send.again)
                 if began is None:
@@ -535,13 +535,13 @@ class Executor:
             return None
         except EngineError as error:
             if not self._over:
-                self._log_error(send.slot, error)
-            return Unanswered(send.slot, send.call, started_ns, _is_final(error, send.call.operation))
+                self._log_error(send.kind, error)
+            return Unanswered(send.kind, send.call, started_ns, _is_final(error, send.call.operation))
         except Exception:
-            # A defect of ours must not leave the slot without its answer, for the worker would look alive and
+            # A defect of ours must not leave the call without its answer, for the worker would look alive and
             # do nothing.
             log.exception("%s: unexpected", type(send.call.operation).__name__)
-            return Unanswered(send.slot, send.call, started_ns, fault=True)
+            return Unanswered(send.kind, send.call, started_ns, fault=True)
         if isinstance(sent.reply, Swept):
             _tell_swept(send.call.operation, sent.reply, self._source)
         operation = send.call.operation
@@ -549,7 +549,7 @@ class Executor:
         if isinstance(operation, Tick) and operation.error:
             text = "schedule %s cannot tick until it is put again: %s"
             log.warning(text, operation.schedule, operation.error, extra=about(None, self._source))
-        return Answered(send.slot, send.call, sent.reply, sent.first_send_ns, sent.done_ns)
+        return Answered(send.kind, send.call, sent.reply, sent.first_send_ns, sent.done_ns)
 
     def _outcome(self, outcome: Sent | EngineError | Flight) -> Sent:
         """What a wait has brought. Raises its error."""

@@ -190,7 +190,7 @@ class Runs:
 
     def lose(self, lease: Lease, *, cancelled: bool = False) -> None:
         """Notify the handler of this lease that the lease has ended, and whether because its job was
-        cancelled: then it is also stopped, but for a batch, whose other jobs go on."""
+        cancelled. Then it is stopped, too; but for a batch, whose other jobs go on."""
         # The handler's thread registers and then looks in here: one of the two sees the other.
         self._lost[lease] = cancelled
         tell = self._tell.get(lease)
@@ -224,8 +224,8 @@ class Runs:
         return start_ns, self._observer.handler_started(leased, start_ns)
 
     def stoppable(self, leased: LeasedJob, stop: Callable[[], None], *, alone: bool = True) -> None:
-        """Register what stops the handler that is about to run, should it time out, or its job be cancelled;
-        not `alone`: the run is that of other jobs as well."""
+        """Register what stops the handler that is about to run, for a timeout or a cancel of its job. Not
+        `alone`: the run is that of other jobs as well."""
         lease = leased.lease
         self._stop[lease] = (stop, alone)
         # As in `register`: one of the two threads sees the other.

@@ -1,8 +1,8 @@
 """The worker: its settings, and its run from the first connection to the last thread.
 
 `executor` carries out what the step machine decides, `handler_pool` runs the handlers. Only C code that holds
-the interpreter lock for a third of a lease can starve the renewals, and then the lease is lost and reported
-(rule 14)."""
+the interpreter lock for a third of a lease can starve the renewals. Then the lease is lost and reported (rule
+14)."""
 
 from __future__ import annotations
 
@@ -82,39 +82,40 @@ class Worker:
     work off in 50 ms by their measured time, at most `prefetch` jobs (0 = none). `grace_ms` bounds how long a
     stop waits for handlers.
 
-    Async handlers run on an event loop in a thread of the worker, plain functions in threads, and inline ones
+    Async handlers run on an event loop in a thread of the worker, plain functions in threads. Inline ones run
     one after the other in one thread, beside the `concurrency` of the others. With `processes` N plain
     functions run in N child processes, for handlers that keep the interpreter lock for long; N, not
     `concurrency`, handlers then run at once. A child finds a handler by its module and name; one that dies is
     a failed run. After `child_max_jobs` jobs a child is replaced (0 = never).
 
-    A job whose run takes longer than its `timeout_ms` has failed: its coroutine is cancelled and gets 5 s to
-    clean up, its child process is killed. A function in a thread, or an inline one, cannot be stopped: its
+    A job whose run takes longer than its `timeout_ms` has failed. Its coroutine is cancelled and gets 5 s to
+    clean up; its child process is killed. A function in a thread, or an inline one, cannot be stopped. Its
     run is over for the server, what comes of it is refused, and its place stays taken until it returns; the
     log says so.
 
-    When its job is cancelled, within a second a coroutine gets CancelledError and cleans up, a child process
-    is killed, and in a thread `job.cancelled` becomes true; so it does in a handler of batches, whose other
-    jobs go on. The worker hears of it on a connection of its own, and where that is away, or the queue has
-    the format of another library, at the next renewal (rule 26).
+    The cancel of a job takes effect within a second. A coroutine gets CancelledError and cleans up; a child
+    process is killed; in a thread `job.cancelled` becomes true. So it does in a handler of batches, whose
+    other jobs go on. The worker hears of it on a connection of its own. Where that is away, or the queue has
+    the format of another library, the next renewal tells it (rule 26).
 
     After `max_jobs` jobs, or when the process holds more than `max_memory_mb` megabytes, the worker stops
     gracefully, and `run` returns "recycled": start another one (0 = never).
 
-    Which jobs it claims: `names` are some of the names with handlers (else all of them), `priorities` the
-    least and the greatest priority; `routes` the routing keys (a job without one has the key `default`);
-    `name`, `stack`, `capabilities` and `region` are what targets of jobs ask for (rule 18). `gate` is asked
-    before a claim, in a decision that others wait for, so it must be quick: False = claim nothing now, True =
-    as ever, a number = at most so many jobs; a closed one is asked again after 200 ms.
+    Which jobs it claims: `names` are some of the names with handlers, else all of them. `priorities`: the
+    least and the greatest; `routes`: the routing keys, where a job without one has the key `default`. Targets
+    of jobs ask for `name`, `stack`, `capabilities` and `region` (rule 18). `gate` is asked before a claim. It
+    must be quick, because other decisions wait for it. False = claim nothing now, True = as ever, a number =
+    at most so many jobs; a closed one is asked again after 200 ms.
 
     The worker is listed in `queue.workers` with its `attributes`, JSON of at most 4 KiB, and tells every
     `beat_ms` that it lives. When three beats in a row have not come, other workers take its leases without
-    waiting for their end, unless it has renewed them; so handlers that hold the interpreter lock for longer
-    than that want longer beats. With 0 it is not listed.
+    waiting for their end, unless it has renewed them. Handlers that hold the interpreter lock for longer want
+    longer beats. With 0 it is not listed.
 
-    A worker that is killed loses its connections at once. The others look after them once a second, and take
-    its leases when its control connection is gone at two looks in a row (rule 39). With `presence` False this
-    worker is not looked after and looks after no other: its leases are taken when they run out.
+    A worker that is killed loses its connections at once. The others look after its connections once a
+    second. They take its leases when its control connection is gone at two looks in a row (rule 39). With
+    `presence` False this worker is not looked after and looks after no other: its leases are taken when they
+    run out.
 
     Of a queue with shards it serves all of them (docs/guides/shards.md).
 
@@ -201,8 +202,8 @@ class Worker:
         region: Annotated[str | None, "its region, for targets"] = None,
         gate: Gate | None = None,
     ) -> None:
-        # Each setting stands above alone: its type, its bounds, what the flag of the command says, its
-        # default.
+        # The arguments by name, before anything else is a local. Each setting is declared above alone, with
+        # its type, bounds, default and the help of its flag; to pass it to its check would name it once more.
         given = locals()
         handlers = queue.handlers if handlers is None else handlers
         validate.instance("handlers", handlers, Handlers, "a Handlers object")
@@ -325,14 +326,14 @@ class Worker:
         self._on_lead = partial(spared, told, otherwise=None, log=log, said=said)
 
     def run(self, *, burst: bool = False, delayed: bool = True) -> StopReason:
-        """Work until stopped by `stop`, SIGTERM or SIGINT; with `burst`, until no job waits that it has a
+        """Work until stopped by `stop`, SIGTERM or SIGINT. With `burst`, until no job waits that it has a
         handler for and may run, and none is delayed or leased; without `delayed`, until none can be claimed
         now. A second signal stops at once.
 
         Returns why it ended: "stopped", "grace over" when jobs were in hand then (they run again when their
         leases are over), "empty" (burst), "recycled", "at once". Raises UnsafeServer or ServerUnavailable
         when the first connection fails, and Malformed while another thread is in it: the two would take each
-        other's news.
+        other's updates.
         """
         burst, delayed = validate.truth("burst", burst), validate.truth("delayed", delayed)
         self._claim_run()

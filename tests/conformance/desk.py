@@ -16,7 +16,7 @@ from engine.ops.jobs import Lease
 from engine.ops.looks import Inspect, Listing
 from engine.ops.schedules import Tick, Ticked
 from engine.queue.looks import JobInfo, job_info, state_of
-from engine.worker.machine.sweeping import tick
+from engine.worker.machine.ticking import tick
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 
 STATES = ("waiting", "delayed", "active", "dead", "finished")

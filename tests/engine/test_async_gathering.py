@@ -1,4 +1,5 @@
-"""Jobs that many tasks enqueue one by one leave together, and each keeps its own identity, place and outcome."""
+"""Jobs that many tasks enqueue one by one leave together, and each keeps its own identity, place and
+outcome."""
 
 from __future__ import annotations
 
@@ -57,8 +58,8 @@ def test_enqueues_that_come_while_one_is_under_way_leave_in_two_calls_in_their_o
             assert len(queue.driver._connections._idle[None]) <= 2
             return writes
 
-    # The note of the era, the contact, the one that left alone, the others in two calls, whose pieces the relay may read in any
-    # portions.
+    # The note of the era, the contact, the one that left alone, the others in two calls, whose pieces the
+    # relay may read in any portions.
     note, contact, first, *others = asyncio.run(story())
     assert (note, contact, first, sum(others)) == (0, 1, 1, 100)
     assert ids_of(direct, "waiting") == ["contact", *jobs]
@@ -92,7 +93,8 @@ def test_a_batch_is_bounded_in_jobs_and_in_bytes(relay: Relay, monkeypatch: pyte
 
 
 def test_what_a_batch_refuses_it_refuses_one_by_one(ironclaim_url: str, direct: Queue) -> None:
-    """Ids that are there, ids that come twice, keys of rule 23, jobs that need others: each task hears of its own job."""
+    """Ids that are there, ids that come twice, keys of rule 23, jobs that need others: each task hears of its
+    own job."""
     direct.enqueue("work", None, id="old")
     direct.enqueue("work", None, id="first", unique="u")
 
@@ -144,7 +146,7 @@ async def test_a_task_that_is_cancelled_later_leaves_its_neighbours_alone(relay:
             await asyncio.sleep(0)
         tasks[1].cancel()
         assert (await tasks[2]).result == "created"
-        assert not queue.driver.turns.locked()
+        assert not queue.driver.permits.locked()
     assert {"a", "c"} <= set(ids_of(direct, "waiting"))
 
 
@@ -192,7 +194,7 @@ async def test_two_batches_on_one_connection_that_breaks_are_both_sent_again(rel
         relay.next("lose_reply", "lose_reply")
         assert {(await task).result for task in tasks} <= {"created", "repeated"}
         assert (await queue.enqueue("work", None, id="after")).result == "created"
-        assert not queue.driver._connections._shared and not queue.driver.turns.locked()
+        assert not queue.driver._connections._shared and not queue.driver.permits.locked()
     assert sorted(ids_of(direct, "waiting")) == sorted(["contact", "after", *jobs])
 
 
@@ -253,7 +255,7 @@ async def test_a_server_that_is_gone_for_a_while_delays_what_is_gathered_and_los
         ends = await asyncio.gather(*tasks)
         assert {end.result for end in ends} <= {"created", "repeated"}
         assert len(queue.driver._connections._idle[None]) <= CONNECTIONS_MAX
-        assert not queue.driver.turns.locked()
+        assert not queue.driver.permits.locked()
     assert direct.counts().waiting == 601
 
 
@@ -314,7 +316,7 @@ def test_a_server_that_refuses_a_batch_still_answers_the_one_behind_it(ironclaim
             ends = await asyncio.gather(*calls, return_exceptions=True)
             expected = "created" if harm == "scripts" else ServerUnavailable
             assert {getattr(end, "result", type(end)) for end in ends} == {expected}
-            assert not queue.driver.turns.locked() and not queue.driver._connections._shared
+            assert not queue.driver.permits.locked() and not queue.driver._connections._shared
 
     with raw_client(ironclaim_url) as client:
         try:

@@ -1,5 +1,6 @@
-"""What only the asyncio face can get wrong: cancelled tasks, closed loops, a thousand tasks at once. In everything else it is the
-twin of the synchronous one: signatures, documentation, results, errors, raw keys."""
+"""What only the asyncio face can get wrong: cancelled tasks, closed loops, a thousand tasks at once. In
+everything else it is the twin of the synchronous one: signatures, documentation, results, errors, raw
+keys."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ async def seen(condition: Any) -> None:
 
 @pytest.mark.parametrize("moment", ["request", "reply", "many"])
 def test_a_task_cancelled_in_mid_call_leaves_no_unread_reply_in_the_pool(relay: Relay, direct: Queue, moment: str) -> None:
-    """The request is on its way, or the server has it and is silent; what is asked next gets its own answer."""
+    """The request is on its way, or the server has it and is silent; what is asked next gets its own
+    answer."""
 
     async def story() -> None:
         async with AsyncQueue("q", url=relay.url) as queue:
@@ -93,7 +95,7 @@ async def test_a_task_cancelled_while_it_connects_or_waits_for_its_turn_leaves_n
             for task in tasks:
                 task.cancel()
             assert all(isinstance(end, asyncio.CancelledError) for end in await asyncio.gather(*tasks, return_exceptions=True))
-        assert not queue.driver.turns.locked(), "every turn was given back"
+        assert not queue.driver.permits.locked(), "every turn was given back"
         assert (await queue.enqueue("work", {}, id="j")).result == "created"
     assert ids_of(direct, "waiting") == ["j"]
 
@@ -168,7 +170,8 @@ def test_a_forked_child_does_not_use_its_parents_connections(ironclaim_url: str,
 
 
 def test_close_does_not_fail_where_a_connection_takes_long_to_end(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a process that stood still for seconds, in which the client's time passes before the loop sees the connection end."""
+    """As in a process that stood still for seconds, in which the client's time passes before the loop sees
+    the connection end."""
 
     async def long(writer: asyncio.StreamWriter) -> None:
         await asyncio.Event().wait()
@@ -265,8 +268,8 @@ def test_both_faces_give_the_same_results_and_leave_the_same_raw_keys(
 
 
 def without_not_after(value: Any) -> Any:
-    """A raw key as if its envelope were not wide: whether it is depends on the client's own clock, as does the field that only a
-    wide one has (see `engine/models/envelope.py`)."""
+    """A raw key as if its envelope were not wide: whether it is depends on the client's own clock, as does
+    the field that only a wide one has (see `engine/models/envelope.py`)."""
     kind, data, expiry = value
     if kind == "string" and data[0] in range(177, 187) and data[1] & 128:
         sequence, enqueued_ms = (int.from_bytes(data[at : at + 6], "big") for at in (2, 8))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from engine import validate
 from engine.ops.jobs import Options
-from engine.worker.machine.claiming import DELAY_MS_MAX, delay_ms
+from engine.worker.machine.backoff import DELAY_MS_MAX, delay_ms
 from tests.engine.helpers.machine import Machine
 
 

@@ -1,4 +1,5 @@
-"""Claims of many workers at the same moment, and of workers that wait for work: each job goes to one, and at once."""
+"""Claims of many workers at the same moment, and of workers that wait for work: each job goes to one, and at
+once."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ def test_who_waits_for_work_is_woken_by_the_enqueue(queue: Queue, ironclaim_url:
         wait_until(lambda: client.info("clients")["blocked_clients"] == 1, "it blocks on the server")
         assert claim(queue).jobs == () and not woken.done()
         queue.enqueue("work", {}, id="j")
-        assert woken.result(DEADLINE_S).marker
+        assert woken.result(DEADLINE_S).work
     driver.close()
     assert [leased.lease.job for leased in claim(queue).jobs] == ["j"]
 

@@ -174,7 +174,7 @@ def test_a_bound_on_connections_is_kept_and_callers_take_turns(ironclaim_url: st
         results = list(pool.map(lambda number: queue.enqueue("work", {}, id=f"j{number}").created, range(200)))
     assert all(results) and client.info("stats")["total_connections_received"] - before <= 2
     held = [queue.driver._connections.take(0) for _ in range(2)]
-    queue.driver._connections._turn_s = 0.05
+    queue.driver._connections._permit_wait_s = 0.05
     with pytest.raises(redis.ConnectionError, match="all 2 connections are in use"):
         queue.driver._connections.take(0)
     for connection in held:

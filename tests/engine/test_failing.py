@@ -15,7 +15,7 @@ from engine.ops.claims import Drop, Failure, Retry
 from engine.ops.jobs import Backoff, Options
 from engine.options import checked
 from engine.outcomes import Ending, ending, verdict_of
-from engine.worker.machine.claiming import DELAY_MS_MAX, delay_ms
+from engine.worker.machine.backoff import DELAY_MS_MAX, delay_ms
 from tests.engine.desk import LEASE_MS, START_MS, Desk, run_fields
 from tests.engine.helpers import failing_handlers
 from tests.engine.helpers.scenes import saved

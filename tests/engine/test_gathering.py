@@ -251,7 +251,7 @@ def test_a_thread_that_was_given_the_turn_and_not_woken_takes_it(queue: Queue, u
         end = pool.submit(queue.enqueue, "work", None, id="a")
         wait_until(lambda: bool(gathers._waiting), "the enqueue waits")
         with pytest.raises(KeyboardInterrupt):
-            gathers._end_turn("a batch")
+            gathers._end_sending("a batch")
         unwoken.over.set()
         assert end.result(DEADLINE_S).result == "created"
     assert not gathers._under_way

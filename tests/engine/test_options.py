@@ -92,6 +92,14 @@ def companions(name: str, value: Any) -> dict[str, Any]:
     return {"backoff_delays_ms": [5]} if (name, value) == ("backoff", "custom") else COMPANIONS.get(name, {})
 
 
+def examples_of(name: str) -> tuple[list[tuple[Any, Any]], list[Any]]:
+    """Good values of a Checked option with what the engine reads, and bad ones."""
+    assert name in EXAMPLES, (
+        f"{name} is a Checked option: EXAMPLES needs values inside its bound, what is read of each, and values outside"
+    )
+    return EXAMPLES[name]
+
+
 def cases() -> Iterator[tuple[str, Any, Any]]:
     """Name, value inside the bound, what the engine reads."""
     for name, option in OPTIONS.items():
@@ -103,7 +111,7 @@ def cases() -> Iterator[tuple[str, Any, Any]]:
             case Choice(words):
                 yield from ((name, word, word) for word in words)
             case Checked():
-                yield from ((name, value, read) for value, read in EXAMPLES[name][0])
+                yield from ((name, value, read) for value, read in examples_of(name)[0])
 
 
 def bad_cases() -> Iterator[tuple[str, Any]]:
@@ -116,7 +124,7 @@ def bad_cases() -> Iterator[tuple[str, Any]]:
             case Choice(words):
                 yield from ((name, value) for value in (words[0].upper(), "", None, 0, [words[0]]))
             case Checked():
-                yield from ((name, value) for value in EXAMPLES[name][1])
+                yield from ((name, value) for value in examples_of(name)[1])
 
 
 @pytest.mark.parametrize(("name", "value", "read"), list(cases()))

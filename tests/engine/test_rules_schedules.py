@@ -14,7 +14,7 @@ from engine.ops import schedules
 from engine.ops.base import Operation
 from engine.ops.schedules import EnableSchedule, PutSchedule, RemoveSchedule, Tick, Ticked, TickPolicy, Timing
 from engine.redis.call import Call
-from engine.worker.machine.sweeping import tick
+from engine.worker.machine.ticking import tick
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 
 MINUTE_MS = 60_000

@@ -11,9 +11,8 @@ import pytest
 
 from engine import AsyncQueue, Handlers, Job, JobInfo, Malformed, NewJob, Queue, UnreadablePayload, Worker
 from engine.command.main import main
-from engine.http.jobs.looking import job_view as view
-from engine.http.page.views.job import payload_text
-from engine.http.page.views.jobs import payload_line
+from engine.http.jobs.jobs import job_view as view
+from engine.http.page.job_views import payload_line, payload_text
 from engine.queue.looks import payload_members
 from tests.engine.desk import run_texts
 from tests.engine.helpers import backwards

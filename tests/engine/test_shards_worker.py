@@ -1,4 +1,5 @@
-"""Workers of queues with shards: all of them served in turns, few connections, few calls while idle; on a real server."""
+"""Workers of queues with shards: all of them served in turns, few connections, few calls while idle; on a
+real server."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ import redis
 from engine import AsyncQueue, Handlers, Malformed, Queue, Worker, WorkerGroup
 from engine.ops.workers import Beat, Beaten
 from engine.queue.sharding import Layout
-from engine.worker.machine.concurrency import TURN_MS, Places, Quota
+from engine.worker.machine.concurrency import TIME_SLICE_MS, Places, Quota
 from engine.worker.machine.events import MS, WatchAsked
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.machine import Machine
@@ -82,7 +83,7 @@ def test_more_shards_than_places_take_turns() -> None:
     for number in range(3):
         shards.look(number)
     assert shards.granted == [1, 0, 0]
-    shards.now_ns += TURN_MS * MS + 1
+    shards.now_ns += TIME_SLICE_MS * MS + 1
     assert shards.look(0, held=5, running=1) == 1 and not shards.quotas[0].open, "it claims no more, and keeps its place"
     assert shards.look(0, held=0) == 0 and shards.granted == [0, 1, 0] and shards.poked == [1]
     assert shards.look(1, wants=False) == 0 and shards.granted == [0, 0, 1] and shards.poked == [1, 2]
@@ -94,7 +95,7 @@ def test_turn_goes_on_where_nobody_waits_any_more() -> None:
     shards = Shards(1, 2)
     shards.look(0)
     shards.look(1)
-    shards.now_ns += TURN_MS * MS + 1
+    shards.now_ns += TIME_SLICE_MS * MS + 1
     shards.look(0, held=1, running=1)
     shards.look(1, wants=False)
     assert shards.look(0) == 1 and shards.quotas[0].open
@@ -256,13 +257,15 @@ def test_idle_workers_of_many_shards_ask_little(ironclaim_url: str, raw: redis.R
         wait_until(blocked_again, "they block again", 60)
         took_s = time.monotonic() - begun_s
         assert took_s > 5, used["cmdstat_blpop"]
-        # About 14 a second, a few more where leaders change on a busy machine; were each worker to sweep each shard, it were 48.
+        # About 14 a second, a few more where leaders change on a busy machine; were each worker to sweep each
+        # shard, it were 48.
         assert used["cmdstat_evalsha"]["calls"] / took_s < 24, used
 
 
 @pytest.mark.slow
 def test_jobs_of_a_killed_worker_run_elsewhere(queue: Queue, tmp_path: Path, ironclaim_url: str) -> None:
-    """Also those of shards that it leads and whose other workers are idle: the one that leads shard 0 looks after them."""
+    """Also those of shards that it leads and whose other workers are idle: the one that leads shard 0 looks
+    after them."""
     workers = Workers(tmp_path, ironclaim_url)
     handlers = "tests.engine.helpers.worker_handlers:handlers"
     try:

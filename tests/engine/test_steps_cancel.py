@@ -7,7 +7,7 @@ import pytest
 from engine.ops.claims import Claim, Extend
 from engine.ops.jobs import Lease
 from engine.ops.sweeps import ReadWorkerUpdates, Swept, WorkerUpdates
-from engine.ops.workers import JobCancelled, NewsPublished, read_control
+from engine.ops.workers import JobCancelled, UpdatesPublished, read_control
 from engine.worker.machine.events import LoseLease, Subscribed
 from tests.engine.helpers.machine import Machine, lost, started
 
@@ -17,7 +17,7 @@ from tests.engine.helpers.machine import Machine, lost, started
     [
         (b"cancelled 12 abc:3 j", JobCancelled(Lease("j", 12, "abc:3"))),
         ("cancelled 12 abc:3 a jöb".encode(), JobCancelled(Lease("a jöb", 12, "abc:3"))),
-        (b"news 7", NewsPublished(7)),
+        (b"news 7", UpdatesPublished(7)),
         (b"cancelled x abc:3 j", None),
         (b"cancelled 12 abc:3", None),
         (b"news", None),
@@ -99,12 +99,12 @@ def test_rule_22_a_worker_without_room_asks_for_the_news_when_it_is_told_of_them
     machine.give(machine.job("a"))
     machine.sweep()
     assert "wake" not in machine.out and "sweep" not in machine.out
-    machine.on(NewsPublished(0))
+    machine.on(UpdatesPublished(0))
     assert "sweep" not in machine.out
-    machine.on(NewsPublished(4))
+    machine.on(UpdatesPublished(4))
     assert machine.out["sweep"].operation == ReadWorkerUpdates(0, "w")
     machine.answer("sweep", WorkerUpdates(machine.srv_us, 4, 0, None, ()))
-    machine.on(NewsPublished(4))
+    machine.on(UpdatesPublished(4))
     assert "sweep" not in machine.out
 
 
@@ -113,5 +113,5 @@ def test_rule_22_a_worker_that_blocks_leaves_the_news_to_their_marker() -> None:
     machine.give()
     machine.answer("sweep", Swept(machine.srv_us, 1000))
     assert "wake" in machine.out
-    machine.on(NewsPublished(4))
+    machine.on(UpdatesPublished(4))
     assert "sweep" not in machine.out

@@ -1,4 +1,5 @@
-"""Races between the slots of a worker: answers that cross, calls that the machine itself sends again, leases that run out."""
+"""Races between the slots of a worker: answers that cross, calls that the machine itself sends again, leases
+that run out."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ def sends(actions: Sequence[object]) -> list[Send]:
 
 @pytest.mark.parametrize("news", ["marker", "promoted", "reaped"])
 def test_rule_22_work_that_was_heard_of_while_a_claim_was_out_is_claimed(news: str) -> None:
-    """The claim found the lane empty, then the job came and its marker was taken by this worker, and then the answer arrived."""
+    """The claim found the lane empty, then the job came and its marker was taken by this worker, and then the
+    answer arrived."""
     machine = Machine(concurrency=2)
     (job,) = machine.takes("a")
     machine.handler_ends(job)
@@ -46,7 +48,8 @@ def test_rule_22_a_worker_without_room_hands_a_marker_on_by_a_sweep() -> None:
 
 
 def test_rule_22_a_marker_of_the_news_that_is_taken_while_they_are_asked_for_is_left_again() -> None:
-    """A sweep told of them as well. Others block on the list of this marker and on no other, so the worker asks once more."""
+    """A sweep told of them as well. Others block on the list of this marker and on no other, so the worker
+    asks once more."""
     machine = Machine(concurrency=1)
     machine.give()
     machine.answer("sweep", Swept(machine.srv_us, 1000, version=1))
@@ -54,7 +57,7 @@ def test_rule_22_a_marker_of_the_news_that_is_taken_while_they_are_asked_for_is_
     for more in (True, False):
         assert machine.out["sweep"].operation == ReadWorkerUpdates(0, "w")
         if more:
-            machine.answer("wake", Woken(marker=False, news=True))
+            machine.answer("wake", Woken(work=False, updates=True))
         machine.answer("sweep", learned)
     assert "sweep" not in machine.out
 
@@ -80,10 +83,10 @@ def test_rule_9_a_void_renewal_is_followed_by_another_at_once() -> None:
 def test_rule_5_a_call_that_the_machine_sends_again_says_so() -> None:
     machine = Machine(concurrency=1)
     (job,) = machine.takes("a")
-    (finish,) = [send for send in sends(machine.handler_ends(job)) if send.slot == "work"]
+    (finish,) = [send for send in sends(machine.handler_ends(job)) if send.kind == "work"]
     assert not finish.again
     machine.fail("work")
-    (again,) = [send for send in sends(machine.wait(150)) if send.slot == "work"]
+    (again,) = [send for send in sends(machine.wait(150)) if send.kind == "work"]
     assert again.call == finish.call and again.again
     machine.give(machine.job("b"))
     # The next call is a new one.

@@ -42,4 +42,4 @@ def test_nothing_of_asyncio_is_left_in_them() -> None:
     assert {Path(name).stem for name in generated} > {"queue", "calls", "parts"}
     for name, text in generated.items():
         _, code = text.split("\n", 1)
-        assert re.search(r"\basync\b|\bawait\b|\basyncio\b|\bAsync|driver\.turns", code) is None, name
+        assert re.search(r"\basync\b|\bawait\b|\basyncio\b|\bAsync|driver\.permits", code) is None, name

@@ -18,9 +18,13 @@ PRIVATE = {
     "mould": "header template",
     "alike": "same as the last",
     "face": "counterpart",
+    "news": "updates",
+    "marker": "wake-up, or the work that it tells of",
+    "turn": "permit, time slice or virtual time",
+    "turns": "permits, time slices or virtual time",
 }
 #: Names that carry such a word for a reason.
-EXCUSED: dict[str, str] = {}
+EXCUSED = {"news": "so the key of the updates is called on the server"}
 
 
 def names(source: str) -> Iterator[tuple[int, str]]:

@@ -48,6 +48,13 @@ return Array.from(document.querySelectorAll('body *'))
   .map(element => element.tagName + ' ' + element.className);
 """
 
+#: What is cut off at an edge of its region without a sign that it scrolls, and whether anything is cut off at all.
+CUT_OFF = """
+const cut = Array.from(document.querySelectorAll('.scroll')).filter(region => region.scrollWidth > region.clientWidth);
+const bare = cut.filter(region => getComputedStyle(region).backgroundImage === 'none');
+return [cut.length > 0, bare.map(region => region.getAttribute('aria-label'))];
+"""
+
 #: The contrast between the colour of an element's text and the ground of the page.
 CONTRAST = """
 const light = colour => {
@@ -114,6 +121,8 @@ def test_nothing_sticks_out(window: Browser, report: Path, width: int) -> None:
     assert window.run("return innerWidth") == width
     assert window.run("return document.documentElement.scrollWidth") <= width
     assert window.run(STICKING_OUT) == []
+    some, bare = window.run(CUT_OFF)
+    assert bare == [] and (some or width > 360)
 
 
 @pytest.mark.slow

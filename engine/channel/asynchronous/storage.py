@@ -72,7 +72,7 @@ class AsyncOpenRedis:
 
     async def send(self, operation: Operation, intended_ns: int | None = None) -> Sent:
         """Run an operation."""
-        async with self._driver.turns:
+        async with self._driver.permits:
             if isinstance(operation, DeadlineBound):
                 await self._driver.server_now_ms()
             sent = await self._driver.send(self._call(operation), intended_ns)
@@ -82,7 +82,7 @@ class AsyncOpenRedis:
 
     async def send_many(self, operations: Sequence[Operation], intended_ns: int | None = None) -> Answers:
         """Run several, in one piece."""
-        async with self._driver.turns:
+        async with self._driver.permits:
             await self._driver.server_now_ms()
             outcomes = await self._driver.send_many(
                 [self._call(operation) for operation in operations], intended_ns

@@ -40,11 +40,11 @@ T = TypeVar("T")
 
 class Channel(ChannelSettings):
     """A named channel on a Redis or Valkey server, in the format of DSPS, for the tasks of one event loop at
-    a time; connects on first use, and creates nothing before the first `publish` or `subscribe`. At most 16
-    calls run at once, each on a connection of its own; fetches that wait are none.
+    a time. It connects on first use, and creates nothing before the first `publish` or `subscribe`. At most
+    16 calls run at once, each on a connection of its own; fetches that wait are none.
 
     `model`: `models.Dsps()`, whose rules say how long messages are kept. `url` or `client` says where the
-    server is: a url (redis://, rediss:// or unix://, with user and password), or a redis.Redis whose
+    server is. A url is redis://, rediss:// or unix://, with user and password. Of a redis.Redis,
     address, credentials and TLS settings are used for connections of our own. `connect`: times and bounds of
     those. `storages` instead of these: up to ten by ids of your own, RedisStorage or MemoryStorage; messages
     are written to all and read from all, and one that works is enough. `lua` replaces the folder of scripts
@@ -80,7 +80,7 @@ class Channel(ChannelSettings):
 
     def publish(self, id: str, content: object, *, intended_ns: int | None = None) -> Published:
         """Publish a message: every subscriber gets it until it acknowledges it, or for `expire_ms`. It is
-        there once, however often it is sent: an `id` (1 to 63 of 0-9 a-z _ -) that the channel knows is a
+        there once, however often it is sent. An `id` (1 to 63 of 0-9 a-z _ -) that the channel knows is a
         duplicate, for as long as the message lives.
 
         `content` is any JSON value, or RawJson, which travels as it is spelled; at most 512 KiB.

@@ -3,7 +3,6 @@ wrong, and nothing but the status for what is no fault of the caller."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,25 +12,12 @@ from engine.channel import contents
 from engine.errors import (
     ChannelNotFound,
     EngineError,
-    Malformed,
     OutcomeUnknown,
     ServerUnavailable,
     SubscriptionNotFound,
 )
 from engine.http.answers import RETRY_AFTER_S, Problem
 from engine.http.describing import Query, Schema
-from engine.validate import DURATION_MS_MAX, go_duration_ms
-
-# -- Lengths of time as DSPS's clients write them: those of Go, such as `1h30m`, `1.5s` or `250ms`.
-
-
-def duration_ms(field: str, text: str) -> int:
-    """The length in whole milliseconds, rounded up; a negative one is 0. Raises Malformed."""
-    length_ms = go_duration_ms(text)
-    if length_ms is None:
-        raise Malformed(field, text, "a length of time such as 30s, 1h30m or 250ms")
-    return max(0, min(math.ceil(length_ms), DURATION_MS_MAX))
-
 
 # -- What the endpoints of channels take and answer, for the OpenAPI document. They read their arguments
 # themselves, for DSPS says in its own words what is wrong with them, and takes what it does not know.

@@ -1,5 +1,6 @@
-"""Who may do what with a channel. A channel whose rules ask for tokens is open to these alone; any other one
-to whoever the server knows with the role that it takes. Whatever happens, the answer is one of DSPS."""
+"""Who may do what with a channel. A channel whose rules ask for tokens is open to these alone. Any other
+channel is open to callers that the server knows, by their role. Whatever happens, the answer is one of
+DSPS."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from starlette.routing import Route
 
 from engine.channel import settings
 from engine.errors import EngineError, Malformed, ServerUnavailable, logger
+from engine.http.access import Endpoint, audit, carried_out, needs, noted, public
 from engine.http.answers import Problem
 from engine.http.channels import answers
 from engine.http.channels.answers import Refused
@@ -21,7 +23,6 @@ from engine.http.channels.observing import Exchange
 from engine.http.channels.service import ChannelService, service_of
 from engine.http.channels.settings import ChannelAccess
 from engine.http.channels.tokens import TokenRefused, jti_of
-from engine.http.security.access import Endpoint, audit, carried_out, needs, noted, public
 from engine.http.settings import Access, Role
 
 auth_log = logger("ironclaim.http.auth")

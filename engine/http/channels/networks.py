@@ -89,9 +89,9 @@ def is_public(found: Address) -> bool:
 def caller(peer: str, forwarded: Sequence[str] | None, proxies: Iterable[Network], hops: int = 0) -> Address:
     """Who calls: the peer, or where that is a trusted proxy, the address that it and the proxies before it
     forward for. `forwarded`: the values of the header that names them, in order; None: no header is asked
-    for. `hops`: so many proxies stand in front, the peer included, so that the caller is the entry of that
-    number from the end; 0: the last entry that is none of the proxies, or the first one. Entries before that
-    one are not read, for the caller may have made them up. Raises Unreadable."""
+    for. `hops`: so many proxies stand in front, the peer included, so the caller is the entry of that number
+    from the end. 0: the last entry that is none of the proxies, or the first one. Entries before that one are
+    not read, for the caller may have made them up. Raises Unreadable."""
     trusted, found = tuple(proxies), _read(peer)
     if forwarded is None or not among(found, trusted):
         return found

@@ -48,8 +48,8 @@ class Revocations:
         self._for_ever = not all(check.require_exp for check in checks)
 
     async def revoke(self, jti: str, expires_s: int) -> bool:
-        """Refuse the token with this id for as long as a server might take it, and tell whether that was
-        noted: one that nobody takes any more is not. An entry that is there is never shortened. Raises
+        """Refuse the token with this id for as long as a server might take it. Returns whether that was
+        noted; a token that nobody takes any more is not. An entry that is there is never shortened. Raises
         ServerUnavailable and OutcomeUnknown; repeat it then."""
         key, value = revocation(jti), str(expires_s)
         if self._for_ever:
@@ -72,7 +72,7 @@ class Revocations:
     async def is_revoked(self, jti: str) -> bool:
         """Whether the token with this id is refused. Raises ServerUnavailable and OutcomeUnknown."""
         operation, key = AskRevoked(jti), revocation(jti)
-        async with self._driver.turns:
+        async with self._driver.permits:
             return await self._driver.run(
                 Call(None, (key,), ("GET", key), lambda raw: operation.parse(raw, None), operation)
             )
@@ -84,7 +84,7 @@ class Revocations:
     async def _run(self, operation: Revoke, words: tuple[str | int, ...]) -> bool:
         """Whether the command has changed the entry."""
         key = revocation(operation.jti)
-        async with self._driver.turns:
+        async with self._driver.permits:
             return await self._driver.run(
                 Call(None, (key,), words, lambda raw: operation.parse(raw, None), operation)
             )

@@ -258,8 +258,8 @@ def is_revocable(jti: str) -> bool:
 
 
 def _check_times(claims: Mapping[str, Any]) -> None:
-    """Raise TokenRefused for times that are no numbers, which the library reads in a text too, and for an end
-    that no revocation could outlast, as one in milliseconds is."""
+    """Raise TokenRefused for times that are no numbers, because the library reads numbers in a text, too. An
+    end in milliseconds is refused, because no revocation could outlast it."""
     for name in ("exp", "nbf", "iat"):
         claim: object = claims.get(name)
         if claim is not None and (isinstance(claim, bool) or not isinstance(claim, int | float)):

@@ -16,13 +16,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from engine.errors import EPOCH, utc
+from engine.http.access import access_of, needs, public
 from engine.http.answers import JsonAnswer, bad_value, json_object, only
 from engine.http.describing import arguments, choice, described, whole
 from engine.http.jobs import schemas
-from engine.http.jobs.changing import own_key
-from engine.http.jobs.looking import unknown
+from engine.http.jobs.jobs import own_key, unknown
 from engine.http.opening import BANANAS
-from engine.http.security.access import access_of, needs, public
 from engine.models.foreign.bananas import DESCRIPTION, PRIORITIES, updated_ms
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.looks import JobInfo, JobState, payload_members

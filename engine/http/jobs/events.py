@@ -1,10 +1,10 @@
 """The events of a queue as a stream of server-sent events (SSE): one reader for each queue, however many
 listen.
 
-The reader takes each event from the server once and hands it to all listeners, and wakes some of them at a
-time, so that other requests have their turns in between. A listener more than `BEHIND_MAX` events behind is
-told so, and its stream ends. It may reconnect with `Last-Event-ID`. It then first gets the missed events that
-the queue still keeps.
+The reader takes each event from the server once and hands it to all listeners. It wakes some of them at a
+time, so that other requests are served in between. A listener more than `BEHIND_MAX` events behind is told
+so, and its stream ends. It may reconnect with `Last-Event-ID`. It then first gets the missed events that the
+queue still keeps.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from engine.errors import EngineError, json_text, logger
+from engine.http.access import needs, still_admitted
 from engine.http.answers import bad_value
 from engine.http.describing import Header, described
 from engine.http.jobs import schemas
 from engine.http.opening import Waits, queue_of
-from engine.http.security.access import needs, still_admitted
 from engine.ops.looks import Event
 from engine.queue.asynchronous.queue import AsyncQueue
 
@@ -37,7 +37,7 @@ SILENCE_S = 15.0
 _COMMENT, _ANY_PLACE = b": \n\n", (2**128, 0)
 #: Listeners that are woken at once: to send an event to one takes 30 to 50 us.
 WOKEN_MAX = 25
-#: Events that are sent in one piece.
+#: Events that are sent at once.
 _SENT_MAX = 100
 #: A browser comes back after so long.
 _RETRY_MS = 2_000
@@ -67,7 +67,7 @@ class Listener:
             self.waiting.append((position, chunk))
 
     def take(self, seen: tuple[int, int]) -> bytes:
-        """Some of its events, those after `seen`, in one piece."""
+        """Some of its events, those after `seen`, as one text."""
         some = [self.waiting.popleft() for _ in range(min(_SENT_MAX, len(self.waiting)))]
         return b"".join(chunk for position, chunk in some if position > seen)
 
@@ -88,7 +88,7 @@ class Reader:
         self.queue = queue
         self.catching_up = asyncio.Semaphore(_CATCHING_UP_MAX)
         self._listeners: set[Listener] = set()
-        self._news = asyncio.Event()
+        self._arrived = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     @contextlib.asynccontextmanager
@@ -122,10 +122,10 @@ class Reader:
         while True:
             try:
                 async with asyncio.timeout(SILENCE_S):
-                    await self._news.wait()
+                    await self._arrived.wait()
             except TimeoutError:
                 self.tell(_ANY_PLACE, _COMMENT)
-            self._news.clear()
+            self._arrived.clear()
             for number, listener in enumerate(tuple(self._listeners), 1):
                 listener.wake()
                 if number % WOKEN_MAX == 0:
@@ -135,7 +135,7 @@ class Reader:
         """Hand an event to all listeners."""
         for listener in self._listeners:
             listener.tell(position, chunk)
-        self._news.set()
+        self._arrived.set()
 
     async def _read(self, after: str) -> None:
         while True:
@@ -188,7 +188,7 @@ async def stream_events(request: Request) -> Response:
     # stream.
     stack = contextlib.AsyncExitStack()
     try:
-        stack.enter_context(state.waits.place())
+        stack.enter_context(state.waits.one_more())
         reader: Reader = state.readers.of(queue)
         listener = await stack.enter_async_context(reader.listening())
     except BaseException:
@@ -230,9 +230,9 @@ async def _stream(
                 yield _chunk(event)
     while not waits.ending.is_set() and await still_admitted(request, "read"):
         while listener.waiting:
-            piece = listener.take(seen)
-            if piece:
-                yield piece
+            chunk = listener.take(seen)
+            if chunk:
+                yield chunk
         if listener.behind:
             yield b"event: behind\ndata: {}\n\n"
             return

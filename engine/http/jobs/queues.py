@@ -10,13 +10,12 @@ from starlette.responses import PlainTextResponse, Response
 
 from engine import validate
 from engine.errors import UnsupportedFeature
+from engine.http.access import access_of, needs
 from engine.http.answers import JsonAnswer, Problem, json_object, only
 from engine.http.describing import arguments, described, whole
 from engine.http.jobs import schemas
-from engine.http.jobs.changing import refuse_schedule
-from engine.http.jobs.looking import schedule_view, worker_view
+from engine.http.jobs.jobs import refuse_schedule, schedule_view, worker_view
 from engine.http.opening import queue_of
-from engine.http.security.access import access_of, needs
 from engine.queue.admin import LIMIT_MAX
 from engine.queue.asynchronous.queue import AsyncQueue
 

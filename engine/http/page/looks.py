@@ -1,7 +1,7 @@
-"""What the views read of a queue that the queue itself does not tell in at most two calls of bounded cost,
-however many jobs and lanes there are: rounds over all lanes, a part a call; and what some workers, names, one
-job and the last events show. So each look here says what part it has seen. Of a queue with shards a call is
-one of each shard, all at once."""
+"""What the views read of a queue, in at most two calls of bounded cost, however many jobs and lanes there
+are. A round over all lanes takes a part a call, and each look says what part it has seen. Others read some
+workers, names, one job, or the last events. Of a queue with shards a call is one of each shard, all at
+once."""
 
 from __future__ import annotations
 

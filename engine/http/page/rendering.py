@@ -18,8 +18,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from engine.errors import EngineError, utc, utf8
+from engine.http.access import Endpoint, access_of, csrf_token, declared, needs
 from engine.http.answers import Problem, problem_of
-from engine.http.security.access import Endpoint, access_of, csrf_token, declared, needs
 from engine.http.settings import HttpSettings, Role
 from engine.ops.admin import Altered
 from engine.version import __version__
@@ -47,13 +47,13 @@ def length(ms: float | None) -> str:
         return UNKNOWN
     if ms < 1_000:
         return f"{ms:.0f} ms" if ms >= 10 or float(ms).is_integer() else f"{ms:.1f} ms"
-    for place, (unit, size) in enumerate(_UNITS):
+    for number, (unit, size) in enumerate(_UNITS):
         if ms < size:
             continue
         if unit == "s":
             return f"{ms / 1000:.1f}".removesuffix(".0") + " s"
         whole = int(ms // size)
-        smaller, smaller_size = _UNITS[place + 1]
+        smaller, smaller_size = _UNITS[number + 1]
         rest = int(ms % size // smaller_size)
         return f"{whole} {unit} {rest} {smaller}" if rest and whole < 10 else f"{whole} {unit}"
     raise AssertionError("a second is the smallest unit, and ms is larger")

@@ -101,7 +101,7 @@ class ForeignKeys(LanesKeys):
 
     @property
     def all_classes(self) -> str:
-        """List: at most one marker, for jobs of any class."""
+        """List: at most one wake-up, for jobs of any class."""
         return f"{self.prefix}wake"
 
     @property
@@ -145,11 +145,11 @@ def enqueued(operation: Enqueue | EnqueueMany, raw: Any) -> Enqueued | EnqueuedM
     return items[0] if isinstance(operation, Enqueue) else EnqueuedMany(srv_us, items)
 
 
-def woken(news: str, raw: Any) -> Woken:
-    """A BLPOP reply: unless it is the news, there may be work, also without a marker, because foreign
+def woken(updates: str, raw: Any) -> Woken:
+    """A BLPOP reply: unless it is an update, there may be work, also without a wake-up, because foreign
     producers push none."""
-    is_news = raw is not None and raw[0] in (news, news.encode())
-    return Woken(not is_news, is_news)
+    updated = raw is not None and raw[0] in (updates, updates.encode())
+    return Woken(not updated, updated)
 
 
 def _item(srv_us: int, words: list[Any]) -> Enqueued:
@@ -189,7 +189,7 @@ class Foreign(Scripted):
     #: Operations that the model does not have.
     LACKS: frozenset[type[Any]] = frozenset({CloseWindows, Explain, ListObstacles})
     FINDINGS: tuple[Finding, ...] = ()
-    #: Foreign producers push no wake marker: an idle worker polls after this time (ms).
+    #: Foreign producers push no wake-up: an idle worker polls after this time (ms).
     poll_ms: int = 100
     #: Foreign clients send no notification when a job has ended, so a wait polls this often (ms).
     result_poll_ms = 200
@@ -329,11 +329,11 @@ class Foreign(Scripted):
                     argument_groups=(raw_texts(jobs),),
                 )
             case Wait():
-                news = "" if operation.version is None else self.keys.news(operation.version)
+                updates = "" if operation.version is None else self.keys.news(operation.version)
                 block_ms = min(operation.block_ms, self.poll_ms)
-                keys = (self.keys.all_classes, *([news] if news else []))
+                keys = (self.keys.all_classes, *([updates] if updates else []))
                 words = ("BLPOP", *keys, block_ms / 1000)
-                return Call(None, keys, words, partial(woken, news), operation, block_ms)
+                return Call(None, keys, words, partial(woken, updates), operation, block_ms)
             case _:
                 return super().call(operation)
 

@@ -35,7 +35,7 @@ class AsyncQueueCalls(QueueSettings):
             if isinstance(reply, Administered):
                 reply.check_done()
             return reply
-        async with self.driver.turns:
+        async with self.driver.permits:
             return await self.driver.run(self.model.call(operation))
 
     async def carry_out(self, steps: Steps[T], intended_ns: int | None = None) -> T:
@@ -47,7 +47,7 @@ class AsyncQueueCalls(QueueSettings):
                 if isinstance(asked, Operation):
                     answer = await self.do(asked)
                 else:
-                    async with self.driver.turns:
+                    async with self.driver.permits:
                         answer = await self.driver.send_many(self._calls(asked), intended_ns)
         except StopIteration as end:
             return end.value
@@ -61,7 +61,7 @@ class AsyncQueueCalls(QueueSettings):
         engine's own parts. Raises as `do` does."""
         if self.model.check is not None:
             self.model.refuse(operation)
-        async with self.driver.turns:
+        async with self.driver.permits:
             await self._contact()
             sent = await self.driver.send(self.model.call(operation.stamped(self.driver.not_after_ms())))
             if sent.came_late:
@@ -74,7 +74,7 @@ class AsyncQueueCalls(QueueSettings):
         if self.model.check is not None:
             self.model.refuse(job)
         if not (self._noted and self.driver.clock.known):
-            async with self.driver.turns:
+            async with self.driver.permits:
                 await self._contact()
         sent = await self.gathering.send(job, intended_ns)
         if sent.came_late:

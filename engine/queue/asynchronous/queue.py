@@ -278,7 +278,7 @@ class AsyncQueue(AsyncQueueCalls):
     async def _send_drafts(self, drafts: list[Enqueue], intended_ns: int | None) -> list[Enqueued]:
         """Enqueue jobs that were checked."""
         if drafts:
-            async with self.driver.turns:
+            async with self.driver.permits:
                 await self._contact()
         return await self.carry_out(producing.enqueue_many(drafts), intended_ns)
 

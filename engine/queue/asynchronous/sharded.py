@@ -113,7 +113,7 @@ class AsyncShardedQueue(AsyncQueue):
 
     async def look_up(self) -> ShardRecord:
         """Read the record anew."""
-        async with self.driver.turns:
+        async with self.driver.permits:
             text: str = await self.driver.run(self.model.call(ReadShards()))
             if not text:
                 first, closed = sharding.first_record(self.shards).text(), sharding.moved(self.shards)
@@ -171,7 +171,7 @@ class AsyncShardedQueue(AsyncQueue):
         self, calls: Sequence[Call[Any]], intended_ns: int | None = None
     ) -> list[Sent | EngineError]:
         outcomes: list[Sent | EngineError] = []
-        async with self.driver.turns:
+        async with self.driver.permits:
             for at in range(0, len(calls), PIPELINE_MAX):
                 outcomes += await self.driver.send_many(calls[at : at + PIPELINE_MAX], intended_ns)
         return outcomes
@@ -209,7 +209,7 @@ class AsyncShardedQueue(AsyncQueue):
     async def _send_enqueue(self, job: Enqueue, intended_ns: int | None) -> Sent:
         sharding.check_job(job)
         if not self._noted:
-            async with self.driver.turns:
+            async with self.driver.permits:
                 await self._note_use()
         for _ in range(_TRIES):
             for shard in await self.homes(job.options.key, job.options.unique, job.job):
@@ -229,7 +229,7 @@ class AsyncShardedQueue(AsyncQueue):
         ] * len(drafts)
         left = list(range(len(drafts)))
         if drafts:
-            async with self.driver.turns:
+            async with self.driver.permits:
                 await self._note_use()
         for _ in range(_TRIES):
             for layout in (await self.record()).layouts if left else ():

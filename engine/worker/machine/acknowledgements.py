@@ -13,9 +13,10 @@ from engine.ops.base import Operation
 from engine.ops.claims import Bury, Drop, DropOutcome, Failure, LeasedJob, Release, Retry, Value
 from engine.ops.jobs import Enqueue, Lease, reroute_target
 from engine.redis.call import CALL_BYTES_MAX
-from engine.worker.machine.concurrency import LINGER_MS
 from engine.worker.machine.events import MS
 
+#: A finish waits at most this long for others to travel with.
+LINGER_MS = 5
 #: The same as that of a producer: how long the enqueue may be sent.
 SEND_MS = 10_000
 
@@ -34,8 +35,8 @@ class Reroute(NamedTuple):
 
 
 class Rerouting:
-    """Jobs that go on elsewhere after an error (rule 27): first each is enqueued at its target under the id
-    `<id>>reroute`, then its lease ends here. One at a time, in their order; the first stays first until the
+    """Jobs that go on elsewhere after an error (rule 27). First each is enqueued at its target under the id
+    `<id>>reroute`; then its lease ends here. One at a time, in their order; the first stays first until the
     server has answered for it."""
 
     def __init__(self) -> None:

@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from engine.ops.claims import Claim, Claimed
-from engine.ops.jobs import Options
 from engine.ops.sweeps import Wait, WorkerUpdates
 from engine.redis.call import BLOCK_MS, Call, ServerClock
 from engine.routing import DEFAULT_ROUTE, matching
-from engine.worker.machine.events import MS, Action, Answered, Send, Settings, Slot, Unanswered
+from engine.worker.machine.events import MS, Action, Answered, CallKind, Send, Settings, Unanswered
 
 #: Blocking on 1,000 lists costs the server 0.4 ms: at most 16, and one of them is the worker's own, on which
 #: it hears of updates.
@@ -19,8 +18,8 @@ CLASSES_PER_CALL_MAX = 15
 
 
 class ClassRotation:
-    """Which of a worker's classes its next claim and its next wait are about: at most 15 a call, group by
-    group (rules 18 and 22)."""
+    """The classes that the next claim and the next wait name: at most 15 a call, group by group (rules 18 and
+    22)."""
 
     def __init__(self, classes: Sequence[str]) -> None:
         step = CLASSES_PER_CALL_MAX
@@ -48,9 +47,9 @@ class ClassRotation:
         self._at = (self._at + 1) % self.groups
         return self._found_empty < self.groups
 
-    def waited(self, *, marker: bool) -> None:
-        """A wait ended. The group that it found a marker of is claimed next."""
-        if marker:
+    def waited(self, *, found_work: bool) -> None:
+        """A wait ended. The group that it found work of is claimed next."""
+        if found_work:
             self._found_empty = 0
         else:
             self._at = (self._at + 1) % self.groups
@@ -75,12 +74,12 @@ class Claiming:
         #: The classes whose jobs this worker may run, as far as it knows.
         self.classes = self._plain
         self._rotation = ClassRotation(self.classes)
-        #: Of the news, as this worker knows them.
+        #: Of the updates that this worker has.
         self.version = 0
         self._wants_jobs = True
         #: A claim is on its way.
         self.asking = False
-        # A marker came since the last claim was built: that claim may have been answered before the work
+        # A wake-up came since the last claim was built: that claim may have been answered before the work
         # came.
         self._notified = False
 
@@ -121,13 +120,13 @@ class Claiming:
         self.notify_work(True)
         return self.wants_jobs
 
-    def waited(self, *, marker: bool) -> None:
-        """Note the end of a wait for a marker."""
-        self._rotation.waited(marker=marker)
-        self.notify_work(marker)
+    def waited(self, *, found_work: bool) -> None:
+        """Note the end of a wait for work."""
+        self._rotation.waited(found_work=found_work)
+        self.notify_work(found_work)
 
     def answered(self, claim: Claim | None, claimed: Claimed) -> None:
-        """What a claim found. Fewer than it asked for: nothing was left, or the script has left a marker for
+        """What a claim found. Fewer than it asked for: nothing was left, or the script has left a wake-up for
         what was."""
         self.asking = False
         asked = claim.limit if claim is not None else 0
@@ -155,17 +154,17 @@ class Claiming:
         )
 
     def next_wait(self) -> Wait:
-        """The wait for a marker; where there are several groups of classes, of all of them in one sweep
+        """The wait for a wake-up; where there are several groups of classes, of all of them in one sweep
         interval (rule 22)."""
         groups = self._rotation.groups
-        # Whoever leads sets the marker again that another one has taken and died with, in each sweep
+        # Where a worker took a wake-up and died with it, the leader leaves another one in each sweep
         # interval: nobody has to look for it before.
         block_ms = BLOCK_MS if groups == 1 else max(1, min(self._settings.sweep_ms, BLOCK_MS) // groups)
         return Wait(block_ms, self._rotation.current(), self.version)
 
 
-# -- The machine's slots: which of them carries a call, and what has to be sent again. Pure code, a part
-# of the step machine.
+# -- Calls in flight, one of each kind at most, and what has to be sent again. Pure code, a part of the step
+# machine.
 
 #: A failed call is tried again after this pause; its own re-sends have already taken the driver's deadline.
 RESEND_MS = 100
@@ -175,71 +174,71 @@ _PATIENT = 10
 RESEND_MOST_MS = 1_000
 
 
-class CallSlots:
-    """One call at a time on each; a call that must be answered is sent again, the same, until it is (rule
-    4)."""
+class CallsInFlight:
+    """One call of each kind at a time. A call that must be answered is sent again, the same, until it is
+    (rule 4)."""
 
     def __init__(self) -> None:
-        self._busy: set[Slot] = set()
-        self._first_send_ns: dict[Slot, int] = {}
-        self._again: dict[Slot, Call[Any]] = {}
-        self._again_at_ns: dict[Slot, int] = {}
-        self._failures: dict[Slot, int] = {}
+        self._busy: set[CallKind] = set()
+        self._first_send_ns: dict[CallKind, int] = {}
+        self._again: dict[CallKind, Call[Any]] = {}
+        self._again_at_ns: dict[CallKind, int] = {}
+        self._failures: dict[CallKind, int] = {}
 
     def tick(self, now_ns: int) -> None:
         """End the pauses whose time is over."""
         if self._again_at_ns:
-            self._again_at_ns = {slot: at_ns for slot, at_ns in self._again_at_ns.items() if at_ns > now_ns}
+            self._again_at_ns = {kind: at_ns for kind, at_ns in self._again_at_ns.items() if at_ns > now_ns}
 
-    def busy(self, slot: Slot) -> bool:
-        """Whether the slot carries a call."""
-        return slot in self._busy
+    def busy(self, kind: CallKind) -> bool:
+        """Whether a call of this kind is in flight."""
+        return kind in self._busy
 
-    def free(self, slot: Slot) -> bool:
-        """Whether a call may be sent: the slot carries none and is not paused."""
-        return slot not in self._busy and slot not in self._again_at_ns
+    def free(self, kind: CallKind) -> bool:
+        """Whether a call of this kind may be sent: none is in flight, and there is no pause."""
+        return kind not in self._busy and kind not in self._again_at_ns
 
     def pauses(self) -> list[int]:
-        """When the pauses of idle slots end, monotonic ns."""
+        """When the pauses end of kinds without a call in flight, monotonic ns."""
         if not self._again_at_ns:
             return []
-        return [at_ns for slot, at_ns in self._again_at_ns.items() if slot not in self._busy]
+        return [at_ns for kind, at_ns in self._again_at_ns.items() if kind not in self._busy]
 
     def returned(self, event: Answered | Unanswered) -> None:
-        """The call of the slot was answered or has failed."""
-        self._busy.discard(event.slot)
+        """The call was answered or has failed."""
+        self._busy.discard(event.kind)
         if isinstance(event, Answered):
-            self._failures.pop(event.slot, None)
+            self._failures.pop(event.kind, None)
 
     def first_send_ns(self, event: Answered) -> int:
         """When the call was sent for the first time, monotonic ns: a lease counts from there (rule 9)."""
-        return self._first_send_ns.get(event.slot, event.first_send_ns)
+        return self._first_send_ns.get(event.kind, event.first_send_ns)
 
-    def settled(self, slot: Slot) -> None:
-        """Note that no copy of the slot's last call is unanswered."""
-        self._first_send_ns.pop(slot, None)
+    def settled(self, kind: CallKind) -> None:
+        """Note that no copy of the last call of this kind is unanswered."""
+        self._first_send_ns.pop(kind, None)
 
-    def pause(self, slot: Slot, now_ns: int) -> None:
-        """Nothing goes out for a while, longer with each failure in a row: a server that refuses for hours is
-        not asked ten times a second by each of its workers."""
-        failures = self._failures[slot] = self._failures.get(slot, 0) + 1
-        self._again_at_ns[slot] = (
+    def pause(self, kind: CallKind, now_ns: int) -> None:
+        """Send nothing for a while, longer with each failure in a row. So a server that refuses for hours is
+        not asked ten times a second by each worker."""
+        failures = self._failures[kind] = self._failures.get(kind, 0) + 1
+        self._again_at_ns[kind] = (
             now_ns + min(RESEND_MS << min(max(0, failures - _PATIENT), 10), RESEND_MOST_MS) * MS
         )
 
     def resend(
-        self, slot: Slot, call: Call[Any], now_ns: int, *, unanswered_since_ns: int | None = None
+        self, kind: CallKind, call: Call[Any], now_ns: int, *, unanswered_since_ns: int | None = None
     ) -> None:
         """Send this call after the pause. `unanswered_since_ns`: a copy that was first sent then is
         unanswered."""
         if unanswered_since_ns is not None:
-            self._first_send_ns.setdefault(slot, unanswered_since_ns)
-        self._again[slot] = call
-        self.pause(slot, now_ns)
+            self._first_send_ns.setdefault(kind, unanswered_since_ns)
+        self._again[kind] = call
+        self.pause(kind, now_ns)
 
     @property
     def resending(self) -> bool:
-        """Whether a call of the slot waits to be sent again."""
+        """Whether any call waits to be sent again."""
         return bool(self._again)
 
     def drop_claim(self) -> None:
@@ -248,49 +247,14 @@ class CallSlots:
         if waiting is not None and isinstance(waiting.operation, Claim):
             del self._again["work"]
 
-    def send_again(self, slot: Slot, actions: list[Action]) -> bool:
+    def send_again(self, kind: CallKind, actions: list[Action]) -> bool:
         """Send what waits to be sent again; False when nothing does."""
-        call = self._again.pop(slot, None) if self._again else None
+        call = self._again.pop(kind, None) if self._again else None
         if call is not None:
-            self.send(slot, call, actions, again=slot in self._first_send_ns)
+            self.send(kind, call, actions, again=kind in self._first_send_ns)
         return call is not None
 
-    def send(self, slot: Slot, call: Call[Any], actions: list[Action], *, again: bool = False) -> None:
-        """Send a call on the slot."""
-        self._busy.add(slot)
-        actions.append(Send(slot, call, again))
-
-
-# -- How long a job waits between two runs.
-
-#: A growing wait stops here, unless the job itself asks for a longer one from the start or has a bound of its
-#: own.
-DELAY_MS_MAX = 3_600_000
-
-
-def delay_ms(options: Options, failures: int, draw: Callable[[], float]) -> int:
-    """The wait after a failed run. `failures`: failed runs before it; `draw` gives numbers in [0, 1)."""
-    wait_ms = _grown_ms(options, failures)
-    if options.backoff_max_ms:
-        wait_ms = min(wait_ms, options.backoff_max_ms)
-    elif options.backoff not in ("fixed", "custom"):
-        wait_ms = min(wait_ms, max(options.backoff_ms, DELAY_MS_MAX))
-    jitter = options.jitter_share
-    return int(wait_ms * (1 - jitter + jitter * draw())) if jitter else wait_ms
-
-
-def _grown_ms(options: Options, failures: int) -> int:
-    """The wait before the upper bound and the jitter are applied."""
-    match options.backoff:
-        case "fixed":
-            return options.backoff_ms
-        case "exponential":
-            # Beyond 2^62 every wait above 0 has met its bound, and a shift by an unbounded counter would
-            # build a huge number.
-            return options.backoff_ms << min(failures, 62)
-        case "linear":
-            return options.backoff_ms * (failures + 1)
-        case "geometric":
-            return options.backoff_ms * (failures + 1) ** 2
-        case "custom":
-            return options.backoff_delays_ms[min(failures, len(options.backoff_delays_ms) - 1)]
+    def send(self, kind: CallKind, call: Call[Any], actions: list[Action], *, again: bool = False) -> None:
+        """Send a call of this kind."""
+        self._busy.add(kind)
+        actions.append(Send(kind, call, again))

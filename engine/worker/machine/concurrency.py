@@ -1,5 +1,5 @@
-"""How many jobs a worker may hold: what it takes ahead of its free handlers, what its owner's gate allows,
-and its share of the places of a group. Pure code, a part of the step machine."""
+"""How many jobs a worker may hold: what pauses and its owner's gate allow, and its share of the places of a
+group or of many shards. Pure code, a part of the step machine."""
 
 from __future__ import annotations
 
@@ -7,64 +7,11 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from engine.ops.sweeps import WorkerUpdates
 from engine.worker.machine.events import MS, Settings
-
-#: What is taken ahead fills this time.
-FILL_MS = 50
-#: What more than that was taken, because handlers have become slower since, goes back when it has waited this
-#: long.
-WAIT_MS_MAX = 4 * FILL_MS
-#: A finish waits at most this long for others to travel with.
-LINGER_MS = 5
-#: Weight of the newest run in the mean.
-_NEWEST = 1 / 8
-
-
-class Prefetch:
-    """How many jobs a worker takes ahead of its handlers: what they work off in 50 ms, by their measured time
-    (rule 21).
-
-    More would wait behind one slow handler while other workers idle; fewer would leave handlers idle during a
-    round trip. The number starts at 1, at most doubles with each run that has ended, and shrinks at once.
-    """
-
-    def __init__(self, places: int, most: int) -> None:
-        self._places = places
-        self._most = most
-        self._mean_ns = 0.0
-        self._grown = 1
-
-    def ended(self, took_ns: int) -> None:
-        """Count a run that took this long, in ns."""
-        self._mean_ns += (took_ns - self._mean_ns) * (_NEWEST if self._mean_ns else 1)
-        grown = min(2 * self._grown, self._most)
-        if not self._mean_ns or grown * self._mean_ns > self._places * FILL_MS * MS:
-            grown = min(grown, self._fill(self._places))
-        self._grown = grown or 1
-
-    def ahead(self, running_since_ns: Iterable[int], now_ns: int, places: int | None = None) -> int:
-        """Jobs to have leased beyond those that run. `running_since_ns`: when the handlers that run were
-        started, oldest first. `places`: of so many handlers, where not all may run these jobs.
-
-        A handler that takes longer than usual frees no place soon, also one whose time nobody knows yet.
-        """
-        turning = self._places if places is None else places
-        for since_ns in running_since_ns:
-            if now_ns - since_ns <= FILL_MS * MS + self._mean_ns:
-                break
-            turning -= 1
-        return min(self._most, self._grown, self._fill(turning))
-
-    def _fill(self, handlers: int) -> int:
-        """Jobs that so many handlers finish in the time to fill; 1 before anything was measured."""
-        if not self._mean_ns:
-            return min(1, handlers)
-        return int(handlers * FILL_MS * MS / self._mean_ns)
-
 
 Strategy = Literal["strict", "weighted", "shuffle"]
 #: Queues of one group: each has its own threads and connections.
@@ -110,13 +57,13 @@ class Share:
 
 
 class Sharing:
-    """Several queues share the `places` of one worker process: it decides whose turn it is when a place is
+    """Several queues share the `places` of one worker process: it decides which of them gets a place that is
     free.
 
-    Pure code but for a lock: each queue has a machine of its own, and the machines run in threads (rule 27:
-    one queue is one slot, so they are claimed one by one). `strict`: a queue is claimed only while those
-    before it have nothing. `weighted`: while several have work, in proportion to their weights. `shuffle`:
-    each time one of those that may have work, by chance.
+    Pure code but for a lock: each queue has a machine of its own, and the machines run in threads (rule 27: a
+    queue is in one slot of a cluster, so each is claimed by itself). `strict`: a queue is claimed only while
+    those before it have nothing. `weighted`: while several have work, in proportion to their weights.
+    `shuffle`: each time one of those that may have work, by chance.
     """
 
     def __init__(
@@ -141,7 +88,7 @@ class Sharing:
         return self._places - sum(share.held + share.asked for share in self.shares)
 
     def allow(self, share: Share, want: int, held: int) -> int:
-        """Grant free places one by one, as long as it is this queue's turn."""
+        """Grant free places one by one, as long as this queue is next."""
         with self._lock:
             # A machine has one claim on its way at most, so the one before this is answered.
             share.held, share.asked = held, 0
@@ -158,7 +105,7 @@ class Sharing:
         return granted
 
     def answered(self, share: Share, jobs: int) -> None:
-        """Take back the turns that a queue was granted and has not used."""
+        """Take back the places that a queue was granted and has not used."""
         with self._lock:
             share.passed -= max(0, share.asked - jobs) / self._weights[share.number]
 
@@ -177,7 +124,7 @@ class Sharing:
             other.poke()
 
     def _begins_to_want(self, share: Share) -> None:
-        """Start counting the turns of a queue that was idle: it has saved up none."""
+        """Start counting the jobs of a queue that was idle: it has saved up none."""
         if not share.wants_jobs:
             share.wants_jobs = True
             share.passed = max(
@@ -185,7 +132,7 @@ class Sharing:
             )
 
     def _to_poke(self, share: Share) -> Share | None:
-        """The queue whose turn it is; None when it is the caller's or its claim is on the way."""
+        """The queue that is next; None when that is the caller or its claim is in flight."""
         other = self._next()
         return None if other is None or other is share or other.asked else other
 
@@ -193,9 +140,9 @@ class Sharing:
         return [other for other in self.shares if other is not share and other.wants_jobs]
 
     def _next(self) -> Share | None:
-        """The queue whose turn it is."""
+        """The queue that gets the next place."""
         # One whose claim is on its way may want more, and its answer says so: the others wait for that, or
-        # else whoever is answered fastest would have the most turns.
+        # else whoever is answered fastest would get the most places.
         now_s = time.monotonic()
         wanting = [
             share
@@ -293,11 +240,11 @@ class Allowance:
 #
 # A place is lent to a shard, which runs its jobs there one after the other and takes ahead what fills the
 # usual time, as any worker does. When all places are lent and other shards have work, a shard gives back what
-# is more than its part, and the rest when its turn of 25 ms is over and its last job has ended. So short jobs
-# are claimed many at a time, and no shard waits long for another.
+# is more than its part, and the rest when its time slice of 25 ms is over and its last job has ended. So
+# short jobs are claimed many at a time, and no shard waits long for another.
 
 #: How long a shard keeps a place while others wait for one.
-TURN_MS = 25
+TIME_SLICE_MS = 25
 
 
 class Quota:
@@ -381,7 +328,7 @@ class Places:
             )
             if quota.granted > part and pressed:
                 quota.granted = max(part, min(quota.granted, running))
-            elif quota.granted and self._waiting and now_ns - quota.since_ns > TURN_MS * MS:
+            elif quota.granted and self._waiting and now_ns - quota.since_ns > TIME_SLICE_MS * MS:
                 quota.open = False
                 quota.granted = quota.granted if held else 0
                 if wants and not quota.granted:

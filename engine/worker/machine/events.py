@@ -13,11 +13,11 @@ from engine.ops.workers import ClientConnection, ControlMessage
 from engine.outcomes import FAILED, Verdict
 from engine.redis.call import Call
 
-#: Each slot carries one call at a time: work (claim, finish and claim, retry, bury, release, mark); finish
-#: (finishes that would wait for the call on `work`); renew (extend, so that neither a slow claim nor a busy
-#: handler delays a renewal, rule 14); sweep (beat, sweep, news, tick, count); wake (the blocking wait, on a
-#: connection of its own).
-Slot = Literal["work", "finish", "renew", "sweep", "wake"]
+#: One call of each kind is in flight at a time: work (claim, finish and claim, retry, bury, release, mark);
+#: finish (finishes that would wait for the call on `work`); renew (extend, so that neither a slow claim nor a
+#: busy handler delays a renewal, rule 14); sweep (beat, sweep, updates, tick, count); wake (the blocking
+#: wait, on a connection of its own).
+CallKind = Literal["work", "finish", "renew", "sweep", "wake"]
 #: Nanoseconds in a millisecond.
 MS = 1_000_000
 #: Why a worker ends: nothing was left to do; it was asked to; it was, and had jobs in hand when the grace was
@@ -28,10 +28,10 @@ StopReason = Literal["empty", "stopped", "grace over", "recycled", "at once"]
 
 @immutable
 class Settings:
-    """A worker's configuration, checked by `Worker`. `prefetch` is the most that is taken ahead, `classes`
-    are the names that it has handlers for, `attributes` decide which of their jobs it may run, and with
-    `priorities` it takes only jobs with one from the first to the second. `routes_at_claim`: the model looks
-    at the routing of each job itself.
+    """A worker's configuration, checked by `Worker`. `prefetch`: most jobs that are taken ahead; `classes`:
+    the names that it has handlers for; `attributes` decide which of their jobs it may run; `priorities`: the
+    least and the greatest priority that it takes. `routes_at_claim`: the model looks at the routing of each
+    job itself.
 
     `concurrency` handlers run at once, and beside them one of the `inline` names, whose jobs run one after
     the other in one thread. With a concurrency of 0 all jobs are inline. The handlers of `stoppable` names
@@ -42,8 +42,8 @@ class Settings:
 
     With `burst` the worker stops when nothing is left to run; `delayed`: nor anything to come.
 
-    `sweep_ms` is at most a quarter of the lease: that a server stood still shows in the time between two
-    sweeps, and half a lease must be more than what passes between them anyway (rule 11).
+    `sweep_ms` is at most a quarter of the lease. The time between two sweeps shows that a server stood still,
+    and half a lease must be longer than what passes anyway (rule 11).
 
     With `beat_ms` the worker is listed, and tells so often that it lives, with `about` itself for people;
     with 0 it is not. In one of many shards it beats so many times more rarely, `idle_beats`, while it has
@@ -85,7 +85,7 @@ class Answered:
     """A call was answered. Its lease counts from `first_send_ns` unless the machine sent it before (rule
     9)."""
 
-    slot: Slot
+    kind: CallKind
     call: Call[Any]
     reply: object
     first_send_ns: int
@@ -97,7 +97,7 @@ class Unanswered:
     """A call ended without a usable reply. `fault`: the server answered with an error outside the
     contract."""
 
-    slot: Slot
+    kind: CallKind
     call: Call[Any]
     first_send_ns: int
     fault: bool
@@ -205,9 +205,9 @@ Event = (
 
 @immutable
 class Send:
-    """Run this call on this slot. `again`: a copy that was sent before is still unanswered."""
+    """Send this call. `again`: a copy that was sent before is still unanswered."""
 
-    slot: Slot
+    kind: CallKind
     call: Call[Any]
     again: bool = False
 

@@ -117,8 +117,8 @@ class LeaseTable:
     """Keyed by lease, not by job: a worker that froze may be given a job again while the old handler still
     runs.
 
-    A lease is counted from the monotonic instant at which its claim, or its last renewal that was answered,
-    was *first sent*: the server can only have started counting later (rule 9). At most one job with a crash
+    A lease is counted, on the monotonic clock, from the *first send* of its claim or of its last renewal that
+    was answered. The server can only have started counting later (rule 9). At most one job with a crash
     behind it is marked or runs (rule 12). Inline jobs wait in a run queue of their own, and one of them runs
     at a time.
     """
@@ -370,9 +370,9 @@ class LeaseTable:
             run_queue.ready.remove(held)
             run_queue.crashed -= held.job.crashes > 0
             self._uncrash(lease)
-        news = cancelled or not held.told
+        untold = cancelled or not held.told
         held.told = True
-        return [LoseLease(lease, starved_ms, lease in run_queue.running, cancelled)] if news else []
+        return [LoseLease(lease, starved_ms, lease in run_queue.running, cancelled)] if untold else []
 
     def run_out(self, now_ns: int) -> list[Lease]:
         """Leases of running jobs that were not renewed in time by this worker's clock, each once. They may
@@ -417,9 +417,8 @@ class Renewing:
     """When the next renewal is due, and its call: all leases in one, at each third of a lease (rules 9 and
     13).
 
-    They come at least as often as the heartbeats, however long the leases are: a renewal shows life as a
-    heartbeat does, on a connection of its own, so a worker whose heartbeats alone are lost is not taken for
-    dead (orphans.lua).
+    They come at least as often as the heartbeats, however long the leases are. A renewal shows life, too, on
+    a connection of its own; so a worker whose heartbeats alone are lost is not taken for dead (orphans.lua).
     """
 
     def __init__(self, settings: Settings, clock: ServerClock, now_ns: int) -> None:
@@ -463,9 +462,9 @@ class Timeouts:
     """The timeouts of the jobs that run: when one is due, and how long its handler may still clean up.
 
     A coroutine is cancelled and a child process killed, and they get a moment to end; nobody can stop a
-    function in a thread. What goes on all the same is given up: its run counts as failed, its lease is not
-    renewed, its place stays taken until it returns. Jobs without a timeout are not in here, so they cost
-    nothing.
+    function in a thread. A handler that goes on all the same is given up. Its run counts as failed, its lease
+    is not renewed, its place stays taken until it returns. Jobs without a timeout are not in here, so they
+    cost nothing.
     """
 
     def __init__(self, settings: Settings) -> None:

@@ -1,7 +1,7 @@
 """What a worker does next: pure code with events in, calls and timers out
 (docs/decisions/state-machine.md).
 
-Threads, sockets and signals only execute it: the same machine runs in the worker process, inside a Locust
+Threads, sockets and signals only execute it. The same machine runs in the worker process, inside a Locust
 user under gevent, and step by step in a simulator. Every `now_ns` is monotonic.
 """
 
@@ -39,16 +39,16 @@ from engine.ops.workers import (
     JobCancelled,
     ListConnections,
     ListedConnections,
-    NewsPublished,
     ReportRunTimes,
     RunTimesReported,
+    UpdatesPublished,
 )
 from engine.outcomes import TIMED_OUT, Verdict, ending
 from engine.redis.call import Call, ServerClock
-from engine.worker.machine import claiming
-from engine.worker.machine.acknowledgements import PendingAcknowledgements
-from engine.worker.machine.claiming import CallSlots, Claiming
-from engine.worker.machine.concurrency import LINGER_MS, WAIT_MS_MAX, Allowance, Gate, Prefetch, Quota, Share
+from engine.worker.machine import backoff
+from engine.worker.machine.acknowledgements import LINGER_MS, PendingAcknowledgements
+from engine.worker.machine.claiming import CallsInFlight, Claiming
+from engine.worker.machine.concurrency import Allowance, Gate, Quota, Share
 from engine.worker.machine.events import (
     MS,
     Action,
@@ -73,6 +73,7 @@ from engine.worker.machine.events import (
     WatchAsked,
 )
 from engine.worker.machine.leases import NOTHING, LeaseTable, Renewing, Stopping, Timeouts, timed_out
+from engine.worker.machine.prefetch import WAIT_MS_MAX, Prefetch
 from engine.worker.machine.reports import Heartbeat, ProgressReports, RunStatistics
 from engine.worker.machine.sweeping import Presence, Sweeping
 
@@ -121,9 +122,9 @@ class WorkerSteps:
         # The job with a crash behind it that ended last.
         self._crashed_end: Lease | None = None
         self._acknowledgements = PendingAcknowledgements()
-        # What the finish slot carries.
+        # What a finish in flight carries.
         self._finishing: tuple[Lease, ...] = ()
-        self._call_slots = CallSlots()
+        self._in_flight = CallsInFlight()
         self._sweeping = Sweeping(settings, now_ns)
         self._presence = Presence(clock)
         self._timeouts = Timeouts(settings)
@@ -150,11 +151,11 @@ class WorkerSteps:
         times: list[int | None] = [
             self._timeouts.next_ns(),
             self._allowance.next_ns(now_ns),
-            *self._call_slots.pauses(),
+            *self._in_flight.pauses(),
         ]
-        if not self._call_slots.busy("renew"):
+        if not self._in_flight.busy("renew"):
             times.append(self._renewing.at_ns)
-        if not self._call_slots.busy("sweep"):
+        if not self._in_flight.busy("sweep"):
             times += (
                 self._sweeping.at_ns,
                 self._presence.next_ns(),
@@ -164,7 +165,7 @@ class WorkerSteps:
             times += (self._lease_table.next_end_ns(), self._wait_over_ns(now_ns))
         if self._stopping.on:
             times += (self._stopping.next_ns(now_ns), self._heartbeat.leaving_until_ns)
-        if self._acknowledgements.finishes and self._call_slots.free("work"):
+        if self._acknowledgements.finishes and self._in_flight.free("work"):
             times.append(self._acknowledgements.linger_until_ns)
         if self._start_asked_ns is not None and now_ns - self._start_asked_ns < START_POLL_MS * MS:
             times.append(now_ns + LINGER_MS * MS)
@@ -185,16 +186,16 @@ class WorkerSteps:
         """Process one event. Returns the actions to execute, in order."""
         actions: list[Action] = []
         starved = self._was_starved(now_ns)
-        self._call_slots.tick(now_ns)
+        self._in_flight.tick(now_ns)
         match event:
             case Answered():
-                self._call_slots.returned(event)
-                if event.slot == "finish":
+                self._in_flight.returned(event)
+                if event.kind == "finish":
                     self._finishing = ()
                 self._learn(event, now_ns, actions)
-                self._call_slots.settled(event.slot)
+                self._in_flight.settled(event.kind)
             case Unanswered():
-                self._call_slots.returned(event)
+                self._in_flight.returned(event)
                 self._failed(event, now_ns)
             case HandlerEnded():
                 self._handler_ended(event, now_ns)
@@ -211,9 +212,9 @@ class WorkerSteps:
                 self._heartbeat.watch(on, now_ns)
             case JobCancelled(lease=lease):
                 self._cancel_told(lease, actions)
-            case NewsPublished(version=version):
-                # Who blocks for the news has their marker.
-                if not self._call_slots.busy("wake"):
+            case UpdatesPublished(version=version):
+                # The wait that is in flight gets the wake-up of the updates.
+                if not self._in_flight.busy("wake"):
                     self._compare(version)
             case Subscribed(connection=connection):
                 self._is_connected(connection, now_ns)
@@ -237,12 +238,12 @@ class WorkerSteps:
         if self._allowance.quota is not None:
             self._take_places(self._allowance.quota, now_ns)
         self._start_jobs(now_ns, actions)
-        self._use_work_slot(now_ns, actions)
-        self._use_finish_slot(actions)
-        self._use_renew_slot(now_ns, actions)
-        # Before the sweep slot: who blocks for the news need not ask for them.
-        self._use_wake_slot(now_ns, actions)
-        self._use_sweep_slot(now_ns, actions)
+        self._send_work(now_ns, actions)
+        self._send_finish(actions)
+        self._send_renew(now_ns, actions)
+        # Before the sweep: a worker that waits for updates need not ask for them.
+        self._send_wake(now_ns, actions)
+        self._send_sweep(now_ns, actions)
         self._maybe_exit(now_ns, actions)
         if self._allowance.share is not None:
             self._report(self._allowance.share, now_ns)
@@ -253,12 +254,12 @@ class WorkerSteps:
         return actions
 
     def next_start(self, lease: Lease, now_ns: int, result: bytes | None = None) -> LeasedJob | None:
-        """A handler has returned, and its place is asked for the next job: `on` with HandlerEnded for runners
-        of many short handlers, who would else pay for a whole decision after each. None: nothing was taken
-        in, give the end to `on`.
+        """A handler has returned, and its place asks for the next job. This is `on` with HandlerEnded for
+        runners of many short handlers, which saves a whole decision after each. None: nothing was taken in,
+        give the end to `on`.
 
-        What more than the next start may follow from the end (a call to send, a wait) is decided within the 5
-        ms that a finish may linger, and at once where there is no next job.
+        Whatever else may follow from the end, such as a call or a wait, is decided within the 5 ms that a
+        finish may linger; at once where there is no next job.
         """
         run_queue = self._lease_table.queue_running(lease)
         if run_queue is None or not run_queue.ready or self._stopping.reason is not None:
@@ -266,7 +267,7 @@ class WorkerSteps:
         self._start_asked_ns = now_ns
         if self._asked_ns is None or not 0 < self._asked_ns - now_ns <= LINGER_MS * MS:
             return None
-        if self._call_slots.free("work") and not self._acknowledgements.lingers(
+        if self._in_flight.free("work") and not self._acknowledgements.lingers(
             self._lease_table.startable - 1, now_ns, more=1
         ):
             return None
@@ -314,7 +315,7 @@ class WorkerSteps:
     def _able(self, now_ns: int) -> bool:
         """Whether this worker could claim, had it a place."""
         able = self._clock.known and not self._stopping.on and not self._allowance.closed(now_ns)
-        return able and (self._call_slots.free("work") or self._call_slots.busy("work"))
+        return able and (self._in_flight.free("work") or self._in_flight.busy("work"))
 
     def _report(self, share: Share, now_ns: int) -> None:
         """Report this queue's use of the group's places, so that other queues can claim."""
@@ -348,26 +349,26 @@ class WorkerSteps:
         # The places of a group are shared job by job.
         self._ahead = measured if self._allowance.share is not None else self._lease_table.ahead(measured)
 
-    def _use_work_slot(self, now_ns: int, actions: list[Action]) -> None:
-        if not self._call_slots.free("work") or self._call_slots.send_again("work", actions):
+    def _send_work(self, now_ns: int, actions: list[Action]) -> None:
+        if not self._in_flight.free("work") or self._in_flight.send_again("work", actions):
             return
         operation = self._next_work(now_ns)
         if isinstance(operation, Enqueue):
             queue = self._acknowledgements.rerouting.first.queue
             build = self._elsewhere(queue) if queue and self._elsewhere is not None else self._build
-            self._call_slots.send("work", build(operation), actions)
+            self._in_flight.send("work", build(operation), actions)
         elif operation is not None:
-            self._call_slots.send("work", self._build(operation), actions)
+            self._in_flight.send("work", self._build(operation), actions)
 
-    def _use_finish_slot(self, actions: list[Action]) -> None:
-        """Finishes travel with the next claim. While one is on its way and nothing runs here, they would wait
-        for its answer past an idle moment: then they go by themselves, and the server has work while the next
+    def _send_finish(self, actions: list[Action]) -> None:
+        """Finishes travel with the next claim. While one is in flight and nothing runs here, they would wait
+        for its answer past an idle moment. Then they go by themselves, and the server has work while the next
         jobs come in (rule 21)."""
-        if not self._call_slots.free("finish") or self._call_slots.send_again("finish", actions):
+        if not self._in_flight.free("finish") or self._in_flight.send_again("finish", actions):
             return
-        if self._acknowledgements.finishes and not self.owned and self._call_slots.busy("work"):
+        if self._acknowledgements.finishes and not self.owned and self._in_flight.busy("work"):
             self._finishing, values = self._acknowledgements.take_finishes()
-            self._call_slots.send("finish", self._build(Finish(self._finishing, None, values)), actions)
+            self._in_flight.send("finish", self._build(Finish(self._finishing, None, values)), actions)
 
     def _next_work(self, now_ns: int) -> Operation | None:
         end = self._acknowledgements.take_end()
@@ -392,9 +393,8 @@ class WorkerSteps:
         return claim if self._claiming.wants_jobs else None
 
     def _lingers(self, now_ns: int) -> bool:
-        """Whether finishes wait for others to travel with: for 5 ms, and only while more jobs wait for a
-        handler than have ended, so that the next jobs are here before the last of these has started (rule
-        21)."""
+        """Whether finishes wait for others to travel with, for 5 ms. They do while more jobs wait for a
+        handler than have ended: the next jobs are here before the last of these has started (rule 21)."""
         return not self._stopping.on and self._acknowledgements.lingers(self._lease_table.startable, now_ns)
 
     def _next_claim(self, now_ns: int) -> Claim | None:
@@ -421,18 +421,18 @@ class WorkerSteps:
         # anchor: one-crashed-job-claimed-at-a-time
         return self._claiming.next_claim(free, 0 if self._lease_table.has_crashed else 1, now_ns)
 
-    def _use_renew_slot(self, now_ns: int, actions: list[Action]) -> None:
-        if self._call_slots.busy("renew") or now_ns < self._renewing.at_ns:
+    def _send_renew(self, now_ns: int, actions: list[Action]) -> None:
+        if self._in_flight.busy("renew") or now_ns < self._renewing.at_ns:
             return
         self._renewing.begin(now_ns)
         renewal = self._renewing.next_renewal(
             self._lease_table.leases() + self._acknowledgements.leases(), now_ns
         )
         if renewal is not None:
-            self._call_slots.send("renew", self._build(renewal), actions)
+            self._in_flight.send("renew", self._build(renewal), actions)
 
-    def _use_sweep_slot(self, now_ns: int, actions: list[Action]) -> None:
-        if self._call_slots.busy("sweep"):
+    def _send_sweep(self, now_ns: int, actions: list[Action]) -> None:
+        if self._in_flight.busy("sweep"):
             return
         incarnation = self._claiming.incarnation
         operation: Operation | None = None
@@ -453,14 +453,14 @@ class WorkerSteps:
         )
         operation = operation or self._sweeping.next_operation(incarnation, now_ns, self._presence.run_id)
         if operation is not None:
-            self._call_slots.send("sweep", self._build(operation), actions)
+            self._in_flight.send("sweep", self._build(operation), actions)
 
-    def _use_wake_slot(self, now_ns: int, actions: list[Action]) -> None:
-        """Block for a marker only when the last claim found nothing more and there is room (rule 22)."""
+    def _send_wake(self, now_ns: int, actions: list[Action]) -> None:
+        """Block for a wake-up only when the last claim found nothing more and there is room (rule 22)."""
         if self._claiming.wants_jobs or not self._room(now_ns) or self._stopping.on or self._sweeping.asking:
             return
-        if self._call_slots.free("wake"):
-            self._call_slots.send("wake", self._build(self._claiming.next_wait()), actions)
+        if self._in_flight.free("wake"):
+            self._in_flight.send("wake", self._build(self._claiming.next_wait()), actions)
 
     def _maybe_exit(self, now_ns: int, actions: list[Action]) -> None:
         if self._exited or self._stopping.reason is None:
@@ -481,11 +481,12 @@ class WorkerSteps:
             case Claimed():
                 self._claimed(event, reply, now_ns, actions)
             case Woken():
-                self._claiming.waited(marker=reply.marker)
-                if reply.news and isinstance(operation, Wait) and operation.version is not None:
-                    self._sweeping.learn(operation.version, marker=True)
-                if reply.marker and not self._may_claim(now_ns):
-                    # The marker is taken and this worker cannot claim: a sweep re-arms it for the others.
+                self._claiming.waited(found_work=reply.work)
+                if reply.updates and isinstance(operation, Wait) and operation.version is not None:
+                    self._sweeping.learn(operation.version, took_wake_up=True)
+                if reply.work and not self._may_claim(now_ns):
+                    # The wake-up is taken and this worker cannot claim: a sweep leaves another one for the
+                    # others.
                     self._sweeping.soon(event.done_ns)
             case Extended():
                 self._extended(event, operation, reply, actions)
@@ -539,7 +540,7 @@ class WorkerSteps:
                 pass
 
     def _compare(self, version: int) -> None:
-        """A reply named the version of the news: ask for them where it is not the one that this worker
+        """A reply named the version of the updates: ask for them where it is not the one that this worker
         knows."""
         if version != self._claiming.version:
             self._sweeping.learn(self._claiming.version)
@@ -550,7 +551,7 @@ class WorkerSteps:
         on = counts.active + counts.handing
         if self._settings.delayed:
             return counts.waiting + counts.delayed + on == 0
-        if on or self._claiming.wants_jobs or self._call_slots.busy("work"):
+        if on or self._claiming.wants_jobs or self._in_flight.busy("work"):
             return False
         # The last claim may be older than the last finish, which has let go of a child: a claim that is sent
         # now would find it.
@@ -576,7 +577,7 @@ class WorkerSteps:
             # The outstanding claim was refused as old: another process uses this incarnation (rule 4).
             self._take_new_incarnation()
         # anchor: lease-counts-from-the-first-send
-        self._lease_table.add(claimed.jobs, self._call_slots.first_send_ns(event), now_ns)
+        self._lease_table.add(claimed.jobs, self._in_flight.first_send_ns(event), now_ns)
         for lease in self._cancelled_early:
             actions += self._lease_table.lose(lease, self._starved_ms, cancelled=True)
         self._cancelled_early.clear()
@@ -585,9 +586,9 @@ class WorkerSteps:
             event.call.operation.claim if isinstance(event.call.operation, Finish) else event.call.operation
         )
         if self._settings.priorities is not None and not claimed.jobs:
-            # What waits is for others, and so is the marker that the claim has left: it must not come back
+            # What waits is for others, and so is the wake-up that the claim has left: it must not come back
             # here at once.
-            self._call_slots.pause("wake", now_ns)
+            self._in_flight.pause("wake", now_ns)
         self._claiming.answered(claim if isinstance(claim, Claim) else None, claimed)
         self._last_look = self._last_look and not claimed.jobs
         if self._last_look and not self._claiming.wants_jobs:
@@ -617,33 +618,33 @@ class WorkerSteps:
     def _failed(self, event: Unanswered, now_ns: int) -> None:
         operation = event.call.operation
         if event.fault:
-            self._call_slots.settled(event.slot)
-            if event.slot == "finish":
+            self._in_flight.settled(event.kind)
+            if event.kind == "finish":
                 self._finishing = ()
         match operation:
             case Finish(leases=leases, claim=Claim(), values=values) if event.fault:
                 # Rule 1: the fused call failed as a whole; the finish half goes alone.
                 self._claiming.asking = False
-                self._call_slots.resend(event.slot, self._build(Finish(leases, None, values)), now_ns)
+                self._in_flight.resend(event.kind, self._build(Finish(leases, None, values)), now_ns)
             # anchor: unanswered-calls-are-repeated
             case Claim() | Finish() | Retry() | Bury() | Drop() | Release() | Mark() | Enqueue() if (
                 not event.fault
             ):
                 # One claim is outstanding per incarnation, and it is re-sent until it is answered (rule 4).
-                self._call_slots.resend(
-                    event.slot, event.call, now_ns, unanswered_since_ns=event.first_send_ns
+                self._in_flight.resend(
+                    event.kind, event.call, now_ns, unanswered_since_ns=event.first_send_ns
                 )
             case Claim():
                 self._claiming.asking = False
                 self._claiming.wants_jobs = True
-                self._call_slots.pause("work", now_ns)
+                self._in_flight.pause("work", now_ns)
             case Enqueue():
                 # It cannot go there: here it has failed like any other.
                 self._acknowledgements.retry(self._acknowledgements.rerouting.answered().failure)
             case Mark(lease=lease):
                 # Nobody could charge its next crash: another worker may have better luck.
                 self._acknowledgements.release(self._lease_table.unmark(lease))
-                self._call_slots.pause("work", now_ns)
+                self._in_flight.pause("work", now_ns)
             case Tick() if event.fault:
                 self._sweeping.tick_failed(now_ns)
             case Sweep() | ReadWorkerUpdates() | Count() | Tick():
@@ -661,12 +662,12 @@ class WorkerSteps:
                 self._renewing.soon(now_ns)
             case Wait():
                 self._claiming.wants_jobs = True
-                self._call_slots.pause("wake", now_ns)
+                self._in_flight.pause("wake", now_ns)
             case _:
                 pass
 
     def _take_new_incarnation(self) -> None:
-        self._call_slots.drop_claim()
+        self._in_flight.drop_claim()
         self._claiming.take_new_incarnation()
         self._statistics.forget()
 
@@ -695,7 +696,7 @@ class WorkerSteps:
     def _fail(self, job: LeasedJob, error: str, trace: str, verdict: Verdict) -> None:
         delay_ms = verdict.delay_ms
         if delay_ms is None:
-            delay_ms = claiming.delay_ms(
+            delay_ms = backoff.delay_ms(
                 job.options, job.failures, self._draw
             )  # anchor: backoff-grows-with-failures
         failure = Failure(job.lease, error, delay_ms, trace, verdict.charge)
@@ -740,13 +741,13 @@ class WorkerSteps:
     @property
     def _unacknowledged(self) -> bool:
         """Whether a call about jobs is unanswered or has not been sent."""
-        busy = self._call_slots.busy("work") or self._call_slots.busy("finish")
-        return bool(self._acknowledgements) or self._call_slots.resending or busy
+        busy = self._in_flight.busy("work") or self._in_flight.busy("finish")
+        return bool(self._acknowledgements) or self._in_flight.resending or busy
 
     @property
     def _informed(self) -> bool:
-        """Whether this worker hears of news soon without a heartbeat: it blocks for them, or sweeps."""
-        return self._sweeping.regular or self._call_slots.busy("wake")
+        """Whether this worker gets updates soon without a heartbeat: it blocks for them, or sweeps."""
+        return self._sweeping.regular or self._in_flight.busy("wake")
 
     def _room(self, now_ns: int) -> bool:
         if not self._settings.classes:

@@ -53,8 +53,8 @@ class Heartbeat:
         self._sent_ns = now_ns
 
     def next_ns(self, *, informed: bool) -> int | None:
-        """When the next heartbeat is due. Who is not `informed` of news in another way asks with one in each
-        sweep interval."""
+        """When the next heartbeat is due. Who is not `informed` of updates in another way asks with one in
+        each sweep interval."""
         if self._at_ns is None:
             return None
         at_ns = min(self._at_ns, self._sent_ns + self._every_ms * MS)
@@ -139,8 +139,8 @@ class Heartbeat:
         )
 
     def answered(self, beat: Beat, watch_in_ms: int, done_ns: int) -> None:
-        """Note that a heartbeat was answered. A follower sends the next one when its turn comes to look after
-        the leader, if that is before the interval is over (rule 13)."""
+        """Note that a heartbeat was answered. A follower sends the next one when its watch slot comes to look
+        after the leader, if that is before the interval is over (rule 13)."""
         self._gone = self._gone or not beat.until_ms
         self._again_ms = _FIRST_AGAIN_MS
         if watch_in_ms and self._at_ns is not None and (self._watches or self._holds()):
@@ -149,8 +149,8 @@ class Heartbeat:
             )  # anchor: followers-look-after-the-leader
 
     def soon(self, now_ns: int) -> None:
-        """Send one now: this worker leads no more, and has no turn yet; or its control connection is another
-        one."""
+        """Send one now: this worker leads no more, and has no watch slot yet; or its control connection is
+        another one."""
         if self._at_ns is not None:
             self._at_ns = now_ns
 

@@ -1,71 +1,17 @@
-"""A worker's sweeps: when the next one is due, the calls that it takes, and the ticks of schedules that are
-due. Pure code, a part of the step machine."""
+"""A worker's sweeps: when the next one is due, and the calls that it takes. Pure code, a part of the step
+machine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from engine.calendar import UnknownZone, calendar
-from engine.ops import schedules
 from engine.ops.base import Operation
 from engine.ops.looks import Count
-from engine.ops.schedules import DueSchedule, Tick, TickPolicy, Timing
 from engine.ops.sweeps import ReadWorkerUpdates, ReapLost, Sweep, Swept
 from engine.ops.workers import Beaten, ClientConnection, Connected, ListConnections, ListedConnections
 from engine.redis.call import ServerClock
 from engine.worker.machine.events import MS, Settings
-
-#: Jobs of one tick call, and so the most ticks that are made up for at once; older ones count as missed.
-CATCH_UP_MAX = 100
-_ERROR_CHARACTERS_MAX = 200
-
-
-def tick(due: DueSchedule, now_ms: int, incarnation: str, counter: int) -> Tick:
-    """The call that makes the jobs of a due schedule and moves it on; one that cannot be read is set aside
-    with the reason."""
-    try:
-        timing = schedules.from_stored(Timing, due.timing)
-        policy = schedules.from_stored(TickPolicy, due.policy)
-        known = calendar(timing)
-        seen, total = known.between(due.expected_ms, now_ms, due.anchor_ms, CATCH_UP_MAX)
-        next_ms = known.after(seen[-1], due.anchor_ms)
-    except (ValueError, ArithmeticError) as error:
-        # Also what datetime raises for times beyond its calendar.
-        text = str(error)[:_ERROR_CHARACTERS_MAX] or type(error).__name__
-        return Tick(incarnation, counter, due.schedule, due.version, due.expected_ms, (), 0, 0, "allow", text)
-    ticks = _wanted(seen, now_ms - due.expected_ms > policy.late_ms, now_ms, policy)
-    missed = total - len(ticks)
-    return Tick(
-        incarnation,
-        counter,
-        due.schedule,
-        due.version,
-        due.expected_ms,
-        ticks,
-        next_ms,
-        missed,
-        policy.overlap,
-    )
-
-
-def zone_unknown(due: DueSchedule) -> bool:
-    """Whether nothing but its zone keeps this machine from reading a schedule: one that has it, or newer
-    ones, can."""
-    try:
-        calendar(schedules.from_stored(Timing, due.timing))
-    except UnknownZone:
-        return True
-    except ValueError:
-        return False
-    return False
-
-
-def _wanted(seen: list[int], late: bool, now_ms: int, policy: TickPolicy) -> tuple[int, ...]:
-    """Those of the last due ticks that make a job: all of them, unless the first due one is late."""
-    if late and policy.missed == "skip":
-        return tuple(tick_ms for tick_ms in seen if now_ms - tick_ms <= policy.late_ms)
-    return tuple(seen[-1:] if late and policy.missed == "once" else seen)
-
+from engine.worker.machine.ticking import tick, zone_unknown
 
 #: Most jobs that one sweep moves, where a lease that is taken away counts as two: a sweep takes the server
 #: some 3 ms at most, and as long as there are more, the next one follows at once.
@@ -82,12 +28,12 @@ ZONE_PATIENCE_MS = 30_000
 
 
 class Sweeping:
-    """When to sweep, and what follows: learn what is new, if anything, and tick what is due; where workers
-    have died take their leases, and in burst mode count (rule 13).
+    """When to sweep, and what follows. Updates are read, if there are any, and due schedules tick; where
+    workers have died their leases are taken; in burst mode jobs are counted (rule 13).
 
-    The leader sweeps in each interval and as soon as something falls due, and so does a worker that is not
-    listed, and a burst, which has to know when nothing is left. A follower sweeps only for what it has heard
-    of itself.
+    The leader sweeps in each interval and as soon as something falls due. So do a worker that is not listed,
+    and a burst, because it has to know when nothing is left. A follower sweeps only for what it has heard of
+    itself.
     """
 
     def __init__(self, settings: Settings, now_ns: int) -> None:
@@ -105,9 +51,9 @@ class Sweeping:
         self._incarnation = ""
         #: The classes that a burst works off.
         self.classes = settings.classes
-        #: The news are on their way.
+        #: The updates are on their way.
         self.asking = False
-        # The version that the last marker was of which came meanwhile.
+        # The version of the last wake-up that came meanwhile.
         self._taken: int | None = None
 
     @property
@@ -161,14 +107,14 @@ class Sweeping:
         """Nothing waits in the lanes that were counted: count the next ones."""
         self._rest.insert(0, Count(cursor=cursor))
 
-    def learn(self, version: int, *, marker: bool = False) -> None:
-        """There is something new to who knows this version. `marker`: others wait for the marker that told
-        so, and asking is what leaves it for them (read_worker_updates.lua); so after those that are on their
-        way the news are asked for once more."""
+    def learn(self, version: int, *, took_wake_up: bool = False) -> None:
+        """There is something new to who knows this version. `took_wake_up`: others wait for the
+        same wake-up, and only asking leaves it for them (read_worker_updates.lua). So while an answer is on
+        its way, the updates are asked for once more after it."""
         if not self.asking:
             self._rest.insert(0, ReadWorkerUpdates(version, self._settings.name))
             self.asking = True
-        elif marker:
+        elif took_wake_up:
             self._taken = version
 
     def learned(self, classes: tuple[str, ...]) -> None:
@@ -231,7 +177,7 @@ class Sweeping:
         return ended
 
     def not_after(self, done_ns: int, sleep_ms: int) -> None:
-        """A reply said for how long one may sleep: sweep then at the latest; a follower, only if something
+        """A reply said for how long one may sleep. Sweep then at the latest; as a follower, only if something
         falls due before the interval is over."""
         if sleep_ms >= self._settings.sweep_ms and not self.regular:
             return
@@ -320,7 +266,7 @@ class Presence:
         return own != before
 
     def doubted(self, now_ns: int) -> None:
-        """A lease of this worker was taken while it lives: a connection that the server has lost must not be
+        """A lease of this worker was taken while it lives. A connection that the server has lost must not be
         named again, or the next lease would be taken, too."""
         self._doubtful_until_ns = now_ns + DOUBT_MS * MS
 

@@ -97,7 +97,7 @@ def test_a_subscriber_is_told_of_another_era_also_when_the_first_answer_was_lost
     told = Told()
     for era, changed, news in ((0, False, False), (1, not lost, True), (1, not lost, False)):
         batch = replies.batch(told.known, "sa", told.tell(fetched(5, era, era_changed=changed)))
-        assert batch is not None and batch.news == news and batch.speaks == news
+        assert batch is not None and batch.turned_back == news and batch.speaks == news
     assert told.known.acknowledge("sa", 5).era == 1 and told.known.acknowledge("sb", 5).era is None
 
 

@@ -1,5 +1,6 @@
-"""Workers in virtual time over a real server: their step machines decide, the scripts run on the server with the time that the
-test gives, and a minute takes a moment. Round trips take 1 ms; the server's clock may step and the server may stand still."""
+"""Workers in virtual time over a real server: their step machines decide, the scripts run on the server with
+the time that the test gives, and a minute takes a moment. Round trips take 1 ms; the server's clock may step
+and the server may stand still."""
 
 from __future__ import annotations
 
@@ -79,7 +80,8 @@ class Fleet:
         self._offset_ms += ms
 
     def stall(self, ms: int) -> None:
-        """The server stands still from now on for so long; what is sent meanwhile is carried out afterwards, in its order."""
+        """The server stands still from now on for so long; what is sent meanwhile is carried out afterwards,
+        in its order."""
         self._stalled_until_ms = self.now_ms + ms
 
     def run(self, ms: int, until: Callable[[], bool] = lambda: False) -> bool:
@@ -157,6 +159,6 @@ class Fleet:
         def answer() -> None:
             if hasattr(reply, "srv_us"):
                 worker.clock.learn(reply.srv_us, self.now_ms * MS)
-            self._feed(worker, Answered(send.slot, send.call, reply, sent_ms * MS, self.now_ms * MS))
+            self._feed(worker, Answered(send.kind, send.call, reply, sent_ms * MS, self.now_ms * MS))
 
         self._at(RTT_MS, answer)

@@ -25,13 +25,13 @@ from engine.redis.call import Call, ServerClock
 from engine.worker.machine.events import (
     Action,
     Answered,
+    CallKind,
     Event,
     Exit,
     HandlerEnded,
     LoseLease,
     Send,
     Settings,
-    Slot,
     Start,
     TimerFired,
     Unanswered,
@@ -44,7 +44,7 @@ SERVER_MS = 1_700_000_000_000
 
 
 class Machine:
-    """One machine, its clock, the calls that are outstanding on each slot, and every action so far."""
+    """One machine, its clock, the calls that are outstanding on each kind, and every action so far."""
 
     def __init__(
         self, *, concurrency: int = 2, prefetch: int = 0, lease_ms: int = 9000, sweep_ms: int = 1000, **more: Any
@@ -56,8 +56,8 @@ class Machine:
         self.clock.learn(SERVER_MS * 1000, 0)
         self.draws: list[float] = []
         self.incarnations = iter(f"{number:016x}" for number in range(1, 100))
-        self.out: dict[Slot, Call[Any]] = {}
-        self.sent_ms: dict[Slot, int] = {}
+        self.out: dict[CallKind, Call[Any]] = {}
+        self.sent_ms: dict[CallKind, int] = {}
         self.log: list[Action] = []
         self._fences = iter(range(1, 10_000))
         self.steps = WorkerSteps(
@@ -70,18 +70,19 @@ class Machine:
         return self.now_ms * MS
 
     def on(self, event: Event) -> list[Action]:
-        """Feed one event; a slot never carries two calls at once."""
+        """Feed one event; a kind never carries two calls at once."""
         actions = self.steps.on(event, self.now_ns)
         for action in actions:
             if isinstance(action, Send):
-                assert action.slot not in self.out, f"two calls outstanding on {action.slot}"
-                self.out[action.slot] = action.call
-                self.sent_ms[action.slot] = self.now_ms
+                assert action.kind not in self.out, f"two calls outstanding on {action.kind}"
+                self.out[action.kind] = action.call
+                self.sent_ms[action.kind] = self.now_ms
         self.log += actions
         return actions
 
     def wait(self, ms: int) -> list[Action]:
-        """Let time pass, waking the machine whenever it asks for it; fails when it asks to be woken at once, for nothing."""
+        """Let time pass, waking the machine whenever it asks for it; fails when it asks to be woken at once,
+        for nothing."""
         end_ms, done = self.now_ms + ms, []
         for _ in range(1000):
             wake_ns = self.steps.wake_at_ns(self.now_ns)
@@ -101,15 +102,15 @@ class Machine:
 
     # -- answers
 
-    def answer(self, slot: Slot, reply: object, *, first_send_ms: int | None = None) -> list[Action]:
-        """The outstanding call of a slot is answered now."""
-        call = self.out.pop(slot)
-        first_ms = self.sent_ms[slot] if first_send_ms is None else first_send_ms
-        return self.on(Answered(slot, call, reply, first_ms * MS, self.now_ns))
+    def answer(self, kind: CallKind, reply: object, *, first_send_ms: int | None = None) -> list[Action]:
+        """The outstanding call of a kind is answered now."""
+        call = self.out.pop(kind)
+        first_ms = self.sent_ms[kind] if first_send_ms is None else first_send_ms
+        return self.on(Answered(kind, call, reply, first_ms * MS, self.now_ns))
 
-    def fail(self, slot: Slot, *, fault: bool = False) -> list[Action]:
-        """The outstanding call of a slot got no answer."""
-        return self.on(Unanswered(slot, self.out.pop(slot), self.sent_ms[slot] * MS, fault))
+    def fail(self, kind: CallKind, *, fault: bool = False) -> list[Action]:
+        """The outstanding call of a kind got no answer."""
+        return self.on(Unanswered(kind, self.out.pop(kind), self.sent_ms[kind] * MS, fault))
 
     def give(self, *jobs: LeasedJob, kind: Any = None, sleep_ms: int = 1000) -> list[Action]:
         """Answer the outstanding claim, also the one in a fused call, whose leases are then all `ok`."""
@@ -156,7 +157,8 @@ class Machine:
         return (SERVER_MS + self.now_ms) * 1000
 
     def job(self, name: str, *, deadline_ms: int | None = None, failures: int = 0, crashes: int = 0, **options: Any) -> LeasedJob:
-        """A job leased by the outstanding claim. `deadline_ms` on the test's clock; else one lease from now."""
+        """A job leased by the outstanding claim. `deadline_ms` on the test's clock; else one lease from
+        now."""
         claim = self.claim
         until_ms = self.now_ms + self.settings.lease_ms if deadline_ms is None else deadline_ms
         lease = Lease(name, next(self._fences), f"{claim.incarnation}:{claim.counter}")
@@ -173,7 +175,7 @@ class Machine:
 
     @property
     def work(self) -> Any:
-        """The operation that is outstanding on the work slot, or None."""
+        """The operation that is outstanding on the work kind, or None."""
         return self.out["work"].operation if "work" in self.out else None
 
     @property

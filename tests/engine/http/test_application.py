@@ -14,9 +14,9 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 
 from engine import Queue
-from engine.http import opening, page
+from engine.http import opening, routes
+from engine.http.access import public
 from engine.http.application import application
-from engine.http.security.access import public
 from engine.http.settings import HttpSettings
 from tests.engine.http.serving import served
 
@@ -73,7 +73,7 @@ def test_a_fault_shows_nothing_of_itself(ironclaim_url: str, monkeypatch: pytest
     async def fail(request: Request) -> Response:
         raise RuntimeError("a secret")
 
-    monkeypatch.setattr(page, "routes", lambda settings: [Route("/fail", fail, methods=["GET"])])
+    monkeypatch.setattr(routes, "page_routes", lambda settings: [Route("/fail", fail, methods=["GET"])])
     with served(HttpSettings(url=ironclaim_url)) as base:
         answer = httpx.get(f"{base}/fail", timeout=120)
     assert answer.status_code == 500 and answer.headers["content-type"] == "application/problem+json"

@@ -15,7 +15,7 @@ import redis
 from engine import Handlers, Job, Malformed, NewJob, Queue, Worker
 from engine.http.channels.settings import ChannelPolicy, ChannelSettings
 from engine.http.channels.webhooks.settings import WebhookSettings
-from engine.http.jobs.changing import CALLBACKS
+from engine.http.jobs.jobs import CALLBACKS
 from engine.http.settings import HttpSettings, Token
 from engine.models.spec import named
 from engine.options import OPTIONS
@@ -84,7 +84,7 @@ def audited(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
 
 
 def test_each_option_is_known_to_lead_out_of_its_queue_or_not() -> None:
-    """A new option: does it name a queue? Then it needs a case and a guard in engine/http/jobs/changing.py."""
+    """A new option: does it name a queue? Then it needs a case and a guard in engine/http/jobs/jobs.py."""
     assert {
         *("delay_ms", "run_at_ms", "timestamp_ms", "priority", "lifo", "attempts", "backoff_ms", "backoff", "backoff_max_ms"),
         *("backoff_delays_ms", "jitter", "crashes_max", "timeout_ms", "headers", "serializer", "key", "unique", "dedup"),

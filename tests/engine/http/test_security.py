@@ -21,10 +21,9 @@ from starlette.routing import Route
 
 from engine import Queue
 from engine.errors import Malformed
+from engine.http import access, routes, serving, shield
 from engine.http import application as applications
-from engine.http import page, serving
-from engine.http.security import access, shield
-from engine.http.security.access import needs, public
+from engine.http.access import needs, public
 from engine.http.serving import check_bind
 from engine.http.settings import Access, HttpSettings, Token
 from engine.testing import EmbeddedServer
@@ -213,7 +212,7 @@ def test_a_session_begins_with_a_token_and_ends_with_it(
         return PlainTextResponse(access.csrf_token(request))
 
     own = [Route("/in", sign_in, methods=["POST"]), Route("/begin", begin, methods=["GET"])]
-    monkeypatch.setattr(page, "routes", lambda settings: own)
+    monkeypatch.setattr(routes, "page_routes", lambda settings: own)
     settings = HttpSettings(url=ironclaim_url, allow_changes=True, tokens=TOKENS)
     with served(settings) as base, httpx.Client(base_url=base, timeout=120) as client:
         begun = client.get("/begin")
@@ -552,6 +551,6 @@ def test_a_route_that_does_not_say_what_it_needs_is_no_application(monkeypatch: 
         (needs("read", changes=True)(anything), "GET"),
     ):
         own = [Route("/x", endpoint, methods=[method])]
-        monkeypatch.setattr(page, "routes", lambda settings, own=own: own)
+        monkeypatch.setattr(routes, "page_routes", lambda settings, own=own: own)
         with pytest.raises(TypeError, match="/x"):
             applications.application(HttpSettings())

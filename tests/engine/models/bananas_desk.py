@@ -15,7 +15,7 @@ from engine.ops.claims import Attributes, Bury, Claim, Claimed, Ended, Failure, 
 from engine.ops.jobs import Enqueue as EnqueueOperation
 from engine.ops.jobs import Lease, Options
 from engine.ops.schedules import Ticked
-from engine.worker.machine.sweeping import tick
+from engine.worker.machine.ticking import tick
 from tests.engine.desk import LEASE_MS, Desk
 
 DAY_S = 86_400

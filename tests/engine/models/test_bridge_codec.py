@@ -18,7 +18,7 @@ from engine.ops.jobs import Enqueue, Lease, Options
 from engine.ops.schedules import Timing
 from engine.ops.workers import Beat
 from engine.options import checked
-from engine.worker.machine.claiming import delay_ms
+from engine.worker.machine.backoff import delay_ms
 
 MODEL = BridgeModel("q", "bridge")
 #: The first job of the reference dump, from its type to the time of its enqueue.

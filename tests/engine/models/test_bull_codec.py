@@ -12,7 +12,7 @@ from engine.models.foreign.bull import UNNAMED, BullModel
 from engine.models.foreign.foreign import unpack
 from engine.ops.jobs import Enqueue, Lease, Options
 from engine.options import checked
-from engine.worker.machine.claiming import delay_ms
+from engine.worker.machine.backoff import delay_ms
 
 MODEL = BullModel("q", "bull")
 

@@ -10,7 +10,7 @@ import pytest
 
 from engine.ops.claims import Failure, LeasedJob, Retry
 from engine.ops.looks import NoteProgress
-from engine.worker.machine.claiming import delay_ms
+from engine.worker.machine.backoff import delay_ms
 from tests.conformance.keyspace import differences, dump, expected
 from tests.engine.helpers.bull_desk import START_MS, BullDesk, bull
 from tests.engine.helpers.by_hand import altered

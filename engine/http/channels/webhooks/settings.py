@@ -63,9 +63,9 @@ _OWN_HEADERS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookRetry:
-    """When a failed delivery is tried again: `count` times, `interval_ms` after the first attempt, each
-    further wait `interval_multiplier` times the one before, give or take up to `interval_jitter_ms`. `force`:
-    also after answers that say that trying again is of no use. Raises Malformed."""
+    """When a failed delivery is tried again: `count` times, the first time after `interval_ms`. Each further
+    wait is `interval_multiplier` times the one before, give or take up to `interval_jitter_ms`. `force`: also
+    after answers that say that trying again is of no use. Raises Malformed."""
 
     count: int = 3
     interval_ms: int = 3_000

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from engine.errors import Malformed
-from engine.http.page import rendering
+from engine.http.page import job_views, queue_views, rendering
 from engine.http.page.live import RunTimes, rate
 from engine.http.page.looks import LanesRound, OneJob
-from engine.http.page.views import job, jobs, overview
 from engine.ops.jobs import Options
 from engine.ops.looks import Counts, PauseInfo
 from engine.ops.workers import Durations, HandlerTimes
@@ -40,13 +39,13 @@ def test_instants_are_told_from_now() -> None:
 def test_reasons_are_told_once_and_what_holds_most_comes_first() -> None:
     paused = "the name a is paused until it is resumed"
     lanes = [LaneInfo("a", str(number), 2, 0, paused) for number in range(3)] + [LaneInfo("b", "", 50, 0, "limit of name b")]
-    found = overview.reasons([PauseInfo("a", 0)], [], lanes)
-    assert found == [overview.Reason("limit of name b", 1, 50), overview.Reason(paused, 3, 6)]
+    found = queue_views.reasons([PauseInfo("a", 0)], [], lanes)
+    assert found == [queue_views.Reason("limit of name b", 1, 50), queue_views.Reason(paused, 3, 6)]
 
 
 def test_names_are_the_sum_of_their_lanes() -> None:
     lanes = [LaneInfo("a", "x", 2, 500, ""), LaneInfo("a", "y", 3, 400, ""), LaneInfo("b", "", 9, 0, "")]
-    assert overview.names(lanes) == (overview.NameRow("b", 9, 1, 0), overview.NameRow("a", 5, 2, 400))
+    assert queue_views.names(lanes) == (queue_views.NameRow("b", 9, 1, 0), queue_views.NameRow("a", 5, 2, 400))
 
 
 def dead_job(id: str, error: str, ended_ms: int, name: str = "send") -> JobInfo:
@@ -65,7 +64,7 @@ def test_dead_jobs_are_grouped_by_name_and_class_of_error() -> None:
         ),
         *(5, None),
     )
-    groups = [(group.name, group.error, group.count, group.example, group.job) for group in jobs.dead_jobs(found).groups]
+    groups = [(group.name, group.error, group.count, group.example, group.job) for group in job_views.dead_jobs(found).groups]
     assert groups == [
         ("send", "ValueError", 2, "ValueError: newest", "3"),
         ("send", "module.TimeoutError", 1, "module.TimeoutError: b", "2"),
@@ -80,7 +79,7 @@ def test_the_life_of_a_job_is_drawn_to_scale() -> None:
         *("1", "active"), fence=9_500, name="send", enqueued_ms=500, lease_end_ms=12_000, claims=3, failures=1, crashes=1,
         owner="w3", errors=errors,
     )  # fmt: skip
-    titles = [(moment.title, moment.tone, moment.at_ms) for moment in job.moments(found, 10_500)]
+    titles = [(moment.title, moment.tone, moment.at_ms) for moment in job_views.moments(found, 10_500)]
     assert titles == [
         ("Enqueued", "plain", 500),
         ("Attempt 1 claimed", "run", 1_000),
@@ -90,7 +89,7 @@ def test_the_life_of_a_job_is_drawn_to_scale() -> None:
         ("Attempt 3 claimed", "run", 9_500),
         ("Lease ends", "plain", 12_000),
     ]
-    bars = [(bar.tone, bar.x, bar.width) for bar in job.bars(found, 10_500)]
+    bars = [(bar.tone, bar.x, bar.width) for bar in job_views.bars(found, 10_500)]
     assert bars == [
         ("plain", 0, 50), ("bad", 50, 100), ("plain", 150, 300), ("lost", 450, 400), ("plain", 850, 50), ("run", 900, 100),
     ]  # fmt: skip
@@ -99,8 +98,8 @@ def test_the_life_of_a_job_is_drawn_to_scale() -> None:
 def test_a_clock_that_stepped_back_does_not_break_the_drawing() -> None:
     error = JobError(100, 50_000, "failed", "ValueError", "")
     found = JobInfo("1", "dead", name="send", enqueued_ms=1_000, ended_ms=2_000, failures=1, claims=1, errors=(error,))
-    assert all(0 <= bar.x <= bar.x + bar.width <= 1_000 for bar in job.bars(found, 3_000))
-    assert job.bars(JobInfo("1", "dead", name="send", enqueued_ms=9_000, ended_ms=2_000), 3_000) == ()
+    assert all(0 <= bar.x <= bar.x + bar.width <= 1_000 for bar in job_views.bars(found, 3_000))
+    assert job_views.bars(JobInfo("1", "dead", name="send", enqueued_ms=9_000, ended_ms=2_000), 3_000) == ()
 
 
 @pytest.mark.parametrize(
@@ -112,24 +111,24 @@ def test_a_clock_that_stepped_back_does_not_break_the_drawing() -> None:
 )  # fmt: skip
 def test_only_what_a_state_allows_is_offered(state: str, actions: list[str]) -> None:
     found = JobInfo("1", state, name="send")  # type: ignore[arg-type]
-    assert [action for action, _ in job.ACTIONS if job.offered(action, found)] == actions
+    assert [action for action, _ in job_views.JOB_ACTIONS if job_views.offered(action, found)] == actions
 
 
 def test_a_corrupt_job_can_only_be_discarded() -> None:
     found = JobInfo("1", "dead", unreadable="version 9", envelope=b"\xff<b>")
-    assert [action for action, _ in job.ACTIONS if job.offered(action, found)] == ["discard"]
-    assert job.job_view(OneJob(found, None, 1), payloads=True).payload == "b'\\xff<b>'"
-    assert job.job_view(OneJob(found, None, 1), payloads=False).payload is None
+    assert [action for action, _ in job_views.JOB_ACTIONS if job_views.offered(action, found)] == ["discard"]
+    assert job_views.job_view(OneJob(found, None, 1), payloads=True).payload == "b'\\xff<b>'"
+    assert job_views.job_view(OneJob(found, None, 1), payloads=False).payload is None
 
 
 def test_a_filter_says_in_its_address_what_it_means() -> None:
-    wanted = jobs.filter_of(
+    wanted = job_views.filter_of(
         {"state": "dead", "name": "send", "error": " ValueError ", "text": "a&b", "cursor": "250", "newest": "1"}
     )
-    assert wanted == jobs.Filter("dead", "send", "", "ValueError", "a&b", newest=True, cursor=250)
+    assert wanted == job_views.Filter("dead", "send", "", "ValueError", "a&b", newest=True, cursor=250)
     assert wanted.address(cursor="") == "state=dead&name=send&error=ValueError&text=a%26b&newest=1"
-    assert jobs.filter_of({"name": "", "text": " "}) == jobs.Filter() and not jobs.Filter().narrow
-    assert jobs.filter_of({"text": "x" * 200}).text == "x" * 200
+    assert job_views.filter_of({"name": "", "text": " "}) == job_views.Filter() and not job_views.Filter().narrow
+    assert job_views.filter_of({"text": "x" * 200}).text == "x" * 200
 
 
 @pytest.mark.parametrize(
@@ -143,14 +142,14 @@ def test_a_filter_says_in_its_address_what_it_means() -> None:
 )  # fmt: skip
 def test_a_bad_filter_is_refused_before_any_call(query: dict[str, str], field: str) -> None:
     with pytest.raises(Malformed) as caught:
-        jobs.filter_of(query)
+        job_views.filter_of(query)
     assert caught.value.field == field
 
 
 def test_a_hidden_payload_is_not_searched() -> None:
     found = JobInfo("1", "waiting", name="send", payload_bytes=b'"secret"', options=Options(key="acme"))
-    assert not jobs.has_text(found, "secret", payloads=False) and jobs.has_text(found, "SECRET", payloads=True)
-    assert jobs.has_text(found, "ACME", payloads=False)
+    assert not job_views.has_text(found, "secret", payloads=False) and job_views.has_text(found, "SECRET", payloads=True)
+    assert job_views.has_text(found, "ACME", payloads=False)
 
 
 def counts(waiting: int, cursor: str) -> Counts:
@@ -172,8 +171,8 @@ def test_waiting_jobs_of_many_lanes_are_the_sum_of_a_round() -> None:
 
 def test_headers_are_shown_where_payloads_may_be_seen_and_nowhere_else() -> None:
     info = JobInfo("j1", "waiting", name="send", options=Options(headers=(("trace", "secret"),)))
-    assert ("Header trace", "secret") in job.facts(info, payloads=True)
-    assert "secret" not in str(job.facts(info, payloads=False))
+    assert ("Header trace", "secret") in job_views.facts(info, payloads=True)
+    assert "secret" not in str(job_views.facts(info, payloads=False))
 
 
 def test_run_times_are_those_of_the_last_minute() -> None:

@@ -202,10 +202,10 @@ class Needed:
 
 
 def needs(role: Role, *, changes: bool = False, queue: str = "") -> Callable[[Endpoint], Endpoint]:
-    """Declare the role that an endpoint needs, and whether it changes something: then it is refused unless
-    changes are allowed, and where it may come from the page of another site, and it leaves an audit line. A
-    token for some queues reaches what is of those: of the queue or channel that the path names, or of this
-    `queue`; of all of them it changes nothing."""
+    """Declare the role that an endpoint needs, and whether it changes something. A change is refused unless
+    changes are allowed, and where it may come from the page of another site; it leaves an audit line. A token
+    for some queues reaches what is of those: of the queue or channel that the path names, or of this `queue`;
+    of all of them it changes nothing."""
 
     def decorate(endpoint: Endpoint) -> Endpoint:
         @wraps(endpoint)

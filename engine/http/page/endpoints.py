@@ -1,11 +1,11 @@
-"""The views: each asks the server at most twice and shows what it found."""
+"""The endpoints of the page. A view asks the server at most twice; a change is a form that is posted."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -14,16 +14,20 @@ from starlette.responses import RedirectResponse, Response
 from engine import validate
 from engine.channel import lags, settings
 from engine.errors import UnsupportedFeature, json_text
+from engine.http.access import access_of, form_of, public, refuse_foreign, still_admitted
+from engine.http.access import sign_in as begin_session
+from engine.http.access import sign_out as end_session
 from engine.http.answers import Problem
 from engine.http.jobs.events import EventStream
+from engine.http.jobs.jobs import refuse_schedule
 from engine.http.opening import Waits, queue_of
-from engine.http.page import rendering
+from engine.http.page import job_views, queue_views, rendering
 from engine.http.page.live import Sampler, Samplers
 from engine.http.page.looks import held, looks_at
-from engine.http.page.rendering import notice_of, view
-from engine.http.page.views import control, job, jobs, overview
-from engine.http.security.access import access_of, still_admitted
+from engine.http.page.rendering import notice_of, view, word_of
 from engine.http.settings import HttpSettings
+from engine.ops.admin import Altered, Window
+from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.looks import PLACES_MAX
 from engine.redis.endpoint import Endpoint
 
@@ -83,8 +87,8 @@ async def queue_summary(request: Request) -> Response:
     """The numbers of one queue, as a row of the list."""
     opened = queue_of(request)
     counts, found = await opened.counts(one_call=True), await held(opened)
-    shown = overview.held(found, counts.srv_us // 1000, idle=not counts.waiting)
-    tiles = overview.tiles(counts, counts.waiting, least=bool(counts.cursor))
+    shown = queue_views.held(found, counts.srv_us // 1000, idle=not counts.waiting)
+    tiles = queue_views.tiles(counts, counts.waiting, least=bool(counts.cursor))
     return rendering.page(
         request, "queue_summary.html", queue=request.path_params["queue"], tiles=tiles, held=shown
     )
@@ -100,8 +104,8 @@ async def queue(request: Request) -> Response:
     # A sampler that is at work may have been through all lanes.
     known = sampler.watched and not sampler.waiting.least
     waiting, least = (sampler.waiting.waiting, False) if known else (counts.waiting, bool(counts.cursor))
-    tiles = overview.tiles(counts, waiting, least=least)
-    shown = overview.held(found, now_ms, idle=not waiting)
+    tiles = queue_views.tiles(counts, waiting, least=least)
+    shown = queue_views.held(found, now_ms, idle=not waiting)
     return queue_page(request, "queue.html", "overview", tiles=tiles, held=shown, counts=counts)
 
 
@@ -110,7 +114,7 @@ async def live(request: Request) -> Response:
     """The samples of a queue as they are taken: server-sent events."""
     sampler, waits = samplers_of(request).of(queue_of(request)), request.app.state.waits
     stack = AsyncExitStack()
-    stack.enter_context(waits.place())
+    stack.enter_context(waits.one_more())
     stack.enter_context(sampler.watching())
     return EventStream(_samples(request, sampler, waits), stack)
 
@@ -126,7 +130,7 @@ async def _samples(request: Request, sampler: Sampler, waits: Waits) -> AsyncGen
         found = sampler.obstacles.whole
         if found is not None and found is not shown:
             shown = found
-            reasons = overview.held(found, sample.at_ms, idle=not sample.waiting)
+            reasons = queue_views.held(found, sample.at_ms, idle=not sample.waiting)
             yield _event(
                 "held", rendering.text(request, "held.html", queue=request.path_params["queue"], held=reasons)
             )
@@ -139,14 +143,14 @@ def _event(name: str, data: object) -> bytes:
 @view("read")
 async def queue_jobs(request: Request) -> Response:
     """The jobs of a state, filtered, one look at a time."""
-    wanted = jobs.filter_of(request.query_params)
+    wanted = job_views.filter_of(request.query_params)
     payloads = settings_of(request).show_payloads
     most = PLACES_MAX if wanted.narrow else _JOBS_SHOWN
     found = await queue_of(request).jobs.page(
         wanted.state, offset=wanted.cursor, newest_first=wanted.newest, limit=most
     )
-    listed = jobs.job_list(found, wanted, payloads=payloads)
-    actions = jobs.ACTIONS.get(wanted.state, ())
+    listed = job_views.job_list(found, wanted, payloads=payloads)
+    actions = job_views.BULK_ACTIONS.get(wanted.state, ())
     return queue_page(request, "jobs.html", "jobs", wanted=wanted, listed=listed, actions=actions)
 
 
@@ -166,7 +170,7 @@ async def queue_job(request: Request) -> Response:
     found = await looks_at(queue_of(request)).job(id)
     if found is None:
         raise Problem(404, f"Queue {request.path_params['queue']} knows no job {id}, or no longer.")
-    shown = job.job_view(found, payloads=settings_of(request).show_payloads)
+    shown = job_views.job_view(found, payloads=settings_of(request).show_payloads)
     return queue_page(request, "job.html", "jobs", view=shown)
 
 
@@ -175,14 +179,14 @@ async def job_events(request: Request) -> Response:
     """What the queue has recorded of a job, as a part of its page."""
     id, since = queue_of(request).model.names.known_id(request.path_params["id"]), _number(request, "since")
     found, more = await looks_at(queue_of(request)).events_of(id, since)
-    return rendering.page(request, "job_events.html", moments=job.recorded(found), more=more)
+    return rendering.page(request, "job_events.html", moments=job_views.recorded(found), more=more)
 
 
 @view("read")
 async def queue_dead(request: Request) -> Response:
     """The dead jobs by error."""
     found = await queue_of(request).jobs.page("dead", newest_first=True, limit=PLACES_MAX)
-    return queue_page(request, "dead.html", "dead", found=jobs.dead_jobs(found))
+    return queue_page(request, "dead.html", "dead", found=job_views.dead_jobs(found))
 
 
 @view("read")
@@ -190,7 +194,13 @@ async def bulk_preview(request: Request) -> Response:
     """How many jobs an action on many would change."""
     wanted, counted, action = await _counted(request)
     return queue_page(
-        request, "bulk.html", "jobs", wanted=wanted, counted=counted, action=action, most=jobs.CHANGED_MAX
+        request,
+        "bulk.html",
+        "jobs",
+        wanted=wanted,
+        counted=counted,
+        action=action,
+        most=job_views.CHANGED_MAX,
     )
 
 
@@ -204,11 +214,13 @@ async def bulk_count(request: Request) -> Response:
     )
 
 
-async def _counted(request: Request) -> tuple[jobs.Filter, jobs.Count, str]:
-    wanted = jobs.filter_of(request.query_params)
-    action = jobs.action_of(request.query_params.get("action", ""), wanted.state)
-    before = jobs.Count(_number(request, "matched"), _number(request, "seen"), wanted.cursor, False)
-    counted = await jobs.count(queue_of(request), wanted, before, payloads=settings_of(request).show_payloads)
+async def _counted(request: Request) -> tuple[job_views.Filter, job_views.Count, str]:
+    wanted = job_views.filter_of(request.query_params)
+    action = job_views.action_of(request.query_params.get("action", ""), wanted.state)
+    before = job_views.Count(_number(request, "matched"), _number(request, "seen"), wanted.cursor, False)
+    counted = await job_views.count(
+        queue_of(request), wanted, before, payloads=settings_of(request).show_payloads
+    )
     return wanted, counted, action
 
 
@@ -216,8 +228,8 @@ async def _counted(request: Request) -> tuple[jobs.Filter, jobs.Count, str]:
 async def queue_schedules(request: Request) -> Response:
     """The schedules, by next tick."""
     offset, opened = _number(request, "offset"), queue_of(request)
-    found = await opened.schedules.list(offset=offset, limit=control.ROWS_MAX + 1)
-    listed = control.schedule_list(found, offset, await opened.driver.server_now_ms())
+    found = await opened.schedules.list(offset=offset, limit=queue_views.ROWS_MAX + 1)
+    listed = queue_views.schedule_list(found, offset, await opened.driver.server_now_ms())
     return queue_page(request, "schedules.html", "schedules", listed=listed)
 
 
@@ -226,14 +238,14 @@ async def queue_workers(request: Request) -> Response:
     """The workers with what each has in hand."""
     offset = _number(request, "offset")
     found = await looks_at(queue_of(request)).workers(offset)
-    return queue_page(request, "workers.html", "workers", listed=control.worker_list(found, offset))
+    return queue_page(request, "workers.html", "workers", listed=queue_views.worker_list(found, offset))
 
 
 @view("read")
 async def queue_limits(request: Request) -> Response:
     """Pauses and limits."""
     found = await held(queue_of(request))
-    return queue_page(request, "limits.html", "limits", listed=control.limit_list(found))
+    return queue_page(request, "limits.html", "limits", listed=queue_views.limit_list(found))
 
 
 @view("read")
@@ -249,7 +261,7 @@ async def channel_lags(request: Request) -> Response:
     reached = [pair for pair in found.found if access.reaches(pair[0])]
     known = await opened.run(lags.lags(reached)) if reached else ()
     return rendering.page(
-        request, "channels.html", listed=overview.channel_list(known, found.cursor), wanted=wanted
+        request, "channels.html", listed=queue_views.channel_list(known, found.cursor), wanted=wanted
     )
 
 
@@ -257,14 +269,14 @@ async def channel_lags(request: Request) -> Response:
 async def drills(request: Request) -> Response:
     """The runs of drills."""
     return rendering.page(
-        request, "runs.html", listed=await run_in_threadpool(overview.run_list, _folder(request))
+        request, "runs.html", listed=await run_in_threadpool(queue_views.run_list, _folder(request))
     )
 
 
 @view("read")
 async def report(request: Request) -> Response:
     """The report of a run, as the judge has written it."""
-    path = await run_in_threadpool(overview.report_of, _folder(request), request.path_params["run"])
+    path = await run_in_threadpool(queue_views.report_of, _folder(request), request.path_params["run"])
     if path is None:
         raise Problem(404, "There is no report of this run.")
     headers = {"Content-Security-Policy": REPORT_POLICY}
@@ -289,3 +301,173 @@ def _number(request: Request, field: str) -> int:
         raise Problem(422, f"{field} is a number.", field=field, value=value[:80], bound="a number")
     most = {"since": validate.INSTANT_MS_MAX, "cursor": 2**64 - 1}.get(field, _OFFSET_MAX)
     return validate.integer(field, int(value), 0, most)
+
+
+# -- The changes: forms that are posted, each with the token of the browser, and then the view that shows
+# the new state.
+
+_ON_A_JOB: dict[str, Callable[[AsyncQueue, str], Awaitable[Altered]]] = {
+    "cancel": lambda queue, id: queue.jobs.cancel(id),
+    "run_now": lambda queue, id: queue.jobs.run_now(id),
+    "remove": lambda queue, id: queue.jobs.remove(id),
+    "requeue": lambda queue, id: queue.dead.requeue(id),
+    "discard": lambda queue, id: queue.dead.discard(id),
+}
+
+
+def back(request: Request, *segments: str, did: str, count: int = 0) -> Response:
+    """The view that shows what was changed."""
+    query = f"did={did}" + (f"&count={count}" if count else "")
+    return RedirectResponse(
+        rendering.address(request, "queues", request.path_params["queue"], *segments, query=query), 303
+    )
+
+
+@view("operate", changes=True)
+async def change_job(request: Request) -> Response:
+    """Do something to one job."""
+    id, action = request.path_params["id"], request.path_params["action"]
+    act = _ON_A_JOB.get(action)
+    if act is None:
+        raise Problem(404, "There is no such action.")
+    return back(request, "jobs", id, did=word_of(action, await act(queue_of(request), id)))
+
+
+@view("operate", changes=True)
+async def change_many(request: Request) -> Response:
+    """Do something to the jobs that a filter means."""
+    form = await form_of(request)
+    wanted = job_views.filter_of({**form, "cursor": "0"})
+    action = job_views.action_of(form.get("action", ""), wanted.state)
+    most = min(job_views.CHANGED_MAX, job_views.checked_limit(form.get("limit", "")))
+    payloads = settings_of(request).show_payloads
+    done = await job_views.change(queue_of(request), action, wanted, most, payloads=payloads)
+    return back(request, *(("dead",) if wanted.state == "dead" else ("jobs",)), did="bulk", count=done)
+
+
+@view("operate", changes=True)
+async def pause(request: Request) -> Response:
+    """Pause the queue, or a name."""
+    form = await form_of(request)
+    await queue_of(request).pause(form.get("name") or None, length_ms=1_000 * _form_number(form, "length_s"))
+    return back(request, *_from(form), did="paused")
+
+
+@view("operate", changes=True)
+async def resume(request: Request) -> Response:
+    """End the pause of the queue, or of a name."""
+    form = await form_of(request)
+    was_paused = await queue_of(request).resume(form.get("name") or None)
+    return back(request, *_from(form), did="resumed" if was_paused else "not-paused")
+
+
+@view("admin", changes=True)
+async def set_limit(request: Request) -> Response:
+    """Define or replace a limit."""
+    form = await form_of(request)
+    name, key = _of(form)
+    await queue_of(request).set_limit(
+        name,
+        key=key,
+        concurrency=_form_number(form, "concurrency"),
+        rate=_form_number(form, "rate"),
+        per_ms=1_000 * _form_number(form, "per_s"),
+        window=cast("Window", form.get("window", "sliding")),
+    )
+    return back(request, "limits", did="limit")
+
+
+@view("admin", changes=True)
+async def remove_limit(request: Request) -> Response:
+    """Remove a limit."""
+    name, key = _of(await form_of(request))
+    await queue_of(request).remove_limit(name, key=key)
+    return back(request, "limits", did="no-limit")
+
+
+@view("operate", changes=True)
+async def change_schedule(request: Request) -> Response:
+    """Enable, disable or run a schedule."""
+    schedules, name = queue_of(request).schedules, request.path_params["schedule"]
+    match request.path_params["action"]:
+        case "enable":
+            await refuse_schedule(request)
+            did = "schedule" if await schedules.enable(name) else "no-schedule"
+        case "disable":
+            did = "schedule" if await schedules.disable(name) else "no-schedule"
+        case "run-now":
+            await refuse_schedule(request)
+            did = "ran" if await schedules.run_now(name) is not None else "no-schedule"
+        case _:
+            raise Problem(404, "There is no such action.")
+    return back(request, "schedules", did=did)
+
+
+@view("admin", changes=True)
+async def remove_schedule(request: Request) -> Response:
+    """Remove a schedule; its jobs stay."""
+    removed = await queue_of(request).schedules.remove(request.path_params["schedule"])
+    return back(request, "schedules", did="schedule" if removed else "no-schedule")
+
+
+@view("operate", changes=True)
+async def change_worker(request: Request) -> Response:
+    """Pause or resume a worker, or set how many handlers it runs at once."""
+    workers, name = queue_of(request).workers, request.path_params["worker"]
+    form = await form_of(request)
+    match request.path_params["action"]:
+        case "pause":
+            await workers.pause(name, length_ms=1_000 * _form_number(form, "length_s"))
+        case "resume":
+            await workers.resume(name)
+        case "concurrency":
+            await workers.set_concurrency(name, _form_number(form, "concurrency") or None)
+        case _:
+            raise Problem(404, "There is no such action.")
+    return back(request, "workers", did="worker")
+
+
+@public
+async def sign_in_form(request: Request) -> Response:
+    """Where a token is shown for a session."""
+    return rendering.page(request, "sign_in.html", refused=False)
+
+
+@public
+async def sign_in(request: Request) -> Response:
+    """Begin a session."""
+    await refuse_foreign(request)
+    answer: Response = RedirectResponse(rendering.address(request, "queues"), 303)
+    if begin_session(request, answer, (await form_of(request)).get("token", "")) is None:
+        return rendering.page(request, "sign_in.html", 401, refused=True)
+    return answer
+
+
+@public
+async def sign_out(request: Request) -> Response:
+    """End a session."""
+    await refuse_foreign(request)
+    answer = RedirectResponse(rendering.address(request, "sign-in"), 303)
+    end_session(request, answer)
+    return answer
+
+
+def _of(form: dict[str, str]) -> tuple[str | None, str | None]:
+    """What a limit is of: a name, or a key."""
+    target = form.get("target", "")
+    return (target, None) if form.get("of") == "name" else (None, target)
+
+
+def _from(form: dict[str, str]) -> tuple[str, ...]:
+    """The view that a form stood on."""
+    return ("limits",) if form.get("view") == "limits" else ()
+
+
+def _form_number(form: dict[str, str], field: str) -> int:
+    """A number of a form; an empty field is 0. Raises Problem."""
+    value = form.get(field, "").strip() or "0"
+    if not value.isascii() or not value.isdigit() or len(value) > 12:
+        raise Problem(
+            422, f"{field} is a number of at most 12 digits.", field=field, value=value[:80], bound="a number"
+        )
+    return int(value)

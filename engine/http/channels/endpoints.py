@@ -1,11 +1,13 @@
-"""Publishing: `PUT /channel/{channelID}/message/{messageID}` with any JSON."""
+"""The endpoints of channels: publish, subscribe, fetch and acknowledge; the admin API; and probes."""
 
 from __future__ import annotations
 
 import contextlib
+import hmac
+import logging
 import re
 from collections.abc import Coroutine
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 from starlette.requests import Request
@@ -17,22 +19,20 @@ from engine.channel.asynchronous.channel import AsyncChannel
 from engine.channel.contents import RawJson
 from engine.channel.settings import MESSAGES_MAX
 from engine.channel.values import Fetched, Message
-from engine.errors import Malformed, logger
+from engine.errors import EngineError, Malformed, logger
+from engine.http.access import Endpoint, carried_out, noted
 from engine.http.answers import Problem
-from engine.http.channels import answers
-from engine.http.channels.answers import ERRORS, Refused, argument, duration_ms, record
-from engine.http.channels.guarding import about, channel_route, id_of, while_admitted
-from engine.http.channels.service import service_of
-from engine.http.channels.settings import ChannelAccess
+from engine.http.channels import answers, networks
+from engine.http.channels.answers import ERRORS, Refused, argument, record
+from engine.http.channels.guarding import about, bearer, id_of, route, while_admitted
+from engine.http.channels.service import ChannelService, service_of
+from engine.http.channels.settings import ChannelAccess, duration_ms
+from engine.http.channels.tokens import is_revocable
 from engine.http.describing import Schema, described
 from engine.http.opening import wait_for, waiting_ms
-from engine.http.security.shield import QUERY_BYTES_MAX
+from engine.http.settings import Access
+from engine.http.shield import QUERY_BYTES_MAX
 from engine.validate import GO_DURATION
-
-
-def message_routes() -> list[BaseRoute]:
-    """The routes of messages."""
-    return [channel_route("/message/{message}", "PUT", publish)]
 
 
 @described(
@@ -67,7 +67,6 @@ async def publish(request: Request, channel: ChannelAccess) -> Response:
 
 log = logger("ironclaim.http")
 
-_PATH = "/subscription/polling/{subscriber}"
 _MAX_DEFAULT = "64"
 _WHOLE = re.compile(r"[0-9]{1,18}")
 #: So many of the longest ids fit into a query.
@@ -91,18 +90,6 @@ _MESSAGES["properties"]["ackHandle"] = {"type": "string"}
 _OLD: Schema = record(
     channelID=_ID, subscriberID=_ID, old={"type": "object", "additionalProperties": {"type": "boolean"}}
 )
-
-
-def subscription_routes() -> list[BaseRoute]:
-    """The routes of subscribers."""
-    return [
-        channel_route(_PATH, "PUT", subscribe),
-        channel_route(_PATH, "DELETE", unsubscribe),
-        channel_route(_PATH, "GET", fetch),
-        channel_route(f"{_PATH}/message", "DELETE", acknowledge),
-        # DSPS has this question in its storages, and no path for it.
-        channel_route(f"{_PATH}/message/old", "GET", ask_old),
-    ]
 
 
 @described("Subscribe", tag="channels", answers={200: _SUBSCRIBER, **ERRORS})
@@ -228,3 +215,131 @@ def _as_published(message: Message) -> object:
         return RawJson(message.spelled)
     except Malformed:
         return message.content
+
+
+# -- The admin API: revoke a token, and set how much is logged. Callers show a bearer token and come from
+# an allowed network.
+
+#: Until the year 5138.
+_SECONDS = re.compile(r"[0-9]{1,11}")
+_LEVELS = {name: getattr(logging, name) for name in ("DEBUG", "INFO", "WARN", "ERROR", "FATAL")}
+#: The categories of DSPS that there are here, and the loggers that they set. `*`: all of the engine's.
+_LOGGERS = {
+    "*": "ironclaim",
+    "http": "ironclaim.http",
+    "auth": "ironclaim.http.auth",
+    "outgoing-webhook": "ironclaim.worker",
+}
+
+
+def admin_route(path: str, endpoint: Endpoint) -> BaseRoute:
+    """The route of an endpoint that administrators alone are admitted to."""
+
+    @wraps(endpoint)
+    async def guarded(request: Request) -> Response:
+        return await carried_out(request, _admit(request), endpoint, changes=True)
+
+    return route(f"/admin{path}", "PUT", guarded)
+
+
+async def _admit(request: Request) -> Access:
+    """The access of an administrator. Raises Refused, which does not say why."""
+    service = service_of(request)
+    settings = service.settings
+    allowed = _of_an_allowed_network(request, service)
+    # Each token is compared, so that the time tells nothing.
+    given = bearer(request).encode(errors="surrogateescape")
+    known = sum(hmac.compare_digest(token.encode(), given) for token in settings.admin_tokens)
+    if not allowed or not known:
+        raise Refused(403, "")
+    return Access(role="admin", name="administrator")
+
+
+def _of_an_allowed_network(request: Request, service: ChannelService) -> bool:
+    """Whether the caller is of an allowed network; not where nobody can say who it is, which the audit line
+    tells."""
+    peer, name = request.client.host if request.client else "", service.settings.real_ip_header
+    forwarded = request.headers.getlist(name) if name else None
+    try:
+        caller = networks.caller(
+            peer, forwarded, service.trusted_proxies, service.settings.trusted_proxy_hops
+        )
+    except networks.Unreadable as error:
+        noted(request, refused=f"the caller cannot be read: {error}")
+        return False
+    if not networks.among(caller, service.admin_networks):
+        noted(request, refused=f"{caller} is in no admin network")
+        return False
+    return True
+
+
+@described(
+    "Revoke a token",
+    tag="admin",
+    query=(
+        argument("jti", "The id of the token", required=True),
+        argument("exp", "When it expires, seconds since 1970", required=True, pattern=_SECONDS.pattern),
+    ),
+    answers={200: record(jti={"type": "string"}, exp={"type": "integer"}), **ERRORS},
+)
+async def revoke(request: Request) -> Response:
+    """Refuse a token from now on, for as long as any server might take it."""
+    jti = request.query_params.get("jti", "")
+    if not jti:
+        raise answers.missing("jti")
+    if not is_revocable(jti):
+        raise answers.invalid("jti")
+    expires = request.query_params.get("exp", "")
+    if not _SECONDS.fullmatch(expires):
+        raise answers.invalid("exp")
+    revocations = service_of(request).revocations
+    noted(request, jti=jti, exp=expires)
+    if revocations.is_late(int(expires)):
+        noted(request, late=True)
+    if not await revocations.revoke(jti, int(expires)):
+        noted(request, late=True, ended=True)
+    return answers.told({"jti": jti, "exp": int(expires)})
+
+
+@described(
+    "Set how much is logged",
+    tag="admin",
+    query=(
+        argument("category", "What is logged", required=True, words=tuple(_LOGGERS)),
+        argument("level", "What is logged of it at least", required=True, words=tuple(_LEVELS)),
+    ),
+    answers={204: None, **ERRORS},
+)
+async def set_level(request: Request) -> Response:
+    """Log more or less of one category, in this process."""
+    category, level = request.query_params.get("category", ""), request.query_params.get("level", "")
+    if not category:
+        raise answers.missing("category")
+    if category not in _LOGGERS:
+        raise answers.invalid("category")
+    if level not in _LEVELS:
+        raise answers.invalid("level")
+    logging.getLogger(_LOGGERS[category]).setLevel(_LEVELS[level])
+    return answers.nothing()
+
+
+# -- Probes: whether this process should be killed, and whether it can answer requests. They ask nobody
+# who he is, and tell nothing that could help an attacker.
+
+_STORAGE = record(storage={"type": "object"})
+
+
+@described("Is the process alive", tag="probes", answers={200: _STORAGE})
+async def liveness(request: Request) -> Response:
+    """This process answers; a server that is away is no reason to kill it."""
+    return answers.told({"storage": {}})
+
+
+@described("Is the process ready", tag="probes", answers={200: _STORAGE, 500: _STORAGE})
+async def readiness(request: Request) -> Response:
+    """A call reaches the server and is answered."""
+    try:
+        await service_of(request).probed.is_revoked("probe")
+    except EngineError as error:
+        return answers.told({"storage": {"redis": type(error).__name__}}, 500)
+    return answers.told({"storage": {"redis": "ping OK"}})

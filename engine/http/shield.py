@@ -1,5 +1,5 @@
-"""Stands before the application: refuses what is out of bounds, bounds what comes in slowly, and adds the
-headers that tell browsers what a page of ours may do."""
+"""The middleware before the application. It refuses what is out of bounds, bounds what comes in slowly, and
+adds the headers by which browsers restrict a page of ours."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, cast
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from engine.http import access
 from engine.http.answers import Problem
-from engine.http.security import access
 from engine.http.settings import HttpSettings
 
 # -- What a request must be before anything else looks at it: its host, its path, its headers, its size.

@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from engine import Malformed
-from engine.http.channels import configuration
-from engine.http.channels.answers import duration_ms
-from engine.http.channels.settings import ChannelPolicy, ChannelSettings
+from engine.http.channels.settings import ChannelPolicy, ChannelSettings, duration_ms, read_channels
 from engine.http.channels.tokens import JwtSettings
 from engine.http.channels.webhooks.settings import WebhookRetry, WebhookSettings
 from tests.engine.http.channels.desk import RSA, desk, pem, token
@@ -75,7 +73,7 @@ def test_every_name_of_the_file_is_a_setting(tmp_path: Path) -> None:
         headers={"User-Agent": "My server"},
         allow_networks=["10.0.0.0/8"],
     )
-    assert configuration.read(tmp_path / "channels.toml") == ChannelSettings(
+    assert read_channels(tmp_path / "channels.toml") == ChannelSettings(
         channels=[ChannelPolicy(pattern=r"room-(?P<id>\d+)", expire_ms=900_000, jwt=jwt, webhooks=[webhook])],
         storage="myRedis1",
         admin_tokens=["a-secret-of-sixteen-or-more"],
@@ -93,7 +91,7 @@ def test_a_file_of_json_serves(ironclaim_url: str, tmp_path: Path) -> None:
     (tmp_path / "key.pem").write_text(pem(RSA))
     channels = [{"regex": "room-.*", "jwt": {"iss": ["issuer"], "keys": {"RS256": ["key.pem"]}}}]
     (tmp_path / "channels.json").write_text(json.dumps({"channels": channels}))
-    with desk(ironclaim_url, configuration.read(tmp_path / "channels.json"), token=token()) as client:
+    with desk(ironclaim_url, read_channels(tmp_path / "channels.json"), token=token()) as client:
         assert client.publish("room-1", "m1", "1").status_code == 200
         assert client.put("/channel/room-1/message/m2", content="1", headers={"Authorization": ""}).status_code == 403
 
@@ -126,7 +124,7 @@ def test_a_file_of_json_serves(ironclaim_url: str, tmp_path: Path) -> None:
 def test_what_is_wrong_is_named_by_its_place(tmp_path: Path, content: Any, field: str) -> None:
     (tmp_path / "channels.json").write_text(content if isinstance(content, str) else json.dumps(content))
     with pytest.raises(Malformed) as caught:
-        configuration.read(tmp_path / "channels.json")
+        read_channels(tmp_path / "channels.json")
     assert caught.value.field == field
 
 
