@@ -13,7 +13,7 @@ from engine import ConnectOptions, EngineError, Handlers, Queue, Worker, WorkerG
 from engine.ops.sweeps import Wait
 from engine.redis.call import Call
 from engine.redis.driver import Flight, SyncDriver
-from engine.redis.endpoint import DEADLINE_MS_MAX, Endpoint
+from engine.redis.endpoint import Endpoint
 from engine.redis.exchange import Sent
 from engine.worker import threads
 from engine.worker.loop import CALLERS
@@ -121,23 +121,6 @@ def test_a_worker_of_sixteen_shards_has_as_many_threads_as_one_of_a_whole_queue(
             # That of `at_work` is the last of these four.
             wait_until(lambda: len(set(threading.enumerate()) - before) <= most, "those that nobody needs have ended")
         wait_until(lambda: set(threading.enumerate()) <= before, "all have ended")
-
-
-def test_a_server_that_is_gone_holds_up_no_other_queue_of_a_group(relay: Relay, ironclaim_url: str) -> None:
-    """It has the calls of its queue wait for their deadlines, in threads that the other queues share."""
-    patient = ConnectOptions(timeout_ms=600_000, deadline_ms=DEADLINE_MS_MAX)
-    with Queue("here", url=ironclaim_url) as here, Queue("gone", url=relay.url, connect=patient) as gone:
-        gone.enqueue("work", None)
-        book = Book()
-        group = WorkerGroup([gone, here], book.handlers("w", "work"), lease_ms=400, sweep_ms=100, strategy="shuffle")
-        with at_work(group):
-            wait_until(lambda: gone.counts().finished == 1, "both servers answer")
-            relay.hush()
-            for number in range(20):
-                here.enqueue("work", number, id=f"j{number}")
-                wait_until(lambda most=number + 1: here.counts().finished == most, "the other queue goes on")
-            relay.break_all()
-            relay.down()
 
 
 def test_a_wait_whose_reply_never_comes_is_broken_off_and_sent_again(relay: Relay) -> None:
