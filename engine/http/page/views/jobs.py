@@ -16,7 +16,6 @@ from engine.ops.admin import AdminAction, Alter
 from engine.ops.looks import Counts
 from engine.queue import admin, looks
 from engine.queue.asynchronous.queue import AsyncQueue
-from engine.queue.asynchronous.sharded import AsyncShardedQueue
 from engine.queue.looks import PLACES_MAX, JobInfo, JobPage, Selection
 from engine.serializers import TEXTS
 
@@ -260,8 +259,6 @@ async def count(queue: AsyncQueue, wanted: Filter, before: Count, *, payloads: b
 async def change(queue: AsyncQueue, action: AdminAction, wanted: Filter, most: int, *, payloads: bool) -> int:
     """Do something to the jobs that are meant, at most so many; how many it was done to. Each job is looked
     at once."""
-    if not isinstance(queue, AsyncShardedQueue):
-        return await _change(queue, action, wanted, most, payloads=payloads)
     done = 0
     for shard in await queue.in_use():
         done += await _change(shard, action, wanted, most - done, payloads=payloads)
