@@ -4,15 +4,12 @@ an `op_id`, its identity (rule 7), and a time after which it is void."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from engine.errors import Malformed, OutcomeUnknown, UnsupportedFeature
 from engine.ops.base import DeadlineBound, Operation, immutable, one_of, server_us
-
-if TYPE_CHECKING:
-    from engine.queue.sharding import Layout
 
 AdministeredResult = Literal["done", "repeated", "refused"]
 ADMINISTERED_RESULTS = get_args(AdministeredResult)
@@ -149,13 +146,13 @@ class SetLimit(AdminOperation, script="set_limit", slots={"limit": "target", "de
     target: str
     limit: Limit | None
 
-    def part(self, layout: Layout, number: int) -> SetLimit | None:
+    def part(self, number: int, shards: int, home: Callable[[str], int]) -> SetLimit | None:
         """Of a name each shard has a share; a key has its limit in the shard of its jobs."""
         kind, _, of = self.target.partition(":")
         if kind == "n":
             limit = self.limit
-            return self if limit is None else replace(self, limit=limit.divided(layout.shards)[number])
-        return self if of == "*" or layout.home(of, "", "") == number else None
+            return self if limit is None else replace(self, limit=limit.divided(shards)[number])
+        return self if of == "*" or home(of) == number else None
 
 
 @immutable
@@ -166,9 +163,9 @@ class SetWorker(AdminOperation, script="set_worker"):
     field: str
     value: int | None
 
-    def part(self, layout: Layout, number: int) -> SetWorker:
+    def part(self, number: int, shards: int, home: object) -> SetWorker:
         """The pause of a worker; its places it shares among its shards by itself."""
-        if layout.shards > 1 and self.field.startswith("c:"):
+        if shards > 1 and self.field.startswith("c:"):
             raise UnsupportedFeature(
                 "the concurrency of a worker of a queue with shards is that which it was started with"
             )
@@ -181,11 +178,9 @@ class SetRetention(AdminOperation, script="set_retention"):
 
     bounds: tuple[tuple[str, int], ...]
 
-    def part(self, layout: Layout, number: int) -> SetRetention:
+    def part(self, number: int, shards: int, home: object) -> SetRetention:
         """Each shard keeps its share of the numbers."""
-        shares = [
-            (name, -(-most // layout.shards) if name.endswith("_max") else most) for name, most in self.bounds
-        ]
+        shares = [(name, -(-most // shards) if name.endswith("_max") else most) for name, most in self.bounds]
         return replace(self, bounds=tuple(shares))
 
 

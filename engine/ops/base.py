@@ -3,13 +3,10 @@ script's slots, how the script's reply is read, and in a queue with several shar
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
-
-if TYPE_CHECKING:
-    from engine.queue.sharding import Layout
+from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
 
 #: Where an operation goes: see `Operation.goes`.
 Route = Literal["home", "job", "find", "all", "each"]
@@ -59,10 +56,11 @@ class Operation:
         """
         raise NotImplementedError(f"{type(self).__name__} has no reply")
 
-    def part(self, layout: Layout, number: int) -> Self | None:
-        """What shard `number` of a layout is sent of an operation that goes to all; None: nothing. Raises
-        Malformed and UnsupportedFeature for what so many shards cannot do."""
-        del layout, number
+    def part(self, number: int, shards: int, home: Callable[[str], int]) -> Self | None:
+        """What shard `number` of so many is sent of an operation that goes to all; None: nothing. `home`
+        tells the shard of a key. Raises Malformed and UnsupportedFeature for what so many shards cannot
+        do."""
+        del number, shards, home
         return self
 
     def merge(self, replies: Sequence[Any]) -> Any:

@@ -107,6 +107,10 @@ class Snapshot:
     states: dict[str, list[tuple[str, int]]]
 
 
+#: States whose jobs can be listed; of the last one they have ended.
+LISTED = ("waiting", "blocked", "delayed", "active", "stuck", "dead", "finished")
+
+
 @immutable
 class Page(Operation, script="page", label="list of jobs", slots={"newest": "newest_first"}, goes="each"):
     """One page of the jobs in a state: their ids, or with `names` how many of them each name has; those of

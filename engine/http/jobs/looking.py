@@ -15,9 +15,10 @@ from engine.http.jobs import schemas
 from engine.http.opening import queue_of, wait_for, waiting_ms
 from engine.http.security.access import access_of, needs, still_admitted
 from engine.ops.jobs import Options
+from engine.ops.looks import LISTED
 from engine.ops.workers import WorkerInfo
 from engine.options import PLAIN
-from engine.queue.admin import LISTED, PIECE
+from engine.queue.admin import PIECE
 from engine.queue.looks import JobInfo, payload_members
 from engine.queue.scheduling import Schedule
 from engine.routing import read_target

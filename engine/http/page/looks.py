@@ -179,34 +179,38 @@ class Looks(AsyncPart):
 class ShardedLooks(Looks):
     """The looks at a queue with shards."""
 
+    def __init__(self, queue: AsyncQueue) -> None:
+        super().__init__(queue)
+        self._sharded = queue
+
     async def count_on(self, round: LanesRound) -> Counts:
         """Count the jobs in each state, of all lanes of all shards."""
-        counts = await self._queue.counts()
+        counts = await self._sharded.counts()
         round.add(counts)
         return counts
 
     async def look_on(self, round: ObstaclesRound) -> None:
         """Look at the first lanes of each shard."""
-        round.whole = await self._queue.obstacles(one_call=True)
+        round.whole = await self._sharded.obstacles(one_call=True)
 
     async def run_times(self) -> tuple[HandlerTimes, ...]:
         """How long handlers took in all shards."""
-        found = await self._queue.each(ListRunTimes(0, TIMES_MAX))
+        found = await self._sharded.each(ListRunTimes(0, TIMES_MAX))
         return tuple(added_times(times for _, reply in found for times in reply.names))
 
     async def workers(self, offset: int = 0, limit: int = WORKERS_MAX) -> SomeWorkers:
         """Workers from this rank on, each with what it has in hand in all shards."""
-        found = tuple(await self._queue.workers.list(offset=offset, limit=limit))
-        return SomeWorkers(found, len(found) >= limit, await self._queue.driver.server_now_ms())
+        found = tuple(await self._sharded.workers.list(offset=offset, limit=limit))
+        return SomeWorkers(found, len(found) >= limit, await self._sharded.driver.server_now_ms())
 
     async def job(self, id: str) -> OneJob | None:
         """One job, in its shard."""
-        shard = await self._queue.find(id)
+        shard = await self._sharded.find(id)
         return None if shard is None else await Looks(shard).job(id)
 
     async def events_of(self, job: str, since_ms: int) -> tuple[tuple[Event, ...], bool]:
         """What the shard of a job has recorded of it."""
-        shard = await self._queue.find(job)
+        shard = await self._sharded.find(job)
         return ((), False) if shard is None else await Looks(shard).events_of(job, since_ms)
 
 

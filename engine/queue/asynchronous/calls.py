@@ -8,28 +8,26 @@ become another is noticed; an enqueue need not look, because a shard that takes 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from functools import partial
+from typing import Any, Self, TypeVar, cast
 
 from engine import validate
 from engine.errors import EngineError, Malformed, ServerUnavailable, UnsupportedFeature
 from engine.ops.admin import Administered, NoteQueue
 from engine.ops.base import DeadlineBound, Operation
 from engine.ops.jobs import Enqueue, Enqueued, EnqueueMany
-from engine.ops.looks import Inspect, Inspected
+from engine.ops.looks import LISTED, Inspect, Inspected
 from engine.ops.transfers import ReadShards, SetShards
-from engine.queue import admin, producing, sharding
+from engine.queue import producing, sharding
 from engine.queue.producing import Steps
 from engine.queue.settings import QueueSettings
-from engine.queue.sharding import PLAIN, Layout, ShardRecord
+from engine.queue.sharding import PLAIN, ShardRecord
 from engine.redis.async_driver import AsyncDriver
 from engine.redis.async_gathering import AsyncGathering
 from engine.redis.call import BLOCK_MS, Call
 from engine.redis.exchange import PIPELINE_MAX, Sent
-
-if TYPE_CHECKING:
-    from engine.queue.asynchronous.queue import AsyncQueue
 
 #: Looks at a record that changes all the time, or at a job that is on its way to another shard.
 _TRIES = 50
@@ -78,6 +76,17 @@ class AsyncQueueCalls(QueueSettings):
                         answer = await self.driver.send_many(self._calls(asked), intended_ns)
         except StopIteration as end:
             return end.value
+
+    async def carry_out_in_turns(self, steps: Callable[[int], Steps[int]], most: int) -> int:
+        """Run steps that do something at most so many times, and count it, in one shard in use after the
+        other; for the engine's own parts."""
+        done = 0
+        for shard in await self.in_use():
+            # The steps check what the caller has given.
+            done += await shard.carry_out(steps(most - done if done else most))
+            if done >= most:
+                break
+        return done
 
     async def send_in_time(self, operation: DeadlineBound) -> Sent:
         """Stamp an operation and send it; once more when its deadline was reckoned wrongly (rule 3). Of a
@@ -227,11 +236,12 @@ class AsyncQueueCalls(QueueSettings):
     async def _parts(self, operation: Operation) -> list[tuple[str, Operation]]:
         """What each shard in use is sent of an operation that goes to all."""
         # What cannot be divided is refused before any call.
-        operation.part(Layout(0, cast("int", self.shards)), 0)
+        operation.part(0, cast("int", self.shards), lambda key: 0)
         parts: dict[str, Operation] = {}
         for layout in (await self.look_up()).layouts:
+            home = partial(layout.home, unique="", job="")
             for number, name in enumerate(layout.names(self.name)):
-                part = operation.part(layout, number)
+                part = operation.part(number, layout.shards, home)
                 if part is not None:
                     parts[name] = part
         return list(parts.items())
@@ -280,7 +290,7 @@ class AsyncQueueCalls(QueueSettings):
             found: dict[str, Self] = {}
             for shard, reply in await self.each(Inspect((job,), whole=False)):
                 found.setdefault(cast("Inspected", reply).items[0].state, shard)
-            open_states = [state for state in found if state in admin.LISTED[:-1]]
+            open_states = [state for state in found if state in LISTED[:-1]]
             ended = [state for state in found if state not in ("gone", "moving")]
             if open_states or ended or "moving" not in found:
                 # One that still is to run before one of the same id and another key that has ended.
@@ -347,7 +357,7 @@ class AsyncQueueCalls(QueueSettings):
 class AsyncPart:
     """A part of a queue, such as `queue.jobs`."""
 
-    def __init__(self, queue: AsyncQueue) -> None:
+    def __init__(self, queue: AsyncQueueCalls) -> None:
         self._queue = queue
 
 

@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from engine import validate
 from engine.errors import Malformed, UnknownJob, UnsupportedFeature
@@ -18,6 +18,7 @@ from engine.ops import schedules
 from engine.ops.admin import Alter, Altered
 from engine.ops.jobs import Enqueue, Enqueued
 from engine.ops.looks import (
+    LISTED,
     Count,
     Event,
     EventPage,
@@ -38,7 +39,7 @@ from engine.options import JobOptions
 from engine.parameters import JobName, TypedJob
 from engine.queue import admin, looks, producing, scheduling
 from engine.queue.admin import Lock
-from engine.queue.asynchronous.calls import AsyncBlockingCalls, AsyncPart
+from engine.queue.asynchronous.calls import AsyncBlockingCalls, AsyncPart, AsyncQueueCalls
 from engine.queue.asynchronous.end_listeners import AsyncEndListeners
 from engine.queue.looks import (
     AWAY,
@@ -62,9 +63,6 @@ from engine.queue.scheduling import PutResult, Schedule, schedule_of, template
 from engine.queue.sharding import added_workers
 from engine.queue.why import Why, why
 from engine.validate import Milliseconds
-
-if TYPE_CHECKING:
-    from engine.queue.asynchronous.queue import AsyncQueue
 
 #: Jobs of one call that counts names: reading one takes the server up to 10 us.
 _NAMES_PAGE = 250
@@ -97,7 +95,9 @@ class AsyncJobsPart(AsyncPart):
             )
         return found[first:most]
 
-    async def _select_in(self, shard: AsyncQueue, state: str, listing: Listing) -> builtins.list[JobInfo]:
+    async def _select_in(
+        self, shard: AsyncQueueCalls, state: str, listing: Listing
+    ) -> builtins.list[JobInfo]:
         """One page of the jobs of a shard that are meant; of all of them without looking at others."""
         wanted, first, most = listing.wanted, listing.offset, listing.offset + listing.limit
         if wanted.everything:
@@ -139,7 +139,9 @@ class AsyncJobsPart(AsyncPart):
         more = looked < len(page.jobs) or page.seen == listing.limit
         return JobPage(reply.srv_us, found, looked, listing.offset + looked if more else None)
 
-    async def _look(self, shard: AsyncQueue, jobs: tuple[str, ...], state: str) -> builtins.list[JobInfo]:
+    async def _look(
+        self, shard: AsyncQueueCalls, jobs: tuple[str, ...], state: str
+    ) -> builtins.list[JobInfo]:
         """Read these jobs of a shard; those that have left the state meanwhile are left out."""
         found: list[JobInfo] = []
         while jobs:
@@ -194,14 +196,14 @@ class AsyncJobs(AsyncJobsPart):
         With a name, a key, an error or an age `offset` counts jobs that are meant, and of the first 10,000 of
         the state those are found."""
         listing = looks.listing(validate.PAGE_MAX, names=self._queue.model.names, **options)
-        return await self._select(admin.check_state(state, admin.LISTED), listing)
+        return await self._select(admin.check_state(state, LISTED), listing)
 
     async def page(self, state: str, **options: Unpack[ListOptions]) -> JobPage:
         """What `list` finds among `limit` places of a state (1 to 250) from `offset` on, in two calls however
         many jobs there are; so a page may be short, or empty, and `next` is the `offset` of the one after it,
         None where there is none."""
         listing = looks.listing(looks.PLACES_MAX, names=self._queue.model.names, **options)
-        return await self._page(admin.check_state(state, admin.LISTED), listing)
+        return await self._page(admin.check_state(state, LISTED), listing)
 
     async def counts_by_name(self) -> dict[str, NameCounts]:
         """Jobs of each name that wait, are delayed, active and dead; '' stands for those that nobody can
@@ -287,7 +289,7 @@ class AsyncDead(AsyncJobsPart):
             done += await self._requeue_in(shard, wanted, most - done) if done < most else 0
         return done
 
-    async def _requeue_in(self, shard: AsyncQueue, wanted: Selection, most: int) -> int:
+    async def _requeue_in(self, shard: AsyncQueueCalls, wanted: Selection, most: int) -> int:
         # A job that dies again meanwhile is not requeued twice.
         left: int = (await shard.do(Count())).dead
         offset = done = 0
@@ -314,7 +316,9 @@ class AsyncDead(AsyncJobsPart):
 
     async def clear(self, *, older_than_ms: Milliseconds = 0, limit: int = 1_000_000) -> int:
         """Discard the jobs that have been dead for so long, in pieces; how many there were."""
-        return await self._queue.clean("dead", older_than_ms=older_than_ms, limit=limit)
+        return await self._queue.carry_out_in_turns(
+            lambda most: admin.cleaning("dead", older_than_ms, most), limit
+        )
 
 
 # -- The schedules of a queue, `queue.schedules`: jobs that come again and again, by a cron expression or
@@ -452,7 +456,7 @@ class AsyncEvents(AsyncPart):
       itself is not told.
     """
 
-    def __init__(self, queue: AsyncQueue) -> None:
+    def __init__(self, queue: AsyncQueueCalls) -> None:
         super().__init__(queue)
         self._blocking = AsyncBlockingCalls(queue)
 
@@ -520,9 +524,9 @@ R = TypeVar("R")
 class AsyncResults(AsyncPart):
     """The results of a queue's jobs: `queue.results`."""
 
-    def __init__(self, queue: AsyncQueue) -> None:
+    def __init__(self, queue: AsyncQueueCalls) -> None:
         super().__init__(queue)
-        self._listeners = AsyncEndListeners(AsyncBlockingCalls(queue))
+        self._listeners: dict[str, AsyncEndListeners] = {}
 
     @overload
     async def get(self, id: str) -> Result[Any] | None: ...
@@ -566,15 +570,15 @@ class AsyncResults(AsyncPart):
         """The result of the job of a wait that has begun, as `wait` returns it: for `call` of a queue. In a
         queue with shards it listens in that of the job, which may change meanwhile."""
         if self._queue.shards is None:
-            return await self._wait_here(waiting)
-        seen_in: AsyncQueue | None = None
+            return await self._wait_in(self._queue, waiting)
+        seen_in: AsyncQueueCalls | None = None
         while True:
             try:
                 replies = await self._queue.each(Look(waiting.job))
                 shard = next((shard for shard, seen in replies if seen.state == "pending"), None)
                 if shard is not None:
                     seen_in = shard
-                    return await shard.results.wait_out(waiting)
+                    return await self._wait_in(shard, waiting)
                 found = best(waiting.job, [seen for _, seen in replies])
                 if found is not None:
                     return found
@@ -588,11 +592,14 @@ class AsyncResults(AsyncPart):
             except AWAY as error:
                 waiting.failed(error)
 
-    async def _wait_here(self, waiting: Waiting) -> Result[Any]:
-        with self._listeners.listening_for(waiting.job) as listener:
+    async def _wait_in(self, shard: AsyncQueueCalls, waiting: Waiting) -> Result[Any]:
+        listeners = self._listeners.get(shard.name)
+        if listeners is None:
+            listeners = self._listeners.setdefault(shard.name, AsyncEndListeners(AsyncBlockingCalls(shard)))
+        with listeners.listening_for(waiting.job) as listener:
             while True:
                 try:
-                    found = waiting.take(await self._queue.do(Look(waiting.job, listener.token)))
+                    found = waiting.take(await shard.do(Look(waiting.job, listener.token)))
                     if found is not None:
                         return found
                     await listener.rest(waiting.block_ms)
@@ -601,7 +608,8 @@ class AsyncResults(AsyncPart):
 
     async def close(self) -> None:
         """Close the idle connections of waits."""
-        await self._listeners.close()
+        for listeners in self._listeners.values():
+            await listeners.close()
 
 
 # -- The workers of a queue: which are alive, since when, and what each has leased, from their heartbeats
@@ -661,9 +669,9 @@ class AsyncWorkers(AsyncPart):
         for shard in shards:
             at, more = 0, True
             while more:
-                page, more = await shard.workers._page(at, WORKERS_MAX)
-                found += page
-                at += WORKERS_MAX
+                reply = await shard.do(ListWorkers(at, WORKERS_MAX))
+                found += reply.workers
+                at, more = at + WORKERS_MAX, reply.seen >= WORKERS_MAX
         merged = added_workers(found)
         return merged[offset : offset + limit], len(merged) > offset + limit
 

@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from engine import validate
 from engine.errors import Malformed, UnknownJob, UnsupportedFeature
@@ -19,6 +19,7 @@ from engine.ops import schedules
 from engine.ops.admin import Alter, Altered
 from engine.ops.jobs import Enqueue, Enqueued
 from engine.ops.looks import (
+    LISTED,
     Count,
     Event,
     EventPage,
@@ -59,13 +60,10 @@ from engine.queue.looks import (
 )
 from engine.queue.scheduling import PutResult, Schedule, schedule_of, template
 from engine.queue.sharding import added_workers
-from engine.queue.synchronous.calls import BlockingCalls, Part
+from engine.queue.synchronous.calls import BlockingCalls, Part, QueueCalls
 from engine.queue.synchronous.end_listeners import EndListeners
 from engine.queue.why import Why, why
 from engine.validate import Milliseconds
-
-if TYPE_CHECKING:
-    from engine.queue.synchronous.queue import Queue
 
 #: Jobs of one call that counts names: reading one takes the server up to 10 us.
 _NAMES_PAGE = 250
@@ -98,7 +96,7 @@ class JobsPart(Part):
             )
         return found[first:most]
 
-    def _select_in(self, shard: Queue, state: str, listing: Listing) -> builtins.list[JobInfo]:
+    def _select_in(self, shard: QueueCalls, state: str, listing: Listing) -> builtins.list[JobInfo]:
         """One page of the jobs of a shard that are meant; of all of them without looking at others."""
         wanted, first, most = listing.wanted, listing.offset, listing.offset + listing.limit
         if wanted.everything:
@@ -140,7 +138,7 @@ class JobsPart(Part):
         more = looked < len(page.jobs) or page.seen == listing.limit
         return JobPage(reply.srv_us, found, looked, listing.offset + looked if more else None)
 
-    def _look(self, shard: Queue, jobs: tuple[str, ...], state: str) -> builtins.list[JobInfo]:
+    def _look(self, shard: QueueCalls, jobs: tuple[str, ...], state: str) -> builtins.list[JobInfo]:
         """Read these jobs of a shard; those that have left the state meanwhile are left out."""
         found: list[JobInfo] = []
         while jobs:
@@ -195,14 +193,14 @@ class Jobs(JobsPart):
         With a name, a key, an error or an age `offset` counts jobs that are meant, and of the first 10,000 of
         the state those are found."""
         listing = looks.listing(validate.PAGE_MAX, names=self._queue.model.names, **options)
-        return self._select(admin.check_state(state, admin.LISTED), listing)
+        return self._select(admin.check_state(state, LISTED), listing)
 
     def page(self, state: str, **options: Unpack[ListOptions]) -> JobPage:
         """What `list` finds among `limit` places of a state (1 to 250) from `offset` on, in two calls however
         many jobs there are; so a page may be short, or empty, and `next` is the `offset` of the one after it,
         None where there is none."""
         listing = looks.listing(looks.PLACES_MAX, names=self._queue.model.names, **options)
-        return self._page(admin.check_state(state, admin.LISTED), listing)
+        return self._page(admin.check_state(state, LISTED), listing)
 
     def counts_by_name(self) -> dict[str, NameCounts]:
         """Jobs of each name that wait, are delayed, active and dead; '' stands for those that nobody can
@@ -282,7 +280,7 @@ class Dead(JobsPart):
             done += self._requeue_in(shard, wanted, most - done) if done < most else 0
         return done
 
-    def _requeue_in(self, shard: Queue, wanted: Selection, most: int) -> int:
+    def _requeue_in(self, shard: QueueCalls, wanted: Selection, most: int) -> int:
         # A job that dies again meanwhile is not requeued twice.
         left: int = (shard.do(Count())).dead
         offset = done = 0
@@ -309,7 +307,7 @@ class Dead(JobsPart):
 
     def clear(self, *, older_than_ms: Milliseconds = 0, limit: int = 1_000_000) -> int:
         """Discard the jobs that have been dead for so long, in pieces; how many there were."""
-        return self._queue.clean("dead", older_than_ms=older_than_ms, limit=limit)
+        return self._queue.carry_out_in_turns(lambda most: admin.cleaning("dead", older_than_ms, most), limit)
 
 
 # -- The schedules of a queue, `queue.schedules`: jobs that come again and again, by a cron expression or
@@ -447,7 +445,7 @@ class Events(Part):
       itself is not told.
     """
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: QueueCalls) -> None:
         super().__init__(queue)
         self._blocking = BlockingCalls(queue)
 
@@ -512,9 +510,9 @@ R = TypeVar("R")
 class Results(Part):
     """The results of a queue's jobs: `queue.results`."""
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: QueueCalls) -> None:
         super().__init__(queue)
-        self._listeners = EndListeners(BlockingCalls(queue))
+        self._listeners: dict[str, EndListeners] = {}
 
     @overload
     def get(self, id: str) -> Result[Any] | None: ...
@@ -558,15 +556,15 @@ class Results(Part):
         """The result of the job of a wait that has begun, as `wait` returns it: for `call` of a queue. In a
         queue with shards it listens in that of the job, which may change meanwhile."""
         if self._queue.shards is None:
-            return self._wait_here(waiting)
-        seen_in: Queue | None = None
+            return self._wait_in(self._queue, waiting)
+        seen_in: QueueCalls | None = None
         while True:
             try:
                 replies = self._queue.each(Look(waiting.job))
                 shard = next((shard for shard, seen in replies if seen.state == "pending"), None)
                 if shard is not None:
                     seen_in = shard
-                    return shard.results.wait_out(waiting)
+                    return self._wait_in(shard, waiting)
                 found = best(waiting.job, [seen for _, seen in replies])
                 if found is not None:
                     return found
@@ -580,11 +578,14 @@ class Results(Part):
             except AWAY as error:
                 waiting.failed(error)
 
-    def _wait_here(self, waiting: Waiting) -> Result[Any]:
-        with self._listeners.listening_for(waiting.job) as listener:
+    def _wait_in(self, shard: QueueCalls, waiting: Waiting) -> Result[Any]:
+        listeners = self._listeners.get(shard.name)
+        if listeners is None:
+            listeners = self._listeners.setdefault(shard.name, EndListeners(BlockingCalls(shard)))
+        with listeners.listening_for(waiting.job) as listener:
             while True:
                 try:
-                    found = waiting.take(self._queue.do(Look(waiting.job, listener.token)))
+                    found = waiting.take(shard.do(Look(waiting.job, listener.token)))
                     if found is not None:
                         return found
                     listener.rest(waiting.block_ms)
@@ -593,7 +594,8 @@ class Results(Part):
 
     def close(self) -> None:
         """Close the idle connections of waits."""
-        self._listeners.close()
+        for listeners in self._listeners.values():
+            listeners.close()
 
 
 # -- The workers of a queue: which are alive, since when, and what each has leased, from their heartbeats
@@ -653,9 +655,9 @@ class Workers(Part):
         for shard in shards:
             at, more = 0, True
             while more:
-                page, more = shard.workers._page(at, WORKERS_MAX)
-                found += page
-                at += WORKERS_MAX
+                reply = shard.do(ListWorkers(at, WORKERS_MAX))
+                found += reply.workers
+                at, more = at + WORKERS_MAX, reply.seen >= WORKERS_MAX
         merged = added_workers(found)
         return merged[offset : offset + limit], len(merged) > offset + limit
 

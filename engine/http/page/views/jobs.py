@@ -13,7 +13,7 @@ from engine.errors import Malformed, shown
 from engine.http.page.rendering import last_line
 from engine.models.names import ANY_TEXT
 from engine.ops.admin import AdminAction, Alter
-from engine.ops.looks import Counts
+from engine.ops.looks import LISTED, Counts
 from engine.queue import admin, looks
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.looks import PLACES_MAX, JobInfo, JobPage, Selection
@@ -92,7 +92,7 @@ class JobList:
 def filter_of(query: Mapping[str, str]) -> Filter:
     """The filter of an address. Raises Malformed."""
     state = query.get("state", "waiting")
-    admin.check_state(state, admin.LISTED)
+    admin.check_state(state, LISTED)
     cursor = query.get("cursor", "0")
     if not cursor.isascii() or not cursor.isdigit() or int(cursor[:9]) > OFFSET_MAX or len(cursor) > 9:
         raise Malformed("cursor", cursor, f"a number from 0 to {OFFSET_MAX}")
