@@ -13,10 +13,10 @@ import pytest
 import redis
 
 from engine import Handlers, NewJob, Queue, UnsupportedFeature, Worker
-from engine.ops.admin import AdminOperation
+from engine.ops.admin import AdminOperation, Limit, Pause, SetLimit, SetRetention
 from engine.ops.base import Operation, Route, immutable
 from engine.ops.looks import Inspect, Page
-from engine.queue.sharding import Layout
+from engine.queue.sharding import Layout, first_record
 from tests.conformance.declared import every_operation
 from tests.engine.helpers.at_work import at_work
 
@@ -40,6 +40,26 @@ def test_admin_operations_go_to_all_shards_unless_they_say_otherwise() -> None:
     apart = {kind.__name__: kind.goes for kind in every_operation() if issubclass(kind, AdminOperation) and kind.goes != "all"}
     of_schedules = dict.fromkeys(("ScheduleChange", "PutSchedule", "EnableSchedule", "RemoveSchedule"), "home")
     assert apart == {**of_schedules, "Alter": "find", "Clean": "each", "Forget": "each"}
+
+
+def test_each_layout_in_use_is_sent_its_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While 3 shards become 5 both layouts have the whole limit of a name, and a key has its limit in its shard of each."""
+    former, layout = Layout(1, 3), Layout(2, 5)
+
+    def sent(operation: Operation) -> dict[str, Any]:
+        record = first_record(3).preparing(5).moving()
+        queue: Any = Queue("parts", shards=3)
+        monkeypatch.setattr(queue, "look_up", lambda: record)
+        return dict(queue._parts(operation))
+
+    of_name = {name: part.limit.concurrency for name, part in sent(SetLimit("n:send", Limit(concurrency=16))).items()}
+    assert of_name == {"parts": 4, "parts#1.1": 5, "parts#1.2": 5, **dict.fromkeys(layout.names("parts")[1:], 3)}
+    of_key = [layout.name("parts", layout.home("acme", "", "")) for layout in (former, layout)]
+    assert [*sent(SetLimit("k:acme", Limit(concurrency=2)))] == of_key
+    assert {part.bounds for part in sent(SetRetention((("done_max", 30), ("done_age_ms", 9)))).values()} == {
+        (("done_max", kept), ("done_age_ms", 9)) for kept in (10, 6)
+    }
+    assert len(sent(Pause("send", 0))) == 7
 
 
 # -- what users ask, of a whole queue and of one with shards
