@@ -298,10 +298,10 @@ class AsyncQueueCalls(QueueSettings):
         return None
 
     async def _holder(self, operation: Any) -> Self:
-        """The shard that has the job of an operation; shard 0, which says that it knows no such job, where
-        none has."""
+        """The shard that has the job of an operation. Where none has, the last one, which says that it knows
+        no such job: those that jobs are on their way from come first."""
         (job,) = getattr(operation, "jobs", None) or (operation.job,)
-        return await self.find(job) or self.shard(self.name)
+        return await self.find(job) or self.shard((await self.record()).names(self.name)[-1])
 
     async def record(self) -> ShardRecord:
         """How many shards there are, as it was when this was last asked; for the engine's own parts. The
