@@ -31,6 +31,7 @@ class Operation:
     #: shards. `job`: the shard that its job belongs to, by key, unique key or id. `find`: the shard that has
     #: its `job`, or the only one of its `jobs`. `all`: every one its `part`, and `merge` makes one reply of
     #: theirs. `each`: every one, and the replies stay apart, because pages cannot be merged (`queue.each`).
+    #: Workers send theirs to the shard that they serve, whatever this says.
     goes: ClassVar[Route] = "home"
 
     def __init_subclass__(
