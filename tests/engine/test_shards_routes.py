@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import astuple, fields, is_dataclass
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import pytest
 import redis
@@ -191,7 +191,7 @@ def told(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in fields(value) if field.compare]
     elif isinstance(value, tuple) and hasattr(value, "_fields"):
-        names = list(value._fields)
+        names = list(cast("Any", value)._fields)
     elif isinstance(value, dict):
         return {name: told(item) for name, item in value.items()}
     elif isinstance(value, list | tuple | set):
