@@ -48,7 +48,6 @@ from engine.queue import admin, sharding
 from engine.queue.looks import job_info
 from engine.queue.sharding import PLAIN, Layout, ShardRecord
 from engine.queue.synchronous.queue import Queue
-from engine.queue.synchronous.sharded import Shard
 from engine.redis.call import Call
 from engine.redis.exchange import PIPELINE_MAX
 from engine.serializers import BUILT_IN
@@ -89,7 +88,6 @@ class Resharding:
             )
         self._queue = queue
         self._tell = tell
-        self._shards: dict[str, Shard] = {}
         self._moved = Moved()
         self._told: set[str] = set()
 
@@ -152,10 +150,10 @@ class Resharding:
         limits = self._divided(former)
         settings = self._settings(former)
         sequences = [
-            self._run(self._shard(name), SetGate()).sequence for name in former.names(self._queue.name)
+            self._run(self._queue.shard(name), SetGate()).sequence for name in former.names(self._queue.name)
         ]
         for number, name in enumerate(layout.names(self._queue.name)):
-            shard = self._shard(name)
+            shard = self._queue.shard(name)
             if number:
                 self._run(shard, SetGate("", max(sequences) + _SEQUENCES))
                 for operation in settings:
@@ -179,22 +177,20 @@ class Resharding:
         Malformed."""
         found: dict[str, list[Limit]] = {}
         for name in former.names(self._queue.name):
-            for target, words in self._hash(self._shard(name).model.keys.limits).items():
+            for target, words in self._hash(self._queue.shard(name).model.keys.limits).items():
                 concurrency, rate, per_ms, window = words.split()
                 found.setdefault(target, []).append(
                     Limit(int(concurrency), int(rate), int(per_ms), cast("Any", window))
                 )
         return {
-            target: sharding.divided(sharding.whole(limits), self._to)
-            if target.startswith("n:")
-            else limits[:1]
+            target: Limit.whole(limits).divided(self._to) if target.startswith("n:") else limits[:1]
             for target, limits in found.items()
         }
 
     def _settings(self, former: Layout) -> list[AdminOperation]:
         """The other settings of a layout, which its shards have in common."""
         keys, now_ms = (
-            self._shard(former.names(self._queue.name)[-1]).model.keys,
+            self._queue.shard(former.names(self._queue.name)[-1]).model.keys,
             self._queue.driver.server_now_ms(),
         )
         found: list[AdminOperation] = []
@@ -219,14 +215,14 @@ class Resharding:
 
     # -- moving
 
-    def _sources(self, former: Layout) -> Iterator[tuple[Shard, int]]:
+    def _sources(self, former: Layout) -> Iterator[tuple[Queue, int]]:
         """The shards whose jobs move, each with its number: shard 0 alone keeps its own, the jobs of ticks,
         unless it was all."""
         for number, name in enumerate(former.names(self._queue.name)):
             if number or former.shards == 1:
-                yield self._shard(name), number
+                yield self._queue.shard(name), number
 
-    def _empty(self, sources: list[tuple[Shard, int]], layout: Layout) -> bool:
+    def _empty(self, sources: list[tuple[Queue, int]], layout: Layout) -> bool:
         """Move what can be moved. Whether the old shards are sealed and have nothing left."""
         moved = sum([self._move(source, layout) for source, _ in sources])
         self._moved.jobs += moved
@@ -241,7 +237,7 @@ class Resharding:
         # A child may have come between the look and the seal.
         return not sum([self._left(source) for source, _ in sources])
 
-    def _move(self, source: Shard, layout: Layout) -> int:
+    def _move(self, source: Queue, layout: Layout) -> int:
         """Move what waits, is delayed or dead, after what is on its way. Returns how many jobs."""
         taken: TakenJobs = self._run(source, TakeJobs(0, ""))
         number, moved = taken.number, self._arrive(source, taken)
@@ -262,14 +258,14 @@ class Resharding:
                     break
         return moved
 
-    def _tell_staying(self, source: Shard, jobs: set[str]) -> None:
+    def _tell_staying(self, source: Queue, jobs: set[str]) -> None:
         for job in sorted(jobs - self._told):
             self._tell(
                 f"job {job} stays in {source.name} for now: it runs, belongs to others, or cannot be read"
             )
         self._told |= jobs
 
-    def _homes(self, source: Shard, jobs: tuple[str, ...], layout: Layout) -> dict[str, list[str]]:
+    def _homes(self, source: Queue, jobs: tuple[str, ...], layout: Layout) -> dict[str, list[str]]:
         """Jobs by the name of the shard that they go to; not those that stay."""
         found: dict[str, list[str]] = {}
         while jobs:
@@ -282,7 +278,7 @@ class Resharding:
             jobs = jobs[len(reply.items) :]
         return found
 
-    def _arrive(self, source: Shard, taken: TakenJobs) -> int:
+    def _arrive(self, source: Queue, taken: TakenJobs) -> int:
         """Put a batch that was taken where it goes, and forget it here."""
         if not taken.to:
             return 0
@@ -290,14 +286,14 @@ class Resharding:
         if not taken.items:
             known = self._hash(source.model.keys.stats)
             counters = {name: int(known.get(name, 0)) for name in ("finished", "buried", "expired")}
-        target = self._shard(taken.to)
+        target = self._queue.shard(taken.to)
         self._run(target, PutJobs(source.name, taken.number, taken.items, **counters))
         if counters:
             self._run_plain("HDEL", source.model.keys.stats, *counters)
         self._run(source, DropTaken(taken.number))
         return len(taken.items)
 
-    def _left(self, source: Shard) -> int:
+    def _left(self, source: Queue) -> int:
         """How many jobs are still to end or to be moved."""
         if source.name != self._queue.name:
             counts: Counts = source.counts()
@@ -320,12 +316,12 @@ class Resharding:
 
     # -- what has ended
 
-    def _copy_ended(self, source: Shard, former: Layout, number: int, layout: Layout) -> None:
+    def _copy_ended(self, source: Queue, former: Layout, number: int, layout: Layout) -> None:
         """Copy what keeps duplicates of ended jobs out, and their results. Of a queue that had no shards the
         results stay where they are, in shard 0."""
         keys, prefix = source.model.keys, source.model.keys.prefix
         wherever = [
-            self._shard(layout.name(self._queue.name, home)) for home in layout.homes_of(former, number)
+            self._queue.shard(layout.name(self._queue.name, home)) for home in layout.homes_of(former, number)
         ]
         # Keys of another type belong to somebody else.
         for page in self._scan(prefix, "TYPE", "string"):
@@ -360,9 +356,9 @@ class Resharding:
             taken: TakenJobs = self._run(source, TakeJobs(0, ""))
             self._arrive(source, self._run(source, TakeJobs(taken.number + 1, wherever[0].name)))
 
-    def _home(self, layout: Layout, job: str) -> Shard:
+    def _home(self, layout: Layout, job: str) -> Queue:
         """The new shard of an ended job, of which only the id is known."""
-        return self._shard(layout.name(self._queue.name, layout.home("", "", job)))
+        return self._queue.shard(layout.name(self._queue.name, layout.home("", "", job)))
 
     def _end(self, text: str, record: ShardRecord) -> tuple[str, ShardRecord]:
         """Delete what the former shards have left, but that they take no new jobs; then the new ones are all
@@ -374,11 +370,6 @@ class Resharding:
         return self._write(text, record), record
 
     # -- calls
-
-    def _shard(self, name: str) -> Shard:
-        if name not in self._shards:
-            self._shards[name] = Shard.of(self._queue, name)
-        return self._shards[name]
 
     def _run(self, queue: Queue, operation: Operation) -> Any:
         return self._queue.driver.run(queue.model.call(operation))

@@ -4,10 +4,11 @@ an `op_id`, its identity (rule 7), and a time after which it is void."""
 from __future__ import annotations
 
 import os
-from dataclasses import field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import field, replace
 from typing import Any, Literal, NamedTuple, get_args
 
-from engine.errors import OutcomeUnknown
+from engine.errors import Malformed, OutcomeUnknown, UnsupportedFeature
 from engine.ops.base import DeadlineBound, Operation, immutable, one_of, server_us
 
 AdministeredResult = Literal["done", "repeated", "refused"]
@@ -39,8 +40,9 @@ class Administered:
 
 
 @immutable
-class AdminOperation(DeadlineBound):
-    """The base of administrative calls. The reply of most is their result alone."""
+class AdminOperation(DeadlineBound, goes="all"):
+    """The base of administrative calls. The reply of most is their result alone, and they hold in all
+    shards."""
 
     #: The identity (rule 7): copies have it in common.
     op_id: str = field(default_factory=_new_op_id, kw_only=True)
@@ -48,6 +50,10 @@ class AdminOperation(DeadlineBound):
     def parse(self, raw: Any, decode: object) -> Any:
         """The raw reply as a value: an Administered."""
         return Administered(server_us(raw), one_of(raw[1], ADMINISTERED_RESULTS))
+
+    def merge(self, replies: Sequence[Any]) -> Any:
+        """The reply of shard 0: each has done the same."""
+        return replies[0]
 
 
 @immutable
@@ -69,6 +75,10 @@ class Resume(AdminOperation, script="resume", slots={"class": "class_name"}):
         return Resumed(
             server_us(raw), one_of(raw[1], ADMINISTERED_RESULTS), len(raw) > 2 and int(raw[2]) == 1
         )
+
+    def merge(self, replies: Sequence[Resumed]) -> Resumed:
+        """Whether there was such a pause in any shard."""
+        return replace(replies[0], was_paused=any(reply.was_paused for reply in replies))
 
 
 @immutable
@@ -97,6 +107,36 @@ class Limit:
         """As the scripts read it."""
         return f"{self.concurrency} {self.rate} {self.per_ms} {self.window}"
 
+    def divided(self, shards: int) -> list[Limit]:
+        """The limit of a name for each shard: together they allow what it allows. Raises Malformed for one
+        that is too small."""
+        for bound in ("concurrency", "rate"):
+            given = getattr(self, bound)
+            if 0 < given < shards:
+                raise Malformed(
+                    bound,
+                    given,
+                    f"at least {shards}, the number of shards that a limit of a name is divided among",
+                )
+
+        def share(whole: int, number: int) -> int:
+            return whole // shards + (number < whole % shards)
+
+        return [
+            replace(self, concurrency=share(self.concurrency, number), rate=share(self.rate, number))
+            for number in range(shards)
+        ]
+
+    @classmethod
+    def whole(cls, parts: Iterable[Limit]) -> Limit:
+        """The limit of a name that was divided into these."""
+        listed = list(parts)
+        return replace(
+            listed[0],
+            concurrency=sum(part.concurrency for part in listed),
+            rate=sum(part.rate for part in listed),
+        )
+
 
 @immutable
 class SetLimit(AdminOperation, script="set_limit", slots={"limit": "target", "definition": "limit.words"}):
@@ -105,6 +145,14 @@ class SetLimit(AdminOperation, script="set_limit", slots={"limit": "target", "de
 
     target: str
     limit: Limit | None
+
+    def part(self, number: int, shards: int, home: Callable[[str], int]) -> SetLimit | None:
+        """Of a name each shard has a share; a key has its limit in the shard of its jobs."""
+        kind, _, of = self.target.partition(":")
+        if kind == "n":
+            limit = self.limit
+            return self if limit is None else replace(self, limit=limit.divided(shards)[number])
+        return self if of == "*" or home(of) == number else None
 
 
 @immutable
@@ -115,12 +163,25 @@ class SetWorker(AdminOperation, script="set_worker"):
     field: str
     value: int | None
 
+    def part(self, number: int, shards: int, home: object) -> SetWorker:
+        """The pause of a worker; its places it shares among its shards by itself."""
+        if shards > 1 and self.field.startswith("c:"):
+            raise UnsupportedFeature(
+                "the concurrency of a worker of a queue with shards is that which it was started with"
+            )
+        return self
+
 
 @immutable
 class SetRetention(AdminOperation, script="set_retention"):
     """Bounds of what is kept of ended jobs, by their field."""
 
     bounds: tuple[tuple[str, int], ...]
+
+    def part(self, number: int, shards: int, home: object) -> SetRetention:
+        """Each shard keeps its share of the numbers."""
+        shares = [(name, -(-most // shards) if name.endswith("_max") else most) for name, most in self.bounds]
+        return replace(self, bounds=tuple(shares))
 
 
 @immutable
@@ -136,7 +197,7 @@ AdminAction = Literal["cancel", "remove", "discard", "requeue", "run_now"]
 
 
 @immutable
-class Alter(AdminOperation, script="alter", label="change of a job"):
+class Alter(AdminOperation, script="alter", label="change of a job", goes="find"):
     """Do something to those of the jobs that are in this `state`; the state of another one is told, and it is
     left alone."""
 
@@ -195,7 +256,12 @@ class Era:
 
 
 @immutable
-class Clean(AdminOperation, script="clean", slots={"era_sequence": "era.sequence", "era_ms": "era.at_ms"}):
+class Clean(
+    AdminOperation,
+    script="clean",
+    slots={"era_sequence": "era.sequence", "era_ms": "era.at_ms"},
+    goes="each",
+):
     """Remove at most `most` jobs of a state that are older than so long, of one page of at most `limit`
     behind `offset` others. `era`: None = it begins now."""
 
@@ -228,7 +294,7 @@ class Cleaned(Administered):
 
 
 @immutable
-class Forget(AdminOperation, script="forget", label="obliterate"):
+class Forget(AdminOperation, script="forget", label="obliterate", goes="each"):
     """Begin or end the deletion of a queue."""
 
     phase: Literal["begin", "end"]

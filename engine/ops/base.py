@@ -1,12 +1,15 @@
 """What each operation declares beside its fields: the script that carries it out, how its fields fill the
-script's slots, and how the script's reply is read."""
+script's slots, how the script's reply is read, and in a queue with several shards where it goes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
+
+#: Where an operation goes: see `Operation.goes`.
+Route = Literal["home", "job", "find", "all", "each"]
 
 
 class Operation:
@@ -24,6 +27,12 @@ class Operation:
     #: Whether its call is sent again until it is answered. False where waiting for it would only hold up
     #: others.
     patient: ClassVar[bool] = True
+    #: Which shards of a queue carry it out. `home`: shard 0, which has schedules, locks and the record of the
+    #: shards. `job`: the shard that its job belongs to, by key, unique key or id. `find`: the shard that has
+    #: its `job`, or the only one of its `jobs`. `all`: every one its `part`, and `merge` makes one reply of
+    #: theirs. `each`: every one, and the replies stay apart, because pages cannot be merged (`queue.each`).
+    #: Workers send theirs to the shard that they serve, whatever this says.
+    goes: ClassVar[Route] = "home"
 
     def __init_subclass__(
         cls,
@@ -31,9 +40,10 @@ class Operation:
         slots: Mapping[str, str] | None = None,
         label: str | None = None,
         patient: bool | None = None,
+        goes: Route | None = None,
     ) -> None:
         # A dataclass with slots is made twice, the second time without these.
-        declared = {"script": script, "slots": slots, "label": label, "patient": patient}
+        declared = {"script": script, "slots": slots, "label": label, "patient": patient, "goes": goes}
         for name, value in declared.items():
             if value is not None:
                 setattr(cls, name, value)
@@ -46,6 +56,17 @@ class Operation:
         contract.
         """
         raise NotImplementedError(f"{type(self).__name__} has no reply")
+
+    def part(self, number: int, shards: int, home: Callable[[str], int]) -> Self | None:
+        """What shard `number` of so many is sent of an operation that goes to all; None: nothing. `home`
+        tells the shard of a key. Raises Malformed and UnsupportedFeature for what so many shards cannot
+        do."""
+        del number, shards, home
+        return self
+
+    def merge(self, replies: Sequence[Any]) -> Any:
+        """One reply for those of all shards, shard 0 first."""
+        raise NotImplementedError(f"{type(self).__name__} goes to one shard")
 
 
 # -- Reads fields of raw replies, for the `parse` of each operation. What a contract does not allow is a

@@ -152,7 +152,7 @@ def reroute_target(target: str) -> tuple[str, str]:
 
 
 @immutable
-class Enqueue(DeadlineBound, script="enqueue"):
+class Enqueue(DeadlineBound, script="enqueue", goes="job"):
     """Create one job. (job, nonce) is the identity; after `not_after_ms` the call is void (rule 3). Its class
     is its name with what it wants of a worker, its lane that class and its key (rule 18)."""
 
@@ -212,7 +212,7 @@ class ClosedWindows:
 
 
 @immutable
-class EnqueueMany(Operation, script="enqueue_many"):
+class EnqueueMany(Operation, script="enqueue_many", goes="job"):
     """Create jobs in one piece and in this order. Their ids differ, and `not_after_ms` is the same in all."""
 
     jobs: tuple[Enqueue, ...]

@@ -4,7 +4,7 @@ key."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 from engine.errors import utc
@@ -23,7 +23,7 @@ _DUE_DIGITS = 10
 
 
 @immutable
-class Count(Operation, script="counts", label="counts"):
+class Count(Operation, script="counts", label="counts", goes="all"):
     """Count the jobs in each state; with classes, of the waiting ones only those in them. Of many lanes one
     call counts a part: `cursor` is what the call before has answered, and the waiting jobs are the sum of all
     calls. With `worker` and `priorities` those models that look at the routing of each job count only what
@@ -40,6 +40,12 @@ class Count(Operation, script="counts", label="counts"):
         return Counts(
             server_us(raw), *numbers, cursor=raw[10].decode(), expired=whole(raw[11]), data_losses=losses
         )
+
+    def merge(self, replies: Sequence[Counts]) -> Counts:
+        """The sums; with a cursor where any shard has more lanes."""
+        names = [field.name for field in fields(Counts) if field.name not in ("srv_us", "cursor")]
+        sums = {name: sum(getattr(reply, name) for reply in replies) for name in names}
+        return replace(replies[0], cursor=next(filter(None, (reply.cursor for reply in replies)), ""), **sums)
 
 
 @immutable
@@ -76,7 +82,7 @@ class NameCounts(NamedTuple):
 
 
 @immutable
-class Listing(Operation, script="listing", label="snapshot"):
+class Listing(Operation, script="listing", label="snapshot", goes="each"):
     """One page of every state."""
 
     offset: int
@@ -101,8 +107,12 @@ class Snapshot:
     states: dict[str, list[tuple[str, int]]]
 
 
+#: States whose jobs can be listed; of the last one they have ended.
+LISTED = ("waiting", "blocked", "delayed", "active", "stuck", "dead", "finished")
+
+
 @immutable
-class Page(Operation, script="page", label="list of jobs", slots={"newest": "newest_first"}):
+class Page(Operation, script="page", label="list of jobs", slots={"newest": "newest_first"}, goes="each"):
     """One page of the jobs in a state: their ids, or with `names` how many of them each name has; those of
     waiting jobs come in parts, of which `cursor` is the next one."""
 
@@ -138,7 +148,7 @@ class Paged:
 
 
 @immutable
-class Inspect(Operation, script="inspect", label="look at jobs"):
+class Inspect(Operation, script="inspect", label="look at jobs", goes="find"):
     """What is known of these jobs; `whole`: with envelopes and run fields, else their states alone."""
 
     jobs: tuple[str, ...]
@@ -198,7 +208,7 @@ class NoteProgress(
 
 
 @immutable
-class ReadProgress(Operation, slots={"id": "job"}):
+class ReadProgress(Operation, slots={"id": "job"}, goes="all"):
     """Read how far a job has come."""
 
     job: str
@@ -211,9 +221,13 @@ class ReadProgress(Operation, slots={"id": "job"}):
             return raw
         raise TypeError("neither a text nor nothing")
 
+    def merge(self, replies: Sequence[bytes | None]) -> bytes | None:
+        """The one of the shard that has the job."""
+        return next((reply for reply in replies if reply is not None), None)
+
 
 @immutable
-class Look(Operation, script="look", label="look at a result", slots={"id": "job"}):
+class Look(Operation, script="look", label="look at a result", slots={"id": "job"}, goes="each"):
     """Look what became of a job. With a `token`, one that has not ended is waited for: its end is told to
     that token's stream."""
 
@@ -255,7 +269,7 @@ class Seen:
 
 
 @immutable
-class AwaitEnds(Operation, label="wait for a result"):
+class AwaitEnds(Operation, label="wait for a result", goes="each"):
     """Block until something is told to a token's stream after entry `after`; at most `block_ms`."""
 
     token: str
@@ -278,7 +292,7 @@ class EndedJobs:
 
 
 @immutable
-class ReadEvents(Operation):
+class ReadEvents(Operation, goes="each"):
     """At most `limit` events after entry `after`; `block_ms`: wait so long for the first one, 0 = not at all.
     `$`: no event, only the entry that is the last one now."""
 
@@ -445,7 +459,7 @@ class LaneLook(NamedTuple):
 
 
 @immutable
-class ListObstacles(Operation, script="obstacles", label="obstacles"):
+class ListObstacles(Operation, script="obstacles", label="obstacles", goes="each"):
     """The pauses and limits of a queue, and one part of its lanes: `cursor` is what the call before has
     answered."""
 
@@ -487,6 +501,7 @@ class Explain(
     script="why",
     label="look at a job",
     slots={"id": "job", "needs": "job", "feeds": "job", "heirs": "job"},
+    goes="find",
 ):
     """All that bears on one job."""
 

@@ -41,7 +41,7 @@ class TickPolicy:
 
 
 @immutable
-class ScheduleChange(AdminOperation):
+class ScheduleChange(AdminOperation, goes="home"):
     """The base of the calls that change a schedule."""
 
     def parse(self, raw: Any, decode: object) -> ScheduleChanged:

@@ -56,7 +56,7 @@ class Beaten:
 
 
 @immutable
-class ListWorkers(Operation, script="workers"):
+class ListWorkers(Operation, script="workers", goes="each"):
     """One page of the workers."""
 
     offset: int
@@ -302,7 +302,7 @@ class RunTimesReported:
 
 
 @immutable
-class ListRunTimes(Operation, script="list_run_times"):
+class ListRunTimes(Operation, script="list_run_times", goes="each"):
     """One page of the names with times."""
 
     offset: int

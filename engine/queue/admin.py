@@ -292,7 +292,6 @@ ALLOWED: dict[AdminAction, tuple[str, ...]] = {
     "requeue": ("dead",),
     "run_now": ("delayed",),
 }
-LISTED = ("waiting", "blocked", "delayed", "active", "stuck", "dead", "finished")
 #: Looks at a job whose state changes all the time.
 _TRIES = 5
 

@@ -6,7 +6,7 @@ import base64
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypedDict, TypeVar, cast, get_args
 
@@ -422,6 +422,15 @@ def result_of(job: str, seen: Seen) -> Result[Any] | None:
     outcome = seen.state if seen.state in _UNDONE else "finished"
     ended_ms, took_ms = seen.ended_ms or record.get("ended_ms", 0), record.get("took_ms")
     return Result(job, outcome, record.get("value"), "", ended_ms, took_ms, unreadable=unreadable)
+
+
+def best(job: str, looks: Iterable[Seen]) -> Result[Any] | None:
+    """How a job has ended, by what each shard has seen of it. After a resharding its id may be known to
+    several, and its result to one of them."""
+    found = [result for seen in looks if (result := result_of(job, seen)) is not None]
+    return max(
+        found, key=lambda result: (result.took_ms is not None, result.error, result.ended_ms), default=None
+    )
 
 
 def _record(seen: Seen) -> dict[str, Any]:

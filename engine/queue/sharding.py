@@ -22,7 +22,6 @@ from zlib import crc32
 
 from engine import validate
 from engine.errors import Malformed, ScriptFault, UnsupportedFeature
-from engine.ops.admin import Limit
 from engine.ops.jobs import Enqueue
 from engine.ops.workers import Durations, HandlerTimes, WorkerInfo
 
@@ -176,37 +175,6 @@ def check_job(job: Enqueue) -> None:
             raise UnsupportedFeature(
                 f"a callback of job {job.job} has another key than the job, and so another shard"
             )
-
-
-def divided(limit: Limit, shards: int) -> list[Limit]:
-    """The limit of a name for each shard: together they allow what it allows. Raises Malformed for one that
-    is too small."""
-    for field in ("concurrency", "rate"):
-        given = getattr(limit, field)
-        if 0 < given < shards:
-            raise Malformed(
-                field,
-                given,
-                f"at least {shards}, the number of shards that a limit of a name is divided among",
-            )
-
-    def share(whole: int, number: int) -> int:
-        return whole // shards + (number < whole % shards)
-
-    return [
-        replace(limit, concurrency=share(limit.concurrency, number), rate=share(limit.rate, number))
-        for number in range(shards)
-    ]
-
-
-def whole(parts: Iterable[Limit]) -> Limit:
-    """The limit of a name that was divided into these."""
-    listed = list(parts)
-    return replace(
-        listed[0],
-        concurrency=sum(part.concurrency for part in listed),
-        rate=sum(part.rate for part in listed),
-    )
 
 
 # -- What several shards tell, together.

@@ -21,7 +21,7 @@ from engine.errors import EngineError, Malformed, logger
 from engine.handlers import Handlers
 from engine.logs import Source, about
 from engine.queue.settings import QueueSettings, synchronous
-from engine.queue.synchronous.sharded import ShardedQueue
+from engine.queue.synchronous.queue import Queue
 from engine.worker.control import stop_signals
 from engine.worker.loop import SharedThreads
 from engine.worker.machine.concurrency import Places, Quota
@@ -42,7 +42,7 @@ class ShardedWorker(Worker):
     shard."""
 
     def __init__(self, queue: QueueSettings, handlers: Handlers | None = None, **settings: Any) -> None:
-        self._whole: ShardedQueue = synchronous(queue)
+        self._whole: Queue = synchronous(queue)
         self._given: dict[str, Any] = settings
         if settings.get("processes"):
             raise Malformed(

@@ -19,6 +19,7 @@ import redis
 
 from engine import Handlers, Malformed, NewJob, Queue, UnsupportedFeature, Worker, models
 from engine.ops.claims import Claim, Claimed, Failure, Finish, Retry
+from engine.ops.looks import Inspect
 from engine.queue.sharding import Layout, read_record
 from engine.resharding import Resharding
 from engine.testing import start_guarded
@@ -227,6 +228,24 @@ def test_a_job_that_fails_between_the_move_and_the_look_at_what_is_left_is_moved
 
 class Cut(BaseException):
     """The end of a process."""
+
+
+def test_a_job_on_its_way_is_gone_for_who_asks_and_nobody_else_has_it(
+    ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(*_: object) -> int:
+        raise Cut
+
+    with Queue("mails", url=ironclaim_url) as plain, Queue("mails", url=ironclaim_url, shards=3) as queue:
+        plain.enqueue("send", 1, id="a")
+        monkeypatch.setattr(Resharding, "_arrive", lambda self, source, taken: dies() if taken.to else 0)
+        with pytest.raises(Cut):
+            Resharding(plain, 3).run()
+        assert plain.driver.run(plain.model.call(Inspect(("a",), whole=False))).items[0].state == "moving"
+        assert (queue.jobs.state("a"), queue.jobs.get("a"), queue.jobs.why("a").known) == ("gone", None, False)
+        assert queue.jobs.cancel("a") == queue.jobs.remove("a", expected_state="waiting") == ("a", "changed", "gone", None)
+        monkeypatch.undo()
+        assert reshard(ironclaim_url, 3).done and queue.jobs.state("a") == "waiting"
 
 
 def cut_after(queue: Queue, calls: int, *, sent: bool) -> None:

@@ -13,7 +13,7 @@ import redis
 from engine import AsyncQueue, EngineError, Malformed, NewJob, Queue, UnsupportedFeature, models
 from engine.errors import UnknownParent, UnsafeServer
 from engine.ops.admin import Limit
-from engine.queue.sharding import Layout, ShardRecord, divided, first_record, read_record, whole
+from engine.queue.sharding import Layout, ShardRecord, first_record, read_record
 from tests.engine.helpers.both import Blocking
 
 SHARDS = 5
@@ -90,13 +90,13 @@ def test_record_is_read_as_it_was_written() -> None:
 
 def test_limit_of_a_name_is_divided() -> None:
     limit = Limit(concurrency=18, rate=16, per_ms=1000)
-    parts = divided(limit, 16)
+    parts = limit.divided(16)
     assert sorted(Counter(part.concurrency for part in parts).items()) == [(1, 14), (2, 2)]
     assert {part.rate for part in parts} == {1}
-    assert whole(parts) == limit
-    assert divided(Limit(rate=16, per_ms=9), 16)[0].concurrency == 0
+    assert Limit.whole(parts) == limit
+    assert Limit(rate=16, per_ms=9).divided(16)[0].concurrency == 0
     with pytest.raises(Malformed, match="rate: 15 .* at least 16"):
-        divided(Limit(concurrency=16, rate=15, per_ms=9), 16)
+        Limit(concurrency=16, rate=15, per_ms=9).divided(16)
 
 
 # -- enqueues

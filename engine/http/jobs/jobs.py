@@ -20,9 +20,10 @@ from engine.http.jobs import schemas
 from engine.http.opening import queue_of, wait_for, waiting_ms
 from engine.ops.admin import Altered
 from engine.ops.jobs import Enqueued, Options, reroute_target
+from engine.ops.looks import LISTED
 from engine.ops.workers import WorkerInfo
 from engine.options import PLAIN, nearest
-from engine.queue.admin import LISTED, PIECE
+from engine.queue.admin import PIECE
 from engine.queue.looks import JobInfo, payload_members
 from engine.queue.producing import NewJob
 from engine.queue.scheduling import Schedule

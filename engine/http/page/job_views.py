@@ -16,11 +16,10 @@ from engine.http.page.looks import OneJob
 from engine.http.page.rendering import last_line, length, short
 from engine.models.names import ANY_TEXT
 from engine.ops.admin import AdminAction, Alter
-from engine.ops.looks import Counts, Event
+from engine.ops.looks import LISTED, Counts, Event
 from engine.queue import admin, looks
 from engine.queue.admin import ALLOWED
 from engine.queue.asynchronous.queue import AsyncQueue
-from engine.queue.asynchronous.sharded import AsyncShardedQueue
 from engine.queue.looks import PLACES_MAX, JobInfo, JobPage, Selection
 from engine.queue.why import why
 from engine.serializers import TEXTS, UnreadablePayload
@@ -98,7 +97,7 @@ class JobList:
 def filter_of(query: Mapping[str, str]) -> Filter:
     """The filter of an address. Raises Malformed."""
     state = query.get("state", "waiting")
-    admin.check_state(state, admin.LISTED)
+    admin.check_state(state, LISTED)
     cursor = query.get("cursor", "0")
     if not cursor.isascii() or not cursor.isdigit() or int(cursor[:9]) > OFFSET_MAX or len(cursor) > 9:
         raise Malformed("cursor", cursor, f"a number from 0 to {OFFSET_MAX}")
@@ -265,8 +264,6 @@ async def count(queue: AsyncQueue, wanted: Filter, before: Count, *, payloads: b
 async def change(queue: AsyncQueue, action: AdminAction, wanted: Filter, most: int, *, payloads: bool) -> int:
     """Do something to the jobs that are meant, at most so many; how many it was done to. Each job is looked
     at once."""
-    if not isinstance(queue, AsyncShardedQueue):
-        return await _change(queue, action, wanted, most, payloads=payloads)
     done = 0
     for shard in await queue.in_use():
         done += await _change(shard, action, wanted, most - done, payloads=payloads)

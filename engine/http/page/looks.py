@@ -33,7 +33,6 @@ from engine.ops.workers import (
 )
 from engine.queue.asynchronous.calls import AsyncPart
 from engine.queue.asynchronous.queue import AsyncQueue
-from engine.queue.asynchronous.sharded import AsyncShardedQueue
 from engine.queue.looks import JobInfo, job_info
 from engine.queue.sharding import added_times
 from engine.queue.why import Obstacles, obstacles_of
@@ -180,7 +179,7 @@ class Looks(AsyncPart):
 class ShardedLooks(Looks):
     """The looks at a queue with shards."""
 
-    def __init__(self, queue: AsyncShardedQueue) -> None:
+    def __init__(self, queue: AsyncQueue) -> None:
         super().__init__(queue)
         self._sharded = queue
 
@@ -226,4 +225,4 @@ async def held(queue: AsyncQueue) -> Obstacles | None:
 
 def looks_at(queue: AsyncQueue) -> Looks:
     """The looks at a queue, with shards or without."""
-    return ShardedLooks(queue) if isinstance(queue, AsyncShardedQueue) else Looks(queue)
+    return Looks(queue) if queue.shards is None else ShardedLooks(queue)

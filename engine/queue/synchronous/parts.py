@@ -5,18 +5,21 @@
 from __future__ import annotations
 
 import builtins
+import itertools
 import os
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, TypeVar, Unpack, overload
 
 from engine import validate
-from engine.errors import Malformed
+from engine.errors import Malformed, UnknownJob, UnsupportedFeature
 from engine.ops import schedules
 from engine.ops.admin import Alter, Altered
 from engine.ops.jobs import Enqueue, Enqueued
 from engine.ops.looks import (
+    LISTED,
     Count,
     Event,
     EventPage,
@@ -47,14 +50,16 @@ from engine.queue.looks import (
     ListOptions,
     Progress,
     Result,
+    Selection,
     Waiting,
+    best,
     job_info,
     progress_of,
-    result_of,
     state_of,
     typed,
 )
 from engine.queue.scheduling import PutResult, Schedule, schedule_of, template
+from engine.queue.sharding import added_workers
 from engine.queue.synchronous.calls import BlockingCalls, Part, QueueCalls
 from engine.queue.synchronous.end_listeners import EndListeners
 from engine.queue.why import Why, why
@@ -65,19 +70,43 @@ _NAMES_PAGE = 250
 
 
 class JobsPart(Part):
-    """The base of the parts that list jobs."""
+    """The base of the parts that list jobs: pages of one shard, and of all shards together."""
 
     def _select(self, state: str, listing: Listing) -> builtins.list[JobInfo]:
-        """One page of the jobs in a state that are meant; of all of them without looking at others."""
+        """One page of the jobs in a state that are meant, in all shards; those that wait come shard by shard,
+        the others by time."""
+        shards = self._queue.in_use()
+        if len(shards) == 1:
+            return self._select_in(shards[0], state, listing)
+        first, most = listing.offset, listing.offset + listing.limit
+        found: list[JobInfo] = []
+        for shard in shards:
+            at = 0
+            while at < most:
+                piece = replace(listing, offset=at, limit=min(validate.PAGE_MAX, most - at))
+                page = self._select_in(shard, state, piece)
+                found += page
+                at += validate.PAGE_MAX if page else most
+            if state == "waiting" and len(found) >= most:
+                break
+        if state != "waiting":
+            found.sort(
+                key=lambda info: info.ended_ms or info.lease_end_ms or info.due_ms,
+                reverse=listing.newest_first,
+            )
+        return found[first:most]
+
+    def _select_in(self, shard: QueueCalls, state: str, listing: Listing) -> builtins.list[JobInfo]:
+        """One page of the jobs of a shard that are meant; of all of them without looking at others."""
         wanted, first, most = listing.wanted, listing.offset, listing.offset + listing.limit
         if wanted.everything:
-            page: Paged = self._queue.do(Page(state, first, listing.limit, listing.newest_first))
-            return self._look(page.jobs, state)
+            page: Paged = shard.do(Page(state, first, listing.limit, listing.newest_first))
+            return self._look(shard, page.jobs, state)
         found: list[JobInfo] = []
         looked = 0
         while looked < looks.LOOKED_MAX and len(found) < most:
-            page = self._queue.do(Page(state, looked, looks.PIECE, listing.newest_first))
-            infos = self._look(page.jobs, state)
+            page = shard.do(Page(state, looked, looks.PIECE, listing.newest_first))
+            infos = self._look(shard, page.jobs, state)
             found += [info for info in infos if wanted.matches(info, page.srv_us // 1000)]
             looked += page.seen
             if page.seen < looks.PIECE:
@@ -85,11 +114,20 @@ class JobsPart(Part):
         return found[first:most]
 
     def _page(self, state: str, listing: Listing) -> JobPage:
-        """The jobs at these places that are meant, in two calls."""
-        page: Paged = self._queue.do(Page(state, listing.offset, listing.limit, listing.newest_first))
+        """The jobs at these places that are meant; of one shard in two calls."""
+        shards = self._queue.in_use()
+        if len(shards) > 1:
+            infos = self._select(state, replace(listing, wanted=Selection()))
+            now_ms, looked = self._queue.driver.server_now_ms(), len(infos)
+            meant = tuple(info for info in infos if listing.wanted.matches(info, now_ms))
+            return JobPage(
+                now_ms * 1000, meant, looked, listing.offset + looked if looked == listing.limit else None
+            )
+        (shard,) = shards
+        page: Paged = shard.do(Page(state, listing.offset, listing.limit, listing.newest_first))
         if not page.jobs:
             return JobPage(page.srv_us, (), 0, None)
-        reply: Inspected = self._queue.do(Inspect(page.jobs))
+        reply: Inspected = shard.do(Inspect(page.jobs))
         found = tuple(
             info
             for info in self._still(state, page.jobs, reply)
@@ -100,11 +138,11 @@ class JobsPart(Part):
         more = looked < len(page.jobs) or page.seen == listing.limit
         return JobPage(reply.srv_us, found, looked, listing.offset + looked if more else None)
 
-    def _look(self, jobs: tuple[str, ...], state: str) -> builtins.list[JobInfo]:
-        """Read these jobs; those that have left the state meanwhile are left out."""
+    def _look(self, shard: QueueCalls, jobs: tuple[str, ...], state: str) -> builtins.list[JobInfo]:
+        """Read these jobs of a shard; those that have left the state meanwhile are left out."""
         found: list[JobInfo] = []
         while jobs:
-            reply: Inspected = self._queue.do(Inspect(jobs[: admin.PIECE]))
+            reply: Inspected = shard.do(Inspect(jobs[: admin.PIECE]))
             found += self._still(state, jobs, reply)
             jobs = jobs[len(reply.items) :]
         return found
@@ -155,24 +193,24 @@ class Jobs(JobsPart):
         With a name, a key, an error or an age `offset` counts jobs that are meant, and of the first 10,000 of
         the state those are found."""
         listing = looks.listing(validate.PAGE_MAX, names=self._queue.model.names, **options)
-        return self._select(admin.check_state(state, admin.LISTED), listing)
+        return self._select(admin.check_state(state, LISTED), listing)
 
     def page(self, state: str, **options: Unpack[ListOptions]) -> JobPage:
         """What `list` finds among `limit` places of a state (1 to 250) from `offset` on, in two calls however
         many jobs there are; so a page may be short, or empty, and `next` is the `offset` of the one after it,
         None where there is none."""
         listing = looks.listing(looks.PLACES_MAX, names=self._queue.model.names, **options)
-        return self._page(admin.check_state(state, admin.LISTED), listing)
+        return self._page(admin.check_state(state, LISTED), listing)
 
     def counts_by_name(self) -> dict[str, NameCounts]:
         """Jobs of each name that wait, are delayed, active and dead; '' stands for those that nobody can
         read. It reads 250 jobs a call, the waiting ones by lane, so with many delayed or dead jobs it takes
         its time, and is no instant."""
         counts: dict[str, dict[str, int]] = {}
-        for state in NameCounts._fields:
+        for shard, state in itertools.product(self._queue.in_use(), NameCounts._fields):
             offset, cursor = 0, ""
             while True:
-                page: Paged = self._queue.do(Page(state, offset, _NAMES_PAGE, names=True, cursor=cursor))
+                page: Paged = shard.do(Page(state, offset, _NAMES_PAGE, names=True, cursor=cursor))
                 for name, count in page.names.items():
                     of_name = counts.setdefault(name, {})
                     of_name[state] = of_name.get(state, 0) + count
@@ -237,18 +275,26 @@ class Dead(JobsPart):
         Those that are held or corrupt stay dead."""
         wanted = looks.selection(name, key, error, older_than_ms, newer_than_ms, self._queue.model.names)
         most = validate.integer("limit", limit, 1, validate.DEAD_MAX)
+        done = 0
+        for shard in self._queue.in_use():
+            done += self._requeue_in(shard, wanted, most - done) if done < most else 0
+        return done
+
+    def _requeue_in(self, shard: QueueCalls, wanted: Selection, most: int) -> int:
         # A job that dies again meanwhile is not requeued twice.
-        left: int = (self._queue.do(Count())).dead
+        left: int = (shard.do(Count())).dead
         offset = done = 0
         while left > 0 and done < most:
-            page: Paged = self._queue.do(Page("dead", offset, min(admin.PIECE, left, most - done)))
+            page: Paged = shard.do(Page("dead", offset, min(admin.PIECE, left, most - done)))
             if not page.jobs:
                 break
             jobs = page.jobs
             if not wanted.everything:
                 now_ms = page.srv_us // 1000
-                jobs = tuple(info.id for info in self._look(jobs, "dead") if wanted.matches(info, now_ms))
-            items = (self._queue.do(Alter("requeue", jobs, "dead"))).items if jobs else ()
+                jobs = tuple(
+                    info.id for info in self._look(shard, jobs, "dead") if wanted.matches(info, now_ms)
+                )
+            items = (shard.do(Alter("requeue", jobs, "dead"))).items if jobs else ()
             requeued = sum(item.done for item in items)
             done += requeued
             left -= len(page.jobs)
@@ -261,7 +307,7 @@ class Dead(JobsPart):
 
     def clear(self, *, older_than_ms: Milliseconds = 0, limit: int = 1_000_000) -> int:
         """Discard the jobs that have been dead for so long, in pieces; how many there were."""
-        return self._queue.carry_out(admin.cleaning("dead", older_than_ms, limit))
+        return self._queue.carry_out_in_turns(lambda most: admin.cleaning("dead", older_than_ms, most), limit)
 
 
 # -- The schedules of a queue, `queue.schedules`: jobs that come again and again, by a cron expression or
@@ -376,6 +422,9 @@ class Schedules(Part):
 # -- The events of a queue, for monitoring.
 
 _ENTRY = re.compile(r"\d{1,20}(-\d{1,20})?\Z", re.ASCII)
+_STREAMS = (
+    "each shard has its own stream of events: queue.shard(name).events, with the names of queue.record()"
+)
 
 
 class Events(Part):
@@ -404,14 +453,17 @@ class Events(Part):
         """Record events from now on. The last `keep` events stay (at most 1,000,000), and up to 100 more: the
         server drops them by pages. Each costs a write of the script that tells it, and some 100 bytes. Raises
         as `queue.pause` does."""
-        self._queue.administer(admin.set_events(keep))
+        self._queue.do(admin.set_events(keep))
 
     def off(self) -> None:
         """Stop recording events and delete those that were recorded. Raises as `queue.pause` does."""
-        self._queue.administer(admin.set_events(None))
+        self._queue.do(admin.set_events(None))
 
     def last(self) -> str:
-        """The id of the last event, to read after it; `0-0` where there is none. Raises ServerUnavailable."""
+        """The id of the last event, to read after it; `0-0` where there is none. Raises ServerUnavailable,
+        and UnsupportedFeature for a queue with shards: each has a stream of its own,
+        `queue.shard(name).events`."""
+        self._check_whole()
         page: EventPage = self._queue.do(ReadEvents("$", 1, 0))
         return page.after
 
@@ -421,9 +473,10 @@ class Events(Part):
 
         `after`: the id of an event, `0` for all that are kept, or `$` for what comes from the first step of
         the iterator on. Who falls behind by more than are kept misses some. Raises Malformed at the first
-        step, and ServerUnavailable or OutcomeUnknown when the server is away: then read on after the last
-        event that came.
+        step, and so UnsupportedFeature as `last` does, and ServerUnavailable or OutcomeUnknown when the
+        server is away: then read on after the last event that came.
         """
+        self._check_whole()
         if not isinstance(after, str) or not (after == "$" or _ENTRY.match(after)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Malformed("after", after, "the id of an event, 0 or $")
         most_ms = (
@@ -440,6 +493,10 @@ class Events(Part):
             elif left_ms == 0:
                 return
 
+    def _check_whole(self) -> None:
+        if self._queue.shards is not None:
+            raise UnsupportedFeature(_STREAMS)
+
     def close(self) -> None:
         """Close the idle connections of readers."""
         self._blocking.close()
@@ -455,7 +512,7 @@ class Results(Part):
 
     def __init__(self, queue: QueueCalls) -> None:
         super().__init__(queue)
-        self._listeners = EndListeners(BlockingCalls(queue))
+        self._listeners: dict[str, EndListeners] = {}
 
     @overload
     def get(self, id: str) -> Result[Any] | None: ...
@@ -471,7 +528,7 @@ class Results(Part):
         Raises Malformed, also for a value that is not of the task's type, ServerUnavailable, OutcomeUnknown.
         """
         job = self._queue.model.names.known_id(id)
-        found = result_of(job, self._queue.do(Look(job)))
+        found = best(job, [seen for _, seen in self._queue.each(Look(job))])
         return None if found is None else typed(found, task)
 
     def progress(self, id: str) -> Progress | None:
@@ -496,11 +553,39 @@ class Results(Part):
         return typed(self.wait_out(Waiting(self._queue.model.names.known_id(id), wait_ms)), task)
 
     def wait_out(self, waiting: Waiting) -> Result[Any]:
-        """The result of the job of a wait that has begun, as `wait` returns it: for `call` of a queue."""
-        with self._listeners.listening_for(waiting.job) as listener:
+        """The result of the job of a wait that has begun, as `wait` returns it: for `call` of a queue. In a
+        queue with shards it listens in that of the job, which may change meanwhile."""
+        if self._queue.shards is None:
+            return self._wait_in(self._queue, waiting)
+        seen_in: QueueCalls | None = None
+        while True:
+            try:
+                replies = self._queue.each(Look(waiting.job))
+                shard = next((shard for shard, seen in replies if seen.state == "pending"), None)
+                if shard is not None:
+                    seen_in = shard
+                    return self._wait_in(shard, waiting)
+                found = best(waiting.job, [seen for _, seen in replies])
+                if found is not None:
+                    return found
+                if seen_in is None:
+                    raise UnknownJob(f"job {waiting.job}: no shard knows such a job")
+            except UnknownJob:
+                # It has been moved to another shard, or its end is forgotten.
+                if seen_in is None:
+                    raise
+                seen_in = None
+            except AWAY as error:
+                waiting.failed(error)
+
+    def _wait_in(self, shard: QueueCalls, waiting: Waiting) -> Result[Any]:
+        listeners = self._listeners.get(shard.name)
+        if listeners is None:
+            listeners = self._listeners.setdefault(shard.name, EndListeners(BlockingCalls(shard)))
+        with listeners.listening_for(waiting.job) as listener:
             while True:
                 try:
-                    found = waiting.take(self._queue.do(Look(waiting.job, listener.token)))
+                    found = waiting.take(shard.do(Look(waiting.job, listener.token)))
                     if found is not None:
                         return found
                     listener.rest(waiting.block_ms)
@@ -509,7 +594,8 @@ class Results(Part):
 
     def close(self) -> None:
         """Close the idle connections of waits."""
-        self._listeners.close()
+        for listeners in self._listeners.values():
+            listeners.close()
 
 
 # -- The workers of a queue: which are alive, since when, and what each has leased, from their heartbeats
@@ -547,21 +633,33 @@ class Workers(Part):
         handlers at once: 1 to 1,000, of which it uses no more than it was started with; None: as it was
         started. Workers hear of it at their next sweep at the latest, and what runs goes on. Raises as
         `Queue.enqueue` does."""
-        self._queue.administer(admin.set_concurrency(name, concurrency))
+        self._queue.do(admin.set_concurrency(name, concurrency))
 
     def pause(self, name: str, *, length_ms: Milliseconds = 0) -> None:
         """Let the worker of this name claim and start nothing until `resume`, or for `length_ms`; what runs
         goes on. The queue and its other workers are not touched. Raises as `Queue.enqueue` does."""
-        self._queue.administer(admin.pause_worker(name, length_ms))
+        self._queue.do(admin.pause_worker(name, length_ms))
 
     def resume(self, name: str) -> None:
         """End the pause of a worker."""
-        self._queue.administer(admin.pause_worker(name, None))
+        self._queue.do(admin.pause_worker(name, None))
 
     def _page(self, offset: int, limit: int) -> tuple[builtins.list[WorkerInfo], bool]:
-        """The workers of one reply, and whether there may be more."""
-        reply: ListedWorkers = self._queue.do(ListWorkers(offset, limit))
-        return [*reply.workers], reply.seen >= limit
+        """Some workers, and whether there may be more: those of one reply; of several shards each process
+        once, with what it has in hand in all of them."""
+        shards = self._queue.in_use()
+        if len(shards) == 1:
+            reply: ListedWorkers = shards[0].do(ListWorkers(offset, limit))
+            return [*reply.workers], reply.seen >= limit
+        found: list[WorkerInfo] = []
+        for shard in shards:
+            at, more = 0, True
+            while more:
+                reply = shard.do(ListWorkers(at, WORKERS_MAX))
+                found += reply.workers
+                at, more = at + WORKERS_MAX, reply.seen >= WORKERS_MAX
+        merged = added_workers(found)
+        return merged[offset : offset + limit], len(merged) > offset + limit
 
 
 # -- Locks that processes share: see `engine.queue.admin`.

@@ -6,10 +6,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack, cast, overload
+from typing import Any, TypeVar, Unpack, cast, overload
 
 import redis
 
@@ -19,8 +18,9 @@ from engine.handlers import BATCH_MAX
 from engine.models.spec import Spec
 from engine.observer import Observer
 from engine.ops.admin import MakeTestQueue, Resumed, Window
-from engine.ops.jobs import Enqueue, Enqueued
+from engine.ops.jobs import Enqueued
 from engine.ops.looks import Count, Counts, LimitInfo, Listing, ListObstacles, ObstaclesPart, Snapshot
+from engine.ops.transfers import SetGate
 from engine.ops.workers import HandlerTimes, ListedRunTimes, ListRunTimes
 from engine.options import JobOptions, checked
 from engine.parameters import JobName, TypedJob
@@ -30,7 +30,7 @@ from engine.queue.looks import Waiting, typed
 from engine.queue.metrics import DemandWatch, Scaling, exposition
 from engine.queue.producing import NewJob
 from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable, QueueSettings
-from engine.queue.sharding import number_of_shards
+from engine.queue.sharding import added_times, moved
 from engine.queue.synchronous.calls import QueueCalls
 from engine.queue.synchronous.parts import (
     Dead,
@@ -41,7 +41,7 @@ from engine.queue.synchronous.parts import (
     Schedules,
     Workers,
 )
-from engine.queue.why import Obstacles, obstacles_of
+from engine.queue.why import Obstacles, added_obstacles, obstacles_of
 from engine.redis.driver import SyncDriver
 from engine.redis.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
 from engine.redis.gathering import CallMaker, Gathering
@@ -78,10 +78,6 @@ class Queue(QueueCalls):
     docs/guides/shards.md). Raises Malformed for what does not fit, and UnsupportedFeature for shards of
     another model, and for a model whose keys a cluster would scatter.
     """
-
-    def __new__(cls, *args: Any, shards: int | None = None, **settings: Any) -> Self:
-        """One of several shards is of a class of its own."""
-        return cast("Self", object.__new__(_kind(cls, shards)))
 
     def __init__(
         self,
@@ -124,7 +120,7 @@ class Queue(QueueCalls):
         """A queue with the settings, handlers and hooks of another one, of either kind, and connections of
         its own, with `connect` in place of its options: for the engine's own parts. Raises Malformed where
         the client of the other one cannot be made anew."""
-        made = cls.__new__(cls, shards=queue.shards)
+        made = cls.__new__(cls)
         made._take_over(queue, observer)
         made.endpoint = queue.endpoint.of_kind(asynchronous=False).with_options(connect)
         made._set_up()
@@ -151,6 +147,7 @@ class Queue(QueueCalls):
         #: What happens in it, once that is switched on.
         self.events = Events(self)
         self._demand = DemandWatch()
+        self._made = {}
 
     def enqueue(
         self,
@@ -271,16 +268,10 @@ class Queue(QueueCalls):
         self.hooks.announce(prepared, came if prepared else ())
         return came
 
-    def _send_drafts(self, drafts: list[Enqueue], intended_ns: int | None) -> list[Enqueued]:
-        """Enqueue jobs that were checked."""
-        if drafts:
-            self._contact()
-        return self.carry_out(producing.enqueue_many(drafts), intended_ns)
-
     def pause(self, name: str | None = None, *, length_ms: Milliseconds = 0) -> None:
         """Claim no jobs of this name, or of the whole queue, until `resume`, or for `length_ms`; jobs in hand
         go on. Raises as `enqueue` does."""
-        self.administer(admin.pause(self.model.names, name, length_ms))
+        self.do(admin.pause(self.model.names, name, length_ms))
 
     def resume(self, name: str | None = None) -> bool:
         """End the pause of a name, or that of the whole queue; they are two pauses. False where there was no
@@ -302,16 +293,17 @@ class Queue(QueueCalls):
         no such bound. Either of all jobs of a name, or of all jobs with a `key`, whatever their names;
         `key="*"` is for each key that has no limit of its own (rule 20).
 
-        It counts the claims from now on, and replaces the limit that was there. Raises as `enqueue` does.
+        It counts the claims from now on, and replaces the limit that was there. Shards of a queue divide the
+        limit of a name among them, so it must be as large as their number. Raises as `enqueue` does.
         """
         limit = admin.set_limit(
             self.model.names, name, key, concurrency=concurrency, rate=rate, per_ms=per_ms, window=window
         )
-        self.administer(limit)
+        self.do(limit)
 
     def remove_limit(self, name: str | None = None, *, key: str | None = None) -> None:
         """Remove the limit of a name or of a key."""
-        self.administer(admin.remove_limit(self.model.names, name, key))
+        self.do(admin.remove_limit(self.model.names, name, key))
 
     def limits(self) -> list[LimitInfo]:
         """The limits, each with how far it is used up and who fills it: at most 200, first those that jobs
@@ -322,10 +314,13 @@ class Queue(QueueCalls):
         """What holds jobs back: the pauses that are on (200 at most), the limits with who fills them, and
         what each lane waits for and how long already. It reads some 100 lanes a call, and at most 50 times,
         or once with `one_call`: `cut` says that there are more. Raises as `enqueue` does."""
-        parts: list[ObstaclesPart] = []
-        while not parts or (parts[-1].cursor and len(parts) < (1 if one_call else _LANE_PARTS_MAX)):
-            parts.append(self.do(ListObstacles(parts[-1].cursor if parts else "")))
-        return obstacles_of(parts)
+        found: list[Obstacles] = []
+        for shard, first in self.each(ListObstacles()):
+            parts: list[ObstaclesPart] = [first]
+            while parts[-1].cursor and len(parts) < (1 if one_call else _LANE_PARTS_MAX):
+                parts.append(shard.do(ListObstacles(parts[-1].cursor)))
+            found.append(obstacles_of(parts))
+        return added_obstacles(found)
 
     def set_retention(
         self,
@@ -339,18 +334,18 @@ class Queue(QueueCalls):
         long; None leaves a bound as it is. Unless told these are the last 1,000 finished jobs, and 100,000
         dead ones for 90 days. The sweeps of the workers see to it, the longest dead first. Raises as
         `enqueue` does."""
-        self.administer(admin.set_retention(done_max, done_age_ms, dead_max, dead_age_ms))
+        self.do(admin.set_retention(done_max, done_age_ms, dead_max, dead_age_ms))
 
     def clean(self, state: str, *, older_than_ms: Milliseconds = 0, limit: int = 1_000_000) -> int:
         """Remove jobs that are waiting or delayed and were enqueued so long ago, or that have been dead or
         finished for so long; how many there were. In pieces of 500; what comes after its begin stays. Raises
         as `enqueue` does; what was removed until then is gone, and it may simply be called again."""
-        return self.carry_out(admin.cleaning(state, older_than_ms, limit))
+        return self.carry_out_in_turns(lambda most: admin.cleaning(state, older_than_ms, most), limit)
 
     def drain(self, *, delayed: bool = False) -> int:
         """Remove the jobs that wait, with `delayed` also those that are not due yet; how many there were.
         Jobs in hand go on, dead ones and what is enqueued meanwhile stay. As `clean` otherwise."""
-        return self.carry_out(admin.draining(delayed))
+        return sum([shard.carry_out(admin.draining(delayed)) for shard in self.in_use()])
 
     def obliterate(self, *, force: bool = False) -> bool:
         """Remove the queue: jobs in every state, limits, pauses, counters. False, and nothing is removed,
@@ -358,34 +353,46 @@ class Queue(QueueCalls):
 
         It removes what was there when it began, in pieces, and a late copy of a call touches no newer job
         (rule 7). Interrupted, it is called again. What expires by itself does so: ids that were known (20 s),
-        dedup windows, windows of rates.
+        dedup windows, windows of rates. Raises UnsupportedFeature while the queue is resharded.
         """
-        return self.carry_out(admin.obliterating(force))
+        record = self.look_up()
+        if record.former is not None:
+            raise UnsupportedFeature(f"queue {self.name} is being resharded: obliterate it afterwards")
+        gone = [shard.carry_out(admin.obliterating(force)) for shard in self.in_use()]
+        if self.shards is not None:
+            # Shard 0 has forgotten that it takes no new jobs.
+            self.do(SetGate(moved(record.layout.shards)))
+        return all(gone)
 
     def counts(self, *, one_call: bool = False) -> Counts:
         """Jobs in each state. `waiting` also counts those that no worker has a handler for. With more than
         some 500 lanes (names and keys) it takes several calls, and the waiting jobs are not all counted at
         one instant. With `one_call` those of the first 500 are counted, and a `cursor` says that there are
         more."""
-        waiting, cursor = 0, ""
-        while True:
-            part: Counts = self.do(Count(cursor=cursor))
-            waiting, cursor = waiting + part.waiting, part.cursor
-            if one_call or not cursor:
-                return replace(part, waiting=waiting)
+        parts: list[Counts] = []
+        for shard, part in self.each(Count()):
+            waiting = part.waiting
+            while part.cursor and not one_call:
+                part = shard.do(Count(cursor=part.cursor))
+                waiting += part.waiting
+            parts.append(replace(part, waiting=waiting))
+        return parts[0] if self.shards is None else Count().merge(parts)
 
     def stats(self) -> list[HandlerTimes]:
         """How long the handlers of each name took, in the order of the names: how many runs succeeded and
         failed, their sum, the longest, and a histogram for percentiles. Workers tell it with their beats,
         every 10 s unless told otherwise, and when they stop; what a killed one has not told is not counted,
         and nothing twice. Kept until the queue is obliterated."""
-        found: dict[str, HandlerTimes] = {}
-        for page in range(_STATS_PAGES_MAX):
-            reply: ListedRunTimes = self.do(ListRunTimes(page * _STATS_PAGE, _STATS_PAGE))
-            found.update({times.name: times for times in reply.names})
-            if len(reply.names) < _STATS_PAGE:
-                break
-        return [found[name] for name in sorted(found)]
+        found: list[HandlerTimes] = []
+        for shard in self.in_use():
+            of_shard: dict[str, HandlerTimes] = {}
+            for page in range(_STATS_PAGES_MAX):
+                reply: ListedRunTimes = shard.do(ListRunTimes(page * _STATS_PAGE, _STATS_PAGE))
+                of_shard.update({times.name: times for times in reply.names})
+                if len(reply.names) < _STATS_PAGE:
+                    break
+            found += of_shard.values()
+        return added_times(found)
 
     def metrics(self, *, scaling: Scaling | None = None) -> str:
         """The numbers of `counts`, `stats`, `obstacles` and `workers.list` in Prometheus' text format 0.0.4,
@@ -407,23 +414,30 @@ class Queue(QueueCalls):
         return exposition(self.name, counts, times, workers, held, demand=demand, scaling=aim)
 
     def snapshot(self) -> Snapshot:
-        """The ids of the jobs in every state, in pages of 1,000. One page is consistent, several are not."""
+        """The ids of the jobs in every state, in pages of 1,000, shard by shard. One page is consistent,
+        several are not."""
         states: dict[str, list[tuple[str, int]]] = {}
         srv_us = 0
-        for page in range(_SNAPSHOT_PAGES_MAX):
-            part: Snapshot = self.do(Listing(page * _SNAPSHOT_PAGE, _SNAPSHOT_PAGE))
-            srv_us = srv_us or part.srv_us
-            for state, entries in part.states.items():
-                states.setdefault(state, []).extend(entries)
-            if all(len(entries) < _SNAPSHOT_PAGE for entries in part.states.values()):
-                return Snapshot(srv_us, states)
-        raise ScriptFault(f"snapshot: more than {_SNAPSHOT_PAGES_MAX * _SNAPSHOT_PAGE} jobs in one state")
+        for shard in self.in_use():
+            for page in range(_SNAPSHOT_PAGES_MAX):
+                part: Snapshot = shard.do(Listing(page * _SNAPSHOT_PAGE, _SNAPSHOT_PAGE))
+                srv_us = srv_us or part.srv_us
+                for state, entries in part.states.items():
+                    states.setdefault(state, []).extend(entries)
+                if all(len(entries) < _SNAPSHOT_PAGE for entries in part.states.values()):
+                    break
+            else:
+                most = _SNAPSHOT_PAGES_MAX * _SNAPSHOT_PAGE
+                raise ScriptFault(f"snapshot: more than {most} jobs in one state")
+        return Snapshot(srv_us, states)
 
     def use_test_clock(self, now_ms: int) -> None:
         """Give the scripts this time instead of the server's. Only on a queue that has never held a job, or
         one that this was called on before; anything else is Malformed. The time lies in 2100 or later: keys
         expire by the server's own clock, so an expiry in its past would delete what the script has just
-        written."""
+        written. Raises UnsupportedFeature for a queue with shards."""
+        if self.shards is not None:
+            raise UnsupportedFeature("the test clock is for queues without shards")
         now = validate.integer("now_ms", now_ms, TEST_CLOCK_LEAST_MS, 2**52)
         if self.model.now_ms is None and not self.do(MakeTestQueue()):
             raise Malformed(
@@ -434,8 +448,9 @@ class Queue(QueueCalls):
 
     def close(self) -> None:
         """Close the idle connections."""
-        self.results.close()
-        self.events.close()
+        for queue in (*self._made.values(), self):
+            queue.results.close()
+            queue.events.close()
         self.driver.close()
 
     def __enter__(self) -> Queue:
@@ -445,13 +460,6 @@ class Queue(QueueCalls):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _kind(kind: type[Any], shards: int | None) -> type[Any]:
-    """The class of a queue with so many shards."""
-    if kind is not Queue or number_of_shards(shards) is None:
-        return kind
-    return import_module("engine.queue.synchronous.sharded").ShardedQueue
 
 
 def queues(
