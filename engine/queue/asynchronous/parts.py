@@ -316,7 +316,7 @@ class AsyncDead(AsyncJobsPart):
 
     async def clear(self, *, older_than_ms: Milliseconds = 0, limit: int = 1_000_000) -> int:
         """Discard the jobs that have been dead for so long, in pieces; how many there were."""
-        return await self._queue.carry_out_in_turns(
+        return await self._queue.carry_out_up_to(
             lambda most: admin.cleaning("dead", older_than_ms, most), limit
         )
 

@@ -344,7 +344,7 @@ class AsyncQueue(AsyncQueueCalls):
         """Remove jobs that are waiting or delayed and were enqueued so long ago, or that have been dead or
         finished for so long; how many there were. In pieces of 500; what comes after its begin stays. Raises
         as `enqueue` does; what was removed until then is gone, and it may simply be called again."""
-        return await self.carry_out_in_turns(lambda most: admin.cleaning(state, older_than_ms, most), limit)
+        return await self.carry_out_up_to(lambda most: admin.cleaning(state, older_than_ms, most), limit)
 
     async def drain(self, *, delayed: bool = False) -> int:
         """Remove the jobs that wait, with `delayed` also those that are not due yet; how many there were.

@@ -76,7 +76,7 @@ class QueueCalls(QueueSettings):
         except StopIteration as end:
             return end.value
 
-    def carry_out_in_turns(self, steps: Callable[[int], Steps[int]], most: int) -> int:
+    def carry_out_up_to(self, steps: Callable[[int], Steps[int]], most: int) -> int:
         """Run steps that do something at most so many times, and count it, in one shard in use after the
         other; for the engine's own parts."""
         done = 0

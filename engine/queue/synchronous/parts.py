@@ -307,7 +307,7 @@ class Dead(JobsPart):
 
     def clear(self, *, older_than_ms: Milliseconds = 0, limit: int = 1_000_000) -> int:
         """Discard the jobs that have been dead for so long, in pieces; how many there were."""
-        return self._queue.carry_out_in_turns(lambda most: admin.cleaning("dead", older_than_ms, most), limit)
+        return self._queue.carry_out_up_to(lambda most: admin.cleaning("dead", older_than_ms, most), limit)
 
 
 # -- The schedules of a queue, `queue.schedules`: jobs that come again and again, by a cron expression or
