@@ -67,13 +67,13 @@ class Loop:
                 with self._lock:
                     due = [events for events, until_ns in self._sleeps_until_ns.items() if until_ns <= now_ns]
                 for events in due:
-                    self._turn(events)
+                    self._serve_one(events)
             else:
                 if rung is None:
                     return
-                self._turn(rung)
+                self._serve_one(rung)
 
-    def _turn(self, events: Events) -> None:
+    def _serve_one(self, events: Events) -> None:
         """Bring a machine its next event, or the time."""
         executor, ended = self._served.get(events, (None, None))
         if executor is None or ended is None:
