@@ -11,6 +11,10 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from engine.errors import logger
+
+log = logger("ironclaim.worker")
+
 Task = Callable[[], object]
 
 #: A task waits at most about so long for one of the threads that are kept, which are busy.
@@ -35,7 +39,7 @@ class _Thread:
 
 class Threads:
     """Runs tasks in `kept` threads called `name-0`, `name-1` ...; in more, at most `most`, while these are
-    held up. A task must not raise."""
+    held up. What a task raises is logged."""
 
     def __init__(self, name: str, *, kept: int, most: int | None = None) -> None:
         self._name = name
@@ -114,7 +118,11 @@ class Threads:
 
     def _serve(self, this: _Thread) -> None:
         while this.task is not None:
-            this.task()
+            try:
+                this.task()
+            except BaseException:
+                # A defect of ours, or an observer that raises: the thread goes on for the others.
+                log.exception("thread %s goes on after", this.thread.name)
             this.task = None
             self._wait(this)
 

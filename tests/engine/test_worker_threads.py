@@ -86,6 +86,19 @@ def assert_set(gate: threading.Event) -> None:
     assert gate.wait(DEADLINE_S)
 
 
+def test_a_task_that_raises_takes_no_thread_along(caplog: pytest.LogCaptureFixture) -> None:
+    pool, ran = Threads("lost", kept=1, most=1), threading.Event()
+
+    def fails() -> None:
+        raise SystemExit("a defect")
+
+    pool.run(fails)
+    pool.run(ran.set)
+    assert ran.wait(DEADLINE_S)
+    assert "thread lost-0 goes on after" in caplog.text and "a defect" in caplog.text
+    pool.close()
+
+
 def test_a_system_without_threads_for_more_lets_those_that_are_there_do_it(
     gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
