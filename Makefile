@@ -272,6 +272,7 @@ generate: TOOLS += node
 generate: setup
 	$(BIN)/python .ci/generate
 	$(BIN)/python .ci/generate_types
+	$(BIN)/python .ci/lua_uses
 
 clean:
 	rm -rf runs build dist .pytest_cache .ruff_cache .hypothesis .benchmarks spark-warehouse metastore_db derby.log

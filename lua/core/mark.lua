@@ -12,6 +12,10 @@
 --   fence    fence of the token
 --   nonce    nonce of the token
 -- REPLY srv_us, ok | repeated | stale
+-- USES core/call: check_types, server_us
+--      core/envelope: envelope_open
+--      core/lease: token_state
+--      core/run: run_read, run_write
 
 check_types({}, { sweep }, {}, { job, run })
 local srv_us = server_us(now_ms, sweep)

@@ -15,6 +15,11 @@
 --   count    number: counter of the worker's progress calls
 --   body     percent, message and data, as the fields of a JSON object after at_ms
 -- REPLY srv_us, ok | repeated | stale
+-- USES core/call: check_types, server_us
+--      core/envelope: envelope_open
+--      core/lease: token_state
+--      core/run: run_read, run_write
+--      core/wake: append_events
 
 check_types({}, { sweep, stats }, {}, { run })
 local srv_us = server_us(now_ms, sweep)

@@ -20,6 +20,9 @@
 --   token    16 hex digits; '' = do not wait
 -- REPLY srv_us, pending | finished | cancelled | discarded | expired | rejected | dead | kept | gone, fence,
 --       ended_ms (0 = not known), record, error
+-- USES core/call: check_types, server_us, settled
+--      core/envelope: envelope_open
+--      core/run: run_read
 
 settled(prefix)
 check_types({ done, dead }, { sweep, stats }, {}, { run })

@@ -1,5 +1,10 @@
 -- Jobs that need other jobs (their parents): what they wait for, how the parents ended, and the results that
 -- they may read.
+-- USES core/envelope: envelope_open, envelope_options, job_head
+--      core/job: make_job
+--      core/lane: due_member, to_lane
+--      core/lease: bury_job, drop_run
+--      core/run: run_look, run_note, run_pack, run_read
 
 -- Block a new job until its parents have ended (rule 25); its envelope is written afterwards. If the script
 -- is cut off in between, hand_over finds an entry without a job and removes it. The next sweep handles a

@@ -1,4 +1,11 @@
 -- Claims: which classes are open, which jobs are next, and the leases that are made of them.
+-- USES children/children: left_by_parents
+--      core/envelope: envelope_cost, envelope_kind, envelope_open, envelope_seal, look_at
+--      core/job: expire_job, never_started
+--      core/lane: due_member, leave_lane
+--      core/lease: bury_job, note_lease
+--      core/limit: count_leases, limit_room, rate_back
+--      core/run: run_look, run_note, run_open, run_start, run_write
 
 -- The jobs that an earlier copy of this claim leased and still holds (rule 4). `record` is the record of the
 -- incarnation's last claim. Returns kind and jobs, 7 values each; kind is nil if there was no earlier copy.

@@ -1,4 +1,10 @@
 -- Leases: the state of a token, the bounds of lease lengths, and how leases end.
+-- USES children/children: hand_over
+--      core/envelope: error_ttl, job_head, pack_token, seal_unique, tombstone_of
+--      core/job: free_unique
+--      core/limit: free_slots
+--      core/run: run_is_readable, run_look, run_open, run_read, run_write, runs_of
+--      core/wake: notify_waiters
 
 -- The state of a fencing token (rules 5 and 6): 'held'; 'repeated' with the outcome that ended it; or
 -- 'stale', with `cancelled` if that was the reason. The third value is the names of the limits that a held

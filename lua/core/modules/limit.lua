@@ -1,5 +1,6 @@
 -- Limits of concurrency and of rates: how much room is left, how slots and places are freed, and how sweeps
 -- repair the counts.
+-- USES core/lane: ready_lane
 
 -- How many more leases a limit allows now (rule 20). Returns 5 values: the room; if the rate is used up, the
 -- time (ms) at which `need` units (default 1) come free, else nil; the entries of the window that lie ahead

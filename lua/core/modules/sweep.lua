@@ -1,5 +1,13 @@
 -- Sweeps: promotion, reaping, leases of lost workers, heartbeats, leader election, and the time until the
 -- next sweep.
+-- USES core/call: fields_of
+--      core/envelope: job_head
+--      core/lane: due_member, ready_lane, to_lane
+--      core/lease: bury_job, drop_run, error_note
+--      core/limit: free_slots
+--      core/presence: looks_are_late, note_connection
+--      core/run: run_is_readable, run_look, run_note, run_read, run_write
+--      core/wake: wake_classes, wake_name
 
 -- The recorded reply of a sweep that was carried out before, as words, for another copy of the call. An older
 -- sweep gets no words. Nil for a sweep that has moved nothing yet. `record` is the value of its key, or

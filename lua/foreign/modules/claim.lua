@@ -1,5 +1,11 @@
 -- Claims on a foreign format: scans for jobs, and the leases that the engine keeps in its own keys beside the
 -- format's.
+-- USES core/claim: is_paused
+--      core/lease: note_lease
+--      core/limit: count_leases, limit_room
+--      core/wake: wake_push
+--      foreign/format: not_for
+--      foreign/ids: nameable, record_of, shown_id, words_of
 
 -- Fields of `run:<id>` or of another hash of the engine, as HMGET gives them. A key of another type has none,
 -- and `err` is the server's error. It belongs to another program, and must not block other jobs.

@@ -1,4 +1,9 @@
 -- How runs on a foreign format end: by workers, by sweeps and by admin actions.
+-- USES core/lease: error_note
+--      core/limit: has_slots
+--      core/wake: notify_waiters
+--      foreign/claim: foreign_token, own_note, own_number, own_words
+--      foreign/format: unpack_fields
 
 -- Free the slot of the limit that a lease counts against (rule 20), '' for none: a format has limits of names
 -- alone.

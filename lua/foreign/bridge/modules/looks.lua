@@ -1,4 +1,6 @@
 -- BridgeMQ: reads of jobs, admin actions, its registry of workers, and its schedules.
+-- USES foreign/claim: own_words
+--      foreign/format: json_members, unpack_fields
 
 -- Reads of the keyspace, removals by admin actions, and pauses. The format has no list of finished jobs: the
 -- engine keeps one of its own last 1,000.
