@@ -1,6 +1,6 @@
 -- Jobs that need other jobs (their parents): what they wait for, how the parents ended, and the results that
 -- they may read.
--- USES core/envelope: envelope_open, envelope_options, job_head
+-- USES core/envelope: checked_head, envelope_open, envelope_options, job_head
 --      core/job: make_job
 --      core/lane: due_member, to_lane
 --      core/lease: bury_job, drop_run
@@ -61,7 +61,7 @@ local function read_parents(prefix, keys_at, flags)
     local parent = string.sub(KEYS[at], #prefix + 5)
     redis.call('SCARD', KEYS[at + 1])
     redis.call('SCARD', KEYS[at + 2])
-    local fate = parent_fate(prefix, envelope_open(redis.call('GETRANGE', KEYS[at], 0, HEAD_LAST)), parent)
+    local fate = parent_fate(prefix, checked_head(KEYS[at]), parent)
     if not fate then
       -- `done` keeps only the newest jobs; the result may show for longer how the parent has ended.
       local record = redis.pcall('GETRANGE', KEYS[at + 3], 0, 10)
