@@ -326,7 +326,7 @@ def _script(
     used = _check_slots(path, body, (*slots[0], *slots[1]))
     _check_uses(f"script {path.name}", path.parent.name, used, declared_uses(header[0]), functions, layers)
     linked: dict[str, str] = {}
-    for name in sorted(used):
+    for name in _in_order(used, functions):
         _link(f"script {path.name}", name, functions, linked, ())
     constants = {**CONSTANTS, "PIECE": piece_words}
     text = USES.sub("", header[0]) + "".join(bindings) + "".join(linked.values()) + body
@@ -457,6 +457,12 @@ def _check_uses(
             raise ScriptFault(f"{user}: USES says {declared[name]}: {name}, but it is in {module}")
 
 
+def _in_order(names: Iterable[str], functions: Mapping[str, Function]) -> Sequence[str]:
+    """The order in which functions are linked: of those that use most first. A run of a script makes all its
+    closures, and Lua looks for each function that one uses from the latest back: helpers stand near."""
+    return sorted(names, key=lambda name: (-len(functions[name].uses), name))
+
+
 def _link(
     user: str, name: str, functions: Mapping[str, Function], linked: dict[str, str], users: tuple[str, ...]
 ) -> None:
@@ -468,7 +474,7 @@ def _link(
     function = functions.get(name)
     if function is None:
         raise ScriptFault(f"{user}: {name} is used and declared nowhere")
-    for needed in sorted(function.uses):
+    for needed in _in_order(function.uses, functions):
         _link(f"module {function.module.partition('/')[2]}.lua", needed, functions, linked, (*users, name))
     linked[name] = function.text
 

@@ -33,7 +33,7 @@ IDENTITY = (
             ),
             Edit(
                 "picked-job-knows-its-limit",
-                "limit = head.limit, ran = entry.ran, lane_name = head.name, cost = entry.cost, left = entry.left }",
+                "limit = head.limit, ran = page.runs[at], lane_name = head.name }",
             ),
         ),
         ("one place",),

@@ -19,7 +19,7 @@ LANES = (
         (
             Edit(
                 "visit-leaves-room-for-others",
-                "local most = math.min(pick.most - #pick.jobs, class.room, head.limit and head.limit.room or math.huge)",
+                "local most = math.min(pick.ask.limit - #pick.jobs, class.room, head.limit and head.limit.room or math.huge)",
             ),
         ),
         ("turns",),

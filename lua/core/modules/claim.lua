@@ -98,15 +98,12 @@ end
 -- `counted`, the groups by name of the leases to count.
 local function limits_of(job, fence, counted)
   local words = ''
-  for round = 1, (job.class.limit or job.limit) and 2 or 0 do
-    local limit = round == 1 and job.class.limit and job.class or round == 2 and job.limit
-    if limit then
-      words = words .. ' ' .. limit.limit
-      local group = counted[limit.limit] or { limit = limit, ids = {}, fences = {}, costs = {} }
-      local count = #group.ids + 1
-      group.ids[count], group.fences[count], group.costs[count] = job.id, fence, job.cost
-      counted[limit.limit] = group
-    end
+  for _, limit in ipairs({ job.class.limit and job.class or job.limit, job.class.limit and job.limit }) do
+    words = words .. ' ' .. limit.limit
+    local group = counted[limit.limit] or { limit = limit, ids = {}, fences = {}, costs = {} }
+    local count = #group.ids + 1
+    group.ids[count], group.fences[count], group.costs[count] = job.id, fence, job.cost
+    counted[limit.limit] = group
   end
   return words
 end
@@ -118,7 +115,8 @@ local function write_runs(ask, picked, nonce, deadline_ms, now_ms, jobs, left, l
   local prefix, first_leases, counted = ask.prefix, {}, {}
   for at, job in ipairs(picked) do
     local fence = string.format('%d', job.fence) -- anchor: fence-keeps-every-digit
-    local words, seal = limits_of(job, fence, counted), envelope_seal(job.raw)
+    local words = (job.class.limit or job.limit) and limits_of(job, fence, counted) or ''
+    local seal = envelope_seal(job.raw)
     if job.ran or words ~= '' then
       run_write(job.run_key, 'fence', fence, 'nonce', nonce, 'seal', seal, 'renewal', 0, 'owner', ask.owner,
         'claims', job.claims,

@@ -63,28 +63,28 @@ local function expiries_of(prefix, ids, raws)
   return redis.call('ZMSCORE', prefix .. 'expiring', unpack(members))
 end
 
--- Candidates: the next entries of a lane, at most 16, with their envelopes, runs and expiries.
+-- Candidates: the next entries of a lane, at most 16: their ids, and a page of their envelopes, runs and
+-- expiries.
 local function read_entries(pick, head, count)
   local ids, job_keys, run_keys, none = lane_entries(pick, head, count), {}, {}, pick.none
-  if not ids[1] then return { ids = ids } end
-  for at, id in ipairs(ids) do
-    job_keys[at], run_keys[at] = pick.job_prefix .. id, pick.run_prefix .. id
-  end
+  if not ids[1] then return ids end
+  local job_prefix, run_prefix = pick.prefix .. 'job:', pick.prefix .. 'run:'
+  for at, id in ipairs(ids) do job_keys[at], run_keys[at] = job_prefix .. id, run_prefix .. id end
   local raws = redis.call('MGET', unpack(job_keys))
   -- This one read is enough for jobs that were never claimed, as most are. A key of another type reads as nil.
   local some = redis.call('EXISTS', unpack(run_keys)) > 0
-  return { ids = ids, job_keys = job_keys, run_keys = run_keys, raws = raws, some = some,
+  return ids, { job_keys = job_keys, run_keys = run_keys, raws = raws,
     runs = some and redis.call('MGET', unpack(run_keys)) or none,
-    expiries = pick.expiring and expiries_of(pick.prefix, ids, raws) or none }
+    expiries = pick.ask.expiring and expiries_of(pick.prefix, ids, raws) or none }
 end
 
 -- Candidates: one entry of such a page: the job's id, envelope and kind, its run, its size in a reply, what its
--- parents have left, and when it expires.
-local function entry_of(pick, page, at)
-  local id, run, readable = page.ids[at], pick.none, true
+-- parents have left, when it expires, and the fence and the counters of a lease on it.
+local function entry_of(pick, head, page, at, id)
+  local run, readable = pick.none, true
   -- A key of another type reads as nil above. Its job is buried as corrupt, and blocks no other job.
   local raw = page.raws[at] or look_at(page.job_keys[at], 0)
-  if page.some then
+  if page.runs ~= pick.none then
     local fine, fields = pcall(run_open, page.run_keys[at])
     run, readable = fine and fields or run, fine
   end
@@ -94,8 +94,13 @@ local function entry_of(pick, page, at)
     left, size = left_by_parents(pick.prefix, id, raw, run.cause)
     size = size + #raw
   end
-  return { id = id, raw = raw, kind = kind, size = size, run = run, run_key = page.run_keys[at],
-    ran = page.runs[at], crashes = tonumber(run.crashes or 0), expires_ms = page.expiries[at], left = left }
+  -- anchor: fences-only-grow
+  local fence = math.max((tonumber(run.fence or 0) or 0) + 1, pick.now_ms)
+  return { id = id, raw = raw, kind = kind, size = size, run = run, run_key = page.run_keys[at], fence = fence,
+    claims = (tonumber(run.claims or 0) or 0) + 1, failures = tonumber(run.failures or 0),
+    crashes = tonumber(run.crashes or 0), expires_ms = page.expiries[at], class = head.class, left = left,
+    -- anchor: picked-job-knows-its-limit
+    limit = head.limit, ran = page.runs[at] }
 end
 
 -- Admit: the limit of a lane's key, nil where none is defined. A claim reads each once.
@@ -162,24 +167,18 @@ local function admit(pick, head, entry, least_band)
     pick.full = true
     return nil
   else
-    entry.cost = (head.class.meter or head.limit) and envelope_cost(entry.raw)
-    return (not entry.cost or pay_rates(pick, head, entry.cost)) and true or nil
+    if not (head.class.meter or head.limit) then return true end
+    entry.cost = envelope_cost(entry.raw)
+    return pay_rates(pick, head, entry.cost) or nil
   end
   return false
 end
 
--- Take an admitted job: claim_jobs will lease it.
+-- Take an admitted job, which claim_jobs leases.
 local function take(pick, head, entry)
-  local run, jobs = entry.run, pick.jobs
   pick.bytes = pick.bytes + entry.size
   if entry.crashes > 0 then pick.crashed = pick.crashed + 1 end
-  -- anchor: fences-only-grow
-  local fence = math.max(tonumber(run.fence or 0) + 1, pick.now_ms)
-  jobs[#jobs + 1] = { id = entry.id, raw = entry.raw, run_key = entry.run_key, fence = fence,
-    claims = tonumber(run.claims or 0) + 1, failures = tonumber(run.failures or 0), crashes = entry.crashes,
-    class = head.class,
-    -- anchor: picked-job-knows-its-limit
-    limit = head.limit, ran = entry.ran, cost = entry.cost, left = entry.left }
+  pick.jobs[#pick.jobs + 1] = entry
   head.jobs[#head.jobs + 1] = entry.id
 end
 
@@ -190,10 +189,10 @@ local function visit_lane(pick, head, most, least_band)
   local taken, looked, bound = 0, 0, most + 99
   while taken < most and looked < bound do
     local count = math.min(16, most - taken)
-    local page = read_entries(pick, head, count)
-    for at = 1, #page.ids do
-      local entry = entry_of(pick, page, at)
-      if entry.crashes > 0 and pick.crashed >= pick.crashed_max then -- anchor: crashed-jobs-of-a-claim-are-bounded
+    local ids, page = read_entries(pick, head, count)
+    for at, id in ipairs(ids) do
+      local entry = entry_of(pick, head, page, at, id)
+      if entry.crashes > 0 and pick.crashed >= pick.ask.crashed_max then -- anchor: crashed-jobs-of-a-claim-are-bounded
         head.class.passed, head.passed = true, true
         bound = math.min(bound + 1, 2000 + most)
       else
@@ -207,7 +206,7 @@ local function visit_lane(pick, head, most, least_band)
       head.offset = head.offset + 1
       looked = looked + 1
     end
-    head.exhausted = #page.ids < count
+    head.exhausted = #ids < count
     if head.exhausted or pick.full then break end
   end
   return taken
@@ -220,7 +219,7 @@ local function serve_lane(pick, head)
   local class, at = head.class, best_lane(pick)
   local rival = at and pick.heads[at]
   -- anchor: visit-leaves-room-for-others
-  local most = math.min(pick.most - #pick.jobs, class.room, head.limit and head.limit.room or math.huge, rival and 10 or math.huge)
+  local most = math.min(pick.ask.limit - #pick.jobs, class.room, head.limit and head.limit.room or math.huge, rival and 10 or math.huge)
   local taken = visit_lane(pick, head, most, rival and math.floor(rival.score / BAND))
   class.picked = class.picked + taken
   -- Classes that differ only by their target share the limit of their name.
@@ -255,9 +254,7 @@ end
 -- ask: prefix, limit, crashed_max, least, most, virtual_time, expiring (whether any job may expire); limited:
 -- whether any limit is defined
 local function pick_jobs(classes, limited, active, ask, now_ms)
-  local pick = { classes = classes, active = active, now_ms = now_ms, prefix = ask.prefix,
-    job_prefix = ask.prefix .. 'job:', run_prefix = ask.prefix .. 'run:', none = {}, most = ask.limit,
-    crashed_max = ask.crashed_max, expiring = ask.expiring,
+  local pick = { ask = ask, prefix = ask.prefix, classes = classes, active = active, now_ms = now_ms, none = {},
     -- The range of scores that jobs of these priorities have in a lane.
     first = ask.least and (10 - ask.most) * BAND, last = ask.least and (11 - ask.least) * BAND - 1,
     heads = {}, limits = {}, jobs = {}, bytes = 0, crashed = 0, overdue = 0, full = false,
@@ -267,7 +264,7 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
     read_lanes(pick, class)
   end
   local visits, visited = 0, {}
-  while #pick.jobs < pick.most and not pick.full and visits < pick.most + 99 do
+  while #pick.jobs < ask.limit and not pick.full and visits < ask.limit + 99 do
     local at = best_lane(pick)
     if not at then break end
     visits = visits + 1
