@@ -78,8 +78,8 @@ local function open_classes(prefix, names, now_ms)
   return open, closed, some_limits, some and redis.call('EXISTS', prefix .. 'expiring') == 1
 end
 
--- Put the picked jobs into `active`, the first write of a claim. Until a job leaves its lane, only the token in
--- `run` counts. keys, ask: as for claim_jobs
+-- Put the picked jobs into `active`, the first write of a claim. Until a job leaves its lane, only the
+-- token in `run` counts. keys, ask: as for claim_jobs
 local function write_leases(keys, ask, picked, deadline_ms)
   local entries = {}
   if #picked > 0 then note_lease(keys.sweep, ask.lease_ms, ask.lengths) end
@@ -94,8 +94,8 @@ local function write_leases(keys, ask, picked, deadline_ms)
   end
 end
 
--- The names of the limits that a picked job's lease counts against, each behind a space. The lease is added to
--- `counted`, the groups by name of the leases to count.
+-- The names of the limits that a picked job's lease counts against, each behind a space. The lease is added
+-- to `counted`, the groups by name of the leases to count.
 local function limits_of(job, fence, counted)
   local words = ''
   for _, limit in ipairs({ job.class.limit and job.class or job.limit, job.class.limit and job.limit }) do
@@ -108,9 +108,9 @@ local function limits_of(job, fence, counted)
   return words
 end
 
--- Write the runs of the picked jobs under the nonce, and count their leases against limits. The names of limits
--- are written to `run` before, so whatever ends the lease frees the slots. Adds to `jobs`, `left` and `leases`
--- what the claim returns of the jobs, what their parents have left, and its record.
+-- Write the runs of the picked jobs under the nonce, and count their leases against limits. The names of
+-- limits are written to `run` before, so whatever ends the lease frees the slots. Adds to `jobs`, `left`
+-- and `leases` what the claim returns of the jobs, what their parents have left, and its record.
 local function write_runs(ask, picked, nonce, deadline_ms, now_ms, jobs, left, leases, events)
   local prefix, first_leases, counted = ask.prefix, {}, {}
   for at, job in ipairs(picked) do

@@ -1,5 +1,6 @@
--- What a claim picks (rules 17 to 19): the candidates in the order of their lanes, and which of them it admits.
--- It reads only. `pick` is what one claim has found so far (pick_jobs), `head` the lane whose turn it is.
+-- What a claim picks (rules 17 to 19): the candidates in the order of their lanes, and which of them it
+-- admits. It reads only. `pick` is what one claim has found so far (pick_jobs), `head` the lane whose turn
+-- it is.
 -- USES children/children: left_by_parents
 --      core/envelope: envelope_cost, envelope_kind, envelope_open, look_at
 --      core/job: never_started
@@ -33,8 +34,8 @@ local function read_lanes(pick, class)
   class.tail = #page == 32 and not (pick.first and class.seen >= 1000) and tonumber(page[32]) or nil
 end
 
--- Candidates: the index of the best lane whose class has room left. Lanes that are not read yet come after the
--- last one that was read.
+-- Candidates: the index of the best lane whose class has room left. Lanes that are not read yet come after
+-- the last one that was read.
 local function best_lane(pick)
   local heads, best = pick.heads
   repeat
@@ -71,15 +72,16 @@ local function read_entries(pick, head, count)
   local job_prefix, run_prefix = pick.prefix .. 'job:', pick.prefix .. 'run:'
   for at, id in ipairs(ids) do job_keys[at], run_keys[at] = job_prefix .. id, run_prefix .. id end
   local raws = redis.call('MGET', unpack(job_keys))
-  -- This one read is enough for jobs that were never claimed, as most are. A key of another type reads as nil.
+  -- This one read is enough for jobs that were never claimed, as most are. A key of another type reads as
+  -- nil.
   local some = redis.call('EXISTS', unpack(run_keys)) > 0
   return ids, { job_keys = job_keys, run_keys = run_keys, raws = raws,
     runs = some and redis.call('MGET', unpack(run_keys)) or none,
     expiries = pick.ask.expiring and expiries_of(pick.prefix, ids, raws) or none }
 end
 
--- Candidates: one entry of such a page: the job's id, envelope and kind, its run, its size in a reply, what its
--- parents have left, when it expires, and the fence and the counters of a lease on it.
+-- Candidates: one entry of such a page: the job's id, envelope and kind, its run, its size in a reply, what
+-- its parents have left, when it expires, and the fence and the counters of a lease on it.
 local function entry_of(pick, head, page, at, id)
   local run, readable = pick.none, true
   -- A key of another type reads as nil above. Its job is buried as corrupt, and blocks no other job.
@@ -96,8 +98,8 @@ local function entry_of(pick, head, page, at, id)
   end
   -- anchor: fences-only-grow
   local fence = math.max((tonumber(run.fence or 0) or 0) + 1, pick.now_ms)
-  return { id = id, raw = raw, kind = kind, size = size, run = run, run_key = page.run_keys[at], fence = fence,
-    claims = (tonumber(run.claims or 0) or 0) + 1, failures = tonumber(run.failures or 0),
+  return { id = id, raw = raw, kind = kind, size = size, run = run, run_key = page.run_keys[at],
+    fence = fence, claims = (tonumber(run.claims or 0) or 0) + 1, failures = tonumber(run.failures or 0),
     crashes = tonumber(run.crashes or 0), expires_ms = page.expiries[at], class = head.class, left = left,
     -- anchor: picked-job-knows-its-limit
     limit = head.limit, ran = page.runs[at] }
@@ -119,8 +121,9 @@ local function lane_limit(pick, head)
   return pick.limits[limit] or nil
 end
 
--- Admit: charge the cost of a job to the rates of its limits. Returns false if they have too few units left.
--- Then the jobs behind it wait as well, or it would wait for ever. `need` records how many units it waits for.
+-- Admit: charge the cost of a job to the rates of its limits. Returns false if they have too few units
+-- left. Then the jobs behind it wait as well, or it would wait for ever. `need` records how many units it
+-- waits for.
 local function pay_rates(pick, head, cost)
   local meter, limit = head.class.meter, head.limit
   local by_name, by_key = meter and meter.rate and math.min(cost, meter.rate),
@@ -147,8 +150,8 @@ local function admit(pick, head, entry, least_band)
   local id, kind, run = entry.id, entry.kind, entry.run
   -- anchor: leased-job-is-not-claimed
   if not kind or kind == 'T' or (run.nonce and run.nonce ~= '' and redis.call('ZSCORE', pick.active, id)) then
-    -- The job holds a token: this entry is left over from a script that was cut off, and must not start the job
-    -- again.
+    -- The job holds a token: this entry is left over from a script that was cut off, and must not start the
+    -- job again.
     head.skipped[#head.skipped + 1] = id
     if entry.ran and (not kind or kind == 'T') then head.ended = { id, head.ended } end
   elseif kind == 'corrupt' then
@@ -192,7 +195,8 @@ local function visit_lane(pick, head, most, least_band)
     local ids, page = read_entries(pick, head, count)
     for at, id in ipairs(ids) do
       local entry = entry_of(pick, head, page, at, id)
-      if entry.crashes > 0 and pick.crashed >= pick.ask.crashed_max then -- anchor: crashed-jobs-of-a-claim-are-bounded
+      -- anchor: crashed-jobs-of-a-claim-are-bounded
+      if entry.crashes > 0 and pick.crashed >= pick.ask.crashed_max then
         head.class.passed, head.passed = true, true
         bound = math.min(bound + 1, 2000 + most)
       else
@@ -212,9 +216,9 @@ local function visit_lane(pick, head, most, least_band)
   return taken
 end
 
--- Visit the lane whose turn it is. A visit ends after 10 jobs, or if the lane's next job has a lower band than
--- the next ready lane. A lane that still has jobs goes behind the others of its band. A lane that is alone is
--- emptied in one visit.
+-- Visit the lane whose turn it is. A visit ends after 10 jobs, or if the lane's next job has a lower band
+-- than the next ready lane. A lane that still has jobs goes behind the others of its band. A lane that is
+-- alone is emptied in one visit.
 local function serve_lane(pick, head)
   local class, at = head.class, best_lane(pick)
   local rival = at and pick.heads[at]
@@ -245,16 +249,17 @@ local function serve_lane(pick, head)
   end
 end
 
--- Choose the jobs that a claim will lease. Ready lanes are visited in their order over all open classes: the
--- best band first, then virtual time. With `least` and `most` only jobs of those priorities count, in the first
--- 1,000 ready lanes of each class. Expired jobs are set apart, up to 200; then the claim ends, and the next one
--- goes on (rule 38).
+-- Choose the jobs that a claim will lease. Ready lanes are visited in their order over all open classes:
+-- the best band first, then virtual time. With `least` and `most` only jobs of those priorities count, in
+-- the first 1,000 ready lanes of each class. Expired jobs are set apart, up to 200; then the claim ends,
+-- and the next one goes on (rule 38).
 -- Returns jobs, lanes and the last virtual time. A lane has its picked jobs, its entries without a runnable
 -- job, its virtual time, and the limit that blocks it.
--- ask: prefix, limit, crashed_max, least, most, virtual_time, expiring (whether any job may expire); limited:
--- whether any limit is defined
+-- ask: prefix, limit, crashed_max, least, most, virtual_time, expiring (whether any job may expire);
+-- limited: whether any limit is defined
 local function pick_jobs(classes, limited, active, ask, now_ms)
-  local pick = { ask = ask, prefix = ask.prefix, classes = classes, active = active, now_ms = now_ms, none = {},
+  local pick = { ask = ask, prefix = ask.prefix, classes = classes, active = active, now_ms = now_ms,
+    none = {},
     -- The range of scores that jobs of these priorities have in a lane.
     first = ask.least and (10 - ask.most) * BAND, last = ask.least and (11 - ask.least) * BAND - 1,
     heads = {}, limits = {}, jobs = {}, bytes = 0, crashed = 0, overdue = 0, full = false,
