@@ -31,7 +31,7 @@
 --       version of the news (read_worker_updates.lua), the latest entry of `era`, 1 = nobody looks at the
 --       control connections of workers, so it has to sweep (rule 39)
 -- USES core/call: check_types, server_us, settled
---      core/sweep: beat_state, note_beat
+--      core/leader: beat_state, note_beat
 
 settled(prefix)
 local keys = { sweep = sweep, workers = workers, worker = worker, leader = leader, connections = connections,

@@ -28,7 +28,7 @@
 --       enough), version of the news (read_worker_updates.lua)
 -- USES <format>/wire: wire
 --      core/call: check_types, server_us
---      core/sweep: beat_state, note_beat
+--      core/leader: beat_state, note_beat
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
