@@ -28,7 +28,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -329,7 +329,7 @@ def _script(
     for name in _in_order(used, functions):
         _link(f"script {path.name}", name, functions, linked, ())
     constants = {**CONSTANTS, "PIECE": piece_words}
-    text = USES.sub("", header[0]) + "".join(bindings) + "".join(linked.values()) + body
+    text = USES.sub("", header[0]) + "".join(bindings) + _in_blocks(linked, used, functions) + body
     return Script(
         path.stem,
         _CONSTANT.sub(lambda word: str(constants[word[0]]), text),
@@ -461,6 +461,27 @@ def _in_order(names: Iterable[str], functions: Mapping[str, Function]) -> Sequen
     """The order in which functions are linked: of those that use most first. A run of a script makes all its
     closures, and Lua looks for each function that one uses from the latest back: helpers stand near."""
     return sorted(names, key=lambda name: (-len(functions[name].uses), name))
+
+
+def _in_blocks(linked: Mapping[str, str], used: Set[str], functions: Mapping[str, Function]) -> str:
+    """The text of linked functions. Those that only one other function uses stand in a block with it, because
+    Lua does not search what a closed block holds. `used`: what the script itself uses."""
+    users: dict[str, set[str]] = {name: set() for name in linked}
+    for name in linked:
+        for helper in functions[name].uses:
+            users[helper].add(name)
+    texts: dict[str, str] = {}
+    helpers: dict[str, str] = {}
+    for name, text in linked.items():
+        if name in helpers:
+            own = text.replace(f"local function {name}(", f"function {name}(", 1)
+            text = f"local {name}\ndo\n{helpers[name]}{own}end\n"
+        if len(users[name]) == 1 and name not in used:
+            (user,) = users[name]
+            helpers[user] = helpers.get(user, "") + text
+        else:
+            texts[name] = text
+    return "".join(texts.values())
 
 
 def _link(
