@@ -28,7 +28,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -326,10 +326,10 @@ def _script(
     used = _check_slots(path, body, (*slots[0], *slots[1]))
     _check_uses(f"script {path.name}", path.parent.name, used, declared_uses(header[0]), functions, layers)
     linked: dict[str, str] = {}
-    for name in _in_order(used, functions):
+    for name in sorted(used):
         _link(f"script {path.name}", name, functions, linked, ())
     constants = {**CONSTANTS, "PIECE": piece_words}
-    text = USES.sub("", header[0]) + "".join(bindings) + _in_blocks(linked, used, functions) + body
+    text = USES.sub("", header[0]) + "".join(bindings) + "".join(linked.values()) + body
     return Script(
         path.stem,
         _CONSTANT.sub(lambda word: str(constants[word[0]]), text),
@@ -457,33 +457,6 @@ def _check_uses(
             raise ScriptFault(f"{user}: USES says {declared[name]}: {name}, but it is in {module}")
 
 
-def _in_order(names: Iterable[str], functions: Mapping[str, Function]) -> Sequence[str]:
-    """The order in which functions are linked: of those that use most first. A run of a script makes all its
-    closures, and Lua looks for each function that one uses from the latest back: helpers stand near."""
-    return sorted(names, key=lambda name: (-len(functions[name].uses), name))
-
-
-def _in_blocks(linked: Mapping[str, str], used: Set[str], functions: Mapping[str, Function]) -> str:
-    """The text of linked functions. Those that only one other function uses stand in a block with it, because
-    Lua does not search what a closed block holds. `used`: what the script itself uses."""
-    users: dict[str, set[str]] = {name: set() for name in linked}
-    for name in linked:
-        for helper in functions[name].uses:
-            users[helper].add(name)
-    texts: dict[str, str] = {}
-    helpers: dict[str, str] = {}
-    for name, text in linked.items():
-        if name in helpers:
-            own = text.replace(f"local function {name}(", f"function {name}(", 1)
-            text = f"local {name}\ndo\n{helpers[name]}{own}end\n"
-        if len(users[name]) == 1 and name not in used:
-            (user,) = users[name]
-            helpers[user] = helpers.get(user, "") + text
-        else:
-            texts[name] = text
-    return "".join(texts.values())
-
-
 def _link(
     user: str, name: str, functions: Mapping[str, Function], linked: dict[str, str], users: tuple[str, ...]
 ) -> None:
@@ -495,7 +468,7 @@ def _link(
     function = functions.get(name)
     if function is None:
         raise ScriptFault(f"{user}: {name} is used and declared nowhere")
-    for needed in _in_order(function.uses, functions):
+    for needed in sorted(function.uses):
         _link(f"module {function.module.partition('/')[2]}.lua", needed, functions, linked, (*users, name))
     linked[name] = function.text
 

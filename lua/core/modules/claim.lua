@@ -156,18 +156,6 @@ local function clear_lanes(prefix, lanes, virtual_time, corrupt, now_ms, events)
   end
 end
 
--- Let the classes without room rest until their limit has room again.
-local function rest_classes(prefix, open, closed, now_ms)
-  for _, class in ipairs(open) do
-    if class.room <= 0 then closed[#closed + 1] = class end
-  end
-  for _, class in ipairs(closed) do
-    local _, until_ms, ahead = limit_room(prefix, class.limit, class.definition, now_ms, class.meter.need)
-    rate_back(prefix, class.limit, ahead, now_ms)
-    if until_ms then redis.call('ZADD', prefix .. 'rest', until_ms, 'w:' .. string.sub(class.limit, 3)) end
-  end
-end
-
 -- Lease up to `ask.limit` jobs of the classes under (fence, nonce). Returns kind, jobs (7 values each), the
 -- ids buried as corrupt, and the open classes; ids and classes are nil if it read none. The ids include
 -- `ask.corrupt`, those that the promotion before it has buried. Then whether any limit is defined, and the
@@ -193,7 +181,15 @@ local function claim_jobs(keys, ask, now_ms, events)
   if virtual_time > ask.virtual_time then
     redis.call('HSET', keys.stats, 'turn', string.format('%d', virtual_time))
   end
-  rest_classes(prefix, open, closed, now_ms)
+  -- Classes without room rest until their limit has room again.
+  for _, class in ipairs(open) do
+    if class.room <= 0 then closed[#closed + 1] = class end
+  end
+  for _, class in ipairs(closed) do
+    local _, until_ms, ahead = limit_room(prefix, class.limit, class.definition, now_ms, class.meter.need)
+    rate_back(prefix, class.limit, ahead, now_ms)
+    if until_ms then redis.call('ZADD', prefix .. 'rest', until_ms, 'w:' .. string.sub(class.limit, 3)) end
+  end
   for _, id in ipairs(corrupt) do leases[#leases + 1] = id .. ' corrupt' end
   redis.call('SET', keys.record, table.concat(leases, ' '), 'PXAT',
     math.max(ask.not_after_ms, deadline_ms) + ask.lease_ms)

@@ -177,14 +177,6 @@ local function admit(pick, head, entry, least_band)
   return false
 end
 
--- Take an admitted job, which claim_jobs leases.
-local function take(pick, head, entry)
-  pick.bytes = pick.bytes + entry.size
-  if entry.crashes > 0 then pick.crashed = pick.crashed + 1 end
-  pick.jobs[#pick.jobs + 1] = entry
-  head.jobs[#head.jobs + 1] = entry.id
-end
-
 -- Take up to `most` jobs of a lane, none of a lower band than `least_band`, and return their number. Entries
 -- without a runnable job are bounded by 99. A skipped job must not hide those behind it, so each allows one
 -- more entry, up to 2,000 (some 3 ms). Sets `head.exhausted` after the lane's last entry.
@@ -203,8 +195,10 @@ local function visit_lane(pick, head, most, least_band)
         local admitted = admit(pick, head, entry, least_band)
         if admitted == nil then return taken end
         if admitted then
-          take(pick, head, entry)
-          taken = taken + 1
+          -- Take it: claim_jobs leases it.
+          taken, pick.bytes = taken + 1, pick.bytes + entry.size
+          if entry.crashes > 0 then pick.crashed = pick.crashed + 1 end
+          pick.jobs[#pick.jobs + 1], head.jobs[#head.jobs + 1] = entry, id
         end
       end
       head.offset = head.offset + 1
