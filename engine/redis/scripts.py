@@ -414,7 +414,7 @@ def _module(name: str, source: str) -> Module:
         functions.append(Function(function, name, text, frozenset(used - declared - {function})))
     own = {function.name for function in functions}
     uses = frozenset(used for function in functions for used in function.uses) - own
-    return Module(name, tuple(functions), uses, declared_uses(source))
+    return Module(name, tuple(functions), uses, declared_uses(source.partition("\n\n")[0] + "\n"))
 
 
 def declared_uses(source: str) -> Mapping[str, str]:
