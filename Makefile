@@ -102,7 +102,7 @@ help:
 	@echo 'make check                          ruff, pyright, luacheck for the scripts, that each test asserts, and how many there are'
 	@echo 'make docs                           the pages of docs/ with the reference of the API, in build/docs'
 	@echo 'make format                         let ruff format the sources'
-	@echo 'make generate                       make the synchronous interfaces from the asyncio ones, and the types of the TypeScript client'
+	@echo 'make generate                       make the synchronous interfaces from the asyncio ones, types for TypeScript, and USES in Lua'
 	@echo 'make setup                          only make .venv (the others do it by themselves)'
 	@echo 'make clean                          remove runs, caches and build products; make distclean: .venv too'
 
@@ -272,6 +272,7 @@ generate: TOOLS += node
 generate: setup
 	$(BIN)/python .ci/generate
 	$(BIN)/python .ci/generate_types
+	$(BIN)/python .ci/lua_uses
 
 clean:
 	rm -rf runs build dist .pytest_cache .ruff_cache .hypothesis .benchmarks spark-warehouse metastore_db derby.log

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import engine
 from chaos.errors import HarnessError
-from engine.redis.scripts import scripts_folder
+from engine.redis.scripts import USES, Layer, declared_uses, layers_of, names_of, scripts_folder
 
 ENGINE = Path(engine.__file__).parent
 _ANCHOR = re.compile(r"(?:--|#) anchor: ([a-z0-9-]+)(?:, (\d+) lines)?$")
@@ -42,7 +42,24 @@ def planted(edits: Iterable[Edit], lua: Path | None = None) -> dict[Path, str]:
             raise HarnessError(f"anchor {edit.anchor!r} occurs {len(found)} times, it must occur exactly once")
         (path,) = found
         texts[path] = _replaced(texts.get(path) or path.read_text(), edit)
-    return texts
+    return {path: without_unused(text) if path.suffix == ".lua" else text for path, text in texts.items()}
+
+
+def without_unused(text: str) -> str:
+    """The text of a script or a module without the functions in its `USES` that an edit has left unused."""
+    used, declared = names_of(text)[0], declared_uses(text)
+    if used >= {*declared}:
+        return text
+    kept = "".join(f"-- USES {module}: {name}\n" for name, module in declared.items() if name in used)
+    return USES.sub(lambda _: kept, text, count=1)
+
+
+def layers_around(path: Path, lua: Path) -> tuple[Layer, ...]:
+    """The layers that a script or a module sees; those of one foreign model where all share it."""
+    folder, *below = path.relative_to(lua).parts
+    if folder != "foreign":
+        return layers_of(lua, "dsps" if folder == "dsps" else "lanes")
+    return layers_of(lua, "bull" if below[0].endswith(".lua") or below[0] == "modules" else below[0])
 
 
 @lru_cache(maxsize=4)

@@ -258,7 +258,7 @@ _MUTANTS = (
         edits=(
             Edit(
                 "fence-keeps-every-digit",
-                "job.fence = tonumber(string.format('%.8g', job.fence))\nlocal fence, words = string.format('%d', job.fence), ''",
+                "job.fence = tonumber(string.format('%.8g', job.fence))\nlocal fence = string.format('%d', job.fence)",
             ),
         ),
         provoked_by=("worker-freeze",),

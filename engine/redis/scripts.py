@@ -8,7 +8,12 @@ stands for a repeated group of slots (`items  2 for each item: ...`); groups com
 
 Functions that several scripts use are in modules, `modules/*.lua` of each folder. A script gets those whose
 names it uses, and those that these use, each behind what it needs. A foreign model's scripts see its own
-modules, then those that all foreign models share, then those of Lanes (`layers_of`).
+modules, those that all foreign models share, and those of Lanes (`layers_of`); no name occurs twice there.
+
+`USES` in the header of a script or a module says where each function is that it uses from other modules:
+`-- USES core/lease: settled, finish_jobs` for `lua/core/modules/lease.lua`, and `<format>/wire` for the wire
+of whichever foreign format. The loader refuses a file that uses another function, or names one that it does
+not use. The server does not get these lines; `.ci/lua_uses` writes them.
 
 A comment `anchor: name` marks what the code there guarantees, for tests that plant defects. The server does
 not get it.
@@ -36,6 +41,7 @@ from engine.ops.jobs import Options
 _SLOT = re.compile(r"^--   (\w+)\s+(?:(\d+) for each \w+|(number: )?\S)", re.MULTILINE)
 _HEADER = re.compile(r"(?:[#-].*\n)+")
 _ANCHOR = re.compile(r"^ *-- anchor: .*\n| +-- anchor: .*", re.MULTILINE)
+USES = re.compile(r"^-- USES (.*\n(?:--      .*\n)*)", re.MULTILINE)
 _COMMENT_OR_STRING = re.compile(r"""'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|--.*""")
 #: A name that is read: not a field of something else, not one that is assigned or the key of a table, not a
 #: part of a number.
@@ -155,6 +161,18 @@ class Function(NamedTuple):
     uses: frozenset[str]
 
 
+class Module(NamedTuple):
+    """A file of functions."""
+
+    #: `core/lease` for `core/modules/lease.lua`.
+    name: str
+    functions: tuple[Function, ...]
+    #: The functions of other modules that it uses.
+    uses: frozenset[str]
+    #: What its header says of them: function -> module.
+    declared: Mapping[str, str]
+
+
 def scripts_folder() -> Path:
     """Where the scripts are: inside the package in a wheel, beside it in the source tree."""
     packaged = Path(__file__).parents[1] / "lua"
@@ -242,8 +260,9 @@ def _scripts(layer: Layer) -> dict[str, Path]:
 
 
 def _link_all(paths: Iterable[Path], layers: Iterable[Layer], piece_words: int) -> Sequence[Script]:
+    layers = [*layers]
     functions = _functions(layers)
-    return [_script(path, functions, piece_words) for path in paths]
+    return [_script(path, functions, layers, piece_words) for path in paths]
 
 
 def _digest(paths: Iterable[Path], layers: Iterable[Layer], piece_words: int) -> str:
@@ -267,10 +286,13 @@ def linked_model(lua: Path, model: str, reused: Iterable[str]) -> str:
 def load_script(path: Path, layers: Sequence[Layer] = (), piece_words: int = PIECE_WORDS) -> Script:
     """One script with its functions linked and its header checked. `layers`: whose modules it sees, else
     those of its folder."""
-    return _script(path, _functions(layers or ((path.parent,),)), piece_words)
+    layers = layers or ((path.parent,),)
+    return _script(path, _functions(layers), layers, piece_words)
 
 
-def _script(path: Path, functions: Mapping[str, Function], piece_words: int) -> Script:
+def _script(
+    path: Path, functions: Mapping[str, Function], layers: Sequence[Layer], piece_words: int
+) -> Script:
     source = _ANCHOR.sub("", path.read_text())
     shebang = _SHEBANG.match(source)
     if not shebang:
@@ -301,12 +323,13 @@ def _script(path: Path, functions: Mapping[str, Function], piece_words: int) -> 
     header = _HEADER.match(source)
     assert header
     body = source[header.end() :]
-    foreign = _check_slots(path, body, (*slots[0], *slots[1]))
+    used = _check_slots(path, body, (*slots[0], *slots[1]))
+    _check_uses(f"script {path.name}", path.parent.name, used, declared_uses(header[0]), functions, layers)
     linked: dict[str, str] = {}
-    for name in sorted(foreign):
+    for name in sorted(used):
         _link(f"script {path.name}", name, functions, linked, ())
     constants = {**CONSTANTS, "PIECE": piece_words}
-    text = header[0] + "".join(bindings) + "".join(linked.values()) + body
+    text = USES.sub("", header[0]) + "".join(bindings) + "".join(linked.values()) + body
     return Script(
         path.stem,
         _CONSTANT.sub(lambda word: str(constants[word[0]]), text),
@@ -338,7 +361,7 @@ def linked_functions(names: Iterable[str], layers: Iterable[Layer]) -> str:
     )
 
 
-def _names(code: str) -> tuple[set[str], set[str]]:
+def names_of(code: str) -> tuple[set[str], set[str]]:
     """The names that code reads, and those that it declares."""
     code = _COMMENT_OR_STRING.sub("''", code)
     declared = {name for found in _DECLARED.findall(code) for name in re.findall(r"\w+", " ".join(found))}
@@ -348,7 +371,7 @@ def _names(code: str) -> tuple[set[str], set[str]]:
 def _check_slots(path: Path, body: str, slots: Sequence[str]) -> set[str]:
     """The names that a script uses and does not declare. Raises ScriptFault for slots that are not used or
     declared twice."""
-    used, declared = _names(body)
+    used, declared = names_of(body)
     for slot in slots:
         if slot not in used:
             raise ScriptFault(f"script {path.name}: {slot} is declared and never used")
@@ -358,38 +381,80 @@ def _check_slots(path: Path, body: str, slots: Sequence[str]) -> set[str]:
 
 
 def _functions(layers: Iterable[Layer]) -> Mapping[str, Function]:
-    """The functions of the layers' modules by name: of those that have one name, that of the first layer."""
-    found: dict[str, Function] = {}
-    for layer in reversed([*layers]):
-        own: dict[str, Function] = {}
-        for path in (path for folder in layer for path in sorted((folder / "modules").glob("*.lua"))):
-            for function in _module(path):
-                if function.name in own:
-                    raise ScriptFault(
-                        f"module {path.name}: {own[function.name].module} has a function {function.name}, too"
-                    )
-                own[function.name] = function
-        found |= own
+    """The functions of the layers' modules by name."""
+    layers, found, modules = [*layers], dict[str, Function](), list[Module]()
+    for path in (
+        path for layer in layers for folder in layer for path in sorted((folder / "modules").glob("*.lua"))
+    ):
+        module = _module(f"{path.parents[1].name}/{path.stem}", path.read_text())
+        modules.append(module)
+        for function in module.functions:
+            if function.name in found:
+                raise ScriptFault(
+                    f"module {path.name}: {found[function.name].module} has a function {function.name}, too"
+                )
+            found[function.name] = function
+    for module in modules:
+        folder, _, name = module.name.partition("/")
+        _check_uses(f"module {name}.lua", folder, module.uses, module.declared, found, layers)
     return found
-
-
-def _module(path: Path) -> Iterable[Function]:
-    """The functions of one module. Raises ScriptFault for code outside of them: it would run in every script
-    that uses one."""
-    return _parsed(path.name, path.read_text())
 
 
 # Several models use the modules of Lanes, and a test that changes one script leaves its modules as they are.
 @lru_cache(maxsize=128)
-def _parsed(module: str, source: str) -> Iterable[Function]:
+def _module(name: str, source: str) -> Module:
+    """Raises ScriptFault for code outside of the functions: it would run in every script that uses one."""
     source = _ANCHOR.sub("", source)
+    file = f"{name.partition('/')[2]}.lua"
     for line in _LINE_OF_CODE.findall(_FUNCTION.sub("", source)):
-        raise ScriptFault(f"module {module}: {line!r} is not inside a function")
+        raise ScriptFault(f"module {file}: {line!r} is not inside a function")
     functions: list[Function] = []
-    for text, name in _FUNCTION.findall(source):
-        used, declared = _names(text)
-        functions.append(Function(name, module, text, frozenset(used - declared - {name})))
-    return tuple(functions)
+    for text, function in _FUNCTION.findall(source):
+        used, declared = names_of(text)
+        functions.append(Function(function, name, text, frozenset(used - declared - {function})))
+    own = {function.name for function in functions}
+    uses = frozenset(used for function in functions for used in function.uses) - own
+    return Module(name, tuple(functions), uses, declared_uses(source.partition("\n\n")[0] + "\n"))
+
+
+def declared_uses(source: str) -> Mapping[str, str]:
+    """What `USES` says: function -> module."""
+    declared: dict[str, str] = {}
+    module = ""
+    for words in USES.findall(source):
+        for word in words.split():
+            if word.endswith(":"):
+                module = word[:-1]
+            elif word != "--":
+                declared[word.rstrip(",")] = module
+    return declared
+
+
+def _check_uses(
+    user: str,
+    folder: str,
+    used: Iterable[str],
+    declared: Mapping[str, str],
+    functions: Mapping[str, Function],
+    layers: Sequence[Layer],
+) -> None:
+    """Raise ScriptFault unless the `USES` of a file in this folder says what it uses, and where that is."""
+    for name in sorted(used):
+        if name not in functions:
+            raise ScriptFault(f"{user}: {name} is used and declared nowhere")
+    for name in sorted(declared):
+        if name not in used:
+            raise ScriptFault(f"{user}: USES names {name}, which it does not use")
+    own, *others = layers
+    for name in sorted(used):
+        module = functions[name].module
+        home, _, file = module.partition("/")
+        if others and home == own[0].name and folder != home:
+            module = f"<format>/{file}"
+        if name not in declared:
+            raise ScriptFault(f"{user}: USES lacks {module}: {name}")
+        if declared[name] != module:
+            raise ScriptFault(f"{user}: USES says {declared[name]}: {name}, but it is in {module}")
 
 
 def _link(
@@ -404,7 +469,7 @@ def _link(
     if function is None:
         raise ScriptFault(f"{user}: {name} is used and declared nowhere")
     for needed in sorted(function.uses):
-        _link(f"module {function.module}", needed, functions, linked, (*users, name))
+        _link(f"module {function.module.partition('/')[2]}.lua", needed, functions, linked, (*users, name))
     linked[name] = function.text
 
 

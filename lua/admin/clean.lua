@@ -25,6 +25,12 @@
 --   limit          number: most entries to read
 --   most           number: most jobs to remove
 -- REPLY srv_us, done | repeated | refused, removed, kept, era_sequence, era_ms
+-- USES core/call: administered, check_types, recorded_words, server_us, settled
+--      core/envelope: job_head
+--      core/job: end_job, jobs_in
+--      core/lane: leave_empty
+--      core/lease: drop_run
+--      core/wake: append_events, wake_push
 
 settled(prefix)
 check_types({ due, active, dead, done }, { sweep, stats }, {})

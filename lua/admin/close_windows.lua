@@ -10,6 +10,7 @@
 --   prefix   prefix of the queue's keys
 --   items    1 for each item: id of the job
 -- REPLY srv_us, how many of the windows were open
+-- USES core/call: check_types, server_us, settled
 
 settled(prefix)
 local windows = {}

@@ -37,6 +37,9 @@
 --   phase         begin | end
 --   force         1 = also while jobs are active
 -- REPLY srv_us, done | repeated | refused | busy, era_sequence, era_ms, 1 = more keys are left: call again
+-- USES core/call: administered, check_types, recorded_words, server_us, settled
+--      core/job: forget_all
+--      core/lane: some_lanes
 
 settled(prefix)
 check_types({ cron, due, active, dead, done, blocked, rest, blocking, keeping, handing, workers, took },

@@ -8,6 +8,7 @@
 -- ARGV
 --   (none)
 -- REPLY srv_us, made | refused
+-- USES core/call: server_us
 
 local srv_us = server_us('', sweep)
 if redis.call('EXISTS', seq) == 1 then return { srv_us, 'refused' } end

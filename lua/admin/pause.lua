@@ -15,6 +15,8 @@
 --   class         class, or *
 --   length_ms     number: 0 = until it is resumed
 -- REPLY srv_us, done | repeated | refused
+-- USES core/call: administered, check_types, server_us, settled
+--      core/wake: append_events
 
 settled(prefix)
 check_types({ rest }, { sweep, paused, stats }, {}, { op })

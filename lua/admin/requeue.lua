@@ -18,6 +18,12 @@
 --   items         1 for each item: id
 -- REPLY srv_us, done | repeated | refused, for each item: done | changed | held | corrupt, the state that it
 --       was in, the id of the job that has its unique key, else -
+-- USES core/call: administered, check_types, recorded_words, server_us, settled
+--      core/envelope: job_head
+--      core/job: state_of, unique_holder
+--      core/lane: to_lane
+--      core/run: run_is_readable, run_look, run_write
+--      core/wake: append_events, wake_push
 
 settled(prefix)
 check_types({ active, dead }, { sweep, parked, stats }, {})

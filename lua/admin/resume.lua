@@ -12,6 +12,9 @@
 --   not_after_ms  number: server time after which this call is void
 --   class         class, or *
 -- REPLY srv_us, done | repeated | refused, 1 = there was such a pause
+-- USES core/call: administered, check_types, server_us, settled
+--      core/wake: append_events, wake_classes, wake_name
+--      looks/looks: pauses_on
 
 settled(prefix)
 check_types({}, { sweep, paused, stats }, {}, { op })

@@ -15,6 +15,11 @@
 --   not_after_ms  number: server time after which this call is void
 --   items         1 for each item: id
 -- REPLY srv_us, done | repeated | refused, for each item: done | changed, the state that it was in, -
+-- USES core/call: administered, check_types, recorded_words, server_us, settled
+--      core/envelope: checked_head
+--      core/job: state_of
+--      core/lane: due_member, to_lane
+--      core/wake: append_events, wake_push
 
 settled(prefix)
 check_types({ due }, { sweep, parked, stats }, {})
@@ -24,7 +29,7 @@ local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known, recorded_words(op) } end
 local results, jobs, wakes = {}, {}, {}
 for at = 1, #KEYS - 5 do
-  local id, job = ARGV[3 + at], envelope_open(redis.call('GETRANGE', KEYS[5 + at], 0, HEAD_LAST))
+  local id, job = ARGV[3 + at], checked_head(KEYS[5 + at])
   local state = state_of(prefix, job, id)
   if state == 'delayed' then
     check_types({ prefix .. 'lane:' .. job.lane, prefix .. 'ready:' .. job.class }, {},

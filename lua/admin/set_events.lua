@@ -12,6 +12,7 @@
 --   not_after_ms  number: server time after which this call is void
 --   keep          about how many
 -- REPLY srv_us, done | repeated | refused
+-- USES core/call: administered, check_types, server_us, settled
 
 settled(prefix)
 check_types({}, { sweep, stats }, {}, { op })

@@ -11,6 +11,7 @@
 --   not_after_ms  number: server time after which this call is void
 --   items         2 for each item: field, value
 -- REPLY srv_us, done | repeated | refused
+-- USES core/call: administered, check_types, server_us, settled
 
 settled(prefix)
 check_types({}, { sweep, retention }, {})

@@ -14,6 +14,8 @@
 --   field         c:<worker>, c:* or p:<worker>
 --   value         handlers at once or length of the pause in ms (0 = until it is resumed); '' = remove it
 -- REPLY srv_us, done | repeated | refused
+-- USES core/call: administered, check_types, server_us, settled
+--      core/wake: notify_settings
 
 settled(prefix)
 check_types({}, { sweep, settings }, {})

@@ -23,6 +23,12 @@
 --   seq_value    the value of `seq`, '' = none
 -- REPLY srv_us, ok | more (call again) | other (another process has begun since), how many jobs were given
 --       back in all
+-- USES core/call: check_types, server_us, settled
+--      core/envelope: job_head
+--      core/lane: due_member, to_lane
+--      core/limit: free_slots
+--      core/run: run_is_readable, run_look, run_write
+--      core/sweep: reap_job
 
 settled(prefix)
 check_types({ active, dead, due }, { stats }, { era })

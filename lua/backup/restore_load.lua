@@ -20,6 +20,7 @@
 -- REPLY srv_us, ok | opening (all is there, and only restore_end.lua was cut off) | other (another process
 --       has begun since, or the restore has ended) | busy (with the name of a key that is there) | unreadable
 --       (with the server's words)
+-- USES core/call: server_us, settled
 
 settled(prefix)
 -- The server's time also on queues made for tests: `sweep`, which says that one is, may be closed.

@@ -13,6 +13,11 @@
 --   prefix   prefix of the queue's keys
 --   items    5 for each item: id, fence, nonce, error text, stack trace
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome
+-- USES children/children: call_back_dead
+--      core/call: check_types, server_us, settled
+--      core/envelope: job_head
+--      core/lease: bury_job, end_lease, error_note, token_state
+--      core/wake: append_events, wake_push
 
 settled(prefix)
 check_types({ active, dead }, { sweep, stats }, {})

@@ -36,6 +36,11 @@
 -- REPLY srv_us, finish reply (see finish.lua), kind, sleep_ms, corrupt ids, jobs: id fence deadline_ms claims
 --       failures crashes envelope; then, if there are any, those that may read what their parents have left
 --       (left_by_parents)
+-- USES core/call: check_types, server_us, settled
+--      core/claim: claim_jobs
+--      core/lease: finish_jobs, lease_lengths
+--      core/sweep: next_sweep_ms, promote_due
+--      core/wake: append_events, wake_push, wake_served
 
 local classes, ready, wake_lists, finishing = {}, {}, {}, #KEYS > 9 + 2 * class_count
 for at = 1, class_count do

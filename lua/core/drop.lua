@@ -19,6 +19,14 @@
 --   prefix   prefix of the queue's keys
 --   items    4 for each item: id, fence, nonce, discarded | skipped | rerouted
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome
+-- USES children/children: hand_over
+--      core/call: check_types, server_us, settled
+--      core/envelope: job_head, pack_token, tombstone_of
+--      core/job: free_unique
+--      core/lease: drop_run, token_state
+--      core/limit: free_slots
+--      core/run: run_look
+--      core/wake: append_events, notify_waiters, wake_push
 
 settled(prefix)
 local jobs, runs = {}, {}

@@ -41,6 +41,13 @@
 -- REPLY srv_us, created | repeated | duplicate | refused, state, fence (created: sequence), id of the
 --       existing job; or orphan and the id of the parent of which nothing is known; or moved and the number
 --       of shards of the queue, which takes new jobs elsewhere
+-- USES children/children: block_job, keep_results, read_parents
+--      core/call: check_types, server_us, settled
+--      core/envelope: envelope_open, envelope_start
+--      core/job: enqueue_known, reject_enqueue, unique_holder
+--      core/lane: due_member, lane_score
+--      core/run: run_pack
+--      core/wake: append_events, new_class, note_class
 
 -- The fast path: a plain job has no parents, no delay, and no unique or dedup key. Its call reads only the
 -- keys that it writes, each of them once, because each further command costs more than the rest of the

@@ -29,6 +29,11 @@
 -- REPLY srv_us, a letter for each item (c created, r repeated, d duplicate, x refused, m moved), then for
 --       each duplicate: state, fence, id of the existing job; then, if any job was created, the first and the
 --       last sequence
+-- USES core/call: check_types, server_us, settled
+--      core/envelope: envelope_open, envelope_start
+--      core/job: enqueue_known, reject_enqueue, unique_holder
+--      core/lane: due_member, lane_score
+--      core/wake: append_events, new_class, note_class, wake_push
 
 -- First all reads. In most calls no id is known, so a page of 500 ids costs one EXISTS.
 local lanes, zsets, wakes = {}, { due, active, dead }, {}

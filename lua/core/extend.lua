@@ -15,6 +15,11 @@
 --   not_after_ms  number: server time after which this call is void
 --   items         3 for each item: id, fence, nonce
 -- REPLY srv_us, for each item: ok | repeated | stale | cancelled | void, deadline_ms
+-- USES core/call: check_types, server_us, settled
+--      core/envelope: job_head
+--      core/lease: note_lease, token_state
+--      core/limit: has_slots
+--      core/run: run_read, run_write
 
 settled(prefix)
 check_types({ active }, { sweep }, {})

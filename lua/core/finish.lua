@@ -15,6 +15,9 @@
 --   items    2 for each item: fence, nonce
 --   results  3 for each result: number of its item, ttl_ms, its record from took_ms on
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome; only their number where all are ok
+-- USES core/call: check_types, server_us, settled
+--      core/lease: finish_jobs
+--      core/wake: append_events, wake_push
 
 settled(prefix)
 check_types({ active, done }, { sweep, stats }, {})

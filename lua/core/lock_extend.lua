@@ -12,6 +12,8 @@
 --   ttl_ms        number: how long the lock is held from now on
 --   not_after_ms  number: server time after which this call is void
 -- REPLY srv_us, held | lost | refused, fence, until_ms
+-- USES core/call: check_types, server_us, settled
+--      core/lock: lock_read
 
 settled(prefix)
 check_types({}, { sweep, lock }, {}, {})

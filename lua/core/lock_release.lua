@@ -10,6 +10,7 @@
 --   prefix   prefix of the queue's keys
 --   token    of the holder
 -- REPLY srv_us, released | lost, 0, 0
+-- USES core/call: check_types, server_us, settled
 
 settled(prefix)
 check_types({}, { sweep, lock }, {}, { op })

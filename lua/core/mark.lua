@@ -12,11 +12,15 @@
 --   fence    fence of the token
 --   nonce    nonce of the token
 -- REPLY srv_us, ok | repeated | stale
+-- USES core/call: check_types, server_us
+--      core/envelope: checked_head
+--      core/lease: token_state
+--      core/run: run_read, run_write
 
 check_types({}, { sweep }, {}, { job, run })
 local srv_us = server_us(now_ms, sweep)
 local token = fence .. ':' .. nonce
-if token_state(run, envelope_open(redis.call('GETRANGE', job, 0, HEAD_LAST)), fence, nonce) ~= 'held' then
+if token_state(run, checked_head(job), fence, nonce) ~= 'held' then
   return { srv_us, 'stale' }
 end
 if run_read(run, 'marked')[1] == token then return { srv_us, 'repeated' } end

@@ -21,6 +21,7 @@
 --                 have expired yet
 -- REPLY srv_us, the entry of this server, the least sequence at which an era began that the process did not
 --       know, and what is missing: '' = nothing | sequence | claim | marker (the entry that it has seen)
+-- USES core/call: check_types, server_us
 
 check_types({}, { sweep, stats }, { era }, { seq })
 local srv_us = server_us(now_ms, sweep)

@@ -25,6 +25,9 @@
 --   most_ms  number: upper bound of the sleep that the reply allows
 -- REPLY srv_us, 0 = call again | most_ms, for each lease: reaped | buried | corrupt, id, fence, nonce,
 --       crashes
+-- USES core/call: check_types, server_us, settled
+--      core/sweep: reap_job, swept_before, take_orphans
+--      core/wake: append_events, wake_push
 
 settled(prefix)
 check_types({ workers, due, rest, active, dead }, { sweep, parked, stats, connections }, {}, { swept })

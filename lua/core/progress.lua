@@ -15,10 +15,15 @@
 --   count    number: counter of the worker's progress calls
 --   body     percent, message and data, as the fields of a JSON object after at_ms
 -- REPLY srv_us, ok | repeated | stale
+-- USES core/call: check_types, server_us
+--      core/envelope: checked_head
+--      core/lease: token_state
+--      core/run: run_read, run_write
+--      core/wake: append_events
 
 check_types({}, { sweep, stats }, {}, { run })
 local srv_us = server_us(now_ms, sweep)
-local known_job = envelope_open(redis.call('GETRANGE', job, 0, HEAD_LAST))
+local known_job = checked_head(job)
 if token_state(run, known_job, fence, nonce) ~= 'held' then return { srv_us, 'stale' } end
 local token, known = string.match(run_read(run, 'progressed')[1] or '', '^(%S+) (%d+)$')
 if token == fence .. ':' .. nonce and tonumber(known) >= count then return { srv_us, 'repeated' } end

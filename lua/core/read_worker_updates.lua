@@ -16,6 +16,7 @@
 --   worker   its name
 -- REPLY srv_us, version, handlers at once (0 = as it was started), pause (-1 none, 0 until it is resumed, or
 --       ms left), class, target, ...
+-- USES core/call: check_types, server_us, settled
 
 settled(prefix)
 check_types({}, { sweep, classes, settings }, { news })

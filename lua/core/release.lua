@@ -13,6 +13,13 @@
 --   prefix   prefix of the queue's keys
 --   items    3 for each item: id, fence, nonce
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome
+-- USES core/call: check_types, server_us, settled
+--      core/envelope: envelope_options, job_head
+--      core/job: note_expiry
+--      core/lane: lanes_back, to_lane
+--      core/lease: end_lease, token_state
+--      core/run: run_read
+--      core/wake: append_events, wake_push
 
 settled(prefix)
 check_types({ active }, { sweep, stats }, {})

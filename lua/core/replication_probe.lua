@@ -8,6 +8,7 @@
 -- ARGV
 --   now_ms   '' or the time of a test
 -- REPLY srv_us
+-- USES core/call: server_us
 
 local srv_us = server_us(now_ms, sweep)
 redis.call('SET', witness, string.format('%d', srv_us))

@@ -19,6 +19,7 @@
 --   items         5 for each item: name, ok | failed, total_us, most_us, bucket and runs of each bucket with
 --                 spaces between
 -- REPLY srv_us, ok | repeated | refused
+-- USES core/call: check_types, server_us, settled
 
 settled(prefix)
 local hashes = { sweep, others }

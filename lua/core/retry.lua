@@ -16,6 +16,13 @@
 --   items    7 for each item: id, fence, nonce, delay_ms, error text, stack trace, failures that it counts
 --            as: 0 or 1
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome (retried | buried)
+-- USES children/children: call_back_dead
+--      core/call: check_types, server_us, settled
+--      core/envelope: job_head
+--      core/lane: due_member
+--      core/lease: bury_job, end_lease, error_note, token_state
+--      core/run: run_read
+--      core/wake: append_events, wake_push
 
 settled(prefix)
 check_types({ active, due, dead }, { sweep, stats }, {})

@@ -52,6 +52,16 @@
 --       nonce ('-' for a job that had none), crashes; for each due schedule: name, version, next tick,
 --       anchor_ms, timing, policy; version of the news (read_worker_updates.lua), 1 = the caller is the
 --       leader; where it is to look at the control connections, for each: incarnation, client id
+-- USES children/children: hand_over, mend_feeding, release_results
+--      core/call: check_types, server_us, settled
+--      core/job: expire_due, keep_bounds
+--      core/limit: has_slots, mend_limits
+--      core/presence: look_is_due, watched_connections
+--      core/run: run_look
+--      core/sweep: mend_dead, next_sweep_ms, promote_due, reap_job, share_left, sweep_clock, sweep_state,
+--        swept_before
+--      core/wake: append_events, wake_classes, wake_push
+--      schedules/schedule: due_schedules
 
 settled(prefix)
 -- A sweep of an idle queue finds none of these keys, so it skips their work and the check of their types.

@@ -18,6 +18,7 @@
 --   proof_ms    number: when that message expires, as the fetch returned it: -2 where there was none; or ''
 -- REPLY srv_us, OK | stale, clock, cursor, era, turned, beyond
 --    or srv_us, channel-not-found | subscription-not-found
+-- USES dsps/clock: begin_anew, clock_after, clock_of, expect_type, lasting, reckon, renew, server_us
 
 local was = clock_of(expect_type(clock, 'string', redis.pcall('GET', clock)), clock)
 local own = clock_of(expect_type(cursor, 'string', redis.pcall('GET', cursor)), cursor)

@@ -21,6 +21,9 @@
 -- REPLY srv_us, ok, clock, cursor, era, turned, era_changed, upto, more, searching, proof_ms, for each
 --       message: clock, body, and early_ms where it is not 0 or srv_us, channel-not-found |
 --       subscription-not-found
+-- USES dsps/clock: clock_after, clock_of, expect_type, lasting, note_changes, reckon, renew, server_us,
+--        settled_clock
+--      dsps/index: index_more, living
 
 local found = settled_clock(bodies, { clock, cursor })
 local was, own = clock_of(found[1], clock), clock_of(found[2], cursor)

@@ -10,6 +10,7 @@
 -- ARGV
 -- REPLY srv_us, ok, clock, cursor, for each item: 1 (old) or 0
 --    or srv_us, channel-not-found | subscription-not-found
+-- USES dsps/clock: clock_after, clock_of, expect_type, reckon, server_us
 
 local was = clock_of(expect_type(clock, 'string', redis.pcall('GET', clock)), clock)
 local own = clock_of(expect_type(cursor, 'string', redis.pcall('GET', cursor)), cursor)

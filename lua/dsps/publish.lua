@@ -18,6 +18,9 @@
 --   seen          latest clock that the caller has received, or ''
 --   items         1 for each item: body
 -- REPLY srv_us, clock, era, turned, for each item: c (created) or d (duplicate) and its clock, or r (refused)
+-- USES dsps/clock: begin_anew, behind_unfinished, clock_after, clock_ahead, clock_of, clock_steps,
+--        expect_type, id_under, lasting, note_ends, note_longest, reckon, renew, server_us, settled_clock
+--      dsps/index: drop_dead, index_all, look_around, oldest
 
 local count, read = #KEYS - 3, { clock, unpack(KEYS, 4) }
 local found = settled_clock(bodies, read)

@@ -15,6 +15,7 @@
 --   not_after_ms  number: server time after which this call is void
 --   seen          latest clock that the caller has received, or ''
 -- REPLY srv_us, created | exists | refused, clock, cursor, era, turned
+-- USES dsps/clock: begin_anew, clock_of, expect_type, forget_expired, lasting, reckon, renew, server_us
 
 local raw = expect_type(clock, 'string', redis.pcall('GET', clock))
 local own = expect_type(cursor, 'string', redis.pcall('GET', cursor))

@@ -10,6 +10,7 @@
 --   subscriber    name
 --   not_after_ms  number: server time after which this call is void
 -- REPLY srv_us, deleted | missing | refused
+-- USES dsps/clock: expect_type, server_us
 
 local own = expect_type(cursor, 'string', redis.pcall('GET', cursor))
 local done = expect_type(op, 'string', redis.pcall('GET', op))

@@ -23,6 +23,13 @@
 --   items         1 for each item: id
 -- REPLY srv_us, done | repeated | refused, for each item: done | changed | held | corrupt, the state that it
 --       was in, the id of the job that has its unique key, else -
+-- USES <format>/wire: wire
+--      core/call: administered, check_types, server_us
+--      core/wake: append_events, wake_push
+--      foreign/claim: own_words
+--      foreign/ends: end_by_hand
+--      foreign/ids: record_of, words_of
+--      foreign/looks: place_of
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

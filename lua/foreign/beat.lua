@@ -26,6 +26,9 @@
 -- REPLY srv_us, ok | repeated | left, 1 = it is the leader, 1 = there are workers without heartbeats whose
 --       leases were not swept yet, ms until its turn to look after the leader (0 = the next beat comes soon
 --       enough), version of the news (read_worker_updates.lua)
+-- USES <format>/wire: wire
+--      core/call: check_types, server_us
+--      core/leader: beat_state, note_beat
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

@@ -34,6 +34,14 @@
 --   items         5 for each item: as in end.lua
 -- REPLY srv_us, reply to the ends (see end.lua), kind, sleep_ms, ids set aside, jobs: id fence deadline_ms
 --       claims failures crashes body
+-- USES <format>/wire: wire
+--      core/call: check_types, server_us
+--      core/wake: append_events
+--      foreign/claim: foreign_claim, foreign_promote
+--      foreign/ends: foreign_ends
+--      foreign/format: unpack_worker
+--      foreign/ids: record_of
+--      foreign/looks: sleep_for
 
 check_types({ active }, { sweep, stats, limits, paused, prefix .. 'scan' }, { prefix .. 'wake' }, { record })
 local srv_us = server_us(now_ms, sweep)

@@ -26,6 +26,11 @@
 --   limit          number: most entries to read
 --   most           number: most jobs to remove
 -- REPLY srv_us, done | repeated | refused, removed, kept, era_sequence, era_ms
+-- USES <format>/wire: wire
+--      core/call: administered, check_types, recorded_words, server_us
+--      core/wake: append_events
+--      foreign/ends: end_by_hand
+--      foreign/looks: jobs_at
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

@@ -19,6 +19,10 @@
 --   items     1 for each class: its name
 -- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried, blocked, handing, '' (no call counts
 --       a part), expired
+-- USES <format>/wire: wire
+--      core/call: check_types, server_us
+--      foreign/format: not_for, unpack_worker
+--      foreign/ids: nameable
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

@@ -18,6 +18,10 @@
 --             ttl_ms, took_ms of a finish that returned something; error, trace, delay_ms, failures that it
 --             counts as (0 or 1); outcome of a drop
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome; only their number where all have finished
+-- USES <format>/wire: wire
+--      core/call: check_types, server_us
+--      core/wake: append_events
+--      foreign/ends: foreign_ends
 
 check_types({ active }, { sweep, stats }, {})
 local srv_us = server_us(now_ms, sweep)

@@ -20,6 +20,13 @@
 -- REPLY srv_us, for each item: c (created) | r (repeated) | d (duplicate) | o (orphan) | x (refused), its id,
 --       and of a duplicate state, fence and id of the existing job, of an orphan the parent of which nothing
 --       is known as that id
+-- USES <format>/wire: wire
+--      core/call: check_types, server_us
+--      core/wake: append_events, wake_push
+--      foreign/ends: foreign_over
+--      foreign/format: unpack_fields
+--      foreign/ids: record_of, recorded
+--      foreign/looks: foreign_state
 
 local wake = prefix .. 'wake'
 check_types({}, { sweep, stats }, { wake }, { new })

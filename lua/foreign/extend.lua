@@ -20,6 +20,11 @@
 --   items         3 for each item: id, fence, nonce
 -- REPLY srv_us, for each item: ok | repeated | void | stale | cancelled, deadline_ms (0 when stale or
 --       cancelled)
+-- USES <format>/wire: wire
+--      core/call: check_types, server_us
+--      core/lease: note_lease
+--      core/limit: has_slots
+--      foreign/claim: foreign_token, own_number
 
 check_types({ active }, { sweep }, {})
 local srv_us = server_us(now_ms, sweep)

@@ -26,6 +26,8 @@
 --   force         1 = also while jobs are active
 -- REPLY srv_us, done | repeated | refused | busy, era_sequence (0), era_ms, 1 = more keys are left: call
 --       again
+-- USES <format>/wire: wire
+--      core/call: administered, check_types, recorded_words, server_us
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

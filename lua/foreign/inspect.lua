@@ -17,6 +17,10 @@
 --   items     1 for each item: id
 -- REPLY srv_us, for each item: state, fence, time (ms: due, end of the lease, death or finish; 0 = none),
 --       body, fields of `run`
+-- USES <format>/wire: wire
+--      core/call: check_types, server_us
+--      foreign/claim: own_number, own_words
+--      foreign/looks: place_of
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

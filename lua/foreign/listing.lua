@@ -15,6 +15,9 @@
 --   limit     number: most entries for each state
 -- REPLY srv_us, then for each of waiting, delayed, active, dead, done, blocked: member, score, ...; members
 --       of delayed begin with ten zeros
+-- USES <format>/wire: wire
+--      core/call: check_types, server_us
+--      foreign/looks: jobs_at
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

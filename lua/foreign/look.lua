@@ -20,6 +20,9 @@
 --   token     16 hex digits; '' = do not wait
 -- REPLY srv_us, pending | finished | cancelled | discarded | dead | gone, fence (0: not compared), ended_ms
 --       (0 = not known), record, error
+-- USES <format>/wire: wire
+--      core/call: check_types, server_us
+--      foreign/looks: place_of
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

@@ -18,6 +18,9 @@
 --   fence     fence of the token
 --   nonce     nonce of the token
 -- REPLY srv_us, ok | repeated | stale
+-- USES <format>/wire: wire
+--      core/call: check_types, server_us
+--      foreign/claim: foreign_token
 
 check_types({ active }, { sweep, run }, {})
 local srv_us = server_us(now_ms, sweep)

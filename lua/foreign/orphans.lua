@@ -19,6 +19,12 @@
 --   limit     number: most leases to look at, of which it takes 50 away at most
 --   most_ms   number: upper bound of the sleep that the reply allows
 -- REPLY srv_us, 0 = call again | most_ms, for each lease: reaped | buried, id, fence, nonce, crashes
+-- USES <format>/wire: wire
+--      core/call: check_types, server_us
+--      core/sweep: swept_before, take_orphans
+--      core/wake: append_events, wake_push
+--      foreign/ends: reap_foreign
+--      foreign/ids: record_of, words_of
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

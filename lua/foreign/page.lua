@@ -18,6 +18,9 @@
 --   names     1 = names instead of ids
 -- REPLY srv_us, how many entries, their ids, or of each name: name, count (name '' = corrupt), '' (no call
 --       counts a part)
+-- USES <format>/wire: wire
+--      core/call: check_types, server_us
+--      foreign/looks: jobs_at
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

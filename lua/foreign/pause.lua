@@ -20,6 +20,9 @@
 --   class         name of jobs, or *
 --   length_ms     number: 0 = until it is resumed
 -- REPLY srv_us, done | repeated | refused
+-- USES <format>/wire: wire
+--      core/call: administered, check_types, server_us
+--      core/wake: append_events
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

@@ -21,6 +21,9 @@
 --   count     number: counter of the worker's progress calls
 --   body      percent, message and data, as the fields of a JSON object after at_ms
 -- REPLY srv_us, ok | repeated | stale
+-- USES <format>/wire: wire
+--      core/call: check_types, server_us
+--      core/wake: append_events
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

@@ -25,6 +25,9 @@
 --   enabled       1, 0, or '' = unchanged, for a new one 1
 --   most          number: most schedules of the queue
 -- REPLY srv_us, done | repeated | refused, new | changed | same | full
+-- USES <format>/wire: wire
+--      core/call: check_types
+--      schedules/schedule: schedule_call, schedule_put
 
 local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms,
   not_after_ms)

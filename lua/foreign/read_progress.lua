@@ -13,6 +13,8 @@
 --   settings  settings of the model
 --   id        the job
 -- REPLY srv_us, percent, message, data and at_ms as JSON; '' where nothing is noted
+-- USES <format>/wire: wire
+--      core/call: check_types, server_us
 
 local srv_us = server_us(now_ms, sweep)
 check_types({}, { run }, {})

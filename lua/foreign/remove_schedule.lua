@@ -17,6 +17,8 @@
 --   not_after_ms  number: server time after which this call is void
 --   name          name of the schedule
 -- REPLY srv_us, done | repeated | refused, changed | gone
+-- USES <format>/wire: wire
+--      schedules/schedule: schedule_call, schedule_remove
 
 local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms,
   not_after_ms)

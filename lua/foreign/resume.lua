@@ -18,6 +18,10 @@
 --   not_after_ms  number: server time after which this call is void
 --   class         name of jobs, or *
 -- REPLY srv_us, done | repeated | refused, 1 = there was such a pause
+-- USES <format>/wire: wire
+--      core/call: administered, check_types, server_us
+--      core/wake: append_events, wake_push
+--      looks/looks: pauses_on
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

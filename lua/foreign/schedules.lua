@@ -19,6 +19,9 @@
 --   offset    number: first rank
 --   limit     number: most schedules of the page
 -- REPLY srv_us, 1 where more follow, then for each as in the script of Lanes
+-- USES <format>/wire: wire
+--      core/call: server_us
+--      schedules/schedule: add_schedule
 
 local srv_us = server_us(now_ms, sweep)
 local model = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))

@@ -12,6 +12,8 @@
 --   limit         n:<name>
 --   definition    concurrency rate per_ms fixed|sliding, 0 where there is none; '' = remove it
 -- REPLY srv_us, done | repeated | refused
+-- USES core/call: administered, check_types, server_us
+--      core/wake: wake_push
 
 check_types({}, { sweep, limits }, { prefix .. 'wake' }, { op })
 local srv_us = server_us(now_ms, sweep)

@@ -35,6 +35,16 @@
 --       nonce ('-' = it was a foreign client's, or the job had none), crashes; for each due schedule: name,
 --       version, next tick, anchor_ms, timing, policy; version of the news (read_worker_updates.lua), 1 = the
 --       caller is the leader
+-- USES <format>/wire: wire
+--      core/call: check_types, server_us
+--      core/limit: has_slots
+--      core/sweep: share_left, sweep_clock, sweep_state, swept_before
+--      core/wake: append_events, wake_push
+--      foreign/claim: foreign_promote, own_words
+--      foreign/ends: keep_ended, mend_held, reap_foreign
+--      foreign/ids: record_of, words_of
+--      foreign/looks: lift_pauses, sleep_for, strays_back
+--      schedules/schedule: due_schedules
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

@@ -26,6 +26,13 @@
 --   items        2 for each item: its tick (ms), and the id of its job ('' = the server gives it one)
 -- REPLY srv_us, ticked | repeated | moved, jobs not made because the one before has not ended, then the ids
 --       of those that were
+-- USES <format>/wire: wire
+--      core/call: check_types, server_us
+--      core/wake: append_events, wake_push
+--      foreign/format: unpack_fields
+--      foreign/ids: record_of, words_of
+--      foreign/looks: place_of
+--      schedules/schedule: ticked_until
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

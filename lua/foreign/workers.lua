@@ -16,6 +16,8 @@
 --   offset    number: first rank
 --   limit     number: most workers
 -- REPLY srv_us, leader, for each worker: incarnation, until_ms, last heartbeat
+-- USES <format>/wire: wire
+--      core/call: check_types, server_us
 
 check_types({ workers }, { sweep }, {}, { leader })
 local srv_us = server_us(now_ms, sweep)

@@ -19,6 +19,8 @@
 --   classes  1 for each class: its name
 -- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried, blocked, handing, cursor of the next
 --       call ('' = no more lanes), expired, losses of data that processes have found
+-- USES core/call: server_us, settled
+--      core/lane: some_lanes
 
 settled(prefix)
 local reply, waiting, wanted = { server_us(now_ms, sweep) }, 0, {}

@@ -10,6 +10,7 @@
 --   offset  number: first rank
 --   limit   number: most names
 -- REPLY srv_us, for each name: name, time of its first report (ms), its times: field and number
+-- USES core/call: check_types, server_us, settled
 
 settled(prefix)
 check_types({ took }, { sweep }, {})

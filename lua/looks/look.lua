@@ -20,12 +20,15 @@
 --   token    16 hex digits; '' = do not wait
 -- REPLY srv_us, pending | finished | cancelled | discarded | expired | rejected | dead | kept | gone, fence,
 --       ended_ms (0 = not known), record, error
+-- USES core/call: check_types, server_us, settled
+--      core/envelope: checked_head
+--      core/run: run_read
 
 settled(prefix)
 check_types({ done, dead }, { sweep, stats }, {}, { run })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local known = envelope_open(redis.call('GETRANGE', job, 0, HEAD_LAST))
+local known = checked_head(job)
 local record = redis.call('GET', result) or ''
 local done_ms, dead_ms = tonumber(redis.call('ZSCORE', done, id) or 0),
   tonumber(redis.call('ZSCORE', dead, id) or 0)

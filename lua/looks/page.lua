@@ -15,6 +15,10 @@
 --   cursor   of names of waiting jobs: '' = begin; else where the call before has ended
 -- REPLY srv_us, how many entries, their ids, or of each name: name, count (name '' = corrupt), cursor of the
 --       next call ('' = no more)
+-- USES core/call: server_us, settled
+--      core/envelope: job_head
+--      core/job: jobs_in
+--      core/lane: some_lanes
 
 settled(prefix)
 local srv_us = server_us(now_ms, sweep)

@@ -11,6 +11,7 @@
 --   offset   number: first rank
 --   limit    number: most workers
 -- REPLY srv_us, leader, for each worker: incarnation, until_ms, last heartbeat
+-- USES core/call: check_types, server_us, settled
 
 settled(prefix)
 check_types({ workers }, { sweep }, {}, { leader })

@@ -21,6 +21,8 @@
 --   enabled       1, 0, or '' = unchanged, for a new one 1
 --   most          number: most schedules of the queue
 -- REPLY srv_us, done | repeated | refused, new | changed | same | full
+-- USES core/call: check_types, settled
+--      schedules/schedule: schedule_call, schedule_put
 
 settled(prefix)
 local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms,

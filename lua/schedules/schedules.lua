@@ -13,6 +13,8 @@
 --   limit    number: most schedules of the page
 -- REPLY srv_us, 1 where more follow, then for each: name, version, timing, policy, job, enabled, anchor_ms,
 --       next_ms, last_ms, last_job, count, missed, skipped, error
+-- USES core/call: server_us, settled
+--      schedules/schedule: add_schedule
 
 settled(prefix)
 local page = {}

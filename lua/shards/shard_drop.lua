@@ -9,6 +9,10 @@
 --   prefix  prefix of the queue's keys
 --   number  number: of the batch
 -- REPLY srv_us, how many jobs
+-- USES core/call: check_types, server_us, settled
+--      core/envelope: envelope_open
+--      core/job: free_unique
+--      shards/shard: words_unpack
 
 settled(prefix)
 check_types({}, { sweep, transit }, {})

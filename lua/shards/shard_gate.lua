@@ -13,6 +13,7 @@
 --             shards; '' = as it is
 --   sequence  number: the next jobs have a later one
 -- REPLY srv_us, the last sequence
+-- USES core/call: check_types, server_us, settled
 
 settled(prefix)
 check_types({}, { sweep, stats }, {}, { seq })

@@ -22,6 +22,10 @@
 --   expired   number: the same
 --   jobs      2 for each job: id, packed
 -- REPLY srv_us, put | repeated, how many jobs were left out because another one has their id
+-- USES core/call: check_types, server_us, settled
+--      core/envelope: envelope_open
+--      core/wake: wake_push
+--      shards/shard: enter_shard, words_unpack
 
 settled(prefix)
 check_types({ due, dead, expiring }, { sweep, classes, parked, stats, arrived }, {}, { seq })

@@ -16,6 +16,7 @@
 --   moved   what enqueues into shard 0 are told from now on, as in shard_gate; '' = as it is
 --   fresh   1 = only if no job was ever put into the queue
 -- REPLY srv_us, done | changed | used, the record now
+-- USES core/call: check_types, server_us, settled
 
 settled(prefix)
 check_types({}, { sweep, stats }, {}, { seq, shards })

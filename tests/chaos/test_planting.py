@@ -11,10 +11,10 @@ import pytest
 from chaos.channels import mutants as channel_mutants
 from chaos.mischief import command as mischief
 from chaos.mutants.of_jobs import MUTANTS
-from chaos.planting import ENGINE, Edit, anchors, planted
+from chaos.planting import ENGINE, Edit, anchors, layers_around, planted, without_unused
 from chaos.simulate.games import GAMES
 from chaos.simulate.patching import changed_methods
-from engine.redis.scripts import layers_of, linked_functions, load_model, load_script, scripts_folder
+from engine.redis.scripts import linked_functions, load_model, load_script, scripts_folder
 from engine.worker.machine.sweeping import Sweeping
 
 _REMOVALS = [removal for game in GAMES.values() for removal in game.removals]
@@ -60,10 +60,7 @@ def test_scripts_with_a_planted_defect_load(tmp_path: Path) -> None:
 
 def loaded(path: Path, lua: Path) -> str:
     """What the server gets of a script; of a module all its functions, with those of other folders that they use."""
-    # What all foreign models share needs the wire of one of them.
-    folder, *below = path.relative_to(lua).parts
-    shared = "bull" if below[0].endswith(".lua") or below[0] == "modules" else below[0]
-    layers = layers_of(lua, shared if folder == "foreign" else "dsps" if folder == "dsps" else "lanes")
+    layers = layers_around(path, lua)
     if path.parent.name != "modules":
         return load_script(path, layers).text
     names = re.findall(r"^local function (\w+)", path.read_text(), re.MULTILINE)
@@ -87,3 +84,9 @@ def test_only_the_method_of_an_anchor_is_changed() -> None:
     with patch:
         assert {name for name, member in vars(Sweeping).items() if member is not clean[name]} == {"beaten"}
     assert dict(vars(Sweeping)) == clean
+
+
+def test_what_an_edit_leaves_unused_goes_from_the_header() -> None:
+    text = "-- Numbers.\n-- USES core/one: a, b,\n--        c\n--      core/two: d\n\nlocal function e()\n  return b(d())\nend\n"
+    assert without_unused(text) == text.replace("one: a, b,\n--        c\n--      core", "one: b\n-- USES core")
+    assert without_unused(text.replace("b(d())", "a(b, c, d)")) == text.replace("b(d())", "a(b, c, d)")

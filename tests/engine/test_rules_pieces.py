@@ -215,15 +215,15 @@ class Case:
 
 
 ENQUEUE = {"enqueue_many count", "enqueue_many #jobs", "enqueue_many #lane.waiting"}
-CLAIM = {"claim_jobs #entries", "leave_lane #ids"}
+CLAIM = {"write_leases #entries", "leave_lane #ids"}
 #: Of jobs whose first lease counts against no limit.
-FIRST = {"claim_jobs #first_leases"}
+FIRST = {"write_runs #first_leases"}
 FINISH = {"runs_of count", "finish_jobs #dated", "finish_jobs #ids"}
 CASES = [
     Case(enqueued_waiting, frozenset(ENQUEUE)),
     Case(enqueued_delayed, frozenset({"enqueue_many count", "enqueue_many #jobs", "enqueue_many #delayed"})),
     Case(enqueued_expiring, frozenset({*ENQUEUE, "enqueue_many #expiries"})),
-    Case(claimed_expiring, frozenset({*ENQUEUE, *CLAIM, *FIRST, "enqueue_many #expiries", "claim_jobs #picked"})),
+    Case(claimed_expiring, frozenset({*ENQUEUE, *CLAIM, *FIRST, "enqueue_many #expiries", "write_leases #picked"})),
     Case(enqueued_unique, frozenset({"enqueue_many count", "enqueue_many #lane.waiting", "enqueue_many #unique_jobs"})),
     Case(claimed, frozenset(ENQUEUE | CLAIM | FIRST)),
     Case(

@@ -47,6 +47,7 @@ SAMPLE = """#!lua flags=allow-oom
 --   now_ms   number: the time
 --   items    3 for each item: id, fence, nonce
 -- REPLY srv_us
+-- USES dsps/numbers: double
 
 return { double(now_ms), lane, active, KEYS[3], ARGV[2] }
 """
@@ -78,7 +79,7 @@ def test_the_sample_loads(folder: Path) -> None:
     assert (script.name, script.keys, script.arguments) == ("sample", ("lane", "active"), ("now_ms",))
     assert (script.key_groups, script.argument_groups) == ((2,), (3,))
     bindings = "local lane = KEYS[1]\nlocal active = KEYS[2]\nlocal now_ms = tonumber(ARGV[1])\n"
-    assert bindings + DOUBLE + "\nreturn" in script.text
+    assert bindings + DOUBLE + "\nreturn" in script.text and "USES" not in script.text
     assert DOUBLE in script.text and "triple" not in script.text
     assert script.digest == hashlib.sha1(script.text.encode()).hexdigest()
 
@@ -109,7 +110,11 @@ def test_the_sample_loads(folder: Path) -> None:
             "--   items    2 for each item: job and run\n--   active   zset  ids\n",
             "items in KEYS come last",
         ),
-        ("double(now_ms)", "fourfold(now_ms)", "fourfold is used and declared nowhere"),
+        ("return { double(now_ms)", "return { fourfold(double(now_ms))", "fourfold is used and declared nowhere"),
+        ("-- USES dsps/numbers: double\n", "", "USES lacks dsps/numbers: double"),
+        ("numbers: double\n", "numbers: double,\n--      triple\n", "USES names triple, which it does not use"),
+        ("return { double(now_ms)", "return { now_ms", "USES names double, which it does not use"),
+        ("USES dsps/numbers", "USES dsps/words", "USES says dsps/words: double, but it is in dsps/numbers"),
     ],
 )
 def test_a_header_that_the_body_denies(folder: Path, old: str, new: str, message: str) -> None:
@@ -126,7 +131,9 @@ def test_a_comment_is_no_use(folder: Path) -> None:
 
 
 def test_a_script_gets_the_functions_that_it_uses_behind_what_these_use(folder: Path) -> None:
-    text = load_script(changed(folder, "double(now_ms)", "triple(now_ms)")).text
+    path = changed(folder, "double(now_ms)", "triple(now_ms)")
+    path.write_text(path.read_text().replace(": double", ": triple"))
+    text = load_script(path).text
     assert text.index(DOUBLE) < text.index(TRIPLE) < text.index("return { triple(now_ms)")
     assert (
         linked_functions(["double"], [(folder,)]) == DOUBLE and linked_functions(["triple"], [(folder,)]) == DOUBLE + TRIPLE[1:]
@@ -135,12 +142,40 @@ def test_a_script_gets_the_functions_that_it_uses_behind_what_these_use(folder: 
         linked_functions(["fourfold"], [(folder,)])
 
 
-def test_the_first_layer_goes_before_the_others(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_module_says_what_it_uses_of_others(folder: Path) -> None:
+    path, more = folder / "sample.lua", folder / "modules" / "more.lua"
+    fourfold = "\nlocal function fourfold(number)\n  return double(double(number))\nend\n"
+    path.write_text(SAMPLE.replace("double(now_ms)", "fourfold(now_ms)").replace("numbers: double", "more: fourfold"))
+    for uses, message in (
+        ("", "module more.lua: USES lacks dsps/numbers: double"),
+        ("-- USES dsps/numbers: double, triple\n", "module more.lua: USES names triple, which it does not use"),
+        ("-- USES dsps/more: double\n", "module more.lua: USES says dsps/more: double, but it is in dsps/numbers"),
+    ):
+        more.write_text(f"-- More numbers.\n{uses}{fourfold}")
+        with pytest.raises(ScriptFault, match=message):
+            load_script(path)
+    more.write_text(f"-- More numbers.\n-- USES dsps/numbers: double\n{fourfold}")
+    text = load_script(path).text
+    assert text.index(DOUBLE) < text.index(fourfold[1:]) < text.index("return { fourfold") and "USES" not in text
+
+
+def test_a_name_is_one_function_in_all_layers(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     other = tmp_path_factory.mktemp("other")
     (other / "modules").mkdir()
-    (other / "modules" / "own.lua").write_text(DOUBLE.replace("2", "4"))
-    assert "number * 4" in load_script(folder / "sample.lua", [(other,), (folder,)]).text
-    assert "number * 2" in load_script(folder / "sample.lua", [(folder,), (other,)]).text
+    (other / "modules" / "own.lua").write_text(DOUBLE)
+    with pytest.raises(ScriptFault, match="module own.lua: dsps/numbers has a function double, too"):
+        load_script(folder / "sample.lua", [(folder,), (other,)])
+
+
+def test_a_shared_script_says_that_a_function_is_of_the_format(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    shared = tmp_path_factory.mktemp("shared")
+    for uses, message in (("dsps/numbers", "but it is in <format>/numbers"), ("<format>/numbers", "")):
+        (shared / "sample.lua").write_text(SAMPLE.replace("dsps/numbers", uses))
+        if message:
+            with pytest.raises(ScriptFault, match=message):
+                load_script(shared / "sample.lua", [(folder,), (shared,)])
+        else:
+            assert DOUBLE in load_script(shared / "sample.lua", [(folder,), (shared,)]).text
 
 
 @pytest.mark.parametrize(
@@ -149,7 +184,7 @@ def test_the_first_layer_goes_before_the_others(folder: Path, tmp_path_factory: 
         (NUMBERS + "redis.call('SET', 'a', 'b')\n", r"numbers\.lua: \"redis.call\('SET', 'a', 'b'\)\" is not inside a function"),
         (NUMBERS + "local most = 1\n", "is not inside a function"),
         (NUMBERS.replace("\nend\n", "\n"), "is not inside a function"),
-        (NUMBERS + DOUBLE, "numbers.lua has a function double, too"),
+        (NUMBERS + DOUBLE, "dsps/numbers has a function double, too"),
         (NUMBERS.replace("* 2", "* twice"), "module numbers.lua: twice is used and declared nowhere"),
         (NUMBERS.replace("number * 2", "triple(number)"), "functions use each other in a circle: double -> triple -> double"),
         ("-- Numbers.\n", "script sample.lua: double is used and declared nowhere"),
@@ -173,7 +208,7 @@ def test_a_name_stands_once_in_the_folders_of_a_model(tmp_path: Path) -> None:
             load_model(lua, model)
     again.unlink()
     shutil.copy(lua / "core" / "modules" / "lock.lua", lua / "children" / "modules" / "own.lua")
-    with pytest.raises(ScriptFault, match="module own.lua: lock.lua has a function lock_read, too"):
+    with pytest.raises(ScriptFault, match="module own.lua: core/lock has a function lock_read, too"):
         load_model(lua, "lanes")
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import redis
 
+from chaos.planting import layers_around, without_unused
 from engine.errors import ScriptFault
-from engine.redis.scripts import layers_of, load_script
+from engine.redis.scripts import load_script
 from tests.mutation.edits import ROOT, Candidate, Edit, changed
 from tests.mutation.lua_tokens import CLOSING, KEYWORDS, OPENING, Token, begins_statement, by_line, tokens
 
@@ -147,13 +148,11 @@ class Loading:
 
     def _loads(self, file: str, edit: Edit) -> bool:
         path, clean = self._lua / file, (ROOT / "lua" / file).read_text()
-        path.write_text(changed(clean, [change for change in edit.changes if change.file == f"lua/{file}"]))
+        changes = [change for change in edit.changes if change.file == f"lua/{file}"]
+        path.write_text(without_unused(changed(clean, changes)))
         try:
-            if path.parent.name == "modules":
-                text = path.read_text()
-            else:
-                # Scripts that all foreign models share need the modules of one of them.
-                text = load_script(path, [(path.parent,), *layers_of(self._lua, "bull")]).text
+            module = path.parent.name == "modules"
+            text = path.read_text() if module else load_script(path, layers_around(path, self._lua)).text
             self._server.script_load(text)
         finally:
             path.write_text(clean)

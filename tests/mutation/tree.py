@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from chaos.planting import without_unused
 from tests.mutation.edits import ROOT, Edit, changed
 
 
@@ -33,8 +34,8 @@ class Tree:
         clean = {change.file: (self.path / change.file).read_bytes() for change in edit.changes}
         try:
             for file, text in clean.items():
-                changes = [change for change in edit.changes if change.file == file]
-                self._write(file, changed(text.decode(), changes).encode())
+                edited = changed(text.decode(), [change for change in edit.changes if change.file == file])
+                self._write(file, (without_unused(edited) if file.endswith(".lua") else edited).encode())
             yield
         finally:
             for file, text in clean.items():

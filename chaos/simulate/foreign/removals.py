@@ -86,7 +86,7 @@ FOREIGN_REMOVALS = (
         (
             Edit(
                 "foreign-fences-only-grow",
-                "fence = now_ms, claims = tonumber(run[3] or 0) + 1, crashes = crashes }",
+                "fence = scan.now_ms, claims = tonumber(run[3] or 0) + 1, crashes = crashes }",
             ),
         ),
         ("fence",),

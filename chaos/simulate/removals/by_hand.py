@@ -97,7 +97,7 @@ BY_HAND = (
             Edit(
                 "lost-parent-buries-the-child",
                 "or fate == 'none' and math.floor(known.flags / 16) % 2 == 0 and redis.call('SISMEMBER', "
-                "needs, parent) == 1 then",
+                "needs, parent.id) == 1 then",
             ),
         ),
         ("parent lost",),

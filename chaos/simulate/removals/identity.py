@@ -26,14 +26,14 @@ IDENTITY = (
         (
             Edit(
                 "every-picked-job-is-leased",
-                "for _, job in ipairs(picked) do redis.call('ZREM', prefix .. 'lane:' .. job.lane_name, "
+                "for _, job in ipairs(picked) do redis.call('ZREM', ask.prefix .. 'lane:' .. job.lane_name, "
                 "job.id) end\n"
                 "for at = 1, #entries, PIECE do redis.call('ZADD', keys.active, unpack(entries, at, "
                 "math.min(at + PIECE - 1, #entries))) end",
             ),
             Edit(
                 "picked-job-knows-its-limit",
-                "limit = head.limit, ran = runs[at], lane_name = head.name, cost = metered and envelope_cost(raw) }",
+                "limit = head.limit, ran = page.runs[at], lane_name = head.name }",
             ),
         ),
         ("one place",),
@@ -158,7 +158,7 @@ IDENTITY = (
         (
             Edit(
                 "fences-only-grow",
-                "picked[#picked + 1] = { id = id, raw = raw, run_key = run_keys[at], fence = tonumber(run.fence or 0) + 1,",
+                "local fence = tonumber(run.fence or 0) + 1",
             ),
         ),
         ("fence",),
@@ -167,7 +167,7 @@ IDENTITY = (
     Removal(
         6,
         "a fence is the time and may fall",
-        (Edit("fences-only-grow", "picked[#picked + 1] = { id = id, raw = raw, run_key = run_keys[at], fence = now_ms,"),),
+        (Edit("fences-only-grow", "local fence = pick.now_ms"),),
         ("fence",),
         ("clock", "clock and kills"),
     ),

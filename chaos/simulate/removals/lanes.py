@@ -19,7 +19,7 @@ LANES = (
         (
             Edit(
                 "visit-leaves-room-for-others",
-                "local most = math.min(ask.limit - #picked, class.room, head.limit and head.limit.room or math.huge, math.huge)",
+                "local most = math.min(pick.ask.limit - #pick.jobs, class.room, head.limit and head.limit.room or math.huge)",
             ),
         ),
         ("turns",),
@@ -38,7 +38,7 @@ LANES = (
         (
             Edit(
                 "lane-is-served-from-its-head",
-                "if not first then return redis.call('ZREVRANGE', head.zset, head.offset, head.offset + size - 1, ...) end",
+                "if not pick.first then return redis.call('ZREVRANGE', head.zset, head.offset, head.offset + count - 1, ...) end",
             ),
         ),
         ("order",),
@@ -47,7 +47,7 @@ LANES = (
     Removal(
         19,
         "a visit goes on into lower bands",
-        (Edit("visit-stays-in-its-band", "elseif least_band and 10 - string.byte(raw) % 16 > 99 then"),),
+        (Edit("visit-stays-in-its-band", "elseif least_band and 10 - string.byte(entry.raw) % 16 > 99 then"),),
         ("band",),
         ("lanes",),
     ),

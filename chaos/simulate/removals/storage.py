@@ -35,14 +35,14 @@ STORAGE = (
     Removal(
         17,
         "a claim has no bound of bytes",
-        (Edit("claim-is-bounded-in-bytes", "elseif #picked > 0 and bytes < 0 then"),),
+        (Edit("claim-is-bounded-in-bytes", "elseif #pick.jobs > 0 and pick.bytes < 0 then"),),
         ("claim size",),
         ("big",),
     ),
     Removal(
         17,
         "a corrupt envelope stops the claim",
-        (Edit("unreadable-envelope-is-set-aside", "do return taken end"),),
+        (Edit("unreadable-envelope-is-set-aside", "do return nil end"),),
         ("pickup", "liveness"),
         ("corrupt",),
     ),

@@ -1,5 +1,10 @@
 -- Jobs that need other jobs (their parents): what they wait for, how the parents ended, and the results that
 -- they may read.
+-- USES core/envelope: checked_head, envelope_open, envelope_options, job_head
+--      core/job: make_job
+--      core/lane: due_member, to_lane
+--      core/lease: bury_job, drop_run
+--      core/run: run_look, run_note, run_pack, run_read
 
 -- Block a new job until its parents have ended (rule 25); its envelope is written afterwards. If the script
 -- is cut off in between, hand_over finds an entry without a job and removes it. The next sweep handles a
@@ -56,7 +61,7 @@ local function read_parents(prefix, keys_at, flags)
     local parent = string.sub(KEYS[at], #prefix + 5)
     redis.call('SCARD', KEYS[at + 1])
     redis.call('SCARD', KEYS[at + 2])
-    local fate = parent_fate(prefix, envelope_open(redis.call('GETRANGE', KEYS[at], 0, HEAD_LAST)), parent)
+    local fate = parent_fate(prefix, checked_head(KEYS[at]), parent)
     if not fate then
       -- `done` keeps only the newest jobs; the result may show for longer how the parent has ended.
       local record = redis.pcall('GETRANGE', KEYS[at + 3], 0, 10)
@@ -126,24 +131,84 @@ local function cause_of(prefix, job, id)
   return run_look(prefix .. 'run:' .. id, 'error')[1] or job and 'dead' or 'gone'
 end
 
+-- Bury a child whose parent is lost, or that cannot be read itself. `parent`: as for tell_child.
+local function bury_child(prefix, parent, child, known, unread, now_ms, events)
+  local needs, job = prefix .. 'needs:' .. child, parent.job
+  local why = string.format('its parent %s is %s', parent.id, job and (job.outcome or 'dead') or 'gone')
+  if known.kind == 'corrupt' then
+    why = unread and 'the key ' .. needs .. ' is no set' or 'corrupt envelope'
+  end
+  if not redis.call('ZSCORE', prefix .. 'dead', child) then
+    bury_job(prefix, known, child, now_ms, events, why)
+  end
+  run_note(prefix .. 'run:' .. child, 'error', why)
+  redis.call('ZREM', prefix .. 'blocked', child)
+  -- A dead job does not expire, and a requeued one neither.
+  if known.kind == 'J' then
+    redis.call('ZREM', prefix .. 'expiring', due_member(known.sequence, child))
+  end
+  if not unread then redis.call('DEL', needs) end
+end
+
+-- Tell one child how a parent has ended. Returns false if it goes on waiting, because the parent is open.
+-- parent: id; job (its opened envelope); fate (open | done | lost) now, and before its id was used again;
+-- kept: whether its result is kept
+local function tell_child(prefix, parent, child, now_ms, virtual_time, wakes, events)
+  local needs, fate, job, kept = prefix .. 'needs:' .. child, parent.fate, parent.job, parent.kept
+  local known = job_head(prefix .. 'job:' .. child)
+  if job and job.sequence and known and known.sequence and known.sequence < job.sequence then
+    fate = parent.before
+  end
+  local unread = type(redis.pcall('SCARD', needs)) == 'table'
+  if unread and known and known.kind == 'J' then known.kind = 'corrupt' end
+  -- Such a member is no child, but leads to the callbacks of the job with that sequence.
+  local call = string.match(child, '^>(%d+)$')
+  local earlier = call and job and job.sequence and tonumber(call) < job.sequence
+  if earlier then fate = parent.before end
+  if fate == 'open' then return false end
+  if call then
+    local why = earlier and 'gone' or cause_of(prefix, job, parent.id)
+    call_back(prefix, parent.id, call, fate == 'done', why, kept, now_ms, virtual_time, wakes, events)
+  elseif not redis.call('ZSCORE', prefix .. 'blocked', child) or not known or known.kind == 'T' then
+    -- The child was removed, or its enqueue was cut off before it wrote the job.
+    if not (known and known.kind ~= 'T') and not redis.call('ZSCORE', prefix .. 'active', child) then
+      drop_run(prefix, child)
+    end
+    if not unread then redis.call('SREM', needs, parent.id) end
+    redis.call('ZREM', prefix .. 'blocked', child)
+  elseif known.kind == 'corrupt'
+    -- anchor: lost-parent-buries-the-child
+    or fate == 'lost' and math.floor(known.flags / 16) % 2 == 0 and redis.call('SISMEMBER', needs, parent.id) == 1 then
+    bury_child(prefix, parent, child, known, unread, now_ms, events)
+  else
+    -- The child may read the parent's result, however late it runs: see release_results.
+    -- anchor: waiting-child-keeps-the-results
+    if kept then redis.call('SADD', prefix .. 'heirs:' .. parent.id, child) end
+    redis.call('SREM', needs, parent.id)
+    -- anchor: all-parents-ended-before-the-child
+    if redis.call('SCARD', needs) == 0 then unblock_job(prefix, known, child, now_ms, virtual_time, wakes, events) end
+  end
+  return true
+end
+
 -- Pass the ends of parents on to at most `most` of their children (rule 25). A child without another open
 -- parent becomes claimable. A child that must not run without the parent is buried, and its own children
 -- follow in a later call. `handing` holds the ended parents, with `+` (finished) or `-` before their id,
 -- until all of their children are handled. If an id is used again, children older than the new job waited for
 -- the earlier job. Returns whether some are left; the wake lists to push are added to `wakes`.
 local function hand_over(prefix, now_ms, virtual_time, most, wakes, events)
-  local handing, blocked, reads = prefix .. 'handing', prefix .. 'blocked', 10000
+  local handing, reads = prefix .. 'handing', 10000
   for _, member in ipairs(redis.call('ZRANGE', handing, 0, 99)) do
-    local parent = string.sub(member, 2)
-    local feeds = prefix .. 'feeds:' .. parent
-    local job = job_head(prefix .. 'job:' .. parent)
+    local id, handled = string.sub(member, 2), 0
+    local feeds = prefix .. 'feeds:' .. id
+    local job = job_head(prefix .. 'job:' .. id)
     local before = string.sub(member, 1, 1) == '+' and 'done' or 'lost'
-    local now, kept, handled = parent_fate(prefix, job, parent) or before,
-      redis.call('ZSCORE', prefix .. 'keeping', parent), 0
+    local parent = { id = id, job = job, before = before, fate = parent_fate(prefix, job, id) or before,
+      kept = redis.call('ZSCORE', prefix .. 'keeping', id) }
     -- A parent that is open again was requeued, or its id is used again, so its own children wait for its
     -- next end. With more than 10,000 children all of them wait for it, because one call reads at most that
     -- many entries, whatever the number of such parents.
-    local open = now == 'open'
+    local open = parent.fate == 'open'
     local size = redis.pcall('SCARD', feeds)
     -- If `feeds` has another type, the children of that parent wait until it is gone. Those of others do not.
     local foreign = type(size) == 'table'
@@ -155,55 +220,7 @@ local function hand_over(prefix, now_ms, virtual_time, most, wakes, events)
       or size > 0 and redis.call('SMEMBERS', feeds) or {}
     table.sort(children)
     for _, child in ipairs(children) do
-      local needs, fate = prefix .. 'needs:' .. child, now
-      local known = job_head(prefix .. 'job:' .. child)
-      if job and job.sequence and known and known.sequence and known.sequence < job.sequence then
-        fate = before
-      end
-      local unread = type(redis.pcall('SCARD', needs)) == 'table'
-      if unread and known and known.kind == 'J' then known.kind = 'corrupt' end
-      -- Such a member is no child, but leads to the callbacks of the job with that sequence.
-      local call = string.match(child, '^>(%d+)$')
-      local earlier = call and job and job.sequence and tonumber(call) < job.sequence
-      if earlier then fate = before end
-      if fate == 'open' then
-        -- The entry stays.
-      elseif call then
-        local why = earlier and 'gone' or cause_of(prefix, job, parent)
-        call_back(prefix, parent, call, fate == 'done', why, kept, now_ms, virtual_time, wakes, events)
-      elseif not redis.call('ZSCORE', blocked, child) or not known or known.kind == 'T' then
-        -- The child was removed, or its enqueue was cut off before it wrote the job.
-        if not (known and known.kind ~= 'T') and not redis.call('ZSCORE', prefix .. 'active', child) then
-          drop_run(prefix, child)
-        end
-        if not unread then redis.call('SREM', needs, parent) end
-        redis.call('ZREM', blocked, child)
-      elseif known.kind == 'corrupt'
-        -- anchor: lost-parent-buries-the-child
-        or fate == 'lost' and math.floor(known.flags / 16) % 2 == 0 and redis.call('SISMEMBER', needs, parent) == 1 then
-        local why = string.format('its parent %s is %s', parent, job and (job.outcome or 'dead') or 'gone')
-        if known.kind == 'corrupt' then
-          why = unread and 'the key ' .. needs .. ' is no set' or 'corrupt envelope'
-        end
-        if not redis.call('ZSCORE', prefix .. 'dead', child) then
-          bury_job(prefix, known, child, now_ms, events, why)
-        end
-        run_note(prefix .. 'run:' .. child, 'error', why)
-        redis.call('ZREM', blocked, child)
-        -- A dead job does not expire, and a requeued one neither.
-        if known.kind == 'J' then
-          redis.call('ZREM', prefix .. 'expiring', due_member(known.sequence, child))
-        end
-        if not unread then redis.call('DEL', needs) end
-      else
-        -- The child may read the parent's result, however late it runs: see release_results.
-        -- anchor: waiting-child-keeps-the-results
-        if kept then redis.call('SADD', prefix .. 'heirs:' .. parent, child) end
-        redis.call('SREM', needs, parent)
-        -- anchor: all-parents-ended-before-the-child
-        if redis.call('SCARD', needs) == 0 then unblock_job(prefix, known, child, now_ms, virtual_time, wakes, events) end
-      end
-      if fate ~= 'open' then
+      if tell_child(prefix, parent, child, now_ms, virtual_time, wakes, events) then
         redis.call('SREM', feeds, child)
         handled = handled + 1
         if handled >= most then break end
@@ -211,7 +228,7 @@ local function hand_over(prefix, now_ms, virtual_time, most, wakes, events)
     end
     most = most - handled
     if not foreign and (open and most > 0 or redis.call('EXISTS', feeds) == 0) then
-      if not open then redis.call('SREM', prefix .. 'feeding', parent) end
+      if not open then redis.call('SREM', prefix .. 'feeding', id) end
       redis.call('ZREM', handing, member)
     end
     if most <= 0 then break end

@@ -119,6 +119,11 @@ local function job_head(key)
   return envelope_open(look_at(key, HEAD_LAST))
 end
 
+-- The same for a key that the caller has named, or knows: one of another type raises.
+local function checked_head(key)
+  return envelope_open(redis.call('GETRANGE', key, 0, HEAD_LAST))
+end
+
 -- The beginning of an envelope up to the enqueue nonce, with the fields that the server sets. `head`: its
 -- first byte, and the flags if there are any; due_ms: 0 where the job is not delayed.
 local function envelope_start(head, sequence, now_ms, due_ms, not_after_ms)

@@ -1,5 +1,12 @@
 -- Jobs: their states, how they are made, how admin actions and retention end them, and the keys that keep
 -- duplicates out.
+-- USES children/children: release_results
+--      core/envelope: envelope_options, envelope_start, envelope_target, job_head, pack_token, seal_of,
+--        seal_unique, tombstone_of
+--      core/lane: due_member, some_lanes, to_lane
+--      core/limit: free_slots
+--      core/run: run_is_readable, run_look, run_note
+--      core/wake: note_class, notify_settings, notify_waiters, notify_workers
 
 -- The state of a job and its last fence. `job` is its opened envelope; nil when the job is gone.
 local function job_state(prefix, job, id)

@@ -1,4 +1,6 @@
 -- Lanes: the waiting jobs of a class and a key, and the index of lanes that are ready to be claimed from.
+-- USES core/lease: drop_run
+--      core/limit: limit_room, rate_back
 
 -- Rule 16: bands of 2^49, higher priority first; inside a band FIFO counts up from its middle, LIFO (flag 1)
 -- down. The greatest score is 10 * 2^49 = 5.6e15 < 2^53, so a double holds every score exactly.

@@ -1,4 +1,10 @@
 -- Leases: the state of a token, the bounds of lease lengths, and how leases end.
+-- USES children/children: hand_over
+--      core/envelope: error_ttl, job_head, pack_token, seal_unique, tombstone_of
+--      core/job: free_unique
+--      core/limit: free_slots
+--      core/run: run_is_readable, run_look, run_open, run_read, run_write, runs_of
+--      core/wake: notify_waiters
 
 -- The state of a fencing token (rules 5 and 6): 'held'; 'repeated' with the outcome that ended it; or
 -- 'stale', with `cancelled` if that was the reason. The third value is the names of the limits that a held
@@ -101,28 +107,17 @@ local function bury_job(prefix, job, id, now_ms, events, reason)
   return fed
 end
 
--- End leases as finished: the envelope becomes a tombstone that outlives every late copy of the calls
--- (rules 3 and 5). Slots of limits and unique keys come free. Item number `at` is KEYS job:<id> and run:<id>
--- from `keys_at` on, and ARGV fence and nonce from `arguments_at` on. Result number `at` is KEYS result:<id>
--- after the items, and ARGV number of its item, ttl_ms and the record from took_ms on. `waits_ms`: until this
--- time a caller may wait for the end of a job.
--- Returns 2 values per item, result (ok | repeated | stale) and outcome; only their number if all are ok. The
--- wake lists to push are added to `wakes`. Then up to 100 jobs that waited for the finished ones are handled
--- (rule 25); the second value is true while more are left.
-local function finish_jobs(prefix, keys_at, arguments_at, now_ms, virtual_time, wakes, events, waits_ms)
-  local active, id_at = prefix .. 'active', #prefix + 5
-  -- An item has 2 KEYS and 2 ARGV, a result 1 and 3.
-  local results = (#ARGV - arguments_at - #KEYS + keys_at) / 2
-  local count = (#KEYS - keys_at + 1 - results) / 2
-  local reply, ids, runs, dated, ended, finished = {}, {}, {}, {}, {}, 0
-  local seals, limits, leaves, last = {}, {}, {}, {}
-  -- A queue in which no job waits for another one, as in most, pays for this one read only.
-  local feeding = redis.call('EXISTS', prefix .. 'feeding') == 1
-  for _, zset in ipairs(feeding and { 'handing', 'blocked', 'due', 'dead', 'keeping' } or {}) do
-    redis.call('ZCARD', prefix .. zset)
-  end
-  local runs_there = runs_of(keys_at + 1, count)
-  for at = 1, count do
+-- A finish works on `items`: prefix, keys_at, arguments_at, count, feeding (whether any job waits for another
+-- one), and of each item by its number: seals, for a held token; limits, the names in its run; leaves, true
+-- where its lease ends now.
+
+-- The states of the tokens. Returns results and outcomes of the items, and how many end.
+local function token_states(items)
+  local prefix, keys_at, arguments_at = items.prefix, items.keys_at, items.arguments_at
+  local seals, limits, leaves = items.seals, items.limits, items.leaves
+  local active, id_at, reply, ended, finished = prefix .. 'active', #prefix + 5, {}, {}, 0
+  local runs_there = runs_of(keys_at + 1, items.count)
+  for at = 1, items.count do
     local job_key, run_key = KEYS[keys_at + 2 * at - 2], KEYS[keys_at + 2 * at - 1]
     local fence, nonce = ARGV[arguments_at + 2 * at - 2], ARGV[arguments_at + 2 * at - 1]
     local token, run, outcome, state = fence .. ' ' .. nonce .. ' ', runs_there[at], ''
@@ -147,11 +142,17 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, virtual_time, 
     end
     reply[2 * at - 1], reply[2 * at] = state, outcome
   end
+  return reply, finished
+end
+
+-- Store the results of the jobs that end now, before their tombstones: after a cut-off in between the token
+-- still holds, and the next copy writes both.
+local function store_results(items, results, now_ms)
+  local prefix, keys_at, arguments_at, count = items.prefix, items.keys_at, items.arguments_at, items.count
+  local seals, leaves, feeding, id_at = items.seals, items.leaves, items.feeding, #prefix + 5
   for at = 1, results do
     local result_at = arguments_at + 2 * count + 3 * at - 3
     local item = tonumber(ARGV[result_at])
-    -- Before the tombstone, because after a cut-off in between the token still holds, and the next copy
-    -- writes both.
     if leaves[item] and seals[item] then -- anchor: only-the-holder-keeps-a-result
       local record = '{"ok":true,"ended_ms":' .. string.format('%d', now_ms) .. ',"fence":'
         .. ARGV[arguments_at + 2 * item - 2] .. ','
@@ -167,7 +168,16 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, virtual_time, 
       redis.call('SET', KEYS[keys_at + 2 * count + at - 1], record .. ARGV[result_at + 2], 'PXAT', string.format('%d', until_ms))
     end
   end
-  for at = 1, count do
+end
+
+-- Write the tombstones of the jobs that end now, and free what they hold. Returns their ids, the keys of
+-- their runs, and times and ids for `done`.
+local function write_tombstones(items, now_ms, virtual_time, wakes, events)
+  local prefix, keys_at, arguments_at = items.prefix, items.keys_at, items.arguments_at
+  local seals, limits, leaves, feeding = items.seals, items.limits, items.leaves, items.feeding
+  local id_at = #prefix + 5
+  local ids, runs, dated, last = {}, {}, {}, {}
+  for at = 1, items.count do
     if leaves[at] then
       local job_key, seal = KEYS[keys_at + 2 * at - 2], seals[at]
       local id = string.sub(job_key, id_at)
@@ -198,13 +208,38 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, virtual_time, 
       if feeding and redis.call('SISMEMBER', prefix .. 'feeding', id) == 1 then redis.call('ZADD', prefix .. 'handing', now_ms, '+' .. id) end
     end
   end
+  return ids, runs, dated
+end
+
+-- End leases as finished: the envelope becomes a tombstone that outlives every late copy of the calls
+-- (rules 3 and 5). Slots of limits and unique keys come free. Item number `at` is KEYS job:<id> and run:<id>
+-- from `keys_at` on, and ARGV fence and nonce from `arguments_at` on. Result number `at` is KEYS result:<id>
+-- after the items, and ARGV number of its item, ttl_ms and the record from took_ms on. `waits_ms`: until this
+-- time a caller may wait for the end of a job.
+-- Returns 2 values per item, result (ok | repeated | stale) and outcome; only their number if all are ok. The
+-- wake lists to push are added to `wakes`. Then up to 100 jobs that waited for the finished ones are handled
+-- (rule 25); the second value is true while more are left.
+local function finish_jobs(prefix, keys_at, arguments_at, now_ms, virtual_time, wakes, events, waits_ms)
+  -- An item has 2 KEYS and 2 ARGV, a result 1 and 3.
+  local results = (#ARGV - arguments_at - #KEYS + keys_at) / 2
+  local count = (#KEYS - keys_at + 1 - results) / 2
+  -- A queue in which no job waits for another one, as in most, pays for this one read only.
+  local feeding = redis.call('EXISTS', prefix .. 'feeding') == 1
+  for _, zset in ipairs(feeding and { 'handing', 'blocked', 'due', 'dead', 'keeping' } or {}) do
+    redis.call('ZCARD', prefix .. zset)
+  end
+  local items = { prefix = prefix, keys_at = keys_at, arguments_at = arguments_at, count = count,
+    feeding = feeding, seals = {}, limits = {}, leaves = {} }
+  local reply, finished = token_states(items)
+  store_results(items, results, now_ms)
+  local ids, runs, dated = write_tombstones(items, now_ms, virtual_time, wakes, events)
   -- anchor: every-finished-job-is-listed
   for at = 1, #dated, PIECE do redis.call('ZADD', prefix .. 'done', unpack(dated, at, math.min(at + PIECE - 1, #dated))) end
   -- `active` is left last: if the script is cut off and the call is not repeated, a sweep still finds the
   -- rest.
   for at = 1, #ids, PIECE do -- anchor: every-finished-lease-ends
     redis.call('DEL', unpack(runs, at, math.min(at + PIECE - 1, #ids)))
-    redis.call('ZREM', active, unpack(ids, at, math.min(at + PIECE - 1, #ids)))
+    redis.call('ZREM', prefix .. 'active', unpack(ids, at, math.min(at + PIECE - 1, #ids)))
   end
   if finished > 0 then redis.call('HINCRBY', prefix .. 'stats', 'finished', finished) end
   local more = feeding and hand_over(prefix, now_ms, virtual_time, 100, wakes, events)

@@ -1,5 +1,7 @@
 -- Limits of concurrency and of rates: how much room is left, how slots and places are freed, and how sweeps
 -- repair the counts.
+-- USES core/call: fields_of
+--      core/lane: ready_lane
 
 -- How many more leases a limit allows now (rule 20). Returns 5 values: the room; if the rate is used up, the
 -- time (ms) at which `need` units (default 1) come free, else nil; the entries of the window that lie ahead
@@ -105,49 +107,37 @@ local function count_leases(prefix, limit, leases, deadline_ms, now_ms)
   end
 end
 
--- Repair limits (rule 20): compare their counts with the leases, and bring lanes back that no longer need to
--- wait. A call checks a page of the limits of names, and the 100 limits with parked lanes whose last check is
--- longest ago, up to 250 lanes. Every end of a lease frees its slots; this repairs leftovers of scripts that
--- were cut off and of changed limits.
--- A pause that ends too far ahead because the clock stepped back is shortened to its own length. Rests that
--- lie ahead for that reason, or that a changed limit may end, end now, up to 250 per call. The next claim
--- writes them again if they still apply (rule 10). Returns whether some are left to be checked.
-local function mend_limits(prefix, sweep, now_ms, virtual_time, wakes)
-  local kept, rest = redis.call('HMGET', sweep, 'rests_from_ms', 'limits_changed_ms', 'limits_from'),
-    prefix .. 'rest'
-  local blocking = prefix .. 'blocking'
-  local more, changed_ms = false, tonumber(kept[2] or 0)
-  -- If the clock stepped back, a change that lies ahead of now counts as made now (rule 10). Otherwise each
-  -- sweep would ask for another one at once until the clock has caught up.
-  if changed_ms > now_ms + 1 then
-    changed_ms = now_ms + 1
-    redis.call('HSET', sweep, 'limits_changed_ms', changed_ms) -- anchor: limit-change-follows-the-clock
-  end
-  if kept[1] then
-    -- Limits with parked lanes are checked in the order of their last check, so one whose time lies ahead of
-    -- now would always come last.
-    local ahead = redis.call('ZRANGE', blocking, '(' .. string.format('%d', now_ms), '+inf', 'BYSCORE',
-      'LIMIT', 0, 1000)
-    for _, limit in ipairs(ahead) do redis.call('ZADD', blocking, 'XX', 0, limit) end
-    local page = redis.call('ZRANGE', rest, kept[1], '+inf', 'BYSCORE', 'LIMIT', 0, 250, 'WITHSCORES')
-    for at = 1, #page, 2 do
-      if string.sub(page[at], 1, 2) == 'l:' then
-        local wake = ready_lane(prefix, string.sub(page[at], 3), virtual_time)
-        redis.call('ZREM', rest, page[at])
-        if wake then wakes[wake] = true end
-      else
-        redis.call('ZADD', rest, 'XX', now_ms, page[at])
-      end
-    end
-    more = #page == 500
-    local from_ms = more and page[500] or #ahead == 1000 and kept[1]
-    if from_ms then
-      redis.call('HSET', sweep, 'rests_from_ms', from_ms)
+-- End the rests from the time `from` (ms) on, up to 250: those that lie ahead because the clock stepped
+-- back, and those that a changed limit may end. Returns whether some are left.
+local function end_rests(prefix, sweep, from, now_ms, virtual_time, wakes)
+  local rest, blocking = prefix .. 'rest', prefix .. 'blocking'
+  -- Limits with parked lanes are checked in the order of their last check, so one whose time lies ahead of
+  -- now would always come last.
+  local ahead = redis.call('ZRANGE', blocking, '(' .. string.format('%d', now_ms), '+inf', 'BYSCORE',
+    'LIMIT', 0, 1000)
+  for _, limit in ipairs(ahead) do redis.call('ZADD', blocking, 'XX', 0, limit) end
+  local page = redis.call('ZRANGE', rest, from, '+inf', 'BYSCORE', 'LIMIT', 0, 250, 'WITHSCORES')
+  for at = 1, #page, 2 do
+    if string.sub(page[at], 1, 2) == 'l:' then
+      local wake = ready_lane(prefix, string.sub(page[at], 3), virtual_time)
+      redis.call('ZREM', rest, page[at])
+      if wake then wakes[wake] = true end
     else
-      redis.call('HDEL', sweep, 'rests_from_ms')
+      redis.call('ZADD', rest, 'XX', now_ms, page[at])
     end
-    more = from_ms ~= false
   end
+  local from_ms = #page == 500 and page[500] or #ahead == 1000 and from
+  if from_ms then
+    redis.call('HSET', sweep, 'rests_from_ms', from_ms)
+  else
+    redis.call('HDEL', sweep, 'rests_from_ms')
+  end
+  return from_ms ~= false
+end
+
+-- Shorten pauses that end too far ahead, because the clock stepped back, to their own length; drop those that
+-- are over.
+local function mend_pauses(prefix, now_ms)
   local pauses = redis.call('HGETALL', prefix .. 'paused')
   for at = 1, #pauses, 2 do
     -- A value that cannot be read is no pause, and stops no sweep.
@@ -161,43 +151,79 @@ local function mend_limits(prefix, sweep, now_ms, virtual_time, wakes)
       redis.call('HDEL', prefix .. 'paused', pauses[at])
     end
     -- The wake marker is due when the pause ends, also where its rest was ended above.
-    if tonumber(until_ms) > now_ms then redis.call('ZADD', rest, 'GT', until_ms, 'w:' .. pauses[at]) end
+    if tonumber(until_ms) > now_ms then
+      redis.call('ZADD', prefix .. 'rest', 'GT', until_ms, 'w:' .. pauses[at])
+    end
   end
+end
+
+-- Drop the slots of a limit whose leases have ended.
+local function drop_slots(prefix, limit, now_ms)
+  local held = prefix .. 'held:' .. limit
+  for _, id in ipairs(redis.pcall('ZRANGE', held, '-inf', '(' .. string.format('%d', now_ms), 'BYSCORE',
+      'LIMIT', 0, 100)) do
+    -- anchor: slots-without-a-lease-are-swept
+    if not redis.call('ZSCORE', prefix .. 'active', id) then redis.call('ZREM', held, id) end
+  end
+end
+
+-- Bring up to `most` parked lanes of a limit back if it has room. Returns how many there were.
+local function unpark_lanes(prefix, limit, most, now_ms, virtual_time, wakes)
+  local blocking, parked, count = prefix .. 'blocking', prefix .. 'parked:' .. limit, 0
+  local definition = redis.call('HGET', prefix .. 'limits', limit)
+    or redis.call('HGET', prefix .. 'limits', 'k:*')
+  if not definition or limit_room(prefix, limit, definition, now_ms) > 0 then
+    for _, lane in ipairs(redis.call('ZRANGE', parked, 0, math.min(99, most - 1))) do
+      count = count + 1
+      local wake = ready_lane(prefix, lane, virtual_time)
+      redis.call('ZREM', parked, lane)
+      if wake then wakes[wake] = true end
+    end
+  end
+  if redis.call('ZCARD', parked) > 0 then
+    redis.call('ZADD', blocking, now_ms, limit)
+  else
+    redis.call('ZREM', blocking, limit)
+  end
+  return count
+end
+
+-- Repair limits (rule 20): compare their counts with the leases, and bring lanes back that no longer need to
+-- wait. A call checks a page of the limits of names, and the 100 limits with parked lanes whose last check is
+-- longest ago, up to 250 lanes. Every end of a lease frees its slots; this repairs leftovers of scripts that
+-- were cut off and of changed limits.
+-- A pause that ends too far ahead because the clock stepped back is shortened to its own length. Rests that
+-- lie ahead for that reason, or that a changed limit may end, end now, up to 250 per call. The next claim
+-- writes them again if they still apply (rule 10). Returns whether some are left to be checked.
+local function mend_limits(prefix, sweep, now_ms, virtual_time, wakes)
+  local blocking, state = prefix .. 'blocking',
+    fields_of(sweep, { 'rests_from_ms', 'limits_changed_ms', 'limits_from' })
+  local more, changed_ms = false, tonumber(state.limits_changed_ms or 0)
+  -- If the clock stepped back, a change that lies ahead of now counts as made now (rule 10). Otherwise each
+  -- sweep would ask for another one at once until the clock has caught up.
+  if changed_ms > now_ms + 1 then
+    changed_ms = now_ms + 1
+    redis.call('HSET', sweep, 'limits_changed_ms', changed_ms) -- anchor: limit-change-follows-the-clock
+  end
+  if state.rests_from_ms then
+    more = end_rests(prefix, sweep, state.rests_from_ms, now_ms, virtual_time, wakes)
+  end
+  mend_pauses(prefix, now_ms)
   local limits = redis.call('ZRANGE', blocking, 0, 99)
-  local keys, most = #limits, 250
-  local defined = redis.call('HSCAN', prefix .. 'limits', kept[3] or '0', 'COUNT', 100)
+  local parking, most = #limits, 250
+  local defined = redis.call('HSCAN', prefix .. 'limits', state.limits_from or '0', 'COUNT', 100)
   for at = 1, #defined[2], 2 do
     if string.sub(defined[2][at], 1, 2) == 'n:' then limits[#limits + 1] = defined[2][at] end
   end
   if defined[1] ~= '0' then
     redis.call('HSET', sweep, 'limits_from', defined[1])
-  elseif kept[3] then
+  elseif state.limits_from then
     redis.call('HDEL', sweep, 'limits_from')
   end
   for at, limit in ipairs(limits) do
-    local held = prefix .. 'held:' .. limit
-    for _, id in ipairs(redis.pcall('ZRANGE', held, '-inf', '(' .. string.format('%d', now_ms), 'BYSCORE',
-        'LIMIT', 0, 100)) do
-      -- anchor: slots-without-a-lease-are-swept
-      if not redis.call('ZSCORE', prefix .. 'active', id) then redis.call('ZREM', held, id) end
-    end
-    if at <= keys and most > 0 then
-      local definition = redis.call('HGET', prefix .. 'limits', limit)
-        or redis.call('HGET', prefix .. 'limits', 'k:*')
-      local parked = prefix .. 'parked:' .. limit
-      if not definition or limit_room(prefix, limit, definition, now_ms) > 0 then
-        for _, lane in ipairs(redis.call('ZRANGE', parked, 0, math.min(99, most - 1))) do
-          most = most - 1
-          local wake = ready_lane(prefix, lane, virtual_time)
-          redis.call('ZREM', parked, lane)
-          if wake then wakes[wake] = true end
-        end
-      end
-      if redis.call('ZCARD', parked) > 0 then
-        redis.call('ZADD', blocking, now_ms, limit)
-      else
-        redis.call('ZREM', blocking, limit)
-      end
+    drop_slots(prefix, limit, now_ms)
+    if at <= parking and most > 0 then
+      most = most - unpark_lanes(prefix, limit, most, now_ms, virtual_time, wakes)
     end
   end
   local oldest = redis.call('ZRANGE', blocking, 0, 0, 'WITHSCORES')

@@ -1,4 +1,5 @@
 -- The index of living messages, and the search for those of foreign clients.
+-- USES dsps/clock: clock_after, clock_ahead, clock_steps, expect_type, note_longest
 
 -- The next clocks of the index in (position, goal] on the circle, as text. At the wrap of the circle, the
 -- reply ends before it.

@@ -16,6 +16,7 @@
 --   ttl_ms        number: how long the lock is held
 --   not_after_ms  number: server time after which this call is void
 -- REPLY srv_us, held | released | taken | lost | refused, fence, until_ms
+-- USES core/call: check_types, server_us
 
 check_types({}, { sweep, kept }, {}, { lock, op })
 local srv_us = server_us(now_ms, sweep)

@@ -1,5 +1,11 @@
 -- Claims on a foreign format: scans for jobs, and the leases that the engine keeps in its own keys beside the
 -- format's.
+-- USES core/claim: is_paused
+--      core/lease: note_lease
+--      core/limit: count_leases, limit_room
+--      core/wake: wake_push
+--      foreign/format: not_for
+--      foreign/ids: nameable, record_of, shown_id, words_of
 
 -- Fields of `run:<id>` or of another hash of the engine, as HMGET gives them. A key of another type has none,
 -- and `err` is the server's error. It belongs to another program, and must not block other jobs.
@@ -88,6 +94,94 @@ local function foreign_promote(prefix, format, most)
   return promoted, corrupt
 end
 
+-- The room that pauses and limits leave for jobs of a name; a scan reads each once. `scan`: as in
+-- foreign_scan
+local function room_of(scan, name)
+  local prefix, format, now_ms = scan.prefix, scan.format, scan.now_ms
+  if scan.rooms[name] == nil then
+    local definition = scan.some_limits and redis.call('HGET', prefix .. 'limits', 'n:' .. name)
+    local room, ahead = math.huge, nil
+    -- A format with its own rates counts them itself.
+    if definition and format.counts_rates then
+      definition = string.gsub(definition, '^(%d+) %d+', '%1 0')
+    end
+    if definition then
+      local _
+      room, _, ahead = limit_room(prefix, 'n:' .. name, definition, now_ms)
+    end
+    if (scan.some_paused and is_paused(prefix .. 'paused', name, now_ms))
+        or (format.paused and format.paused(name)) then
+      room = 0
+    end
+    scan.rooms[name] = { room = room, limit = definition and 'n:' .. name, definition = definition or nil,
+      ahead = ahead }
+  end
+  return scan.rooms[name]
+end
+
+-- The job of a candidate, nil where this worker cannot have it now. The second value says why it can never
+-- run.
+local function waiting_job(scan, id)
+  local format, ask = scan.format, scan.ask
+  -- What is no text stays where it is, and is listed as unreadable.
+  if not nameable(id) then return nil, id == '' and 'it has no id' or nil end
+  local job = format.read(id)
+  if not job or job.kind ~= 'J' then return nil, job and job.why or 'there is no job behind this id' end
+  if not ask.classes[job.name] or room_of(scan, job.name).room <= 0 then return nil end
+  if not_for(job, ask.worker, format) or format.locked(id) then return nil end
+  local refused, never = format.refuses(job, id)
+  if never or refused then return nil, never or nil end
+  return job
+end
+
+-- Pick a candidate, or set it apart as broken, or pass it over.
+local function look_at_candidate(scan, candidate)
+  local id, prefix, picked = candidate.id, scan.prefix, scan.picked
+  if scan.seen[id] then return end
+  scan.seen[id] = true
+  local job, broken = waiting_job(scan, id)
+  local run = job and own_words(prefix .. 'run:' .. id, 'fence', 'nonce', 'claims', 'crashes') or {}
+  if run.err then
+    broken = 'the key of its run is of another type'
+  -- 2^53 - 1: beyond it two fences could be equal, as Lua has no odd numbers there (rule 6).
+  elseif (tonumber(run[1] or nil) or 0) >= EXACT_MAX then
+    broken = 'fences exhausted at 2^53'
+  end
+  if broken then scan.broken[#scan.broken + 1] = { id = id, place = candidate.place, why = broken } end
+  if broken or not job then return end
+  local crashes = own_number(run[4])
+  if crashes > 0 and scan.crashed >= scan.ask.crashed_max then return end
+  -- A second entry of a job that is running is passed over.
+  local held = run[2] and run[2] ~= '' and redis.call('ZSCORE', prefix .. 'active', id)
+  if held and scan.format.mine(id, run[1] .. ':' .. run[2]) then return end
+  local size = 0
+  for _, part in ipairs(type(job.body) == 'table' and job.body or { job.body }) do size = size + #part end
+  if #picked > 0 and scan.bytes + size > REPLY_BYTES then
+    scan.full = true
+    return
+  end
+  scan.bytes, scan.crashed = scan.bytes + size, scan.crashed + (crashes > 0 and 1 or 0)
+  local room = scan.rooms[job.name]
+  room.room = room.room - 1
+  picked[#picked + 1] = { id = id, job = job, place = candidate.place, room = room,
+    known = run[1] and true or false,
+    -- anchor: foreign-fences-only-grow
+    fence = math.max(own_number(run[1]) + 1, scan.now_ms), claims = own_number(run[3]) + 1, crashes = crashes }
+  if #picked >= scan.ask.limit then scan.full = true end
+end
+
+-- Look at the candidates of a window. Returns where the next one begins, 0 at the end of the waiting jobs,
+-- and where this one has ended.
+local function scan_window(scan, first, size)
+  local candidates, next_at = scan.format.candidates(first, size, scan.ask.worker)
+  local at = 0
+  while at < #candidates and not scan.full do
+    at = at + 1
+    look_at_candidate(scan, candidates[at])
+  end
+  return next_at == 0 and at == #candidates and 0 or first + at, first + at
+end
+
 -- Find jobs that this worker may claim now; reads only. It reads the head of the waiting jobs, and a window
 -- that starts where the worker's last claim ended. So no job starves behind jobs for other workers.
 -- Returns the picked jobs, candidates that cannot run, and the position to store: { field, value or nil where
@@ -102,100 +196,17 @@ local function foreign_scan(prefix, format, ask, now_ms)
   -- At the end of the waiting jobs only new ones are read. A full scan once a second finds jobs that came in
   -- before that position.
   if from > 0 and now_ms - since_ms >= 1000 then from, since_ms = 0, now_ms end
-  local some_paused, some_limits = redis.call('HLEN', prefix .. 'paused') > 0,
-    redis.call('HLEN', prefix .. 'limits') > 0
-  local picked, broken, seen, rooms, bytes, crashed, full = {}, {}, {}, {}, 0, 0, false
-  local function closed(name)
-    if rooms[name] == nil then
-      local definition = some_limits and redis.call('HGET', prefix .. 'limits', 'n:' .. name)
-      local room, ahead = math.huge, nil
-      -- A format with its own rates counts them itself.
-      if definition and format.counts_rates then
-        definition = string.gsub(definition, '^(%d+) %d+', '%1 0')
-      end
-      if definition then
-        local _
-        room, _, ahead = limit_room(prefix, 'n:' .. name, definition, now_ms)
-      end
-      if (some_paused and is_paused(prefix .. 'paused', name, now_ms))
-          or (format.paused and format.paused(name)) then
-        room = 0
-      end
-      rooms[name] = { room = room, limit = definition and 'n:' .. name, definition = definition or nil,
-        ahead = ahead }
-    end
-    return rooms[name].room <= 0
-  end
-  local function look(candidate)
-    local id = candidate.id
-    if seen[id] then return end
-    seen[id] = true
-    -- What is no text stays where it is, and is listed as unreadable.
-    if not nameable(id) then
-      if id == '' then broken[#broken + 1] = { id = id, place = candidate.place, why = 'it has no id' } end
-      return
-    end
-    local job = format.read(id)
-    if not job or job.kind ~= 'J' then
-      broken[#broken + 1] = { id = id, place = candidate.place,
-        why = job and job.why or 'there is no job behind this id' }
-      return
-    end
-    if not ask.classes[job.name] or closed(job.name) then return end
-    if not_for(job, ask.worker, format) or format.locked(id) then return end
-    local refused, never = format.refuses(job, id)
-    if never then
-      broken[#broken + 1] = { id = id, place = candidate.place, why = never }
-      return
-    end
-    if refused then return end
-    local run = own_words(prefix .. 'run:' .. id, 'fence', 'nonce', 'claims', 'crashes')
-    if run.err then
-      broken[#broken + 1] = { id = id, place = candidate.place,
-        why = 'the key of its run is of another type' }
-      return
-    end
-    -- 2^53 - 1: beyond it two fences could be equal, as Lua has no odd numbers there (rule 6).
-    if (tonumber(run[1] or nil) or 0) >= EXACT_MAX then
-      broken[#broken + 1] = { id = id, place = candidate.place, why = 'fences exhausted at 2^53' }
-      return
-    end
-    local crashes = own_number(run[4])
-    if crashes > 0 and crashed >= ask.crashed_max then return end
-    -- A second entry of a job that is running is passed over.
-    local held = run[2] and run[2] ~= '' and redis.call('ZSCORE', prefix .. 'active', id)
-    if held and format.mine(id, run[1] .. ':' .. run[2]) then return end
-    local size = 0
-    for _, part in ipairs(type(job.body) == 'table' and job.body or { job.body }) do size = size + #part end
-    if #picked > 0 and bytes + size > REPLY_BYTES then
-      full = true
-      return
-    end
-    bytes, crashed = bytes + size, crashed + (crashes > 0 and 1 or 0)
-    local room = rooms[job.name]
-    room.room = room.room - 1
-    picked[#picked + 1] = { id = id, job = job, place = candidate.place, room = room,
-      known = run[1] and true or false,
-      -- anchor: foreign-fences-only-grow
-      fence = math.max(own_number(run[1]) + 1, now_ms), claims = own_number(run[3]) + 1, crashes = crashes }
-    if #picked >= ask.limit then full = true end
-  end
-  local function window(first, size)
-    local candidates, next_at = format.candidates(first, size, ask.worker)
-    local at = 0
-    while at < #candidates and not full do
-      at = at + 1
-      look(candidates[at])
-    end
-    return next_at == 0 and at == #candidates and 0 or first + at, first + at
-  end
+  local scan = { prefix = prefix, format = format, ask = ask, now_ms = now_ms,
+    some_paused = redis.call('HLEN', prefix .. 'paused') > 0,
+    some_limits = redis.call('HLEN', prefix .. 'limits') > 0,
+    picked = {}, broken = {}, seen = {}, rooms = {}, bytes = 0, crashed = 0, full = false }
   -- Go on from where the last scan stopped.
-  local next_at, reached = window(0, from > 0 and 25 or math.max(100, ask.limit))
-  if from > 0 and not full and next_at ~= 0 then
-    next_at, reached = window(math.max(from, 25), math.max(100, ask.limit))
+  local next_at, reached = scan_window(scan, 0, from > 0 and 25 or math.max(100, ask.limit))
+  if from > 0 and not scan.full and next_at ~= 0 then
+    next_at, reached = scan_window(scan, math.max(from, 25), math.max(100, ask.limit))
   end
-  local gone, value = #picked + #broken, nil
-  if full then
+  local gone, value = #scan.picked + #scan.broken, nil
+  if scan.full then
     value = from > 0 and string.format('%d %d', from, now_ms) or kept
   elseif next_at ~= 0 then
     -- The scan is not at the end yet: the second begins when it is.
@@ -203,7 +214,8 @@ local function foreign_scan(prefix, format, ask, now_ms)
   elseif reached - gone > 100 then
     value = string.format('%d %d', reached - gone, since_ms)
   end
-  return picked, broken, { field = field, kept = kept, value = value, more = full or next_at ~= 0 }
+  return scan.picked, scan.broken,
+    { field = field, kept = kept, value = value, more = scan.full or next_at ~= 0 }
 end
 
 -- Lease up to `ask.limit` jobs under (fence, nonce). Returns kind, jobs (7 values each), and the ids that

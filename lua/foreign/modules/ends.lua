@@ -1,4 +1,9 @@
 -- How runs on a foreign format end: by workers, by sweeps and by admin actions.
+-- USES core/lease: error_note
+--      core/limit: has_slots
+--      core/wake: notify_waiters
+--      foreign/claim: foreign_token, own_note, own_number, own_words
+--      foreign/format: unpack_fields
 
 -- Free the slot of the limit that a lease counts against (rule 20), '' for none: a format has limits of names
 -- alone.
@@ -50,6 +55,78 @@ local function foreign_end(prefix, format, lease, now_ms, redo)
   redis.call('ZREM', prefix .. 'active', id)
 end
 
+-- How a lease ends: what a call asks for, or where an earlier copy was cut off, what that one has recorded.
+-- lease: id, run, job, fence, token, deadline_ms, limits, asked, redo; this adds kind, outcome and what
+-- belongs to the kind.
+local function plan_end(lease, fields, ending, outcome, now_ms)
+  local kind, job = lease.asked, lease.job
+  lease.kind, lease.failures = kind, job.failures or 0
+  if kind == 'finish' then
+    lease.value, lease.took_ms, lease.outcome = fields[1], fields[3], 'finished'
+  elseif kind == 'drop' then
+    lease.outcome = fields[1]
+  elseif kind == 'release' then
+    lease.outcome = 'released'
+  else
+    lease.error, lease.trace, lease.charge = fields[1], fields[2], kind == 'retry' and fields[4] == '1'
+    lease.failures = lease.failures + (lease.charge and 1 or 0)
+    if lease.charge and lease.failures >= (job.attempts or 1) then lease.kind = 'bury' end
+    lease.due_ms = lease.kind == 'retry' and tonumber(fields[3]) > 0 and now_ms + tonumber(fields[3]) or 0
+    lease.outcome = lease.kind == 'retry' and 'retried' or 'buried'
+  end
+  if lease.redo then
+    -- As the first copy recorded it, which may have counted the failure on the wire already.
+    local was, due_ms, failures = string.match(ending, '^(%a+) (%d+) (%d+)$')
+    lease.kind, lease.due_ms, lease.failures, lease.outcome = was or lease.kind, tonumber(due_ms or 0),
+      tonumber(failures or 0), outcome
+  end
+end
+
+-- End a lease as planned: its run first, then the wire. `waits_ms`: until this time a caller may wait for the
+-- end of a job. Adds to `counters`, and to `events` if they are kept.
+local function carry_out_end(prefix, format, lease, now_ms, waits_ms, counters, events)
+  if not lease.redo then
+    local noted = lease.error and error_note(lease.run, now_ms, lease.fence, 'failed', lease.error,
+      lease.trace) or {}
+    if lease.kind == 'finish' then
+      noted = { 'value', lease.value or '', 'took_ms', lease.took_ms or 0, 'crashes', 0 }
+    end
+    redis.call('HSET', lease.run, 'nonce', '', 'ended', lease.token, 'outcome', lease.outcome, 'ended_ms',
+      string.format('%d', now_ms), 'ending',
+      string.format('%s %d %d', lease.kind, lease.due_ms or 0, lease.failures), unpack(noted))
+  end
+  -- Kept as long as late copies may come. Of a job that goes on it is kept for a week, in which a foreign
+  -- client may run it.
+  local over = lease.kind == 'finish' or lease.kind == 'drop'
+  local until_ms = math.max(now_ms, lease.deadline_ms,
+    lease.due_ms or 0) + (over and LATE_COPY_MS or FOREIGN_RUN_MS)
+  redis.call('PEXPIREAT', lease.run, string.format('%d', until_ms))
+  foreign_end(prefix, format, lease, now_ms, lease.redo)
+  local counter = ({ finish = 'finished', bury = 'buried', drop = lease.outcome })[lease.kind]
+  if counter then counters[counter] = (counters[counter] or 0) + 1 end
+  if waits_ms > now_ms and lease.kind ~= 'release' and lease.kind ~= 'retry' then
+    notify_waiters(prefix, lease.id)
+  end
+  if not events then return end
+  if lease.asked == 'retry' then
+    table.insert(events, { 'failed', lease.id, lease.job.name, lease.error })
+  end
+  if lease.outcome ~= 'retried' then
+    table.insert(events, { lease.outcome, lease.id, lease.job.name, lease.error })
+  end
+end
+
+-- Forget the leases that foreign clients have taken over. Otherwise a sweep would count them as those of a
+-- lost worker.
+local function forget_taken(prefix, taken, now_ms)
+  for _, lease in ipairs(taken) do
+    redis.call('HSET', lease.run, 'nonce', '', 'ending', '', 'limits', '')
+    redis.call('PEXPIREAT', lease.run, string.format('%d', now_ms + FOREIGN_RUN_MS))
+    free_held(prefix, lease.id, lease.limits)
+    redis.call('ZREM', prefix .. 'active', lease.id)
+  end
+end
+
 -- End leases, each in its own way: finish, release, retry, bury or drop. Item number `at` is KEYS run:<id>
 -- from `keys_at` on, ARGV kind, id, fence, nonce and packed fields from `arguments_at` on. The end of the
 -- token is written first, with everything that a sweep needs to complete a call that was cut off. Then come
@@ -70,88 +147,32 @@ local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, event
       state, outcome = 'repeated', known[id]
     -- anchor: only-the-holder-ends-a-foreign-job
     elseif state == 'held' or (state == 'repeated' and deadline_ms and run.ending ~= '') then
-      local fields, job = unpack_fields(packed), format.read(id)
+      local job = format.read(id)
       if not job or job.kind ~= 'J' then
         job = { kind = 'gone', name = '', failures = 0, attempts = 1, priority = 5,
           body = job and job.body or '' }
       end
       local lease = { id = id, run = KEYS[keys_at + at - 1], job = job, fence = fence, limits = run.limits,
-        deadline_ms = deadline_ms,
-        token = fence .. ':' .. nonce, kind = kind, asked = kind, redo = state == 'repeated',
-        failures = job.failures or 0 }
-      if kind == 'finish' then
-        lease.value, lease.took_ms, lease.outcome = fields[1], fields[3], 'finished'
-        finished = finished + (state == 'held' and 1 or 0)
-      elseif kind == 'drop' then
-        lease.outcome = fields[1]
-      elseif kind == 'release' then
-        lease.outcome = 'released'
-      else
-        lease.error, lease.trace, lease.charge = fields[1], fields[2], kind == 'retry' and fields[4] == '1'
-        lease.failures = lease.failures + (lease.charge and 1 or 0)
-        if lease.charge and lease.failures >= (job.attempts or 1) then lease.kind = 'bury' end
-        lease.due_ms = lease.kind == 'retry' and tonumber(fields[3]) > 0 and now_ms + tonumber(fields[3]) or 0
-        lease.outcome = lease.kind == 'retry' and 'retried' or 'buried'
-      end
-      if lease.redo then
-        -- As the first copy recorded it, which may have counted the failure on the wire already.
-        local was, due_ms, failures = string.match(run.ending, '^(%a+) (%d+) (%d+)$')
-        lease.kind, lease.due_ms, lease.failures, lease.outcome = was or lease.kind, tonumber(due_ms or 0),
-          tonumber(failures or 0), outcome
-      else
-        state, outcome = 'ok', lease.outcome
-      end
+        deadline_ms = deadline_ms, token = fence .. ':' .. nonce, asked = kind, redo = state == 'repeated' }
+      plan_end(lease, unpack_fields(packed), run.ending, outcome, now_ms)
+      if kind == 'finish' and state == 'held' then finished = finished + 1 end
+      if not lease.redo then state, outcome = 'ok', lease.outcome end
       planned[#planned + 1], known[id] = lease, lease.outcome
     end
     reply[2 * at - 1], reply[2 * at] = state, outcome
   end
-  -- Otherwise a sweep would count such a lease as one of a lost worker.
-  for _, lease in ipairs(taken) do
-    redis.call('HSET', lease.run, 'nonce', '', 'ending', '', 'limits', '')
-    redis.call('PEXPIREAT', lease.run, string.format('%d', now_ms + FOREIGN_RUN_MS))
-    free_held(prefix, lease.id, lease.limits)
-    redis.call('ZREM', prefix .. 'active', lease.id)
-  end
+  forget_taken(prefix, taken, now_ms)
   if #planned > 0 then waits_ms = tonumber(redis.call('HGET', prefix .. 'stats', 'waits_ms') or 0) end
-
-  local function finish_one(lease)
-    if not lease.redo then
-      local noted = lease.error and error_note(lease.run, now_ms, lease.fence, 'failed', lease.error,
-        lease.trace) or {}
-      if lease.kind == 'finish' then
-        noted = { 'value', lease.value or '', 'took_ms', lease.took_ms or 0, 'crashes', 0 }
-      end
-      redis.call('HSET', lease.run, 'nonce', '', 'ended', lease.token, 'outcome', lease.outcome, 'ended_ms',
-        string.format('%d', now_ms), 'ending',
-        string.format('%s %d %d', lease.kind, lease.due_ms or 0, lease.failures), unpack(noted))
-    end
-    -- Kept as long as late copies may come. Of a job that goes on it is kept for a week, in which a foreign
-    -- client may run it.
-    local over = lease.kind == 'finish' or lease.kind == 'drop'
-    local until_ms = math.max(now_ms, lease.deadline_ms,
-      lease.due_ms or 0) + (over and LATE_COPY_MS or FOREIGN_RUN_MS)
-    redis.call('PEXPIREAT', lease.run, string.format('%d', until_ms))
-    foreign_end(prefix, format, lease, now_ms, lease.redo)
-    local counter = ({ finish = 'finished', bury = 'buried', drop = lease.outcome })[lease.kind]
-    if counter then counters[counter] = (counters[counter] or 0) + 1 end
-    if waits_ms > now_ms and lease.kind ~= 'release' and lease.kind ~= 'retry' then
-      notify_waiters(prefix, lease.id)
-    end
-    if events then
-      if lease.asked == 'retry' then
-        table.insert(events, { 'failed', lease.id, lease.job.name, lease.error })
-      end
-      if lease.outcome ~= 'retried' then
-        table.insert(events, { lease.outcome, lease.id, lease.job.name, lease.error })
-      end
-    end
-  end
   for _, lease in ipairs(planned) do
-    if lease.kind ~= 'release' then finish_one(lease) end
+    if lease.kind ~= 'release' then
+      carry_out_end(prefix, format, lease, now_ms, waits_ms, counters, events)
+    end
   end
   -- Each goes to the front of the waiting jobs, so the first one goes last.
   for at = #planned, 1, -1 do
-    if planned[at].kind == 'release' then finish_one(planned[at]) end
+    if planned[at].kind == 'release' then
+      carry_out_end(prefix, format, planned[at], now_ms, waits_ms, counters, events)
+    end
   end
   for counter, ended in pairs(counters) do redis.call('HINCRBY', prefix .. 'stats', counter, ended) end
   return finished == count and count or reply

@@ -1,4 +1,6 @@
 -- States of jobs on a foreign format, strays, pauses, and the next sweep.
+-- USES foreign/claim: own_number, own_words
+--      foreign/ids: nameable
 
 -- The place of a job for display; nil for one of which the format says that it is another queue's.
 local function own_place(id, model)

@@ -11,6 +11,7 @@
 --   not_after_ms  number: server time after which this call is void
 --   items         3 for each item: set | add | remove, field, text or number
 -- REPLY srv_us, done | repeated | refused, the new values of the fields that were added to
+-- USES core/call: administered, check_types, recorded_words, server_us
 
 check_types({}, { sweep, metadata }, {}, { op })
 local srv_us = server_us(now_ms, sweep)

@@ -1,5 +1,8 @@
 -- Looks at what holds jobs back: pauses, limits with who fills them, and how long the jobs of a lane have
 -- waited. They only read.
+-- USES core/envelope: look_at
+--      core/limit: limit_room
+--      core/run: run_look
 
 -- The pauses of the queue (*) and of these names that are on now: name and until_ms (0 = until it is resumed)
 -- in turn. `fields` are fields and values of the hash of pauses in turn.

@@ -1,4 +1,5 @@
 -- Schedules: how they are defined, changed and removed, and which are due.
+-- USES core/call: administered, check_types, server_us
 
 -- The start of each call that changes a schedule: check key types, read the time, and detect repeats and late
 -- calls. Returns srv_us, and the reply where an earlier copy has done it or the call comes too late, else

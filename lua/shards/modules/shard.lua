@@ -1,4 +1,8 @@
 -- Jobs on their way from one shard to another: packed with all that is theirs (docs/guides/shards.md).
+-- USES core/envelope: envelope_kind, envelope_open, envelope_options, envelope_target, tombstone_of
+--      core/lane: due_member, to_lane
+--      core/run: run_unpack
+--      core/wake: note_class
 
 -- Words of any bytes as one string.
 local function words_pack(words)

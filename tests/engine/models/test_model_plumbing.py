@@ -37,6 +37,7 @@ OWN = """#!lua flags=allow-oom
 -- ARGV
 --   root   what its keys begin with
 -- REPLY the part
+-- USES tiny/wire: wire
 
 return { wire(root).part, sweep }
 """

@@ -1,4 +1,5 @@
 -- Bananas: how jobs end, reads of jobs, and admin actions.
+-- USES bananas/wire: rfc3339_ms
 
 -- How runs end. A result is stored only for a job that has ended for good. The live programs store one after
 -- each failed run, so their clients may receive a failure although a later run succeeds.

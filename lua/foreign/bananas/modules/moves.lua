@@ -1,4 +1,6 @@
 -- Bananas: waiting jobs, and how jobs move between lists.
+-- USES bananas/wire: rfc3339_ms
+--      foreign/claim: own_words
 
 -- Jobs that wait: what they are, where, and in which order they are claimed.
 local function wire_waiting(w, shared)

@@ -1,4 +1,8 @@
 -- The wire format of Bananas, with JSON and times as the Go programs write them.
+-- USES bananas/looks: wire_ends, wire_looks
+--      bananas/moves: wire_moves, wire_waiting
+--      core/call: check_types
+--      foreign/format: rfc3339
 
 -- The keys of the format. The layouts differ in the lists of the default route (`live`) and in the keys of
 -- schedules (`document`).

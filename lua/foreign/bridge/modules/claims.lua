@@ -1,4 +1,6 @@
 -- BridgeMQ: how jobs are claimed, and how they end.
+-- USES bridge/wire: bridge_matches
+--      foreign/format: json_members
 
 -- What a claim needs of the wire, and the engine's leases on it. As the format requires, the lock's value is
 -- the name of the worker; the engine's token is not on the wire. That name is kept with the token

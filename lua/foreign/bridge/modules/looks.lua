@@ -1,4 +1,6 @@
 -- BridgeMQ: reads of jobs, admin actions, its registry of workers, and its schedules.
+-- USES foreign/claim: own_words
+--      foreign/format: json_members, unpack_fields
 
 -- Reads of the keyspace, removals by admin actions, and pauses. The format has no list of finished jobs: the
 -- engine keeps one of its own last 1,000.
@@ -164,8 +166,9 @@ local function bridge_workers(w)
     for _, name in ipairs(names) do
       local members = not ours[name] and #found < 1000 and json_members(w.text(about_key(name)) or '{}')
       if members then
-        local function raw(field, kind, default) return type(members.value(field)) == kind
-          and members.raw(field) or default end
+        local function raw(field, kind, default)
+          return type(members.value(field)) == kind and members.raw(field) or default
+        end
         local read, list = pcall(cjson.decode, members.raw('capabilities') or '')
         local capabilities = read and type(list) == 'table' and #list > 0 and cjson.encode(list) or '[]'
         local heard_ms = tonumber(w.text(heart_key(name))) or tonumber(members.value('lastSeen')) or 0

@@ -1,4 +1,8 @@
 -- The wire format of BridgeMQ.
+-- USES bridge/claims: bridge_claims, bridge_ends
+--      bridge/looks: bridge_cron, bridge_looks, bridge_workers
+--      core/call: check_types
+--      foreign/format: json_members
 
 -- A job from its JSON, which a foreign client may have written. Null and values of another type count as
 -- absent if the format can do without them. `why` is set if the job cannot run. `body` is what Python reads:

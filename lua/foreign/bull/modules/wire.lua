@@ -1,4 +1,6 @@
 -- The wire format of Bull 1.0.
+-- USES bull/looks: bull_looks
+--      core/call: check_types
 
 -- Reads of Bull's wire: a job's hash, whichever client has written it, and its place. Adds to `bull`, the
 -- methods of the wire: check, read, place, stuck, locked, mine; `keys`: the names of the queue's structures.

@@ -1,4 +1,5 @@
 -- Mosquito: reads of jobs, workers and schedules, and admin actions.
+-- USES foreign/claim: own_words
 
 -- Reads for display, and admin actions.
 local function wire_looks(w, at)

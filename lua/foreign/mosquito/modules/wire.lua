@@ -1,4 +1,8 @@
 -- The wire format of Mosquito.
+-- USES core/call: check_types
+--      foreign/format: rfc3339
+--      mosquito/ends: wire_ends, wire_rates, wire_strays
+--      mosquito/looks: wire_looks, wire_registry
 
 -- The four structures of a queue in either layout. `document` keeps them as sorted sets. `live` keeps
 -- waiting, pending and dead as lists, pushed at the left and read from the right, and scheduled as a sorted
