@@ -66,7 +66,7 @@ _MUTANTS = (
                 "redis.call('ZREM', lane.zset, unpack(ids, at, math.min(at + PIECE - 1, #ids)))\n"
                 "end",
             ),
-            Edit("leased-job-is-not-claimed", "elseif not kind or kind == 'T' then"),
+            Edit("leased-job-is-not-claimed", "if not kind or kind == 'T' then"),
         ),
         provoked_by=("worker-kill",),
         # What two workers run ends twice, fails twice, is refused to one of them, and is claimed while it waits for a retry.

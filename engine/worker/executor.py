@@ -256,10 +256,11 @@ class Executor:
             self._pid = os.getpid()
             self._feed(Forked())
         self._release_parked()
-        if isinstance(event, StopAsked):
-            log.info("stopping: %d jobs in hand", self._steps.owned, extra=about(None, self._source))
+        owned = self._steps.owned
         if event is not None:
             self._feed(event)
+        if isinstance(event, StopAsked):
+            log.info("stopping: %d jobs in hand", owned, extra=about(None, self._source))
 
     def close(self, timeout_s: float) -> None:
         """Wait until no caller has a task of this machine. A call that the server never answers and a handler

@@ -169,7 +169,8 @@ def test_jobs_of_a_batch_whose_worker_was_killed_run_again_each_alone(queue: Que
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_stop_waits_for_the_batch_and_starts_no_other(queue: Queue, kind: str) -> None:
+def test_a_stop_waits_for_the_batch_and_starts_no_other(queue: Queue, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     started, go = threading.Event(), threading.Event()
 
     def body(jobs: list[Job]) -> None:
@@ -181,6 +182,8 @@ def test_a_stop_waits_for_the_batch_and_starts_no_other(queue: Queue, kind: str)
     with at_work(worker):
         assert started.wait(120)
         worker.stop()
+        # Before it hears of the stop two jobs may wait as well, because nobody has claimed them yet.
+        wait_until(lambda: "stopping: " in caplog.text, "it has heard of the stop")
         wait_until(lambda: queue.counts().waiting == 2, "what has not started is given back")
         go.set()
     counts = queue.counts()
