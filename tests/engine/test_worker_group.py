@@ -161,6 +161,21 @@ def test_a_queue_stands_once_in_a_group(queues: tuple[Queue, ...]) -> None:
 # -- whose turn it is
 
 
+def test_a_queue_whose_claims_are_not_answered_asks_for_one_place() -> None:
+    """Each such claim holds the places that it asked for until its deadline."""
+    gone, other = Sharing(8, [1, 1], "weighted").shares
+    other.report(0, asking=False, wants_jobs=False)
+    assert gone.allow(8, 0) == 8
+    # It has failed.
+    gone.report(0, asking=False, wants_jobs=True)
+    assert gone.allow(8, 0) == 1
+    gone.report(0, asking=False, wants_jobs=True)
+    assert gone.allow(8, 0) == 1
+    gone.answered(0)
+    gone.report(0, asking=False, wants_jobs=True)
+    assert gone.allow(8, 0) == 8
+
+
 @given(
     st.sampled_from(["strict", "weighted", "shuffle"]),
     st.integers(1, 5),

@@ -33,6 +33,8 @@ class Share:
         self.held = 0
         self.asked = 0
         self.asked_s = 0.0
+        #: Its last claim has not been answered, or not yet.
+        self.unanswered = False
         self.wants_jobs = True
         #: Jobs so far by weight: the least is next.
         self.passed = 0.0
@@ -93,12 +95,16 @@ class Sharing:
             # A machine has one claim on its way at most, so the one before this is answered.
             share.held, share.asked = held, 0
             self._begins_to_want(share)
+            if share.unanswered:
+                # Its server may be gone: such claims would hold all places until their deadlines.
+                want = min(want, 1)
             free, granted = self.free, 0
             while granted < min(want, free) and self._next() is share:
                 granted += 1
                 share.passed += 1 / self._weights[share.number]
                 self._drawn = None
             share.asked, share.asked_s = granted, time.monotonic()
+            share.unanswered = share.unanswered or granted > 0
             other = self._to_poke(share) if granted < free else None
         if other is not None:
             other.poke()
@@ -107,6 +113,7 @@ class Sharing:
     def answered(self, share: Share, jobs: int) -> None:
         """Take back the places that a queue was granted and has not used."""
         with self._lock:
+            share.unanswered = False
             share.passed -= max(0, share.asked - jobs) / self._weights[share.number]
 
     def report(self, share: Share, held: int, *, asking: bool, wants_jobs: bool) -> None:
