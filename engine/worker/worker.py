@@ -375,29 +375,31 @@ class Worker:
         pools = self._pools
         assert pools is not None
 
-        def end(open_run: OpenRun, reason: StopReason | BaseException) -> None:
-            open_run.close()
+        def end(open_run: OpenRun | None, reason: StopReason | BaseException) -> None:
+            try:
+                if open_run is not None:
+                    open_run.close()
+            except BaseException as failure:
+                reason = reason if isinstance(reason, BaseException) else failure
             self._at_work.release()
             ended(reason)
 
         def open_it() -> None:
             try:
                 self._claim_run()
-            except BaseException as failure:
+            except Malformed as failure:
                 ended(failure)
                 return
+            open_run: OpenRun | None = None
             try:
                 open_run = self._open(burst, delayed)
+                pools.loop.add(
+                    *(open_run.executor, open_run.running, self._events),
+                    lambda reason: pools.callers.run(partial(end, open_run, reason)),
+                )
             except BaseException as failure:
-                self._at_work.release()
-                ended(failure)
-                return
-            pools.loop.add(
-                open_run.executor,
-                open_run.running,
-                self._events,
-                lambda reason: pools.callers.run(partial(end, open_run, reason)),
-            )
+                # Whatever it is: a group that did not hear of it would wait for ever.
+                end(open_run, failure)
 
         # In the context of the caller, in which its runs begin.
         pools.callers.run(partial(copy_context().run, open_it))

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -16,9 +17,10 @@ from engine.redis.driver import Flight, SyncDriver
 from engine.redis.endpoint import Endpoint
 from engine.redis.exchange import Sent
 from engine.worker import threads
-from engine.worker.loop import CALLERS
+from engine.worker.loop import CALLERS, Loop
 from engine.worker.shared import SharedWait, _Replies
 from engine.worker.threads import Threads
+from engine.worker.worker import OpenRun
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.producing import some_handlers
 from tests.engine.helpers.relay import Relay
@@ -198,3 +200,23 @@ def test_what_a_worker_of_a_group_raises_is_raised(ironclaim_url: str) -> None:
         wait_until(lambda: set(threading.enumerate()) <= before, "its threads have ended")
         with pytest.raises(EngineError, match="cannot connect"):
             Worker(gone, handlers).run()
+
+
+@pytest.mark.parametrize(("part", "method"), [(OpenRun, "close"), (OpenRun, "__init__"), (Loop, "add")])
+def test_a_defect_at_the_begin_or_the_end_of_a_run_is_raised_and_hangs_nothing(
+    part: type, method: str, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Queue("a", url=ironclaim_url) as one, Queue("b", url=ironclaim_url) as other:
+        group, real, defects = WorkerGroup([one, other], some_handlers()), getattr(part, method), [RuntimeError("a defect")]
+
+        def defective(*given: object) -> object:
+            found = real(*given) if method == "close" else None
+            if defects:
+                raise defects.pop()
+            return found if method == "close" else real(*given)
+
+        monkeypatch.setattr(part, method, defective)
+        with ThreadPoolExecutor(1) as pool, pytest.raises(RuntimeError, match="a defect"):
+            pool.submit(group.run, burst=True).result(DEADLINE_S)
+        # And it can run again.
+        assert group.run(burst=True) == "empty"
