@@ -73,6 +73,7 @@ class WorkerGroup:
         checked = [validate.integer("weights", weight, 1, WEIGHT_MAX) for weight in given]
         places = validate.integer("concurrency", concurrency, 1, validate.CONCURRENCY_MAX)
         self._places = places
+        self._at_work = threading.Lock()
         sharing = Sharing(places, checked, strategy)
         of_each: dict[str, Any] = {"prefetch": 0, **settings, "concurrency": places}
         names: Any = settings.get("names")
@@ -107,9 +108,18 @@ class WorkerGroup:
         """Work until stopped, as Worker.run does; with `burst`, until all queues are empty. When one worker
         ends, by an error or because it is to be recycled, the others stop as well.
 
-        Returns why it ended. Raises what the first worker raised that failed.
+        Returns why it ended. Raises what the first worker raised that failed, and Malformed while another
+        thread is in it, whose run goes on.
         """
         burst = validate.truth("burst", burst)
+        if not self._at_work.acquire(blocking=False):
+            raise Malformed("run", "a group", "one that does not run already; make another WorkerGroup")
+        try:
+            return self._run(burst)
+        finally:
+            self._at_work.release()
+
+    def _run(self, burst: bool) -> StopReason:
         # Anew for each run: those of the one before are closed.
         self._take_part()
         failures: list[BaseException] = []

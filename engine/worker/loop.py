@@ -45,8 +45,14 @@ class Loop:
             self._served[events] = executor, ended
             self._sleeps_until_ns[events] = 0
             if self._thread is None:
-                self._thread = threading.Thread(target=self._serve, name="worker-loop", daemon=True)
-                self._thread.start()
+                made = threading.Thread(target=self._serve, name="worker-loop", daemon=True)
+                try:
+                    made.start()
+                except RuntimeError:
+                    # The system has no thread left for this process: the next one tries again.
+                    del self._served[events], self._sleeps_until_ns[events]
+                    raise
+                self._thread = made
         for _ in range(1 + events.count):
             self._bell.put(events)
 

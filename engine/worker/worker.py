@@ -407,7 +407,10 @@ class Worker:
     def forget_events(self) -> None:
         """What came for a run that `begin` began and that has ended is not for the next one: for groups, once
         no worker stops others any more."""
-        self._events.clear()
+        # Unless somebody else runs it, for which `begin` was refused.
+        if self._at_work.acquire(blocking=False):
+            self._events.clear()
+            self._at_work.release()
 
     def _run(self, burst: bool, delayed: bool) -> StopReason:
         open_run = self._open(burst, delayed)

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from engine import ConnectOptions, EngineError, Handlers, Queue, Worker, WorkerGroup
+from engine import ConnectOptions, EngineError, Handlers, Malformed, Queue, Worker, WorkerGroup
 from engine.ops.sweeps import Wait
 from engine.redis.call import Call
 from engine.redis.driver import Flight, SyncDriver
@@ -219,4 +219,52 @@ def test_a_defect_at_the_begin_or_the_end_of_a_run_is_raised_and_hangs_nothing(
         with ThreadPoolExecutor(1) as pool, pytest.raises(RuntimeError, match="a defect"):
             pool.submit(group.run, burst=True).result(DEADLINE_S)
         # And it can run again.
+        assert group.run(burst=True) == "empty"
+
+
+def test_a_second_run_of_a_group_is_refused_and_the_first_goes_on(ironclaim_url: str) -> None:
+    with Queue("a", url=ironclaim_url) as one, Queue("b", url=ironclaim_url) as other, ThreadPoolExecutor(1) as pool:
+        book = Book(hold=True)
+        one.enqueue("work", 1)
+        group = WorkerGroup([one, other], book.handlers("w", "work"))
+        first = pool.submit(group.run)
+        wait_until(lambda: book.running == 1, "a job runs")
+        for _ in range(3):
+            with pytest.raises(Malformed, match="does not run already"):
+                group.run()
+        book.release()
+        wait_until(lambda: one.counts().finished == 1, "it has run")
+        other.enqueue("work", 2)
+        wait_until(lambda: other.counts().finished == 1, "the first run goes on")
+        group.stop()
+        assert first.result(DEADLINE_S) == "stopped"
+
+
+def test_a_worker_of_a_group_that_runs_by_itself_hears_of_its_stop(ironclaim_url: str) -> None:
+    with Queue("a", url=ironclaim_url) as one, ThreadPoolExecutor(1) as pool:
+        book = Book(hold=True)
+        one.enqueue("work", 1)
+        group = WorkerGroup([one], book.handlers("w", "work"))
+        alone = pool.submit(group.workers[0].run)
+        wait_until(lambda: book.running == 1, "a job runs")
+        with pytest.raises(Malformed, match="does not run already"):
+            group.run()
+        book.release()
+        assert alone.result(DEADLINE_S) == "stopped"
+
+
+def test_a_loop_that_the_system_has_no_thread_for_is_an_error(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, refused = threading.Thread.start, list[str]()
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name == "worker-loop" and not refused:
+            refused.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        real(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with Queue("a", url=ironclaim_url) as one, Queue("b", url=ironclaim_url) as other, ThreadPoolExecutor(1) as pool:
+        group = WorkerGroup([one, other], some_handlers())
+        with pytest.raises(RuntimeError, match="can't start"):
+            pool.submit(group.run).result(DEADLINE_S)
         assert group.run(burst=True) == "empty"
