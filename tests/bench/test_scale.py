@@ -14,7 +14,6 @@ import engine
 from bench.micro import place, scale
 from bench.micro.desk import Desk
 from bench.micro.scale_calls import OWN_BULK, STEPS, Meter
-from bench.micro.scale_figure import draw, markdown
 from bench.micro.scale_states import STATES, fill_fast
 from engine.ops.looks import Count
 from engine.testing import EmbeddedServer
@@ -91,6 +90,9 @@ def test_a_call_misses_when_it_is_slow_or_grows(tmp_path: Path) -> None:
     assert table[0]["most_ms"] == 9.0 and table[0]["p95_ms"] == 0.1
     line = scale.last_line(table)
     assert line == 'scale: slowest="slow" ms=6.00 (lanes) slope_max=1.00 ("steep", lanes) met=2/4'
+    # Imported here, because matplotlib takes a second of each process that only collects this module.
+    from bench.micro.scale_figure import draw, markdown
+
     page = markdown(table, "a machine")
     assert "| slow | 6.00 | 6.00 | 6.00 | 6.00 | 0.00 | **missed** |" in page and "| flat |" in page
     draw(table, "a machine", tmp_path / "scale.png")

@@ -137,7 +137,8 @@ def test_drawn_edits_load_and_compile(ironclaim_server: EmbeddedServer, tmp_path
         some = list(islice(in_order(1, edits((ROOT / file).read_text(), file)), 12))
         assert sum(map(loading.accepts, some)) > len(some) / 2, file
     file = "engine/worker/machine/machine.py"
-    for edit in edits((ROOT / file).read_text(), file):
+    # One in ten: each compiles all 500 lines of the file.
+    for edit in islice(edits((ROOT / file).read_text(), file), 0, None, 10):
         assert python_edits.valid(changed(lua(edit), edit.changes)), edit
 
 

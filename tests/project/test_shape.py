@@ -37,7 +37,7 @@ def sources() -> dict[str, str]:
 
 
 def test_a_file_has_80_to_500_lines_of_code_or_a_reason(sizes: ModuleType) -> None:
-    lines = {name: len(sizes.Source(ROOT / name).code) for name in sources()}
+    lines = {name: len(sizes.read(ROOT / name).code) for name in sources()}
     out = {name for name, count in lines.items() if count and not SHAPE["least"] <= count <= SHAPE["most"]}
     excused: set[str] = {name for names in SHAPE["excused"].values() for name in names}
     assert sorted(out - excused) == [], "merge it with the file of its noun, or give it a reason in tests/shape.toml"
