@@ -43,6 +43,19 @@ HANDLER_MS ?=
 HANDLERS ?=
 BACKLOG ?=
 WEB_PORT ?=
+BASE ?=
+DOCS ?=
+HOURS ?=
+REDELIVERY_S ?=
+REPEAT ?=
+VALIDATE ?=
+
+# A variable whose name is misspelt would say nothing, and a plain run would pass for the one that was asked for. TIER has no default.
+KNOWN := $(shell sed -n 's/^\([A-Z0-9_]*\) ?=.*/\1/p' $(firstword $(MAKEFILE_LIST))) TIER TOOLS
+UNKNOWN := $(filter-out $(KNOWN),$(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name))))
+ifneq ($(UNKNOWN),)
+$(error $(foreach name,$(UNKNOWN),$(name)=$($(name))): no target has this variable; make help names those that there are)
+endif
 
 BIN := .venv/bin
 # Compiled modules are kept whatever the environment says: tests and drills start hundreds of interpreters, and pytest would

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -248,3 +249,17 @@ def test_ci_ends_with_what_each_step_took_and_with_the_code_of_the_one_that_fail
     table = [line.split(" s  ")[1] for line in done.stdout.splitlines() if " s  " in line]
     assert table == ["make check", "make test SERVER=redis ARGS=a b", "make bad (failed)", "in all"], done.stderr
     assert done.returncode == 1
+
+
+def test_a_variable_of_make_that_no_target_has_is_refused_and_those_of_make_help_are_not() -> None:
+    def planned(*variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["make", "-n", "bench", *variables], cwd=ROOT, capture_output=True, text=True)
+
+    wrong = planned("MUTNAT=finish-without-token-check", "SEED=2")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "MUTNAT=finish-without-token-check: no target has this variable; make help names" in wrong.stderr
+    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    named = sorted(set(re.findall(r"\b([A-Z][A-Z0-9_]*)=", shown)))
+    assert {"SEED", "MUTANT", "HOURS", "BASE"} <= set(named)
+    found = planned(*(f"{name}=valkey" for name in named))
+    assert (found.returncode, found.stderr) == (0, "")
