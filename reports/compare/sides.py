@@ -22,6 +22,9 @@ OF_A_RUN = ("id", "seed", "plan", "started_utc", "ended_utc", "calibration", "ha
 #: What makes two machines the same. Their load is not part of it.
 MACHINE = ("cores", "memory_bytes", "kernel", "python")
 
+#: Where runs to compare come from.
+HOW = "each `make bench` or `make chaos` makes one, in turns for A and for B"
+
 #: A value of a spec is cut to this many characters in messages.
 VALUE_MAX = 60
 
@@ -65,12 +68,12 @@ def read_side(paths: Sequence[Path]) -> list[Repetition]:
 def runs_in(path: Path) -> list[Path]:
     """The run folders that a path stands for. Raises JudgeError when there is none."""
     if not path.is_dir():
-        raise JudgeError(f"run folder {path} does not exist")
+        raise JudgeError(f"run folder {path} does not exist; {HOW}")
     if (path / "spec.json").exists():
         return [path.resolve()]
     found = [one for one in path.iterdir() if not one.is_symlink() and (one / "spec.json").exists()]
     if not found:
-        raise JudgeError(f"{path} is neither the folder of a run nor one that holds runs")
+        raise JudgeError(f"{path} is neither the folder of a run nor one that holds runs; {HOW}")
     return [one.resolve() for one in found]
 
 

@@ -283,3 +283,10 @@ def test_prices_are_read_with_their_bounds(tmp_path: Path) -> None:
     file.write_text("currency = ")
     with pytest.raises(JudgeError, match=r"mine.toml is not TOML"):
         prices.read(file)
+
+
+def test_a_measurement_that_is_not_there_is_one_line_that_says_what_makes_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in (tmp_path, tmp_path / "none"):
+        assert "does not exist; `make capacity` measures, and says in which folder" in refused(path, capsys)
