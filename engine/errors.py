@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
@@ -23,6 +24,14 @@ if TYPE_CHECKING:
 _ERROR_CHARACTERS_MAX = 1000
 _SHOWN_CHARACTERS_MAX = 80
 
+#: What a value of a size is called where it is not shown.
+_OUTLINES: tuple[tuple[Any, str], ...] = (
+    (str, "text of {size} characters"),
+    (bytes, "{size} bytes"),
+    (bytearray, "{size} bytes"),
+    *((kind, "a {kind} of {size}") for kind in (dict, list, tuple, set)),
+)
+
 
 class EngineError(Exception):
     """The engine could not do what was asked."""
@@ -31,14 +40,21 @@ class EngineError(Exception):
 class Malformed(EngineError, ValueError):
     """A value is outside its bound. Nothing was sent.
 
-    Fields: `field` names the option, `value` is what was given, `bound` says what is allowed.
+    Fields: `field` names the option, `value` is what was given, `bound` says what is allowed. `private`: the
+    value is of a job or a message, so no text shows it: the message has its type and size instead.
     """
 
-    def __init__(self, field: str, value: object, bound: str) -> None:
-        super().__init__(f"{field}: {shown(value)} is not allowed, it must be {bound}")
+    def __init__(self, field: str, value: object, bound: str, *, private: bool = False) -> None:
+        text = outlined(value) if private else shown(value)
+        super().__init__(f"{field}: {text} is not allowed, it must be {bound}")
         self.field = field
         self.value = value
         self.bound = bound
+        self.private = private
+
+    def within(self, place: str) -> Malformed:
+        """The same of a value that stands in a larger one: `jobs[3]` names its place there."""
+        return Malformed(f"{place}.{self.field}", self.value, self.bound, private=self.private)
 
 
 class LeaseLost(EngineError):
@@ -203,15 +219,37 @@ class SubscriptionNotFound(EngineError, LookupError):
 
 
 def shown(value: object) -> str:
-    """A value as an error names it: its repr, bounded, and of characters that UTF-8 can encode."""
+    """A value as an error names it: its repr, bounded, and of characters that UTF-8 can encode. What may hold
+    somebody's data, a mapping or an object of any class, is outlined."""
+    if not (_is_plain(value) or (isinstance(value, list | tuple | set) and all(map(_is_plain, value)))):
+        return outlined(value)
     try:
         text = repr(value)[: _SHOWN_CHARACTERS_MAX + 1].encode(errors="backslashreplace").decode()
     except KeyboardInterrupt:
         raise
     except BaseException:
-        # Too deep, too many digits, or a __repr__ that raises: the error must still name the field.
-        text = f"a {type(value).__name__}"
+        # Too many digits, or a __repr__ that raises: the error must still name the field.
+        return outlined(value)
     return text if len(text) <= _SHOWN_CHARACTERS_MAX else text[: _SHOWN_CHARACTERS_MAX - 3] + "..."
+
+
+def _is_plain(value: object) -> bool:
+    """Whether no repr of it, but that of a text, holds what somebody else put into it."""
+    of_code = type | FunctionType | BuiltinFunctionType
+    return value is None or isinstance(value, str | int | float | timedelta | datetime | of_code)
+
+
+def outlined(value: object) -> str:
+    """A value of which no text shows more than its type and size: payloads, arguments and results may be
+    secret, and errors are logged and stored."""
+    kind = type(value).__name__
+    for builtin, text in _OUTLINES:
+        if isinstance(value, builtin):
+            # Not len(value), which may be a method of the caller's.
+            return text.format(kind=kind, size=builtin.__len__(value))
+    if value is None:
+        return "None"
+    return f"{'an' if kind[:1] in 'aeiouAEIOU' else 'a'} {kind}"
 
 
 def describe(failure: BaseException) -> str:
