@@ -24,13 +24,8 @@ if TYPE_CHECKING:
 _ERROR_CHARACTERS_MAX = 1000
 _SHOWN_CHARACTERS_MAX = 80
 
-#: What a value of a size is called where it is not shown.
-_OUTLINES: tuple[tuple[Any, str], ...] = (
-    (str, "text of {size} characters"),
-    (bytes, "{size} bytes"),
-    (bytearray, "{size} bytes"),
-    *((kind, "a {kind} of {size}") for kind in (dict, list, tuple, set)),
-)
+#: Of a value of these an outline has its length.
+_SIZED: tuple[Any, ...] = (str, bytes, bytearray, dict, list, tuple, set)
 
 
 class EngineError(Exception):
@@ -219,37 +214,44 @@ class SubscriptionNotFound(EngineError, LookupError):
 
 
 def shown(value: object) -> str:
-    """A value as an error names it: its repr, bounded, and of characters that UTF-8 can encode. What may hold
-    somebody's data, a mapping or an object of any class, is outlined."""
-    if not (_is_plain(value) or (isinstance(value, list | tuple | set) and all(map(_is_plain, value)))):
-        return outlined(value)
+    """A value as an error names it: its repr, bounded. A mapping or an object of any class is outlined, because
+    it may hold somebody's data."""
+    try:
+        plain = _is_plain(value) or (isinstance(value, list | tuple | set) and all(map(_is_plain, value)))
+    except Exception:
+        # Of a class that raises: the error must still name the field.
+        plain = False
+    return bounded_repr(value) if plain else outlined(value)
+
+
+def bounded_repr(value: object) -> str:
+    """The repr of a value, bounded, and of characters that UTF-8 can encode; its outline if it has none."""
     try:
         text = repr(value)[: _SHOWN_CHARACTERS_MAX + 1].encode(errors="backslashreplace").decode()
     except KeyboardInterrupt:
         raise
     except BaseException:
-        # Too many digits, or a __repr__ that raises: the error must still name the field.
+        # Too deep, too many digits, or a __repr__ that raises.
         return outlined(value)
     return text if len(text) <= _SHOWN_CHARACTERS_MAX else text[: _SHOWN_CHARACTERS_MAX - 3] + "..."
 
 
 def _is_plain(value: object) -> bool:
-    """Whether no repr of it, but that of a text, holds what somebody else put into it."""
+    """Whether its repr has nothing that somebody put into an object."""
     of_code = type | FunctionType | BuiltinFunctionType
-    return value is None or isinstance(value, str | int | float | timedelta | datetime | of_code)
+    return value is None or isinstance(value, str | bytes | int | float | timedelta | datetime | of_code)
 
 
 def outlined(value: object) -> str:
-    """A value of which no text shows more than its type and size: payloads, arguments and results may be
+    """A value of which no text shows more than its type and length: payloads, arguments and results may be
     secret, and errors are logged and stored."""
-    kind = type(value).__name__
-    for builtin, text in _OUTLINES:
-        if isinstance(value, builtin):
-            # Not len(value), which may be a method of the caller's.
-            return text.format(kind=kind, size=builtin.__len__(value))
-    if value is None:
-        return "None"
-    return f"{'an' if kind[:1] in 'aeiouAEIOU' else 'a'} {kind}"
+    kind = type(value)
+    text = (
+        "None" if value is None else f"{'an' if kind.__name__[:1] in 'aeiouAEIOU' else 'a'} {kind.__name__}"
+    )
+    # Neither isinstance nor len, because both may run code of the value's class, which may raise.
+    sized = next((builtin for builtin in _SIZED if issubclass(kind, builtin)), None)
+    return text if sized is None else f"{text} of length {sized.__len__(value)}"
 
 
 def describe(failure: BaseException) -> str:

@@ -150,10 +150,10 @@ def test_no_answer_over_http_has_a_payload_that_was_refused(ironclaim_url: str) 
 
 def test_what_is_not_shown_is_outlined_by_type_and_size() -> None:
     for value, text in (
-        ("hunter2", "text of 7 characters"),
-        (b"hunter2", "7 bytes"),
-        ({"a": 1}, "a dict of 1"),
-        ([1, 2], "a list of 2"),
+        ("hunter2", "a str of length 7"),
+        (b"hunter2", "a bytes of length 7"),
+        ({"a": 1}, "a dict of length 1"),
+        ([1, 2], "a list of length 2"),
         (4111, "an int"),
         (None, "None"),
         (Card(), "a Card"),
@@ -163,8 +163,8 @@ def test_what_is_not_shown_is_outlined_by_type_and_size() -> None:
         assert (str(error), error.value) == (f"jobs[3].card: {text} is not allowed, it must be another one", value)
     for value, text in (
         ([1, "a", None], "[1, 'a', None]"),
-        ({"a": 1}, "a dict of 1"),
-        ([{}], "a list of 1"),
+        ({"a": 1}, "a dict of length 1"),
+        ([{}], "a list of length 1"),
         (int, "<class 'int'>"),
     ):
         assert shown(value) == text
