@@ -10,7 +10,7 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from types import BuiltinFunctionType, FunctionType
@@ -25,7 +25,8 @@ _ERROR_CHARACTERS_MAX = 1000
 _SHOWN_CHARACTERS_MAX = 80
 
 #: Of a value of these an outline has its length.
-_SIZED: tuple[Any, ...] = (str, bytes, bytearray, dict, list, tuple, set)
+_LISTS = (list, tuple, set)
+_SIZED: tuple[Any, ...] = (str, bytes, bytearray, dict, *_LISTS)
 
 
 class EngineError(Exception):
@@ -214,10 +215,11 @@ class SubscriptionNotFound(EngineError, LookupError):
 
 
 def shown(value: object) -> str:
-    """A value as an error names it: its repr, bounded. A mapping or an object of any class is outlined, because
-    it may hold somebody's data."""
+    """A value as an error names it: its repr, bounded. A mapping or an object of any class is outlined,
+    because it may hold somebody's data."""
     try:
-        plain = _is_plain(value) or (isinstance(value, list | tuple | set) and all(map(_is_plain, value)))
+        items = cast("Iterable[object]", value) if issubclass(type(value), _LISTS) else (value,)
+        plain = all(map(_is_plain, items))
     except Exception:
         # Of a class that raises: the error must still name the field.
         plain = False
