@@ -10,9 +10,10 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 _ERROR_CHARACTERS_MAX = 1000
 _SHOWN_CHARACTERS_MAX = 80
 
+#: Of a value of these an outline has its length.
+_LISTS = (list, tuple, set)
+_SIZED: tuple[Any, ...] = (str, bytes, bytearray, dict, *_LISTS)
+
 
 class EngineError(Exception):
     """The engine could not do what was asked."""
@@ -31,14 +36,21 @@ class EngineError(Exception):
 class Malformed(EngineError, ValueError):
     """A value is outside its bound. Nothing was sent.
 
-    Fields: `field` names the option, `value` is what was given, `bound` says what is allowed.
+    Fields: `field` names the option, `value` is what was given, `bound` says what is allowed. `private`: the
+    value is of a job or a message, so no text shows it: the message has its type and size instead.
     """
 
-    def __init__(self, field: str, value: object, bound: str) -> None:
-        super().__init__(f"{field}: {shown(value)} is not allowed, it must be {bound}")
+    def __init__(self, field: str, value: object, bound: str, *, private: bool = False) -> None:
+        text = outlined(value) if private else shown(value)
+        super().__init__(f"{field}: {text} is not allowed, it must be {bound}")
         self.field = field
         self.value = value
         self.bound = bound
+        self.private = private
+
+    def within(self, place: str) -> Malformed:
+        """The same of a value that stands in a larger one: `jobs[3]` names its place there."""
+        return Malformed(f"{place}.{self.field}", self.value, self.bound, private=self.private)
 
 
 class LeaseLost(EngineError):
@@ -203,15 +215,45 @@ class SubscriptionNotFound(EngineError, LookupError):
 
 
 def shown(value: object) -> str:
-    """A value as an error names it: its repr, bounded, and of characters that UTF-8 can encode."""
+    """A value as an error names it: its repr, bounded. A mapping or an object of any class is outlined,
+    because it may hold somebody's data."""
+    try:
+        items = cast("Iterable[object]", value) if issubclass(type(value), _LISTS) else (value,)
+        plain = all(map(_is_plain, items))
+    except Exception:
+        # Of a class that raises: the error must still name the field.
+        plain = False
+    return bounded_repr(value) if plain else outlined(value)
+
+
+def bounded_repr(value: object) -> str:
+    """The repr of a value, bounded, and of characters that UTF-8 can encode; its outline if it has none."""
     try:
         text = repr(value)[: _SHOWN_CHARACTERS_MAX + 1].encode(errors="backslashreplace").decode()
     except KeyboardInterrupt:
         raise
     except BaseException:
-        # Too deep, too many digits, or a __repr__ that raises: the error must still name the field.
-        text = f"a {type(value).__name__}"
+        # Too deep, too many digits, or a __repr__ that raises.
+        return outlined(value)
     return text if len(text) <= _SHOWN_CHARACTERS_MAX else text[: _SHOWN_CHARACTERS_MAX - 3] + "..."
+
+
+def _is_plain(value: object) -> bool:
+    """Whether its repr has nothing that somebody put into an object."""
+    of_code = type | FunctionType | BuiltinFunctionType
+    return value is None or isinstance(value, str | bytes | int | float | timedelta | datetime | of_code)
+
+
+def outlined(value: object) -> str:
+    """A value of which no text shows more than its type and length: payloads, arguments and results may be
+    secret, and errors are logged and stored."""
+    kind = type(value)
+    text = (
+        "None" if value is None else f"{'an' if kind.__name__[:1] in 'aeiouAEIOU' else 'a'} {kind.__name__}"
+    )
+    # Neither isinstance nor len, because both may run code of the value's class, which may raise.
+    sized = next((builtin for builtin in _SIZED if issubclass(kind, builtin)), None)
+    return text if sized is None else f"{text} of length {sized.__len__(value)}"
 
 
 def describe(failure: BaseException) -> str:

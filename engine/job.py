@@ -245,7 +245,7 @@ class Job:
         if isinstance(percent, bool) or not isinstance(percent, int | float) or not 0 <= percent <= 100:  # pyright: ignore
             raise Malformed("percent", percent, "a number from 0 to 100")
         if message is not None and not isinstance(message, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise Malformed("message", message, "text")
+            raise Malformed("message", message, "text", private=True)
         body = {"percent": percent, "message": message, "data": data}
         told = validate.json_bytes("progress", body, validate.PROGRESS_BYTES_MAX)
         self.check_lease()

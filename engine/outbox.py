@@ -551,11 +551,11 @@ def _read(field: str, value: object) -> Any:
     """What JSON in UTF-8 says. Raises Malformed, also for what only some programs write into JSON."""
     bound = "JSON in UTF-8"
     if not isinstance(value, str | bytes) or (field == "options" and isinstance(value, bytes)):
-        raise Malformed(field, value, f"text with {bound}")
+        raise Malformed(field, value, f"text with {bound}", private=True)
     try:
         return validate.json_value(value)
     except (ValueError, RecursionError) as error:
-        raise Malformed(field, value[:40], f"{bound} ({error})") from error
+        raise Malformed(field, value, f"{bound} ({error})", private=True) from error
 
 
 def _text(is_text: object, data: object) -> str | bytes | None:

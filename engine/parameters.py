@@ -98,26 +98,26 @@ class Parameters:
         try:
             return convert(value)
         except Exception as error:
-            raise Malformed("result", value, _described(self.result, error)) from error
+            raise Malformed("result", value, _described(self.result, error), private=True) from error
 
     def _bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         try:
             return self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise Malformed(
-                "arguments", (args, dict(kwargs)), f"those of {self._signature}: {error}"
+                "arguments", (args, dict(kwargs)), f"those of {self._signature}: {error}", private=True
             ) from error
 
     def item(self, payload: Any) -> dict[str, Any]:
         """The same by name."""
         if not isinstance(payload, dict):
-            raise Malformed("payload", payload, f"an object with the parameters of {self._signature}")
+            bound = f"an object with the parameters of {self._signature}"
+            raise Malformed("payload", payload, bound, private=True)
         given, read = cast("dict[str, Any]", payload), _read_text if isinstance(payload, Texts) else _read
         for name in given:
             if name not in self._kinds:
-                raise Malformed(
-                    f"payload.{name}", given[name], f"left out: the parameters are {self._signature}"
-                )
+                bound = f"left out: the parameters are {self._signature}"
+                raise Malformed(f"payload.{name}", given[name], bound, private=True)
         found: dict[str, Any] = {}
         for name, parameter in self._signature.parameters.items():
             if name in given:
@@ -139,9 +139,8 @@ class Parameters:
         try:
             return convert(value)
         except Exception as error:
-            raise Malformed(
-                field, value, _described(self._kinds[field.removeprefix("payload.")], error)
-            ) from error
+            bound = _described(self._kinds[field.removeprefix("payload.")], error)
+            raise Malformed(field, value, bound, private=True) from error
 
 
 class TypedJob(Generic[R_co]):

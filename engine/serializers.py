@@ -102,14 +102,13 @@ class Serializers:
             ) if options.serializer else options
         if name == RAW:
             if not isinstance(payload, bytes | bytearray):
-                raise Malformed("payload", payload, "bytes, which travel raw")
+                raise Malformed("payload", payload, "bytes, which travel raw", private=True)
             data: object = bytes(payload)
         else:
             data = self._dumps(self._find(name), payload)
         if not isinstance(data, bytes):
-            raise Malformed(
-                "payload", payload, f"something of which {name} makes bytes, not a {type(data).__name__}"
-            )
+            bound = f"something of which {name} makes bytes, not a {type(data).__name__}"
+            raise Malformed("payload", payload, bound, private=True)
         if len(data) > most:
             raise Malformed("payload", f"{len(data)} bytes", f"at most {most} bytes")
         return data, self._plain_options[name] if options is PLAIN else replace(options, serializer=name)
@@ -150,9 +149,9 @@ class Serializers:
         except BaseException as error:
             if meant_for_the_caller(error):
                 raise
-            raise Malformed(
-                "payload", payload, f"something that {serializer.name} can write ({describe(error)})"
-            ) from error
+            # Its text is the caller's to read, as the cause, because it may quote what could not be written.
+            bound = f"something that {serializer.name} can write ({type(error).__name__})"
+            raise Malformed("payload", payload, bound, private=True) from error
 
 
 #: Of a queue that was given none.

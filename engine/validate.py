@@ -338,7 +338,7 @@ def json_bytes(field: str, value: object, most: int) -> bytes:
     try:
         data = json_text(value).encode()
     except Exception as error:
-        raise Malformed(field, value, f"{bound} ({describe(error)})") from error
+        raise Malformed(field, value, f"{bound} ({describe(error)})", private=True) from error
     if len(data) > most:
         raise Malformed(field, f"{len(data)} bytes", bound)
     return data

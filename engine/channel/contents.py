@@ -54,7 +54,7 @@ def written(content: object) -> bytes:
             text = _TO_ESCAPE.sub(lambda found: _ESCAPES[found.group()], text)
         data = text.encode()
     except Exception as error:
-        raise Malformed("content", content, f"{_BOUND} ({describe(error)})") from error
+        raise Malformed("content", content, f"{_BOUND} ({describe(error)})", private=True) from error
     if len(data) > CONTENT_BYTES_MAX:
         raise Malformed("content", f"{len(data)} bytes", _BOUND)
     if (
@@ -139,11 +139,11 @@ _checker = json.JSONDecoder(parse_constant=_refuse, parse_int=_number, parse_flo
 def _read(text: object) -> str:
     bound = f"JSON of at most {CONTENT_BYTES_MAX} bytes as text, or as bytes in UTF-8"
     if not isinstance(text, str | bytes):
-        raise Malformed("content", text, bound)
+        raise Malformed("content", text, bound, private=True)
     try:
         found = text.decode() if isinstance(text, bytes) else text
         found.encode()
         _checker.decode(found)
     except (ValueError, RecursionError) as error:
-        raise Malformed("content", text, f"{bound} ({error})") from error
+        raise Malformed("content", text, f"{bound} ({error})", private=True) from error
     return found

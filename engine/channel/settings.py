@@ -137,7 +137,7 @@ def new_messages(messages: object) -> list[NewMessage]:
         try:
             message = NewMessage(check_id("id", id), contents.written(content))
         except Malformed as error:
-            raise Malformed(f"messages[{at}].{error.field}", error.value, error.bound) from error.__cause__
+            raise error.within(f"messages[{at}]") from error.__cause__
         known.add(message.id)
         if len(known) <= at:
             raise Malformed(f"messages[{at}].id", id, "an id that no other message of the call has")

@@ -109,7 +109,7 @@ def agree(options: argparse.Namespace, queue: QueueSettings, reference: str) -> 
         getattr(own, "layout", ""),
     ):
         raise Malformed(
-            origin_of("--model", given, model), given, f"left out, or as {reference} says: {own!r}"
+            origin_of("--model", given, model), repr(given), f"left out, or as {reference} says: {own!r}"
         )
 
 

@@ -25,6 +25,7 @@ from engine.errors import (
     UnsupportedFeature,
     json_text,
     logger,
+    outlined,
     shown,
 )
 
@@ -100,9 +101,9 @@ class Problem(Exception):
         return JsonAnswer(self.members(), self.status, self.headers, MEDIA_TYPE)
 
 
-def bad_value(field: str, value: object, bound: str) -> Problem:
+def bad_value(field: str, value: object, bound: str, *, private: bool = False) -> Problem:
     """The problem of a value that the engine has not seen yet, worded as the engine words its own."""
-    return problem_of(Malformed(field, value, bound))
+    return problem_of(Malformed(field, value, bound, private=private))
 
 
 def problem_of(error: EngineError) -> Problem:
@@ -110,7 +111,8 @@ def problem_of(error: EngineError) -> Problem:
     status = next((status for kind, status in STATUS_OF_ERRORS if isinstance(error, kind)), 500)
     headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
     if isinstance(error, Malformed):
-        value = error.value[:80] if isinstance(error.value, str) else shown(error.value)
+        text = error.value[:80] if isinstance(error.value, str) else shown(error.value)
+        value = outlined(error.value) if error.private else text
         return Problem(status, str(error), field=error.field, value=value, bound=error.bound)
     return Problem(status, str(error) or (type(error).__doc__ or "").splitlines()[0], headers=headers)
 
@@ -164,7 +166,7 @@ async def json_object(request: Request, *, may_be_empty: bool = False) -> dict[s
     except (ValueError, RecursionError) as error:
         raise Problem(400, f"The body is no JSON: {error}.", field="body") from None
     if not isinstance(found, dict):
-        raise bad_value("body", found, "an object of JSON")
+        raise bad_value("body", found, "an object of JSON", private=True)
     return cast("dict[str, Any]", found)
 
 

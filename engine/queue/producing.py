@@ -140,7 +140,7 @@ def _with_callbacks(
         try:
             drafted = draft(new.name, new.payload, payload_bytes_max, None, new.options, serializers)
         except Malformed as error:
-            raise Malformed(f"{field}.{error.field}", error.value, error.bound) from error.__cause__
+            raise error.within(field) from error.__cause__
         made[field] = replace(drafted, job="", options=replace(drafted.options, needs=(parent,)))
     return replace(options, **made)
 
@@ -275,7 +275,7 @@ def _draft_of(
             model,
         )
     except Malformed as error:
-        raise Malformed(f"jobs[{at}].{error.field}", error.value, error.bound) from error.__cause__
+        raise error.within(f"jobs[{at}]") from error.__cause__
     except UnsupportedFeature as error:
         raise UnsupportedFeature(f"jobs[{at}]: {error}") from None
 

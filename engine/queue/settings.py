@@ -196,9 +196,7 @@ class QueueSettings:
                 try:
                     check_payload(self.parameters, self.serializers, draft)
                 except Malformed as error:
-                    raise Malformed(
-                        f"jobs[{at}].{error.field}", error.value, error.bound
-                    ) from error.__cause__
+                    raise error.within(f"jobs[{at}]") from error.__cause__
         return drafts
 
 
@@ -209,7 +207,7 @@ def check_payload(tasks: Mapping[str, Parameters], serializers: Serializers, job
             try:
                 check_payload(tasks, serializers, callback)
             except Malformed as error:
-                raise Malformed(f"{field}.{error.field}", error.value, error.bound) from error.__cause__
+                raise error.within(field) from error.__cause__
     parameters = tasks.get(job.name)
     if parameters is None:
         return

@@ -102,10 +102,10 @@ def test_what_a_queue_refuses(ironclaim_url: str) -> None:
 
     with Queue("q", url=ironclaim_url, serializer=Wrong(), payload_bytes_max=10) as queue:
         for payload, options, message in (
-            (0, {}, "payload: 0 .* something that wrong can write .*zero"),
-            (1, {}, "payload: 1 .* of which wrong makes bytes, not a str"),
+            (0, {}, "payload: an int .* something that wrong can write .KeyError."),
+            (1, {}, "payload: an int .* of which wrong makes bytes, not a str"),
             (b"x" * 11, {}, "payload: '11 bytes' .* at most 10 bytes"),
-            ("text", {"serializer": "raw"}, "payload: 'text' .* bytes, which travel raw"),
+            ("text", {"serializer": "raw"}, "payload: a str of length 4 .* bytes, which travel raw"),
             (1, {"serializer": "unknown"}, "serializer: 'unknown' .* one that this queue knows: json, raw, wrong"),
             ("x" * 10, {"serializer": "json"}, "payload: '12 bytes'"),
         ):

@@ -36,12 +36,12 @@ def register(queue: Queue | AsyncQueue) -> Any:
 
 
 UNFIT: list[tuple[Any, str]] = [
-    ({"user": "3"}, r"payload\.user: '3' is not allowed, it must be a value of type int"),
-    ({"user": 3, "day": 5}, r"payload\.day: 5 is not allowed, it must be a value of type date or None"),
+    ({"user": "3"}, r"payload\.user: a str of length 1 is not allowed, it must be a value of type int"),
+    ({"user": 3, "day": 5}, r"payload\.day: an int is not allowed, it must be a value of type date or None"),
     ({}, r"payload\.user: None is not allowed, it must be given, a value of type int"),
-    ({"user": 3, "when": 1}, r"payload\.when: 1 is not allowed, it must be left out: the parameters are \(user: "),
-    ([3], r"payload: \[3\] is not allowed, it must be an object with the parameters of \(user: "),
-    (b"3", r"payload: b'3' is not allowed, it must be an object"),
+    ({"user": 3, "when": 1}, r"payload\.when: an int is not allowed, it must be left out: the parameters are \(user: "),
+    ([3], r"payload: a list of length 1 is not allowed, it must be an object with the parameters of \(user: "),
+    (b"3", r"payload: a bytes of length 1 is not allowed, it must be an object"),
 ]
 WAYS: list[Callable[[Queue, Any, Any], Any]] = [
     lambda queue, job, payload: queue.enqueue(job, payload),
@@ -63,7 +63,7 @@ def test_what_does_not_fit_the_function_of_a_name_is_refused_before_any_io(
 
 def test_one_of_many_that_does_not_fit_is_named_by_its_place(nowhere: Queue) -> None:
     register(nowhere)
-    with pytest.raises(Malformed, match=r"^jobs\[1\]\.payload\.user: 'x' "):
+    with pytest.raises(Malformed, match=r"^jobs\[1\]\.payload\.user: a str of length 1 "):
         nowhere.enqueue_many([NewJob("other", "x"), {"name": "work", "payload": {"user": "x"}}])
 
 
@@ -75,7 +75,7 @@ def test_what_hooks_make_of_a_job_is_what_is_checked(nowhere: Queue) -> None:
         job.payload = {"user": "changed"}
 
     for job in ("work", work):
-        with pytest.raises(Malformed, match=r"^payload\.user: 'changed' "):
+        with pytest.raises(Malformed, match=r"^payload\.user: a str of length 7 "):
             nowhere.enqueue(job, {"user": 3})
 
 
@@ -130,7 +130,7 @@ async def ask(url: str) -> list[Any]:
             await queue.enqueue(task, {})
         with pytest.raises(Malformed, match=r"^payload\.user: "):
             await queue.schedules.put("s", "work", {}, every_ms=1000)
-        with pytest.raises(Malformed, match="^user: 'x' "):
+        with pytest.raises(Malformed, match="^user: a str of length 1 "):
             await task.acall("x")
         for blocking, instead in ((task.call, "acall"), (task.enqueue, "aenqueue")):
             with pytest.raises(Malformed, match=rf"^event loop: .* it must be left free: await work\.{instead}"):
@@ -146,7 +146,7 @@ def test_a_call_waits_for_what_the_function_returns(queue: Queue) -> None:
     def fail(why: str) -> None:
         raise ValueError(why)
 
-    with pytest.raises(Malformed, match="^user: 'x' "):
+    with pytest.raises(Malformed, match="^user: a str of length 1 "):
         work.call("x")
     with pytest.raises(TimedOut, match="late has not ended within 10 ms"):
         work.with_options(wait_ms=10, id="late").call(1)

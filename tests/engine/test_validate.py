@@ -192,7 +192,7 @@ def test_a_worker_of_something_else_than_a_queue(wrong: Any) -> None:
 
 
 def test_a_worker_with_something_else_than_handlers(queue: Queue) -> None:
-    refused("handlers", {}, Worker, queue, {})
+    refused("handlers", "mail", Worker, queue, "mail")
 
 
 @pytest.mark.parametrize("per_ms", [1, 1000])

@@ -82,7 +82,7 @@ async def submit(request: Request) -> Response:
     if "name" not in found:
         raise bad_value("name", None, "given: a job has a name")
     if not isinstance(found.get("description", ""), str):
-        raise bad_value("description", found["description"], "a text")
+        raise bad_value("description", found["description"], "a text", private=True)
     options: dict[str, Any] = {"priority": _priority(found.get("priority", "normal"))}
     if found.get("description"):
         options["headers"] = {DESCRIPTION: found["description"]}

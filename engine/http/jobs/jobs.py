@@ -356,14 +356,15 @@ async def enqueue_batch(request: Request) -> Response:
     found = only(await json_object(request), "jobs").get("jobs")
     jobs = cast("list[Any]", found) if isinstance(found, list) else []
     if not 1 <= len(jobs) <= schemas.BATCH_MAX:
-        raise bad_value("jobs", cast("object", found), f"a list of 1 to {schemas.BATCH_MAX} jobs")
+        bound = f"a list of 1 to {schemas.BATCH_MAX} jobs"
+        raise bad_value("jobs", cast("object", found), bound, private=True)
     key = own_key(request)
     if key is not None and len(key) > schemas.BATCH_KEY_CHARACTERS_MAX:
         raise bad_value(KEY_HEADER, key, f"a text of at most {schemas.BATCH_KEY_CHARACTERS_MAX} characters")
     made: list[NewJob] = []
     for at, job in enumerate(jobs):
         if not isinstance(job, dict):
-            raise bad_value(f"jobs[{at}]", job, "an object of JSON")
+            raise bad_value(f"jobs[{at}]", job, "an object of JSON", private=True)
         name, payload, id, options = _fields(request, cast("dict[str, Any]", job), f"jobs[{at}].")
         id = f"{key}.{at}" if id is None and key is not None else id
         refuse_elsewhere(request, id)
@@ -380,7 +381,8 @@ def _fields(request: Request, found: dict[str, Any], of: str) -> tuple[Any, Any,
     """Name, payload, id and options of a job. Raises Problem."""
     for name, value in found.items():
         if name not in schemas.JOB_FIELDS:
-            raise bad_value(f"{of}{name}", value, f"a member of a job{nearest(name, schemas.JOB_FIELDS)}")
+            bound = f"a member of a job{nearest(name, schemas.JOB_FIELDS)}"
+            raise bad_value(f"{of}{name}", value, bound, private=True)
     options = {name: value for name, value in found.items() if name not in ("name", "payload", "id")}
     refuse_reroutes(request, f"{of}reroute_on", options.get("reroute_on"))
     for name in CALLBACKS:
@@ -393,7 +395,7 @@ def _fields(request: Request, found: dict[str, Any], of: str) -> tuple[Any, Any,
 
 def _callback(request: Request, found: Any, of: str) -> NewJob:
     if not isinstance(found, dict):
-        raise bad_value(of, found, "an object of JSON: a job")
+        raise bad_value(of, found, "an object of JSON: a job", private=True)
     name, payload, id, options = _fields(request, cast("dict[str, Any]", found), f"{of}.")
     return NewJob(name, payload, id=id, **cast("Any", options))
 

@@ -11,7 +11,7 @@ from typing import get_args
 from urllib.parse import urlencode
 
 from engine import validate
-from engine.errors import Malformed, shown
+from engine.errors import Malformed, bounded_repr
 from engine.http.page.looks import OneJob
 from engine.http.page.rendering import last_line, length, short
 from engine.models.names import ANY_TEXT
@@ -153,7 +153,7 @@ def payload_line(job: JobInfo) -> str:
     """A payload in a line: its JSON as it is stored, and of any other serialiser what it reads."""
     if job.options.serializer in ("", TEXTS):
         return job.payload_bytes[: _PAYLOAD_LINE_SHOWN * 4].decode(errors="replace")
-    return shown(job.payload)
+    return bounded_repr(job.payload)
 
 
 def checked_limit(value: str) -> int:

@@ -113,15 +113,15 @@ def parameters(payload: bytes, options: Options) -> list[tuple[str, bytes]]:
     if given is None:
         return []
     if not isinstance(given, dict):
-        raise Malformed("payload", given, "an object: Mosquito's jobs have parameters by name")
+        bound = "an object: Mosquito's jobs have parameters by name"
+        raise Malformed("payload", given, bound, private=True)
     found = cast("dict[str, Any]", given)
     if len(found) > PARAMETERS_MAX:
         raise Malformed("payload", f"{len(found)} parameters", f"at most {PARAMETERS_MAX} parameters")
     for name in found:
         if not name or name in REFUSED:
-            raise Malformed(
-                f"payload.{name}", found[name], "another name: Mosquito keeps its own metadata under this one"
-            )
+            bound = "another name: Mosquito keeps its own metadata under this one"
+            raise Malformed(f"payload.{name}", found[name], bound, private=True)
     return [(name, _text(name, value)) for name, value in found.items()]
 
 
@@ -182,10 +182,10 @@ def _text(name: str, value: Any) -> bytes:
         if isinstance(value, int | str):
             return str(value).encode()
     except ValueError as error:
-        raise Malformed(f"payload.{name}", value, f"a text, a number or a boolean ({error})") from None
-    raise Malformed(
-        f"payload.{name}", value, "a text, a number or a boolean: a parameter of Mosquito holds nothing else"
-    )
+        bound = f"a text, a number or a boolean ({error})"
+        raise Malformed(f"payload.{name}", value, bound, private=True) from None
+    bound = "a text, a number or a boolean: a parameter of Mosquito holds nothing else"
+    raise Malformed(f"payload.{name}", value, bound, private=True)
 
 
 def crystal_float(value: float) -> str:

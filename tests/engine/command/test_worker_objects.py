@@ -184,8 +184,8 @@ CONTRADICTIONS: list[tuple[tuple[str, ...], dict[str, str], str]] = [
     (("mails", "--url", "redis://elsewhere"), {}, "--url: 'redis://elsewhere' is not allowed"),
     (("bills",), {"IRONCLAIM_URL": "redis://elsewhere"}, "IRONCLAIM_URL: 'redis://elsewhere' is not allowed"),
     (("mails", "--prefix", "bank"), {}, "--prefix: 'bank' is not allowed, it must be left out, or as {}:mails says: 'shop'"),
-    (("bills", "--model", "bull"), {}, "--model: Bull("),
-    (("bills", "--model", "mosquito"), {}, "--model: Mosquito("),
+    (("bills", "--model", "bull"), {}, '--model: "Bull('),
+    (("bills", "--model", "mosquito"), {}, '--model: "Mosquito('),
     (("mails slips", "--queue", "mails"), {}, "--queue: 'mails' is not allowed, it must be left out, or as {}:slips says"),
     (
         ("group", "--concurrency", "3"),
