@@ -33,7 +33,7 @@ def stored(url: str, id: str) -> dict[str, Any]:
 
 
 @pytest.mark.feature("BN35", model="bananas")
-def test_what_is_submitted_is_a_job_of_bananas(client: bananas.Client, ironclaim_url: str) -> None:
+def test_what_is_submitted_is_a_job_of_bananas(client: bananas.Client, ironclaim_url: str, raw: Any) -> None:
     first = client.submit_job("send_email", {"to": "ada"}, bananas.JobPriority.HIGH, "a greeting")
     second = client.submit_job_with_route("resize", {"width": 9}, bananas.JobPriority.LOW, "gpu")
     due = datetime.now(UTC) + timedelta(hours=1)
@@ -48,10 +48,9 @@ def test_what_is_submitted_is_a_job_of_bananas(client: bananas.Client, ironclaim
         seen = client.get_job(id)
         assert seen is not None and (seen.id, seen.name, seen.payload, seen.routing_key) == (id, name, payload, route)
         assert seen.priority == bananas.JobPriority(priority) and abs(seen.created_at - datetime.now(UTC)) < timedelta(minutes=5)
-    with redis.Redis.from_url(ironclaim_url) as raw:
-        assert raw.lrange("bananas:route:default:queue:high", 0, -1) == [first.encode()]
-        assert raw.lrange("bananas:route:gpu:queue:low", 0, -1) == [second.encode()]
-        assert raw.zrange("bananas:queue:scheduled", 0, -1) == [third.encode()]
+    assert raw.lrange("bananas:route:default:queue:high", 0, -1) == [first.encode()]
+    assert raw.lrange("bananas:route:gpu:queue:low", 0, -1) == [second.encode()]
+    assert raw.zrange("bananas:queue:scheduled", 0, -1) == [third.encode()]
     pending, scheduled = client.get_job(first), client.get_job(third)
     assert pending is not None and pending.status == bananas.JobStatus.PENDING and pending.scheduled_for is None
     assert scheduled is not None and scheduled.status == bananas.JobStatus.SCHEDULED and scheduled.scheduled_for is not None
@@ -73,12 +72,11 @@ def test_results_and_failures_come_back(client: bananas.Client, ironclaim_url: s
 
 
 @pytest.mark.feature("BN35", model="bananas")
-def test_a_job_whose_replies_are_lost_is_there_once(client: bananas.Client, harmed: HttpRelay, ironclaim_url: str) -> None:
+def test_a_job_whose_replies_are_lost_is_there_once(client: bananas.Client, harmed: HttpRelay, raw: Any) -> None:
     harmed.next(*HARM, of=JOBS)
     id = client.submit_job("send_email", {}, bananas.JobPriority.NORMAL)
     assert len(harmed.requests(JOBS)) == 6
-    with redis.Redis.from_url(ironclaim_url) as raw:
-        assert raw.lrange("bananas:route:default:queue:normal", 0, -1) == [id.encode()]
+    assert raw.lrange("bananas:route:default:queue:normal", 0, -1) == [id.encode()]
 
 
 def test_errors_are_those_of_the_sdk(client: bananas.Client, harmed: HttpRelay) -> None:

@@ -32,33 +32,32 @@ def contents(messages: Any) -> list[Any]:
 
 
 @pytest.mark.feature("DS33", model="dsps")
-def test_the_life_of_messages(connect: Connect, application_url: str, ironclaim_url: str) -> None:
+def test_the_life_of_messages(connect: Connect, application_url: str, raw: Any) -> None:
     channel = connect(application_url).channel("news")
-    with redis.Redis.from_url(ironclaim_url) as raw:
-        channel.subscribe("ada")
-        assert raw.get("c.{news}.r.ada") == b"0"
-        ids = [channel.publish(content) for content in ({"n": 1}, None, "é", [])]
-        assert channel.publish("five", id="own") == "own"
-        assert len({*ids, "own"}) == 5 and raw.get("c.{news}.clock") == b"5"
-        first = channel.poll("ada", max_messages=2)
-        assert contents(first.messages) == [{"n": 1}, None] and [message.id for message in first.messages] == ids[:2]
-        assert first.more and first.receipt
-        assert channel.poll("ada", max_messages=2) == first, "not acknowledged, so they come again"
-        channel.acknowledge("ada", first.receipt)
-        channel.acknowledge("ada", first.receipt)
-        assert raw.get("c.{news}.r.ada") == b"2"
-        rest = channel.poll("ada")
-        assert contents(rest.messages) == ["é", [], "five"] and not rest.more
-        channel.acknowledge("ada", rest.receipt)
-        empty = channel.poll("ada")
-        assert empty.messages == () and empty.receipt == "" and not empty.more
-        channel.unsubscribe("ada")
-        channel.unsubscribe("ada")
-        assert raw.get("c.{news}.r.ada") is None
+    channel.subscribe("ada")
+    assert raw.get("c.{news}.r.ada") == b"0"
+    ids = [channel.publish(content) for content in ({"n": 1}, None, "é", [])]
+    assert channel.publish("five", id="own") == "own"
+    assert len({*ids, "own"}) == 5 and raw.get("c.{news}.clock") == b"5"
+    first = channel.poll("ada", max_messages=2)
+    assert contents(first.messages) == [{"n": 1}, None] and [message.id for message in first.messages] == ids[:2]
+    assert first.more and first.receipt
+    assert channel.poll("ada", max_messages=2) == first, "not acknowledged, so they come again"
+    channel.acknowledge("ada", first.receipt)
+    channel.acknowledge("ada", first.receipt)
+    assert raw.get("c.{news}.r.ada") == b"2"
+    rest = channel.poll("ada")
+    assert contents(rest.messages) == ["é", [], "five"] and not rest.more
+    channel.acknowledge("ada", rest.receipt)
+    empty = channel.poll("ada")
+    assert empty.messages == () and empty.receipt == "" and not empty.more
+    channel.unsubscribe("ada")
+    channel.unsubscribe("ada")
+    assert raw.get("c.{news}.r.ada") is None
 
 
 @pytest.mark.feature("DS33", model="dsps")
-def test_a_message_whose_replies_are_lost_is_published_once(connect: Connect, harmed: HttpRelay, ironclaim_url: str) -> None:
+def test_a_message_whose_replies_are_lost_is_published_once(connect: Connect, harmed: HttpRelay, raw: Any) -> None:
     channel = connect(harmed.url).channel("news")
     channel.subscribe("ada")
     harmed.next(*HARM, of="PUT /channel/news/message/")
@@ -66,8 +65,7 @@ def test_a_message_whose_replies_are_lost_is_published_once(connect: Connect, ha
     sent = harmed.requests("PUT /channel/news/message/")
     assert [seen.rule for seen in sent] == [*HARM, "pass"] and len({seen.path for seen in sent}) == 1
     assert contents(channel.poll("ada").messages) == [{"n": 1}]
-    with redis.Redis.from_url(ironclaim_url) as raw:
-        assert raw.get("c.{news}.clock") == b"1"
+    assert raw.get("c.{news}.clock") == b"1"
 
 
 def test_a_poll_waits_for_a_message_and_is_woken_by_it(connect: Connect, application_url: str, ironclaim_url: str) -> None:
@@ -87,7 +85,7 @@ def test_a_poll_waits_for_a_message_and_is_woken_by_it(connect: Connect, applica
 
 @pytest.mark.feature("DS33", model="dsps")
 def test_a_subscription_goes_on_over_what_fails_and_gives_each_message_once(
-    connect: Connect, harmed: HttpRelay, ironclaim_url: str
+    connect: Connect, harmed: HttpRelay, raw: Any
 ) -> None:
     face = connect(harmed.url)
     channel = face.channel("news")
@@ -100,13 +98,12 @@ def test_a_subscription_goes_on_over_what_fails_and_gives_each_message_once(
     harmed.next(*lost, "elsewhere", of=ACKNOWLEDGE)
     assert contents(face.take("news", 6, subscriber="ada", max_messages=2)) == list(range(6))
     assert [seen.rule for seen in harmed.requests(ACKNOWLEDGE)] == [*lost, "elsewhere", "pass", "pass"]
-    with redis.Redis.from_url(ironclaim_url) as raw:
-        assert raw.get("c.{news}.r.ada") == b"4", "the last two were not worked through when the loop ended"
+    assert raw.get("c.{news}.r.ada") == b"4", "the last two were not worked through when the loop ended"
     assert contents(face.take("news", 2, subscriber="ada")) == [4, 5], "so they come to the next one of this name"
 
 
 def test_a_subscription_without_a_name_has_one_of_its_own_and_ends_with_its_block(
-    connect: Connect, harmed: HttpRelay, ironclaim_url: str
+    connect: Connect, harmed: HttpRelay, raw: Any
 ) -> None:
     face = connect(harmed.url)
     subscribed = "PUT /channel/news/subscription/polling/s-"
@@ -116,8 +113,7 @@ def test_a_subscription_without_a_name_has_one_of_its_own_and_ends_with_its_bloc
     publisher.join()
     (made,), (deleted,) = harmed.requests(subscribed), harmed.requests("DELETE /channel/news/subscription/polling/s-")
     assert made.path == deleted.path
-    with redis.Redis.from_url(ironclaim_url) as raw:
-        assert raw.exists("c.{news}.clock") and raw.keys("c.*.r.*") == []
+    assert raw.exists("c.{news}.clock") and raw.keys("c.*.r.*") == []
 
 
 def publish_after(harmed: HttpRelay, of: str) -> None:

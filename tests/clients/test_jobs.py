@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,13 +17,6 @@ from tests.engine.helpers.waiting import wait_until
 from tests.engine.http.serving import served
 
 ENQUEUE, BATCH, RESULT = "POST /api/queues/emails/jobs", "POST /api/queues/emails/jobs/batch", "/result"
-
-
-@pytest.fixture
-def queue(ironclaim_url: str) -> Iterator[Queue]:
-    """The queue as it is on the server."""
-    with Queue("emails", url=ironclaim_url) as opened:
-        yield opened
 
 
 @pytest.mark.feature("BN35")
