@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,12 @@ class Stage:
         for id in ids:
             self._publisher.publish(id, {"intended_ns": 0})
 
+    def read_one(self, kind: Kind) -> None:
+        """Begin, and let the subscriber read one message."""
+        self.begin(kind)
+        self.publish("a")
+        wait_until(lambda: self.acknowledged() == [1], "the acknowledgement")
+
     def rows(self, operation: str) -> list[dict[str, Any]]:
         return [row for row in rows_of(self._history, "operation") if row["f"] == operation and row["type"] == "ok"]
 
@@ -68,23 +74,16 @@ class Stage:
 
 @pytest.fixture
 def stage(server: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
-    monkeypatch.setattr(reading, "CATCH_UP_WAIT_MS", 50)
+    """Its subscriber works and looks quickly, and misuses nothing."""
+    quick_times = {"WORK_S": (0.0, 0.1), "LAZY_S": 0.01, "LAG_S": 0.02, "MISUSE_SHARE": 0.0}
+    for name, value in {"CATCH_UP_WAIT_MS": 50, **quick_times}.items():
+        monkeypatch.setattr(reading, name, value)
     made = Stage(server.url, tmp_path / "subscriber-1.jsonl")
     yield made
     made.end()
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    def set_times(**times: Any) -> None:
-        for name, value in {"WORK_S": (0.0, 0.1), "LAZY_S": 0.01, "LAG_S": 0.02, "MISUSE_SHARE": 0.0, **times}.items():
-            monkeypatch.setattr(reading, name, value)
-
-    return set_times
-
-
-def test_a_usual_one_acknowledges_each_batch(stage: Stage, quick: Callable[..., None]) -> None:
-    quick()
+def test_a_usual_one_acknowledges_each_batch(stage: Stage) -> None:
     stage.begin("usual")
     stage.publish("a")
     wait_until(lambda: stage.acknowledged() == [1], "the first acknowledgement")
@@ -95,8 +94,7 @@ def test_a_usual_one_acknowledges_each_batch(stage: Stage, quick: Callable[..., 
     assert all(told[3] is None for told in stage.reported)
 
 
-def test_what_a_caller_was_handed_is_written_down_before_it_is_acknowledged(stage: Stage, quick: Callable[..., None]) -> None:
-    quick()
+def test_what_a_caller_was_handed_is_written_down_before_it_is_acknowledged(stage: Stage) -> None:
     stage.begin("usual")
     stage.publish("a", "b")
     wait_until(lambda: stage.acknowledged()[-1:] == [2], "the acknowledgement")
@@ -108,10 +106,7 @@ def test_what_a_caller_was_handed_is_written_down_before_it_is_acknowledged(stag
         assert (handed["channel"], handed["subscriber"], handed["lost"]) == ("ch", "reader", 0)
 
 
-def test_a_client_that_changes_what_it_hands_out_is_written_down_as_it_is(
-    stage: Stage, quick: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    quick()
+def test_a_client_that_changes_what_it_hands_out_is_written_down_as_it_is(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     clean: Any = replies.batch
 
     def batch(*arguments: Any) -> Any:
@@ -120,35 +115,29 @@ def test_a_client_that_changes_what_it_hands_out_is_written_down_as_it_is(
         return found._replace(messages=(*changed, *changed))
 
     monkeypatch.setattr(replies, "batch", batch)
-    stage.begin("usual")
-    stage.publish("a")
-    wait_until(lambda: stage.acknowledged() == [1], "the acknowledgement")
+    stage.read_one("usual")
     (fetch,) = (row for row in stage.rows("fetch") if row["items"])
     (handed,) = stage.handed()
     assert [item["message"] for item in handed["items"]] == ["a", "a"]
     assert handed["items"][0]["crc"] != fetch["items"][0]["crc"]
 
 
-def test_a_lazy_one_is_given_everything_twice(stage: Stage, quick: Callable[..., None]) -> None:
-    quick()
-    stage.begin("lazy")
-    stage.publish("a")
-    wait_until(lambda: stage.acknowledged() == [1], "the acknowledgement")
+def test_a_lazy_one_is_given_everything_twice(stage: Stage) -> None:
+    stage.read_one("lazy")
     assert stage.fetched() == [["a"], ["a"]]
     assert [told[0] for told in stage.reported].count("delivery") == 1
 
 
-def test_a_slow_one_works_before_it_acknowledges(stage: Stage, quick: Callable[..., None]) -> None:
-    quick(WORK_S=(0.2, 0.2))
-    stage.begin("slow")
-    stage.publish("a")
-    wait_until(lambda: stage.acknowledged() == [1], "the acknowledgement")
+def test_a_slow_one_works_before_it_acknowledges(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "WORK_S", (0.2, 0.2))
+    stage.read_one("slow")
     fetch = next(row for row in stage.rows("fetch") if row["items"])
     assert stage.rows("acknowledge")[0]["first_send_ns"] - fetch["done_ns"] >= 0.2e9
 
 
-def test_a_vanished_one_stays_away_and_comes_back_in_a_hurry(stage: Stage, quick: Callable[..., None]) -> None:
-    quick(THERE_S=(0.0, 0.0), AWAY_S=60.0)
+def test_a_vanished_one_stays_away_and_comes_back_in_a_hurry(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "THERE_S", (0.0, 0.0))
+    monkeypatch.setattr(reading, "AWAY_S", 60.0)
     stage.begin("vanished")
     stage.publish("a", "b")
     assert stage.fetched() == []
@@ -156,8 +145,9 @@ def test_a_vanished_one_stays_away_and_comes_back_in_a_hurry(stage: Stage, quick
     wait_until(lambda: stage.acknowledged()[-1:] == [2], "everything after all")
 
 
-def test_one_who_lags_keeps_its_place_and_loses_what_grows_too_old(stage: Stage, quick: Callable[..., None]) -> None:
-    quick(THERE_S=(0.0, 0.0), AWAY_S=60.0)
+def test_one_who_lags_keeps_its_place_and_loses_what_grows_too_old(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "THERE_S", (0.0, 0.0))
+    monkeypatch.setattr(reading, "AWAY_S", 60.0)
     stage.begin("lagging")
     stage.publish("a", "b", "c")
     wait_until(lambda: len(stage.fetched()) > 2, "some looks")
@@ -168,11 +158,8 @@ def test_one_who_lags_keeps_its_place_and_loses_what_grows_too_old(stage: Stage,
     assert max(row["lost"] or 0 for row in stage.rows("fetch")) == 2
 
 
-def test_one_whose_subscription_is_gone_subscribes_again(stage: Stage, quick: Callable[..., None]) -> None:
-    quick()
-    stage.begin("usual")
-    stage.publish("a")
-    wait_until(lambda: stage.acknowledged() == [1], "the acknowledgement")
+def test_one_whose_subscription_is_gone_subscribes_again(stage: Stage) -> None:
+    stage.read_one("usual")
     stage.client.delete("c.{ch}.r.reader")
     # Whoever waits learns it when it is rung, or looks again.
     stage.publish("b")
@@ -181,8 +168,8 @@ def test_one_whose_subscription_is_gone_subscribes_again(stage: Stage, quick: Ca
     wait_until(lambda: stage.fetched()[-1] == ["c"], "what came after it")
 
 
-def test_what_must_not_work_is_tried_first_and_recorded(stage: Stage, quick: Callable[..., None], tmp_path: Path) -> None:
-    quick(MISUSE_SHARE=1.0)
+def test_what_must_not_work_is_tried_first_and_recorded(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MISUSE_SHARE", 1.0)
     stage.begin("usual")
     tried: set[str] = set()
     for number in range(60):
@@ -198,10 +185,8 @@ def test_what_must_not_work_is_tried_first_and_recorded(stage: Stage, quick: Cal
     assert all(told[3] is None for told in stage.reported)
 
 
-def test_one_that_was_taken_is_reported_as_a_failure(
-    stage: Stage, quick: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    quick(MISUSE_SHARE=1.0)
+def test_one_that_was_taken_is_reported_as_a_failure(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MISUSE_SHARE", 1.0)
     monkeypatch.setattr(engine.Channel, "acknowledge", lambda *_: type("Answer", (), {"result": "OK"}))
     stage.begin("usual")
     stage.publish("a")
@@ -209,8 +194,7 @@ def test_one_that_was_taken_is_reported_as_a_failure(
     assert {row["result"] for row in rows_of(stage.readers._place.history, "misuse")} == {"OK"}  # pyright: ignore
 
 
-def test_a_cut_connection_is_no_end(stage: Stage, quick: Callable[..., None]) -> None:
-    quick()
+def test_a_cut_connection_is_no_end(stage: Stage) -> None:
     stage.begin("usual")
     stage.client.client_kill_filter(_type="normal", skipme=True)
     stage.client.client_kill_filter(_type="pubsub", skipme=True)

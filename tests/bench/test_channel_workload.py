@@ -11,24 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from bench.channels.workload import (
-    BATCH,
-    CHANNELS,
-    CONTENT_BYTES,
-    SHARES,
-    SINGLES,
-    ChannelWorkload,
-    PlannedPublish,
-    of_share,
-)
+from bench.channels import workload
 from bench.workload import WorkloadError
 
 ROOT = Path(__file__).parents[2]
 ID = re.compile(r"[0-9a-z][0-9a-z_-]{0,62}")
 
 
-def first(count: int, **settings: float) -> list[PlannedPublish]:
-    return list(itertools.islice(ChannelWorkload(seed=7, **settings).publishes(), count))  # pyright: ignore[reportArgumentType]
+def first(count: int, **settings: float) -> list[workload.PlannedPublish]:
+    return list(itertools.islice(workload.ChannelWorkload(seed=7, **settings).publishes(), count))  # pyright: ignore[reportArgumentType]
 
 
 def test_the_same_seed_is_the_same_load_in_another_process() -> None:
@@ -38,7 +29,7 @@ def test_the_same_seed_is_the_same_load_in_another_process() -> None:
     )
     there = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert there.strip() == str(first(300))
-    assert first(300) != list(itertools.islice(ChannelWorkload(seed=8).publishes(), 300))
+    assert first(300) != list(itertools.islice(workload.ChannelWorkload(seed=8).publishes(), 300))
 
 
 def test_another_rate_moves_the_instants_and_nothing_else() -> None:
@@ -50,7 +41,7 @@ def test_another_rate_moves_the_instants_and_nothing_else() -> None:
 
 def test_parts_together_are_the_whole_and_repeats_stay_with_their_sender() -> None:
     whole = first(2000)
-    parts = [ChannelWorkload(seed=7).publishes(part, 3) for part in range(3)]
+    parts = [workload.ChannelWorkload(seed=7).publishes(part, 3) for part in range(3)]
     end_ms = whole[-1].offset_ms
     shares = [list(itertools.takewhile(lambda publish: publish.offset_ms <= end_ms, part)) for part in parts]
     assert sorted(itertools.chain(*shares), key=lambda publish: publish.index) == whole
@@ -70,7 +61,7 @@ def test_what_is_published_again_is_the_same_in_every_byte() -> None:
             assert contents.setdefault((publish.channel, message.id), message) == message
             repeated += message.offset_ms != publish.offset_ms
         ids = [message.id for message in publish.messages]
-        assert len(set(ids)) == len(ids) <= BATCH[1] + 1
+        assert len(set(ids)) == len(ids) <= workload.BATCH[1] + 1
     assert 60 < repeated < 500
     assert len({id for _, id in contents}) == len(contents)
 
@@ -78,40 +69,40 @@ def test_what_is_published_again_is_the_same_in_every_byte() -> None:
 def test_rates_batches_and_sizes_are_as_planned() -> None:
     publishes = first(6000)
     seconds = publishes[-1].offset_ms / 1000
-    total = sum(channel.rate_per_s for channel in CHANNELS)
+    total = sum(channel.rate_per_s for channel in workload.CHANNELS)
     assert len(publishes) / seconds == pytest.approx(total, rel=0.06)
     for channel in ("fan-10", "fan-10-b"):
         sent = sum(publish.channel == channel for publish in publishes)
         assert sent / seconds == pytest.approx(4.0, rel=0.2)
-    assert {publish.channel for publish in publishes} == {channel.name for channel in CHANNELS}
+    assert {publish.channel for publish in publishes} == {channel.name for channel in workload.CHANNELS}
     batches = sum(publish.new > 1 for publish in publishes) / len(publishes)
     assert batches == pytest.approx(0.06, abs=0.015)
     sizes = [len(json.dumps(message.content)) for publish in publishes for message in publish.messages]
-    assert CONTENT_BYTES[0] - 40 <= min(sizes)
-    assert max(sizes) <= CONTENT_BYTES[1] + 20
+    assert workload.CONTENT_BYTES[0] - 40 <= min(sizes)
+    assert max(sizes) <= workload.CONTENT_BYTES[1] + 20
 
 
 def test_steps_of_each_clock_are_known_before() -> None:
     publishes = first(500)
     until_ms = publishes[-1].offset_ms
-    counted = ChannelWorkload(seed=7).new_messages(until_ms)
-    for channel in CHANNELS:
+    counted = workload.ChannelWorkload(seed=7).new_messages(until_ms)
+    for channel in workload.CHANNELS:
         assert counted[channel.name] == sum(publish.new for publish in publishes if publish.channel == channel.name)
 
 
 def test_every_subscriber_has_one_share_and_the_fan_outs_are_1_10_100() -> None:
-    shared = [(channel.name, one.name) for share in SHARES for channel, one in of_share(share)]
-    everybody = [(channel.name, name) for channel in CHANNELS for name in channel.names]
+    shared = [(channel.name, one.name) for share in workload.SHARES for channel, one in workload.of_share(share)]
+    everybody = [(channel.name, name) for channel in workload.CHANNELS for name in channel.names]
     assert sorted(shared) == sorted(everybody) and len(set(shared)) == len(shared)
-    fan_outs = {channel.name: channel.fan_out for channel in CHANNELS}
+    fan_outs = {channel.name: channel.fan_out for channel in workload.CHANNELS}
     assert (fan_outs["fan-10"], fan_outs["fan-10-b"], fan_outs["fan-100"], fan_outs["short"]) == (10, 10, 100, 2)
-    assert sum(fan_out == 1 for fan_out in fan_outs.values()) == SINGLES
+    assert sum(fan_out == 1 for fan_out in fan_outs.values()) == workload.SINGLES
     assert all(ID.fullmatch(word) for pair in everybody for word in pair)
     # Most are on time, and of those that are not there is each kind.
-    kinds = [one.kind for channel in CHANNELS for one in channel.subscribers]
+    kinds = [one.kind for channel in workload.CHANNELS for one in channel.subscribers]
     assert set(kinds) == {"usual", "slow", "lazy", "vanished", "lagging"}
     assert kinds.count("usual") > 0.8 * len(kinds)
-    assert sum(len(channel.slow) for channel in CHANNELS) == len(kinds) - kinds.count("usual")
+    assert sum(len(channel.slow) for channel in workload.CHANNELS) == len(kinds) - kinds.count("usual")
 
 
 @pytest.mark.parametrize(
@@ -126,15 +117,15 @@ def test_every_subscriber_has_one_share_and_the_fan_outs_are_1_10_100() -> None:
 )
 def test_bad_settings_are_refused(settings: dict[str, float], message: str) -> None:
     with pytest.raises(WorkloadError, match=re.escape(message)):
-        ChannelWorkload(**settings)  # pyright: ignore[reportArgumentType]
+        workload.ChannelWorkload(**settings)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(("part", "parts"), [(0, 0), (1, 1), (-1, 2), (0, 1001)])
 def test_bad_parts_are_refused_at_once(part: int, parts: int) -> None:
     with pytest.raises(WorkloadError, match="parts"):
-        ChannelWorkload(seed=1).publishes(part, parts)
+        workload.ChannelWorkload(seed=1).publishes(part, parts)
 
 
 def test_an_unknown_share_is_refused() -> None:
     with pytest.raises(WorkloadError, match="'nobody' is not one of subscriber-1, subscriber-2, consumer-1"):
-        of_share("nobody")
+        workload.of_share("nobody")

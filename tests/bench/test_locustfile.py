@@ -23,11 +23,12 @@ from tests.bench.real_parts import (
     wait_until,
 )
 
+pytestmark = pytest.mark.slow
+
 MS = 1_000_000
 HEADLESS = ("--headless", "--only-summary", "-u", "4")
 
 
-@pytest.mark.slow
 def test_headless_run_sends_the_plan_and_every_job_ends(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
     rate_per_s, history = 150.0, tmp_path / "producer-1.jsonl"
     worker = processes.worker(server.url)
@@ -69,7 +70,6 @@ def test_headless_run_sends_the_plan_and_every_job_ends(server: EmbeddedServer, 
     assert sorted(effects) == sorted(job.id for job in plan if job.fail_first < job.attempts)
 
 
-@pytest.mark.slow
 def test_a_stalled_server_is_counted_and_not_hidden(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
     history = tmp_path / "producer-1.jsonl"
     locust = processes.locust(*HEADLESS, "--host", server.url, "--rate", "150", "--history", str(history))
@@ -98,7 +98,6 @@ def test_a_stalled_server_is_counted_and_not_hidden(server: EmbeddedServer, proc
     assert max(row["done_ns"] - row["intended_ns"] for row in enqueues(history)) > 1000 * MS
 
 
-@pytest.mark.slow
 def test_two_processes_share_one_schedule(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
     history = tmp_path / "producer-1.jsonl"
     locust = processes.locust(
@@ -113,14 +112,12 @@ def test_two_processes_share_one_schedule(server: EmbeddedServer, processes: Pro
     assert rows_of(tmp_path / "producer-1-2.jsonl")[-1]["kind"] == "close"
 
 
-@pytest.mark.slow
 def test_fewer_users_than_processes_is_refused(server: EmbeddedServer, processes: Processes) -> None:
     locust = processes.locust("--headless", "-u", "1", "--processes", "2", "-t", "5s", "--host", server.url)
     assert locust.wait(timeout=120) == 2
     assert "users: 1 is fewer than the 2 Locust processes" in processes.output()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
@@ -138,7 +135,6 @@ def test_bad_options_end_with_one_line(
     assert line in processes.refused(("--headless", "--host", server.url, *arguments), processes.locust)
 
 
-@pytest.mark.slow
 def test_an_unreachable_server_is_failures_and_no_crash(processes: Processes) -> None:
     locust = processes.locust(*HEADLESS, "-t", "4s", "--host", f"redis://127.0.0.1:{free_port()}", "--rate", "20")
     assert locust.wait(timeout=120) == 1
@@ -151,7 +147,6 @@ def line_with(output: str, start: str) -> str:
     return next((line for line in output.splitlines() if line.startswith(start)), "")
 
 
-@pytest.mark.slow
 def test_by_hand_with_the_page_and_a_server_of_its_own(processes: Processes) -> None:
     port = free_port()
     locust = processes.locust("--web-host", "127.0.0.1", "--web-port", str(port))
@@ -182,7 +177,6 @@ def test_by_hand_with_the_page_and_a_server_of_its_own(processes: Processes) -> 
     gone.close()
 
 
-@pytest.mark.slow
 def test_a_bad_value_on_the_page_starts_nothing(server: EmbeddedServer, processes: Processes) -> None:
     port = free_port()
     processes.locust("--web-host", "127.0.0.1", "--web-port", str(port), "--host", server.url)

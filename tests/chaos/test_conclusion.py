@@ -36,6 +36,11 @@ def judge_says(monkeypatch: Patch, code: int, complaint: str = "") -> None:
     monkeypatch.setattr(command, "judge", lambda run, interrupts, started: (code, complaint))
 
 
+INTERRUPTED = "interrupted by SIGINT"
+JUDGING = "judging what there is of the drill with Spark, which takes some twenty seconds; Ctrl-C ends it at once"
+UNUSABLE = "the judge gave no usable verdict"
+
+
 @pytest.mark.parametrize("code", [0, 1, 2, 3])
 def test_the_verdict_of_a_sound_drill_is_the_judges(code: int, tmp_path: Path, monkeypatch: Patch) -> None:
     judge_says(monkeypatch, code)
@@ -44,33 +49,27 @@ def test_the_verdict_of_a_sound_drill_is_the_judges(code: int, tmp_path: Path, m
     assert not any("harness" in line for line in lines)
 
 
-@pytest.mark.parametrize("code", [0, 3])
-def test_a_drill_that_failed_is_never_valid(code: int, tmp_path: Path, monkeypatch: Patch) -> None:
+@pytest.mark.parametrize(("code", "exit_code"), [(0, 2), (1, 1), (2, 2), (3, 2)])
+def test_a_drill_that_failed_is_never_valid_and_a_violation_counts(
+    code: int, exit_code: int, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    """What it left is announced as that."""
     judge_says(monkeypatch, code)
-    exit_code, lines = conclude(tmp_path, errors=["interrupted by SIGINT"])
-    assert exit_code == 2
-    assert lines[0] == "harness: interrupted by SIGINT" and lines[-1] == "verdict: unknown"
-
-
-def test_a_violation_counts_also_in_a_drill_that_failed(tmp_path: Path, monkeypatch: Patch) -> None:
-    judge_says(monkeypatch, 1)
-    exit_code, lines = conclude(tmp_path, errors=["interrupted by SIGINT"])
-    assert exit_code == 1
-    assert "verdict: unknown" not in lines
+    found, lines = conclude(tmp_path, errors=[INTERRUPTED])
+    assert found == exit_code and lines[:2] == [f"harness: {INTERRUPTED}", JUDGING]
+    assert ("verdict: unknown" in lines) == (lines[-1] == "verdict: unknown") == (code in (0, 3))
 
 
 def test_a_judge_without_a_verdict_is_unknown_and_says_why(tmp_path: Path, monkeypatch: Patch) -> None:
-    judge_says(monkeypatch, 2, "the judge gave no usable verdict")
+    judge_says(monkeypatch, 2, UNUSABLE)
     exit_code, lines = conclude(tmp_path, errors=[])
-    assert exit_code == 2
-    assert lines[-2:] == ["harness: the judge gave no usable verdict", "verdict: unknown"]
+    assert (exit_code, lines[-2:]) == (2, [f"harness: {UNUSABLE}", "verdict: unknown"])
 
 
 def test_without_load_nothing_is_judged(tmp_path: Path, monkeypatch: Patch) -> None:
     judge_says(monkeypatch, 0)
-    exit_code, lines = conclude(tmp_path, errors=["worker-1: exit code 2"], loaded=False)
-    assert exit_code == 2
-    assert lines == ["harness: worker-1: exit code 2", "nothing to judge: no load was sent", "verdict: unknown"]
+    found = conclude(tmp_path, errors=["worker-1: exit code 2"], loaded=False)
+    assert found == (2, ["harness: worker-1: exit code 2", "nothing to judge: no load was sent", "verdict: unknown"])
 
 
 #: Judges as `reports` does: with errors of the harness the verdict is unknown.
@@ -95,17 +94,17 @@ def test_there_is_one_verdict_line(
     assert [line for line in said if line.startswith("verdict")] == [f"verdict: {verdict}"]
 
 
-def test_what_an_interrupted_drill_left_is_announced_as_that(tmp_path: Path, monkeypatch: Patch) -> None:
-    judge_says(monkeypatch, 2)
-    _, lines = conclude(tmp_path, errors=["interrupted by SIGINT"])
-    assert lines[1] == "judging what there is of the drill with Spark, which takes some twenty seconds; Ctrl-C ends it at once"
-
-
-def test_two_runs_of_one_second_have_two_ids(tmp_path: Path, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(command.time, "time", lambda: 1_769_860_800.0)
+@pytest.fixture
+def undrilled(monkeypatch: Patch) -> None:
+    """A run is calibrated and carried out in no time, and nothing happens in it."""
     monkeypatch.setattr(Drill, "run", lambda drill: None)
     carried = Calibration(120, (Trial(120, sent=360, lag_ms=5.0, waiting=0, ping_ms=0.4),))
     monkeypatch.setattr(command, "calibrated", lambda *_: carried)
+
+
+@pytest.mark.usefixtures("undrilled")
+def test_two_runs_of_one_second_have_two_ids(tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(command.time, "time", lambda: 1_769_860_800.0)
     for _ in range(2):
         assert cli.main(["bench", "--runs", str(tmp_path)], Interrupts()) == 2
     names = {"20260131-120000-bench-seed1", "20260131-120000-bench-seed1-2"}
@@ -113,6 +112,7 @@ def test_two_runs_of_one_second_have_two_ids(tmp_path: Path, monkeypatch: Patch)
     assert all(f'"id": "{name}"' in (tmp_path / name / "spec.json").read_text() for name in names)
 
 
+@pytest.mark.usefixtures("undrilled")
 @pytest.mark.parametrize(
     ("options", "objectives"),
     [
@@ -128,9 +128,6 @@ def test_a_run_gets_a_copy_of_its_objectives(
     """Those of the tree hold for the default lease."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.toml").write_text("[errors]\ndead = 0.1\n")
-    monkeypatch.setattr(Drill, "run", lambda drill: None)
-    carried = Calibration(120, (Trial(120, sent=360, lag_ms=5.0, waiting=0, ping_ms=0.4),))
-    monkeypatch.setattr(command, "calibrated", lambda *_: carried)
     cli.main(["bench", "--runs", "runs", *options], Interrupts())
     copy = tmp_path / "runs" / "latest" / "slo.toml"
     assert copy.exists() == bool(objectives)

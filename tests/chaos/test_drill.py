@@ -14,19 +14,7 @@ from pyspark.sql import SparkSession
 
 from chaos.drill import Drill
 from chaos.plan import FAULT_NAMES, FLEET_FAULT_NAMES, NETWORK_FAULT_NAMES, PRODUCER, Plan, PlannedFault
-from tests.chaos import judged
-from tests.chaos.drills import (
-    WORKER_FAULTS,
-    WORKERS,
-    answered,
-    history,
-    make_drill,
-    pids_of,
-    repeated,
-    run,
-    run_elsewhere,
-    window_ns,
-)
+from tests.chaos import drills, judged
 from tests.chaos.judged import TIMEOUT, Verdict
 
 pytestmark = [pytest.mark.slow, TIMEOUT]
@@ -35,10 +23,10 @@ pytestmark = [pytest.mark.slow, TIMEOUT]
 def make(folder: Path) -> tuple[Drill, Plan]:
     """Carry out a short drill with every fault."""
     folder.mkdir()
-    drill, plan = make_drill(folder, seed=1, kinds=FAULT_NAMES)
+    drill, plan = drills.make_drill(folder, seed=1, kinds=FAULT_NAMES)
     planned = tuple(asdict(fault) for fault in plan.faults)
     drill.spec = replace(drill.spec, plan=planned, liveness_slack_ms=3_000)
-    run(drill)
+    drills.run(drill)
     drill.spec.write(drill.folder.path / "spec.json", harness_errors=drill.errors, ended_utc="now")
     return drill, plan
 
@@ -65,11 +53,11 @@ def test_the_clean_engine_is_valid_under_every_fault(judged_drill: tuple[tuple[D
 
 def test_every_fault_was_injected_witnessed_and_healed(drilled: tuple[Drill, Plan]) -> None:
     drill, plan = drilled
-    rows = [row for row in history(drill)["harness"] if row["kind"] == "fault"]
+    rows = [row for row in drills.history(drill)["harness"] if row["kind"] == "fault"]
     stages = [(row["fault"], row["stage"], row["result"]) for row in rows]
     wanted = ("inject", "witness", "heal", "healed")
     assert stages == [(planned.fault, stage, "ok") for planned in plan.faults for stage in wanted]
-    assert all(row["items"] for row in rows if row["stage"] == "witness" and row["name"] in WORKER_FAULTS)
+    assert all(row["items"] for row in rows if row["stage"] == "witness" and row["name"] in drills.WORKER_FAULTS)
     assert {row["name"] for row in rows} == set(FAULT_NAMES)
 
 
@@ -86,25 +74,25 @@ def test_a_network_fault_hits_the_producer_and_one_worker_or_all(drilled: tuple[
         assert producer == PRODUCER
         assert len(workers) == (4 if name in FLEET_FAULT_NAMES else 1)
         assert ("consumer-1" in workers) == (name in FLEET_FAULT_NAMES)
-        healed_ns = window_ns(drill, planned)[1]
-        files = history(drill)
-        assert all(answered(files[target], since_ns=healed_ns) for target in planned.targets)
+        healed_ns = drills.window_ns(drill, planned)[1]
+        files = drills.history(drill)
+        assert all(drills.answered(files[target], since_ns=healed_ns) for target in planned.targets)
 
 
 def test_lost_replies_made_the_engine_repeat_an_enqueue_a_claim_and_a_finish(drilled: tuple[Drill, Plan]) -> None:
     drill, plan = drilled
-    assert {"enqueue", "claim", "finish"} <= repeated(drill, planned_fault(plan, "net-reply-lost"))
+    assert {"enqueue", "claim", "finish"} <= drills.repeated(drill, planned_fault(plan, "net-reply-lost"))
 
 
 def test_a_lease_was_renewed_under_latency(drilled: tuple[Drill, Plan]) -> None:
     drill, plan = drilled
     planned = planned_fault(plan, "net-latency")
-    begun_ns, healed_ns = window_ns(drill, planned)
-    files = history(drill)
+    begun_ns, healed_ns = drills.window_ns(drill, planned)
+    files = drills.history(drill)
     renewals = [
         row
         for target in planned.targets
-        for row in answered(files[target], since_ns=begun_ns)
+        for row in drills.answered(files[target], since_ns=begun_ns)
         if row["f"] == "extend" and row["done_ns"] < healed_ns and "ok" in {item["result"] for item in row["items"]}
     ]
     # Not all: the window begins before the delays are in force.
@@ -114,15 +102,15 @@ def test_a_lease_was_renewed_under_latency(drilled: tuple[Drill, Plan]) -> None:
 def test_a_lost_connection_was_made_anew(drilled: tuple[Drill, Plan]) -> None:
     drill, plan = drilled
     planned = planned_fault(plan, "net-down")
-    _, healed_ns = window_ns(drill, planned)
-    files = history(drill)
+    _, healed_ns = drills.window_ns(drill, planned)
+    files = drills.history(drill)
     for target in planned.targets:
         assert [row for row in files[target] if row["kind"] == "connection" and row["t_ns"] > healed_ns]
 
 
 def test_the_killed_worker_stopped_in_mid_job_and_its_jobs_ran_elsewhere(drilled: tuple[Drill, Plan]) -> None:
     drill, plan = drilled
-    ran = run_elsewhere(drill, planned_fault(plan, "worker-kill"))
+    ran = drills.run_elsewhere(drill, planned_fault(plan, "worker-kill"))
     assert ran
     assert all(ran.values()), ran
 
@@ -132,7 +120,7 @@ def test_the_zombie_sent_a_late_finish_and_was_refused(drilled: tuple[Drill, Pla
     (frozen,) = [planned for planned in plan.faults if planned.name == "worker-freeze"]
     results = [
         item["result"]
-        for row in history(drill)[frozen.target]
+        for row in drills.history(drill)[frozen.target]
         if row["f"] in ("finish", "retry") and row["type"] == "ok"
         for item in row["items"]
     ]
@@ -141,14 +129,14 @@ def test_the_zombie_sent_a_late_finish_and_was_refused(drilled: tuple[Drill, Pla
 
 def test_phases_follow_the_plan_and_cover_the_run(drilled: tuple[Drill, Plan]) -> None:
     drill, plan = drilled
-    rows = [row for row in history(drill)["harness"] if row["kind"] == "phase"]
+    rows = [row for row in drills.history(drill)["harness"] if row["kind"] == "phase"]
     assert tuple(row["name"] for row in rows) == plan.phases()
     assert [row["t_ns"] for row in rows] == sorted(row["t_ns"] for row in rows)
 
 
 def test_the_manifest_names_exactly_the_files_that_exist(drilled: tuple[Drill, Plan]) -> None:
     drill, _ = drilled
-    rows = [row for row in history(drill)["manifest"] if row["kind"] == "process"]
+    rows = [row for row in drills.history(drill)["manifest"] if row["kind"] == "process"]
     files = {row["file"] for row in rows}
     assert files | {"manifest.jsonl"} == {path.name for path in drill.folder.history.iterdir()}
     assert len(files) == len(rows)
@@ -157,13 +145,13 @@ def test_the_manifest_names_exactly_the_files_that_exist(drilled: tuple[Drill, P
 def test_each_process_closed_its_history_but_the_killed_one(drilled: tuple[Drill, Plan]) -> None:
     drill, plan = drilled
     killed = {planned.target for planned in plan.faults if planned.name == "worker-kill"}
-    unclosed = {name for name, rows in history(drill).items() if rows[-1]["kind"] != "close"}
+    unclosed = {name for name, rows in drills.history(drill).items() if rows[-1]["kind"] != "close"}
     assert unclosed == killed | {f"{name}.sink" for name in killed}
 
 
 def test_snapshots_are_complete_and_the_deadline_is_not_early(drilled: tuple[Drill, Plan]) -> None:
     drill, _ = drilled
-    rows = history(drill)["harness"]
+    rows = drills.history(drill)["harness"]
     healed_ns = max(row["t_ns"] for row in rows if row["kind"] == "fault" and row["stage"] == "heal")
     finals = [row for row in rows if row["kind"] == "final"]
     for name in ("deadline", "end"):
@@ -181,7 +169,7 @@ def test_snapshots_are_complete_and_the_deadline_is_not_early(drilled: tuple[Dri
 
 def test_clocks_and_samples_come_once_a_second(drilled: tuple[Drill, Plan]) -> None:
     drill, _ = drilled
-    rows = history(drill)["harness"]
+    rows = drills.history(drill)["harness"]
     clocks = [row for row in rows if row["kind"] == "clock"]
     seconds = (rows[-1]["t_ns"] - rows[0]["t_ns"]) / 1e9
     # A busy machine leaves some out.
@@ -191,16 +179,16 @@ def test_clocks_and_samples_come_once_a_second(drilled: tuple[Drill, Plan]) -> N
         samples = [json.loads(line) for line in (drill.folder.samples / f"{name}.jsonl").read_text().splitlines()]
         assert len(samples) >= len(clocks) - 1
         assert not any("error" in sample for sample in samples)
-    assert {sample["proc"] for sample in samples} >= {"harness", "server", "toxiproxy", "producer-1", *WORKERS, "worker-4"}
+    assert {sample["proc"] for sample in samples} >= {"harness", "server", "toxiproxy", "producer-1", *drills.WORKERS, "worker-4"}
 
 
 def test_nothing_is_left_running(drilled: tuple[Drill, Plan]) -> None:
     drill, _ = drilled
-    assert {pid for pid in pids_of(drill.folder.path) if psutil.pid_exists(pid)} == {os.getpid()}
+    assert {pid for pid in drills.pids_of(drill.folder.path) if psutil.pid_exists(pid)} == {os.getpid()}
 
 
 def test_the_consumer_inside_locust_worked_beside_the_workers(drilled: tuple[Drill, Plan]) -> None:
-    files = history(drilled[0])
+    files = drills.history(drilled[0])
     declared = [
         (row["role"], row["file"]) for row in files["manifest"] if row["name"] == "consumer-1" and row["kind"] == "process"
     ]

@@ -94,6 +94,12 @@ def make_stage(tmp_path: Path) -> Iterator[MakeStage]:
         child.process.wait()
 
 
+@pytest.fixture
+def stage(make_stage: MakeStage) -> Stage:
+    """One whose signals are sent."""
+    return make_stage()
+
+
 @pytest.fixture(autouse=True)
 def content_with_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Faults do not wait long for more handlers than the stage has."""
@@ -117,8 +123,7 @@ def harmless(impatient: None, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "STATE_TIMEOUT_S", 0.1)
 
 
-def test_kill_is_witnessed_by_waitpid_with_the_jobs_in_hand(make_stage: MakeStage) -> None:
-    stage = make_stage()
+def test_kill_is_witnessed_by_waitpid_with_the_jobs_in_hand(stage: Stage) -> None:
     fault, injected = stage.injected(WorkerKill)
     seen = fault.witness()
     assert stage.victim.process.returncode == -signal.SIGKILL
@@ -127,8 +132,7 @@ def test_kill_is_witnessed_by_waitpid_with_the_jobs_in_hand(make_stage: MakeStag
     assert "waitpid returned -9; 2 handlers cut off, 3 jobs in hand" in seen.detail
 
 
-def test_the_replacement_starts_once_the_jobs_have_started_elsewhere(make_stage: MakeStage) -> None:
-    stage = make_stage()
+def test_the_replacement_starts_once_the_jobs_have_started_elsewhere(stage: Stage) -> None:
     fault, _ = stage.injected(WorkerKill)
     fault.witness()
     stage.others_take(*OTHERS)
@@ -139,8 +143,7 @@ def test_the_replacement_starts_once_the_jobs_have_started_elsewhere(make_stage:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_the_replacement_starts_after_the_bound_when_jobs_stay_lost(make_stage: MakeStage) -> None:
-    stage = make_stage()
+def test_the_replacement_starts_after_the_bound_when_jobs_stay_lost(stage: Stage) -> None:
     fault, _ = stage.injected(WorkerKill)
     fault.witness()
     stage.others_take(OTHERS[0])
@@ -159,16 +162,14 @@ def test_a_kill_that_did_nothing_has_no_witness(make_stage: MakeStage) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_kill_between_two_jobs_has_no_witness(make_stage: MakeStage) -> None:
-    stage = make_stage()
+def test_a_kill_between_two_jobs_has_no_witness(stage: Stage) -> None:
     stage.worker.stop(A, B)
     fault, _ = stage.injected(WorkerKill)
     assert not fault.witness().ok
     assert stage.victim.process.returncode == -signal.SIGKILL
 
 
-def test_freeze_is_witnessed_by_the_kernel_and_by_another_claim(make_stage: MakeStage) -> None:
-    stage = make_stage()
+def test_freeze_is_witnessed_by_the_kernel_and_by_another_claim(stage: Stage) -> None:
     fault, _ = stage.injected(WorkerFreeze)
     assert process_states(stage.victim.pid) == {"T"}
     stage.other.claim(*OTHERS)
@@ -193,8 +194,7 @@ def test_a_freeze_that_did_nothing_has_no_witness(make_stage: MakeStage) -> None
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_freeze_that_nobody_noticed_has_no_witness(make_stage: MakeStage) -> None:
-    stage = make_stage()
+def test_a_freeze_that_nobody_noticed_has_no_witness(stage: Stage) -> None:
     stage.other.claim(OTHERS[2])
     fault, _ = stage.injected(WorkerFreeze)
     seen = fault.witness()
@@ -202,8 +202,7 @@ def test_a_freeze_that_nobody_noticed_has_no_witness(make_stage: MakeStage) -> N
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_zombie_whose_ends_are_not_answered_is_not_healed(make_stage: MakeStage) -> None:
-    stage = make_stage()
+def test_a_zombie_whose_ends_are_not_answered_is_not_healed(stage: Stage) -> None:
     fault, _ = stage.injected(WorkerFreeze)
     stage.other.claim(*OTHERS)
     assert fault.witness().ok
@@ -212,9 +211,7 @@ def test_a_zombie_whose_ends_are_not_answered_is_not_healed(make_stage: MakeStag
     assert not fault.witness_healed().ok
 
 
-def test_a_freeze_that_is_interrupted_while_it_is_injected_is_undone(make_stage: MakeStage) -> None:
-    stage = make_stage()
-
+def test_a_freeze_that_is_interrupted_while_it_is_injected_is_undone(stage: Stage) -> None:
     def interrupted(condition: Callable[[], bool], *, timeout_s: float, poll_s: float = 0.005) -> bool:
         """Ctrl-C as soon as the victim stands still."""
         met = stage.scene.wait(condition, timeout_s=timeout_s, poll_s=poll_s)
@@ -247,9 +244,7 @@ def test_a_freeze_that_caught_no_handler_is_undone_and_tried_again(make_stage: M
     assert process_states(stage.victim.pid) == {"T"}
 
 
-def test_a_frozen_worker_is_continued_also_when_the_witness_raises(make_stage: MakeStage, tmp_path: Path) -> None:
-    stage = make_stage()
-
+def test_a_frozen_worker_is_continued_also_when_the_witness_raises(stage: Stage, tmp_path: Path) -> None:
     class Broken(WorkerFreeze):
         def witness(self) -> Seen:
             raise RuntimeError("interrupted")
@@ -260,8 +255,7 @@ def test_a_frozen_worker_is_continued_also_when_the_witness_raises(make_stage: M
     assert stage.scene.wait(lambda: "T" not in process_states(stage.victim.pid), timeout_s=60)
 
 
-def test_four_rows_tell_the_story_of_a_fault_and_the_phases_start_at_its_instants(make_stage: MakeStage, tmp_path: Path) -> None:
-    stage = make_stage()
+def test_four_rows_tell_the_story_of_a_fault_and_the_phases_start_at_its_instants(stage: Stage, tmp_path: Path) -> None:
     stage.others_take(*OTHERS)
     phases: list[tuple[str, int]] = []
     harness = HistoryFile(tmp_path / "harness.jsonl", proc="harness", role="harness")

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -40,25 +41,19 @@ def test_objectives_of_a_valid_run_are_part_of_the_exit_code(results: list[str],
     assert judge(tmp_path, Interrupts(), command(1, tmp_path, violated)) == (1, "")
 
 
-@pytest.fixture
-def of_channels(tmp_path: Path) -> Path:
-    """A file of objectives that only channels can meet."""
+@pytest.mark.parametrize(
+    ("p50_ms", "channels", "complaint"),
+    [
+        pytest.param(5, True, "", marks=pytest.mark.slow),
+        pytest.param(-5, True, "p50_ms", marks=pytest.mark.slow),
+        (5, False, r"^my\.toml: latency\.all\.\"fan-out 1\" is not known, the series must be service, "),
+    ],
+)
+def test_objectives_of_channels_are_those_of_channels(p50_ms: int, channels: bool, complaint: str, tmp_path: Path) -> None:
     file = tmp_path / "my.toml"
-    file.write_text("[latency.all.'fan-out 1']\np50_ms = 5")
-    return file
-
-
-@pytest.mark.slow
-def test_objectives_of_channels_are_those_of_channels(of_channels: Path) -> None:
-    validate_objectives(of_channels, channels=True)
-    of_channels.write_text("[latency.all.'fan-out 1']\np50_ms = -5")
-    with pytest.raises(HarnessError, match="p50_ms"):
-        validate_objectives(of_channels, channels=True)
-
-
-def test_objectives_are_validated_before_a_drill(of_channels: Path) -> None:
-    with pytest.raises(HarnessError, match=r"^my\.toml: latency\.all\.\"fan-out 1\" is not known, the series must be service, "):
-        validate_objectives(of_channels, channels=False)
+    file.write_text(f"[latency.all.'fan-out 1']\np50_ms = {p50_ms}")
+    with pytest.raises(HarnessError, match=complaint) if complaint else nullcontext():
+        validate_objectives(file, channels=channels)
 
 
 @pytest.mark.parametrize(

@@ -8,25 +8,12 @@ from collections.abc import Iterable
 import pytest
 
 from chaos import catalogue
+from chaos import plan as drawing
 from chaos.catalogue import KINDS
 from chaos.errors import HarnessError
-from chaos.plan import (
-    FAULT_NAMES,
-    FAULTS_A_MINUTE,
-    FLEET_FAULT_NAMES,
-    KILLING,
-    NETWORK_FAULT_NAMES,
-    PRODUCER,
-    Pace,
-    Plan,
-    PlannedFault,
-    consumer_names,
-    draw,
-    worker_names,
-)
 from reports.facts import WORKER_KILLS
 
-WORKERS = worker_names(3)
+WORKERS = drawing.worker_names(3)
 SEEDS = range(200)
 SEED_1 = [
     ("1-net-down", "worker-3,producer-1", 1829, ""),
@@ -36,25 +23,26 @@ SEED_1 = [
     ("5-worker-freeze", "worker-4", 1717, ""),
     ("6-net-reply-lost", "worker-1,worker-4,worker-3,producer-1", 1660, ""),
 ]
-PLANS = [draw(seed, workers=WORKERS) for seed in SEEDS]
-CONSUMERS = consumer_names(1)
+PLANS = [drawing.draw(seed, workers=WORKERS) for seed in SEEDS]
+CONSUMERS = drawing.consumer_names(1)
 
 
-def timed(minutes: int, topology: str = "embedded", seeds: Iterable[int] = SEEDS) -> list[Plan]:
+def timed(minutes: int, topology: str = "embedded", seeds: Iterable[int] = SEEDS) -> list[drawing.Plan]:
     """The plans of the seeds that are to last so many minutes."""
-    return [draw(seed, workers=WORKERS, consumers=CONSUMERS, topology=topology, minutes=minutes) for seed in seeds]
+    return [drawing.draw(seed, workers=WORKERS, consumers=CONSUMERS, topology=topology, minutes=minutes) for seed in seeds]
 
 
 def test_same_seed_same_plan() -> None:
-    assert draw(7, workers=WORKERS) == draw(7, workers=WORKERS)
+    assert drawing.draw(7, workers=WORKERS) == drawing.draw(7, workers=WORKERS)
 
 
 def test_the_draw_is_the_same_on_every_machine_and_python() -> None:
     drawn = [
-        (planned.fault, planned.target, planned.delay_ms, planned.replacement) for planned in draw(1, workers=WORKERS).faults
+        (planned.fault, planned.target, planned.delay_ms, planned.replacement)
+        for planned in drawing.draw(1, workers=WORKERS).faults
     ]
     assert drawn == SEED_1
-    workers_only = draw(1, workers=WORKERS, kinds=("worker-kill", "worker-freeze")).faults
+    workers_only = drawing.draw(1, workers=WORKERS, kinds=("worker-kill", "worker-freeze")).faults
     assert [(planned.fault, planned.target, planned.delay_ms, planned.replacement) for planned in workers_only] == [
         ("1-worker-freeze", "worker-2", 1160, ""),
         ("2-worker-kill", "worker-1", 1758, "worker-4"),
@@ -63,33 +51,33 @@ def test_the_draw_is_the_same_on_every_machine_and_python() -> None:
 
 def test_every_plan_holds_each_kind_once() -> None:
     for plan in PLANS:
-        assert sorted(planned.name for planned in plan.faults) == sorted(FAULT_NAMES)
+        assert sorted(planned.name for planned in plan.faults) == sorted(drawing.FAULT_NAMES)
         assert len({planned.fault for planned in plan.faults}) == len(plan.faults)
         assert plan.needs_network()
 
 
 def test_a_plan_holds_only_the_kinds_that_are_wished_for_in_any_order() -> None:
-    plan = draw(3, workers=WORKERS, kinds=("net-down", "worker-kill"))
+    plan = drawing.draw(3, workers=WORKERS, kinds=("net-down", "worker-kill"))
     assert sorted(planned.name for planned in plan.faults) == ["net-down", "worker-kill"]
-    assert plan == draw(3, workers=WORKERS, kinds=("worker-kill", "net-down"))
-    assert not draw(3, workers=WORKERS, kinds=("worker-kill",)).needs_network()
-    assert draw(3, workers=WORKERS, kinds=()).faults == ()
+    assert plan == drawing.draw(3, workers=WORKERS, kinds=("worker-kill", "net-down"))
+    assert not drawing.draw(3, workers=WORKERS, kinds=("worker-kill",)).needs_network()
+    assert drawing.draw(3, workers=WORKERS, kinds=()).faults == ()
 
 
 def test_a_kind_that_does_not_exist_is_refused_with_those_that_do() -> None:
     with pytest.raises(
         HarnessError, match=r"^fault 'net-dwon' does not exist; choose from worker-kill, worker-freeze, net-latency, "
     ):
-        draw(1, workers=WORKERS, kinds=("net-dwon",))
+        drawing.draw(1, workers=WORKERS, kinds=("net-dwon",))
 
 
 def test_a_victim_is_alive_when_its_turn_comes() -> None:
     for plan in PLANS:
         alive = set(WORKERS)
         for planned in plan.faults:
-            workers = set(planned.targets) - {PRODUCER}
+            workers = set(planned.targets) - {drawing.PRODUCER}
             assert workers <= alive
-            assert len(workers) == (len(alive) if planned.name in FLEET_FAULT_NAMES else 1)
+            assert len(workers) == (len(alive) if planned.name in drawing.FLEET_FAULT_NAMES else 1)
             if planned.name == "worker-kill":
                 assert planned.replacement not in alive | set(WORKERS)
                 alive = alive - workers | {planned.replacement}
@@ -98,13 +86,13 @@ def test_a_victim_is_alive_when_its_turn_comes() -> None:
 
 
 def test_the_judge_knows_every_fault_that_a_worker_does_not_survive() -> None:
-    assert KILLING == WORKER_KILLS
+    assert drawing.KILLING == WORKER_KILLS
 
 
-@pytest.mark.parametrize("name", KILLING)
+@pytest.mark.parametrize("name", drawing.KILLING)
 def test_a_worker_that_does_not_survive_is_replaced(name: str) -> None:
     for seed in range(20):
-        killed, frozen = draw(seed, workers=WORKERS, kinds=(name, "worker-freeze")).faults
+        killed, frozen = drawing.draw(seed, workers=WORKERS, kinds=(name, "worker-freeze")).faults
         killed, frozen = (killed, frozen) if killed.name == name else (frozen, killed)
         assert (killed.replacement, frozen.replacement) == ("worker-4", "")
 
@@ -112,7 +100,7 @@ def test_a_worker_that_does_not_survive_is_replaced(name: str) -> None:
 def test_the_producers_are_hit_by_every_network_fault_and_by_no_other() -> None:
     for plan in PLANS:
         for planned in plan.faults:
-            assert (PRODUCER in planned.targets) == (planned.name in NETWORK_FAULT_NAMES)
+            assert (drawing.PRODUCER in planned.targets) == (planned.name in drawing.NETWORK_FAULT_NAMES)
             assert planned.target == ",".join(planned.targets)
 
 
@@ -127,7 +115,7 @@ def test_a_plan_starts_quiet_and_ends_healed_settled_and_drained() -> None:
 
 
 def test_order_victims_and_delays_vary_with_the_seed() -> None:
-    assert {plan.faults[0].name for plan in PLANS} == set(FAULT_NAMES)
+    assert {plan.faults[0].name for plan in PLANS} == set(drawing.FAULT_NAMES)
     killed = {planned.target for plan in PLANS for planned in plan.faults if planned.name == "worker-kill"}
     frozen = {planned.target for plan in PLANS for planned in plan.faults if planned.name == "worker-freeze"}
     assert killed == set(WORKERS)
@@ -136,7 +124,7 @@ def test_order_victims_and_delays_vary_with_the_seed() -> None:
 
 
 def test_delays_stay_inside_the_pace() -> None:
-    plans = [draw(seed, workers=WORKERS, pace=Pace(delay_max_ms=3)) for seed in SEEDS]
+    plans = [drawing.draw(seed, workers=WORKERS, pace=drawing.Pace(delay_max_ms=3)) for seed in SEEDS]
     assert {planned.delay_ms for plan in plans for planned in plan.faults} == {0, 1, 2, 3}
 
 
@@ -148,10 +136,10 @@ def test_a_quarter_of_the_plans_of_some_minutes_is_a_control_without_faults(minu
     assert len(SEEDS) / 6 < len(controls) < len(SEEDS) / 3
     assert all(plan.phases() == ("lead-in", "settle", "drain", "end") and not plan.needs_network() for plan in controls)
     for plan in plans:
-        assert len(plan.faults) <= FAULTS_A_MINUTE * minutes
+        assert len(plan.faults) <= drawing.FAULTS_A_MINUTE * minutes
         # Faults of servers come once; the others fill the time.
         filled = any(KINDS[planned.name].hits != catalogue.SERVERS for planned in plan.faults)
-        assert not filled or len(plan.faults) == FAULTS_A_MINUTE * minutes
+        assert not filled or len(plan.faults) == drawing.FAULTS_A_MINUTE * minutes
 
 
 def test_the_others_hold_a_subset_of_the_kinds_again_and_again_but_faults_of_servers_once() -> None:
@@ -165,9 +153,9 @@ def test_the_others_hold_a_subset_of_the_kinds_again_and_again_but_faults_of_ser
 def test_a_plan_of_some_minutes_holds_all_kinds_that_are_wished_for() -> None:
     kinds = ("net-down", "worker-kill", "worker-freeze", "net-latency")
     for seed in range(40):
-        assert {planned.name for planned in draw(seed, workers=WORKERS, kinds=kinds, minutes=1).faults} == set(kinds)
-        alone = draw(seed, workers=WORKERS, kinds=("net-down",), minutes=2)
-        assert [planned.name for planned in alone.faults] == ["net-down"] * 2 * FAULTS_A_MINUTE
+        assert {planned.name for planned in drawing.draw(seed, workers=WORKERS, kinds=kinds, minutes=1).faults} == set(kinds)
+        alone = drawing.draw(seed, workers=WORKERS, kinds=("net-down",), minutes=2)
+        assert [planned.name for planned in alone.faults] == ["net-down"] * 2 * drawing.FAULTS_A_MINUTE
 
 
 @pytest.mark.parametrize("topology", ["embedded", "aof", "sentinel"])
@@ -195,11 +183,11 @@ def test_kinds_come_during_kinds_that_exist_and_no_fault_of_servers_shares_its_t
 
 def test_the_phases_of_a_fault_lie_inside_those_of_the_fault_that_is_in_force() -> None:
     faults = (
-        PlannedFault("1-worker-freeze", "worker-freeze", "worker-1", 0),
-        PlannedFault("2-net-down", "net-down", "worker-2,producer-1", 0, during="1-worker-freeze"),
-        PlannedFault("3-worker-kill", "worker-kill", "worker-3", 0, "worker-4"),
+        drawing.PlannedFault("1-worker-freeze", "worker-freeze", "worker-1", 0),
+        drawing.PlannedFault("2-net-down", "net-down", "worker-2,producer-1", 0, during="1-worker-freeze"),
+        drawing.PlannedFault("3-worker-kill", "worker-kill", "worker-3", 0, "worker-4"),
     )
-    plan = Plan(1, Pace(), faults)
+    plan = drawing.Plan(1, drawing.Pace(), faults)
     inside = ("freeze", "net-down-in-freeze", "recover-net-down-in-freeze", "recover-freeze")
     assert plan.phases() == ("lead-in", *inside, "kill", "recover-kill", "settle", "drain", "end")
     assert [planned.fault for planned in plan.inside("")] == ["1-worker-freeze", "3-worker-kill"]

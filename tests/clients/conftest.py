@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+import redis
 
 from chaos.interop import node
 from engine import Handlers, Queue, Worker, models
@@ -51,6 +52,20 @@ def harmed(application_url: str) -> Iterator[HttpRelay]:
     """A relay to the application, that harms what it is told to."""
     with relay(application_url) as made:
         yield made
+
+
+@pytest.fixture
+def queue(ironclaim_url: str) -> Iterator[Queue]:
+    """The queue as it is on the server."""
+    with Queue("emails", url=ironclaim_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def raw(ironclaim_url: str) -> Iterator[Any]:
+    """The server itself."""
+    with redis.Redis.from_url(ironclaim_url) as client:
+        yield client
 
 
 @contextmanager

@@ -10,16 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from ironclaim_client import Retries
-from ironclaim_client.bananas import (
-    BananasError,
-    Client,
-    ConnectionError,
-    InvalidJobError,
-    JobPriority,
-    JobStatus,
-    SerializationError,
-)
+from ironclaim_client import Retries, bananas
 from tests.clients.conftest import TOKEN, working
 from tests.clients.relay import HARM, HttpRelay
 
@@ -27,10 +18,10 @@ JOBS = "POST /api/v1/jobs"
 
 
 @pytest.fixture
-def client(harmed: HttpRelay) -> Iterator[Client]:
+def client(harmed: HttpRelay) -> Iterator[bananas.Client]:
     """The SDK's client; its server is behind a relay."""
     retries = Retries(deadline_ms=15_000, attempt_ms=15_000, first_ms=1, longest_ms=20)
-    with Client(harmed.url, token=TOKEN, retries=retries) as opened:
+    with bananas.Client(harmed.url, token=TOKEN, retries=retries) as opened:
         yield opened
 
 
@@ -42,11 +33,11 @@ def stored(url: str, id: str) -> dict[str, Any]:
 
 
 @pytest.mark.feature("BN35", model="bananas")
-def test_what_is_submitted_is_a_job_of_bananas(client: Client, ironclaim_url: str) -> None:
-    first = client.submit_job("send_email", {"to": "ada"}, JobPriority.HIGH, "a greeting")
-    second = client.submit_job_with_route("resize", {"width": 9}, JobPriority.LOW, "gpu")
+def test_what_is_submitted_is_a_job_of_bananas(client: bananas.Client, ironclaim_url: str, raw: Any) -> None:
+    first = client.submit_job("send_email", {"to": "ada"}, bananas.JobPriority.HIGH, "a greeting")
+    second = client.submit_job_with_route("resize", {"width": 9}, bananas.JobPriority.LOW, "gpu")
     due = datetime.now(UTC) + timedelta(hours=1)
-    third = client.submit_job_scheduled("remind", {}, JobPriority.NORMAL, due)
+    third = client.submit_job_scheduled("remind", {}, bananas.JobPriority.NORMAL, due)
     for id, name, payload, priority, route in (
         (first, "send_email", {"to": "ada"}, "high", "default"),
         (second, "resize", {"width": 9}, "low", "gpu"),
@@ -56,54 +47,52 @@ def test_what_is_submitted_is_a_job_of_bananas(client: Client, ironclaim_url: st
         assert (job["name"], job["payload"], job["priority"], job["routing_key"]) == (name, payload, priority, route)
         seen = client.get_job(id)
         assert seen is not None and (seen.id, seen.name, seen.payload, seen.routing_key) == (id, name, payload, route)
-        assert seen.priority == JobPriority(priority) and abs(seen.created_at - datetime.now(UTC)) < timedelta(minutes=5)
-    with redis.Redis.from_url(ironclaim_url) as raw:
-        assert raw.lrange("bananas:route:default:queue:high", 0, -1) == [first.encode()]
-        assert raw.lrange("bananas:route:gpu:queue:low", 0, -1) == [second.encode()]
-        assert raw.zrange("bananas:queue:scheduled", 0, -1) == [third.encode()]
+        assert seen.priority == bananas.JobPriority(priority) and abs(seen.created_at - datetime.now(UTC)) < timedelta(minutes=5)
+    assert raw.lrange("bananas:route:default:queue:high", 0, -1) == [first.encode()]
+    assert raw.lrange("bananas:route:gpu:queue:low", 0, -1) == [second.encode()]
+    assert raw.zrange("bananas:queue:scheduled", 0, -1) == [third.encode()]
     pending, scheduled = client.get_job(first), client.get_job(third)
-    assert pending is not None and pending.status == JobStatus.PENDING and pending.scheduled_for is None
-    assert scheduled is not None and scheduled.status == JobStatus.SCHEDULED and scheduled.scheduled_for is not None
+    assert pending is not None and pending.status == bananas.JobStatus.PENDING and pending.scheduled_for is None
+    assert scheduled is not None and scheduled.status == bananas.JobStatus.SCHEDULED and scheduled.scheduled_for is not None
     assert abs(scheduled.scheduled_for - due) < timedelta(seconds=2)
     assert client.get_job("nobody") is None and client.get_result("nobody") is None and client.get_result(first) is None
 
 
 @pytest.mark.feature("BN35", model="bananas")
-def test_results_and_failures_come_back(client: Client, ironclaim_url: str) -> None:
+def test_results_and_failures_come_back(client: bananas.Client, ironclaim_url: str) -> None:
     def fail(job: Any) -> None:
         raise ValueError("no such address")
 
     with working(ironclaim_url, "bananas", add=lambda job: {"sum": sum(job.payload["n"])}, fail=fail):
-        done = client.submit_and_wait("add", {"n": [1, 2]}, JobPriority.HIGH, timedelta(minutes=2))
+        done = client.submit_and_wait("add", {"n": [1, 2]}, bananas.JobPriority.HIGH, timedelta(minutes=2))
         assert done is not None and done.is_success() and not done.is_failed() and done.result == {"sum": 3}
         assert abs(done.completed_at - datetime.now(UTC)) < timedelta(minutes=5)
         assert client.get_result(done.job_id) == done
-    assert client.submit_and_wait("add", {"n": []}, JobPriority.LOW, timedelta()) is None
+    assert client.submit_and_wait("add", {"n": []}, bananas.JobPriority.LOW, timedelta()) is None
 
 
 @pytest.mark.feature("BN35", model="bananas")
-def test_a_job_whose_replies_are_lost_is_there_once(client: Client, harmed: HttpRelay, ironclaim_url: str) -> None:
+def test_a_job_whose_replies_are_lost_is_there_once(client: bananas.Client, harmed: HttpRelay, raw: Any) -> None:
     harmed.next(*HARM, of=JOBS)
-    id = client.submit_job("send_email", {}, JobPriority.NORMAL)
+    id = client.submit_job("send_email", {}, bananas.JobPriority.NORMAL)
     assert len(harmed.requests(JOBS)) == 6
-    with redis.Redis.from_url(ironclaim_url) as raw:
-        assert raw.lrange("bananas:route:default:queue:normal", 0, -1) == [id.encode()]
+    assert raw.lrange("bananas:route:default:queue:normal", 0, -1) == [id.encode()]
 
 
-def test_errors_are_those_of_the_sdk(client: Client, harmed: HttpRelay) -> None:
-    with pytest.raises(SerializationError):
-        client.submit_job("send_email", {"who": {1, 2}}, JobPriority.HIGH)
-    with pytest.raises(InvalidJobError, match="priority"):
+def test_errors_are_those_of_the_sdk(client: bananas.Client, harmed: HttpRelay) -> None:
+    with pytest.raises(bananas.SerializationError):
+        client.submit_job("send_email", {"who": {1, 2}}, bananas.JobPriority.HIGH)
+    with pytest.raises(bananas.InvalidJobError, match="priority"):
         client.submit_job("send_email", {}, "urgent")  # type: ignore[arg-type]
-    with pytest.raises(InvalidJobError, match="route"):
-        client.submit_job("send_email", {}, JobPriority.HIGH, routing_key="no spaces")
-    with pytest.raises(InvalidJobError, match="^job_id: "):
+    with pytest.raises(bananas.InvalidJobError, match="route"):
+        client.submit_job("send_email", {}, bananas.JobPriority.HIGH, routing_key="no spaces")
+    with pytest.raises(bananas.InvalidJobError, match="^job_id: "):
         client.get_job("..")
-    with Client(harmed.url, token="wrong-0123456789abcdef") as stranger, pytest.raises(BananasError) as caught:
-        stranger.submit_job("send_email", {}, JobPriority.HIGH)
-    assert type(caught.value) is BananasError
+    with bananas.Client(harmed.url, token="wrong-0123456789abcdef") as stranger, pytest.raises(bananas.BananasError) as caught:
+        stranger.submit_job("send_email", {}, bananas.JobPriority.HIGH)
+    assert type(caught.value) is bananas.BananasError
     hasty = Retries(deadline_ms=0)
-    with Client("http://127.0.0.1:9", retries=hasty) as nowhere, pytest.raises(ConnectionError):
-        nowhere.submit_job("send_email", {}, JobPriority.HIGH)
-    with pytest.raises(InvalidJobError, match="^url: "):
-        Client("redis://localhost:6379/0")
+    with bananas.Client("http://127.0.0.1:9", retries=hasty) as nowhere, pytest.raises(bananas.ConnectionError):
+        nowhere.submit_job("send_email", {}, bananas.JobPriority.HIGH)
+    with pytest.raises(bananas.InvalidJobError, match="^url: "):
+        bananas.Client("redis://localhost:6379/0")

@@ -9,19 +9,10 @@ from typing import Any
 import pytest
 import redis
 
+import ironclaim_client
 from engine.http.channels.settings import ChannelPolicy, ChannelSettings
 from engine.http.channels.tokens import JwtSettings
 from engine.http.settings import HttpSettings
-from ironclaim_client import (
-    AsyncClient,
-    Client,
-    NotFound,
-    NotPermitted,
-    OutcomeUnknown,
-    Refused,
-    ServerUnavailable,
-    UnexpectedReply,
-)
 from tests.clients.conftest import TOKEN
 from tests.clients.faces import Connect
 from tests.clients.relay import HARM, HttpRelay, Rule
@@ -41,33 +32,32 @@ def contents(messages: Any) -> list[Any]:
 
 
 @pytest.mark.feature("DS33", model="dsps")
-def test_the_life_of_messages(connect: Connect, application_url: str, ironclaim_url: str) -> None:
+def test_the_life_of_messages(connect: Connect, application_url: str, raw: Any) -> None:
     channel = connect(application_url).channel("news")
-    with redis.Redis.from_url(ironclaim_url) as raw:
-        channel.subscribe("ada")
-        assert raw.get("c.{news}.r.ada") == b"0"
-        ids = [channel.publish(content) for content in ({"n": 1}, None, "é", [])]
-        assert channel.publish("five", id="own") == "own"
-        assert len({*ids, "own"}) == 5 and raw.get("c.{news}.clock") == b"5"
-        first = channel.poll("ada", max_messages=2)
-        assert contents(first.messages) == [{"n": 1}, None] and [message.id for message in first.messages] == ids[:2]
-        assert first.more and first.receipt
-        assert channel.poll("ada", max_messages=2) == first, "not acknowledged, so they come again"
-        channel.acknowledge("ada", first.receipt)
-        channel.acknowledge("ada", first.receipt)
-        assert raw.get("c.{news}.r.ada") == b"2"
-        rest = channel.poll("ada")
-        assert contents(rest.messages) == ["é", [], "five"] and not rest.more
-        channel.acknowledge("ada", rest.receipt)
-        empty = channel.poll("ada")
-        assert empty.messages == () and empty.receipt == "" and not empty.more
-        channel.unsubscribe("ada")
-        channel.unsubscribe("ada")
-        assert raw.get("c.{news}.r.ada") is None
+    channel.subscribe("ada")
+    assert raw.get("c.{news}.r.ada") == b"0"
+    ids = [channel.publish(content) for content in ({"n": 1}, None, "é", [])]
+    assert channel.publish("five", id="own") == "own"
+    assert len({*ids, "own"}) == 5 and raw.get("c.{news}.clock") == b"5"
+    first = channel.poll("ada", max_messages=2)
+    assert contents(first.messages) == [{"n": 1}, None] and [message.id for message in first.messages] == ids[:2]
+    assert first.more and first.receipt
+    assert channel.poll("ada", max_messages=2) == first, "not acknowledged, so they come again"
+    channel.acknowledge("ada", first.receipt)
+    channel.acknowledge("ada", first.receipt)
+    assert raw.get("c.{news}.r.ada") == b"2"
+    rest = channel.poll("ada")
+    assert contents(rest.messages) == ["é", [], "five"] and not rest.more
+    channel.acknowledge("ada", rest.receipt)
+    empty = channel.poll("ada")
+    assert empty.messages == () and empty.receipt == "" and not empty.more
+    channel.unsubscribe("ada")
+    channel.unsubscribe("ada")
+    assert raw.get("c.{news}.r.ada") is None
 
 
 @pytest.mark.feature("DS33", model="dsps")
-def test_a_message_whose_replies_are_lost_is_published_once(connect: Connect, harmed: HttpRelay, ironclaim_url: str) -> None:
+def test_a_message_whose_replies_are_lost_is_published_once(connect: Connect, harmed: HttpRelay, raw: Any) -> None:
     channel = connect(harmed.url).channel("news")
     channel.subscribe("ada")
     harmed.next(*HARM, of="PUT /channel/news/message/")
@@ -75,8 +65,7 @@ def test_a_message_whose_replies_are_lost_is_published_once(connect: Connect, ha
     sent = harmed.requests("PUT /channel/news/message/")
     assert [seen.rule for seen in sent] == [*HARM, "pass"] and len({seen.path for seen in sent}) == 1
     assert contents(channel.poll("ada").messages) == [{"n": 1}]
-    with redis.Redis.from_url(ironclaim_url) as raw:
-        assert raw.get("c.{news}.clock") == b"1"
+    assert raw.get("c.{news}.clock") == b"1"
 
 
 def test_a_poll_waits_for_a_message_and_is_woken_by_it(connect: Connect, application_url: str, ironclaim_url: str) -> None:
@@ -84,7 +73,7 @@ def test_a_poll_waits_for_a_message_and_is_woken_by_it(connect: Connect, applica
     channel.subscribe("ada")
 
     def publish() -> None:
-        with Client(application_url, token=TOKEN) as other, redis.Redis.from_url(ironclaim_url) as raw:
+        with ironclaim_client.Client(application_url, token=TOKEN) as other, redis.Redis.from_url(ironclaim_url) as raw:
             wait_until(lambda: raw.execute_command("PUBSUB", "CHANNELS", "dsps.c.*"), "the poll waits")
             other.channel("news").publish("woken")
 
@@ -96,7 +85,7 @@ def test_a_poll_waits_for_a_message_and_is_woken_by_it(connect: Connect, applica
 
 @pytest.mark.feature("DS33", model="dsps")
 def test_a_subscription_goes_on_over_what_fails_and_gives_each_message_once(
-    connect: Connect, harmed: HttpRelay, ironclaim_url: str
+    connect: Connect, harmed: HttpRelay, raw: Any
 ) -> None:
     face = connect(harmed.url)
     channel = face.channel("news")
@@ -109,13 +98,12 @@ def test_a_subscription_goes_on_over_what_fails_and_gives_each_message_once(
     harmed.next(*lost, "elsewhere", of=ACKNOWLEDGE)
     assert contents(face.take("news", 6, subscriber="ada", max_messages=2)) == list(range(6))
     assert [seen.rule for seen in harmed.requests(ACKNOWLEDGE)] == [*lost, "elsewhere", "pass", "pass"]
-    with redis.Redis.from_url(ironclaim_url) as raw:
-        assert raw.get("c.{news}.r.ada") == b"4", "the last two were not worked through when the loop ended"
+    assert raw.get("c.{news}.r.ada") == b"4", "the last two were not worked through when the loop ended"
     assert contents(face.take("news", 2, subscriber="ada")) == [4, 5], "so they come to the next one of this name"
 
 
 def test_a_subscription_without_a_name_has_one_of_its_own_and_ends_with_its_block(
-    connect: Connect, harmed: HttpRelay, ironclaim_url: str
+    connect: Connect, harmed: HttpRelay, raw: Any
 ) -> None:
     face = connect(harmed.url)
     subscribed = "PUT /channel/news/subscription/polling/s-"
@@ -125,13 +113,12 @@ def test_a_subscription_without_a_name_has_one_of_its_own_and_ends_with_its_bloc
     publisher.join()
     (made,), (deleted,) = harmed.requests(subscribed), harmed.requests("DELETE /channel/news/subscription/polling/s-")
     assert made.path == deleted.path
-    with redis.Redis.from_url(ironclaim_url) as raw:
-        assert raw.exists("c.{news}.clock") and raw.keys("c.*.r.*") == []
+    assert raw.exists("c.{news}.clock") and raw.keys("c.*.r.*") == []
 
 
 def publish_after(harmed: HttpRelay, of: str) -> None:
     """Publish once a subscriber is there."""
-    with Client(harmed.target, token=TOKEN) as client:
+    with ironclaim_client.Client(harmed.target, token=TOKEN) as client:
         channel = client.channel("news")
         wait_until(lambda: harmed.requests(of), "a subscriber is made", 300)
         wait_until(lambda: harmed.requests("GET /channel/news/subscription/polling/s-"), "it polls", 300)
@@ -141,14 +128,14 @@ def publish_after(harmed: HttpRelay, of: str) -> None:
 def test_a_subscription_ends_when_its_subscriber_is_gone(connect: Connect, harmed: HttpRelay) -> None:
     face = connect(harmed.url)
     channel = face.channel("news")
-    with pytest.raises(NotFound) as caught:
+    with pytest.raises(ironclaim_client.NotFound) as caught:
         channel.poll("nobody")
     assert caught.value.code == "dsps.storage.subscription-not-found" and caught.value.status == 404
     channel.subscribe("ada")
     channel.publish(1)
     gone = threading.Thread(target=unsubscribe_after, args=(harmed, 2))
     gone.start()
-    with pytest.raises(NotFound):
+    with pytest.raises(ironclaim_client.NotFound):
         face.take("news", 2, subscriber="ada", wait_ms=50)
     gone.join()
 
@@ -156,7 +143,7 @@ def test_a_subscription_ends_when_its_subscriber_is_gone(connect: Connect, harme
 def unsubscribe_after(harmed: HttpRelay, polls: int) -> None:
     """Delete the subscriber behind the back of the one that uses its name."""
     wait_until(lambda: len(harmed.requests(POLL)) >= polls, "it polls", 300)
-    with Client(harmed.target, token=TOKEN) as client:
+    with ironclaim_client.Client(harmed.target, token=TOKEN) as client:
         client.channel("news").unsubscribe("ada")
 
 
@@ -166,23 +153,23 @@ def test_a_token_that_is_refused_ends_it_with_the_servers_reason(connect: Connec
     with served(HttpSettings(url=ironclaim_url, allow_changes=True, channels=channels)) as base:
         assert connect(base, token=token("HS256", SECRET)).channel("news").publish(1, id="m1") == "m1"
         for call in (lambda face: face.channel("news").publish(1), lambda face: face.take("news", 1)):
-            with pytest.raises(NotPermitted) as caught:
+            with pytest.raises(ironclaim_client.NotPermitted) as caught:
                 call(connect(base, token=token("HS256", bytes(64))))
             assert caught.value.status == 403 and caught.value.code == "dsps.auth.rejected"
 
 
 def test_what_the_server_refuses_is_not_repeated(connect: Connect, harmed: HttpRelay) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ironclaim_client.Refused) as caught:
         connect(harmed.url).channel("news").publish(1, id="Not-Lower-Case")
     assert caught.value.status == 400 and "messageID" in str(caught.value)
     assert len(harmed.seen) == 1
-    with pytest.raises(NotPermitted):
+    with pytest.raises(ironclaim_client.NotPermitted):
         connect(harmed.url, token=None).channel("news").publish(1)
 
 
 def test_a_redirection_is_not_followed_so_that_the_token_goes_nowhere_else(connect: Connect, harmed: HttpRelay) -> None:
     harmed.next("elsewhere")
-    with pytest.raises(UnexpectedReply, match="sends elsewhere"):
+    with pytest.raises(ironclaim_client.UnexpectedReply, match="sends elsewhere"):
         connect(harmed.url).channel("news").publish(1)
     assert len(harmed.seen) == 1
 
@@ -190,20 +177,20 @@ def test_a_redirection_is_not_followed_so_that_the_token_goes_nowhere_else(conne
 def test_what_is_raised_says_whether_something_may_have_been_done(connect: Connect, harmed: HttpRelay) -> None:
     hasty = connect(harmed.url, deadline_ms=0).channel("news")
     harmed.next("lose_reply", of="PUT")
-    with pytest.raises(OutcomeUnknown, match="^PUT /channel/news/message/m1: "):
+    with pytest.raises(ironclaim_client.OutcomeUnknown, match="^PUT /channel/news/message/m1: "):
         hasty.publish(1, id="m1")
     hasty.publish(1, id="m1")
-    with pytest.raises(ServerUnavailable, match="^PUT /channel/news/message/m2: "):
+    with pytest.raises(ironclaim_client.ServerUnavailable, match="^PUT /channel/news/message/m2: "):
         connect("http://127.0.0.1:9", deadline_ms=200).channel("news").publish(1, id="m2")
     harmed.next("lose_reply", of="GET")
     hasty.subscribe("ada")
-    with pytest.raises(ServerUnavailable):
+    with pytest.raises(ironclaim_client.ServerUnavailable):
         hasty.poll("ada")
 
 
 def test_a_call_that_is_cancelled_closes_its_connection(application_url: str) -> None:
     async def cancel() -> None:
-        async with AsyncClient(application_url, token=TOKEN) as client:
+        async with ironclaim_client.AsyncClient(application_url, token=TOKEN) as client:
             channel = client.channel("news")
             await channel.subscribe("ada")
             waiting = asyncio.ensure_future(channel.poll("ada", wait_ms=30_000))

@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+import ironclaim_client
 from engine import Queue
 from engine.http.settings import HttpSettings, Token
-from ironclaim_client import (
-    AsyncClient,
-    Client,
-    Enqueued,
-    JobFailed,
-    NewJob,
-    NotFound,
-    NotPermitted,
-    OutcomeUnknown,
-    Refused,
-    ServerUnavailable,
-    TimedOut,
-)
 from tests.clients.conftest import TOKEN, working
 from tests.clients.faces import Connect
 from tests.clients.relay import HARM, HttpRelay
@@ -30,13 +17,6 @@ from tests.engine.helpers.waiting import wait_until
 from tests.engine.http.serving import served
 
 ENQUEUE, BATCH, RESULT = "POST /api/queues/emails/jobs", "POST /api/queues/emails/jobs/batch", "/result"
-
-
-@pytest.fixture
-def queue(ironclaim_url: str) -> Iterator[Queue]:
-    """The queue as it is on the server."""
-    with Queue("emails", url=ironclaim_url) as opened:
-        yield opened
 
 
 @pytest.mark.feature("BN35")
@@ -51,13 +31,13 @@ def test_the_life_of_a_job(connect: Connect, application_url: str, ironclaim_url
     assert (seen["id"], seen["state"], seen["payload"], seen["priority"]) == (enqueued.id, "waiting", [1, 2], 8)
     waiting = emails.result(enqueued.id)
     assert waiting.state == "waiting" and not waiting.ended
-    with pytest.raises(TimedOut, match=f"^job {enqueued.id} is waiting$"):
+    with pytest.raises(ironclaim_client.TimedOut, match=f"^job {enqueued.id} is waiting$"):
         emails.wait(enqueued.id, timeout_ms=0)
     with working(ironclaim_url, add=lambda job: sum(job.payload)):
         assert emails.wait(enqueued.id) == 3 and emails.call("add", [3, 4]) == 7
     found = emails.result(enqueued.id)
     assert found.ended and found.value == 3 and found.ended_ms > 0 and found.took_ms is not None
-    with pytest.raises(NotFound):
+    with pytest.raises(ironclaim_client.NotFound):
         emails.wait("nobody")
 
 
@@ -80,35 +60,37 @@ def test_jobs_whose_replies_are_lost_are_there_once_each(connect: Connect, harme
     emails = connect(harmed.url).queue("emails")
     queue.enqueue("welcome", 0, id="own")
     harmed.next(*HARM, of=BATCH)
-    jobs = [NewJob(name="welcome", payload=n, options={"priority": n + 1}) for n in range(5)]
-    came = emails.enqueue_many([*jobs, NewJob(name="welcome", id="own")])
+    jobs = [ironclaim_client.NewJob(name="welcome", payload=n, options={"priority": n + 1}) for n in range(5)]
+    came = emails.enqueue_many([*jobs, ironclaim_client.NewJob(name="welcome", id="own")])
     assert queue.counts().waiting == 6 and len({enqueued.id for enqueued in came}) == 6
     assert [queue.jobs.get(enqueued.id).priority for enqueued in came[:5]] == [1, 2, 3, 4, 5]  # type: ignore[union-attr]
-    assert came[5] == Enqueued("own", False)
+    assert came[5] == ironclaim_client.Enqueued("own", False)
 
 
 def test_a_key_of_ones_own_makes_the_same_call_twice_one_job(connect: Connect, application_url: str, queue: Queue) -> None:
     emails = connect(application_url).queue("emails")
     first, second = (emails.enqueue("welcome", idempotency_key="order-7") for _ in range(2))
-    assert (first, second) == (Enqueued("order-7", True), Enqueued("order-7", False))
+    assert (first, second) == (ironclaim_client.Enqueued("order-7", True), ironclaim_client.Enqueued("order-7", False))
     for _ in range(2):
-        emails.enqueue_many([NewJob(name="welcome"), NewJob(name="welcome")], idempotency_key="batch-7")
+        emails.enqueue_many(
+            [ironclaim_client.NewJob(name="welcome"), ironclaim_client.NewJob(name="welcome")], idempotency_key="batch-7"
+        )
     assert queue.counts().waiting == 3
 
 
 @pytest.mark.feature("BN35")
 def test_what_the_server_refuses_names_field_value_and_bound(connect: Connect, harmed: HttpRelay, queue: Queue) -> None:
     emails = connect(harmed.url).queue("emails")
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ironclaim_client.Refused) as caught:
         emails.enqueue("welcome", priority=11)
     refusal = caught.value
     assert (refusal.status, refusal.field, refusal.value) == (422, "priority", "11") and "10" in refusal.bound
     assert str(refusal).startswith("422: ") and len(harmed.seen) == 1
-    with pytest.raises(Refused) as caught:
-        emails.enqueue_many([NewJob(name="welcome"), NewJob(name="wel come")])
+    with pytest.raises(ironclaim_client.Refused) as caught:
+        emails.enqueue_many([ironclaim_client.NewJob(name="welcome"), ironclaim_client.NewJob(name="wel come")])
     assert caught.value.field.startswith("jobs[1]") or "1" in str(caught.value)
     assert queue.counts().waiting == 0
-    with pytest.raises(NotPermitted) as denied:
+    with pytest.raises(ironclaim_client.NotPermitted) as denied:
         connect(harmed.url, token="wrong-0123456789abcdef").queue("emails").enqueue("welcome")
     assert denied.value.status == 401
 
@@ -120,9 +102,9 @@ def test_a_job_is_cancelled_though_the_replies_are_lost(connect: Connect, harmed
     harmed.next(*HARM, of="/cancel")
     emails.cancel("a1")
     assert queue.jobs.state("a1") == "cancelled" and len(harmed.requests("/cancel")) == 6
-    with pytest.raises(JobFailed, match="^job a1 is cancelled$"):
+    with pytest.raises(ironclaim_client.JobFailed, match="^job a1 is cancelled$"):
         emails.wait("a1")
-    with pytest.raises(NotFound):
+    with pytest.raises(ironclaim_client.NotFound):
         emails.cancel("nobody")
 
 
@@ -132,7 +114,7 @@ def test_a_job_that_has_ended_otherwise_is_not_cancelled(
     emails = connect(application_url).queue("emails")
     with working(ironclaim_url, add=lambda job: sum(job.payload)):
         emails.call("add", [1], id="a1")
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ironclaim_client.Refused) as caught:
         emails.cancel("a1")
     assert caught.value.status == 409 and caught.value.problem["state"] == "finished"
 
@@ -144,11 +126,11 @@ def test_what_a_dead_job_died_of_is_raised_and_it_is_requeued_once(
         raise ValueError("no such address")
 
     emails = connect(harmed.url).queue("emails")
-    with working(ironclaim_url, send=fail), pytest.raises(JobFailed, match="no such address") as caught:
+    with working(ironclaim_url, send=fail), pytest.raises(ironclaim_client.JobFailed, match="no such address") as caught:
         emails.call("send", attempts=1, id="a1")
     assert (caught.value.id, caught.value.state) == ("a1", "dead")
     harmed.next("lose_reply", of="/requeue")
-    with pytest.raises(OutcomeUnknown):
+    with pytest.raises(ironclaim_client.OutcomeUnknown):
         emails.requeue("a1")
     assert len(harmed.requests("/requeue")) == 1, "a repetition could find it dead again"
     assert queue.jobs.state("a1") == "waiting"
@@ -167,7 +149,7 @@ def test_a_wait_outlasts_lost_replies_and_a_server_that_is_away(
     ):
         assert emails.wait("a1") == 3
     harmed.next("busy", of=RESULT)
-    with pytest.raises(ServerUnavailable):
+    with pytest.raises(ironclaim_client.ServerUnavailable):
         emails.wait("a1", timeout_ms=0)
 
 
@@ -195,17 +177,17 @@ def test_a_result_that_the_token_may_not_see_is_no_result(connect: Connect, iron
         served(HttpSettings(url=ironclaim_url, tokens=(reader,))) as base,
     ):
         emails = connect(base, token=reader.secret).queue("emails")
-        with pytest.raises(NotPermitted, match="may not see its result"):
+        with pytest.raises(ironclaim_client.NotPermitted, match="may not see its result"):
             emails.wait("a1")
         found = emails.result("a1")
         assert found.state == "finished" and found.hidden and found.value is None
-        with pytest.raises(NotPermitted, match="role operate"):
+        with pytest.raises(ironclaim_client.NotPermitted, match="role operate"):
             emails.enqueue("add", [1])
 
 
 def test_many_waits_run_at_once_and_one_that_is_cancelled_ends_alone(application_url: str, ironclaim_url: str) -> None:
     async def wait_for_all() -> list[Any]:
-        async with AsyncClient(application_url, token=TOKEN) as client:
+        async with ironclaim_client.AsyncClient(application_url, token=TOKEN) as client:
             emails = client.queue("emails")
             jobs = [(await emails.enqueue("add", [n, 1])).id for n in range(20)]
             waits = [asyncio.ensure_future(emails.wait(job)) for job in jobs]
@@ -221,8 +203,8 @@ def test_many_waits_run_at_once_and_one_that_is_cancelled_ends_alone(application
 
 
 def test_names_are_sent_as_one_segment_of_the_path(application_url: str, harmed: HttpRelay) -> None:
-    with Client(harmed.url, token=TOKEN) as client:
+    with ironclaim_client.Client(harmed.url, token=TOKEN) as client:
         for name in ("a/b", "a?b", "a#b", "ä b", "%2e%2e"):
-            with pytest.raises(Refused):
+            with pytest.raises(ironclaim_client.Refused):
                 client.queue(name).enqueue("welcome")
             assert harmed.seen[-1].path.count("/") == 4 and "?" not in harmed.seen[-1].path

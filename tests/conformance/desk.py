@@ -54,6 +54,12 @@ class ModelDesk(Desk):
         """Claim: the jobs by their labels, in their order."""
         return {label_of(job): job for job in self.claim(worker, limit, **more)}
 
+    def put_and_claim(self, label: str, *, worker: str = "a", **options: Any) -> LeasedJob:
+        """A job that a worker has now, the only one that waited."""
+        self.put(label, **options)
+        (job,) = self.claim(worker)
+        return job
+
     def labels(self, jobs: Iterable[str]) -> list[str]:
         """What these jobs are called."""
         known = {job: label for label, job in self.ids.items()}

@@ -46,8 +46,7 @@ ENDS: dict[str, Callable[[Lease], Operation]] = {
 def test_rule_05_a_lease_ends_once_and_a_repeat_is_told_how(desk: ModelDesk) -> None:
     for outcome, end in ENDS.items():
         desk.begin()
-        desk.enqueue("j1", **attempts(desk.queue, 3))
-        (job,) = desk.claim()
+        (job,) = desk.leased("j1", **attempts(desk.queue, 3))
         operation = end(job.lease)
         assert desk.run(operation).items == (("ok", outcome),)
         before = desk.dump()
@@ -60,8 +59,7 @@ def test_rule_05_a_lease_ends_once_and_a_repeat_is_told_how(desk: ModelDesk) -> 
 
 
 def test_a_job_has_one_holder_and_finishes_once(desk: ModelDesk) -> None:
-    desk.put("j")
-    (job,) = desk.claim("a")
+    job = desk.put_and_claim("j")
     assert (job.name, job.deadline_ms, job.claims) == ("main", desk.now_ms + LEASE_MS, 1)
     assert desk.claim("b") == [] and desk.state("j") == "active"
     assert desk.finish(job.lease) == [("ok", "finished")]
@@ -85,8 +83,7 @@ def test_rule_04_a_claim_that_is_sent_again_leases_the_same_jobs(desk: ModelDesk
 
 
 def test_a_failed_run_is_followed_by_another_after_its_wait(desk: ModelDesk) -> None:
-    desk.put("j", **attempts(desk.queue, 3))
-    (job,) = desk.claim()
+    job = desk.put_and_claim("j", **attempts(desk.queue, 3))
     assert desk.retry(job.lease, delay_ms=3_000, error="no luck") == ("ok", "retried")
     assert desk.retry(job.lease, delay_ms=3_000) == ("repeated", "retried")
     assert desk.state("j") == "delayed" and desk.info("j").last_error == "no luck"
@@ -101,8 +98,7 @@ def test_a_failed_run_is_followed_by_another_after_its_wait(desk: ModelDesk) -> 
 
 
 def test_a_job_is_dead_when_its_runs_are_used_up_and_may_run_again(desk: ModelDesk) -> None:
-    desk.put("j", **attempts(desk.queue, 2))
-    (job,) = desk.claim()
+    job = desk.put_and_claim("j", **attempts(desk.queue, 2))
     runs = job.options.attempts
     desk.run(Release((job.lease,)))
     assert fail_until_dead(desk, "j") == runs >= 1
@@ -117,8 +113,7 @@ def test_a_job_is_dead_when_its_runs_are_used_up_and_may_run_again(desk: ModelDe
 
 
 def test_a_job_that_must_not_run_again_is_buried_at_once(desk: ModelDesk) -> None:
-    desk.put("j")
-    (job,) = desk.claim()
+    job = desk.put_and_claim("j")
     assert desk.run(Bury((Failure(job.lease, "never"),))).items == (("ok", "buried"),)
     assert desk.state("j") == "dead" and "never" in desk.queue.dead.list()[0].last_error
 
@@ -127,8 +122,7 @@ def test_a_job_may_end_without_its_work(desk: ModelDesk) -> None:
     outcomes: tuple[DropOutcome, ...] = ("discarded", "skipped", "rerouted")
     for outcome in outcomes:
         desk.begin()
-        desk.put("j")
-        (job,) = desk.claim()
+        job = desk.put_and_claim("j")
         drop = Drop((job.lease,), (outcome,))
         assert desk.run(drop).items == (("ok", outcome),) and desk.run(drop).items == (("repeated", outcome),)
         assert desk.state("j") == outcome
@@ -167,16 +161,14 @@ def test_a_lease_that_ends_is_taken_and_its_late_finish_refused(desk: ModelDesk)
 
 
 def test_rule_11_a_lease_that_nobody_has_taken_yet_still_ends_well(desk: ModelDesk) -> None:
-    desk.put("j")
-    (job,) = desk.claim()
+    job = desk.put_and_claim("j")
     desk.tick(3 * LEASE_MS)
     assert desk.state("j") == "stuck"
     assert desk.finish(job.lease) == [("ok", "finished")]
 
 
 def test_rule_09_a_lease_is_renewed(desk: ModelDesk) -> None:
-    desk.put("j")
-    (job,) = desk.claim()
+    job = desk.put_and_claim("j")
     for renewal in range(1, 6):
         desk.tick(LEASE_MS // 3)
         extended = desk.run(desk.extend_operation(job.lease, renewal=renewal))
@@ -188,8 +180,7 @@ def test_rule_09_a_lease_is_renewed(desk: ModelDesk) -> None:
 
 
 def test_rule_09_a_late_renewal_arms_nothing_and_one_that_was_applied_is_not_applied_again(desk: ModelDesk) -> None:
-    desk.enqueue("j1")
-    (job,) = desk.claim()
+    (job,) = desk.leased("j1")
     late, again = desk.call(desk.extend_operation(job.lease)), desk.call(desk.extend_operation(job.lease, renewal=2))
     desk.tick(1_000)
     assert desk.send(again).items == (("ok", desk.now_ms + LEASE_MS),)
@@ -203,8 +194,7 @@ def test_rule_09_a_late_renewal_arms_nothing_and_one_that_was_applied_is_not_app
 
 
 def test_rule_10_a_clock_that_steps_back_holds_no_lease_longer_than_one(desk: ModelDesk) -> None:
-    desk.enqueue("j1")
-    (job,) = desk.claim()
+    (job,) = desk.leased("j1")
     desk.sweep()
     desk.tick(-900_000)
     desk.sweep()
@@ -264,8 +254,7 @@ def test_a_job_with_a_route_waits_for_a_worker_that_takes_it(desk: ModelDesk) ->
 
 def test_rule_20_a_limit_of_a_name_bounds_what_is_in_hand(desk: ModelDesk) -> None:
     desk.set_limit("n:main", concurrency=2)
-    desk.enqueue("j1", "j2", "j3")
-    first, second = desk.claim()
+    first, second = desk.leased("j1", "j2", "j3")
     assert desk.claim("b") == []
     desk.finish(first.lease)
     desk.run(Release((second.lease,)))
@@ -314,8 +303,7 @@ def test_rule_06_fences_end_loudly_at_2_to_the_53(desk: ModelDesk) -> None:
 @only(FOREIGN)
 def test_the_token_of_a_job_that_runs_again_does_not_expire(desk: ModelDesk) -> None:
     """What a failed run leaves is kept for a week; a handler that runs for longer would lose its token with it."""
-    desk.enqueue("j1", attempts=3)
-    (first,) = desk.claim()
+    (first,) = desk.leased("j1", attempts=3)
     run = desk.keys.run(first.lease.job)
     assert desk.redis.pttl(run) == -1
     desk.run(Retry((Failure(first.lease, "no luck", 0),)))
@@ -343,8 +331,7 @@ def test_a_limit_of_a_key_is_refused_before_any_io(desk: ModelDesk) -> None:
 def test_a_refused_finish_takes_the_lease_along(desk: ModelDesk, spec: Spec) -> None:
     """A foreign client has taken the job over."""
     desk.queue.set_limit("main", concurrency=1)
-    desk.put("j")
-    (job,) = desk.claim("a")
+    job = desk.put_and_claim("j")
     id = job.lease.job
     take_over(spec, desk.redis, "desk", id)
     assert desk.redis.zscore(desk.keys.active, id) is not None

@@ -48,8 +48,7 @@ def test_each_state_is_counted_listed_and_told(desk: ModelDesk) -> None:
 
 
 def test_what_is_known_of_a_job_is_told(desk: ModelDesk) -> None:
-    desk.put("j", **attempts(desk.queue, 4))
-    (job,) = desk.claim("b")
+    job = desk.put_and_claim("j", worker="b", **attempts(desk.queue, 4))
     desk.retry(job.lease, delay_ms=2_000, error="first")
     found = desk.info("j")
     assert (found.state, found.due_ms, found.failures) == ("delayed", desk.now_ms + 2_000, 1)
@@ -148,8 +147,7 @@ def test_an_end_that_nobody_tells_is_found(spec: Spec, ironclaim_url: str, face:
 
 @only(FOREIGN)
 def test_progress_is_noted_once_and_only_under_the_token(desk: ModelDesk) -> None:
-    desk.put("j")
-    (job,) = desk.claim()
+    job = desk.put_and_claim("j")
     body = b'"percent":42,"message":null,"data":null}'
     assert desk.run(NoteProgress(job.lease, 2, body)).result == "ok"
     noted = desk.redis.hget(desk.keys.run(desk.ids["j"]), "progress")
@@ -165,8 +163,7 @@ def test_progress_is_noted_once_and_only_under_the_token(desk: ModelDesk) -> Non
 
 def test_events_tell_what_our_side_does(desk: ModelDesk) -> None:
     desk.keep_events()
-    desk.put("j", attempts=2)
-    (job,) = desk.claim()
+    job = desk.put_and_claim("j", attempts=2)
     desk.run(NoteProgress(job.lease, 1, b'"percent":42,"message":null,"data":null}'))
     desk.retry(job.lease, delay_ms=0)
     desk.tick(1)

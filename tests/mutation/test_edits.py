@@ -10,20 +10,8 @@ import pytest
 
 from engine.testing.server import EmbeddedServer
 from tests.mutation import drawing, lua_edits, planted, python_edits
+from tests.mutation import edits as catalogue
 from tests.mutation.drawing import SCRIPTS, files_by_area
-from tests.mutation.edits import (
-    ROOT,
-    Candidate,
-    Change,
-    Edit,
-    changed,
-    edits_of,
-    equivalents,
-    from_texts,
-    in_order,
-    in_turns,
-    reason_of,
-)
 
 LUA = """#!lua
 -- a comment: if a < b then
@@ -48,12 +36,12 @@ def f(a: int = 1, b: list["x < 1"] = ()) -> "a < b":
 '''
 
 
-def lua(edit: Edit) -> str:
-    return (ROOT / edit.changes[0].file).read_text()
+def lua(edit: catalogue.Edit) -> str:
+    return (catalogue.ROOT / edit.changes[0].file).read_text()
 
 
-def edits(text: str, name: str) -> list[Edit]:
-    return edits_of(name, text, lua_edits.find if name.endswith(".lua") else python_edits.find)
+def edits(text: str, name: str) -> list[catalogue.Edit]:
+    return catalogue.edits_of(name, text, lua_edits.find if name.endswith(".lua") else python_edits.find)
 
 
 def new_lines(text: str, name: str) -> dict[int, list[str]]:
@@ -91,23 +79,27 @@ def test_python_is_edited_where_it_is_code() -> None:
 
 
 def test_the_same_seed_chooses_the_same_edits_also_after_lines_moved() -> None:
-    before = [edit.content for edit in in_order(7, edits(PYTHON, "a.py"))]
+    before = [edit.content for edit in catalogue.in_order(7, edits(PYTHON, "a.py"))]
     moved = PYTHON.replace("    if a < 1:", "    # a line comes in\n    if a < 1:")
-    assert [edit.content for edit in in_order(7, edits(moved, "a.py"))] == before
-    assert len({tuple(edit.content for edit in in_order(seed, edits(PYTHON, "a.py"))) for seed in range(8)}) > 1
+    assert [edit.content for edit in catalogue.in_order(7, edits(moved, "a.py"))] == before
+    assert len({tuple(edit.content for edit in catalogue.in_order(seed, edits(PYTHON, "a.py"))) for seed in range(8)}) > 1
 
 
 def test_each_line_has_one_edit_and_areas_take_turns() -> None:
-    areas = [in_order(1, edits(LUA, "a.lua")), in_order(1, edits(PYTHON, "a.py")), in_order(1, edits(PYTHON, "b.py"))]
-    chosen = [edit.changes[0] for edit in in_turns(areas)]
+    areas = [
+        catalogue.in_order(1, edits(LUA, "a.lua")),
+        catalogue.in_order(1, edits(PYTHON, "a.py")),
+        catalogue.in_order(1, edits(PYTHON, "b.py")),
+    ]
+    chosen = [edit.changes[0] for edit in catalogue.in_turns(areas)]
     assert "".join(change.file[0] if change.file != "a.lua" else "l" for change in chosen) == "lab" * 3 + "ab" * 2
     assert len({(change.file, change.line) for change in chosen}) == len(chosen) == 13
 
 
 def test_every_source_is_in_one_area() -> None:
     areas = files_by_area()
-    sources = [path for folder in ("lua", "engine", "record", "reports") for path in (ROOT / folder).rglob("*")]
-    names = [str(path.relative_to(ROOT)) for path in sources if path.suffix in (".lua", ".py")]
+    sources = [path for folder in ("lua", "engine", "record", "reports") for path in (catalogue.ROOT / folder).rglob("*")]
+    names = [str(path.relative_to(catalogue.ROOT)) for path in sources if path.suffix in (".lua", ".py")]
     assert sorted(name for files in areas.values() for name in files) == sorted(n for n in names if "/published/" not in n)
     assert all(areas.values()) and "lua/shards/shard_drop.lua" in areas["shards"] and "engine/calendar.py" in areas["engine"]
 
@@ -134,12 +126,12 @@ def test_drawn_edits_load_and_compile(ironclaim_server: EmbeddedServer, tmp_path
     loading = lua_edits.Loading(ironclaim_server.url, tmp_path)
     files = ("lua/core/claim.lua", "lua/core/modules/claim.lua", "lua/foreign/claim.lua", "lua/dsps/fetch.lua")
     for file in files:
-        some = list(islice(in_order(1, edits((ROOT / file).read_text(), file)), 12))
+        some = list(islice(catalogue.in_order(1, edits((catalogue.ROOT / file).read_text(), file)), 12))
         assert sum(map(loading.accepts, some)) > len(some) / 2, file
     file = "engine/worker/machine/machine.py"
     # One in ten: each compiles all 500 lines of the file.
-    for edit in islice(edits((ROOT / file).read_text(), file), 0, None, 10):
-        assert python_edits.valid(changed(lua(edit), edit.changes)), edit
+    for edit in islice(edits((catalogue.ROOT / file).read_text(), file), 0, None, 10):
+        assert python_edits.valid(catalogue.changed(lua(edit), edit.changes)), edit
 
 
 @pytest.mark.parametrize(
@@ -151,11 +143,11 @@ def test_drawn_edits_load_and_compile(ironclaim_server: EmbeddedServer, tmp_path
 )
 def test_what_does_not_load_is_no_edit(ironclaim_server: EmbeddedServer, tmp_path: Path, old: str, new: str) -> None:
     file = "lua/core/claim.lua"
-    lines = (ROOT / file).read_text().split("\n")
-    change = Change(file, lines.index(old) + 1, old, new)
+    lines = (catalogue.ROOT / file).read_text().split("\n")
+    change = catalogue.Change(file, lines.index(old) + 1, old, new)
     loading = lua_edits.Loading(ironclaim_server.url, tmp_path)
-    assert not loading.accepts(Edit("x", "x", (change,)))
-    assert loading.accepts(Edit("x", "x", (Change(file, change.line, old, old),)))
+    assert not loading.accepts(catalogue.Edit("x", "x", (change,)))
+    assert loading.accepts(catalogue.Edit("x", "x", (catalogue.Change(file, change.line, old, old),)))
 
 
 def test_every_planted_defect_is_an_edit_of_this_tree() -> None:
@@ -163,33 +155,38 @@ def test_every_planted_defect_is_an_edit_of_this_tree() -> None:
     assert len({edit.id for edit in found}) == len(found) > 90
     for edit in found:
         for file in {change.file for change in edit.changes}:
-            text = (ROOT / file).read_text()
-            assert changed(text, [change for change in edit.changes if change.file == file]) != text
+            text = (catalogue.ROOT / file).read_text()
+            assert catalogue.changed(text, [change for change in edit.changes if change.file == file]) != text
 
 
 def test_an_edit_between_texts_is_that_edit() -> None:
     before, after = "a\nb\nc\nd\n", "a\nB\nc\nx\nd\n"
-    edit = from_texts("x", "x", [("f", before, after)])
-    assert changed(before, edit.changes) == after
+    edit = catalogue.from_texts("x", "x", [("f", before, after)])
+    assert catalogue.changed(before, edit.changes) == after
     with pytest.raises(ValueError, match=re.escape("f:2 is not 'b'")):
-        changed(after, edit.changes)
+        catalogue.changed(after, edit.changes)
 
 
 def test_an_equivalent_edit_is_known_by_its_texts(tmp_path: Path) -> None:
     path = tmp_path / "equivalent.toml"
     path.write_text('[[edit]]\nfile = "f"\nold = "a < b"\nnew = "a <= b"\nreason = "never alike"\n')
-    known = equivalents(path)
-    assert reason_of(Edit("x", "x", (Change("f", 9, "  a < b", "  a <= b"),)), known) == "never alike"
-    assert reason_of(Edit("x", "x", (Change("f", 9, "  a < b", "  a > b"),)), known) is None
+    known = catalogue.equivalents(path)
+    assert (
+        catalogue.reason_of(catalogue.Edit("x", "x", (catalogue.Change("f", 9, "  a < b", "  a <= b"),)), known) == "never alike"
+    )
+    assert catalogue.reason_of(catalogue.Edit("x", "x", (catalogue.Change("f", 9, "  a < b", "  a > b"),)), known) is None
 
 
 def test_equivalent_edits_are_edits_of_this_tree() -> None:
-    for file, old, new in equivalents():
-        texts = {(edit.changes[0].old.strip(), edit.changes[0].new.strip()) for edit in edits((ROOT / file).read_text(), file)}
+    for file, old, new in catalogue.equivalents():
+        texts = {
+            (edit.changes[0].old.strip(), edit.changes[0].new.strip())
+            for edit in edits((catalogue.ROOT / file).read_text(), file)
+        }
         assert (old, new) in texts, (file, old, new)
 
 
 def test_a_candidate_that_changes_nothing_is_none() -> None:
-    assert edits_of("f", "a", lambda text: [Candidate(1, 0, "x", "a"), Candidate(1, 0, "x", "b")]) == [
-        Edit("f:1:x:1", "x", (Change("f", 1, "a", "b"),))
-    ]
+    assert catalogue.edits_of(
+        "f", "a", lambda text: [catalogue.Candidate(1, 0, "x", "a"), catalogue.Candidate(1, 0, "x", "b")]
+    ) == [catalogue.Edit("f:1:x:1", "x", (catalogue.Change("f", 1, "a", "b"),))]

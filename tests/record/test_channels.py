@@ -10,28 +10,14 @@ import pytest
 
 from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from engine.observer import Outcome
-from engine.ops.channels import (
-    Acknowledge,
-    AcknowledgeReply,
-    AskOld,
-    Fetch,
-    FetchReply,
-    NewMessage,
-    Publish,
-    PublishedMessage,
-    PublishReply,
-    Subscribe,
-    SubscribeReply,
-    Unsubscribe,
-    UnsubscribeReply,
-)
+from engine.ops import channels as ops
 from engine.redis.call import Call
 from record.channels import ChannelRecorder
 from record.history import HistoryFile
 from tests.engine.helpers.schema import check_rows, raw_rows
 
-A, B = NewMessage("a", b'{"n":1}'), NewMessage("b", b'"\xe2\x82\xac"')
-PUBLISH = Publish((A, B), 60, not_after_ms=1_000)
+A, B = ops.NewMessage("a", b'{"n":1}'), ops.NewMessage("b", b'"\xe2\x82\xac"')
+PUBLISH = ops.Publish((A, B), 60, not_after_ms=1_000)
 
 
 def tell(path: Path, operation: Any, reply: Any, **more: Any) -> list[dict[str, Any]]:
@@ -47,8 +33,8 @@ def tell(path: Path, operation: Any, reply: Any, **more: Any) -> list[dict[str, 
     return [row for row in rows if row["kind"] == "operation"]
 
 
-def published(*results: tuple[str, int | None]) -> PublishReply:
-    return PublishReply(7, CLOCK_MIN, 2, True, tuple(PublishedMessage(result, at) for result, at in results))  # type: ignore[arg-type]
+def published(*results: tuple[str, int | None]) -> ops.PublishReply:
+    return ops.PublishReply(7, CLOCK_MIN, 2, True, tuple(ops.PublishedMessage(result, at) for result, at in results))  # type: ignore[arg-type]
 
 
 def test_a_publish_tells_its_messages_before_it_is_sent_and_their_clocks_after(tmp_path: Path) -> None:
@@ -79,7 +65,7 @@ def test_a_call_without_an_answer_repeats_what_was_sent(applied: bool | None, ki
 
 def fetched(path: Path, **more: Any) -> dict[str, Any]:
     reply = {"clock": CLOCK_MIN + 9, "cursor": CLOCK_MAX - 1, "era": 0, **more}
-    return tell(path, Fetch("s", 64, 60, waited_ms=30), FetchReply(7, "ok", **reply))[1]
+    return tell(path, ops.Fetch("s", 64, 60, waited_ms=30), ops.FetchReply(7, "ok", **reply))[1]
 
 
 def test_a_fetch_across_the_wrap_tells_messages_in_order_and_what_was_lost_between(tmp_path: Path) -> None:
@@ -105,7 +91,7 @@ def test_bodies_that_others_have_written_in_their_own_way_or_that_nobody_can_rea
 
 
 def test_a_subscription_that_is_not_found_did_not_happen(tmp_path: Path) -> None:
-    _, done = tell(tmp_path / "p.jsonl", Fetch("s", 64, 60), FetchReply(7, "subscription-not-found"))
+    _, done = tell(tmp_path / "p.jsonl", ops.Fetch("s", 64, 60), ops.FetchReply(7, "subscription-not-found"))
     assert (done["type"], done["result"], done["items"]) == ("fail", "subscription-not-found", [])
 
 
@@ -113,22 +99,24 @@ def test_a_subscription_that_is_not_found_did_not_happen(tmp_path: Path) -> None
 def test_an_acknowledgement_tells_the_clock_of_its_receipt_and_where_the_cursor_is(
     definite: bool, result: str, tmp_path: Path
 ) -> None:
-    reply = AcknowledgeReply(7, "stale", clock=9, cursor=6, era=1)
-    invoke, done = tell(tmp_path / "p.jsonl", Acknowledge("s", 5, 60), reply, definite=definite)
+    reply = ops.AcknowledgeReply(7, "stale", clock=9, cursor=6, era=1)
+    invoke, done = tell(tmp_path / "p.jsonl", ops.Acknowledge("s", 5, 60), reply, definite=definite)
     assert (invoke["clock"], invoke["subscriber"], done["clock"], done["cursor"], done["era"]) == (5, "s", 5, 6, 1)
     assert (done["type"], done["result"]) == ("ok", result)
 
 
 def test_subscribing_and_its_end(tmp_path: Path) -> None:
     nonce = "0" * 16
-    _, made = tell(tmp_path / "a.jsonl", Subscribe("s", nonce, 60, not_after_ms=1), SubscribeReply(7, "exists", 9, 6, 0, False))
+    _, made = tell(
+        tmp_path / "a.jsonl", ops.Subscribe("s", nonce, 60, not_after_ms=1), ops.SubscribeReply(7, "exists", 9, 6, 0, False)
+    )
     assert (made["f"], made["type"], made["result"], made["clock"], made["cursor"]) == ("subscribe", "ok", "exists", 9, 6)
-    _, gone = tell(tmp_path / "b.jsonl", Unsubscribe("s", nonce, not_after_ms=1), UnsubscribeReply(7, "missing"))
+    _, gone = tell(tmp_path / "b.jsonl", ops.Unsubscribe("s", nonce, not_after_ms=1), ops.UnsubscribeReply(7, "missing"))
     assert (gone["f"], gone["type"], gone["result"], gone["subscriber"]) == ("unsubscribe", "ok", "missing", "s")
 
 
 def test_a_question_leaves_no_row(tmp_path: Path) -> None:
-    assert tell(tmp_path / "p.jsonl", AskOld("s", ("a",)), None) == []
+    assert tell(tmp_path / "p.jsonl", ops.AskOld("s", ("a",)), None) == []
 
 
 def test_a_receipt_handed_in_to_be_refused_has_a_row_of_its_own(tmp_path: Path) -> None:

@@ -15,17 +15,7 @@ from typing import Any
 import pytest
 
 from engine.testing import start_guarded
-from record.history import (
-    ITEM_FIELDS,
-    ROW_FIELDS,
-    SCHEMA_VERSION,
-    HistoryError,
-    HistoryFile,
-    boot_id,
-    load_file,
-    load_folder,
-    upgrade,
-)
+from record import history
 from tests.engine.helpers.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -47,16 +37,18 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 
 
 def test_names_of_columns_are_unique() -> None:
-    for fields in (ROW_FIELDS, ITEM_FIELDS):
+    for fields in (history.ROW_FIELDS, history.ITEM_FIELDS):
         names = [field.name for field in fields]
         assert len(names) == len(set(names))
-        assert all(field.meaning and field.kinds and 1 <= field.since <= SCHEMA_VERSION for field in fields)
+        assert all(field.meaning and field.kinds and 1 <= field.since <= history.SCHEMA_VERSION for field in fields)
         assert {field.type for field in fields} <= {"int", "str", "list[str]", "items"}
 
 
 def test_a_file_opens_counts_and_closes(tmp_path: Path) -> None:
     path = tmp_path / "worker-1.jsonl"
-    file = HistoryFile(path, proc="worker-1", role="worker", version="1.2", clock_ns=iter(range(100, 10_000, 100)).__next__)
+    file = history.HistoryFile(
+        path, proc="worker-1", role="worker", version="1.2", clock_ns=iter(range(100, 10_000, 100)).__next__
+    )
     file.append(['"kind":"phase","name":"a"', '"kind":"phase","name":"b"'])
     file.append(['"kind":"fault"'], t_ns=7)
     file.close()
@@ -65,16 +57,16 @@ def test_a_file_opens_counts_and_closes(tmp_path: Path) -> None:
     rows = lines_of(path)
     assert [row["seq"] for row in rows] == [0, 1, 2, 3, 4]
     assert [row["kind"] for row in rows] == ["open", "phase", "phase", "fault", "close"]
-    assert all((row["v"], row["proc"]) == (SCHEMA_VERSION, "worker-1") for row in rows)
+    assert all((row["v"], row["proc"]) == (history.SCHEMA_VERSION, "worker-1") for row in rows)
     first, *_, fault, last = rows
-    assert (first["role"], first["version"], first["pid"], first["boot_id"]) == ("worker", "1.2", os.getpid(), boot_id())
+    assert (first["role"], first["version"], first["pid"], first["boot_id"]) == ("worker", "1.2", os.getpid(), history.boot_id())
     assert fault["t_ns"] == 7
     assert last["rows"] == 5 and last["recorder_ns"] > 0
 
 
 def test_each_call_is_on_disk_when_it_returns(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    file = HistoryFile(path, proc="a", role="worker")
+    file = history.HistoryFile(path, proc="a", role="worker")
     for number in range(5):
         file.append([f'"kind":"phase","name":"{number}"'] * 2)
         assert len(lines_of(path)) == 1 + 2 * (number + 1)
@@ -83,7 +75,7 @@ def test_each_call_is_on_disk_when_it_returns(tmp_path: Path) -> None:
 
 def test_many_threads_write_whole_rows_without_gaps(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    file = HistoryFile(path, proc="a", role="worker")
+    file = history.HistoryFile(path, proc="a", role="worker")
 
     def write() -> None:
         for number in range(200):
@@ -92,7 +84,7 @@ def test_many_threads_write_whole_rows_without_gaps(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda _: write(), range(8)))
     file.close()
-    loaded = load_file(path)
+    loaded = history.load_file(path)
     assert not loaded.torn and not loaded.corrupt_lines
     assert [row["seq"] for row in loaded.rows] == list(range(1602))
 
@@ -101,11 +93,11 @@ def test_the_closing_row_is_the_last_and_counts_right_whoever_still_writes(tmp_p
     """A worker's threads are about while its main thread closes the file."""
     for attempt in range(40):
         path = tmp_path / f"{attempt}.jsonl"
-        file = HistoryFile(path, proc="a", role="worker")
+        file = history.HistoryFile(path, proc="a", role="worker")
         closed = threading.Event()
         going = threading.Barrier(4)
 
-        def write(file: HistoryFile = file, closed: threading.Event = closed, going: threading.Barrier = going) -> None:
+        def write(file: history.HistoryFile = file, closed: threading.Event = closed, going: threading.Barrier = going) -> None:
             going.wait()
             while not closed.is_set():
                 file.append(['"kind":"phase","name":"p"'])
@@ -129,13 +121,13 @@ def test_it_survives_the_sigkill_of_its_writer(tmp_path: Path) -> None:
     assert child.stdout is not None and child.stdout.readline() == b"written\n"
     child.kill()
     assert child.wait() == -signal.SIGKILL
-    loaded = load_file(path)
+    loaded = history.load_file(path)
     assert not loaded.torn and len(loaded.rows) == 1001
     assert loaded.rows[-1]["kind"] != "close", "the missing closing row tells that it was killed"
 
 
 def test_a_full_disk_breaks_the_recording_and_nothing_else(capfd: Any) -> None:
-    file = HistoryFile(Path("/dev/full"), proc="a", role="worker")
+    file = history.HistoryFile(Path("/dev/full"), proc="a", role="worker")
     for _ in range(10):
         file.append(['"kind":"phase","name":"p"'])
     file.close()
@@ -161,13 +153,13 @@ file.close()
     done = subprocess.run([sys.executable, "-c", program, str(path)], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0
     assert done.stderr.count("\n") == 1 and done.stderr.startswith("history file a.jsonl: short write; recording stopped")
-    loaded = load_file(path)
+    loaded = history.load_file(path)
     assert path.stat().st_size == 1000 and loaded.torn and not loaded.corrupt_lines and loaded.rows
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
-        HistoryFile(tmp_path / "none" / "a.jsonl", proc="a", role="worker")
+        history.HistoryFile(tmp_path / "none" / "a.jsonl", proc="a", role="worker")
 
 
 def written(path: Path, data: bytes) -> Path:
@@ -180,14 +172,14 @@ def test_a_torn_last_line_is_told_apart(tmp_path: Path) -> None:
     torn = written(tmp_path / "b.jsonl", b'{"v":1,"seq":0}\n{"v":1,"se')
     # Torn exactly before its line end: complete JSON, and yet nobody knows.
     bare = written(tmp_path / "c.jsonl", b'{"v":1,"seq":0}\n{"v":1,"seq":1}')
-    loaded = [load_file(path) for path in (whole, torn, bare)]
+    loaded = [history.load_file(path) for path in (whole, torn, bare)]
     assert [file.torn for file in loaded] == [False, True, True]
     assert [len(file.rows) for file in loaded] == [2, 1, 1]
     assert not any(file.corrupt_lines for file in loaded)
 
 
 def test_an_empty_file_has_no_rows(tmp_path: Path) -> None:
-    loaded = load_file(written(tmp_path / "a.jsonl", b""))
+    loaded = history.load_file(written(tmp_path / "a.jsonl", b""))
     assert loaded.rows == () and not loaded.torn
 
 
@@ -197,34 +189,35 @@ def test_an_empty_file_has_no_rows(tmp_path: Path) -> None:
     ids=["empty", "words", "list", "number", "no version", "text version", "no UTF-8", "null", "deep"],
 )
 def test_a_corrupt_line_is_named_and_the_rest_is_read(tmp_path: Path, line: bytes) -> None:
-    loaded = load_file(written(tmp_path / "a.jsonl", b'{"v":1,"seq":0}\n' + line + b'\n{"v":1,"seq":2}\n'))
+    loaded = history.load_file(written(tmp_path / "a.jsonl", b'{"v":1,"seq":0}\n' + line + b'\n{"v":1,"seq":2}\n'))
     assert loaded.corrupt_lines == (1,)
     assert [row["seq"] for row in loaded.rows] == [0, 2]
 
 
 def test_a_newer_version_is_refused(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.jsonl", b'{"v":%d,"seq":0}\n' % (SCHEMA_VERSION + 1))
+    path = written(tmp_path / "a.jsonl", b'{"v":%d,"seq":0}\n' % (history.SCHEMA_VERSION + 1))
     with pytest.raises(
-        HistoryError, match=rf"history file a\.jsonl: schema version {SCHEMA_VERSION + 1}.* up to {SCHEMA_VERSION}"
+        history.HistoryError,
+        match=rf"history file a\.jsonl: schema version {history.SCHEMA_VERSION + 1}.* up to {history.SCHEMA_VERSION}",
     ):
-        load_file(path)
+        history.load_file(path)
 
 
 def test_an_older_version_gains_its_missing_columns() -> None:
-    row = upgrade({"v": 0, "seq": 3, "kind": "open"}, "a.jsonl")
+    row = history.upgrade({"v": 0, "seq": 3, "kind": "open"}, "a.jsonl")
     assert (row["v"], row["seq"], row["kind"], row["srv_us"]) == (0, 3, "open", None)
-    assert set(row) >= {field.name for field in ROW_FIELDS}
+    assert set(row) >= {field.name for field in history.ROW_FIELDS}
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(HistoryError, match=r"^history file none\.jsonl: No such file or directory$"):
-        load_file(tmp_path / "none.jsonl")
+    with pytest.raises(history.HistoryError, match=r"^history file none\.jsonl: No such file or directory$"):
+        history.load_file(tmp_path / "none.jsonl")
 
 
 def test_a_folder_is_read_by_name(tmp_path: Path) -> None:
     for name in ("b.jsonl", "a.sink.jsonl", "a.jsonl", "notes.txt"):
         written(tmp_path / name, b'{"v":1,"seq":0}\n')
-    assert [file.path.name for file in load_folder(tmp_path)] == ["a.jsonl", "a.sink.jsonl", "b.jsonl"]
+    assert [file.path.name for file in history.load_folder(tmp_path)] == ["a.jsonl", "a.sink.jsonl", "b.jsonl"]
 
 
 def test_it_needs_the_standard_library_alone() -> None:
@@ -238,11 +231,11 @@ def test_two_writers_do_not_share_a_file_unnoticed(tmp_path: Path) -> None:
     """A second opening shows: its `seq` starts again."""
     path = tmp_path / "a.jsonl"
     for _ in range(2):
-        HistoryFile(path, proc="a", role="worker").close()
+        history.HistoryFile(path, proc="a", role="worker").close()
     wait_until(lambda: len(lines_of(path)) == 4, "two openings and two closings")
     assert [row["seq"] for row in lines_of(path)] == [0, 1, 0, 1]
 
 
 def test_the_adapter_of_the_original_bull_writes_rows_of_this_schema() -> None:
     text = (ROOT / "chaos/interop/node/history.js").read_text()
-    assert f"const SCHEMA_VERSION = {SCHEMA_VERSION};" in text
+    assert f"const SCHEMA_VERSION = {history.SCHEMA_VERSION};" in text

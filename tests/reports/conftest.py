@@ -19,6 +19,8 @@ from reports.folder import history_files
 from reports.judge import judge, tables_folder
 from reports.samples import cpu_usage
 from tests.reports.browser import window as window
+from tests.reports.good_run import healthy
+from tests.reports.story import Story
 
 Judge = Callable[[Path], dict[str, Any]]
 
@@ -81,6 +83,18 @@ def rows_of(checked: Checked, spark: SparkSession) -> RowsOf:
         return by_subject(violations_of(run, spark))
 
     return judge
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> Story:
+    """A valid run that is still being written."""
+    return healthy(tmp_path / "run")
+
+
+@pytest.fixture
+def run(story: Story) -> Path:
+    """The folder of a valid run."""
+    return story.write()
 
 
 def told(found: CheckResult) -> tuple[str, str]:

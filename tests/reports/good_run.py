@@ -24,8 +24,7 @@ def cast(story: Story, *, sink: bool = True) -> None:
 def kill(story: Story, *, witness: str = "ok", again: bool = True) -> None:
     """worker-2 is killed at 10 s with job k1 in hand, which runs elsewhere after 9.2 s (`again`); worker-4 replaces it at
     20 s."""
-    story.enqueue("k1", 9.8)
-    token = story.claim("worker-2", "k1", 9.9)
+    token = story.leased("worker-2", "k1", 9.9, enqueued=9.8)
     story.start(token, 9.91)
     for stage, at in (("inject", 10.0), ("witness", 10.01), ("heal", 20.0), ("healed", 21.0)):
         result, held = (witness, [token]) if stage == "witness" else ("ok", [])
@@ -41,8 +40,7 @@ def kill(story: Story, *, witness: str = "ok", again: bool = True) -> None:
 
 def freeze(story: Story) -> None:
     """worker-3 is frozen at 25 s with job z1 in hand; worker-1 takes it over, and the zombie's finish is refused."""
-    story.enqueue("z1", 24.8)
-    zombie = story.claim("worker-3", "z1", 24.9)
+    zombie = story.leased("worker-3", "z1", 24.9, enqueued=24.8)
     story.start(zombie, 24.91, took=11.1)
     story.reap("worker-1", zombie, 34.2)
     story.run("worker-1", "z1", 34.4)

@@ -177,6 +177,17 @@ class Story:
         self.operation(worker, "claim", at, items, reply=reply, incarnation=inc, counter=counter, lease_ms=lease_ms, **more)
         return token
 
+    def leased(self, worker: str, job: str, at: float, *, enqueued: float | None = None, **more: Any) -> Token:
+        """Enqueue a job, a second before where nothing else is said, and claim it; `more` is what the claim says."""
+        self.enqueue(job, at - 1 if enqueued is None else enqueued)
+        return self.claim(worker, job, at, **more)
+
+    def handled(self, worker: str, job: str, at: float, *, end: str = "ok", **more: Any) -> Token:
+        """A leased job whose handler starts at once, and returns or raises (fail) after 50 ms."""
+        token = self.leased(worker, job, at, **more)
+        self.start(token, at + 0.01, took=0.05, end=end)
+        return token
+
     def start(self, token: Token, at: float, *, took: float | None = None, end: str = "ok") -> None:
         """A handler's start, and its end after `took`: it returns, or raises (fail)."""
         self.operation(token.worker, "handle", at, [token.item()], took=took or 0.0, reply=None if took is None else end)
@@ -242,6 +253,11 @@ class Story:
         for state in ("waiting", "delayed", "active", "dead", "done"):
             items = [{"job": job, "due_ms": due_ms} for job, due_ms in states.get(state, ())]
             self.row("harness", "final", at, name=name, state=state, count=len(items), srv_us=srv_ms(at) * 1_000, items=items)
+
+    def left(self, state: str, job: str, due_ms: int) -> None:
+        """Both snapshots list a job in this state."""
+        self.at_deadline[state].append((job, due_ms))
+        self.at_end[state].append((job, due_ms))
 
     def samples(self) -> None:
         """The CPU time of processes, and what they waited for a core where that is given, once a second."""

@@ -26,9 +26,8 @@ def measured(rows: int, cpu_s: float) -> Measured:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_two_sizes_are_judged_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_sizes_are_judged_and_told(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Violations are planted by hand: the story has not all that the corruptor needs."""
-    run = healthy(tmp_path / "run").write()
 
     def plant(clean: Path, seed: int, out: Path) -> dict[str, str]:
         broken = healthy(out)
@@ -118,8 +117,7 @@ def test_a_run_that_is_not_valid_is_not_grown(tmp_path: Path) -> None:
         command.base(Order([], run=tmp_path), "local", lambda line: None)
 
 
-def test_too_little_disk_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = healthy(tmp_path / "run").write()
+def test_too_little_disk_is_one_clear_line(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "FOLDER", tmp_path / "build")
     with pytest.raises(JudgeError, match=r"rows need .* GB in .*build, which has"):
         command.history(Order([]), run, command.Small(run, 0, {}), 10**15, lambda line: None)

@@ -80,16 +80,14 @@ def test_schedules_keys_and_dead_jobs_stay_consistent(tmp_path: Path, judged: Ju
     assert all(row["count"] == len(row["items"]) > 10 for row in dead)
 
 
-def test_most_rows_are_about_what_the_shape_names(tmp_path: Path) -> None:
-    run = healthy(tmp_path / "run").write()
+def test_most_rows_are_about_what_the_shape_names(tmp_path: Path, run: Path) -> None:
     grow(run, ROWS, tmp_path / "grown", shape="one-job")
     about = Counter(item["job"] for some in rows(tmp_path / "grown").values() for row in some for item in row.get("items") or ())
     assert about[JOB] > ROWS / 2
 
 
 @pytest.mark.slow
-def test_what_is_planted_is_found_and_nothing_else(tmp_path: Path, judged: Judge) -> None:
-    run = healthy(tmp_path / "run").write()
+def test_what_is_planted_is_found_and_nothing_else(tmp_path: Path, run: Path, judged: Judge) -> None:
     broken = healthy(tmp_path / "broken")
     broken.enqueue("lost", 40.0)
     token = broken.run("worker-1", "twice", 40.5)

@@ -11,6 +11,8 @@ from tests.reports.conftest import Checked, RowsOf
 from tests.reports.good_run import healthy
 from tests.reports.story import END_S, Story, Token, srv_ms
 
+pytestmark = pytest.mark.slow
+
 Found = set[tuple[str, str, str]]
 
 JUMP = "3-server-clock-jump"
@@ -61,14 +63,12 @@ def missed_ticks(story: Story) -> dict[str, Found]:
     return {"gap:72000": {("J15", "tick missed", "violated")}, **late}
 
 
-@pytest.mark.slow
 def test_of_the_ticks_that_a_clock_has_jumped_over_the_last_hundred_fire_at_once(story: Story, rows_of: RowsOf) -> None:
     """In the first tier the run of `test_loss` has such a jump."""
     expected = missed_ticks(story)
     assert rows_of(story.write(), "J15") == expected
 
 
-@pytest.mark.slow
 def test_a_clock_that_goes_back_keeps_ticks_waiting_only_until_it_is_set_right(story: Story, rows_of: RowsOf) -> None:
     """What is due at 41 s is reached when the clock is right again, at 46.5 s."""
     jump(story, -3_600_000)
@@ -79,7 +79,6 @@ def test_a_clock_that_goes_back_keeps_ticks_waiting_only_until_it_is_set_right(s
     assert rows_of(story.write(), "J15") == {"slow:1000": {("J15", "tick late", "violated")}}
 
 
-@pytest.mark.slow
 def test_a_renewal_keeps_the_end_that_a_lease_had_before_the_clock_went_back(story: Story, rows_of: RowsOf) -> None:
     jump(story, -180_000)
 
@@ -103,7 +102,6 @@ def test_a_renewal_keeps_the_end_that_a_lease_had_before_the_clock_went_back(sto
     assert rows_of(story.write(), "J21") == {"longer": too_long, "claimed-for-longer": too_long}
 
 
-@pytest.mark.slow
 def test_a_result_is_older_by_the_jump(story: Story, checked: Checked) -> None:
     """It is kept for half an hour at least."""
     story.spec["results"] = True
@@ -114,7 +112,6 @@ def test_a_result_is_older_by_the_jump(story: Story, checked: Checked) -> None:
     assert verdict == "violated" and why.startswith("kept gave a caller no result")
 
 
-@pytest.mark.slow
 def test_a_result_may_be_gone_where_the_clock_has_jumped_over_its_time(story: Story, checked: Checked) -> None:
     story.spec["results"] = True
     for job, at in (("before", 39.0), ("after", 47.0)):
@@ -125,7 +122,6 @@ def test_a_result_may_be_gone_where_the_clock_has_jumped_over_its_time(story: St
     assert verdict == "violated" and why.startswith("after gave a caller no result")
 
 
-@pytest.mark.slow
 def test_a_claim_may_be_early_by_as_much_as_the_clock_went_back(story: Story, rows_of: RowsOf) -> None:
     jump(story, -180_000)
     for job, early_ms in (("soon", 179_000), ("sooner", 181_000)):
@@ -135,7 +131,6 @@ def test_a_claim_may_be_early_by_as_much_as_the_clock_went_back(story: Story, ro
     assert rows_of(story.write(), "J8") == {"sooner": {("J8", "early", "violated")}}
 
 
-@pytest.mark.slow
 def test_a_jump_of_a_size_that_nobody_has_seen_proves_nothing(story: Story, checked: Checked) -> None:
     """Nor does what it may excuse."""
     jump(story, 120_000, seen=False)

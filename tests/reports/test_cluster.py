@@ -20,7 +20,6 @@ from reports.cluster import cluster
 from reports.command import main
 from reports.errors import JudgeError
 from reports.spark_settings import by_place, chosen_conf, chosen_master
-from tests.reports.good_run import healthy
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -59,9 +58,8 @@ def alive(pid: int) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.timeout(CLUSTER_S)
-def test_a_cluster_gives_the_same_verdict_byte_for_byte(tmp_path: Path) -> None:
+def test_a_cluster_gives_the_same_verdict_byte_for_byte(tmp_path: Path, run: Path) -> None:
     """The same run in the same folder, so that nothing but the master differs."""
-    run = healthy(tmp_path / "run").write()
     kept = tmp_path / "kept"
     shutil.copytree(run, kept)
     here = judged(run, "local[2]")
@@ -92,8 +90,7 @@ def test_nothing_of_a_cluster_outlives_its_command(number: signal.Signals) -> No
 
 @pytest.mark.slow
 @pytest.mark.timeout(CLUSTER_S)
-def test_a_cluster_whose_workers_are_too_small_is_one_clear_line(tmp_path: Path) -> None:
-    run = healthy(tmp_path / "run").write()
+def test_a_cluster_whose_workers_are_too_small_is_one_clear_line(run: Path) -> None:
     with cluster(1, memory="512m") as address:
         command = [sys.executable, "-m", "reports", "judge", str(run), "--conf", "spark.executor.memory=2g"]
         environment = {**os.environ, "IRONCLAIM_SPARK_MASTER": address}
@@ -134,10 +131,7 @@ def test_settings_of_the_command_line_win_over_the_environment(monkeypatch: pyte
         ("spark.master=local[2]", "cannot be set"),
     ],
 )
-def test_a_wrong_setting_is_one_clear_line(
-    setting: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = healthy(tmp_path / "run").write()
+def test_a_wrong_setting_is_one_clear_line(setting: str, message: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["judge", str(run), "--conf", setting]) == 2
     assert message in capsys.readouterr().err
 

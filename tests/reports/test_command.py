@@ -73,18 +73,18 @@ def test_a_valid_run_in_a_fresh_interpreter(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("verdict", "exit_code"), [("valid", 0), ("violated", 1), ("unknown", 2)])
 def test_the_exit_code_tells_the_verdict(
-    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch, verdict: str, exit_code: int
+    run: Path, command: Command, monkeypatch: pytest.MonkeyPatch, verdict: str, exit_code: int
 ) -> None:
-    run = healthy(tmp_path / "run").write()
     monkeypatch.setattr(reports.judge, "evaluate", lambda *_: ({**undecided("because", {}), "verdict": verdict}, None))
     code, out, _ = command(run)
     assert (code, out.splitlines()[-1]) == (exit_code, f"verdict: {verdict}")
     assert json.loads((run / "verdict.json").read_text())["verdict"] == verdict
 
 
-def test_objectives_of_the_run_and_of_another_file(tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objectives_of_the_run_and_of_another_file(
+    tmp_path: Path, run: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The exit code is 3 for an objective that a valid run missed. A file that cannot be used is as bad as a broken spec."""
-    run = healthy(tmp_path / "run").write()
     measures = {**NO_MEASURES, "enqueued": 100, "lost": 2}
     check = {**check_of("J1"), "verdict": "valid"}
     monkeypatch.setattr(
@@ -169,9 +169,8 @@ def newer_schema(run: Path) -> None:
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_what_cannot_be_judged_is_one_clear_line_and_unknown(
-    tmp_path: Path, command: Command, spoil: Callable[[Path], None], words: str
+    run: Path, command: Command, spoil: Callable[[Path], None], words: str
 ) -> None:
-    run = healthy(tmp_path / "run").write()
     (run / "verdict.json").write_text('{"verdict": "valid"}')
     spoil(run)
     code, out, _ = command(run)
@@ -197,9 +196,8 @@ def test_a_page_that_cannot_be_drawn_is_one_line_and_changes_nothing(
     assert json.loads((run / "verdict.json").read_text())["reasons"] == ["because"]
 
 
-def test_what_an_older_judge_left_goes_first(tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_an_older_judge_left_goes_first(run: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """A judge that dies leaves nothing that looks new."""
-    run = healthy(tmp_path / "run").write()
     old = [run / name for name in ("verdict.json", "junit.xml", "evidence.json", "report.html")]
     for path in old:
         path.write_text("valid")
@@ -273,10 +271,9 @@ def test_a_stdout_without_the_characters_gets_escapes(tmp_path: Path) -> None:
 
 
 def test_a_signal_that_was_swallowed_still_leaves_no_verdict(
-    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+    run: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A KeyboardInterrupt inside a finalizer is lost; that the signal came is not."""
-    run = healthy(tmp_path / "run").write()
     interrupts = Interrupts()
     monkeypatch.setattr(reports.judge, "INTERRUPTS", interrupts)
     handle = interrupts._handle
@@ -309,10 +306,7 @@ def test_a_missing_run_folder(tmp_path: Path, command: Command) -> None:
     assert err.splitlines() == [f"judge: run folder {tmp_path / 'nowhere'} does not exist"]
 
 
-def test_a_verdict_that_cannot_be_written_is_never_a_pass(
-    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = healthy(tmp_path / "run").write()
+def test_a_verdict_that_cannot_be_written_is_never_a_pass(run: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reports.judge, "evaluate", lambda *_: ({**undecided("because", {}), "verdict": "valid"}, None))
     (run / "verdict.json.new").symlink_to("/dev/full")
     code, out, err = command(run)
@@ -321,9 +315,8 @@ def test_a_verdict_that_cannot_be_written_is_never_a_pass(
 
 
 def test_a_judge_that_is_interrupted_leaves_no_older_verdict(
-    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+    run: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = healthy(tmp_path / "run").write()
     (run / "verdict.json").write_text('{"verdict": "valid"}')
 
     def interrupt(*_: object) -> None:
@@ -337,9 +330,10 @@ def test_a_judge_that_is_interrupted_leaves_no_older_verdict(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "line"), [(signal.SIGTERM, "reading"), (signal.SIGINT, "starting Spark")])
-def test_a_judge_that_is_told_to_stop_takes_its_jvm_and_scratch_with_it(tmp_path: Path, number: int, line: str) -> None:
+def test_a_judge_that_is_told_to_stop_takes_its_jvm_and_scratch_with_it(
+    tmp_path: Path, run: Path, number: int, line: str
+) -> None:
     """In the middle of a query, and while the JVM starts."""
-    run = healthy(tmp_path / "run").write()
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     command = [sys.executable, "-m", "reports", "judge", str(run)]
@@ -369,15 +363,13 @@ def children(pid: int) -> list[str]:
     return java
 
 
-def test_tables_that_cannot_be_written_are_never_a_pass(tmp_path: Path, command: Command) -> None:
-    run = healthy(tmp_path / "run").write()
+def test_tables_that_cannot_be_written_are_never_a_pass(run: Path, command: Command) -> None:
     (run / "tables").write_text("in the way")
     code, out, _ = command(run)
     assert code == 2 and "  tables of run cannot be written: File exists" in out
 
 
-def test_missing_java_names_what_installs_it(tmp_path: Path) -> None:
-    run = healthy(tmp_path / "run").write()
+def test_missing_java_names_what_installs_it(tmp_path: Path, run: Path) -> None:
     done = in_a_process(run, JAVA_HOME=str(tmp_path))
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert f"Spark needs Java, and JAVA_HOME is {tmp_path}, where there is no Java that runs" in done.stdout
@@ -400,9 +392,8 @@ def test_no_java_at_all_names_what_installs_it(tmp_path: Path, monkeypatch: pyte
         require_java()
 
 
-def test_a_wrong_master_is_one_clear_line(tmp_path: Path) -> None:
+def test_a_wrong_master_is_one_clear_line(run: Path) -> None:
     """In an interpreter of its own, as this one has a session already."""
-    run = healthy(tmp_path / "run").write()
     command = [sys.executable, "-m", "reports", "judge", str(run), "--master", "nonsense"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=JUDGE_S)
     assert done.returncode == 2 and "Traceback" not in done.stderr + done.stdout

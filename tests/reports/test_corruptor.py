@@ -4,7 +4,6 @@ of jobs, one of channels."""
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -16,8 +15,7 @@ from reports.corrupt.command import Seen, corrupt, render
 from reports.corrupt.history import History
 from reports.corrupt.kinds import CHANNEL_KINDS, CHANNEL_UNSEEABLE, KINDS, UNSEEABLE
 from reports.errors import JudgeError
-from tests.reports.good_run import healthy
-from tests.reports.story import srv_ms
+from tests.reports.story import Story, srv_ms
 
 #: Checks that this run does not have, or whose corruptions always make others unknown as well.
 NOT_ALONE = {"H0", "H1", "H2", "J19"}
@@ -76,10 +74,9 @@ def test_each_check_of_channels_sees_something_that_no_other_check_does(found_on
     assert needed - alone == set()
 
 
-def test_what_is_planted_is_what_a_history_proves(tmp_path: Path) -> None:
+def test_what_is_planted_is_what_a_history_proves(story: Story) -> None:
     """A refusal that came while its holder had only begun, was about to end or had ended proves nothing; nor does a tick that is
     late by the server's clock before there was a worker for as long as one may take to come."""
-    story = healthy(tmp_path / "run")
     for holder, sent, took in (("held", 43.9, 0.001), ("racing", 44.9, 0.001), ("new", 46.0, 0.05)):
         story.enqueue(holder, sent, took=took, unique=holder)
         story.run("worker-1", holder, sent + 0.3)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +14,7 @@ from reports.facts import Process, Run, Stage
 from reports.file_facts import CALL_SLOT_NS, FileFacts, ObservedCall
 from reports.folder import history_files
 from tests.reports.conftest import Checked
-from tests.reports.good_run import healthy
-from tests.reports.story import ns
+from tests.reports.story import Story, ns
 
 S = 1_000_000_000
 
@@ -168,9 +166,8 @@ def test_a_planned_fault_that_never_came_is_in_doubt() -> None:
     ]
 
 
-def test_observed_calls_are_found_in_the_rows(tmp_path: Path, spark: SparkSession) -> None:
+def test_observed_calls_are_found_in_the_rows(story: Story, spark: SparkSession) -> None:
     """Among others: a claim that repeats says so of the call, the others of their jobs; a refusal, whatever came of the call."""
-    story = healthy(tmp_path / "run")
     story.enqueue("refused", 28, reply="fail", errors=["OOM command not allowed when used memory > 'maxmemory'."])
     story.enqueue("sent-again", 29, took=0.5, errors=["BUSY the server is busy", "LOADING", "BUSY", "NOSCRIPT No matching"])
     story.enqueue("again", 30, result="repeated", took=0.5)
@@ -204,13 +201,11 @@ def test_observed_calls_are_found_in_the_rows(tmp_path: Path, spark: SparkSessio
 @pytest.mark.slow
 @pytest.mark.parametrize(("named", "found"), [(True, ("valid", "")), (False, ("unknown", "3-lease-expired proves nothing"))])
 def test_the_end_of_a_lease_that_a_fault_has_ended_must_have_been_refused(
-    named: bool, found: tuple[str, str], tmp_path: Path, checked: Checked
+    named: bool, found: tuple[str, str], story: Story, checked: Checked
 ) -> None:
     """It may be sent when the fault is over. That of another lease proves nothing."""
-    story = healthy(tmp_path / "run")
     story.spec["plan"] = [*story.spec["plan"], {"fault": "3-lease-expired", "name": "lease-expired", "target": "worker-1"}]
-    story.enqueue("struck", 40.0)
-    lease = story.claim("worker-1", "struck", 40.1)
+    lease = story.leased("worker-1", "struck", 40.1, enqueued=40.0)
     for stage, at in (("inject", 40.5), ("witness", 41.5), ("heal", 41.6), ("healed", 43.0)):
         story.fault("3-lease-expired", "worker-1", stage, at, held=[lease] if named and stage == "witness" else ())
     story.end("finish", lease, at=42.0, result="stale")

@@ -42,8 +42,7 @@ def gathered(run: Path, *found: tuple[str, str, str], facts: Run = FACTS, **more
 def doubled(folder: Path) -> tuple[Story, str]:
     """A valid run with one job that two workers hold; and the sentence of the check about it."""
     story = healthy(folder)
-    story.enqueue("twice", 40.0)
-    first = story.claim("worker-1", "twice", 40.1)
+    first = story.leased("worker-1", "twice", 40.1, enqueued=40.0)
     story.start(first, 40.11, took=1.0)
     second = story.claim("worker-3", "twice", 40.2)
     story.end("finish", second, at=40.4)
@@ -96,16 +95,14 @@ def test_a_violation_of_the_whole_run_says_that_no_row_names_it(tmp_path: Path) 
     assert one["rows"] == [] and one["note"].startswith("no row is about it alone")
 
 
-def test_a_violation_by_a_process_shows_its_last_rows(tmp_path: Path) -> None:
-    run = healthy(tmp_path / "run").write()
+def test_a_violation_by_a_process_shows_its_last_rows(run: Path) -> None:
     (one,) = gathered(run, ("J13", "worker-3", "claimed nothing for 9 s"))
     last = len((run / "history" / "worker-3.jsonl").read_text().splitlines())
     assert [line["line"] for line in one["rows"]] == list(range(last - evidence.LAST_ROWS + 1, last + 1))
     assert one["rows"][-1]["what"] == "close" and "last rows" in one["note"]
 
 
-def test_other_jobs_of_the_sentence_are_shown_too(tmp_path: Path) -> None:
-    story = healthy(tmp_path / "run")
+def test_other_jobs_of_the_sentence_are_shown_too(story: Story) -> None:
     story.life("worker-1", "old-1", 39.0)
     story.life("worker-1", "new-1", 39.5)
     (one,) = gathered(story.write(), ("J9", "new-1", "was claimed by worker-1 while old-1 waited"))
@@ -114,8 +111,7 @@ def test_other_jobs_of_the_sentence_are_shown_too(tmp_path: Path) -> None:
     assert {line.split()[5] for line in printed(one["rows"]) if " claim " in line} == {"old-1", "new-1"}
 
 
-def test_a_name_with_characters_that_json_escapes_is_found(tmp_path: Path) -> None:
-    story = healthy(tmp_path / "run")
+def test_a_name_with_characters_that_json_escapes_is_found(story: Story) -> None:
     story.life("worker-1", 'jöb "1"\\', 39.0)
     run = story.write()
     with (run / "history" / "worker-3.jsonl").open("a") as file:
@@ -180,8 +176,7 @@ def test_the_verdict_holds_the_first_violation_of_each_violated_check(tmp_path: 
     assert len({line.index(" s  ") for line in check["evidence"]}) == 1, "columns are aligned"
 
 
-def test_evidence_that_cannot_be_had_is_one_line_and_changes_nothing(tmp_path: Path) -> None:
-    run = healthy(tmp_path / "run").write()
+def test_evidence_that_cannot_be_had_is_one_line_and_changes_nothing(run: Path) -> None:
     (run / "evidence.json.new").symlink_to("/dev/full")
     verdict, said = decided(("J1", "quiet-0", "x")), list[str]()
     evidence.collect(run, verdict, FACTS, said.append)

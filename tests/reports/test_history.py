@@ -241,24 +241,21 @@ def test_a_hole_is_found_and_named(
     assert any(words in doubt for doubt in doubts(collect_facts(spark, run)))
 
 
-def test_a_killed_process_may_leave_its_last_line_torn_and_its_file_open(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_killed_process_may_leave_its_last_line_torn_and_its_file_open(run: Path, spark: SparkSession) -> None:
     """Rule 32. Its sink is excused with it."""
-    run = healthy(tmp_path / "run").write()
     for file in ("worker-2.jsonl", "worker-2.sink.jsonl"):
         content = lines(run, file)
         rewrite(run, file, [*content, '{"v":1,"seq":99,"proc":"worker-2","t_ns":12'])
     assert doubts(collect_facts(spark, run)) == []
 
 
-def test_a_killed_process_is_excused_for_its_last_line_only(tmp_path: Path, spark: SparkSession) -> None:
-    run = healthy(tmp_path / "run").write()
+def test_a_killed_process_is_excused_for_its_last_line_only(run: Path, spark: SparkSession) -> None:
     content = lines(run, "worker-2.jsonl")
     rewrite(run, "worker-2.jsonl", [content[0], content[1][:20] + "\n", *content[2:], '{"v":1,'])
     assert doubts(collect_facts(spark, run)) == ["history file worker-2.jsonl has 1 corrupt line"]
 
 
-def test_a_newer_schema_is_not_read(tmp_path: Path, spark: SparkSession) -> None:
-    run = healthy(tmp_path / "run").write()
+def test_a_newer_schema_is_not_read(run: Path, spark: SparkSession) -> None:
     newer = SCHEMA_VERSION + 1
     change(run, "worker-1.jsonl", 3, v=newer)
     message = rf"history file worker-1\.jsonl: schema version {newer}, this judge reads up to {SCHEMA_VERSION}"
@@ -266,8 +263,7 @@ def test_a_newer_schema_is_not_read(tmp_path: Path, spark: SparkSession) -> None
         collect_facts(spark, run)
 
 
-def test_a_history_without_operations_is_in_doubt(tmp_path: Path, spark: SparkSession) -> None:
-    run = healthy(tmp_path / "run").write()
+def test_a_history_without_operations_is_in_doubt(run: Path, spark: SparkSession) -> None:
     for file in (run / "history").iterdir():
         content = [json.loads(line) for line in file.read_text().splitlines()]
         kept = [row for row in content if row["kind"] != "operation"]
@@ -297,9 +293,8 @@ def test_a_snapshot_must_list_every_job_of_every_state_but_done() -> None:
     assert Snapshot(0, 0, whole).gaps() == ["has no state delayed"]
 
 
-def test_processes_that_write_while_they_are_frozen_are_in_doubt(tmp_path: Path, spark: SparkSession) -> None:
+def test_processes_that_write_while_they_are_frozen_are_in_doubt(story: Story, spark: SparkSession) -> None:
     """H1. And so is a drill that the harness could not carry out."""
-    story = healthy(tmp_path / "run")
     story.spec["harness_errors"] = ["unplanned exit of worker-1"]
     story.life("worker-3", "while-frozen", 29)
     assert h1_faults_bit.doubts(collect_facts(spark, story.write())) == [
@@ -324,8 +319,7 @@ def test_consumers_inside_locust_are_not_counted_among_the_workers(tmp_path: Pat
     assert not any("workers were started" in doubt or "consumers" in doubt for doubt in found)
 
 
-def test_a_network_fault_is_no_reason_for_a_new_era_of_the_server(tmp_path: Path, spark: SparkSession) -> None:
-    story = healthy(tmp_path / "run")
+def test_a_network_fault_is_no_reason_for_a_new_era_of_the_server(story: Story, spark: SparkSession) -> None:
     story.spec["plan"] = [*story.spec["plan"], {"fault": "3-net-down", "name": "net-down", "target": "worker-1,producer-1"}]
     story.row("worker-1", "connection", 49, server_run_id="r2", replid="era-2", server_role="master")
     assert doubts(collect_facts(spark, story.write())) == ["the server had 2 eras, and no fault of it was planned"]

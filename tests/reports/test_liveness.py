@@ -9,8 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.reports.conftest import Checked, violations_of
-from tests.reports.good_run import cast, freeze, healthy, kill
+from tests.reports.good_run import cast, freeze, kill
 from tests.reports.story import END_S, Story, srv_ms
+
+pytestmark = pytest.mark.slow
 
 
 def load(story: Story, every_s: float, workers: dict[str, tuple[float, float]]) -> None:
@@ -22,7 +24,6 @@ def load(story: Story, every_s: float, workers: dict[str, tuple[float, float]]) 
                 story.life(worker, f"load-{worker}-{index}", at)
 
 
-@pytest.mark.slow
 def test_a_kill_whose_jobs_never_ran_again_and_a_worker_that_claims_once_and_no_more(
     tmp_path: Path, checked: Checked, spark: SparkSession
 ) -> None:
@@ -39,7 +40,6 @@ def test_a_kill_whose_jobs_never_ran_again_and_a_worker_that_claims_once_and_no_
     assert details["k1"] == "in hand of worker-2 at 1-worker-kill, never ran elsewhere"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("every_s", "span", "verdict", "words"),
     [
@@ -61,10 +61,8 @@ def test_a_worker_that_claims_once_and_no_more(
     assert checked(story.write(), "J13")["J13"] == (verdict, words)
 
 
-@pytest.mark.slow
-def test_a_queue_that_is_looked_at_before_its_time_is_not_known_to_be_stuck(tmp_path: Path, checked: Checked) -> None:
+def test_a_queue_that_is_looked_at_before_its_time_is_not_known_to_be_stuck(story: Story, checked: Checked) -> None:
     """At `END_S`, twice the deadline after the last heal, the same is a violation: see the cases."""
-    story = healthy(tmp_path / "run")
     story.enqueue("young", 37)
     story.snapshot("end", END_S - 1, {"waiting": [("young", 0)]})
     verdict, why = checked(story.write(snapshots=("deadline",)), "J13")["J13"]
@@ -73,8 +71,7 @@ def test_a_queue_that_is_looked_at_before_its_time_is_not_known_to_be_stuck(tmp_
 
 def never_again(story: Story) -> None:
     """A second job in hand of worker-2 at the kill, that never runs again."""
-    story.enqueue("gone", 9)
-    story.claim("worker-2", "gone", 9.5)
+    story.leased("worker-2", "gone", 9.5, enqueued=9)
 
 
 def no_claims(story: Story) -> None:
@@ -82,7 +79,6 @@ def no_claims(story: Story) -> None:
     load(story, 0.15, {"worker-1": (37.0, 43.0), "worker-3": (37.0, 43.0)})
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tell", "early_s", "words"),
     [
@@ -117,10 +113,8 @@ def fail_over(story: Story, at: float) -> None:
         story.row(worker, "connection", at, server_run_id="r2", replid="era-2", server_role="master")
 
 
-@pytest.mark.slow
-def test_what_a_failover_lost_counts_in_no_later_era(tmp_path: Path, checked: Checked) -> None:
+def test_what_a_failover_lost_counts_in_no_later_era(story: Story, checked: Checked) -> None:
     """Rules 8 and 32: a finish that was lost may be done twice, and a claim that was lost replaces and excludes nobody."""
-    story = healthy(tmp_path / "run")
     story.spec["loss"] = [
         {"fault": "failover", "before_ms": 2_000, "until": "inject", "after_ms": 0, "text": "what the new primary had not got"}
     ]
@@ -138,13 +132,10 @@ def test_what_a_failover_lost_counts_in_no_later_era(tmp_path: Path, checked: Ch
     assert checked(story.write(), "J1", "J2", "J3", "J6") == dict.fromkeys(("J1", "J2", "J3", "J6"), ("valid", ""))
 
 
-@pytest.mark.slow
-def test_what_an_era_saw_counts_in_it(tmp_path: Path, checked: Checked) -> None:
+def test_what_an_era_saw_counts_in_it(story: Story, checked: Checked) -> None:
     """The same within the later era."""
-    story = healthy(tmp_path / "run")
     fail_over(story, 48)
-    story.enqueue("twice", 48.5)
-    first = story.claim("worker-3", "twice", 48.6)
+    first = story.leased("worker-3", "twice", 48.6, enqueued=48.5)
     story.run("worker-1", "twice", 49)
     story.effect(first, 49.2)
     story.end("finish", first, at=49.3)
@@ -152,9 +143,7 @@ def test_what_an_era_saw_counts_in_it(tmp_path: Path, checked: Checked) -> None:
     assert [found[check][0] for check in ("J1", "J2", "J3", "J6")] == ["violated", "valid", "violated", "violated"]
 
 
-@pytest.mark.slow
-def test_two_finishes_in_one_era_are_one_too_many(tmp_path: Path, checked: Checked) -> None:
-    story = healthy(tmp_path / "run")
+def test_two_finishes_in_one_era_are_one_too_many(story: Story, checked: Checked) -> None:
     story.run("worker-1", "quiet-1", 49.5)
     story.at_end["done"].append(("quiet-1", srv_ms(49.6)))
     verdict, why = checked(story.write(), "J6")["J6"]

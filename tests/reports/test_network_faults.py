@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,7 +11,7 @@ from reports.checks.h1_faults_bit import doubts
 from reports.checks.h1_network import LOSSES, STALLS
 from reports.facts import Process, Run, Stage
 from reports.file_facts import CALL_SLOT_NS, FileFacts
-from tests.reports.good_run import healthy
+from tests.reports.story import Story
 from tests.reports.test_recorder import collect_facts
 
 S = 1_000_000_000
@@ -123,9 +122,8 @@ def test_who_is_hit_must_send_calls(nobody: str) -> None:
     assert words in doubts(run_with("net-down", targets=f"worker-1,{nobody}"))
 
 
-def test_a_fault_that_a_run_does_not_notice_is_in_doubt(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_fault_that_a_run_does_not_notice_is_in_doubt(story: Story, spark: SparkSession) -> None:
     """Its rows say ok, and both targets go on as ever."""
-    story = healthy(tmp_path / "run")
     story.spec["plan"] = [*story.spec["plan"], {"fault": "3-net-down", "name": "net-down", "target": TARGETS}]
     for stage, at in (("inject", 39.0), ("witness", 41.6), ("heal", 41.7), ("healed", 42.0)):
         story.fault("3-net-down", TARGETS, stage, at)

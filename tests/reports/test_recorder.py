@@ -17,7 +17,6 @@ from reports.file_facts import FileFacts
 from reports.folder import history_files
 from reports.samples import cpu_usage
 from tests.reports.conftest import Checked
-from tests.reports.good_run import healthy
 from tests.reports.story import Story, ns
 
 S = 1_000_000_000
@@ -28,8 +27,7 @@ def collect_facts(spark: SparkSession, run: Path) -> Run:
     return load.collect_facts(load.read_history(spark, run, files), json.loads((run / "spec.json").read_text()), cpu_usage(run))
 
 
-def test_killed_processes_that_go_on_writing_are_in_doubt(tmp_path: Path, spark: SparkSession) -> None:
-    story = healthy(tmp_path / "run")
+def test_killed_processes_that_go_on_writing_are_in_doubt(story: Story, spark: SparkSession) -> None:
     story.row("worker-2", "connection", 11, server_run_id="r", replid="era-1", server_role="master")
     story.files["worker-2.sink"].close()
     assert doubts(collect_facts(spark, story.write())) == [
@@ -38,8 +36,7 @@ def test_killed_processes_that_go_on_writing_are_in_doubt(tmp_path: Path, spark:
     ]
 
 
-def test_rows_whose_instants_contradict_each_other_are_in_doubt(tmp_path: Path, spark: SparkSession) -> None:
-    story = healthy(tmp_path / "run")
+def test_rows_whose_instants_contradict_each_other_are_in_doubt(story: Story, spark: SparkSession) -> None:
     sent_last = {"first_send_ns": ns(30), "last_send_ns": ns(29), "done_ns": ns(30)}
     done_first = {"first_send_ns": ns(30), "done_ns": ns(29)}
     written_first = {"first_send_ns": ns(30), "last_send_ns": ns(30), "done_ns": ns(30.1)}
@@ -132,8 +129,7 @@ def test_shares_of_cpu_come_from_the_samples(tmp_path: Path) -> None:
     assert cpu_usage(tmp_path / "nowhere") == {}
 
 
-def test_enqueues_that_do_not_say_when_they_were_meant_to_be_sent_are_in_doubt(tmp_path: Path, spark: SparkSession) -> None:
-    story = healthy(tmp_path / "run")
+def test_enqueues_that_do_not_say_when_they_were_meant_to_be_sent_are_in_doubt(story: Story, spark: SparkSession) -> None:
     story.enqueue("whenever", 40, intended_ns=None)
     story.run("worker-1", "whenever", 40.1)
     words = "producer-1 wrote 2 rows of enqueues that do not say when they were meant to be sent"
@@ -148,18 +144,16 @@ def late(story: Story, at: float, jobs: int, lag_s: float) -> None:
 
 
 @pytest.mark.slow
-def test_load_that_catches_up_after_a_fault_is_no_doubt(tmp_path: Path, checked: Checked) -> None:
+def test_load_that_catches_up_after_a_fault_is_no_doubt(story: Story, checked: Checked) -> None:
     """The last one was seen to have healed at 36.5 s: late without a calm second until 40.5 s is due to it."""
-    story = healthy(tmp_path / "run")
     for at in (37.4, 38.2, 39.0, 39.8):
         late(story, at, 20, 0.5)
     assert checked(story.write(), "H3")["H3"] == ("valid", "")
 
 
 @pytest.mark.slow
-def test_load_that_never_catches_up_after_a_fault_is_in_doubt(tmp_path: Path, checked: Checked) -> None:
+def test_load_that_never_catches_up_after_a_fault_is_in_doubt(story: Story, checked: Checked) -> None:
     """Also where the calibration saw a machine that allows for more than usual: three times the 60 ms."""
-    story = healthy(tmp_path / "run")
     story.spec["calibration"] = {"lag_ms": 60.0}
     for at in (37.4, 38.2, 39.0, 39.8, 40.6, 41.4):
         late(story, at, 20, 0.2)
@@ -168,9 +162,8 @@ def test_load_that_never_catches_up_after_a_fault_is_in_doubt(tmp_path: Path, ch
 
 
 @pytest.mark.slow
-def test_load_that_is_not_sent_outside_faults_is_in_doubt(tmp_path: Path, checked: Checked) -> None:
+def test_load_that_is_not_sent_outside_faults_is_in_doubt(story: Story, checked: Checked) -> None:
     """What was dropped in the windows of the faults, and as long as the load caught up, does not count."""
-    story = healthy(tmp_path / "run")
     for at, count in ((12.0, 500), (37.0, 500), (40.0, 4), (41.0, 6)):
         story.row("producer-1", "drop", 42, intended_ns=ns(at), count=count)
     words = "the producers did not send 10 of 45 jobs outside faults, more than 1%"
@@ -178,19 +171,16 @@ def test_load_that_is_not_sent_outside_faults_is_in_doubt(tmp_path: Path, checke
 
 
 @pytest.mark.slow
-def test_a_few_jobs_that_were_not_sent_are_no_doubt(tmp_path: Path, checked: Checked) -> None:
-    story = healthy(tmp_path / "run")
+def test_a_few_jobs_that_were_not_sent_are_no_doubt(story: Story, checked: Checked) -> None:
     story.row("producer-1", "drop", 12, count=1_000_000)
     story.row("producer-1", "drop", 40, intended_ns=ns(40), count=9)
     assert checked(story.write(), "H3")["H3"] == ("valid", "")
 
 
 @pytest.mark.slow
-def test_a_completion_that_was_written_twice_is_no_token_that_was_handed_out_twice(tmp_path: Path, checked: Checked) -> None:
+def test_a_completion_that_was_written_twice_is_no_token_that_was_handed_out_twice(story: Story, checked: Checked) -> None:
     """Verbatim, but for its number: the recorder did that. And so it did where two completions differ in what they are about."""
-    story = healthy(tmp_path / "run")
-    story.enqueue("told-twice", 40)
-    token = story.claim("worker-1", "told-twice", 40.1)
+    token = story.leased("worker-1", "told-twice", 40.1, enqueued=40)
     claim = rows_of(story, "worker-1")[-1]
     story.row("worker-1", **{"kind": "operation", "at": 40.101, **claim})
     story.start(token, 40.11, took=0.05)
@@ -204,10 +194,8 @@ def test_a_completion_that_was_written_twice_is_no_token_that_was_handed_out_twi
 
 
 @pytest.mark.slow
-def test_one_finish_may_end_two_leases_of_a_job(tmp_path: Path, checked: Checked) -> None:
-    story = healthy(tmp_path / "run")
-    story.enqueue("both", 2)
-    zombie = story.claim("worker-1", "both", 3)
+def test_one_finish_may_end_two_leases_of_a_job(story: Story, checked: Checked) -> None:
+    zombie = story.leased("worker-1", "both", 3)
     owner = story.claim("worker-1", "both", 12.2)
     story.effect(owner, 12.3)
     items = [zombie.item(result="stale"), owner.item(result="ok", outcome="finished")]
@@ -222,9 +210,8 @@ def rows_of(story: Story, stem: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_two_completions_of_an_operation_are_in_doubt(tmp_path: Path, checked: Checked) -> None:
+def test_two_completions_of_an_operation_are_in_doubt(story: Story, checked: Checked) -> None:
     """And what rests on absent rows is unproven, as rows do not belong together."""
-    story = healthy(tmp_path / "run")
     columns = {"type": "info", "f": "finish", "op": "worker-1-twice", "items": [{"job": "quiet-0", "fence": 1, "nonce": "a"}]}
     for at in (30, 31):
         story.row("worker-1", "operation", at, first_send_ns=ns(30), done_ns=ns(at), **columns)

@@ -13,6 +13,8 @@ from tests.reports.conftest import Checked, Judge
 from tests.reports.good_run import GENERAL, cast, freeze, healthy, kill, traffic
 from tests.reports.story import HEALED_S, Story, Token
 
+pytestmark = pytest.mark.slow
+
 
 def check(verdict: dict[str, Any], check_id: str) -> dict[str, Any]:
     """One check's entry."""
@@ -27,13 +29,11 @@ def doubted(verdict: dict[str, Any]) -> set[str]:
 # --- runs that lack something: unknown -----------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_a_deleted_history_file_makes_nothing_but_doubt(tmp_path: Path, judged: Judge) -> None:
+def test_a_deleted_history_file_makes_nothing_but_doubt(run: Path, judged: Judge) -> None:
     """Its jobs look lost and its recoveries never happened; but the rows that would say so are gone.
 
     What rests on the rows that are there is not known either: the others may hide a violation.
     """
-    run = healthy(tmp_path / "run").write()
     (run / "history" / "worker-1.jsonl").unlink()
     verdict = judged(run)
     assert verdict["verdict"] == "unknown"
@@ -46,10 +46,8 @@ def test_a_deleted_history_file_makes_nothing_but_doubt(tmp_path: Path, judged: 
     assert verdict["measures"]["lost"] is None, "what cannot be told is not 0"
 
 
-@pytest.mark.slow
-def test_a_violation_that_rests_on_rows_that_are_there_stands_in_spite_of_holes(tmp_path: Path, checked: Checked) -> None:
+def test_a_violation_that_rests_on_rows_that_are_there_stands_in_spite_of_holes(story: Story, checked: Checked) -> None:
     """Without the producer's file and a sink: false beats unknown, but only where nothing that is missing could explain it."""
-    story = healthy(tmp_path / "run")
     story.run("worker-1", "quiet-1", 30)
     run = story.write()
     for file in ("producer-1.jsonl", "worker-3.sink.jsonl"):
@@ -62,7 +60,6 @@ def test_a_violation_that_rests_on_rows_that_are_there_stands_in_spite_of_holes(
     assert found["J6"][1].startswith("quiet-1 was finished 2 times"), "its effects may be in the lost sink"
 
 
-@pytest.mark.slow
 def test_a_run_in_which_nothing_succeeded_and_no_snapshot_was_taken_proves_nothing(tmp_path: Path, judged: Judge) -> None:
     story = Story(tmp_path / "run")
     cast(story, sink=False)
@@ -79,9 +76,7 @@ def test_a_run_in_which_nothing_succeeded_and_no_snapshot_was_taken_proves_nothi
     assert words["H1"].startswith("fault 1-worker-kill was not injected")
 
 
-@pytest.mark.slow
-def test_snapshots_that_are_partial_or_early_prove_nothing(tmp_path: Path, checked: Checked) -> None:
-    story = healthy(tmp_path / "run")
+def test_snapshots_that_are_partial_or_early_prove_nothing(story: Story, checked: Checked) -> None:
     story.snapshot("deadline", HEALED_S + 10, {})
     story.row("harness", "final", 52, name="end", state="waiting", count=7, srv_us=1, items=[{"job": "x", "due_ms": 0}])
     found = checked(story.write(snapshots=()), "J4", "J13")
@@ -91,7 +86,6 @@ def test_snapshots_that_are_partial_or_early_prove_nothing(tmp_path: Path, check
     assert "has no state dead" in found["J4"][1]
 
 
-@pytest.mark.slow
 def test_a_fault_that_did_not_bite_makes_the_run_unknown(tmp_path: Path, judged: Judge) -> None:
     """The mutant whose faults do nothing."""
     story = Story(tmp_path / "run")
@@ -107,7 +101,6 @@ def test_a_fault_that_did_not_bite_makes_the_run_unknown(tmp_path: Path, judged:
     assert [line["witnessed"] for line in verdict["measures"]["faults"]] == [False, True]
 
 
-@pytest.mark.slow
 def test_a_check_that_crashes_is_unknown_and_takes_no_other_with_it(
     tmp_path: Path, judged: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,7 +137,6 @@ def silent(worker: str, jobs: int) -> Callable[[Story], None]:
     return lambda story: traffic(story, others, jobs)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tell", "verdict", "words"),
     [
@@ -165,7 +157,6 @@ def test_a_worker_that_never_claims_again(
     assert checked(story.write(), "J13")["J13"] == (verdict, words)
 
 
-@pytest.mark.slow
 def test_a_kill_with_nothing_in_hand_proves_nothing(tmp_path: Path, checked: Checked) -> None:
     story = Story(tmp_path / "run")
     cast(story)
@@ -179,14 +170,10 @@ def test_a_kill_with_nothing_in_hand_proves_nothing(tmp_path: Path, checked: Che
     assert found == {"H2": ("unknown", "1-worker-kill proves nothing: no job in hand ran elsewhere"), "J13": ("valid", "")}
 
 
-@pytest.mark.slow
-def test_rows_of_a_killed_process_that_others_prove_are_holes(tmp_path: Path, checked: Checked) -> None:
+def test_rows_of_a_killed_process_that_others_prove_are_holes(story: Story, checked: Checked) -> None:
     """Nothing that rests on absent rows is proven: one job looks lost, one was finished without an effect."""
-    story = healthy(tmp_path / "run")
-    story.enqueue("gone", 9.5)
-    story.start(story.claim("worker-2", "gone", 9.6), 9.61)
-    story.enqueue("no-effect", 9.5)
-    token = story.claim("worker-2", "no-effect", 9.51)
+    story.start(story.leased("worker-2", "gone", 9.6, enqueued=9.5), 9.61)
+    token = story.leased("worker-2", "no-effect", 9.51, enqueued=9.5)
     story.start(token, 9.52, took=0.01)
     story.end("finish", token, at=9.54)
     unseen = Token("k2", 5, "0:1", "worker-2")
@@ -199,18 +186,13 @@ def test_rows_of_a_killed_process_that_others_prove_are_holes(tmp_path: Path, ch
     assert found["J6"][1].startswith("missing rows may explain it: no-effect ")
 
 
-@pytest.mark.slow
-def test_an_effect_that_a_killed_process_must_have_had_is_a_hole(tmp_path: Path, checked: Checked) -> None:
-    story = healthy(tmp_path / "run")
-    story.enqueue("no-effect", 9.5)
-    story.start(story.claim("worker-2", "no-effect", 9.51), 9.52, took=0.01)
+def test_an_effect_that_a_killed_process_must_have_had_is_a_hole(story: Story, checked: Checked) -> None:
+    story.start(story.leased("worker-2", "no-effect", 9.51, enqueued=9.5), 9.52, took=0.01)
     words = "no-effect was handled by worker-2, which was killed later, and its sink lacks the effect"
     assert checked(story.write(), "H0")["H0"] == ("unknown", words)
 
 
-@pytest.mark.slow
-def test_handlers_that_a_kill_cut_off_must_have_started(tmp_path: Path, checked: Checked) -> None:
-    run = healthy(tmp_path / "run").write()
+def test_handlers_that_a_kill_cut_off_must_have_started(run: Path, checked: Checked) -> None:
     file = run / "history" / "worker-2.jsonl"
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
     words = "1-worker-kill cut handlers off, and the history of worker-2 shows no start of one"

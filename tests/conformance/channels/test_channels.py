@@ -12,18 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
-from engine import (
-    Channel,
-    ChannelNotFound,
-    ChannelRule,
-    Fetched,
-    Malformed,
-    Message,
-    RawJson,
-    Subscribed,
-    SubscriptionNotFound,
-    models,
-)
+import engine
 from engine.channel import replies
 from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from tests.conformance.channels.places import NEAR_THE_WRAP, TTL_S, Place, acknowledge, ids, is_nothing, publish, waiting
@@ -32,9 +21,9 @@ from tests.engine.helpers.waiting import DEADLINE_S, until_waits
 
 
 @pytest.mark.feature("DS01", "DS02", "DS06", "DS07", "DS09", "DS11", "DS13", "DS14", "DS16", model="dsps")
-def test_the_scene_of_the_original(place: Place, channel: Channel) -> None:
-    assert [channel.subscribe("s") for _ in range(2)] == [Subscribed(True, 0), Subscribed(False, 0)]
-    assert channel.fetch("s", max_messages=10) == Fetched() == channel.fetch("s", max_messages=10, wait_ms=100)
+def test_the_scene_of_the_original(place: Place, channel: engine.Channel) -> None:
+    assert [channel.subscribe("s") for _ in range(2)] == [engine.Subscribed(True, 0), engine.Subscribed(False, 0)]
+    assert channel.fetch("s", max_messages=10) == engine.Fetched() == channel.fetch("s", max_messages=10, wait_ms=100)
 
     names = [f"msg-{n}" for n in range(16)]
     publish(channel, *names)
@@ -42,13 +31,13 @@ def test_the_scene_of_the_original(place: Place, channel: Channel) -> None:
     assert ids(fewer) == names[:15] and fewer.more_messages
     again = channel.fetch("s", max_messages=17)
     assert ids(again) == names and not again.more_messages and again.lost == 0
-    assert again.messages[3] == Message("msg-3", {"hi": "msg-3"}, 4)
+    assert again.messages[3] == engine.Message("msg-3", {"hi": "msg-3"}, 4)
     assert acknowledge(channel, "s", again) == "OK" and acknowledge(channel, "s", again) == "stale"
-    assert channel.fetch("s", max_messages=16) == Fetched()
+    assert channel.fetch("s", max_messages=16) == engine.Fetched()
     place.expect(clock=16, r_s=16, m_4='{"id":"msg-3","content":{"hi":"msg-3"}}')
 
     assert {channel.publish(name, "other").result for name in names} == {"duplicate"}
-    assert channel.fetch("s", max_messages=16) == Fetched()
+    assert channel.fetch("s", max_messages=16) == engine.Fetched()
     place.expect(clock=16, m_4='{"id":"msg-3","content":{"hi":"msg-3"}}')
     publish(channel, "additional")
     assert ids(channel.fetch("s")) == ["additional"]
@@ -59,7 +48,7 @@ def test_the_scene_of_the_original(place: Place, channel: Channel) -> None:
 
 
 @pytest.mark.feature("DS10", "DS14", model="dsps")
-def test_many_messages_are_taken_in_parts(channel: Channel) -> None:
+def test_many_messages_are_taken_in_parts(channel: engine.Channel) -> None:
     channel.subscribe("s")
     names = [f"msg-{n}" for n in range(80)]
     assert [one.clock for one in channel.publish_many([(name, None) for name in names])] == list(range(1, 81))
@@ -68,12 +57,12 @@ def test_many_messages_are_taken_in_parts(channel: Channel) -> None:
     assert acknowledge(channel, "s", first) == "OK"
     second = channel.fetch("s", max_messages=16)
     assert ids(second) == names[64:] and not second.more_messages
-    assert acknowledge(channel, "s", second) == "OK" and channel.fetch("s") == Fetched()
-    assert channel.fetch("s", max_messages=0) == Fetched()
+    assert acknowledge(channel, "s", second) == "OK" and channel.fetch("s") == engine.Fetched()
+    assert channel.fetch("s", max_messages=0) == engine.Fetched()
 
 
 @pytest.mark.feature("DS12", model="dsps")
-def test_a_long_poll_is_woken_by_a_publish_of_another_process(place: Place, channel: Channel) -> None:
+def test_a_long_poll_is_woken_by_a_publish_of_another_process(place: Place, channel: engine.Channel) -> None:
     channel.subscribe("s")
     channel.subscribe("t")
     threads = [waiting(lambda who=who: channel.fetch(who, wait_ms=30_000)) for who in ("s", "t")]
@@ -88,17 +77,17 @@ def test_a_long_poll_is_woken_by_a_publish_of_another_process(place: Place, chan
 
 
 @pytest.mark.feature("DS12", model="dsps")
-def test_a_long_poll_without_messages_ends_in_time_and_one_that_is_closed_at_once(channel: Channel) -> None:
+def test_a_long_poll_without_messages_ends_in_time_and_one_that_is_closed_at_once(channel: engine.Channel) -> None:
     channel.subscribe("s")
     before_s = time.monotonic()
-    assert channel.fetch("s", wait_ms=200) == Fetched()
+    assert channel.fetch("s", wait_ms=200) == engine.Fetched()
     assert time.monotonic() - before_s >= 0.19
     thread, came = waiting(lambda: channel.fetch("s", wait_ms=30_000))
     while not channel._waiters:
         time.sleep(0.001)
     channel.close()
     thread.join(DEADLINE_S)
-    assert came[0] == Fetched()
+    assert came[0] == engine.Fetched()
 
 
 @pytest.mark.feature("DS12", model="dsps")
@@ -122,7 +111,7 @@ def test_a_long_poll_is_cancelled_and_woken_at_once_under_asyncio(place: Place) 
 
 
 @pytest.mark.feature("DS05", "DS22", model="dsps")
-def test_which_messages_are_old(channel: Channel) -> None:
+def test_which_messages_are_old(channel: engine.Channel) -> None:
     """The matrix of the original: never sent, sent before the subscriber, acknowledged, fetched, not yet sent."""
     names = [f"msg-{n}" for n in range(5)]
 
@@ -147,7 +136,7 @@ def test_which_messages_are_old(channel: Channel) -> None:
 
 
 @pytest.mark.feature("DS08", model="dsps")
-def test_what_is_missing_is_said(place: Place, channel: Channel) -> None:
+def test_what_is_missing_is_said(place: Place, channel: engine.Channel) -> None:
     receipt = replies.outer({id: replies.inner("ch", "s", 1) for id in place.storages})
     calls: list[Callable[[], object]] = [
         lambda: channel.fetch("s"),
@@ -156,13 +145,13 @@ def test_what_is_missing_is_said(place: Place, channel: Channel) -> None:
         lambda: channel.are_old("s", ["a"]),
     ]
     for call in calls:
-        with pytest.raises(ChannelNotFound, match="ch"):
+        with pytest.raises(engine.ChannelNotFound, match="ch"):
             call()
     assert channel.unsubscribe("s") is False
     place.expect(clock=None)
     publish(channel, "a")
     for call in calls:
-        with pytest.raises(SubscriptionNotFound, match="ch has no subscriber s"):
+        with pytest.raises(engine.SubscriptionNotFound, match="ch has no subscriber s"):
             call()
     assert channel.unsubscribe("s") is False
     place.expect(clock=1, r_s=None)
@@ -179,7 +168,7 @@ def test_a_channel_comes_with_its_first_message_or_subscriber(place: Place) -> N
 
 
 @pytest.mark.feature("DS04", "DS05", "DS13", model="dsps")
-def test_each_subscriber_has_its_own_cursor_and_a_late_one_begins_now(place: Place, channel: Channel) -> None:
+def test_each_subscriber_has_its_own_cursor_and_a_late_one_begins_now(place: Place, channel: engine.Channel) -> None:
     for subscriber in ("s", "t"):
         channel.subscribe(subscriber)
     publish(channel, "a", "b")
@@ -274,21 +263,26 @@ def test_what_is_used_lives_on(place: Place) -> None:
     acknowledge(other, "acknowledges", first)
     channel.publish("a", "again")
     place.age(200)
-    with pytest.raises(SubscriptionNotFound):
+    with pytest.raises(engine.SubscriptionNotFound):
         other.fetch("nothing")
     assert other.are_old("fetches", []) == {} == other.are_old("acknowledges", [])
     assert other.publish("a", "a new one").created, "a duplicate does not make the message live longer"
     place.expect(clock=3, m_3='{"id":"a","content":"a new one"}', m_1=None, r_nothing=None)
     place.age(TTL_S)
-    with pytest.raises(ChannelNotFound):
+    with pytest.raises(engine.ChannelNotFound):
         place.channel().fetch("fetches")
     assert place.channel().publish("a", None).clock == 1
 
 
 @pytest.mark.feature("DS21", model="dsps")
 def test_the_longest_of_the_rules_that_match_counts(place: Place) -> None:
-    rules = (ChannelRule("a.+", 1_500), ChannelRule(".+b", 100_000), ChannelRule("abc", 0), ChannelRule("ab|abc", 10_001))
-    model = models.Dsps(rules=rules)
+    rules = (
+        engine.ChannelRule("a.+", 1_500),
+        engine.ChannelRule(".+b", 100_000),
+        engine.ChannelRule("abc", 0),
+        engine.ChannelRule("ab|abc", 10_001),
+    )
+    model = engine.models.Dsps(rules=rules)
     lives = {"ax": 17, "ab": 115, "abc": 26, "xb": 115}
     for name, life_s in lives.items():
         since_ms = {id: now_ms(server) for id, server in place.servers.items()}
@@ -301,11 +295,11 @@ def test_the_longest_of_the_rules_that_match_counts(place: Place) -> None:
             assert all_given(server, since_ms[id], life_s, *keys)
     for gone_s, name in sorted((life, name) for name, life in lives.items()):
         place.age(max(0, gone_s - place.now_s + 1_000 + 1))
-        with pytest.raises(ChannelNotFound):
+        with pytest.raises(engine.ChannelNotFound):
             place.channel(name, model).fetch("s")
-    with pytest.raises(Malformed, match="^channel: "):
+    with pytest.raises(engine.Malformed, match="^channel: "):
         place.channel("xyz", model)
-    assert place.channel("xyz", models.Dsps()).expire_ms == 1_800_000
+    assert place.channel("xyz", engine.models.Dsps()).expire_ms == 1_800_000
 
 
 @pytest.mark.feature("DS15", "DS17", model="dsps")
@@ -325,7 +319,7 @@ def test_a_receipt_is_of_one_channel_and_one_subscriber_and_moves_nothing_when_i
     bad = [*foreign, replies.outer(changed), one[:-5], one[4:], bare, base64.b64encode(bare.encode()).decode(), "", "{}"]
     bad += [replies.outer({"elsewhere": bare})]
     for receipt in bad:
-        with pytest.raises(Malformed, match="^receipt: "):
+        with pytest.raises(engine.Malformed, match="^receipt: "):
             channel.acknowledge("s", receipt)  # type: ignore[arg-type]
     beyond = replies.outer({id: replies.inner("ch", "s", 3) for id in place.storages})
     before = replies.outer({id: replies.inner("ch", "s", 0) for id in place.storages})
@@ -337,12 +331,12 @@ def test_a_receipt_is_of_one_channel_and_one_subscriber_and_moves_nothing_when_i
 
 
 @pytest.mark.feature("DS01", model="dsps")
-def test_contents_keep_their_spelling(place: Place, channel: Channel) -> None:
+def test_contents_keep_their_spelling(place: Place, channel: engine.Channel) -> None:
     channel.subscribe("s")
     value = {"a": "<&>\u2028", "b": ["é", 1.0]}
     spellings = {"a": '{"x": 1.0, "x":1e5}', "b": ' [ "<&>\u2028ä" , null ] ', "c": "12345678901234567890"}
     for name, text in spellings.items():
-        channel.publish(name, RawJson(text))
+        channel.publish(name, engine.RawJson(text))
     channel.publish("d", value)
     contents = [*map(json.loads, spellings.values()), value]
     assert [message.content for message in channel.fetch("s").messages] == contents

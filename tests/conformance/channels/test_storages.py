@@ -11,24 +11,14 @@ from typing import Any
 import pytest
 import redis
 
-from engine import (
-    AsyncChannel,
-    Channel,
-    ConnectOptions,
-    Malformed,
-    MemoryStorage,
-    OutcomeUnknown,
-    RedisStorage,
-    ServerUnavailable,
-    SubscriptionNotFound,
-)
+import engine
 from engine.channel import replies
 from engine.testing.server import EmbeddedServer
 from tests.conformance.channels.places import FIVE_MINUTES, Place, acknowledge, ids, publish, waiting
 from tests.engine.helpers.waiting import DEADLINE_S
 
 #: Calls to a server that is away end soon.
-IMPATIENT = ConnectOptions(connect_timeout_ms=500, timeout_ms=1_000, deadline_ms=3_000)
+IMPATIENT = engine.ConnectOptions(connect_timeout_ms=500, timeout_ms=1_000, deadline_ms=3_000)
 
 
 @pytest.fixture
@@ -43,13 +33,15 @@ def away() -> Iterator[EmbeddedServer]:
 def test_one_of_two_servers_is_enough_and_the_other_is_not_waited_for(
     ironclaim_url: str, away: EmbeddedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with Channel("ch", FIVE_MINUTES, storages={"a": RedisStorage(away.url), "b": RedisStorage(ironclaim_url)}) as channel:
+    with engine.Channel(
+        "ch", FIVE_MINUTES, storages={"a": engine.RedisStorage(away.url), "b": engine.RedisStorage(ironclaim_url)}
+    ) as channel:
         channel.subscribe("s")
         publish(channel, "both")
         fetched = channel.fetch("s")
         assert set(replies.read_outer(fetched.receipt)) == {"a", "b"}
-    storages = {"a": RedisStorage(away.url, connect=IMPATIENT), "b": RedisStorage(ironclaim_url)}
-    with Channel("ch", FIVE_MINUTES, storages=storages) as channel:
+    storages = {"a": engine.RedisStorage(away.url, connect=IMPATIENT), "b": engine.RedisStorage(ironclaim_url)}
+    with engine.Channel("ch", FIVE_MINUTES, storages=storages) as channel:
         away.stop()
         with caplog.at_level(logging.WARNING, "ironclaim.channel"):
             publish(channel, "one")
@@ -68,16 +60,16 @@ def test_one_of_two_servers_is_enough_and_the_other_is_not_waited_for(
 @pytest.mark.slow
 @pytest.mark.feature("DS24", model="dsps")
 def test_it_fails_when_all_servers_are_away(away: EmbeddedServer) -> None:
-    storages = {id: RedisStorage(client=redis.Redis.from_url(away.url), connect=IMPATIENT) for id in ("a", "b")}
-    with Channel("ch", FIVE_MINUTES, storages=storages) as channel:
+    storages = {id: engine.RedisStorage(client=redis.Redis.from_url(away.url), connect=IMPATIENT) for id in ("a", "b")}
+    with engine.Channel("ch", FIVE_MINUTES, storages=storages) as channel:
         away.stop()
-        with pytest.raises((ServerUnavailable, OutcomeUnknown)):
+        with pytest.raises((engine.ServerUnavailable, engine.OutcomeUnknown)):
             channel.publish("a", 1)
-        with pytest.raises((ServerUnavailable, OutcomeUnknown)):
+        with pytest.raises((engine.ServerUnavailable, engine.OutcomeUnknown)):
             channel.fetch("s")
 
 
-class Broken(MemoryStorage):
+class Broken(engine.MemoryStorage):
     """A storage of somebody's own, with a bug."""
 
     def apply(self, channel: str, operation: Any) -> Any:
@@ -85,12 +77,12 @@ class Broken(MemoryStorage):
 
 
 def test_a_bug_in_one_storage_is_raised_and_nobody_waits_for_ever(ironclaim_url: str) -> None:
-    storages = {"a": Broken(), "b": RedisStorage(ironclaim_url)}
-    with Channel("ch", FIVE_MINUTES, storages=storages) as channel, pytest.raises(RuntimeError, match="a bug"):
+    storages = {"a": Broken(), "b": engine.RedisStorage(ironclaim_url)}
+    with engine.Channel("ch", FIVE_MINUTES, storages=storages) as channel, pytest.raises(RuntimeError, match="a bug"):
         channel.subscribe("s")
 
     async def scene() -> None:
-        async with AsyncChannel("ch", FIVE_MINUTES, storages=storages) as channel:
+        async with engine.AsyncChannel("ch", FIVE_MINUTES, storages=storages) as channel:
             await channel.subscribe("s")
 
     with pytest.raises(RuntimeError, match="a bug"):
@@ -100,8 +92,11 @@ def test_a_bug_in_one_storage_is_raised_and_nobody_waits_for_ever(ironclaim_url:
 @pytest.mark.feature("DS24", model="dsps")
 def test_a_storage_with_messages_does_not_wait_for_one_without(ironclaim_url: str) -> None:
     """Messages in one of two storages end a long poll of both."""
-    storages = {"a": RedisStorage(ironclaim_url), "b": MemoryStorage()}
-    with Channel("ch", FIVE_MINUTES, storages=storages) as channel, Channel("ch", FIVE_MINUTES, url=ironclaim_url) as alone:
+    storages = {"a": engine.RedisStorage(ironclaim_url), "b": engine.MemoryStorage()}
+    with (
+        engine.Channel("ch", FIVE_MINUTES, storages=storages) as channel,
+        engine.Channel("ch", FIVE_MINUTES, url=ironclaim_url) as alone,
+    ):
         channel.subscribe("s")
         publish(alone, "x", "y")
         before_s = time.monotonic()
@@ -117,15 +112,15 @@ def test_a_storage_with_messages_does_not_wait_for_one_without(ironclaim_url: st
 @pytest.mark.feature("DS24", model="dsps")
 def test_a_receipt_outlives_the_set_of_storages(ironclaim_url: str) -> None:
     """The scene of the original: given by s1 and s2, taken by s2 and s3; then s1 that was left behind repeats nothing."""
-    first, second, third = RedisStorage(ironclaim_url), MemoryStorage(), MemoryStorage()
-    before = Channel("ch", FIVE_MINUTES, storages={"s1": first, "s2": second})
-    after = Channel("ch", FIVE_MINUTES, storages={"s2": second, "s3": third})
-    elsewhere = Channel("ch", FIVE_MINUTES, storages={"s3": third})
+    first, second, third = engine.RedisStorage(ironclaim_url), engine.MemoryStorage(), engine.MemoryStorage()
+    before = engine.Channel("ch", FIVE_MINUTES, storages={"s1": first, "s2": second})
+    after = engine.Channel("ch", FIVE_MINUTES, storages={"s2": second, "s3": third})
+    elsewhere = engine.Channel("ch", FIVE_MINUTES, storages={"s3": third})
     before.subscribe("s")
     publish(before, "x", "y")
     fetched = before.fetch("s")
     assert ids(fetched) == ["x", "y"]
-    with pytest.raises(Malformed, match="^receipt: "):
+    with pytest.raises(engine.Malformed, match="^receipt: "):
         acknowledge(elsewhere, "s", fetched)
     assert acknowledge(after, "s", fetched) == "OK" and ids(after.fetch("s", wait_ms=10)) == []
     assert ids(before.fetch("s", wait_ms=10)) == []
@@ -135,9 +130,9 @@ def test_a_receipt_outlives_the_set_of_storages(ironclaim_url: str) -> None:
 @pytest.mark.feature("DS24", model="dsps")
 def test_a_subscriber_that_one_storage_lost_is_given_back(ironclaim_url: str) -> None:
     """The scene of the original, and beyond it: what was not acknowledged yet comes again."""
-    first, second = RedisStorage(ironclaim_url), MemoryStorage()
-    channel = Channel("ch", FIVE_MINUTES, storages={"s1": first, "s2": second})
-    one, two = (Channel("ch", FIVE_MINUTES, storages={id: place}) for id, place in (("s1", first), ("s2", second)))
+    first, second = engine.RedisStorage(ironclaim_url), engine.MemoryStorage()
+    channel = engine.Channel("ch", FIVE_MINUTES, storages={"s1": first, "s2": second})
+    one, two = (engine.Channel("ch", FIVE_MINUTES, storages={id: place}) for id, place in (("s1", first), ("s2", second)))
     one.subscribe("s")
     publish(channel, "a", "b")
     for _ in range(2):
@@ -148,7 +143,7 @@ def test_a_subscriber_that_one_storage_lost_is_given_back(ironclaim_url: str) ->
     assert one.unsubscribe("s") and ids(two.fetch("s")) == ["c", "d"]
     assert ids(channel.fetch("s", wait_ms=300)) == ["c", "d"]
     assert channel.unsubscribe("s")
-    with pytest.raises(SubscriptionNotFound):
+    with pytest.raises(engine.SubscriptionNotFound):
         channel.fetch("s", wait_ms=300)
     channel.close()
     one.close()
@@ -156,20 +151,20 @@ def test_a_subscriber_that_one_storage_lost_is_given_back(ironclaim_url: str) ->
 
 @pytest.mark.feature("DS25", model="dsps")
 def test_memory_is_shared_by_the_channels_of_a_process_and_by_no_others() -> None:
-    storage = MemoryStorage()
-    with Channel("ch", storages={"m": storage}) as mine, Channel("ch", storages={"m": storage}) as other:
+    storage = engine.MemoryStorage()
+    with engine.Channel("ch", storages={"m": storage}) as mine, engine.Channel("ch", storages={"m": storage}) as other:
         mine.subscribe("s")
         publish(other, "a")
         assert ids(mine.fetch("s")) == ["a"]
-        with pytest.raises(SubscriptionNotFound):
-            Channel("ch", storages={"m": storage}).fetch("t")
-        fresh = Channel("ch", storages={"m": MemoryStorage()})
+        with pytest.raises(engine.SubscriptionNotFound):
+            engine.Channel("ch", storages={"m": storage}).fetch("t")
+        fresh = engine.Channel("ch", storages={"m": engine.MemoryStorage()})
         assert fresh.publish("a", 1).clock == 1 and fresh.publish("a", 1).clock == 1
-        assert Channel("other", storages={"m": storage}).publish("a", 1).created, "channels do not share ids"
+        assert engine.Channel("other", storages={"m": storage}).publish("a", 1).created, "channels do not share ids"
 
 
 @pytest.mark.feature("DS26", model="dsps")
-def test_scripts_that_a_server_forgets_are_loaded_again(place: Place, channel: Channel) -> None:
+def test_scripts_that_a_server_forgets_are_loaded_again(place: Place, channel: engine.Channel) -> None:
     """As after a restart or a SCRIPT FLUSH; the original loads them anew every five minutes."""
     channel.subscribe("s")
     calls: list[Any] = [
@@ -187,7 +182,7 @@ def test_scripts_that_a_server_forgets_are_loaded_again(place: Place, channel: C
 
 
 @pytest.mark.feature("DS23", model="dsps")
-def test_all_keys_of_a_channel_are_in_one_slot(place: Place, channel: Channel) -> None:
+def test_all_keys_of_a_channel_are_in_one_slot(place: Place, channel: engine.Channel) -> None:
     channel.subscribe("s")
     publish(channel, "a", "b")
     acknowledge(channel, "s", channel.fetch("s", max_messages=1))
@@ -201,8 +196,8 @@ def test_all_keys_of_a_channel_are_in_one_slot(place: Place, channel: Channel) -
 @pytest.mark.feature("DS24", "DS13", model="dsps")
 def test_a_server_that_lost_everything_is_filled_again(ironclaim_url: str, second_server: EmbeddedServer) -> None:
     second_server.flush()
-    storages = {"a": RedisStorage(second_server.url), "b": RedisStorage(ironclaim_url)}
-    with Channel("ch", FIVE_MINUTES, storages=storages) as channel, redis.Redis.from_url(second_server.url) as server:
+    storages = {"a": engine.RedisStorage(second_server.url), "b": engine.RedisStorage(ironclaim_url)}
+    with engine.Channel("ch", FIVE_MINUTES, storages=storages) as channel, redis.Redis.from_url(second_server.url) as server:
         channel.subscribe("s")
         publish(channel, "a", "b")
         acknowledge(channel, "s", channel.fetch("s", max_messages=1))

@@ -11,23 +11,8 @@ from typing import Any
 import redis
 
 from engine.models.dsps import DspsModel
+from engine.ops import channels as ops
 from engine.ops.base import Operation
-from engine.ops.channels import (
-    Acknowledge,
-    AcknowledgeReply,
-    AskOld,
-    Fetch,
-    FetchReply,
-    NewMessage,
-    OldReply,
-    Proof,
-    Publish,
-    PublishReply,
-    Subscribe,
-    SubscribeReply,
-    Unsubscribe,
-    UnsubscribeReply,
-)
 from engine.redis.call import Call
 from engine.redis.driver import SyncDriver
 
@@ -63,18 +48,18 @@ class ChannelDesk:
         assert call.script is not None
         return self.redis.eval(call.script.text, len(call.keys), *call.keys, *call.arguments)
 
-    def publish(self, *ids: str, ttl_s: int = TTL_S, seen: int | None = None, not_after_ms: int = NEVER_MS) -> PublishReply:
+    def publish(self, *ids: str, ttl_s: int = TTL_S, seen: int | None = None, not_after_ms: int = NEVER_MS) -> ops.PublishReply:
         messages = tuple(message(id) for id in ids)
-        return self.run(Publish(messages, ttl_s, seen, not_after_ms=not_after_ms))
+        return self.run(ops.Publish(messages, ttl_s, seen, not_after_ms=not_after_ms))
 
-    def subscribe(self, subscriber: str = "s", *, ttl_s: int = TTL_S, seen: int | None = None) -> SubscribeReply:
-        return self.run(Subscribe(subscriber, self.nonce(), ttl_s, seen, not_after_ms=NEVER_MS))
+    def subscribe(self, subscriber: str = "s", *, ttl_s: int = TTL_S, seen: int | None = None) -> ops.SubscribeReply:
+        return self.run(ops.Subscribe(subscriber, self.nonce(), ttl_s, seen, not_after_ms=NEVER_MS))
 
-    def unsubscribe(self, subscriber: str = "s") -> UnsubscribeReply:
-        return self.run(Unsubscribe(subscriber, self.nonce(), not_after_ms=NEVER_MS))
+    def unsubscribe(self, subscriber: str = "s") -> ops.UnsubscribeReply:
+        return self.run(ops.Unsubscribe(subscriber, self.nonce(), not_after_ms=NEVER_MS))
 
-    def fetch(self, subscriber: str = "s", most: int = 64, *, ttl_s: int = TTL_S, seen: int | None = None) -> FetchReply:
-        return self.run(Fetch(subscriber, most, ttl_s, seen))
+    def fetch(self, subscriber: str = "s", most: int = 64, *, ttl_s: int = TTL_S, seen: int | None = None) -> ops.FetchReply:
+        return self.run(ops.Fetch(subscriber, most, ttl_s, seen))
 
     def acknowledge(
         self,
@@ -84,12 +69,12 @@ class ChannelDesk:
         ttl_s: int = TTL_S,
         era: int | None = None,
         seen: int | None = None,
-        proof: Proof | None = None,
-    ) -> AcknowledgeReply:
-        return self.run(Acknowledge(subscriber, clock, ttl_s, era, seen, proof))
+        proof: ops.Proof | None = None,
+    ) -> ops.AcknowledgeReply:
+        return self.run(ops.Acknowledge(subscriber, clock, ttl_s, era, seen, proof))
 
-    def old(self, *ids: str, subscriber: str = "s") -> OldReply:
-        return self.run(AskOld(subscriber, ids))
+    def old(self, *ids: str, subscriber: str = "s") -> ops.OldReply:
+        return self.run(ops.AskOld(subscriber, ids))
 
     def nonce(self) -> str:
         self._nonce += 1
@@ -168,11 +153,11 @@ class ChannelDesk:
                 found[name.removeprefix("cmdstat_")] = numbers["calls"]
 
 
-def message(id: str) -> NewMessage:
+def message(id: str) -> ops.NewMessage:
     """A message that says its own name."""
-    return NewMessage(id, json.dumps({"text": id}, separators=(",", ":")).encode())
+    return ops.NewMessage(id, json.dumps({"text": id}, separators=(",", ":")).encode())
 
 
-def ids(reply: FetchReply) -> list[str]:
+def ids(reply: ops.FetchReply) -> list[str]:
     """The ids that a fetch brought."""
     return [json.loads(body)["id"] for _, body in reply.items]

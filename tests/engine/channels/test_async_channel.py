@@ -7,20 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine import (
-    Acknowledged,
-    AsyncChannel,
-    Channel,
-    ChannelNotFound,
-    Fetched,
-    Malformed,
-    MemoryStorage,
-    Message,
-    Published,
-    RedisStorage,
-    Subscribed,
-    SubscriptionNotFound,
-)
+import engine
 from tests.engine.helpers.waiting import DEADLINE_S, until_waits
 
 pytestmark = pytest.mark.usefixtures("late_looks")
@@ -30,25 +17,25 @@ def storages(kind: str, url: str) -> dict[str, Any]:
     """A server, memory, or both."""
     if kind == "redis":
         return {"url": url}
-    memory, server = MemoryStorage(), RedisStorage(url)
+    memory, server = engine.MemoryStorage(), engine.RedisStorage(url)
     return {"storages": {"memory": {"m": memory}, "both": {"m": memory, "r": server}}[kind]}
 
 
 @pytest.mark.parametrize("kind", ["redis", "memory", "both"])
 def test_the_life_of_messages(kind: str, ironclaim_url: str) -> None:
     async def story() -> None:
-        async with AsyncChannel("chx", **storages(kind, ironclaim_url)) as made:
-            with pytest.raises(ChannelNotFound):
+        async with engine.AsyncChannel("chx", **storages(kind, ironclaim_url)) as made:
+            with pytest.raises(engine.ChannelNotFound):
                 await made.fetch("sa")
-            assert await made.subscribe("sa") == Subscribed(True, 0) and not (await made.subscribe("sa")).created
-            assert await made.publish("m1", {"n": 1}) == Published("created", 1)
+            assert await made.subscribe("sa") == engine.Subscribed(True, 0) and not (await made.subscribe("sa")).created
+            assert await made.publish("m1", {"n": 1}) == engine.Published("created", 1)
             assert (await made.publish("m1", 2)).result == "duplicate"
             assert [one.clock for one in await made.publish_many([("m2", 2), ("m3", 3)])] == [2, 3]
             fetched = await made.fetch("sa", max_messages=2)
-            assert fetched.messages == (Message("m1", {"n": 1}, 1), Message("m2", 2, 2)) and fetched.more_messages
+            assert fetched.messages == (engine.Message("m1", {"n": 1}, 1), engine.Message("m2", 2, 2)) and fetched.more_messages
             assert fetched.receipt is not None
-            assert await made.acknowledge("sa", fetched.receipt) == Acknowledged("OK")
-            assert await made.acknowledge("sa", fetched.receipt) == Acknowledged("stale")
+            assert await made.acknowledge("sa", fetched.receipt) == engine.Acknowledged("OK")
+            assert await made.acknowledge("sa", fetched.receipt) == engine.Acknowledged("stale")
             assert await made.are_old("sa", ["m1", "m3", "m4"]) == {"m1": True, "m3": False, "m4": False}
             rest = await made.fetch("sa", wait_ms=30_000)
             assert [message.id for message in rest.messages] == ["m3"] and rest.receipt is not None
@@ -58,21 +45,21 @@ def test_the_life_of_messages(kind: str, ironclaim_url: str) -> None:
             await made.publish("m5", 5)
             assert [message.id for message in (await asyncio.wait_for(waiting, DEADLINE_S)).messages] == ["m5"]
             assert await made.unsubscribe("sa") and not await made.unsubscribe("sa")
-            with pytest.raises(SubscriptionNotFound):
+            with pytest.raises(engine.SubscriptionNotFound):
                 await made.fetch("sa", wait_ms=30_000)
 
     asyncio.run(story())
 
 
 def test_memory_wakes_a_task_from_another_thread() -> None:
-    memory = MemoryStorage()
+    memory = engine.MemoryStorage()
 
-    async def story() -> Fetched:
-        async with AsyncChannel("chx", storages={"m": memory}) as made:
+    async def story() -> engine.Fetched:
+        async with engine.AsyncChannel("chx", storages={"m": memory}) as made:
             await made.subscribe("sa")
             waiting = asyncio.create_task(made.fetch("sa", wait_ms=30_000))
             await until_waits(made)
-            with Channel("chx", storages={"m": memory}) as other:
+            with engine.Channel("chx", storages={"m": memory}) as other:
                 await asyncio.to_thread(other.publish, "m1", 1)
                 return await asyncio.wait_for(waiting, DEADLINE_S)
 
@@ -80,7 +67,7 @@ def test_memory_wakes_a_task_from_another_thread() -> None:
 
 
 def test_one_loop_after_the_other_and_not_two_at_once(ironclaim_url: str) -> None:
-    made = AsyncChannel("chx", url=ironclaim_url)
+    made = engine.AsyncChannel("chx", url=ironclaim_url)
 
     async def uses() -> None:
         await made.subscribe("sa")
@@ -88,7 +75,7 @@ def test_one_loop_after_the_other_and_not_two_at_once(ironclaim_url: str) -> Non
 
     async def both() -> None:
         await uses()
-        with pytest.raises(Malformed, match="event loop"):
+        with pytest.raises(engine.Malformed, match="event loop"):
             await asyncio.to_thread(asyncio.run, uses())
 
     asyncio.run(uses())

@@ -13,17 +13,7 @@ import pytest
 import redis
 import redis.asyncio
 
-from engine import (
-    AsyncChannel,
-    Channel,
-    ChannelRule,
-    ConnectOptions,
-    Malformed,
-    MemoryStorage,
-    RawJson,
-    RedisStorage,
-    models,
-)
+import engine
 from engine.channel import clock, replies
 
 Change = Callable[[str], object]
@@ -42,9 +32,9 @@ def server(ironclaim_url: str) -> Iterator[Any]:
 
 
 @pytest.fixture
-def channel(ironclaim_url: str) -> Iterator[Channel]:
+def channel(ironclaim_url: str) -> Iterator[engine.Channel]:
     """With a subscriber that has acknowledged one of two messages."""
-    with Channel("chx", url=ironclaim_url) as made:
+    with engine.Channel("chx", url=ironclaim_url) as made:
         made.subscribe("sa")
         made.publish_many([("m1", 1), ("m2", 2)])
         receipt = made.fetch("sa", max_messages=1).receipt
@@ -67,16 +57,16 @@ def unchanged(server: Any) -> Iterator[None]:
 
 
 def refused(field: str, call: Callable[..., object], *given: Any, **more: Any) -> None:
-    with pytest.raises(Malformed) as caught:
+    with pytest.raises(engine.Malformed) as caught:
         call(*given, **more)
     assert caught.value.field == field and caught.value.bound, (given, more)
 
 
-def test_ids(channel: Channel, server: Any) -> None:
+def test_ids(channel: engine.Channel, server: Any) -> None:
     with unchanged(server):
         for bad in BAD_IDS:
-            refused("channel", Channel, bad)
-            refused("channel", AsyncChannel, bad)
+            refused("channel", engine.Channel, bad)
+            refused("channel", engine.AsyncChannel, bad)
             refused("id", channel.publish, bad, 1)
             refused("messages[1].id", channel.publish_many, [("ok", 1), (bad, 1)])
             refused("subscriber", channel.subscribe, bad)
@@ -89,12 +79,12 @@ def test_ids(channel: Channel, server: Any) -> None:
 
 def test_ids_at_their_bounds_are_taken(ironclaim_url: str) -> None:
     for id in GOOD_IDS:
-        with Channel(id, url=ironclaim_url) as made:
+        with engine.Channel(id, url=ironclaim_url) as made:
             assert made.subscribe(id).created and made.publish(id, 1).created
             assert made.fetch(id).messages[0].id == id and made.are_old(id, [id]) == {id: False}
 
 
-def test_contents(channel: Channel, server: Any) -> None:
+def test_contents(channel: engine.Channel, server: Any) -> None:
     with unchanged(server):
         for bad in (float("nan"), float("-inf"), b'{"a":1}', object(), {1, 2}, "\ud800", {"a": [b""]}, "x" * 600_000):
             refused("content", channel.publish, "m3", bad)
@@ -103,19 +93,19 @@ def test_contents(channel: Channel, server: Any) -> None:
 
 def test_raw_json() -> None:
     for bad in (b"{", "NaN", "", b"\xff", "[1,]", "{'a':1}", None, {}):
-        refused("content", RawJson, bad)
+        refused("content", engine.RawJson, bad)
 
 
-def test_messages(channel: Channel, server: Any) -> None:
+def test_messages(channel: engine.Channel, server: Any) -> None:
     bad: Any
     with unchanged(server):
         for bad in (None, 5, "ab", b"ab", {"a": 1}, [("a",)], [("a", 1, 2)], ["ab"], [5], [None]):
-            with pytest.raises(Malformed, match=r"^messages"):
+            with pytest.raises(engine.Malformed, match=r"^messages"):
                 channel.publish_many(bad)
             refused("messages[2].id", channel.publish_many, [("m3", 1), ("m4", 1), ("m3", 2)])
 
 
-def test_too_many_messages(channel: Channel, server: Any) -> None:
+def test_too_many_messages(channel: engine.Channel, server: Any) -> None:
     before = state(server)
     refused("messages", channel.publish_many, ((f"m{at}", 1) for at in range(100_001)))
     refused("ids", channel.are_old, "sa", [f"m{at}" for at in range(1_001)])
@@ -124,19 +114,19 @@ def test_too_many_messages(channel: Channel, server: Any) -> None:
     assert state(server) == before
 
 
-def test_max_messages(channel: Channel, server: Any) -> None:
+def test_max_messages(channel: engine.Channel, server: Any) -> None:
     with unchanged(server):
         for bad in (-1, 1_001, 10**30, 1.5, float("nan"), "64", None, True, -(2**63)):
             refused("max_messages", channel.fetch, "sa", max_messages=bad)
 
 
-def test_wait_ms(channel: Channel, server: Any) -> None:
+def test_wait_ms(channel: engine.Channel, server: Any) -> None:
     with unchanged(server):
         for bad in (-1, 10**30, 0.5, float("inf"), "10", None, False):
             refused("wait_ms", channel.fetch, "sa", wait_ms=bad)
 
 
-def test_intended_ns(channel: Channel, server: Any) -> None:
+def test_intended_ns(channel: engine.Channel, server: Any) -> None:
     with unchanged(server):
         for bad in (-1, 2**63, "now", 1.5):
             refused("intended_ns", channel.publish, "m3", 1, intended_ns=bad)
@@ -199,10 +189,10 @@ def bad_receipts() -> dict[str, Any]:
 
 
 @pytest.mark.feature("DS15", model="dsps")
-def test_receipts_that_are_damaged_or_of_others(channel: Channel, server: Any) -> None:
+def test_receipts_that_are_damaged_or_of_others(channel: engine.Channel, server: Any) -> None:
     before = state(server)
     for what, bad in bad_receipts().items():
-        with pytest.raises(Malformed) as caught:
+        with pytest.raises(engine.Malformed) as caught:
             channel.acknowledge("sa", bad)
         assert caught.value.field == "receipt", what
     assert state(server) == before and before[b"c.{chx}.r.sa"]
@@ -211,7 +201,7 @@ def test_receipts_that_are_damaged_or_of_others(channel: Channel, server: Any) -
 
 
 @pytest.mark.feature("DS17", model="dsps")
-def test_receipts_of_clocks_that_are_not_between_cursor_and_clock_change_nothing(channel: Channel, server: Any) -> None:
+def test_receipts_of_clocks_that_are_not_between_cursor_and_clock_change_nothing(channel: engine.Channel, server: Any) -> None:
     """They are well made: whoever knows how can forge one (the checksum is no signature)."""
     before = state(server)
     for at in (3, 1_000, clock.CLOCK_MAX, 1, 0, -1, clock.CLOCK_MIN):
@@ -222,50 +212,54 @@ def test_receipts_of_clocks_that_are_not_between_cursor_and_clock_change_nothing
 
 def test_patterns() -> None:
     for bad in ("(", "[", "*", "a{2,1}", "(?P<n", "\\", 5, None, b".+", "(" * 500):
-        refused("pattern", ChannelRule, bad, 1_000)
+        refused("pattern", engine.ChannelRule, bad, 1_000)
 
 
 def test_expiry() -> None:
     for bad in (-1, 10**15, 2**63, 0.5, float("nan"), float("inf"), "30m", None, True):
-        refused("expire_ms", ChannelRule, ".+", bad)
+        refused("expire_ms", engine.ChannelRule, ".+", bad)
 
 
 def test_settings(ironclaim_url: str) -> None:
     bad: Any
-    for bad in ((), [], 5, "abc", [".+"], (ChannelRule(), None), {".+": 1}):
-        refused("rules", models.Dsps, rules=bad)
-    refused("channel", Channel, "chx", models.Dsps(rules=(ChannelRule("other", 0),)))
-    refused("channel", Channel, "chx", models.Dsps(rules=(ChannelRule("ch", 0),)))
-    for bad in (models.Lanes(), "dsps", models.Dsps, 5):
-        refused("model", Channel, "chx", bad)
-    for bad in ({}, [], 5, {"a": None}, {"a": "redis://"}, {f"s{at}": MemoryStorage() for at in range(11)}):
-        refused("storages", Channel, "chx", storages=bad)
+    for bad in ((), [], 5, "abc", [".+"], (engine.ChannelRule(), None), {".+": 1}):
+        refused("rules", engine.models.Dsps, rules=bad)
+    refused("channel", engine.Channel, "chx", engine.models.Dsps(rules=(engine.ChannelRule("other", 0),)))
+    refused("channel", engine.Channel, "chx", engine.models.Dsps(rules=(engine.ChannelRule("ch", 0),)))
+    for bad in (engine.models.Lanes(), "dsps", engine.models.Dsps, 5):
+        refused("model", engine.Channel, "chx", bad)
+    for bad in ({}, [], 5, {"a": None}, {"a": "redis://"}, {f"s{at}": engine.MemoryStorage() for at in range(11)}):
+        refused("storages", engine.Channel, "chx", storages=bad)
     for bad in ("", "a b", "a" * 129, 5):
-        refused("storages", Channel, "chx", storages={bad: MemoryStorage()})
-        refused("storage", models.Dsps, storage=bad)
-    memory, client = MemoryStorage(), redis.Redis()
+        refused("storages", engine.Channel, "chx", storages={bad: engine.MemoryStorage()})
+        refused("storage", engine.models.Dsps, storage=bad)
+    memory, client = engine.MemoryStorage(), redis.Redis()
     for bad in (
-        *(MemoryStorage, RedisStorage),
-        *((memory, memory), (RedisStorage(), RedisStorage()), (RedisStorage(ironclaim_url), RedisStorage(ironclaim_url))),
-        (RedisStorage(client=client), memory, RedisStorage(client=client)),
+        *(engine.MemoryStorage, engine.RedisStorage),
+        *(
+            (memory, memory),
+            (engine.RedisStorage(), engine.RedisStorage()),
+            (engine.RedisStorage(ironclaim_url), engine.RedisStorage(ironclaim_url)),
+        ),
+        (engine.RedisStorage(client=client), memory, engine.RedisStorage(client=client)),
     ):
         several = dict(zip("abc", bad, strict=False)) if isinstance(bad, tuple) else {"a": bad}
-        refused("storages", Channel, "chx", storages=several)
-    refused("url", Channel, "chx", storages={"a": RedisStorage(cast("Any", []))})
-    refused("storages", Channel, "chx", url=ironclaim_url, storages={"a": MemoryStorage()})
-    refused("storages", Channel, "chx", connect=ConnectOptions(), storages={"a": MemoryStorage()})
+        refused("storages", engine.Channel, "chx", storages=several)
+    refused("url", engine.Channel, "chx", storages={"a": engine.RedisStorage(cast("Any", []))})
+    refused("storages", engine.Channel, "chx", url=ironclaim_url, storages={"a": engine.MemoryStorage()})
+    refused("storages", engine.Channel, "chx", connect=engine.ConnectOptions(), storages={"a": engine.MemoryStorage()})
     for bad in ("http://x", "redis://x:y:z", 5):
-        refused("url", Channel, "chx", url=bad)
-        refused("url", Channel, "chx", storages={"a": RedisStorage(bad)})
-    refused("client", Channel, "chx", client=redis.asyncio.Redis())
-    refused("client", AsyncChannel, "chx", client=redis.Redis())
-    refused("connect", Channel, "chx", connect={"timeout_ms": 5})
-    refused("lua", Channel, "chx", lua="lua")
+        refused("url", engine.Channel, "chx", url=bad)
+        refused("url", engine.Channel, "chx", storages={"a": engine.RedisStorage(bad)})
+    refused("client", engine.Channel, "chx", client=redis.asyncio.Redis())
+    refused("client", engine.AsyncChannel, "chx", client=redis.Redis())
+    refused("connect", engine.Channel, "chx", connect={"timeout_ms": 5})
+    refused("lua", engine.Channel, "chx", lua="lua")
 
 
-def test_asyncio_refuses_the_same(channel: Channel, server: Any, ironclaim_url: str) -> None:
+def test_asyncio_refuses_the_same(channel: engine.Channel, server: Any, ironclaim_url: str) -> None:
     async def story() -> None:
-        async with AsyncChannel("chx", url=ironclaim_url) as made:
+        async with engine.AsyncChannel("chx", url=ironclaim_url) as made:
             for call, field in (
                 (lambda: made.publish("A", 1), "id"),
                 (lambda: made.publish("m3", b""), "content"),
@@ -277,7 +271,7 @@ def test_asyncio_refuses_the_same(channel: Channel, server: Any, ironclaim_url: 
                 (lambda: made.acknowledge("sa", replies.inner("chx", "sa", 2)), "receipt"),
                 (lambda: made.are_old("sa", ["M"]), "ids[0]"),
             ):
-                with pytest.raises(Malformed) as caught:
+                with pytest.raises(engine.Malformed) as caught:
                     await call()
                 assert caught.value.field == field
 

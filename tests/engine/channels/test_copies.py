@@ -10,21 +10,14 @@ import pytest
 
 from engine import ServerUnavailable, WrongKeyType
 from engine.channel.clock import CLOCK_MAX, distance
+from engine.ops import channels as ops
 from engine.ops.base import Operation
-from engine.ops.channels import (
-    Acknowledge,
-    AskOld,
-    Fetch,
-    Publish,
-    Subscribe,
-    Unsubscribe,
-)
 from engine.redis.call import Call
 from tests.engine.channels.channel_desk import NEVER_MS, PAST_MS, TTL_S, ChannelDesk, ids, message
 from tests.engine.desk import CUT_OFF, WRITES
 
-SUBSCRIBE = Subscribe("s", "0123456789abcdef", TTL_S, not_after_ms=NEVER_MS)
-UNSUBSCRIBE = Unsubscribe("s", "fedcba9876543210", not_after_ms=NEVER_MS)
+SUBSCRIBE = ops.Subscribe("s", "0123456789abcdef", TTL_S, not_after_ms=NEVER_MS)
+UNSUBSCRIBE = ops.Unsubscribe("s", "fedcba9876543210", not_after_ms=NEVER_MS)
 
 
 @pytest.mark.feature("DS02", model="dsps")
@@ -53,19 +46,19 @@ def test_a_late_publish_publishes_nothing_and_knows_what_is_there(desk: ChannelD
 
 @pytest.mark.feature("DS06", model="dsps")
 def test_a_late_subscribe(desk: ChannelDesk) -> None:
-    late = Subscribe("s", "f" * 16, TTL_S, not_after_ms=PAST_MS)
+    late = ops.Subscribe("s", "f" * 16, TTL_S, not_after_ms=PAST_MS)
     reply = desk.run(late)
     assert (reply.result, reply.clock, reply.cursor) == ("refused", None, None) and desk.dump() == {}
     desk.subscribe()
     before = desk.dump()
     assert desk.run(late).result == "refused" and desk.dump() == before
-    assert desk.run(Unsubscribe("s", "e" * 16, not_after_ms=PAST_MS)).result == "refused" and desk.dump() == before
+    assert desk.run(ops.Unsubscribe("s", "e" * 16, not_after_ms=PAST_MS)).result == "refused" and desk.dump() == before
 
 
 @pytest.mark.feature("DS06", "DS07", model="dsps")
 def test_a_copy_of_subscribe_creates_nobody_after_an_unsubscribe(desk: ChannelDesk) -> None:
     assert desk.run(SUBSCRIBE).result == "created"
-    again = Subscribe("s", "1" * 16, TTL_S, not_after_ms=NEVER_MS)
+    again = ops.Subscribe("s", "1" * 16, TTL_S, not_after_ms=NEVER_MS)
     assert desk.run(again).result == "exists"
     desk.publish("m1")
     before = desk.dump()
@@ -92,8 +85,8 @@ def test_a_copy_of_unsubscribe_deletes_nobody_who_came_later(desk: ChannelDesk, 
 
 def test_what_a_subscribe_did_is_kept_longer_than_its_copies_may_come(desk: ChannelDesk) -> None:
     not_after_ms = desk.redis.time()[0] * 1000 + 10_000
-    desk.run(Subscribe("s", "a" * 16, TTL_S, not_after_ms=not_after_ms))
-    desk.run(Unsubscribe("s", "b" * 16, not_after_ms=not_after_ms))
+    desk.run(ops.Subscribe("s", "a" * 16, TTL_S, not_after_ms=not_after_ms))
+    desk.run(ops.Unsubscribe("s", "b" * 16, not_after_ms=not_after_ms))
     assert desk.redis.pexpiretime(desk.keys.op("a" * 16)) == not_after_ms + 20_000
     assert desk.redis.pexpiretime(desk.keys.op("b" * 16)) == not_after_ms + 20_000
 
@@ -130,35 +123,35 @@ def cut_off(desk: ChannelDesk, operation: Operation, writes: int) -> bool:
 
 Operations = tuple[Callable[[ChannelDesk], object], Operation]
 SCENES: dict[str, Operations] = {
-    "first publish": (lambda desk: None, Publish((message("a"), message("b")), TTL_S, not_after_ms=NEVER_MS)),
+    "first publish": (lambda desk: None, ops.Publish((message("a"), message("b")), TTL_S, not_after_ms=NEVER_MS)),
     "publish": (
         lambda desk: (desk.subscribe(), desk.publish("x")),
-        Publish((message("a"), message("b")), TTL_S, not_after_ms=NEVER_MS),
+        ops.Publish((message("a"), message("b")), TTL_S, not_after_ms=NEVER_MS),
     ),
     "publish behind foreign": (
         lambda desk: (desk.subscribe(), desk.publish("x"), desk.foreign("f1"), desk.foreign("f2")),
-        Publish((message("a"), message("b")), TTL_S, not_after_ms=NEVER_MS),
+        ops.Publish((message("a"), message("b")), TTL_S, not_after_ms=NEVER_MS),
     ),
     "first subscribe": (lambda desk: None, SUBSCRIBE),
     "subscribe": (lambda desk: desk.publish("x"), SUBSCRIBE),
     "unsubscribe": (lambda desk: (desk.subscribe(), desk.publish("x")), UNSUBSCRIBE),
-    "fetch of foreign": (lambda desk: (desk.subscribe(), desk.foreign("f1"), desk.foreign("f2")), Fetch("s", 64, TTL_S)),
+    "fetch of foreign": (lambda desk: (desk.subscribe(), desk.foreign("f1"), desk.foreign("f2")), ops.Fetch("s", 64, TTL_S)),
     "fetch of expired": (
         lambda desk: (desk.subscribe(), desk.publish("x", "y", "z"), desk.redis.delete(desk.keys.body(1), desk.keys.body(2))),
-        Fetch("s", 64, TTL_S),
+        ops.Fetch("s", 64, TTL_S),
     ),
-    "acknowledge": (lambda desk: (desk.subscribe(), desk.publish("x", "y")), Acknowledge("s", 1, TTL_S)),
+    "acknowledge": (lambda desk: (desk.subscribe(), desk.publish("x", "y")), ops.Acknowledge("s", 1, TTL_S)),
     "publish after a loss": (
         lambda desk: (desk.subscribe(), desk.publish("x"), desk.redis.delete(desk.keys.clock)),
-        Publish((message("a"), message("b")), TTL_S, not_after_ms=NEVER_MS),
+        ops.Publish((message("a"), message("b")), TTL_S, not_after_ms=NEVER_MS),
     ),
     "fetch after a loss": (
         lambda desk: (desk.subscribe(), desk.publish("x"), desk.redis.delete(desk.keys.clock)),
-        Fetch("s", 64, TTL_S),
+        ops.Fetch("s", 64, TTL_S),
     ),
     "acknowledge after a loss": (
         lambda desk: (desk.subscribe(), desk.publish("x", "y"), desk.redis.delete(desk.keys.clock)),
-        Acknowledge("s", 1, TTL_S),
+        ops.Acknowledge("s", 1, TTL_S),
     ),
     "subscribe after a loss": (lambda desk: (desk.publish("x"), desk.redis.delete(desk.keys.clock)), SUBSCRIBE),
 }
@@ -195,7 +188,7 @@ def test_cut_off_after_any_write_and_sent_again_it_comes_to_the_same(desk: Chann
     raise AssertionError("it writes for ever")
 
 
-CUT = Publish((message("a"), message("b")), TTL_S, not_after_ms=NEVER_MS)
+CUT = ops.Publish((message("a"), message("b")), TTL_S, not_after_ms=NEVER_MS)
 BEFORE: dict[str, Callable[[ChannelDesk], object]] = {
     "new channel": lambda desk: None,
     "behind another message": lambda desk: desk.publish("x"),
@@ -222,7 +215,7 @@ def test_rule_03_another_publisher_leaves_the_messages_of_a_call_that_was_cut_of
 ) -> None:
     """Both calls are cut off after each of their writes, then repeated in the same or in the other order: a fifth of the pairs,
     chosen so that each cut of one call meets some of the other."""
-    other = Publish((message("c"), message("d")), TTL_S, not_after_ms=NEVER_MS)
+    other = ops.Publish((message("c"), message("d")), TTL_S, not_after_ms=NEVER_MS)
     pairs = [pair for pair in product(range(13), range(13)) if (pair[0] + 2 * pair[1] + list(BEFORE).index(scene)) % 5 == fifth]
     for (writes, its_writes), first in product(pairs, (CUT, other)):
         desk.redis.flushall()
@@ -257,12 +250,12 @@ def test_rule_03_what_the_original_overwrote_after_a_cut_is_published_anew(desk:
 
 
 OPERATIONS: dict[str, tuple[Operation, tuple[str, ...]]] = {
-    "publish": (Publish((message("m1"), message("m2")), TTL_S, not_after_ms=NEVER_MS), ("clock", "meta", "live", "mid")),
-    "subscribe": (Subscribe("s", "5" * 16, TTL_S, not_after_ms=NEVER_MS), ("clock", "cursor", "meta", "live", "op")),
-    "unsubscribe": (Unsubscribe("s", "5" * 16, not_after_ms=NEVER_MS), ("cursor", "meta", "op")),
-    "fetch": (Fetch("s", 64, TTL_S), ("clock", "cursor", "meta", "live")),
-    "acknowledge": (Acknowledge("s", 1, TTL_S), ("clock", "cursor", "meta", "live")),
-    "ask old": (AskOld("s", ("m2",)), ("clock", "cursor", "meta", "mid")),
+    "publish": (ops.Publish((message("m1"), message("m2")), TTL_S, not_after_ms=NEVER_MS), ("clock", "meta", "live", "mid")),
+    "subscribe": (ops.Subscribe("s", "5" * 16, TTL_S, not_after_ms=NEVER_MS), ("clock", "cursor", "meta", "live", "op")),
+    "unsubscribe": (ops.Unsubscribe("s", "5" * 16, not_after_ms=NEVER_MS), ("cursor", "meta", "op")),
+    "fetch": (ops.Fetch("s", 64, TTL_S), ("clock", "cursor", "meta", "live")),
+    "acknowledge": (ops.Acknowledge("s", 1, TTL_S), ("clock", "cursor", "meta", "live")),
+    "ask old": (ops.AskOld("s", ("m2",)), ("clock", "cursor", "meta", "mid")),
 }
 
 

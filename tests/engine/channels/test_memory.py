@@ -11,18 +11,7 @@ import pytest
 from engine import AsyncChannel
 from engine.channel.memory import FETCH_BYTES_MAX, MemoryStorage
 from engine.channel.steps import Opening
-from engine.ops.channels import (
-    Acknowledge,
-    AskOld,
-    Fetch,
-    FetchReply,
-    NewMessage,
-    Proof,
-    Publish,
-    PublishReply,
-    Subscribe,
-    Unsubscribe,
-)
+from engine.ops import channels as ops
 from engine.redis.exchange import Sent
 from tests.engine.channels.test_matrices import rows
 
@@ -38,27 +27,27 @@ class Desk:
         self.storage = MemoryStorage(now_ns=lambda: int(self.now_s * 1e9))
         self._nonces: Iterator[str] = (f"{n:016x}" for n in range(10**9))
 
-    def publish(self, *ids: str, seen: int | None = None, ttl_s: int = TTL_S, not_after_ms: int = LATER_MS) -> PublishReply:
-        messages = tuple(NewMessage(id, b"1") for id in ids)
-        return self.storage.apply("ch", Publish(messages, ttl_s, seen, not_after_ms=not_after_ms))
+    def publish(self, *ids: str, seen: int | None = None, ttl_s: int = TTL_S, not_after_ms: int = LATER_MS) -> ops.PublishReply:
+        messages = tuple(ops.NewMessage(id, b"1") for id in ids)
+        return self.storage.apply("ch", ops.Publish(messages, ttl_s, seen, not_after_ms=not_after_ms))
 
     def subscribe(self, subscriber: str, seen: int | None = None, nonce: str = "", not_after_ms: int = LATER_MS):
         return self.storage.apply(
-            "ch", Subscribe(subscriber, nonce or next(self._nonces), TTL_S, seen, not_after_ms=not_after_ms)
+            "ch", ops.Subscribe(subscriber, nonce or next(self._nonces), TTL_S, seen, not_after_ms=not_after_ms)
         )
 
     def unsubscribe(self, subscriber: str, nonce: str = "", not_after_ms: int = LATER_MS):
-        return self.storage.apply("ch", Unsubscribe(subscriber, nonce or next(self._nonces), not_after_ms=not_after_ms))
+        return self.storage.apply("ch", ops.Unsubscribe(subscriber, nonce or next(self._nonces), not_after_ms=not_after_ms))
 
-    def fetch(self, subscriber: str, most: int = 64, seen: int | None = None, ttl_s: int = TTL_S) -> FetchReply:
-        return self.storage.apply("ch", Fetch(subscriber, most, ttl_s, seen))
+    def fetch(self, subscriber: str, most: int = 64, seen: int | None = None, ttl_s: int = TTL_S) -> ops.FetchReply:
+        return self.storage.apply("ch", ops.Fetch(subscriber, most, ttl_s, seen))
 
     def acknowledge(self, subscriber: str, clock: int, era: int | None = None, seen: int | None = None, ttl_s: int = TTL_S):
-        return self.storage.apply("ch", Acknowledge(subscriber, clock, ttl_s, era, seen))
+        return self.storage.apply("ch", ops.Acknowledge(subscriber, clock, ttl_s, era, seen))
 
     def alive(self, *subscribers: str) -> list[str]:
         """What is there at this instant, asked in a way that renews nothing."""
-        found = [self.storage.apply("ch", AskOld(subscriber, ())).result for subscriber in subscribers]
+        found = [self.storage.apply("ch", ops.AskOld(subscriber, ())).result for subscriber in subscribers]
         return [str(result) for result in found]
 
 
@@ -67,7 +56,7 @@ def desk() -> Desk:
     return Desk()
 
 
-def clocks_of(reply: FetchReply) -> list[int]:
+def clocks_of(reply: ops.FetchReply) -> list[int]:
     return [clock for clock, _ in reply.items]
 
 
@@ -113,7 +102,7 @@ def test_a_receipt_is_held_against_what_its_fetch_ended_with(desk: Desk) -> None
     assert found.proof_ms == 1_050_000
 
     def acknowledge(ends_ms: int) -> tuple[str, bool]:
-        reply = desk.storage.apply("ch", Acknowledge("s", 2, TTL_S, proof=Proof(2, ends_ms)))
+        reply = desk.storage.apply("ch", ops.Acknowledge("s", 2, TTL_S, proof=ops.Proof(2, ends_ms)))
         return reply.result, reply.beyond
 
     assert acknowledge(1_050_001) == acknowledge(-2) == ("stale", True), "another message is there"
@@ -137,7 +126,9 @@ def test_a_fetch_ends_before_it_gets_large_but_never_before_its_first_message(de
     desk.subscribe("s")
     large = b'"' + b"x" * (FETCH_BYTES_MAX // 2) + b'"'
     for id in "abc":
-        desk.storage.apply("ch", Publish((NewMessage(id, large if id != "a" else large * 3),), TTL_S, not_after_ms=LATER_MS))
+        desk.storage.apply(
+            "ch", ops.Publish((ops.NewMessage(id, large if id != "a" else large * 3),), TTL_S, not_after_ms=LATER_MS)
+        )
     assert clocks_of(desk.fetch("s")) == [1] and desk.fetch("s").more
     desk.acknowledge("s", 1)
     assert clocks_of(desk.fetch("s")) == [2] and desk.fetch("s").more
@@ -153,7 +144,7 @@ def test_who_renews_what(desk: Desk) -> None:
         "duplicate": lambda: desk.publish("old"),
         "fetch": lambda: desk.fetch("s"),
         "stale": lambda: desk.acknowledge("s", 99),
-        "ask": lambda: desk.storage.apply("ch", AskOld("s", ("old",))),
+        "ask": lambda: desk.storage.apply("ch", ops.AskOld("s", ("old",))),
     }
     left = {}
     for name, step in steps.items():
@@ -248,7 +239,9 @@ def test_what_comes_too_late_changes_nothing(desk: Desk) -> None:
 def test_what_has_expired_leaves_the_memory(desk: Desk) -> None:
     """Also of channels that nobody uses any more, and of those that are renewed for ever."""
     for n in range(100):
-        desk.storage.apply(f"old{n}", Publish(tuple(NewMessage(f"m{i}", b"1") for i in range(10)), TTL_S, not_after_ms=LATER_MS))
+        desk.storage.apply(
+            f"old{n}", ops.Publish(tuple(ops.NewMessage(f"m{i}", b"1") for i in range(10)), TTL_S, not_after_ms=LATER_MS)
+        )
     assert desk.storage.held() == 2100
     for n in range(3000):
         desk.publish(f"m{n}")
@@ -304,11 +297,11 @@ def test_whoever_listens_hears_each_publish_of_its_channel_and_duplicates_too(de
 
 def test_opened_for_a_channel_it_answers_as_it_does_itself(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = desk.storage.open(Opening("ch"))
-    sent = opened.send(Publish((NewMessage("a", b"1"),), TTL_S))
+    sent = opened.send(ops.Publish((ops.NewMessage("a", b"1"),), TTL_S))
     assert sent.reply.items[0].clock == 1 and sent.definite and sent.first_send_ns <= sent.done_ns
     desk.now_s += 11
     monkeypatch.setattr("engine.channel.memory.DEADLINE_MS", -1)
-    (refused, fetched) = opened.send_many([Subscribe("s", "a" * 16, TTL_S), Fetch("s", 1, TTL_S)])
+    (refused, fetched) = opened.send_many([ops.Subscribe("s", "a" * 16, TTL_S), ops.Fetch("s", 1, TTL_S)])
     assert isinstance(refused, Sent) and refused.came_late
     assert isinstance(fetched, Sent) and fetched.reply.result == "subscription-not-found"
 
@@ -331,11 +324,11 @@ def test_under_asyncio_a_caller_that_never_rests_lets_others_have_a_turn() -> No
 def test_threads_share_it() -> None:
     """Every message gets its own clock, and one that two publish is published once."""
     storage = MemoryStorage()
-    replies: list[PublishReply] = []
+    replies: list[ops.PublishReply] = []
 
     def publish() -> None:
         replies.extend(
-            storage.apply("ch", Publish((NewMessage(f"m{n}", b"1"),), TTL_S, not_after_ms=LATER_MS)) for n in range(500)
+            storage.apply("ch", ops.Publish((ops.NewMessage(f"m{n}", b"1"),), TTL_S, not_after_ms=LATER_MS)) for n in range(500)
         )
 
     threads = [threading.Thread(target=publish) for _ in range(4)]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from engine import errors
 from engine.channel import replies
 from engine.channel.clock import CLOCK_MAX
 from engine.channel.memory import MemoryStorage
@@ -17,16 +18,6 @@ from engine.channel.session_state import SessionState
 from engine.channel.several_storages import SeveralStorages
 from engine.channel.steps import Opening, Round, Steps
 from engine.channel.values import Acknowledged, Fetched
-from engine.errors import (
-    ChannelNotFound,
-    EngineError,
-    Malformed,
-    OutcomeUnknown,
-    PartlyPublished,
-    ServerUnavailable,
-    SubscriptionNotFound,
-    WrongKeyType,
-)
 from engine.ops.channels import Fetch, NewMessage, Publish, Subscribe, Unsubscribe
 from engine.redis.exchange import Sent
 
@@ -40,7 +31,7 @@ class Desk:
     def __init__(self, ttl_s: int = TTL_S) -> None:
         self.now_s, self.ttl_s = 1000.0, ttl_s
         self.storages = {id: MemoryStorage(now_ns=self.now_ns) for id in ("a", "b")}
-        self.down: dict[str, EngineError] = {}
+        self.down: dict[str, errors.EngineError] = {}
         self.silent: set[str] = set()
         self.asked: list[Round] = []
         self.steps = self.another()
@@ -62,8 +53,8 @@ class Desk:
         except StopIteration as end:
             return end.value
 
-    def _answers(self, asked: Round) -> dict[str, list[Sent | EngineError]]:
-        answers: dict[str, list[Sent | EngineError]] = {}
+    def _answers(self, asked: Round) -> dict[str, list[Sent | errors.EngineError]]:
+        answers: dict[str, list[Sent | errors.EngineError]] = {}
         for id, asks in asked.asks.items():
             if id in self.down:
                 answers[id] = [self.down[id]] * len(asks)
@@ -154,7 +145,7 @@ def test_one_storage_that_works_is_enough_and_the_other_is_left_out_for_a_while(
 ) -> None:
     caplog.set_level(logging.INFO, "ironclaim.channel")
     desk.subscribe()
-    desk.down["b"] = ServerUnavailable("away")
+    desk.down["b"] = errors.ServerUnavailable("away")
     assert desk.publish("x")[0].created
     desk.publish("y", "z")
     assert [set(asked.asks) for asked in desk.asked[-3:]] == [{"a", "b"}, {"a"}, {"a"}]
@@ -174,7 +165,7 @@ def test_one_storage_that_works_is_enough_and_the_other_is_left_out_for_a_while(
 
 def test_one_that_does_not_answer_while_it_is_tried_stays_left_out(desk: Desk) -> None:
     desk.subscribe()
-    desk.down["b"] = OutcomeUnknown("cut")
+    desk.down["b"] = errors.OutcomeUnknown("cut")
     desk.publish("x")
     desk.down.clear()
     desk.silent.add("b")
@@ -185,17 +176,17 @@ def test_one_that_does_not_answer_while_it_is_tried_stays_left_out(desk: Desk) -
 
 def test_it_fails_only_when_all_do_and_says_the_worst(desk: Desk) -> None:
     desk.subscribe()
-    desk.down = {"a": ServerUnavailable("away"), "b": OutcomeUnknown("cut")}
-    with pytest.raises(OutcomeUnknown):
+    desk.down = {"a": errors.ServerUnavailable("away"), "b": errors.OutcomeUnknown("cut")}
+    with pytest.raises(errors.OutcomeUnknown):
         desk.publish("x")
-    desk.down["b"] = ServerUnavailable("away")
+    desk.down["b"] = errors.ServerUnavailable("away")
     for steps in (
         desk.steps.fetch("s", 1),
         desk.steps.subscribe("t"),
         desk.steps.unsubscribe("s"),
         desk.steps.are_old("s", ("x",)),
     ):
-        with pytest.raises(ServerUnavailable):
+        with pytest.raises(errors.ServerUnavailable):
             desk.run(steps)
     assert set(desk.asked[-1].asks) == {"a", "b"}, "all are left out, so all are asked"
 
@@ -205,8 +196,8 @@ def test_a_bulk_counts_each_message_that_one_storage_took(desk: Desk) -> None:
     desk.publish_to("b", "y")
     came = desk.run(desk.steps.publish_many(bulk, None))
     assert [(one.result, one.clock) for one in came] == [("created", 1), ("duplicate", 2), ("created", 3)]
-    desk.down = {"a": ServerUnavailable("away"), "b": ServerUnavailable("away")}
-    with pytest.raises(ServerUnavailable):
+    desk.down = {"a": errors.ServerUnavailable("away"), "b": errors.ServerUnavailable("away")}
+    with pytest.raises(errors.ServerUnavailable):
         desk.run(desk.steps.publish_many(bulk, None))
 
 
@@ -216,9 +207,9 @@ def test_a_bulk_that_stops_in_the_middle_says_what_came_of_each(desk: Desk) -> N
     assert isinstance(first, Round)
     second = steps.send(desk._answers(first))
     assert isinstance(second, Round) and len(second.asks["a"]) == 8
-    with pytest.raises(PartlyPublished) as raised:
-        steps.send({id: [OutcomeUnknown("cut")] * 8 for id in second.asks})
-    assert [isinstance(result, EngineError) for result in raised.value.results] == [False] * 8 + [True] * 12
+    with pytest.raises(errors.PartlyPublished) as raised:
+        steps.send({id: [errors.OutcomeUnknown("cut")] * 8 for id in second.asks})
+    assert [isinstance(result, errors.EngineError) for result in raised.value.results] == [False] * 8 + [True] * 12
 
 
 def test_what_one_storage_lacks_comes_from_the_other_and_where_it_belongs(desk: Desk) -> None:
@@ -237,7 +228,7 @@ def test_what_was_acknowledged_in_one_storage_alone_comes_no_more_from_the_other
     desk.subscribe()
     desk.publish("x", "y")
     found = desk.fetch()
-    desk.down["a"] = ServerUnavailable("away")
+    desk.down["a"] = errors.ServerUnavailable("away")
     assert desk.acknowledge(found).result == "OK"
     desk.down.clear()
     desk.now_s += 0.6
@@ -252,7 +243,7 @@ def test_a_storage_that_only_has_old_messages_catches_up(desk: Desk) -> None:
     desk.subscribe()
     desk.publish(*[f"m{n}" for n in range(10)])
     found = desk.fetch()
-    desk.down["a"] = ServerUnavailable("away")
+    desk.down["a"] = errors.ServerUnavailable("away")
     desk.acknowledge(found)
     desk.down.clear()
     desk.now_s += 0.6
@@ -284,7 +275,7 @@ def test_a_subscriber_that_was_given_back_is_believed_in_the_end(desk: Desk) -> 
     desk.fetch()
     desk.publish("y")
     found = desk.fetch()
-    desk.down["a"] = ServerUnavailable("away")
+    desk.down["a"] = errors.ServerUnavailable("away")
     desk.acknowledge(found)
     desk.down.clear()
     desk.now_s += 0.6
@@ -346,9 +337,9 @@ def test_a_storage_with_messages_gives_the_others_a_moment(desk: Desk) -> None:
 
 @pytest.mark.parametrize("missing", ["channel", "subscription"])
 def test_it_is_missing_when_all_miss_it(desk: Desk, missing: str) -> None:
-    expected: type[EngineError] = ChannelNotFound
+    expected: type[errors.EngineError] = errors.ChannelNotFound
     if missing == "subscription":
-        expected = SubscriptionNotFound
+        expected = errors.SubscriptionNotFound
         desk.publish_to("b", "x")
     receipt = replies.outer({id: replies.inner("ch", "s", 1) for id in "ab"})
     for steps in (desk.steps.fetch("s", 1), desk.steps.acknowledge("s", receipt), desk.steps.are_old("s", ("x",))):
@@ -360,10 +351,10 @@ def test_of_a_receipt_the_parts_count_whose_storages_there_are(desk: Desk) -> No
     desk.subscribe()
     desk.publish("x")
     inner = replies.inner("ch", "s", 1)
-    with pytest.raises(Malformed, match="^receipt: "):
+    with pytest.raises(errors.Malformed, match="^receipt: "):
         desk.run(desk.steps.acknowledge("s", replies.outer({"gone": inner})))
     for bad in (replies.inner("ch", "t", 1), inner.replace("1", "2", 1), "{}"):
-        with pytest.raises(Malformed, match="^receipt: "):
+        with pytest.raises(errors.Malformed, match="^receipt: "):
             desk.run(desk.steps.acknowledge("s", replies.outer({"a": inner, "b": bad})))
     assert desk.unread("a") == desk.unread("b") == [1], "nothing was acknowledged"
     assert desk.run(desk.steps.acknowledge("s", replies.outer({"gone": inner, "b": inner}))).result == "OK"
@@ -385,7 +376,7 @@ def test_a_clock_that_went_back_in_one_storage_is_told(desk: Desk) -> None:
 
 def test_one_damaged_key_does_not_take_a_storage_away_from_everything_else(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     desk.run(desk.steps.subscribe("s"))
-    desk.down = {"a": WrongKeyType("fetch: the server answered WRONGTYPE the key c.{ch}.r.s is a list")}
+    desk.down = {"a": errors.WrongKeyType("fetch: the server answered WRONGTYPE the key c.{ch}.r.s is a list")}
     for _ in range(3):
         assert not desk.run(desk.steps.fetch("s", 64))[0].messages
     desk.down = {}
@@ -396,7 +387,7 @@ def test_one_damaged_key_does_not_take_a_storage_away_from_everything_else(desk:
 
 def test_a_fault_of_one_key_is_said_once(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     desk.run(desk.steps.subscribe("s"))
-    desk.down = {"a": WrongKeyType("fetch: the server answered WRONGTYPE the key c.{ch}.r.s is a list")}
+    desk.down = {"a": errors.WrongKeyType("fetch: the server answered WRONGTYPE the key c.{ch}.r.s is a list")}
     for _ in range(3):
         desk.run(desk.steps.fetch("s", 64))
     assert [record.levelname for record in caplog.records] == ["WARNING"] and "c.{ch}.r.s" in caplog.text

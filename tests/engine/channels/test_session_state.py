@@ -10,16 +10,7 @@ from engine import OutcomeUnknown, PartlyPublished, Published, ServerUnavailable
 from engine.channel import replies
 from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from engine.channel.session_state import SessionState
-from engine.ops.channels import (
-    Acknowledge,
-    AcknowledgeReply,
-    FetchReply,
-    OldReply,
-    Proof,
-    PublishedMessage,
-    PublishReply,
-    UnsubscribeReply,
-)
+from engine.ops import channels as ops
 from engine.redis.exchange import Sent
 
 S = 1_000_000_000
@@ -38,15 +29,19 @@ class Told:
         return Sent(reply, self.ns, self.ns + S, definite)
 
     def clock(self, at: int, era: int = 0) -> bool:
-        return self.known.learn(self.tell(PublishReply(1, at, era, False, ())))
+        return self.known.learn(self.tell(ops.PublishReply(1, at, era, False, ())))
 
 
-def fetched(cursor: int, era: int, *, era_changed: bool = False, **fields: Any) -> FetchReply:
-    return FetchReply(1, "ok", cursor, cursor, era, era_changed=era_changed, upto=cursor, **fields)
+def fetched(cursor: int, era: int, *, era_changed: bool = False, **fields: Any) -> ops.FetchReply:
+    return ops.FetchReply(1, "ok", cursor, cursor, era, era_changed=era_changed, upto=cursor, **fields)
 
 
-def test_it_tells_the_latest_clock_of_the_circle() -> None:
-    told = Told()
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+def test_it_tells_the_latest_clock_of_the_circle(told: Told) -> None:
     assert told.known.seen is None
     for at, latest in ((CLOCK_MAX - 1, CLOCK_MAX - 1), (5, 5), (CLOCK_MIN + 3, CLOCK_MIN + 3), (CLOCK_MAX, CLOCK_MIN + 3)):
         if at == 5:
@@ -60,9 +55,8 @@ def test_it_tells_the_latest_clock_of_the_circle() -> None:
         assert told.known.seen == latest
 
 
-def test_it_tells_none_once_the_channel_may_have_expired_by_itself() -> None:
+def test_it_tells_none_once_the_channel_may_have_expired_by_itself(told: Told) -> None:
     """A copy of a call may come ten seconds after its first send, and a second is for clocks that differ."""
-    told = Told()
     told.clock(7)
     told.ns += (TTL_S - 11) * S - 1
     assert told.known.seen == 7
@@ -72,48 +66,44 @@ def test_it_tells_none_once_the_channel_may_have_expired_by_itself() -> None:
     assert not told.clock(1) and told.known.seen == 1
 
 
-def test_what_renews_nothing_makes_it_trusted_no_longer() -> None:
-    told = Told()
+def test_what_renews_nothing_makes_it_trusted_no_longer(told: Told) -> None:
     told.clock(7)
     told.ns += (TTL_S - 12) * S
-    told.known.learn(told.tell(AcknowledgeReply(1, "stale", 8, 7, 0)))
+    told.known.learn(told.tell(ops.AcknowledgeReply(1, "stale", 8, 7, 0)))
     assert told.known.seen == 8
     told.ns += 2 * S
     assert told.known.seen is None
     told = Told()
     told.clock(7)
-    told.known.learn(told.tell(UnsubscribeReply(1, "deleted")))
-    told.known.learn(told.tell(OldReply(1, "ok", 9, 9, ())))
+    told.known.learn(told.tell(ops.UnsubscribeReply(1, "deleted")))
+    told.known.learn(told.tell(ops.OldReply(1, "ok", 9, 9, ())))
     assert told.known.seen == 7
 
 
-def test_another_era_is_told_once() -> None:
-    told = Told()
+def test_another_era_is_told_once(told: Told) -> None:
     assert [told.clock(7), told.clock(8, 1), told.clock(9, 1)] == [False, True, False]
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_a_subscriber_is_told_of_another_era_also_when_the_first_answer_was_lost(lost: bool) -> None:
-    told = Told()
+def test_a_subscriber_is_told_of_another_era_also_when_the_first_answer_was_lost(lost: bool, told: Told) -> None:
     for era, changed, news in ((0, False, False), (1, not lost, True), (1, not lost, False)):
         batch = replies.batch(told.known, "sa", told.tell(fetched(5, era, era_changed=changed)))
         assert batch is not None and batch.turned_back == news and batch.speaks == news
     assert told.known.acknowledge("sa", 5).era == 1 and told.known.acknowledge("sb", 5).era is None
 
 
-def test_the_proofs_of_the_last_receipts_are_kept() -> None:
-    told = Told()
+def test_the_proofs_of_the_last_receipts_are_kept(told: Told) -> None:
     told.clock(9)
     for at in (1, 2, 3, 4, 5, 3, 6):
-        told.known.gave("sa", at, Proof(at, 100 + at))
+        told.known.gave("sa", at, ops.Proof(at, 100 + at))
     told.known.gave("sa", 9, None)
-    told.known.gave("sa", 4, Proof(5, 200))
+    told.known.gave("sa", 4, ops.Proof(5, 200))
     assert {at: told.known.acknowledge("sa", at).proof for at in range(1, 10)} == {
         **dict.fromkeys(range(1, 10)),
-        5: Proof(5, 105),
-        3: Proof(3, 103),
-        6: Proof(6, 106),
-        4: Proof(5, 200),
+        5: ops.Proof(5, 105),
+        3: ops.Proof(3, 103),
+        6: ops.Proof(6, 106),
+        4: ops.Proof(5, 200),
     }
     assert told.known.acknowledge("sb", 3).proof is None
 
@@ -128,23 +118,25 @@ def proven(told: Told) -> list[int]:
 def test_a_proof_is_used_until_its_receipt_is_answered() -> None:
     """Else a receipt of another object, for another message with that clock, would be refused for ever."""
     for reply, left in (
-        (AcknowledgeReply(1, "OK", CLOCK_MIN + 1, CLOCK_MAX, 0), [CLOCK_MIN, CLOCK_MIN + 1]),
-        (AcknowledgeReply(1, "stale", CLOCK_MIN + 1, CLOCK_MAX - 2, 0, beyond=True), [CLOCK_MAX - 1, CLOCK_MIN, CLOCK_MIN + 1]),
-        (AcknowledgeReply(1, "subscription-not-found"), [CLOCK_MAX - 1, CLOCK_MIN, CLOCK_MIN + 1]),
+        (ops.AcknowledgeReply(1, "OK", CLOCK_MIN + 1, CLOCK_MAX, 0), [CLOCK_MIN, CLOCK_MIN + 1]),
+        (
+            ops.AcknowledgeReply(1, "stale", CLOCK_MIN + 1, CLOCK_MAX - 2, 0, beyond=True),
+            [CLOCK_MAX - 1, CLOCK_MIN, CLOCK_MIN + 1],
+        ),
+        (ops.AcknowledgeReply(1, "subscription-not-found"), [CLOCK_MAX - 1, CLOCK_MIN, CLOCK_MIN + 1]),
     ):
         told = Told()
         told.clock(CLOCK_MIN + 1)
         for at in AROUND:
-            told.known.gave("sa", at, Proof(at, 100))
+            told.known.gave("sa", at, ops.Proof(at, 100))
         assert len(proven(told)) == 4
         replies.acknowledged(told.known, told.known.acknowledge("sa", CLOCK_MAX), told.tell(reply))
         assert proven(told) == left
 
 
-def test_a_proof_is_of_no_use_once_the_channel_may_have_begun_anew() -> None:
-    told = Told()
+def test_a_proof_is_of_no_use_once_the_channel_may_have_begun_anew(told: Told) -> None:
     told.clock(7)
-    told.known.gave("sa", CLOCK_MIN, Proof(CLOCK_MIN, 100))
+    told.known.gave("sa", CLOCK_MIN, ops.Proof(CLOCK_MIN, 100))
     assert proven(told) == [CLOCK_MIN]
     told.ns += (TTL_S - 11) * S
     assert proven(told) == []
@@ -152,31 +144,28 @@ def test_a_proof_is_of_no_use_once_the_channel_may_have_begun_anew() -> None:
     assert told.known.seen == 1 and proven(told) == []
 
 
-def test_a_receipt_is_for_the_last_of_the_delivery_and_counts_what_is_missing_before_it() -> None:
-    told = Told()
+def test_a_receipt_is_for_the_last_of_the_delivery_and_counts_what_is_missing_before_it(told: Told) -> None:
     items = tuple(
         (at, b'{"id":"m","content":1}' if at != CLOCK_MIN else b"x") for at in (CLOCK_MAX - 1, CLOCK_MIN, CLOCK_MIN + 1)
     )
-    reply = FetchReply(1, "ok", CLOCK_MIN + 9, CLOCK_MAX - 3, upto=CLOCK_MIN + 4, more=True, items=items)
+    reply = ops.FetchReply(1, "ok", CLOCK_MIN + 9, CLOCK_MAX - 3, upto=CLOCK_MIN + 4, more=True, items=items)
     batch = replies.batch(told.known, "sa", told.tell(reply))
     assert batch is not None and (batch.upto, batch.lost, batch.corrupt, len(batch.messages)) == (CLOCK_MIN + 1, 2, 1, 2)
 
 
-def test_an_acknowledgement_that_is_beyond_or_of_another_era_says_that_the_clock_went_back() -> None:
-    told = Told()
+def test_an_acknowledgement_that_is_beyond_or_of_another_era_says_that_the_clock_went_back(told: Told) -> None:
     for reply, era, changed in (
-        (AcknowledgeReply(1, "stale", 8, 7, 0), None, False),
-        (AcknowledgeReply(1, "stale", 8, 7, 1), 0, True),
-        (AcknowledgeReply(1, "stale", 8, 7, 0, beyond=True), None, True),
-        (AcknowledgeReply(1, "OK", 8, 7, 1, turned=True), 1, True),
+        (ops.AcknowledgeReply(1, "stale", 8, 7, 0), None, False),
+        (ops.AcknowledgeReply(1, "stale", 8, 7, 1), 0, True),
+        (ops.AcknowledgeReply(1, "stale", 8, 7, 0, beyond=True), None, True),
+        (ops.AcknowledgeReply(1, "OK", 8, 7, 1, turned=True), 1, True),
     ):
-        came = replies.acknowledged(told.known, Acknowledge("sa", 7, TTL_S, era), told.tell(reply))
+        came = replies.acknowledged(told.known, ops.Acknowledge("sa", 7, TTL_S, era), told.tell(reply))
         assert came is not None and came.era_changed == changed
 
 
-def test_a_refusal_as_late_is_unknown_only_where_a_copy_is_unanswered() -> None:
-    told = Told()
-    reply = PublishReply(1, 3, 0, False, (PublishedMessage("created", 3), PublishedMessage("refused", None)))
+def test_a_refusal_as_late_is_unknown_only_where_a_copy_is_unanswered(told: Told) -> None:
+    reply = ops.PublishReply(1, 3, 0, False, (ops.PublishedMessage("created", 3), ops.PublishedMessage("refused", None)))
     for definite, kind in ((True, ServerUnavailable), (False, OutcomeUnknown)):
         one, other = replies.published(told.known, told.tell(reply, definite=definite))
         assert one == Published("created", 3) and type(other) is kind

@@ -15,18 +15,8 @@ from hypothesis import strategies as st
 from engine.channel import clock as clocks
 from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from engine.channel.memory import MemoryStorage
+from engine.ops import channels as ops
 from engine.ops.base import Operation
-from engine.ops.channels import (
-    Acknowledge,
-    AskOld,
-    Fetch,
-    FetchReply,
-    Proof,
-    Publish,
-    PublishReply,
-    Subscribe,
-    Unsubscribe,
-)
 from tests.engine.channels.channel_desk import NEVER_MS, PAST_MS, ChannelDesk, message
 from tests.walks import examples
 
@@ -51,7 +41,7 @@ class Sequence:
     behind: dict[str, int] = field(default_factory=dict)
     until_s: int = 0
 
-    def published(self, operation: Publish, reply: PublishReply, end_s: int) -> None:
+    def published(self, operation: ops.Publish, reply: ops.PublishReply, end_s: int) -> None:
         for asked, item in zip(operation.messages, reply.items, strict=True):
             if item.result == "created" and item.clock is not None:
                 self.messages.append((asked.id, item.clock, end_s))
@@ -60,7 +50,7 @@ class Sequence:
         self.until_s = max((end_s for _, _, end_s in self.messages), default=self.until_s)
         self.messages, self.behind = [], {}
 
-    def fetched(self, operation: Fetch, reply: FetchReply, now_s: int) -> None:
+    def fetched(self, operation: ops.Fetch, reply: ops.FetchReply, now_s: int) -> None:
         place = self.behind.get(operation.subscriber)
         if place is None or now_s < self.until_s or reply.result != "ok":
             return
@@ -69,7 +59,7 @@ class Sequence:
         assert list(reply.items) == expected
         assert reply.more == (len(unread) > operation.most)
 
-    def acknowledged(self, operation: Acknowledge) -> None:
+    def acknowledged(self, operation: ops.Acknowledge) -> None:
         place = self.behind.get(operation.subscriber)
         while place is not None and place < len(self.messages) and not clocks.after(self.messages[place][1], operation.clock):
             place += 1
@@ -92,7 +82,7 @@ class Walk:
         desk.redis.flushall()
         start = dice.choice(STARTS)
         if start is not None:
-            self.both(Subscribe("first", desk.nonce(), 315, start, not_after_ms=NEVER_MS))
+            self.both(ops.Subscribe("first", desk.nonce(), 315, start, not_after_ms=NEVER_MS))
         self.backup()
 
     def step(self) -> None:
@@ -106,13 +96,13 @@ class Walk:
         """The reply, of which only the times differ."""
         wanted: Any = self.memory.apply("chX", in_memory or operation)
         found = self.desk.run(operation)
-        turned = found.turned if isinstance(found, FetchReply) else False
+        turned = found.turned if isinstance(found, ops.FetchReply) else False
         for _ in range(20):
-            if not isinstance(found, FetchReply) or not (found.searching or (found.more and not wanted.more)):
+            if not isinstance(found, ops.FetchReply) or not (found.searching or (found.more and not wanted.more)):
                 break
             # A server that does not know of its messages looks for them, step by step.
             found = replace(self.desk.run(operation), turned=turned)
-        if isinstance(found, FetchReply) and found.proof_ms > 0 < wanted.proof_ms:
+        if isinstance(found, ops.FetchReply) and found.proof_ms > 0 < wanted.proof_ms:
             # As far as the test's own run takes no time.
             left_ms = [reply.proof_ms - reply.srv_us // 1000 for reply in (found, wanted)]
             assert abs(left_ms[0] - left_ms[1]) < 20_000
@@ -121,7 +111,7 @@ class Walk:
             self.proofs.append((at, found.proof_ms, wanted.proof_ms))
             wanted = replace(wanted, proof_ms=found.proof_ms)
         assert replace(found, srv_us=0) == replace(wanted, srv_us=0), operation
-        if getattr(found, "clock", None) is not None and not isinstance(operation, AskOld):
+        if getattr(found, "clock", None) is not None and not isinstance(operation, ops.AskOld):
             self.clock, self.era = found.clock, getattr(found, "era", self.era)
         return found
 
@@ -139,12 +129,12 @@ class Walk:
 
     def publish(self) -> None:
         ids = self.dice.choices(IDS, k=self.dice.choice((1, 1, 2, 5)))
-        operation = Publish(tuple(map(message, ids)), self.ttl_s(), self.seen(), not_after_ms=self.not_after_ms())
+        operation = ops.Publish(tuple(map(message, ids)), self.ttl_s(), self.seen(), not_after_ms=self.not_after_ms())
         reply = self.both(operation)
         self.list.published(operation, reply, self.now_s + operation.ttl_s)
 
     def subscribe(self) -> None:
-        operation = Subscribe(
+        operation = ops.Subscribe(
             self.dice.choice(SUBSCRIBERS), self.desk.nonce(), self.ttl_s(), self.seen(), not_after_ms=self.not_after_ms()
         )
         self.earlier.append(operation)
@@ -153,39 +143,39 @@ class Walk:
             self.list.behind[operation.subscriber] = len(self.list.messages)
 
     def unsubscribe(self) -> None:
-        operation = Unsubscribe(self.dice.choice(SUBSCRIBERS), self.desk.nonce(), not_after_ms=self.not_after_ms())
+        operation = ops.Unsubscribe(self.dice.choice(SUBSCRIBERS), self.desk.nonce(), not_after_ms=self.not_after_ms())
         self.earlier.append(operation)
         if self.both(operation).result == "deleted":
             self.list.behind.pop(operation.subscriber, None)
 
     def fetch(self) -> None:
-        operation = Fetch(self.dice.choice(SUBSCRIBERS), self.dice.choice((0, 1, 3, 64)), self.ttl_s(), self.seen())
+        operation = ops.Fetch(self.dice.choice(SUBSCRIBERS), self.dice.choice((0, 1, 3, 64)), self.ttl_s(), self.seen())
         self.list.fetched(operation, self.both(operation), self.now_s)
 
     def acknowledge(self) -> None:
         at = self.clock if self.clock is not None else 0
         at = clocks.ahead(at, self.dice.choice((0, 0, -1, -2, -5, 1, 2**53)))
         era = self.dice.choice((None, None, self.era, self.era + 1, 0))
-        operation = Acknowledge(self.dice.choice(SUBSCRIBERS), at, self.ttl_s(), era, self.seen())
+        operation = ops.Acknowledge(self.dice.choice(SUBSCRIBERS), at, self.ttl_s(), era, self.seen())
         in_memory = operation
         if self.proofs and self.dice.random() < 0.5:
             (at, *ends_ms), wrong_ms = self.dice.choice(self.proofs[-4:]), self.dice.choice((0, 0, 0, 1, 10**9))
             to = clocks.ahead(at, -self.dice.choice((0, 0, 0, 1, 2)))
-            proofs = [Proof(at, self.dice.choice((-2, -1)))] * 2 if self.dice.random() < 0.2 else []
-            proofs += [Proof(at, end_ms + wrong_ms) for end_ms in ends_ms]
+            proofs = [ops.Proof(at, self.dice.choice((-2, -1)))] * 2 if self.dice.random() < 0.2 else []
+            proofs += [ops.Proof(at, end_ms + wrong_ms) for end_ms in ends_ms]
             operation, in_memory = (replace(operation, clock=to, proof=proof) for proof in proofs[:2])
         if self.both(operation, in_memory).result == "OK":
             self.list.acknowledged(operation)
 
     def ask_old(self) -> None:
-        self.both(AskOld(self.dice.choice(SUBSCRIBERS), tuple(self.dice.sample(IDS, 5))))
+        self.both(ops.AskOld(self.dice.choice(SUBSCRIBERS), tuple(self.dice.sample(IDS, 5))))
 
     def time(self) -> None:
         by_s = self.dice.choice(TIMES_S)
         self.now_s += by_s
         self.desk.age(by_s)
         self.proofs = [(at, end_ms - by_s * 1000, in_memory_ms) for at, end_ms, in_memory_ms in self.proofs]
-        if self.memory.apply("chX", AskOld("s", ())).result == "channel-not-found":
+        if self.memory.apply("chX", ops.AskOld("s", ())).result == "channel-not-found":
             self.list.forget()
 
     def backup(self) -> None:
@@ -196,16 +186,16 @@ class Walk:
         restore, self.memory._state, self.list, then_s, self.earlier = self.kept
         restore(self.now_s - then_s)
         self.backup()
-        if self.memory.apply("chX", AskOld("s", ())).result == "channel-not-found":
+        if self.memory.apply("chX", ops.AskOld("s", ())).result == "channel-not-found":
             self.list.forget()
 
     def copy(self) -> None:
         """One that comes once more, much later."""
         if self.earlier:
             operation: Any = self.dice.choice(self.earlier)
-            before = self.memory.apply("chX", AskOld(operation.subscriber, ())).result
+            before = self.memory.apply("chX", ops.AskOld(operation.subscriber, ())).result
             self.both(operation)
-            assert self.memory.apply("chX", AskOld(operation.subscriber, ())).result == before
+            assert self.memory.apply("chX", ops.AskOld(operation.subscriber, ())).result == before
 
 
 @pytest.mark.walk

@@ -7,7 +7,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -44,6 +44,13 @@ def served(settings: HttpSettings, *, buffer_bytes: int = 0, **more: Any) -> Gen
         thread.join(DEADLINE_S)
         listening.close()
         assert not thread.is_alive(), "the application has not ended"
+
+
+@contextlib.contextmanager
+def asking(url: str, *, headers: Mapping[str, str] | None = None, **settings: Any) -> Generator[httpx.Client]:
+    """A client of an application with these settings, which has its jobs on the server of the url."""
+    with served(HttpSettings(url=url, **settings)) as base, httpx.Client(base_url=base, timeout=120, headers=headers) as client:
+        yield client
 
 
 def rest_of(lines: Iterator[str]) -> list[str]:

@@ -6,16 +6,14 @@ import contextlib
 import json
 from typing import Any
 
-import httpx
 import pytest
 import redis
 
 from engine import Malformed, Queue
 from engine.command.main import main
 from engine.errors import json_text
-from engine.http.settings import HttpSettings
 from engine.models.spec import named
-from tests.engine.http.serving import served
+from tests.engine.http.serving import asking
 
 SURROGATE = b'"\\ud800"'
 #: What a program of another language may have put where JSON, or a text, stands.
@@ -30,13 +28,11 @@ MODELS = ("lanes", "bull", "bananas", "mosquito", "bridge")
 @pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_whatever_is_stored_every_face_answers(model: str, ironclaim_url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    settings = HttpSettings(url=ironclaim_url, model=model, show_payloads=True)
     wrong: list[str] = []
     with (
         Queue("q", named(model), url=ironclaim_url) as queue,
         redis.Redis.from_url(ironclaim_url) as server,
-        served(settings) as base,
-        httpx.Client(base_url=base, timeout=120) as client,
+        asking(ironclaim_url, model=model, show_payloads=True) as client,
     ):
         payload = {"a": "1"}
         ids = [queue.enqueue("main", payload).job]
@@ -101,8 +97,7 @@ def _call(function: Any, *given: Any) -> Any:
 
 @pytest.mark.parametrize("model", ["lanes", pytest.param("bananas", marks=pytest.mark.slow)])
 def test_whatever_is_sent_in_is_answered_below_500_with_the_name_of_the_field(model: str, ironclaim_url: str) -> None:
-    settings = HttpSettings(url=ironclaim_url, model=model, allow_changes=True, show_payloads=True)
-    with served(settings) as base, httpx.Client(base_url=base, timeout=120) as client:
+    with asking(ironclaim_url, model=model, allow_changes=True, show_payloads=True) as client:
         document = client.get("/openapi.json").json()
         tried = 0
         for path, methods in document["paths"].items():

@@ -15,7 +15,7 @@ import redis
 from engine import Handlers, Job, Queue, TimedOut, Worker
 from engine.http.settings import HttpSettings
 from tests.engine.helpers.waiting import wait_until
-from tests.engine.http.serving import served
+from tests.engine.http.serving import asking, served
 
 pytestmark = pytest.mark.feature("BN34")
 
@@ -23,8 +23,7 @@ pytestmark = pytest.mark.feature("BN34")
 @pytest.fixture
 def client(ironclaim_url: str) -> Iterator[httpx.Client]:
     """Of an application that may change things and shows payloads."""
-    settings = HttpSettings(url=ironclaim_url, allow_changes=True, show_payloads=True)
-    with served(settings) as base, httpx.Client(base_url=base, timeout=120) as made:
+    with asking(ironclaim_url, allow_changes=True, show_payloads=True) as made:
         yield made
 
 

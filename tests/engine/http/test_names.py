@@ -10,7 +10,7 @@ import pytest
 from engine import Handlers, Queue, Worker
 from engine.http.settings import HttpSettings
 from engine.models.spec import named
-from tests.engine.http.serving import served
+from tests.engine.http.serving import asking, served
 
 QUEUE = 'video trans"coding" é?#%'
 NAME = 're "encode" é'
@@ -65,6 +65,6 @@ def test_jobs_of_every_id_are_found_changed_and_shown(model: str, ironclaim_url:
 
 
 def test_lanes_refuses_such_a_queue(ironclaim_url: str) -> None:
-    with served(HttpSettings(url=ironclaim_url)) as base, httpx.Client(base_url=base, timeout=60) as client:
+    with asking(ironclaim_url) as client:
         answer = client.get(f"/api/queues/{quote(QUEUE, safe='')}")
         assert (answer.status_code, answer.json()["field"]) == (422, "queue")

@@ -21,7 +21,7 @@ from engine.models.spec import named
 from engine.options import OPTIONS
 from tests.engine.helpers.waiting import wait_until
 from tests.engine.http.channels.receiver import Receiver
-from tests.engine.http.serving import served
+from tests.engine.http.serving import asking, served
 
 MAILS, BOTH, ALL = "m" * 32, "b" * 32, "a" * 32
 TOKENS = (
@@ -55,8 +55,7 @@ def bearer(secret: str) -> dict[str, str]:
 
 @pytest.fixture
 def client(ironclaim_url: str) -> Iterator[httpx.Client]:
-    settings = HttpSettings(url=ironclaim_url, allow_changes=True, show_payloads=True, tokens=TOKENS)
-    with served(settings) as base, httpx.Client(base_url=base, timeout=60, headers=bearer(MAILS)) as made:
+    with asking(ironclaim_url, allow_changes=True, show_payloads=True, tokens=TOKENS, headers=bearer(MAILS)) as made:
         yield made
 
 
@@ -164,11 +163,9 @@ def test_a_schedule_that_leads_elsewhere_is_not_run_by_a_token_for_its_queue_alo
 @pytest.mark.parametrize("model", ["bridge", "bananas"])
 def test_where_a_keyspace_is_one_queue_no_name_of_a_path_makes_it_another_one(ironclaim_url: str, model: str) -> None:
     own = Token(secret="k" * 32, role="admin", name="own", queues=(model,))
-    settings = HttpSettings(url=ironclaim_url, model=model, allow_changes=True, tokens=(*TOKENS, own))
     with (
         Queue("bills", named(model), url=ironclaim_url) as bills,
-        served(settings) as base,
-        httpx.Client(base_url=base, timeout=60, headers=bearer(MAILS)) as client,
+        asking(ironclaim_url, model=model, allow_changes=True, tokens=(*TOKENS, own), headers=bearer(MAILS)) as client,
     ):
         job = bills.enqueue("pay", {"a": "1"}).job
         for path in ("", "/jobs", f"/jobs/{job}", f"/jobs/{job}/result", "/metrics"):
@@ -233,11 +230,11 @@ def test_what_the_queues_of_mosquito_share_leads_into_no_other_one(ironclaim_url
 @pytest.mark.parametrize("part", ["x", "cron"])
 def test_an_id_of_bull_is_no_job_of_another_queue(ironclaim_url: str, part: str) -> None:
     """The key of job `x:1` of `mails` is that of job 1 of `mails:x`."""
-    settings = HttpSettings(url=ironclaim_url, model="bull", allow_changes=True, show_payloads=True, tokens=TOKENS)
     with (
         Queue(f"mails:{part}", named("bull"), url=ironclaim_url) as other,
-        served(settings) as base,
-        httpx.Client(base_url=base, timeout=60, headers=bearer(MAILS)) as client,
+        asking(
+            ironclaim_url, model="bull", allow_changes=True, show_payloads=True, tokens=TOKENS, headers=bearer(MAILS)
+        ) as client,
         redis.Redis.from_url(ironclaim_url) as raw,
     ):
         id = f"{part}:{other.enqueue('pay', {'secret': 'of another'}).job}"
@@ -271,8 +268,7 @@ def speak_for_a_channel(ironclaim_url: str, receiver: Receiver) -> None:
     tokens = (Token(secret=MAILS, role="operate", queues=("webhooks",)),)
     told = {"channelID": "room", "messageID": "m1", "content": "made up"}
     with (
-        served(HttpSettings(url=ironclaim_url, allow_changes=True, tokens=tokens, channels=channels)) as base,
-        httpx.Client(base_url=base, timeout=60, headers=bearer(MAILS)) as client,
+        asking(ironclaim_url, allow_changes=True, tokens=tokens, channels=channels, headers=bearer(MAILS)) as client,
         Queue("webhooks", url=ironclaim_url) as queue,
     ):
         assert client.put("/channel/room/message/m1", content="1").status_code == 403

@@ -28,7 +28,7 @@ from engine.http.serving import check_bind
 from engine.http.settings import Access, HttpSettings, Token
 from engine.testing import EmbeddedServer
 from tests.engine.helpers.waiting import STREAM_S, soon, wait_until
-from tests.engine.http.serving import rest_of, served
+from tests.engine.http.serving import asking, rest_of, served
 
 READ, OPERATE, ADMIN, MAILS = "r" * 32, "o" * 32, "a" * 32, "m" * 32
 TOKENS = (
@@ -48,17 +48,13 @@ def bearer(secret: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def open_client_of_all(ironclaim_server: EmbeddedServer) -> Iterator[httpx.Client]:
-    with (
-        served(HttpSettings(url=ironclaim_server.url, allow_changes=True)) as base,
-        httpx.Client(base_url=base, timeout=120) as made,
-    ):
+    with asking(ironclaim_server.url, allow_changes=True) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def client_of_all(ironclaim_server: EmbeddedServer) -> Iterator[httpx.Client]:
-    settings = HttpSettings(url=ironclaim_server.url, allow_changes=True, tokens=TOKENS)
-    with served(settings) as base, httpx.Client(base_url=base, timeout=120) as made:
+    with asking(ironclaim_server.url, allow_changes=True, tokens=TOKENS) as made:
         yield made
 
 
@@ -121,7 +117,7 @@ def test_a_token_of_one_queue_reaches_no_other_by_any_name(client: httpx.Client,
 
 def test_nothing_changes_unless_changes_are_allowed(ironclaim_url: str, queue: Queue) -> None:
     queue.enqueue("a", 1, id="j1")
-    with served(HttpSettings(url=ironclaim_url, tokens=TOKENS)) as base, httpx.Client(base_url=base, timeout=120) as client:
+    with asking(ironclaim_url, tokens=TOKENS) as client:
         document = client.get("/openapi.json").json()
         tried = 0
         for path, methods in document["paths"].items():
@@ -394,8 +390,7 @@ def ended(connection: socket.socket) -> bytes:
 
 def test_long_polls_are_bounded_in_time_and_number(ironclaim_url: str, queue: Queue) -> None:
     queue.enqueue("a", 1, id="j1")
-    settings = HttpSettings(url=ironclaim_url, poll_max_ms=5_000, waiting_max=2, allow_changes=True)
-    with served(settings) as base, httpx.Client(base_url=base, timeout=120) as client:
+    with asking(ironclaim_url, poll_max_ms=5_000, waiting_max=2, allow_changes=True) as client:
         for wait_ms in ("5001", "-1", "1e3", "9" * 30, "1&wait_ms=2"):
             answer = client.get(f"{JOBS}/j1/result?wait_ms={wait_ms}")
             assert answer.status_code == 422 and answer.json()["field"] == "wait_ms", wait_ms
@@ -495,8 +490,7 @@ def test_a_hook_that_says_what_there_is_not_lets_nobody_in(ironclaim_url: str, q
     async def authorize(request: Request) -> Access | None:
         return Access(role=request.headers["x-role"], queues=request.headers.get("x-queues", ()))  # type: ignore[arg-type]
 
-    settings = HttpSettings(url=ironclaim_url, allow_changes=True, authorize=authorize)
-    with served(settings) as base, httpx.Client(base_url=base, timeout=120, headers=bearer(ADMIN)) as client:
+    with asking(ironclaim_url, allow_changes=True, authorize=authorize, headers=bearer(ADMIN)) as client:
         for headers in ({"X-Role": "root"}, {"X-Role": "admin", "X-Queues": "q,mails"}):
             assert client.post(JOBS, json={"name": "a"}, headers=headers).status_code == 422
         assert client.post(JOBS, json={"name": "a"}, headers={"X-Role": "operate"}).status_code == 201

@@ -13,6 +13,8 @@ from tests.reports.browser import Browser
 from tests.reports.capacity.planted import asked, content, saturated, write
 from tests.reports.test_page_browser import CONTRAST, SHARED_IDS, STICKING_OUT, UNSAID
 
+pytestmark = pytest.mark.slow
+
 #: Move a slider to a value, as a hand does.
 MOVE = """
 const input = document.querySelector('#sliders input[name={name}]');
@@ -39,7 +41,6 @@ def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return run / "capacity.html"
 
 
-@pytest.mark.slow
 def test_its_own_script_runs_and_nothing_else(window: Browser, page: Path) -> None:
     window.open(page)
     assert [address for address in window.requests() if not address.startswith("data:")] == [page.as_uri()]
@@ -51,7 +52,6 @@ def test_its_own_script_runs_and_nothing_else(window: Browser, page: Path) -> No
     assert window.run("return window.ran || 0") == 0
 
 
-@pytest.mark.slow
 def test_the_sliders_compute_what_the_command_does(window: Browser, page: Path) -> None:
     window.open(page)
     for question in QUESTIONS:
@@ -61,7 +61,6 @@ def test_the_sliders_compute_what_the_command_does(window: Browser, page: Path) 
         assert {name: computed[name] for name in RESULTS} == pytest.approx({name: expected["plan"][name] for name in RESULTS})
 
 
-@pytest.mark.slow
 def test_a_moved_slider_shows_another_plan(window: Browser, page: Path) -> None:
     window.open(page)
     before = int(window.run("return document.getElementById('if-workers').textContent"))
@@ -76,7 +75,6 @@ def test_a_moved_slider_shows_another_plan(window: Browser, page: Path) -> None:
     assert "No plan" in window.run("return document.getElementById('doubt').textContent")
 
 
-@pytest.mark.slow
 def test_it_can_be_heard(window: Browser, page: Path) -> None:
     window.open(page)
     assert window.run(UNSAID) == [] and window.run(SHARED_IDS) == []
@@ -84,7 +82,6 @@ def test_it_can_be_heard(window: Browser, page: Path) -> None:
     assert window.run(unnamed) == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1440])
 @pytest.mark.parametrize("dark", [False, True])
 def test_it_reads_in_any_width_and_scheme(window: Browser, page: Path, width: int, dark: bool) -> None:

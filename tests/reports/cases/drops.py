@@ -8,10 +8,7 @@ from tests.reports.story import Story, Token, srv_ms
 
 def failed(story: Story, job: str, *, end: str = "fail") -> Token:
     """worker-1 has the job in hand, and its handler has ended."""
-    story.enqueue(job, 2)
-    token = story.claim(W1, job, 3)
-    story.start(token, 3.01, took=0.05, end=end)
-    return token
+    return story.handled(W1, job, 3, end=end)
 
 
 @case()
@@ -37,8 +34,7 @@ def dropped_by_a_call_that_was_answered_by_its_repetition(story: Story, job: str
 
 @case()
 def dropped_when_its_time_was_up_while_its_handler_went_on(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    token = story.claim(W1, job, 3)
+    token = story.leased(W1, job, 3)
     story.start(token, 3.01)
     story.end("drop", token, at=3.1, outcome="skipped")
 
@@ -67,8 +63,7 @@ def done_after_a_drop_that_was_refused(story: Story, job: str) -> None:
 
 @case(("J4", "dropped unstarted"))
 def dropped_without_any_run(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    story.end("drop", story.claim(W1, job, 3), at=3.1)
+    story.end("drop", story.leased(W1, job, 3), at=3.1)
 
 
 @case(("J4", "dropped unfailed"))
@@ -136,5 +131,4 @@ def claimed_before_the_time_that_was_asked_for(story: Story, job: str) -> None:
 @case()
 def not_yet_due_at_the_end(story: Story, job: str) -> None:
     story.enqueue(job, 2, delay_ms=3_600_000, run_at_ms=srv_ms(3_602))
-    story.at_deadline["delayed"].append((job, srv_ms(3_602)))
-    story.at_end["delayed"].append((job, srv_ms(3_602)))
+    story.left("delayed", job, srv_ms(3_602))

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from tests.reports.cases.base import W1, W3, case
-from tests.reports.story import LEASE_MS, Story, Token, srv_ms
+from tests.reports.story import LEASE_MS, Story, srv_ms
 
 # --- J20: the call that ends a lease says what its handler did -------------------------------------------------------------
 
 
-def claimed(story: Story, job: str) -> Token:
-    """A job that worker-1 claims at 3.0 s."""
-    story.enqueue(job, 2)
-    return story.claim(W1, job, 3)
-
-
 @case(("J20", "finished unhandled"))
 def finished_and_no_handler_started(story: Story, job: str) -> None:
-    token = claimed(story, job)
+    token = story.leased(W1, job, 3)
     story.effect(token, 3.05)
     story.end("finish", token, at=3.1)
 
 
 @case(("J20", "finished too soon"))
 def finished_while_its_handler_runs(story: Story, job: str) -> None:
-    token = claimed(story, job)
+    token = story.leased(W1, job, 3)
     story.start(token, 3.01, took=0.2)
     story.effect(token, 3.05)
     story.end("finish", token, at=3.1)
@@ -31,7 +25,7 @@ def finished_while_its_handler_runs(story: Story, job: str) -> None:
 
 @case(("J20", "finished while handled"))
 def finished_and_its_handler_never_ended(story: Story, job: str) -> None:
-    token = claimed(story, job)
+    token = story.leased(W1, job, 3)
     story.start(token, 3.01)
     story.effect(token, 3.05)
     story.end("finish", token, at=3.1)
@@ -39,37 +33,34 @@ def finished_and_its_handler_never_ended(story: Story, job: str) -> None:
 
 @case(("J20", "finished though failed"))
 def finished_though_its_handler_raised(story: Story, job: str) -> None:
-    token = claimed(story, job)
-    story.start(token, 3.01, took=0.05, end="fail")
+    token = story.handled(W1, job, 3, end="fail")
     story.effect(token, 3.05)
     story.end("finish", token, at=3.1)
 
 
 @case(("J20", "given up though done"))
 def retried_though_its_handler_returned(story: Story, job: str) -> None:
-    token = claimed(story, job)
-    story.start(token, 3.01, took=0.05)
+    token = story.handled(W1, job, 3)
     story.end("retry", token, at=3.1, delay_ms=100)
     story.run(W1, job, 3.3)
 
 
 @case()
 def retried_after_its_handler_raised(story: Story, job: str) -> None:
-    token = claimed(story, job)
-    story.start(token, 3.01, took=0.05, end="fail")
+    token = story.handled(W1, job, 3, end="fail")
     story.end("retry", token, at=3.1, delay_ms=100)
     story.run(W1, job, 3.3)
 
 
 @case()
 def released_before_any_handler_started(story: Story, job: str) -> None:
-    story.end("release", claimed(story, job), at=3.1)
+    story.end("release", story.leased(W1, job, 3), at=3.1)
     story.run(W3, job, 3.3)
 
 
 @case()
 def a_zombies_handler_returns_late_and_its_finish_is_refused(story: Story, job: str) -> None:
-    token = claimed(story, job)
+    token = story.leased(W1, job, 3)
     story.start(token, 3.01, took=10)
     story.reap(W3, token, 12.1)
     story.run(W3, job, 12.2)
@@ -78,7 +69,7 @@ def a_zombies_handler_returns_late_and_its_finish_is_refused(story: Story, job: 
 
 @case(("J20", "handled twice"))
 def two_handlers_under_one_token(story: Story, job: str) -> None:
-    token = claimed(story, job)
+    token = story.leased(W1, job, 3)
     story.start(token, 3.01, took=0.02)
     story.start(token, 3.04, took=0.02)
     story.effect(token, 3.05)
@@ -102,7 +93,7 @@ def a_claim_whose_reply_rounds_the_servers_time(story: Story, job: str) -> None:
 
 @case(("J21", "lease too long"))
 def an_extend_that_gives_more_than_asked(story: Story, job: str) -> None:
-    token = claimed(story, job)
+    token = story.leased(W1, job, 3)
     item = token.item(result="ok", deadline_ms=srv_ms(3.02) + 10 * LEASE_MS)
     story.operation(W1, "extend", 3.02, [item], lease_ms=LEASE_MS)
     story.start(token, 3.01, took=0.05)

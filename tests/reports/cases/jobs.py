@@ -26,8 +26,7 @@ def claimed_before_it_expired_and_gone(story: Story, job: str) -> None:
 
 @case(("J4", "lost"))
 def claimed_and_gone(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    story.start(story.claim(W1, job, 3), 3.1, took=0.1)
+    story.start(story.leased(W1, job, 3), 3.1, took=0.1)
 
 
 @case(("J4", "lost"))
@@ -38,33 +37,27 @@ def an_enqueue_without_an_answer_created_a_job_that_was_claimed_and_is_gone(stor
 
 @case(("J4", "lost"))
 def a_refused_finish_finishes_nothing(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    story.end("finish", story.claim(W1, job, 3), at=3.1, result="stale")
+    story.end("finish", story.leased(W1, job, 3), at=3.1, result="stale")
 
 
 @case(("J4", "open end", "possible"))
 def an_unanswered_finish_may_have_ended_it(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    story.end("finish", story.claim(W1, job, 3), at=3.1, reply="info")
+    story.end("finish", story.leased(W1, job, 3), at=3.1, reply="info")
 
 
 @case(("J4", "open end", "possible"))
 def a_finish_never_completed_may_have_ended_it(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    story.end("finish", story.claim(W1, job, 3), at=3.1, reply=None)
+    story.end("finish", story.leased(W1, job, 3), at=3.1, reply=None)
 
 
 @case(("J4", "open end", "possible"))
 def an_item_of_unknown_result_may_have_ended_it(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    story.end("finish", story.claim(W1, job, 3), at=3.1, result="unknown")
+    story.end("finish", story.leased(W1, job, 3), at=3.1, result="unknown")
 
 
 def run_again_after_an_end_without_an_answer(story: Story, job: str, f: str) -> Token:
     """worker-1 ends its lease and hears nothing; the lease is reaped, so that it was not over, and worker-3 claims the job."""
-    story.enqueue(job, 2)
-    first = story.claim(W1, job, 3)
-    story.start(first, 3.01, took=0.05)
+    first = story.handled(W1, job, 3)
     story.end(f, first, at=3.1, reply="info", delay_ms=100 if f == "retry" else None)
     story.reap(W3, first, 12.1)
     second = story.claim(W3, job, 12.2)
@@ -80,9 +73,7 @@ def an_unanswered_finish_of_an_older_lease_excuses_no_loss(story: Story, job: st
 
 @case(("J4", "lost"))
 def an_unanswered_finish_of_a_lease_that_was_reaped_excuses_no_loss(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    token = story.claim(W1, job, 3)
-    story.start(token, 3.01, took=0.05)
+    token = story.handled(W1, job, 3)
     story.end("finish", token, at=3.1, reply="info")
     story.reap(W3, token, 12.1)
 
@@ -109,16 +100,13 @@ def an_unanswered_finish_of_the_newest_lease_may_have_ended_it(story: Story, job
 
 @case(("J4", "lost"))
 def an_unanswered_release_takes_no_job_away(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    story.end("release", story.claim(W1, job, 3), at=3.1, reply="info")
+    story.end("release", story.leased(W1, job, 3), at=3.1, reply="info")
 
 
 @case(("J4", "lost"))
 def an_unanswered_bury_takes_no_job_away(story: Story, job: str) -> None:
     """Had it happened, the job were dead."""
-    story.enqueue(job, 2)
-    token = story.claim(W1, job, 3)
-    story.start(token, 3.01, took=0.05)
+    token = story.handled(W1, job, 3)
     story.end("bury", token, at=3.1, reply="info")
 
 
@@ -131,8 +119,7 @@ def finished_and_still_waiting(story: Story, job: str) -> None:
 @case()
 def finished_after_the_snapshot_at_the_end(story: Story, job: str) -> None:
     """It is in hand in the snapshot, and rightly: it was enqueued just before."""
-    story.enqueue(job, END_S - 0.3)
-    token = story.claim(W1, job, END_S - 0.2)
+    token = story.leased(W1, job, END_S - 0.2, enqueued=END_S - 0.3)
     story.start(token, END_S - 0.19, took=0.3)
     story.effect(token, END_S + 0.1)
     story.end("finish", token, at=END_S + 0.2)
@@ -148,8 +135,7 @@ def in_two_states_at_the_end(story: Story, job: str) -> None:
 
 @case(("J4", "two states", "unknown"))
 def moved_while_the_snapshot_at_the_end_was_taken(story: Story, job: str) -> None:
-    story.enqueue(job, END_S - 0.3)
-    token = story.claim(W1, job, END_S - 0.001, took=0.01)
+    token = story.leased(W1, job, END_S - 0.001, enqueued=END_S - 0.3, took=0.01)
     story.start(token, END_S + 0.05, took=0.1)
     story.effect(token, END_S + 0.1)
     story.end("finish", token, at=END_S + 0.2)
@@ -159,8 +145,7 @@ def moved_while_the_snapshot_at_the_end_was_taken(story: Story, job: str) -> Non
 
 @case(("J4", "lost", "unknown"))
 def gone_from_the_snapshot_while_a_claim_moved_it(story: Story, job: str) -> None:
-    story.enqueue(job, END_S - 0.3)
-    story.claim(W1, job, END_S + 0.1)
+    story.leased(W1, job, END_S + 0.1, enqueued=END_S - 0.3)
 
 
 @case(("J4", "lost"))
@@ -178,36 +163,28 @@ def done_and_never_finished(story: Story, job: str) -> None:
 
 @case(("J4", "done unfinished"))
 def done_though_its_finish_was_refused(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    token = story.claim(W1, job, 3)
-    story.start(token, 3.01, took=0.05)
+    token = story.handled(W1, job, 3)
     story.end("finish", token, at=3.1, result="stale")
     story.at_end["done"].append((job, srv_ms(3.1)))
 
 
 @case(("J4", "dead unburied"))
 def dead_and_never_buried(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    token = story.claim(W1, job, 3)
-    story.start(token, 3.01, took=0.05, end="fail")
+    token = story.handled(W1, job, 3, end="fail")
     story.end("retry", token, at=3.1, delay_ms=100)
     story.at_end["dead"].append((job, srv_ms(3.3)))
 
 
 @case()
 def buried_by_its_last_retry(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    token = story.claim(W1, job, 3)
-    story.start(token, 3.01, took=0.05, end="fail")
+    token = story.handled(W1, job, 3, end="fail")
     story.end("retry", token, at=3.1, delay_ms=100, outcome="buried")
     story.at_end["dead"].append((job, srv_ms(3.1)))
 
 
 @case()
 def buried_by_a_retry_that_was_never_answered(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    token = story.claim(W1, job, 3)
-    story.start(token, 3.01, took=0.05)
+    token = story.handled(W1, job, 3)
     story.end("retry", token, at=3.1, delay_ms=100, reply="info")
     story.at_end["dead"].append((job, srv_ms(3.1)))
 
@@ -215,9 +192,7 @@ def buried_by_a_retry_that_was_never_answered(story: Story, job: str) -> None:
 @case(("J4", "dead unburied"))
 def dead_since_the_reap_of_its_first_crash(story: Story, job: str) -> None:
     """Rule 12: the first crash is free."""
-    story.enqueue(job, 2)
-    token = story.claim(W1, job, 3)
-    story.start(token, 3.01, took=0.05)
+    token = story.handled(W1, job, 3)
     story.reap(W3, token, 12.1)
     story.at_end["dead"].append((job, srv_ms(12.1)))
 
@@ -225,9 +200,7 @@ def dead_since_the_reap_of_its_first_crash(story: Story, job: str) -> None:
 @case(("J4", "dead unburied"))
 def dead_since_a_reap_that_says_it_was_only_reaped(story: Story, job: str) -> None:
     """Rule 12: a reap that buries says so."""
-    story.enqueue(job, 2)
-    token = story.claim(W1, job, 3)
-    story.start(token, 3.01, took=0.05)
+    token = story.handled(W1, job, 3)
     story.reap(W3, token, 12.1, crashes=3)
     story.at_end["dead"].append((job, srv_ms(12.1)))
 
@@ -235,9 +208,7 @@ def dead_since_a_reap_that_says_it_was_only_reaped(story: Story, job: str) -> No
 @case(("J4", "dead unburied"))
 def buried_by_the_reap_of_its_first_crash(story: Story, job: str) -> None:
     """Rule 12: the first crash is free, whatever the reap says."""
-    story.enqueue(job, 2)
-    token = story.claim(W1, job, 3)
-    story.start(token, 3.01, took=0.05)
+    token = story.handled(W1, job, 3)
     story.reap(W3, token, 12.1, crashes=1, result="buried")
     story.at_end["dead"].append((job, srv_ms(12.1)))
 
@@ -245,8 +216,7 @@ def buried_by_the_reap_of_its_first_crash(story: Story, job: str) -> None:
 @case()
 def buried_by_the_reap_of_its_last_crash(story: Story, job: str) -> None:
     """Rule 12: it was marked started before its handler ran; whether that ever ran, the killed worker could not say any more."""
-    story.enqueue(job, 2)
-    token = story.claim(W1, job, 3)
+    token = story.leased(W1, job, 3)
     story.mark(token, 3.01)
     story.reap(W3, token, 12.1, crashes=3, result="buried")
     story.at_end["dead"].append((job, srv_ms(12.1)))
@@ -254,8 +224,7 @@ def buried_by_the_reap_of_its_last_crash(story: Story, job: str) -> None:
 
 @case(("J4", "dead unstarted"))
 def buried_by_a_reap_though_it_was_never_marked_or_started(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    token = story.claim(W1, job, 3)
+    token = story.leased(W1, job, 3)
     story.mark(token, 3.01, result="stale")
     story.reap(W3, token, 12.1, crashes=3, result="buried")
     story.at_end["dead"].append((job, srv_ms(12.1)))
@@ -264,9 +233,7 @@ def buried_by_a_reap_though_it_was_never_marked_or_started(story: Story, job: st
 @case()
 def buried_by_a_reap_that_took_no_lease_away(story: Story, job: str) -> None:
     """The retry that was cut off had ended the lease; the reap that finds the job dead names it without a token."""
-    story.enqueue(job, 2)
-    token = story.claim(W1, job, 3)
-    story.start(token, 3.01, took=0.05)
+    story.handled(W1, job, 3)
     story.operation(W3, "reap", 12.1, [{"job": job, "result": "buried"}])
     story.at_end["dead"].append((job, srv_ms(12.1)))
 
@@ -320,16 +287,13 @@ def a_corrupt_job_that_nobody_enqueued(story: Story, job: str) -> None:
 @case(("J4", "dead unstarted"))
 def buried_without_a_handler_start(story: Story, job: str) -> None:
     """Rule 33: it is in a state, and all the same it never had its run."""
-    story.enqueue(job, 2)
-    story.end("bury", story.claim(W1, job, 3), at=3.1)
+    story.end("bury", story.leased(W1, job, 3), at=3.1)
     story.at_end["dead"].append((job, srv_ms(3.1)))
 
 
 @case()
 def buried_after_its_runs(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    token = story.claim(W1, job, 3)
-    story.start(token, 3.01, took=0.05, end="fail")
+    token = story.handled(W1, job, 3, end="fail")
     story.end("bury", token, at=3.1)
     story.at_end["dead"].append((job, srv_ms(3.1)))
 
@@ -337,14 +301,12 @@ def buried_after_its_runs(story: Story, job: str) -> None:
 @case()
 def still_delayed_at_the_end(story: Story, job: str) -> None:
     story.enqueue(job, 2, delay_ms=3_600_000)
-    story.at_deadline["delayed"].append((job, srv_ms(3_602)))
-    story.at_end["delayed"].append((job, srv_ms(3_602)))
+    story.left("delayed", job, srv_ms(3_602))
 
 
 @case()
 def done_at_the_end_though_its_finish_was_never_answered(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    token = story.claim(W1, job, 3)
+    token = story.leased(W1, job, 3)
     story.effect(token, 3.05)
     story.end("finish", token, at=3.1, reply="info")
     story.at_end["done"].append((job, srv_ms(3.1)))
@@ -388,8 +350,7 @@ def claimed_though_its_enqueue_was_refused(story: Story, job: str) -> None:
 
 @case(("J5", "appeared"), ("J13", "left over"))
 def waiting_and_never_enqueued(story: Story, job: str) -> None:
-    story.at_deadline["waiting"].append((job, 0))
-    story.at_end["waiting"].append((job, 0))
+    story.left("waiting", job, 0)
 
 
 @case(("J5", "appeared"), ("J4", "done unfinished"))
@@ -411,8 +372,7 @@ def a_handler_under_a_lease_that_no_claim_handed_out(story: Story, job: str) -> 
 
 @case(("J5", "unclaimed", "unknown"))
 def a_handler_under_a_lease_that_an_unanswered_claim_may_have_handed_out(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    unseen = story.claim(W2, job, 5, reply="info")
+    unseen = story.leased(W2, job, 5, enqueued=2, reply="info")
     story.start(unseen, 5.1, took=0.1)
     story.effect(unseen, 5.2)
     story.run(W3, job, 14.1)
@@ -420,8 +380,7 @@ def a_handler_under_a_lease_that_an_unanswered_claim_may_have_handed_out(story: 
 
 @case()
 def a_lease_that_only_its_reap_names_ran_nowhere(story: Story, job: str) -> None:
-    story.enqueue(job, 38)
-    unseen = story.claim(W4, job, 38.1, reply="fail")
+    unseen = story.leased(W4, job, 38.1, enqueued=38, reply="fail")
     story.reap(W1, unseen, 47.2)
     story.run(W3, job, 47.3)
 
@@ -469,8 +428,7 @@ def refused_as_a_duplicate_of_an_enqueue_without_an_answer(story: Story, job: st
 
 @case(("J5", "ran by another"))
 def claimed_by_one_worker_and_run_by_another(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    token = story.claim(W1, job, 3)
+    token = story.leased(W1, job, 3)
     stolen = Token(token.job, token.fence, token.nonce, W3)
     story.start(stolen, 3.01, took=0.05)
     story.effect(stolen, 3.05)
@@ -479,9 +437,7 @@ def claimed_by_one_worker_and_run_by_another(story: Story, job: str) -> None:
 
 @case(("J5", "ran by another"), ("J20", "handled twice"))
 def run_by_the_worker_that_claimed_it_and_by_another(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    token = story.claim(W3, job, 3)
-    story.start(token, 3.01, took=0.05)
+    token = story.handled(W3, job, 3)
     story.effect(token, 3.05)
     story.start(Token(token.job, token.fence, token.nonce, W1), 3.06, took=0.02)
     story.end("finish", token, at=3.1)
@@ -521,9 +477,7 @@ def one_lease_whose_finish_was_accepted_twice(story: Story, job: str) -> None:
 
 @case(("J6", "doubled"))
 def one_lease_whose_finish_was_accepted_twice_in_one_call(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    token = story.claim(W1, job, 3)
-    story.start(token, 3.01, took=0.05)
+    token = story.handled(W1, job, 3)
     story.effect(token, 3.05)
     story.end("finish", token, token, at=3.1)
 
@@ -539,8 +493,7 @@ def finished_and_claimed_again(story: Story, job: str) -> None:
 @case()
 def finished_while_another_claim_of_it_was_under_way(story: Story, job: str) -> None:
     """Rule 32: the claim was sent before the finish was answered; which came first, nobody knows."""
-    story.enqueue(job, 2)
-    first = story.claim(W1, job, 3)
+    first = story.leased(W1, job, 3)
     story.effect(first, 12.05)
     story.claim(W3, job, 12.101, took=0.1)
     story.start(first, 12.05, took=0.04)
@@ -564,9 +517,7 @@ def created_by_two_enqueues(story: Story, job: str) -> None:
 
 @case(("J6", "no effect"))
 def finished_without_an_effect(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    token = story.claim(W1, job, 3)
-    story.start(token, 3.01, took=0.05)
+    token = story.handled(W1, job, 3)
     story.end("finish", token, at=3.1)
 
 
@@ -583,8 +534,7 @@ def one_lease_whose_finish_was_answered_twice(story: Story, job: str) -> None:
 
 @case()
 def a_repetition_of_a_retry_is_no_finish(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    token = story.claim(W1, job, 3)
+    token = story.leased(W1, job, 3)
     story.start(token, 3.01, took=0.01)
     story.end("retry", token, at=3.1, result="repeated", outcome="retried", delay_ms=100)
     story.run(W3, job, 4)
@@ -592,8 +542,7 @@ def a_repetition_of_a_retry_is_no_finish(story: Story, job: str) -> None:
 
 @case()
 def effects_of_leases_that_were_not_accepted(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    first = story.claim(W1, job, 3)
+    first = story.leased(W1, job, 3)
     story.effect(first, 3.1)
     story.effect(first, 3.2)
     story.run(W3, job, 13)

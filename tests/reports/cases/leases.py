@@ -10,23 +10,20 @@ from tests.reports.story import Story, Token, srv_ms
 
 @case(("J1", "overlap"))
 def second_claim_while_first_is_held(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    story.claim(W1, job, 3)
+    story.leased(W1, job, 3)
     story.run(W3, job, 5)
 
 
 @case(("J1", "overlap"))
 def second_claim_inside_an_extended_lease(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    first = story.claim(W1, job, 3)
+    first = story.leased(W1, job, 3)
     story.extend(first, 6)
     story.run(W3, job, 12.5)
 
 
 @case(("J1", "overlap"), ("J1", "overlap"))
 def third_claim_while_the_first_is_held_and_the_second_is_over(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    story.claim(W1, job, 3)
+    story.leased(W1, job, 3)
     second = story.claim(W3, job, 4)
     story.end("release", second, at=5)
     story.run(W1, job, 6)
@@ -34,32 +31,27 @@ def third_claim_while_the_first_is_held_and_the_second_is_over(story: Story, job
 
 @case(("J1", "overlap"))
 def a_refused_extend_prolongs_nothing_but_the_lease_goes_on(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    first = story.claim(W1, job, 3)
+    first = story.leased(W1, job, 3)
     story.extend(first, 6, result="stale")
     story.run(W3, job, 11.9)
 
 
 @case()
 def an_unanswered_extend_prolongs_nothing(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    first = story.claim(W1, job, 3)
+    first = story.leased(W1, job, 3)
     story.extend(first, 6, reply=None)
     story.run(W3, job, 12.1)
 
 
 @case()
 def second_claim_after_the_lease_ended(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    story.claim(W1, job, 3)
+    story.leased(W1, job, 3)
     story.run(W3, job, 12.001)
 
 
 @case(("J1", "overlap"))
 def second_claim_though_the_end_of_the_first_lease_was_refused(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    first = story.claim(W1, job, 3)
-    story.start(first, 3.01, took=0.05)
+    first = story.handled(W1, job, 3)
     story.end("finish", first, at=3.1, result="stale")
     story.run(W3, job, 3.2)
 
@@ -67,25 +59,21 @@ def second_claim_though_the_end_of_the_first_lease_was_refused(story: Story, job
 @case(("J1", "overlap"))
 def second_claim_though_the_end_of_the_first_lease_failed(story: Story, job: str) -> None:
     """It failed: no copy of it was or will be applied."""
-    story.enqueue(job, 2)
-    first = story.claim(W1, job, 3)
-    story.start(first, 3.01, took=0.05)
+    first = story.handled(W1, job, 3)
     story.end("finish", first, at=3.1, reply="fail")
     story.run(W3, job, 3.2)
 
 
 @case(("J1", "early reap"))
 def second_claim_after_the_reap_though_the_lease_had_time_left(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    first = story.claim(W1, job, 3)
+    first = story.leased(W1, job, 3)
     story.reap(W3, first, 5)
     story.run(W3, job, 5.01)
 
 
 @case(("J1", "early reap"))
 def reaped_while_an_extend_prolonged_its_lease(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    first = story.claim(W1, job, 3)
+    first = story.leased(W1, job, 3)
     story.extend(first, 6)
     story.reap(W3, first, 13)
     story.run(W3, job, 13.1)
@@ -93,8 +81,7 @@ def reaped_while_an_extend_prolonged_its_lease(story: Story, job: str) -> None:
 
 @case()
 def reaped_after_the_lease_and_its_extend_that_was_refused(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    first = story.claim(W1, job, 3)
+    first = story.leased(W1, job, 3)
     story.extend(first, 6, result="stale")
     story.reap(W3, first, 12.1)
     story.run(W3, job, 12.2)
@@ -102,16 +89,14 @@ def reaped_after_the_lease_and_its_extend_that_was_refused(story: Story, job: st
 
 @case()
 def reaped_at_the_very_end_of_its_lease(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    first = story.claim(W1, job, 3)
+    first = story.leased(W1, job, 3)
     story.reap(W3, first, 12)
     story.run(W3, job, 12.1)
 
 
 @case()
 def reaped_early_because_the_connection_of_a_killed_worker_was_gone(story: Story, job: str) -> None:
-    story.enqueue(job, 9.9)
-    first = story.claim(W2, job, 9.95)
+    first = story.leased(W2, job, 9.95, enqueued=9.9)
     story.start(first, 9.96)
     story.reap(W1, first, 11, lost=True)
     story.run(W1, job, 11.1)
@@ -119,24 +104,21 @@ def reaped_early_because_the_connection_of_a_killed_worker_was_gone(story: Story
 
 @case(("J1", "early reap"))
 def reaped_early_because_the_connection_of_a_worker_was_gone_that_lived_on(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    first = story.claim(W1, job, 3)
+    first = story.leased(W1, job, 3)
     story.reap(W3, first, 5, lost=True)
     story.run(W3, job, 5.01)
 
 
 @case(("J1", "early reap"))
 def reaped_early_because_a_connection_was_gone_long_before_the_kill_of_its_worker(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    first = story.claim(W2, job, 3)
+    first = story.leased(W2, job, 3)
     story.reap(W3, first, 5, lost=True)
     story.run(W3, job, 5.01)
 
 
 @case(("J1", "early reap"))
 def reaped_early_by_a_plain_sweep_from_a_killed_worker(story: Story, job: str) -> None:
-    story.enqueue(job, 9.9)
-    first = story.claim(W2, job, 9.95)
+    first = story.leased(W2, job, 9.95, enqueued=9.9)
     story.start(first, 9.96)
     story.reap(W1, first, 11)
     story.run(W1, job, 11.1)
@@ -144,24 +126,21 @@ def reaped_early_by_a_plain_sweep_from_a_killed_worker(story: Story, job: str) -
 
 @case()
 def second_claim_after_a_release_that_was_not_answered(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    first = story.claim(W1, job, 3)
+    first = story.leased(W1, job, 3)
     story.end("release", first, at=4, reply=None)
     story.run(W3, job, 4.5)
 
 
 @case()
 def a_lease_that_ends_before_its_claim_is_answered_is_never_held(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    story.claim(W1, job, 3, took=12)
+    story.leased(W1, job, 3, took=12)
     story.run(W3, job, 14.99)
 
 
 @case()
 def a_claim_answered_by_a_later_call_has_only_the_rest_of_its_lease(story: Story, job: str) -> None:
     """Rule 4: the claim of second 3 was never answered; sent again as another call, it is repeated with a second left."""
-    story.enqueue(job, 2)
-    unseen = story.claim(W1, job, 3, reply="info")
+    unseen = story.leased(W1, job, 3, reply="info")
     late = story.claim(W1, job, 11, fence=unseen.fence, nonce=unseen.nonce, deadline_ms=srv_ms(12), srv_us=srv_ms(11) * 1_000)
     story.start(late, 11.01)
     story.run(W3, job, 12.2)
@@ -175,8 +154,7 @@ def taken_over(story: Story, job: str, *, end: str = "ok") -> Token:
 
     `end`: the zombie's handler returns (`ok`) or raises (`fail`). Returns the zombie.
     """
-    story.enqueue(job, 2)
-    zombie = story.claim(W3, job, 3)
+    zombie = story.leased(W3, job, 3)
     story.start(zombie, 3.01, took=10, end=end)
     story.reap(W1, zombie, 12.5)
     owner = story.claim(W1, job, 13)
@@ -188,8 +166,7 @@ def taken_over(story: Story, job: str, *, end: str = "ok") -> Token:
 
 @case(("J3", "stale"), ("J6", "doubled"))
 def the_zombies_finish_is_accepted(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    zombie = story.claim(W3, job, 3)
+    zombie = story.leased(W3, job, 3)
     story.start(zombie, 3.01, took=10.5)
     story.reap(W1, zombie, 12.5)
     story.run(W1, job, 12.6)
@@ -199,8 +176,7 @@ def the_zombies_finish_is_accepted(story: Story, job: str) -> None:
 
 @case(("J3", "stale"))
 def the_zombies_finish_is_accepted_and_the_owners_refused(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    zombie = story.claim(W3, job, 3)
+    zombie = story.leased(W3, job, 3)
     story.effect(zombie, 13.1)
     owner = story.claim(W1, job, 13)
     story.start(zombie, 13.15, took=0.04)
@@ -211,8 +187,7 @@ def the_zombies_finish_is_accepted_and_the_owners_refused(story: Story, job: str
 @case(("J3", "stale"), ("J2", "equal fences"))
 def equal_fences_with_different_nonces_are_two_leases(story: Story, job: str) -> None:
     """Rule 33: the fence alone does not tell the zombie from the owner."""
-    story.enqueue(job, 2)
-    zombie = story.claim(W3, job, 3, fence=77)
+    zombie = story.leased(W3, job, 3, fence=77)
     owner = story.claim(W1, job, 13, fence=77)
     story.effect(zombie, 13.3)
     story.start(zombie, 13.45, took=0.04)
@@ -223,8 +198,7 @@ def equal_fences_with_different_nonces_are_two_leases(story: Story, job: str) ->
 @case(("J3", "stale"))
 def one_stale_token_accepted_inside_a_batch(story: Story, job: str) -> None:
     """Rule 33: a batch has a result per job; here one of two must have been refused."""
-    story.enqueue(job, 2)
-    stale = story.claim(W3, job, 3)
+    stale = story.leased(W3, job, 3)
     other = "batch-mate-of-" + job
     story.enqueue(other, 2)
     owner = story.claim(W1, job, 13)
@@ -270,8 +244,7 @@ def the_zombies_extend_is_accepted(story: Story, job: str) -> None:
 @case(("J3", "stale"))
 def a_finish_is_accepted_after_the_reap(story: Story, job: str) -> None:
     """Nobody claimed the job in between: the lease is over all the same."""
-    story.enqueue(job, 2)
-    token = story.claim(W3, job, 3)
+    token = story.leased(W3, job, 3)
     story.start(token, 3.01, took=10)
     story.reap(W1, token, 12.5)
     story.effect(token, 13.01)
@@ -280,8 +253,7 @@ def a_finish_is_accepted_after_the_reap(story: Story, job: str) -> None:
 
 @case(("J3", "stale extend"))
 def an_extend_is_accepted_after_the_reap(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    token = story.claim(W3, job, 3)
+    token = story.leased(W3, job, 3)
     story.reap(W1, token, 12.5)
     story.extend(token, 13)
     story.end("finish", token, at=13.1, result="stale")
@@ -290,9 +262,7 @@ def an_extend_is_accepted_after_the_reap(story: Story, job: str) -> None:
 
 @case(("J3", "finish after end"))
 def a_finish_is_accepted_after_the_release_of_its_lease(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    token = story.claim(W1, job, 3)
-    story.start(token, 3.01, took=0.05)
+    token = story.handled(W1, job, 3)
     story.effect(token, 3.05)
     story.end("release", token, at=3.1)
     story.end("finish", token, at=3.2)
@@ -310,8 +280,7 @@ def an_extend_is_accepted_after_the_finish_of_its_lease(story: Story, job: str) 
 
 @case(("J3", "call after end"))
 def a_mark_is_accepted_after_the_release_of_its_lease(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    token = story.claim(W1, job, 3)
+    token = story.leased(W1, job, 3)
     story.end("release", token, at=3.1)
     story.mark(token, 3.2)
     story.run(W3, job, 4)
@@ -335,8 +304,7 @@ def the_zombies_other_calls_are_refused_or_repeated(story: Story, job: str) -> N
 
 @case()
 def a_retry_sent_before_the_newer_claim_was_answered_is_not_definitely_stale(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    first = story.claim(W3, job, 3)
+    first = story.leased(W3, job, 3)
     story.start(first, 3.1, took=9, end="fail")
     story.extend(first, 4)
     owner = story.claim(W1, job, 13.01, took=0.1)
@@ -348,8 +316,7 @@ def a_retry_sent_before_the_newer_claim_was_answered_is_not_definitely_stale(sto
 
 @case()
 def the_zombies_finish_is_refused(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    zombie = story.claim(W3, job, 3)
+    zombie = story.leased(W3, job, 3)
     story.start(zombie, 3.01, took=10.5)
     story.reap(W1, zombie, 12.5)
     story.run(W1, job, 12.6)
@@ -360,8 +327,7 @@ def the_zombies_finish_is_refused(story: Story, job: str) -> None:
 @case()
 def accepted_finish_after_the_deadline_but_before_the_reap(story: Story, job: str) -> None:
     """Rules 11 and 32: a lease ends when it is reaped."""
-    story.enqueue(job, 2)
-    late = story.claim(W3, job, 3)
+    late = story.leased(W3, job, 3)
     story.effect(late, 15)
     story.start(late, 15.05, took=0.04)
     story.end("finish", late, at=15.1)
@@ -369,8 +335,7 @@ def accepted_finish_after_the_deadline_but_before_the_reap(story: Story, job: st
 
 @case()
 def a_finish_sent_before_the_newer_claim_was_answered_is_not_definitely_stale(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    first = story.claim(W3, job, 3)
+    first = story.leased(W3, job, 3)
     story.effect(first, 12.9)
     owner = story.claim(W1, job, 12.99, took=0.1)
     story.start(first, 13, took=0.04)
@@ -381,8 +346,7 @@ def a_finish_sent_before_the_newer_claim_was_answered_is_not_definitely_stale(st
 @case()
 def reaped_late_and_run_elsewhere(story: Story, job: str) -> None:
     """Rule 32: the reap comes seconds after the lease ended, the next claim later still."""
-    story.enqueue(job, 2)
-    first = story.claim(W1, job, 3)
+    first = story.leased(W1, job, 3)
     story.reap(W3, first, 17)
     story.run(W3, job, 18)
 
@@ -390,8 +354,7 @@ def reaped_late_and_run_elsewhere(story: Story, job: str) -> None:
 @case()
 def gaps_between_the_fences_of_attempts(story: Story, job: str) -> None:
     """Rule 32: releases and unanswered claims leave gaps."""
-    story.enqueue(job, 2)
-    first = story.claim(W1, job, 3, fence=10)
+    first = story.leased(W1, job, 3, fence=10)
     story.end("release", first, at=3.1)
     story.claim(W3, job, 3.2, reply=None)
     second = story.claim(W1, job, 13, fence=500)

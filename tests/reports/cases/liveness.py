@@ -17,32 +17,26 @@ def waiting_since_before_the_last_heal(story: Story, job: str) -> None:
 
 @case(("J13", "stuck waiting"), ("J13", "left over"))
 def waiting_since_it_was_given_back_before_the_last_heal(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    story.end("release", story.claim(W1, job, 3), at=3.5)
-    story.at_deadline["waiting"].append((job, 0))
-    story.at_end["waiting"].append((job, 0))
+    story.end("release", story.leased(W1, job, 3), at=3.5)
+    story.left("waiting", job, 0)
 
 
 @case(("J13", "overdue"), ("J13", "left over"))
 def overdue_since_before_the_last_heal(story: Story, job: str) -> None:
     story.enqueue(job, 2, delay_ms=1_000)
-    story.at_deadline["delayed"].append((job, srv_ms(3)))
-    story.at_end["delayed"].append((job, srv_ms(3)))
+    story.left("delayed", job, srv_ms(3))
 
 
 @case(("J13", "stuck active"), ("J13", "left over"))
 def active_long_after_its_lease_ended(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    story.claim(W1, job, 30)
-    story.at_deadline["active"].append((job, srv_ms(39)))
-    story.at_end["active"].append((job, srv_ms(39)))
+    story.leased(W1, job, 30, enqueued=2)
+    story.left("active", job, srv_ms(39))
 
 
 @case(("J13", "stuck active"), ("J13", "left over"))
 def active_for_ever_under_a_lease_that_is_renewed(story: Story, job: str) -> None:
     """A handler that never ends: the lease is alive at every look, and the job never done."""
-    story.enqueue(job, 30)
-    token = story.claim(W1, job, 35)
+    token = story.leased(W1, job, 35, enqueued=30)
     story.start(token, 35.01)
     for at in range(38, int(END_S), 3):
         story.extend(token, at)
@@ -53,8 +47,7 @@ def active_for_ever_under_a_lease_that_is_renewed(story: Story, job: str) -> Non
 @case()
 def active_under_a_claim_whose_reply_never_came(story: Story, job: str) -> None:
     """Released before the last heal with a delay that ends after it; who holds it now, no row says."""
-    story.enqueue(job, 30)
-    token = story.claim(W1, job, 35)
+    token = story.leased(W1, job, 35, enqueued=30)
     story.start(token, 35.01, took=0.1, end="fail")
     story.end("retry", token, at=35.2, delay_ms=400)
     story.claim(W1, job, 43, reply="info")
@@ -64,8 +57,7 @@ def active_under_a_claim_whose_reply_never_came(story: Story, job: str) -> None:
 
 @case()
 def active_because_it_was_claimed_after_the_last_heal(story: Story, job: str) -> None:
-    story.enqueue(job, 30)
-    token = story.claim(W1, job, HEALED_S + 6.5)
+    token = story.leased(W1, job, HEALED_S + 6.5, enqueued=30)
     story.start(token, HEALED_S + 6.51, took=9)
     story.at_deadline["active"].append((job, srv_ms(HEALED_S + 15.5)))
     story.effect(token, DEADLINE_S + 0.03)
@@ -76,8 +68,7 @@ def active_because_it_was_claimed_after_the_last_heal(story: Story, job: str) ->
 def waiting_though_its_enqueue_was_never_answered(story: Story, job: str) -> None:
     """It was created all the same: the snapshots list it. No copy of it was applied later than 10 s after its first send."""
     story.enqueue(job, 20, reply="info")
-    story.at_deadline["waiting"].append((job, 0))
-    story.at_end["waiting"].append((job, 0))
+    story.left("waiting", job, 0)
 
 
 @case()
@@ -91,8 +82,7 @@ def waiting_because_its_unanswered_enqueue_may_have_been_applied_after_the_last_
 def enqueued_after_the_last_heal_and_never_run(story: Story, job: str) -> None:
     """It is not late at the deadline, but for ever."""
     story.enqueue(job, HEALED_S + 1)
-    story.at_deadline["waiting"].append((job, 0))
-    story.at_end["waiting"].append((job, 0))
+    story.left("waiting", job, 0)
 
 
 @case(("J13", "left over"))
@@ -105,39 +95,29 @@ def claimed_and_given_back_for_ever(story: Story, job: str) -> None:
 
 @case()
 def delayed_at_the_end_by_the_long_delay_of_a_retry(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    token = story.claim(W1, job, 3)
-    story.start(token, 3.01, took=0.05, end="fail")
+    token = story.handled(W1, job, 3, end="fail")
     story.end("retry", token, at=3.1, delay_ms=3_600_000)
-    story.at_deadline["delayed"].append((job, srv_ms(3_603.1)))
-    story.at_end["delayed"].append((job, srv_ms(3_603.1)))
+    story.left("delayed", job, srv_ms(3_603.1))
 
 
 @case()
 def delayed_at_the_end_by_the_long_delay_of_a_retry_without_an_answer(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    token = story.claim(W1, job, 3)
-    story.start(token, 3.01, took=0.05)
+    token = story.handled(W1, job, 3)
     story.end("retry", token, at=3.1, delay_ms=3_600_000, reply="info")
-    story.at_deadline["delayed"].append((job, srv_ms(3_603.1)))
-    story.at_end["delayed"].append((job, srv_ms(3_603.1)))
+    story.left("delayed", job, srv_ms(3_603.1))
 
 
 @case(("J13", "left over"))
 def delayed_at_the_end_for_longer_than_its_retry_asked_for(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    token = story.claim(W1, job, 3)
-    story.start(token, 3.01, took=0.05, end="fail")
+    token = story.handled(W1, job, 3, end="fail")
     story.end("retry", token, at=3.1, delay_ms=100)
-    story.at_deadline["delayed"].append((job, srv_ms(3_603.1)))
-    story.at_end["delayed"].append((job, srv_ms(3_603.1)))
+    story.left("delayed", job, srv_ms(3_603.1))
 
 
 @case(("J13", "left over"))
 def waiting_at_the_end_though_a_later_lease_made_the_delay_of_its_retry_history(story: Story, job: str) -> None:
     """The retry had no answer; the lease was reaped, so that it did not happen."""
-    story.enqueue(job, HEALED_S - 14)
-    token = story.claim(W1, job, HEALED_S - 13)
+    token = story.leased(W1, job, HEALED_S - 13, enqueued=HEALED_S - 14)
     story.start(token, HEALED_S - 12.9, took=0.05)
     story.end("retry", token, at=HEALED_S - 12.8, delay_ms=3_600_000, reply="info")
     story.reap(W4, token, HEALED_S - 3)
@@ -153,8 +133,7 @@ def waiting_at_the_end_because_it_was_enqueued_just_before(story: Story, job: st
 
 @case()
 def waiting_since_a_retry_after_the_last_heal(story: Story, job: str) -> None:
-    story.enqueue(job, 30)
-    token = story.claim(W1, job, 35)
+    token = story.leased(W1, job, 35, enqueued=30)
     story.start(token, 35.01, took=0.1, end="fail")
     story.end("retry", token, at=35.2, delay_ms=16_000)
     story.at_deadline["waiting"].append((job, 0))
@@ -163,8 +142,7 @@ def waiting_since_a_retry_after_the_last_heal(story: Story, job: str) -> None:
 
 @case()
 def waiting_because_it_was_given_back_after_the_last_heal(story: Story, job: str) -> None:
-    story.enqueue(job, 30)
-    token = story.claim(W1, job, 35)
+    token = story.leased(W1, job, 35, enqueued=30)
     for at in (38, 41, 44, 47, 50):
         story.extend(token, at)
     story.end("release", token, at=51.4)
@@ -188,8 +166,7 @@ def delayed_and_not_due_before_the_last_heal(story: Story, job: str) -> None:
 
 @case()
 def active_with_a_lease_that_just_ended(story: Story, job: str) -> None:
-    story.enqueue(job, 40)
-    story.claim(W1, job, 42)
+    story.leased(W1, job, 42, enqueued=40)
     story.at_deadline["active"].append((job, srv_ms(51)))
     story.run(W3, job, DEADLINE_S + 0.4)
 
@@ -199,23 +176,20 @@ def active_with_a_lease_that_just_ended(story: Story, job: str) -> None:
 
 @case(("J13", "late recovery"))
 def in_hand_and_run_elsewhere_too_late(story: Story, job: str) -> None:
-    story.enqueue(job, 9)
-    story.claim(W2, job, 9.5)
+    story.leased(W2, job, 9.5, enqueued=9)
     story.run(W1, job, 21.1)
 
 
 @case(("J13", "no recovery"), ("J13", "left over"))
 def in_hand_and_never_run_again(story: Story, job: str) -> None:
-    story.enqueue(job, 9)
-    story.claim(W2, job, 9.5)
+    story.leased(W2, job, 9.5, enqueued=9)
     story.at_end["waiting"].append((job, 0))
 
 
 @case(("J13", "no recovery"), ("J13", "left over"))
 def in_hand_by_a_claim_whose_reply_never_came(story: Story, job: str) -> None:
     """Only the reap knows that the killed worker had it."""
-    story.enqueue(job, 9)
-    unseen = story.claim(W2, job, 9.5, reply=None)
+    unseen = story.leased(W2, job, 9.5, enqueued=9, reply=None)
     story.reap(W1, unseen, 18.6)
     story.at_end["waiting"].append((job, 0))
 
@@ -223,21 +197,18 @@ def in_hand_by_a_claim_whose_reply_never_came(story: Story, job: str) -> None:
 @case()
 def in_hand_and_buried_by_the_reap_as_poison(story: Story, job: str) -> None:
     """Rule 12: its last crash. It never runs again, and that is right."""
-    story.enqueue(job, 0.1)
-    first = story.claim(W1, job, 0.2)
+    first = story.leased(W1, job, 0.2, enqueued=0.1)
     story.start(first, 0.21)
     story.reap(W3, first, 9.3)
     second = story.claim(W2, job, 9.5)
     story.start(second, 9.51)
     story.reap(W1, second, 18.6, crashes=2, result="buried")
-    story.at_deadline["dead"].append((job, srv_ms(18.6)))
-    story.at_end["dead"].append((job, srv_ms(18.6)))
+    story.left("dead", job, srv_ms(18.6))
 
 
 @case(("J4", "dead unburied"))
 def in_hand_and_dead_since_the_reap_of_its_first_crash(story: Story, job: str) -> None:
-    story.enqueue(job, 9)
-    token = story.claim(W2, job, 9.5)
+    token = story.leased(W2, job, 9.5, enqueued=9)
     story.start(token, 9.51)
     story.reap(W1, token, 18.6)
     story.at_end["dead"].append((job, srv_ms(18.6)))
@@ -245,8 +216,7 @@ def in_hand_and_dead_since_the_reap_of_its_first_crash(story: Story, job: str) -
 
 @case()
 def in_hand_by_a_claim_whose_reply_never_came_and_run_elsewhere(story: Story, job: str) -> None:
-    story.enqueue(job, 9)
-    unseen = story.claim(W2, job, 9.5, reply=None)
+    unseen = story.leased(W2, job, 9.5, enqueued=9, reply=None)
     story.reap(W1, unseen, 18.6)
     story.run(W3, job, 18.7)
 
@@ -254,8 +224,7 @@ def in_hand_by_a_claim_whose_reply_never_came_and_run_elsewhere(story: Story, jo
 @case()
 def ended_by_a_call_that_the_killed_worker_saw_no_answer_of(story: Story, job: str) -> None:
     """Rule 37: it was sent, and the job never ran again, so it had happened."""
-    story.enqueue(job, 9)
-    token = story.claim(W2, job, 9.5)
+    token = story.leased(W2, job, 9.5, enqueued=9)
     story.effect(token, 9.6)
     story.end("finish", token, at=9.99, reply=None)
     story.at_end["done"].append((job, srv_ms(9.995)))
@@ -263,8 +232,7 @@ def ended_by_a_call_that_the_killed_worker_saw_no_answer_of(story: Story, job: s
 
 @case(("J13", "no recovery"), ("J13", "left over"))
 def not_ended_by_a_call_of_the_killed_worker_that_left_its_lease_to_be_reaped(story: Story, job: str) -> None:
-    story.enqueue(job, 9)
-    token = story.claim(W2, job, 9.5)
+    token = story.leased(W2, job, 9.5, enqueued=9)
     story.start(token, 9.51)
     story.end("finish", token, at=9.99, reply=None)
     story.reap(W1, token, 18.6)
@@ -273,8 +241,7 @@ def not_ended_by_a_call_of_the_killed_worker_that_left_its_lease_to_be_reaped(st
 
 @case()
 def lost_by_the_worker_before_it_was_killed(story: Story, job: str) -> None:
-    story.enqueue(job, 0.1)
-    token = story.claim(W2, job, 0.2)
+    token = story.leased(W2, job, 0.2, enqueued=0.1)
     story.reap(W1, token, 9.3)
     story.run(W1, job, 9.4)
 

@@ -15,8 +15,7 @@ RETENTION_MS = 10_000
 
 def handled(story: Story, job: str, *, returned: int | None = 1, at: float = 46.0, worker: str = W1) -> Token:
     """A job that was handled, and whose finish is still to come, at 46.1 s."""
-    story.enqueue(job, at - 0.1)
-    token = story.claim(worker, job, at)
+    token = story.leased(worker, job, at, enqueued=at - 0.1)
     story.start(token, at + 0.01, took=0.04)
     story.effect(token, at + 0.05, **({} if returned is None else {"result_crc": returned}))
     return token

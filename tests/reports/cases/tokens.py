@@ -13,8 +13,7 @@ from tests.reports.story import Story, srv_ms
 
 @case(("J2", "fence fell"), ("J3", "stale end"))
 def a_fence_below_that_of_the_lease_before(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    story.end("release", story.claim(W1, job, 3, fence=500), at=3.1)
+    story.end("release", story.leased(W1, job, 3, fence=500), at=3.1)
     story.end("release", story.claim(W3, job, 4, fence=499), at=4.1)
     story.run(W1, job, 5, fence=501)
 
@@ -22,8 +21,7 @@ def a_fence_below_that_of_the_lease_before(story: Story, job: str) -> None:
 @case(("J2", "fence fell"), ("J3", "stale"))
 def a_fence_below_that_of_a_lease_that_is_long_over(story: Story, job: str) -> None:
     """The one in between is smaller than both: it is the only one that fell."""
-    story.enqueue(job, 2)
-    story.end("release", story.claim(W1, job, 3, fence=500), at=3.1)
+    story.end("release", story.leased(W1, job, 3, fence=500), at=3.1)
     story.end("release", story.claim(W3, job, 4, fence=600), at=4.1)
     story.run(W1, job, 5, fence=550)
 
@@ -31,15 +29,13 @@ def a_fence_below_that_of_a_lease_that_is_long_over(story: Story, job: str) -> N
 @case(("J2", "equal fences"), ("J3", "stale"))
 def two_leases_with_one_fence(story: Story, job: str) -> None:
     """Rule 33: compare the whole token."""
-    story.enqueue(job, 2)
-    story.end("release", story.claim(W1, job, 3, fence=500), at=3.1)
+    story.end("release", story.leased(W1, job, 3, fence=500), at=3.1)
     story.run(W3, job, 4, fence=500)
 
 
 @case(("J2", "token twice"))
 def one_token_by_two_claims(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    first = story.claim(W1, job, 3)
+    first = story.leased(W1, job, 3)
     again = story.claim(W1, job, 3.2, fence=first.fence, nonce=first.nonce)
     story.effect(again, 3.3)
     story.start(again, 3.35, took=0.04)
@@ -48,8 +44,7 @@ def one_token_by_two_claims(story: Story, job: str) -> None:
 
 @case(("J2", "token twice"))
 def one_token_to_two_workers(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    first = story.claim(W1, job, 3)
+    first = story.leased(W1, job, 3)
     story.claim(W3, job, 3.2, fence=first.fence, nonce=first.nonce, result="repeated")
     story.effect(first, 3.3)
     story.start(first, 3.35, took=0.04)
@@ -59,8 +54,7 @@ def one_token_to_two_workers(story: Story, job: str) -> None:
 @case()
 def one_token_by_a_claim_and_its_repeat(story: Story, job: str) -> None:
     """Rule 4: a repeat returns what the first one returned."""
-    story.enqueue(job, 2)
-    first = story.claim(W1, job, 3)
+    first = story.leased(W1, job, 3)
     again = story.claim(W1, job, 3.2, fence=first.fence, nonce=first.nonce, result="repeated")
     story.effect(again, 3.3)
     story.start(again, 3.35, took=0.04)
@@ -70,8 +64,7 @@ def one_token_by_a_claim_and_its_repeat(story: Story, job: str) -> None:
 @case()
 def claims_that_overlap_may_be_answered_in_any_order(story: Story, job: str) -> None:
     """The one with the greater fence was still under way when the other was answered: nothing says which came first."""
-    story.enqueue(job, 2)
-    story.claim(W1, job, 3, fence=501, took=12)
+    story.leased(W1, job, 3, fence=501, took=12)
     owner = story.claim(W3, job, 13, fence=500)
     story.effect(owner, 13.2)
     story.start(owner, 13.25, took=0.04)
@@ -96,9 +89,7 @@ def claimed_before_the_delay_of_its_enqueue_was_over(story: Story, job: str) -> 
 
 @case(("J8", "early"))
 def claimed_before_the_delay_of_its_retry_was_over(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    first = story.claim(W1, job, 3)
-    story.start(first, 3.01, took=0.05, end="fail")
+    first = story.handled(W1, job, 3, end="fail")
     story.end("retry", first, at=3.1, delay_ms=500)
     story.run(W3, job, 3.599)
 
@@ -127,9 +118,7 @@ def claimed_when_it_was_due_to_the_millisecond(story: Story, job: str) -> None:
 @case()
 def claimed_again_at_once_after_a_release(story: Story, job: str) -> None:
     """Its retry was longer ago than its delay; a release asks for none."""
-    story.enqueue(job, 2)
-    first = story.claim(W1, job, 3)
-    story.start(first, 3.01, took=0.05, end="fail")
+    first = story.handled(W1, job, 3, end="fail")
     story.end("retry", first, at=3.1, delay_ms=500)
     story.end("release", story.claim(W3, job, 3.6), at=3.61)
     story.run(W1, job, 3.62)
@@ -138,9 +127,7 @@ def claimed_again_at_once_after_a_release(story: Story, job: str) -> None:
 @case()
 def claimed_after_a_retry_that_was_never_answered(story: Story, job: str) -> None:
     """It may not have happened: the lease ran out instead."""
-    story.enqueue(job, 2)
-    first = story.claim(W1, job, 3)
-    story.start(first, 3.01, took=0.05)
+    first = story.handled(W1, job, 3)
     story.end("retry", first, at=3.1, delay_ms=60_000, reply="info")
     story.reap(W3, first, 12.1)
     story.run(W3, job, 12.2)
@@ -149,9 +136,7 @@ def claimed_after_a_retry_that_was_never_answered(story: Story, job: str) -> Non
 @case()
 def claimed_after_a_retry_whose_answer_is_a_repeat(story: Story, job: str) -> None:
     """The repeat came two seconds after the retry that put the job back: the delay counts from that one."""
-    story.enqueue(job, 2)
-    first = story.claim(W1, job, 3)
-    story.start(first, 3.01, took=0.05)
+    first = story.handled(W1, job, 3)
     story.end("retry", first, at=5, delay_ms=500, result="repeated")
     story.run(W3, job, 5.2)
 
@@ -159,9 +144,7 @@ def claimed_after_a_retry_whose_answer_is_a_repeat(story: Story, job: str) -> No
 @case()
 def claimed_though_its_last_retry_buried_it_before_it_was_requeued(story: Story, job: str) -> None:
     """A delay counts for a job that was put back, not for one that was buried."""
-    story.enqueue(job, 2)
-    first = story.claim(W1, job, 3)
-    story.start(first, 3.01, took=0.05, end="fail")
+    first = story.handled(W1, job, 3, end="fail")
     story.end("retry", first, at=3.1, delay_ms=60_000, outcome="buried")
     story.run(W3, job, 5)
 
@@ -172,9 +155,7 @@ def claimed_though_its_last_retry_buried_it_before_it_was_requeued(story: Story,
 @case(("J16", "handled changed"))
 def handled_with_the_payload_of_another(story: Story, job: str) -> None:
     """Rule 33: payloads that were swapped."""
-    story.enqueue(job, 2)
-    token = story.claim(W1, job, 3)
-    story.start(token, 3.01, took=0.05)
+    token = story.handled(W1, job, 3)
     story.effect(token, 3.05, crc=4711)
     story.end("finish", token, at=3.1)
 
@@ -187,8 +168,7 @@ def claimed_and_handled_with_another_payload(story: Story, job: str) -> None:
 
 @case(("J16", "claimed changed"))
 def claimed_with_another_payload_the_second_time(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    first = story.claim(W1, job, 3)
+    first = story.leased(W1, job, 3)
     story.end("release", first, at=3.1)
     story.run(W3, job, 4, told={"crc": 2**32 - 1})
 
@@ -230,8 +210,7 @@ def found_corrupt_by_a_promote(story: Story, job: str) -> None:
 
 @case(("J16", "corrupt", "possible"))
 def found_corrupt_by_a_reap(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    token = story.claim(W1, job, 3)
+    token = story.leased(W1, job, 3)
     story.operation(W3, "reap", 12.1, [{"job": job, "result": "corrupt"}])
     story.at_end["dead"].append((job, srv_ms(12.1)))
     story.end("finish", token, at=12.2, result="stale")

@@ -44,6 +44,14 @@ def serving(url: str, *hooks: WebhookSettings, **settings: Any) -> Generator[Des
         yield client
 
 
+@contextlib.contextmanager
+def delivering(url: str, *hooks: WebhookSettings, **settings: Any) -> Generator[Desk]:
+    """The same, to which message m1 has been published."""
+    with serving(url, *hooks, **settings) as client:
+        assert client.publish("room-7", "m1", "1").status_code == 200
+        yield client
+
+
 def dead(url: str) -> list[tuple[dict[str, Any], str]]:
     """Body and last error of each dead letter."""
     with Queue("webhooks", url=url) as queue:
@@ -89,8 +97,7 @@ def test_each_message_is_sent_as_dsps_sends_it(ironclaim_url: str, receiver: Rec
 
 
 def test_every_webhook_of_every_matching_rule_gets_it(ironclaim_url: str, receiver: Receiver) -> None:
-    with serving(ironclaim_url, hook(f"{receiver.url}/a", method="POST"), hook(f"{receiver.url}/b")) as client:
-        client.publish("room-7", "m1", "1")
+    with delivering(ironclaim_url, hook(f"{receiver.url}/a", method="POST"), hook(f"{receiver.url}/b")):
         soon(lambda: len(receiver.received) == 2, "both arrive")
     assert {(one.method, one.path) for one in receiver.received} == {("POST", "/a"), ("PUT", "/b")}
 
@@ -173,18 +180,14 @@ def test_no_secret_of_a_webhook_is_told_to_who_looks(
 
 def test_after_the_last_attempt_it_is_a_dead_letter(ironclaim_url: str, receiver: Receiver) -> None:
     receiver.answers.extend([Answer(503)] * 9)
-    with serving(ironclaim_url, hook(receiver.url, retry=WebhookRetry(count=2, interval_ms=1, interval_jitter_ms=0))) as client:
-        client.publish("room-7", "m1", "1")
+    with delivering(ironclaim_url, hook(receiver.url, retry=WebhookRetry(count=2, interval_ms=1, interval_jitter_ms=0))):
         ((body, error),) = soon(lambda: dead(ironclaim_url), "the dead letter")
     assert len(receiver.received) == 3 and body["content"] == 1 and "503" in error
 
 
 def test_with_force_every_failure_is_tried_again(ironclaim_url: str, receiver: Receiver) -> None:
     receiver.answers.append(Answer(403))
-    with serving(
-        ironclaim_url, hook(receiver.url, retry=WebhookRetry(interval_ms=1, interval_jitter_ms=0, force=True))
-    ) as client:
-        client.publish("room-7", "m1", "1")
+    with delivering(ironclaim_url, hook(receiver.url, retry=WebhookRetry(interval_ms=1, interval_jitter_ms=0, force=True))):
         soon(lambda: len(receiver.received) == 2, "the second attempt")
     assert dead(ironclaim_url) == []
 
@@ -199,8 +202,7 @@ def test_waits_grow_and_are_spread() -> None:
 
 def test_a_wait_passes_between_attempts(ironclaim_url: str, receiver: Receiver) -> None:
     receiver.answers.append(Answer(503))
-    with serving(ironclaim_url, hook(receiver.url, retry=WebhookRetry(interval_ms=300, interval_jitter_ms=0))) as client:
-        client.publish("room-7", "m1", "1")
+    with delivering(ironclaim_url, hook(receiver.url, retry=WebhookRetry(interval_ms=300, interval_jitter_ms=0))):
         soon(lambda: len(receiver.received) == 2, "the second attempt")
     assert receiver.received[1].at_s - receiver.received[0].at_s >= 0.3
 
@@ -209,8 +211,7 @@ def test_a_receiver_that_does_not_answer_is_tried_again(ironclaim_url: str, rece
     receiver.hold.clear()
     # More attempts than a slow machine makes before it lets the receiver answer.
     retry = WebhookRetry(count=999, interval_ms=10, interval_multiplier=1, interval_jitter_ms=0)
-    with serving(ironclaim_url, hook(receiver.url, timeout_ms=200, retry=retry)) as client:
-        client.publish("room-7", "m1", "1")
+    with delivering(ironclaim_url, hook(receiver.url, timeout_ms=200, retry=retry)):
         soon(lambda: len(receiver.received) >= 2, "the second attempt")
         receiver.hold.set()
         soon(lambda: waiting(ironclaim_url) == 0, "it is done")
@@ -219,8 +220,7 @@ def test_a_receiver_that_does_not_answer_is_tried_again(ironclaim_url: str, rece
 
 def test_deliveries_are_signed_and_keep_their_id(ironclaim_url: str, receiver: Receiver) -> None:
     receiver.answers.append(Answer(503))
-    with serving(ironclaim_url, hook(receiver.url, secret=SECRET)) as client:
-        client.publish("room-7", "m1", "1")
+    with delivering(ironclaim_url, hook(receiver.url, secret=SECRET)):
         soon(lambda: len(receiver.received) == 2, "the second attempt")
     for one in receiver.received:
         told = f"{one.headers['webhook-id']}.{one.headers['webhook-timestamp']}.".encode() + one.body
@@ -233,8 +233,7 @@ def test_deliveries_are_signed_and_keep_their_id(ironclaim_url: str, receiver: R
 def test_a_delivery_that_was_made_is_not_made_again_for_as_long_as_its_message_lives(
     ironclaim_url: str, receiver: Receiver
 ) -> None:
-    with serving(ironclaim_url, hook(receiver.url, secret=SECRET)) as client:
-        client.publish("room-7", "m1", "1")
+    with delivering(ironclaim_url, hook(receiver.url, secret=SECRET)):
         soon(lambda: receiver.received and waiting(ironclaim_url) == 0, "it is made")
     id = receiver.received[0].headers["webhook-id"]
     with Queue("webhooks", url=ironclaim_url) as queue, redis.Redis.from_url(ironclaim_url) as raw:
@@ -255,8 +254,7 @@ def test_the_signature_is_that_of_the_specification() -> None:
 def test_redirects_that_keep_the_body_are_followed(ironclaim_url: str, receiver: Receiver) -> None:
     with Receiver() as other:
         receiver.answers.extend([Answer(307, {"Location": "/next"}), Answer(308, {"Location": f"{other.url}/there"})])
-        with serving(ironclaim_url, hook(receiver.url, headers={"X-Key": "secret"}, secret=SECRET)) as client:
-            client.publish("room-7", "m1", "1")
+        with delivering(ironclaim_url, hook(receiver.url, headers={"X-Key": "secret"}, secret=SECRET)):
             soon(lambda: other.received, "it arrives")
         assert [one.path for one in receiver.received] == ["/", "/next"]
         assert {one.headers["x-key"] for one in receiver.received} == {"secret"}
@@ -271,8 +269,7 @@ def test_redirects_that_keep_the_body_are_followed(ironclaim_url: str, receiver:
 def test_redirects_end(ironclaim_url: str, receiver: Receiver) -> None:
     receiver.answers.extend([Answer(307, {"Location": "/again"})] * 50)
     retry = WebhookRetry(count=0)
-    with serving(ironclaim_url, hook(receiver.url, redirects_max=3, retry=retry)) as client:
-        client.publish("room-7", "m1", "1")
+    with delivering(ironclaim_url, hook(receiver.url, redirects_max=3, retry=retry)):
         ((_, error),) = soon(lambda: dead(ironclaim_url), "the dead letter")
     assert len(receiver.received) == 4 and "more than 3 redirects" in error
 
@@ -280,8 +277,7 @@ def test_redirects_end(ironclaim_url: str, receiver: Receiver) -> None:
 def test_a_message_that_was_published_while_nobody_delivered_is_delivered_later(ironclaim_url: str, receiver: Receiver) -> None:
     """Deliveries are durable: those of an application that has ended are made by the next one."""
     receiver.answers.append(Answer(503))
-    with serving(ironclaim_url, hook(receiver.url, retry=LATE)) as client:
-        client.publish("room-7", "m1", "1")
+    with delivering(ironclaim_url, hook(receiver.url, retry=LATE)):
         soon(lambda: delayed(ironclaim_url), "the first attempt")
     assert len(receiver.received) == 1
     with serving(ironclaim_url, hook(receiver.url, retry=LATE)):
@@ -292,8 +288,7 @@ def test_a_message_that_was_published_while_nobody_delivered_is_delivered_later(
 @pytest.mark.slow
 def test_a_webhook_that_is_no_longer_configured_gets_nothing(ironclaim_url: str, receiver: Receiver) -> None:
     receiver.answers.append(Answer(503))
-    with serving(ironclaim_url, hook(f"{receiver.url}/old", retry=LATE)) as client:
-        client.publish("room-7", "m1", "1")
+    with delivering(ironclaim_url, hook(f"{receiver.url}/old", retry=LATE)):
         soon(lambda: delayed(ironclaim_url), "the first attempt")
     with serving(ironclaim_url, hook(f"{receiver.url}/new", retry=LATE)):
         run_delayed(ironclaim_url)
@@ -307,8 +302,7 @@ def test_a_webhook_that_is_no_longer_configured_gets_nothing(ironclaim_url: str,
 def test_private_addresses_are_not_reached_by_any_spelling(ironclaim_url: str, receiver: Receiver) -> None:
     hosts = ("127.0.0.1", "localhost", "2130706433", "0x7f.1", "127.1", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0")
     hooks = [hook(f"http://{host}:{receiver.port}/", allow_networks=(), retry=WebhookRetry(count=0)) for host in hosts]
-    with serving(ironclaim_url, *hooks) as client:
-        client.publish("room-7", "m1", "1")
+    with delivering(ironclaim_url, *hooks):
         soon(lambda: len(dead(ironclaim_url)) == len(hosts), "the dead letters")
     assert receiver.received == [] and all("not of the internet" in error for _, error in dead(ironclaim_url))
 
@@ -318,8 +312,7 @@ def test_an_allowed_network_opens_that_one_alone(ironclaim_url: str, receiver: R
         hook(receiver.url, allow_networks=("127.0.0.1/32",)),
         hook(f"http://127.0.0.2:{receiver.port}/", allow_networks=("127.0.0.1/32",)),
     )
-    with serving(ironclaim_url, *hooks) as client:
-        client.publish("room-7", "m1", "1")
+    with delivering(ironclaim_url, *hooks):
         ((_, error),) = soon(lambda: dead(ironclaim_url), "the dead letter")
         soon(lambda: receiver.received, "the allowed one arrives")
     assert "127.0.0.2" in error and len(receiver.received) == 1
@@ -328,8 +321,7 @@ def test_an_allowed_network_opens_that_one_alone(ironclaim_url: str, receiver: R
 def test_a_redirect_leads_to_no_private_address(ironclaim_url: str, receiver: Receiver) -> None:
     with Receiver() as inside:
         receiver.answers.append(Answer(307, {"Location": f"http://127.0.0.2:{inside.port}/admin"}))
-        with serving(ironclaim_url, hook(receiver.url, allow_networks=("127.0.0.1/32",))) as client:
-            client.publish("room-7", "m1", "1")
+        with delivering(ironclaim_url, hook(receiver.url, allow_networks=("127.0.0.1/32",))):
             ((_, error),) = soon(lambda: dead(ironclaim_url), "the dead letter")
     assert inside.received == [] and "127.0.0.2" in error
 
@@ -356,8 +348,7 @@ def test_a_name_is_resolved_once_for_each_attempt_and_its_checked_address_is_con
 
     with Receiver() as inside, resolving(monkeypatch, rebinding):
         hooks = hook(f"http://rebinding.test:{receiver.port}/", allow_networks=("127.0.0.1/32",), retry=WebhookRetry(count=0))
-        with serving(ironclaim_url, hooks) as client:
-            client.publish("room-7", "m1", "1")
+        with delivering(ironclaim_url, hooks) as client:
             soon(lambda: receiver.received, "it arrives at the checked address")
             soon(lambda: waiting(ironclaim_url) == 0, "it is done")
             assert asked == ["rebinding.test"] and receiver.received[0].headers["host"] == f"rebinding.test:{receiver.port}"
@@ -371,8 +362,7 @@ def test_a_name_with_one_private_address_among_others_is_not_reached(
     ironclaim_url: str, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both = hook(f"http://both.test:{receiver.port}/", retry=WebhookRetry(count=0))
-    with resolving(monkeypatch, lambda name: ["127.0.0.1", "10.0.0.1"]), serving(ironclaim_url, both) as client:
-        client.publish("room-7", "m1", "1")
+    with resolving(monkeypatch, lambda name: ["127.0.0.1", "10.0.0.1"]), delivering(ironclaim_url, both):
         ((_, error),) = soon(lambda: dead(ironclaim_url), "the dead letter")
     assert "10.0.0.1" in error and receiver.received == []
 
@@ -399,8 +389,7 @@ def test_proxies_of_the_environment_are_not_used(ironclaim_url: str, receiver: R
     with Receiver() as proxy:
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
         monkeypatch.setenv("http_proxy", proxy.url)
-        with serving(ironclaim_url, hook(receiver.url)) as client:
-            client.publish("room-7", "m1", "1")
+        with delivering(ironclaim_url, hook(receiver.url)):
             soon(lambda: receiver.received, "it arrives")
         assert proxy.received == []
 

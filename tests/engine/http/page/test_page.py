@@ -18,7 +18,7 @@ from engine import Channel, Queue, models
 from engine.http.application import application
 from engine.http.settings import HttpSettings, Token
 from tests.engine.http.page.conftest import Busy
-from tests.engine.http.serving import served
+from tests.engine.http.serving import asking, served
 
 TOKENS = (
     Token(secret="reader-0123456789", role="read", name="reader"),
@@ -105,7 +105,7 @@ def test_payloads_are_hidden_unless_they_may_be_seen(busy: Busy, ironclaim_url: 
 
 
 def test_a_page_that_may_change_nothing_has_no_forms_and_refuses_them(busy: Busy, ironclaim_url: str) -> None:
-    with served(HttpSettings(url=ironclaim_url)) as base, httpx.Client(base_url=base, timeout=120) as client:
+    with asking(ironclaim_url) as client:
         for view in ("", "/jobs?state=dead", f"/jobs/{busy.dead}", "/dead", "/schedules", "/workers", "/limits"):
             assert 'method="post"' not in client.get(f"/queues/q{view}").text, view
         refused = post(client, f"/queues/q/jobs/{busy.dead}/requeue")
@@ -162,10 +162,7 @@ def test_an_address_makes_the_page_say_nothing_of_its_own(client: httpx.Client) 
 
 def test_many_jobs_are_changed_as_the_preview_has_counted_them(queue: Queue, ironclaim_url: str) -> None:
     queue.enqueue_many({"name": f"n{at % 2}", "payload": at, "id": f"j{at}", "delay_ms": 3_600_000} for at in range(700))
-    with (
-        served(HttpSettings(url=ironclaim_url, allow_changes=True, show_payloads=True)) as base,
-        httpx.Client(base_url=base, timeout=120) as client,
-    ):
+    with asking(ironclaim_url, allow_changes=True, show_payloads=True) as client:
         text = client.get("/queues/q/bulk?state=delayed&action=cancel&name=n1").text
         looks = 1
         while following := re.search(r'hx-get="([^"]+)"', text):
@@ -212,7 +209,7 @@ def test_channels_show_how_far_their_subscribers_are_behind(client: httpx.Client
 def test_an_old_keyspace_shows_what_it_knows(ironclaim_url: str) -> None:
     with Queue("old", models.Bull(), url=ironclaim_url) as queue:
         job = queue.enqueue("send", {"to": 1}).job
-    with served(HttpSettings(url=ironclaim_url, model="bull")) as base, httpx.Client(base_url=base, timeout=120) as client:
+    with asking(ironclaim_url, model="bull") as client:
         assert "does not tell" in client.get("/queues/old").text
         assert f'title="{job}"' in client.get("/queues/old/jobs").text
         assert client.get(f"/queues/old/jobs/{job}").status_code == 200
@@ -256,10 +253,7 @@ def test_a_queue_with_shards_is_looked_at_and_changed_as_one(ironclaim_url: str)
     with Queue("wide", url=ironclaim_url, shards=3) as queue:
         queue.enqueue_many({"name": "send", "payload": at, "id": f"j{at}", "key": f"k{at}"} for at in range(40))
         queue.enqueue("send", 0, id="later", delay_ms=3_600_000)
-        with (
-            served(HttpSettings(url=ironclaim_url, allow_changes=True)) as base,
-            httpx.Client(base_url=base, timeout=120) as client,
-        ):
+        with asking(ironclaim_url, allow_changes=True) as client:
             assert 'data-number="waiting">40<' in client.get("/queues/wide").text
             assert client.get("/queues/wide/jobs").text.count('class="id"') == 40
             assert client.get("/queues/wide/jobs/j7").status_code == client.get("/queues/wide/jobs/later").status_code == 200
