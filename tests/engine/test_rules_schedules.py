@@ -473,13 +473,6 @@ def test_rule_10_a_clock_that_steps_back_fires_no_tick_twice(desk: Desk) -> None
     assert found == [job_of(FIRST_MS + at * MINUTE_MS) for at in range(4)]
 
 
-def test_rule_10_a_clock_that_jumps_ahead_fires_what_the_policy_says(desk: Desk) -> None:
-    put(desk)
-    desk.to(FIRST_MS + 1000 * MINUTE_MS)
-    desk.turn()
-    assert jobs(desk) == [job_of(FIRST_MS + 1000 * MINUTE_MS)]
-
-
 # -- what cannot be read
 
 
