@@ -14,7 +14,10 @@ from tests.conformance.models import ALL, each
 
 FOLDER = Path(__file__).parent
 #: What these files ask is the same wherever a format keeps its jobs: second layouts of a format are of the second tier.
-ONE_LAYOUT = ("test_looks.py", "test_workers.py", "test_schedules.py", "test_own_garbage.py", "test_foreign_garbage.py")
+ONE_LAYOUT = (
+    *("test_looks.py", "test_workers.py", "test_schedules.py", "test_administration.py"),
+    *("test_own_garbage.py", "test_foreign_garbage.py"),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

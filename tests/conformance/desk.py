@@ -14,9 +14,7 @@ from engine.ops.admin import AdminAction, Alter, Altered, Clean, Era, SetEvents
 from engine.ops.claims import Bury, Claim, Failure, Finish, LeasedJob, Value
 from engine.ops.jobs import Lease
 from engine.ops.looks import Inspect, Listing
-from engine.ops.schedules import Tick, Ticked
 from engine.queue.looks import JobInfo, job_info, state_of
-from engine.worker.machine.ticking import tick
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 
 STATES = ("waiting", "delayed", "active", "dead", "finished")
@@ -117,19 +115,6 @@ class ModelDesk(Desk):
         self.take()
         self.put("delayed", delay_ms=5_000)
         self.put("waiting")
-
-    def to(self, at_ms: int) -> None:
-        """Let it be this time."""
-        self.tick(at_ms - self.now_ms)
-
-    def ticks(self, worker: str = "s") -> list[Tick]:
-        """The calls that a scheduler makes now of what is due."""
-        promoted = self.run(self.sweep_operation(worker))
-        return [tick(due, promoted.srv_us // 1000, worker * 16, self._count("ticks")) for due in promoted.due]
-
-    def turn(self, worker: str = "s") -> list[Ticked]:
-        """What one scheduler does once."""
-        return [self.run(operation) for operation in self.ticks(worker)]
 
     def wakes(self) -> int:
         """Take the markers that wake idle workers; how many there were."""

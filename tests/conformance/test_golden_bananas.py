@@ -31,7 +31,7 @@ def test_a_life_of_jobs(desk: BananasDesk) -> None:
     # The sweep that finds the schedule due comes 20 s after this one, as after a stall, so it takes no lease (rule 11).
     desk.sweep()
     desk.move(20_000)
-    desk.tick_schedules()
+    desk.turn()
     desk.move(1_000)
     desk.succeed(leases["good"], b'{"ok":true}')
     desk.fail(leases["flaky"])

@@ -20,12 +20,14 @@ from engine.ops.admin import Limit, Pause, Resume, SetLimit, SetWorker
 from engine.ops.base import Operation
 from engine.ops.claims import Bury, Claim, Claimed, Ended, Extend, Failure, Finish, LeasedJob, Mark, MarkResult, Release, Retry
 from engine.ops.jobs import Enqueue, Enqueued, EnqueueMany, Lease, Options
+from engine.ops.schedules import Tick, Ticked
 from engine.ops.sweeps import ReadWorkerUpdates, Sweep, Swept, WorkerUpdates
 from engine.ops.workers import Beat, Beaten, ReportRunTimes, RunTimes
 from engine.queue.settings import TEST_CLOCK_LEAST_MS
 from engine.queue.synchronous.queue import Queue
 from engine.redis.call import Call
 from engine.worker.machine.sweeping import SWEEP_LIMIT
+from engine.worker.machine.ticking import tick
 
 #: How a tombstone begins.
 TOMBSTONE = b"\xa0"
@@ -34,42 +36,12 @@ START_MS = TEST_CLOCK_LEAST_MS + 4_000_000
 LEASE_MS = 9_000
 #: The ways in which a lease ends.
 ENDS = ("finish", "fused", "retry", "bury", "release", "reap")
+#: Every command by which scripts write.
 WRITES = (
-    "SET",
-    "MSET",
-    "SPOP",
-    "DEL",
-    "INCR",
-    "INCRBY",
-    "HSET",
-    "HINCRBY",
-    "ZADD",
-    "ZREM",
-    "ZINTERSTORE",
-    "ZREMRANGEBYRANK",
-    "ZREMRANGEBYSCORE",
-    "HDEL",
-    "PEXPIREAT",
-    "RPUSH",
-    "SADD",
-    "SREM",
-    "XADD",
-    "UNLINK",
-    "LPUSH",
-    "LREM",
-    "RPOPLPUSH",
-    "LSET",
-    "LTRIM",
-    "RESTORE",
-    "LMOVE",
-    "RENAME",
-    "PERSIST",
-    "PUBLISH",
-    "EXPIRE",
-    "PEXPIRE",
-    "LTRIM",
-    "LPOP",
-    "RPOP",
+    *("SET", "MSET", "SPOP", "DEL", "INCR", "INCRBY", "HSET", "HINCRBY", "ZADD", "ZREM", "ZINTERSTORE"),
+    *("ZREMRANGEBYRANK", "ZREMRANGEBYSCORE", "HDEL", "PEXPIREAT", "RPUSH", "SADD", "SREM", "XADD"),
+    *("UNLINK", "LPUSH", "LREM", "RPOPLPUSH", "LSET", "LTRIM", "RESTORE", "LMOVE", "RENAME", "PERSIST"),
+    *("PUBLISH", "EXPIRE", "PEXPIRE", "LPOP", "RPOP"),
 )
 
 #: Put before a script's body: lets as many write commands through as the last argument says, and raises at the next one.
@@ -171,6 +143,10 @@ class Desk:
         self.now_ms += ms
         self.queue.use_test_clock(self.now_ms)
         self.redis.eval(EXPIRE, 0, self.expires_from_ms, self.now_ms, max(0, ms) if self.passes_for_all else 0)
+
+    def to(self, at_ms: int) -> None:
+        """Let it be this time."""
+        self.tick(at_ms - self.now_ms)
 
     def later(self, ms: int) -> Swept:
         """Move the clock, and let a worker sweep then."""
@@ -358,6 +334,15 @@ class Desk:
 
     def sweep(self, worker: str = "s", *, yields: bool = False) -> Swept:
         return self.run(self.sweep_operation(worker, yields=yields))
+
+    def ticks(self, worker: str = "s") -> list[Tick]:
+        """The calls that a scheduler makes now of what is due."""
+        swept = self.run(self.sweep_operation(worker))
+        return [tick(due, swept.srv_us // 1000, worker * 16, self._count("ticks")) for due in swept.due]
+
+    def turn(self, worker: str = "s") -> list[Ticked]:
+        """What one scheduler does once."""
+        return [self.run(operation) for operation in self.ticks(worker)]
 
     def sweep_past(self, ms: int) -> list[tuple[Lease, int]]:
         """Let time pass as it does while workers sweep, often enough that no sweep looks like the end of a stall (rule 11); all

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from engine import validate
 from engine.ops.jobs import Options
 from engine.worker.machine.backoff import DELAY_MS_MAX, delay_ms
-from tests.engine.helpers.machine import Machine
+from tests.engine.helpers.machine import holding
 
 
 def grown(backoff_ms: int, failures: int, draw: float) -> int:
@@ -46,8 +46,7 @@ def test_it_is_bounded_for_every_job(backoff_ms: int, failures: int, draw: float
 
 @pytest.mark.parametrize(("failures", "delay"), [(0, 750), (2, 3000)])
 def test_a_worker_uses_the_failures_of_the_job_and_its_own_draw(failures: int, delay: int) -> None:
-    machine = Machine(concurrency=1)
-    (job,) = machine.takes("a", backoff_ms=1000, backoff="exponential", failures=failures)
+    machine, (job,) = holding("a", backoff_ms=1000, backoff="exponential", failures=failures, concurrency=1)
     machine.draws = [0.5]
     machine.handler_ends(job, "boom")
     assert machine.work.failures[0].delay_ms == delay

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from engine import Discard, Handlers, Job, Malformed, NewJob, Queue, Worker
+from tests.engine.helpers.producing import some_handlers
 
 
 @pytest.fixture
@@ -85,8 +86,7 @@ def test_a_child_reads_the_results_of_its_parents_by_id_and_by_name(queue: Queue
 
 def test_a_job_that_expires_or_is_discarded_by_its_handler_calls_back(queue: Queue) -> None:
     seen: list[tuple[Any, str]] = []
-    handlers = Handlers()
-    handlers("after")(lambda job: seen.append((job.payload, job.failure)))
+    handlers = some_handlers(lambda job: seen.append((job.payload, job.failure)), "after")
 
     @handlers("main")
     def main(job: Job) -> None:

@@ -240,8 +240,7 @@ quiet = logging.getLogger("shop.quiet")
 
 @pytest.mark.feature("BN37")
 def test_records_of_a_child_process_are_written_by_its_worker(queue: Queue, lines: list[dict[str, Any]]) -> None:
-    handlers = Handlers()
-    handlers("work")(in_a_child)
+    handlers = some_handlers(in_a_child)
     queue.enqueue("work", {"n": 1}, id="j")
     quiet.setLevel(logging.DEBUG)
     run(queue, handlers, processes=1)
@@ -254,8 +253,7 @@ def test_records_of_a_child_process_are_written_by_its_worker(queue: Queue, line
 
 
 def test_nothing_that_a_child_has_logged_is_lost_with_it(queue: Queue, lines: list[dict[str, Any]]) -> None:
-    handlers = Handlers()
-    handlers("work")(dies)
+    handlers = some_handlers(dies)
     queue.enqueue("work", {}, id="j", attempts=1)
     run(queue, handlers, processes=1)
     assert fields(said(lines, "before the end")) == OF_J

@@ -25,7 +25,7 @@ from engine.ops.sweeps import ReadWorkerUpdates, Sweep, Swept
 from engine.ops.workers import Beat, Beaten
 from engine.worker.machine.events import Forked, StopAsked
 from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.machine import Machine, exits
+from tests.engine.helpers.machine import Machine, exits, holding
 from tests.engine.helpers.processes import Workers, stopped
 from tests.engine.helpers.producing import claim_operation, some_handlers
 from tests.engine.helpers.waiting import wait_until
@@ -83,8 +83,7 @@ def test_a_worker_beats_at_once_and_then_at_its_interval_with_what_it_has_in_han
 )
 def test_it_renews_with_each_beat_where_a_third_of_its_leases_is_longer(lease_ms: int, beat_ms: int, every_ms: int) -> None:
     """Orphans are told by both: beats that are lost alone must not cost a worker its leases."""
-    machine = Machine(concurrency=2, lease_ms=lease_ms, beat_ms=beat_ms)
-    machine.give(machine.job("a", deadline_ms=lease_ms))
+    machine, _ = holding("a", deadline_ms=lease_ms, concurrency=2, lease_ms=lease_ms, beat_ms=beat_ms)
     renewed: list[int] = []
     while machine.now_ms < 4 * every_ms:
         machine.wait(100)
@@ -157,15 +156,9 @@ def test_rule_13_who_follows_sweeps_for_nothing_but_what_it_has_heard_of() -> No
     machine = beating()
     beaten(machine, leads=False, watch_in_ms=3000)
     machine.give(sleep_ms=1000)
-    machine.wait(2998)
-    assert "sweep" not in machine.out
-    machine.wait(3)
-    assert isinstance(operation(machine), Beat), "its turn has come"
+    assert isinstance(machine.sweeps_after(3000), Beat), "its turn has come"
     beaten(machine, leads=False, watch_in_ms=20_000)
-    machine.wait(9_998)
-    assert "sweep" not in machine.out
-    machine.wait(3)
-    assert isinstance(operation(machine), Beat), "at the latest when its beat is due"
+    assert isinstance(machine.sweeps_after(10_000), Beat), "at the latest when its beat is due"
 
 
 def test_rule_13_who_finds_the_leader_silent_sweeps_at_once_until_another_one_leads() -> None:
@@ -202,10 +195,7 @@ def test_who_follows_and_does_not_block_for_the_news_asks_for_them_in_each_inter
     machine.give(machine.job("a"), machine.job("b"))
     assert "wake" not in machine.out
     for _ in range(3):
-        machine.wait(998)
-        assert "sweep" not in machine.out
-        machine.wait(3)
-        assert isinstance(operation(machine), Beat)
+        assert isinstance(machine.sweeps_after(1000), Beat)
         beaten(machine, leads=False, watch_in_ms=9_000)
         machine.extend("ok", "ok") if "renew" in machine.out else None
 

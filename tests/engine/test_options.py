@@ -19,6 +19,7 @@ from engine.options import OPTIONS, PLAIN, Checked, Choice, Duration, Flag, Whol
 from engine.routing import Target
 from engine.testing import free_port
 from engine.validate import DURATION_MS_MAX, HEADERS_BYTES_MAX, INSTANT_MS_MAX, KEY_CHARS_MAX, ROUTE_CHARS_MAX
+from tests.engine.helpers.producing import some_handlers
 
 NOT_WHOLE = (True, False, None, "5", b"5", 1.5, math.nan, math.inf, -math.inf, [1], 10**400)
 BAD_TEXTS = ("", "two words", "new\n", "ä", "a/b", "{a}", "nul\0", 7, b"bytes", ["a"])
@@ -200,8 +201,7 @@ def test_queues_schedules_and_workers_take_a_timedelta_wherever_ms_are_asked_for
         assert (info := queue.jobs.get("w")) is not None and info.due_ms - info.enqueued_ms == 3_600_000
         with pytest.raises(TimedOut):
             queue.results.wait("w", wait_ms=timedelta(milliseconds=1))
-        handlers = Handlers()
-        handlers("work")(lambda job: None)
+        handlers = some_handlers(lambda job: None)
         Worker(queue, handlers, lease_ms=second, sweep_ms=timedelta(milliseconds=100), grace_ms=second, beat_ms=second)
         with pytest.raises(Malformed, match="^lease_ms: "):
             Worker(queue, handlers, lease_ms=timedelta(days=2))

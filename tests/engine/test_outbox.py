@@ -52,11 +52,8 @@ def shop(queue: Queue) -> Shop:
 
 
 def added(database: Database, shop: Shop, *numbers: int) -> list[str]:
-    connection = database.connect()
-    jobs = [outbox.add(connection, shop.ship, number) for number in numbers]
-    connection.commit()
-    connection.close()
-    return jobs
+    with database.transaction() as connection:
+        return [outbox.add(connection, shop.ship, number) for number in numbers]
 
 
 def test_a_committed_row_becomes_a_job_with_its_id_and_a_rolled_back_one_does_not(shop: Shop, database: Database) -> None:
@@ -108,17 +105,15 @@ def test_the_options_of_a_task_arrive_each_as_an_enqueue_has_it(
     given = {name: options for name, options in EXAMPLES.items() if not name.startswith(("dedup", "on_success", "on_failure"))}
     given |= {"run_at_ms": {"run_at_ms": datetime(2100, 1, 1, tzinfo=UTC)}, "target": {"target": Target(stack=["python"])}}
     assert {*given} == {*OPTIONS} - {"dedup", "dedup_ms", "on_success", "on_failure"}
-    connection = database.connect()
-    wanted: list[Options] = []
-    for name, options in given.items():
-        if name == "serializer":
-            continue
-        task = shop.ship.with_options(**options)  # type: ignore[arg-type]
-        outbox.add(connection, task, 1)
-        draft, _ = shop.queue._drafted(task, {"number": 1}, None, {})  # pyright: ignore[reportPrivateUsage]
-        wanted.append(draft.options)
-    connection.commit()
-    connection.close()
+    with database.transaction() as connection:
+        wanted: list[Options] = []
+        for name, options in given.items():
+            if name == "serializer":
+                continue
+            task = shop.ship.with_options(**options)  # type: ignore[arg-type]
+            outbox.add(connection, task, 1)
+            draft, _ = shop.queue._drafted(task, {"number": 1}, None, {})  # pyright: ignore[reportPrivateUsage]
+            wanted.append(draft.options)
     with pytest.raises(ValueError, match="zip"):
         shop.relay(database)
     windows = [options.dedup for options in got]
@@ -145,51 +140,48 @@ def test_a_payload_of_a_serializer_of_ones_own_arrives(ironclaim_url: str, datab
 
 
 def test_what_add_refuses_it_refuses_before_it_writes(shop: Shop, database: Database, ironclaim_url: str) -> None:
-    connection = database.connect()
-    with pytest.raises(Malformed, match="^arguments: "):
-        outbox.add(connection, shop.ship, "a", "b", "c")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-    with pytest.raises(Malformed, match="^number: "):
-        outbox.add(connection, shop.ship, "many")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(Malformed, match="^dedup: .*left out"):
-        outbox.add(connection, shop.ship.with_options(dedup="d", dedup_ms=5), 1)
-    for field in ("on_success", "on_failure"):
-        with pytest.raises(Malformed, match=f"^{field}: .*left out"):
-            outbox.add(connection, shop.ship.with_options(**{field: shop.ship.new(2)}), 1)  # type: ignore[arg-type]
-    with pytest.raises(Malformed, match="^id: .*at most 121 characters"):
-        outbox.add(connection, shop.ship.with_options(id="x" * 122), 1)
-    with pytest.raises(Malformed, match="^task: "):
-        outbox.add(connection, "ship", 1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    with pytest.raises(Malformed, match="^connection: .*driver_connection"):
-        outbox.add(object(), shop.ship, 1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    with Queue("q", models.Bull(), url=ironclaim_url) as foreign, pytest.raises(UnsupportedFeature, match="bull has no outbox"):
-        outbox.add(connection, shop.ship.with_options(queue=foreign), 1)
-    with pytest.raises(Malformed, match="^queues: "):
-        outbox.relay(database.connect, [shop.queue, shop.queue])
-    with pytest.raises(Malformed, match="^queues: "):
-        outbox.relay(database.connect, [])
-    connection.commit()
-    connection.close()
+    with database.transaction() as connection:
+        with pytest.raises(Malformed, match="^arguments: "):
+            outbox.add(connection, shop.ship, "a", "b", "c")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+        with pytest.raises(Malformed, match="^number: "):
+            outbox.add(connection, shop.ship, "many")  # pyright: ignore[reportArgumentType]
+        with pytest.raises(Malformed, match="^dedup: .*left out"):
+            outbox.add(connection, shop.ship.with_options(dedup="d", dedup_ms=5), 1)
+        for field in ("on_success", "on_failure"):
+            with pytest.raises(Malformed, match=f"^{field}: .*left out"):
+                outbox.add(connection, shop.ship.with_options(**{field: shop.ship.new(2)}), 1)  # type: ignore[arg-type]
+        with pytest.raises(Malformed, match="^id: .*at most 121 characters"):
+            outbox.add(connection, shop.ship.with_options(id="x" * 122), 1)
+        with pytest.raises(Malformed, match="^task: "):
+            outbox.add(connection, "ship", 1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        with pytest.raises(Malformed, match="^connection: .*driver_connection"):
+            outbox.add(object(), shop.ship, 1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        with (
+            Queue("q", models.Bull(), url=ironclaim_url) as foreign,
+            pytest.raises(UnsupportedFeature, match="bull has no outbox"),
+        ):
+            outbox.add(connection, shop.ship.with_options(queue=foreign), 1)
+        with pytest.raises(Malformed, match="^queues: "):
+            outbox.relay(database.connect, [shop.queue, shop.queue])
+        with pytest.raises(Malformed, match="^queues: "):
+            outbox.relay(database.connect, [])
     assert database.states() == {}
 
 
 def test_an_id_of_ones_own_is_in_the_table_and_in_the_queue_once(shop: Shop, database: Database) -> None:
-    connection = database.connect()
-    for _ in range(2):
-        assert outbox.add(connection, shop.ship.with_options(id="order-1"), 1) == "order-1"
-    assert outbox.add(connection, shop.ship.with_options(id="x" * 121), 2) == "x" * 121
-    connection.commit()
-    connection.close()
+    with database.transaction() as connection:
+        for _ in range(2):
+            assert outbox.add(connection, shop.ship.with_options(id="order-1"), 1) == "order-1"
+        assert outbox.add(connection, shop.ship.with_options(id="x" * 121), 2) == "x" * 121
     assert shop.relay(database) == 2 and shop.work() == [1, 2]
 
 
 def test_a_driver_of_ones_own_inserts_the_columns_itself(shop: Shop, database: Database) -> None:
     columns = outbox.row(shop.ship.with_options(priority=9), 1, weight=Decimal("0.5"))
     assert (columns["queue"], columns["name"], columns["options"]) == ("q", "ship", '{"priority":9}')
-    connection = database.connect()
-    names, marks = ", ".join(columns), ", ".join([database.mark] * len(columns))
-    connection.execute(f"INSERT INTO ironclaim_outbox ({names}) VALUES ({marks})", (*columns.values(),))
-    connection.commit()
-    connection.close()
+    with database.transaction() as connection:
+        names, marks = ", ".join(columns), ", ".join([database.mark] * len(columns))
+        connection.execute(f"INSERT INTO ironclaim_outbox ({names}) VALUES ({marks})", (*columns.values(),))
     assert shop.relay(database) == 1 and shop.work() == [1]
     assert shop.ran == [(columns["job"], 1)]
 
@@ -261,13 +253,11 @@ def test_a_row_that_is_none_is_set_aside_and_holds_up_nobody(shop: Shop, databas
 def test_a_row_whose_parents_are_unknown_waits_for_them_and_is_set_aside_in_the_end(
     shop: Shop, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connection = database.connect()
-    orphans = [outbox.add(connection, shop.ship.with_options(needs=["nobody"]), number) for number in range(10)]
-    parent = outbox.add(connection, shop.ship, 20)
-    outbox.add(connection, shop.ship.with_options(needs=[parent]), 21)
-    late = outbox.add(connection, shop.ship.with_options(needs=["late"]), 22)
-    connection.commit()
-    connection.close()
+    with database.transaction() as connection:
+        orphans = [outbox.add(connection, shop.ship.with_options(needs=["nobody"]), number) for number in range(10)]
+        parent = outbox.add(connection, shop.ship, 20)
+        outbox.add(connection, shop.ship.with_options(needs=[parent]), 21)
+        late = outbox.add(connection, shop.ship.with_options(needs=["late"]), 22)
     while shop.relay(database):
         pass
     # All that could be sent is sent, also behind more orphans than go out together.
@@ -284,10 +274,8 @@ def test_a_row_whose_parents_are_unknown_waits_for_them_and_is_set_aside_in_the_
 
 def test_a_unique_key_that_another_job_has_keeps_a_row_out_as_it_does_an_enqueue(shop: Shop, database: Database) -> None:
     shop.queue.enqueue("ship", {"number": 1}, unique="u")
-    connection = database.connect()
-    outbox.add(connection, shop.ship.with_options(unique="u"), 2)
-    connection.commit()
-    connection.close()
+    with database.transaction() as connection:
+        outbox.add(connection, shop.ship.with_options(unique="u"), 2)
     assert shop.relay(database) == 1
     assert (shop.work(), database.states()) == ([1], {})
 

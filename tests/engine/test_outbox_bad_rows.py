@@ -104,12 +104,10 @@ def client(ironclaim_url: str) -> Iterator[redis.Redis]:
 
 def test_whatever_is_in_a_row_it_is_set_aside_and_its_neighbours_are_sent(queue: Queue, database: Database) -> None:
     rows = ANYWHERE + (ON_SQLITE if database.kind == "sqlite" else [])
-    connection = database.connect()
-    for at, bad in enumerate(rows):
-        insert(connection, database, f"bad-{at}", bad)
-        insert(connection, database, f"good-{at}")
-    connection.commit()
-    connection.close()
+    with database.transaction() as connection:
+        for at, bad in enumerate(rows):
+            insert(connection, database, f"bad-{at}", bad)
+            insert(connection, database, f"good-{at}")
     # Also where many bad rows are all that a look finds.
     assert outbox.relay(database.connect, queue, batch=7, burst=True) == len(rows)
     assert waiting(queue) == [f"good-{at}" for at in range(len(rows))]
@@ -125,12 +123,10 @@ def test_whatever_is_in_a_row_it_is_set_aside_and_its_neighbours_are_sent(queue:
 
 
 def test_a_sent_row_that_nobody_can_read_keeps_no_other_one_there(queue: Queue, database: Database) -> None:
-    connection = database.connect()
-    insert(connection, database, "bad", Bad("job", "é", "id"))
-    insert(connection, database, "good")
-    connection.execute("UPDATE ironclaim_outbox SET state = 'sent'")
-    connection.commit()
-    connection.close()
+    with database.transaction() as connection:
+        insert(connection, database, "bad", Bad("job", "é", "id"))
+        insert(connection, database, "good")
+        connection.execute("UPDATE ironclaim_outbox SET state = 'sent'")
     assert outbox.relay(database.connect, queue, burst=True) == 0
     assert [error[:4] for (error,) in database.query("SELECT error FROM ironclaim_outbox")] == ["id: "]
 
@@ -139,11 +135,9 @@ def test_a_key_of_another_program_stops_only_the_row_that_needs_it(queue: Queue,
     keys = queue.model.keys
     client.hset(keys.job("bad"), "a", "b")
     client.lpush(keys.dedup("outbox:worse"), "a")
-    connection = database.connect()
-    for job in ("first", "bad", "second", "worse", "third"):
-        insert(connection, database, job)
-    connection.commit()
-    connection.close()
+    with database.transaction() as connection:
+        for job in ("first", "bad", "second", "worse", "third"):
+            insert(connection, database, job)
     assert outbox.relay(database.connect, queue, burst=True) == 3
     assert waiting(queue) == ["first", "second", "third"]
     found = database.query("SELECT job, state, error FROM ironclaim_outbox ORDER BY number")
@@ -152,11 +146,9 @@ def test_a_key_of_another_program_stops_only_the_row_that_needs_it(queue: Queue,
     # A fault of all rows says nothing of one: they stay as they are, until the key is gone.
     client.rename(keys.seq, "aside")
     client.hset(keys.seq, "a", "b")
-    connection = database.connect()
-    insert(connection, database, "fourth")
-    insert(connection, database, "fifth")
-    connection.commit()
-    connection.close()
+    with database.transaction() as connection:
+        insert(connection, database, "fourth")
+        insert(connection, database, "fifth")
     with pytest.raises(WrongKeyType):
         outbox.relay(database.connect, queue, burst=True)
     client.rename("aside", keys.seq)
@@ -165,12 +157,10 @@ def test_a_key_of_another_program_stops_only_the_row_that_needs_it(queue: Queue,
 
 
 def test_a_window_that_cannot_be_closed_keeps_its_own_row_alone(queue: Queue, database: Database, client: redis.Redis) -> None:
-    connection = database.connect()
-    insert(connection, database, "bad")
-    insert(connection, database, "good")
-    connection.execute("UPDATE ironclaim_outbox SET state = 'sent'")
-    connection.commit()
-    connection.close()
+    with database.transaction() as connection:
+        insert(connection, database, "bad")
+        insert(connection, database, "good")
+        connection.execute("UPDATE ironclaim_outbox SET state = 'sent'")
     window = queue.model.keys.dedup("outbox:bad")
     client.lpush(window, "a")
     assert outbox.relay(database.connect, queue, burst=True) == 0
@@ -188,36 +178,30 @@ def test_a_row_that_the_database_does_not_let_be_changed_holds_up_nobody(queue: 
         )
     else:
         database.change("ALTER TABLE ironclaim_outbox ADD CHECK (state <> 'failed')")
-    connection = database.connect()
-    for at in range(9):
-        insert(connection, database, f"bad-{at}", Bad("options", "[", "options"))
-    for at in range(5):
-        insert(connection, database, f"good-{at}")
-    connection.commit()
-    connection.close()
+    with database.transaction() as connection:
+        for at in range(9):
+            insert(connection, database, f"bad-{at}", Bad("options", "[", "options"))
+        for at in range(5):
+            insert(connection, database, f"good-{at}")
     assert outbox.relay(database.connect, queue, batch=3, burst=True) == 5
     assert waiting(queue) == [f"good-{at}" for at in range(5)]
     assert database.states() == {"new": 9}
 
 
 def test_jobs_whose_parents_are_unknown_hold_up_nobody_behind_them(queue: Queue, database: Database) -> None:
-    connection = database.connect()
-    for at in range(9):
-        insert(connection, database, f"orphan-{at}", Bad("options", '{"needs": ["nobody"]}', ""))
-    insert(connection, database, "good")
-    connection.commit()
-    connection.close()
+    with database.transaction() as connection:
+        for at in range(9):
+            insert(connection, database, f"orphan-{at}", Bad("options", '{"needs": ["nobody"]}', ""))
+        insert(connection, database, "good")
     assert outbox.relay(database.connect, queue, batch=3, burst=True) == 1
     assert (waiting(queue), database.states()) == (["good"], {"new": 9})
 
 
 @pytest.mark.slow
 def test_a_server_that_is_away_holds_up_the_rows_of_its_own_queues_alone(queue: Queue, database: Database) -> None:
-    connection = database.connect()
-    insert(connection, database, "bad", Bad("queue", "away", ""))
-    insert(connection, database, "good")
-    connection.commit()
-    connection.close()
+    with database.transaction() as connection:
+        insert(connection, database, "bad", Bad("queue", "away", ""))
+        insert(connection, database, "good")
     with Queue("away", url="redis://127.0.0.1:1") as away, pytest.raises(ServerUnavailable):
         outbox.relay(database.connect, [away, queue], burst=True)
     assert waiting(queue) == ["good"]

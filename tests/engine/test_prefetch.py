@@ -10,7 +10,7 @@ from engine.worker.machine.events import StopAsked
 from engine.worker.machine.prefetch import Prefetch
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.fleet import Fleet
-from tests.engine.helpers.machine import MS, Machine
+from tests.engine.helpers.machine import MS, Machine, holding
 
 
 def measured(took_ms: float, *, concurrency: int = 1, most: int = 64, runs: int = 20) -> Prefetch:
@@ -65,26 +65,15 @@ def sent(machine: Machine) -> tuple[Lease, ...]:
     return operation.leases
 
 
-def warm(machine: Machine, took_ms: int) -> None:
-    """Let the machine measure handlers of this time, one after the other; a claim is outstanding afterwards."""
-    for number in range(12):
-        job = machine.job(f"warm{number}")
-        machine.give(job)
-        machine.wait(took_ms)
-        machine.handler_ends(job)
-        assert isinstance(machine.work, Finish)
-
-
 def test_rule_21_a_claim_asks_for_what_its_handlers_will_work_off() -> None:
     machine = Machine(concurrency=2, prefetch=64)
     assert machine.claim.limit == 3
-    warm(machine, 10)
+    machine.warm(took_ms=10)
     assert machine.claim.limit == 2 + 10
 
 
 def test_rule_21_what_waits_behind_slow_handlers_goes_back_after_a_while() -> None:
-    machine = Machine(concurrency=1, prefetch=64)
-    slow, ahead = machine.takes("slow", "ahead")
+    machine, (slow, ahead) = holding("slow", "ahead", concurrency=1, prefetch=64)
     machine.wait(199)
     assert not isinstance(machine.work, Release)
     machine.wait(2)
@@ -130,9 +119,8 @@ def test_rule_21_a_slow_handler_holds_up_no_other_job_while_workers_idle(desk: D
 
 def test_rule_21_finishes_wait_for_company_while_more_jobs_wait_for_a_handler() -> None:
     machine = Machine(concurrency=2, prefetch=64)
-    warm(machine, 5)
-    jobs = [machine.job(f"j{number}") for number in range(machine.claim.limit)]
-    machine.give(*jobs)
+    machine.warm(took_ms=5)
+    jobs = machine.takes(*(f"j{number}" for number in range(machine.claim.limit)))
     if machine.work is not None:
         machine.give()
     assert machine.work is None and len(jobs) > 10
@@ -149,9 +137,8 @@ def test_rule_21_finishes_wait_for_company_while_more_jobs_wait_for_a_handler() 
 def test_rule_21_half_of_what_was_ahead_goes_before_its_time() -> None:
     """So that the next jobs are here before the last of these has started."""
     machine = Machine(concurrency=1, prefetch=64)
-    warm(machine, 5)
-    jobs = [machine.job(f"j{number}") for number in range(machine.claim.limit)]
-    machine.give(*jobs)
+    machine.warm(took_ms=5)
+    jobs = machine.takes(*(f"j{number}" for number in range(machine.claim.limit)))
     if machine.work is not None:
         machine.give()
     waiting = len(jobs) - 1
@@ -168,9 +155,8 @@ def test_rule_21_half_of_what_was_ahead_goes_before_its_time() -> None:
 def test_rule_21_no_finish_lingers_past_an_idle_moment(why: str) -> None:
     machine = Machine(concurrency=2, prefetch=0 if why == "no job ahead" else 64)
     if why == "a stop":
-        warm(machine, 5)
-    jobs = [machine.job(f"j{number}") for number in range(machine.claim.limit)]
-    machine.give(*jobs)
+        machine.warm(took_ms=5)
+    jobs = machine.takes(*(f"j{number}" for number in range(machine.claim.limit)))
     if machine.work is not None:
         machine.give()
     if why == "a stop":

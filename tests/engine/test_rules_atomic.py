@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from redis.exceptions import OutOfMemoryError
 
-from engine.errors import ScriptFault, ServerUnavailable, WrongKeyType
-from engine.ops.claims import Bury, Extend, Failure, Finish, LeasedJob, Release, Retry
+from engine.errors import ScriptFault, WrongKeyType
+from engine.ops.claims import Bury, Failure, Finish, LeasedJob, Release, Retry
 from engine.ops.jobs import Lease
 from tests.engine.desk import LEASE_MS, Desk
 
@@ -92,14 +92,6 @@ def test_rule_01_a_retry_cut_off_keeps_its_back_off(desk: Desk) -> None:
     assert [job.lease.job for job in desk.claim("b")] == ["j1"]
 
 
-def test_rule_01_a_retry_cut_off_anywhere_charges_one_failure(desk: Desk) -> None:
-    for writes in desk.each_cut(1):
-        operation = Retry((Failure(desk.leased("j1", attempts=2)[0].lease, "boom", 200),))
-        desk.cut_off(operation, writes)
-        assert desk.run(operation).items[0][1] == "retried", writes
-        assert (desk.run_hash("j1")["failures"], desk.places("j1")) == ("1", {"due"})
-
-
 def test_rule_01_a_job_whose_token_lives_is_not_leased_again_from_a_half_written_index(desk: Desk) -> None:
     first, second = (job.lease for job in desk.leased("j1", "j2"))
     # Cut off after their first index writes: j1 is in its lane again, j2 is due at once, and both tokens still live.
@@ -169,23 +161,6 @@ def test_a_claim_of_one_job_takes_few_commands(desk: Desk) -> None:
     # Among them the call itself, and a marker for the job that is left.
     assert commands(1) <= 28
     assert commands(10) <= 25
-
-
-def test_rule_02_under_memory_pressure_leases_go_on_and_enqueue_is_refused_whole(desk: Desk) -> None:
-    first, second, third = leased(desk)
-    with desk.full():
-        with desk.unchanged():
-            with pytest.raises(ServerUnavailable, match="OOM"):
-                desk.run(desk.enqueue_operation("late"))
-            with pytest.raises(ServerUnavailable, match="OOM"):
-                desk.run(desk.enqueue_many_operation("late", "later"))
-        assert desk.run(Extend((first,), 1, LEASE_MS, desk.now_ms + 3000)).items[0][0] == "ok"
-        assert desk.finish(first) == [("ok", "finished")]
-        assert desk.retry(second) == ("ok", "retried")
-        assert desk.run(Release((third,))).items == (("ok", "released"),)
-        assert [job.lease.job for job in desk.claim("b")] == ["j3"]
-        desk.tick(LEASE_MS + 1)
-        assert [lease.job for lease, _ in desk.sweep().leases] == ["j3"]
 
 
 def test_rule_02_the_flags_are_what_the_server_checks(desk: Desk) -> None:

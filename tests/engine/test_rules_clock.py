@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from engine.ops.claims import Claim, LeasedJob
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.fleet import Fleet
+from tests.engine.helpers.lanes_state import hash_of, zsets
 
 HOUR_MS = 3_600_000
 
 
 def sweep_state(desk: Desk) -> dict[str, int]:
-    raw: Any = desk.redis.hgetall(desk.keys.sweep)
-    return {key.decode(): int(value) for key, value in raw.items()}
+    return {field: int(value) for field, value in hash_of(desk, desk.keys.sweep).items()}
 
 
 def active_until(desk: Desk) -> dict[str, int]:
     """Lease ends, counted from now."""
-    raw: Any = desk.redis.zrange(desk.keys.active, 0, -1, withscores=True)
-    return {member.decode(): int(score) - desk.now_ms for member, score in raw}
+    return {job: int(until_ms) - desk.now_ms for job, until_ms in zsets(desk, [desk.keys.active])[0].items()}
 
 
 def claim_for(desk: Desk, worker: str, lease_ms: int, limit: int = 1) -> list[LeasedJob]:

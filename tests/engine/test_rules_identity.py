@@ -176,17 +176,6 @@ def test_rule_03_enqueue_starts_once_more_when_its_estimate_of_the_time_was_off(
         queue.close()
 
 
-def test_rule_04_a_repeat_leases_the_same_jobs_and_only_those_still_held(desk: Desk) -> None:
-    desk.enqueue("j1", "j2", "j3")
-    call: Call[object] = desk.call(desk.claim_operation(limit=2))
-    first = desk.send(call)
-    desk.finish(first.jobs[0].lease)
-    second = desk.send(call)
-    assert second.result == "repeated"
-    assert [job.lease for job in second.jobs] == [first.jobs[1].lease]
-    assert [job.lease.job for job in desk.claim("b")] == ["j3"]
-
-
 def test_rule_04_a_lower_counter_leases_nothing_but_its_finish_half_is_answered(desk: Desk) -> None:
     desk.enqueue("j1", "j2")
     old = desk.claim_operation(limit=1)
@@ -329,14 +318,6 @@ def test_rule_06_equal_fences_with_another_nonce_are_another_token(desk: Desk) -
     (job,) = desk.leased("j1")
     assert desk.finish(Lease("j1", job.lease.fence, "f" * 16 + ":1")) == [("stale", "")]
     assert desk.places("j1") == {"active"}
-
-
-def test_rule_09_a_renewal_that_arrives_late_arms_nothing(desk: Desk) -> None:
-    (job,) = desk.leased("j1")
-    extend = desk.extend_operation(job.lease)
-    desk.tick(LEASE_MS // 3 + 1)
-    with desk.unchanged():
-        assert desk.run(extend).items[0][0] == "void"
 
 
 @pytest.mark.feature("BQ21", "BL17")

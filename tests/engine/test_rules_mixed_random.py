@@ -2,7 +2,7 @@
 ended by hand, while limits, pauses, schedules and the time change. After each step every job's state, what is counted and every
 key are what a plain model of the promises says (helpers/mixed_oracle.py), and at the end every job has ended.
 
-The walks of single subjects go deeper: test_rules_lanes_random.py and its neighbours.
+The walks of lanes, of families and of schedules go deeper: test_rules_lanes_random.py and its neighbours.
 """
 
 from __future__ import annotations
@@ -59,11 +59,12 @@ def step(name: str, *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[tup
 
 #: How often, and what: the first is what a walk that fails is made of when it is made as short as it gets.
 STEPS = (
-    (1, step("late", PICK)),
+    (5, step("late", st.sampled_from(("finish", "retry", "bury", "release", "extend", "skip", "discard")), st.integers(0, 4))),
     (1, step("extend", PICK)),
     (2, step("mark", PICK)),
     (8, step("enqueue", NAME, st.none() | st.none() | PICK, st.lists(PICK, max_size=2), asked(MORE))),
     (8, step("enqueue", NAME, st.none(), st.just([]), asked(OPTIONS))),
+    (3, step("enqueue", NAME, st.none(), st.just([]), st.fixed_dictionaries({"delay_ms": st.sampled_from((400, 4_000))}))),
     (7, step("claim", st.just("a"), st.sampled_from((2, 10)), st.just(NAMES))),
     (2, step("claim", st.just("b"), st.just(1), st.lists(NAME, min_size=1, unique=True).map(tuple))),
     (2, step("finish_and_claim", st.sampled_from("ab"), st.sampled_from((1, 10)), st.lists(PICK, min_size=1, max_size=3))),

@@ -227,22 +227,25 @@ def test_a_child_may_go_on_without_a_lost_parent(desk: Desk) -> None:
     assert nothing_is_left(desk)
 
 
-def test_a_parent_that_kills_its_workers_takes_its_children_along(desk: Desk) -> None:
+@pytest.mark.parametrize(
+    ("how", "parent", "state"), [("crashes", {"dead"}, "dead"), ("corrupt", {"dead"}, "dead"), ("gone", set(), "gone")]
+)
+def test_a_parent_that_is_lost_takes_its_child_along(desk: Desk, how: str, parent: set[str], state: str) -> None:
+    """It kills its workers, cannot be read, or its key was taken by an eviction or a hand, which did not say so."""
     desk.enqueue("p", crashes_max=2)
     desk.enqueue("child", needs=("p",))
-    desk.crash("p")
-    desk.crash("p")
-    assert desk.places("p") == {"dead"}
+    if how == "crashes":
+        desk.crash("p")
+        desk.crash("p")
+    elif how == "corrupt":
+        desk.redis.setrange(desk.keys.job("p"), 0, b"\xff")
+        desk.claim()
+    else:
+        desk.redis.delete(desk.keys.job("p"))
+        desk.redis.zrem(desk.keys.lane("main"), "p")
+    assert desk.places("p") == parent
     desk.sweep()
-    assert desk.places("child") == {"dead"}
-
-
-def test_a_parent_that_cannot_be_read_takes_its_children_along(desk: Desk) -> None:
-    desk.family()
-    desk.redis.setrange(desk.keys.job("p"), 0, b"\xff")
-    desk.claim()
-    desk.sweep()
-    assert (desk.places("p"), desk.places("child")) == ({"dead"}, {"dead"})
+    assert (desk.places("child"), desk.run_hash("child")["error"]) == ({"dead"}, f"its parent p is {state}")
 
 
 def test_a_child_that_cannot_be_read_is_buried(desk: Desk) -> None:
@@ -293,15 +296,6 @@ def test_a_child_that_was_buried_stays_dead_when_its_parent_runs_again(desk: Des
     assert desk.places("child") == {"dead"}
     requeue(desk, "child")
     assert ids(desk.claim("b")) == ["child"], "and runs without asking for its parents when somebody wants that"
-
-
-def test_a_parent_whose_key_is_gone_is_found_lost_by_the_sweep(desk: Desk) -> None:
-    """Whatever took it, an eviction or a hand, did not say so."""
-    desk.family()
-    desk.redis.delete(desk.keys.job("p"))
-    desk.redis.zrem(desk.keys.lane("main"), "p")
-    desk.sweep()
-    assert (desk.places("child"), desk.run_hash("child")["error"]) == ({"dead"}, "its parent p is gone")
 
 
 def test_a_child_that_is_gone_is_forgotten(desk: Desk) -> None:

@@ -165,15 +165,6 @@ def test_rule_07_an_administration_sent_again_is_not_done_again(desk: Desk, what
 
 
 @pytest.mark.parametrize("what", WHATS)
-def test_rule_07_a_first_copy_that_comes_too_late_is_refused_and_writes_nothing(desk: Desk, what: str) -> None:
-    prepare(desk)
-    call = desk.call(administrations(desk, what))
-    desk.tick(10_001)
-    with desk.unchanged():
-        assert desk.send(call).result == "refused"
-
-
-@pytest.mark.parametrize("what", WHATS)
 def test_rules_01_and_07_an_administration_cut_off_anywhere_is_done_by_the_next_copy(desk: Desk, what: str) -> None:
     for writes in desk.each_cut():
         prepare(desk)

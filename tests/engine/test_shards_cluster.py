@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from chaos.topology.embedded_cluster import EmbeddedCluster
-from engine import Handlers, NewJob, Queue, UnsupportedFeature, Worker
+from engine import NewJob, Queue, UnsupportedFeature, Worker
 from engine.queue.sharding import Layout
 from engine.resharding import Resharding
+from tests.engine.helpers.producing import some_handlers
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,6 @@ def test_shards_are_spread_worked_off_and_resharded(cluster: EmbeddedCluster) ->
         assert queue.counts().waiting == 500 and queue.jobs.state("later") == "delayed"
         assert {item.result for item in queue.enqueue_many(jobs)} == {"duplicate"}
         ran: list[Any] = []
-        handlers = Handlers()
-        handlers("send")(lambda job: ran.append(job.payload))
+        handlers = some_handlers(lambda job: ran.append(job.payload), "send")
         assert Worker(queue, handlers, sweep_ms=50).run(burst=True, delayed=False) == "empty"
         assert sorted(ran) == [*range(500)] and queue.counts().finished == 500

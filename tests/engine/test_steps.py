@@ -8,7 +8,7 @@ from engine.ops.claims import Claim, Finish, Release, Retry
 from engine.ops.sweeps import Wait
 from engine.worker.machine.claiming import BLOCK_MS
 from engine.worker.machine.events import Forked, LoseLease, TimerFired
-from tests.engine.helpers.machine import SERVER_MS, Machine, lost, started
+from tests.engine.helpers.machine import SERVER_MS, Machine, holding, lost, started
 
 
 def test_it_claims_at_once_for_every_free_place() -> None:
@@ -28,8 +28,7 @@ def test_what_was_claimed_starts_up_to_the_concurrency_and_the_rest_waits() -> N
 
 def test_never_two_claims_are_outstanding() -> None:
     """Rule 4. The machine of the helper fails on a second call in a slot; no other slot carries a claim."""
-    machine = Machine(concurrency=4)
-    jobs = machine.takes(*"abcd")
+    machine, jobs = holding(*"abcd", concurrency=4)
     for job in jobs:
         machine.handler_ends(job)
     machine.wait(20_000)
@@ -78,8 +77,7 @@ def test_a_stale_answer_to_the_outstanding_claim_takes_a_new_incarnation() -> No
 
 
 def test_a_stale_claim_in_a_fused_call_does_not_send_the_finish_again() -> None:
-    machine = Machine(concurrency=1)
-    (job,) = machine.takes("a")
+    machine, (job,) = holding("a", concurrency=1)
     machine.handler_ends(job)
     machine.give(kind="stale")
     assert isinstance(machine.work, Claim) and machine.claim.incarnation == "0000000000000002"
@@ -137,8 +135,7 @@ def test_rule_9_an_old_call_does_not_age_the_next_claim(fused: bool) -> None:
 
 
 def test_rule_9_also_for_what_waited_in_hand() -> None:
-    machine = Machine(concurrency=2, lease_ms=9000)
-    first, second = machine.takes("a", "b", crashes=1)
+    machine, (first, second) = holding("a", "b", crashes=1, concurrency=2, lease_ms=9000)
     machine.mark()
     machine.wait(3001)
     order = [lease.job for lease in machine.renewal.leases]
@@ -168,8 +165,7 @@ def test_a_renewal_at_a_third_of_the_lease_for_everything_in_hand() -> None:
 
 def test_a_renewal_is_not_kept_waiting_by_an_unanswered_claim() -> None:
     """Rule 14."""
-    machine = Machine(concurrency=2, lease_ms=9000)
-    (job,) = machine.takes("a")
+    machine, (job,) = holding("a", concurrency=2, lease_ms=9000)
     machine.wait(100)
     if machine.work is None:
         machine.wake(True)
@@ -178,8 +174,7 @@ def test_a_renewal_is_not_kept_waiting_by_an_unanswered_claim() -> None:
 
 
 def test_a_failed_renewal_comes_again_soon() -> None:
-    machine = Machine(concurrency=1, lease_ms=9000)
-    machine.give(machine.job("a"))
+    machine, _ = holding("a", concurrency=1, lease_ms=9000)
     machine.wait(3001)
     machine.fail("renew")
     machine.wait(500)
@@ -188,8 +183,7 @@ def test_a_failed_renewal_comes_again_soon() -> None:
 
 def test_a_lost_lease_is_told_once_and_its_finish_is_sent_all_the_same() -> None:
     """Rule 37: the server decides about a late finish."""
-    machine = Machine(concurrency=2, lease_ms=9000)
-    jobs = machine.takes("a", "b")
+    machine, jobs = holding("a", "b", concurrency=2, lease_ms=9000)
     machine.wait(3001)
     assert lost(machine.extend("stale", "ok")) == ["a"]
     machine.wait(3001)
@@ -202,8 +196,7 @@ def test_a_lost_lease_is_told_once_and_its_finish_is_sent_all_the_same() -> None
 
 def test_a_lease_that_is_lost_before_its_start_never_starts() -> None:
     """One job with a crash behind it runs at a time, so that the second one stays in hand and waits."""
-    machine = Machine(concurrency=3)
-    first, second = machine.takes("a", "b", crashes=1)
+    machine, (first, second) = holding("a", "b", crashes=1, concurrency=3)
     machine.mark()
     machine.wait(3001)
     assert set(machine.renewal.leases) == {first.lease, second.lease}
@@ -215,15 +208,13 @@ def test_a_lease_that_is_lost_before_its_start_never_starts() -> None:
 
 
 def test_a_finish_takes_the_next_claim_along() -> None:
-    machine = Machine(concurrency=2)
-    first, _ = machine.takes("a", "b")
+    machine, (first, _) = holding("a", "b", concurrency=2)
     machine.handler_ends(first)
     assert machine.work.leases == (first.lease,) and machine.claim.limit == 1
 
 
 def test_finishes_that_come_meanwhile_go_together() -> None:
-    machine = Machine(concurrency=4)
-    jobs = machine.takes(*"abcd")
+    machine, jobs = holding(*"abcd", concurrency=4)
     for job in jobs[:3]:
         machine.handler_ends(job)
     assert machine.work.leases == (jobs[0].lease,)
@@ -232,8 +223,7 @@ def test_finishes_that_come_meanwhile_go_together() -> None:
 
 
 def test_a_failed_run_is_retried_with_the_back_off_of_its_job() -> None:
-    machine = Machine(concurrency=1)
-    (job,) = machine.takes("a", backoff_ms=1234)
+    machine, (job,) = holding("a", backoff_ms=1234, concurrency=1)
     machine.handler_ends(job, "ValueError: no")
     assert isinstance(machine.work, Retry)
     failure = machine.work.failures[0]
@@ -241,8 +231,7 @@ def test_a_failed_run_is_retried_with_the_back_off_of_its_job() -> None:
 
 
 def test_rule_1_a_fused_call_that_fails_with_an_error_sends_its_finish_half_alone() -> None:
-    machine = Machine(concurrency=1)
-    (job,) = machine.takes("a")
+    machine, (job,) = holding("a", concurrency=1)
     machine.handler_ends(job)
     counter = machine.claim.counter
     machine.fail("work", fault=True)

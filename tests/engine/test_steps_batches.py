@@ -183,8 +183,7 @@ def test_the_cheap_way_from_one_job_to_the_next_is_not_for_batches() -> None:
 
 def test_many_failures_with_their_traces_go_out_in_several_calls() -> None:
     machine = batching(500)
-    jobs = [machine.job(f"j{number}") for number in range(500)]
-    machine.give(*jobs)
+    jobs = machine.takes(*(f"j{number}" for number in range(500)))
     end(machine, *jobs, failed={job.lease.job: "no" for job in jobs})
     sizes: list[int] = []
     while isinstance(machine.work, Retry):

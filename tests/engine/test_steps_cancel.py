@@ -9,7 +9,7 @@ from engine.ops.jobs import Lease
 from engine.ops.sweeps import ReadWorkerUpdates, Swept, WorkerUpdates
 from engine.ops.workers import JobCancelled, UpdatesPublished, read_control
 from engine.worker.machine.events import LoseLease, Subscribed
-from tests.engine.helpers.machine import Machine, lost, started
+from tests.engine.helpers.machine import Machine, holding, lost, started
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,7 @@ def test_rule_26_a_running_handler_is_told_once_and_its_lease_is_renewed_no_more
 
 
 def test_rule_26_a_job_taken_ahead_leaves_before_it_starts() -> None:
-    machine = Machine(concurrency=1, prefetch=4)
-    first, ahead = machine.takes("first", "ahead")
+    machine, (first, ahead) = holding("first", "ahead", concurrency=1, prefetch=4)
     assert machine.on(JobCancelled(ahead.lease))[:1] == [LoseLease(ahead.lease, started=False, cancelled=True)]
     assert started(machine.handler_ends(first)) == []
 
@@ -72,8 +71,7 @@ def test_rule_26_a_cancel_of_what_is_not_in_hand_changes_nothing() -> None:
 
 def test_rule_26_a_handler_that_runs_past_its_lease_is_still_told_of_the_cancel() -> None:
     """By the worker's own clock the lease is over, and the handler knows; that nobody runs the job again is news to it."""
-    machine = Machine(concurrency=1, lease_ms=3000)
-    (job,) = machine.takes("a")
+    machine, (job,) = holding("a", concurrency=1, lease_ms=3000)
     machine.wait(1001)
     machine.fail("renew")
     told = machine.wait(2500)
@@ -95,8 +93,7 @@ def test_rule_26_leases_are_renewed_at_once_when_the_connection_reads_again() ->
 
 
 def test_rule_22_a_worker_without_room_asks_for_the_news_when_it_is_told_of_them() -> None:
-    machine = Machine(concurrency=1)
-    machine.give(machine.job("a"))
+    machine, _ = holding("a", concurrency=1)
     machine.sweep()
     assert "wake" not in machine.out and "sweep" not in machine.out
     machine.on(UpdatesPublished(0))

@@ -11,13 +11,11 @@ from engine.ops.looks import Count, Counts
 from engine.ops.sweeps import Sweep, Wait
 from engine.worker.machine.claiming import CLASSES_PER_CALL_MAX
 from engine.worker.machine.events import PauseAsked, StopAsked, TimerFired
-from tests.engine.helpers.machine import MS, Machine, exits, started
+from tests.engine.helpers.machine import MS, Machine, exits, holding, started
 
 
 def test_a_stop_gives_back_what_has_not_started_and_waits_for_what_runs() -> None:
-    machine = Machine(concurrency=1, prefetch=2)
-    jobs = [machine.job(name) for name in "abc"]
-    machine.give(*jobs)
+    machine, jobs = holding(*"abc", concurrency=1, prefetch=2)
     assert not exits(machine.on(StopAsked()))
     assert machine.work == Release((jobs[1].lease, jobs[2].lease))
     assert not exits(machine.end())
@@ -39,8 +37,7 @@ def test_a_stop_when_nothing_is_in_hand_ends_at_once() -> None:
 def test_what_an_outstanding_claim_leases_after_the_stop_goes_back() -> None:
     machine = Machine()
     assert not exits(machine.on(StopAsked()))
-    job = machine.job("a")
-    machine.give(job)
+    (job,) = machine.takes("a")
     assert machine.work == Release((job.lease,))
     assert exits(machine.end())
     assert started(machine.log) == []
@@ -58,9 +55,7 @@ def test_an_unanswered_claim_is_pursued_also_while_stopping() -> None:
 
 
 def test_a_failed_run_is_reported_also_while_stopping() -> None:
-    machine = Machine(concurrency=1)
-    job = machine.job("a")
-    machine.give(job)
+    machine, (job,) = holding("a", concurrency=1)
     machine.on(StopAsked())
     machine.handler_ends(job, "no")
     assert isinstance(machine.work, Retry)
@@ -68,26 +63,21 @@ def test_a_failed_run_is_reported_also_while_stopping() -> None:
 
 
 def test_leases_are_renewed_while_a_stop_waits() -> None:
-    machine = Machine(concurrency=1, lease_ms=3000)
-    job = machine.job("a")
-    machine.give(job)
+    machine, (job,) = holding("a", concurrency=1, lease_ms=3000)
     machine.on(StopAsked())
     machine.wait(1100)
     assert machine.renewal.leases == (job.lease,)
 
 
 def test_the_grace_bounds_a_stop() -> None:
-    machine = Machine(concurrency=1, grace_ms=2000)
-    machine.give(machine.job("a"))
+    machine, _ = holding("a", concurrency=1, grace_ms=2000)
     machine.on(StopAsked())
     assert not exits(machine.wait(1999))
     assert exits(machine.wait(2))
 
 
 def test_nothing_is_claimed_after_a_stop() -> None:
-    machine = Machine(concurrency=2)
-    job = machine.job("a")
-    machine.give(job)
+    machine, _ = holding("a", concurrency=2)
     if machine.work is not None:
         machine.give()
     if "wake" in machine.out:
@@ -133,9 +123,7 @@ def test_a_burst_goes_on_when_some_lanes_have_a_job() -> None:
 
 
 def test_a_burst_does_not_end_while_a_job_is_in_hand() -> None:
-    machine = Machine(burst=True, concurrency=1)
-    job = machine.job("a")
-    machine.give(job)
+    machine, (job,) = holding("a", burst=True, concurrency=1)
     assert not exits(burst_counts(machine))
     machine.handler_ends(job)
     machine.give()
@@ -154,16 +142,13 @@ def test_a_burst_does_not_end_before_its_sweeps_have_done_all_that_there_is_to_d
 
 def test_a_burst_without_delays_ends_with_a_claim_that_is_sent_after_a_count_of_nothing() -> None:
     """A finish that goes alone may let go of a child after the last claim has been answered, and its marker is not heard yet."""
-    machine = Machine(burst=True, delayed=False, concurrency=1)
-    job = machine.job("a")
-    machine.give(job)
+    machine, (job,) = holding("a", burst=True, delayed=False, concurrency=1)
     machine.handler_ends(job)
     machine.give()
     assert "work" not in machine.out, "the last claim has found nothing"
     assert not exits(burst_counts(machine, waiting=1, delayed=1))
     assert isinstance(machine.work, Claim)
-    child = machine.job("b")
-    machine.give(child)
+    (child,) = machine.takes("b")
     machine.handler_ends(child)
     machine.give()
     machine.wait(1001)
@@ -206,34 +191,22 @@ def test_a_sweep_comes_again_when_its_reply_says() -> None:
     machine = Machine(sweep_ms=1000)
     assert isinstance(machine.out["sweep"].operation, Sweep)
     machine.sweep(sleep_ms=300)
-    machine.wait(298)
-    assert "sweep" not in machine.out
-    machine.wait(3)
-    assert isinstance(machine.out["sweep"].operation, Sweep)
+    assert isinstance(machine.sweeps_after(300), Sweep)
     machine.sweep(sleep_ms=1000)
-    machine.wait(998)
-    assert "sweep" not in machine.out
-    machine.wait(3)
-    assert "sweep" in machine.out
+    assert isinstance(machine.sweeps_after(1000), Sweep)
 
 
 def test_a_claim_brings_the_next_sweep_nearer() -> None:
     machine = Machine(sweep_ms=1000)
     machine.sweep(sleep_ms=1000)
     machine.give(sleep_ms=40)
-    machine.wait(38)
-    assert "sweep" not in machine.out
-    machine.wait(3)
-    assert isinstance(machine.out["sweep"].operation, Sweep)
+    assert isinstance(machine.sweeps_after(40), Sweep)
 
 
 def test_a_failed_sweep_comes_again_after_one_interval() -> None:
     machine = Machine(sweep_ms=500)
     machine.fail("sweep")
-    machine.wait(498)
-    assert "sweep" not in machine.out
-    machine.wait(3)
-    assert isinstance(machine.out["sweep"].operation, Sweep)
+    assert isinstance(machine.sweeps_after(500), Sweep)
 
 
 def test_what_a_sweep_set_free_is_claimed() -> None:
@@ -255,9 +228,7 @@ def rest(machine: Machine) -> None:
 @pytest.mark.parametrize("failing", [(), ("wake",), ("work",), ("renew",), ("sweep",), ("wake", "renew", "sweep")])
 def test_it_rests_while_calls_are_outstanding(failing: tuple[Any, ...]) -> None:
     """Calls that failed are sent again after a pause, and then nobody answers at all."""
-    machine = Machine(concurrency=2)
-    job = machine.job("a")
-    machine.give(job)
+    machine, _ = holding("a", concurrency=2)
     machine.wait(3001)
     if machine.work is None:
         for slot in failing:
@@ -281,8 +252,7 @@ def test_it_rests_after_a_failed_wait_when_it_is_full_or_stopping() -> None:
     machine = Machine(concurrency=1)
     machine.give()
     machine.fail("wake")
-    job = machine.job("a")
-    machine.give(job)
+    machine.takes("a")
     rest(machine)
     machine.on(StopAsked())
     machine.on(TimerFired())

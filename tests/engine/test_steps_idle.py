@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.ops.claims import Claim, Finish, LeasedJob, Mark
 from engine.worker.machine.events import StopAsked
-from tests.engine.helpers.machine import Machine, exits, started
+from tests.engine.helpers.machine import Machine, exits, holding, started
 
 
 def idle(*names: str) -> tuple[Machine, list[LeasedJob]]:
@@ -31,8 +31,7 @@ def test_rule_21_finishes_do_not_wait_for_the_answer_to_a_claim_when_nothing_run
 
 
 def test_while_something_runs_they_wait_and_travel_with_the_next_claim() -> None:
-    machine = Machine(concurrency=3, prefetch=0)
-    jobs = machine.takes(*"abc")
+    machine, jobs = holding(*"abc", concurrency=3, prefetch=0)
     machine.handler_ends(jobs[0])
     machine.handler_ends(jobs[1])
     assert "finish" not in machine.out
@@ -42,7 +41,7 @@ def test_while_something_runs_they_wait_and_travel_with_the_next_claim() -> None
 
 def test_rule_4_the_claim_stays_the_only_one() -> None:
     machine, _ = idle("a", "b")
-    machine.answer("finish", machine._ended(machine.out["finish"].operation))
+    machine.end("finish")
     assert "finish" not in machine.out
     machine.give()
     assert isinstance(machine.work, Claim) or machine.work is None
@@ -58,7 +57,7 @@ def test_rule_5_an_unanswered_finish_is_sent_again_the_same() -> None:
 
 
 def test_rule_12_a_mark_waits_until_the_end_of_the_marked_one_before_it_was_answered() -> None:
-    machine = Machine(concurrency=2, prefetch=0)
+    machine = Machine(concurrency=2)
     first, crashed = machine.job("a"), machine.job("c", crashes=1)
     machine.give(first, crashed)
     machine.mark()
@@ -68,7 +67,7 @@ def test_rule_12_a_mark_waits_until_the_end_of_the_marked_one_before_it_was_answ
     assert alone(machine) == ["c"]
     machine.give(machine.job("d", crashes=1))
     assert not isinstance(machine.work, Mark), "its crash would be charged to the one before it"
-    machine.answer("finish", machine._ended(machine.out["finish"].operation))
+    machine.end("finish")
     while not isinstance(machine.work, Mark):
         machine.give()
     assert started(machine.mark()) == ["d"]
@@ -79,18 +78,13 @@ def test_a_stop_waits_for_the_answer() -> None:
     machine.on(StopAsked())
     machine.give()
     assert not exits(machine.log)
-    assert exits(machine.answer("finish", machine._ended(machine.out["finish"].operation)))
+    assert exits(machine.end("finish"))
 
 
 def ahead(machine: Machine) -> list[LeasedJob]:
     """Warm up, take all but two of what may be taken, and hear of more work."""
-    for number in range(12):
-        job = machine.job(f"warm{number}")
-        machine.give(job)
-        machine.wait(1)
-        machine.handler_ends(job)
-    jobs = [machine.job(f"j{number}") for number in range(machine.claim.limit - 2)]
-    machine.give(*jobs)
+    machine.warm()
+    jobs = machine.takes(*(f"j{number}" for number in range(machine.claim.limit - 2)))
     machine.sweep(promoted=1)
     return jobs
 

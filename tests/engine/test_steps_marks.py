@@ -7,7 +7,7 @@ import pytest
 
 from engine.ops.claims import Claim, Finish, Mark, Release, Retry
 from engine.worker.machine.events import LoseLease, StopAsked, TimerFired
-from tests.engine.helpers.machine import MS, Machine, exits, lost, started
+from tests.engine.helpers.machine import MS, Machine, exits, holding, lost, started
 
 
 def test_rule_12_a_job_without_a_crash_starts_unmarked() -> None:
@@ -41,8 +41,7 @@ def test_rule_12_a_second_one_waits_for_the_first_and_the_others_pass_it() -> No
 
 def test_rule_12_a_mark_waits_for_no_other_finish() -> None:
     """Over a slow network some quick job has always ended when the slot is free: the mark would never be sent."""
-    machine = Machine(concurrency=3)
-    first, second, _ = machine.takes("a", "b", "long")
+    machine, (first, second, _) = holding("a", "b", "long", concurrency=3)
     machine.handler_ends(first)
     machine.handler_ends(second)
     (crashed,) = machine.takes("c", crashes=1)
@@ -52,8 +51,7 @@ def test_rule_12_a_mark_waits_for_no_other_finish() -> None:
 
 
 def test_rule_12_also_a_failed_run_is_told_before_the_next_mark() -> None:
-    machine = Machine(concurrency=2)
-    first, second = machine.takes("a", "b", crashes=1)
+    machine, (first, second) = holding("a", "b", crashes=1, concurrency=2)
     machine.mark()
     machine.handler_ends(first, "boom")
     assert isinstance(machine.work, Retry)
@@ -64,8 +62,7 @@ def test_rule_12_also_a_failed_run_is_told_before_the_next_mark() -> None:
 @pytest.mark.parametrize("error", [None, "boom"])
 def test_rule_12_the_next_one_is_claimed_when_the_first_has_ended(error: str | None) -> None:
     """The claim before left it where it was, and found nothing else: nobody will say that there is work."""
-    machine = Machine(concurrency=2)
-    (job,) = machine.takes("a", crashes=1)
+    machine, (job,) = holding("a", crashes=1, concurrency=2)
     machine.mark()
     if machine.work is None:
         machine.wake(True)
@@ -86,8 +83,7 @@ def test_rule_12_a_place_is_kept_while_the_mark_is_on_its_way() -> None:
 
 
 def test_rule_12_a_stale_mark_starts_nothing() -> None:
-    machine = Machine(concurrency=1)
-    machine.give(machine.job("a", crashes=1))
+    machine, _ = holding("a", crashes=1, concurrency=1)
     actions = machine.mark("stale")
     assert (started(actions), lost(actions), machine.steps.leased) == ([], ["a"], 0)
     machine.give(machine.job("b", crashes=1))
@@ -95,8 +91,7 @@ def test_rule_12_a_stale_mark_starts_nothing() -> None:
 
 
 def test_rule_12_a_mark_is_sent_again_until_it_is_answered() -> None:
-    machine = Machine(concurrency=1)
-    machine.takes("a", crashes=1)
+    machine, _ = holding("a", crashes=1, concurrency=1)
     call = machine.out["work"]
     machine.fail("work")
     machine.wait(150)
@@ -105,8 +100,7 @@ def test_rule_12_a_mark_is_sent_again_until_it_is_answered() -> None:
 
 
 def test_rule_12_a_mark_that_fails_with_an_error_gives_the_job_back_after_a_pause() -> None:
-    machine = Machine(concurrency=1)
-    (job,) = machine.takes("a", crashes=1)
+    machine, (job,) = holding("a", crashes=1, concurrency=1)
     machine.fail("work", fault=True)
     assert machine.work is None
     machine.wait(150)
@@ -116,24 +110,21 @@ def test_rule_12_a_mark_that_fails_with_an_error_gives_the_job_back_after_a_paus
 
 
 def test_rules_9_and_12_a_mark_that_was_answered_late_starts_nothing() -> None:
-    machine = Machine(concurrency=1, lease_ms=9000)
-    (job,) = machine.takes("a", crashes=1)
+    machine, (job,) = holding("a", crashes=1, concurrency=1, lease_ms=9000)
     machine.now_ms += 7201
     assert started(machine.mark()) == []
     assert machine.work == Release((job.lease,))
 
 
 def test_rule_12_leases_that_wait_for_their_turn_are_renewed() -> None:
-    machine = Machine(concurrency=3, lease_ms=9000)
-    jobs = machine.takes("a", "b", "c", crashes=1)
+    machine, jobs = holding("a", "b", "c", crashes=1, concurrency=3, lease_ms=9000)
     machine.wait(3001)
     assert set(machine.renewal.leases) == {job.lease for job in jobs}, "one of them is being marked"
 
 
 @pytest.mark.parametrize("marked", [False, True])
 def test_rule_12_a_lease_that_is_lost_before_its_mark_is_answered_lets_the_next_one_in(marked: bool) -> None:
-    machine = Machine(concurrency=2, lease_ms=9000)
-    first, second = machine.takes("a", "b", crashes=1)
+    machine, (first, second) = holding("a", "b", crashes=1, concurrency=2, lease_ms=9000)
     machine.wait(3001)
     machine.extend(*("stale" if lease == first.lease else "ok" for lease in machine.renewal.leases))
     assert machine.work == Mark(first.lease), "still unanswered"
@@ -142,8 +133,7 @@ def test_rule_12_a_lease_that_is_lost_before_its_mark_is_answered_lets_the_next_
 
 
 def test_a_stop_gives_back_what_waits_for_its_mark() -> None:
-    machine = Machine(concurrency=1)
-    (job,) = machine.takes("a", crashes=1)
+    machine, (job,) = holding("a", crashes=1, concurrency=1)
     machine.on(StopAsked())
     assert not exits(machine.mark())
     assert machine.work == Release((job.lease,))
@@ -152,16 +142,14 @@ def test_a_stop_gives_back_what_waits_for_its_mark() -> None:
 
 def test_rule_14_a_lease_that_ran_out_while_nothing_ran_says_for_how_long() -> None:
     """C code held the interpreter lock, or the process was stopped: the timer came much later than asked for."""
-    machine = Machine(concurrency=1, lease_ms=9000)
-    (job,) = machine.takes("a")
+    machine, (job,) = holding("a", concurrency=1, lease_ms=9000)
     asked_ms = machine.steps.wake_at_ns(machine.now_ns) // MS
     machine.now_ms = 12_000
     assert machine.on(TimerFired())[0] == LoseLease(job.lease, 12_000 - asked_ms)
 
 
 def test_rule_14_also_when_the_server_says_first_that_it_is_lost() -> None:
-    machine = Machine(concurrency=1, lease_ms=9000)
-    (job,) = machine.takes("a")
+    machine, (job,) = holding("a", concurrency=1, lease_ms=9000)
     machine.steps.wake_at_ns(machine.now_ns)
     machine.now_ms = 8_000
     machine.on(TimerFired())
@@ -170,14 +158,12 @@ def test_rule_14_also_when_the_server_says_first_that_it_is_lost() -> None:
 
 
 def test_rule_14_a_lease_that_ran_out_because_nobody_answered_does_not() -> None:
-    machine = Machine(concurrency=1, lease_ms=9000)
-    (job,) = machine.takes("a")
+    machine, (job,) = holding("a", concurrency=1, lease_ms=9000)
     assert [action for action in machine.wait(9001) if isinstance(action, LoseLease)] == [LoseLease(job.lease, 0)]
 
 
 def test_rule_14_a_time_without_running_is_forgotten_with_the_next_renewal() -> None:
-    machine = Machine(concurrency=1, lease_ms=9000)
-    (job,) = machine.takes("a")
+    machine, (job,) = holding("a", concurrency=1, lease_ms=9000)
     machine.steps.wake_at_ns(machine.now_ns)
     machine.now_ms = 5_000
     machine.on(TimerFired())
@@ -186,8 +172,7 @@ def test_rule_14_a_time_without_running_is_forgotten_with_the_next_renewal() -> 
 
 
 def test_rule_14_a_lease_that_the_server_has_ended_is_not_told_again_when_its_time_is_over() -> None:
-    machine = Machine(concurrency=1, lease_ms=9000)
-    machine.give(machine.job("a"))
+    machine, _ = holding("a", concurrency=1, lease_ms=9000)
     machine.wait(4_000)
     assert lost(machine.extend("stale")) == ["a"]
     assert lost(machine.wait(20_000)) == []

@@ -10,7 +10,7 @@ import pytest
 from engine.ops.claims import Claim, Extend, Finish
 from engine.ops.sweeps import ReadWorkerUpdates, Swept, Woken, WorkerUpdates
 from engine.worker.machine.events import Forked, Send
-from tests.engine.helpers.machine import MS, Machine, lost, started
+from tests.engine.helpers.machine import MS, Machine, holding, lost, started
 
 
 def sends(actions: Sequence[object]) -> list[Send]:
@@ -21,8 +21,7 @@ def sends(actions: Sequence[object]) -> list[Send]:
 def test_rule_22_work_that_was_heard_of_while_a_claim_was_out_is_claimed(news: str) -> None:
     """The claim found the lane empty, then the job came and its marker was taken by this worker, and then the
     answer arrived."""
-    machine = Machine(concurrency=2)
-    (job,) = machine.takes("a")
+    machine, (job,) = holding("a", concurrency=2)
     machine.handler_ends(job)
     assert isinstance(machine.work, Finish)
     if news == "marker":
@@ -36,8 +35,7 @@ def test_rule_22_work_that_was_heard_of_while_a_claim_was_out_is_claimed(news: s
 
 
 def test_rule_22_a_worker_without_room_hands_a_marker_on_by_a_sweep() -> None:
-    machine = Machine(concurrency=2)
-    (job,) = machine.takes("a")
+    machine, (job,) = holding("a", concurrency=2)
     machine.sweep()
     machine.handler_ends(job)
     machine.give(machine.job("b"), machine.job("c"))
@@ -72,8 +70,7 @@ def test_rule_13_a_sweep_does_not_postpone_the_sweep_that_a_claim_asked_for() ->
 
 
 def test_rule_9_a_void_renewal_is_followed_by_another_at_once() -> None:
-    machine = Machine(concurrency=1, lease_ms=9000)
-    machine.give(machine.job("a"))
+    machine, _ = holding("a", concurrency=1, lease_ms=9000)
     machine.wait(3001)
     machine.extend("void")
     machine.wait(150)
@@ -81,8 +78,7 @@ def test_rule_9_a_void_renewal_is_followed_by_another_at_once() -> None:
 
 
 def test_rule_5_a_call_that_the_machine_sends_again_says_so() -> None:
-    machine = Machine(concurrency=1)
-    (job,) = machine.takes("a")
+    machine, (job,) = holding("a", concurrency=1)
     (finish,) = [send for send in sends(machine.handler_ends(job)) if send.kind == "work"]
     assert not finish.again
     machine.fail("work")
@@ -94,8 +90,7 @@ def test_rule_5_a_call_that_the_machine_sends_again_says_so() -> None:
 
 
 def test_what_has_ended_and_waits_to_be_sent_is_renewed() -> None:
-    machine = Machine(concurrency=3, prefetch=0)
-    first, second, third = machine.takes(*"abc")
+    machine, (first, second, third) = holding(*"abc", concurrency=3, prefetch=0)
     machine.handler_ends(first)
     # The finish of a is out and unanswered; b ends behind it.
     machine.handler_ends(second)
@@ -105,8 +100,7 @@ def test_what_has_ended_and_waits_to_be_sent_is_renewed() -> None:
 
 def test_a_running_job_is_told_when_its_lease_runs_out_by_the_workers_own_clock() -> None:
     """Cut off from the server, nobody else will tell it."""
-    machine = Machine(concurrency=1, lease_ms=9000)
-    (job,) = machine.takes("a")
+    machine, (job,) = holding("a", concurrency=1, lease_ms=9000)
     machine.wait(3001)
     assert machine.steps.wake_at_ns(machine.now_ns) <= 9000 * MS
     assert lost(machine.wait(5998)) == []

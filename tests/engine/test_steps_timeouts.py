@@ -8,7 +8,10 @@ from engine.ops.claims import Ended, Failure, Finish, Release, Retry
 from engine.ops.jobs import Lease
 from engine.worker.machine.events import Exit, GiveUpHandler, LoseLease, MoreTime, StopAsked, StopHandler
 from engine.worker.machine.leases import CLEAN_UP_MS, GOODBYE_MS, START_UP_MS
-from tests.engine.helpers.machine import Action, Machine, exits, started
+from tests.engine.helpers.machine import Action, Machine, exits, holding, started
+
+#: The handlers of all jobs can be stopped.
+STOPPABLE: Any = {"concurrency": 1, "lease_ms": 60_000, "stoppable": frozenset({"work"})}
 
 
 def of(kind: type[Any], actions: list[Action]) -> list[Any]:
@@ -39,8 +42,7 @@ def test_a_function_that_cannot_be_stopped_is_told_as_failed_at_once_and_keeps_i
 
 
 def test_what_can_be_stopped_keeps_its_lease_while_it_cleans_up_and_is_told_once() -> None:
-    machine = Machine(concurrency=1, lease_ms=9000, stoppable=frozenset({"work"}))
-    (job,) = machine.takes("a", timeout_ms=100)
+    machine, (job,) = holding("a", timeout_ms=100, concurrency=1, lease_ms=9000, stoppable=frozenset({"work"}))
     actions = machine.wait(101)
     assert of(StopHandler, actions) == [StopHandler(job)] and not of(GiveUpHandler, actions) and machine.work is None
     machine.wait(2950)
@@ -52,8 +54,7 @@ def test_what_can_be_stopped_keeps_its_lease_while_it_cleans_up_and_is_told_once
 
 
 def test_the_time_of_a_run_in_a_child_process_begins_when_the_child_says_so() -> None:
-    machine = Machine(concurrency=1, lease_ms=60_000, stoppable=frozenset({"work"}), spawned=frozenset({"work"}))
-    (job,) = machine.takes("a", timeout_ms=100)
+    machine, (job,) = holding("a", timeout_ms=100, **STOPPABLE, spawned=frozenset({"work"}))
     assert not of(StopHandler, machine.wait(START_UP_MS))
     machine.on(MoreTime(job.lease, 100))
     assert not of(StopHandler, machine.wait(100))
@@ -61,8 +62,7 @@ def test_the_time_of_a_run_in_a_child_process_begins_when_the_child_says_so() ->
 
 
 def test_what_does_not_end_although_it_was_stopped_is_given_up() -> None:
-    machine = Machine(concurrency=1, lease_ms=60_000, stoppable=frozenset({"work"}))
-    (job,) = machine.takes("a", timeout_ms=100)
+    machine, (job,) = holding("a", timeout_ms=100, **STOPPABLE)
     assert not of(GiveUpHandler, machine.wait(100 + CLEAN_UP_MS))
     assert of(GiveUpHandler, machine.wait(1)) == [GiveUpHandler(job, 1)]
     assert failed(machine) == [(job.lease, "TimeoutError: not done within 100 ms")]
@@ -78,8 +78,7 @@ def test_a_handler_that_was_done_in_time_is_not_timed_out_after_all() -> None:
 
 
 def test_a_handler_may_ask_for_more_time_until_it_was_stopped() -> None:
-    machine = Machine(concurrency=1, lease_ms=60_000, stoppable=frozenset({"work"}))
-    (job,) = machine.takes("a", timeout_ms=100)
+    machine, (job,) = holding("a", timeout_ms=100, **STOPPABLE)
     machine.wait(90)
     machine.on(MoreTime(job.lease, 500))
     assert not of(StopHandler, machine.wait(500))
@@ -90,24 +89,21 @@ def test_a_handler_may_ask_for_more_time_until_it_was_stopped() -> None:
 
 
 def test_a_worker_with_a_function_that_is_stuck_stops_without_waiting_for_it() -> None:
-    machine = Machine(concurrency=1)
-    machine.takes("slow", timeout_ms=100)
+    machine, _ = holding("slow", timeout_ms=100, concurrency=1)
     machine.wait(101)
     assert not exits(machine.on(StopAsked())), "its failure is still to be told"
     assert exits(machine.end())
 
 
 def test_a_stop_without_grace_gives_back_what_has_not_started() -> None:
-    machine = Machine(concurrency=1, prefetch=2, grace_ms=0)
-    jobs = machine.takes(*"ab")
+    machine, jobs = holding(*"ab", concurrency=1, prefetch=2, grace_ms=0)
     assert not exits(machine.on(StopAsked()))
     assert machine.work == Release((jobs[1].lease,))
     assert exits(machine.end()), "the one that runs is not waited for"
 
 
 def test_a_stop_says_goodbye_for_a_second_at_most() -> None:
-    machine = Machine(concurrency=1, prefetch=2, grace_ms=0)
-    machine.give(machine.job("a"), machine.job("b"))
+    machine, _ = holding("a", "b", concurrency=1, prefetch=2, grace_ms=0)
     machine.on(StopAsked())
     assert not exits(machine.wait(1000))
     assert machine.wait(1)[-1] == Exit("grace over")
@@ -115,8 +111,7 @@ def test_a_stop_says_goodbye_for_a_second_at_most() -> None:
 
 def test_a_stop_says_whether_its_grace_was_over() -> None:
     for ends_in_time, reason in ((True, "stopped"), (False, "grace over")):
-        machine = Machine(concurrency=1, grace_ms=500)
-        (job,) = machine.takes("a")
+        machine, (job,) = holding("a", concurrency=1, grace_ms=500)
         machine.on(StopAsked())
         machine.wait(499)
         if ends_in_time:
@@ -128,23 +123,20 @@ def test_a_stop_says_whether_its_grace_was_over() -> None:
 
 
 def test_a_recycled_worker_is_started_anew_also_when_its_grace_was_over() -> None:
-    machine = Machine(concurrency=2, grace_ms=0, max_jobs=1)
-    jobs = machine.takes(*"ab")
+    machine, jobs = holding(*"ab", concurrency=2, grace_ms=0, max_jobs=1)
     machine.handler_ends(jobs[0])
     assert machine.answer("work", Ended(0, (("ok", "finished"),)))[-1] == Exit("recycled"), "the other one runs"
 
 
 def test_a_second_stop_does_not_wait_for_handlers() -> None:
-    machine = Machine(concurrency=1, grace_ms=60_000)
-    machine.give(machine.job("a"))
+    machine, _ = holding("a", concurrency=1, grace_ms=60_000)
     assert not exits(machine.on(StopAsked()))
     assert not exits(machine.on(StopAsked())), "the same again changes nothing"
     assert machine.on(StopAsked("at once"))[-1] == Exit("at once")
 
 
 def test_a_worker_ends_after_so_many_jobs_and_gives_the_others_back() -> None:
-    machine = Machine(concurrency=1, prefetch=2, max_jobs=2)
-    jobs = machine.takes(*"abc")
+    machine, jobs = holding(*"abc", concurrency=1, prefetch=2, max_jobs=2)
     machine.handler_ends(jobs[0])
     machine.handler_ends(jobs[1])
     machine.end()
@@ -156,8 +148,7 @@ def test_a_worker_ends_after_so_many_jobs_and_gives_the_others_back() -> None:
 
 
 def test_nobody_is_told_of_a_lease_that_is_lost_before_its_handler_has_started() -> None:
-    machine = Machine(concurrency=1, prefetch=1, lease_ms=300)
-    jobs = machine.takes(*"ab")
+    machine, jobs = holding(*"ab", concurrency=1, prefetch=1, lease_ms=300)
     machine.wait(101)
     actions = machine.extend("stale", "stale")
     assert {(lost.lease, lost.started) for lost in of(LoseLease, actions)} == {(jobs[0].lease, True), (jobs[1].lease, False)}

@@ -19,19 +19,9 @@ def inline_machine(**settings: object) -> Machine:
     return Machine(concurrency=0, prefetch=64, **settings)  # type: ignore[arg-type]
 
 
-def warm(machine: Machine, rounds: int = 12) -> None:
-    """Let the machine measure short handlers; a claim is outstanding afterwards."""
-    for number in range(rounds):
-        job = machine.job(f"warm{number}")
-        machine.give(job)
-        machine.wait(1)
-        machine.handler_ends(job)
-        assert isinstance(machine.work, Finish)
-
-
 def batch(machine: Machine, count: int, **options: object) -> list[LeasedJob]:
     """So many jobs come in at once, and the first one runs."""
-    warm(machine)
+    machine.warm()
     jobs = [machine.job(f"j{number}", **options) for number in range(count)]  # type: ignore[arg-type]
     assert started(machine.give(*jobs)) == ["j0"]
     return jobs
@@ -127,7 +117,7 @@ def test_rule_9_a_turn_looks_at_the_lease_of_the_job_that_it_starts(left_ms: int
 def test_a_turn_is_measured() -> None:
     """What is taken ahead grows by turns as by events."""
     machine = inline_machine()
-    warm(machine, 3)
+    machine.warm(3)
     jobs = [machine.job(f"j{number}") for number in range(machine.claim.limit)]
     before = len(jobs)
     machine.give(*jobs)
@@ -152,13 +142,8 @@ def test_rule_21_what_waits_behind_a_slow_inline_handler_goes_back() -> None:
 
 def test_rule_21_the_places_of_the_pool_do_not_keep_what_waits_for_the_inline_one() -> None:
     machine = Machine(concurrency=8, prefetch=64, inline=INLINE)
-    for number in range(12):
-        job = machine.job(f"warm{number}")
-        machine.give(job)
-        machine.wait(1)
-        machine.handler_ends(job)
-    jobs = [machine.job(f"j{number}") for number in range(50)]
-    machine.give(*jobs)
+    machine.warm()
+    jobs = machine.takes(*(f"j{number}" for number in range(50)))
     machine.wait(250)
     assert isinstance(machine.work, Release)
     assert {lease.job for lease in machine.work.leases} == {job.lease.job for job in jobs[1:]}
@@ -166,7 +151,7 @@ def test_rule_21_the_places_of_the_pool_do_not_keep_what_waits_for_the_inline_on
 
 def test_rule_12_a_crash_behind_a_job_is_no_matter_for_a_turn() -> None:
     machine = inline_machine()
-    warm(machine)
+    machine.warm()
     plain, crashed, last = machine.job("plain"), machine.job("crashed", crashes=1), machine.job("last")
     machine.give(plain, crashed, last)
     assert turn(machine, plain) is None

@@ -250,8 +250,7 @@ def test_a_handler_that_cannot_be_called_with_a_job(wrong: Any) -> None:
 
 @pytest.mark.parametrize("right", [print, lambda job, times=2: None, lambda *jobs: None, Handlers().find, dict])
 def test_a_handler_that_takes_more_than_it_must(right: Any) -> None:
-    handlers = Handlers()
-    handlers("work")(right)
+    handlers = some_handlers(right)
     assert handlers.by_name["work"] is right
 
 

@@ -21,6 +21,7 @@ from engine.worker import control
 from engine.worker.machine.concurrency import Allowance
 from engine.worker.worker import Worker
 from tests.engine.helpers.at_work import at_work
+from tests.engine.helpers.producing import some_handlers
 from tests.engine.helpers.waiting import wait_until
 
 #: Neither a renewal nor a heartbeat comes while a test waits: what is heard was told over the control connection.
@@ -125,8 +126,7 @@ def in_a_child(job: Job) -> None:
 def test_rule_26_a_child_process_is_killed_and_the_next_job_has_another(
     queue: Queue, server: redis.Redis, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    handlers = Handlers()
-    handlers("work")(in_a_child)
+    handlers = some_handlers(in_a_child)
     pids = [tmp_path / "first", tmp_path / "second"]
     for number, tells in enumerate(pids):
         queue.enqueue("work", {"tells": str(tells)}, id=f"j{number}")

@@ -7,7 +7,7 @@ import signal
 import time
 
 from engine import BatchFailed, Handlers, Job
-from tests.engine.helpers.worker_handlers import _mark as mark_in
+from tests.engine.helpers.worker_handlers import mark_in
 
 handlers = Handlers()
 

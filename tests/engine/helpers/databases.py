@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,20 +31,20 @@ class Database:
         assert self.kind == "postgresql"
         return await psycopg.AsyncConnection.connect(self.address)
 
+    @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        """A connection whose transaction is committed in the end."""
+        with closing(self.connect()) as connection:
+            yield connection
+            connection.commit()
+
     def query(self, statement: str) -> list[tuple[Any, ...]]:
-        connection = self.connect()
-        try:
+        with closing(self.connect()) as connection:
             return connection.execute(statement).fetchall()
-        finally:
-            connection.close()
 
     def change(self, statement: str) -> None:
-        connection = self.connect()
-        try:
+        with self.transaction() as connection:
             connection.execute(statement)
-            connection.commit()
-        finally:
-            connection.close()
 
     def states(self) -> dict[str, int]:
         return dict(self.query("SELECT state, count(*) FROM ironclaim_outbox GROUP BY state"))
@@ -55,10 +57,8 @@ def connect(kind: str, address: str, **options: Any) -> Any:
 def new_database(kind: str, folder: Path, postgres: Any) -> Database:
     address = str(folder / "shop.db") if kind == "sqlite" else postgres().new_database()
     database = Database(kind, address)
-    connection = database.connect()
-    outbox.create_table(connection)
-    effects.create_table(connection)
-    connection.execute("CREATE TABLE shipped (job TEXT NOT NULL, number INTEGER NOT NULL)")
-    connection.commit()
-    connection.close()
+    with database.transaction() as connection:
+        outbox.create_table(connection)
+        effects.create_table(connection)
+        connection.execute("CREATE TABLE shipped (job TEXT NOT NULL, number INTEGER NOT NULL)")
     return database

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 import time
 
 from engine import Handlers, Job
 from tests.engine.helpers import kinds_of_handlers
-from tests.engine.helpers.worker_handlers import _mark as mark_in
+from tests.engine.helpers.worker_handlers import mark_in, raise_error
 
 handlers = Handlers()
 
@@ -19,15 +18,10 @@ handlers = Handlers()
 def quick(job: Job) -> None:
     """Run and return, or do what the payload says."""
     mark_in(job, "ran")
-    match job.payload.get("what", ""):
-        case "value":
-            raise ValueError("no")
-        case "exit":
-            sys.exit(3)
-        case "interrupt":
-            raise KeyboardInterrupt
-        case "sleep":
-            time.sleep(0.005)
+    what = job.payload.get("what", "")
+    raise_error(what)
+    if what == "sleep":
+        time.sleep(0.005)
 
 
 handlers("hold", inline=True)(kinds_of_handlers.hold)

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from engine import Handlers, Job
-from tests.engine.helpers.worker_handlers import _mark as mark_in
+from tests.engine.helpers.worker_handlers import mark, mark_in, raise_error
 
 handlers = Handlers()
 
@@ -40,13 +40,8 @@ async def async_raise(job: Job) -> None:
     """Raise what the payload names."""
     mark_in(job, "ran")
     await asyncio.sleep(0)
+    raise_error(job.payload["what"])
     match job.payload["what"]:
-        case "value":
-            raise ValueError("no")
-        case "exit":
-            sys.exit(3)
-        case "interrupt":
-            raise KeyboardInterrupt
         case "cancel":
             raise asyncio.CancelledError
         case "stray exit":
@@ -62,10 +57,7 @@ def plain_returns_coroutine(job: Job) -> object:
     return async_hold(job)
 
 
-@handlers("plain")
-def plain(job: Job) -> None:
-    """Run and return."""
-    mark_in(job, "ran")
+handlers("plain")(mark)
 
 
 @handlers("hold")

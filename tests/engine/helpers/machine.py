@@ -127,9 +127,17 @@ class Machine:
         self.give(*jobs)
         return jobs
 
-    def end(self) -> list[Action]:
+    def end(self, kind: CallKind = "work") -> list[Action]:
         """Answer the outstanding finish, retry or release: all `ok`."""
-        return self.answer("work", self._ended(self.out["work"].operation))
+        return self.answer(kind, self._ended(self.out[kind].operation))
+
+    def warm(self, rounds: int = 12, took_ms: int = 1) -> None:
+        """Let the machine measure handlers of this time, one after the other; a claim is outstanding afterwards."""
+        for number in range(rounds):
+            (job,) = self.takes(f"warm{number}")
+            self.wait(took_ms)
+            self.handler_ends(job)
+            assert isinstance(self.work, Finish)
 
     def extend(self, *results: Any) -> list[Action]:
         """Answer the outstanding renewal."""
@@ -145,6 +153,13 @@ class Machine:
         """Answer a sweep of a worker that leads."""
         taken = tuple((lease, 1) for lease in reaped)
         return self.answer("sweep", Swept(self.srv_us, sleep_ms, taken, promoted=promoted, leads=True))
+
+    def sweeps_after(self, ms: int) -> Any:
+        """Let time pass until the next sweep, beat or count, which comes then and not before; its operation."""
+        self.wait(ms - 2)
+        assert "sweep" not in self.out
+        self.wait(3)
+        return self.out["sweep"].operation
 
     def wake(self, marker: bool) -> list[Action]:
         return self.answer("wake", Woken(marker))
@@ -190,6 +205,13 @@ class Machine:
         ok: tuple[EndResult, str] = ("ok", "finished")
         count = len(operation.failures) if hasattr(operation, "failures") else len(operation.leases)
         return Ended(0, (ok,) * count)
+
+
+def holding(*names: str, **more: Any) -> tuple[Machine, list[LeasedJob]]:
+    """A machine with these settings whose first claim has leased jobs of these names with these options; and the jobs."""
+    settings = {name: more.pop(name) for name in [*more] if name in Settings.__annotations__}
+    machine = Machine(**settings)
+    return machine, machine.takes(*names, **more)
 
 
 def started(actions: list[Action]) -> list[str]:

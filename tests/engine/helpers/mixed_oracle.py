@@ -44,6 +44,15 @@ class MixedOracle(Oracle):
         ended = self.ended_jobs.get(job)
         return job not in self.works and ended is not None and abs(ended.until_ms - now_ms) <= BLUR_MS
 
+    def remembers(self, lease: Lease, outcome: str, now_ms: int) -> bool:
+        """Whether a late copy of the end of this lease must hear how it has ended: it is the last one of its job."""
+        if work := self.works.get(lease.job):
+            return work.fence == lease.fence and work.lease is None and outcome != ""
+        ended = self.ended_jobs.get(lease.job)
+        if ended is None or ended.until_ms <= now_ms or self.blurred(lease.job, now_ms):
+            return False
+        return (ended.fence, ended.state) == (lease.fence, outcome)
+
     def states(self) -> dict[str, list[tuple[str, int]]]:
         """As a snapshot has them."""
         found: dict[str, list[tuple[str, int]]] = {"done": sorted(self.done.items())} if self.done else {}

@@ -22,8 +22,8 @@ class Side:
     def __init__(self, desk: Desk) -> None:
         self.desk, self.oracle, self.schedules = desk, MixedOracle(), SchedulesOracle(LATE_MS)
         self.ids: list[str] = []
-        #: Leases that have ended: late copies of their ends change nothing.
-        self.over: list[Lease] = []
+        #: Leases that have ended, and how ('' = taken away): a late copy of an end hears that, and changes nothing.
+        self.over: list[tuple[Lease, str]] = []
         self.counter = 0
         self.asked: set[str] = set()
         self.told: set[str] = set()

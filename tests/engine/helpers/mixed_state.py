@@ -76,7 +76,10 @@ def _compare_keys(desk: Desk, oracle: MixedOracle) -> None:
     now_ms, works, keys = desk.now_ms, oracle.works, keys_by_kind(desk)
     known = {job for job, ended in oracle.ended_jobs.items() if ended.until_ms > now_ms + BLUR_MS}
     maybe = {job for job, ended in oracle.ended_jobs.items() if abs(ended.until_ms - now_ms) <= BLUR_MS}
-    assert keys.pop("job", set()) - maybe == (known | set(works)) - maybe
+    there, wanted = keys.pop("job", set()), known | set(works)
+    # A schedule that was run now and turned away is told the job that is there, and not the id under which that is noted.
+    unnamed = {job for job in there - wanted if job.startswith("cron:") and ":now-" in job}
+    assert there - maybe - unnamed == wanted - maybe
     run = keys.pop("run", set())
     assert run <= set(works), ("left of ended jobs", run - set(works))
     assert run >= {job for job, work in works.items() if work.claims}

@@ -68,7 +68,7 @@ class Users(Side):
         elif state == "finished":
             self.oracle.done.pop(job, None)
         elif work:
-            self.over += [work.lease] if work.lease else []
+            self.over += [(work.lease, "")] if work.lease else []
             self.oracle.end_by_hand(job, "cancelled" if action == "cancel" else "discarded", self.now_ms)
         return ""
 
@@ -88,7 +88,7 @@ class Users(Side):
         assert self.desk.queue.obliterate(force=True)
         oracle = self.oracle
         for job, work in list(oracle.works.items()):
-            self.over += [work.lease] if work.lease else []
+            self.over += [(work.lease, "")] if work.lease else []
             oracle.end_by_hand(job, "discarded", self.now_ms)
         for forgotten in (oracle.done, oracle.limits, oracle.pauses, oracle.feeds, oracle.feeding, oracle.handing):
             forgotten.clear()

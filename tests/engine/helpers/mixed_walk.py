@@ -5,12 +5,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.ops.claims import Bury, Drop, Failure, Finish, LeasedJob, Release
+from engine.ops.base import Operation
+from engine.ops.claims import Bury, Drop, Failure, Finish, LeasedJob, Release, Retry
+from engine.ops.jobs import Lease
 from engine.ops.sweeps import Swept
 from engine.worker.machine.ticking import tick
 from tests.engine.desk import LEASE_MS
 from tests.engine.helpers.mixed_sides import LATE_MS, NAMES
 from tests.engine.helpers.mixed_users import Users
+
+
+def ends_of(lease: Lease) -> dict[str, tuple[Operation, str]]:
+    """The calls that end a lease, and what it is called."""
+    return {
+        "finish": (Finish((lease,)), "finished"),
+        "retry": (Retry((Failure(lease, "boom", 100),)), "retried"),
+        "bury": (Bury((Failure(lease, "no"),)), "buried"),
+        "release": (Release((lease,)), "released"),
+        "skip": (Drop((lease,), ("skipped",)), "skipped"),
+        "discard": (Drop((lease,), ("discarded",)), "discarded"),
+    }
 
 
 class MixedWalk(Users):
@@ -27,7 +41,7 @@ class MixedWalk(Users):
         self.oracle.promote(self.now_ms)
         for lease in leases:
             self.oracle.end_lease(lease.job, "finished", self.now_ms, tell=False)
-            self.over.append(lease)
+            self.over.append((lease, "finished"))
         self.oracle.hand_over(self.now_ms)
         found: list[LeasedJob] = list(reply.jobs)
         for job in found:
@@ -43,17 +57,11 @@ class MixedWalk(Users):
     def end(self, how: str, delay_ms: int, pick: int) -> None:
         for lease in self.leases(pick):
             job, now_ms = lease.job, self.now_ms
-            operations = {
-                "finish": (Finish((lease,)), "finished"),
-                "bury": (Bury((Failure(lease, "no"),)), "buried"),
-                "release": (Release((lease,)), "released"),
-                "skip": (Drop((lease,), ("skipped",)), "skipped"),
-                "discard": (Drop((lease,), ("discarded",)), "discarded"),
-            }
             if how == "retry":
-                assert self.desk.retry(lease, delay_ms=delay_ms) == ("ok", self.oracle.retry(job, delay_ms, now_ms))
+                outcome = self.oracle.retry(job, delay_ms, now_ms)
+                assert self.desk.retry(lease, delay_ms=delay_ms) == ("ok", outcome)
             else:
-                operation, outcome = operations[how]
+                operation, outcome = ends_of(lease)[how]
                 assert self.desk.run(operation).items == (("ok", outcome),)
                 if how == "bury":
                     self.oracle.bury(job, now_ms)
@@ -61,13 +69,22 @@ class MixedWalk(Users):
                     self.oracle.put_back(job, unstarted=True)
                 else:
                     self.oracle.end_lease(job, outcome, now_ms)
-            self.over.append(lease)
+            self.over.append((lease, outcome))
 
-    def late(self, pick: int) -> None:
-        """A token that has ended does nothing more (rule 5)."""
-        if self.over:
-            ((result, _),) = self.desk.finish(self.over[-1 - pick % len(self.over)])
-            assert result in ("repeated", "stale")
+    def late(self, how: str, pick: int) -> None:
+        """A token that has ended does nothing more, whatever it is used for, and hears only how it has ended (rule 5)."""
+        if not self.over:
+            return
+        lease, outcome = self.over[-1 - pick % len(self.over)]
+        renewal = self.desk.extend_operation(lease, renewal=1000)
+        before = None if self.oracle.handing else self.desk.dump()
+        ((result, said),) = self.desk.run(renewal if how == "extend" else ends_of(lease)[how][0]).items
+        if how != "extend" and self.oracle.remembers(lease, outcome, self.now_ms):
+            assert (result, said) == ("repeated", outcome)
+        else:
+            assert result != "ok" and (result != "repeated" or said == outcome)
+        assert before in (None, self.desk.dump())
+        if how in ("finish", "skip", "discard"):
             self.oracle.hand_over(self.now_ms)
 
     def extend(self, pick: int) -> None:
@@ -93,7 +110,7 @@ class MixedWalk(Users):
         wanted = self.oracle.sweep(self.now_ms)
         swept = self.desk.sweep()
         assert sorted(swept.leases) == wanted
-        self.over += [lease for lease, _ in wanted]
+        self.over += [(lease, "") for lease, _ in wanted]
         self.oracle.promote(self.now_ms)
         self.oracle.hand_over(self.now_ms)
         return swept

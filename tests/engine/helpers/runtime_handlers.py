@@ -7,7 +7,7 @@ import time
 
 from engine import Handlers, Job
 from tests.engine.helpers import worker_handlers
-from tests.engine.helpers.worker_handlers import _mark
+from tests.engine.helpers.worker_handlers import mark_in
 
 handlers = Handlers()
 
@@ -20,39 +20,39 @@ handlers("note")(worker_handlers.mark)
 @handlers("hold-async")
 async def hold_async(job: Job) -> None:
     """Run until it is cancelled; then clean up."""
-    _mark(job, "start")
+    mark_in(job, "start")
     try:
         await asyncio.Event().wait()
     except asyncio.CancelledError:
         await asyncio.sleep(0.01)
-        _mark(job, "cleaned")
+        mark_in(job, "cleaned")
         raise
 
 
 @handlers("deaf-async")
 async def deaf_async(job: Job) -> None:
     """Return in spite of being cancelled: its work is done."""
-    _mark(job, "start")
+    mark_in(job, "start")
     try:
         await asyncio.Event().wait()
     except asyncio.CancelledError:
-        _mark(job, "end")
+        mark_in(job, "end")
 
 
 @handlers("more-time")
 def more_time(job: Job) -> None:
     """Ask for a minute, and take longer than at first allowed."""
-    _mark(job, "start")
+    mark_in(job, "start")
     job.extend(60_000)
     time.sleep(job.timeout_ms / 1000 * 1.2)
-    _mark(job, "end")
+    mark_in(job, "end")
 
 
 @handlers("grow")
 def grow(job: Job) -> None:
     """Take memory and keep it."""
     kept.append(bytearray(job.payload["bytes"]))
-    _mark(job, "ran")
+    mark_in(job, "ran")
 
 
 kept: list[bytearray] = []

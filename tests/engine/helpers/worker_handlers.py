@@ -20,7 +20,7 @@ class Unprintable(Exception):
         raise RuntimeError("no text")
 
 
-def _mark(job: Job, word: str) -> Path:
+def mark_in(job: Job, word: str) -> Path:
     """Append one line (word, job id, pid, monotonic ns, fence) to the file `marks`."""
     folder = Path(job.payload["folder"])
     descriptor = os.open(folder / "marks", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -29,41 +29,46 @@ def _mark(job: Job, word: str) -> Path:
     return folder
 
 
+def raise_error(what: str) -> None:
+    """Raise the error of this name, if there is one."""
+    match what:
+        case "value":
+            raise ValueError("no")
+        case "exit":
+            sys.exit(3)
+        case "interrupt":
+            raise KeyboardInterrupt
+        case "generator":
+            raise GeneratorExit
+        case "unprintable":
+            raise Unprintable
+        case "file":
+            # A file name that is no UTF-8, as any directory listing may bring it.
+            Path(os.fsdecode(b"/none/\xff")).read_bytes()
+
+
 @handlers("mark")
 def mark(job: Job) -> None:
     """Run and return."""
-    _mark(job, "ran")
+    mark_in(job, "ran")
 
 
 @handlers("hold")
 def hold(job: Job) -> None:
     """Run until the file `open` or `open-<pid>` exists."""
-    folder = _mark(job, "start")
+    folder = mark_in(job, "start")
     gates = [folder / "open", folder / f"open-{os.getpid()}"]
     while not any(gate.exists() for gate in gates):
         time.sleep(0.005)
-    _mark(job, "lost" if job.lease_lost.is_set() else "end")
+    mark_in(job, "lost" if job.lease_lost.is_set() else "end")
 
 
 @handlers("raise")
 def throw(job: Job) -> None:
     """Raise what the payload names, in each run or only in the first `times`."""
-    _mark(job, "ran")
+    mark_in(job, "ran")
     if job.failures < job.payload.get("times", 1000):
-        match job.payload["what"]:
-            case "value":
-                raise ValueError("no")
-            case "exit":
-                sys.exit(3)
-            case "interrupt":
-                raise KeyboardInterrupt
-            case "generator":
-                raise GeneratorExit
-            case "unprintable":
-                raise Unprintable
-            case "file":
-                # A file name that is no UTF-8, as any directory listing may bring it.
-                Path(os.fsdecode(b"/none/\xff")).read_bytes()
+        raise_error(job.payload["what"])
 
 
 @handlers("starve")
@@ -72,15 +77,15 @@ def starve(job: Job) -> None:
 
     Then wait for the loss: a handler that returned at once might be heard before the worker looks at its clock.
     """
-    _mark(job, "start")
+    mark_in(job, "start")
     sum(range(job.payload["count"]))
     while not job.lease_lost.is_set():
         time.sleep(0.005)
-    _mark(job, "end")
+    mark_in(job, "end")
 
 
 @handlers("poison")
 def poison(job: Job) -> None:
     """Take the worker along, as a segmentation fault does."""
-    _mark(job, "start")
+    mark_in(job, "start")
     os.kill(os.getpid(), signal.SIGKILL)

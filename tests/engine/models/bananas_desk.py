@@ -14,8 +14,6 @@ from engine import models
 from engine.ops.claims import Attributes, Bury, Claim, Claimed, Ended, Failure, Finish, LeasedJob, Retry, Value
 from engine.ops.jobs import Enqueue as EnqueueOperation
 from engine.ops.jobs import Lease, Options
-from engine.ops.schedules import Ticked
-from engine.worker.machine.ticking import tick
 from tests.engine.desk import LEASE_MS, Desk
 
 DAY_S = 86_400
@@ -85,10 +83,6 @@ class BananasDesk(Desk):
         """Move the clock, and leave keys whose time to live is the server's where they are."""
         self.now_ms += ms
         self.queue.use_test_clock(self.now_ms)
-
-    def tick_schedules(self) -> list[Ticked]:
-        """Tick what is due."""
-        return [self.run(tick(due, self.now_ms, "s" * 16, self._count("ticks"))) for due in self.sweep().due]
 
     # -- foreign clients
 

@@ -16,22 +16,27 @@ BACK_OFF_MS = 2_000
 Program = Callable[[Crystal, str, list[str]], Iterator[None]]
 
 
+def each(*commands: Callable[[], object]) -> Iterator[None]:
+    """Send these, and stop after each."""
+    for command in commands:
+        command()
+        yield
+
+
+def announce(their: Crystal) -> None:
+    """Say that the queue has jobs."""
+    their.redis.zadd(their.keys.queues, {their.keys.queue: their.now_ms() // 1000})
+
+
 def enqueue(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
     """A producer. Its two pushes are a pipeline, and no transaction."""
-    their.store(KIND, id=id, n="1")
-    yield
-    their.push(their.keys.waiting, id)
-    yield
-    their.redis.zadd(their.keys.queues, {their.keys.queue: their.now_ms() // 1000})
-    yield
+    yield from each(lambda: their.store(KIND, id=id, n="1"), lambda: their.push(their.keys.waiting, id), lambda: announce(their))
 
 
 def schedule(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
     """A producer of a job for later."""
-    their.store(KIND, id=id, n="1")
-    yield
-    their.redis.zadd(their.keys.scheduled, {id: their.now_ms() + 500})
-    yield
+    due = {id: their.now_ms() + 500}
+    yield from each(lambda: their.store(KIND, id=id, n="1"), lambda: their.redis.zadd(their.keys.scheduled, due))
 
 
 def promote(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
@@ -45,10 +50,7 @@ def promote(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
     fields = their.fields(id)
     yield
     if "type" in fields and "enqueue_time" in fields:
-        their.push(their.keys.waiting, id)
-        yield
-        their.redis.zadd(their.keys.queues, {their.keys.queue: their.now_ms() // 1000})
-        yield
+        yield from each(lambda: their.push(their.keys.waiting, id), lambda: announce(their))
 
 
 def _begin(their: Crystal, id: str, ran: list[str], *, head: bool) -> Iterator[None]:
@@ -77,77 +79,66 @@ def _store(their: Crystal, id: str, *, retry_count: str, head: bool, overseer: s
 
 
 def _reschedule(their: Crystal, id: str, *, head: bool) -> Iterator[None]:
-    their.drop(their.keys.pending, id)
-    yield
-    their.redis.zadd(their.keys.scheduled, {id: their.now_ms() + BACK_OFF_MS})
-    yield
-    if head:
-        their.redis.zadd(their.keys.queues, {their.keys.queue: their.now_ms() // 1000})
-        yield
+    yield from each(
+        lambda: their.drop(their.keys.pending, id),
+        lambda: their.redis.zadd(their.keys.scheduled, {id: their.now_ms() + BACK_OFF_MS}),
+        *([lambda: announce(their)] if head else []),
+    )
 
 
 def succeed_v2(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
     yield from _begin(their, id, ran, head=False)
     if ran:
-        their.drop(their.keys.pending, id)
-        yield
-        their.redis.expire(their.keys.run(id), 1)
-        yield
+        yield from each(lambda: their.drop(their.keys.pending, id), lambda: their.redis.expire(their.keys.run(id), 1))
 
 
 def succeed_head(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
     yield from _begin(their, id, ran, head=True)
     if ran:
-        _store(their, id, retry_count="0", head=True)
-        yield
-        their.drop(their.keys.pending, id)
-        yield
-        their.redis.expire(their.keys.run(id), 60)
-        yield
+        yield from each(
+            lambda: _store(their, id, retry_count="0", head=True),
+            lambda: their.drop(their.keys.pending, id),
+            lambda: their.redis.expire(their.keys.run(id), 60),
+        )
+
+
+def _fail(their: Crystal, id: str, ran: list[str], *, head: bool) -> Iterator[None]:
+    yield from _begin(their, id, ran, head=head)
+    if ran:
+        yield from each(lambda: _store(their, id, retry_count="1", head=head))
+        yield from _reschedule(their, id, head=head)
 
 
 def fail_v2(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
-    yield from _begin(their, id, ran, head=False)
-    if ran:
-        _store(their, id, retry_count="1", head=False)
-        yield
-        yield from _reschedule(their, id, head=False)
+    return _fail(their, id, ran, head=False)
 
 
 def fail_head(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
     """Its reschedule leaves the overseer in the hash."""
-    yield from _begin(their, id, ran, head=True)
-    if ran:
-        _store(their, id, retry_count="1", head=True)
-        yield
-        yield from _reschedule(their, id, head=True)
+    return _fail(their, id, ran, head=True)
 
 
 def banish_v2(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
     yield from _begin(their, id, ran, head=False)
     if ran:
-        _store(their, id, retry_count="5", head=False)
-        yield
-        their.drop(their.keys.pending, id)
-        yield
-        their.push(their.keys.dead, id)
-        yield
-        their.redis.expire(their.keys.run(id), 86_400)
-        yield
+        yield from each(
+            lambda: _store(their, id, retry_count="5", head=False),
+            lambda: their.drop(their.keys.pending, id),
+            lambda: their.push(their.keys.dead, id),
+            lambda: their.redis.expire(their.keys.run(id), 86_400),
+        )
 
 
 def preempt_head(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
     """A run that a resource gate has ended goes back to the waiting ones."""
     yield from _begin(their, id, ran, head=True)
     if ran:
-        _store(their, id, retry_count="0", head=True)
-        yield
-        their.drop(their.keys.pending, id)
-        yield
-        their.push(their.keys.waiting, id)
-        yield
-        their.redis.zadd(their.keys.queues, {their.keys.queue: their.now_ms() // 1000})
-        yield
+        yield from each(
+            lambda: _store(their, id, retry_count="0", head=True),
+            lambda: their.drop(their.keys.pending, id),
+            lambda: their.push(their.keys.waiting, id),
+            lambda: announce(their),
+        )
 
 
 def clean_up(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
@@ -161,12 +152,9 @@ def clean_up(their: Crystal, id: str, ran: list[str]) -> Iterator[None]:
     fields = their.fields(id)
     yield
     if "type" not in fields:
-        their.drop(their.keys.pending, id)
-        yield
+        yield from each(lambda: their.drop(their.keys.pending, id))
     elif "overseer_id" not in fields:
-        their.redis.hset(their.keys.run(id), "overseer_id", OVERSEER)
-        yield
+        yield from each(lambda: their.redis.hset(their.keys.run(id), "overseer_id", OVERSEER))
     elif fields["overseer_id"] not in living:  # type: ignore[operator]
-        _store(their, id, retry_count="1", head=True, overseer="")
-        yield
+        yield from each(lambda: _store(their, id, retry_count="1", head=True, overseer=""))
         yield from _reschedule(their, id, head=True)

@@ -33,7 +33,7 @@ def to_the_next_minute(desk: BananasDesk) -> None:
 def test_a_tick_makes_a_job_with_an_id_and_tells_it_in_the_state(desk: BananasDesk) -> None:
     desk.queue.schedules.put("s", "main", {"day": 1}, cron="*/2 * * * *", priority=9, route="gpu")
     desk.move(80_000)
-    (ticked,) = desk.tick_schedules()
+    (ticked,) = desk.turn()
     job = f"cron:s:{desk.now_ms}"
     assert ticked.jobs == (job,) and desk.waiting("gpu", "high") == [job]
     body = desk.body(job)
@@ -42,7 +42,7 @@ def test_a_tick_makes_a_job_with_an_id_and_tells_it_in_the_state(desk: BananasDe
     assert state(desk) == {**last, "next_run": "2100-01-01T01:10:00Z", "run_count": "1"}
     desk.move(2 * MINUTE_MS)
     desk.redis.hset(keys_of(desk).cron_state("s"), "last_error", "boom")
-    desk.tick_schedules()
+    desk.turn()
     assert state(desk)["run_count"] == "2" and "last_error" not in state(desk)
 
 
@@ -50,7 +50,7 @@ def test_a_tick_makes_a_job_with_an_id_and_tells_it_in_the_state(desk: BananasDe
 def test_ticks_follow_a_zone(desk: BananasDesk) -> None:
     desk.queue.schedules.put("s", "main", {}, cron="37 6 * * *", zone="Asia/Kolkata")
     to_the_next_minute(desk)
-    assert [len(ticked.jobs) for ticked in desk.tick_schedules()] == [1], "01:07 is 06:37 there"
+    assert [len(ticked.jobs) for ticked in desk.turn()] == [1], "01:07 is 06:37 there"
     assert state(desk)["next_run"] == "2100-01-02T01:07:00Z"
 
 
@@ -60,10 +60,10 @@ def test_a_disabled_schedule_does_not_tick(desk: BananasDesk) -> None:
     schedules.put("s", "main", {}, cron="* * * * *")
     assert schedules.disable("s")
     to_the_next_minute(desk)
-    assert desk.tick_schedules() == []
+    assert desk.turn() == []
     assert schedules.enable("s")
     to_the_next_minute(desk)
-    assert [len(ticked.jobs) for ticked in desk.tick_schedules()] == [1]
+    assert [len(ticked.jobs) for ticked in desk.turn()] == [1]
 
 
 @pytest.mark.parametrize("early_ms", [0, 986])
@@ -73,17 +73,17 @@ def test_a_tick_that_a_foreign_scheduler_has_run_makes_no_job(desk: BananasDesk,
     to_the_next_minute(desk)
     ran = "2100-01-01T01:07:00Z" if early_ms == 0 else "2100-01-01T01:06:59Z"
     desk.redis.hset(keys_of(desk).cron_state("s"), mapping={"last_run": ran, "run_count": "1"})
-    (ticked,) = desk.tick_schedules()
+    (ticked,) = desk.turn()
     assert (ticked.result, ticked.jobs, ticked.skipped) == ("ticked", (), 1)
     to_the_next_minute(desk)
-    assert [len(ticked.jobs) for ticked in desk.tick_schedules()] == [1]
+    assert [len(ticked.jobs) for ticked in desk.turn()] == [1]
 
 
 def test_a_foreign_scheduler_that_holds_the_lock_runs_the_tick(desk: BananasDesk) -> None:
     desk.queue.schedules.put("s", "main", {}, cron="* * * * *")
     desk.redis.set(keys_of(desk).cron_lock("s"), "a-foreign-token", ex=60)
     to_the_next_minute(desk)
-    assert [ticked.jobs for ticked in desk.tick_schedules()] == [()]
+    assert [ticked.jobs for ticked in desk.turn()] == [()]
     assert desk.redis.get(keys_of(desk).cron_lock("s")) == b"a-foreign-token"
 
 
@@ -107,7 +107,7 @@ def test_schedules_of_ours_may_tick_more_often_than_once_a_second(desk: BananasD
     made = 0
     for _ in range(12):
         desk.move(200)
-        made += sum(len(ticked.jobs) for ticked in desk.tick_schedules())
+        made += sum(len(ticked.jobs) for ticked in desk.turn())
     assert made >= 11 and state(desk)["run_count"] == str(made)
 
 
@@ -115,7 +115,7 @@ def test_a_state_of_any_bytes_stops_no_tick(desk: BananasDesk) -> None:
     desk.queue.schedules.put("s", "main", {}, cron="* * * * *")
     desk.redis.hset(keys_of(desk).cron_state("s"), mapping={"last_run": "soon", "run_count": "4", "x": "\x00"})
     to_the_next_minute(desk)
-    assert [len(ticked.jobs) for ticked in desk.tick_schedules()] == [1]
+    assert [len(ticked.jobs) for ticked in desk.turn()] == [1]
 
 
 @pytest.mark.feature("BN20", model="bananas")
@@ -164,10 +164,10 @@ def test_each_line_of_programs_finds_its_keys_of_schedules(desk: BananasDesk) ->
     desk.queue.schedules.put("s", "main", {}, cron="* * * * *")
     desk.redis.set(f"bananas:{lock}:s", "a-foreign-token", ex=60)
     to_the_next_minute(desk)
-    assert [ticked.jobs for ticked in desk.tick_schedules()] == [()]
+    assert [ticked.jobs for ticked in desk.turn()] == [()]
     desk.redis.delete(f"bananas:{lock}:s")
     to_the_next_minute(desk)
-    (ticked,) = desk.tick_schedules()
+    (ticked,) = desk.turn()
     assert desk.waiting() == list(ticked.jobs) and len(ticked.jobs) == 1
     assert desk.redis.hget(f"bananas:{told}:s", "last_run") == b"2100-01-01T01:08:00Z"
     listed = desk.redis.lrange("bananas:queue:normal" if desk.layout == "live" else "bananas:route:default:queue:normal", 0, -1)

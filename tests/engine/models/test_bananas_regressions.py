@@ -11,6 +11,7 @@ import pytest
 from engine import Handlers, Job, Queue, Worker, models
 from engine.ops.looks import Look, Seen
 from tests.engine.helpers.at_work import at_work
+from tests.engine.helpers.producing import some_handlers
 from tests.engine.models.bananas_desk import DAY_S, BananasDesk, desk, iso
 
 __all__ = ["desk"]
@@ -116,8 +117,7 @@ def test_3_3_12_what_a_handler_returns_is_stored_and_given_to_who_waits(desk: Ba
 def test_3_3_12_no_call_misses_the_end_of_its_job(ironclaim_url: str, late_looks: None) -> None:
     """40 of 100 of theirs did, and sat out their time."""
     queue = Queue("q", models.Bananas(), url=ironclaim_url)
-    handlers = Handlers()
-    handlers("double")(lambda job: 2 * job.payload)
+    handlers = some_handlers(lambda job: 2 * job.payload, "double")
     with at_work(Worker(queue, handlers, concurrency=4, prefetch=0)):
         began_s = time.monotonic()
         assert [queue.call("double", number, wait_ms=120_000) for number in range(50)] == [2 * number for number in range(50)]

@@ -1,4 +1,5 @@
-"""Rules 1 and 2 on foreign keyspaces: a script cut off anywhere loses and doubles nothing, a full memory expires no lease."""
+"""Rules 1 and 2 on each keyspace: a script cut off anywhere loses and doubles nothing, a full memory expires no lease. What
+becomes of the scenes on Lanes is in tests/engine/test_rules_scenes.py."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from engine.ops.base import Operation
 from engine.ops.claims import Extend, Failure, Finish, LeasedJob, Release, Retry
 from engine.ops.jobs import Lease
 from engine.ops.looks import Count, Listing
-from tests.conformance.models import FOREIGN
+from tests.conformance.models import ALL, FOREIGN
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers.scenes import STEPS, check_outcome, cut_off_after, cuts, drain
 from tests.scenes import PLAIN, Scene
@@ -38,20 +39,20 @@ class ForeignDesk(Desk):
 
 
 #: A script is cut off in the same places whatever the names of the keys are: second layouts of a format are of the second tier.
-@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.slow] * name.endswith("-live")) for name in FOREIGN])
-def desk(request: pytest.FixtureRequest, ironclaim_url: str) -> Iterator[ForeignDesk]:
+@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.slow] * name.endswith("-live")) for name in ALL])
+def desk(request: pytest.FixtureRequest, ironclaim_url: str) -> Iterator[Desk]:
     """An empty desk of each model."""
-    made = ForeignDesk(ironclaim_url, FOREIGN[request.param])
+    made = (ForeignDesk if request.param in FOREIGN else Desk)(ironclaim_url, ALL[request.param])
     yield made
     made.close()
 
 
-def leased(desk: ForeignDesk) -> tuple[Lease, ...]:
+def leased(desk: Desk) -> tuple[Lease, ...]:
     desk.enqueue("j1", "j2", "j3")
     return tuple(job.lease for job in desk.claim())
 
 
-def states(desk: ForeignDesk) -> dict[str, set[str]]:
+def states(desk: Desk) -> dict[str, set[str]]:
     """The jobs in each state."""
     return {name: {job for job, _ in found} for name, found in desk.run(Listing(0, 100)).states.items()}
 
@@ -59,7 +60,7 @@ def states(desk: ForeignDesk) -> dict[str, set[str]]:
 @STEPS
 @pytest.mark.parametrize(("desk", "scene", "resend"), [*each()], indirect=["desk"])
 def test_rule_01_a_script_cut_off_after_any_write_loses_and_doubles_nothing(
-    desk: ForeignDesk, scene: Scene, resend: bool, step: int
+    desk: Desk, scene: Scene, resend: bool, step: int
 ) -> None:
     operation = scene.begin(desk)
     before = states(desk)
@@ -72,7 +73,7 @@ def test_rule_01_a_script_cut_off_after_any_write_loses_and_doubles_nothing(
             assert desk.redis.zcard(desk.keys.active) == 0 and not list(desk.redis.scan_iter(desk.keys.held("*")))
 
 
-def test_rule_01_what_is_left_of_an_enqueue_that_was_cut_off_keeps_its_id_and_says_that_it_is_gone(desk: ForeignDesk) -> None:
+def test_rule_01_what_is_left_of_an_enqueue_that_was_cut_off_keeps_its_id_and_says_that_it_is_gone(desk: Desk) -> None:
     """Without an entry nobody runs it until its own call is repeated: another call that names its id makes no second one."""
     states: set[str] = set()
     for writes in desk.each_cut(1):
@@ -88,7 +89,7 @@ def test_rule_01_what_is_left_of_an_enqueue_that_was_cut_off_keeps_its_id_and_sa
     assert "waiting" in states
 
 
-def test_rule_01_a_retry_cut_off_anywhere_charges_one_failure(desk: ForeignDesk) -> None:
+def test_rule_01_a_retry_cut_off_anywhere_charges_one_failure(desk: Desk) -> None:
     for writes in desk.each_cut(1):
         desk.enqueue("j1", attempts=2)
         operation = Retry((Failure(desk.claim()[0].lease, "boom", 200),))
@@ -99,7 +100,7 @@ def test_rule_01_a_retry_cut_off_anywhere_charges_one_failure(desk: ForeignDesk)
         assert job.failures == 1, writes
 
 
-def test_rule_01_a_job_whose_retry_was_cut_off_runs_before_a_sweep_and_is_nowhere_afterwards(desk: ForeignDesk) -> None:
+def test_rule_01_a_job_whose_retry_was_cut_off_runs_before_a_sweep_and_is_nowhere_afterwards(desk: Desk) -> None:
     """The half of a retry that put the job among the delayed ones is all there is, and its time comes before the lease ends."""
     jobs: list[LeasedJob] = []
     for writes in desk.each_cut(1):
@@ -115,7 +116,7 @@ def test_rule_01_a_job_whose_retry_was_cut_off_runs_before_a_sweep_and_is_nowher
     assert jobs, "the whole script has put the job among the delayed ones"
 
 
-def test_rule_01_a_key_of_ours_with_another_type_stops_every_script_before_its_first_write(desk: ForeignDesk) -> None:
+def test_rule_01_a_key_of_ours_with_another_type_stops_every_script_before_its_first_write(desk: Desk) -> None:
     lease = leased(desk)[0]
     desk.redis.delete(desk.keys.active)
     desk.redis.set(desk.keys.active, "not what the script expects")
@@ -127,14 +128,12 @@ def test_rule_01_a_key_of_ours_with_another_type_stops_every_script_before_its_f
         assert desk.dump() == before
 
 
-def test_rule_02_under_memory_pressure_leases_go_on_and_enqueue_is_refused_whole(desk: ForeignDesk) -> None:
+def test_rule_02_under_memory_pressure_leases_go_on_and_enqueue_is_refused_whole(desk: Desk) -> None:
     first, second, third = leased(desk)
-    desk.redis.config_set("maxmemory", 1)
-    try:
-        before = desk.dump()
-        with pytest.raises(ServerUnavailable, match="OOM"):
-            desk.run(desk.enqueue_operation("late"))
-        assert desk.dump() == before
+    with desk.full():
+        for operation in (desk.enqueue_operation("late"), desk.enqueue_many_operation("late", "later")):
+            with desk.unchanged(), pytest.raises(ServerUnavailable, match="OOM"):
+                desk.run(operation)
         assert desk.run(Extend((first,), 1, LEASE_MS, desk.now_ms + 3000)).items[0][0] == "ok"
         assert desk.finish(first) == [("ok", "finished")]
         assert desk.retry(second) == ("ok", "retried")
@@ -142,5 +141,3 @@ def test_rule_02_under_memory_pressure_leases_go_on_and_enqueue_is_refused_whole
         assert [job.lease.job for job in desk.claim("b")] == ["j3"]
         desk.tick(LEASE_MS + 1)
         assert [lease.job for lease, _ in desk.sweep().leases] == ["j3"]
-    finally:
-        desk.redis.config_set("maxmemory", 0)

@@ -14,6 +14,7 @@ from engine.models import Layout
 from engine.testing import run_all
 from tests.engine.helpers import backwards
 from tests.engine.helpers.at_work import at_work
+from tests.engine.helpers.producing import some_handlers
 from tests.engine.helpers.waiting import wait_until
 from tests.engine.models.crystal import Crystal
 
@@ -126,8 +127,7 @@ def test_what_a_handler_raises_says_how_its_run_ends(queue: Queue, theirs: Cryst
 @pytest.mark.feature("MQ26", model="mosquito")
 def test_what_a_serialiser_has_written_stands_in_one_field(layout: Layout, queue: Queue, theirs: Crystal) -> None:
     seen: dict[str, Any] = {}
-    handlers = Handlers()
-    handlers("ok_job")(lambda job: seen.update({job.id: job.payload}))
+    handlers = some_handlers(lambda job: seen.update({job.id: job.payload}), "ok_job")
     with Queue("ok_job", models.Mosquito(layout=layout), url=queue.url, serializer=backwards.Backwards()) as other:
         own, raw = other.enqueue("ok_job", {"a": [1, None]}).job, other.enqueue("ok_job", b"\x00\xff").job
         plain = other.enqueue("ok_job", {"a": 1}, serializer="json").job
@@ -189,8 +189,7 @@ def test_a_runner_works_off_some_queues_alone(queues: tuple[Queue, ...]) -> None
 @pytest.mark.feature("MQ34", model="mosquito")
 def test_a_closed_gate_holds_claims(queue: Queue, theirs: Crystal) -> None:
     opens, asked, ran = [False], [0], []
-    handlers = Handlers()
-    handlers("ok_job")(lambda job: ran.append(job.id))
+    handlers = some_handlers(lambda job: ran.append(job.id), "ok_job")
 
     def gate() -> bool:
         asked[0] += 1
@@ -246,8 +245,7 @@ def test_a_count_that_was_set_from_afar_bounds_a_running_worker(queue: Queue, th
 @pytest.mark.feature("MQ31", model="mosquito")
 def test_a_running_worker_brings_back_what_a_dead_overseer_had(queue: Queue, theirs: Crystal) -> None:
     ran: list[str] = []
-    handlers = Handlers()
-    handlers("ok_job")(lambda job: ran.append(job.id))
+    handlers = some_handlers(lambda job: ran.append(job.id), "ok_job")
     id = theirs.enqueue("ok_job")
     theirs.take()
     theirs.redis.hset(theirs.keys.run(id), "overseer_id", "gone")
