@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from engine import AsyncQueue
 from engine.errors import Malformed
 from engine.http.page import job_views, queue_views, rendering
-from engine.http.page.live import RunTimes, rate
+from engine.http.page.live import RunTimes, Sampler, rate
 from engine.http.page.looks import LanesRound, OneJob
 from engine.ops.jobs import Options
 from engine.ops.looks import Counts, PauseInfo
@@ -192,3 +195,12 @@ def test_run_times_are_those_of_the_last_minute() -> None:
 
 def test_a_rate_needs_two_samples() -> None:
     assert rate(10, None, 1.0) is None and rate(10, 5, 0.0) is None and rate(10, 5, 2.0) == 2.5
+
+
+@pytest.mark.parametrize("state", ["delayed", "blocked", "active", "dead", "finished", "expired"])
+def test_a_job_arrives_once_whatever_becomes_of_it(state: str) -> None:
+    sampler = Sampler(AsyncQueue("q"))
+    sampler.waiting.add(counts(0, ""))
+    assert sampler._arrivals(counts(0, "")) is None
+    assert sampler._arrivals(replace(counts(0, ""), srv_us=2_000_001, **{state: 3})) == 1.5
+    assert sampler._arrivals(counts(0, "more")) is None
