@@ -457,7 +457,7 @@ def test_rule_10_a_clock_that_steps_back_an_hour_blocks_a_rate_for_one_window_at
 def test_rule_10_the_highest_rate_comes_back_whole(desk: Desk) -> None:
     desk.set_limit("n:main", rate=RATE_MAX, per_ms=1000)
     desk.enqueue("j")
-    desk.redis.zadd(desk.keys.rate("n:main"), dict.fromkeys(range(RATE_MAX), desk.now_ms + HOUR_MS))
+    desk.redis.zadd(desk.keys.rate("n:main"), {str(number): desk.now_ms + HOUR_MS for number in range(RATE_MAX)})
     assert desk.claim() == []
     assert desk.redis.zcount(desk.keys.rate("n:main"), f"({desk.now_ms}", "+inf") == 0
 
