@@ -110,7 +110,7 @@ class Job:
         it, at most a third of a lease later."""
         return self._cancelled
 
-    def lose(self, *, cancelled: bool = False) -> None:
+    def lose(self, *, cancelled: bool) -> None:
         """Mark the lease as ended; called by the worker."""
         self._cancelled = cancelled
         self._lost = True

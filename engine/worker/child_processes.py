@@ -182,7 +182,7 @@ class Child:
                 self._killed = True
                 self._process.kill()
 
-    def lose(self, lease: Lease, *, cancelled: bool = False) -> None:
+    def lose(self, lease: Lease, *, cancelled: bool) -> None:
         """Notify the handler that its lease has ended. Does not wait."""
         self._lost.put(Lost(lease, cancelled))
 

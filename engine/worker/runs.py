@@ -188,7 +188,7 @@ class Runs:
         self._stop: dict[Lease, tuple[Callable[[], None], bool]] = {}
         self._stopped: set[Lease] = set()
 
-    def lose(self, lease: Lease, *, cancelled: bool = False) -> None:
+    def lose(self, lease: Lease, *, cancelled: bool) -> None:
         """Notify the handler of this lease that the lease has ended, and whether because its job was
         cancelled. Then it is stopped, too; but for a batch, whose other jobs go on."""
         # The handler's thread registers and then looks in here: one of the two sees the other.

@@ -135,6 +135,8 @@ def test_a_schedule_that_is_disabled_removed_or_changed_does_not_tick(desk: Mode
     put(desk)
     desk.to(FIRST_MS)
     (operation,) = desk.ticks()
+    desk.to(FIRST_MS - 1)
+    assert desk.run(operation).result == "moved", "its time has not come"
     assert desk.queue.schedules.disable("clean")
     assert desk.run(operation).result == "moved" and desk.ticks() == []
     assert desk.queue.schedules.enable("clean")

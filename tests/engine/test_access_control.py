@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from engine import AsyncQueue, Channel, Handlers, Queue, ServerUnavailable, UnsafeServer, Worker, queues
 from engine.redis import handshake
-from engine.redis.handshake import parse_hello
+from engine.redis.call import ServerClock
+from engine.redis.handshake import Handshake, parse_hello
 from record.history import HistoryFile, load_file
 from record.recorder import Recorder
 from tests.engine.helpers.producing import raw_client
@@ -128,3 +130,6 @@ def test_hello_is_read_in_both_protocols() -> None:
     wanted = {"server": "redis", "redis_version": "7.0.15", "role": "master"}
     assert parse_hello(fields) == wanted
     assert parse_hello(dict(zip(fields[::2], fields[1::2], strict=True))) == wanted
+    refusal, old = redis.ResponseError("NOPERM info"), [b"version", b"6.2.14"]
+    with pytest.raises(UnsafeServer, match=r"^redis_version: 6.2.14 is too old"):
+        Handshake((), ServerClock(), None).conclude([refusal, refusal, refusal, old, [1, 0]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +28,7 @@ from engine import (
     async_queues,
     queues,
 )
+from engine.redis.dialer import identify
 from engine.redis.endpoint import Endpoint
 from engine.testing import EmbeddedServer
 from tests.engine.helpers.producing import ids_of, raw_client
@@ -116,6 +118,10 @@ def test_a_user_with_a_password_and_a_unix_socket(guarded: tuple[EmbeddedServer,
     for url in (f"redis://ada:pw@127.0.0.1:{server.port}", f"unix://ada:pw@{path}", f"unix://{path}?db=2"):
         with Queue("q", url=url) as queue:
             assert queue.enqueue("work", {}).created
+    with redis.Redis(unix_socket_path=str(path)) as client:
+        identify(connection := client.connection_pool.get_connection())
+        assert not connection._sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)  # type: ignore[union-attr]
+        client.connection_pool.release(connection)
 
 
 def test_a_server_that_turns_the_greeting_down_says_why_and_is_no_script_fault(guarded: tuple[EmbeddedServer, Path]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import redis
 
-from engine import Handlers, Malformed, NewJob, Queue, UnsupportedFeature, Worker, models
+from engine import Handlers, Malformed, NewJob, Queue, UnknownParent, UnsupportedFeature, Worker, models
 from engine.ops.claims import Claim, Claimed, Failure, Finish, Retry
 from engine.ops.looks import Inspect
 from engine.queue.sharding import Layout, read_record
@@ -85,6 +85,8 @@ def test_every_job_is_kept(before: int, after: int, ironclaim_url: str, raw: red
         assert dedup_windows(old, "first") == ["created"] * 12
         fill(old)
         assert old.counts().finished == 27
+        with pytest.raises(UnknownParent):
+            old.enqueue("send", None, id="w-orphan", key="k3", needs=["nobody"])
         old.set_limit("send", concurrency=36)
         old.set_limit(key="k3", concurrency=2)
         old.pause("later")
@@ -97,6 +99,7 @@ def test_every_job_is_kept(before: int, after: int, ironclaim_url: str, raw: red
             now = queue.counts()
             assert (now.finished, now.buried, now.done) == (counts.finished, counts.buried, counts.done) == (27, 15, 27)
             assert homes(raw) == {f"mails#{1 + (before > 1)}.{number}" for number in range(1, after)}
+            assert len(raw.keys(f"ic:{{mails#{1 + (before > 1)}.*}}:job:w*")) == 60, "and none of the orphan"  # type: ignore[arg-type]
             for number in range(60):
                 info = queue.jobs.get(f"w{number}")
                 assert info is not None and (info.payload, info.priority) == (number, 1 + number % 3)
@@ -116,6 +119,7 @@ def test_every_job_is_kept(before: int, after: int, ironclaim_url: str, raw: red
             assert dedup_windows(queue, "again") == ["duplicate"] * 12, "a window stays open though its job has ended"
             limits = {(limit.name, limit.key): limit.concurrency for limit in queue.limits()}
             assert limits == {("send", None): 36, (None, "k3"): 2}
+            assert sum(raw.hexists(key, "k:k3") for key in raw.keys("ic:{mails#*}:limits")) == 1  # type: ignore[misc,union-attr]
             assert [pause.name for pause in queue.obstacles().pauses] == ["later"]
             assert [schedule.name for schedule in queue.schedules.list()] == ["nightly"]
             # They come in their order, and those that expire do so.

@@ -40,6 +40,9 @@ def test_a_url_names_nodes_of_a_cluster_and_tls() -> None:
     assert endpoint.connection_class is redis.SSLConnection and endpoint.settings()["password"] == "pw"
     assert Endpoint("rediss+sentinel://one/mails").connection_class is redis.SSLConnection
     assert endpoint.reaches(Endpoint("rediss+cluster://one:1,two")) and not endpoint.reaches(Endpoint("redis://one:1"))
+    assert Endpoint("redis://").reaches(Endpoint("redis://:pw@localhost:6379/0"))
+    for other in ("redis://two:1", "redis://one:2", "redis://one:1/1", "rediss://one:1", "unix:///one"):
+        assert not Endpoint("redis://one:1").reaches(Endpoint(other))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
+from engine.validate import RATE_MAX
 from tests.engine.desk import ENDS, LEASE_MS, START_MS, Desk
 from tests.engine.helpers.lanes_state import check, hash_of, markers, members, parked, ready, take_markers
 
@@ -451,6 +452,14 @@ def test_rule_10_a_clock_that_steps_back_an_hour_blocks_a_rate_for_one_window_at
     for start in at:
         inside = sum(count for ms, count in claimed_in_ms.items() if start <= ms < start + 1000)
         assert inside <= (ahead if window == "sliding" else 2 * ahead)
+
+
+def test_rule_10_the_highest_rate_comes_back_whole(desk: Desk) -> None:
+    desk.set_limit("n:main", rate=RATE_MAX, per_ms=1000)
+    desk.enqueue("j")
+    desk.redis.zadd(desk.keys.rate("n:main"), {str(number): desk.now_ms + HOUR_MS for number in range(RATE_MAX)})
+    assert desk.claim() == []
+    assert desk.redis.zcount(desk.keys.rate("n:main"), f"({desk.now_ms}", "+inf") == 0
 
 
 def test_rule_10_a_rest_an_hour_ahead_ends_though_a_long_pause_was_once_made(desk: Desk) -> None:

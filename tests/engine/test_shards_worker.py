@@ -142,13 +142,15 @@ def test_all_shards_are_worked_off_in_the_order_of_each_key(kind: str, ironclaim
 def test_handlers_run_in_so_many_places_over_all_shards(queue: Queue) -> None:
     book = Book(hold=True)
     queue.enqueue_many(many(60))
-    worker = make_worker(queue, book, "w", concurrency=5)
-    with at_work(worker):
+    worker, paused = (make_worker(queue, book, name, concurrency=5) for name in ("w", "paused"))
+    paused.pause()
+    with at_work(paused), at_work(worker):
         wait_until(lambda: book.running == 5, "all places are taken")
-        assert [info.name for info in queue.workers.list()] == ["w"], "one process is listed once"
+        wait_until(lambda: sorted(info.name for info in queue.workers.list()) == ["paused", "w"], "each is listed once")
+        wait_until(lambda: any(info.leads for info in queue.workers.list()), "one of them leads, if in one shard")
         book.release()
         wait_until(lambda: queue.counts().finished == 60, "all have run")
-    assert book.most == 5 and len(set(book.ran)) == 60
+    assert book.most == 5 and len(set(book.ran)) == 60 and not book.by("paused"), "paused before it had a worker for each shard"
     wait_until(lambda: queue.workers.list() == [], "it has left all shards")
 
 

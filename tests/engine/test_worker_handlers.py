@@ -222,7 +222,7 @@ def test_a_child_that_does_not_read_holds_up_nobody(tmp_path: Path) -> None:
     running = threading.Thread(target=lambda: told.append(child.run(("tests.engine.helpers.kinds_of_handlers", "plain"), job)))
     running.start()
     wait_until(lambda: child.busy, "the job is on its way into the pipe")
-    child.lose(lease)
+    child.lose(lease, cancelled=False)
     stopping = threading.Thread(target=child.close)
     stopping.start()
     for thread in (stopping, running):

@@ -216,7 +216,7 @@ def test_what_is_said_of_a_lease_while_its_run_ends_is_not_kept() -> None:
     job = Machine().job("a")
 
     def ended(leased: LeasedJob, fault: Fault | None, inline: bool, result: bytes | None) -> None:
-        running.runs.lose(leased.lease)
+        running.runs.lose(leased.lease, cancelled=False)
 
     running = HandlerPool(
         some_handlers(), None, ended, Threads("handler", kept=0), say=lambda event: None, places=0, processes=False

@@ -37,7 +37,13 @@ _SMALL = 10_000
 def find(text: str) -> Iterator[Candidate]:
     """What might be edited in a module."""
     lines = [line.encode() for line in text.split("\n")]
-    for node in _code(ast.parse(text)):
+    tree = ast.parse(text)
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    ends = {id(node.body[-1]) for node in functions}
+    for node in _code(tree):
+        # A function returns None at its end also without the word.
+        if id(node) in ends and isinstance(node, ast.Return) and ast.unparse(node) in ("return", "return None"):
+            continue
         for operator, line, start, end, new in _of_node(node, lines):
             # Columns of `ast` are bytes.
             whole = lines[line - 1]

@@ -106,6 +106,8 @@ def test_jobs_of_several_callers_in_one_call_each_have_the_instant_at_which_they
         assert row["intended_ns"] == 100
         assert [(item["job"], item.get("intended_ns")) for item in row["items"]] == [("a", 300), ("b", 100), ("c", None)]
     assert [item["result"] for item in done["items"]] == ["created", "duplicate", "created"]
+    twice = merged([*three, *three], queue.driver.not_after_ms(), maker)
+    assert [[job.job for job in call.jobs] for call in twice] == [["a", "b", "c"]] * 2, "no id comes twice in a call"
 
 
 def test_an_enqueue_for_a_time_tells_it_and_the_delay_until_then(queue: Queue, path: Path) -> None:

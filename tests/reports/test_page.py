@@ -124,6 +124,8 @@ def test_a_violation_shows_the_rows_that_prove_it(hostile: Path) -> None:
         assert 38.9 < float(at_s) < 41
     kinds = [re.sub("<[^>]+>", "", row[5]) for row in rows]
     assert kinds.count("finish") == 2 and kinds.count("claim") == 2 and kinds[0] == "enqueue"
+    marked = {kind for kind, row in zip(kinds, rows, strict=True) if row[5].startswith("<mark>")}
+    assert "finish" in marked and "enqueue" not in marked, "those that its sentence names"
     checks = text[text.index('<section id="checks">') : text.index('<section id="first-violation">')]
     assert "<summary>Evidence: rows of the history</summary>" in checks
     assert all(row[1] in checks for row in rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 import time
 from collections import deque
@@ -31,7 +32,7 @@ class Answer(NamedTuple):
 class Receiver:
     """Listens on a loopback port. `answers` are given in turn, then 204; `hold` keeps requests waiting until it is set."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.received: list[Received] = []
         self.answers: deque[Answer] = deque()
         self.hold = threading.Event()
@@ -58,7 +59,9 @@ class Receiver:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.port = self._server.server_address[1]
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self.port}"
+        if tls:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
 
     def __enter__(self) -> Receiver:

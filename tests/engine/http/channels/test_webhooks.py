@@ -8,9 +8,11 @@ import hashlib
 import hmac
 import json
 import logging
+import ssl
 import time
 import traceback
 from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ import redis
 
 from engine import Malformed, Queue
 from engine.http.channels.settings import ChannelPolicy, ChannelSettings
+from engine.http.channels.webhooks import delivery
 from engine.http.channels.webhooks.settings import WebhookRetry, WebhookSettings, signed
 from tests.engine.helpers.waiting import soon
 from tests.engine.http.channels.desk import Desk, desk
@@ -25,6 +28,7 @@ from tests.engine.http.channels.receiver import Answer, Receiver
 
 pytestmark = pytest.mark.feature("DS30", model="dsps")
 
+CERTIFICATES = Path(__file__).parents[2] / "certificates"
 LOOPBACK = ("127.0.0.0/8",)
 SOON = WebhookRetry(count=3, interval_ms=10, interval_jitter_ms=0)
 #: Not before a test lets it run.
@@ -334,6 +338,24 @@ def test_a_redirect_leads_to_no_other_scheme_and_no_user(ironclaim_url: str, rec
             client.publish("room-7", f"m{count}", "1")
             soon(lambda: dead(ironclaim_url)[count - 1 :], "the dead letter")  # noqa: B023
             assert len(receiver.received) == count, location
+
+
+def test_a_redirect_leads_from_tls_to_nothing_but_tls(
+    ironclaim_url: str, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, client_of = (
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER),
+        ssl.create_default_context(cafile=CERTIFICATES / "certificate.pem"),
+    )
+    server.load_cert_chain(CERTIFICATES / "certificate.pem", CERTIFICATES / "key.pem")
+    client_of.check_hostname = False
+    monkeypatch.setattr(delivery, "_tls", lambda: client_of)
+    with Receiver(server) as safe, serving(ironclaim_url, hook(safe.url)) as client:
+        safe.answers.extend([Answer(307, {"Location": "/next"}), Answer(307, {"Location": receiver.url})])
+        client.publish("room-7", "m1", "1")
+        ((_, error),) = soon(lambda: dead(ironclaim_url), "the dead letter")
+        assert [one.path for one in safe.received] == ["/", "/next"] and receiver.received == []
+    assert "leads from https to http" in error
 
 
 def test_a_name_is_resolved_once_for_each_attempt_and_its_checked_address_is_connected_to(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple, replace
+from typing import Any
+
 import pytest
 
+from engine import AsyncQueue
 from engine.errors import Malformed
 from engine.http.page import job_views, queue_views, rendering
-from engine.http.page.live import RunTimes, rate
+from engine.http.page.live import RunTimes, Sample, Sampler, rate
 from engine.http.page.looks import LanesRound, OneJob
 from engine.ops.jobs import Options
 from engine.ops.looks import Counts, PauseInfo
-from engine.ops.workers import Durations, HandlerTimes
+from engine.ops.workers import Durations, HandlerTimes, WorkerInfo
 from engine.queue.looks import JobError, JobInfo, JobPage
 from engine.queue.why import LaneInfo
 
@@ -192,3 +196,29 @@ def test_run_times_are_those_of_the_last_minute() -> None:
 
 def test_a_rate_needs_two_samples() -> None:
     assert rate(10, None, 1.0) is None and rate(10, 5, 0.0) is None and rate(10, 5, 2.0) == 2.5
+
+
+@pytest.mark.parametrize("state", ["delayed", "blocked", "active", "dead", "finished", "expired"])
+def test_a_job_arrives_once_whatever_becomes_of_it(state: str) -> None:
+    sampler = Sampler(AsyncQueue("q"))
+    sampler.waiting.add(counts(0, ""))
+    assert sampler._arrivals(counts(0, "")) is None
+    assert sampler._arrivals(replace(counts(0, ""), srv_us=2_000_001, **{state: 3})) == 1.5
+    assert sampler._arrivals(counts(0, "more")) is None
+
+
+def test_a_sample_of_a_server_that_is_away_counts_nothing() -> None:
+    assert not any(astuple(Sample(0)))
+
+
+@pytest.mark.parametrize(
+    ("of", "word"),
+    [
+        ({"alive": False, "paused": True}, "lost"), ({"unreadable": "x", "paused": True}, "unreadable"),
+        ({"paused": True, "gate_closed": True}, "paused"), ({"gate_closed": True, "in_hand": 2}, "gate closed"),
+        ({"in_hand": 2}, "busy"), ({"in_hand": 1}, "alive"), ({"concurrency": 0}, "alive"),
+    ],
+)  # fmt: skip
+def test_the_state_of_a_worker_is_the_first_that_holds_it_back(of: dict[str, Any], word: str) -> None:
+    worker = WorkerInfo("w", "i", "host", 1, "1.0", True, 0, 0, 0, (), False, 2, 0, (), {})
+    assert queue_views.state_of(replace(worker, **of)) == word
