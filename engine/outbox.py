@@ -538,8 +538,7 @@ def _draft(queue: QueueSettings, job: object, name: object, payload: object, sto
     if not made.serializer:
         _read("payload", data)
     draft = Enqueue(job, queue.model.names.job_name(name), data, bytes(8), made)
-    if queue.model.check is not None:
-        queue.model.check(draft.job, draft.name, draft.payload, draft.options)
+    queue.model.check(draft.job, draft.name, draft.payload, draft.options)
     try:
         queue.model.call(draft)
     except (ValueError, ArithmeticError, RecursionError) as error:

@@ -6,7 +6,7 @@ A class is a job's name with what it requires of a worker, a lane is a class wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 from engine.errors import ScriptFault
 from engine.models import envelope
 from engine.models.lanes_keys import LanesKeys
-from engine.models.model import Finding, Scripted, random_id, random_ids, token
+from engine.models.model import Model, random_ids, token
 from engine.models.names import LANES
 from engine.ops.admin import Alter, NoteEra
 from engine.ops.base import Operation
@@ -26,10 +26,8 @@ from engine.ops.schedules import Tick
 from engine.ops.sweeps import ReapLost, Sweep, Wait, Woken
 from engine.ops.transfers import LoadRestore, PutJobs, ReadShards, TakeJobs
 from engine.ops.workers import ListConnections
-from engine.options import PLAIN
 from engine.redis.call import Call
 from engine.redis.scripts import load_model, scripts_folder
-from engine.validate import OF_SCHEDULES
 
 #: The outcomes of a tombstone (engine/models/envelope.py).
 _DISCARDED, _CANCELLED = 2, 7
@@ -74,21 +72,14 @@ _CLAIM_ARGUMENTS = (
 )
 
 
-class Lanes(Scripted):
+class Lanes(Model):
     """The mapping for one queue. `lua`: another folder of scripts; `root`: prefix of its keys; `now_ms`: the
     time that a test sets, on queues made for tests."""
 
     name = "lanes"
     names = LANES
-    FINDINGS: tuple[Finding, ...] = ()
-    defaults = PLAIN
-    routes_at_claim = False
     merges_enqueues = True
-    #: The format is the engine's own: it holds every job that can be enqueued.
-    check = None
     generates_ids = True
-    new_id = staticmethod(random_id)
-    new_ids = staticmethod(random_ids)
 
     def __init__(self, queue: str, *, lua: Path | None = None, root: str = "ic") -> None:
         keys = LanesKeys(queue, root)
@@ -97,9 +88,9 @@ class Lanes(Scripted):
         # The keys of the last claim, by incarnation and classes, up to those of the jobs that it ends.
         self._claim_keys: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
 
-    def check_id(self, value: object) -> str:
-        """Return a caller's id if it is valid. Raises Malformed."""
-        return self.names.job_id(value)
+    def new_ids(self) -> Iterator[str]:
+        """Like `new_id`, for many jobs."""
+        return random_ids()
 
     def sibling(self, queue: str) -> Lanes:
         """The same model of another queue."""
@@ -116,16 +107,9 @@ class Lanes(Scripted):
         """The name of the queue, also for one of its shards."""
         return self.keys.queue.partition("#")[0]
 
-    def refuse(self, operation: Operation) -> None:
-        """Do nothing: the model has all operations."""
-
     def decode(self, raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob:
         """A job from its envelope."""
         return envelope.decode(raw, lease, deadline_ms, counters)
-
-    def schedule_id(self, schedule: str, moment: str) -> str:
-        """The id of the job of one tick: each tick makes one job."""
-        return f"{OF_SCHEDULES}{schedule}:{moment}"
 
     def template(self, job: Enqueue) -> bytes:
         """An envelope, in which each tick fills in sequence and times."""

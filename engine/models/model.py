@@ -1,5 +1,4 @@
-"""The interface of a model: the mapping of one queue to one data model in Redis, as queues and workers use
-it."""
+"""The base of the models, which make calls of operations; slots of scripts, filled by name; ids of jobs."""
 
 from __future__ import annotations
 
@@ -8,11 +7,11 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Self
 
 from engine.errors import ScriptFault, UnsupportedFeature
 from engine.models.lanes_keys import LanesKeys
-from engine.models.names import Names
+from engine.models.names import ANY_TEXT, Names
 from engine.ops import schedules
 from engine.ops.admin import Alter, NoteQueue, SetRetention
 from engine.ops.base import Operation
@@ -21,8 +20,10 @@ from engine.ops.jobs import Enqueue, Lease, Options
 from engine.ops.looks import AwaitEnds, Count, Inspect, ReadEvents, ReadProgress
 from engine.ops.schedules import PutSchedule
 from engine.ops.workers import Beat, ReportRunTimes
+from engine.options import PLAIN
 from engine.redis.call import Call
 from engine.redis.scripts import Script
+from engine.validate import OF_SCHEDULES
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,114 +34,6 @@ class Finding:
     name: str
     checks: tuple[str, ...]
     text: str
-
-
-class Model(Protocol):
-    """A bound model. `now_ms`: the time that a test sets, on queues made for tests."""
-
-    now_ms: int | None
-
-    @property
-    def name(self) -> str:
-        """The name of the model: lanes, bridge, bananas, bull or mosquito."""
-        ...
-
-    @property
-    def names(self) -> Names:
-        """What the names and ids of its queues and jobs may be."""
-        ...
-
-    @property
-    def keys(self) -> LanesKeys:
-        """The names of the engine's own keys."""
-        ...
-
-    @property
-    def scripts(self) -> Mapping[str, Script]:
-        """The scripts that each connection loads."""
-        ...
-
-    @property
-    def FINDINGS(self) -> tuple[Finding, ...]:  # noqa: N802  a constant of the models
-        """The defects of the wire format that the engine cannot prevent."""
-        ...
-
-    @property
-    def defaults(self) -> Options:
-        """The options of a job without explicit ones: the defaults of the wire format."""
-        ...
-
-    @property
-    def routes_at_claim(self) -> bool:
-        """Whether each claim checks the routing of each job, so that a class is just a name."""
-        ...
-
-    @property
-    def merges_enqueues(self) -> bool:
-        """Whether one call may carry the jobs of several enqueues, each with a nonce of its own."""
-        ...
-
-    @property
-    def result_poll_ms(self) -> int:
-        """How often a wait for the end of a job polls, in ms: the longest delay until an end is seen."""
-        ...
-
-    @property
-    def check(self) -> Callable[[str, str, bytes, Options], None] | None:
-        """Raises UnsupportedFeature, or Malformed, for a job (id, name, payload, options) that the wire
-        format cannot hold. None if the format holds every job and has all operations."""
-        ...
-
-    def refuse(self, operation: Operation) -> None:
-        """Raise UnsupportedFeature for an operation that the model lacks."""
-        ...
-
-    def call(self, operation: Operation) -> Call[Any]:
-        """The call that carries out an operation. Raises UnsupportedFeature for one that the model lacks."""
-        ...
-
-    def control(self, worker: str) -> tuple[str, ...]:
-        """The pub/sub channels on which scripts tell a worker of this name what it would else learn from its
-        next calls (rule 26); none where the format's scripts publish nothing."""
-        ...
-
-    def sibling(self, queue: str) -> Model:
-        """The same model of another queue."""
-        ...
-
-    def decode(self, raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob:
-        """A job from its body; `counters` are claims, failures and crashes. Raises ScriptFault for one that
-        cannot be read."""
-        ...
-
-    @property
-    def generates_ids(self) -> bool:
-        """Whether an id of `new_id` is the identity of its enqueue, without a nonce (rule 3)."""
-        ...
-
-    def new_id(self) -> str:
-        """A new id for a job without one; '' if the server assigns it."""
-        ...
-
-    def new_ids(self) -> Iterator[str]:
-        """Like `new_id`, for many jobs."""
-        ...
-
-    def check_id(self, value: object) -> str:
-        """Return a caller's id if it is valid. Raises Malformed."""
-        ...
-
-    def schedule_id(self, schedule: str, moment: str) -> str:
-        """The id of the job that a schedule makes: `moment` is its tick, or `now-...` for `run_now`."""
-        ...
-
-    def template(self, job: Enqueue) -> bytes:
-        """The job that each tick of a schedule enqueues, encoded as the schedule stores it."""
-        ...
-
-    def read_template(self, raw: bytes) -> LeasedJob:
-        """Decode the bytes that `template` returned. Raises ScriptFault."""
-        ...
 
 
 # -- Calls of scripts whose slots are filled by name, from what an operation declares.
@@ -338,20 +231,59 @@ def random_ids() -> Iterator[str]:
 RUN_TIMES_NAMES_MAX = 1_000
 
 
-class Scripted(FilledSlots):
-    """Calls of one queue's scripts."""
+class Model(FilledSlots):
+    """The mapping of one queue to one data model in Redis, as queues and workers use it."""
 
+    #: lanes, bridge, bananas, bull or mosquito.
     name: str
-    #: The scripts of foreign formats identify a call by one nonce.
+    #: What the names and ids of its queues and jobs may be.
+    names: Names = ANY_TEXT
+    #: The defects of the wire format that the engine cannot prevent.
+    FINDINGS: tuple[Finding, ...] = ()
+    #: The options of a job without explicit ones: the defaults of the wire format.
+    defaults: Options = PLAIN
+    #: Whether each claim checks the routing of each job, so that a class is just a name.
+    routes_at_claim = False
+    #: Whether one call may carry the jobs of several enqueues, each with a nonce of its own; the scripts of
+    #: foreign formats identify a call by one nonce.
     merges_enqueues = False
-    #: A wait for the end of a job polls this often.
+    #: How often a wait for the end of a job polls, in ms: the longest delay until an end is seen.
     result_poll_ms = 5_000
+    #: Whether an id of `new_id` is the identity of its enqueue, without a nonce (rule 3).
+    generates_ids = False
 
     def __init__(
         self, keys: LanesKeys, scripts: Mapping[str, Script], constants: Mapping[str, object]
     ) -> None:
         super().__init__(keys, scripts, constants)
         self.keys = keys
+
+    def sibling(self, queue: str) -> Self:
+        """The same model of another queue."""
+        raise NotImplementedError
+
+    def new_id(self) -> str:
+        """A new id for a job without one; '' if the server assigns it."""
+        return random_id()
+
+    def new_ids(self) -> Iterator[str]:
+        """Like `new_id`, for many jobs."""
+        while True:
+            yield self.new_id()
+
+    def check_id(self, value: object) -> str:
+        """Return a caller's id if it is valid. Raises Malformed."""
+        return self.names.job_id(value)
+
+    def check(self, id: str, name: str, payload: bytes, options: Options) -> None:
+        """Raise UnsupportedFeature, or Malformed, for a job that the wire format cannot hold."""
+
+    def refuse(self, operation: Operation) -> None:
+        """Raise UnsupportedFeature for an operation that the model lacks."""
+
+    def schedule_id(self, schedule: str, moment: str) -> str:
+        """The id of the job that a schedule makes: `moment` is its tick, or `now-...` for `run_now`."""
+        return f"{OF_SCHEDULES}{schedule}:{moment}"
 
     def decode(self, raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob:
         """A job as the model stores it; `counters` are claims, failures, crashes. Raises ScriptFault."""
@@ -372,7 +304,8 @@ class Scripted(FilledSlots):
             return Failure(lease, str(fault))
 
     def control(self, worker: str) -> tuple[str, ...]:
-        """The pub/sub channels that a worker of this name reads; foreign formats have none."""
+        """The pub/sub channels on which scripts tell a worker of this name what it would else learn from its
+        next calls (rule 26); none where the format's scripts publish nothing."""
         return ()
 
     @property
@@ -382,6 +315,10 @@ class Scripted(FilledSlots):
 
     def template(self, job: Enqueue) -> bytes:
         """The job that each tick of a schedule enqueues, encoded as the schedule stores it."""
+        raise NotImplementedError
+
+    def read_template(self, raw: bytes) -> LeasedJob:
+        """Decode the bytes that `template` returned. Raises ScriptFault."""
         raise NotImplementedError
 
     def job_keys(self, jobs: Iterable[str]) -> list[str]:

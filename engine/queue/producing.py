@@ -123,7 +123,7 @@ def _written(
         data = validate.payload_bytes(payload, payload_bytes_max)
     else:
         data, options = serializers.write(payload, options, payload_bytes_max)
-    if model is not None and model.check is not None:
+    if model is not None:
         model.check(job, name, data, options)
     return Enqueue(job, name, data, nonce, options)
 

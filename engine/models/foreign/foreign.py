@@ -8,7 +8,7 @@ scripts build keys that are in several slots."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -17,8 +17,7 @@ from typing import Any, Self, cast
 from engine.errors import UnsupportedFeature
 from engine.models import envelope
 from engine.models.lanes_keys import LanesKeys
-from engine.models.model import Finding, Scripted, random_id, raw_texts, token
-from engine.models.names import ANY_TEXT, Names
+from engine.models.model import Model, raw_texts, token
 from engine.ops.admin import Alter, Cleaned, SetLimit
 from engine.ops.base import Operation
 from engine.ops.claims import (
@@ -38,10 +37,8 @@ from engine.ops.jobs import CloseWindows, Enqueue, Enqueued, EnqueuedMany, Enque
 from engine.ops.looks import Count, Explain, Inspect, ListObstacles, ReadProgress
 from engine.ops.schedules import Tick
 from engine.ops.sweeps import Sweep, Wait, Woken
-from engine.options import PLAIN
 from engine.redis.call import Call
 from engine.redis.scripts import load_model, scripts_folder
-from engine.validate import OF_SCHEDULES
 
 # -- Fields of bytes packed into one string, for script arguments whose parts only the model knows.
 #
@@ -175,20 +172,14 @@ REUSED = (
 _DEFAULTS = {field.name: field.default for field in fields(Options)}
 
 
-class Foreign(Scripted):
+class Foreign(Model):
     """The mapping for one queue of a foreign model. `prefix`: the prefix that the application has set; `lua`:
     another folder of scripts; `layout` and `settings` are passed to the scripts unchanged."""
 
-    name: str
-    #: What its names and ids may be.
-    names: Names = ANY_TEXT
     #: The options of jobs that the format can hold, by the names in JobOptions.
     OPTIONS: frozenset[str] = frozenset()
-    #: The options of a job without explicit ones.
-    defaults: Options = PLAIN
     #: Operations that the model does not have.
     LACKS: frozenset[type[Any]] = frozenset({CloseWindows, Explain, ListObstacles})
-    FINDINGS: tuple[Finding, ...] = ()
     #: Foreign producers push no wake-up: an idle worker polls after this time (ms).
     poll_ms: int = 100
     #: Foreign clients send no notification when a job has ended, so a wait polls this often (ms).
@@ -228,22 +219,6 @@ class Foreign(Scripted):
         other.now_ms = self.now_ms
         return other
 
-    #: The nonce is kept apart from the job.
-    generates_ids = False
-
-    def new_id(self) -> str:
-        """A new id for a job without one; '' if the server assigns it."""
-        return random_id()
-
-    def new_ids(self) -> Iterator[str]:
-        """Like `new_id`, for many jobs."""
-        while True:
-            yield self.new_id()
-
-    def check_id(self, value: object) -> str:
-        """Return a caller's id if it is valid. Raises Malformed."""
-        return self.names.job_id(value)
-
     def check(self, id: str, name: str, payload: bytes, options: Options) -> None:
         """Raise UnsupportedFeature for an option that the format cannot hold; a model may also check names
         and payloads."""
@@ -259,10 +234,6 @@ class Foreign(Scripted):
             raise UnsupportedFeature(f"{self.name} has no {type(operation).__name__}")
         if isinstance(operation, SetLimit) and operation.target.startswith("k:"):
             raise UnsupportedFeature(f"{self.name} has no limits of keys: its jobs have none")
-
-    def schedule_id(self, schedule: str, moment: str) -> str:
-        """The id of the job that a schedule makes."""
-        return f"{OF_SCHEDULES}{schedule}:{moment}"
 
     def template(self, job: Enqueue) -> bytes:
         """Two fields: an envelope, for readers of the schedule, and the job as the format stores it."""

@@ -91,8 +91,7 @@ class AsyncQueueCalls(QueueSettings):
     async def send_in_time(self, operation: DeadlineBound) -> Sent:
         """Stamp an operation and send it; once more when its deadline was reckoned wrongly (rule 3). Of a
         divided queue to shard 0. For the engine's own parts. Raises as `do` does."""
-        if self.model.check is not None:
-            self.model.refuse(operation)
+        self.model.refuse(operation)
         if self.shards is not None:
             await self.record()
         async with self.driver.permits:
@@ -109,8 +108,7 @@ class AsyncQueueCalls(QueueSettings):
         callers."""
         if self.shards is not None:
             return await self._send_to_its_shard(job, intended_ns)
-        if self.model.check is not None:
-            self.model.refuse(job)
+        self.model.refuse(job)
         if not (self._noted and self.driver.clock.known):
             async with self.driver.permits:
                 await self._contact()

@@ -90,8 +90,7 @@ class QueueCalls(QueueSettings):
     def send_in_time(self, operation: DeadlineBound) -> Sent:
         """Stamp an operation and send it; once more when its deadline was reckoned wrongly (rule 3). Of a
         divided queue to shard 0. For the engine's own parts. Raises as `do` does."""
-        if self.model.check is not None:
-            self.model.refuse(operation)
+        self.model.refuse(operation)
         if self.shards is not None:
             self.record()
         self._contact()
@@ -107,8 +106,7 @@ class QueueCalls(QueueSettings):
         callers."""
         if self.shards is not None:
             return self._send_to_its_shard(job, intended_ns)
-        if self.model.check is not None:
-            self.model.refuse(job)
+        self.model.refuse(job)
         if not (self._noted and self.driver.clock.known):
             self._contact()
         sent = self.gathering.send(job, intended_ns)
