@@ -15,17 +15,19 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, get_args
+from typing import Any, Unpack, get_args
 
 from engine.errors import EngineError, Malformed, logger
 from engine.handlers import Handlers
 from engine.logs import Source, about
+from engine.options import shows
 from engine.queue.settings import QueueSettings, synchronous
 from engine.queue.synchronous.queue import Queue
 from engine.worker.control import stop_signals
 from engine.worker.loop import SharedThreads
 from engine.worker.machine.concurrency import Places, Quota
 from engine.worker.machine.events import StopReason
+from engine.worker.settings import WorkerSettings
 from engine.worker.shared import SharedConnections
 from engine.worker.worker import Worker
 
@@ -41,16 +43,19 @@ class ShardedWorker(Worker):
     """A worker of all shards of a queue. It has no child processes, and `max_jobs` counts the jobs of each
     shard."""
 
-    def __init__(self, queue: QueueSettings, handlers: Handlers | None = None, **settings: Any) -> None:
+    @shows(WorkerSettings)
+    def __init__(
+        self, queue: QueueSettings, handlers: Handlers | None = None, **settings: Unpack[WorkerSettings]
+    ) -> None:
         self._whole: Queue = synchronous(queue)
-        self._given: dict[str, Any] = settings
-        if settings.get("processes"):
-            raise Malformed(
-                "processes", settings["processes"], "0 for a queue with shards: start several workers instead"
-            )
+        self._given = settings
         # Its settings are checked now, and it is never run.
         first = self._whole.shard(self._whole.name)
-        super().__init__(first, handlers, **self._given)
+        super().__init__(first, handlers, **settings)
+        if processes := self._settings.processes:
+            raise Malformed(
+                "processes", processes, "0 for a queue with shards: start several workers instead"
+            )
         self._given["name"] = self._settings.name
         self._of_each: dict[str, Worker] = {}
         self._quotas: dict[str, Quota] = {}
@@ -140,7 +145,7 @@ class ShardedWorker(Worker):
 
     def _begin(self, name: str, burst: bool, delayed: bool) -> None:
         """Start the worker of one shard."""
-        shard, given = self._whole.shard(name), dict(self._given)
+        shard, given = self._whole.shard(name), self._given.copy()
         first = name == self._whole.name
         if not (first or burst):
             given["sweep_ms"] = max(self._settings.sweep_ms, self._settings.lease_ms // 4)
