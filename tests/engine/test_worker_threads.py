@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from engine.redis.driver import Flight, SyncDriver
 from engine.redis.endpoint import Endpoint
 from engine.redis.exchange import Sent
 from engine.worker import threads
+from engine.worker.executor import Events, Executor, Over
 from engine.worker.loop import CALLERS, Loop
 from engine.worker.shared import SharedWait, _Replies
 from engine.worker.threads import Threads
@@ -202,7 +204,17 @@ def test_what_a_worker_of_a_group_raises_is_raised(ironclaim_url: str) -> None:
             Worker(gone, handlers).run()
 
 
-@pytest.mark.parametrize(("part", "method"), [(OpenRun, "close"), (OpenRun, "__init__"), (Loop, "add")])
+@pytest.mark.parametrize(
+    ("part", "method"),
+    [
+        (OpenRun, "close"),
+        (OpenRun, "__init__"),
+        (Loop, "add"),
+        (Executor, "too_large"),
+        (Executor, "take"),
+        (Executor, "process"),
+    ],
+)
 def test_a_defect_at_the_begin_or_the_end_of_a_run_is_raised_and_hangs_nothing(
     part: type, method: str, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,6 +232,29 @@ def test_a_defect_at_the_begin_or_the_end_of_a_run_is_raised_and_hangs_nothing(
             pool.submit(group.run, burst=True).result(DEADLINE_S)
         # And it can run again.
         assert group.run(burst=True) == "empty"
+
+
+def test_an_end_that_cannot_be_told_ends_no_other_machine() -> None:
+    loop, told = Loop(), threading.Event()
+
+    class Ended:
+        """A machine that has ended as soon as it is looked at."""
+
+        def start(self, running: object) -> None: ...
+
+        def too_large(self) -> None: ...
+
+        def take(self, most_ns: int) -> Over:
+            return Over("stopped")
+
+    def refuses(reason: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    machine: Any = Ended()
+    loop.add(machine, machine, Events(), refuses)
+    loop.add(machine, machine, Events(), lambda reason: told.set())
+    assert told.wait(DEADLINE_S)
+    loop.close()
 
 
 def test_a_second_run_of_a_group_is_refused_and_the_first_goes_on(ironclaim_url: str) -> None:
