@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from typing import Any, Unpack, cast, get_args
+from typing import Any, Unpack, cast
 
 from engine import validate
 from engine.errors import Malformed
@@ -17,7 +17,7 @@ from engine.handlers import Handlers
 from engine.options import checked_settings, shows
 from engine.queue.settings import QueueSettings
 from engine.worker.control import stop_signals
-from engine.worker.loop import SharedThreads
+from engine.worker.loop import Ends, SharedThreads
 from engine.worker.machine.concurrency import QUEUES_MAX, Sharing
 from engine.worker.machine.events import StopReason
 from engine.worker.settings import GroupSettings
@@ -110,19 +110,14 @@ class WorkerGroup:
     def _run(self, burst: bool) -> StopReason:
         # Anew for each run: those of the one before are closed.
         self._take_part()
-        failures: list[BaseException] = []
-        reasons: list[StopReason] = []
-        left = len(self.workers)
+        ends, left = Ends(), len(self.workers)
         changed = threading.Condition()
 
         def ended(why: StopReason | BaseException) -> None:
             nonlocal left
             with changed:
-                if isinstance(why, BaseException):
-                    failures.append(why)
-                else:
-                    reasons.append(why)
-                stops = bool(failures) or why != "empty"
+                ends.note(why)
+                stops = bool(ends.failures) or why != "empty"
             if stops:
                 self.stop()
             with changed:
@@ -137,9 +132,7 @@ class WorkerGroup:
         self._pools.close()
         for worker in self.workers:
             worker.forget_events()
-        if failures:
-            raise failures[0]
-        return max(reasons, key=get_args(StopReason).index)
+        return ends.outcome()
 
 
 def _divided(queues: Sequence[QueueSettings], names: Any) -> list[list[str]]:

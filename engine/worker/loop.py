@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from engine.errors import logger, spared
 from engine.worker.executor import Events, Executor, Over
@@ -134,3 +134,25 @@ class SharedThreads(NamedTuple):
         self.loop.close()
         self.handlers.close()
         self.callers.close()
+
+
+class Ends:
+    """How the workers of one run that work together have ended. Who uses it holds a lock."""
+
+    def __init__(self) -> None:
+        self.failures: list[BaseException] = []
+        self._reasons: list[StopReason] = []
+
+    def note(self, why: StopReason | BaseException) -> None:
+        """One more has ended."""
+        if isinstance(why, BaseException):
+            self.failures.append(why)
+        else:
+            self._reasons.append(why)
+
+    def outcome(self) -> StopReason:
+        """Why all have ended: the last of their reasons in the order of StopReason. Raises the first
+        failure."""
+        if self.failures:
+            raise self.failures[0]
+        return max(self._reasons or ["stopped"], key=get_args(StopReason).index)

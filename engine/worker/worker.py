@@ -19,6 +19,7 @@ from contextvars import copy_context
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib import import_module
+from inspect import signature
 from typing import Any, Self, Unpack, cast
 
 from engine import routing, validate
@@ -87,8 +88,7 @@ class Worker:
     Raises Malformed for settings out of bounds, and for handlers that a child process would not find.
     """
 
-    @shows(WorkerSettings)
-    def __new__(cls, queue: Any, handlers: Any = None, **settings: Any) -> Self:
+    def __new__(cls, queue: Any, *args: Any, **settings: Any) -> Self:
         """One of a queue with shards is of a class of its own."""
         # The name of a queue would else be an AttributeError inside of `run`.
         validate.instance("queue", queue, QueueSettings, "a Queue or an AsyncQueue")
@@ -136,6 +136,9 @@ class Worker:
         if configured.processes:
             check_references(handlers)
             _check_travels(queue.serializers)
+
+    # What `help` shows of the class.
+    cast("Any", __new__).__signature__ = signature(__init__)
 
     def _set_up(self, queue: QueueSettings, handlers: Handlers, settings: Settings) -> None:
         """Build what a run needs."""
