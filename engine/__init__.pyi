@@ -55,6 +55,7 @@ from engine.serializers import Serializer, UnreadablePayload
 from engine.tasks import Task, TaskFunction
 from engine.version import __version__ as __version__
 from engine.worker.group import WorkerGroup
+from engine.worker.settings import GroupSettings, WorkerSettings
 from engine.worker.worker import Scheduler, Worker
 
 __all__ = [
@@ -77,6 +78,7 @@ __all__ = [
     "Enqueued",
     "Event",
     "Fetched",
+    "GroupSettings",
     "HandlerTimes",
     "Handlers",
     "Job",
@@ -133,6 +135,7 @@ __all__ = [
     "Worker",
     "WorkerGroup",
     "WorkerInfo",
+    "WorkerSettings",
     "WrongKeyType",
     "async_queues",
     "effects",

@@ -68,7 +68,7 @@ def read(environ: Mapping[str, str], *, layout: BananasLayout = "document") -> B
     if mode not in MODES:
         raise Malformed("WORKER_MODE", mode, ", ".join(MODES))
     interval_ms = _bounded(environ, "SCHEDULER_INTERVAL", "1s", 100, 60_000)
-    settings: dict[str, Any] = {"sweep_ms": min(interval_ms, SCHEDULER_SWEEP_MS_MAX), "grace_ms": 30_000}
+    settings: dict[str, Any] = {"sweep_ms": min(interval_ms, SCHEDULER_SWEEP_MS_MAX)}
     if mode != "scheduler-only":
         settings |= {
             "concurrency": _whole(environ, "WORKER_CONCURRENCY", MODES[mode]),

@@ -8,14 +8,17 @@ two. `tests/engine/test_options.py` walks the table and tries every bound from b
 
 from __future__ import annotations
 
+import ast
+import inspect
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from difflib import get_close_matches
 from functools import cache
-from inspect import signature
+from inspect import Parameter, signature
 from types import MappingProxyType
-from typing import Annotated, Any, Protocol, TypedDict, get_args, get_type_hints
+from typing import Annotated, Any, Protocol, TypedDict, TypeVar, cast, get_args, get_type_hints
 
 from engine import validate
 from engine.errors import Malformed
@@ -77,14 +80,25 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Anything else: None stands for the default, and `function` turns another value into what the engine
-    reads, or raises Malformed."""
+    """Anything else: `function` turns a value into what the engine reads, or raises Malformed. For an option
+    of jobs None stands for the default."""
 
     function: Callable[[str, object], Any]
 
     def check(self, name: str, value: object) -> Any:
         """The value as the engine reads it. Raises Malformed."""
-        return getattr(PLAIN, name) if value is None else self.function(name, value)
+        return self.function(name, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """What holds for a setting that is not given."""
+
+    value: Any
+
+
+#: What checks an option or a setting.
+Check = Whole | Flag | Choice | Checked
 
 
 class Identified(Protocol):
@@ -207,36 +221,9 @@ PLAIN = Options()
 #: No checks of a model's own.
 NO_CHECKS: Mapping[str, Callable[[str, object], Any]] = MappingProxyType({})
 #: What checks each option.
-OPTIONS: Mapping[str, Whole | Flag | Choice | Checked] = {
+OPTIONS: Mapping[str, Check] = {
     name: get_args(hint)[1] for name, hint in get_type_hints(JobOptions, include_extras=True).items()
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """A keyword of a class, such as `grace_ms` of Worker: its type, default, check and the help of its flag.
-    No check: the class checks it. No help: it has no flag."""
-
-    name: str
-    kind: Any
-    default: Any
-    check: Whole | Flag | Choice | Checked | None
-    help: str
-
-
-@cache
-def settings_of(kind: type) -> tuple[Setting, ...]:
-    """The keywords of a class, in their order, each with what `Annotated` says of it in the signature."""
-    hints = get_type_hints(kind.__init__, include_extras=True)
-    found: list[Setting] = []
-    for name, parameter in signature(kind.__init__).parameters.items():
-        if parameter.kind is parameter.KEYWORD_ONLY:
-            notes: tuple[Any, ...] = getattr(hints[name], "__metadata__", ())
-            check = next((note for note in notes if not isinstance(note, str)), None)
-            help = next((note for note in notes if isinstance(note, str)), "")
-            own_type = get_args(hints[name])[0] if notes else hints[name]
-            found.append(Setting(name, own_type, parameter.default, check, help))
-    return tuple(found)
 
 
 def checked(
@@ -256,12 +243,20 @@ def checked(
             raise Malformed(
                 name, value, f"an option of jobs{nearest(name, OPTIONS)}; engine.JobOptions lists them"
             )
-        check = Checked(own[name]).check if name in own else option.check
-        # A property, an iterator or a zone of the caller may raise.
-        values[name] = validate.asked(name, value, "a value that can be read", check, name, value)
+        option = Checked(own[name]) if name in own else option
+        if value is None and isinstance(option, Checked):
+            values[name] = getattr(PLAIN, name)
+        else:
+            values[name] = _asked(option, name, value)
     options = Options(**values) if defaults is PLAIN else replace(defaults, **values)
     _check_together(options)
     return options
+
+
+def _asked(check: Check, name: str, value: object) -> Any:
+    """The value as the engine reads it. Raises Malformed, also where a property, an iterator or a zone of the
+    caller raises."""
+    return validate.asked(name, value, "a value that can be read", check.check, name, value)
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
@@ -291,3 +286,83 @@ def _check_together(options: Options) -> None:
     if bool(options.backoff_delays_ms) != (options.backoff == "custom"):
         bound = 'given together with backoff="custom", and not otherwise'
         raise Malformed("backoff_delays_ms", list(options.backoff_delays_ms), bound)
+
+
+# -- Tables of settings, such as `WorkerSettings`: a TypedDict whose rows say type, check and default.
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A row of a table: its name, its type, its check (None: who reads it checks it) and its default."""
+
+    name: str
+    kind: Any
+    check: Check | None
+    default: Any
+
+
+@cache
+def settings_of(table: type) -> Mapping[str, Setting]:
+    """The rows of a table by their names, in their order."""
+    found: dict[str, Setting] = {}
+    for name, hint in get_type_hints(table, include_extras=True).items():
+        kind, *notes = get_args(hint)
+        (default,) = (note.value for note in notes if isinstance(note, Default))
+        check = next((note for note in notes if not isinstance(note, Default)), None)
+        found[name] = Setting(name, kind, check, default)
+    return found
+
+
+def checked_settings(table: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """All settings of a table as the engine reads them: those that were given, and the defaults of the rest.
+    Raises Malformed."""
+    rows = settings_of(table)
+    for name, value in given.items():
+        if name not in rows:
+            raise Malformed(
+                name, value, f"a setting{nearest(name, rows)}; engine.{table.__name__} lists them"
+            )
+    values = {name: given.get(name, row.default) for name, row in rows.items()}
+    return {
+        name: value if (check := rows[name].check) is None else _asked(check, name, value)
+        for name, value in values.items()
+    }
+
+
+def shows(table: type) -> Callable[[Function], Function]:
+    """Lists the settings of a table in the signature that `help` shows of a function, in place of its last
+    parameter `**settings`."""
+
+    def decorate(function: Function) -> Function:
+        declared = signature(function)
+        *own, _ = declared.parameters.values()
+        rows = [
+            Parameter(
+                row.name,
+                Parameter.KEYWORD_ONLY,
+                default=row.default,
+                # What else checks a setting is a function, whose name says nothing to users.
+                annotation=Annotated[row.kind, row.check] if isinstance(row.check, Whole) else row.kind,
+            )
+            for row in settings_of(table).values()
+        ]
+        cast("Any", function).__signature__ = declared.replace(parameters=[*own, *rows])
+        return function
+
+    return decorate
+
+
+def sentences(table: type) -> dict[str, str]:
+    """The first sentence about each row of a table, for the help of its flag."""
+    (declared,) = ast.parse(textwrap.dedent(inspect.getsource(table))).body
+    about: dict[str, str] = {}
+    name = ""
+    for line in declared.body if isinstance(declared, ast.ClassDef) else ():
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
+            name = line.target.id
+        elif name and isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant):
+            text = " ".join(str(line.value.value).split()).split(". ")[0]
+            about[name] = text.rstrip(".").replace("`", "")
+    return about

@@ -41,17 +41,23 @@ class Target:
     mode: Mode = "any"
 
 
-def attributes(
-    server: str, stack: object, capabilities: object, region: object, routes: object
-) -> Attributes:
-    """A worker's attributes, checked. Raises Malformed."""
-    return Attributes(
-        server,
-        "" if stack is None else validate.text("stack", stack),
-        frozenset(_values("capabilities", capabilities)),
-        "" if region is None else validate.text("region", region),
-        frozenset(_routes(routes)),
-    )
+def text_or_none(name: str, value: object) -> str:
+    """A text; None is the empty one. Raises Malformed."""
+    return "" if value is None else validate.text(name, value)
+
+
+def values(name: str, given: object) -> frozenset[str]:
+    """The values of a worker for a criterion of targets. Raises Malformed."""
+    return frozenset(_values(name, given))
+
+
+def routes(name: str, given: object) -> frozenset[str]:
+    """The routing keys of a worker. Raises Malformed."""
+    bound = f"a list of 1 to {ROUTES_MAX} routing keys"
+    found = frozenset(validate.route(name, value) for value in validate.items(name, given, bound))
+    if not 1 <= len(found) <= ROUTES_MAX:
+        raise Malformed(name, f"{len(found)} keys", bound)
+    return found
 
 
 def names_among(handled: Iterable[str], names: Any) -> tuple[str, ...]:
@@ -67,18 +73,18 @@ def names_among(handled: Iterable[str], names: Any) -> tuple[str, ...]:
     return tuple(name for name in known if name in wanted)
 
 
-def priority_range(given: Any) -> tuple[int, int] | None:
+def priority_range(name: str, given: Any) -> tuple[int, int] | None:
     """The least and the greatest priority of the jobs that a worker claims; None: all. Raises Malformed."""
     if given is None:
         return None
     shown = cast("object", given)
     bound = "the least and the greatest priority, each 1 to 10"
-    pair = validate.items("priorities", given, bound) if issubclass(type(given), tuple | list) else []
+    pair = validate.items(name, given, bound) if issubclass(type(given), tuple | list) else []
     if len(pair) != 2:
-        raise Malformed("priorities", shown, bound)
-    least, most = (validate.integer("priorities", value, 1, 10) for value in pair)
+        raise Malformed(name, shown, bound)
+    least, most = (validate.integer(name, value, 1, 10) for value in pair)
     if least > most:
-        raise Malformed("priorities", shown, "the least priority and then the greatest")
+        raise Malformed(name, shown, "the least priority and then the greatest")
     return None if (least, most) == (1, 10) else (least, most)
 
 
@@ -186,11 +192,3 @@ def _values(name: str, given: object) -> list[str]:
     if len(values) > VALUES_MAX:
         raise Malformed(name, f"{len(values)} values", f"a list of at most {VALUES_MAX} texts")
     return sorted(values)
-
-
-def _routes(given: object) -> set[str]:
-    bound = f"a list of 1 to {ROUTES_MAX} routing keys"
-    routes = {validate.route("routes", value) for value in validate.items("routes", given, bound)}
-    if not 1 <= len(routes) <= ROUTES_MAX:
-        raise Malformed("routes", f"{len(routes)} keys", bound)
-    return routes

@@ -258,6 +258,7 @@ def add(
     kind: Callable[[str], Any] = str,
     required: bool = False,
     shown: Any = None,
+    metavar: str | None = None,
 ) -> None:
     """Add an option that the environment may set. `shown` is the default in the help text, where another one
     is applied later. Raises Malformed, naming the variable, for a value of the wrong kind."""
@@ -272,7 +273,14 @@ def add(
     shown = default if shown is None or given is not None else shown
     ending = "" if shown in (None, "", ()) else f"; default: {shown}"
     about = f"{help} [{name}{ending}]".replace("%", "%%")
-    parser.add_argument(flag, type=kind, default=default, required=required and default is None, help=about)
+    parser.add_argument(
+        flag,
+        type=kind,
+        default=default,
+        required=required and default is None,
+        help=about,
+        metavar=metavar,
+    )
 
 
 def origin_of(flag: str, value: object, kind: Callable[[str], Any] = str) -> str:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ast
-import inspect
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -18,7 +15,7 @@ from engine.command.arguments import add_json, add_queue, duration_ms, numbers, 
 from engine.command.output import instant, json_text, print_error, show, show_one, tell
 from engine.errors import shown
 from engine.ops.admin import Altered
-from engine.options import OPTIONS, Described, JobOptions
+from engine.options import OPTIONS, Described, JobOptions, sentences
 from engine.queue import looks, producing
 from engine.queue.looks import JobError, JobInfo, payload_members
 from engine.queue.producing import NewJob
@@ -38,9 +35,9 @@ def add_enqueue(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument("--id", help="an id of your own: with the same one the job is there once")
     add_queue(parser)
     add_json(parser)
-    hints, about = get_type_hints(JobOptions, include_extras=True), _about()
+    hints, about = get_type_hints(JobOptions, include_extras=True), sentences(JobOptions)
     for option in OPTIONS:
-        help = (about.get(option) or "").replace("%", "%%")
+        help = about[option].replace("%", "%%")
         keywords = _keywords(option, get_args(hints[option])[0])
         parser.add_argument(f"--{option.replace('_', '-')}", dest=f"option_{option}", help=help, **keywords)
     parser.set_defaults(run=run_enqueue)
@@ -139,21 +136,6 @@ def _instant(text: str) -> int | datetime:
         raise argparse.ArgumentTypeError(
             f"{text!r}: it must be ISO 8601 with a zone, or ms since 1970"
         ) from None
-
-
-def _about() -> dict[str, str]:
-    """The first sentence about each option, from its declaration."""
-    (declared,) = ast.parse(textwrap.dedent(inspect.getsource(JobOptions))).body
-    about: dict[str, str] = {}
-    option = ""
-    for line in declared.body if isinstance(declared, ast.ClassDef) else ():
-        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
-            option = line.target.id
-        elif option and isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant):
-            about[option] = (
-                " ".join(str(line.value.value).split()).split(". ")[0].rstrip(".").replace("`", "")
-            )
-    return about
 
 
 Act = Callable[[Queue, str], Altered]

@@ -31,13 +31,14 @@ from engine.command.arguments import (
 from engine.errors import Malformed, logger
 from engine.handlers import Handlers
 from engine.logs import JsonFormatter, TextFormatter, give_form, switch_on
-from engine.options import Setting, settings_of
+from engine.options import Setting, sentences, settings_of
 from engine.queue.settings import QueueSettings
 from engine.queue.synchronous.queue import Queue
 from engine.redis.endpoint import DEFAULT_URL
 from engine.worker.control import stop_signals
 from engine.worker.group import WorkerGroup
 from engine.worker.machine.concurrency import Strategy
+from engine.worker.settings import GroupSettings, WorkerSettings
 from engine.worker.worker import Worker
 
 # -- The flags `--log-level` and `--log-json`, and the form of the log that they ask for.
@@ -193,23 +194,27 @@ def _written(path: str) -> Iterator[tuple[str, int]]:
 EXIT_CODES = {"recycled": 75, "at once": 70, "grace over": 71}
 _RECORDING = "left out: set IRONCLAIM_OBSERVER=record.environment:observer, and IRONCLAIM_HISTORY to the file"
 
-#: How a setting of each type is written.
-_WRITTEN: Mapping[Any, Callable[[str], Any]] = {
-    int: int,
-    validate.Milliseconds: int,
-    bool: switch,
-    str: str,
-    str | None: str,
-    Iterable[str]: words,
-    Iterable[str] | None: words,
-    tuple[int, int] | None: priorities,
-    Sequence[int] | None: numbers,
-    Strategy: one_of(*get_args(Strategy)),
+#: How a setting of each type is read, and what its help shows for a value.
+_WRITTEN: Mapping[Any, tuple[Callable[[str], Any], str]] = {
+    int: (int, "N"),
+    validate.Milliseconds: (int, "MS"),
+    bool: (switch, "on|off"),
+    str: (str, "TEXT"),
+    str | None: (str, "TEXT"),
+    Iterable[str]: (words, "A,B,..."),
+    Iterable[str] | None: (words, "A,B,..."),
+    tuple[int, int] | None: (priorities, "5|7-10"),
+    Sequence[int] | None: (numbers, "6,3,1"),
+    Strategy: (one_of(*get_args(Strategy)), "|".join(get_args(Strategy))),
 }
-#: The settings that have a flag: those of Worker, and those of WorkerGroup beside them. One that nobody gives
-#: is not passed on.
+#: The settings that have a flag: those of a worker, and those of a group beside them. One that nobody gives
+#: is not passed on. A setting that is no text at all, such as `gate`, has none.
 SETTINGS, GROUP_SETTINGS = (
-    tuple(each for each in settings_of(kind) if each.help) for kind in (Worker, WorkerGroup)
+    tuple(row for row in rows if row.kind in _WRITTEN)
+    for rows in (
+        settings_of(WorkerSettings).values(),
+        [row for name, row in settings_of(GroupSettings).items() if name not in settings_of(WorkerSettings)],
+    )
 )
 
 
@@ -235,14 +240,17 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     # A queue of the module has a url of its own.
     add_server(worker, url=None)
+    about = sentences(WorkerSettings) | sentences(GroupSettings)
     for setting in (*SETTINGS, *GROUP_SETTINGS):
+        kind, metavar = _WRITTEN[setting.kind]
         add(
             worker,
             _flag(setting),
-            kind=_WRITTEN[setting.kind],
+            kind=kind,
+            metavar=metavar,
             default=None,
             shown=_shown(setting.default),
-            help=setting.help,
+            help=about[setting.name],
         )
     add_logging(worker)
     worker.add_argument(
@@ -348,7 +356,7 @@ def _refuse(options: argparse.Namespace, settings: Sequence[Setting], bound: str
     for setting in settings:
         value = getattr(options, setting.name)
         if value is not None:
-            raise Malformed(origin_of(_flag(setting), value, _WRITTEN[setting.kind]), value, bound)
+            raise Malformed(origin_of(_flag(setting), value, _WRITTEN[setting.kind][0]), value, bound)
 
 
 def _shown(default: Any) -> Any:

@@ -256,7 +256,8 @@ class Executor:
             self._pid = os.getpid()
             self._feed(Forked())
         self._release_parked()
-        owned = self._steps.owned
+        # Counted before, told once the machine has taken it: of the jobs in hand it gives some back.
+        owned = self._steps.owned if isinstance(event, StopAsked) else 0
         if event is not None:
             self._feed(event)
         if isinstance(event, StopAsked):

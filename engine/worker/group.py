@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, cast, get_args
+from typing import Any, Unpack, cast
 
 from engine import validate
 from engine.errors import Malformed
 from engine.handlers import Handlers
+from engine.options import checked_settings, shows
 from engine.queue.settings import QueueSettings
 from engine.worker.control import stop_signals
-from engine.worker.loop import SharedThreads
-from engine.worker.machine.concurrency import QUEUES_MAX, WEIGHT_MAX, Sharing, Strategy
+from engine.worker.loop import Ends, SharedThreads
+from engine.worker.machine.concurrency import QUEUES_MAX, Sharing
 from engine.worker.machine.events import StopReason
+from engine.worker.settings import GroupSettings
 from engine.worker.shared import SharedConnections
 from engine.worker.worker import Worker
 
@@ -28,29 +30,18 @@ class WorkerGroup:
     `handlers` each queue has its own, the functions that its `job` has registered; else all of them have
     these. A queue is a Queue or an AsyncQueue.
 
-    `strategy`: `strict` claims of a queue only while those before it in the list have nothing to claim;
-    `weighted` shares in proportion to `weights` (1 to 1,000 each) while several have work; `shuffle` lets
-    chance decide each time. What runs is never interrupted. `settings` are those of Worker; `prefetch` is 0
-    unless given: what is taken ahead of its turn breaks the order. `names` leaves a queue those of its
-    handlers that are among them.
+    `settings`: see GroupSettings. What runs is never interrupted. `prefetch` is 0 unless given: what is taken
+    ahead of its turn breaks the order. `names` leaves a queue those of its handlers that are among them.
 
     Raises Malformed for settings out of bounds.
     """
 
+    @shows(GroupSettings)
     def __init__(
         self,
         queues: Sequence[QueueSettings],
         handlers: Handlers | None = None,
-        *,
-        strategy: Annotated[
-            Strategy,
-            "whose turn it is of several queues; strict = in their order",
-        ] = "strict",
-        weights: Annotated[
-            Sequence[int] | None, "of several queues, in their order: 6,3,1; the strategy is then weighted"
-        ] = None,
-        concurrency: int = 8,
-        **settings: Any,
+        **settings: Unpack[GroupSettings],
     ) -> None:
         bound = f"a list of 1 to {QUEUES_MAX} different Queues"
         listed = validate.items("queues", queues, bound) if issubclass(type(queues), list | tuple) else []
@@ -59,30 +50,27 @@ class WorkerGroup:
         different = {(queue.url, queue.prefix, queue.name) for queue in listed}
         if not 1 <= len(listed) <= QUEUES_MAX or len(different) != len(listed):
             raise Malformed("queues", queues, bound)
-        if not isinstance(strategy, str) or strategy not in get_args(Strategy):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise Malformed("strategy", strategy, "strict, weighted or shuffle")
+        own = checked_settings(GroupSettings, settings)
+        weights, strategy, places = own["weights"], own["strategy"], own["concurrency"]
         if (weights is not None) != (strategy == "weighted"):
             raise Malformed(
                 "weights", weights, "one for each queue with the strategy weighted, and none without"
             )
-        given: list[Any] = (
-            [1] * len(listed) if weights is None else validate.items("weights", weights, "whole numbers")
-        )
-        if len(given) != len(listed):
-            raise Malformed("weights", weights, f"one for each of the {len(listed)} queues")
-        checked = [validate.integer("weights", weight, 1, WEIGHT_MAX) for weight in given]
-        places = validate.integer("concurrency", concurrency, 1, validate.CONCURRENCY_MAX)
+        if weights is not None and len(weights) != len(listed):
+            raise Malformed("weights", settings.get("weights"), f"one for each of the {len(listed)} queues")
         self._places = places
         self._at_work = threading.Lock()
-        sharing = Sharing(places, checked, strategy)
-        of_each: dict[str, Any] = {"prefetch": 0, **settings, "concurrency": places}
+        sharing = Sharing(places, weights or [1] * len(listed), strategy)
+        of_each: dict[str, Any] = {"prefetch": 0, **settings}
+        for of_group in ("strategy", "weights"):
+            of_each.pop(of_group, None)
         names: Any = settings.get("names")
-        own: list[Any] = (
+        divided: list[Any] = (
             [names] * len(listed) if names is None or handlers is not None else _divided(listed, names)
         )
-        each: list[dict[str, Any]] = [{**of_each, "names": some} for some in own]
         self.workers = tuple(
-            Worker(queue, handlers, **given) for queue, given in zip(listed, each, strict=True)
+            Worker(queue, handlers, **{**of_each, "names": some})
+            for queue, some in zip(listed, divided, strict=True)
         )
         self._shares = sharing.shares
         self._take_part()
@@ -122,19 +110,14 @@ class WorkerGroup:
     def _run(self, burst: bool) -> StopReason:
         # Anew for each run: those of the one before are closed.
         self._take_part()
-        failures: list[BaseException] = []
-        reasons: list[StopReason] = []
-        left = len(self.workers)
+        ends, left = Ends(), len(self.workers)
         changed = threading.Condition()
 
         def ended(why: StopReason | BaseException) -> None:
             nonlocal left
             with changed:
-                if isinstance(why, BaseException):
-                    failures.append(why)
-                else:
-                    reasons.append(why)
-                stops = bool(failures) or why != "empty"
+                ends.note(why)
+                stops = bool(ends.failures) or why != "empty"
             if stops:
                 self.stop()
             with changed:
@@ -149,9 +132,7 @@ class WorkerGroup:
         self._pools.close()
         for worker in self.workers:
             worker.forget_events()
-        if failures:
-            raise failures[0]
-        return max(reasons, key=get_args(StopReason).index)
+        return ends.outcome()
 
 
 def _divided(queues: Sequence[QueueSettings], names: Any) -> list[list[str]]:

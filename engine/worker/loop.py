@@ -8,16 +8,29 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, get_args
 
+from engine.errors import logger, spared
 from engine.worker.executor import Events, Executor, Over
 from engine.worker.handler_pool import HandlerPool
 from engine.worker.machine.events import MS, StopReason
 from engine.worker.threads import Threads
 
+log = logger("ironclaim.worker")
+
 #: Callers that stay when they have nothing to do: about as many as one machine has under way. More come while
 #: these are busy, or wait for a server that does not answer.
 CALLERS = 4
+
+
+@dataclass(slots=True)
+class Served:
+    """A machine that a loop serves, what is to be told that it has ended, and until when it needs nothing."""
+
+    executor: Executor
+    ended: Callable[[StopReason | BaseException], None]
+    sleeps_until_ns: int = 0
 
 
 class Loop:
@@ -27,8 +40,7 @@ class Loop:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._bell: queue.SimpleQueue[Events | None] = queue.SimpleQueue()
-        self._served: dict[Events, tuple[Executor, Callable[[StopReason | BaseException], None]]] = {}
-        self._sleeps_until_ns: dict[Events, int] = {}
+        self._served: dict[Events, Served] = {}
         self._thread: threading.Thread | None = None
 
     def add(
@@ -42,15 +54,14 @@ class Loop:
         executor.start(running)
         events.bell = self._bell
         with self._lock:
-            self._served[events] = executor, ended
-            self._sleeps_until_ns[events] = 0
+            self._served[events] = Served(executor, ended)
             if self._thread is None:
                 made = threading.Thread(target=self._serve, name="worker-loop", daemon=True)
                 try:
                     made.start()
                 except RuntimeError:
                     # The system has no thread left for this process: the next one tries again.
-                    del self._served[events], self._sleeps_until_ns[events]
+                    del self._served[events]
                     raise
                 self._thread = made
         for _ in range(1 + events.count):
@@ -64,14 +75,19 @@ class Loop:
 
     def _serve(self) -> None:
         while True:
+            idle_until_ns = time.monotonic_ns() + 1000 * MS
             with self._lock:
-                wake_at_ns = min(self._sleeps_until_ns.values(), default=time.monotonic_ns() + 1000 * MS)
+                wake_at_ns = min(
+                    (served.sleeps_until_ns for served in self._served.values()), default=idle_until_ns
+                )
             try:
                 rung = self._bell.get(timeout=max(0, wake_at_ns - time.monotonic_ns()) / (1000 * MS))
             except queue.Empty:
                 now_ns = time.monotonic_ns()
                 with self._lock:
-                    due = [events for events, until_ns in self._sleeps_until_ns.items() if until_ns <= now_ns]
+                    due = [
+                        events for events, served in self._served.items() if served.sleeps_until_ns <= now_ns
+                    ]
                 for events in due:
                     self._serve_one(events)
             else:
@@ -81,23 +97,23 @@ class Loop:
 
     def _serve_one(self, events: Events) -> None:
         """Bring a machine its next event, or the time."""
-        executor, ended = self._served.get(events, (None, None))
-        if executor is None or ended is None:
-            return
-        event = executor.too_large() or executor.take(0)
-        if isinstance(event, Over):
-            with self._lock:
-                del self._served[events], self._sleeps_until_ns[events]
-            ended(event.reason)
+        served = self._served.get(events)
+        if served is None:
             return
         try:
-            executor.process(event)
+            event = served.executor.too_large() or served.executor.take(0)
+            if not isinstance(event, Over):
+                served.executor.process(event)
+                served.sleeps_until_ns = served.executor.sleeps_until_ns()
+                return
         except Exception as failure:
             # A defect of ours must end its own machine alone.
-            events.put(Over(failure))
-        until_ns = executor.sleeps_until_ns()
+            event = Over(failure)
         with self._lock:
-            self._sleeps_until_ns[events] = until_ns
+            del self._served[events]
+        spared(
+            served.ended, event.reason, otherwise=None, log=log, said=("the end of a worker was not told",)
+        )
 
 
 class SharedThreads(NamedTuple):
@@ -118,3 +134,25 @@ class SharedThreads(NamedTuple):
         self.loop.close()
         self.handlers.close()
         self.callers.close()
+
+
+class Ends:
+    """How the workers of one run that work together have ended. Who uses it holds a lock."""
+
+    def __init__(self) -> None:
+        self.failures: list[BaseException] = []
+        self._reasons: list[StopReason] = []
+
+    def note(self, why: StopReason | BaseException) -> None:
+        """One more has ended."""
+        if isinstance(why, BaseException):
+            self.failures.append(why)
+        else:
+            self._reasons.append(why)
+
+    def outcome(self) -> StopReason:
+        """Why all have ended: the last of their reasons in the order of StopReason. Raises the first
+        failure."""
+        if self.failures:
+            raise self.failures[0]
+        return max(self._reasons or ["stopped"], key=get_args(StopReason).index)

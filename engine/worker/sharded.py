@@ -15,17 +15,19 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, get_args
+from typing import Any, Unpack
 
 from engine.errors import EngineError, Malformed, logger
 from engine.handlers import Handlers
 from engine.logs import Source, about
+from engine.options import shows
 from engine.queue.settings import QueueSettings, synchronous
 from engine.queue.synchronous.queue import Queue
 from engine.worker.control import stop_signals
-from engine.worker.loop import SharedThreads
+from engine.worker.loop import Ends, SharedThreads
 from engine.worker.machine.concurrency import Places, Quota
 from engine.worker.machine.events import StopReason
+from engine.worker.settings import WorkerSettings
 from engine.worker.shared import SharedConnections
 from engine.worker.worker import Worker
 
@@ -41,22 +43,24 @@ class ShardedWorker(Worker):
     """A worker of all shards of a queue. It has no child processes, and `max_jobs` counts the jobs of each
     shard."""
 
-    def __init__(self, queue: QueueSettings, handlers: Handlers | None = None, **settings: Any) -> None:
+    @shows(WorkerSettings)
+    def __init__(
+        self, queue: QueueSettings, handlers: Handlers | None = None, **settings: Unpack[WorkerSettings]
+    ) -> None:
         self._whole: Queue = synchronous(queue)
-        self._given: dict[str, Any] = settings
-        if settings.get("processes"):
-            raise Malformed(
-                "processes", settings["processes"], "0 for a queue with shards: start several workers instead"
-            )
+        self._given = settings
         # Its settings are checked now, and it is never run.
         first = self._whole.shard(self._whole.name)
-        super().__init__(first, handlers, **self._given)
+        super().__init__(first, handlers, **settings)
+        if processes := self._settings.processes:
+            raise Malformed(
+                "processes", processes, "0 for a queue with shards: start several workers instead"
+            )
         self._given["name"] = self._settings.name
         self._of_each: dict[str, Worker] = {}
         self._quotas: dict[str, Quota] = {}
         self._ended = threading.Condition()
-        self._reasons: list[StopReason] = []
-        self._failures: list[BaseException] = []
+        self._ends = Ends()
         self._asked: list[Callable[[Worker], None]] = []
         self._watches = False
 
@@ -97,21 +101,17 @@ class ShardedWorker(Worker):
     def _run(self, burst: bool, delayed: bool) -> StopReason:
         whole, settings = self._whole, self._settings
         self._places = Places(settings.concurrency or settings.places)
-        self._sharing = (
-            SharedConnections(whole.endpoint, whole.model.keys.prefix),
-            SharedThreads.of(settings.concurrency),
-        )
-        self._reasons, self._failures = [], []
+        self._connections = SharedConnections(whole.endpoint, whole.model.keys.prefix)
+        self._pools = threads = SharedThreads.of(settings.concurrency)
+        self._ends = Ends()
         try:
             with stop_signals(lambda reason: self.stop(at_once=reason == "at once")):
                 self._serve(burst, delayed)
         finally:
-            self._sharing[1].close()
+            threads.close()
             with self._ended:
                 self._asked, self._stopping = [], False
-        if self._failures:
-            raise self._failures[0]
-        return max(self._reasons or ["stopped"], key=get_args(StopReason).index)
+        return self._ends.outcome()
 
     def _serve(self, burst: bool, delayed: bool) -> None:
         """Have a worker for each shard in use, until all have ended."""
@@ -125,7 +125,7 @@ class ShardedWorker(Worker):
                 names = tuple(self._of_each)
             with self._ended:
                 for name in names:
-                    if name not in self._of_each and not self._stopping and not self._failures:
+                    if name not in self._of_each and not self._stopping and not self._ends.failures:
                         self._begin(name, burst, delayed)
                 for name, worker in self._of_each.items():
                     if name not in names:
@@ -140,7 +140,9 @@ class ShardedWorker(Worker):
 
     def _begin(self, name: str, burst: bool, delayed: bool) -> None:
         """Start the worker of one shard."""
-        shard, given = self._whole.shard(name), dict(self._given)
+        connections, threads = self._connections, self._pools
+        assert connections is not None and threads is not None
+        shard, given = self._whole.shard(name), self._given.copy()
         first = name == self._whole.name
         if not (first or burst):
             given["sweep_ms"] = max(self._settings.sweep_ms, self._settings.lease_ms // 4)
@@ -151,11 +153,12 @@ class ShardedWorker(Worker):
         else:
             worker.on_lead(self._lead)
         quota = self._places.join()
-        worker.take_part(quota, *self._sharing)
-        for asked in self._asked:
-            asked(worker)
+        worker.take_part(quota, connections, threads)
+        # First of all: a signal may come between any two lines, and tells those that are here.
         self._of_each[name] = worker
         self._quotas[name] = quota
+        for asked in self._asked:
+            asked(worker)
         worker.begin(partial(self._shard_ended, name), burst=burst, delayed=delayed)
 
     def _shard_ended(self, name: str, why: StopReason | BaseException) -> None:
@@ -163,12 +166,9 @@ class ShardedWorker(Worker):
         with self._ended:
             self._of_each.pop(name, None)
             self._quotas.pop(name).leave()
-            if isinstance(why, BaseException):
-                self._failures.append(why)
-            else:
-                self._reasons.append(why)
+            self._ends.note(why)
             others = list(self._of_each.values())
-            left = why == "stopped" and not self._stopping and not self._failures
+            left = why == "stopped" and not self._stopping and not self._ends.failures
             self._ended.notify_all()
         if why != "empty" and not left:
             for other in others:

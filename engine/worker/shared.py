@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from engine.errors import EngineError, OutcomeUnknown, ScriptFault
+from engine.errors import EngineError, OutcomeUnknown, ScriptFault, logger, spared
 from engine.logs import Source
 from engine.ops.sweeps import Wait
 from engine.ops.workers import ControlMessage, read_control
@@ -30,6 +30,8 @@ from engine.redis.exchange import Sent
 from engine.worker.control import PAUSE_MOST_S
 from engine.worker.machine.events import ControlLost, Subscribed
 
+log = logger("ironclaim.worker")
+
 #: A block begins so much later when not all workers wait: one that was woken for a short job waits again
 #: soon.
 _GATHER_S = 0.005
@@ -37,6 +39,7 @@ _GATHER_S = 0.005
 _POKE_MS = 60_000
 
 
+_UNTOLD = ("the end of a wait was not told to its worker",)
 #: What a wait ended with: its answer, an error, or a reply that can be read now.
 Ends = Callable[[Sent | EngineError | Flight], None]
 
@@ -104,6 +107,9 @@ class SharedWait:
             sent = Sent(call.parse(answer), self._begun_ns, time.monotonic_ns(), definite=True)
         except EngineError as error:
             ends(error)
+        except Exception as error:
+            # A defect of ours must not leave a worker that waits for ever.
+            ends(ScriptFault(f"waiting together: {error!r}"))
         else:
             ends(sent)
 
@@ -113,37 +119,43 @@ class SharedWait:
 
 
 class _Waits:
-    """The waits of several workers as one block, in a thread of its own."""
+    """The waits of several workers as one block, in a thread of its own as long as there is a worker."""
 
     def __init__(self, endpoint: Endpoint, poke: str) -> None:
-        self._driver = SyncDriver(endpoint, (), block_ms_max=BLOCK_MS)
+        self._endpoint = endpoint
+        #: What the thread blocks with; None while there is no worker. An interrupted one is used up.
+        self._driver: SyncDriver | None = None
         self._poker = SyncDriver(endpoint, ())
         self._poke = poke
         self._changed = threading.Condition()
         self._members: set[SharedWait] = set()
         self._waiting: dict[SharedWait, tuple[str, ...]] = {}
         self._blocking = False
-        self._closed = False
-        self._thread: threading.Thread | None = None
 
     def join(self, member: SharedWait) -> None:
         with self._changed:
+            if self._driver is None:
+                driver = SyncDriver(self._endpoint, (), block_ms_max=BLOCK_MS)
+                threading.Thread(target=self._serve, args=(driver,), name="waits", daemon=True).start()
+                self._driver, self._blocking = driver, False
             self._members.add(member)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._serve, name="waits", daemon=True)
-                self._thread.start()
 
     def leave(self, member: SharedWait) -> None:
         with self._changed:
             self._members.discard(member)
             self._waiting.pop(member, None)
-            self._closed = not self._members
+            driver = self._driver
+            if not self._members:
+                self._driver = None
             self._changed.notify_all()
-        if self._closed:
-            self._driver.interrupt()
+        if driver is not None and self._driver is not driver:
+            driver.interrupt()
 
     def begin(self, member: SharedWait) -> None:
         with self._changed:
+            if member not in self._members:
+                # It has left meanwhile: its lists would take wake-ups that are for workers elsewhere.
+                return
             self._waiting[member] = member.lists
             self._changed.notify_all()
             blocking, self._blocking = self._blocking, False
@@ -155,25 +167,30 @@ class _Waits:
         with contextlib.suppress(EngineError):
             self._poker.send_many([_plain("RPUSH", self._poke, "1"), _plain("PEXPIRE", self._poke, _POKE_MS)])
 
-    def _serve(self) -> None:
+    def _serve(self, driver: SyncDriver) -> None:
+        def closed() -> bool:
+            return self._driver is not driver
+
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._closed)
+                self._changed.wait_for(lambda: self._waiting or closed())
                 self._changed.wait_for(
-                    lambda: self._closed or len(self._waiting) >= len(self._members), _GATHER_S
+                    lambda: closed() or len(self._waiting) >= len(self._members), _GATHER_S
                 )
-                if self._closed:
+                if closed():
                     break
                 by_list = {name: member for member, lists in self._waiting.items() for name in lists}
                 self._blocking = True
             try:
-                answer = self._block(list(by_list))
+                answer = self._block(driver, list(by_list))
             except EngineError as error:
                 answer = error
             except Exception as error:
                 # A defect of ours must not leave workers that wait for ever.
                 answer = ScriptFault(f"waiting together: {error!r}")
             with self._changed:
+                if closed():
+                    break
                 self._blocking = False
                 if answer is None or (isinstance(answer, list) and _text(answer[0]) == self._poke):
                     continue
@@ -183,13 +200,13 @@ class _Waits:
                 else:
                     told, self._waiting = list(self._waiting), {}
             for member in told:
-                member.tell(answer)
-        self._driver.close()
+                spared(member.tell, answer, otherwise=None, log=log, said=_UNTOLD)
+        driver.close()
         self._poker.close()
 
-    def _block(self, lists: list[str]) -> Any:
+    def _block(self, driver: SyncDriver, lists: list[str]) -> Any:
         call = _plain("BLPOP", self._poke, *lists, BLOCK_MS / 1000)
-        return self._driver.run(Call(None, call.keys, call.arguments, _raw, call.operation, BLOCK_MS))
+        return driver.run(Call(None, call.keys, call.arguments, _raw, call.operation, BLOCK_MS))
 
 
 def _plain(command: str, key: str, *words: object) -> Call[Any]:
@@ -216,13 +233,14 @@ class _Replies:
         self._thread: threading.Thread | None = None
         self._bell, self._rung = socket.socketpair()
         self._bell.setblocking(False)
+        # Made here, where a process without a file descriptor left hears of it. The thread alone uses it.
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._rung, selectors.EVENT_READ)
 
     def join(self, member: SharedWait) -> None:
         with self._lock:
             self._members.add(member)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._serve, name="waits", daemon=True)
-                self._thread.start()
+            self._begin_to_serve()
 
     def leave(self, member: SharedWait) -> None:
         with self._lock:
@@ -238,7 +256,15 @@ class _Replies:
             return
         with self._lock:
             self._coming[sock] = (flight, ends, until_s)
+            # The thread may have ended: with the last worker, which waits once more while it leaves.
+            self._begin_to_serve()
         self._ring()
+
+    def _begin_to_serve(self) -> None:
+        if self._thread is None:
+            thread = threading.Thread(target=self._serve, name="waits", daemon=True)
+            thread.start()
+            self._thread = thread
 
     def _ring(self) -> None:
         with contextlib.suppress(BlockingIOError, OSError):
@@ -252,28 +278,35 @@ class _Replies:
                     self._thread = None
                     return
                 coming = dict(self._coming)
-            for sock in self._ready(coming):
+            try:
+                ready = self._ready(coming)
+            except Exception:
+                # Whatever it is: each reads its reply itself, and nobody waits for ever.
+                log.exception("waits of several workers")
+                ready = list(coming)
+            for sock in ready:
+                with contextlib.suppress(KeyError, ValueError, OSError):
+                    self._selector.unregister(sock)
                 with self._lock:
                     flight, ends, until_s = self._coming.pop(sock)
                 if time.monotonic() >= until_s:
                     break_off(flight.connection)
-                ends(flight)
+                spared(ends, flight, otherwise=None, log=log, said=_UNTOLD)
 
     def _ready(self, coming: dict[socket.socket, tuple[Flight, Ends, float]]) -> list[socket.socket]:
         """Wait; the sockets to read from, those of waits that last too long among them."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._rung, selectors.EVENT_READ)
-            closed: list[socket.socket] = []
-            for sock in coming:
-                try:
-                    selector.register(sock, selectors.EVENT_READ)
-                except (ValueError, OSError):
-                    closed.append(sock)
-            if closed:
-                return closed
-            most_s = min((until_s for _, _, until_s in coming.values()), default=None)
-            found = selector.select(None if most_s is None else max(0.0, most_s - time.monotonic()))
-        ready = [key.fileobj for key, _ in found]
+        unwatched = coming.keys() - {key.fileobj for key in self._selector.get_map().values()}
+        closed: list[socket.socket] = []
+        for sock in unwatched:
+            try:
+                self._selector.register(sock, selectors.EVENT_READ)
+            except (KeyError, ValueError, OSError):
+                closed.append(sock)
+        if closed:
+            return closed
+        most_s = min((until_s for _, _, until_s in coming.values()), default=None)
+        found = self._selector.select(None if most_s is None else max(0.0, most_s - time.monotonic()))
+        ready = {key.fileobj for key, _ in found}
         if self._rung in ready:
             self._rung.recv(4096)
         now_s = time.monotonic()

@@ -13,51 +13,46 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib import import_module
-from typing import Annotated, Any, Self, cast
+from inspect import signature
+from typing import Any, Self, Unpack, cast
 
 from engine import routing, validate
 from engine.errors import EngineError, Malformed, logger, spared
 from engine.handlers import Handlers
 from engine.logs import Source, about, mark_records
 from engine.ops.base import Operation
+from engine.ops.claims import Attributes
 from engine.ops.transfers import ReadShards
 from engine.ops.workers import HANDLERS_TOLD
-from engine.options import Duration, Flag, Whole, settings_of
+from engine.options import checked_settings, settings_of, shows
 from engine.queue.settings import QueueSettings, synchronous
 from engine.queue.sharding import read_record
 from engine.queue.synchronous.queue import Queue
 from engine.redis.call import BLOCK_MS, Call
 from engine.redis.driver import SyncDriver
-from engine.routing import DEFAULT_ROUTE
 from engine.serializers import Serializers
 from engine.validate import Milliseconds
 from engine.version import __version__
-from engine.worker.control import Control, default_name, stop_signals, warn_of_namesakes
+from engine.worker.control import Control, stop_signals, warn_of_namesakes
 from engine.worker.executor import Events, Executor
 from engine.worker.handler_pool import HandlerPool, check_references
 from engine.worker.loop import SharedThreads
 from engine.worker.machine.concurrency import Gate, Quota, Share
 from engine.worker.machine.events import PauseAsked, Settings, StopAsked, StopReason, TimerFired, WatchAsked
 from engine.worker.machine.machine import WorkerSteps
+from engine.worker.settings import JOBS_MAX, SWEEP_MS, WorkerSettings
 from engine.worker.shared import SharedConnections, SharedControl, SharedWait
 
 log = logger("ironclaim.worker")
 
-#: Child processes of one worker.
-PROCESSES_MAX = 64
-_LEASE_MS = 9000
-#: Allowed beside every lease: a caller who gives a short lease alone has not asked for it.
-_SWEEP_MS = 1000
 #: No lease says how often it has to sweep.
 SCHEDULER_SWEEP_MS_MAX = 2000
-_DAY_MS = 86_400_000
-BEAT_MS_MAX = 3_600_000
 #: A call that the server does not answer holds up the end of a worker for no longer.
 _CALLERS_END_S = 2.0
 #: A control connection that was silently cut shows within a third of a lease, of this length at most.
@@ -65,11 +60,6 @@ _LOOK_MS_MAX = 30_000
 #: A start that takes longer says so.
 _PATIENCE_S = 2.0
 _NO_ANSWER = "worker %s: the server does not answer yet"
-#: Bounds of `max_jobs` and `max_memory_mb`: a machine with more memory than that is not known yet.
-_JOBS_MAX = 2**48
-_MEMORY_MB_MAX = 2**24
-#: What the step machine reads.
-_OF_MACHINE = frozenset(field.name for field in fields(Settings))
 
 
 class Worker:
@@ -77,16 +67,11 @@ class Worker:
     workers. Without `handlers` these are the functions that `queue.job` has registered. `queue` may be an
     AsyncQueue as well: the worker has connections of its own, with its settings.
 
-    `concurrency` handlers at once, and leases of `lease_ms`. The worker that leads its queue sweeps for all,
-    at least every `sweep_ms` and every quarter of a lease. Ahead of its handlers a worker leases what they
-    work off in 50 ms by their measured time, at most `prefetch` jobs (0 = none). `grace_ms` bounds how long a
-    stop waits for handlers.
+    `settings`: see WorkerSettings.
 
     Async handlers run on an event loop in a thread of the worker, plain functions in threads. Inline ones run
     one after the other in one thread, beside the `concurrency` of the others. With `processes` N plain
-    functions run in N child processes, for handlers that keep the interpreter lock for long; N, not
-    `concurrency`, handlers then run at once. A child finds a handler by its module and name; one that dies is
-    a failed run. After `child_max_jobs` jobs a child is replaced (0 = never).
+    functions run in N child processes.
 
     A job whose run takes longer than its `timeout_ms` has failed. Its coroutine is cancelled and gets 5 s to
     clean up; its child process is killed. A function in a thread, or an inline one, cannot be stopped. Its
@@ -97,25 +82,6 @@ class Worker:
     process is killed; in a thread `job.cancelled` becomes true. So it does in a handler of batches, whose
     other jobs go on. The worker hears of it on a connection of its own. Where that is away, or the queue has
     the format of another library, the next renewal tells it (rule 26).
-
-    After `max_jobs` jobs, or when the process holds more than `max_memory_mb` megabytes, the worker stops
-    gracefully, and `run` returns "recycled": start another one (0 = never).
-
-    Which jobs it claims: `names` are some of the names with handlers, else all of them. `priorities`: the
-    least and the greatest; `routes`: the routing keys, where a job without one has the key `default`. Targets
-    of jobs ask for `name`, `stack`, `capabilities` and `region` (rule 18). `gate` is asked before a claim. It
-    must be quick, because other decisions wait for it. False = claim nothing now, True = as ever, a number =
-    at most so many jobs; a closed one is asked again after 200 ms.
-
-    The worker is listed in `queue.workers` with its `attributes`, JSON of at most 4 KiB, and tells every
-    `beat_ms` that it lives. When three beats in a row have not come, other workers take its leases without
-    waiting for their end, unless it has renewed them. Handlers that hold the interpreter lock for longer want
-    longer beats. With 0 it is not listed.
-
-    A worker that is killed loses its connections at once. The others look after its connections once a
-    second. They take its leases when its control connection is gone at two looks in a row (rule 39). With
-    `presence` False this worker is not looked after and looks after no other: its leases are taken when they
-    run out.
 
     Of a queue with shards it serves all of them (docs/guides/shards.md).
 
@@ -130,151 +96,56 @@ class Worker:
         kind: Any = import_module("engine.worker.sharded").ShardedWorker if sharded else cls
         return cast("Self", object.__new__(kind))
 
+    @shows(WorkerSettings)
     def __init__(
-        self,
-        queue: QueueSettings,
-        handlers: Handlers | None = None,
-        *,
-        name: Annotated[str, "for people (default: worker-HOST-PID)"] = "",
-        concurrency: Annotated[
-            int,
-            Whole(1, validate.CONCURRENCY_MAX),
-            "handlers at once, of all queues together",
-        ] = 8,
-        prefetch: Annotated[
-            int,
-            Whole(0, validate.CONCURRENCY_MAX),
-            "most jobs leased ahead of the handlers; 0 = none, as with several queues unless told",
-        ] = 128,
-        lease_ms: Annotated[
-            Milliseconds,
-            Duration(100, _DAY_MS),
-            "how long a job stays leased without a renewal",
-        ] = _LEASE_MS,
-        sweep_ms: Annotated[
-            Milliseconds,
-            "longest time between two sweeps; at most a quarter of the lease",
-        ] = _SWEEP_MS,
-        grace_ms: Annotated[
-            Milliseconds,
-            Duration(0, _DAY_MS),
-            "how long a stop waits for handlers",
-        ] = 30_000,
-        processes: Annotated[
-            int,
-            Whole(0, PROCESSES_MAX),
-            "run plain handlers in this many child processes, one each",
-        ] = 0,
-        child_max_jobs: Annotated[
-            int,
-            Whole(0, _JOBS_MAX),
-            "replace a child process after so many jobs; 0 = never",
-        ] = 0,
-        max_jobs: Annotated[
-            int,
-            Whole(0, _JOBS_MAX),
-            "end with exit code 75 after so many jobs; 0 = never",
-        ] = 0,
-        max_memory_mb: Annotated[
-            int,
-            Whole(0, _MEMORY_MB_MAX),
-            "the same beyond so many megabytes; 0 = never",
-        ] = 0,
-        beat_ms: Annotated[
-            Milliseconds,
-            Duration(0, BEAT_MS_MAX),
-            "how often it tells that it lives",
-        ] = 10_000,
-        presence: Annotated[
-            bool,
-            Flag(),
-            "whether others notice by its closed connection that it was killed: on or off",
-        ] = True,
-        attributes: Mapping[str, Any] | None = None,
-        names: Annotated[Iterable[str] | None, "of the handlers only these, with commas between"] = None,
-        priorities: Annotated[tuple[int, int] | None, "only jobs of these priorities: 5, 7-10"] = None,
-        routes: Annotated[
-            Iterable[str],
-            "routing keys whose jobs it takes, with commas between",
-        ] = (DEFAULT_ROUTE,),
-        stack: Annotated[str | None, "its stack, for targets"] = None,
-        capabilities: Annotated[Iterable[str], "its capabilities, for targets, with commas between"] = (),
-        region: Annotated[str | None, "its region, for targets"] = None,
-        gate: Gate | None = None,
+        self, queue: QueueSettings, handlers: Handlers | None = None, **settings: Unpack[WorkerSettings]
     ) -> None:
-        # The arguments by name, before anything else is a local. Each setting is declared above alone, with
-        # its type, bounds, default and the help of its flag; to pass it to its check would name it once more.
-        given = locals()
         handlers = queue.handlers if handlers is None else handlers
         validate.instance("handlers", handlers, Handlers, "a Handlers object")
-        names_taken = tuple(map(queue.model.names.job_name, routing.names_among(handlers.by_name, names)))
-        checks = [
-            (setting.name, setting.check) for setting in settings_of(Worker) if setting.check is not None
-        ]
-        own: dict[str, Any] = {name: check.check(name, given[name]) for name, check in checks}
-        known_as = validate.worker_name(name, default_name)
-        if gate is not None and not callable(gate):
-            raise Malformed("gate", gate, "a function without arguments that returns True, False or a number")
-        # The machine brings it down to a quarter of the lease.
-        own["sweep_ms"] = validate.duration_ms("sweep_ms", sweep_ms, 10, max(own["lease_ms"], _SWEEP_MS))
-        processes = own["processes"]
+        own = checked_settings(WorkerSettings, settings)
+        names, attributes, gate = own.pop("names"), own.pop("attributes"), own.pop("gate")
+        classes = tuple(map(queue.model.names.job_name, routing.names_among(handlers.by_name, names)))
+        if own["sweep_ms"] > (most_ms := max(own["lease_ms"], SWEEP_MS)):
+            bound = f"at most {most_ms}, since leases last {own['lease_ms']} ms"
+            raise Malformed("sweep_ms", own["sweep_ms"], bound)
         plain = frozenset(handlers.by_name) - handlers.inline - handlers.coroutines
-        spawned = plain if processes else frozenset[str]()
+        spawned = plain if own["processes"] else frozenset[str]()
         # No threads for handlers that nobody has.
         own["concurrency"] = (
-            0 if len(handlers.inline) == len(handlers.by_name) else processes or own["concurrency"]
+            0 if len(handlers.inline) == len(handlers.by_name) else own["processes"] or own["concurrency"]
         )
-        settings = Settings(
-            name=known_as,
-            classes=names_taken,
+        routed = Attributes(
+            own["name"], *(own.pop(of) for of in ("stack", "capabilities", "region", "routes"))
+        )
+        # What is left are the fields of the same names: a row without one fails here.
+        configured = Settings(
+            classes=classes,
             inline=handlers.inline,
             stoppable=handlers.coroutines | spawned,
             spawned=spawned,
             batches=dict(handlers.batches),
-            attributes=routing.attributes(known_as, stack, capabilities, region, routes),
-            priorities=routing.priority_range(priorities),
+            attributes=routed,
             routes_at_claim=queue.model.routes_at_claim,
-            **{name: value for name, value in own.items() if name in _OF_MACHINE},
+            **own,
         )
-        settings = replace(settings, about=_about(settings, validate.attributes(attributes)))
         if not handlers.by_name:
             bound = f"at least one: a worker claims the jobs of {queue.name} that it has handlers for"
             raise Malformed("handlers", "none", bound)
-        self._set_up(
-            queue,
-            handlers,
-            settings,
-            processes=processes > 0,
-            max_memory_mb=own["max_memory_mb"],
-            child_max_jobs=own["child_max_jobs"],
-            gate=None if gate is None else partial(_ask, gate, known_as),
-            presence=own["presence"],
-        )
-        if self._processes:
+        self._set_up(queue, handlers, replace(configured, about=_about(configured, attributes)))
+        self._gate = None if gate is None else partial(_ask, gate, configured.name)
+        if configured.processes:
             check_references(handlers)
             _check_travels(queue.serializers)
 
-    def _set_up(
-        self,
-        queue: QueueSettings,
-        handlers: Handlers,
-        settings: Settings,
-        *,
-        processes: bool = False,
-        max_memory_mb: int = 0,
-        child_max_jobs: int = 0,
-        gate: Gate | None = None,
-        presence: bool = True,
-    ) -> None:
-        """Check the settings and build what a run needs."""
+    # What `help` shows of the class.
+    cast("Any", __new__).__signature__ = signature(__init__)
+
+    def _set_up(self, queue: QueueSettings, handlers: Handlers, settings: Settings) -> None:
+        """Build what a run needs."""
         self._queue: Queue = synchronous(queue)
         self._handlers = handlers
         self._settings = settings
-        self._processes = processes
-        self._max_memory_mb = max_memory_mb
-        self._child_max_jobs = child_max_jobs
-        self._gate = gate
-        self._presence = presence
+        self._gate: Gate | None = None
         self._share: Share | Quota | None = None
         self._connections: SharedConnections | None = None
         self._pools: SharedThreads | None = None
@@ -474,7 +345,7 @@ class Worker:
         executor = Executor(
             *(steps, self._queue.driver, waiting, self._events, threads.callers),
             source=source,
-            max_memory_mb=self._max_memory_mb,
+            max_memory_mb=settings.max_memory_mb,
         )
         running = HandlerPool(
             self._handlers,
@@ -484,8 +355,8 @@ class Worker:
             batch_ended=executor.batch_ended,
             say=self._events.put,
             places=settings.concurrency,
-            processes=self._processes,
-            child_max_jobs=self._child_max_jobs,
+            processes=settings.processes > 0,
+            child_max_jobs=settings.child_max_jobs,
             serializers=self._queue.serializers,
             source=source,
         )
@@ -497,7 +368,7 @@ class Worker:
             look_s=min(settings.lease_ms, _LOOK_MS_MAX) / 3000,
             source=source,
             # A worker that is not listed names its connection nowhere.
-            presence=self._presence and settings.beat_ms > 0,
+            presence=settings.presence and settings.beat_ms > 0,
         )
         if channels:
             control.start()
@@ -558,7 +429,7 @@ def _ask(gate: Gate, worker: str) -> bool | int:
     def ask() -> bool | int:
         said = gate()
         # Infinity is no bound; what is no number raises here.
-        return said if isinstance(said, bool) else int(max(0, min(said, _JOBS_MAX)))
+        return said if isinstance(said, bool) else int(max(0, min(said, JOBS_MAX)))
 
     return spared(
         ask, otherwise=False, log=log, said=("worker %s: its gate raised, so nothing is claimed", worker)
@@ -579,12 +450,12 @@ class Scheduler(Worker):
     """Sweeps a queue until it is stopped, at least every `sweep_ms`, and runs nothing. Any number may run at
     once, beside any number of workers: no tick fires twice. Raises Malformed for settings out of bounds."""
 
-    def __init__(self, queue: QueueSettings, *, name: str = "", sweep_ms: Milliseconds = _SWEEP_MS) -> None:
+    def __init__(self, queue: QueueSettings, *, name: str = "", sweep_ms: Milliseconds = SWEEP_MS) -> None:
         settings = Settings(
             name=validate.worker_name(name, lambda: f"scheduler-{os.getpid()}"),
             concurrency=0,
             prefetch=0,
-            lease_ms=_LEASE_MS,
+            lease_ms=settings_of(WorkerSettings)["lease_ms"].default,
             sweep_ms=validate.duration_ms("sweep_ms", sweep_ms, 10, SCHEDULER_SWEEP_MS_MAX),
             grace_ms=1000,
             classes=(),

@@ -137,7 +137,8 @@ def test_nothing_starts_while_the_queue_is_paused(queue: Queue, own: Queue, note
 @pytest.mark.feature("BN29", model="bananas")
 def test_a_graceful_stop_gives_back_what_has_not_started(queue: Queue, own: Queue, notes: Notes) -> None:
     queue.enqueue_many([{"name": "hold", "payload": {"label": str(number)}} for number in range(5)])
-    worker = Worker(own, notes.handlers, concurrency=1, **{**QUICK, "prefetch": 4})
+    settings: dict[str, Any] = {**QUICK, "prefetch": 4}
+    worker = Worker(own, notes.handlers, concurrency=1, **settings)
     thread = threading.Thread(target=worker.run)
     thread.start()
     wait_until(notes.labels, "one runs")

@@ -15,7 +15,7 @@ import pytest
 from engine import Handlers, JobOptions, Malformed, NewJob, Queue, RetryLater, TimedOut, Worker
 from engine.models.envelope import NUMBERS_BYTES, decode, encode
 from engine.ops.jobs import Enqueue, Lease, Options
-from engine.options import OPTIONS, PLAIN, Checked, Choice, Duration, Flag, Whole, checked, settings_of
+from engine.options import OPTIONS, PLAIN, Checked, Choice, Duration, Flag, Whole, checked
 from engine.routing import Target
 from engine.testing import free_port
 from engine.validate import DURATION_MS_MAX, HEADERS_BYTES_MAX, INSTANT_MS_MAX, KEY_CHARS_MAX, ROUTE_CHARS_MAX
@@ -246,25 +246,3 @@ def test_it_travels_in_the_envelope(name: str, value: Any, read: Any) -> None:
     job = decode(head + bytes(NUMBERS_BYTES) + tail, Lease("j", 1, "n"), 0, (1, 0, 0))
     assert getattr(job.options, name) == read
     assert (job.options, job.payload) == (options, b"{}")
-
-
-def test_a_worker_has_each_setting_at_its_bounds_and_refuses_it_beyond_them() -> None:
-    handlers, tried = Handlers(), list[str]()
-    handlers("job")(print)
-    for setting in settings_of(Worker):
-        match setting.check:
-            case Flag():
-                good, bad = (True, False), (0, 1, "on", None)
-            case Whole(least, most):
-                good, bad = (least, most), (least - 1, most + 1, "5", None, True)
-            case _:
-                continue
-        tried.append(setting.name)
-        for value in (*good, *bad):
-            given: dict[str, Any] = {setting.name: value}
-            if value in good and type(value) is type(good[0]):
-                Worker(Queue("q"), handlers, **given)
-            else:
-                with pytest.raises(Malformed, match=f"^{setting.name}: "):
-                    Worker(Queue("q"), handlers, **given)
-    assert {"concurrency", "lease_ms", "grace_ms", "processes", "max_memory_mb", "presence"} <= {*tried}

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine import Malformed
+from engine import Handlers, Malformed, Queue, Worker
 from engine.ops.jobs import Enqueue, Options, class_of, class_target
 from engine.options import checked
-from engine.routing import Attributes, Target, attributes, matches, matching, names_among, priority_range, target_text
+from engine.routing import Attributes, Target, matches, matching, names_among, priority_range, target_text
 
 NODE = Attributes("w1", "node", frozenset({"email", "gpu"}), "us-east")
 BARE = Attributes("w2")
@@ -75,16 +75,16 @@ def test_targets(asks: dict[str, Any], node: bool, bare: bool) -> None:
     ],
 )
 def test_routing_keys(route: str | None, routes: list[str], runs: bool) -> None:
-    worker = attributes("w", None, (), None, routes)
+    worker = Attributes("w", routes=frozenset(routes))
     assert matches(wanted(route=route), worker) is runs
 
 
 def test_a_routing_key_and_a_target_are_met_together() -> None:
-    worker = attributes("w", "node", (), None, ["gpu"])
+    worker = Attributes("w", "node", routes=frozenset({"gpu"}))
     both = wanted(route="gpu", target=Target(stack=["node"]))
     assert matches(both, worker)
-    assert not matches(both, attributes("w", "node", (), None, ["default"]))
-    assert not matches(both, attributes("w", "perl", (), None, ["gpu"]))
+    assert not matches(both, Attributes("w", "node", routes=frozenset({"default"})))
+    assert not matches(both, Attributes("w", "perl", routes=frozenset({"gpu"})))
     assert not matches(wanted(route="gpu", target={"server": "w"}), BARE)
 
 
@@ -158,7 +158,7 @@ def test_the_classes_of_a_worker() -> None:
         ("workers@gpu", '{"stack":["node"]}'),
     ]
     assert matching(classes, ["work"], NODE) == ("work@~1", "work@~7")
-    assert matching(classes, ["work", "other"], attributes("w", None, (), None, ["gpu"])) == ("work@gpu",)
+    assert matching(classes, ["work", "other"], Attributes("w", routes=frozenset({"gpu"}))) == ("work@gpu",)
 
 
 @pytest.mark.parametrize(
@@ -196,20 +196,21 @@ def test_bad_targets(value: Any, field: str) -> None:
     ],
 )
 def test_bad_attributes(more: dict[str, Any], field: str) -> None:
-    given: dict[str, Any] = {"stack": None, "capabilities": (), "region": None, "routes": ["default"], **more}
+    handlers = Handlers()
+    handlers("job")(print)
     with pytest.raises(Malformed) as caught:
-        attributes("w", **given)
+        Worker(Queue("q"), handlers, **more)
     assert caught.value.field == field
 
 
 def test_what_a_worker_restricts_itself_to() -> None:
     assert names_among(["a", "b", "c"], None) == ("a", "b", "c")
     assert names_among(["a", "b", "c"], ["c", "a"]) == ("a", "c")
-    assert priority_range(None) is None and priority_range((1, 10)) is None
-    assert priority_range([3, 7]) == (3, 7) and priority_range((7, 7)) == (7, 7)
+    assert priority_range("priorities", None) is None and priority_range("priorities", (1, 10)) is None
+    assert priority_range("priorities", [3, 7]) == (3, 7) and priority_range("priorities", (7, 7)) == (7, 7)
     for bad in ([], "a", ["d"], 7, ["a", 7]):
         with pytest.raises(Malformed, match="^names: "):
             names_among(["a", "b"], bad)
     for bad in ((7, 3), (0, 3), (3, 11), (3,), 3, "37", (True, 3)):
         with pytest.raises(Malformed, match="^priorities: "):
-            priority_range(bad)
+            priority_range("priorities", bad)

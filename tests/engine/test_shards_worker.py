@@ -7,6 +7,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.machine import Machine
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import some_handlers
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
 SHARDS = 16
 
@@ -234,6 +235,25 @@ def test_worker_of_shards_has_no_child_processes_and_no_group(queue: Queue) -> N
 
 
 @pytest.mark.slow
+def test_signal_while_the_first_worker_of_a_shard_begins_stops_that_one(queue: Queue) -> None:
+    """A signal handler runs between any two lines of the thread that begins the workers, which holds the lock."""
+
+    class Interrupted(dict[str, Worker]):
+        def __setitem__(self, name: str, worker: Worker) -> None:
+            if not self:
+                sharded.stop()
+            super().__setitem__(name, worker)
+
+    sharded: Any = make_worker(queue, Book(), "w")
+    sharded._of_each = Interrupted()
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(sharded.run)
+        try:
+            assert run.result(DEADLINE_S) == "stopped"
+        finally:
+            sharded.stop()
+
+
 def test_idle_workers_of_many_shards_ask_little(ironclaim_url: str, raw: redis.Redis) -> None:
     """Three workers of 16 shards block three times in five seconds, as those of one queue do."""
     handlers = some_handlers()

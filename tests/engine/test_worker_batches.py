@@ -42,7 +42,8 @@ def put(queue: Queue, *jobs: str, **options: Any) -> None:
 
 
 def burst(queue: Queue, handlers: Handlers, **settings: Any) -> None:
-    assert Worker(queue, handlers, **{"sweep_ms": 50, "concurrency": 1, **settings}).run(burst=True) == "empty"
+    settings = {"sweep_ms": 50, "concurrency": 1, **settings}
+    assert Worker(queue, handlers, **settings).run(burst=True) == "empty"
 
 
 @pytest.mark.parametrize("kind", KINDS)

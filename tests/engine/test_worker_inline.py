@@ -28,7 +28,8 @@ def start(workers: Workers, *options: str, name: str = "worker-1") -> Any:
 
 
 def drained(queue: Queue, handlers: Handlers, **settings: Any) -> None:
-    Worker(queue, handlers, **{"sweep_ms": 50, **settings}).run(burst=True)
+    settings = {"sweep_ms": 50, **settings}
+    Worker(queue, handlers, **settings).run(burst=True)
 
 
 def test_inline_handlers_run_in_the_order_of_the_claims_and_one_at_a_time(queue: Queue) -> None:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import errno
+import selectors
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
-from engine import ConnectOptions, EngineError, Handlers, Malformed, Queue, Worker, WorkerGroup
+from engine import ConnectOptions, EngineError, Handlers, Malformed, OutcomeUnknown, Queue, Worker, WorkerGroup
 from engine.ops.sweeps import Wait
-from engine.redis.call import Call
+from engine.redis.call import BLOCK_MS, Call
 from engine.redis.driver import Flight, SyncDriver
 from engine.redis.endpoint import Endpoint
 from engine.redis.exchange import Sent
 from engine.worker import threads
+from engine.worker.executor import Events, Executor, Over
 from engine.worker.loop import CALLERS, Loop
-from engine.worker.shared import SharedWait, _Replies
+from engine.worker.shared import SharedConnections, SharedWait, _Replies, _Waits
 from engine.worker.threads import Threads
 from engine.worker.worker import OpenRun
 from tests.engine.helpers.at_work import Book, at_work, make_worker
@@ -176,6 +180,121 @@ def test_a_wait_whose_reply_never_comes_is_broken_off_and_sent_again(relay: Rela
     member.close()
 
 
+def blocking_wait(name: str) -> Call[object]:
+    return Call(None, (name,), ("BLPOP", name, BLOCK_MS / 1000), lambda raw: raw, Wait(0, (), None), BLOCK_MS)
+
+
+def test_workers_that_open_after_the_last_has_left_wait_together_again(ironclaim_url: str, client: Any) -> None:
+    endpoint, ended = Endpoint(ironclaim_url), list[Sent | EngineError | Flight]()
+    shared = SharedConnections(endpoint, "ic:")
+    for _ in range(3):
+        member = shared.waiting(SyncDriver(endpoint, (), block_ms_max=BLOCK_MS))
+        assert member.begin(blocking_wait("list"), ended.append) is None
+        client.rpush("list", "1")
+        wait_until(lambda: len(ended) == 1, "the wake-up has come")
+        sent = ended.pop()
+        assert isinstance(sent, Sent) and sent.reply == [b"list", b"1"]
+        # The last one leaves while it waits once more.
+        assert member.begin(blocking_wait("list"), ended.append) is None
+        member.interrupt()
+        assert isinstance(ended.pop(), OutcomeUnknown)
+        member.close()
+    wait_until(lambda: not named("waits") and "waits" not in {one.name for one in threading.enumerate()}, "no thread is left")
+
+
+def test_a_worker_that_is_interrupted_while_it_begins_to_wait_takes_no_wake_up(
+    ironclaim_url: str, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint, ended, others = Endpoint(ironclaim_url), list[object](), list[object]()
+    shared = SharedConnections(endpoint, "ic:")
+    leaving, staying = (shared.waiting(SyncDriver(endpoint, (), block_ms_max=BLOCK_MS)) for _ in range(2))
+    waits = shared._waits
+    assert isinstance(waits, _Waits)
+    real = waits.begin
+
+    def begin(member: SharedWait) -> None:
+        """The interrupt comes between the look whether there was one and the wait."""
+        if member is leaving:
+            member.interrupt()
+        real(member)
+
+    monkeypatch.setattr(waits, "begin", begin)
+    assert leaving.begin(blocking_wait("left"), ended.append) is None
+    assert len(ended) == 1 and isinstance(ended[0], OutcomeUnknown)
+    assert staying.begin(blocking_wait("stays"), others.append) is None
+    wait_until(lambda: any(one["cmd"] == "blpop" for one in client.client_list()), "the block is on")
+    client.rpush("left", "1")
+    client.rpush("stays", "1")
+    wait_until(lambda: len(others) == 1, "the wake-up of the other one has come")
+    assert client.llen("left") == 1
+    staying.interrupt()
+
+
+def test_an_end_of_a_wait_that_cannot_be_told_leaves_the_others_waiting(ironclaim_url: str, client: Any) -> None:
+    endpoint, ended = Endpoint(ironclaim_url), list[object]()
+
+    def refuses(outcome: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    shared, replies = SharedConnections(endpoint, "ic:"), _Replies(endpoint)
+    for members in (
+        [shared.waiting(SyncDriver(endpoint, (), block_ms_max=BLOCK_MS)) for _ in range(2)],
+        [SharedWait(replies, SyncDriver(endpoint, (), block_ms_max=BLOCK_MS)) for _ in range(2)],
+    ):
+        for member in members:
+            if member._waits is replies:
+                replies.join(member)
+                member._alone.run(Call(None, ("x",), ("LLEN", "x"), lambda raw: raw, Wait(0, (), None)))
+        assert members[0].begin(blocking_wait("a"), refuses) is None
+        assert members[1].begin(blocking_wait("b"), ended.append) is None
+        client.rpush("a", "1")
+        wait_until(lambda: client.llen("a") == 0, "the first has been woken")
+        client.rpush("b", "1")
+        wait_until(lambda: len(ended) == 1, "the other one, too")
+        ended.clear()
+        for member in members:
+            member.interrupt()
+
+
+def test_waits_on_several_nodes_share_one_selector_and_do_without_one_that_fails(
+    ironclaim_url: str, client: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    endpoint, ended, made = Endpoint(ironclaim_url), list[object](), list[object]()
+    real = selectors.DefaultSelector
+
+    def counted() -> object:
+        made.append(None)
+        return real()
+
+    monkeypatch.setattr(selectors, "DefaultSelector", counted)
+    replies = _Replies(endpoint)
+    alone = SyncDriver(endpoint, (), block_ms_max=BLOCK_MS)
+    member = SharedWait(replies, alone)
+    replies.join(member)
+    alone.run(Call(None, ("x",), ("LLEN", "x"), lambda raw: raw, Wait(0, (), None)))
+
+    def wait() -> None:
+        assert member.begin(blocking_wait("list"), ended.append) is None
+        client.rpush("list", "1")
+        wait_until(lambda: len(ended) == 1, "it has ended")
+        flight = ended.pop()
+        assert isinstance(flight, Flight) and member.arrive(flight).reply == [b"list", b"1"]
+
+    for _ in range(5):
+        wait()
+    assert len(made) == 1
+
+    def refused(timeout: float | None = None) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr(replies._selector, "select", refused)
+    wait()
+    assert "too many open files" in caplog.text
+    monkeypatch.undo()
+    wait()
+    member.interrupt()
+
+
 def test_a_group_can_be_stopped_before_it_runs(ironclaim_url: str) -> None:
     with Queue("a", url=ironclaim_url) as one, Queue("b", url=ironclaim_url) as other:
         group = WorkerGroup([one, other], some_handlers())
@@ -202,7 +321,17 @@ def test_what_a_worker_of_a_group_raises_is_raised(ironclaim_url: str) -> None:
             Worker(gone, handlers).run()
 
 
-@pytest.mark.parametrize(("part", "method"), [(OpenRun, "close"), (OpenRun, "__init__"), (Loop, "add")])
+@pytest.mark.parametrize(
+    ("part", "method"),
+    [
+        (OpenRun, "close"),
+        (OpenRun, "__init__"),
+        (Loop, "add"),
+        (Executor, "too_large"),
+        (Executor, "take"),
+        (Executor, "process"),
+    ],
+)
 def test_a_defect_at_the_begin_or_the_end_of_a_run_is_raised_and_hangs_nothing(
     part: type, method: str, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,6 +349,29 @@ def test_a_defect_at_the_begin_or_the_end_of_a_run_is_raised_and_hangs_nothing(
             pool.submit(group.run, burst=True).result(DEADLINE_S)
         # And it can run again.
         assert group.run(burst=True) == "empty"
+
+
+def test_an_end_that_cannot_be_told_ends_no_other_machine() -> None:
+    loop, told = Loop(), threading.Event()
+
+    class Ended:
+        """A machine that has ended as soon as it is looked at."""
+
+        def start(self, running: object) -> None: ...
+
+        def too_large(self) -> None: ...
+
+        def take(self, most_ns: int) -> Over:
+            return Over("stopped")
+
+    def refuses(reason: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    machine: Any = Ended()
+    loop.add(machine, machine, Events(), refuses)
+    loop.add(machine, machine, Events(), lambda reason: told.set())
+    assert told.wait(DEADLINE_S)
+    loop.close()
 
 
 def test_a_second_run_of_a_group_is_refused_and_the_first_goes_on(ironclaim_url: str) -> None:

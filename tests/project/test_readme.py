@@ -41,13 +41,14 @@ PROGRAMS = [snippet for snippet in SNIPPETS if snippet not in map(special, SPECI
 #: An interpreter that has the engine, and forks for each path that it reads: to import the engine took longer than most programs.
 #: Its workers sweep every 50 ms: a burst ends with a sweep, which by default comes once a second.
 FORKS = """
-import atexit, gc, os, runpy, sys, threading
+import atexit, dataclasses, gc, os, runpy, sys, threading
 from engine import *
 from engine.http import application
+from engine.options import settings_of
 
 Queue("warm").close()
-for face in (Worker, WorkerGroup):
-    face.__init__.__kwdefaults__["sweep_ms"] = 50
+rows = settings_of(WorkerSettings)
+rows["sweep_ms"] = dataclasses.replace(rows["sweep_ms"], default=50)
 gc.freeze()
 
 while script := sys.stdin.readline().strip():

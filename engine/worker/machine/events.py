@@ -28,15 +28,13 @@ StopReason = Literal["empty", "stopped", "grace over", "recycled", "at once"]
 
 @immutable
 class Settings:
-    """A worker's configuration, checked by `Worker`. `prefetch`: most jobs that are taken ahead; `classes`:
-    the names that it has handlers for; `attributes` decide which of their jobs it may run; `priorities`: the
-    least and the greatest priority that it takes. `routes_at_claim`: the model looks at the routing of each
-    job itself.
+    """A worker's configuration, checked by `Worker`; `engine.WorkerSettings` says what a setting means.
+    `classes`: the names that it has handlers for; `attributes` decide which of their jobs it may run.
+    `routes_at_claim`: the model looks at the routing of each job itself.
 
     `concurrency` handlers run at once, and beside them one of the `inline` names, whose jobs run one after
     the other in one thread. With a concurrency of 0 all jobs are inline. The handlers of `stoppable` names
-    end soon after they were told to, and those of `spawned` ones run in child processes. After `max_jobs`
-    jobs the worker stops (0 = never).
+    end soon after they were told to, and those of `spawned` ones run in child processes.
 
     `batches` names the handlers that take several jobs of a lane at once, and how many at most.
 
@@ -63,8 +61,12 @@ class Settings:
     stoppable: frozenset[str] = frozenset()
     spawned: frozenset[str] = frozenset()
     batches: Mapping[str, int] = field(default_factory=dict[str, int])
+    processes: int = 0
+    child_max_jobs: int = 0
     max_jobs: int = 0
+    max_memory_mb: int = 0
     beat_ms: int = 0
+    presence: bool = True
     about: Mapping[str, object] = field(default_factory=dict[str, object])
     attributes: Attributes = NOTHING_SPECIAL
     priorities: tuple[int, int] | None = None

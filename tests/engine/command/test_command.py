@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from engine import Queue, Worker, models
+from engine import GroupSettings, Queue, WorkerSettings, models
 from engine.command.arguments import duration_ms
-from engine.options import settings_of
+from engine.options import sentences, settings_of
 from engine.testing import free_port
 from engine.version import __version__
 from tests.engine.command.running import ROOT, ironclaim, said
@@ -60,12 +60,17 @@ def test_the_environment_sets_what_no_argument_says(ironclaim_url: str) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_the_help_of_the_worker_has_the_default_of_each_setting() -> None:
-    text = " ".join(ironclaim("worker", "--help").stdout.split())
-    for setting in settings_of(Worker):
-        if setting.help and setting.default not in (None, "", ()):
-            shown = {"presence": "on", "routes": "default"}.get(setting.name, setting.default)
-            assert f"{setting.help} [IRONCLAIM_{setting.name.upper()}; default: {shown}]" in text
+def test_the_help_of_the_worker_has_each_setting_with_its_default() -> None:
+    text = " ".join(ironclaim("worker", "--help").stdout.split()).replace("worker- HOST", "worker-HOST")
+    about = sentences(WorkerSettings) | sentences(GroupSettings)
+    assert {*about} == {*settings_of(GroupSettings)}, "a row has a docstring"
+    for name, row in settings_of(GroupSettings).items():
+        if name in ("attributes", "gate"):
+            assert f"IRONCLAIM_{name.upper()}" not in text, "only a program has one"
+        else:
+            shown = {"presence": "on", "routes": "default"}.get(name, row.default)
+            ending = "" if row.default in (None, "", ()) else f"; default: {shown}"
+            assert f"{about[name]} [IRONCLAIM_{name.upper()}{ending}]" in text
 
 
 def test_the_version_is_told_without_importing_what_commands_need() -> None:

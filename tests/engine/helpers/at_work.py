@@ -72,4 +72,5 @@ def at_work(*workers: Any, **stop: bool) -> Generator[None]:
 
 def make_worker(queue: Queue, book: Book, name: str, *names: str, **settings: Any) -> Worker:
     """A worker for the jobs of these names (`work`)."""
-    return Worker(queue, book.handlers(name, *(names or ("work",))), name=name, **{"prefetch": 0, **settings})
+    settings = {"prefetch": 0, **settings}
+    return Worker(queue, book.handlers(name, *(names or ("work",))), name=name, **settings)

@@ -14,7 +14,7 @@ def test_the_environment_is_read_as_a_whole() -> None:
     assert (plain.mode, plain.url, plain.model.timeout_ms) == ("default", "redis://localhost:6379", 300_000)
     assert plain.settings == {
         **{"concurrency": 10, "priorities": None, "routes": ("default",), "names": None},
-        **{"sweep_ms": 1000, "grace_ms": 30_000},
+        "sweep_ms": 1000,
     }
     given = read(
         {

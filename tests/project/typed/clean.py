@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Coroutine
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
-from typing import Any, TypedDict, assert_type
+from typing import Any, TypedDict, Unpack, assert_type
 from uuid import UUID
 
 from pydantic import BaseModel
 
-from engine import AsyncQueue, Enqueued, Job, NewJob, Queue, Result, Task
+from engine import (
+    AsyncQueue,
+    Enqueued,
+    GroupSettings,
+    Job,
+    NewJob,
+    Queue,
+    Result,
+    Task,
+    Worker,
+    WorkerGroup,
+    WorkerSettings,
+)
 
 queue = Queue("bills")
 async_queue = AsyncQueue("mails")
@@ -90,3 +102,13 @@ async def acall() -> None:
 
 def of_any_kind(task: Task[[UUID, Decimal], Bill]) -> Decimal:
     return task.call(USER, Decimal(1)).total
+
+
+def with_short_leases(**settings: Unpack[WorkerSettings]) -> Worker:
+    settings["lease_ms"] = timedelta(seconds=2)
+    return Worker(queue, **settings)
+
+
+def group(**settings: Unpack[GroupSettings]) -> WorkerGroup:
+    assert WorkerGroup([queue, async_queue], strategy="shuffle", grace_ms=5)
+    return WorkerGroup([queue], **settings)

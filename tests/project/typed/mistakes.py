@@ -1,11 +1,11 @@
-"""Twenty mistakes with typed jobs, each on a line that says so: checkers must flag those and no other line. See test_typed.py."""
+"""Mistakes with typed jobs and settings of workers, each on a line that says so: checkers must flag those and no other line."""
 
 from __future__ import annotations
 
 from decimal import Decimal
 from uuid import UUID
 
-from engine import AsyncQueue, Job, NewJob, Queue
+from engine import AsyncQueue, Job, NewJob, Queue, Worker, WorkerGroup
 
 queue = Queue("bills")
 async_queue = AsyncQueue("mails")
@@ -59,3 +59,10 @@ async def async_results() -> None:
     text: str = (await async_queue.results.wait("id", mail)).get()  # mistake 19: a number or None is no text
     score: UUID = await index.acall("a")  # mistake 20: the result of one job of a batch is a float
     print(text, score)
+
+
+def settings() -> None:
+    Worker(queue, grace=3)  # mistake 21: no such setting
+    Worker(queue, lease_ms="9s")  # mistake 22: a text for a length of time
+    Worker(queue, strategy="strict")  # mistake 23: a setting of groups
+    WorkerGroup([queue], strategy="lazy")  # mistake 24: no such strategy

@@ -1,0 +1,119 @@
+"""The settings of a worker: their types, bounds, defaults and meaning in one table, checked in one place and
+before any I/O.
+
+A setting is a row of `WorkerSettings`. What a run reads is a field of the same name in
+`engine.worker.machine.events.Settings`. The signatures, the flags of `ironclaim worker` and the reference
+follow from the rows. `tests/engine/test_worker_settings.py` walks the table and tries every bound from both
+sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, TypedDict, get_args
+
+from engine import routing, validate
+from engine.errors import Malformed
+from engine.options import Checked, Choice, Default, Duration, Flag, Whole
+from engine.routing import DEFAULT_ROUTE
+from engine.validate import CONCURRENCY_MAX, Milliseconds
+from engine.worker.control import default_name
+from engine.worker.machine.concurrency import WEIGHT_MAX, Gate, Strategy
+
+#: Child processes of one worker.
+PROCESSES_MAX = 64
+_DAY_MS = 86_400_000
+#: Allowed beside every lease: a caller who gives a short lease alone has not asked for it.
+SWEEP_MS = 1000
+#: Bounds of `max_jobs` and `max_memory_mb`: a machine with more memory than that is not known yet.
+JOBS_MAX = 2**48
+_MEMORY_MB_MAX = 2**24
+
+
+def _name(_: str, value: object) -> str:
+    return validate.worker_name(value, default_name)
+
+
+def _attributes(_: str, value: object) -> dict[str, Any]:
+    return validate.attributes(value)
+
+
+def _gate(name: str, value: object) -> object:
+    if value is not None and not callable(value):
+        raise Malformed(name, value, "a function without arguments that returns True, False or a number")
+    return value
+
+
+def _weights(name: str, value: object) -> list[int] | None:
+    if value is None:
+        return None
+    return [
+        validate.integer(name, weight, 1, WEIGHT_MAX)
+        for weight in validate.items(name, value, "whole numbers")
+    ]
+
+
+class WorkerSettings(TypedDict, total=False):
+    """What may be said of a worker, each setting with its bound, `Whole(least, most)` or what checks it, and
+    its default."""
+
+    name: Annotated[str, Checked(_name), Default("")]
+    """Its name, for people and for targets of jobs; worker-HOST-PID unless given."""
+    concurrency: Annotated[int, Whole(1, CONCURRENCY_MAX), Default(8)]
+    """Handlers at once, of all queues together. Inline ones run beside them; with `processes` these say how
+    many."""
+    prefetch: Annotated[int, Whole(0, CONCURRENCY_MAX), Default(128)]
+    """Most jobs leased ahead of the handlers; 0 = none, as with several queues unless given. A worker leases
+    ahead what its handlers work off in 50 ms by their measured time."""
+    lease_ms: Annotated[Milliseconds, Duration(100, _DAY_MS), Default(9000)]
+    """How long a job stays leased without a renewal."""
+    sweep_ms: Annotated[Milliseconds, Duration(10, _DAY_MS), Default(SWEEP_MS)]
+    """Longest time between two sweeps; more than a quarter of the lease is brought down to that, more than
+    the lease is refused. The worker that leads its queue sweeps for all."""
+    grace_ms: Annotated[Milliseconds, Duration(0, _DAY_MS), Default(30_000)]
+    """How long a stop waits for handlers."""
+    processes: Annotated[int, Whole(0, PROCESSES_MAX), Default(0)]
+    """Run plain handlers in this many child processes, one each. It is for handlers that keep the interpreter
+    lock for long. A child finds a handler by its module and name; one that dies is a failed run."""
+    child_max_jobs: Annotated[int, Whole(0, JOBS_MAX), Default(0)]
+    """Replace a child process after so many jobs; 0 = never."""
+    max_jobs: Annotated[int, Whole(0, JOBS_MAX), Default(0)]
+    """End after so many jobs, to be started anew (exit code 75); 0 = never. It stops gracefully, and `run`
+    returns "recycled"."""
+    max_memory_mb: Annotated[int, Whole(0, _MEMORY_MB_MAX), Default(0)]
+    """The same when the process holds more than so many megabytes; 0 = never."""
+    beat_ms: Annotated[Milliseconds, Duration(0, 3_600_000), Default(10_000)]
+    """How often it says that it lives. When three beats in a row have not come, other workers take its
+    leases without waiting for their end, unless it has renewed them. Handlers that hold the interpreter lock
+    for longer want longer beats. With 0 it is not listed in `queue.workers`."""
+    presence: Annotated[bool, Flag(), Default(True)]
+    """Whether others notice by its closed connection that it was killed. They look once a second, and take
+    its leases when its control connection is gone at two looks in a row (rule 39). Without it the worker
+    looks after no other, and its leases are taken when they run out."""
+    attributes: Annotated[Mapping[str, Any] | None, Checked(_attributes), Default(None)]
+    """What `queue.workers` shows of it beside: JSON of at most 4 KiB."""
+    names: Annotated[Iterable[str] | None, Default(None)]
+    """Of the names with handlers only these; all of them unless given."""
+    priorities: Annotated[tuple[int, int] | None, Checked(routing.priority_range), Default(None)]
+    """Only jobs of these priorities: the least and the greatest."""
+    routes: Annotated[Iterable[str], Checked(routing.routes), Default((DEFAULT_ROUTE,))]
+    """Routing keys whose jobs it takes; a job without one has the key `default`."""
+    stack: Annotated[str | None, Checked(routing.text_or_none), Default(None)]
+    """Its stack, for targets of jobs (rule 18)."""
+    capabilities: Annotated[Iterable[str], Checked(routing.values), Default(())]
+    """Its capabilities, for targets of jobs."""
+    region: Annotated[str | None, Checked(routing.text_or_none), Default(None)]
+    """Its region, for targets of jobs."""
+    gate: Annotated[Gate | None, Checked(_gate), Default(None)]
+    """What is asked before a claim. It must be quick, because other decisions wait for it. False = claim
+    nothing now, True = as ever, a number = at most so many jobs. A closed one is asked again after 200 ms."""
+
+
+class GroupSettings(WorkerSettings, total=False):
+    """What may be said of a group of workers: the settings of each, and how they share their places."""
+
+    strategy: Annotated[Strategy, Choice(get_args(Strategy)), Default("strict")]
+    """Which of several queues is claimed next; strict = in their order. `weighted` shares in proportion to
+    `weights` while several have work; `shuffle` lets chance decide each time."""
+    weights: Annotated[Sequence[int] | None, Checked(_weights), Default(None)]
+    """Of several queues, in their order, 1 to 1,000 each; the strategy is then weighted."""
