@@ -245,9 +245,14 @@ class Executor:
         return event.reason
 
     def start(self, running: HandlerPool) -> None:
-        """Begin to work: the first thing that the machine is told."""
+        """Begin to work. What came before, such as a pause, holds from the first claim on."""
         self._running = running
         self._pid = os.getpid()
+        for _ in range(self._events.count):
+            event = self._events.get(0)
+            # Only what has begun can be over.
+            assert not isinstance(event, Over)
+            self.process(event)
         self.process(TimerFired())
 
     def process(self, event: Event | None) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from engine import Queue, Worker
+from engine import Handlers, Queue, Worker
 from engine.observer import Intended, Outcome, ServerIdentity
 from engine.ops.claims import LeasedJob
 from engine.ops.sweeps import Sweep
@@ -63,6 +63,22 @@ def idle(url: str, number: int) -> Iterator[tuple[list[Worker], Counting]]:
                 lambda: calls["Beat"] >= number and calls["Wait"] >= number and calls["NoteQueue"] >= number, "all are idle"
             )
             yield workers, observer
+
+
+def test_a_worker_that_was_paused_before_its_run_claims_nothing_until_it_is_resumed(ironclaim_url: str) -> None:
+    observer, handlers, ran = Counting(), Handlers(), threading.Event()
+    handlers("work")(lambda job: ran.set())
+    with Queue("q", url=ironclaim_url, observer=observer) as queue:
+        queue.enqueue("work", {})
+        worker = Worker(queue, handlers, name="w", sweep_ms=50)
+        worker.pause()
+        with at_work(worker):
+            wait_until(lambda: observer.calls["Sweep"] >= 3, "it sweeps for the others")
+            assert not observer.calls["Claim"] and not ran.is_set()
+            worker.resume()
+            wait_until(ran.is_set, "it goes on")
+        worker.stop()
+        assert worker.run() == "stopped", "and one that was stopped before its run ends at once"
 
 
 @pytest.mark.slow

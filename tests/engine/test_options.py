@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from engine import Handlers, JobOptions, Malformed, NewJob, Queue, RetryLater, TimedOut, Worker
+from engine import JobOptions, Malformed, NewJob, Queue, RetryLater, TimedOut, Worker
 from engine.models.envelope import NUMBERS_BYTES, decode, encode
 from engine.ops.jobs import Enqueue, Lease, Options
 from engine.options import OPTIONS, PLAIN, Checked, Choice, Duration, Flag, Whole, checked
