@@ -50,6 +50,7 @@ from engine.worker.machine.events import (
     GiveUpHandler,
     HandlerEnded,
     LoseLease,
+    PauseAsked,
     Send,
     Start,
     StopAsked,
@@ -248,8 +249,9 @@ class Executor:
         """Begin to work. What came before, such as a pause, holds from the first claim on."""
         self._running = running
         self._pid = os.getpid()
-        for _ in range(self._events.count):
-            event = self._events.get(0)
+        before = [self._events.get(0) for _ in range(self._events.count)]
+        # Pauses first, because the machine claims at any other event.
+        for event in sorted(before, key=lambda event: not isinstance(event, PauseAsked | StopAsked)):
             # Only what has begun can be over.
             assert not isinstance(event, Over)
             self.process(event)

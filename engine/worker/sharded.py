@@ -152,13 +152,12 @@ class ShardedWorker(Worker):
             worker.watch(self._watches)
         else:
             worker.on_lead(self._lead)
-        quota = self._places.join()
-        worker.take_part(quota, connections, threads)
         # First of all: a signal may come between any two lines, and tells those that are here.
         self._of_each[name] = worker
-        self._quotas[name] = quota
         for asked in self._asked:
             asked(worker)
+        quota = self._quotas[name] = self._places.join()
+        worker.take_part(quota, connections, threads)
         worker.begin(partial(self._shard_ended, name), burst=burst, delayed=delayed)
 
     def _shard_ended(self, name: str, why: StopReason | BaseException) -> None:

@@ -71,6 +71,7 @@ def test_a_worker_that_was_paused_before_its_run_claims_nothing_until_it_is_resu
     with Queue("q", url=ironclaim_url, observer=observer) as queue:
         queue.enqueue("work", {})
         worker = Worker(queue, handlers, name="w", sweep_ms=50)
+        worker.watch(False)  # As a shard's worker is told first.
         worker.pause()
         with at_work(worker):
             wait_until(lambda: observer.calls["Sweep"] >= 3, "it sweeps for the others")
