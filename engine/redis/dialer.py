@@ -122,11 +122,11 @@ def identify(connection: Connection) -> ClientConnection | None:
     except (KeyError, ValueError) as error:
         _tell_off(f"CLIENT INFO cannot be read: {error!r}")
         return None
-    own = own_address(connection._sock)
+    own = own_addresses(connection._sock)
     keep_alive(connection._sock)
-    if address != own:
+    if address not in own:
         _tell_off(
-            f"the server sees {address.rpartition(':')[0]}, not {own.rpartition(':')[0]}: a proxy is "
+            f"the server sees {address.rpartition(':')[0]}, not {own[0].rpartition(':')[0]}: a proxy is "
             "in between"
         )
         return None
@@ -143,12 +143,14 @@ def keep_alive(sock: Any) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def own_address(sock: Any) -> str:
-    """The address of a connected socket as a server would list it that sees this very socket."""
+def own_addresses(sock: Any) -> tuple[str, ...]:
+    """The address of a connected socket as servers list it that see this very socket."""
     if sock.family == socket.AF_UNIX:
-        return f"{sock.getpeername()}:0"
+        path = f"{sock.getpeername()}:0"
+        # Valkey 9 takes the path for an address of IPv6, because of its colon.
+        return path, f"[{path}]:0"
     host, port = sock.getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return (f"[{host}]:{port}" if ":" in host else f"{host}:{port}",)
 
 
 @functools.cache

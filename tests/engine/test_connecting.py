@@ -119,7 +119,8 @@ def test_a_user_with_a_password_and_a_unix_socket(guarded: tuple[EmbeddedServer,
         with Queue("q", url=url) as queue:
             assert queue.enqueue("work", {}).created
     with redis.Redis(unix_socket_path=str(path)) as client:
-        identify(connection := client.connection_pool.get_connection())
+        connection = client.connection_pool.get_connection()
+        assert identify(connection) is not None, "no proxy is in between"
         assert not connection._sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)  # type: ignore[union-attr]
         client.connection_pool.release(connection)
 
