@@ -27,7 +27,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from engine.errors import redacted, tell_unlogged
+from engine.errors import bounded_repr, redacted, tell_unlogged
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
 
@@ -36,6 +36,10 @@ FIELDS = ("worker", "queue", "job_id", "job_name", "fence", "attempt")
 #: Where a record keeps the fields of its run until it is formatted.
 _OF_RUN = "_ironclaim_run"
 _PLAIN = (str, int, float, bool, type(None))
+#: What records have beside what their `extra=` gave them.
+_OF_EACH = frozenset(
+    (*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "traceback", _OF_RUN, *FIELDS)
+)
 
 
 class Source(NamedTuple):
@@ -171,8 +175,8 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One line of JSON for each record: `time` (UTC), `level`, `logger`, `message`, the fields above, and
-    `traceback` where there is one. It also formats records of other libraries."""
+    """One line of JSON for each record: `time` (UTC), `level`, `logger`, `message`, the fields above,
+    `traceback` where there is one, and what `extra=` gave it. It also formats records of other libraries."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
@@ -191,7 +195,19 @@ class JsonFormatter(logging.Formatter):
         )
         if trace:
             line["traceback"] = _told(record, trace)
+        for field, value in vars(record).items():
+            if field not in _OF_EACH:
+                line.setdefault(field, _sayable(value))
         return json.dumps(line, ensure_ascii=False, default=str)
+
+
+def _sayable(value: object) -> object:
+    """A value that JSON can say: itself, or its repr where it cannot."""
+    try:
+        json.dumps(value, default=str)
+    except Exception:
+        return bounded_repr(value)
+    return value
 
 
 # -- what the configuration of a service leaves

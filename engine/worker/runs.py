@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import logging
 import sys
 import threading
 import time
@@ -273,7 +274,9 @@ class Runs:
         if fault.error == CANCELLED:
             log.info("%s ended: it was cancelled", job_run(leased), extra=extra)
         elif fault.verdict.asked:
-            log.info("%s ended: %s", job_run(leased), fault.error, extra=extra)
+            # A job that dies is a warning, however it came to that.
+            level = logging.WARNING if fault.verdict.end == "bury" else logging.INFO
+            log.log(level, "%s ended: %s", job_run(leased), fault.error, extra=extra)
         elif here:
             raised = failure if known is None else None
             log.warning("%s failed: %s", job_run(leased), fault.error, exc_info=raised, extra=extra)

@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from engine import Handlers, Queue
+from engine import Bury, Discard, Handlers, Queue
 from engine.job import Job
 from engine.logs import JsonFormatter, TextFormatter, _sendable  # pyright: ignore[reportPrivateUsage]
 from engine.worker.worker import Worker
@@ -146,6 +146,26 @@ def test_what_a_record_has_of_its_own_stays(queue: Queue, lines: list[dict[str, 
     run(queue, handlers)
     assert fields(said(lines, "own")) == ("w", "own", 7, "work", "x")
     assert queue.counts().finished == 1
+
+
+def test_json_has_what_extra_gave_a_record_and_survives_what_it_cannot_say(lines: list[dict[str, Any]]) -> None:
+    log.info("sent", extra={"order": 7, "to": {"city": "Bern"}, "level": "no", "when": Path("a"), "odd": {(1, 2): 3}})
+    line = said(lines, "sent")
+    assert (line["order"], line["to"], line["when"], line["odd"]) == (7, {"city": "Bern"}, "a", "{(1, 2): 3}")
+    assert line.keys() == {"time", "level", "logger", "message", "order", "to", "when", "odd"} and line["level"] == "info"
+
+
+def test_a_job_that_its_handler_buries_is_a_warning_and_one_that_it_discards_is_not(
+    queue: Queue, lines: list[dict[str, Any]]
+) -> None:
+    def work(job: Job) -> None:
+        raise (Bury if job.id == "b" else Discard)("no such order")
+
+    queue.enqueue("work", {}, id="b")
+    queue.enqueue("work", {}, id="d")
+    run(queue, some_handlers(work))
+    levels = {line["job_id"]: line["level"] for line in lines if " ended: " in line["message"]}
+    assert levels == {"b": "warning", "d": "info"}
 
 
 def test_formats_and_queues_of_the_standard_library_see_the_fields(queue: Queue) -> None:
