@@ -51,9 +51,9 @@ REPEAT ?=
 VALIDATE ?=
 
 # A variable whose name is misspelt would say nothing, and a plain run would pass for the one that was asked for. TIER has no default.
-KNOWN := $(shell sed -n 's/^\([A-Z0-9_]*\) ?=.*/\1/p' $(firstword $(MAKEFILE_LIST))) TIER TOOLS
+KNOWN := $(shell sed -n 's/^\([A-Z0-9_]*\) ?=.*/\1/p' '$(lastword $(MAKEFILE_LIST))') TIER TOOLS SHELL MAKEFLAGS GNUMAKEFLAGS
 UNKNOWN := $(filter-out $(KNOWN),$(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name))))
-ifneq ($(UNKNOWN),)
+ifneq ($(and $(filter SEED,$(KNOWN)),$(UNKNOWN)),)
 $(error $(foreach name,$(UNKNOWN),$(name)=$($(name))): no target has this variable; make help names those that there are)
 endif
 

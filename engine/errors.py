@@ -26,6 +26,7 @@ _SHOWN_CHARACTERS_MAX = 80
 
 #: Of a value of these an outline has its length.
 _LISTS = (list, tuple, set)
+_PLAIN = (str, bytes, int, float, timedelta, datetime, type, FunctionType, BuiltinFunctionType)
 _SIZED: tuple[Any, ...] = (str, bytes, bytearray, dict, *_LISTS)
 
 
@@ -217,13 +218,8 @@ class SubscriptionNotFound(EngineError, LookupError):
 def shown(value: object) -> str:
     """A value as an error names it: its repr, bounded. A mapping or an object of any class is outlined,
     because it may hold somebody's data."""
-    try:
-        items = cast("Iterable[object]", value) if issubclass(type(value), _LISTS) else (value,)
-        plain = all(map(_is_plain, items))
-    except Exception:
-        # Of a class that raises: the error must still name the field.
-        plain = False
-    return bounded_repr(value) if plain else outlined(value)
+    items = cast("Iterable[object]", value) if type(value) in _LISTS else (value,)
+    return bounded_repr(value) if all(map(_is_plain, items)) else outlined(value)
 
 
 def bounded_repr(value: object) -> str:
@@ -239,18 +235,18 @@ def bounded_repr(value: object) -> str:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether its repr has nothing that somebody put into an object."""
-    of_code = type | FunctionType | BuiltinFunctionType
-    return value is None or isinstance(value, str | bytes | int | float | timedelta | datetime | of_code)
+    """Whether its repr has nothing that somebody put into an object. By its type, because `isinstance` may
+    run code of its class."""
+    return value is None or issubclass(type(value), _PLAIN)
 
 
 def outlined(value: object) -> str:
     """A value of which no text shows more than its type and length: payloads, arguments and results may be
     secret, and errors are logged and stored."""
     kind = type(value)
-    text = (
-        "None" if value is None else f"{'an' if kind.__name__[:1] in 'aeiouAEIOU' else 'a'} {kind.__name__}"
-    )
+    # A metaclass may have a name of its own, which may raise.
+    name: str = type.__dict__["__name__"].__get__(kind)[:_SHOWN_CHARACTERS_MAX]
+    text = "None" if value is None else f"{'an' if name[:1] in 'aeioAEIO' else 'a'} {name}"
     # Neither isinstance nor len, because both may run code of the value's class, which may raise.
     sized = next((builtin for builtin in _SIZED if issubclass(kind, builtin)), None)
     return text if sized is None else f"{text} of length {sized.__len__(value)}"

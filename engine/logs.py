@@ -27,7 +27,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from engine.errors import bounded_repr, redacted, tell_unlogged
+from engine.errors import bounded_repr, json_text, redacted, tell_unlogged
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
 
@@ -198,16 +198,15 @@ class JsonFormatter(logging.Formatter):
         for field, value in vars(record).items():
             if field not in _OF_EACH:
                 line.setdefault(field, _sayable(value))
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return json_text(line, spaced=True)
 
 
 def _sayable(value: object) -> object:
-    """A value that JSON can say: itself, or its repr where it cannot."""
+    """A value that JSON can say: itself, what it spells, or its repr."""
     try:
-        json.dumps(value, default=str)
+        return json.loads(json.dumps(value, default=str))
     except Exception:
         return bounded_repr(value)
-    return value
 
 
 # -- what the configuration of a service leaves

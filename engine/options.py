@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from difflib import get_close_matches
@@ -240,9 +240,9 @@ def checked(
     for name, value in given.items():
         option = OPTIONS.get(name)
         if option is None:
-            raise Malformed(
-                name, value, f"an option of jobs{nearest(name, OPTIONS)}; engine.JobOptions lists them"
-            )
+            bound = f"an option of jobs{nearest(name, OPTIONS)}; engine.JobOptions lists them"
+            # Perhaps an argument of the function, and not an option at all.
+            raise Malformed(name, value, bound, private=True)
         option = Checked(own[name]) if name in own else option
         if value is None and isinstance(option, Checked):
             values[name] = getattr(PLAIN, name)
@@ -328,6 +328,14 @@ def checked_settings(table: type, given: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value if (check := rows[name].check) is None else _asked(check, name, value)
         for name, value in values.items()
+    }
+
+
+def read_often(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that several workers read: a tuple in place of what can be read once."""
+    return {
+        name: tuple(cast("Iterator[Any]", value)) if isinstance(value, Iterator) else value
+        for name, value in given.items()
     }
 
 

@@ -98,7 +98,7 @@ class Parameters:
         try:
             return convert(value)
         except Exception as error:
-            raise Malformed("result", value, _described(self.result, error), private=True) from error
+            raise Malformed("result", value, _described(self.result, error), private=True) from _cause(error)
 
     def _bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         try:
@@ -140,7 +140,7 @@ class Parameters:
             return convert(value)
         except Exception as error:
             bound = _described(self._kinds[field.removeprefix("payload.")], error)
-            raise Malformed(field, value, bound, private=True) from error
+            raise Malformed(field, value, bound, private=True) from _cause(error)
 
 
 class TypedJob(Generic[R_co]):
@@ -183,6 +183,11 @@ def _described(kind: Kind, error: Exception) -> str:
     return f"a value of type {kind.name}" + (
         "" if type(error) in (TypeError, ValueError) else f" ({describe(error)})"
     )
+
+
+def _cause(error: Exception) -> Exception | None:
+    """None for the errors of built-in types, because their texts quote the value, and traces are stored."""
+    return None if isinstance(error, TypeError | ValueError) else error
 
 
 def _number(text: str) -> int | float:

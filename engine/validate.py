@@ -463,7 +463,7 @@ def _parents(field: str, value: object, pattern: re.Pattern[str]) -> tuple[str, 
 def callback(field: str, value: object) -> Any:
     """A job that the end of another one makes: what has a name, a payload and options, such as a NewJob."""
     if not all(hasattr(value, part) for part in ("name", "payload", "options")):
-        raise Malformed(field, value, "a NewJob, such as task.new(...) makes")
+        raise Malformed(field, value, "a NewJob, such as task.new(...) makes", private=True)
     options = cast("Mapping[str, object]", cast("Any", value).options)
     for name in options.keys() & NOT_OF_CALLBACKS:
         if options[name]:
@@ -533,7 +533,7 @@ def headers(field: str, value: object) -> tuple[tuple[str, str], ...]:
     """Headers of a job, as pairs."""
     bound = f"a mapping of text to text of at most {HEADERS_BYTES_MAX} bytes"
     if not isinstance(value, Mapping):
-        raise Malformed(field, value, bound)
+        raise Malformed(field, value, bound, private=True)
     pairs: list[tuple[str, str]] = []
     items: Mapping[Any, Any] = value  # pyright: ignore[reportUnknownVariableType]
     for key, text in items.items():

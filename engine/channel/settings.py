@@ -119,7 +119,7 @@ _PAIR = "a pair of id and content"
 def _pair(given: object, at: int) -> list[Any]:
     pair = list(cast("list[Any]", given)) if isinstance(given, tuple | list) else []
     if len(pair) != 2:
-        raise Malformed(f"messages[{at}]", cast("object", given), _PAIR)
+        raise Malformed(f"messages[{at}]", cast("object", given), _PAIR, private=True)
     return pair
 
 
@@ -127,7 +127,7 @@ def new_messages(messages: object) -> list[NewMessage]:
     """Messages to publish, checked. Raises Malformed that names the first bad one by its index."""
     bound = f"an iterable of at most {PUBLISH_MAX} pairs of id and content"
     if validate.asked("messages", messages, bound, isinstance, messages, str | bytes | Mapping):
-        raise Malformed("messages", messages, bound)
+        raise Malformed("messages", messages, bound, private=True)
     found: list[NewMessage] = []
     known: set[str] = set()
     for at, pair in enumerate(validate.each("messages", messages, bound)):

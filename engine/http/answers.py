@@ -174,5 +174,5 @@ def only(found: dict[str, Any], *known: str) -> dict[str, Any]:
     """The members of an object, which are these alone. Raises Problem."""
     for name in found:
         if name not in known:
-            raise bad_value(name, found[name], f"one of {', '.join(known)}")
+            raise bad_value(name, found[name], f"one of {', '.join(known)}", private=True)
     return found

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from typing import Any, cast
 
 from engine.kinds.kind import SHAPES, Fields, Kind, Unfit, words_of
 
@@ -35,6 +35,7 @@ def model_kind(model: Any) -> Kind:
     pydantic: Any = sys.modules["pydantic"]
     adapter: Any = pydantic.TypeAdapter(model)
     by_alias, read_schema = _agreed(model)
+    names = _names_in(read_schema)
 
     def write(value: Any) -> Any:
         if not isinstance(value, model):
@@ -46,7 +47,7 @@ def model_kind(model: Any) -> Kind:
         try:
             return adapter.validate_json(json.dumps(value))
         except pydantic.ValidationError as error:
-            raise Unfit("; ".join(_told(one) for one in error.errors())) from None
+            raise Unfit("; ".join(_told(one, names) for one in error.errors())) from None
 
     top = _resolved(read_schema, read_schema)
     return Kind(
@@ -54,8 +55,24 @@ def model_kind(model: Any) -> Kind:
     )
 
 
-def _told(error: Any) -> str:
-    return f"{'.'.join(map(str, error['loc']))}: {error['msg']}" if error["loc"] else error["msg"]
+def _told(error: Any, names: frozenset[str]) -> str:
+    """One error in words that quote nothing of the value: keys of mappings are `*`, and a wrong tag is not
+    repeated."""
+    place = ".".join(str(part) if isinstance(part, int) or part in names else "*" for part in error["loc"])
+    wrong_tag = error["type"] == "union_tag_invalid"
+    text = f"a tag that is one of {error['ctx']['expected_tags']}" if wrong_tag else error["msg"]
+    return f"{place}: {text}" if place else text
+
+
+def _names_in(schema: Any) -> frozenset[str]:
+    """The names of all properties and definitions that a JSON schema has, at any depth."""
+    if isinstance(schema, list):
+        return frozenset[str]().union(*map(_names_in, cast("list[Any]", schema)))
+    if not isinstance(schema, dict):
+        return frozenset()
+    inner = cast("dict[str, Any]", schema)
+    own = {name for part in ("properties", "$defs") for name in inner.get(part, ())}
+    return frozenset(own).union(*map(_names_in, inner.values()))
 
 
 def _agreed(model: Any) -> tuple[bool, Schema]:

@@ -303,7 +303,7 @@ def _fields_of(job: object, at: int) -> tuple[object, object, object, Mapping[st
 
 def _read_fields(job: object, at: int, bound: str) -> tuple[object, object, object, Mapping[str, object]]:
     if not isinstance(job, Mapping):
-        raise Malformed(f"jobs[{at}]", job, bound)
+        raise Malformed(f"jobs[{at}]", job, bound, private=True)
     options = dict(cast("Mapping[Any, object]", job))
     missing = [field for field in _FIELDS[:2] if field not in options]
     for field in options:

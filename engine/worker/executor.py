@@ -250,11 +250,14 @@ class Executor:
         self._running = running
         self._pid = os.getpid()
         before = [self._events.get(0) for _ in range(self._events.count)]
-        # Pauses first, because the machine claims at any other event.
-        for event in sorted(before, key=lambda event: not isinstance(event, PauseAsked | StopAsked)):
-            # Only what has begun can be over.
-            assert not isinstance(event, Over)
+        stops = [event for event in before if isinstance(event, StopAsked)]
+        pauses = [event for event in before if isinstance(event, PauseAsked)][-1:]
+        # Stops and the last pause first, because the machine claims at any other event.
+        for event in (*stops, *(pause for pause in pauses if pause.paused)):
             self.process(event)
+        for event in before:
+            if not isinstance(event, Over | StopAsked | PauseAsked):
+                self.process(event)
         self.process(TimerFired())
 
     def process(self, event: Event | None) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Unpack, cast
 from engine import validate
 from engine.errors import Malformed
 from engine.handlers import Handlers
-from engine.options import checked_settings, shows
+from engine.options import checked_settings, read_often, shows
 from engine.queue.settings import QueueSettings
 from engine.worker.control import stop_signals
 from engine.worker.loop import Ends, SharedThreads
@@ -50,6 +50,7 @@ class WorkerGroup:
         different = {(queue.url, queue.prefix, queue.name) for queue in listed}
         if not 1 <= len(listed) <= QUEUES_MAX or len(different) != len(listed):
             raise Malformed("queues", queues, bound)
+        settings = cast("GroupSettings", read_often(settings))
         own = checked_settings(GroupSettings, settings)
         weights, strategy, places = own["weights"], own["strategy"], own["concurrency"]
         if (weights is not None) != (strategy == "weighted"):

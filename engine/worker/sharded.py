@@ -15,12 +15,12 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 from engine.errors import EngineError, Malformed, logger
 from engine.handlers import Handlers
 from engine.logs import Source, about
-from engine.options import shows
+from engine.options import read_often, shows
 from engine.queue.settings import QueueSettings, synchronous
 from engine.queue.synchronous.queue import Queue
 from engine.worker.control import stop_signals
@@ -39,6 +39,10 @@ LOOK_S = 5.0
 IDLE_BEATS = 16
 
 
+#: Of these the last one holds.
+_PAUSES = (Worker.pause, Worker.resume)
+
+
 class ShardedWorker(Worker):
     """A worker of all shards of a queue. It has no child processes, and `max_jobs` counts the jobs of each
     shard."""
@@ -48,7 +52,7 @@ class ShardedWorker(Worker):
         self, queue: QueueSettings, handlers: Handlers | None = None, **settings: Unpack[WorkerSettings]
     ) -> None:
         self._whole: Queue = synchronous(queue)
-        self._given = settings
+        self._given = settings = cast("WorkerSettings", read_often(settings))
         # Its settings are checked now, and it is never run.
         first = self._whole.shard(self._whole.name)
         super().__init__(first, handlers, **settings)
@@ -90,27 +94,31 @@ class ShardedWorker(Worker):
     def _tell(self, what: Callable[[Worker], None], *, stops: bool = False) -> None:
         """Tell the workers of all shards, also those that begin later."""
         with self._ended:
+            if what in _PAUSES:
+                self._asked = [asked for asked in self._asked if asked not in _PAUSES]
             self._asked.append(what)
             self._stopping = self._stopping or stops
             for worker in self._of_each.values():
                 what(worker)
             self._ended.notify_all()
 
-    _stopping = False
+    _stopping = _begun = False
 
     def _run(self, burst: bool, delayed: bool) -> StopReason:
         whole, settings = self._whole, self._settings
         self._places = Places(settings.concurrency or settings.places)
         self._connections = SharedConnections(whole.endpoint, whole.model.keys.prefix)
         self._pools = threads = SharedThreads.of(settings.concurrency)
-        self._ends = Ends()
+        self._ends, self._begun = Ends(), False
         try:
             with stop_signals(lambda reason: self.stop(at_once=reason == "at once")):
                 self._serve(burst, delayed)
         finally:
             threads.close()
             with self._ended:
-                self._asked, self._stopping = [], False
+                # What was asked before a run that could not begin is for the next one.
+                if self._begun:
+                    self._asked, self._stopping = [], False
         return self._ends.outcome()
 
     def _serve(self, burst: bool, delayed: bool) -> None:
@@ -154,6 +162,7 @@ class ShardedWorker(Worker):
             worker.on_lead(self._lead)
         # First of all: a signal may come between any two lines, and tells those that are here.
         self._of_each[name] = worker
+        self._begun = True
         for asked in self._asked:
             asked(worker)
         quota = self._quotas[name] = self._places.join()

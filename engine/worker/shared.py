@@ -231,16 +231,17 @@ class _Replies:
         self._members: set[SharedWait] = set()
         self._coming: dict[socket.socket, tuple[Flight, Ends, float]] = {}
         self._thread: threading.Thread | None = None
-        self._bell, self._rung = socket.socketpair()
-        self._bell.setblocking(False)
         # Made here, where a process without a file descriptor left hears of it. The thread alone uses it.
         self._selector = selectors.DefaultSelector()
+        self._bell, self._rung = socket.socketpair()
+        self._bell.setblocking(False)
         self._selector.register(self._rung, selectors.EVENT_READ)
 
     def join(self, member: SharedWait) -> None:
         with self._lock:
-            self._members.add(member)
+            # The thread first, because it may not begin; it has to wait for the lock.
             self._begin_to_serve()
+            self._members.add(member)
 
     def leave(self, member: SharedWait) -> None:
         with self._lock:
@@ -255,9 +256,9 @@ class _Replies:
             ends(flight)
             return
         with self._lock:
-            self._coming[sock] = (flight, ends, until_s)
             # The thread may have ended: with the last worker, which waits once more while it leaves.
             self._begin_to_serve()
+            self._coming[sock] = (flight, ends, until_s)
         self._ring()
 
     def _begin_to_serve(self) -> None:

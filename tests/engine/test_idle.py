@@ -73,6 +73,8 @@ def test_a_worker_that_was_paused_before_its_run_claims_nothing_until_it_is_resu
         worker = Worker(queue, handlers, name="w", sweep_ms=50)
         worker.watch(False)  # As a shard's worker is told first.
         worker.pause()
+        worker.resume()
+        worker.pause()
         with at_work(worker):
             wait_until(lambda: observer.calls["Sweep"] >= 3, "it sweeps for the others")
             assert not observer.calls["Claim"] and not ran.is_set()
@@ -154,9 +156,15 @@ def test_rule_22_a_marker_that_nobody_has_is_set_again_for_a_follower_that_block
 
 
 def test_a_stop_does_not_wait_for_the_block_of_an_idle_worker(ironclaim_url: str, long_blocks: int) -> None:
+    def callers() -> set[threading.Thread]:
+        return {thread for thread in threading.enumerate() if thread.name.startswith("caller-")}
+
+    # Not those of another test, whose server may never answer.
+    before = callers()
     with idle(ironclaim_url, 3) as (workers, _):
+        assert callers() > before
         began_s = time.monotonic()
         for worker in workers:
             worker.stop()
-        wait_until(lambda: not any(thread.name.startswith("caller-") for thread in threading.enumerate()), "all have ended")
+        wait_until(lambda: callers() <= before, "all have ended")
         assert time.monotonic() - began_s < long_blocks / 1000 / 2

@@ -216,7 +216,9 @@ def test_an_expiry_before_the_job_is_due_is_refused_by_name(others: dict[str, An
 
 
 def test_an_option_that_does_not_exist(queue: Queue) -> None:
-    with pytest.raises(Malformed, match=r"^prioritty: 9 .*an option of jobs, perhaps priority; engine.JobOptions lists them"):
+    with pytest.raises(
+        Malformed, match=r"^prioritty: an int .*an option of jobs, perhaps priority; engine.JobOptions lists them"
+    ):
         queue.enqueue("work", {}, **{"prioritty": 9})  # type: ignore[arg-type]
 
 

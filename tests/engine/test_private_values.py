@@ -7,8 +7,9 @@ import logging
 import random
 import traceback
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import date, timedelta
 from decimal import Decimal
+from enum import Enum
 from typing import Any
 from uuid import UUID
 
@@ -28,6 +29,10 @@ class Card:
 
     def __repr__(self) -> str:
         return f"Card({MARK})"
+
+
+class Colour(Enum):
+    RED = "red"
 
 
 class Quoting:
@@ -72,6 +77,12 @@ def calls(queue: Queue, channel: Channel) -> dict[str, Callable[[Any], object]]:
         "as a name": lambda value: queue.enqueue({"card": value}, None),  # type: ignore[arg-type]
         "many": lambda value: queue.enqueue_many([NewJob("a", 1), NewJob("a", value)]),
         "no jobs": lambda value: queue.enqueue_many([{"name": "a", "payload": value}]),  # type: ignore[list-item]
+        "no job": lambda value: queue.enqueue_many([("a", MARK, value)]),  # type: ignore[list-item]
+        "no option": lambda value: queue.enqueue("a", None, card=value),  # type: ignore[call-arg]
+        "no callback": lambda value: queue.enqueue("a", None, on_success=("b", MARK, value)),
+        "no headers": lambda value: queue.enqueue("a", None, headers=[MARK, value]),
+        "no pair": lambda value: channel.publish_many([("m", MARK, value)]),  # type: ignore[list-item]
+        "no messages": lambda value: channel.publish_many(MARK),  # type: ignore[arg-type]
         "a callback": lambda value: queue.enqueue("a", None, on_success=NewJob("b", value)),
         "a schedule": lambda value: queue.schedules.put("s", "a", value, every_ms=60_000),
         "an argument": lambda value: pay.enqueue(value, timedelta(1), UUID(int=1)),
@@ -118,17 +129,24 @@ def test_no_stored_failure_and_no_line_has_a_result_or_a_progress_that_cannot_tr
         def typed(card: int) -> int:
             return [card, MARK]  # type: ignore[return-value]
 
+        @queue.job(name="choice")
+        def choice(colour: Colour, day: date) -> None: ...
+
         names = ("result", "progress", "message") * 5
         queue.enqueue_many([NewJob(name, None, id=f"{name}-{at}", attempts=1) for at, name in enumerate(names)])
         queue.enqueue("typed", {"card": 1}, id="typed-result", attempts=1)
+        # Past the check of who enqueues, as another program would.
+        with Queue("q", url=ironclaim_url) as other:
+            other.enqueue("choice", {"colour": MARK, "day": "2026-11-29"}, id="choice-a", attempts=1)
+            other.enqueue("choice", {"colour": "red", "day": MARK}, id="choice-b", attempts=1)
         Worker(queue, handlers, sweep_ms=50).run(burst=True)
         Worker(queue, sweep_ms=50).run(burst=True)
         dead = queue.dead.list()
-        assert len(dead) == len(names) + 1
+        assert len(dead) == len(names) + 3
         for one in dead:
             info = queue.jobs.get(one.id)
             assert info is not None and info.last_error.startswith("Malformed: "), info
-            assert MARK not in f"{info} {info.errors}"
+            assert MARK not in f"{info.last_error} {info.errors}"
     assert "Malformed" in caplog.text and MARK not in caplog.text
 
 

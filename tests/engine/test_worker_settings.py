@@ -115,3 +115,11 @@ def test_each_kind_of_check_is_tried() -> None:
 def test_a_longer_sweep_than_the_lease_is_refused_before_the_server_is_asked() -> None:
     with pytest.raises(Malformed, match=r"^sweep_ms: 2001 .*at most 2000, since leases last 2000 ms"):
         Worker(Queue("q", url=f"redis://127.0.0.1:{free_port()}"), HANDLERS, lease_ms=2000, sweep_ms=2001)
+
+
+def test_what_can_be_read_once_reaches_each_worker_of_a_group(ironclaim_url: str) -> None:
+    with Queue("a", url=ironclaim_url) as one, Queue("b", url=ironclaim_url) as other:
+        group = WorkerGroup([one, other], HANDLERS, capabilities=iter(["gpu"]), routes=iter(["eu"]))
+        for worker in group.workers:
+            about = worker._settings.about  # pyright: ignore[reportPrivateUsage]
+            assert "gpu" in str(about) and "eu" in str(about), about
