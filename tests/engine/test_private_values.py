@@ -79,8 +79,8 @@ def calls(queue: Queue, channel: Channel) -> dict[str, Callable[[Any], object]]:
         "no jobs": lambda value: queue.enqueue_many([{"name": "a", "payload": value}]),  # type: ignore[list-item]
         "no job": lambda value: queue.enqueue_many([("a", MARK, value)]),  # type: ignore[list-item]
         "no option": lambda value: queue.enqueue("a", None, card=value),  # type: ignore[call-arg]
-        "no callback": lambda value: queue.enqueue("a", None, on_success=("b", MARK, value)),
-        "no headers": lambda value: queue.enqueue("a", None, headers=[MARK, value]),
+        "no callback": lambda value: queue.enqueue("a", None, on_success=("b", MARK, value)),  # type: ignore[arg-type]
+        "no headers": lambda value: queue.enqueue("a", None, headers=[MARK, value]),  # type: ignore[arg-type]
         "no pair": lambda value: channel.publish_many([("m", MARK, value)]),  # type: ignore[list-item]
         "no messages": lambda value: channel.publish_many(MARK),  # type: ignore[arg-type]
         "a callback": lambda value: queue.enqueue("a", None, on_success=NewJob("b", value)),
