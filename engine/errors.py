@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 _ERROR_CHARACTERS_MAX = 1000
 _SHOWN_CHARACTERS_MAX = 80
 
-#: Of a value of these an outline has its length.
+#: What an error shows whole: values of these types, and lists of them.
 _LISTS = (list, tuple, set)
 _PLAIN = (str, bytes, int, float, timedelta, datetime, type, FunctionType, BuiltinFunctionType)
+#: Of a value of these an outline has its length.
 _SIZED: tuple[Any, ...] = (str, bytes, bytearray, dict, *_LISTS)
 
 
