@@ -8,6 +8,7 @@ The busy processes end with the command, and all of them when this process is ki
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 from collections.abc import Sequence
 from types import FrameType
@@ -22,6 +23,9 @@ NOT_FOUND_EXIT_CODE = 127
 
 #: More would only make the machine useless.
 COUNT_MAX = 64
+
+#: A signal that arrives just before we wait is heard after that wait.
+SIGNAL_LOOK_S = 0.5
 
 SPIN = (sys.executable, "-c", "while True: pass")
 
@@ -57,8 +61,17 @@ def run(command: Sequence[str]) -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, pass_on)
-    code = process.wait()
+    while (code := _code(process)) is None:
+        pass
     return 128 - code if code < 0 else code
+
+
+def _code(process: subprocess.Popen[bytes]) -> int | None:
+    """How it ended, if it does within a look."""
+    try:
+        return process.wait(SIGNAL_LOOK_S)
+    except subprocess.TimeoutExpired:
+        return None
 
 
 if __name__ == "__main__":

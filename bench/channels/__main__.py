@@ -29,6 +29,8 @@ REFUSED_EXIT_CODE = 2
 FAILED_EXIT_CODE = 1
 #: Longer than the 10 s for which the driver re-sends before it gives up.
 STOP_TIMEOUT_S = 12.0
+#: A signal that arrives just before the main thread waits is heard after that wait.
+SIGNAL_LOOK_S = 0.5
 
 
 class Tally:
@@ -82,7 +84,8 @@ def _run(readers: Readers, made: Sequence[Reader], tally: Tally) -> int:
     for reader in made:
         # Daemon threads: at exit, a subscriber that is waiting for messages is not joined.
         threading.Thread(target=run, args=(reader,), daemon=True).start()
-    over.wait()
+    while not over.wait(SIGNAL_LOOK_S):
+        pass
     readers.stop(STOP_TIMEOUT_S)
     print(f"{len(made)} subscribers: {tally}")
     return FAILED_EXIT_CODE if failed.is_set() else 0

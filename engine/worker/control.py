@@ -122,6 +122,10 @@ def rss_mb() -> float:
 #: They mean the same.
 NUMBERS = (signal.SIGTERM, signal.SIGINT)
 
+#: How long the main thread may block. Its handlers run between two of its steps, so a signal that arrives
+#: just before it blocks, or in another thread, is heard only when it wakes.
+SIGNAL_LOOK_S = 1.0
+
 
 @contextmanager
 def stop_signals(ask: Callable[[StopReason], None]) -> Generator[list[int]]:

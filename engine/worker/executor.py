@@ -38,7 +38,7 @@ from engine.ops.sweeps import ReapLost, Swept
 from engine.redis.driver import Flight, SyncDriver
 from engine.redis.exchange import Sent
 from engine.worker.batches import Batch, Run
-from engine.worker.control import rss_mb
+from engine.worker.control import SIGNAL_LOOK_S, rss_mb
 from engine.worker.handler_pool import HandlerPool
 from engine.worker.machine.events import (
     MS,
@@ -422,7 +422,8 @@ class Executor:
 
     def _next_event(self) -> Event | Over | None:
         """Wait for the next event."""
-        return self.too_large() or self.take(max(0, self.sleeps_until_ns() - time.monotonic_ns()))
+        sleeps_ns = self.sleeps_until_ns() - time.monotonic_ns()
+        return self.too_large() or self.take(max(0, min(sleeps_ns, int(SIGNAL_LOOK_S * 1000) * MS)))
 
     def sleeps_until_ns(self) -> int:
         """Until when the thread that serves the machine may sleep; an event comes when that is too long."""

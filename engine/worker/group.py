@@ -16,7 +16,7 @@ from engine.errors import Malformed
 from engine.handlers import Handlers
 from engine.options import checked_settings, read_often, shows
 from engine.queue.settings import QueueSettings
-from engine.worker.control import stop_signals
+from engine.worker.control import SIGNAL_LOOK_S, stop_signals
 from engine.worker.loop import Ends, SharedThreads
 from engine.worker.machine.concurrency import QUEUES_MAX, Sharing
 from engine.worker.machine.events import StopReason
@@ -129,7 +129,8 @@ class WorkerGroup:
             for worker in self.workers:
                 worker.begin(ended, burst=burst)
             with changed:
-                changed.wait_for(lambda: not left)
+                while not changed.wait_for(lambda: not left, SIGNAL_LOOK_S):
+                    pass
         self._pools.close()
         for worker in self.workers:
             worker.forget_events()

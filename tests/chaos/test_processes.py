@@ -27,7 +27,9 @@ CHILD = """
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, {on_term})
 os.write(1, b"ready\\n")
-time.sleep(600)
+# A signal that arrives just before a sleep begins is heard after it.
+for _ in range(6_000):
+    time.sleep(0.1)
 """
 POLITE = CHILD.format(on_term="lambda *_: sys.exit(0)")
 STUBBORN = CHILD.format(on_term="signal.SIG_IGN")

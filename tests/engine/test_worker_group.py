@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
+import signal
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine import Malformed, Queue, ServerUnavailable, WorkerGroup
+from engine import Malformed, Queue, ServerUnavailable, Worker, WorkerGroup
 from engine.testing import free_port
 from engine.worker.machine.concurrency import Sharing
 from tests.engine.helpers.at_work import Book, at_work
@@ -156,6 +158,29 @@ def test_bad_groups(queues: tuple[Queue, ...], more: dict[str, Any], field: str)
 def test_a_queue_stands_once_in_a_group(queues: tuple[Queue, ...]) -> None:
     with pytest.raises(Malformed, match="different Queues"):
         WorkerGroup([queues[0], queues[0]], Book().handlers("w", "work"))
+
+
+@pytest.mark.parametrize("kind", ["worker", "group"])
+def test_a_signal_that_does_not_wake_the_main_thread_is_heard(queues: tuple[Queue, ...], kind: str) -> None:
+    """One that comes just before that thread blocks interrupts nothing. One in another thread is the same to it."""
+    handlers, heard, seen = Book().handlers("w", "work"), threading.Event(), list[bool]()
+    served = queues[:1] if kind == "worker" else queues
+    works = Worker(queues[0], handlers, lease_ms=600_000, sweep_ms=600_000) if kind == "worker" else WorkerGroup(queues, handlers)
+
+    def signal_here() -> None:
+        try:
+            wait_until(lambda: all(queue.workers.list() for queue in served), "it works")
+            signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+            seen.append(heard.wait(60))
+        finally:
+            works.stop()
+
+    thread = threading.Thread(target=signal_here)
+    thread.start()
+    works.run()
+    heard.set()
+    thread.join()
+    assert seen == [True]
 
 
 # -- whose turn it is
