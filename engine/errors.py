@@ -34,6 +34,18 @@ _SIZED: tuple[Any, ...] = (str, bytes, bytearray, dict, *_LISTS)
 class EngineError(Exception):
     """The engine could not do what was asked."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By its message and fields: the constructors of most take other arguments, and pools of processes
+        # hand their failures on by pickle.
+        return _unpickled, (type(self), self.args, self.__dict__)
+
+
+def _unpickled(kind: type[EngineError], args: tuple[Any, ...], fields: dict[str, Any]) -> EngineError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
+
 
 class Malformed(EngineError, ValueError):
     """A value is outside its bound. Nothing was sent.

@@ -202,7 +202,10 @@ class _Waits:
             for member in told:
                 spared(member.tell, answer, otherwise=None, log=log, said=_UNTOLD)
         driver.close()
-        self._poker.close()
+        with self._changed:
+            # The next thread, which serves those that joined meanwhile, pokes with the same one.
+            if self._driver is None:
+                self._poker.close()
 
     def _block(self, driver: SyncDriver, lists: list[str]) -> Any:
         call = _plain("BLPOP", self._poke, *lists, BLOCK_MS / 1000)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from engine import Malformed, Queue, ServerUnavailable
+import engine
+from engine import EngineError, Malformed, Queue, ServerUnavailable
 from engine.redis import exchange
 from engine.redis.call import Call
 from tests.conformance.declared import every_operation
@@ -44,3 +46,29 @@ def test_a_call_that_fails_is_named_in_words(nowhere: Queue) -> None:
     for kind in kinds:
         operation: Any = object.__new__(kind)
         assert re.fullmatch("[a-z. ]+", exchange._name(Call(None, (), (), str, operation)))  # pyright: ignore[reportPrivateUsage]
+
+
+#: One of each class whose constructor takes other arguments than a message.
+ERRORS: list[EngineError] = [
+    Malformed("card", {"number": 1}, "a text", private=True),
+    engine.UnknownParent("child", "parent"),
+    engine.JobFailed("job", "dead", "ValueError: no"),
+    engine.NoResult("job"),
+    engine.TimedOut("job", 5),
+    engine.BatchFailed({"a": "no"}, {"b": 1}),
+    engine.PartlyEnqueued("partly", [ServerUnavailable("away")]),
+    engine.PartlyPublished("partly", []),
+    engine.ChannelNotFound("news"),
+    engine.SubscriptionNotFound("news", "reader"),
+]
+
+
+@pytest.mark.parametrize("error", [*ERRORS, engine.LeaseLost("over")], ids=lambda error: type(error).__name__)
+def test_an_error_crosses_a_border_of_processes(error: EngineError) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), repr(vars(again))) == (type(error), str(error), repr(vars(error)))
+
+
+def test_each_error_that_takes_arguments_of_its_own_is_sent_across() -> None:
+    own = {kind for kind in vars(engine).values() if isinstance(kind, type) and issubclass(kind, EngineError)}
+    assert {kind for kind in own if "__init__" in vars(kind)} == {type(error) for error in ERRORS}
