@@ -48,7 +48,7 @@ _HOMES = {
     "engine.ops.looks": ("Counts", "Event", "LimitInfo", "NameCounts", "PauseInfo", "Snapshot"),
     "engine.ops.workers": ("Durations", "HandlerTimes", "WorkerInfo"),
     "engine.options": ("JobOptions",),
-    "engine.outcomes": ("Bury", "Discard", "RetryLater"),
+    "engine.outcomes": ("Bury", "Discard", "RetryLater", "SoftTimeout"),
     "engine.priority_queue": ("PriorityQueue",),
     "engine.queue.admin": ("Lock", "QueueInfo"),
     "engine.queue.asynchronous.parts": ("AsyncResults",),

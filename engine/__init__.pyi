@@ -36,7 +36,7 @@ from engine.ops.jobs import Enqueued
 from engine.ops.looks import Counts, Event, LimitInfo, NameCounts, PauseInfo, Snapshot
 from engine.ops.workers import Durations, HandlerTimes, WorkerInfo
 from engine.options import JobOptions
-from engine.outcomes import Bury, Discard, RetryLater
+from engine.outcomes import Bury, Discard, RetryLater, SoftTimeout
 from engine.priority_queue import PriorityQueue
 from engine.queue.admin import Lock, QueueInfo
 from engine.queue.asynchronous.parts import AsyncResults
@@ -120,6 +120,7 @@ __all__ = [
     "Serializer",
     "ServerUnavailable",
     "Snapshot",
+    "SoftTimeout",
     "Subscribed",
     "SubscriptionNotFound",
     "Target",

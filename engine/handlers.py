@@ -6,12 +6,13 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn, cast, overload
 
 from engine import validate
 from engine.errors import BatchFailed, Malformed, bounded_error, describe, logger, spared
-from engine.hooks import NestedHooks, RunHooks
+from engine.hooks import RunHooks
 from engine.job import Job
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
@@ -47,7 +48,7 @@ class Handlers:
         self._batches: dict[str, int] = {}
         # Whose back-off and hooks hold for the names that were included.
         self._origins: dict[str, Handlers] = {}
-        #: What is to be done around each run.
+        #: What is to be done around each run, and when a worker starts and stops.
         self.hooks = RunHooks()
 
     @overload
@@ -129,11 +130,19 @@ class Handlers:
             self._batches |= other._batches
             self._origins |= dict.fromkeys(other._by_name, other)
 
-    def hooks_of(self, name: str) -> RunHooks:
-        """The hooks around the runs of a name: those of this registry, and inside of them those of the one it
-        was included from."""
+    def hooks_of(self, name: str) -> tuple[RunHooks, ...]:
+        """The hooks around the runs of a name, if there are any: those of this registry, and inside of them
+        those of the one it was included from."""
         origin = self._origins.get(name)
-        return self.hooks if origin is None else NestedHooks(self.hooks, origin.hooks_of(name))
+        inner = () if origin is None else origin.hooks_of(name)
+        return (self.hooks, *inner) if self.hooks else inner
+
+    def registries(self) -> list[Handlers]:
+        """This one, and those that it has included."""
+        found: list[Handlers] = [self]
+        for origin in dict.fromkeys(self._origins.values()):
+            found += [other for other in origin.registries() if other not in found]
+        return found
 
     @property
     def by_name(self) -> Mapping[str, Handler]:
@@ -193,6 +202,20 @@ class Handlers:
         return handler
 
 
+@contextmanager
+def lifetime(*registries: Handlers) -> Generator[None]:
+    """Call the plain hooks `on_start` of these registries, each once, and at the end those `on_stop`. Raises
+    what the former raise."""
+    hooks = dict.fromkeys(each.hooks for registry in registries for each in registry.registries())
+    for each in hooks:
+        each.start()
+    try:
+        yield
+    finally:
+        for each in reversed(hooks):
+            each.stop()
+
+
 def _takes_a_job(handler: object) -> bool:
     """Whether a function can be called with one argument. True where Python does not know, as for some
     functions in C."""
@@ -249,6 +272,18 @@ def end_fork(failure: BaseException | None) -> NoReturn:
         sys.stderr.flush()
     finally:
         os._exit(code & 0xFF)
+
+
+class Ready(NamedTuple):
+    """The message of a child process that it takes jobs from now on; or why it never will."""
+
+    fault: Fault | None
+
+
+class SoftOver(NamedTuple):
+    """The message to a child process that the soft timeout of its job is over."""
+
+    lease: Lease
 
 
 class Lost(NamedTuple):

@@ -11,6 +11,7 @@ from typing import Any
 from engine import validate
 from engine.errors import LeaseLost, Malformed, UnsupportedFeature
 from engine.ops.claims import LeasedJob
+from engine.outcomes import SoftTimeout
 from engine.serializers import BUILT_IN, Serializers
 from engine.validate import Milliseconds
 from engine.worker.machine.events import MoreTime, Progressed
@@ -70,6 +71,7 @@ class Job:
         "_queue",
         "_say",
         "_serializers",
+        "_soft_over",
     )
 
     def __init__(
@@ -81,7 +83,7 @@ class Job:
         self._say = say
         # Made on first use: most handlers need one of them at most.
         self._payload: Any = _UNREAD
-        self._lost = self._cancelled = False
+        self._lost = self._cancelled = self._soft_over = False
         self._lost_event: threading.Event | None = None
 
     @property
@@ -116,6 +118,11 @@ class Job:
         self._lost = True
         if self._lost_event is not None:
             self._lost_event.set()
+
+    def end_soon(self) -> SoftTimeout:
+        """Note that the soft timeout is over; called by the worker. The exception that says so."""
+        self._soft_over = True
+        return SoftTimeout(f"not done within {self._leased.options.soft_timeout_ms} ms")
 
     def __repr__(self) -> str:
         return f"<Job {self.id} ({self.name}), fence {self.fence}>"
@@ -177,6 +184,11 @@ class Job:
         return self._leased.options.timeout_ms
 
     @property
+    def soft_timeout_ms(self) -> int:
+        """The soft timeout of this run in ms; 0: none."""
+        return self._leased.options.soft_timeout_ms
+
+    @property
     def enqueued_ms(self) -> int:
         """When the job was enqueued, by the server's clock."""
         return self._leased.enqueued_ms
@@ -233,9 +245,9 @@ class Job:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the worker knows that the lease of this run has ended, so that its result will be
-        refused."""
-        return self._lost
+        """Whether the handler should end: the worker knows that the lease of this run has ended, so that its
+        result will be refused, or the soft timeout is over."""
+        return self._lost or self._soft_over
 
     def progress(self, percent: float, message: str | None = None, data: object = None) -> None:
         """Tell how far the run has come, for `queue.results.progress`: `percent` from 0 to 100, and a text
@@ -248,7 +260,7 @@ class Job:
             raise Malformed("message", message, "text", private=True)
         body = {"percent": percent, "message": message, "data": data}
         told = validate.json_bytes("progress", body, validate.PROGRESS_BYTES_MAX)
-        self.check_lease()
+        self._check_lease()
         if self._say is not None:
             self._say(Progressed(self._leased.lease, told[1:]))
 
@@ -260,16 +272,22 @@ class Job:
         return validate.json_bytes("result", result, validate.RESULT_BYTES_MAX)
 
     def check_lease(self) -> None:
-        """Raise LeaseLost when the worker knows that the lease has ended: for handlers that can stop
-        early."""
+        """Raise LeaseLost when the worker knows that the lease has ended, SoftTimeout when the soft timeout
+        is over: for handlers that can stop early."""
+        self._check_lease()
+        if self._soft_over:
+            raise self.end_soon()
+
+    def _check_lease(self) -> None:
         if self._lost:
             why = "was cancelled" if self._cancelled else f"the lease with fence {self.fence} has ended"
             raise LeaseLost(f"job {self.id}: {why}")
 
     def extend(self, for_ms: Milliseconds) -> None:
-        """Let this run take `for_ms` from now on, instead of what is left of its `timeout_ms`; nothing
-        changes for a job without one. Leases need no call: the worker renews them as long as the handler
-        runs. Raises Malformed."""
+        """Let this run take `for_ms` from now on, instead of what is left of its `timeout_ms`; its
+        `soft_timeout_ms`, if it is still to come, keeps the distance to that. Nothing changes for a job
+        without either. Leases need no call: the worker renews them as long as the handler runs. Raises
+        Malformed."""
         checked = validate.duration_ms("for_ms", for_ms, 1, validate.BACKOFF_MS_MAX)
-        if self._say is not None and self.timeout_ms:
+        if self._say is not None and self._leased.options.is_timed:
             self._say(MoreTime(self._leased.lease, checked))

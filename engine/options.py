@@ -164,6 +164,9 @@ class JobOptions(TypedDict, total=False):
     timeout_ms: Annotated[Milliseconds, Duration(0, BACKOFF_MS_MAX)]
     """A run that takes longer has failed; 0: no limit. A function in a thread cannot be stopped, but its
     result is refused."""
+    soft_timeout_ms: Annotated[Milliseconds, Duration(0, BACKOFF_MS_MAX)]
+    """At most `timeout_ms`: `SoftTimeout` is raised in a coroutine or child process that takes longer, and
+    `job.cancelled` set in a thread, so that the handler can clean up and end by itself; 0: never."""
     headers: Annotated[Mapping[str, str] | None, Checked(validate.headers)]
     """Pairs of texts that travel with the job untouched: traces, tenants."""
     serializer: Annotated[str | None, Checked(validate.text)]
@@ -281,6 +284,9 @@ def _check_together(options: Options) -> None:
             options.expires_ms,
             f"longer than delay_ms ({options.delay_ms}), before which no job starts",
         )
+    if options.timeout_ms and options.soft_timeout_ms > options.timeout_ms:
+        bound = f"at most timeout_ms ({options.timeout_ms}), at which the run has failed"
+        raise Malformed("soft_timeout_ms", options.soft_timeout_ms, bound)
     if bool(options.dedup) != (options.dedup_ms > 0):
         raise Malformed("dedup_ms", options.dedup_ms, "at least 1 together with dedup, and 0 without")
     if bool(options.backoff_delays_ms) != (options.backoff == "custom"):

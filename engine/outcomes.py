@@ -7,6 +7,7 @@ attempts are used up.
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from typing import Literal, NamedTuple
 
 from engine import validate
@@ -34,6 +35,12 @@ class Bury(Exception):
 
 class Discard(Exception):
     """Raised by a handler: this job ends here, neither finished nor dead."""
+
+
+class SoftTimeout(CancelledError):
+    """Raised in a handler when its `soft_timeout_ms` is over: it may clean up, and return or raise. One that
+    lets it through has failed. It is a CancelledError, so that `except Exception` does not swallow it, and
+    task groups end their tasks."""
 
 
 class Verdict(NamedTuple):

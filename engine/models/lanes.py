@@ -147,7 +147,8 @@ class Lanes(Model):
                     argument_groups=([word for item in items for word in item[1:]],),
                 )
             case Release(leases=leases):
-                return self.about_leases(operation, leases, map(token, leases))
+                items = [(*token(lease), int(lease in operation.started)) for lease in leases]
+                return self.about_leases(operation, leases, items)
             case Drop(leases=leases):
                 items = [
                     (*token(lease), word) for lease, word in zip(leases, operation.outcomes, strict=True)

@@ -160,9 +160,10 @@ class Drop(Operation, script="drop", label="end of a job"):
 
 @immutable
 class Release(Operation, script="release"):
-    """Give leases back, uncharged."""
+    """Give leases back, uncharged. `started`: those of them whose handlers were started and interrupted."""
 
     leases: tuple[Lease, ...]
+    started: frozenset[Lease] = frozenset()
 
     def parse(self, raw: Any, decode: Decode) -> Ended:
         """The raw reply as a value."""

@@ -120,11 +120,18 @@ class Options:
     on_failure: Enqueue | None = None
     #: Places that one claim takes in the window of a rate.
     cost: int = 1
+    #: An exception is raised in a handler that takes longer, and it may go on until `timeout_ms`; 0: never.
+    soft_timeout_ms: int = 0
 
     @property
     def calls_back(self) -> bool:
         """Whether its end may make another job."""
         return self.on_success is not None or self.on_failure is not None
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether the time of its runs is watched."""
+        return bool(self.timeout_ms or self.soft_timeout_ms)
 
     @property
     def goes_alone(self) -> bool:

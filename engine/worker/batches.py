@@ -5,16 +5,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
 from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from engine.handlers import End, Fault, Handlers, Said, call_here, end_fork, ends, fault_in_batch
-from engine.hooks import RunHooks
-from engine.job import Job
+from engine.hooks import Hooked, RunHooks
 from engine.logs import running
 from engine.ops.claims import LeasedJob
 from engine.worker.child_processes import Child, ChildFailed, reference_of
@@ -50,35 +47,10 @@ class _One:
     """A job of a batch that runs."""
 
     leased: LeasedJob
-    job: Job
     start_ns: int
     ticket: object
-    context: AbstractContextManager[None] | None = None
-    failure: BaseException | None = None
+    run: Hooked
     fault: Fault | None = None
-    result: bytes | None = None
-
-    def enter(self, hooks: RunHooks) -> None:
-        """Call the hooks before the run. A job whose hook raises has failed, and the handler does not get
-        it."""
-        context = hooks.entered(self.job)
-        try:
-            context.__enter__()
-            self.context = context
-        except BaseException as failure:
-            self.failure = failure
-
-    def leave(self) -> None:
-        """Call the hooks after the run, with the result or failure of this job."""
-        if self.context is None:
-            return
-        failure = self.failure
-        told = (None, None, None) if failure is None else (type(failure), failure, failure.__traceback__)
-        try:
-            if self.context.__exit__(*told):
-                self.failure = None
-        except BaseException as more:
-            self.failure = more
 
 
 class BatchRuns:
@@ -91,7 +63,9 @@ class BatchRuns:
         handlers: Handlers,
         ended: BatchEndedTold,
         contexts: RunContexts,
+        hooks_in_child: Callable[[str], list[int]],
     ) -> None:
+        self._hooks_in_child = hooks_in_child
         self._runs = runs
         self._contexts = contexts
         self._start = start
@@ -100,14 +74,18 @@ class BatchRuns:
 
     def run_plain(self, batch: Batch, child: Child | None, *, inline: bool) -> Run | None:
         """Run a plain function, here or in a child process. Returns the next start of this place."""
-        ones = self._begin(batch)
+        # Hooks of a run in a child process are called there.
+        ones = self._begin(batch, () if child is not None else self._handlers.hooks_of(batch.name))
         self._contexts.run(self._carry_out, batch, ones, child)
         return self._told(ones, inline=inline)
 
     def _carry_out(self, batch: Batch, ones: list[_One], child: Child | None) -> None:
         """Run a plain function with the hooks of its jobs."""
-        going = self._enter(batch, ones)
-        jobs = [one.job for one in going]
+        self._note_run(batch)
+        for one in ones:
+            one.run.enter()
+        going = _going(ones)
+        jobs = [one.run.job for one in going]
         returned, failure, found = None, None, None
         try:
             if jobs and child is not None:
@@ -118,18 +96,21 @@ class BatchRuns:
             # Also SystemExit, as for single jobs.
             failure = raised
         _note(going, ends(jobs, returned, failure) if found is None else found)
-        self._leave(ones)
+        for one in ones:
+            one.run.leave()
+        self._end(ones)
 
     def _run_in(self, child: Child, name: str, batch: list[LeasedJob]) -> list[End]:
         """The end of each job in the child process. When the process dies, all of them have failed."""
         reference = reference_of(self._handlers.find(name))
         child.start(*batch)
         for leased in batch:
-            self._runs.register(leased.lease, partial(child.lose, leased.lease))
+            lease = leased.lease
+            self._runs.register(leased, partial(child.lose, lease), partial(child.soften, lease))
             self._runs.stoppable(leased, partial(child.kill, leased.lease), alone=len(batch) == 1)
         known: dict[int, ChildFailed] = {}
         found: list[End] = []
-        for fault, result in child.run_batch(reference, batch):
+        for fault, result in child.run_batch(reference, batch, self._hooks_in_child(name)):
             failure = None if fault is None else known.setdefault(id(fault), ChildFailed(fault))
             found.append((failure, result))
         return found
@@ -137,15 +118,20 @@ class BatchRuns:
     async def run_coroutine(self, batch: Batch, cancel: Callable[[], None]) -> None:
         """Run an async function, which `cancel` cancels."""
         pid = os.getpid()
-        ones = self._begin(batch)
-        going = self._enter(batch, ones)
-        jobs = [one.job for one in going]
+        ones = self._begin(batch, self._handlers.hooks_of(batch.name))
+        self._note_run(batch)
+        for one in ones:
+            await one.run.enter_async()
+        going = _going(ones)
+        jobs = [one.run.job for one in going]
         returned, failure = None, None
         try:
             stop = _once(cancel)
             for leased in batch.jobs:
                 self._runs.stoppable(leased, stop, alone=len(batch.jobs) == 1)
-            handler: Any = self._handlers.find(batch.name)
+            handler = self._runs.softened(
+                self._handlers.find(batch.name), [(one.leased, one.run.job) for one in going]
+            )
             if jobs:
                 returned = await handler(jobs)
         except BaseException as raised:
@@ -155,41 +141,35 @@ class BatchRuns:
         if os.getpid() != pid:
             end_fork(None)
         _note(going, ends(jobs, returned, failure))
-        self._leave(ones)
+        for one in ones:
+            await one.run.leave_async()
+        self._end(ones)
         following = Context().run(partial(self._told, ones, inline=False))
         if following is not None:
             self._start(following)
 
-    def _begin(self, batch: Batch) -> list[_One]:
+    def _begin(self, batch: Batch, hooks: Sequence[RunHooks]) -> list[_One]:
         ones: list[_One] = []
         for leased in batch.jobs:
             start_ns, ticket = self._runs.begins(leased)
-            ones.append(_One(leased, self._runs.job(leased), start_ns, ticket))
+            ones.append(_One(leased, start_ns, ticket, Hooked(self._runs.job(leased), hooks)))
         return ones
 
-    def _enter(self, batch: Batch, ones: list[_One]) -> list[_One]:
-        """Call the hooks before the run, in its context. Those that the handler gets."""
+    def _note_run(self, batch: Batch) -> None:
         running.set((self._runs.source, batch.jobs[0] if len(batch.jobs) == 1 else batch.name))
-        if hooks := self._handlers.hooks_of(batch.name):
-            for one in ones:
-                one.enter(hooks)
-        return [one for one in ones if one.failure is None]
 
-    def _leave(self, ones: list[_One]) -> None:
-        """Call the hooks after the run, and note what each job leaves behind."""
+    def _end(self, ones: list[_One]) -> None:
+        """Note what each job leaves behind, and call the hooks after its run."""
         # One exception may have failed all of them: its trace is stored, and logged, once.
         known: dict[int, Fault] = {}
         for one in ones:
-            one.leave()
-            if one.failure is not None:
-                before = (
-                    fault_in_batch(one.failure) if type(one.failure) is Said else known.get(id(one.failure))
-                )
-                one.fault = self._runs.failed(one.leased, one.failure, before)
+            failure = one.run.failure
+            if failure is not None:
+                before = fault_in_batch(failure) if type(failure) is Said else known.get(id(failure))
+                one.fault = self._runs.failed(one.leased, failure, before)
                 if before is None:
-                    known[id(one.failure)] = _fault(one.failure)
-            if hooks := self._handlers.hooks_of(one.leased.name):
-                hooks.ended(one.job, None if one.fault is None else one.fault.error)
+                    known[id(failure)] = _fault(failure)
+            one.run.ended(None if one.fault is None else one.fault.error)
 
     def _told(self, ones: list[_One], *, inline: bool) -> Run | None:
         """Tell that the run of a batch is over, outside of its context. What runs next in its place."""
@@ -198,7 +178,7 @@ class BatchRuns:
             self._runs.over(one.leased, one.ticket, one.start_ns, one.fault)
             lease = one.leased.lease
             told.append(
-                HandlerEnded(lease, None, result=one.result)
+                HandlerEnded(lease, None, result=one.run.result)
                 if one.fault is None
                 else HandlerEnded(lease, *one.fault)
             )
@@ -208,9 +188,14 @@ class BatchRuns:
         return following
 
 
+def _going(ones: list[_One]) -> list[_One]:
+    """Those that the handler gets."""
+    return [one for one in ones if one.run.failure is None]
+
+
 def _note(ones: list[_One], found: list[End]) -> None:
-    for one, (failure, result) in zip(ones, found, strict=True):
-        one.failure, one.result = failure, result
+    for one, end in zip(ones, found, strict=True):
+        one.run.failure, one.run.result = end
 
 
 def _fault(failure: BaseException) -> Fault:

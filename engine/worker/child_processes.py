@@ -1,8 +1,8 @@
 """Child processes that run handlers, one job or batch at a time each: for handlers that hold the interpreter
 lock (rule 14).
 
-A child imports the handler by module and name; nothing is forked. A child that dies takes only its own run
-with it.
+A child imports the handler by module and name, and first the registries whose hooks hold for it; nothing is
+forked. A child that dies takes only its own run with it, and one whose start fails gets no job.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from multiprocessing import Pipe
 from typing import Any
 
-from engine.errors import Malformed
-from engine.handlers import Fault, Lost
+from engine.errors import Malformed, logger
+from engine.handlers import Fault, Lost, Ready, SoftOver
 from engine.job import Say
-from engine.logs import NOBODY, Logged, Source, levels, write
+from engine.logs import NOBODY, Logged, Source, about, levels, write
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
 from engine.serializers import BUILT_IN, Serializers
@@ -32,12 +33,20 @@ from engine.worker.machine.events import MoreTime, Progressed
 #: A child that closed its end or died is noticed at once; one that died and left its end to a child of its
 #: own, and a lease that was lost, after this.
 _LOOK_S = 0.1
-#: An idle child that was told to end gets this long.
-_END_S = 1.0
+#: An idle child that was told to end gets this long, for its hooks.
+END_S = 5.0
+#: The pause after a start that has failed, which grows to the second.
+_PAUSE_S, _PAUSE_MOST_S = 1.0, 30.0
+
+log = logger("ironclaim.worker")
 
 
 #: What a run raised (error and traceback), and what it returned.
 Answer = tuple[Fault | None, bytes | None]
+
+
+class WorkerStopped(OSError):
+    """No process is started any more."""
 
 
 class ChildFailed(Exception):
@@ -49,37 +58,46 @@ class ChildFailed(Exception):
 
 
 class Child:
-    """One child process, started again with the next job after it died.
+    """One child process, started again after it died.
 
     `run` belongs to one thread, and only that thread sends: a child that does not read its pipe holds up
     nobody else. `say` takes what handlers tell the worker; what they log the worker writes. After `max_jobs`
-    (0 = never) the process is replaced.
+    (0 = never) the process is replaced. `hooks` say where the child finds those that hold for its jobs.
     """
 
     def __init__(
-        self, say: Say, max_jobs: int = 0, serializers: Serializers = BUILT_IN, source: Source = NOBODY
+        self,
+        say: Say,
+        max_jobs: int = 0,
+        serializers: Serializers = BUILT_IN,
+        source: Source = NOBODY,
+        hooks: Sequence[dict[str, object]] = (),
     ) -> None:
         self._say = say
+        self._hooks = hooks
+        self._ready = False
+        self._failed_starts = 0
+        self._reading = threading.Lock()
         self._source = source
         self._max_jobs = max_jobs
         # Sent only where the child does not have them anyway.
         self._serializers = serializers if serializers.own else None
         self._jobs = 0
-        self._lost: queue.SimpleQueue[Lost] = queue.SimpleQueue()
+        self._lost: queue.SimpleQueue[Lost | SoftOver] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Any = None
         # The leases of the jobs that it has, or that are on their way to it.
         self._leases: frozenset[Lease] = frozenset()
         self._killed = False
-        self._closed = False
+        self._closed = threading.Event()
 
     def start(self, *jobs: LeasedJob) -> None:
         """Start the process unless it runs; `jobs` are what it is about to get, which can be killed from now
         on. Raises OSError, also after `close`."""
         with self._lock:
-            if self._closed:
-                raise OSError("the worker has stopped")
+            if self._closed.is_set():
+                raise WorkerStopped("the worker has stopped")
             self._leases = frozenset(job.lease for job in jobs)
             if self._process is not None and self._process.poll() is None:
                 return
@@ -92,7 +110,7 @@ class Child:
                         "engine.worker.handler_process",
                         str(theirs.fileno()),
                         str(os.getpid()),
-                        self._logging(),
+                        json.dumps({"levels": levels(), "source": self._source, "hooks": self._hooks}),
                     ],
                     env={
                         **os.environ,
@@ -107,22 +125,61 @@ class Child:
                 theirs.close()
             self._pipe = ours
             self._jobs = 0
+            self._ready = False
 
-    def _logging(self) -> str:
-        """What the process has to know of the log."""
-        return json.dumps({"levels": levels(), "source": self._source})
+    def until_ready(self) -> None:
+        """Return once the process takes jobs, or was closed. A start that fails is logged, and tried again
+        after a pause."""
+        pause_s = _PAUSE_S
+        while not self._closed.is_set():
+            try:
+                self.start()
+                with self._reading:
+                    fault = self._until_ready()
+            except Exception as failure:
+                fault = Fault(f"{failure or type(failure).__name__}: {self._died()}", "")
+            if fault is None:
+                return
+            self._died()
+            self._failed_starts += 1
+            said = "a child process is not used, its start has failed (%d have so far; again in %d s): %s"
+            extra = about(None, self._source) | {"traceback": fault.trace}
+            log.error(said, self._failed_starts, pause_s, fault.error, extra=extra)
+            self._closed.wait(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_MOST_S)
 
-    def run(self, reference: tuple[str, str], job: LeasedJob) -> Answer:
-        """Run the handler (module, name) in the child, which was started for the job: what it raised, None
-        when it returned, and its result."""
-        return self._run(reference, job, (job,))[0]
+    def _until_ready(self) -> Fault | None:
+        """Read until the process is ready. Returns why it is not; raises EOFError or OSError when it died."""
+        while not (self._ready or self._closed.is_set()):
+            if self._pipe.poll(_LOOK_S):
+                received = self._pipe.recv()
+                if isinstance(received, Logged):
+                    write(received)
+                elif received.fault is not None:
+                    return received.fault
+                else:
+                    self._ready = True
+            elif self._process is None or self._process.poll() is not None:
+                raise EOFError
+        return None
 
-    def run_batch(self, reference: tuple[str, str], jobs: Sequence[LeasedJob]) -> list[Answer]:
+    def run(self, reference: tuple[str, str], job: LeasedJob, hooks: Sequence[int] = ()) -> Answer:
+        """Run the handler (module, name) in the child, which was started for the job, with these of its
+        hooks: what it raised, None when it returned, and its result."""
+        return self._run(reference, job, (job,), hooks)[0]
+
+    def run_batch(
+        self, reference: tuple[str, str], jobs: Sequence[LeasedJob], hooks: Sequence[int] = ()
+    ) -> list[Answer]:
         """As `run`, for a handler of batches: the answer for each job."""
-        return self._run(reference, list(jobs), jobs)
+        return self._run(reference, list(jobs), jobs, hooks)
 
     def _run(
-        self, reference: tuple[str, str], work: LeasedJob | list[LeasedJob], jobs: Sequence[LeasedJob]
+        self,
+        reference: tuple[str, str],
+        work: LeasedJob | list[LeasedJob],
+        jobs: Sequence[LeasedJob],
+        hooks: Sequence[int],
     ) -> list[Answer]:
         answers: list[Answer]
         # By itself, so that a child which cannot read it says why; raises what the service's own class
@@ -130,10 +187,10 @@ class Child:
         serializers = None if self._serializers is None else pickle.dumps(self._serializers)
         try:
             with self._lock:
-                if self._closed:
+                if self._closed.is_set():
                     raise OSError
                 self._leases = frozenset(job.lease for job in jobs)
-            self._pipe.send((reference, work, serializers))
+            self._pipe.send((reference, tuple(hooks), work, serializers))
             answers = self._receive()
         except Exception:
             # It has died, or what it says cannot be read.
@@ -147,11 +204,7 @@ class Child:
             # It was killed when its answer was already on the way.
             self._died()
         elif self._max_jobs and self._jobs >= self._max_jobs:
-            self._end()
-        if self._process is None or self._process.poll() is not None:
-            with contextlib.suppress(Exception):
-                # Ahead of the next job, which tells when it cannot be started.
-                self.start()
+            self._end(time.monotonic() + END_S)
         return answers
 
     def _receive(self) -> list[Answer]:
@@ -167,8 +220,10 @@ class Child:
                 write(received)
             elif isinstance(received, MoreTime | Progressed):
                 self._say(received)
-            else:
+            elif not isinstance(received, Ready):
                 return received
+            elif received.fault is not None:
+                raise EOFError
 
     @property
     def busy(self) -> bool:
@@ -187,33 +242,57 @@ class Child:
         self._lost.put(Lost(lease, cancelled))
 
     def _tell_lost(self) -> None:
-        """Notify the running handler. Leases that were lost before it started do not matter to it."""
+        """Tell the running handler. What came before it started does not matter to it."""
         while not self._lost.empty():
             lost = self._lost.get()
             if lost.lease in self._leases:
                 self._pipe.send(lost)
 
-    def close(self) -> None:
-        """End the process: at once when it is idle, by SIGKILL when its handler still runs. It is not started
-        again."""
-        with self._lock:
-            self._closed = True
-        self._end()
+    def soften(self, lease: Lease) -> None:
+        """Tell the handler that its soft timeout is over. Does not wait."""
+        self._lost.put(SoftOver(lease))
 
-    def _end(self) -> None:
+    def stop_starting(self) -> None:
+        """The process is not started again from now on. Does not wait."""
+        self._closed.set()
+
+    def ask_end(self) -> None:
+        """Tell the process to end: when it is idle, in order; by SIGKILL when its handler still runs. It is
+        not started again. Does not wait."""
+        self._closed.set()
         with self._lock:
-            process = self._process
-            if process is None:
+            if self._process is None:
                 return
-            rest: list[Logged] = []
             if self._leases:
-                process.kill()
+                self._process.kill()
             else:
-                rest = self._close()
-        for logged in rest:
-            write(logged)
+                # It has died.
+                with contextlib.suppress(OSError):
+                    self._pipe.send(None)
+
+    def close(self, until_s: float | None = None) -> None:
+        """End the process, which gets until this time, monotonic, if it is idle."""
+        self.ask_end()
+        self._end(time.monotonic() + END_S if until_s is None else until_s, asked=True)
+
+    def _end(self, until_s: float, *, asked: bool = False) -> None:
+        with self._lock:
+            process, busy = self._process, bool(self._leases)
+        if process is None:
+            return
+        if not busy:
+            with self._reading, contextlib.suppress(EOFError, OSError):
+                if not asked:
+                    self._pipe.send(None)
+                # What it logs meanwhile.
+                while self._pipe.poll(max(0.0, until_s - time.monotonic())):
+                    received = self._pipe.recv()
+                    if isinstance(received, Logged):
+                        write(received)
+            with self._lock:
+                self._pipe.close()
         try:
-            process.wait(_END_S)
+            process.wait(max(0.0, until_s - time.monotonic()))
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

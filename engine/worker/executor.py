@@ -362,7 +362,7 @@ class Executor:
                                 self._late_ends.lost(lease)
                                 self._running.runs.lose(lease, cancelled=action.cancelled)
                         case StopHandler():
-                            self._running.runs.stop(action.job)
+                            self._running.stop(action.job, action.cause)
                         case GiveUpHandler():
                             self._tell_stuck(action)
                         case Exit():

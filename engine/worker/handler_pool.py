@@ -7,23 +7,27 @@ the worker.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import queue
+import sys
 import threading
+import time
 from collections.abc import Callable
 from contextvars import Context
 from functools import partial
-from typing import Any
 
+from engine.errors import Malformed
 from engine.handlers import Fault, Handlers, call_plain, end_fork
+from engine.hooks import RunHooks, ended, entered, entered_async
 from engine.job import Job, Say
 from engine.logs import NOBODY, Source, running
 from engine.observer import Observer
 from engine.ops.claims import LeasedJob
+from engine.queue.settings import QueueSettings
 from engine.serializers import BUILT_IN, Serializers
 from engine.worker.batches import Batch, BatchEndedTold, BatchRuns, Run
-from engine.worker.child_processes import Answer, Child, ChildFailed, reference_of
+from engine.worker.child_processes import END_S, Answer, Child, ChildFailed, reference_of
+from engine.worker.machine.events import StopCause
 from engine.worker.runs import LoopThread, RunContexts, Runs
 from engine.worker.threads import Threads
 
@@ -60,8 +64,12 @@ class HandlerPool:
         self._ended = ended
         self.runs = Runs(handlers, observer, say=say, serializers=serializers, source=source)
         self._contexts = RunContexts()
+        all_coroutines = handlers.by_name and all(map(handlers.is_coroutine, handlers.by_name))
+        in_children = hooks_of_children(handlers) if processes and not all_coroutines else []
+        # Where child processes have the hooks of a registry.
+        self._numbers = {id(hooks): number for number, (hooks, _) in enumerate(in_children)}
         self._batches = (
-            BatchRuns(self.runs, self.start, handlers, batch_ended, self._contexts)
+            BatchRuns(self.runs, self.start, handlers, batch_ended, self._contexts, self._hooks_in_child)
             if batch_ended is not None
             else None
         )
@@ -69,16 +77,26 @@ class HandlerPool:
         self._threads = threads
         # What waits for a child process. Each has a thread of its own, which alone talks to it.
         self._work: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
-        all_coroutines = handlers.by_name and all(map(handlers.is_coroutine, handlers.by_name))
+        told = [told for _, told in in_children]
         self._children = (
-            [Child(say, child_max_jobs, serializers, source) for _ in range(places)]
+            [Child(say, child_max_jobs, serializers, source, told) for _ in range(places)]
             if processes and not all_coroutines
             else []
         )
-        for number, child in enumerate(self._children):
-            threading.Thread(
-                target=self._serve_child, args=(child,), name=f"handler-{number}", daemon=True
-            ).start()
+        self._serving: list[threading.Thread] = []
+        self._lives = [each.hooks for each in handlers.registries() if each.hooks.has_async_life]
+
+    def open(self) -> None:
+        """Call the async hooks of a start, and start the child processes. Raises what the former raise."""
+        for hooks in self._lives:
+            self._loop.wait_for(hooks.start_async)
+            self._loop.at_end.append(hooks.stop_async)
+        self._serving = [
+            threading.Thread(target=self._serve_child, args=(child,), name=f"handler-{number}", daemon=True)
+            for number, child in enumerate(self._children)
+        ]
+        for thread in self._serving:
+            thread.start()
 
     def start(self, run: Run) -> None:
         """Run the handler of a job or a batch. Does not wait."""
@@ -101,19 +119,33 @@ class HandlerPool:
     def close(self) -> None:
         """Stop. Functions that still run in threads go on; coroutines are cancelled and child processes
         killed."""
-        for _ in self._children:
-            self._work.put(None)
-        self._loop.close()
         for child in self._children:
-            child.close()
+            self._work.put(None)
+            child.ask_end()
+        self._loop.close()
+        until_s = time.monotonic() + END_S
+        for thread in self._serving:
+            thread.join(max(0.0, until_s - time.monotonic()))
+        for child in self._children:
+            child.close(until_s)
+
+    def stop(self, leased: LeasedJob, cause: StopCause) -> None:
+        """Have the handler of this job end, as `Runs.stop` does. When the worker stops, no child process is
+        replaced any more."""
+        if cause == "stop":
+            for child in self._children:
+                child.stop_starting()
+        self.runs.stop(leased, cause)
 
     def _serve_child(self, child: Child) -> None:
         """Run plain functions in a child process, one at a time."""
-        with contextlib.suppress(Exception):
-            # Ahead of the first job, which tells when it cannot be started.
-            child.start()
+        child.until_ready()
         while (run := self._work.get()) is not None:
             self._run_on(run, child)
+            # Ahead of the next job.
+            child.until_ready()
+        # Here, because the kernel kills a child when the thread that has started it ends.
+        child.close()
 
     def _run_on(self, run: Run, child: Child | None) -> None:
         """Run a plain function, and those that follow in its place."""
@@ -122,6 +154,8 @@ class HandlerPool:
             if self._handlers.is_coroutine(following.name):
                 self.start(following)
                 return
+            if child is not None:
+                child.until_ready()
             following = self._run_plain(following, child, inline=False)
 
     def _run_plain(self, leased: Run, child: Child | None, *, inline: bool) -> Run | None:
@@ -138,39 +172,39 @@ class HandlerPool:
         running.set((self.runs.source, leased))
         fault: Fault | None = None
         result: bytes | None = None
-        # Hooks of a run in a child process have a Job of their own.
-        job = (
-            self.runs.job(leased)
-            if child is None
-            else Job(leased, self._say, self._serializers, self.runs.source.queue)
-        )
         hooks = self._handlers.hooks_of(leased.name)
+        job: Job | None = None
         try:
+            if child is not None:
+                return None, self._run_in(child, leased)
+            job = self.runs.job(leased)
             if hooks:
-                with hooks.entered(job):
-                    result = self._call(leased, job, child)
+                with entered(hooks, job):
+                    result = call_plain(self._handlers.find(leased.name), job)
             else:
-                result = self._call(leased, job, child)
+                result = call_plain(self._handlers.find(leased.name), job)
         except BaseException as failure:
             # Also SystemExit: it would end only this thread, and the job would be held for ever.
             fault = self.runs.failed(leased, failure)
-        if hooks:
-            hooks.ended(job, None if fault is None else fault.error)
+        if job is not None:
+            ended(hooks, job, None if fault is None else fault.error)
         return fault, result
 
-    def _call(self, leased: LeasedJob, job: Job, child: Child | None) -> bytes | None:
-        """Run a plain function, here or in a child process, and return its result. Raises what it raises, or
-        ChildFailed."""
-        if child is None:
-            return call_plain(self._handlers.find(leased.name), job)
+    def _run_in(self, child: Child, leased: LeasedJob) -> bytes | None:
+        """Run a plain function in a child process, and return its result. Raises ChildFailed."""
         reference = reference_of(self._handlers.find(leased.name))
         child.start(leased)
-        self.runs.register(leased.lease, partial(child.lose, leased.lease))
+        self.runs.register(leased, partial(child.lose, leased.lease), partial(child.soften, leased.lease))
         self.runs.stoppable(leased, partial(child.kill, leased.lease))
-        fault, result = child.run(reference, leased)
+        fault, result = child.run(reference, leased, self._hooks_in_child(leased.name))
         if fault is not None:
             raise ChildFailed(fault)
         return result
+
+    def _hooks_in_child(self, name: str) -> list[int]:
+        """Which of its hooks a child process calls around the runs of a name."""
+        hooks = self._handlers.hooks_of(name)
+        return [self._numbers[id(each)] for each in hooks if id(each) in self._numbers]
 
     async def _run_batch(self, batch: Batch) -> None:
         assert self._batches is not None
@@ -185,10 +219,10 @@ class HandlerPool:
         job = self.runs.job(leased)
         hooks = self._handlers.hooks_of(leased.name)
         try:
-            handler: Any = self._handlers.find(leased.name)
+            handler = self.runs.softened(self._handlers.find(leased.name), [(leased, job)])
             self.runs.stoppable(leased, self._loop.canceller())
             if hooks:
-                with hooks.entered(job):
+                async with entered_async(hooks, job):
                     result = job.encode_result(await handler(job))
             else:
                 result = job.encode_result(await handler(job))
@@ -199,8 +233,7 @@ class HandlerPool:
             fault = self.runs.failed(leased, failure)
         if os.getpid() != pid:
             end_fork(None)
-        if hooks:
-            hooks.ended(job, None if fault is None else fault.error)
+        ended(hooks, job, None if fault is None else fault.error)
         ends = partial(self._ends, leased, ticket, start_ns, fault, inline=False, result=result)
         following = Context().run(ends)
         if following is not None:
@@ -226,7 +259,41 @@ class HandlerPool:
 
 
 def check_references(handlers: Handlers) -> None:
-    """Raise Malformed when a child process would not find one of the plain functions."""
-    for name, handler in handlers.by_name.items():
-        if not handlers.is_coroutine(name) and name not in handlers.inline:
-            reference_of(handler)
+    """Raise Malformed when a child process would not find one of the plain functions, or their hooks."""
+    plain = [name for name in handlers.by_name if not handlers.is_coroutine(name)]
+    for name in plain:
+        if name not in handlers.inline:
+            reference_of(handlers.by_name[name])
+    if plain:
+        hooks_of_children(handlers)
+
+
+def hooks_of_children(handlers: Handlers) -> list[tuple[RunHooks, dict[str, object]]]:
+    """The hooks that child processes have to have, and how they find each: the modules to import, module and
+    name of the registry, and what its hooks are. Raises Malformed where a child would not find them."""
+    return [
+        (
+            registry.hooks,
+            {
+                "modules": [*registry.hooks.modules],
+                "registry": _reference_of_registry(registry),
+                "hooks": described,
+            },
+        )
+        for registry in handlers.registries()
+        if (described := registry.hooks.described())
+    ]
+
+
+def _reference_of_registry(registry: Handlers) -> tuple[str, str]:
+    bound = (
+        "registered while a module is imported, on handlers that a module has by a name, to run in processes"
+    )
+    if "" not in registry.hooks.modules:
+        for module in (*registry.hooks.modules, *sys.modules):
+            # Not by isinstance, which asks proxies what they stand for.
+            for name, value in [*getattr(sys.modules.get(module), "__dict__", {}).items()]:
+                of_queue = issubclass(type(value), QueueSettings) and value.handlers is registry
+                if module != "__main__" and (value is registry or of_queue):
+                    return module, name
+    raise Malformed("hooks", registry.hooks.described(), bound)

@@ -1,4 +1,4 @@
-"""A child process of a worker: `python -m engine.worker.handler_process DESCRIPTOR PARENT LOGGING`, which
+"""A child process of a worker: `python -m engine.worker.handler_process DESCRIPTOR PARENT TOLD`, which
 `children` starts.
 
 It reads jobs and batches from the pipe, runs the handler of each in its main thread, and answers what came of
@@ -17,13 +17,25 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, cast
 
-from engine.handlers import End, Fault, Lost, call_here, call_plain, ends, fault_of, faults
+from engine.handlers import (
+    Fault,
+    Handlers,
+    Lost,
+    Ready,
+    SoftOver,
+    call_here,
+    call_plain,
+    ends,
+    fault_of,
+    faults,
+)
+from engine.hooks import Hooked, RunHooks, ended, entered
 from engine.job import Job
 from engine.logs import Forwarder, Source, run_everywhere
 from engine.ops.claims import LeasedJob
@@ -102,16 +114,47 @@ _PR_SET_PDEATHSIG = 1
 #: What a run raised (error and traceback), and what it returned.
 Answer = tuple[Fault | None, bytes | None]
 Work = LeasedJob | list[LeasedJob]
-#: Module and name of the handler, its work, and the serialisers of the queue where it has some of its own,
-#: pickled.
-Order = tuple[tuple[str, str], Work, bytes | None]
+#: Module and name of the handler, which hooks hold for it, its work, and the serialisers of the queue where
+#: it has some of its own, pickled.
+Order = tuple[tuple[str, str], tuple[int, ...], Work, bytes | None]
+
+
+class Interrupt:
+    """Raises SoftTimeout in the main thread, once for a run, while its handler is called there."""
+
+    def __init__(self) -> None:
+        self._called: Sequence[Job] = ()
+        self._over: Job | None = None
+        # A signal, because it ends a wait in a call of the system.
+        signal.signal(signal.SIGXCPU, self._raise)
+
+    def ask(self, job: Job) -> None:
+        """The soft timeout of a job is over. Does not wait."""
+        job.end_soon()
+        self._over = job
+        signal.pthread_kill(cast("int", threading.main_thread().ident), signal.SIGXCPU)
+
+    def _raise(self, *_: object) -> None:
+        if self._over is not None and self._over in self._called:
+            self._called = ()
+            raise self._over.end_soon()
+
+    @contextmanager
+    def calling(self, jobs: Sequence[Job]) -> Generator[None]:
+        """The handler of these jobs is called."""
+        self._called = jobs
+        try:
+            yield
+        finally:
+            self._called = ()
 
 
 class Orders:
     """Reads the pipe in a thread, so that a lost lease reaches the handler that runs."""
 
     def __init__(self, pipe: Connection, queue_name: str) -> None:
-        self.jobs: queue.SimpleQueue[Order] = queue.SimpleQueue()
+        self.jobs: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
+        self.interrupt = Interrupt()
         self._pipe = pipe
         self._queue_name = queue_name
         self._lock = threading.Lock()
@@ -149,7 +192,13 @@ class Orders:
             # Who reads no orders would hold up its worker for ever.
             os._exit(1)
 
-    def _take(self, order: Order | Lost) -> None:
+    def _take(self, order: Order | Lost | SoftOver | None) -> None:
+        if isinstance(order, SoftOver):
+            with self._lock:
+                job = self._running.get(order.lease)
+            if job is not None:
+                self.interrupt.ask(job)
+            return
         if not isinstance(order, Lost):
             self.jobs.put(order)
             return
@@ -166,40 +215,51 @@ def main() -> None:
     _end_with_parent(int(sys.argv[2]))
     pipe: Any = Connection(int(sys.argv[1]))
     os.set_inheritable(pipe.fileno(), False)
-    logging = json.loads(sys.argv[3])
-    source = Source(*logging["source"])
+    told = json.loads(sys.argv[3])
+    source = Source(*told["source"])
     orders = Orders(pipe, source.queue)
     threading.Thread(target=orders.read, name="orders", daemon=True).start()
-    forwarder, start = Forwarder(orders.say, logging["levels"]), _Start()
-    while True:
-        reference, work, serializers = orders.jobs.get()
+    start = _Start(Forwarder(orders.say, told["levels"]))
+    try:
+        start.begin(told["hooks"])
+    except BaseException as failure:
+        orders.say(Ready(fault_of(failure)))
+        return
+    orders.say(Ready(None))
+    while (order := orders.jobs.get()) is not None:
+        work = order[2]
         run_everywhere((source, work[0].name if isinstance(work, list) and len(work) > 1 else _first(work)))
-        answers = _run(orders, reference, work, serializers, forwarder, start)
+        answers = _run(orders, order, start)
         run_everywhere(None)
         orders.say(answers)
+    for hooks in reversed(start.hooks):
+        hooks.stop()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Threads that handlers have left do not hold it up.
+    os._exit(0)
 
 
 def _first(work: Work) -> LeasedJob:
     return work[0] if isinstance(work, list) else work
 
 
-def _run(
-    orders: Orders,
-    reference: tuple[str, str],
-    work: Work,
-    serializers: bytes | None,
-    forwarder: Forwarder,
-    start: _Start,
-) -> list[Answer]:
+def _run(orders: Orders, order: Order, start: _Start) -> list[Answer]:
     """Run a handler. Returns for each job what it raised and what it returned."""
+    reference, numbers, work, serializers = order
     batch = work if isinstance(work, list) else [work]
     try:
         # Also what the service's own class raises here is a failed run.
         known: Serializers = BUILT_IN if serializers is None else pickle.loads(serializers)  # noqa: S301  of its own worker
-        handler = _handler(reference, forwarder, start)
+        handler = start.handler(reference)
         jobs = orders.begins(batch, known)
+        for job in jobs:
+            # Its time begins now, not when this process was started.
+            job.extend(max(1, job.timeout_ms or job.soft_timeout_ms))
+        hooks = [start.hooks[number] for number in numbers]
+        carry_out = _carry_out_batch if isinstance(work, list) else _carry_out
         try:
-            return start.contexts.run(_carry_out, handler, jobs, work)
+            return start.contexts.run(carry_out, handler, jobs, hooks, orders.interrupt)
         finally:
             start.state.restore()
     except BaseException as failure:
@@ -209,42 +269,91 @@ def _run(
 class _Start:
     """What each run begins with: what the modules of the service have set when they were imported."""
 
-    def __init__(self) -> None:
-        self.look()
+    def __init__(self, forwarder: Forwarder) -> None:
+        self._forwarder = forwarder
+        #: The hooks of the registries that the worker has named, in their order.
+        self.hooks: list[RunHooks] = []
+        self._look()
 
-    def look(self) -> None:
+    def _look(self) -> None:
         """It is what holds now."""
         self.contexts, self.state = RunContexts(), ProcessState()
 
+    def begin(self, told: Sequence[dict[str, Any]]) -> None:
+        """Find the hooks, and call those of a start. Raises what modules and hooks raise, and LookupError
+        where other hooks are found than the worker has."""
+        for of_registry in told:
+            for name in of_registry["modules"]:
+                self._import(name)
+            module, name = of_registry["registry"]
+            found: Any = getattr(self._import(module), name)
+            hooks = (found if isinstance(found, Handlers) else found.handlers).hooks
+            if hooks.described() != of_registry["hooks"]:
+                raise LookupError(
+                    f"the hooks of {module}:{name} are {of_registry['hooks']} in the worker and "
+                    f"{hooks.described()} in its child process: register them where the module is imported"
+                )
+            self.hooks.append(hooks)
+        for hooks in self.hooks:
+            hooks.start()
+        self._look()
 
-def _handler(reference: tuple[str, str], forwarder: Forwarder, start: _Start) -> Any:
-    new = reference[0] not in sys.modules
-    handler: Any = import_module(reference[0])
-    if new:
-        forwarder.take_over()
-        start.look()
-    for part in reference[1].split("."):
-        handler = getattr(handler, part)
-    return handler
+    def _import(self, name: str) -> Any:
+        new = name not in sys.modules
+        module = import_module(name)
+        if new:
+            self._forwarder.take_over()
+            self._look()
+        return module
+
+    def handler(self, reference: tuple[str, str]) -> Any:
+        """A handler, by its module and name."""
+        handler: Any = self._import(reference[0])
+        for part in reference[1].split("."):
+            handler = getattr(handler, part)
+        return handler
 
 
-def _carry_out(handler: Any, jobs: list[Job], work: Work) -> list[Answer]:
-    """Run a handler in a context of its own."""
-    for job in jobs:
-        # Its time begins now, not when this process was started.
-        job.extend(max(1, job.timeout_ms))
-    if isinstance(work, list):
-        return faults(_ends(handler, jobs))
-    return [(None, call_plain(handler, jobs[0]))]
+def _carry_out(
+    handler: Any, jobs: list[Job], hooks: Sequence[RunHooks], interrupt: Interrupt
+) -> list[Answer]:
+    """Run a handler in a context of its own, with its hooks."""
+    (job,) = jobs
+    fault: Fault | None = None
+    result: bytes | None = None
+    try:
+        with entered(hooks, job), interrupt.calling(jobs):
+            result = call_plain(handler, job)
+    except BaseException as failure:
+        fault = fault_of(failure)
+    ended(hooks, job, None if fault is None else fault.error)
+    return [(fault, result)]
 
 
-def _ends(handler: Any, jobs: list[Job]) -> list[End]:
+def _carry_out_batch(
+    handler: Any, jobs: list[Job], hooks: Sequence[RunHooks], interrupt: Interrupt
+) -> list[Answer]:
+    """The same for a handler of batches."""
+    ones = [Hooked(job, hooks) for job in jobs]
+    for one in ones:
+        one.enter()
+    going = [one for one in ones if one.failure is None]
+    given = [one.job for one in going]
     returned, raised = None, None
     try:
-        returned = call_here(handler, jobs, jobs[0].name)
+        if going:
+            with interrupt.calling(given):
+                returned = call_here(handler, given, given[0].name)
     except BaseException as failure:
         raised = failure
-    return ends(jobs, returned, raised)
+    for one, end in zip(going, ends(given, returned, raised), strict=True):
+        one.failure, one.result = end
+    for one in ones:
+        one.leave()
+    answers = faults([(one.failure, one.result) for one in ones])
+    for one, (fault, _) in zip(ones, answers, strict=True):
+        one.ended(None if fault is None else fault.error)
+    return answers
 
 
 def _end_with_parent(parent: int) -> None:

@@ -4,13 +4,16 @@ runs."""
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import contextvars
+import functools
 import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine
+import types
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from engine.errors import LeaseLost, logger
@@ -20,9 +23,10 @@ from engine.logs import Source, about
 from engine.observer import Observer
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
-from engine.outcomes import TIMED_OUT
+from engine.outcomes import TIMED_OUT, SoftTimeout
 from engine.serializers import Serializers
-from engine.worker.child_processes import ChildFailed
+from engine.worker.child_processes import ChildFailed, WorkerStopped
+from engine.worker.machine.events import StopCause
 from engine.worker.machine.leases import timed_out
 
 # -- Where runs begin: each in a copy of the context of the worker, so that no run sees the context
@@ -65,8 +69,12 @@ log = logger("ironclaim.worker")
 
 #: Coroutines that are cut off at the end get this long to clean up.
 CLEAN_UP_S = 1.0
+#: So long gets what is run last on the loop.
+AT_END_S = 5.0
 
 Start = Callable[[], Coroutine[Any, Any, None]]
+#: A call of an async handler.
+AsyncCall = Callable[[Any], Any]
 
 
 class LoopThread:
@@ -80,6 +88,8 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        #: What is run last, in the reverse of this order.
+        self.at_end: list[Start] = []
         self._closing = False
 
     def run(self, start: Start) -> None:
@@ -92,6 +102,21 @@ class LoopThread:
                 )
                 self._thread.start()
         self._loop.call_soon_threadsafe(self._create, start)
+
+    def wait_for(self, start: Start) -> None:
+        """Run a coroutine on the loop, and return when it has. Raises what it raises."""
+        ended: concurrent.futures.Future[None] = concurrent.futures.Future()
+
+        async def run() -> None:
+            try:
+                await start()
+            except BaseException as failure:
+                ended.set_exception(failure)
+            else:
+                ended.set_result(None)
+
+        self.run(run)
+        ended.result()
 
     def canceller(self) -> Callable[[], None]:
         """A function that cancels the coroutine which calls this. Safe from any thread; once the coroutine
@@ -113,7 +138,7 @@ class LoopThread:
         if loop is None or thread is None:
             return
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(2 * CLEAN_UP_S)
+        thread.join(2 * CLEAN_UP_S + (AT_END_S if self.at_end else 0))
 
     def _create(self, start: Start) -> None:
         begun = False
@@ -148,12 +173,59 @@ class LoopThread:
             task.cancel()
         if self._tasks:
             loop.run_until_complete(asyncio.wait(self._tasks, timeout=CLEAN_UP_S))
+        for last in reversed(self.at_end):
+            with contextlib.suppress(TimeoutError):
+                loop.run_until_complete(asyncio.wait_for(last(), AT_END_S))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
 
 
-#: The error of a run that ended because its job was cancelled.
+class SoftLimit:
+    """Raises SoftTimeout in the coroutine of these jobs, once, when the soft timeout of one of them is over:
+    it cancels the task of who makes this, and `awaits` turns the cancel into that exception."""
+
+    def __init__(self) -> None:
+        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        self._due: SoftTimeout | None = None
+        self._awaiting = True
+
+    def over(self, job: Job) -> None:
+        """The soft timeout of a job is over. Safe from any thread; does not wait."""
+        with contextlib.suppress(RuntimeError):
+            # RuntimeError: the loop is closed.
+            self._loop.call_soon_threadsafe(self._interrupt, job)
+
+    def _interrupt(self, job: Job) -> None:
+        due = job.end_soon()
+        if self._awaiting and self._task is not None:
+            self._awaiting, self._due = False, due
+            self._task.cancel()
+
+    @types.coroutine
+    def awaits(self, running: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        """Await a coroutine; returns what it returns."""
+        thrown: BaseException | None = None
+        try:
+            while True:
+                waits_for = running.send(None) if thrown is None else running.throw(thrown)
+                thrown = None
+                try:
+                    yield waits_for
+                except BaseException as failure:
+                    thrown = failure
+                    due, self._due = self._due, None
+                    # Unless somebody else has cancelled it as well.
+                    if due is not None and self._task is not None and not self._task.uncancel():
+                        thrown = due
+        except StopIteration as end:
+            return end.value
+        finally:
+            self._awaiting = False
+
+
+#: The error of a run that ended because its job was cancelled, and because its worker stopped.
 CANCELLED = "cancelled"
+STOPPED = "its worker stopped"
 
 
 class Tell(Protocol):
@@ -185,9 +257,12 @@ class Runs:
         self._tell: dict[Lease, Tell] = {}
         self._lost: dict[Lease, bool] = {}
         # What stops each handler, and whether its job is alone in that run; threads cannot be stopped and are
-        # not in here.
+        # not in here. The leases of those that were stopped, and why.
         self._stop: dict[Lease, tuple[Callable[[], None], bool]] = {}
-        self._stopped: set[Lease] = set()
+        self._stopped: dict[Lease, StopCause] = {}
+        # What tells each handler that its soft timeout is over, and the leases whose soft timeout is.
+        self._soften: dict[Lease, Callable[[], object]] = {}
+        self._soft_over: set[Lease] = set()
 
     def lose(self, lease: Lease, *, cancelled: bool) -> None:
         """Notify the handler of this lease that the lease has ended, and whether because its job was
@@ -211,10 +286,17 @@ class Runs:
         if known is not None:
             known[0]()
 
-    def stop(self, leased: LeasedJob) -> None:
-        """Stop the handler of this job, which has timed out: cancel the coroutine or kill the child process.
-        Does not wait."""
-        self._stopped.add(leased.lease)
+    def stop(self, leased: LeasedJob, cause: StopCause) -> None:
+        """Stop the handler of this job: cancel the coroutine or kill the child process. At its soft timeout
+        tell it to end. Does not wait."""
+        if cause == "soft timeout":
+            # As in `lose`.
+            self._soft_over.add(leased.lease)
+            soften = self._soften.get(leased.lease)
+            if soften is not None:
+                soften()
+            return
+        self._stopped.setdefault(leased.lease, cause)
         self._halt(leased.lease)
 
     def begins(self, leased: LeasedJob) -> tuple[int, object]:
@@ -238,15 +320,33 @@ class Runs:
     def job(self, leased: LeasedJob) -> Job:
         """The Job that a handler gets; it is notified when its lease has ended."""
         job = Job(leased, self._say, self._serializers, self.source.queue)
-        self.register(leased.lease, job.lose)
+        self.register(leased, job.lose, job.end_soon)
         return job
 
-    def register(self, lease: Lease, tell: Tell) -> None:
-        """Register what notifies the handler of the end of its lease."""
+    def register(self, leased: LeasedJob, tell: Tell, soften: Callable[[], object]) -> None:
+        """Register what notifies the handler of the end of its lease, and of its soft timeout."""
+        lease = leased.lease
         self._tell[lease] = tell
+        self._soften_by(leased, soften)
         cancelled = self._lost.get(lease)
         if cancelled is not None:
             tell(cancelled=cancelled)
+
+    def _soften_by(self, leased: LeasedJob, soften: Callable[[], object]) -> None:
+        if leased.options.soft_timeout_ms:
+            self._soften[leased.lease] = soften
+            if leased.lease in self._soft_over:
+                soften()
+
+    def softened(self, handler: AsyncCall, jobs: list[tuple[LeasedJob, Job]]) -> AsyncCall:
+        """The async handler of these jobs, in which their soft timeouts raise SoftTimeout; to be awaited by
+        the task that calls this."""
+        if not any(leased.options.soft_timeout_ms for leased, _ in jobs):
+            return handler
+        limit = SoftLimit()
+        for leased, job in jobs:
+            self._soften_by(leased, functools.partial(limit.over, job))
+        return lambda given: limit.awaits(handler(given))
 
     def failed(self, leased: LeasedJob, failure: BaseException, known: Fault | None = None) -> Fault:
         """Log that a run has failed; what it leaves behind. `known`: it was told of another job before, with
@@ -266,11 +366,19 @@ class Runs:
             # What the cancel made of it: of a coroutine, of a handler that looks at its lease, of a child
             # that was killed.
             fault = Fault(CANCELLED, "")
+        elif isinstance(failure, WorkerStopped) or (
+            self._stopped.get(leased.lease) == "stop" and not fault.verdict.asked
+        ):
+            fault = Fault(STOPPED, "")
         elif leased.lease in self._stopped:
             more = fault.error if here and not isinstance(failure, asyncio.CancelledError) else ""
             fault = Fault(timed_out(leased, more), fault.trace, TIMED_OUT)
-        fault = self._handlers.waits(leased, fault)
         extra = about(leased, self.source)
+        if fault.error == STOPPED:
+            said = "job %s (%s) goes back uncharged: its worker stops"
+            log.warning(said, leased.lease.job, leased.name, extra=extra)
+            return fault
+        fault = self._handlers.waits(leased, fault)
         if fault.error == CANCELLED:
             log.info("%s ended: it was cancelled", job_run(leased), extra=extra)
         elif fault.verdict.asked:
@@ -297,6 +405,8 @@ class Runs:
         self._tell.pop(lease, None)
         if self._stop:
             self._stop.pop(lease, None)
+        if self._soften:
+            self._soften.pop(lease, None)
         if self._observer is not None:
             error = None if fault is None else fault.error
             self._observer.handler_ended(leased, ticket, start_ns, time.monotonic_ns(), error)
@@ -304,9 +414,10 @@ class Runs:
     def forget(self, lease: Lease) -> None:
         """Its end was told. Not before: until then another thread may still decide that it is lost, or has
         used up its time."""
-        if self._lost or self._stopped:
+        if self._lost or self._stopped or self._soft_over:
+            self._soft_over.discard(lease)
             self._lost.pop(lease, None)
-            self._stopped.discard(lease)
+            self._stopped.pop(lease, None)
 
 
 def job_run(leased: LeasedJob) -> str:

@@ -24,7 +24,7 @@ from typing import Any, Self, Unpack, cast
 
 from engine import routing, validate
 from engine.errors import EngineError, Malformed, logger, spared
-from engine.handlers import Handlers
+from engine.handlers import Handlers, lifetime
 from engine.logs import Source, about, mark_records
 from engine.ops.base import Operation
 from engine.ops.claims import Attributes
@@ -158,6 +158,11 @@ class Worker:
         """The queue that it works for."""
         return self._queue
 
+    @property
+    def handlers(self) -> Handlers:
+        """The registry whose handlers it runs."""
+        return self._handlers
+
     def stop(self, *, at_once: bool = False) -> None:
         """Ask for a graceful stop: nothing more starts, unstarted leases go back uncharged, running handlers
         finish. `at_once`: they are not waited for, and their jobs run again when their leases are over. Safe
@@ -203,8 +208,8 @@ class Worker:
 
         Returns why it ended: "stopped", "grace over" when jobs were in hand then (they run again when their
         leases are over), "empty" (burst), "recycled", "at once". Raises UnsafeServer or ServerUnavailable
-        when the first connection fails, and Malformed while another thread is in it: the two would take each
-        other's updates.
+        when the first connection fails, what a hook `on_start` raises, and Malformed while another thread is
+        in it: the two would take each other's updates.
         """
         burst, delayed = validate.truth("burst", burst), validate.truth("delayed", delayed)
         self._claim_run()
@@ -284,13 +289,14 @@ class Worker:
             self._at_work.release()
 
     def _run(self, burst: bool, delayed: bool) -> StopReason:
-        open_run = self._open(burst, delayed)
-        try:
-            with stop_signals(lambda reason: self._events.put(StopAsked(reason))):
-                return open_run.executor.run(open_run.running)
-        finally:
-            open_run.close()
-            self._events.clear()
+        with lifetime(self._handlers):
+            open_run = self._open(burst, delayed)
+            try:
+                with stop_signals(lambda reason: self._events.put(StopAsked(reason))):
+                    return open_run.executor.run(open_run.running)
+            finally:
+                open_run.close()
+                self._events.clear()
 
     def _open(self, burst: bool, delayed: bool) -> OpenRun:
         """Meet the server, and start what a run needs."""
@@ -360,6 +366,14 @@ class Worker:
             serializers=self._queue.serializers,
             source=source,
         )
+        try:
+            running.open()
+        except BaseException:
+            running.close()
+            if self._pools is None:
+                threads.close()
+            waiting.close()
+            raise
         channels = model.control(settings.name)
         control = (Control if connections is None else connections.control)(
             *(self._queue.endpoint, channels),

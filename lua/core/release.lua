@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Give leases back: the jobs return to their place in the lane, and neither a failure nor a crash is charged.
--- Their places in the window of a rate come free as well, as long as the window lasts (rule 20). A job that
--- its first worker gives back has not been started, so that it may expire as before (rule 38).
+-- What a job that was not started has taken of the window of a rate comes free as well, as long as the window
+-- lasts (rule 20), and if its first worker gives it back it may expire as before (rule 38).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -11,7 +11,7 @@
 -- ARGV
 --   now_ms   '' or the time of a test
 --   prefix   prefix of the queue's keys
---   items    3 for each item: id, fence, nonce
+--   items    4 for each item: id, fence, nonce, 1 where its handler was started and interrupted, else 0
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome
 -- USES core/call: check_types, server_us, settled
 --      core/envelope: envelope_options, job_head
@@ -26,15 +26,15 @@ check_types({ active }, { sweep, stats }, {})
 local srv_us = server_us(now_ms, sweep)
 local reply, held, wakes = {}, {}, {}
 for at = 1, (#KEYS - 3) / 2 do
-  local id, run = ARGV[3 * at], KEYS[3 + 2 * at]
-  local fence, nonce = ARGV[3 * at + 1], ARGV[3 * at + 2]
+  local id, run = ARGV[4 * at - 1], KEYS[3 + 2 * at]
+  local fence, nonce = ARGV[4 * at], ARGV[4 * at + 1]
   local job = job_head(KEYS[2 + 2 * at])
   local state, outcome, limits = token_state(run, job, fence, nonce)
   if state == 'held' and job.kind == 'J' then
     check_types({ prefix .. 'lane:' .. job.lane, prefix .. 'ready:' .. job.class }, {},
       { prefix .. 'wake:' .. job.class })
     held[#held + 1] = { id = id, run = run, job = job, limits = limits, token = fence .. ':' .. nonce,
-      fence = fence }
+      fence = fence, started = ARGV[4 * at + 2] == '1' }
     state, outcome = 'ok', 'released'
   elseif state == 'held' then
     -- It cannot be read: a sweep sets it aside when the lease ends.
@@ -49,13 +49,13 @@ for _, lease in ipairs(held) do
   -- Before the token ends: if the script is cut off in between, the entry leads to a job with a live token,
   -- and is dropped.
   local kept, unstarted = lease.job.options_at and run_read(lease.run, 'claims', 'unstarted') or {}, nil
-  if kept[1] and tonumber(kept[1]) == tonumber(kept[2] or 0) + 1 then
+  if kept[1] and not lease.started and tonumber(kept[1]) == tonumber(kept[2] or 0) + 1 then
     note_expiry(prefix, lease.job, lease.id, envelope_options(redis.call('GET',
       prefix .. 'job:' .. lease.id)))
     unstarted = { 'unstarted', kept[1] }
   end
   local wake = to_lane(prefix, lease.id, lease.job, virtual_time)
-  for limit in string.gmatch(lease.limits or '', '%S+') do
+  for limit in string.gmatch(not lease.started and lease.limits or '', '%S+') do
     local rate, unit_name = prefix .. 'rate:' .. limit, lease.id .. ':' .. lease.fence
     if redis.call('ZSCORE', rate, unit_name) then
       -- The lanes first: if the script is cut off in between, the next copy finds the place still taken and

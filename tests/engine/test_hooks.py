@@ -12,7 +12,6 @@ import pytest
 from engine import AsyncQueue, Handlers, Job, Malformed, NewJob, Queue, Worker
 from engine.ops.jobs import Enqueued
 from engine.tracing import HEADER, carry_traces, trace
-from tests.engine.helpers import backwards
 from tests.engine.helpers.producing import ids_of, some_handlers
 
 
@@ -89,21 +88,6 @@ def test_a_hook_that_raises_before_is_a_failed_run_and_one_after_is_logged(
     assert log == [("refused", "PermissionError: not today"), "next", "run good", ("good", None), "next"]
     assert (ids_of(queue, "dead"), ids_of(queue, "done")) == (["refused"], ["good"])
     assert "job good: a hook after its run failed" in caplog.text
-
-
-@pytest.mark.feature("MQ18")
-def test_hooks_of_runs_in_child_processes_are_called_in_the_worker(queue: Queue, tmp_path: Any) -> None:
-    log: list[Any] = []
-    hooks = backwards.handlers.hooks
-    hooks.before(lambda job: log.append(job.payload["value"]))
-    hooks.after(lambda job, error: log.append(error))
-    try:
-        queue.enqueue("tell", {"folder": str(tmp_path), "value": 1})
-        queue.enqueue("tell", {"value": 2}, attempts=1)
-        Worker(queue, backwards.handlers, sweep_ms=50, processes=1).run(burst=True)
-    finally:
-        backwards.handlers.hooks = type(hooks)()
-    assert log == [1, None, 2, "KeyError: 'folder'"]
 
 
 def enqueue(queue: Queue, face: str, *jobs: NewJob, many: bool) -> list[Enqueued]:

@@ -11,7 +11,6 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -50,13 +49,6 @@ class Observing:
     completed = connected = configured = invoked
 
 
-def backoff(failures: int, error: str) -> Any:
-    place, _, what = error.partition(": ")[2].partition(":")
-    if place == "backoff":
-        raise FAILURES[what.rstrip(":")]()
-    return NONSENSE[what.rstrip(":")] if place == "nonsense" else None
-
-
 def log_filter(record: logging.LogRecord) -> bool:
     _, found, what = record.getMessage().partition("filter:")
     if found:
@@ -70,23 +62,6 @@ def filtered() -> Iterator[None]:
     log.addFilter(log_filter)
     yield
     log.removeFilter(log_filter)
-
-
-def hooked() -> Handlers:
-    """The handlers of every kind, with hooks and a back-off that raise."""
-    made = Handlers(backoff=backoff)
-    made.include(raising.handlers)
-    made.hooks.before(lambda job: misbehave(job, "before"))
-    made.hooks.after(lambda job, error: misbehave(job, "after"))
-
-    @made.hooks.around
-    @contextmanager
-    def around(job: Job) -> Iterator[None]:
-        misbehave(job, "enter")
-        yield
-        misbehave(job, "leave")
-
-    return made
 
 
 def work_off(worker: Worker | WorkerGroup, seconds: float = 60) -> None:
@@ -128,7 +103,7 @@ def test_whatever_code_of_a_service_raises_each_run_has_an_end(queue: Queue, iro
             ]
         )
         queue.enqueue(name, 1, id="none-hook", key="same", attempts=1, headers={"place": "before", "what": "exit"})
-        work_off(Worker(watched, hooked(), concurrency=1, sweep_ms=50, processes=int(kind == "process"), beat_ms=0))
+        work_off(Worker(watched, raising.hooked, concurrency=1, sweep_ms=50, processes=int(kind == "process"), beat_ms=0))
     fatal = {f"{place}-{what}" for place, what in cases if place in (*FATAL, "nonsense")} | {"none-hook"}
     if kind == "process":
         # A child sees neither; its worker has no result to read.
@@ -325,8 +300,8 @@ def test_no_run_sees_the_context_variables_of_another(queue: Queue, kind: str) -
 
     before = decimal.getcontext().prec
     contextvars.Context().run(started)
-    # Hooks of a run in a child process are called in the worker, and what the service has set there the child does not know.
-    expected = [["nobody", "none", 28] if child else ["service", f"j{at}", 20] for at in range(6)]
+    # What the service has set in the worker the child does not know.
+    expected = [["nobody", f"j{at}", 28] if child else ["service", f"j{at}", 20] for at in range(6)]
     assert results(queue) == {f"j{at}": expected[at] for at in range(6)}
     assert (tenant.get(), session.get(), decimal.getcontext().prec) == ("nobody", "none", before)
 

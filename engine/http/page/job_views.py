@@ -428,6 +428,7 @@ def facts(job: JobInfo, *, payloads: bool) -> tuple[tuple[str, str], ...]:
         ("Worker", job.owner),
         ("Back-off", f"{options.backoff}, {length(options.backoff_ms)}" if job.name else ""),
         ("Timeout", length(options.timeout_ms) if options.timeout_ms else ""),
+        ("Soft timeout", length(options.soft_timeout_ms) if options.soft_timeout_ms else ""),
         ("Expires after", length(options.expires_ms) if options.expires_ms else ""),
         ("Unique key", options.unique),
         ("Dedup key", options.dedup),

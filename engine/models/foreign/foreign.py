@@ -273,7 +273,9 @@ class Foreign(Model):
             case Finish(claim=Claim() as claim):
                 return self._claim(operation, claim, _finishes(operation.leases, operation.values))
             case Release():
-                return self._end(operation, [("release", lease, b"") for lease in operation.leases])
+                started = operation.started
+                ends = [("release", lease, pack(int(lease in started))) for lease in operation.leases]
+                return self._end(operation, ends)
             case Drop():
                 pairs = zip(operation.leases, operation.outcomes, strict=True)
                 return self._end(operation, [("drop", lease, pack(word)) for lease, word in pairs])

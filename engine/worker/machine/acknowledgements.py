@@ -94,6 +94,8 @@ class PendingAcknowledgements:
         self._values: dict[Lease, tuple[int, int, bytes]] = {}
         self._failures: list[Failure] = []
         self._releases: list[Lease] = []
+        # Those of them whose handlers were interrupted.
+        self._interrupted: set[Lease] = set()
         self._burials: list[Failure] = []
         self._drops: list[tuple[Lease, DropOutcome]] = []
         #: Jobs that go on elsewhere: their ends follow on that.
@@ -117,9 +119,12 @@ class PendingAcknowledgements:
         """Add the failure of a run."""
         self._failures.append(failure)
 
-    def release(self, leases: Iterable[Lease]) -> None:
-        """Give back the leases of jobs that will not start in this worker."""
+    def release(self, leases: Iterable[Lease], *, started: bool = False) -> None:
+        """Give back the leases of jobs that will not start in this worker, or of `started` ones whose
+        handlers were interrupted."""
         self._releases.extend(leases)
+        if started:
+            self._interrupted.update(leases)
 
     def bury(self, failures: Iterable[Failure]) -> None:
         """Bury jobs that cannot run, or must not run again."""
@@ -159,7 +164,8 @@ class PendingAcknowledgements:
             return Retry(failures)
         if self._releases:
             leases, self._releases = tuple(self._releases), []
-            return Release(leases)
+            started, self._interrupted = frozenset(self._interrupted), set()
+            return Release(leases, started)
         if self._burials:
             burials, self._burials = tuple(self._burials[:FAILURES_MAX]), self._burials[FAILURES_MAX:]
             return Bury(burials)

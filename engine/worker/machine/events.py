@@ -241,11 +241,17 @@ class LoseLease:
     cancelled: bool = False
 
 
+#: Why a handler is told to end: its timeout is over, or its soft one; or the grace of its worker is.
+StopCause = Literal["timeout", "soft timeout", "stop"]
+
+
 @immutable
 class StopHandler:
-    """The handler of this job has timed out: cancel it or kill its process, where that can be done."""
+    """The handler of this job has to end: cancel it or kill its process, where that can be done. At a soft
+    timeout an exception is raised in it instead, and it may go on."""
 
     job: LeasedJob
+    cause: StopCause = "timeout"
 
 
 @immutable

@@ -4,7 +4,7 @@ worker's clock."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from engine.ops.base import immutable
@@ -12,7 +12,7 @@ from engine.ops.claims import Extend, LeasedJob
 from engine.ops.jobs import Lease
 from engine.redis.call import ServerClock
 from engine.worker.machine.claiming import RESEND_MS
-from engine.worker.machine.events import MS, LoseLease, Settings, Start, StopReason
+from engine.worker.machine.events import MS, LoseLease, Settings, Start, StopHandler, StopReason
 
 # -- The jobs that wait in a worker for one kind of place, and those that run there. Pure code, a part of
 # the lease table.
@@ -209,6 +209,15 @@ class LeaseTable:
         run_queue.crashed += len(waiting)
         return Begun(tuple(started), tuple(too_late), mark)
 
+    def running(self, names: Container[str]) -> list[LeasedJob]:
+        """The jobs of these names that run, but for those whose leases are lost."""
+        return [
+            held.job
+            for run_queue in self.run_queues
+            for held in run_queue.running.values()
+            if held.job.name in names and not held.lost
+        ]
+
     def queue_running(self, lease: Lease) -> RunQueue | None:
         """The run queue in which the job of this lease runs."""
         return next((run_queue for run_queue in self.run_queues if lease in run_queue.running), None)
@@ -225,7 +234,7 @@ class LeaseTable:
             or head.lease_until_ns - now_ns < self._margin_ns  # anchor: enough-lease-left-to-swap
         ):
             return None
-        if job.options.timeout_ms or ending.job.options.timeout_ms or job.name in self._batches:
+        if job.options.is_timed or ending.job.options.is_timed or job.name in self._batches:
             return None
         del run_queue.running[lease]
         run_queue.ready.popleft()
@@ -464,52 +473,73 @@ class Timeouts:
     A coroutine is cancelled and a child process killed, and they get a moment to end; nobody can stop a
     function in a thread. A handler that goes on all the same is given up. Its run counts as failed, its lease
     is not renewed, its place stays taken until it returns. Jobs without a timeout are not in here, so they
-    cost nothing.
+    cost nothing. At its soft timeout a handler is told, once; no more follows from that.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._stoppable = settings.stoppable
         self._spawned = settings.spawned
         self._until_ns: dict[Lease, int] = {}
+        self._soft_ns: dict[Lease, int] = {}
         self._jobs: dict[Lease, LeasedJob] = {}
         #: Those that were told to end.
         self._told: set[Lease] = set()
 
     def __bool__(self) -> bool:
-        return bool(self._until_ns)
+        return bool(self._until_ns or self._soft_ns)
 
     def began(self, job: LeasedJob, now_ns: int) -> None:
         """Start the timeout of a job whose handler starts now."""
-        if job.options.timeout_ms:
+        if job.options.is_timed:
             self._jobs[job.lease] = job
             start_up_ms = START_UP_MS if job.name in self._spawned else 0
-            self._until_ns[job.lease] = now_ns + (start_up_ms + job.options.timeout_ms) * MS
+            for times, limit_ms in (
+                (self._until_ns, job.options.timeout_ms),
+                (self._soft_ns, job.options.soft_timeout_ms),
+            ):
+                if limit_ms:
+                    times[job.lease] = now_ns + (start_up_ms + limit_ms) * MS
 
     def extend(self, lease: Lease, for_ms: int, now_ns: int) -> None:
         """The handler asks for so long from now on. Too late where it was told to end; nothing where it has
-        no timeout."""
-        if lease in self._until_ns and lease not in self._told:
+        no timeout. Its soft timeout keeps the distance to the other one."""
+        if lease in self._told:
+            return
+        if lease in self._until_ns:
             self._until_ns[lease] = now_ns + for_ms * MS
+        if lease in self._soft_ns:
+            options = self._jobs[lease].options
+            distance_ms = options.timeout_ms - options.soft_timeout_ms if options.timeout_ms else 0
+            self._soft_ns[lease] = now_ns + (for_ms - distance_ms) * MS
 
     def ended(self, lease: Lease) -> None:
         """Forget the timeout of a job whose handler has ended."""
         if self._jobs.pop(lease, None) is not None:
             self._until_ns.pop(lease, None)
+            self._soft_ns.pop(lease, None)
             self._told.discard(lease)
+
+    def untold(self, jobs: Iterable[LeasedJob]) -> list[LeasedJob]:
+        """Those whose handlers were not told to end."""
+        return [job for job in jobs if job.lease not in self._told]
 
     def next_ns(self) -> int | None:
         """When the next timeout is due, monotonic ns."""
-        return min(self._until_ns.values()) if self._until_ns else None
+        return min((*self._until_ns.values(), *self._soft_ns.values()), default=None)
 
-    def due(self, now_ns: int) -> tuple[list[LeasedJob], list[LeasedJob]]:
-        """The jobs whose handlers have to be stopped now, and those whose handlers are given up."""
-        stop: list[LeasedJob] = []
+    def due(self, now_ns: int) -> tuple[list[StopHandler], list[LeasedJob]]:
+        """The handlers that have to be told now, and the jobs whose handlers are given up."""
+        stop: list[StopHandler] = []
         give_up: list[LeasedJob] = []
+        for lease in [lease for lease, soft_ns in self._soft_ns.items() if soft_ns <= now_ns]:
+            del self._soft_ns[lease]
+            stop.append(StopHandler(self._jobs[lease], "soft timeout"))
         for lease in [lease for lease, until_ns in self._until_ns.items() if until_ns <= now_ns]:
             job = self._jobs[lease]
             if lease not in self._told:
                 self._told.add(lease)
-                stop.append(job)
+                self._soft_ns.pop(lease, None)
+                stop.append(StopHandler(job))
                 if job.name in self._stoppable:
                     self._until_ns[lease] = now_ns + CLEAN_UP_MS * MS
                     continue
@@ -524,7 +554,8 @@ def timed_out(job: LeasedJob, more: str = "") -> str:
     return f"{text}, then {more}" if more else text
 
 
-#: After its grace a worker still says so long which leases it gives back.
+#: After its grace a worker still says so long which leases it gives back. So long the handlers that can be
+#: stopped may take to end.
 GOODBYE_MS = 1000
 
 
@@ -557,6 +588,10 @@ class Stopping:
         if self._max_jobs and self._jobs >= self._max_jobs:
             self.ask("recycled", now_ns)
 
+    def grace_over(self, now_ns: int) -> bool:
+        """Whether handlers that run are not waited for any longer."""
+        return self.on and now_ns >= self._until_ns
+
     def next_ns(self, now_ns: int) -> int | None:
         """When the grace period ends, monotonic ns."""
         if not self.on:
@@ -570,4 +605,5 @@ class Stopping:
             return False
         if not (running or telling):
             return True
-        return now_ns >= self._until_ns and (not telling or now_ns >= self._until_ns + GOODBYE_MS * MS)
+        late = now_ns >= self._until_ns + GOODBYE_MS * MS
+        return self.grace_over(now_ns) and (not telling or late)

@@ -129,6 +129,9 @@ class WorkerSteps:
         self._presence = Presence(clock)
         self._timeouts = Timeouts(settings)
         self._stopping = Stopping(settings)
+        # The jobs whose handlers were told to end because the grace is over, until they do.
+        self._interrupted: dict[Lease, bool] = {}
+        self._cut_off = False
         # A burst's count found nothing that runs: it ends when a claim that is sent after that finds nothing
         # either.
         self._last_look = False
@@ -233,6 +236,11 @@ class WorkerSteps:
         actions.extend(LoseLease(lease, self._starved_ms) for lease in self._lease_table.run_out(now_ns))
         if self._timeouts:
             self._time_out(now_ns, actions)
+        if self._stopping.grace_over(now_ns) and not self._cut_off:
+            jobs = self._timeouts.untold(self._lease_table.running(self._settings.stoppable))
+            self._interrupted = dict.fromkeys((job.lease for job in jobs), True)
+            self._cut_off = bool(jobs)
+            actions.extend(StopHandler(job, "stop") for job in jobs)
         if isinstance(event, Answered) and isinstance(event.reply, Extended) and not starved:
             self._starved_ms = 0
         if self._allowance.quota is not None:
@@ -465,11 +473,17 @@ class WorkerSteps:
     def _maybe_exit(self, now_ns: int, actions: list[Action]) -> None:
         if self._exited or self._stopping.reason is None:
             return
-        telling = self._unacknowledged or (not self.owned and self._heartbeat.leaves(now_ns))
+        telling = bool(
+            self._unacknowledged or self._interrupted or (not self.owned and self._heartbeat.leaves(now_ns))
+        )
         if self._stopping.over(now_ns, running=self.owned > 0, telling=telling):
             self._exited = True
-            cut_off = self._stopping.reason == "stopped" and (self.owned or self._unacknowledged)
-            actions.append(Exit("grace over" if cut_off else self._stopping.reason))
+            cut_off = self._cut_off or self.owned or self._unacknowledged
+            actions.append(
+                Exit(
+                    "grace over" if cut_off and self._stopping.reason == "stopped" else self._stopping.reason
+                )
+            )
 
     # -- What replies change.
 
@@ -681,10 +695,14 @@ class WorkerSteps:
         self._claiming.notify_work(job.crashes > 0)
         if job.crashes:
             self._crashed_end = event.lease
+        interrupted = self._interrupted.pop(event.lease, False)
         if given_up:
             # It was told as failed before: what came of it since is of no use.
             return
-        if event.error is not None:
+        if event.error is not None and interrupted and not event.verdict.asked:
+            # anchor: interrupted-jobs-go-back-when-they-have-ended
+            self._acknowledgements.release([event.lease], started=True)
+        elif event.error is not None:
             self._statistics.failed(job.name, took_ns)
             self._fail(job, event.error, event.trace, event.verdict)
         else:
@@ -714,7 +732,7 @@ class WorkerSteps:
 
     def _time_out(self, now_ns: int, actions: list[Action]) -> None:
         stop, give_up = self._timeouts.due(now_ns)
-        actions.extend(map(StopHandler, stop))
+        actions.extend(stop)
         for job in give_up:
             self._statistics.failed(job.name, self._lease_table.give_up(job.lease, now_ns))
             self._fail(job, timed_out(job), "", TIMED_OUT)

@@ -49,7 +49,7 @@ local function foreign_end(prefix, format, lease, now_ms, redo)
     format.drop(id, job, lease.outcome, redo)
   end
   free_held(prefix, id, lease.limits)
-  if lease.limits and lease.limits ~= '' and lease.kind == 'release' and lease.fence then
+  if lease.limits and lease.limits ~= '' and lease.kind == 'release' and lease.fence and not lease.started then
     redis.call('ZREM', prefix .. 'rate:' .. lease.limits, id .. ':' .. lease.fence)
   end
   redis.call('ZREM', prefix .. 'active', id)
@@ -66,7 +66,7 @@ local function plan_end(lease, fields, ending, outcome, now_ms)
   elseif kind == 'drop' then
     lease.outcome = fields[1]
   elseif kind == 'release' then
-    lease.outcome = 'released'
+    lease.outcome, lease.started = 'released', fields[1] == '1'
   else
     lease.error, lease.trace, lease.charge = fields[1], fields[2], kind == 'retry' and fields[4] == '1'
     lease.failures = lease.failures + (lease.charge and 1 or 0)

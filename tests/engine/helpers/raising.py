@@ -144,6 +144,29 @@ async def batch_coroutine(jobs: list[Job]) -> Any:
     return batch(jobs)
 
 
+# -- the same with hooks and a back-off that raise
+
+
+def backoff(failures: int, error: str) -> Any:
+    place, _, what = error.partition(": ")[2].partition(":")
+    if place == "backoff":
+        raise FAILURES[what.rstrip(":")]()
+    return NONSENSE[what.rstrip(":")] if place == "nonsense" else None
+
+
+hooked = Handlers(backoff=backoff)
+hooked.include(handlers)
+hooked.hooks.before(lambda job: misbehave(job, "before"))
+hooked.hooks.after(lambda job, error: misbehave(job, "after"))
+
+
+@hooked.hooks.around
+def around_raising(job: Job) -> Iterator[None]:
+    misbehave(job, "enter")
+    yield
+    misbehave(job, "leave")
+
+
 # -- state of a run
 
 tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
@@ -159,7 +182,7 @@ def around(job: Job) -> Iterator[None]:
     assert session.get() == "none"
     session.set(job.id)
     yield
-    # The handler has set it, but in a child process: the hook is in the worker.
+    # The handler has set it; of a batch it has set those of all jobs.
     assert tenant.get() in (job.id, "service")
 
 

@@ -1,0 +1,275 @@
+"""The life of a worker on a real server: what is called when it starts and stops, in it and in its child processes, and hooks of
+runs where these run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine import Handlers, Job, Malformed, Queue, Worker, WorkerGroup
+from tests.engine.helpers import life
+from tests.engine.helpers.at_work import at_work
+from tests.engine.helpers.processes import run_of
+from tests.engine.helpers.producing import ids_of
+from tests.engine.helpers.waiting import wait_until, whole_lines
+
+
+class Life:
+    """What handlers and hooks have marked: words and process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def marks(self, *words: str) -> list[list[str]]:
+        found = [line.split() for line in whole_lines(self.folder / "marks")]
+        return [mark for mark in found if mark[: len(words)] == [*words]]
+
+    def pids(self, *words: str) -> list[str]:
+        return [mark[-1] for mark in self.marks(*words)]
+
+
+@pytest.fixture
+def lived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Life:
+    monkeypatch.setenv(life.FOLDER, str(tmp_path))
+    return Life(tmp_path)
+
+
+def worker(queue: Queue, **settings: Any) -> Worker:
+    return Worker(queue, life.handlers, **{"processes": 1, "sweep_ms": 50, **settings})
+
+
+@pytest.mark.feature("MQ18")
+def test_hooks_of_a_run_in_a_child_process_are_called_there(queue: Queue, lived: Life) -> None:
+    queue.enqueue("plain", "fine", id="good", priority=9)
+    queue.enqueue("plain", "fail", id="bad", attempts=1)
+    assert worker(queue).run(burst=True) == "empty"
+    child = lived.pids("run")[0]
+    assert child != str(os.getpid()) and [mark for mark in lived.marks() if mark[-1] == child] == [
+        ["start", child],
+        *([*words, child] for words in (["enter", "good"], ["before", "good"], ["run", "good", "good", "open"])),
+        *([*words, child] for words in (["leave", "good"], ["after", "good", "None"])),
+        *(
+            [*words, child]
+            for words in (["enter", "bad"], ["before", "bad"], ["run", "bad", "bad", "open"], ["after", "bad", "ValueError"])
+        ),
+        ["stop", child],
+    ]
+    assert (ids_of(queue, "dead"), queue.results.get("good").value) == (["bad"], "fine")  # pyright: ignore[reportOptionalMemberAccess]
+
+
+@pytest.mark.feature("MQ18")
+def test_hooks_of_a_batch_in_a_child_process_are_called_for_each_job(queue: Queue, lived: Life) -> None:
+    queue.enqueue_many([{"name": "batch", "payload": 1, "id": f"j{at}"} for at in range(3)])
+    worker(queue).run(burst=True)
+    assert {mark[1] for mark in lived.marks("run")} == {"3"}
+    for word in ("enter", "before", "leave", "after"):
+        assert [mark[1] for mark in lived.marks(word)] == ["j0", "j1", "j2"], word
+        assert {*lived.pids(word)} == {*lived.pids("run")}
+
+
+def test_a_start_and_a_stop_are_told_in_the_worker_and_in_each_child_and_its_replacement(queue: Queue, lived: Life) -> None:
+    queue.enqueue("plain", "die", id="dies", priority=9)
+    queue.enqueue("plain", "hang", id="hangs", timeout_ms=200, backoff_ms=0)
+    worker(queue, child_max_jobs=100, lease_ms=600).run(burst=True)
+    own = str(os.getpid())
+    marks = [(mark[0], mark[-1]) for mark in lived.marks() if mark[0] in ("start", "stop")]
+    assert (marks[0], marks[-1]) == (("start", own), ("stop", own)), "around all children"
+    children = [pid for word, pid in marks if word == "start" and pid != own]
+    killed = lived.pids("run")[0]
+    assert len({*children}) == len(children) >= 3 and killed in children
+    assert Counter(marks)["stop", children[-1]] == 1, "the last one ended in order"
+    assert Counter(marks)["stop", killed] == 0, "and who was killed could not"
+    assert sorted(ids_of(queue, "done")) == ["dies", "hangs"]
+
+
+def test_a_child_that_cannot_start_is_counted_and_not_used_and_its_job_waits_uncharged(
+    queue: Queue, lived: Life, caplog: pytest.LogCaptureFixture
+) -> None:
+    (lived.folder / "refuse").touch()
+    (lived.folder / f"not-{os.getpid()}").touch()
+    queue.enqueue("plain", "fine", id="a", attempts=1)
+    with at_work(worker(queue)):
+        wait_until(lambda: "1 have so far; again in 1 s): ConnectionError: no database" in caplog.text, "it is told")
+        assert lived.marks("run") == []
+        (lived.folder / "refuse").unlink()
+        wait_until(lambda: ids_of(queue, "done") == ["a"], "another child has run it")
+    assert run_of(queue, "a").get("failures") is None and len(lived.marks("run")) == 1
+    assert not {*lived.pids("refused")} & {*lived.pids("run")}
+
+
+def test_what_a_start_raises_ends_the_worker_and_nothing_is_claimed(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
+    handlers, called = Handlers(), []
+    handlers("work")(lambda job: called.append("run"))
+
+    @handlers.hooks.on_start
+    def connect() -> None:
+        raise ConnectionError("no database")
+
+    handlers.hooks.on_stop(lambda: called.append("stop"))
+    queue.enqueue("work", 1)
+    with pytest.raises(ConnectionError, match="no database"):
+        Worker(queue, handlers).run(burst=True)
+    assert (called, queue.counts().waiting) == ([], 1)
+    assert "connect failed, so nothing is run here" in caplog.text
+
+
+@pytest.mark.parametrize("raises", [ValueError, SystemExit, asyncio.CancelledError])
+def test_what_a_stop_raises_is_logged_and_the_others_are_called(
+    queue: Queue, caplog: pytest.LogCaptureFixture, raises: type[BaseException]
+) -> None:
+    handlers, called = Handlers(), []
+    handlers("work")(lambda job: None)
+    handlers.hooks.on_stop(lambda: called.append("last"))
+
+    @handlers.hooks.on_stop
+    def fails() -> None:
+        raise raises
+
+    handlers.hooks.on_stop(lambda: called.append("first"))
+    assert Worker(queue, handlers).run(burst=True) == "empty"
+    assert called == ["first", "last"] and "fails failed" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["group", "shards"])
+def test_several_workers_of_one_process_start_and_stop_once(ironclaim_url: str, kind: str) -> None:
+    handlers, called = Handlers(), list[str]()
+    handlers("work")(lambda job: called.append("run"))
+    handlers.hooks.on_start(lambda: called.append("start"))
+    handlers.hooks.on_stop(lambda: called.append("stop"))
+    with Queue("a", url=ironclaim_url, shards=2 if kind == "shards" else None) as one, Queue("b", url=ironclaim_url) as other:
+        one.enqueue("work", 1)
+        made = Worker(one, handlers) if kind == "shards" else WorkerGroup([one, other], handlers)
+        assert made.run(burst=True) == "empty"
+    assert called == ["start", "run", "stop"]
+
+
+def test_async_hooks_are_awaited_on_the_loop_of_the_async_handlers(queue: Queue) -> None:
+    handlers, called = Handlers(), list[tuple[str, object]]()
+
+    def note(word: str) -> None:
+        try:
+            called.append((word, asyncio.get_running_loop()))
+        except RuntimeError:
+            called.append((word, None))
+
+    @handlers.hooks.on_start
+    async def opens() -> None:
+        await asyncio.sleep(0)
+        note("open")
+
+    @handlers.hooks.on_stop
+    async def closes() -> None:
+        await asyncio.sleep(0)
+        note("close")
+
+    @handlers.hooks.around
+    async def session(job: Job) -> AsyncIterator[None]:
+        await asyncio.sleep(0)
+        note("enter")
+        try:
+            yield
+        except ValueError:
+            note("leave with it")
+            raise
+
+    @handlers.hooks.around
+    @asynccontextmanager
+    async def transaction(job: Job) -> AsyncIterator[None]:
+        note("begin")
+        yield
+        note("commit")
+
+    @handlers.hooks.around
+    def plain(job: Job) -> Iterator[None]:
+        note("plain")
+        yield
+
+    @handlers("work")
+    async def work(job: Job) -> None:
+        note("run")
+        if job.payload == "fail":
+            raise ValueError("no")
+
+    handlers("thread")(lambda job: note("thread"))
+
+    @handlers("batch", batch=5)
+    async def batch(jobs: list[Job]) -> None:
+        note("run")
+
+    for at, (name, payload) in enumerate((("work", "fine"), ("work", "fail"), ("thread", 1), ("batch", 1))):
+        queue.enqueue(name, payload, id=f"{at}", priority=9 - at, attempts=1)
+    Worker(queue, handlers, concurrency=1, sweep_ms=50).run(burst=True)
+    words = [word for word, _ in called]
+    assert words == [
+        *("open", "enter", "begin", "plain", "run", "commit"),
+        *("enter", "begin", "plain", "run", "leave with it"),
+        *("plain", "thread", "enter", "begin", "plain", "run", "commit", "close"),
+    ]
+    assert len({loop for _, loop in called} - {None}) == 1
+    assert [word for word, loop in called if loop is None] == ["plain", "thread"], "a thread has no loop"
+    assert ids_of(queue, "dead") == ["1"]
+
+
+def test_an_async_hook_that_raises_is_a_failed_run_and_at_the_start_the_end(queue: Queue) -> None:
+    handlers = Handlers()
+
+    @handlers("work")
+    async def work(job: Job) -> None: ...
+
+    @handlers.hooks.around
+    async def refuses(job: Job) -> AsyncIterator[None]:
+        if job.id == "enter":
+            raise PermissionError("not today")
+        yield
+        raise asyncio.CancelledError
+
+    for job in ("enter", "leave"):
+        queue.enqueue("work", 1, id=job, attempts=1)
+    assert Worker(queue, handlers, sweep_ms=50).run(burst=True) == "empty"
+    assert sorted(ids_of(queue, "dead")) == ["enter", "leave"]
+    assert [run_of(queue, job)["error"].partition(":")[0] for job in ("enter", "leave")] == ["PermissionError", "CancelledError"]
+
+    @handlers.hooks.on_start
+    async def connect() -> None:
+        raise ConnectionError("no database")
+
+    with pytest.raises(ConnectionError):
+        Worker(queue, handlers).run(burst=True)
+    with pytest.raises(ConnectionError):
+        WorkerGroup([queue], handlers).run(burst=True)
+    assert not [thread.name for thread in threading.enumerate() if thread.name == "handlers-async"]
+
+
+def test_what_cannot_be_a_hook_or_be_found_by_a_child_is_refused(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hook(*_: Any) -> None: ...
+
+    with pytest.raises(Malformed, match="^before: .*async `around`"):
+        Handlers().hooks.before(hook)
+    with pytest.raises(Malformed, match="^after: .*async `around`"):
+        Handlers().hooks.after(hook)
+    local = Handlers()
+    local.include(life.handlers)
+    assert Worker(queue, local, processes=1), "it has no hooks of its own"
+    local.hooks.before(lambda job: None)
+    with pytest.raises(Malformed, match="^hooks: .*registered while a module is imported"):
+        Worker(queue, local, processes=1)
+    assert Worker(queue, local), "threads find them"
+
+
+def test_a_child_that_finds_other_hooks_than_its_worker_is_not_used(
+    queue: Queue, lived: Life, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late: Any = life.handlers.hooks
+    monkeypatch.setattr(late, "_before", [])
+    queue.enqueue("plain", "fine")
+    with at_work(worker(queue, grace_ms=0)):
+        wait_until(lambda: "register them where the module is imported" in caplog.text, "it is told")
+    assert lived.marks("run") == [] and queue.counts().waiting == 1, "given back, since no child has had it"
