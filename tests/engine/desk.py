@@ -280,8 +280,8 @@ class Desk:
         ended: Ended = self.run(Bury(tuple(Failure(lease, error) for lease in leases)))
         return list(ended.items)
 
-    def release(self, *leases: Lease) -> list[tuple[str, str]]:
-        ended: Ended = self.run(Release(leases))
+    def release(self, *leases: Lease, started: bool = False) -> list[tuple[str, str]]:
+        ended: Ended = self.run(Release(leases, frozenset(leases if started else ())))
         return list(ended.items)
 
     def end(self, how: str, lease: Lease, *, delay_ms: int = 60_000, **claim: Any) -> list[LeasedJob]:

@@ -90,6 +90,13 @@ def test_rule_38_a_job_that_was_given_back_unstarted_still_expires(desk: Desk) -
     assert state(desk, "j") == "expired"
 
 
+def test_rule_38_a_job_that_was_interrupted_and_given_back_does_not_expire(desk: Desk) -> None:
+    add(desk, "j", expires_ms=EXPIRES_MS)
+    assert desk.release(desk.claim()[0].lease, started=True) == [("ok", "released")]
+    desk.later(2 * EXPIRES_MS)
+    assert claimed(desk) == ["j"]
+
+
 def test_rule_38_a_job_that_failed_and_was_then_given_back_does_not_expire(desk: Desk) -> None:
     add(desk, "j", expires_ms=EXPIRES_MS)
     desk.run(Retry((Failure(desk.claim()[0].lease, "no", delay_ms=0),)))

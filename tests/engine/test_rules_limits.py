@@ -340,6 +340,18 @@ def test_rule_20_what_is_released_unstarted_gives_its_place_back_inside_the_wind
 
 
 @EACH_WINDOW
+def test_rule_20_what_is_given_back_after_it_was_started_has_used_its_place(desk: Desk, target: str, window: str) -> None:
+    desk.set_limit(target, rate=1, per_ms=HOUR_MS, window=window)
+    desk.enqueue("j0", "j1", key="k")
+    (first,) = jobs(desk)
+    assert desk.release(first.lease, started=True) == [("ok", "released")]
+    assert jobs(desk, worker="b") == []
+    desk.tick(HOUR_MS)
+    (again,) = jobs(desk, worker="b")
+    assert (again.lease.job, again.failures, again.crashes) == ("j0", 0, 0), "uncharged, and before the others"
+
+
+@EACH_WINDOW
 def test_rule_20_each_run_of_a_job_uses_a_place_of_the_window(desk: Desk, target: str, window: str) -> None:
     """A run that fails, and one whose worker is gone, has happened: its place does not come back with the job."""
     desk.set_limit(target, rate=3, per_ms=HOUR_MS, window=window)

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.ops.claims import Ended, Failure, Finish, Release, Retry
+from engine.ops.claims import Bury, Ended, Failure, Finish, Release, Retry
 from engine.ops.jobs import Lease
-from engine.worker.machine.events import Exit, GiveUpHandler, LoseLease, MoreTime, StopAsked, StopHandler
+from engine.outcomes import Verdict
+from engine.worker.machine.events import (
+    Exit,
+    GiveUpHandler,
+    HandlerEnded,
+    LoseLease,
+    MoreTime,
+    StopAsked,
+    StopHandler,
+    TimerFired,
+)
 from engine.worker.machine.leases import CLEAN_UP_MS, GOODBYE_MS, START_UP_MS
 from tests.engine.helpers.machine import Action, Machine, exits, holding, started
 
@@ -152,3 +162,66 @@ def test_nobody_is_told_of_a_lease_that_is_lost_before_its_handler_has_started()
     machine.wait(101)
     actions = machine.extend("stale", "stale")
     assert {(lost.lease, lost.started) for lost in of(LoseLease, actions)} == {(jobs[0].lease, True), (jobs[1].lease, False)}
+
+
+def test_beyond_its_grace_a_stop_gives_back_what_it_has_interrupted_once_that_has_ended() -> None:
+    machine, (a, b, c) = holding(*"abc", concurrency=3, grace_ms=500, lease_ms=60_000, stoppable=frozenset({"work"}))
+    machine.on(StopAsked())
+    machine.wait(499)
+    machine.handler_ends(a, "ValueError: before the end of the grace")
+    assert failed(machine) == [(a.lease, "ValueError: before the end of the grace")]
+    machine.end()
+    actions = machine.wait(1)
+    actions += machine.on(TimerFired())
+    assert of(StopHandler, actions) == [StopHandler(b, "stop"), StopHandler(c, "stop")] and machine.work is None
+    assert not exits(machine.wait(GOODBYE_MS - 10)), "nothing is given back that may still run"
+    machine.handler_ends(b, "CancelledError: ")
+    assert machine.work == Release((b.lease,), frozenset({b.lease}))
+    machine.on(HandlerEnded(c.lease, "no", verdict=Verdict("bury", asked=True)))
+    machine.end()
+    assert isinstance(machine.work, Bury), "what the handler has asked for holds"
+    last = machine.end()[-1]
+    assert last == Exit("grace over")
+
+
+def test_what_finishes_although_it_was_interrupted_has_finished() -> None:
+    machine, (job,) = holding("a", concurrency=1, grace_ms=0, stoppable=frozenset({"work"}))
+    assert of(StopHandler, machine.on(StopAsked())) == [StopHandler(job, "stop")]
+    machine.handler_ends(job)
+    assert isinstance(machine.work, Finish)
+
+
+def test_what_has_timed_out_is_not_given_back_by_a_stop() -> None:
+    machine, (job,) = holding("a", timeout_ms=100, grace_ms=0, **STOPPABLE)
+    machine.wait(101)
+    assert not of(StopHandler, machine.on(StopAsked()))
+    machine.handler_ends(job, "TimeoutError: cleaned up")
+    assert failed(machine) == [(job.lease, "TimeoutError: cleaned up")]
+
+
+def test_what_does_not_end_in_time_keeps_its_lease() -> None:
+    machine, _ = holding("a", concurrency=1, grace_ms=0, lease_ms=60_000, stoppable=frozenset({"work"}))
+    machine.on(StopAsked())
+    assert machine.wait(GOODBYE_MS + 1)[-1] == Exit("grace over") and machine.work is None
+
+
+def test_a_soft_timeout_is_told_once_and_the_hard_one_still_holds() -> None:
+    machine, (job,) = holding("a", soft_timeout_ms=100, timeout_ms=300, **STOPPABLE)
+    assert not of(StopHandler, machine.wait(100))
+    assert of(StopHandler, machine.wait(1)) == [StopHandler(job, "soft timeout")]
+    assert not of(StopHandler, machine.wait(199))
+    assert of(StopHandler, machine.wait(1)) == [StopHandler(job)]
+    assert of(GiveUpHandler, machine.wait(CLEAN_UP_MS + 1)) == [GiveUpHandler(job, 1)]
+
+
+def test_a_soft_timeout_keeps_its_distance_when_a_handler_asks_for_more_time() -> None:
+    machine, (job,) = holding("a", soft_timeout_ms=100, timeout_ms=300, **STOPPABLE)
+    machine.wait(90)
+    machine.on(MoreTime(job.lease, 1000))
+    assert not of(StopHandler, machine.wait(800))
+    assert of(StopHandler, machine.wait(1)) == [StopHandler(job, "soft timeout")]
+    machine.handler_ends(job)
+    alone, (job,) = holding("a", soft_timeout_ms=100, **STOPPABLE)
+    alone.on(MoreTime(job.lease, 50))
+    assert of(StopHandler, alone.wait(51)) == [StopHandler(job, "soft timeout")]
+    assert not of(StopHandler, alone.wait(10_000)), "without a timeout nothing follows"

@@ -100,9 +100,41 @@ def test_a_stop_waits_for_coroutines_and_after_its_grace_cancels_them(queue: Que
     assert stopped(worker) == 71, "its grace was over"
     counts = queue.counts()
     assert (workers.marks("end"), counts.active, counts.waiting) == ([], 0, 1)
+    state = run_of(queue, "a")
+    assert (state.get("failures"), state.get("crashes"), state["outcome"]) == (None, None, "released")
+    assert "job a (async-hold) goes back uncharged: its worker stops\n" in workers.output()
+    assert "failed" not in workers.output() and "in hand: their leases" not in workers.output()
     rows = rows_of(workers.history())
     assert rows[-1]["kind"] == "close"
     assert [row["error"] for row in rows if row["f"] == "handle" and row["type"] == "fail"] == ["its worker stopped"]
+
+
+@pytest.mark.slow
+def test_what_a_stop_has_interrupted_goes_back_to_the_front_and_only_threads_keep_their_leases(
+    queue: Queue, workers: Workers
+) -> None:
+    """Of the deploy that hit four jobs: they run elsewhere at once, as the same attempt."""
+    put(queue, workers, "async-hold", "a", "b", expires_ms=600_000)
+    worker = start(workers, "--grace-ms", "300", "--concurrency", "2", "--lease-ms", "600000")
+    wait_until(lambda: len(workers.marks("start")) == 2, "they run")
+    put(queue, workers, "async-hold", "later")
+    assert stopped(worker) == 71
+    assert ids_of(queue, "waiting") == ["a", "b", "later"]
+    put(queue, workers, "hold", "c", "d", priority=9)
+    names = {"child": ("--processes", "1"), "thread": ()}
+    for name, options in names.items():
+        fences = len(workers.marks("start"))
+        other = workers.start(
+            *("--grace-ms", "300", "--concurrency", "1", "--lease-ms", "600000", "--prefetch", "0", *options),
+            handlers="tests.engine.helpers.kinds_of_handlers:handlers",
+            name=name,
+        )
+        wait_until(lambda before=fences: len(workers.marks("start")) > before, "it runs")
+        assert stopped(other) == 71
+        counts = queue.counts()
+        assert (counts.active, counts.waiting) == ((1, 4) if name == "thread" else (0, 5)), name
+    assert "stopped with 1 jobs in hand: their leases will run out" in workers.output("thread")
+    assert "goes back uncharged" in workers.output("child")
 
 
 @pytest.mark.parametrize("make", ["generator", "async generator"])
