@@ -12,7 +12,9 @@ messaging: `messaging.system` is `ironclaim`, `messaging.destination.name` the q
 the job; `ironclaim.job.name`, `ironclaim.job.attempt` and `ironclaim.job.fence` are the engine's own.
 
 A run that raises ends its span with the status ERROR and `error.type`; one that ends by RetryLater or Discard
-does not. Handlers in child processes run without a current span: their worker has it.
+does not. In child processes the
+child makes the spans: call `instrument`, and set the provider, where the module of the handlers is imported,
+and flush it in a hook `on_stop`.
 """
 
 from __future__ import annotations

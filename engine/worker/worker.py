@@ -74,9 +74,9 @@ class Worker:
     functions run in N child processes.
 
     A job whose run takes longer than its `timeout_ms` has failed. Its coroutine is cancelled and gets 5 s to
-    clean up; its child process is killed. A function in a thread, or an inline one, cannot be stopped. Its
-    run is over for the server, what comes of it is refused, and its place stays taken until it returns; the
-    log says so.
+    clean up; its child process is killed. At its `soft_timeout_ms` SoftTimeout is raised in those. A function
+    in a thread, or an inline one, cannot be stopped. Its run is over for the server, what comes of it is
+    refused, and its place stays taken until it returns; the log says so.
 
     The cancel of a job takes effect within a second. A coroutine gets CancelledError and cleans up; a child
     process is killed; in a thread `job.cancelled` becomes true. So it does in a handler of batches, whose
@@ -165,8 +165,9 @@ class Worker:
 
     def stop(self, *, at_once: bool = False) -> None:
         """Ask for a graceful stop: nothing more starts, unstarted leases go back uncharged, running handlers
-        finish. `at_once`: they are not waited for, and their jobs run again when their leases are over. Safe
-        from any thread and from a signal handler."""
+        finish. `at_once`: they are not waited for. Coroutines and child processes are ended, and their jobs
+        go back uncharged once they have; those of threads run again when their leases are over. Safe from any
+        thread and from a signal handler."""
         self._events.put(StopAsked("at once" if at_once else "stopped"))
 
     def pause(self) -> None:
@@ -206,10 +207,10 @@ class Worker:
         handler for and may run, and none is delayed or leased; without `delayed`, until none can be claimed
         now. A second signal stops at once.
 
-        Returns why it ended: "stopped", "grace over" when jobs were in hand then (they run again when their
-        leases are over), "empty" (burst), "recycled", "at once". Raises UnsafeServer or ServerUnavailable
-        when the first connection fails, what a hook `on_start` raises, and Malformed while another thread is
-        in it: the two would take each other's updates.
+        Returns why it ended: "stopped", "grace over" when jobs were in hand then (they run again, as after
+        `stop(at_once=True)`), "empty" (burst), "recycled", "at once". Raises UnsafeServer or
+        ServerUnavailable when the first connection fails, what a hook `on_start` raises, and Malformed while
+        another thread is in it: the two would take each other's updates.
         """
         burst, delayed = validate.truth("burst", burst), validate.truth("delayed", delayed)
         self._claim_run()

@@ -26,7 +26,7 @@ AFTER = NewJob("main", {"label": "after"})
 #: A value of each option that is not its default.
 VALUES: dict[str, Any] = {
     **{"priority": 9, "lifo": True, "delay_ms": 5_000, "run_at_ms": 4_200_000_000_000, "attempts": 7},
-    **{"timeout_ms": 77, "headers": {"a": "b"}, "serializer": "raw", "timestamp_ms": 1_795_233_562_980},
+    **{"timeout_ms": 77, "soft_timeout_ms": 76, "headers": {"a": "b"}, "serializer": "raw", "timestamp_ms": 1_795_233_562_980},
     **{"backoff": "linear", "backoff_ms": 77, "backoff_max_ms": 77_000, "backoff_delays_ms": [1, 2]},
     **{"unique": "u", "dedup": "d", "dedup_ms": 1_000, "key": "acme", "cost": 2, "jitter": 0.25},
     **{"needs": ["4711"], "on_parent_failure": "ignore", "crashes_max": 7, "skip_on": ["ValueError"]},

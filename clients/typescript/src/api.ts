@@ -825,6 +825,7 @@ export interface operations {
                     readonly jitter?: number | null;
                     readonly crashes_max?: number;
                     readonly timeout_ms?: number;
+                    readonly soft_timeout_ms?: number;
                     readonly headers?: {
                         readonly [key: string]: string;
                     } | null;
@@ -852,6 +853,7 @@ export interface operations {
                         readonly jitter?: number | null;
                         readonly crashes_max?: number;
                         readonly timeout_ms?: number;
+                        readonly soft_timeout_ms?: number;
                         readonly headers?: {
                             readonly [key: string]: string;
                         } | null;
@@ -891,6 +893,7 @@ export interface operations {
                         readonly jitter?: number | null;
                         readonly crashes_max?: number;
                         readonly timeout_ms?: number;
+                        readonly soft_timeout_ms?: number;
                         readonly headers?: {
                             readonly [key: string]: string;
                         } | null;
@@ -1005,6 +1008,7 @@ export interface operations {
                         readonly jitter?: number | null;
                         readonly crashes_max?: number;
                         readonly timeout_ms?: number;
+                        readonly soft_timeout_ms?: number;
                         readonly headers?: {
                             readonly [key: string]: string;
                         } | null;
@@ -1032,6 +1036,7 @@ export interface operations {
                             readonly jitter?: number | null;
                             readonly crashes_max?: number;
                             readonly timeout_ms?: number;
+                            readonly soft_timeout_ms?: number;
                             readonly headers?: {
                                 readonly [key: string]: string;
                             } | null;
@@ -1071,6 +1076,7 @@ export interface operations {
                             readonly jitter?: number | null;
                             readonly crashes_max?: number;
                             readonly timeout_ms?: number;
+                            readonly soft_timeout_ms?: number;
                             readonly headers?: {
                                 readonly [key: string]: string;
                             } | null;

@@ -88,7 +88,7 @@ def test_each_option_is_known_to_lead_out_of_its_queue_or_not() -> None:
         *("delay_ms", "run_at_ms", "timestamp_ms", "priority", "lifo", "attempts", "backoff_ms", "backoff", "backoff_max_ms"),
         *("backoff_delays_ms", "jitter", "crashes_max", "timeout_ms", "headers", "serializer", "key", "unique", "dedup"),
         *("dedup_ms", "needs", "on_parent_failure", "skip_on", "route", "target", "result_ttl_ms", "error_ttl_ms"),
-        *("expires_ms", "cost"),
+        *("expires_ms", "cost", "soft_timeout_ms"),
     } == OF_ITS_OWN_QUEUE
 
 
