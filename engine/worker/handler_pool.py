@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from contextvars import Context
 from functools import partial
+from inspect import getattr_static
 
 from engine.errors import Malformed
 from engine.handlers import Fault, Handlers, call_plain, end_fork
@@ -23,7 +24,6 @@ from engine.job import Job, Say
 from engine.logs import NOBODY, Source, running
 from engine.observer import Observer
 from engine.ops.claims import LeasedJob
-from engine.queue.settings import QueueSettings
 from engine.serializers import BUILT_IN, Serializers
 from engine.worker.batches import Batch, BatchEndedTold, BatchRuns, Run
 from engine.worker.child_processes import END_S, Answer, Child, ChildFailed, reference_of
@@ -291,9 +291,9 @@ def _reference_of_registry(registry: Handlers) -> tuple[str, str]:
     )
     if "" not in registry.hooks.modules:
         for module in (*registry.hooks.modules, *sys.modules):
-            # Not by isinstance, which asks proxies what they stand for.
+            # A queue has it as well. Read so that no proxy is asked what it stands for.
             for name, value in [*getattr(sys.modules.get(module), "__dict__", {}).items()]:
-                of_queue = issubclass(type(value), QueueSettings) and value.handlers is registry
-                if module != "__main__" and (value is registry or of_queue):
+                held = value is registry or getattr_static(value, "handlers", None) is registry
+                if held and module != "__main__":
                     return module, name
     raise Malformed("hooks", registry.hooks.described(), bound)

@@ -20,7 +20,8 @@ SOFT: dict[str, Any] = {"soft_timeout_ms": 50, "backoff_ms": 0, "result_ttl_ms":
 
 
 def run(queue: Queue, handlers: Handlers, **settings: Any) -> None:
-    assert Worker(queue, handlers, **{"concurrency": 1, "sweep_ms": 50, **settings}).run(burst=True) == "empty"
+    settings = {"concurrency": 1, "sweep_ms": 50, **settings}
+    assert Worker(queue, handlers, **settings).run(burst=True) == "empty"
 
 
 def result_of(queue: Queue, job: str) -> Any:
@@ -56,7 +57,7 @@ def test_a_coroutine_gets_an_exception_and_may_clean_up_and_finish(queue: Queue,
         await asyncio.sleep(0)
         return ["done"] if batch else "done"
 
-    handlers("work", **({"batch": 5} if batch else {}))(work)
+    (handlers("work", batch=5) if batch else handlers("work"))(work)
     queue.enqueue("work", 1, id="a", timeout_ms=60_000, **SOFT)
     run(queue, handlers)
     assert sorted(ends[:2]) == ["one", "two"] and ends[2:] == ["not done within 50 ms, True, True", "own timeout"]
@@ -133,10 +134,11 @@ def test_a_child_process_gets_it_in_a_call_of_the_system(
     queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv(life.FOLDER, str(tmp_path))
+    short, long = {**SOFT, "soft_timeout_ms": 200}, {**SOFT, "soft_timeout_ms": 60_000}
     for job, payload in (("cleans", "fine"), ("raises", "raise")):
-        queue.enqueue("soft", payload, id=job, **SOFT | {"soft_timeout_ms": 200})
+        queue.enqueue("soft", payload, id=job, **short)
     queue.enqueue("soft-batch", "fine", id="batch", timeout_ms=60_000, **SOFT)
-    queue.enqueue("plain", "fine", id="next", priority=1, **SOFT | {"soft_timeout_ms": 60_000})
+    queue.enqueue("plain", "fine", id="next", priority=1, **long)
     run(queue, life.handlers, processes=1)
     assert {job: result_of(queue, job) for job in ("cleans", "raises", "batch")} == dict.fromkeys(
         ("cleans", "raises", "batch"), "cleaned up"
@@ -151,5 +153,5 @@ def test_a_child_process_gets_it_in_a_call_of_the_system(
 def test_it_is_at_most_the_timeout(queue: Queue) -> None:
     with pytest.raises(Malformed, match=r"^soft_timeout_ms: 101 .*at most timeout_ms \(100\)"):
         queue.enqueue("work", 1, timeout_ms=100, soft_timeout_ms=101)
-    for options in ({"timeout_ms": 100}, {}):
-        assert queue.enqueue("work", 1, soft_timeout_ms=100, **options).created
+    for timeout_ms in (100, 0):
+        assert queue.enqueue("work", 1, soft_timeout_ms=100, timeout_ms=timeout_ms).created

@@ -49,7 +49,8 @@ local function foreign_end(prefix, format, lease, now_ms, redo)
     format.drop(id, job, lease.outcome, redo)
   end
   free_held(prefix, id, lease.limits)
-  if lease.limits and lease.limits ~= '' and lease.kind == 'release' and lease.fence and not lease.started then
+  local unstarted = lease.kind == 'release' and lease.fence and not lease.started
+  if lease.limits and lease.limits ~= '' and unstarted then
     redis.call('ZREM', prefix .. 'rate:' .. lease.limits, id .. ':' .. lease.fence)
   end
   redis.call('ZREM', prefix .. 'active', id)

@@ -90,5 +90,5 @@ def soft(job: Job) -> str:
 
 
 @handlers("soft-batch", batch=5)
-def soft_batch(jobs: list[Job]) -> list[str]:
+def soft_batch(jobs: list[Job]) -> list[object]:
     return [soft(jobs[0])] * len(jobs)
