@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import Context
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from engine.hooks import RunHooks
 from engine.job import Job
 from engine.logs import running
 from engine.ops.claims import LeasedJob
+from engine.outcomes import ErrorRules
 from engine.worker.child_processes import Child, ChildFailed, reference_of
 from engine.worker.machine.events import HandlerEnded, Start
 from engine.worker.runs import RunContexts, Runs
@@ -129,7 +130,7 @@ class BatchRuns:
             self._runs.stoppable(leased, partial(child.kill, leased.lease), alone=len(batch) == 1)
         known: dict[int, ChildFailed] = {}
         found: list[End] = []
-        for fault, result in child.run_batch(reference, batch):
+        for fault, result in child.run_batch(reference, batch, self._handlers.error_rules(name)):
             failure = None if fault is None else known.setdefault(id(fault), ChildFailed(fault))
             found.append((failure, result))
         return found
@@ -179,15 +180,18 @@ class BatchRuns:
         """Call the hooks after the run, and note what each job leaves behind."""
         # One exception may have failed all of them: its trace is stored, and logged, once.
         known: dict[int, Fault] = {}
+        rules = self._handlers.error_rules(ones[0].leased.name)
         for one in ones:
             one.leave()
             if one.failure is not None:
                 before = (
-                    fault_in_batch(one.failure) if type(one.failure) is Said else known.get(id(one.failure))
+                    fault_in_batch(one.failure, ())
+                    if type(one.failure) is Said
+                    else known.get(id(one.failure))
                 )
                 one.fault = self._runs.failed(one.leased, one.failure, before)
                 if before is None:
-                    known[id(one.failure)] = _fault(one.failure)
+                    known[id(one.failure)] = _fault(one.failure, rules)
             if hooks := self._handlers.hooks_of(one.leased.name):
                 hooks.ended(one.job, None if one.fault is None else one.fault.error)
 
@@ -213,8 +217,8 @@ def _note(ones: list[_One], found: list[End]) -> None:
         one.failure, one.result = failure, result
 
 
-def _fault(failure: BaseException) -> Fault:
-    return failure.fault if type(failure) is ChildFailed else fault_in_batch(failure)
+def _fault(failure: BaseException, rules: Sequence[ErrorRules]) -> Fault:
+    return failure.fault if type(failure) is ChildFailed else fault_in_batch(failure, rules)
 
 
 def _once(call: Callable[[], None]) -> Callable[[], None]:

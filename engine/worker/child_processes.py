@@ -26,6 +26,7 @@ from engine.job import Say
 from engine.logs import NOBODY, Logged, Source, levels, write
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
+from engine.outcomes import ErrorRules
 from engine.serializers import BUILT_IN, Serializers
 from engine.worker.machine.events import MoreTime, Progressed
 
@@ -38,6 +39,7 @@ _END_S = 1.0
 
 #: What a run raised (error and traceback), and what it returned.
 Answer = tuple[Fault | None, bytes | None]
+Rules = Sequence[ErrorRules]
 
 
 class ChildFailed(Exception):
@@ -112,28 +114,32 @@ class Child:
         """What the process has to know of the log."""
         return json.dumps({"levels": levels(), "source": self._source})
 
-    def run(self, reference: tuple[str, str], job: LeasedJob) -> Answer:
-        """Run the handler (module, name) in the child, which was started for the job: what it raised, None
-        when it returned, and its result."""
-        return self._run(reference, job, (job,))[0]
+    def run(self, reference: tuple[str, str], job: LeasedJob, rules: Rules) -> Answer:
+        """Run the handler (module, name) in the child, which was started for the job: what it raised, judged
+        by its rules, None when it returned, and its result."""
+        return self._run(reference, job, (job,), rules)[0]
 
-    def run_batch(self, reference: tuple[str, str], jobs: Sequence[LeasedJob]) -> list[Answer]:
+    def run_batch(self, reference: tuple[str, str], jobs: Sequence[LeasedJob], rules: Rules) -> list[Answer]:
         """As `run`, for a handler of batches: the answer for each job."""
-        return self._run(reference, list(jobs), jobs)
+        return self._run(reference, list(jobs), jobs, rules)
 
     def _run(
-        self, reference: tuple[str, str], work: LeasedJob | list[LeasedJob], jobs: Sequence[LeasedJob]
+        self,
+        reference: tuple[str, str],
+        work: LeasedJob | list[LeasedJob],
+        jobs: Sequence[LeasedJob],
+        rules: Rules,
     ) -> list[Answer]:
         answers: list[Answer]
         # By itself, so that a child which cannot read it says why; raises what the service's own class
         # raises.
-        serializers = None if self._serializers is None else pickle.dumps(self._serializers)
+        own = pickle.dumps((self._serializers, rules)) if self._serializers or rules else None
         try:
             with self._lock:
                 if self._closed:
                     raise OSError
                 self._leases = frozenset(job.lease for job in jobs)
-            self._pipe.send((reference, work, serializers))
+            self._pipe.send((reference, work, own))
             answers = self._receive()
         except Exception:
             # It has died, or what it says cannot be read.

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from contextvars import Context
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from engine.handlers import Fault, Handlers, call_plain, end_fork
@@ -167,7 +168,7 @@ class HandlerPool:
         child.start(leased)
         self.runs.register(leased.lease, partial(child.lose, leased.lease))
         self.runs.stoppable(leased, partial(child.kill, leased.lease))
-        fault, result = child.run(reference, leased)
+        fault, result = child.run(reference, leased, self._handlers.error_rules(leased.name))
         if fault is not None:
             raise ChildFailed(fault)
         return result
@@ -226,7 +227,10 @@ class HandlerPool:
 
 
 def check_references(handlers: Handlers) -> None:
-    """Raise Malformed when a child process would not find one of the plain functions."""
+    """Raise Malformed when a child process would not find one of the plain functions, or what their rules of
+    errors name."""
     for name, handler in handlers.by_name.items():
         if not handlers.is_coroutine(name) and name not in handlers.inline:
-            reference_of(handler)
+            named = ((*(rules.retry_on or ()), *rules.bury_on) for rules in handlers.error_rules(name))
+            for one in (handler, *chain.from_iterable(named)):
+                reference_of(one)

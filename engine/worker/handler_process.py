@@ -28,6 +28,7 @@ from engine.job import Job
 from engine.logs import Forwarder, Source, run_everywhere
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
+from engine.outcomes import ErrorRules
 from engine.serializers import BUILT_IN, Serializers
 from engine.worker.runs import RunContexts
 
@@ -102,8 +103,8 @@ _PR_SET_PDEATHSIG = 1
 #: What a run raised (error and traceback), and what it returned.
 Answer = tuple[Fault | None, bytes | None]
 Work = LeasedJob | list[LeasedJob]
-#: Module and name of the handler, its work, and the serialisers of the queue where it has some of its own,
-#: pickled.
+#: Module and name of the handler, its work, and the serialisers of the queue and the rules of errors where
+#: there are some, pickled.
 Order = tuple[tuple[str, str], Work, bytes | None]
 
 
@@ -172,9 +173,9 @@ def main() -> None:
     threading.Thread(target=orders.read, name="orders", daemon=True).start()
     forwarder, start = Forwarder(orders.say, logging["levels"]), _Start()
     while True:
-        reference, work, serializers = orders.jobs.get()
+        reference, work, own = orders.jobs.get()
         run_everywhere((source, work[0].name if isinstance(work, list) and len(work) > 1 else _first(work)))
-        answers = _run(orders, reference, work, serializers, forwarder, start)
+        answers = _run(orders, reference, work, own, forwarder, start)
         run_everywhere(None)
         orders.say(answers)
 
@@ -187,23 +188,24 @@ def _run(
     orders: Orders,
     reference: tuple[str, str],
     work: Work,
-    serializers: bytes | None,
+    own: bytes | None,
     forwarder: Forwarder,
     start: _Start,
 ) -> list[Answer]:
     """Run a handler. Returns for each job what it raised and what it returned."""
     batch = work if isinstance(work, list) else [work]
+    known: tuple[Serializers | None, Sequence[ErrorRules]] = (None, ())
     try:
         # Also what the service's own class raises here is a failed run.
-        known: Serializers = BUILT_IN if serializers is None else pickle.loads(serializers)  # noqa: S301  of its own worker
+        known = known if own is None else pickle.loads(own)  # noqa: S301  of its own worker
         handler = _handler(reference, forwarder, start)
-        jobs = orders.begins(batch, known)
+        jobs = orders.begins(batch, known[0] or BUILT_IN)
         try:
-            return start.contexts.run(_carry_out, handler, jobs, work)
+            return start.contexts.run(_carry_out, handler, jobs, work, known[1])
         finally:
             start.state.restore()
     except BaseException as failure:
-        return [(fault_of(failure), None)] * len(batch)
+        return [(fault_of(failure, known[1]), None)] * len(batch)
 
 
 class _Start:
@@ -228,13 +230,13 @@ def _handler(reference: tuple[str, str], forwarder: Forwarder, start: _Start) ->
     return handler
 
 
-def _carry_out(handler: Any, jobs: list[Job], work: Work) -> list[Answer]:
+def _carry_out(handler: Any, jobs: list[Job], work: Work, rules: Sequence[ErrorRules]) -> list[Answer]:
     """Run a handler in a context of its own."""
     for job in jobs:
         # Its time begins now, not when this process was started.
         job.extend(max(1, job.timeout_ms))
     if isinstance(work, list):
-        return faults(_ends(handler, jobs))
+        return faults(_ends(handler, jobs), rules)
     return [(None, call_plain(handler, jobs[0]))]
 
 

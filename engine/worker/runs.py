@@ -20,7 +20,7 @@ from engine.logs import Source, about
 from engine.observer import Observer
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
-from engine.outcomes import TIMED_OUT
+from engine.outcomes import verdict_of
 from engine.serializers import Serializers
 from engine.worker.child_processes import ChildFailed
 from engine.worker.machine.leases import timed_out
@@ -259,7 +259,8 @@ class Runs:
 
     def _failed(self, leased: LeasedJob, failure: BaseException, known: Fault | None) -> Fault:
         here = not isinstance(failure, ChildFailed)
-        fault = known or (fault_of(failure) if here else failure.fault)
+        rules = self._handlers.error_rules(leased.name)
+        fault = known or (fault_of(failure, rules) if here else failure.fault)
         if self._lost.get(leased.lease) and (
             isinstance(failure, asyncio.CancelledError | LeaseLost) or not fault.trace
         ):
@@ -268,7 +269,7 @@ class Runs:
             fault = Fault(CANCELLED, "")
         elif leased.lease in self._stopped:
             more = fault.error if here and not isinstance(failure, asyncio.CancelledError) else ""
-            fault = Fault(timed_out(leased, more), fault.trace, TIMED_OUT)
+            fault = Fault(timed_out(leased, more), fault.trace, verdict_of(TimeoutError(), rules))
         fault = self._handlers.waits(leased, fault)
         extra = about(leased, self.source)
         if fault.error == CANCELLED:

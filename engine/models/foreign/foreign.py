@@ -275,8 +275,8 @@ class Foreign(Model):
             case Release():
                 return self._end(operation, [("release", lease, b"") for lease in operation.leases])
             case Drop():
-                pairs = zip(operation.leases, operation.outcomes, strict=True)
-                return self._end(operation, [("drop", lease, pack(word)) for lease, word in pairs])
+                ends = [("drop", lease, pack(word, error)) for lease, word, error in operation.items]
+                return self._end(operation, ends)
             case Retry():
                 return self._end(
                     operation, [("retry", failure.lease, _failed(failure)) for failure in operation.failures]
