@@ -21,6 +21,7 @@ _HOMES = {
     "engine.channel.synchronous.channel": ("Channel",),
     "engine.channel.values": ("Acknowledged", "Fetched", "Message", "Published", "Subscribed"),
     "engine.errors": (
+        "AuthenticationFailed",
         "BatchFailed",
         "ChannelNotFound",
         "EngineError",

@@ -8,6 +8,7 @@ from engine.channel.storage import RedisStorage
 from engine.channel.synchronous.channel import Channel
 from engine.channel.values import Acknowledged, Fetched, Message, Published, Subscribed
 from engine.errors import (
+    AuthenticationFailed,
     BatchFailed,
     ChannelNotFound,
     EngineError,
@@ -64,6 +65,7 @@ __all__ = [
     "AsyncChannel",
     "AsyncQueue",
     "AsyncResults",
+    "AuthenticationFailed",
     "BatchFailed",
     "Bury",
     "Channel",

@@ -106,6 +106,11 @@ class ServerUnavailable(EngineError):
     """The server could not be reached, or refused the command, until the deadline. Nothing was applied."""
 
 
+class AuthenticationFailed(ServerUnavailable):
+    """The server refused the user or the password of the url, or wants some. Nothing was applied; a repeat
+    would be refused as well."""
+
+
 class ScriptFault(EngineError):
     """The server's reply is outside the contract of the script that was called."""
 
@@ -126,11 +131,11 @@ class UnsupportedFeature(EngineError):
 
 
 class JobFailed(EngineError):
-    """The job has ended without a result: it is dead, was cancelled or discarded, or has expired before
+    """The job has ended without a result: it is dead, was cancelled, discarded or skipped, or expired before
     anybody started it.
 
-    Fields: `job` is its id, `outcome` is dead, cancelled, discarded or expired, `error` is the last one, as
-    text.
+    Fields: `job` is its id, `outcome` is dead, cancelled, discarded, skipped or expired, `error` is the last
+    one, as text.
     """
 
     def __init__(self, job: str, outcome: str, error: str) -> None:

@@ -16,7 +16,7 @@ from engine.hooks import RunHooks
 from engine.job import Job
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
-from engine.outcomes import FAILED, Verdict, verdict_of
+from engine.outcomes import FAILED, ErrorMatches, ErrorRules, Verdict, verdict_of
 from engine.parameters import TypedJob
 
 #: A plain function, or one that returns a coroutine (`async def`). What it returns is the job's result, as
@@ -26,6 +26,7 @@ Handler = Callable[[Job], object]
 BatchHandler = Callable[[list[Job]], object]
 #: Jobs of a batch, at most.
 BATCH_MAX = 1000
+_NO_RULES = ErrorRules()
 
 log = logger("ironclaim.worker")
 
@@ -34,14 +35,28 @@ class Handlers:
     """A registry: `@handlers("name")` on a function of one argument, the Job; plain or `async def`.
 
     `backoff` is called after each failed run with the number of failed runs and the error text. It returns
-    the wait in ms. If it returns None or raises, the job's own back-off holds. Raises Malformed for what
-    cannot be called.
+    the wait in ms. If it returns None or raises, the job's own back-off holds.
+
+    `bury_on`: exceptions of which a job dies at once, as by Bury, and `retry_on`: those that alone are
+    retried, so that it dies of every other Exception; classes, or functions of an exception. `bury_on` goes
+    first. A handler may have rules of its own, which are asked first, and these where they say nothing. What
+    a handler raises to say how its run ends, and the job's `skip_on` and `reroute_on`, go before them all. A
+    run that takes too long has raised TimeoutError. A job that was cancelled, or whose child process died, is
+    not meant. Raises Malformed for what is no such thing or cannot be called.
     """
 
-    def __init__(self, *, backoff: Callable[[int, str], int | None] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        backoff: Callable[[int, str], int | None] | None = None,
+        retry_on: ErrorMatches | None = None,
+        bury_on: ErrorMatches | None = None,
+    ) -> None:
         if backoff is not None and not callable(backoff):  # pyright: ignore[reportUnnecessaryComparison]
             raise Malformed("backoff", backoff, "a function of two arguments, the failed runs and the error")
         self._backoff = backoff
+        self._error_rules = ErrorRules.of(retry_on, bury_on)
+        self._own_rules: dict[str, ErrorRules] = {}
         self._by_name: dict[str, Handler] = {}
         self._coroutines: set[str] = set()
         self._inline: set[str] = set()
@@ -52,12 +67,33 @@ class Handlers:
         self.hooks = RunHooks()
 
     @overload
-    def __call__(self, name: str, *, inline: bool = False) -> Callable[[Handler], Handler]: ...
+    def __call__(
+        self,
+        name: str,
+        *,
+        inline: bool = False,
+        retry_on: ErrorMatches | None = None,
+        bury_on: ErrorMatches | None = None,
+    ) -> Callable[[Handler], Handler]: ...
     @overload
     def __call__(
-        self, name: str, *, inline: bool = False, batch: int
+        self,
+        name: str,
+        *,
+        inline: bool = False,
+        batch: int,
+        retry_on: ErrorMatches | None = None,
+        bury_on: ErrorMatches | None = None,
     ) -> Callable[[BatchHandler], BatchHandler]: ...
-    def __call__(self, name: str, *, inline: bool = False, batch: int | None = None) -> Any:
+    def __call__(
+        self,
+        name: str,
+        *,
+        inline: bool = False,
+        batch: int | None = None,
+        retry_on: object = None,
+        bury_on: object = None,
+    ) -> Any:
         """Register the decorated function. `inline` is for plain functions that are short and do not block. A
         worker runs them one after the other in one thread, which saves the switch of threads for each. One
         that blocks holds up the other inline jobs of its worker, and nothing else.
@@ -75,17 +111,14 @@ class Handlers:
         because a call of it would run nothing. A task (`queue.job`) is called with the arguments that the
         payload holds, as a worker of its own queue calls it.
         """
-        given: object = name
-        if callable(given):
-            raise Malformed(
-                "name", given, 'text: @handlers("name"), with the name that jobs are enqueued under'
-            )
+        validate.not_bare(name, '@handlers("name")')
         validate.truth("inline", inline)
         # Which of them are allowed depends on the model of the queue: a worker asks it.
         checked = validate.any_text("name", name)
         most = 0 if batch is None else validate.integer("batch", batch, 1, BATCH_MAX)
         if checked in self._by_name:
             raise Malformed("name", checked, "a name that has no handler yet")
+        rules = ErrorRules.of(retry_on, bury_on)
 
         def register(function: Handler) -> Handler:
             given: object = function
@@ -106,6 +139,7 @@ class Handlers:
                 self._inline.add(checked)
             if most:
                 self._batches[checked] = most
+            self._own_rules[checked] = rules
             self._by_name[checked] = handler
             return function
 
@@ -113,8 +147,9 @@ class Handlers:
 
     def include(self, *others: Handlers) -> None:
         """Take over the handlers that other registries have by now, those of `queue.handlers` for one. They
-        keep the hooks of their registry, inside of the hooks of this one, and its back-off, where it has one.
-        Raises Malformed for a name that two of them have: then nothing is taken over."""
+        keep the hooks of their registry, inside of the hooks of this one, and its back-off and its rules of
+        errors, where it has some. Raises Malformed for a name that two of them have: then nothing is taken
+        over."""
         names = [*self._by_name]
         for other in others:
             if not isinstance(other, Handlers):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -129,6 +164,12 @@ class Handlers:
             self._inline |= other._inline
             self._batches |= other._batches
             self._origins |= dict.fromkeys(other._by_name, other)
+
+    def error_rules(self, name: str) -> tuple[ErrorRules, ...]:
+        """What its handler and their registries say of the exceptions of this name, the nearest first."""
+        origin = self._origins.get(name)
+        nearest = (self._own_rules.get(name, _NO_RULES),) if origin is None else origin.error_rules(name)
+        return tuple(rules for rules in (*nearest, self._error_rules) if rules != _NO_RULES)
 
     def hooks_of(self, name: str) -> tuple[RunHooks, ...]:
         """The hooks around the runs of a name, if there are any: those of this registry, and inside of them
@@ -302,16 +343,16 @@ class Fault(NamedTuple):
     verdict: Verdict = FAILED
 
 
-def fault_of(failure: BaseException) -> Fault:
-    """The record of an exception, with the end of its stack trace: at most `validate.TRACE_BYTES_MAX`
-    bytes."""
+def fault_of(failure: BaseException, rules: Sequence[ErrorRules] = ()) -> Fault:
+    """The record of an exception, judged by these rules, with the end of its stack trace: at most
+    `validate.TRACE_BYTES_MAX` bytes."""
     try:
         lines = "".join(traceback.format_exception(failure))
     except BaseException:
         # Whatever its text raises, as in `describe`.
         lines = "".join(traceback.format_tb(BaseException.__dict__["__traceback__"].__get__(failure)))
     try:
-        verdict = verdict_of(failure)
+        verdict = verdict_of(failure, rules)
     except BaseException:
         # Of a class whose attributes raise when they are read.
         verdict = FAILED
@@ -375,20 +416,20 @@ def by_id(jobs: Sequence[Job], returned: object) -> Mapping[str, object]:
     )
 
 
-def faults(found: Sequence[End]) -> list[tuple[Fault | None, bytes | None]]:
+def faults(found: Sequence[End], rules: Sequence[ErrorRules]) -> list[tuple[Fault | None, bytes | None]]:
     """The ends as a child process sends them: jobs that failed by the same exception share one fault."""
     known: dict[int, Fault] = {}
     told: list[tuple[Fault | None, bytes | None]] = []
     for failure, result in found:
         if failure is not None and id(failure) not in known:
-            known[id(failure)] = fault_in_batch(failure)
+            known[id(failure)] = fault_in_batch(failure, rules)
         told.append((known[id(failure)] if failure is not None else None, result))
     return told
 
 
-def fault_in_batch(failure: BaseException) -> Fault:
-    """The record of a failure; of a text the text itself."""
-    return Fault(bounded_error(str(failure)), "") if type(failure) is Said else fault_of(failure)
+def fault_in_batch(failure: BaseException, rules: Sequence[ErrorRules]) -> Fault:
+    """The record of a failure; of a text, which no rules are about, the text itself."""
+    return Fault(bounded_error(str(failure)), "") if type(failure) is Said else fault_of(failure, rules)
 
 
 def _kept(

@@ -187,18 +187,19 @@ class JobOptions(TypedDict, total=False):
     """At most 100 jobs of this queue that have to finish before this one can be claimed (rule 25): their ids,
     or what `task.new(...)` has made."""
     on_parent_failure: Annotated[ParentFailure, Choice(get_args(ParentFailure))]
-    """When one of `needs` is buried, discarded or rerouted: `bury` this job as well (default), or `ignore`
-    it."""
+    """When one of `needs` is buried, discarded, skipped or rerouted: `bury` this job as well (default), or
+    `ignore` it."""
     on_success: Annotated[Described | None, Checked(validate.callback)]
     """A job that the success of this one makes, in the very call that finishes it: a NewJob, such as
     `task.new(...)` makes. Its handler reads `job.parents` and `job.results`. It is a job of this queue with
     an id of its own, and has no callbacks itself (rule 25)."""
     on_failure: Annotated[Described | None, Checked(validate.callback)]
-    """The same when this job is dead, has expired, was discarded by its handler, rerouted, or buried with one
-    that it needs; `job.failure` says why. Who cancels or discards a job by hand calls nobody."""
+    """The same when this job is dead, has expired, was discarded by its handler, skipped, rerouted, or buried
+    with one that it needs; `job.failure` says why. Who cancels or discards a job by hand calls nobody."""
     skip_on: Annotated[Sequence[str] | None, Checked(validate.error_names)]
-    """Exceptions that end the job without another run: names of a class or of one of its bases, with or
-    without the module."""
+    """Exceptions that end the job without another run, as `skipped` and not dead: names of a class or of one
+    of its bases, with or without the module. The error is its result, and the job has failed for who needs
+    it. `bury_on` and `retry_on` of handlers let it die instead (Handlers)."""
     reroute_on: Annotated[Mapping[str, str] | None, Checked(validate.reroutes)]
     """Exceptions that send the job on instead: to another name, `"gpu"`, or to a name of another queue,
     `"big:gpu"`."""
@@ -221,6 +222,12 @@ class JobOptions(TypedDict, total=False):
 
 #: The options of a job that has none of its own.
 PLAIN = Options()
+#: What other libraries call them.
+_ELSEWHERE = {
+    **dict.fromkeys(("retries", "max_retries", "retry", "max_attempts", "max_tries"), "attempts"),
+    **{"countdown": "delay_ms", "eta": "run_at_ms", "time_limit": "timeout_ms", "job_timeout": "timeout_ms"},
+    **{"expires": "expires_ms", "meta": "headers", "depends_on": "needs", "retry_backoff": "backoff"},
+}
 #: No checks of a model's own.
 NO_CHECKS: Mapping[str, Callable[[str, object], Any]] = MappingProxyType({})
 #: What checks each option.
@@ -243,7 +250,8 @@ def checked(
     for name, value in given.items():
         option = OPTIONS.get(name)
         if option is None:
-            bound = f"an option of jobs{nearest(name, OPTIONS)}; engine.JobOptions lists them"
+            perhaps = nearest(_ELSEWHERE.get(name, name), OPTIONS)
+            bound = f"an option of jobs{perhaps}; engine.JobOptions lists them"
             # Perhaps an argument of the function, and not an option at all.
             raise Malformed(name, value, bound, private=True)
         option = Checked(own[name]) if name in own else option

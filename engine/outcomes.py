@@ -7,13 +7,22 @@ attempts are used up.
 
 from __future__ import annotations
 
+import inspect
 from asyncio import CancelledError
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, cast
 
 from engine import validate
+from engine.errors import Malformed, logger, spared
 from engine.ops.jobs import Options
 from engine.validate import Milliseconds
 
+log = logger("ironclaim.worker")
+
+#: What an exception is looked at by: a class of it, or a function of it that says whether it is meant.
+ErrorMatch = type[BaseException] | Callable[[Any], object]
+ErrorMatches = ErrorMatch | Sequence[ErrorMatch]
+_MATCHES = "classes of exceptions, or functions of an exception that say whether it is meant"
 #: More bases than a class of exceptions has.
 _KINDS_MAX = 64
 
@@ -66,8 +75,47 @@ class Ending(NamedTuple):
     target: str = ""
 
 
-def verdict_of(failure: BaseException) -> Verdict:
-    """The verdict about an exception of a handler."""
+class ErrorRules(NamedTuple):
+    """What a handler, or a registry of them, says of exceptions: which bury the job at once, and which alone
+    are retried (None: all)."""
+
+    retry_on: tuple[ErrorMatch, ...] | None = None
+    bury_on: tuple[ErrorMatch, ...] = ()
+
+    @classmethod
+    def of(cls, retry_on: object, bury_on: object) -> ErrorRules:
+        """The rules, checked: None, one match or several. Raises Malformed."""
+        return cls(
+            None if retry_on is None else _matches("retry_on", retry_on),
+            () if bury_on is None else _matches("bury_on", bury_on),
+        )
+
+    def buries(self, failure: BaseException) -> bool | None:
+        """Whether the job dies of it; None where these rules say nothing. What is no Exception (SystemExit,
+        CancelledError) has ended the run from outside, so `retry_on` need not name it."""
+        if _meant(self.bury_on, failure):
+            return True
+        if self.retry_on is None:
+            return None
+        return False if _meant(self.retry_on, failure) else True if isinstance(failure, Exception) else None
+
+
+def _meant(matches: Sequence[ErrorMatch], failure: BaseException) -> bool:
+    return any(isinstance(failure, one) if isinstance(one, type) else one(failure) for one in matches)
+
+
+def _matches(field: str, value: object) -> tuple[ErrorMatch, ...]:
+    found: Sequence[Any] = cast("Any", value) if isinstance(value, list | tuple) else [value]
+    for one in found:
+        is_class = isinstance(one, type) and issubclass(one, BaseException)
+        if not is_class and (isinstance(one, type) or not callable(one) or inspect.iscoroutinefunction(one)):
+            raise Malformed(field, one, _MATCHES)
+    return tuple(found)
+
+
+def verdict_of(failure: BaseException, rules: Sequence[ErrorRules] = ()) -> Verdict:
+    """The verdict about an exception of a handler. Of its rules, the nearest first, the first that says
+    something decides."""
     kinds: list[str] = []
     for kind in type(failure).__mro__[:_KINDS_MAX]:
         if issubclass(kind, BaseException):
@@ -75,17 +123,19 @@ def verdict_of(failure: BaseException) -> Verdict:
     match failure:
         case RetryLater():
             delay_ms, charge = getattr(failure, "delay_ms", None), getattr(failure, "charge", True)
-            if not isinstance(delay_ms, int) or not 0 <= delay_ms <= validate.DURATION_MS_MAX:
-                # Of a class that does not call our __init__, or changed since: it says no wait, so it is a
-                # failed run.
-                return Verdict("retry", tuple(kinds))
-            return Verdict("retry", tuple(kinds), delay_ms, charge is not False, asked=True)
+            # One of a class that does not call our __init__, or changed since, says no wait: a failed run.
+            if isinstance(delay_ms, int) and 0 <= delay_ms <= validate.DURATION_MS_MAX:
+                return Verdict("retry", tuple(kinds), delay_ms, charge is not False, asked=True)
         case Bury():
             return Verdict("bury", tuple(kinds), asked=True)
         case Discard():
             return Verdict("discard", tuple(kinds), asked=True)
         case _:
-            return Verdict("retry", tuple(kinds))
+            pass
+    said = ("a function in retry_on or bury_on has raised, so these rules say nothing of a %s", kinds[0])
+    asked = (spared(one.buries, failure, otherwise=None, log=log, said=said) for one in rules)
+    buries = next((says for says in asked if says is not None), False)
+    return Verdict("bury" if buries else "retry", tuple(kinds))
 
 
 #: Of a run that was not done in time.
@@ -93,15 +143,13 @@ TIMED_OUT = verdict_of(TimeoutError())
 
 
 def ending(options: Options, verdict: Verdict) -> Ending:
-    """How the job goes on: the handler's own decision comes first, then the rules of the job, then another
-    run."""
-    if verdict.end == "bury":
-        return Ending("bury")
-    if verdict.end == "discard":
-        return Ending("discarded")
+    """How the job goes on: what the handler has raised to say so comes first, then the rules of the job, then
+    those of its handler, then another run."""
+    if verdict.asked:
+        return Ending("discarded" if verdict.end == "discard" else verdict.end)
     if any(name in verdict.kinds for name in options.skip_on):
         return Ending("skipped")
     for name, target in options.reroute_on:
         if name in verdict.kinds:
             return Ending("rerouted", target)
-    return Ending("retry")
+    return Ending("bury" if verdict.end == "bury" else "retry")

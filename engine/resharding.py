@@ -285,7 +285,8 @@ class Resharding:
         counters: dict[str, int] = {}
         if not taken.items:
             known = self._hash(source.model.keys.stats)
-            counters = {name: int(known.get(name, 0)) for name in ("finished", "buried", "expired")}
+            names = ("finished", "buried", "expired", "skipped")
+            counters = {name: int(known.get(name, 0)) for name in names}
         target = self._queue.shard(taken.to)
         self._run(target, PutJobs(source.name, taken.number, taken.items, **counters))
         if counters:

@@ -10,6 +10,8 @@ enqueued by calling it.
     queue.enqueue_many([send.new(user, now) for user in users])
     queue.enqueue("send", {"user": 3, "at": "2026-01-01T00:00:00"})  # the same, by name, and checked as well
 
+Without a name, `@queue.job()`, a job has those of its module and function, `shop.mail.send`.
+
 The payload holds the arguments by name. A first parameter of type Job (or called `job`, without an
 annotation) is the context of the run, and is not an argument of `enqueue`. What the function returns travels
 by its annotation as well, and comes back with its type: `send.call(...)`, `queue.results.wait(id,
@@ -32,7 +34,9 @@ from __future__ import annotations
 import asyncio
 import copy
 import inspect
-from collections.abc import Callable, Coroutine, Mapping
+import sys
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
 from engine import validate
@@ -41,6 +45,7 @@ from engine.handlers import Handler, Job, by_id
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Enqueued, Lease
 from engine.options import JobOptions, checked
+from engine.outcomes import ErrorMatches
 from engine.parameters import Parameters, TypedJob
 from engine.queue.producing import NewJob
 from engine.queue.settings import QueueSettings, asynchronous, synchronous
@@ -325,6 +330,38 @@ def _handler_of(function: Callable[..., Any], parameters: Parameters, batch: int
     is_async = inspect.iscoroutinefunction(function)
     made = (AsyncBatchOf if is_async else BatchOf) if batch else _Async if is_async else _Plain
     return cast("Any", made(function, parameters))
+
+
+class TaskOptions(JobOptions, total=False):
+    """What `queue.job` takes beside the options of its jobs: how their handler is registered (Handlers), and
+    the names that they had before, under which they may still wait or come."""
+
+    inline: bool
+    retry_on: ErrorMatches | None
+    bury_on: ErrorMatches | None
+    aliases: Sequence[str]
+
+
+def handling(options: TaskOptions) -> dict[str, Any]:
+    """Take out of these options what is none of a job."""
+    given: dict[str, Any] = cast("Any", options)
+    names = TaskOptions.__annotations__.keys() - JobOptions.__annotations__.keys()
+    return {name: given.pop(name) for name in names & given.keys()}
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """The name of a job that is given none: that of a task, else module and name of the function. A module
+    that is run as a program has the name by which others import it. Raises Malformed."""
+    if isinstance(function, TypedJob):
+        return function.name
+    module, name = (getattr(function, of, "") for of in ("__module__", "__qualname__"))
+    name = name.rpartition("<locals>.")[2]
+    if not module or not name.replace(".", "").isidentifier():
+        raise Malformed("name", None, 'given, as in @queue.job("name"): this function has none of its own')
+    if module == "__main__":
+        main = sys.modules[module]
+        module = main.__spec__.name if main.__spec__ else Path(getattr(main, "__file__", module)).stem
+    return f"{module}.{name}"
 
 
 class TaskDecorator:

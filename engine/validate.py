@@ -156,6 +156,12 @@ def any_text(field: str, value: object) -> str:
     return _matching(field, value, ANY_TEXT)
 
 
+def not_bare(name: object, usage: str) -> None:
+    """Raise Malformed for the function itself: its decorator was given without brackets."""
+    if callable(name):
+        raise Malformed("name", name, f"text: {usage}, with the name that jobs are enqueued under")
+
+
 def durability(value: object) -> bool:
     """Whether calls wait for a replica."""
     text = plain_text(value)
@@ -283,9 +289,10 @@ def worker_name(value: object, default: Callable[[], str] | None = None) -> str:
     return _matching("worker name", value, _NAME)
 
 
-def integer(field: str, value: object, least: int, most: int) -> int:
-    """An integer in [least, most]. A float is taken only when it is whole; a bool never."""
-    bound = f"a whole number from {least} to {most}"
+def integer(field: str, value: object, least: int, most: int, what: str = "a whole number") -> int:
+    """An integer in [least, most]. A float is taken only when it is whole; a bool never. `what` it is to be,
+    for a message."""
+    bound = f"{what} from {least} to {most}"
     found = _plain_number(value)
     # A float that is not whole is also nan and the infinities.
     if found is None or (isinstance(found, float) and not found.is_integer()) or not least <= found <= most:
@@ -313,9 +320,10 @@ def truth(field: str, value: object) -> bool:
 
 def duration_ms(field: str, value: object, least: int, most: int) -> int:
     """A length of time in ms, in [least, most], also from a timedelta of whole milliseconds."""
+    ms = value
     if issubclass(type(value), timedelta):
-        value = timedelta.__truediv__(cast("timedelta", value), timedelta(milliseconds=1))
-    return integer(field, value, least, most)
+        ms = timedelta.__truediv__(cast("timedelta", value), timedelta(milliseconds=1))
+    return integer(field, ms, least, most, "a timedelta, or whole ms,")
 
 
 def go_duration_ms(text: str) -> Decimal | None:

@@ -263,7 +263,7 @@ ITEM_FIELDS: tuple[Field, ...] = (
         "| repeated | stale; "
         "reap: reaped | buried (it had crashed too often); claim, promote, reap: corrupt (buried, "
         "nobody could read it); "
-        "result: finished | dead | cancelled | discarded | expired; "
+        "result: finished | dead | cancelled | discarded | skipped | expired; "
         "publish: created | duplicate | refused | unknown; fetch: corrupt (nobody could read it)",
     ),
     Field(

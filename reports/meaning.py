@@ -72,7 +72,7 @@ def dropped() -> Column:
 
 def failed_for_good() -> Column:
     """True when the server ended the job in a way that its children do not survive, unless they say otherwise (rule 25)."""
-    lost = F.coalesce(F.col("outcome").isin("discarded", "rerouted") & (F.col("result") == "ok"), F.lit(False))
+    lost = F.coalesce(F.col("outcome").isin("discarded", "skipped", "rerouted") & (F.col("result") == "ok"), F.lit(False))
     return buried() | ((F.col("f") == "drop") & (F.col("type") == "ok") & lost)
 
 

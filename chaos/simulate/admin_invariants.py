@@ -75,7 +75,9 @@ def state_of(state: State, job: str) -> str:
     if envelope is not None and envelope.kind == "T":
         return OUTCOMES.get(envelope.outcome, "")
     if envelope is None or envelope.kind == "R":
-        return "finished" if job in state.zset("done") else "gone"
+        done_ms = state.zset("done").get(job)
+        # Half a millisecond is that of a skipped job.
+        return "gone" if done_ms is None else "skipped" if done_ms % 1 else "finished"
     places = state.places.get(job, [])
     for place, name in (("active", "active"), ("dead", "dead"), ("due", "delayed"), ("blocked", "blocked")):
         if place in places:
@@ -94,7 +96,7 @@ def check_cancellation_reported(delivery: Delivery, leases: tuple[Lease, ...], r
 
 
 def check_results(delivery: Delivery, book: Book) -> None:
-    """A result comes with an accepted finish of its token and says its fence, an error with a burial; none stays for ever."""
+    """A result comes with an accepted finish of its token and fence, an error with a burial or skip; none stays for ever."""
     before, after = delivery.before, delivery.after
     accepted = _accepted(delivery)
     check_values(delivery, accepted, book)
@@ -111,8 +113,9 @@ def check_results(delivery: Delivery, book: Book) -> None:
             raise Found("leak", f"the result of {job} never expires", (job,))
         if record["ok"] and (job not in accepted or record["fence"] != accepted[job]):
             raise Found("result", f"{job} has a result, and no finish of that token was accepted", (job,))
-        if not record["ok"] and (job not in after.zset("dead") or before.zset("dead").get(job) == after.zset("dead")[job]):
-            raise Found("result", f"{job} has the result of a dead job, and is none", (job,))
+        place = "done" if record.get("skipped") else "dead"
+        if not record["ok"] and after.zset(place).get(job) in (None, before.zset(place).get(job)):
+            raise Found("result", f"{job} has the result of a job that is {place}, and is none", (job,))
     operation = delivery.operation
     if isinstance(operation, Finish):
         for value in operation.values:

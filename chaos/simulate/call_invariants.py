@@ -199,7 +199,7 @@ def _ended(delivery: Delivery, leases: tuple[Lease, ...], reply: Ended, book: Bo
 
 
 def _dropped(delivery: Delivery, operation: Drop, reply: Ended, book: Book) -> None:
-    """A lease ends as it was asked to; what is skipped counts as finished, what goes on elsewhere is there (rule 27)."""
+    """A lease ends as it was asked to; what is skipped is listed as finished, what goes on elsewhere is there (rule 27)."""
     before, after = delivery.before, delivery.after
     for lease, asked, (result, outcome) in zip(operation.leases, operation.outcomes, reply.items, strict=True):
         if result != "ok":

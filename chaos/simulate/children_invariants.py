@@ -11,8 +11,8 @@ from engine.ops.admin import Alter, Clean
 from engine.ops.jobs import Enqueue
 from engine.ops.sweeps import Sweep
 
-#: Outcomes of tombstones: finished and skipped; discarded, rerouted, cancelled and expired.
-_DONE, _LOST = (1, 5), (2, 6, CANCELLED, EXPIRED)
+#: Outcomes of tombstones: finished; discarded, skipped, rerouted, cancelled and expired.
+_DONE, _LOST = (1,), (2, 5, 6, CANCELLED, EXPIRED)
 
 
 def fate(state: State, job: str) -> str:
@@ -25,7 +25,11 @@ def fate(state: State, job: str) -> str:
         return "done"
     if envelope is not None and envelope.outcome in _LOST:
         return "lost"
-    return "done" if job in state.zset("done") else "lost" if dead else ""
+    done_ms = state.zset("done").get(job)
+    if done_ms is not None:
+        # Half a millisecond is that of a skipped job.
+        return "lost" if done_ms % 1 else "done"
+    return "lost" if dead else ""
 
 
 def freed(state: State) -> list[str]:

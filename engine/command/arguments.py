@@ -16,11 +16,13 @@ from types import ModuleType
 from typing import Any
 
 import engine
+from engine.command.output import print_error
 from engine.errors import EngineError, Malformed, describe, logger, redacted_url
 from engine.handlers import Handlers
 from engine.models.spec import named
 from engine.ops.transfers import ReadShards
 from engine.options import nearest
+from engine.queue import admin
 from engine.queue.settings import QueueSettings
 from engine.queue.sharding import read_record
 from engine.queue.synchronous.queue import Queue
@@ -327,6 +329,20 @@ def opened(
         return queue
     queue.close()
     return Queue(queue.name, options.model, shards=read_record(text).layouts[-1].shards, **given)
+
+
+def never_was(queue: Queue, options: argparse.Namespace) -> bool:
+    """Whether the server neither lists the queue nor holds jobs of it that other programs have put there.
+    Then that is said, because its name may be misspelt."""
+    listed = queue.driver.run(admin.listing(options.model, options.prefix, admin.LIMIT_MAX))
+    counts = queue.counts()
+    jobs = (counts.waiting, counts.delayed, counts.blocked, counts.active, counts.dead, counts.done)
+    if any(found.name == options.queue for found in listed) or any(jobs):
+        return False
+    under = f" under the prefix {options.prefix}" if options.prefix else ""
+    never = "nothing was ever put into it, and no worker has worked for it"
+    print_error(f"there is no queue {options.queue}{under}: {never}")
+    return True
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

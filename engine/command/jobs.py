@@ -11,7 +11,7 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from engine import validate
-from engine.command.arguments import add_json, add_queue, duration_ms, numbers, opened, words
+from engine.command.arguments import add_json, add_queue, duration_ms, never_was, numbers, opened, words
 from engine.command.output import instant, json_text, print_error, show, show_one, tell
 from engine.errors import shown
 from engine.ops.admin import Altered
@@ -274,6 +274,8 @@ def _check_job(options: argparse.Namespace, queue: Queue) -> None:
 def _list(options: argparse.Namespace) -> int:
     with opened(options, check=partial(_check_page, options)) as queue:
         found = queue.jobs.list(options.state, **_page(options))
+        if not found and never_was(queue, options):
+            return _NOT_DONE
     show([_row(job) for job in found], as_json=options.json, nothing=f"no job is {options.state}")
     return 0
 
@@ -281,6 +283,8 @@ def _list(options: argparse.Namespace) -> int:
 def _times(options: argparse.Namespace) -> int:
     with opened(options) as queue:
         found = queue.stats()
+        if not found and never_was(queue, options):
+            return _NOT_DONE
     rows: list[dict[str, Any]] = []
     for times in found:
         for outcome, runs in (("succeeded", times.succeeded), ("failed", times.failed)):
@@ -306,6 +310,8 @@ def _times(options: argparse.Namespace) -> int:
 def _dead(options: argparse.Namespace) -> int:
     with opened(options, check=partial(_check_page, options)) as queue:
         found = queue.dead.list(**_page(options))
+        if not found and never_was(queue, options):
+            return _NOT_DONE
     show([_row(job) for job in found], as_json=options.json, nothing="no job is dead")
     return 0
 
@@ -351,6 +357,8 @@ def _requeue(options: argparse.Namespace) -> int:
     with opened(options) as queue:
         if options.job:
             return _end(queue.dead.requeue(options.job), "requeued", options)
+        if never_was(queue, options):
+            return _NOT_DONE
         count = queue.dead.requeue_all(**wanted)
     tell("requeued", count, options)
     return 0
@@ -358,6 +366,8 @@ def _requeue(options: argparse.Namespace) -> int:
 
 def _clear(options: argparse.Namespace) -> int:
     with opened(options) as queue:
+        if never_was(queue, options):
+            return _NOT_DONE
         count = queue.dead.clear(older_than_ms=options.older_than)
     tell("cleared", count, options)
     return 0

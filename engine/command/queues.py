@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from engine.command.arguments import add_json, add_queue, add_server, duration_ms, opened
+from engine.command.arguments import add_json, add_queue, add_server, duration_ms, never_was, opened
 from engine.command.output import instant, json_text, print_error, show, show_one, table, tell
 from engine.errors import Malformed, UnsupportedFeature
 from engine.ops.looks import Counts
@@ -154,13 +154,16 @@ def _queues(options: argparse.Namespace) -> int:
             "held back": summary(held),
         }
         rows.append({"queue": found.name, **counts, **more})
-    show(rows, as_json=options.json, nothing="no queues")
+    under = f" under the prefix {options.prefix}" if options.prefix else ""
+    show(rows, as_json=options.json, nothing=f"no queues{under}")
     return 0
 
 
 def _workers(options: argparse.Namespace) -> int:
     with opened(options) as queue:
         found = queue.workers.list()
+        if not found and never_was(queue, options):
+            return _NOT_DONE
     show([_row(worker, options.json) for worker in found], as_json=options.json, nothing="no workers")
     return 0
 
@@ -214,11 +217,7 @@ def add_pausing(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def run_pause(options: argparse.Namespace) -> int:
     """Pause."""
     with opened(options) as queue:
-        if not _exists(queue, options):
-            print_error(
-                f"there is no queue {options.queue}: nothing was ever put into it, and no worker has "
-                "worked for it"
-            )
+        if never_was(queue, options):
             return _NOT_DONE
         queue.pause(options.name, length_ms=options.length_ms)
     tell("paused", options.name or "the whole queue", options, length_ms=options.length_ms)
@@ -235,17 +234,6 @@ def run_resume(options: argparse.Namespace) -> int:
         return _NOT_DONE
     tell("resumed", options.name or "the whole queue", options)
     return 0
-
-
-def _exists(queue: Queue, options: argparse.Namespace) -> bool:
-    """Whether the server lists the queue, or holds jobs of it that other programs have put there."""
-    if any(
-        found.name == options.queue
-        for found in queues(options.url, model=options.model, prefix=options.prefix)
-    ):
-        return True
-    counts = queue.counts()
-    return any((counts.waiting, counts.delayed, counts.blocked, counts.active, counts.dead, counts.done))
 
 
 # -- `ironclaim top`: a queue, live in a terminal.
@@ -271,6 +259,8 @@ def run_top(options: argparse.Namespace) -> int:
         raise Malformed("--every-s", options.every_s, "0.1 to 3600")
     live = sys.stdout.isatty() and not options.json
     with opened(options) as queue:
+        if never_was(queue, options):
+            return _NOT_FOUND
         for number, (look, held) in enumerate(_looks(queue, options.every_s), start=1):
             if options.json:
                 print(json_text(look), flush=True)
@@ -343,6 +333,8 @@ def add_cron(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def _list_schedules(options: argparse.Namespace) -> int:
     with opened(options) as queue:
         rows = [_schedule_row(schedule) for schedule in queue.schedules.list()]
+        if not rows and never_was(queue, options):
+            return _NOT_FOUND
     show(rows, as_json=options.json, nothing="no schedules")
     return 0
 

@@ -150,9 +150,7 @@ class Lanes(Model):
                 items = [(*token(lease), int(lease in operation.started)) for lease in leases]
                 return self.about_leases(operation, leases, items)
             case Drop(leases=leases):
-                items = [
-                    (*token(lease), word) for lease, word in zip(leases, operation.outcomes, strict=True)
-                ]
+                items = [(*token(lease), *why) for lease, *why in operation.items]
                 return self.about_leases(operation, leases, items)
             case Retry(failures=failures):
                 items = [(*token(f.lease), f.delay_ms, f.error, f.trace, int(f.charge)) for f in failures]

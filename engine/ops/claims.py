@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple, get_args
 
 from engine.ops.base import Operation, immutable, one_of, server_us, text
@@ -148,14 +148,21 @@ class Bury(Operation, script="bury"):
 
 @immutable
 class Drop(Operation, script="drop", label="end of a job"):
-    """End leases for good without a finish, each with its outcome: `discarded`, `skipped` or `rerouted`."""
+    """End leases for good without a finish, each with its outcome: `discarded`, `skipped` or `rerouted`, and
+    why. The error of a skipped job is kept."""
 
     leases: tuple[Lease, ...]
     outcomes: tuple[DropOutcome, ...]
+    errors: tuple[str, ...] = ()
 
     def parse(self, raw: Any, decode: Decode) -> Ended:
         """The raw reply as a value."""
         return _ended(raw, len(self.leases))
+
+    @property
+    def items(self) -> Iterator[tuple[Lease, DropOutcome, str]]:
+        """Each lease with its outcome and its error, '' where none is said."""
+        return zip(self.leases, self.outcomes, self.errors or ("",) * len(self.leases), strict=True)
 
 
 @immutable

@@ -36,9 +36,14 @@ class Count(Operation, script="counts", label="counts", goes="all"):
 
     def parse(self, raw: Any, decode: object) -> Counts:
         """The raw reply as a value."""
-        numbers, losses = list(map(whole, raw[1:10])), whole(raw[12]) if len(raw) > 12 else 0
+        expired, losses, skipped = (*map(whole, raw[11:14]), 0, 0)[:3]
         return Counts(
-            server_us(raw), *numbers, cursor=raw[10].decode(), expired=whole(raw[11]), data_losses=losses
+            server_us(raw),
+            *map(whole, raw[1:10]),
+            cursor=raw[10].decode(),
+            expired=expired,
+            data_losses=losses,
+            skipped=skipped,
         )
 
     def merge(self, replies: Sequence[Counts]) -> Counts:
@@ -52,9 +57,9 @@ class Count(Operation, script="counts", label="counts", goes="all"):
 class Counts:
     """Jobs in each state at one instant; the waiting ones of more than some 500 lanes at several. `blocked`
     wait for others to finish; `handing` have ended, and those are still to be told. `done` keeps the last
-    1,000 that finished; `finished`, `buried` and `expired` count all that ever were, `data_losses` how often
-    processes found that the server went back. `cursor` says that these are not all lanes; a queue's `counts`
-    have them all."""
+    1,000 that finished; `finished`, `buried`, `expired` and `skipped` (by `skip_on`) count all that ever
+    were, `data_losses` how often processes found that the server went back. `cursor` says that these are not
+    all lanes; a queue's `counts` have them all."""
 
     srv_us: int
     waiting: int
@@ -69,6 +74,7 @@ class Counts:
     cursor: str = ""
     expired: int = 0
     data_losses: int = 0
+    skipped: int = 0
 
 
 class NameCounts(NamedTuple):
@@ -248,17 +254,17 @@ class Look(Operation, script="look", label="look at a result", slots={"id": "job
 
 
 SeenState = Literal[
-    "pending", "finished", "cancelled", "discarded", "expired", "rejected", "dead", "kept", "gone"
+    "pending", "finished", "cancelled", "discarded", "skipped", "expired", "rejected", "dead", "kept", "gone"
 ]
 _SEEN_STATES = get_args(SeenState)
 
 
 @immutable
 class Seen:
-    """What became of a job: `state` is pending, finished, cancelled, discarded, expired, rejected (turned
-    away by another job), dead, kept (nothing is left but its record) or gone; `ended_ms` is 0 where the
-    server does not know it any more. `record` is its result as it is stored, empty where there is none;
-    `error` is the last one of a dead job."""
+    """What became of a job: `state` is pending, finished, cancelled, discarded, skipped, expired, rejected
+    (turned away by another job), dead, kept (nothing is left but its record) or gone; `ended_ms` is 0 where
+    the server does not know it any more. `record` is its result as it is stored, empty where there is none;
+    `error` is the last one of a dead job, or of one that was skipped."""
 
     srv_us: int
     state: SeenState

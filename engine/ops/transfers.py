@@ -101,6 +101,7 @@ class PutJobs(Operation, script="shard_put", label="put jobs into a shard"):
     finished: int = 0
     buried: int = 0
     expired: int = 0
+    skipped: int = 0
 
     def parse(self, raw: Any, decode: object) -> JobsPut:
         """The raw reply as a value."""

@@ -59,9 +59,9 @@ class JobError:
 class JobInfo:
     """A job as it was at one instant. Times are ms of the server's clock since 1970, 0 where there is none.
 
-    Of a job that has ended, Lanes keeps only `id`, `state`, `fence` and `ended_ms`; the other formats keep
-    the job. `unreadable` says why a corrupt one could not be read. `envelope`: the stored bytes. `errors` are
-    the last ten runs that came to nothing, the oldest first.
+    Of a job that has ended, Lanes keeps only `id`, `state`, `fence` and `ended_ms`, and of a skipped one its
+    `last_error`; the other formats keep the job. `unreadable` says why a corrupt one could not be read.
+    `envelope`: the stored bytes. `errors` are the last ten runs that came to nothing, the oldest first.
     """
 
     id: str
@@ -146,7 +146,7 @@ def payload_members(payload: Any, data: bytes) -> dict[str, Any]:
 
 def job_info(model: Model, serializers: Serializers, job: str, looked: Looked, srv_us: int) -> JobInfo:
     """Build the description of a job that exists; `serializers` are those of its queue."""
-    state, unnamed = state_of(looked, srv_us), ""
+    state, unnamed, run = state_of(looked, srv_us), "", looked.run
     try:
         model.names.known_id(job)
     except Malformed as malformed:
@@ -155,8 +155,9 @@ def job_info(model: Model, serializers: Serializers, job: str, looked: Looked, s
         job = job.encode(errors="surrogateescape").decode(errors="backslashreplace")
     # Lanes keeps no more of an ended job than its end; the other formats keep the job itself for a while.
     if state in _ENDED and not looked.envelope:
-        return JobInfo(job, state, looked.fence, ended_ms=looked.at_ms)
-    run = looked.run
+        return JobInfo(
+            job, state, looked.fence, ended_ms=looked.at_ms, last_error=_text(run.get("error", b""))
+        )
     claims, failures, crashes = (whole(run.get(name, b"0")) for name in ("claims", "failures", "crashes"))
     common: dict[str, Any] = {
         "lease_end_ms": looked.at_ms if state in ("active", "stuck") else 0,
@@ -337,8 +338,8 @@ def selection(
 # read again; and every block is followed by another look, at the latest after `BLOCK_MS`, so that also a
 # server that has forgotten everything leaves nobody waiting.
 
-#: How a job has ended, in the words of its state; skipped and rerouted ones are discarded.
-Outcome = Literal["finished", "dead", "cancelled", "discarded", "expired"]
+#: How a job has ended, in the words of its state; rerouted ones are discarded.
+Outcome = Literal["finished", "dead", "cancelled", "discarded", "skipped", "expired"]
 #: Ends without the work, and without an error.
 _UNDONE = ("cancelled", "discarded", "expired")
 #: The id that the first entry of a stream comes after.
@@ -357,11 +358,11 @@ class Result(Generic[T]):
     not kept any more.
 
     `outcome`: finished, dead (it failed or crashed too often, and may be requeued), cancelled, discarded (by
-    its handler, or after its death), or expired before anybody had started it; `error` is the last error of a
-    dead job as text. `ended_ms` is server time and 0 where nobody knows it any more; `took_ms` is how long
-    the handler ran, None where no value is kept. `kept` is False where the task says that it returns
-    something and that is not there. `unreadable` says why what is stored of the end cannot be read, because
-    somebody else has written it.
+    its handler, or after its death), skipped (by its `skip_on`), or expired before anybody had started it;
+    `error` is the last error of a dead or skipped job as text. `ended_ms` is server time and 0 where nobody
+    knows it any more; `took_ms` is how long the handler ran, None where no value is kept. `kept` is False
+    where the task says that it returns something and that is not there. `unreadable` says why what is stored
+    of the end cannot be read, because somebody else has written it.
     """
 
     job: str
@@ -411,13 +412,13 @@ def result_of(job: str, seen: Seen) -> Result[Any] | None:
         record, unreadable = _record(seen), ""
     except _NO_RECORD as error:
         record, unreadable = {}, f"its record cannot be read ({error}): {seen.record!r:.200}"
-    if seen.state == "dead":
-        return Result(
-            job, "dead", None, record.get("error") or seen.error, seen.ended_ms, unreadable=unreadable
-        )
+    if seen.state in ("dead", "skipped"):
+        error, ended_ms = record.get("error") or seen.error, seen.ended_ms or record.get("ended_ms", 0)
+        return Result(job, seen.state, None, error, ended_ms, unreadable=unreadable)
     if record.get("ok") is False:
-        # A dead job whose entry is gone.
-        outcome: Any = seen.state if seen.state in _UNDONE else "dead"
+        # A dead or skipped job whose entry is gone.
+        ended = "skipped" if record.get("skipped") is True else "dead"
+        outcome: Any = seen.state if seen.state in _UNDONE else ended
         return Result(job, outcome, None, record.get("error") or "", record["ended_ms"])
     outcome = seen.state if seen.state in _UNDONE else "finished"
     ended_ms, took_ms = seen.ended_ms or record.get("ended_ms", 0), record.get("took_ms")
@@ -448,7 +449,7 @@ def _record(seen: Seen) -> dict[str, Any]:
         not ok or (seen.fence and fence != seen.fence) or (seen.ended_ms not in (0, ended_ms))
     ):
         return {}
-    if seen.state == "dead" and (ok or ended_ms != seen.ended_ms):
+    if seen.state in ("dead", "skipped") and (ok or seen.ended_ms not in (0, ended_ms)):
         return {}
     return record
 

@@ -136,9 +136,10 @@ class DemandWatch:
         """Note a look, and return the demand. Of a model that has no obstacles all waiting jobs may be
         claimed."""
         ends = [durations for found in times for durations in (found.succeeded, found.failed)]
+        ended = counts.finished + counts.buried + counts.expired + counts.skipped
         look = _Look(
             srv_us=counts.srv_us,
-            arrived=counts.finished + counts.buried + counts.expired + counts.waiting + counts.active,
+            arrived=ended + counts.waiting + counts.active,
             run_us=sum(durations.total_us for durations in ends),
             runs=sum(durations.count for durations in ends),
             succeeded=sum(durations.count for durations in ends[::2]),
@@ -225,6 +226,12 @@ def exposition(
             "counter",
             "Jobs that expired before anybody had started them.",
             f"{{{of}}} {counts.expired}",
+        ),
+        _family(
+            "jobs_skipped_total",
+            "counter",
+            "Jobs that their skip_on has ended after an error.",
+            f"{{{of}}} {counts.skipped}",
         ),
         _family(
             "data_losses_total",

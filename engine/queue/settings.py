@@ -148,14 +148,13 @@ class QueueSettings:
         self.observer = other.observer if observer is None else spared_observer(observer)
         self.counterpart = None
 
-    def _register(self, task: TypedJob[Any], inline: bool, batch: int | None) -> Any:
-        register: Any = (
-            self.handlers(task.name, inline=inline)
-            if batch is None
-            else self.handlers(task.name, inline=inline, batch=batch)
-        )
-        register(task.handler)
-        self.parameters[task.name] = task.parameters
+    def _register(self, task: TypedJob[Any], batch: int | None, given: dict[str, Any]) -> Any:
+        aliases = validate.items("aliases", given.pop("aliases", ()), "names that the job had before")
+        names, handlers = (task.name, *map(self.model.names.job_name, aliases)), cast("Any", self.handlers)
+        # All of them are checked before the first is registered.
+        for name, registered in {name: handlers(name, batch=batch, **given) for name in names}.items():
+            registered(task.handler)
+            self.parameters[name] = task.parameters
         return task
 
     def _drafted(

@@ -14,6 +14,7 @@ import redis
 from redis.exceptions import AskError, MovedError, TryAgainError
 
 from engine.errors import (
+    AuthenticationFailed,
     EngineError,
     OutcomeUnknown,
     ScriptFault,
@@ -224,9 +225,8 @@ class InFlightCall:
         if step.verdict is Verdict.UNKNOWN:
             lost = f"{delivery.unanswered} of {len(delivery.errors)} sends unanswered"
             return OutcomeUnknown(f"{what}: {lost}, last error {message}")
-        return ServerUnavailable(
-            f"{what}: {len(delivery.errors)} tries, nothing was applied, last error {message}"
-        )
+        text = f"{what}: {len(delivery.errors)} tries, nothing was applied, last error {message}"
+        return _unavailable(message)(text)
 
     def _end(self) -> None:
         self.ended = True
@@ -284,8 +284,12 @@ class FirstContact:
         message = message_of(error)
         step = self._delivery.after(trouble_of(error, sent=False), message, time.monotonic_ns())
         if isinstance(step, GiveUp):
-            raise ServerUnavailable(f"cannot connect, nothing was applied: {message}") from error
+            raise _unavailable(message)(f"cannot connect, nothing was applied: {message}") from error
         return step.after_ms / 1000
+
+
+def _unavailable(message: str) -> type[ServerUnavailable]:
+    return AuthenticationFailed if message.startswith(_CREDENTIALS) else ServerUnavailable
 
 
 def _name(call: Call[Any]) -> str:
@@ -317,6 +321,8 @@ _TRANSIENT = (
 _SLOT_WORDS = ("TRYAGAIN", "ASK", "MOVED")
 #: Error replies that refuse for longer than a call should wait: also not applied.
 _REFUSED = ("OOM", "MISCONF", "NOREPLICAS", "NOAUTH", "NOPERM", "WRONGPASS", "DENIED")
+#: Those about user and password: wrong, missing, or not wanted.
+_CREDENTIALS = ("WRONGPASS", "NOAUTH", "ERR AUTH", "ERR invalid password")
 _REFUSED_TEXT = "ERR max number of clients"
 #: A script met a key that its slot's move has taken away, perhaps after some of its writes: rule 1 makes it
 #: safe to send it again (rule 27).

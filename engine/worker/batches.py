@@ -14,6 +14,7 @@ from engine.handlers import End, Fault, Handlers, Said, call_here, end_fork, end
 from engine.hooks import Hooked, RunHooks
 from engine.logs import running
 from engine.ops.claims import LeasedJob
+from engine.outcomes import ErrorRules
 from engine.worker.child_processes import Child, ChildFailed, reference_of
 from engine.worker.machine.events import HandlerEnded, Start
 from engine.worker.runs import RunContexts, Runs
@@ -110,7 +111,8 @@ class BatchRuns:
             self._runs.stoppable(leased, partial(child.kill, leased.lease), alone=len(batch) == 1)
         known: dict[int, ChildFailed] = {}
         found: list[End] = []
-        for fault, result in child.run_batch(reference, batch, self._hooks_in_child(name)):
+        rules = self._handlers.error_rules(name)
+        for fault, result in child.run_batch(reference, batch, rules, self._hooks_in_child(name)):
             failure = None if fault is None else known.setdefault(id(fault), ChildFailed(fault))
             found.append((failure, result))
         return found
@@ -162,13 +164,14 @@ class BatchRuns:
         """Note what each job leaves behind, and call the hooks after its run."""
         # One exception may have failed all of them: its trace is stored, and logged, once.
         known: dict[int, Fault] = {}
+        rules = self._handlers.error_rules(ones[0].leased.name)
         for one in ones:
             failure = one.run.failure
             if failure is not None:
-                before = fault_in_batch(failure) if type(failure) is Said else known.get(id(failure))
+                before = fault_in_batch(failure, ()) if type(failure) is Said else known.get(id(failure))
                 one.fault = self._runs.failed(one.leased, failure, before)
                 if before is None:
-                    known[id(failure)] = _fault(failure)
+                    known[id(failure)] = _fault(failure, rules)
             one.run.ended(None if one.fault is None else one.fault.error)
 
     def _told(self, ones: list[_One], *, inline: bool) -> Run | None:
@@ -198,8 +201,8 @@ def _note(ones: list[_One], found: list[End]) -> None:
         one.run.failure, one.run.result = end
 
 
-def _fault(failure: BaseException) -> Fault:
-    return failure.fault if type(failure) is ChildFailed else fault_in_batch(failure)
+def _fault(failure: BaseException, rules: Sequence[ErrorRules]) -> Fault:
+    return failure.fault if type(failure) is ChildFailed else fault_in_batch(failure, rules)
 
 
 def _once(call: Callable[[], None]) -> Callable[[], None]:

@@ -27,6 +27,7 @@ from engine.job import Say
 from engine.logs import NOBODY, Logged, Source, about, levels, write
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
+from engine.outcomes import ErrorRules
 from engine.serializers import BUILT_IN, Serializers
 from engine.worker.machine.events import MoreTime, Progressed
 
@@ -43,6 +44,7 @@ log = logger("ironclaim.worker")
 
 #: What a run raised (error and traceback), and what it returned.
 Answer = tuple[Fault | None, bytes | None]
+Rules = Sequence[ErrorRules]
 
 
 class WorkerStopped(OSError):
@@ -163,34 +165,41 @@ class Child:
                 raise EOFError
         return None
 
-    def run(self, reference: tuple[str, str], job: LeasedJob, hooks: Sequence[int] = ()) -> Answer:
+    def run(
+        self, reference: tuple[str, str], job: LeasedJob, rules: Rules, hooks: Sequence[int] = ()
+    ) -> Answer:
         """Run the handler (module, name) in the child, which was started for the job, with these of its
-        hooks: what it raised, None when it returned, and its result."""
-        return self._run(reference, job, (job,), hooks)[0]
+        hooks: what it raised, judged by its rules, None when it returned, and its result."""
+        return self._run(reference, job, (job,), rules, hooks)[0]
 
     def run_batch(
-        self, reference: tuple[str, str], jobs: Sequence[LeasedJob], hooks: Sequence[int] = ()
+        self,
+        reference: tuple[str, str],
+        jobs: Sequence[LeasedJob],
+        rules: Rules,
+        hooks: Sequence[int] = (),
     ) -> list[Answer]:
         """As `run`, for a handler of batches: the answer for each job."""
-        return self._run(reference, list(jobs), jobs, hooks)
+        return self._run(reference, list(jobs), jobs, rules, hooks)
 
     def _run(
         self,
         reference: tuple[str, str],
         work: LeasedJob | list[LeasedJob],
         jobs: Sequence[LeasedJob],
+        rules: Rules,
         hooks: Sequence[int],
     ) -> list[Answer]:
         answers: list[Answer]
         # By itself, so that a child which cannot read it says why; raises what the service's own class
         # raises.
-        serializers = None if self._serializers is None else pickle.dumps(self._serializers)
+        own = pickle.dumps((self._serializers, rules)) if self._serializers or rules else None
         try:
             with self._lock:
                 if self._closed.is_set():
                     raise OSError
                 self._leases = frozenset(job.lease for job in jobs)
-            self._pipe.send((reference, tuple(hooks), work, serializers))
+            self._pipe.send((reference, tuple(hooks), work, own))
             answers = self._receive()
         except Exception:
             # It has died, or what it says cannot be read.

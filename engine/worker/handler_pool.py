@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextvars import Context
 from functools import partial
 from inspect import getattr_static
+from itertools import chain
 
 from engine.errors import Malformed
 from engine.handlers import Fault, Handlers, call_plain, end_fork
@@ -196,7 +197,8 @@ class HandlerPool:
         child.start(leased)
         self.runs.register(leased, partial(child.lose, leased.lease), partial(child.soften, leased.lease))
         self.runs.stoppable(leased, partial(child.kill, leased.lease))
-        fault, result = child.run(reference, leased, self._hooks_in_child(leased.name))
+        rules = self._handlers.error_rules(leased.name)
+        fault, result = child.run(reference, leased, rules, self._hooks_in_child(leased.name))
         if fault is not None:
             raise ChildFailed(fault)
         return result
@@ -259,11 +261,14 @@ class HandlerPool:
 
 
 def check_references(handlers: Handlers) -> None:
-    """Raise Malformed when a child process would not find one of the plain functions, or their hooks."""
+    """Raise Malformed when a child process would not find one of the plain functions, or their hooks and
+    what their rules of errors name."""
     plain = [name for name in handlers.by_name if not handlers.is_coroutine(name)]
     for name in plain:
         if name not in handlers.inline:
-            reference_of(handlers.by_name[name])
+            named = ((*(rules.retry_on or ()), *rules.bury_on) for rules in handlers.error_rules(name))
+            for one in (handlers.by_name[name], *chain.from_iterable(named)):
+                reference_of(one)
     if plain:
         hooks_of_children(handlers)
 

@@ -40,6 +40,7 @@ from engine.job import Job
 from engine.logs import Forwarder, Source, run_everywhere
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
+from engine.outcomes import ErrorRules
 from engine.serializers import BUILT_IN, Serializers
 from engine.worker.runs import RunContexts
 
@@ -114,8 +115,9 @@ _PR_SET_PDEATHSIG = 1
 #: What a run raised (error and traceback), and what it returned.
 Answer = tuple[Fault | None, bytes | None]
 Work = LeasedJob | list[LeasedJob]
-#: Module and name of the handler, which hooks hold for it, its work, and the serialisers of the queue where
-#: it has some of its own, pickled.
+Rules = Sequence[ErrorRules]
+#: Module and name of the handler, which hooks hold for it, its work, and the serialisers of the queue and
+#: the rules of errors where there are some, pickled.
 Order = tuple[tuple[str, str], tuple[int, ...], Work, bytes | None]
 
 
@@ -246,24 +248,25 @@ def _first(work: Work) -> LeasedJob:
 
 def _run(orders: Orders, order: Order, start: _Start) -> list[Answer]:
     """Run a handler. Returns for each job what it raised and what it returned."""
-    reference, numbers, work, serializers = order
+    reference, numbers, work, own = order
     batch = work if isinstance(work, list) else [work]
+    known: tuple[Serializers | None, Rules] = (None, ())
     try:
         # Also what the service's own class raises here is a failed run.
-        known: Serializers = BUILT_IN if serializers is None else pickle.loads(serializers)  # noqa: S301  of its own worker
+        known = known if own is None else pickle.loads(own)  # noqa: S301  of its own worker
         handler = start.handler(reference)
-        jobs = orders.begins(batch, known)
+        jobs = orders.begins(batch, known[0] or BUILT_IN)
         for job in jobs:
             # Its time begins now, not when this process was started.
             job.extend(max(1, job.timeout_ms or job.soft_timeout_ms))
         hooks = [start.hooks[number] for number in numbers]
         carry_out = _carry_out_batch if isinstance(work, list) else _carry_out
         try:
-            return start.contexts.run(carry_out, handler, jobs, hooks, orders.interrupt)
+            return start.contexts.run(carry_out, handler, jobs, hooks, orders.interrupt, known[1])
         finally:
             start.state.restore()
     except BaseException as failure:
-        return [(fault_of(failure), None)] * len(batch)
+        return [(fault_of(failure, known[1]), None)] * len(batch)
 
 
 class _Start:
@@ -315,7 +318,7 @@ class _Start:
 
 
 def _carry_out(
-    handler: Any, jobs: list[Job], hooks: Sequence[RunHooks], interrupt: Interrupt
+    handler: Any, jobs: list[Job], hooks: Sequence[RunHooks], interrupt: Interrupt, rules: Rules
 ) -> list[Answer]:
     """Run a handler in a context of its own, with its hooks."""
     (job,) = jobs
@@ -325,13 +328,13 @@ def _carry_out(
         with entered(hooks, job), interrupt.calling(jobs):
             result = call_plain(handler, job)
     except BaseException as failure:
-        fault = fault_of(failure)
+        fault = fault_of(failure, rules)
     ended(hooks, job, None if fault is None else fault.error)
     return [(fault, result)]
 
 
 def _carry_out_batch(
-    handler: Any, jobs: list[Job], hooks: Sequence[RunHooks], interrupt: Interrupt
+    handler: Any, jobs: list[Job], hooks: Sequence[RunHooks], interrupt: Interrupt, rules: Rules
 ) -> list[Answer]:
     """The same for a handler of batches."""
     ones = [Hooked(job, hooks) for job in jobs]
@@ -350,7 +353,7 @@ def _carry_out_batch(
         one.failure, one.result = end
     for one in ones:
         one.leave()
-    answers = faults([(one.failure, one.result) for one in ones])
+    answers = faults([(one.failure, one.result) for one in ones], rules)
     for one, (fault, _) in zip(ones, answers, strict=True):
         one.ended(None if fault is None else fault.error)
     return answers

@@ -23,7 +23,7 @@ from engine.logs import Source, about
 from engine.observer import Observer
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
-from engine.outcomes import TIMED_OUT, SoftTimeout
+from engine.outcomes import SoftTimeout, verdict_of
 from engine.serializers import Serializers
 from engine.worker.child_processes import ChildFailed, WorkerStopped
 from engine.worker.machine.events import StopCause
@@ -359,7 +359,8 @@ class Runs:
 
     def _failed(self, leased: LeasedJob, failure: BaseException, known: Fault | None) -> Fault:
         here = not isinstance(failure, ChildFailed)
-        fault = known or (fault_of(failure) if here else failure.fault)
+        rules = self._handlers.error_rules(leased.name)
+        fault = known or (fault_of(failure, rules) if here else failure.fault)
         if self._lost.get(leased.lease) and (
             isinstance(failure, asyncio.CancelledError | LeaseLost) or not fault.trace
         ):
@@ -372,7 +373,7 @@ class Runs:
             fault = Fault(STOPPED, "")
         elif leased.lease in self._stopped:
             more = fault.error if here and not isinstance(failure, asyncio.CancelledError) else ""
-            fault = Fault(timed_out(leased, more), fault.trace, TIMED_OUT)
+            fault = Fault(timed_out(leased, more), fault.trace, verdict_of(TimeoutError(), rules))
         extra = about(leased, self.source)
         if fault.error == STOPPED:
             said = "job %s (%s) goes back uncharged: its worker stops"

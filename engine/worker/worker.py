@@ -26,11 +26,14 @@ from engine import routing, validate
 from engine.errors import EngineError, Malformed, logger, spared
 from engine.handlers import Handlers, lifetime
 from engine.logs import Source, about, mark_records
+from engine.models.spec import bind
 from engine.ops.base import Operation
 from engine.ops.claims import Attributes
 from engine.ops.transfers import ReadShards
 from engine.ops.workers import HANDLERS_TOLD
 from engine.options import checked_settings, settings_of, shows
+from engine.outcomes import verdict_of
+from engine.queue import admin
 from engine.queue.settings import QueueSettings, synchronous
 from engine.queue.sharding import read_record
 from engine.queue.synchronous.queue import Queue
@@ -59,6 +62,7 @@ _CALLERS_END_S = 2.0
 _LOOK_MS_MAX = 30_000
 #: A start that takes longer says so.
 _PATIENCE_S = 2.0
+_looked_under: set[str] = set()
 _NO_ANSWER = "worker %s: the server does not answer yet"
 
 
@@ -124,6 +128,11 @@ class Worker:
             stoppable=handlers.coroutines | spawned,
             spawned=spawned,
             batches=dict(handlers.batches),
+            timed_out={
+                name: verdict_of(TimeoutError(), rules)
+                for name in handlers.by_name
+                if (rules := handlers.error_rules(name))
+            },
             attributes=routed,
             routes_at_claim=queue.model.routes_at_claim,
             **own,
@@ -240,6 +249,18 @@ class Worker:
             has = read_record(record).layouts[-1].shards
             raise Malformed("shards", queue.shards, f"{has}: so many shards has queue {queue.name}")
 
+    def _look_under_prefix(self, source: Source) -> None:
+        """Warn, once in a process, where nothing has ever been under the prefix: it may be misspelt."""
+        prefix, spec = self._queue.prefix, self._queue.spec
+        if prefix in _looked_under or prefix == bind(spec, self._queue.name, None, None).prefix:
+            return
+        _looked_under.add(prefix)
+        # Who cannot be asked warns of nothing.
+        with suppress(EngineError):
+            if not self._queue.driver.run(admin.listing(spec, prefix, 1)):
+                said = "worker %s: nothing has ever been under the prefix %s"
+                log.warning(said, self._settings.name, prefix, extra=about(None, source))
+
     def begin(
         self,
         ended: Callable[[StopReason | BaseException], None],
@@ -315,6 +336,7 @@ class Worker:
         finally:
             patience.cancel()
         self._queue.note_era()
+        self._look_under_prefix(source)
         if settings.beat_ms:
             # Who cannot be asked warns of nothing.
             with suppress(EngineError):

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- End leases for good without a finish: jobs that their handler discards, that an error rule skips, or that
--- are rerouted. What stays is a tombstone with the outcome. For jobs that wait for it a skipped job counts as
--- finished, the others as lost (rule 25).
+-- are rerouted. What stays is a tombstone with the outcome, and of a skipped job its error as its result, and
+-- its entry among the finished ones. For jobs that wait for it, it is lost (rule 25).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -17,13 +17,13 @@
 -- ARGV
 --   now_ms   '' or the time of a test
 --   prefix   prefix of the queue's keys
---   items    4 for each item: id, fence, nonce, discarded | skipped | rerouted
+--   items    5 for each item: id, fence, nonce, discarded | skipped | rerouted, error text
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome
 -- USES children/children: hand_over
 --      core/call: check_types, server_us, settled
 --      core/envelope: job_head, pack_token, tombstone_of
 --      core/job: free_unique
---      core/lease: drop_run, token_state
+--      core/lease: drop_run, keep_error, token_state
 --      core/limit: free_slots
 --      core/run: run_look
 --      core/wake: append_events, notify_waiters, wake_push
@@ -37,7 +37,7 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local numbers, reply, held, wakes = { discarded = 2, skipped = 5, rerouted = 6 }, {}, {}, {}
 for at = 1, #jobs do
-  local id, fence, nonce, outcome = ARGV[4 * at - 1], ARGV[4 * at], ARGV[4 * at + 1], ARGV[4 * at + 2]
+  local id, fence, nonce, outcome = ARGV[5 * at - 2], ARGV[5 * at - 1], ARGV[5 * at], ARGV[5 * at + 1]
   local job = job_head(jobs[at])
   local state, ended, limits = token_state(runs[at], job, fence, nonce)
   local leaves = state == 'held' and job.kind == 'J'
@@ -45,6 +45,7 @@ for at = 1, #jobs do
   local cut = state == 'repeated' and job and job.kind == 'T' and redis.call('ZSCORE', active, id)
   if leaves or cut then
     held[#held + 1] = { id = id, job = job, key = jobs[at], run = runs[at], outcome = outcome, fresh = leaves,
+      error = ARGV[5 * at + 2],
       limits = limits or run_look(runs[at], 'limits')[1],
       tombstone = tombstone_of(numbers[outcome], job.enqueue_nonce, tonumber(fence), pack_token(nonce)) }
   end
@@ -54,18 +55,21 @@ end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
 local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 for _, lease in ipairs(held) do
+  local waited_for = fed and redis.call('SISMEMBER', feeding, lease.id) == 1
   if lease.fresh then
+    if lease.outcome == 'skipped' then
+      keep_error(prefix, lease.id, lease.job, now_ms, lease.error, waited_for, '"skipped":true,')
+    end
     redis.call('SET', lease.key, lease.tombstone, 'PXAT',
       math.max(lease.job.not_after_ms, now_ms) + LATE_COPY_MS)
     redis.call('HINCRBY', stats, lease.outcome, 1)
     free_unique(prefix, lease.job, lease.id) -- anchor: skipped-job-frees-its-unique-key
-    if events then events[#events + 1] = { lease.outcome, lease.id, lease.job.name } end
+    if events then events[#events + 1] = { lease.outcome, lease.id, lease.job.name, lease.error } end
   end
   free_slots(prefix, lease.limits, lease.id, virtual_time, wakes)
-  if lease.outcome == 'skipped' then redis.call('ZADD', done, now_ms, lease.id) end
-  if fed and redis.call('SISMEMBER', feeding, lease.id) == 1 then
-    redis.call('ZADD', handing, now_ms, (lease.outcome == 'skipped' and '+' or '-') .. lease.id)
-  end
+  -- Half a millisecond tells it from a finished job when its tombstone has expired (done_as).
+  if lease.outcome == 'skipped' then redis.call('ZADD', done, now_ms + 0.5, lease.id) end
+  if waited_for then redis.call('ZADD', handing, now_ms, '-' .. lease.id) end
   if lease.fresh then redis.call('DEL', lease.run) else drop_run(prefix, lease.id) end
   redis.call('ZREM', active, lease.id)
   notify_waiters(prefix, lease.id)

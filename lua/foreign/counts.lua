@@ -1,7 +1,7 @@
 #!lua flags=no-writes
--- Jobs in each state, and how many this engine's workers have ever finished and buried. With classes, only
--- the waiting jobs of those classes count, and with a worker only those that it may run. The first 10,000
--- waiting jobs are read; all behind them are counted.
+-- Jobs in each state, and how many this engine's workers have ever finished, buried and skipped. With
+-- classes, only the waiting jobs of those classes count, and with a worker only those that it may run. The
+-- first 10,000 waiting jobs are read; all behind them are counted.
 --
 -- KEYS
 --   sweep  hash    state of the sweeps
@@ -18,7 +18,7 @@
 --   most      number: '' or the greatest priority of the jobs to count
 --   items     1 for each class: its name
 -- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried, blocked, handing, '' (no call counts
---       a part), expired
+--       a part), expired, losses of data, skipped
 -- USES <format>/wire: wire
 --      core/call: check_types, server_us
 --      foreign/format: not_for, unpack_worker
@@ -46,8 +46,8 @@ if #ARGV > 9 and waiting > 0 then
 end
 reply[2] = waiting
 for _, state in ipairs({ 'delayed', 'active', 'dead', 'done' }) do reply[#reply + 1] = model.count(state) end
-local totals = redis.call('HMGET', stats, 'finished', 'buried')
+local totals = redis.call('HMGET', stats, 'finished', 'buried', 'skipped')
 reply[#reply + 1] = tonumber(totals[1] or 0) or 0
 reply[#reply + 1] = tonumber(totals[2] or 0) or 0
-for _, rest in ipairs({ 0, 0, '', 0 }) do reply[#reply + 1] = rest end
+for _, rest in ipairs({ 0, 0, '', 0, 0, tonumber(totals[3] or 0) or 0 }) do reply[#reply + 1] = rest end
 return reply

@@ -18,8 +18,8 @@
 --   settings  settings of the model
 --   id        the job
 --   token     16 hex digits; '' = do not wait
--- REPLY srv_us, pending | finished | cancelled | discarded | dead | gone, fence (0: not compared), ended_ms
---       (0 = not known), record, error
+-- REPLY srv_us, pending | finished | cancelled | discarded | skipped | dead | gone, fence (0: not compared),
+--       ended_ms (0 = not known), record, error
 -- USES <format>/wire: wire
 --      core/call: check_types, server_us
 --      foreign/looks: place_of
@@ -46,9 +46,12 @@ if state == 'waiting' or state == 'delayed' or state == 'active' or between and 
   return { srv_us, 'pending', '0', 0, '', '' }
 end
 -- A job whose handler has ended it without doing its work is reported as discarded.
-local shown = { cancelled = 'cancelled', discarded = 'discarded', skipped = 'discarded',
+local shown = { cancelled = 'cancelled', discarded = 'discarded', skipped = 'skipped',
   rerouted = 'discarded' }
-if shown[state] then return { srv_us, shown[state], '0', 0, '', '' } end
+if shown[state] then
+  local why = state == 'skipped' and redis.call('HGET', run, 'error')
+  return { srv_us, shown[state], '0', 0, '', why or '' }
+end
 local over = model.ended(id)
 if over then
   return { srv_us, over.state, '0', math.floor(over.ended_ms or 0), over.record or '', over.error or '' }

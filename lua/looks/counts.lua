@@ -1,7 +1,7 @@
 #!lua flags=no-writes
--- Jobs in each state, and how many have ever finished, been buried and expired. With classes, only the
--- waiting jobs of those classes count. Those of some 500 lanes are counted per call: the waiting jobs are the
--- sum of all calls.
+-- Jobs in each state, and how many have ever finished, been buried, expired and been skipped. With classes,
+-- only the waiting jobs of those classes count. Those of some 500 lanes are counted per call: the waiting
+-- jobs are the sum of all calls.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -18,7 +18,7 @@
 --   cursor   '' = begin; else where the call before has ended, whose lanes are counted
 --   classes  1 for each class: its name
 -- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried, blocked, handing, cursor of the next
---       call ('' = no more lanes), expired, losses of data that processes have found
+--       call ('' = no more lanes), expired, losses of data that processes have found, skipped
 -- USES core/call: server_us, settled
 --      core/lane: some_lanes
 
@@ -33,11 +33,10 @@ for _, lane in ipairs(lanes) do
 end
 reply[2] = waiting
 for _, key in ipairs({ due, active, dead, done }) do reply[#reply + 1] = redis.call('ZCARD', key) end
-local totals = redis.call('HMGET', stats, 'finished', 'buried', 'expired', 'data_losses')
+local totals = redis.call('HMGET', stats, 'finished', 'buried', 'expired', 'data_losses', 'skipped')
 reply[#reply + 1] = tonumber(totals[1] or 0) or 0
 reply[#reply + 1] = tonumber(totals[2] or 0) or 0
 for _, key in ipairs({ blocked, handing }) do reply[#reply + 1] = redis.call('ZCARD', key) end
 reply[#reply + 1] = more
-reply[#reply + 1] = tonumber(totals[3] or 0) or 0
-reply[#reply + 1] = tonumber(totals[4] or 0) or 0
+for at = 3, 5 do reply[#reply + 1] = tonumber(totals[at] or 0) or 0 end
 return reply

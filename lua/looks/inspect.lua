@@ -29,7 +29,7 @@ for at = 1, (#KEYS - 5) / 2 do
   local id, job_key = ARGV[3 + at], KEYS[4 + 2 * at]
   local job = job_head(job_key)
   local state, fence = state_of(prefix, job, id)
-  local index = ({ delayed = due, active = active, dead = dead, finished = done })[state]
+  local index = ({ delayed = due, active = active, dead = dead, finished = done, skipped = done })[state]
   local at_ms = index and redis.call('ZSCORE', index, index == due and due_member(job.sequence, id) or id)
     or 0
   local raw, run = '', {}
@@ -42,6 +42,11 @@ for at = 1, (#KEYS - 5) / 2 do
       local readable, fields = pcall(run_open, KEYS[5 + 2 * at])
       if not readable then fields = { error = 'the key ' .. KEYS[5 + 2 * at] .. ' cannot be read' } end
       for name, value in pairs(fields or {}) do run[#run + 1], run[#run + 2] = name, value end
+    elseif state == 'skipped' then
+      local record = redis.pcall('GET', prefix .. 'result:' .. id)
+      local read, kept = pcall(cjson.decode, type(record) == 'string' and record)
+      local said = read and type(kept) == 'table' and kept.error
+      if type(said) == 'string' then run = { 'error', said } end
     end
   end
   reply[#reply + 1] = { state, fence, tonumber(at_ms), raw, run }

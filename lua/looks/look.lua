@@ -18,10 +18,11 @@
 --   prefix   prefix of the queue's keys
 --   id       the job
 --   token    16 hex digits; '' = do not wait
--- REPLY srv_us, pending | finished | cancelled | discarded | expired | rejected | dead | kept | gone, fence,
---       ended_ms (0 = not known), record, error
+-- REPLY srv_us, pending | finished | cancelled | discarded | skipped | expired | rejected | dead | kept |
+--       gone, fence, ended_ms (0 = not known), record, error
 -- USES core/call: check_types, server_us, settled
 --      core/envelope: checked_head
+--      core/job: done_as
 --      core/run: run_read
 
 settled(prefix)
@@ -30,18 +31,18 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local known = checked_head(job)
 local record = redis.call('GET', result) or ''
-local done_ms, dead_ms = tonumber(redis.call('ZSCORE', done, id) or 0),
-  tonumber(redis.call('ZSCORE', dead, id) or 0)
+local ended, done_ms = done_as(prefix, id)
+local dead_ms = tonumber(redis.call('ZSCORE', dead, id) or 0)
 if known and known.kind == 'T' then
   -- A job whose handler has ended it without doing its work is reported as discarded.
-  local shown = { skipped = 'discarded', rerouted = 'discarded', orphaned = 'rejected', moving = 'pending' }
+  local shown = { rerouted = 'discarded', orphaned = 'rejected', moving = 'pending' }
   -- anchor: finished-result-is-shown
-  return { srv_us, shown[known.outcome] or known.outcome or 'gone', known.fence, done_ms, record, '' }
+  return { srv_us, shown[known.outcome] or known.outcome or 'gone', known.fence, done_ms or 0, record, '' }
 end
 local state = run_read(run, 'fence', 'error')
 if dead_ms > 0 then return { srv_us, 'dead', state[1] or '0', dead_ms, record, state[2] or '' } end
 if not known then
-  return { srv_us, done_ms > 0 and 'finished' or record ~= '' and 'kept' or 'gone', '0', done_ms, record, '' }
+  return { srv_us, ended or record ~= '' and 'kept' or 'gone', '0', done_ms or 0, record, '' }
 end
 if token ~= '' then
   local tokens = redis.call('GET', waits) or ''

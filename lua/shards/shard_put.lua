@@ -20,6 +20,7 @@
 --   finished  number: jobs that the shard has counted, which come with its last batch
 --   buried    number: the same
 --   expired   number: the same
+--   skipped   number: the same
 --   jobs      2 for each job: id, packed
 -- REPLY srv_us, put | repeated, how many jobs were left out because another one has their id
 -- USES core/call: check_types, server_us, settled
@@ -42,7 +43,7 @@ redis.call('SET', seq, string.format('%d', last))
 for at = 8, #ARGV, 2 do
   if not enter_shard(prefix, ARGV[at], ARGV[at + 1], now_ms, virtual_time, wakes) then left = left + 1 end
 end
-for counter, count in pairs({ finished = finished, buried = buried, expired = expired }) do
+for counter, count in pairs({ finished = finished, buried = buried, expired = expired, skipped = skipped }) do
   if count > 0 then redis.call('HINCRBY', stats, counter, count) end
 end
 redis.call('HSET', arrived, source, string.format('%d', number))

@@ -1,8 +1,8 @@
 """J17: no job is claimed before the jobs that it depends on have ended (rule 25).
 
 A parent counts as not ended until the first call is sent that may end it: a finish, a bury, a last retry, a reap. A job whose
-parent was buried, discarded or rerouted is buried as well, unless its enqueue says `ignore`; so it is never claimed. Histories
-older than version 7 do not say it, and this is not judged there.
+parent was buried, discarded, skipped or rerouted is buried as well, unless its enqueue says `ignore`; so it is never claimed.
+Histories older than version 7 do not say it, and this is not judged there.
 """
 
 from __future__ import annotations

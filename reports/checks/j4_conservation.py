@@ -1,7 +1,7 @@
 """J4: no job is lost. An enqueued job has finished, was dropped, or is in exactly one state of the snapshot at the end.
 
 A drop ends a job without a finish after a failed attempt, as requested by its handler or by one of its rules: the job was
-discarded, skipped (then it counts as done), or rerouted. A drop of a job that no handler has started, or whose handler had
+discarded, skipped (then it is listed as done), or rerouted. A drop of a job that no handler has started, or whose handler had
 returned under the dropped lease, is a violation.
 
 A job that may expire, and that no claim has leased, may be in no state: it has expired (rule 38).

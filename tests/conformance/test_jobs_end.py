@@ -123,10 +123,16 @@ def test_a_job_may_end_without_its_work(desk: ModelDesk) -> None:
     for outcome in outcomes:
         desk.begin()
         job = desk.put_and_claim("j")
-        drop = Drop((job.lease,), (outcome,))
+        drop = Drop((job.lease,), (outcome,), (f"ValueError: {outcome}",))
         assert desk.run(drop).items == (("ok", outcome),) and desk.run(drop).items == (("repeated", outcome),)
         assert desk.state("j") == outcome
-        # For those who wait for it a skipped job counts as finished.
+        result, skipped = desk.queue.results.get(desk.ids["j"]), outcome == "skipped"
+        found = ("skipped", "ValueError: skipped") if skipped else ("discarded", "")
+        assert result is not None and (result.outcome, result.error) == found
+        info = desk.queue.jobs.get(desk.ids["j"])
+        assert info is not None and info.state == outcome and (info.last_error == found[1] or not skipped)
+        assert desk.queue.counts().skipped == skipped
+        # Lanes lists what was skipped among the finished ones.
         assert not any(labels for state, labels in desk.listed().items() if state != "done"), outcome
 
 

@@ -19,6 +19,7 @@ from redis.sentinel import Sentinel
 
 from engine import (
     AsyncQueue,
+    AuthenticationFailed,
     ConnectOptions,
     EngineError,
     Malformed,
@@ -127,17 +128,18 @@ def test_a_user_with_a_password_and_a_unix_socket(guarded: tuple[EmbeddedServer,
 
 def test_a_server_that_turns_the_greeting_down_says_why_and_is_no_script_fault(guarded: tuple[EmbeddedServer, Path]) -> None:
     server, _ = guarded
-    for url, reason in (
-        (f"redis://127.0.0.1:{server.port}/99", "DB index is out of range"),
-        (f"redis://ada:wrong@127.0.0.1:{server.port}", "(?i)invalid username-password pair"),
-        (f"redis://:unneeded@127.0.0.1:{server.port}", "(?i)AUTH|password"),
-        (f"redis://reader:pw@127.0.0.1:{server.port}", "(?i)permission"),
+    for url, reason, kind in (
+        (f"redis://127.0.0.1:{server.port}/99", "DB index is out of range", ServerUnavailable),
+        (f"redis://ada:wrong@127.0.0.1:{server.port}", "(?i)invalid username-password pair", AuthenticationFailed),
+        (f"redis://:unneeded@127.0.0.1:{server.port}", "(?i)AUTH|password", AuthenticationFailed),
+        (f"redis://reader:pw@127.0.0.1:{server.port}", "(?i)permission", ServerUnavailable),
     ):
         with Queue("q", url=url) as queue:
             for call in (queue.counts, lambda: queue.enqueue("work", {})):
                 started_s = time.monotonic()
-                with pytest.raises(ServerUnavailable, match=reason):
+                with pytest.raises(ServerUnavailable, match=reason) as raised:
                     call()
+                assert type(raised.value) is kind
                 assert time.monotonic() - started_s < DEFAULT_DEADLINE_S
 
 

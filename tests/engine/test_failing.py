@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any, get_args
 
 import pytest
 import redis
 
-from engine import Bury, Discard, Handlers, Job, Malformed, Queue, RetryLater, Worker
+from engine import Bury, Discard, Handlers, Job, JobFailed, Malformed, Queue, RetryLater, Worker
 from engine.ops.claims import Drop, Failure, Retry
 from engine.ops.jobs import Backoff, Options
 from engine.options import checked
@@ -205,12 +206,20 @@ def test_an_error_that_the_job_skips_ends_it_without_another_run(queue: Queue) -
         if job.payload is None:
             raise KeyError("gone")
 
-    assert [job.id for job in run(queue, handler)] == ["p", "c"], "for who waits for it, it counts as finished"
+    queue.enqueue("work", "child", id="d", needs=["p"], on_parent_failure="ignore")
+    assert [job.id for job in run(queue, handler)] == ["p", "d"], "for who waits for it, it has not done its work"
     ended = states(queue)
-    assert list(ended) == ["done"] and sorted(ended["done"]) == ["c", "p"], "those of one millisecond have no order"
-    assert queue.counts().finished == 1
+    assert sorted(ended.pop("done")) == ["d", "p"] and ended == {"dead": ["c"]}
+    assert (queue.counts().finished, queue.counts().skipped) == (1, 1)
+    assert f'ironclaim_jobs_skipped_total{{queue="{queue.name}"}} 1' in queue.metrics()
     result = queue.results.get("p")
-    assert result is not None and (result.outcome, result.ok) == ("discarded", False), "it has ended without its work"
+    assert result is not None and (result.outcome, result.error) == ("skipped", "KeyError: 'gone'")
+    assert queue.results.wait("p", wait_ms=1000) == result
+    with pytest.raises(JobFailed, match="KeyError: 'gone'"):
+        result.get()
+    info = queue.jobs.get("p")
+    assert info is not None and (info.state, info.last_error, info.ended_ms) == ("skipped", result.error, result.ended_ms)
+    assert [job.id for job in queue.jobs.list("finished", error="KeyError")] == ["p"]
     with queue_client(queue) as client:
         assert client.get(queue.model.keys.job("p"))[:2] == b"\xa0\x15"
         assert client.hget(queue.model.keys.stats, "skipped") == b"1"
@@ -257,6 +266,89 @@ def test_a_target_that_cannot_take_the_job_makes_it_a_failed_run(queue: Queue, i
     assert states(queue) == {"dead": ["j"]}
 
 
+# -- rules of the handlers
+
+
+@pytest.mark.parametrize("way", ["thread", "inline", "coroutine", "process"])
+@pytest.mark.parametrize("batch", [False, True], ids=["alone", "in a batch"])
+def test_what_is_not_to_be_retried_is_dead_at_once_with_its_error(queue: Queue, way: str, batch: bool) -> None:
+    name = failing_handlers.NAMES[way] + ("s" if batch else "")
+    for what in ("ValueError", "KeyError", "ConnectionError", "transient", "TypeError"):
+        queue.enqueue(name, what, id=what, attempts=2, backoff_ms=0)
+    ruled = failing_handlers.ruled
+    Worker(queue, ruled, sweep_ms=20, processes=int(way == "process")).run(burst=True)
+    dead = {job.id: (job.failures, job.last_error) for job in queue.jobs.list("dead")}
+    assert {job: failures for job, (failures, _) in dead.items()} == {
+        **{"ValueError": 0, "KeyError": 0},  # bury_on: of the registry, and a function of the handler
+        **{"ConnectionError": 2, "transient": 2, "TypeError": 0},  # retry_on, and what it does not name
+    }
+    assert dead["ValueError"][1] == "ValueError: no" and queue.counts().buried == 5
+
+
+def test_what_is_nearer_to_the_error_decides(queue: Queue) -> None:
+    outer = Handlers(bury_on=[LookupError, TypeError])
+    inner = Handlers(retry_on=OSError)
+
+    @inner("own", retry_on=(KeyError,), bury_on=lambda failure: "never" in str(failure))
+    @inner("work")
+    def work(job: Job) -> None:
+        raise {"K": KeyError, "O": OSError, "T": TypeError, "B": Bury, "R": partial(RetryLater, 0), "S": SystemExit}[
+            job.payload[0]
+        ](*job.payload[1:])
+
+    outer.include(inner)
+    runs: dict[str, int] = {}
+    inner.hooks.before(lambda job: runs.__setitem__(job.id, job.claims))
+    for name in ("own", "work"):
+        for said in (["K"], ["O"], ["T"], ["B"], ["S"], ["K", "never"]):
+            queue.enqueue(name, said, id=f"{name} {' '.join(said)}".replace(" ", "-"), attempts=2, backoff_ms=0)
+    for name, options in {"skip": {"skip_on": ["KeyError"]}, "reroute": {"reroute_on": {"KeyError": "nobody"}}}.items():
+        queue.enqueue("work", ["K"], id=name, attempts=2, **options)  # type: ignore[arg-type]
+    queue.enqueue("work", ["R"], id="later", attempts=2, skip_on=["Exception"])
+    Worker(queue, outer, sweep_ms=20).run(burst=True)
+    assert runs == {
+        **{"own-K": 2, "own-O": 1, "own-T": 1, "own-B": 1, "own-S": 2, "own-K-never": 1},
+        **{"work-K": 1, "work-O": 2, "work-T": 1, "work-B": 1, "work-S": 2, "work-K-never": 1},
+        **{"skip": 1, "reroute": 1, "later": 2},
+    }
+    assert queue.counts().skipped == 1 and states(queue)["waiting"] == ["reroute>reroute"]
+
+
+def test_a_rule_that_raises_says_nothing_and_is_logged(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
+    def rule(failure: BaseException) -> bool:
+        raise RuntimeError("a defect of the rule")
+
+    handlers = Handlers(retry_on=rule)
+    handlers("work")(raises(ValueError("no")))
+    queue.enqueue("work", None, id="j", attempts=2, backoff_ms=0)
+    Worker(queue, handlers, sweep_ms=20).run(burst=True)
+    (job,) = queue.jobs.list("dead")
+    assert job.failures == 2 and "these rules say nothing of a ValueError" in caplog.text
+
+
+@pytest.mark.parametrize("way", ["thread", "coroutine", "process"])
+def test_a_run_that_takes_too_long_has_raised_a_timeout(queue: Queue, way: str) -> None:
+    queue.enqueue(failing_handlers.NAMES[way], "sleep", id="j", attempts=3, timeout_ms=100, backoff_ms=0)
+    Worker(queue, failing_handlers.ruled, sweep_ms=20, processes=int(way == "process")).run(burst=True)
+    (job,) = queue.jobs.list("dead")
+    assert (job.failures, job.claims) == (0, 1) and "not done" in job.last_error
+
+
+def test_rules_are_checked_where_they_are_made(queue: Queue) -> None:
+    async def late(failure: BaseException) -> bool:
+        return True
+
+    for bad in ("ValueError", [dict], [ValueError, 7], late):
+        with pytest.raises(Malformed, match=r"^bury_on: .*classes of exceptions, or functions of an exception"):
+            Handlers(bury_on=bad)  # type: ignore[arg-type]
+        with pytest.raises(Malformed, match="^retry_on: "):
+            queue.job("work", retry_on=bad)(failing_handlers.nothing)  # type: ignore[call-overload]
+    handlers = Handlers(bury_on=lambda failure: True)
+    handlers("plain")(failing_handlers.plain)
+    with pytest.raises(Malformed, match="^handlers: .* to run in processes"):
+        Worker(queue, handlers, processes=1)
+
+
 # -- the script
 
 
@@ -271,7 +363,7 @@ def drops(desk: Desk) -> Drop:
     desk.enqueue("a1", needs=("a",))
     desk.enqueue("b1", needs=("b",))
     desk.enqueue("c1", needs=("c",), on_parent_failure="ignore")
-    return Drop(leases(desk), ("skipped", "discarded", "rerouted"))
+    return Drop(leases(desk), ("skipped", "discarded", "rerouted"), ("E: of a", "E: of b", "E: of c"))
 
 
 @pytest.mark.feature("BQ34")
@@ -291,7 +383,9 @@ def test_rule_01_a_drop_cut_off_after_any_write_loses_and_doubles_nothing(desk: 
         # Whose end was not told has run again, and its children after it.
         again = finished & {"a", "b", "c"}
         assert not again or not resend, writes
-        assert dead == ({"b1"} if "b" not in again else set()), (writes, again)
+        assert dead == {job + "1" for job in "ab" if job not in again}, (writes, again)
+        kept = [result for job in "ab" if (result := desk.queue.results.get(job)) is not None and result.error]
+        assert [(result.outcome, result.error) for result in kept] == ([] if "a" in again else [("skipped", "E: of a")]), writes
         assert finished - again == {"a1", "b1", "c1"} - dead, writes
         for key in (desk.keys.active, desk.keys.held("n:main"), desk.keys.blocked, desk.keys.handing):
             assert desk.redis.exists(key) == 0, (writes, key)

@@ -36,6 +36,7 @@ def test_metrics_tell_states_and_counters_in_the_text_format(desk: Desk) -> None
         ["ironclaim_jobs_finished_total", "counter"],
         ["ironclaim_jobs_buried_total", "counter"],
         ["ironclaim_jobs_expired_total", "counter"],
+        ["ironclaim_jobs_skipped_total", "counter"],
         ["ironclaim_data_losses_total", "counter"],
         ["ironclaim_workers", "gauge"],
         ["ironclaim_worker_places", "gauge"],

@@ -103,12 +103,12 @@ def test_rule_25_who_ends_a_job_by_hand_calls_nobody(desk: Desk, state: str) -> 
     assert set(left(desk)) <= {"p"}
 
 
-def test_rule_25_a_skipped_job_has_succeeded_and_one_without_that_callback_makes_none(desk: Desk) -> None:
+def test_rule_25_a_skipped_job_has_failed_and_one_without_that_callback_makes_none(desk: Desk) -> None:
     add(desk, "j", on_success=None)
     add(desk, "k", on_failure=None)
     first, second = (job.lease for job in desk.claim())
     desk.run(Drop((first, second), ("skipped", "skipped")))
-    assert [job.options.needs for job in called(desk)] == [("k",)]
+    assert [(job.options.needs, job.left[0]) for job in called(desk)] == [(("j",), "skipped")]
     assert left(desk) == []
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine.ops.admin import Alter
-from engine.ops.claims import Bury, Failure, Finish, LeasedJob, Retry, Value
+from engine.ops.claims import Bury, Drop, Failure, Finish, LeasedJob, Retry, Value
 from engine.ops.jobs import Lease
 from tests.engine.desk import LEASE_MS, START_MS, Desk, write_run
 
@@ -91,6 +91,26 @@ def test_a_parent_that_has_finished_is_done(desk: Desk, known_by: str) -> None:
         assert desk.redis.exists(desk.keys.done) == 0
     desk.enqueue("child", needs=("p",))
     assert desk.places("child") == {"lane"}
+    assert nothing_is_left(desk)
+
+
+@pytest.mark.parametrize(("policy", "place"), [("bury", "dead"), ("ignore", "lane")])
+@pytest.mark.parametrize("known_by", ["tombstone", "done", "result"])
+def test_rule_25_a_parent_that_was_skipped_is_lost_as_long_as_it_is_known(
+    desk: Desk, known_by: str, policy: str, place: str
+) -> None:
+    desk.run(Drop((desk.leased("p")[0].lease,), ("skipped",), ("E: no",)))
+    if known_by != "tombstone":
+        desk.tick(60_000)
+        assert desk.redis.exists(desk.keys.job("p")) == 0
+    if known_by == "result":
+        desk.run(desk.sweep_operation(done_max=0))
+    result, info = desk.queue.results.get("p"), desk.queue.jobs.get("p")
+    assert result is not None and (result.outcome, result.error) == ("skipped", "E: no")
+    assert known_by == "result" or (info is not None and (info.state, info.last_error) == ("skipped", "E: no"))
+    desk.enqueue("child", needs=("p",), on_parent_failure=policy)
+    desk.sweep()
+    assert desk.places("child") == {place}
     assert nothing_is_left(desk)
 
 

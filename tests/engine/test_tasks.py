@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from tests.engine.helpers import tasks
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import ids_of
 
+ROOT = Path(__file__).resolve().parents[2]
 USER = UUID(int=7)
 AT = datetime(2026, 2, 3, 4, 5, 6, tzinfo=timezone(timedelta(hours=2)))
 
@@ -35,8 +39,71 @@ def test_a_function_whose_parameters_cannot_travel_is_refused_when_it_is_registe
     assert nowhere.handlers.by_name == {}
     with pytest.raises(Malformed, match="^attempts: 0"):
         nowhere.job("work", attempts=0)
-    with pytest.raises(Malformed, match="^name: "):
-        nowhere.job(lambda: None)  # type: ignore[arg-type]
+    with pytest.raises(Malformed, match=r'^name: .* @queue.job\(\) or @queue.job\("name"\), with the name'):
+        nowhere.job(lambda: None)  # type: ignore[call-overload]
+    with pytest.raises(Malformed, match="^retries: .* perhaps attempts; "):
+        nowhere.job("work", retries=3)  # type: ignore[call-overload]
+    with pytest.raises(Malformed, match="^delay_ms: 1.5 .* a timedelta, or whole ms, from 0 to "):
+        nowhere.enqueue("work", None, delay_ms=1.5)  # type: ignore[arg-type]
+    with pytest.raises(Malformed, match="^name: .* this function has none of its own"):
+        nowhere.job()(lambda: None)
+
+
+def test_a_job_without_a_name_has_those_of_its_module_and_function(queue: Queue, nowhere: Queue) -> None:
+    @queue.job()
+    def send(user: int) -> int:
+        return user + 1
+
+    @queue.job(batch=2, attempts=2)
+    def index(users: list[int]) -> None: ...
+
+    module = "tests.engine.test_tasks"
+    assert (send.name, index.name) == (f"{module}.send", f"{module}.index")
+    assert nowhere.job()(send).name == send.name, "as a job of another queue as well"
+    enqueued = queue.enqueue(f"{module}.send", {"user": 1})
+    Worker(queue).run(burst=True)
+    assert queue.results.wait(enqueued.job, send).get() == 2
+
+
+@pytest.mark.parametrize("way", [["shop.py"], ["-m", "shop"]], ids=" ".join)
+def test_a_program_names_its_jobs_as_those_that_import_it(ironclaim_url: str, tmp_path: Path, way: list[str]) -> None:
+    (tmp_path / "shop.py").write_text(
+        "import engine\nqueue = engine.Queue('names')\n@queue.job()\ndef send() -> None: ...\nprint(send.name)\n"
+    )
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    for program in (way, ["-c", "import shop"]):
+        done = subprocess.run(
+            [sys.executable, *program], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+        )
+        assert done.stdout == "shop.send\n", done.stderr
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+def test_jobs_that_wait_under_an_earlier_name_run_under_the_new_one(queue: Queue, processes: int) -> None:
+    for name in ("tests.engine.helpers.tasks.welcome", "send", "old.send"):
+        queue.enqueue(name, {"user": 7}, id=name)
+    with pytest.raises(Malformed, match=r"^payload\.user: "):
+        tasks.renamed_queue.enqueue("old.send", {"user": "Ada"})
+    Worker(queue, tasks.renamed_queue.handlers, processes=processes).run(burst=True)
+    assert {queue.results.wait(name).value for name in ("send", "old.send", "tests.engine.helpers.tasks.welcome")} == {"to 7"}
+    for bad in ("old.send", ["a b"], [tasks.welcome.name], 7):
+        with pytest.raises(Malformed):
+            tasks.renamed_queue.job("new", aliases=bad)(tasks.plain_welcome)  # type: ignore[arg-type]
+
+
+def test_a_prefix_under_which_nothing_has_ever_been_is_warned_of_once(
+    ironclaim_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for prefix, warned in (("typo-of-tasks", 1), ("typo-of-tasks", 1), (None, 1)):
+        with Queue("names", url=ironclaim_url, prefix=prefix) as queue:
+            queue.handlers("work")(lambda job: None)
+            Worker(queue).run(burst=True)
+        assert caplog.text.count("nothing has ever been under the prefix typo-of-tasks") == warned
+    with Queue("names", url=ironclaim_url, prefix="known-of-tasks") as queue:
+        queue.enqueue("work", None)
+        queue.handlers("work")(lambda job: None)
+        Worker(queue).run(burst=True)
+    assert "known-of-tasks" not in caplog.text
 
 
 def test_methods_and_parameters_without_a_type_are_refused_when_they_are_registered(nowhere: Queue) -> None:

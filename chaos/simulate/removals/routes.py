@@ -44,13 +44,11 @@ ROUTES = (
     ),
     Removal(
         25,
-        "a parent that was skipped is lost to its children",
+        "a parent that was skipped counts as finished",
         (
-            Edit("skipped-parent-counts-as-done", "if outcome == 'finished' then return 'done' end"),
             Edit(
-                "discarded-parent-counts-as-lost",
-                "if outcome == 'skipped' or outcome == 'discarded' or outcome == 'cancelled' or outcome == "
-                "'rerouted' then return 'lost' end",
+                "dropped-parent-counts-as-lost",
+                "if outcome == 'skipped' then return 'done' elseif lost[outcome] then return 'lost' end",
             ),
         ),
         ("parent lost",),

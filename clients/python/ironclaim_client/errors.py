@@ -63,8 +63,8 @@ class OutcomeUnknown(ClientError):
 
 
 class JobFailed(ClientError):
-    """The job that was waited for has ended without a result; `state` is dead, cancelled, discarded or
-    expired, `error` what it died of."""
+    """The job that was waited for has ended without a result; `state` is dead, cancelled, discarded,
+    skipped or expired, `error` what it died of."""
 
     def __init__(self, id: str, state: str, error: str) -> None:
         super().__init__(f"job {id} is {state}" + (f": {error}" if error else ""))

@@ -1264,7 +1264,7 @@ export interface operations {
                     readonly "application/json": {
                         readonly id: string;
                         /** @enum {unknown} */
-                        readonly state: "finished" | "dead" | "cancelled" | "discarded" | "expired";
+                        readonly state: "finished" | "dead" | "cancelled" | "discarded" | "skipped" | "expired";
                         readonly ended_ms: number;
                         readonly result?: unknown;
                         readonly took_ms?: number | null;

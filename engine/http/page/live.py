@@ -209,7 +209,7 @@ class Sampler:
         if self.waiting.least or counts.cursor:
             return None
         there = self.waiting.waiting + counts.delayed + counts.blocked + counts.active + counts.dead
-        total = there + counts.finished + counts.expired
+        total = there + counts.finished + counts.expired + counts.skipped
         before, self._arrived = self._arrived, (total, counts.srv_us)
         if before is None:
             return None

@@ -277,8 +277,8 @@ class Foreign(Model):
                 ends = [("release", lease, pack(int(lease in started))) for lease in operation.leases]
                 return self._end(operation, ends)
             case Drop():
-                pairs = zip(operation.leases, operation.outcomes, strict=True)
-                return self._end(operation, [("drop", lease, pack(word)) for lease, word in pairs])
+                ends = [("drop", lease, pack(word, error)) for lease, word, error in operation.items]
+                return self._end(operation, ends)
             case Retry():
                 return self._end(
                     operation, [("retry", failure.lease, _failed(failure)) for failure in operation.failures]

@@ -154,7 +154,7 @@ class AsyncJobsPart(AsyncPart):
         """The jobs of a reply that are in the state; it may have fewer than were asked for."""
         for job, looked in zip(jobs, reply.items, strict=False):
             now = state_of(looked, reply.srv_us)
-            if now == state or (now, state) == ("stuck", "active"):
+            if now == state or (now, state) in (("stuck", "active"), ("skipped", "finished")):
                 yield job_info(self._queue.model, self._queue.serializers, job, looked, reply.srv_us)
 
 
@@ -451,7 +451,7 @@ class AsyncEvents(AsyncPart):
     - `claimed` (the worker), `progress` (percent), `released` (given back), `finished`;
     - `failed` (the error; the job is tried again unless `buried` follows), `reaped` (the worker that stalled
       or died with it);
-    - `buried` (the reason), `requeued`, `cancelled`, `discarded`, `skipped`, `rerouted`, `expired`;
+    - `buried` (the reason), `requeued`, `cancelled`, `discarded`, `skipped`, `rerouted` (why), `expired`;
     - `paused` (length in ms, if any) and `resumed` of a name, or of the queue, `*`; a pause that ends by
       itself is not told.
     """

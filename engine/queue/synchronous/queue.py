@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -12,7 +12,7 @@ from typing import Any, TypeVar, Unpack, cast, overload
 
 import redis
 
-from engine import validate
+from engine import tasks, validate
 from engine.errors import Malformed, ScriptFault, UnsupportedFeature
 from engine.handlers import BATCH_MAX
 from engine.models.spec import Spec
@@ -46,7 +46,7 @@ from engine.redis.driver import SyncDriver
 from engine.redis.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
 from engine.redis.gathering import CallMaker, Gathering
 from engine.serializers import Serializer
-from engine.tasks import BatchTaskDecorator, TaskDecorator, TaskFunction
+from engine.tasks import BatchTaskDecorator, TaskDecorator, TaskFunction, TaskOptions
 from engine.validate import Milliseconds
 
 _SNAPSHOT_PAGE = 1_000
@@ -180,31 +180,40 @@ class Queue(QueueCalls):
         return enqueued
 
     @overload
-    def job(self, name: str, *, inline: bool = False, **options: Unpack[JobOptions]) -> TaskDecorator: ...
+    def job(self, name: str | None = None, **options: Unpack[TaskOptions]) -> TaskDecorator: ...
     @overload
     def job(
-        self, name: str, *, inline: bool = False, batch: int, **options: Unpack[JobOptions]
+        self, name: str | None = None, *, batch: int, **options: Unpack[TaskOptions]
     ) -> BatchTaskDecorator: ...
     def job(
-        self, name: str, *, inline: bool = False, batch: int | None = None, **options: Unpack[JobOptions]
+        self, name: str | None = None, *, batch: int | None = None, **options: Unpack[TaskOptions]
     ) -> Any:
         """Make a typed function a job: `@queue.job("send", attempts=5)` registers it in `handlers` for
         workers, and makes it a Task, with `enqueue`, `call`, `aenqueue` and `acall` of its own parameters,
-        `new` and `with_options`. See `engine.tasks` for such functions, also those with `batch`, and Handlers
-        for `inline` and `batch`. A task of another queue may be decorated again: it is then a job of both,
+        `new` and `with_options`. Without a name it has those of its module and function: `shop.mail.send`.
+        Jobs that wait under an earlier name run as well where that is one of its `aliases`.
+
+        See `engine.tasks` for such functions, also those with `batch`, and Handlers for `inline`, `batch`,
+        `retry_on` and `bury_on`. A task of another queue may be decorated again: it is then a job of both,
         each with the options of its own decorator.
 
         Raises Malformed for a bad name or option, and for a function whose parameters or whose result cannot
         travel.
         """
-        checked_name = self.model.names.job_name(name)
+        given, names = tasks.handling(options), self.model.names
+        if name is not None:
+            validate.not_bare(name, '@queue.job() or @queue.job("name")')
+            names.job_name(name)
         most = 0 if batch is None else validate.integer("batch", batch, 1, BATCH_MAX)
-        checked(cast("Mapping[str, object]", options), own=self.model.names.options)
-        made = TaskDecorator if batch is None else BatchTaskDecorator
+        checked(cast("Mapping[str, object]", options), own=names.options)
         task: type[TaskFunction[..., Any, Any]] = TaskFunction
-        return made(
-            lambda function: self._register(task(self, checked_name, function, options, most), inline, batch)
-        )
+
+        def make(function: Callable[..., Any]) -> Any:
+            own = names.job_name(tasks.name_of(function) if name is None else name)
+            made = task(self, own, function, cast("JobOptions", options), most)
+            return self._register(made, batch, given)
+
+        return TaskDecorator(make) if batch is None else BatchTaskDecorator(make)
 
     @overload
     def call(

@@ -97,7 +97,7 @@ class PendingAcknowledgements:
         # Those of them whose handlers were interrupted.
         self._interrupted: set[Lease] = set()
         self._burials: list[Failure] = []
-        self._drops: list[tuple[Lease, DropOutcome]] = []
+        self._drops: list[tuple[Lease, DropOutcome, str]] = []
         #: Jobs that go on elsewhere: their ends follow on that.
         self.rerouting = Rerouting()
 
@@ -130,9 +130,9 @@ class PendingAcknowledgements:
         """Bury jobs that cannot run, or must not run again."""
         self._burials.extend(failures)
 
-    def drop(self, lease: Lease, outcome: DropOutcome) -> None:
-        """End a job without a finish."""
-        self._drops.append((lease, outcome))
+    def drop(self, lease: Lease, outcome: DropOutcome, error: str = "") -> None:
+        """End a job without a finish, because of this error."""
+        self._drops.append((lease, outcome, error))
 
     def has_finish(self, lease: Lease | None) -> bool:
         """Whether the finish of this lease has not been sent."""
@@ -170,9 +170,9 @@ class PendingAcknowledgements:
             burials, self._burials = tuple(self._burials[:FAILURES_MAX]), self._burials[FAILURES_MAX:]
             return Bury(burials)
         if self._drops:
-            leases, outcomes = zip(*self._drops, strict=True)
+            leases, outcomes, errors = zip(*self._drops, strict=True)
             self._drops = []
-            return Drop(leases, outcomes)
+            return Drop(leases, outcomes, errors)
         return None
 
     def take_finishes(self) -> tuple[tuple[Lease, ...], tuple[Value, ...]]:
@@ -207,6 +207,6 @@ class PendingAcknowledgements:
             *self._finishes,
             *self._releases,
             *told,
-            *(lease for lease, _ in self._drops),
+            *(lease for lease, _, _ in self._drops),
             *self.rerouting.leases(),
         ]

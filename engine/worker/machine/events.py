@@ -34,7 +34,8 @@ class Settings:
 
     `concurrency` handlers run at once, and beside them one of the `inline` names, whose jobs run one after
     the other in one thread. With a concurrency of 0 all jobs are inline. The handlers of `stoppable` names
-    end soon after they were told to, and those of `spawned` ones run in child processes.
+    end soon after they were told to, and those of `spawned` ones run in child processes. `timed_out`: what
+    the rules of some names make of a run that was not done in time.
 
     `batches` names the handlers that take several jobs of a lane at once, and how many at most.
 
@@ -61,6 +62,7 @@ class Settings:
     stoppable: frozenset[str] = frozenset()
     spawned: frozenset[str] = frozenset()
     batches: Mapping[str, int] = field(default_factory=dict[str, int])
+    timed_out: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
     processes: int = 0
     child_max_jobs: int = 0
     max_jobs: int = 0

@@ -728,14 +728,14 @@ class WorkerSteps:
                 # anchor: rerouted-jobs-are-enqueued-before-they-end
                 self._acknowledgements.rerouting.add(job, failure, end.target)
             case _:
-                self._acknowledgements.drop(job.lease, end.kind)
+                self._acknowledgements.drop(job.lease, end.kind, error)
 
     def _time_out(self, now_ns: int, actions: list[Action]) -> None:
         stop, give_up = self._timeouts.due(now_ns)
         actions.extend(stop)
         for job in give_up:
             self._statistics.failed(job.name, self._lease_table.give_up(job.lease, now_ns))
-            self._fail(job, timed_out(job), "", TIMED_OUT)
+            self._fail(job, timed_out(job), "", self._settings.timed_out.get(job.name, TIMED_OUT))
             actions.append(GiveUpHandler(job, self._lease_table.stuck))
 
     # -- What several of them ask.

@@ -1,7 +1,7 @@
 -- Jobs that need other jobs (their parents): what they wait for, how the parents ended, and the results that
 -- they may read.
 -- USES core/envelope: checked_head, envelope_open, envelope_options, job_head
---      core/job: make_job
+--      core/job: done_as, make_job
 --      core/lane: due_member, to_lane
 --      core/lease: bury_job, drop_run
 --      core/run: run_look, run_note, run_pack, run_read
@@ -22,12 +22,13 @@ end
 local function parent_fate(prefix, job, id)
   if job and job.kind ~= 'T' then return redis.call('ZSCORE', prefix .. 'dead', id) and 'lost' or 'open' end
   local outcome = job and job.outcome
-  -- anchor: skipped-parent-counts-as-done
-  if outcome == 'finished' or outcome == 'skipped' then return 'done' end
-  -- anchor: discarded-parent-counts-as-lost
-  if outcome == 'discarded' or outcome == 'cancelled' or outcome == 'rerouted' or outcome == 'expired' then return 'lost' end
+  if outcome == 'finished' then return 'done' end
+  local lost = { discarded = true, skipped = true, cancelled = true, rerouted = true, expired = true }
+  -- anchor: dropped-parent-counts-as-lost
+  if lost[outcome] then return 'lost' end
   -- Its tombstone has expired, or another call has left its own under this id.
-  if redis.call('ZSCORE', prefix .. 'done', id) then return 'done' end
+  local ended = done_as(prefix, id)
+  if ended then return ended == 'finished' and 'done' or 'lost' end
   if redis.call('ZSCORE', prefix .. 'dead', id) then return 'lost' end
 end
 

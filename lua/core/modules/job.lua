@@ -20,12 +20,18 @@ local function job_state(prefix, job, id)
   return redis.call('ZSCORE', prefix .. 'blocked', id) and 'blocked' or 'waiting', fence
 end
 
--- The state of a job for monitoring: job_state, or `finished` if only its entry in `done` is left. `job` is
--- its opened envelope.
+-- How a job in `done` has ended, and when (ms): `finished`, or `skipped` where half a millisecond is added.
+local function done_as(prefix, id)
+  local at_ms = tonumber(redis.call('ZSCORE', prefix .. 'done', id) or nil)
+  return at_ms and (at_ms % 1 > 0 and 'skipped' or 'finished'), at_ms
+end
+
+-- The state of a job for monitoring: job_state, or done_as if only its entry in `done` is left. `job` is its
+-- opened envelope.
 local function state_of(prefix, job, id)
   local state, fence = job_state(prefix, job, id)
   if state == 'rejected' or state == 'orphaned' then state = 'gone' end
-  if state == 'gone' and redis.call('ZSCORE', prefix .. 'done', id) then state = 'finished' end
+  if state == 'gone' then state = done_as(prefix, id) or 'gone' end
   return state, fence
 end
 

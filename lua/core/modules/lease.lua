@@ -83,23 +83,29 @@ local function drop_run(prefix, id)
   redis.call('DEL', run)
 end
 
+-- Keep the error with which a job has ended as its result. `job` is the opened envelope. `fed`: others need
+-- it, and may read it however late they run (release_results). `mark`: '' for a dead job, else a member more.
+local function keep_error(prefix, id, job, now_ms, reason, fed, mark)
+  local ttl_ms = error_ttl(prefix, id, job)
+  if ttl_ms <= 0 then return end
+  local record = string.format('{"ok":false,%s"ended_ms":%d,"error":%s}', mark, now_ms, cjson.encode(reason))
+  if fed then redis.call('ZADD', prefix .. 'keeping', 'NX', now_ms, id) end
+  redis.call('SET', prefix .. 'result:' .. id, record, 'PXAT',
+    string.format('%d', now_ms + ttl_ms + (fed and KEPT_MS or 0)))
+end
+
 -- Make a job a dead letter. Its envelope stays, so that it can be inspected and requeued; `run` holds the
 -- reason. Its unique key comes free, the reason becomes its result, and callers that wait for its end are
 -- woken. The next sweep handles jobs that need it (rule 25); they may read the reason however late they run
 -- (release_results). `job` is the opened envelope. Returns whether there are such jobs, or callbacks.
 local function bury_job(prefix, job, id, now_ms, events, reason)
-  local ttl_ms, fed = error_ttl(prefix, id, job), redis.call('SISMEMBER', prefix .. 'feeding', id) == 1
+  local fed = redis.call('SISMEMBER', prefix .. 'feeding', id) == 1
   -- Not before its last requeue, even if the clock stepped back, because older entries count as leftovers of
   -- that (requeue.lua).
   local requeued_ms = tonumber(run_look(prefix .. 'run:' .. id, 'requeued_ms')[1] or 0)
   redis.call('ZADD', prefix .. 'dead', math.max(now_ms, requeued_ms), id)
   redis.call('HINCRBY', prefix .. 'stats', 'buried', 1)
-  if ttl_ms > 0 then
-    local record = string.format('{"ok":false,"ended_ms":%d,"error":', now_ms) .. cjson.encode(reason) .. '}'
-    if fed then redis.call('ZADD', prefix .. 'keeping', 'NX', now_ms, id) end
-    redis.call('SET', prefix .. 'result:' .. id, record, 'PXAT',
-      string.format('%d', now_ms + ttl_ms + (fed and KEPT_MS or 0)))
-  end
+  keep_error(prefix, id, job, now_ms, reason, fed, '')
   free_unique(prefix, job, id) -- anchor: dead-job-frees-its-unique-key
   if fed then redis.call('ZADD', prefix .. 'handing', now_ms, '-' .. id) end
   notify_waiters(prefix, id)

@@ -46,7 +46,7 @@ local function foreign_end(prefix, format, lease, now_ms, redo)
   elseif lease.kind == 'bury' then
     format.bury(id, job, failure, redo)
   elseif lease.kind == 'drop' then
-    format.drop(id, job, lease.outcome, redo)
+    format.drop(id, job, lease.outcome, lease.error)
   end
   free_held(prefix, id, lease.limits)
   local unstarted = lease.kind == 'release' and lease.fence and not lease.started
@@ -65,7 +65,7 @@ local function plan_end(lease, fields, ending, outcome, now_ms)
   if kind == 'finish' then
     lease.value, lease.took_ms, lease.outcome = fields[1], fields[3], 'finished'
   elseif kind == 'drop' then
-    lease.outcome = fields[1]
+    lease.outcome, lease.error, lease.trace = fields[1], fields[1] == 'skipped' and fields[2] or nil, ''
   elseif kind == 'release' then
     lease.outcome, lease.started = 'released', fields[1] == '1'
   else
@@ -96,11 +96,12 @@ local function carry_out_end(prefix, format, lease, now_ms, waits_ms, counters, 
       string.format('%d', now_ms), 'ending',
       string.format('%s %d %d', lease.kind, lease.due_ms or 0, lease.failures), unpack(noted))
   end
-  -- Kept as long as late copies may come. Of a job that goes on it is kept for a week, in which a foreign
+  -- Kept as long as late copies may come; the error of a skipped job, for which no wire has a place, for its
+  -- time. Of a job that goes on it is kept for a week, in which a foreign
   -- client may run it.
-  local over = lease.kind == 'finish' or lease.kind == 'drop'
-  local until_ms = math.max(now_ms, lease.deadline_ms,
-    lease.due_ms or 0) + (over and LATE_COPY_MS or FOREIGN_RUN_MS)
+  local kept_ms = lease.outcome == 'skipped' and ERROR_TTL_MS
+    or (lease.kind == 'finish' or lease.kind == 'drop') and LATE_COPY_MS or FOREIGN_RUN_MS
+  local until_ms = math.max(now_ms, lease.deadline_ms, lease.due_ms or 0) + kept_ms
   redis.call('PEXPIREAT', lease.run, string.format('%d', until_ms))
   foreign_end(prefix, format, lease, now_ms, lease.redo)
   local counter = ({ finish = 'finished', bury = 'buried', drop = lease.outcome })[lease.kind]

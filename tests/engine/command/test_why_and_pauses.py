@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from engine import Queue
 from tests.engine.command.running import ironclaim, said
 from tests.engine.helpers.at_work import Book, at_work, make_worker
@@ -63,6 +65,24 @@ def test_a_queue_that_does_not_exist_is_not_paused(queue: Queue, at: tuple[str, 
     queue.enqueue("send", {})
     assert said("pause", *at, "--for", "1h")["paused"] == "the whole queue"
     assert [pause.name for pause in queue.obstacles().pauses] == [None]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(("pause",), ("workers",), ("top", "--count", "1"), ("cron", "list"), ("jobs", "list"), ("jobs", "times")),
+        *(("dead", "list"), ("dead", "requeue", "--all"), ("dead", "clear", "--older-than", "0s")),
+    ],
+    ids=" ".join,
+)
+def test_a_queue_that_does_not_exist_is_said_by_who_looks_at_it(queue: Queue, ironclaim_url: str, words: tuple[str, ...]) -> None:
+    """The others are told that it has no such job, schedule or pause."""
+    queue.enqueue("send", {})
+    done = ironclaim(*words, "--queue", "mials", "--url", ironclaim_url)
+    assert (done.returncode, done.stdout) == (1, "") and done.stderr.startswith("ironclaim: there is no queue mials: ")
+    done = ironclaim(*words, "--queue", queue.name, "--url", ironclaim_url, "--prefix", "typo")
+    assert done.returncode == 1 and "there is no queue mails under the prefix typo: " in done.stderr
+    assert ironclaim(*words, "--queue", queue.name, "--url", ironclaim_url).returncode == 0
 
 
 def test_the_end_of_a_pause_that_was_not_there_is_said(queue: Queue, at: tuple[str, ...]) -> None:

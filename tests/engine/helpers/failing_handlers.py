@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from engine import Bury, Discard, Handlers, Job, RetryLater
+import asyncio
+import time
+from typing import Any
+
+from engine import BatchFailed, Bury, Discard, Handlers, Job, RetryLater
 
 handlers = Handlers()
 NAMES = {"thread": "plain", "inline": "inline", "coroutine": "coroutine", "process": "plain"}
@@ -30,3 +34,72 @@ def inline(job: Job) -> None:
 @handlers("coroutine")
 async def coroutine(job: Job) -> None:
     say(job)
+
+
+# -- with rules of what is retried
+
+
+def is_key_error(failure: BaseException) -> bool:
+    return isinstance(failure, KeyError)
+
+
+def is_transient(failure: BaseException) -> bool:
+    return "transient" in str(failure)
+
+
+ruled = Handlers(bury_on=ValueError)
+_RULES: Any = {"retry_on": (ConnectionError, is_transient), "bury_on": is_key_error}
+
+
+def fail(job: Job) -> None:
+    kinds = {"ValueError": ValueError, "KeyError": KeyError, "ConnectionError": ConnectionResetError, "TypeError": TypeError}
+    raise kinds.get(job.payload, RuntimeError)("transient" if job.payload == "transient" else "no")
+
+
+def fail_all(jobs: list[Job]) -> None:
+    failures: dict[str, BaseException | str] = {}
+    for job in jobs:
+        try:
+            fail(job)
+        except Exception as failure:
+            failures[job.id] = failure
+    raise BatchFailed(failures)
+
+
+@ruled("plain", **_RULES)
+def ruled_plain(job: Job) -> None:
+    if job.payload == "sleep":
+        time.sleep(1)
+    else:
+        fail(job)
+
+
+@ruled("inline", inline=True, **_RULES)
+def ruled_inline(job: Job) -> None:
+    fail(job)
+
+
+@ruled("coroutine", **_RULES)
+async def ruled_coroutine(job: Job) -> None:
+    if job.payload == "sleep":
+        await asyncio.sleep(60)
+    else:
+        fail(job)
+
+
+@ruled("plains", batch=9, **_RULES)
+def ruled_plains(jobs: list[Job]) -> None:
+    fail_all(jobs)
+
+
+@ruled("inlines", inline=True, batch=9, **_RULES)
+def ruled_inlines(jobs: list[Job]) -> None:
+    fail_all(jobs)
+
+
+@ruled("coroutines", batch=9, **_RULES)
+async def ruled_coroutines(jobs: list[Job]) -> None:
+    fail_all(jobs)
+
+
+def nothing() -> None: ...

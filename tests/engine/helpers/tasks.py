@@ -50,3 +50,16 @@ async def typed_async(folder: str, data: bytes) -> None:
     """A coroutine."""
     await asyncio.sleep(0)
     _tell(folder, "typed-async", data)
+
+
+renamed_queue = Queue("q", url="redis://127.0.0.1:1")
+
+
+@renamed_queue.job(aliases=["send", "old.send"])
+def welcome(user: int) -> str:
+    """A job that had other names before."""
+    return f"to {user}"
+
+
+def plain_welcome(user: int) -> str:
+    return f"to {user}"

@@ -125,9 +125,10 @@ def test_what_ends_without_its_work_has_failed(desk: ModelDesk, client: BridgeCl
     desk.put("j", skip_on=["TypeError"], reroute_on={"MemoryError": "big"})
     job = desk.take()["j"]
     assert job.options.skip_on == ("TypeError",) and job.options.reroute_on == (("MemoryError", "big"),)
-    assert desk.run(Drop((job.lease,), (outcome,))).items == (("ok", outcome),)
+    assert desk.run(Drop((job.lease,), (outcome,), ("TypeError: of 7",))).items == (("ok", outcome),)
     assert client.status(job.lease.job) == "failed" and client.redis.scard(KEYS.active) == 0
-    assert outcome in result(client, job.lease.job)["error"]["message"]
+    error = result(client, job.lease.job)["error"]
+    assert (error["name"], error["message"]) == (("TypeError", "of 7") if outcome == "skipped" else ("Ended", outcome))
 
 
 @pytest.mark.feature("BQ33", model="bridge")

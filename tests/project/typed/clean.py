@@ -15,6 +15,7 @@ from engine import (
     AsyncQueue,
     Enqueued,
     GroupSettings,
+    Handlers,
     Job,
     NewJob,
     Queue,
@@ -112,3 +113,28 @@ def with_short_leases(**settings: Unpack[WorkerSettings]) -> Worker:
 def group(**settings: Unpack[GroupSettings]) -> WorkerGroup:
     assert WorkerGroup([queue, async_queue], strategy="shuffle", grace_ms=5)
     return WorkerGroup([queue], **settings)
+
+
+def is_busy(error: OSError) -> bool:
+    return error.errno == 11
+
+
+@queue.job(aliases=["send"], retry_on=[ConnectionError, is_busy], bury_on=ValueError)
+def send(user: str) -> int:
+    return len(user)
+
+
+@queue.job(batch=9, bury_on=lambda error: "never" in str(error))
+def send_all(users: list[str]) -> None: ...
+
+
+def ruled() -> Handlers:
+    handlers = Handlers(retry_on=is_busy, bury_on=(LookupError, TypeError))
+
+    @handlers("work", bury_on=[ValueError])
+    def work(job: Job) -> None: ...
+
+    assert_type(send("ada"), int)
+    assert_type(send.call("ada"), int)
+    assert_type(send_all.enqueue("ada"), Enqueued)
+    return handlers

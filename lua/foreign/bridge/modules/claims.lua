@@ -38,8 +38,7 @@ local function bridge_claims(w)
   local function ready(job)
     for _, parent in ipairs(job.needs or {}) do
       local status, gone = w.text(w.at_status(parent)), w.text(w.prefix .. 'gone:' .. parent)
-      -- A skipped parent is failed on the wire, and counts as completed.
-      if not status or (status == 'failed' and gone == 'completed') then status = gone end
+      status = status or gone
       if status == 'dead' or status == 'failed' then
         return false, 'it needs ' .. parent .. ', which is ' .. status
       end
@@ -242,11 +241,10 @@ local function bridge_ends(w)
     leave(id, job)
   end
 
-  -- Writes. Of the documented statuses `failed` is the only one without another use. Jobs that depend on a
-  -- skipped one run.
-  function w.drop(id, job, outcome)
-    if outcome == 'skipped' then redis.call('SET', w.prefix .. 'gone:' .. id, 'completed', 'EX', 604800) end
-    result(id, failed('Ended: ' .. outcome, ''), 0)
+  -- Writes. Of the documented statuses `failed` is the only one without another use. The error of a skipped
+  -- job is its result, as that of a dead one.
+  function w.drop(id, job, outcome, error)
+    result(id, failed(error or 'Ended: ' .. outcome, ''), 0)
     redis.call('SET', w.at_status(id), 'failed')
     leave(id, job)
   end
