@@ -144,10 +144,12 @@ class LoopThread:
                 # SystemExit in a task that a handler started goes through the loop; the other handlers must
                 # not end with it.
                 log.exception("the loop of the coroutine handlers goes on after")
-        for task in self._tasks:
+        # Also those that handlers have started, and those of the queues that they have awaited.
+        left = asyncio.all_tasks(loop)
+        for task in left:
             task.cancel()
-        if self._tasks:
-            loop.run_until_complete(asyncio.wait(self._tasks, timeout=CLEAN_UP_S))
+        if left:
+            loop.run_until_complete(asyncio.wait(left, timeout=CLEAN_UP_S))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
 
