@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine import Handlers, Job, NewJob, PartlyEnqueued, Queue, ServerUnavailable, UnknownParent, Worker
+from engine import Handlers, Job, Malformed, NewJob, PartlyEnqueued, Queue, ServerUnavailable, UnknownParent, Worker
 from engine.ops.jobs import Enqueued
 from tests.engine.helpers.both import hurried
 from tests.engine.helpers.producing import some_handlers
@@ -53,6 +53,31 @@ def test_a_fan_out_and_its_join_in_one_call(face: Any, queue: Queue) -> None:
     assert sorted(ran[:100]) == sorted(f"part-{number}" for number in range(100))
     assert ran[100:] == ["join of 100 from part-0", "after"]
     assert (queue.counts().blocked, queue.counts().finished) == (0, 102)
+
+
+def test_a_join_of_a_thousand_and_a_chord_in_pieces(queue: Queue) -> None:
+    @queue.job("part")
+    def part(number: int) -> int:
+        return number
+
+    @queue.job("total")
+    def total(job: Job) -> int:
+        return sum(job.results.values())
+
+    parts = [part.new(number) for number in range(2_100)]
+    pieces = [total.with_options(needs=parts[at : at + 1_000]).new() for at in range(0, 2_100, 1_000)]
+    whole = total.with_options(needs=pieces).new()
+    assert {item.result for item in queue.enqueue_many([*parts, *pieces, whole])} == {"created"}
+    assert (queue.counts().blocked, queue.counts().waiting) == (4, 2_100)
+    Worker(queue, sweep_ms=50).run(burst=True)
+    assert queue.results.wait(whole).get() == sum(range(2_100)) and queue.counts().finished == 2_104
+    with pytest.raises(Malformed, match=r"^needs: .* at most 1000 different ids"):
+        total.with_options(needs=[str(number) for number in range(1_001)])
+    # As many as the envelope holds, whatever their ids and names are.
+    longest = [NewJob("n" * 20, None, id=f"{number:0>13}") for number in range(1_000)]
+    assert queue.enqueue("total", {}, id="full", needs=parts[:1_000], headers={"h": "x" * 8_000}).created
+    with pytest.raises(Malformed, match=r"^needs: '\d+ bytes' .* 40960 bytes as JSON"):
+        total.with_options(needs=[*longest[:-1], NewJob("n" * 9_000, None, id="last")])
 
 
 def test_one_parent_with_more_children_than_one_call_tells(face: Any, queue: Queue) -> None:
