@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -23,6 +24,27 @@ def face(request: pytest.FixtureRequest, runner: asyncio.Runner, ironclaim_url: 
     made = hurried(request.param, runner, "q", ironclaim_url, timeout_ms=60_000)
     yield made
     made.close()
+
+
+#: Nobody connects to it: a child process finds the handlers of its tasks here.
+prices = Queue("prices", url="redis://127.0.0.1:1")
+
+
+@prices.job("price")
+def price(amount: Decimal) -> Decimal:
+    if amount < 0:
+        raise ValueError("below zero")
+    return amount
+
+
+@prices.job("nothing")
+def nothing() -> None: ...
+
+
+@prices.job("add-up", attempts=1)
+def add_up(job: Job) -> list[str]:
+    found = [*job.results.of(price).values(), *job.results.of(nothing).values()]
+    return [f"{type(value).__name__} {value}" for value in found]
 
 
 def blocked(queue: Queue) -> list[str]:
@@ -78,6 +100,30 @@ def test_a_join_of_a_thousand_and_a_chord_in_pieces(queue: Queue) -> None:
     assert queue.enqueue("total", {}, id="full", needs=parts[:1_000], headers={"h": "x" * 8_000}).created
     with pytest.raises(Malformed, match=r"^needs: '\d+ bytes' .* 40960 bytes as JSON"):
         total.with_options(needs=[*longest[:-1], NewJob("n" * 9_000, None, id="last")])
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+def test_results_of_parents_have_the_types_of_their_tasks(queue: Queue, processes: int) -> None:
+    for amount in ("1.10", "2"):
+        price.with_options(queue=queue, id=f"price-{amount}").enqueue(Decimal(amount))
+    jobs = [
+        *(price.new(Decimal(amount)) for amount in ("3", "4.5")),
+        price.with_options(attempts=1).new(Decimal(-1)),
+        price.with_options(result_ttl_ms=0).new(Decimal(9)),
+        nothing.new(),
+    ]
+    more = add_up.with_options(needs=[*jobs, "price-2"], on_parent_failure="ignore", id="sum")
+    queue.enqueue_many([*jobs, more.new()])
+    Worker(queue, prices.handlers, processes=processes, sweep_ms=50).run(burst=True)
+    assert queue.results.wait("sum", add_up).get() == ["Decimal 3", "Decimal 4.5", "NoneType None"]
+    later = add_up.with_options(needs=[NewJob("price", None, id="nothing-like-it")], id="other")
+    queue.enqueue("raw", None, id="nothing-like-it", attempts=1)
+    queue.enqueue_many([later.new()])
+    raw = Handlers()
+    raw.include(prices.handlers)
+    raw("raw")(lambda job: {"no": "price"})
+    Worker(queue, raw, sweep_ms=50).run(burst=True)
+    assert queue.results.wait("other").error.startswith("Malformed: result: ")
 
 
 def test_one_parent_with_more_children_than_one_call_tells(face: Any, queue: Queue) -> None:

@@ -64,6 +64,13 @@ async def tag(texts: list[str]) -> list[UUID]:
     return [UUID(int=len(text)) for text in texts]
 
 
+@queue.job("sum")
+def summed(job: Job) -> Decimal:
+    assert_type(job.results.of(bill), dict[str, Bill])
+    assert_type(list(job.results.of(mail).values()), list[int | None])
+    return sum((one.total for one in job.results.of(bill).values()), Decimal())
+
+
 twice = async_queue.job("bill-again")(bill)
 USER = UUID(int=7)
 
