@@ -57,7 +57,7 @@ _HOMES = {
     "engine.queue.era": ("DataLoss",),
     "engine.queue.looks": ("JobError", "JobInfo", "JobPage", "ListOptions", "Progress", "Result"),
     "engine.queue.metrics": ("Scaling", "join_metrics"),
-    "engine.queue.producing": ("NewJob",),
+    "engine.queue.producing": ("NewJob", "TaskJob"),
     "engine.queue.scheduling": ("Schedule",),
     "engine.queue.synchronous.parts": ("Results",),
     "engine.queue.synchronous.queue": ("Queue", "queues"),

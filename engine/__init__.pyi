@@ -45,7 +45,7 @@ from engine.queue.asynchronous.queue import AsyncQueue, async_queues
 from engine.queue.era import DataLoss
 from engine.queue.looks import JobError, JobInfo, JobPage, ListOptions, Progress, Result
 from engine.queue.metrics import Scaling, join_metrics
-from engine.queue.producing import NewJob
+from engine.queue.producing import NewJob, TaskJob
 from engine.queue.scheduling import Schedule
 from engine.queue.synchronous.parts import Results
 from engine.queue.synchronous.queue import Queue, queues
@@ -128,6 +128,7 @@ __all__ = [
     "Target",
     "Task",
     "TaskFunction",
+    "TaskJob",
     "TimedOut",
     "UnknownJob",
     "UnknownParent",

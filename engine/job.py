@@ -6,18 +6,21 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from engine import validate
 from engine.errors import LeaseLost, Malformed, UnsupportedFeature
 from engine.ops.claims import LeasedJob
 from engine.outcomes import SoftTimeout
+from engine.parameters import TypedJob
 from engine.serializers import BUILT_IN, Serializers
 from engine.validate import Milliseconds
 from engine.worker.machine.events import MoreTime, Progressed
 
 #: Takes the messages of a running handler to its worker.
 Say = Callable[[MoreTime | Progressed], None]
+
+R = TypeVar("R")
 
 _UNREAD = object()
 _making_event = threading.Lock()
@@ -40,6 +43,21 @@ class ParentResults(Mapping[str, Any]):
                 f"{parent}: {len(named)} of the jobs that this one needed have that name, which must be one"
             )
         return _value(named[0])
+
+    def of(self, task: TypedJob[R]) -> dict[str, R]:
+        """What the parents that are jobs of this task have returned, by id, with the type that its function
+        returns. Left out are those that did not finish, whose result was not kept, or that `needs` was given
+        as a mere id. Raises Malformed for a value that is not of that type."""
+        found: dict[str, R] = {}
+        for parent, record in self._records.items():
+            if getattr(parent, "name", "") == task.name and not record.startswith(b'{"ok":false'):
+                value = _value(record)
+                try:
+                    found[parent] = task.parameters.read_result(value)
+                except Malformed:
+                    if value is not None:
+                        raise
+        return found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._records)
@@ -213,7 +231,8 @@ class Job:
     def results(self) -> ParentResults:
         """The results of the jobs that this one needed, by id; also by name for those that `needs` was given
         as NewJobs. A callback has the result of the job that has succeeded. None for one that returned
-        nothing or did not finish. Raises UnsupportedFeature where the format of the queue keeps none."""
+        nothing or did not finish. As JSON has them; `job.results.of(task)` has their types. Raises
+        UnsupportedFeature where the format of the queue keeps none."""
         left = self._leased.left
         if self.parents and not left:
             raise UnsupportedFeature(

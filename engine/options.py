@@ -184,8 +184,8 @@ class JobOptions(TypedDict, total=False):
     dedup_ms: Annotated[Milliseconds, Duration(0, DURATION_MS_MAX)]
     """The length of the window of `dedup`."""
     needs: Annotated[Sequence[str | Identified] | None, Checked(validate.parents)]
-    """At most 100 jobs of this queue that have to finish before this one can be claimed (rule 25): their ids,
-    or what `task.new(...)` has made."""
+    """At most 1,000 jobs of this queue that have to finish before this one can be claimed (rule 25): their
+    ids, or what `task.new(...)` has made."""
     on_parent_failure: Annotated[ParentFailure, Choice(get_args(ParentFailure))]
     """When one of `needs` is buried, discarded, skipped or rerouted: `bury` this job as well (default), or
     `ignore` it."""

@@ -47,7 +47,7 @@ from engine.ops.jobs import Enqueued, Lease
 from engine.options import JobOptions, checked
 from engine.outcomes import ErrorMatches
 from engine.parameters import Parameters, TypedJob
-from engine.queue.producing import NewJob
+from engine.queue.producing import TaskJob
 from engine.queue.settings import QueueSettings, asynchronous, synchronous
 from engine.validate import Milliseconds
 
@@ -239,15 +239,14 @@ class Task(TypedJob[R], Generic[P, R]):
             self, self.payload(*args, **kwargs), wait_ms=self._wait_ms
         )
 
-    def new(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
+    def new(self, *args: P.args, **kwargs: P.kwargs) -> TaskJob[R]:
         """The job of a call with these arguments, with the task's options and an id. Nothing is sent: it is
-        for `enqueue_many`, and for the `needs` of other jobs. Raises Malformed where the arguments do not
-        fit."""
-        # Formats whose server draws the ids have none to give.
-        return NewJob(
+        for `enqueue_many`, for the `needs` of other jobs, and then for `results.wait`. Raises Malformed where
+        the arguments do not fit."""
+        return TaskJob(
             self,
             self.payload(*args, **kwargs),
-            id=None if "id" in self.options else self._queue.model.new_id() or None,
+            id=None if "id" in self.options else self._queue.model.new_id(),
         )
 
     def payload(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:

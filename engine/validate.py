@@ -45,7 +45,9 @@ DONE_MAX, DEAD_MAX = 1_000_000, 10_000_000
 #: (lua/core/modules/lease.lua).
 TRACE_BYTES_MAX = 4096
 #: Of one job: jobs that it needs, waits of its own back-off, and names of exceptions.
-PARENTS_MAX = 100
+PARENTS_MAX = 1000
+#: Their ids and names as JSON: an envelope has 64 KiB for all options.
+PARENTS_BYTES_MAX = 40 * 1024
 DELAYS_MAX = 100
 ERROR_NAMES_MAX = 50
 
@@ -454,18 +456,17 @@ def any_parents(field: str, value: object) -> tuple[str, ...]:
 
 
 def _parents(field: str, value: object, pattern: re.Pattern[str]) -> tuple[str, ...]:
-    names: list[object] = []
+    names: list[str] = []
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         given = cast("Sequence[object]", value)
-        value, names = (
-            [getattr(item, "id", item) for item in given],
-            [getattr(item, "name", "") for item in given],
-        )
+        found = [getattr(item, "name", "") for item in given]
+        value = [getattr(item, "id", item) for item in given]
+        names = [name if isinstance(name, str) else "" for name in found]
     ids = _texts(field, value, pattern, PARENTS_MAX, "ids of jobs, or NewJobs that have one")
-    return tuple(
-        Parent.named(id, name) if isinstance(name, str) and name else id
-        for id, name in zip(ids, names, strict=True)
-    )
+    if (size := len(json.dumps([ids, names]))) > PARENTS_BYTES_MAX:
+        bound = f"ids and names of jobs of at most {PARENTS_BYTES_MAX} bytes as JSON, so fewer of them"
+        raise Malformed(field, f"{size} bytes", bound)
+    return tuple(Parent.named(id, name) if name else id for id, name in zip(ids, names, strict=True))
 
 
 def callback(field: str, value: object) -> Any:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from types import MappingProxyType
-from typing import Any, TypeVar, Unpack, cast
+from typing import Any, Generic, TypeVar, Unpack, cast
 
 from engine import validate
 from engine.errors import (
@@ -73,6 +74,45 @@ class NewJob:
         self.payload = payload
         self.id = id
         self.options = options
+
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class TaskJob(NewJob, Generic[R_co]):
+    """The job of one call of a task, as `task.new(...)` makes it. `queue.results` takes it in place of its
+    id, and then knows the type of the result. After `enqueue_many` its `id` is that of the job that is there:
+    another one where `unique` or `dedup` kept it out. Until then it is '' where the server draws the ids."""
+
+    __slots__ = ("task",)
+
+    # Nobody puts None into it: who makes a job of its own from this one has a NewJob.
+    id: str  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def __init__(self, task: TypedJob[R_co], payload: object, *, id: str | None) -> None:
+        super().__init__(task, payload, id=id)
+        self.task = task
+
+
+def meant(id: str | TaskJob[Any], task: TypedJob[Any] | None) -> tuple[str, TypedJob[Any] | None]:
+    """The id and the task that a call about a result is for."""
+    if issubclass(type(id), TaskJob):
+        job = cast("TaskJob[Any]", id)
+        return job.id, job.task
+    return cast("str", id), task
+
+
+def listed(jobs: object) -> list[object]:
+    """The jobs of a bulk, of too many only so many that it shows. Raises Malformed."""
+    each = validate.each("jobs", jobs, "an iterable of NewJob or of mappings with its fields")
+    return [*islice(each, JOBS_MAX + 1)]
+
+
+def note_ids(jobs: Sequence[object], came: Sequence[Enqueued]) -> None:
+    """Give each TaskJob the id of the job that is there."""
+    for job, enqueued in zip(jobs, came, strict=True):
+        if issubclass(type(job), TaskJob):
+            cast("TaskJob[Any]", job).id = enqueued.job
 
 
 def draft(
@@ -249,7 +289,7 @@ def _draft_of(
         name, payload, id, options = (
             cast("object", new.name),
             new.payload,
-            new.id,
+            _id_of(new),
             cast("Mapping[str, object]", new.options),
         )
     else:
@@ -280,6 +320,10 @@ def _draft_of(
         raise UnsupportedFeature(f"jobs[{at}]: {error}") from None
 
 
+def _id_of(job: NewJob) -> str | None:
+    return None if not job.id and issubclass(type(job), TaskJob) else job.id
+
+
 def new_jobs(jobs: Iterable[object], prepare: Callable[[NewJob], NewJob]) -> list[NewJob]:
     """The jobs of a bulk, each as `prepare` (hooks before the enqueue) leaves it. Raises Malformed, and what
     a hook raises."""
@@ -288,7 +332,7 @@ def new_jobs(jobs: Iterable[object], prepare: Callable[[NewJob], NewJob]) -> lis
         validate.each("jobs", jobs, "an iterable of NewJob or of mappings with its fields")
     ):
         if issubclass(type(job), NewJob):
-            name, payload, id, options = job.name, job.payload, job.id, job.options
+            name, payload, id, options = job.name, job.payload, _id_of(job), job.options
         else:
             name, payload, id, options = cast("Any", _fields_of(job, at))
         made.append(prepare(NewJob(name, payload, id=id, **options)))

@@ -186,7 +186,7 @@ class QueueSettings:
             check_payload(tasks, self.serializers, draft)
         return draft, job
 
-    def _drafted_many(self, jobs: Iterable[Any]) -> list[Enqueue]:
+    def _drafted_many(self, jobs: Iterable[object]) -> list[Enqueue]:
         """Many jobs, checked as `_drafted` does, which their hooks have been called with. Raises Malformed
         that names the first bad one by its index."""
         drafts = producing.drafts(jobs, self.payload_bytes_max, self.serializers, self.model)

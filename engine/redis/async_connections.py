@@ -10,14 +10,13 @@ import itertools
 import os
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import redis
 from redis.exceptions import AskError
 
-from engine.errors import Malformed
 from engine.redis.call import ServerClock
 from engine.redis.connections import Idle, address_of, packed
 from engine.redis.dialer import Connection, resolver_of
@@ -123,39 +122,48 @@ class PipelinedConnection:
         self.answered_ns = time.monotonic_ns()
 
 
-class AsyncConnections:
-    """A pool of handshaken connections, last in first out, of the running event loop.
+T = TypeVar("T")
 
-    It empties itself when it is used from another loop: what a closed loop left behind is of no use. Two
-    loops that run at once cannot share it, for a connection reports to the loop that it was made in: the
-    second one is told so, as Malformed.
-    """
+
+class OfEachLoop(Generic[T]):
+    """One of a kind for each event loop that uses it, made by `make` in that loop. What a closed loop left
+    behind is of no use."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._found: dict[asyncio.AbstractEventLoop, tuple[T, int]] = {}
+
+    def here(self) -> T:
+        """That of the running loop."""
+        loop = asyncio.get_running_loop()
+        found = self._found.get(loop)
+        if found is None:
+            # A parent's are kept for good: to close its connections in a forked child takes their sockets out
+            # of the epoll that the parent's loop still uses.
+            for other, (_, pid) in list(self._found.items()):
+                if other.is_closed() and pid == os.getpid():
+                    self._found.pop(other, None)
+            found = self._found[loop] = self._make(), os.getpid()
+        return found[0]
+
+
+class AsyncConnections:
+    """A pool of handshaken connections, last in first out, of the event loop that it is made in: a connection
+    reports to that loop alone."""
 
     def __init__(self, endpoint: Endpoint, handshake: Handshake, *, patience_ms: int = 0) -> None:
         self._dialer = AsyncDialer(endpoint, handshake, patience_ms)
         self._resolver = self._dialer.resolver
         self._slot = endpoint.slot
-        self._most = endpoint.options.connections_max or CONNECTIONS_MAX
         self._check_ns = endpoint.options.idle_check_ms * 1_000_000
-        self._owner: asyncio.AbstractEventLoop | None = None
-        self._pid = os.getpid()
-        self._inherited: list[object] = []
-        self._begin()
-
-    def _begin(self) -> None:
-        """Begin without connections: at first, and for another event loop."""
+        self._owner = asyncio.get_running_loop()
         self._idle: dict[Address | None, Idle] = {None: []}
         self._open: weakref.WeakKeyDictionary[Connection, Node | None] = weakref.WeakKeyDictionary()
-        self._permits = asyncio.Semaphore(self._most)
+        #: To hold while a call runs: a thousand tasks must not open a thousand connections.
+        self.permits = asyncio.Semaphore(endpoint.options.connections_max or CONNECTIONS_MAX)
         # The connections that batches share while any of them is under way, by slot.
         self._shared: dict[int, PipelinedConnection] = {}
         self._opening = asyncio.Lock()
-
-    @property
-    def permits(self) -> asyncio.Semaphore:
-        """A semaphore to hold while a call runs: a thousand tasks must not open a thousand connections."""
-        self._belong()
-        return self._permits
 
     def patience(self) -> asyncio.Timeout:
         """The time within which an answer must come, else TimeoutError."""
@@ -164,7 +172,6 @@ class AsyncConnections:
     async def take(self, slot: int) -> Connection:
         """A connection that is ready to send calls of a slot. Raises redis-py's errors, TimeoutError, or
         UnsafeServer."""
-        self._belong()
         resolver = self._resolver
         known = None if resolver is None else resolver.known(slot)
         if resolver is None or (known is not None and self._idle.get(known.address)):
@@ -175,7 +182,6 @@ class AsyncConnections:
 
     async def take_at(self, node: Node | None, slot: int) -> Connection:
         """A connection to a node, for calls of a slot. Raises as `take` does."""
-        self._belong()
         idle = self._idle.get(address_of(node))
         connection, idle_since_ns = idle.pop() if idle else (None, 0)
         if connection is not None:
@@ -215,13 +221,12 @@ class AsyncConnections:
     def leave(self) -> None:
         """Close the connections to servers that are no longer named, also those on which somebody waits for a
         reply; from any thread."""
-        if self._owner is not None:
-            with suppress(RuntimeError):
-                self._owner.call_soon_threadsafe(self._leave)
+        with suppress(RuntimeError):
+            self._owner.call_soon_threadsafe(self._leave)
 
     def _leave(self) -> None:
         resolver = self._resolver
-        if resolver is None or self._owner is not asyncio.get_running_loop():
+        if resolver is None:
             return
         left = [
             connection
@@ -234,13 +239,9 @@ class AsyncConnections:
 
     async def give_back(self, connection: Connection) -> None:
         """Return a connection that is alive and whose last reply has been read."""
-        if self._owner is asyncio.get_running_loop():
-            self._idle.setdefault(address_of(self._open.get(connection)), []).append(
-                (connection, time.monotonic_ns())
-            )
-        else:
-            # Another loop has taken the pool over while this one stood still in mid-call.
-            await connection.disconnect(nowait=True)
+        self._idle.setdefault(address_of(self._open.get(connection)), []).append(
+            (connection, time.monotonic_ns())
+        )
 
     async def write(self, pipelined: PipelinedConnection, commands: Sequence[tuple[object, ...]]) -> None:
         """Write the commands of an exchange behind those of the others. Raises redis-py's errors."""
@@ -254,7 +255,6 @@ class AsyncConnections:
     async def take_shared(self, slot: int) -> PipelinedConnection:
         """The connection that batches of a slot share now, or a new one, for one more exchange. Raises as
         `take` does."""
-        self._belong()
         async with self._opening:
             shared = self._shared.get(slot)
             if shared is None or time.monotonic_ns() - shared.answered_ns > SILENT_NS:
@@ -283,9 +283,7 @@ class AsyncConnections:
         loads the scripts."""
         self._share_no_more(pipelined)
         pipelined.retired = True
-        # The idle ones of another loop, which has taken the pool over, are not this one's to close.
-        if self._owner is asyncio.get_running_loop():
-            await self._close_idle(nowait=True)
+        await self._close_idle(nowait=True)
 
     async def break_off(self, pipelined: PipelinedConnection) -> None:
         """Close a connection on which a reply may still come, and begin no further exchange on it: the client
@@ -298,7 +296,6 @@ class AsyncConnections:
 
     async def close(self) -> None:
         """Close the idle connections."""
-        self._belong()
         await self._close_idle(nowait=False)
         if self._resolver is not None:
             self._resolver.part(self)
@@ -317,21 +314,6 @@ class AsyncConnections:
     ) -> None:
         """Put the next replies of a connection into `replies`, as `AsyncDialer.read` does."""
         await self._dialer.read(connection, count, replies, patience)
-
-    def _belong(self) -> None:
-        owner = asyncio.get_running_loop()
-        if self._owner is owner:
-            return
-        # A forked child runs a loop of its own, and the copy of its parent's loop seems to run.
-        if self._owner is not None and self._owner.is_running() and self._pid == os.getpid():
-            bound = "one queue for each event loop: this one is used by another loop that is still running"
-            raise Malformed("event loop", owner, bound)
-        if self._pid != os.getpid():
-            # The parent's, kept for good: to close one here takes its socket out of the epoll that the
-            # parent's loop still uses.
-            self._inherited.append((self._idle, self._shared))
-        self._owner, self._pid = owner, os.getpid()
-        self._begin()
 
 
 async def _is_readable(connection: Connection) -> bool:

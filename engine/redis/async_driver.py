@@ -11,7 +11,7 @@ from redis.exceptions import AskError
 
 from engine.errors import EngineError
 from engine.observer import Intended, Observer
-from engine.redis.async_connections import AsyncConnections, PipelinedConnection
+from engine.redis.async_connections import AsyncConnections, OfEachLoop, PipelinedConnection
 from engine.redis.call import Call, ServerClock
 from engine.redis.endpoint import Endpoint
 from engine.redis.exchange import (
@@ -63,9 +63,13 @@ class AsyncDriver:
         handshake = Handshake(
             scripts, self.clock, observer, replicated=durability is not None, route=endpoint.route
         )
-        self._connections = AsyncConnections(endpoint, handshake, patience_ms=patience_ms)
+        self._pools = OfEachLoop(lambda: AsyncConnections(endpoint, handshake, patience_ms=patience_ms))
         #: The slot of calls without keys; None where one server has all slots.
         self._home = endpoint.slot if endpoint.is_cluster else None
+
+    @property
+    def _connections(self) -> AsyncConnections:
+        return self._pools.here()
 
     @property
     def permits(self) -> asyncio.Semaphore:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from engine.errors import EngineError
 from engine.observer import Intended
 from engine.ops.jobs import Enqueue
+from engine.redis.async_connections import OfEachLoop
 from engine.redis.call import Call
 from engine.redis.exchange import InFlightCall, Sent
 from engine.redis.gathering import (
@@ -77,25 +78,28 @@ class _Waiting(GatheredEnqueue):
 
 
 class AsyncGathering:
-    """Sends the enqueues of one queue in batches, in the order in which they came.
+    """Sends the enqueues of one queue in batches, in the order in which they came; those of each event loop
+    apart.
 
     The sends that follow a failed one hold up no other batch. A task that is cancelled before its enqueue has
     left takes it back.
     """
 
     def __init__(self, carrier: Carrier, maker: CallMaker) -> None:
+        self._of_loops = OfEachLoop(lambda: _Gathering(carrier, maker))
+
+    async def send(self, operation: Enqueue, intended_ns: int | None = None) -> Sent:
+        """Stamp an enqueue and send it with the next batch. Raises as `AsyncDriver.send` does."""
+        return await self._of_loops.here().send(operation, intended_ns)
+
+
+class _Gathering:
+    """The enqueues of one event loop."""
+
+    def __init__(self, carrier: Carrier, maker: CallMaker) -> None:
         self._carrier = carrier
         self._maker = maker
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._begin(None)
-
-    def _begin(self, loop: asyncio.AbstractEventLoop | None) -> None:
-        """Begin anew, in this loop. What another one left behind when it was closed ends with it; where that
-        one only stands still, its tasks hear that their enqueues are cancelled."""
-        if self._loop is not None and not self._loop.is_closed():
-            for waiting in self._waiting:
-                waiting.future.cancel()
-        self._loop = loop
+        self._loop = asyncio.get_running_loop()
         self._waiting: deque[_Waiting] = deque()
         self._under_way = 0
         self._jobs_under_way = 0
@@ -106,21 +110,16 @@ class AsyncGathering:
         self._batches: set[asyncio.Task[None]] = set()
 
     async def send(self, operation: Enqueue, intended_ns: int | None = None) -> Sent:
-        """Stamp an enqueue and send it with the next batch. Raises as `AsyncDriver.send` does, and
-        Malformed while another loop uses the driver."""
-        loop = asyncio.get_running_loop()
-        # Before anything of the loop that sent last is given up: it may still run, and then this raises.
-        permits = self._carrier.permits
-        if loop is not self._loop:
-            self._begin(loop)
-        if self._alone and not self._under_way and not self._waiting and not permits.locked():
+        """Stamp an enqueue and send it with the next batch. Raises as `AsyncDriver.send` does."""
+        loop = self._loop
+        if self._alone and not self._under_way and not self._waiting and not self._carrier.permits.locked():
             return await self._send_alone(GatheredEnqueue(operation, intended_ns))
         waiting = _Waiting(operation, intended_ns, loop.create_future())
         self._waiting.append(waiting)
         # A call that left alone has a connection of its own: what comes after it waits for it, to keep the
         # order.
         if self._under_way < (1 if self._alone else BATCHES_MAX) or loop.time() - self._left_s > OVERDUE_S:
-            self._leave_soon(loop)
+            self._leave_soon()
         return await waiting.future
 
     async def _send_alone(self, enqueue: GatheredEnqueue) -> Sent:
@@ -135,16 +134,14 @@ class AsyncGathering:
         finally:
             landed()
 
-    def _leave_soon(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _leave_soon(self) -> None:
         """Send what waits as soon as the tasks that can run now have added theirs."""
         if not self._leaving:
             self._leaving = True
-            loop.call_soon(self._leave, loop)
+            self._loop.call_soon(self._leave)
 
-    def _leave(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _leave(self) -> None:
         """Send a batch of what waits, and a second one if there is room for it."""
-        if loop is not self._loop:
-            return
         self._leaving = False
         first = True
         while self._waiting and (first or self._under_way < BATCHES_MAX):
@@ -204,20 +201,19 @@ class AsyncGathering:
     def _depart(self, jobs: int) -> Callable[[], None]:
         """Count a batch as under way. Returns what to call when its first send is over, or it has ended; only
         the first call counts."""
-        loop, over = self._loop, False
-        assert loop is not None
+        over = False
         self._under_way += 1
         self._jobs_under_way += jobs
-        self._left_s = loop.time()
+        self._left_s = self._loop.time()
 
         def landed() -> None:
             nonlocal over
-            if over or loop is not self._loop:
+            if over:
                 return
             over = True
             self._under_way -= 1
             self._jobs_under_way -= jobs
             if self._waiting:
-                self._leave_soon(loop)
+                self._leave_soon()
 
         return landed

@@ -11,6 +11,7 @@ def test_reminders(ironclaim_queue):
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +19,7 @@ import pytest
 from engine.testing.server import EmbeddedServer
 
 if TYPE_CHECKING:
-    from engine.queue.synchronous.queue import Queue
+    from engine.testing.running import QueueInTest
 
 
 @pytest.fixture(scope="session")
@@ -36,12 +37,11 @@ def ironclaim_url(ironclaim_server: EmbeddedServer) -> str:
 
 
 @pytest.fixture
-def ironclaim_queue(ironclaim_url: str) -> Iterator[Queue]:
-    """An empty queue whose time stands still, in 2100, until `run_all` or `use_test_clock` moves it."""
+def ironclaim_queue(ironclaim_url: str) -> Iterator[QueueInTest]:
+    """An empty queue whose time stands still, in 2100, until `run_all` or `use_test_clock` moves it. It can
+    take the place of a queue that a module made at import: `ironclaim_queue.replaces("shop.jobs:queue")`."""
     # Not before: a plugin that loads a client library would load it in every test session.
-    from engine.queue.settings import TEST_CLOCK_LEAST_MS
-    from engine.queue.synchronous.queue import Queue
+    from engine.testing.running import QueueInTest
 
-    with Queue("test", url=ironclaim_url) as queue:
-        queue.use_test_clock(TEST_CLOCK_LEAST_MS)
+    with closing(QueueInTest(ironclaim_url)) as queue:
         yield queue

@@ -169,15 +169,21 @@ class LoopThread:
                 # SystemExit in a task that a handler started goes through the loop; the other handlers must
                 # not end with it.
                 log.exception("the loop of the coroutine handlers goes on after")
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            loop.run_until_complete(asyncio.wait(self._tasks, timeout=CLEAN_UP_S))
+        self._cancel(loop, self._tasks)
         for last in reversed(self.at_end):
             with contextlib.suppress(TimeoutError):
                 loop.run_until_complete(asyncio.wait_for(last(), AT_END_S))
+        # Those that handlers and hooks have started, and those of the queues that they have awaited.
+        self._cancel(loop, asyncio.all_tasks(loop))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
+
+    @staticmethod
+    def _cancel(loop: asyncio.AbstractEventLoop, tasks: set[asyncio.Task[Any]]) -> None:
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            loop.run_until_complete(asyncio.wait(tasks, timeout=CLEAN_UP_S))
 
 
 class SoftLimit:

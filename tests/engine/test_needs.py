@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from engine import Handlers, Job, NewJob, PartlyEnqueued, Queue, ServerUnavailable, UnknownParent, Worker
+from engine import Handlers, Job, Malformed, NewJob, PartlyEnqueued, Queue, ServerUnavailable, UnknownParent, Worker
 from engine.ops.jobs import Enqueued
 from tests.engine.helpers.both import hurried
 from tests.engine.helpers.producing import some_handlers
@@ -23,6 +24,27 @@ def face(request: pytest.FixtureRequest, runner: asyncio.Runner, ironclaim_url: 
     made = hurried(request.param, runner, "q", ironclaim_url, timeout_ms=60_000)
     yield made
     made.close()
+
+
+#: Nobody connects to it: a child process finds the handlers of its tasks here.
+prices = Queue("prices", url="redis://127.0.0.1:1")
+
+
+@prices.job("price")
+def price(amount: Decimal) -> Decimal:
+    if amount < 0:
+        raise ValueError("below zero")
+    return amount
+
+
+@prices.job("nothing")
+def nothing() -> None: ...
+
+
+@prices.job("add-up", attempts=1)
+def add_up(job: Job) -> list[str]:
+    found = [*job.results.of(price).values(), *job.results.of(nothing).values()]
+    return [f"{type(value).__name__} {value}" for value in found]
 
 
 def blocked(queue: Queue) -> list[str]:
@@ -53,6 +75,55 @@ def test_a_fan_out_and_its_join_in_one_call(face: Any, queue: Queue) -> None:
     assert sorted(ran[:100]) == sorted(f"part-{number}" for number in range(100))
     assert ran[100:] == ["join of 100 from part-0", "after"]
     assert (queue.counts().blocked, queue.counts().finished) == (0, 102)
+
+
+def test_a_join_of_a_thousand_and_a_chord_in_pieces(queue: Queue) -> None:
+    @queue.job("part")
+    def part(number: int) -> int:
+        return number
+
+    @queue.job("total")
+    def total(job: Job) -> int:
+        return sum(job.results.values())
+
+    parts = [part.new(number) for number in range(2_100)]
+    pieces = [total.with_options(needs=parts[at : at + 1_000]).new() for at in range(0, 2_100, 1_000)]
+    whole = total.with_options(needs=pieces).new()
+    assert {item.result for item in queue.enqueue_many([*parts, *pieces, whole])} == {"created"}
+    assert (queue.counts().blocked, queue.counts().waiting) == (4, 2_100)
+    Worker(queue, sweep_ms=50).run(burst=True)
+    assert queue.results.wait(whole).get() == sum(range(2_100)) and queue.counts().finished == 2_104
+    with pytest.raises(Malformed, match=r"^needs: .* at most 1000 different ids"):
+        total.with_options(needs=[str(number) for number in range(1_001)])
+    # As many as the envelope holds, whatever their ids and names are.
+    longest = [NewJob("n" * 20, None, id=f"{number:0>13}") for number in range(1_000)]
+    assert queue.enqueue("total", {}, id="full", needs=parts[:1_000], headers={"h": "x" * 8_000}).created
+    with pytest.raises(Malformed, match=r"^needs: '\d+ bytes' .* 40960 bytes as JSON"):
+        total.with_options(needs=[*longest[:-1], NewJob("n" * 9_000, None, id="last")])
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+def test_results_of_parents_have_the_types_of_their_tasks(queue: Queue, processes: int) -> None:
+    for amount in ("1.10", "2"):
+        price.with_options(queue=queue, id=f"price-{amount}").enqueue(Decimal(amount))
+    jobs = [
+        *(price.new(Decimal(amount)) for amount in ("3", "4.5")),
+        price.with_options(attempts=1).new(Decimal(-1)),
+        price.with_options(result_ttl_ms=0).new(Decimal(9)),
+        nothing.new(),
+    ]
+    more = add_up.with_options(needs=[*jobs, "price-2"], on_parent_failure="ignore", id="sum")
+    queue.enqueue_many([*jobs, more.new()])
+    Worker(queue, prices.handlers, processes=processes, sweep_ms=50).run(burst=True)
+    assert queue.results.wait("sum", add_up).get() == ["Decimal 3", "Decimal 4.5", "NoneType None"]
+    later = add_up.with_options(needs=[NewJob("price", None, id="nothing-like-it")], id="other")
+    queue.enqueue("raw", None, id="nothing-like-it", attempts=1)
+    queue.enqueue_many([later.new()])
+    raw = Handlers()
+    raw.include(prices.handlers)
+    raw("raw")(lambda job: {"no": "price"})
+    Worker(queue, raw, sweep_ms=50).run(burst=True)
+    assert queue.results.wait("other").error.startswith("Malformed: result: ")
 
 
 def test_one_parent_with_more_children_than_one_call_tells(face: Any, queue: Queue) -> None:

@@ -23,7 +23,7 @@ from tests.engine.helpers.producing import some_handlers
 
 NOT_WHOLE = (True, False, None, "5", b"5", 1.5, math.nan, math.inf, -math.inf, [1], 10**400)
 BAD_TEXTS = ("", "two words", "new\n", "ä", "a/b", "{a}", "nul\0", 7, b"bytes", ["a"])
-PARENTS = tuple(f"p{at}" for at in range(100))
+PARENTS = tuple(f"p{at}" for at in range(1_000))
 #: Callbacks.
 AFTER, AFTER_ALL = NewJob("send", {}), NewJob("send", None, id="mine", priority=1, expires_ms=7, key="k", unique=None)
 HEADER_FILL = HEADERS_BYTES_MAX - len(json.dumps({"h": ""}))

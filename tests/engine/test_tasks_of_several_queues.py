@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -231,10 +232,85 @@ def test_new_jobs_have_ids_for_bulk_and_for_needs(mails: Queue) -> None:
         add.with_options(needs=[NewJob("add", {})])
 
 
-def test_where_the_server_gives_ids_a_new_job_has_none(ironclaim_url: str) -> None:
-    with Queue("mails", models.Bull(), url=ironclaim_url) as queue:
+@pytest.mark.parametrize("hooked", [False, True])
+def test_a_new_job_has_the_id_of_the_job_that_is_there(ironclaim_url: str, hooked: bool) -> None:
+    """Where the server draws the ids, and where another job keeps it out."""
+    with Queue("mails", models.Bull(), url=ironclaim_url) as queue, Queue("bills", url=ironclaim_url) as bills:
+        if hooked:
+            queue.hooks.before(lambda job: None)
+            bills.hooks.before(lambda job: None)
         new = adding(queue, []).new(1)
-        assert new.id is None and [one.job for one in queue.enqueue_many([new])] == ["1"]
+        assert new.id == "" and [one.job for one in queue.enqueue_many(iter([new]))] == ["1"] and new.id == "1"
+        add = adding(bills, [])
+        one, other = add.with_options(unique="u").new(1), add.with_options(unique="u").new(2)
+        plain = NewJob("add", {"number": 3}, id="plain")
+        bills.enqueue_many([one, plain])
+        assert bills.enqueue_many([other])[0].result == "duplicate" and other.id == one.id != "" and plain.id == "plain"
+
+
+@pytest.mark.parametrize("kind", [Queue, AsyncQueue])
+def test_a_new_job_stands_for_its_id_and_its_type_when_its_result_is_asked_for(ironclaim_url: str, kind: Any) -> None:
+    queue: Queue | AsyncQueue = kind("mails", url=ironclaim_url)
+
+    @queue.job("half")
+    def half(amount: Decimal) -> Decimal:
+        return amount / 2
+
+    jobs = [half.new(Decimal(number)) for number in range(3)]
+
+    async def halves() -> list[Any]:
+        await queue.aio.enqueue_many(jobs)
+        first = [(await queue.aio.results.wait(job)).get() for job in jobs]
+        again = [await queue.aio.results.get(job) for job in jobs]
+        return [*first, *(one.value if one else None for one in again)]
+
+    with at_work(Worker(queue, sweep_ms=50)):
+        assert asyncio.run(halves()) == [Decimal(0), Decimal("0.5"), Decimal(1)] * 2
+
+
+# -- every call in a coroutine
+
+
+async def test_each_call_of_a_queue_can_be_awaited(mails: Queue) -> None:
+    add = adding(mails, [])
+    await mails.aio.enqueue_many([add.new(1), add.new(2)])
+    await mails.aio.schedules.put("daily", add, add.payload(3), cron="0 4 * * *")
+    assert (await mails.aio.counts()).waiting == mails.counts().waiting == 2
+    assert [one.name for one in await mails.aio.schedules.list()] == [one.name for one in mails.schedules.list()] == ["daily"]
+    assert 'ironclaim_jobs{queue="mails",state="waiting"} 2' in await mails.aio.metrics()
+    assert mails.aio is mails.aio and mails.aio.aio is mails.aio
+    await mails.aclose()
+
+
+def public(part: object) -> set[str]:
+    return {name for name in dir(part) if not name.startswith("_")}
+
+
+def test_a_queue_for_coroutines_lacks_nothing(mails: Queue) -> None:
+    assert public(mails.aio) == public(mails)
+    for part in ("jobs", "dead", "results", "schedules", "events", "workers", "locks"):
+        assert public(getattr(mails.aio, part)) == public(getattr(mails, part))
+
+
+async def test_a_handler_awaits_the_queue_that_its_service_uses_meanwhile(ironclaim_url: str) -> None:
+    """The worker has an event loop of its own, beside that of the service."""
+    queue = AsyncQueue("mails", url=ironclaim_url)
+
+    @queue.job("plan")
+    async def plan(tenant: int) -> int:
+        await queue.schedules.put(f"tenant-{tenant}", "report", cron="0 4 * * *")
+        await note.aenqueue(tenant)
+        return await note.acall(tenant)
+
+    @queue.job("note")
+    async def note(tenant: int) -> int:
+        return len(await queue.schedules.list()) + tenant
+
+    with at_work(Worker(queue, sweep_ms=50)):
+        assert await plan.acall(7) == 8
+        assert await asyncio.gather(*(note.acall(number) for number in range(20))) == list(range(1, 21))
+    assert [one.name for one in await queue.schedules.list()] == ["tenant-7"]
+    await queue.aclose()
 
 
 # -- registries

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,8 @@ SPECIAL = {
     "ASYNC": "async with AsyncQueue(",
     "LIMITS": 'queue.set_limit("send", rate=',
     "FIXTURE": "def test_welcome",
+    "SHOP": "# shop/jobs.py",
+    "REPLACED": "def test_bill",
 }
 
 
@@ -34,7 +37,7 @@ def special(name: str) -> str:
     return found
 
 
-FACE, CHARGE, RENDER, ASYNC, LIMITS, FIXTURE = map(special, SPECIAL)
+FACE, CHARGE, RENDER, ASYNC, LIMITS, FIXTURE, SHOP, REPLACED = map(special, SPECIAL)
 PROGRAMS = [snippet for snippet in SNIPPETS if snippet not in map(special, SPECIAL)]
 
 
@@ -176,6 +179,21 @@ def test_the_fixture_snippet_is_a_test_that_passes(ironclaim_url: str) -> None:
     names["test_welcome"](ironclaim_url)  # type: ignore[operator]
     with engine.Queue("emails", url=ironclaim_url) as queue:
         assert queue.counts().waiting == 1
+
+
+def test_the_test_of_a_service_passes_on_the_server_of_the_test(
+    ironclaim_queue: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop/jobs.py").write_text(SHOP)
+    monkeypatch.syspath_prepend(tmp_path)
+    names: dict[str, Any] = {}
+    try:
+        exec(REPLACED, names)
+        names["test_bill"](ironclaim_queue)
+    finally:
+        for name in ("shop", "shop.jobs"):
+            sys.modules.pop(name, None)
 
 
 def test_the_async_snippet_puts_a_hundred_jobs_in_and_a_worker_runs_them(ironclaim_url: str) -> None:

@@ -58,6 +58,7 @@ from engine.queue.looks import (
     state_of,
     typed,
 )
+from engine.queue.producing import TaskJob
 from engine.queue.scheduling import PutResult, Schedule, schedule_of, template
 from engine.queue.sharding import added_workers
 from engine.queue.synchronous.calls import BlockingCalls, Part, QueueCalls
@@ -515,18 +516,21 @@ class Results(Part):
         self._listeners: dict[str, EndListeners] = {}
 
     @overload
+    def get(self, id: TaskJob[R]) -> Result[R] | None: ...
+    @overload
     def get(self, id: str) -> Result[Any] | None: ...
     @overload
     def get(self, id: str, task: TypedJob[R]) -> Result[R] | None: ...
-    def get(self, id: str, task: TypedJob[Any] | None = None) -> Result[Any] | None:
+    def get(self, id: str | TaskJob[Any], task: TypedJob[Any] | None = None) -> Result[Any] | None:
         """How the job ended. None: it has not ended, is unknown, or nothing of it is kept any more. A result
         is kept for `result_ttl_ms`; the fact that it finished, a while longer.
 
-        The value is as JSON has it; with the `task` that the job is of it has the type that its function
-        returns.
+        The value is as JSON has it; with the `task` that the job is of, and for what `task.new(...)` made, it
+        has the type that its function returns.
 
         Raises Malformed, also for a value that is not of the task's type, ServerUnavailable, OutcomeUnknown.
         """
+        id, task = producing.meant(id, task)
         job = self._queue.model.names.known_id(id)
         found = best(job, [seen for _, seen in self._queue.each(Look(job))])
         return None if found is None else typed(found, task)
@@ -537,11 +541,17 @@ class Results(Part):
         return progress_of(self._queue.do(ReadProgress(self._queue.model.names.known_id(id))))
 
     @overload
+    def wait(self, id: TaskJob[R], *, wait_ms: Milliseconds = 30_000) -> Result[R]: ...
+    @overload
     def wait(self, id: str, *, wait_ms: Milliseconds = 30_000) -> Result[Any]: ...
     @overload
     def wait(self, id: str, task: TypedJob[R], *, wait_ms: Milliseconds = 30_000) -> Result[R]: ...
     def wait(
-        self, id: str, task: TypedJob[Any] | None = None, *, wait_ms: Milliseconds = 30_000
+        self,
+        id: str | TaskJob[Any],
+        task: TypedJob[Any] | None = None,
+        *,
+        wait_ms: Milliseconds = 30_000,
     ) -> Result[Any]:
         """Wait until this job has ended and return its result. No wake-up is lost, whenever the job ends and
         whatever happens to the connection meanwhile. `task`: as for `get`.
@@ -550,6 +560,7 @@ class Results(Part):
         know, and ServerUnavailable or OutcomeUnknown when the server is away at the end of that time, then up
         to 10 s later.
         """
+        id, task = producing.meant(id, task)
         return typed(self.wait_out(Waiting(self._queue.model.names.known_id(id), wait_ms)), task)
 
     def wait_out(self, waiting: Waiting) -> Result[Any]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 import redis
 
@@ -29,7 +29,7 @@ from engine.queue.admin import QueueInfo
 from engine.queue.looks import Waiting, typed
 from engine.queue.metrics import DemandWatch, Scaling, exposition
 from engine.queue.producing import NewJob
-from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable, QueueSettings
+from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable, QueueSettings, asynchronous
 from engine.queue.sharding import added_times, moved
 from engine.queue.synchronous.calls import QueueCalls
 from engine.queue.synchronous.parts import (
@@ -49,6 +49,10 @@ from engine.serializers import Serializer
 from engine.tasks import BatchTaskDecorator, TaskDecorator, TaskFunction, TaskOptions
 from engine.validate import Milliseconds
 
+if TYPE_CHECKING:
+    # Of both kinds of queue this is the asyncio one.
+    from engine.queue.asynchronous.queue import AsyncQueue as Awaitable
+
 _SNAPSHOT_PAGE = 1_000
 _SNAPSHOT_PAGES_MAX = 10_000
 #: Names of one answer of `stats`.
@@ -62,8 +66,8 @@ T = TypeVar("T")
 
 
 class Queue(QueueCalls):
-    """A named queue on one Redis or Valkey server, for the tasks of one event loop at a time; connects on
-    first use.
+    """A named queue on one Redis or Valkey server. Safe to share between threads and greenlets;
+    connects on first use.
 
     `model` is the data model, one of `engine.models`: None is Lanes, the engine's own. `url` or `client` says
     where the server is: a url (redis://, rediss:// or unix://, with user and password),
@@ -148,6 +152,13 @@ class Queue(QueueCalls):
         self.events = Events(self)
         self._demand = DemandWatch()
         self._made = {}
+
+    @property
+    def aio(self) -> Awaitable:
+        """This queue for coroutines: `await queue.aio.results.wait(id)`. It has each call that blocks, to be
+        awaited, with the same settings, handlers and hooks. Raises Malformed where a client of redis-py
+        cannot be made anew for it."""
+        return asynchronous(self)
 
     def enqueue(
         self,
@@ -271,9 +282,11 @@ class Queue(QueueCalls):
         ServerUnavailable and OutcomeUnknown as `enqueue` does; when only some pieces failed, PartlyEnqueued,
         whose `results` tells them apart.
         """
-        prepared = producing.new_jobs(jobs, self.hooks.prepare) if self.hooks else []
-        drafts = self._drafted_many(prepared or jobs)
+        given = producing.listed(jobs)
+        prepared = producing.new_jobs(given, self.hooks.prepare) if self.hooks else []
+        drafts = self._drafted_many(prepared or given)
         came = self._send_drafts(drafts, validate.intended_ns(intended_ns))
+        producing.note_ids(given, came)
         self.hooks.announce(prepared, came if prepared else ())
         return came
 

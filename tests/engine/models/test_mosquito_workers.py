@@ -150,7 +150,7 @@ def test_everything_runs_at_once_under_a_clock_of_the_test(queue: Queue) -> None
     queue.enqueue("ok_job", {"what": "fails"})
     queue.enqueue("ok_job", {"what": "late"}, delay_ms=2 * DAY_MS)
     queue.enqueue("ok_job", {"what": "now"})
-    counts = run_all(queue, handlers)
+    counts = run_all(queue, handlers, raise_failures=False)
     assert attempts == {"fails": 5, "late": 1, "now": 1}
     assert (counts.finished, counts.waiting, counts.delayed, counts.dead) == (2, 0, 0, 1)
 

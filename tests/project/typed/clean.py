@@ -21,6 +21,7 @@ from engine import (
     Queue,
     Result,
     Task,
+    TaskJob,
     Worker,
     WorkerGroup,
     WorkerSettings,
@@ -64,6 +65,13 @@ async def tag(texts: list[str]) -> list[UUID]:
     return [UUID(int=len(text)) for text in texts]
 
 
+@queue.job("sum")
+def summed(job: Job) -> Decimal:
+    assert_type(job.results.of(bill), dict[str, Bill])
+    assert_type(list(job.results.of(mail).values()), list[int | None])
+    return sum((one.total for one in job.results.of(bill).values()), Decimal())
+
+
 twice = async_queue.job("bill-again")(bill)
 USER = UUID(int=7)
 
@@ -74,7 +82,15 @@ def call() -> None:
     assert_type(bill.enqueue(USER, Decimal(1)), Enqueued)
     assert_type(bill.with_options(delay_ms=5, wait_ms=10, queue=async_queue).call(USER, amount=Decimal(1)), Bill)
     assert_type(twice.call(USER, Decimal(1)), Bill)
-    assert_type(bill.new(USER, Decimal(1)), NewJob)
+    job = bill.new(USER, Decimal(1))
+    assert_type(job, TaskJob[Bill])
+    assert_type(job.id, str)
+    as_any_job: NewJob = job
+    queue.enqueue_many([job, as_any_job])
+    assert_type(queue.results.wait(job, wait_ms=5), Result[Bill])
+    assert_type(queue.results.get(job), Result[Bill] | None)
+    assert_type(queue.results.wait(job.id, bill).get(), Bill)
+    assert_type(queue.results.wait(index.new("a")).get(), float)
     made: Coroutine[Any, Any, int | None] = mail(User(name="a"), {"street": "b"})
     made.close()
     assert_type(mail.call(User(name="a"), {"street": "b"}), int | None)
@@ -99,6 +115,13 @@ async def acall() -> None:
     assert_type(await async_queue.call(mail, {}), int | None)
     assert_type(await async_queue.results.get("id", mail), Result[int | None] | None)
     assert_type((await async_queue.results.wait("id", bill)).get(), Bill)
+    assert_type(queue.aio, AsyncQueue)
+    jobs = [bill.new(USER, Decimal(1)), bill.new(USER, amount=Decimal(2))]
+    assert_type(await queue.aio.enqueue_many(jobs), list[Enqueued])
+    assert_type([(await queue.aio.results.wait(job)).get() for job in jobs], list[Bill])
+    assert_type(await async_queue.aio.results.get(mail.new(User(name="a"), {"street": "b"})), Result[int | None] | None)
+    assert_type(await queue.aio.metrics(), str)
+    await async_queue.schedules.put("daily", mail, mail.payload(User(name="a"), {"street": "b"}), cron="0 4 * * *")
 
 
 def of_any_kind(task: Task[[UUID, Decimal], Bill]) -> Decimal:

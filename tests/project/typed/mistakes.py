@@ -52,13 +52,15 @@ def results() -> None:
     length: int = mail.call(USER, "x")  # mistake 16: it may be None
     found: UUID = queue.results.wait("id", bill).get()  # mistake 17: a Decimal is no UUID
     many: list[NewJob] = [bill.enqueue(USER, Decimal(1))]  # mistake 18: what came of an enqueue is no new job
-    print(name, length, found, many)
+    score: int = queue.results.wait(bill.new(USER, Decimal(1))).get()  # mistake 25: a Decimal is no whole number
+    print(name, length, found, many, score)
 
 
 async def async_results() -> None:
     text: str = (await async_queue.results.wait("id", mail)).get()  # mistake 19: a number or None is no text
     score: UUID = await index.acall("a")  # mistake 20: the result of one job of a batch is a float
-    print(text, score)
+    waited: str = (await queue.aio.results.wait(index.new("a"))).get()  # mistake 26: a float is no text
+    print(text, score, waited)
 
 
 def settings() -> None:
