@@ -228,6 +228,20 @@ def job_columns(run: Run) -> list[Column]:
         *payload_columns(),
         *result_columns(),
         *listed_columns(),
+        *effect_columns(run),
+    ]
+
+
+def effect_columns(run: Run) -> list[Column]:
+    """How often a service counts that the job took effect, null where it does not name it; how many handlers have started; and
+    whether one of them may still run, in a process that lives."""
+    handle = F.col("f") == "handle"
+    going = handle & F.col("done_ns").isNull() & F.col("proc").isin(*sorted({one.name for one in run.processes} - run.killed))
+    return [
+        F.sum(F.when(F.col("kind") == "effects", F.col("times"))).alias("took_effect"),
+        F.count_if(handle).alias("handler_starts"),
+        some(going).alias("still_handled"),
+        F.max(F.when(leased(), F.col("class"))).alias("claimed_class"),
     ]
 
 
