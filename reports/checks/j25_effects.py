@@ -38,14 +38,14 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     return [
         (
             beside,
-            Flag("no effect", lacks, sentence("was finished, and took no effect in ", starts, " runs"), absence=True),
+            Flag("no effect", lacks, sentence("was finished, and took no effect; handler runs: ", starts), absence=True),
         ),
         (
             jobs,
             Flag(
                 "effect unrun",
                 (starts > 0) & (times > starts),
-                sentence("took effect ", times, " times in ", starts, " runs"),
+                sentence("took effect ", times, " times; handler runs: ", starts),
                 absence=True,
             ),
         ),
@@ -54,7 +54,7 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
             Flag(
                 "effect again",
                 (times > 1) & (times <= starts),
-                sentence("took effect ", times, " times, in ", starts, " runs"),
+                sentence("took effect ", times, " times, once in each of its ", starts, " runs at most"),
                 absence=False,
             ),
         ),
