@@ -241,7 +241,7 @@ def effect_columns(run: Run) -> list[Column]:
         F.sum(F.when(F.col("kind") == "effects", F.col("times"))).alias("took_effect"),
         F.count_if(handle).alias("handler_starts"),
         some(going).alias("still_handled"),
-        F.max(F.when(leased(), F.col("class"))).alias("claimed_class"),
+        F.max("class").alias("class"),
     ]
 
 

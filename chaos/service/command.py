@@ -90,12 +90,20 @@ def run(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     spec = known.spec(arguments.seed)
     order = ordered(known, spec, known.plan(spec), interrupts)
     with tempfile.TemporaryDirectory() as folder:
-        if known.service.slo:
-            file = Path(folder) / "slo.toml"
-            file.write_text(toml(known.service.slo))
-            validate_objectives(file, channels=False)
-            order = replace(order, objectives=file)
-        return carry_out(order, arguments, interrupts)[0]
+        return carry_out(replace(order, objectives=objectives(known.service, Path(folder))), arguments, interrupts)[0]
+
+
+def objectives(service: ServiceFile, folder: Path) -> Path | None:
+    """The service level objectives as a file in the folder, validated; None without any. Raises HarnessError."""
+    if not service.slo:
+        return None
+    file = folder / "slo.toml"
+    file.write_text(toml(service.slo))
+    try:
+        validate_objectives(file, channels=False)
+    except HarnessError as error:
+        raise HarnessError(f"{service.path.name}: slo: {str(error).removeprefix('slo.toml: ')}") from None
+    return file
 
 
 def ordered(known: Known, spec: ServiceSpec, plan: Plan, interrupts: Interrupts) -> Order[RunSpec]:
@@ -158,11 +166,8 @@ def check(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     missing = list(lacking(spec, plan))
     for words in missing:
         progress.say(f"missing: {words}")
-    if known.service.slo:
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "slo.toml"
-            file.write_text(toml(known.service.slo))
-            validate_objectives(file, channels=False)
+    with tempfile.TemporaryDirectory() as folder:
+        objectives(known.service, Path(folder))
     progress.say(trial.one_job(known.service, spec, known.of_users, interrupts))
     progress.say("check: something is missing" if missing else "check: ready")
     return UNKNOWN if missing else VALID

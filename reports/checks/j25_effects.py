@@ -32,9 +32,9 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     """Jobs without their effect, with too many, and with more than one; and when none took effect, an unknown."""
     jobs = frames.eventful.jobs
     times, starts = F.coalesce("took_effect", F.lit(0)), F.col("handler_starts")
-    counted = jobs.agg(F.collect_set(F.when(times > 0, F.col("claimed_class"))).alias("classes")).withColumn("who", F.lit("no job"))
+    counted = jobs.agg(F.collect_set(F.when(times > 0, F.col("class"))).alias("classes")).withColumn("who", F.lit("no job"))
     beside = jobs.crossJoin(F.broadcast(counted))
-    lacks = F.col("accepted") & (times == 0) & F.array_contains("classes", F.col("claimed_class"))
+    lacks = F.col("accepted") & (times == 0) & F.array_contains("classes", F.col("class"))
     return [
         (
             beside,
