@@ -20,6 +20,7 @@ class Packages(BuildHookInterface[Any]):
     """Adds the files of the packages to the wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Name each file with its place."""
         checkout = Path(self.root).parent
         for package in PACKAGES:
             for path in sorted((checkout / package).rglob("*")):

@@ -22,7 +22,7 @@ from chaos.command import Order, carry_out
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
 from chaos.judge import validate_objectives
-from chaos.plan import Pace, Plan, draw, worker_names
+from chaos.plan import PRODUCER, Pace, Plan, draw, worker_names
 from chaos.progress import Progress
 from chaos.runs import RunFolder
 from chaos.service import trial
@@ -36,6 +36,9 @@ from engine.testing import ServerMissing
 IMPORT_TIMEOUT_S = 60.0
 
 VALID, UNKNOWN = 0, 2
+
+#: The app that users call.
+APP_1 = "app-1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,11 @@ class Known:
     def plan(self, spec: ServiceSpec) -> Plan:
         """The faults of a spec. Raises HarnessError."""
         shape: dict[str, Any] = {"topology": spec.topology, "minutes": self.service.minutes, "kinds": self.service.faults}
-        return draw(spec.seed, workers=worker_names(spec.workers), pace=Pace(), **shape)
+        plan = draw(spec.seed, workers=worker_names(spec.workers), pace=Pace(), **shape)
+        if not (self.of_users and self.service.apps):
+            return plan
+        # Users call the app, and it is the app that calls the server.
+        return replace(plan, faults=tuple(replace(one, target=one.target.replace(PRODUCER, APP_1)) for one in plan.faults))
 
 
 def run(arguments: argparse.Namespace, interrupts: Interrupts) -> int:

@@ -1,11 +1,11 @@
 """J25: a job of a service takes effect as often as its finish says, by what the service counts in its own database.
 
 A job that was finished took effect: a handler that returns before it has worked loses its effect when its worker dies. No job
-takes effect more often than its handlers were started. One that takes effect more than once was run more than once: what at least
-once costs, which is declared unless the service says `once`, as one that uses `effects.once` may.
+takes effect more often than its handlers were started. One that takes effect more than once was run more than once: what at
+least once costs, which is declared unless the service says `once`, as one that uses `effects.once` may.
 
-Judged are the jobs of each class of which some job took effect: others have no effect that is counted. What it cannot see: effects
-of jobs that the history does not have, such as rows of an older run, and whether an effect was the right one.
+Judged are the jobs of each class of which some job took effect: others have no effect that is counted. What it cannot see:
+effects of jobs that the history does not have, such as rows of an older run, and whether an effect was the right one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The harness's wheel beside the engine's, in an environment without the checkout: the example of the guide is checked and drilled.
+"""The harness's wheel beside the engine's, in an environment without the checkout: the guide's example is checked and drilled.
 
 The environment has the two wheels, and what they depend on from this one: no registry is asked.
 """
@@ -28,6 +28,15 @@ SHOP = ROOT / "docs" / "examples" / "shop"
 
 BUILD_TIMEOUT_S = 300
 DRILL_TIMEOUT_S = 900
+
+#: The planted defect: the handler returns, and a thread works.
+ACKNOWLEDGED_TOO_SOON = """\
+    Thread(target=later, args=(job, buyer, cents)).start()
+
+
+def later(job: Job, buyer: str, cents: int) -> None:
+    time.sleep(1)
+"""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1_800)]
 
@@ -123,13 +132,7 @@ def test_the_example_is_drilled_and_a_handler_that_acknowledges_before_it_works_
     assert {one["id"]: one["verdict"] for one in decided["checks"]}["J25"] == "valid"
     assert (shop / "runs" / "latest" / "report.html").exists() and (shop / "runs" / "latest" / "junit.xml").exists()
     jobs = shop / "shop" / "jobs.py"
-    jobs.write_text(
-        jobs.read_text()
-        .replace(
-            "    time.sleep(0.05)\n",
-            "    time.sleep(0.05)\n    Thread(target=later, args=(job, buyer, cents)).start()\n\n\ndef later(job: Job, buyer: str, cents: int) -> None:\n    time.sleep(1)\n",
-        )
-        .replace("import time\n", "import time\nfrom threading import Thread\n")
-    )
+    planted = jobs.read_text().replace("    time.sleep(0.05)\n", f"    time.sleep(0.05)\n{ACKNOWLEDGED_TOO_SOON}")
+    jobs.write_text(planted.replace("import time\n", "import time\nfrom threading import Thread\n"))
     done = said(commands, shop, "run")
     assert done.returncode == 1 and "J25 violated" in done.stdout and "was finished, and took no effect" in done.stdout

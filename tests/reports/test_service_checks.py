@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,8 @@ WORKERS = ("worker-1", "worker-2", "worker-3")
 def work(story: Story, worker: str, job: str, at: float, *, sent: bool = True, name: str = "email") -> Token:
     """A job that is claimed, handled and finished, all well, by handlers that write to no sink."""
     if sent:
-        story.enqueue(job, at - 0.01, **{"class": name})
+        more: Any = {"class": name}
+        story.enqueue(job, at - 0.01, **more)
     token = story.claim(worker, job, at, told={"class": name})
     story.start(token, at + 0.002, took=0.05)
     story.end("finish", token, at=at + 0.06)
