@@ -76,7 +76,7 @@ class Jobs:
 
     def __init__(self, queue: Any, planned: Iterator[PlannedJob], failed: Callable[[Any], None]) -> None:
         self._queue = queue
-        #: Called with a pacer that the function has ended by an error.
+        #: Called with a pacer that the function has ended by an error, or with a job that cannot be sent.
         self._failed = failed
         self._loop = OpenLoop(planned, send=self._send, drop=self._drop)
         self._pacers: list[gevent.Greenlet] = []
@@ -104,6 +104,10 @@ class Jobs:
     def _send(self, job: PlannedJob, intended_ns: int) -> None:
         try:
             self._queue.enqueue(job.task, job.arguments, intended_ns=intended_ns, **job.options)
+        except engine.Malformed as error:
+            # Nothing that happens to a drill makes a job malformed.
+            logger.error("the load yielded a job that cannot be sent: %s", error)
+            self._failed(job)
         except engine.EngineError as error:
             # The judge reads what came of each send; people need the reason, not ten thousand of them.
             if next(self._failures) <= 10:

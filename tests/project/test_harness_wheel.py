@@ -119,7 +119,7 @@ def test_a_load_that_cannot_be_sent_is_told_before_a_drill(commands: Path, shop:
     load.write_text(load.read_text().replace('"cents": randomness', '"pence": randomness'))
     done = said(commands, shop, "check")
     assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert "the load created no job within" in done.stderr and "cents" in done.stderr
+    assert "unplanned exit of producer-1" in done.stderr and "cents" in done.stderr
 
 
 def test_the_example_is_drilled_and_a_handler_that_acknowledges_before_it_works_is_named(commands: Path, shop: Path) -> None:
