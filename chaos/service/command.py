@@ -37,8 +37,8 @@ IMPORT_TIMEOUT_S = 60.0
 
 VALID, UNKNOWN = 0, 2
 
-#: The app that users call.
-APP_1 = "app-1"
+#: The app that users call. The apps of the harness have other names, and no histories.
+APP_1 = "web-1"
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class ServiceCrew(Crew):
     def start_app(self, name: str) -> Child:
         """Announce an app in the manifest, then start it."""
         self.ports[name] = quiet_port()
-        return self._start_own(name, APP, self.service.apps[int(name.removeprefix("app-")) - 1])
+        return self._start_own(name, APP, self.service.apps[int(name.removeprefix("web-")) - 1])
 
     def start_replacement(self, name: str, of: str) -> Child:
         return self._start_own(name, self.children[of].role, self.commands[of])

@@ -90,7 +90,7 @@ class ServiceDrill(Drill):
         return names
 
     def _begin_load(self) -> None:
-        apps = [f"app-{number}" for number in range(1, len(self.service.apps) + 1)]
+        apps = [f"web-{number}" for number in range(1, len(self.service.apps) + 1)]
         for name in apps:
             self._crew.start_app(name)
         ports = self._crew.ports

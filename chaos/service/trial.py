@@ -52,7 +52,7 @@ def _tried(folder: Path, service: ServiceFile, spec: ServiceSpec, of_users: bool
         try:
             crew.start_worker(WORKER)
             for number in range(1, len(service.apps) + 1):
-                crew.start_app(f"app-{number}")
+                crew.start_app(f"web-{number}")
             crew.start_producer(PRODUCER)
             begun_s = time.monotonic()
             sent_s = 0.0

@@ -117,7 +117,8 @@ def test_a_job_whose_handler_still_runs_is_not_stuck_but_one_whose_worker_is_gon
         token = story.claim(worker, job, HEALED_S - 1, told={"class": "email"})
         story.start(token, HEALED_S - 0.9)
         story.left("active", job, srv_ms(DEADLINE_S + 5))
-    story.spec["ended"] = [{"name": "worker-3", "how": "killed", "t_ns": ns(END_S)}]
+    ended = {"worker-3": DEADLINE_S - 1, "worker-1": END_S + 15}
+    story.spec["ended"] = [{"name": name, "how": "killed", "t_ns": ns(at)} for name, at in ended.items()]
     counted(story, all_once())
     found = rows_of(story.write(), "J13")
     assert "dead" in found and "hangs" not in found
