@@ -18,10 +18,8 @@ def database() -> Iterator[sqlite3.Connection]:
     try:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
-        connection.execute(
-            "CREATE TABLE IF NOT EXISTS charges (job TEXT NOT NULL, buyer TEXT NOT NULL, cents INTEGER NOT NULL)"
-        )
-        connection.execute("CREATE TABLE IF NOT EXISTS mails (job TEXT NOT NULL, buyer TEXT NOT NULL)")
+        connection.execute("CREATE TABLE IF NOT EXISTS charges (job TEXT, buyer TEXT, cents INTEGER)")
+        connection.execute("CREATE TABLE IF NOT EXISTS mails (job TEXT, buyer TEXT)")
         effects.create_table(connection)
         with connection:
             yield connection
