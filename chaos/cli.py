@@ -73,6 +73,21 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     bench.add_argument("--replay", type=Path, metavar="RUN", help="repeat the plan of this run, which decides all the rest")
     bench.add_argument("--shrink", action="store_true", help="with --replay: find the least of a violated run's faults")
+    service = commands.add_parser(
+        "run",
+        help="the drill of a service of your own, which a chaos.toml describes",
+        description="Starts servers and the commands of a chaos.toml, puts its load on them, breaks, heals and judges. Exits 0 "
+        "when the run is valid, 1 when violated, 2 when unknown, 3 when it is valid and missed a service level objective.",
+    )
+    checked = commands.add_parser(
+        "check",
+        help="what `run` would do, what is missing, and one job of the load",
+        description="Validates a chaos.toml, imports what it names, says what would run and what is missing, and runs one job. "
+        "Exits 0 when all is there, 2 when not.",
+    )
+    for command in (service, checked):
+        command.add_argument("file", type=Path, nargs="?", default=Path("chaos.toml"), help="the file (default chaos.toml)")
+        command.add_argument("--seed", type=int, default=1, help="draws load and faults (default 1)")
     faults = commands.add_parser(
         "faults",
         help="the table of all kinds of fault",
@@ -181,7 +196,21 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     attended.add_argument("--producers", type=int, default=1, help="processes of the load (default 1)")
     attended.add_argument("--workers", type=int, default=3, help="workers, called worker-1, worker-2 and so on (default 3)")
     attended.add_argument("--lease-ms", type=int, default=9_000, help="lease of the workers in ms (default 9000)")
-    for command in (attended, bench, compare, soak, churned, interop, mischief, upgrade, scaled, planted, nightly, measured):
+    for command in (
+        attended,
+        bench,
+        service,
+        compare,
+        soak,
+        churned,
+        interop,
+        mischief,
+        upgrade,
+        scaled,
+        planted,
+        nightly,
+        measured,
+    ):
         command.add_argument("--runs", type=Path, default=Path("runs"), help="folder of all runs (default runs)")
         command.add_argument("--keep", type=int, default=KEEP_RUNS, help=f"keep at most this many runs (default {KEEP_RUNS})")
         command.add_argument("--keep-days", type=int, default=KEEP_DAYS, help=f"prune older runs (default {KEEP_DAYS} days)")
@@ -263,6 +292,7 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
         from chaos.nightly.command import nightly
         from chaos.replay import replay
         from chaos.scale.command import scale
+        from chaos.service.command import check, run
         from chaos.soak import soak
         from chaos.targets.command import bench_targets
         from chaos.upgrade import upgrade
@@ -272,6 +302,8 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
     commands = {
         "attend": attend,
         "capacity": capacity,
+        "run": run,
+        "check": check,
         "bench": bench_channels if getattr(parsed, "model", "") == "dsps" else bench,
         "faults": show,
         "compare": compare,

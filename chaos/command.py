@@ -145,13 +145,14 @@ def at_its_rate(spec: S, calibration: Calibration) -> S:
 @dataclass(frozen=True, slots=True)
 class Order(Generic[S]):
     """A drill to carry out: its spec without what is only known then, its plan, how to make it, and words about it. `rated`: the
-    spec with the rate that a calibration has picked. `objectives`: a file that the run's folder gets a copy of."""
+    spec with the rate that a calibration has picked, None = without one. `objectives`: a file that the run's folder gets a copy
+    of."""
 
     spec: S
     plan: Plan
     make: Callable[[S, RunFolder, Progress, Path | None], Frame[S]]
     about: Callable[[S], str]
-    rated: Callable[[S, Calibration], S]
+    rated: Callable[[S, Calibration], S] | None
     mutant: Mutant | None = None
     objectives: Path | None = None
 
@@ -188,8 +189,9 @@ def prepared(order: Order[S], arguments: argparse.Namespace, interrupts: Interru
     needed = plan.needs_network() or order.spec.of_servers in topologies.SEVERAL
     toxiproxy = toxiproxy_program(progress, interrupts) if needed else None
     interrupts.check()
-    calibration = calibration or measure(progress, arguments, interrupts)
-    spec: Any = order.rated(order.spec, calibration)
+    spec: Any = order.spec
+    if order.rated:
+        spec = order.rated(spec, calibration or measure(progress, arguments, interrupts))
     folder = runs.create(arguments.runs.absolute(), spec.id)
     if order.objectives:
         keep_objectives(order.objectives, folder)

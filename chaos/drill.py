@@ -47,7 +47,7 @@ class Drill(Frame[RunSpec]):
         manifest = self._open_manifest(stack)
         connect = self._start_servers(stack, spec.topology, spec.durability, spec.queue)
         url = self._servers.url
-        self._queue = models.queue(spec.model, spec.queue, url=url)
+        self._queue = self._open_queue(url)
         stack.callback(self._queue.close)
         for limit in spec.limits:
             self._queue.set_limit(**limit)
@@ -60,9 +60,8 @@ class Drill(Frame[RunSpec]):
         self._crew = self.crew_of(spec, connect, history, self.folder.logs, manifest, self._watch, self.lua)
         self._crew.preload = self._preload
         self._sampler = Sampler(
-            url=url,
+            queue=self._open_queue(url),
             address=self._servers.address,
-            spec=spec,
             samples=self.folder.samples,
             harness=self._harness,
             pids=self._pids,
@@ -72,6 +71,10 @@ class Drill(Frame[RunSpec]):
         self._sampler.start()
         working = self._start_workers()
         self._require(lambda: all(self._watch.view(name).completed.get("claim") for name in working), "the workers did not claim")
+
+    def _open_queue(self, url: str) -> Queue:
+        """The queue that the run is about, without I/O so far; another object each time."""
+        return models.queue(self.spec.model, self.spec.queue, url=url)
 
     def _start_workers(self) -> tuple[str, ...]:
         """Start all that work on jobs: their names."""

@@ -109,12 +109,23 @@ class Children(Generic[S]):
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                # Locust puts the folder that it starts in before all others.
-                cwd=environment.get("PYTHONPATH", str(ROOT)).split(os.pathsep)[0],
-                env=child_environment(environment),
+                cwd=self.folder(environment),
+                env=self.environment(environment),
             )
         self.children[name] = Child(name, role, process, log)
         return self.children[name]
+
+    def folder(self, environment: Mapping[str, str]) -> str:
+        """The folder that a child with these variables starts in. Locust puts it before all others."""
+        return environment.get("PYTHONPATH", str(ROOT)).split(os.pathsep)[0]
+
+    def environment(self, more: Mapping[str, str]) -> dict[str, str]:
+        """The whole environment of a child with these variables."""
+        return child_environment(more)
+
+    def blamed(self, child: Child) -> bool:
+        """True for a child whose end in another way than it was asked to is an error of the run."""
+        return True
 
     def alive(self, role: str) -> int:
         """How many of a role live."""
@@ -145,16 +156,17 @@ class Children(Generic[S]):
             send(child.pid, signal.SIGCONT)
             send(child.pid, signal.SIGTERM)
         deadline = time.monotonic() + grace_s
-        complaints = [f"unplanned exit of {child.ending()}" for child in gone]
+        complaints = [f"unplanned exit of {child.ending()}" for child in gone if self.blamed(child)]
         for child in stopping:
             try:
                 child.process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 child.process.kill()
                 child.process.wait()
-                complaints.append(f"{child.name}: did not stop within {grace_s:g} s of SIGTERM and was killed")
+                if self.blamed(child):
+                    complaints.append(f"{child.name}: did not stop within {grace_s:g} s of SIGTERM and was killed")
             else:
-                if child.process.returncode not in child.endings:
+                if child.process.returncode not in child.endings and self.blamed(child):
                     complaints.append(child.ending())
         return complaints
 

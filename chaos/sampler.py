@@ -13,12 +13,10 @@ from typing import Any, ClassVar, TextIO
 import psutil
 import redis
 
-from bench import models
 from bench.schedstat import schedstat_s
 from chaos import rows
 from chaos.probe import Address
-from chaos.spec import RunSpec
-from engine import Counts, EngineError
+from engine import Counts, EngineError, Queue
 from record.history import HistoryFile
 from record.recorder import ClockOffsets
 
@@ -147,23 +145,22 @@ class WorldSampler:
 
 
 class Sampler(WorldSampler):
-    """That of a run of jobs: also `samples/queue.jsonl`."""
+    """That of a run of jobs: also `samples/queue.jsonl`. `queue`: one of its own, which it closes."""
 
     MORE_FILES = ("queue",)
 
     def __init__(
         self,
         *,
-        url: str,
+        queue: Queue,
         address: Callable[[], Address],
-        spec: RunSpec,
         samples: Path,
         harness: HistoryFile,
         pids: Callable[[], Mapping[str, int]],
     ) -> None:
         super().__init__(address=address, samples=samples, harness=harness, pids=pids)
         self.counts: Counts | None = None
-        self._queue = models.queue(spec.model, spec.queue, url=url)
+        self._queue = queue
 
     def close(self) -> None:
         super().close()

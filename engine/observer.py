@@ -84,10 +84,12 @@ class Observer(Protocol):
 
 
 class SparedObserver:
-    """An observer whose failures change nothing for who is observed."""
+    """An observer whose failures change nothing for who is observed. `leads_to`: the url that the calls of
+    its queue go to in place of the queue's own."""
 
-    def __init__(self, observer: Observer) -> None:
+    def __init__(self, observer: Observer, leads_to: str | None = None) -> None:
         self._observer = observer
+        self.leads_to = leads_to
 
     def invoked(self, call: Call[Any], first_send_ns: int, intended_ns: Intended) -> object:
         """As the observer does; None where it has failed."""
@@ -119,15 +121,15 @@ class SparedObserver:
 _METHODS = tuple(name for name in vars(SparedObserver) if not name.startswith("_"))
 
 
-def spared_observer(observer: Observer | None) -> Observer | None:
+def spared_observer(observer: Observer | None) -> SparedObserver | None:
     """What the engine calls in place of an observer that it was given."""
-    return observer if observer is None or type(observer) is SparedObserver else SparedObserver(observer)
+    return observer if observer is None or isinstance(observer, SparedObserver) else SparedObserver(observer)
 
 
-def observer_of(queue: str, given: Observer | None) -> Observer | None:
+def observer_of(queue: str, given: Observer | None) -> SparedObserver | None:
     """What the engine calls for a queue: the observer that its caller gave, or else what the callable returns
-    that `IRONCLAIM_OBSERVER=module:object` names. Raises Malformed where the variable names none, and what
-    the callable raises."""
+    that `IRONCLAIM_OBSERVER=module:object` names. Only the latter may lead the queue to another server, by
+    its `leads_to`. Raises Malformed where the variable names none, and what the callable raises."""
     reference = os.environ.get(VARIABLE)
     # A queue that the callable makes for itself has no observer: it would be asked for without end.
     if given is None and reference and not getattr(_asking, "on", False):
@@ -139,6 +141,7 @@ def observer_of(queue: str, given: Observer | None) -> Observer | None:
             _asking.on = False
         if not (given is None or all(hasattr(given, name) for name in _METHODS)):
             raise Malformed(VARIABLE, reference, f"{_BOUND} (it returned a {type(given).__name__})")
+        return None if given is None else SparedObserver(given, getattr(given, "leads_to", None))
     return spared_observer(given)
 
 

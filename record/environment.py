@@ -2,7 +2,9 @@
 
 `IRONCLAIM_OBSERVER=record.environment:observer` gives each queue its recorder, and `IRONCLAIM_HISTORY` is the
 file of the process, whose name is the file's: `worker-1.jsonl` has the rows of worker-1. All queues of the
-process share it.
+process share it, or the one alone that `IRONCLAIM_HISTORY_QUEUE` names. `IRONCLAIM_HISTORY_URL` leads all of
+them, also those that are not recorded and those of child processes, to another server than their own: a
+drill never touches the one that the service names.
 """
 
 from __future__ import annotations
@@ -10,18 +12,26 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import engine
 from engine import validate
 from engine.errors import Malformed
-from engine.observer import VARIABLE
+from engine.observer import VARIABLE, Intended, Outcome, ServerIdentity
+from engine.ops.claims import LeasedJob
+from engine.redis.call import Call
 from record.history import HistoryFile
 from record.recorder import Recorder
 
 #: The file. A process that has opened it leaves the variable empty, so that the processes that it starts
 #: record nothing.
 FILE = "IRONCLAIM_HISTORY"
+#: The only queue that is recorded; all, where it is not set.
+QUEUE = "IRONCLAIM_HISTORY_QUEUE"
+#: The server that all queues of the process use in place of their own, where it is set.
+URL = "IRONCLAIM_HISTORY_URL"
 
 _opening = threading.Lock()
 _recorder: Recorder | None = None
@@ -43,10 +53,52 @@ def recording(file: Path) -> dict[str, str]:
     return {VARIABLE: f"{__name__}:{observer.__name__}", FILE: str(file)}
 
 
-def observer(queue: str) -> Recorder | None:
-    """The recorder of a queue; None in a process that was started by one which records. The closing row is
+def led(url: str, queue: str, file: Path | None) -> dict[str, str]:
+    """The variables by which the queues of a process use this server, and the one of this name is recorded
+    into the file; None: nothing is."""
+    return {VARIABLE: f"{__name__}:{observer.__name__}", URL: url, QUEUE: queue, FILE: str(file or "")}
+
+
+class Leading:
+    """The observer of a queue that is led to another server and not recorded."""
+
+    def __init__(self, leads_to: str) -> None:
+        self.leads_to = leads_to
+
+    def invoked(self, call: Call[Any], first_send_ns: int, intended_ns: Intended) -> object:
+        """Nothing."""
+
+    def completed(self, call: Call[Any], ticket: object, outcome: Outcome) -> None:
+        """Nothing."""
+
+    def connected(self, server: ServerIdentity) -> None:
+        """Nothing."""
+
+    def configured(self, config: Mapping[str, object]) -> None:
+        """Nothing."""
+
+    def handler_started(self, job: LeasedJob, start_ns: int) -> object:
+        """Nothing."""
+
+    def handler_ended(
+        self, job: LeasedJob, ticket: object, start_ns: int, end_ns: int, error: str | None
+    ) -> None:
+        """Nothing."""
+
+
+def observer(queue: str) -> Recorder | Leading | None:
+    """The recorder of a queue. None, or one that only leads it to another server, in a process that was
+    started by one which records, and for another queue than the one that is recorded. The closing row is
     written when this process ends by itself, and never by a child that it has forked. Raises Malformed where
     no file is named, or another process records in it, and OSError for one that cannot be written."""
+    url = os.environ.get(URL) or None
+    if os.environ.get(QUEUE, queue) != queue or (recorder := _recorder_of(queue)) is None:
+        return None if url is None else Leading(url)
+    recorder.leads_to = url
+    return recorder
+
+
+def _recorder_of(queue: str) -> Recorder | None:
     global _recorder
     with _opening:
         if _recorder is None:

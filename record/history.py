@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 
 FieldType = Literal["int", "str", "list[str]", "items"]
 
@@ -55,8 +55,8 @@ ROW_FIELDS: tuple[Field, ...] = (
         "kind",
         "str",
         "*",
-        "process | open | close | connection | configuration | operation | effect | handed | misuse | "
-        "fault | phase | clock | "
+        "process | open | close | connection | configuration | operation | effect | effects | handed | "
+        "misuse | fault | phase | clock | "
         "offset | final | drop",
     ),
     Field(
@@ -171,7 +171,7 @@ ROW_FIELDS: tuple[Field, ...] = (
     Field(
         "items",
         "items",
-        "operation effect handed fault final",
+        "operation effect effects handed fault final",
         "the jobs or messages of the row (fetch: in order of delivery), final: subscribers; see ITEM_FIELDS",
     ),
     # channels (engine.channel.clock says how clocks compare)
@@ -354,6 +354,13 @@ ITEM_FIELDS: tuple[Field, ...] = (
         since=8,
     ),
     Field("error", "str", "retry bury handle", "what the handler raised"),
+    Field(
+        "times",
+        "int",
+        "effects",
+        "how often the job took effect, as its service counts in its own database after the run",
+        since=10,
+    ),
     Field("message", "str", "publish fetch handed", "message id", since=5),
     Field("clock", "int", "publish fetch handed", "the message's clock; none while nobody has told", since=5),
     Field("subscriber", "str", "final", "name of the subscriber", since=5),

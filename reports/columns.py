@@ -228,6 +228,24 @@ def job_columns(run: Run) -> list[Column]:
         *payload_columns(),
         *result_columns(),
         *listed_columns(),
+        *effect_columns(run),
+    ]
+
+
+def effect_columns(run: Run) -> list[Column]:
+    """How often a service counts that the job took effect, null where it does not name it; how many handlers have started; and
+    whether one of them still ran at the end, in a process that lived."""
+    handle = F.col("f") == "handle"
+    end = run.snapshots.get("end")
+    # One that the harness had to kill, because it would not stop, was there until then.
+    gone = {kill.target for kill in run.kills} | {name for name, at_ns in run.ended.items() if end is None or at_ns < end.t_ns}
+    there = sorted({one.name for one in run.processes} - gone)
+    going = handle & F.col("done_ns").isNull() & F.col("proc").isin(*there)
+    return [
+        F.sum(F.when(F.col("kind") == "effects", F.col("times"))).alias("took_effect"),
+        F.count_if(handle).alias("handler_starts"),
+        some(going).alias("still_handled"),
+        F.max("class").alias("class"),
     ]
 
 

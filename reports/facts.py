@@ -185,20 +185,32 @@ class Run:
         return min((file.version_max for file in self.files.values() if file.version_max), default=0)
 
     @property
+    def of_service(self) -> bool:
+        """True for the drill of a service, whose handlers are its own and write to no sink."""
+        return self.spec.get("scenario") == "service"
+
+    @property
     def dropped(self) -> int:
         """Number of jobs that the load did not send."""
         return sum(drop.count for drop in self.drops)
 
     @property
     def killed(self) -> frozenset[str]:
-        """Names of the processes whose kill was witnessed."""
-        return frozenset(kill.target for kill in self.kills)
+        """Names of the processes whose kill was witnessed, and of those of a service that ended by themselves."""
+        return frozenset(kill.target for kill in self.kills) | self.ended.keys()
+
+    @property
+    def ended(self) -> Mapping[str, int]:
+        """Processes of a service that ended by themselves or would not stop, and when that was seen, in monotonic ns."""
+        return {str(one["name"]): int(one["t_ns"]) for one in self.spec.get("ended") or ()}
 
     @property
     def alive_until_ns(self) -> Mapping[str, int]:
         """Until when each process has certainly lived: until it closed its history, or was about to be killed."""
         ends = [(one.name, self.files[one.file].closed_ns) for one in self.processes if one.file in self.files]
         ends += [(kill.target, kill.inject_ns) for kill in self.kills]
+        # When it was seen to be gone it had not lived for a while, maybe.
+        ends += [(name, last_ns) for name in self.ended for last_ns in self._last_rows_ns(name)]
         return dict(sorted((name, at_ns) for name, at_ns in ends if at_ns is not None))
 
     @property
@@ -246,6 +258,9 @@ class Run:
         """Processes with an unanswered claim: they may hold leases that the history does not show."""
         unsure = {file.name for file in self.files.values() if file.claims_unanswered}
         return tuple(process.name for process in self.processes if process.file in unsure)
+
+    def _last_rows_ns(self, process: str) -> list[int]:
+        return [file.last_ns for file in self.files_of(process) if file.last_ns is not None]
 
     def files_of(self, process: str) -> list[FileFacts]:
         """The existing history files of a process, its sink included."""

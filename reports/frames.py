@@ -82,6 +82,7 @@ ITEM_COLUMNS = (
     "backoff_least_ms",
     "dedup",
     "on_parent_failure",
+    "times",
 )
 
 

@@ -23,7 +23,7 @@ INSTANTS = ("t_ns", "intended_ns", "first_send_ns", "last_send_ns", "done_ns")
 ITEM_INSTANTS = ("intended_ns",)
 
 #: Kinds of row whose items are events, except in rows about channels.
-OF_ITEMS = ("operation", "effect", "final")
+OF_ITEMS = ("operation", "effect", "effects", "final")
 
 
 @dataclass(frozen=True, slots=True)

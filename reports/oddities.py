@@ -18,6 +18,7 @@ KINDS = (
     "configuration",
     "operation",
     "effect",
+    "effects",
     "handed",
     "misuse",
     "fault",

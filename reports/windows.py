@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SERVERS = "servers"
 
 #: Roles of the processes that call a server.
-CALLERS = ("worker", "producer", "publisher", "subscriber")
+CALLERS = ("worker", "producer", "publisher", "subscriber", "app")
 #: The fault by which the server's clock jumps.
 CLOCK_JUMP = "server-clock-jump"
 

@@ -37,9 +37,8 @@ class MixedDrill(Drill):
         stack.callback(self._watch.close)
         self._crew = self._make_crew(url, manifest)
         self._sampler = Sampler(
-            url=url,
+            queue=self._open_queue(url),
             address=self._servers.address,
-            spec=spec,
             samples=self.folder.samples,
             harness=self._harness,
             pids=self._pids,

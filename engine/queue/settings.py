@@ -116,7 +116,11 @@ class QueueSettings:
         #: The AsyncQueue of a Queue and the other way round, once it was asked for (`engine.queue.settings`).
         self.counterpart: Any = None
         # When all else is known to fit: who observes may open a file.
-        self.observer = observer_of(self.name, observer)
+        found = observer_of(self.name, observer)
+        self.observer: Observer | None = found
+        if found is not None and found.leads_to is not None:
+            self.endpoint = endpoint.led_to(found.leads_to).for_keys_like(self.model.keys.prefix)
+            self.url = self.endpoint.url
 
     def on_data_loss(self, callback: OnDataLoss) -> OnDataLoss:
         """Call this with each DataLoss: the server has less than this process was acknowledged or has seen,

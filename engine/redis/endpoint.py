@@ -157,6 +157,10 @@ class Endpoint:
         """Whether each key has a slot, which is at one of several servers."""
         return isinstance(self.route, ClusterRoute)
 
+    def led_to(self, url: str) -> Endpoint:
+        """Another server, for connections of the same kind with the same options. Raises Malformed."""
+        return Endpoint(url, None, self.options, asynchronous=self._asynchronous)
+
     def for_keys_like(self, key: str) -> Endpoint:
         """The same server, or cluster, for calls about keys of the slot of this one."""
         if not self.is_cluster:

@@ -108,7 +108,8 @@ def missing_consumers(run: Run) -> list[str]:
 
 def other_leases(run: Run) -> list[int]:
     """Lease durations of claims, in ms, that differ from the spec."""
-    return sorted(run.leases_ms - {run.lease_ms})
+    # Of a service each kind of worker may have a lease of its own.
+    return sorted(run.leases_ms - {run.lease_ms, *(run.spec.get("leases_ms") or ())})
 
 
 def misplaced_snapshots(run: Run) -> list[str]:

@@ -3,6 +3,7 @@
 At the deadline snapshot no job that has been able to run since before the last heal may be waiting, overdue, active with an
 expired lease, or still active under a lease claimed before that heal, however often renewed: no handler of a drill takes longer
 than the deadline. Twice that long after the heal the harness stops waiting, and no job that had the time to run may be left.
+A job of a service whose handler still runs is its own affair: that hangs, or takes long.
 Every live worker claims (see `j13_workers`); and each job leased at a kill started elsewhere within the bound.
 """
 
@@ -70,6 +71,8 @@ def stuck(run: Run, snapshot: Snapshot) -> list[Flag]:
         sentence("is active, and its lease ended ", F.lit(taken_ms) - lease_ms, " ms ago"),
     )
     since_ms = milliseconds(F.lit(snapshot.t_ns) - changed_ns)
+    if run.of_service:
+        kept = kept & ~F.col("still_handled")
     return [
         Flag("stuck waiting", waiting, sentence("has been waiting for ", since_ms, " ms"), absence=True, timed=True),
         Flag(
@@ -95,6 +98,8 @@ def left_over(run: Run, snapshot: Snapshot, heal_ns: int) -> Flag:
     waited_ms = (snapshot.t_ns - heal_ns) // MS
     level, needs_ms = ("violated", run.liveness_ms) if waited_ms >= 2 * run.liveness_ms - EARLY_MS else ("unknown", 0)
     had_time = F.coalesce(F.col("due_ns"), F.lit(0)) + needs_ms * MS <= snapshot.t_ns
+    if run.of_service:
+        had_time = had_time & ~F.col("still_handled")
     words = sentence("is still ", F.array_join(states, " and "), f" at the end, {waited_ms} ms after the last heal")
     return Flag("left over", (F.size(states) > 0) & had_time, words, absence=False, level=level, timed=True)
 

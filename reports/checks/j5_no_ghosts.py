@@ -38,15 +38,26 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     ran_by, stray = F.col("ran_by"), stranger()
     unsure = F.coalesce(ran_by.isin(*run.unsure_claimers), F.lit(False))
     strange = sentence("ran in ", stray, " under ", token(), ", which was handed to ", F.col("proc"))
+    # A service may have children that enqueue, and that nobody records.
+    level = "unknown" if run.of_service else "violated"
+    unsent_words = "and no process that is recorded sent its enqueue" if run.of_service else "and no enqueue of it was sent"
     return {
         "jobs": [
             # A job whose enqueue was not answered may have been claimed at the old server, and be refused by the next.
-            Flag("from nowhere", never, sentence("was claimed, and no enqueue of it was sent"), absence=True, loss=all_lost(run)),
+            Flag(
+                "from nowhere",
+                never,
+                sentence(f"was claimed, {unsent_words}"),
+                absence=True,
+                level=level,
+                loss=all_lost(run),
+            ),
             Flag(
                 "appeared",
                 appeared,
-                sentence("is ", F.array_join(states, " and "), ", and no enqueue of it was sent"),
+                sentence("is ", F.array_join(states, " and "), f", {unsent_words}"),
                 absence=True,
+                level=level,
             ),
             Flag("too early", early, sentence("was claimed before it was enqueued"), absence=True),
             Flag("duplicate of nothing", of_nothing, sentence("was refused as a duplicate before it was enqueued"), absence=True),

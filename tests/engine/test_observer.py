@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import redis.asyncio
 
 from engine import AsyncQueue, Malformed, Queue, Worker
 from engine.queue.settings import synchronous
@@ -123,3 +124,42 @@ def test_what_a_module_raises_names_the_variable(module: Module) -> None:
     module("Watch", "raise RuntimeError('no settings')\n")
     with pytest.raises(Malformed, match=r"^IRONCLAIM_OBSERVER: .*no settings"):
         Queue("q", url="redis://nowhere:1")
+
+
+LEADING = (
+    WATCHING
+    + """
+import os
+class Lead(Watch):
+    @property
+    def leads_to(self):
+        return os.environ["WATCHING_LEADS_TO"]
+"""
+)
+
+
+@pytest.mark.parametrize("shards", [None, 2])
+def test_an_observer_of_the_environment_leads_its_queue_to_another_server(
+    ironclaim_url: str, module: Module, monkeypatch: pytest.MonkeyPatch, shards: int | None
+) -> None:
+    module("Lead", LEADING)
+    monkeypatch.setenv("WATCHING_LEADS_TO", ironclaim_url)
+    nobody: Any = "redis://user:secret@127.0.0.1:1/3"
+    with Queue("led", url=nobody, shards=shards) as queue:
+        assert queue.url == ironclaim_url
+        assert queue.enqueue("send", {}).created and queue.counts().waiting == 1
+    other = AsyncQueue("led", client=redis.asyncio.Redis(port=1), shards=shards)
+    with synchronous(other) as queue:
+        assert (other.url, queue.url) == (ironclaim_url, ironclaim_url) and queue.counts().waiting == 1
+
+
+def test_an_observer_in_the_code_leads_nowhere_and_a_url_that_is_none_is_refused(
+    ironclaim_url: str, module: Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module("Lead", LEADING)
+    monkeypatch.setenv("WATCHING_LEADS_TO", "nowhere")
+    with pytest.raises(Malformed, match="^url: 'nowhere' is not allowed"):
+        Queue("led", url=ironclaim_url)
+    own: Any = import_module("engine.observer").SparedObserver(object())
+    with Queue("led", url=ironclaim_url, observer=own) as queue:
+        assert queue.url == ironclaim_url

@@ -87,7 +87,7 @@ def test_the_library_has_two_dependencies() -> None:
 
 def test_the_top_level_holds_the_folders_and_a_few_files() -> None:
     known = {
-        *("engine", "lua", "record", "bench", "chaos", "reports", "clients", "tests", "docs"),
+        *("engine", "lua", "record", "bench", "chaos", "reports", "harness", "clients", "tests", "docs"),
         *("pyproject.toml", "Makefile", "constraints.txt", ".ci", ".github", ".gitignore"),
         *("README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"),
     }

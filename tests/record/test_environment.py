@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from engine import Malformed
+from engine import Malformed, Queue
 from record import environment
-from record.environment import FILE, recording
+from record.environment import FILE, led, recording
 from tests.engine.helpers.schema import checked_rows
 
 ROOT = Path(__file__).parents[2]
@@ -109,3 +109,36 @@ def test_a_child_that_is_forked_while_the_file_opens_records_nothing_and_does_no
     command = [sys.executable, "-c", program, ironclaim_url, str(file)]
     done = subprocess.run(command, env=told, check=True, timeout=60, capture_output=True, text=True)
     assert done.stdout == "5\n"
+
+
+LED = """
+import os, subprocess, sys
+from engine import Queue
+
+own = "redis://127.0.0.1:1"
+mails, bills = Queue("mails", url=own), Queue("bills", url=own)
+bills.enqueue("work", {}, id=sys.argv[1])
+mails.enqueue("work", {}, id=sys.argv[1])
+if sys.argv[1] == "first":
+    subprocess.run([sys.executable, *sys.orig_argv[1:-1], "child"], check=True)
+"""
+
+
+def test_all_queues_are_led_to_the_server_of_a_drill_also_in_children_and_one_is_recorded(
+    ironclaim_url: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "shop-1.jsonl"
+    told = {**os.environ, "PYTHONPATH": str(ROOT), **led(ironclaim_url, "mails", file)}
+    subprocess.run([sys.executable, "-c", LED, "first"], env=told, check=True, timeout=120)
+    enqueues = [row for row in checked_rows(file) if row["kind"] == "operation" and row["type"] == "ok"]
+    assert [(row["queue"], row["items"][0]["job"]) for row in enqueues] == [("mails", "first")]
+    for name in ("mails", "bills"):
+        with Queue(name, url=ironclaim_url) as queue:
+            assert sorted(job for job, _ in queue.snapshot().states["waiting"]) == ["child", "first"]
+
+
+def test_a_process_that_is_only_led_records_nothing(ironclaim_url: str, tmp_path: Path) -> None:
+    told = {**os.environ, "PYTHONPATH": str(ROOT), **led(ironclaim_url, "mails", None)}
+    subprocess.run([sys.executable, "-c", LED, "alone"], env=told, check=True, timeout=120, cwd=tmp_path)
+    with Queue("mails", url=ironclaim_url) as queue:
+        assert queue.counts().waiting == 1 and not list(tmp_path.iterdir())

@@ -18,7 +18,7 @@ from reports.errors import JudgeError
 from tests.reports.story import Story, srv_ms
 
 #: Checks that this run does not have, or whose corruptions always make others unknown as well.
-NOT_ALONE = {"H0", "H1", "H2", "J19"}
+NOT_ALONE = {"H0", "H1", "H2", "J19", "J25"}
 
 #: H2 of channels: what proves that a fault hit the engine at work is what the other checks judge as well.
 NOT_ALONE_ON_CHANNELS = {"H2"}

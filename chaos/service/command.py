@@ -1,0 +1,197 @@
+"""The commands `run` and `check`: from a `chaos.toml` to a verdict, or to what would run and what is missing."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bench.models import NAMES as MODELS
+from bench.models import carried
+from chaos import runs, topologies, topology, toxiproxy_binary
+from chaos.command import Order, carry_out
+from chaos.errors import HarnessError
+from chaos.interrupts import Interrupts
+from chaos.judge import validate_objectives
+from chaos.plan import PRODUCER, Pace, Plan, draw, worker_names
+from chaos.progress import Progress
+from chaos.runs import RunFolder
+from chaos.service import trial
+from chaos.service.drill import ServiceDrill
+from chaos.service.file import ServiceFile, read, toml
+from chaos.service.spec import AT_LEAST_ONCE, SCENARIO, ServiceSpec
+from chaos.spec import RunSpec
+from engine.testing import ServerMissing
+
+#: Modules of a service are imported within this time.
+IMPORT_TIMEOUT_S = 60.0
+
+VALID, UNKNOWN = 0, 2
+
+#: The app that users call. The apps of the harness have other names, and no histories.
+APP_1 = "web-1"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A file whose names resolve: what its queue is, and whether its load is a Locust user."""
+
+    service: ServiceFile
+    queue: Mapping[str, Any]
+    of_users: bool
+
+    def spec(self, seed: int) -> ServiceSpec:
+        """The spec of a run with this seed, as far as it is known before anything runs. Raises HarnessError."""
+        service, model = self.service, str(self.queue["model"])
+        if model not in MODELS:
+            raise HarnessError(
+                f"{service.path.name}: queue {service.queue} is of the model {model}, which drills of jobs have not"
+            )
+        waits = self.queue["durability"] if "replica" in topologies.DURABILITIES[service.topology] else ""
+        declared = carried(model).findings + (() if service.once or not service.effects else (AT_LEAST_ONCE,))
+        return ServiceSpec(
+            id=runs.run_id(SCENARIO, seed, "", time.time()),
+            seed=seed,
+            scenario=SCENARIO,
+            topology=service.topology,
+            durability=service.durability or waits,
+            queue=str(self.queue["name"]),
+            model=model,
+            workers=len(service.workers),
+            consumers=0,
+            rate_per_s=service.rate,
+            limits=(),
+            unique_keys=False,
+            schedules=(),
+            dependencies=False,
+            routing=False,
+            # A handler may ask for a wait of its own.
+            retries_by_policy=False,
+            findings=declared,
+            effects=bool(service.effects),
+        )
+
+    def plan(self, spec: ServiceSpec) -> Plan:
+        """The faults of a spec. Raises HarnessError."""
+        shape: dict[str, Any] = {"topology": spec.topology, "minutes": self.service.minutes, "kinds": self.service.faults}
+        plan = draw(spec.seed, workers=worker_names(spec.workers), pace=Pace(), **shape)
+        if not (self.of_users and self.service.apps):
+            return plan
+        # Users call the app, and it is the app that calls the server.
+        return replace(plan, faults=tuple(replace(one, target=one.target.replace(PRODUCER, APP_1)) for one in plan.faults))
+
+
+def run(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
+    """Drill the service of a file and judge it. Returns the exit code. Raises HarnessError, before anything has started, for a
+    file that says what it must not."""
+    known = resolved(read(arguments.file))
+    spec = known.spec(arguments.seed)
+    order = ordered(known, spec, known.plan(spec), interrupts)
+    with tempfile.TemporaryDirectory() as folder:
+        return carry_out(replace(order, objectives=objectives(known.service, Path(folder))), arguments, interrupts)[0]
+
+
+def objectives(service: ServiceFile, folder: Path) -> Path | None:
+    """The service level objectives as a file in the folder, validated; None without any. Raises HarnessError."""
+    if not service.slo:
+        return None
+    file = folder / "slo.toml"
+    file.write_text(toml(service.slo))
+    try:
+        validate_objectives(file, channels=False)
+    except HarnessError as error:
+        raise HarnessError(f"{service.path.name}: slo: {str(error).removeprefix('slo.toml: ')}") from None
+    return file
+
+
+def ordered(known: Known, spec: ServiceSpec, plan: Plan, interrupts: Interrupts) -> Order[RunSpec]:
+    """The drill of a file, a spec and a plan."""
+
+    def make(spec: Any, folder: RunFolder, progress: Progress, toxiproxy: Path | None) -> ServiceDrill:
+        more: dict[str, Any] = {"toxiproxy": toxiproxy, "service": known.service, "of_users": known.of_users}
+        return ServiceDrill(spec, plan, folder, progress, interrupts, **more)
+
+    return Order(spec, plan, make, lambda spec: about(known, spec), None)
+
+
+def about(known: Known, spec: RunSpec) -> str:
+    """What runs, in one line."""
+    apps = f", {len(known.service.apps)} apps" if known.service.apps else ""
+    load = "tasks of Locust users" if known.of_users else "jobs"
+    return f"{spec.workers} workers{apps}, {spec.rate_per_s} {load}/s to queue {spec.queue}, {spec.topology}, seed {spec.seed}"
+
+
+def resolved(service: ServiceFile) -> Known:
+    """The file with what its names are. Raises HarnessError for the first that does not resolve."""
+    words = [f"{name}={reference}" for name, reference in service.references().items()]
+    command = [sys.executable, "-P", "-m", "chaos.service.names", "describe", str(service.folder), *words]
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            # The run has no folder yet.
+            own = {key: value.replace("{run}", folder).replace("{name}", "check") for key, value in service.environment.items()}
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                cwd=service.folder,
+                env={**os.environ, **own},
+                timeout=IMPORT_TIMEOUT_S,
+                check=False,
+            )
+        told = json.loads(done.stdout)
+    except subprocess.TimeoutExpired as error:
+        raise HarnessError(f"{service.path.name}: its modules were not imported within {IMPORT_TIMEOUT_S:.0f} s") from error
+    except (OSError, ValueError) as error:
+        raise HarnessError(f"{service.path.name}: its modules end the interpreter when they are imported") from error
+    for name, reference in service.references().items():
+        if wrong := told[name].get("wrong"):
+            raise HarnessError(f"{service.path.name}: {name} is {json.dumps(reference)}, it must be {wrong}")
+    return Known(service, told["queue"], told["load"].get("users", False))
+
+
+def check(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
+    """Say what `run` would do and what is missing, and run one job of the load. Returns 0 when nothing is."""
+    progress = Progress(sys.stdout)
+    known = resolved(read(arguments.file))
+    spec = known.spec(arguments.seed)
+    plan = known.plan(spec)
+    progress.say(about(known, spec))
+    for planned in plan.faults:
+        progress.say(f"planned: {planned.name} of {planned.target}")
+    if not plan.faults:
+        progress.say("planned: no fault")
+    missing = list(lacking(spec, plan))
+    for words in missing:
+        progress.say(f"missing: {words}")
+    with tempfile.TemporaryDirectory() as folder:
+        objectives(known.service, Path(folder))
+    progress.say(trial.one_job(known.service, spec, known.of_users, interrupts))
+    progress.say("check: something is missing" if missing else "check: ready")
+    return UNKNOWN if missing else VALID
+
+
+def lacking(spec: ServiceSpec, plan: Plan) -> Iterator[str]:
+    """What a run would miss, each with the line that installs it."""
+    try:
+        topology.binary()
+    except ServerMissing as error:
+        yield str(error)
+    home = os.environ.get("JAVA_HOME")
+    if not (home and os.access(Path(home) / "bin" / "java", os.X_OK)) and shutil.which("java") is None:
+        yield "Java 17 or newer, for the judge: apt-get install openjdk-17-jre-headless"
+    if plan.needs_network() or spec.topology in topologies.SEVERAL:
+        try:
+            if toxiproxy_binary.find() is None and toxiproxy_binary.find_go() is not None:
+                yield "Toxiproxy's server, which the first run builds, once: python -m chaos.toxiproxy_binary"
+        except toxiproxy_binary.ToxiproxyMissing as error:
+            yield str(error)

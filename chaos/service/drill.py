@@ -1,0 +1,182 @@
+"""The drill of a service: as any drill of jobs, with its own processes, its own load, and its own word on effects."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from bench.references import found
+from chaos import rows, snapshot
+from chaos.drill import Drill
+from chaos.errors import HarnessError
+from chaos.faults.base import Scene
+from chaos.plan import PlannedFault, worker_names
+from chaos.probe import Address, refused
+from chaos.processes import last_line
+from chaos.service.crew import ServiceCrew
+from chaos.service.file import ServiceFile
+from chaos.service.spec import ServiceSpec
+from engine import Queue
+from engine.queue.settings import synchronous
+from engine.redis.endpoint import Endpoint
+from engine.testing.server import LOOPBACK
+from record.environment import led
+from record.history import HistoryError, load_file
+
+#: The service reads its own database within this time.
+EFFECTS_TIMEOUT_S = 60.0
+
+#: The most jobs of one row of effects.
+EFFECTS_MAX = 1_000
+
+
+@dataclass
+class ServiceDrill(Drill):
+    """A run of the jobs of a service."""
+
+    crew_of = ServiceCrew
+
+    spec: ServiceSpec
+    _crew: ServiceCrew = field(init=False, repr=False)
+    service: ServiceFile = field(kw_only=True, repr=False)
+    #: The load is a Locust user.
+    of_users: bool = field(default=False, kw_only=True)
+
+    def run(self) -> None:
+        super().run()
+        if crew := getattr(self, "_crew", None):
+            self.spec = replace(self.spec, ended=tuple(crew.ended))
+            for one in crew.ended:
+                self.progress.say(f"the service: {one['how']}")
+
+    def _set_up(self, stack: ExitStack) -> None:
+        super()._set_up(stack)
+        self._learn()
+
+    def _open_queue(self, url: str) -> Queue:
+        """The service's own queue, as its module makes it, at this url. Raises HarnessError for one that cannot be made."""
+        told, folder = led(url, self.spec.queue, None), str(self.service.folder)
+        before = {name: os.environ.get(name) for name in told}
+        os.environ.update(told)
+        if folder not in sys.path:
+            # Behind all others: no module of the service takes the place of one of the harness's.
+            sys.path.append(folder)
+        try:
+            made = Queue.like(synchronous(found(self.service.queue)))
+        except Exception as error:
+            raise HarnessError(f"queue {self.service.queue}: {type(error).__name__}: {error}") from error
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+        if not made.endpoint.reaches(Endpoint(url)):
+            # Nothing is ever done to the service's own server.
+            raise HarnessError(f"queue {self.service.queue} is at {made.url}, and not at the server of the drill")
+        return made
+
+    def _start_workers(self) -> tuple[str, ...]:
+        self._crew.service, self._crew.of_users = self.service, self.of_users
+        names = worker_names(self.spec.workers)
+        for name in names:
+            self._crew.start_worker(name)
+        return names
+
+    def _begin_load(self) -> None:
+        apps = [f"web-{number}" for number in range(1, len(self.service.apps) + 1)]
+        for name in apps:
+            self._crew.start_app(name)
+        ports = self._crew.ports
+        self._require(lambda: not any(refused(Address(LOOPBACK, ports[name])) for name in apps), "the apps did not listen")
+        super()._begin_load()
+
+    def _learn(self) -> None:
+        """Take over what the workers have configured. Raises HarnessError where what was started is not the worker itself."""
+        configured: list[dict[str, Any]] = []
+        for name in worker_names(self.spec.workers):
+            child, view = self._crew.children[name], self._watch.view(name)
+            if view.pid != child.pid:
+                raise HarnessError(
+                    f"{name}: its command is not the worker but has started it; name the worker itself in chaos.toml"
+                )
+            configured += self._configurations(name)
+        leases_ms = {one["lease_ms"] for one in configured}
+        if not leases_ms:
+            raise HarnessError(f"no worker of queue {self.spec.queue} has told its settings")
+        self.spec = replace(
+            self.spec,
+            lease_ms=max(leases_ms),
+            leases_ms=tuple(sorted(leases_ms)),
+            sweep_ms=max(one["sweep_ms"] for one in configured),
+            concurrency=max(one["concurrency"] for one in configured),
+        )
+
+    def _configurations(self, name: str) -> list[dict[str, Any]]:
+        try:
+            lines = load_file(self.folder.history / f"{name}.jsonl").rows
+        except HistoryError as error:
+            raise HarnessError(str(error)) from error
+        told = [json.loads(row["config"]) for row in lines if row["kind"] == "configuration"]
+        return [one for one in told if one["queue"] == self.spec.queue]
+
+    def _strike(self, scene: Scene, planned: PlannedFault, quiet_ms: int = 0) -> int:
+        """As any fault, of what took the place of processes that have ended since."""
+        self._hold(time.monotonic_ns() + (quiet_ms + planned.delay_ms) * 1_000_000)
+        target = ",".join(map(self._crew.living, planned.targets))
+        if target != planned.target:
+            planned = replace(planned, target=target)
+            hits = {"target": target}
+            plan = ({**entry, **hits} if entry["fault"] == planned.fault else entry for entry in self.spec.plan)
+            self.spec = replace(self.spec, plan=tuple(plan))
+        return super()._strike(scene, replace(planned, delay_ms=0))
+
+    def _drain(self, healed_ns: int) -> None:
+        super()._drain(healed_ns)
+        if self.service.effects:
+            # Whatever handlers still do in the background is done before anybody counts.
+            self.errors += self._crew.stop_all()
+            self._read_effects()
+
+    def _give_up(self) -> None:
+        """Jobs whose handlers still run are the service's own: they hang, or take their time."""
+        running = {token.job for view in self._watch.views.values() for token in view.running}
+        listing = self._queue.snapshot()
+        left = {job for state in snapshot.OPEN_STATES for job, _ in listing.states.get(state, [])}
+        if not left <= running:
+            super()._give_up()
+            return
+        self.progress.say(f"the service: {len(left)} handlers still run long after the load: {', '.join(sorted(left)[:3])}")
+
+    def _read_effects(self) -> None:
+        """Record how often each job took effect, as the service says; that it cannot say it is an error of the run."""
+        log = self.folder.logs / "effects.log"
+        command = [sys.executable, "-P", "-m", "chaos.service.names", "effects", str(self.service.folder), self.service.effects]
+        environment = {**self._crew.environment({}), **self._crew.own_environment("effects")}
+        environment |= led(self._servers.url, self.spec.queue, None)
+        try:
+            with log.open("ab") as output:
+                done = subprocess.run(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=output,
+                    cwd=self.service.folder,
+                    env=environment,
+                    timeout=EFFECTS_TIMEOUT_S,
+                    check=True,
+                )
+            counts = list(json.loads(done.stdout).items())
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            why = last_line(log) or str(error)
+            self.errors.append(f"effects {self.service.effects}: {why}")
+            return
+        for start in range(0, max(len(counts), 1), EFFECTS_MAX):
+            items = [{"job": job, "times": times} for job, times in counts[start : start + EFFECTS_MAX]]
+            self._harness.append([rows.body("effects", items=items)])

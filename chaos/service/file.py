@@ -1,0 +1,215 @@
+"""`chaos.toml`: which service is drilled and how, read and validated before anything starts. Standard library only.
+
+docs/guides/chaos.md explains each field. A file that says what it must not is one line: field, value and bound.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shlex
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from chaos import catalogue
+from chaos.errors import HarnessError
+from chaos.topologies import DURABILITIES, EMBEDDED, TOPOLOGIES
+
+NAME = "chaos.toml"
+
+#: Processes of workers where the file says nothing, and the most.
+WORKERS, WORKERS_MAX = 3, 16
+APPS_MAX = 4
+RATE_MAX_PER_S = 5_000
+MINUTES_MAX = 60
+COMMAND_MAX = 1_000
+
+#: Faults whose injection or witness is in the handlers of the harness's own workload.
+OF_OWN_HANDLERS = ("worker-oom", "worker-clock-jump")
+
+#: A wrong value is cut to this many characters in messages.
+VALUE_MAX = 60
+
+REFERENCE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+FUNCTION, QUEUE = "module:function", "module:queue"
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceFile:
+    """A valid file. `path`: its own; commands are lists of words, which a process of the service is started with."""
+
+    path: Path
+    queue: str
+    load: str
+    rate: int
+    workers: tuple[tuple[str, ...], ...]
+    apps: tuple[tuple[str, ...], ...] = ()
+    topology: str = EMBEDDED
+    durability: str = ""
+    #: Kinds of fault; None = the usual ones of the topology.
+    faults: tuple[str, ...] | None = None
+    minutes: int | None = None
+    effects: str = ""
+    once: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+    #: The content of an slo.toml; empty = no objectives.
+    slo: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        """Where the processes of the service start, and their modules are found."""
+        return self.path.parent
+
+    def references(self) -> dict[str, str]:
+        """The objects of the service that it names, by field."""
+        named = {"queue": self.queue, "load": self.load, "effects": self.effects}
+        return {name: reference for name, reference in named.items() if reference}
+
+
+def read(path: Path) -> ServiceFile:
+    """The file. Raises HarnessError for one that cannot be read, is not TOML, or says what it must not."""
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise HarnessError(f"{path}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise HarnessError(f"{path.name} is not TOML: {error}") from error
+    try:
+        return _checked(path.absolute(), content)
+    except Wrong as wrong:
+        raise HarnessError(f"{path.name}: {wrong}") from None
+
+
+class Wrong(ValueError):
+    """A field, its value and its bound in one line."""
+
+    def __init__(self, name: str, value: object, bound: str) -> None:
+        super().__init__(f"{name} is {json.dumps(value, default=str)[:VALUE_MAX]}, it must be {bound}")
+
+
+def _checked(path: Path, content: Mapping[str, Any]) -> ServiceFile:
+    known = ServiceFile.__dataclass_fields__.keys() - {"path"}
+    for name, value in content.items():
+        if name not in known:
+            raise Wrong(name, value, f"left out: the fields are {', '.join(sorted(known))}")
+    topology = _one_of("topology", content.get("topology", EMBEDDED), TOPOLOGIES)
+    durability = content.get("durability", "")
+    if durability:
+        _one_of("durability", durability, DURABILITIES[topology], f" with the topology {topology}")
+    effects, once = content.get("effects", ""), content.get("once", False)
+    if not isinstance(once, bool):
+        raise Wrong("once", once, "true or false")
+    if once and not effects:
+        raise Wrong("once", once, "false without effects: nobody tells how often a job took effect")
+    minutes = content.get("minutes")
+    return ServiceFile(
+        path=path,
+        queue=_reference("queue", content.get("queue"), QUEUE),
+        load=_reference("load", content.get("load"), f"{FUNCTION} or module:LocustUser"),
+        rate=_whole("rate", content.get("rate"), 1, RATE_MAX_PER_S),
+        workers=_workers(content.get("workers"), content.get("queue")),
+        apps=_commands("apps", content.get("apps", []), APPS_MAX),
+        topology=topology,
+        durability=durability,
+        faults=_faults(content.get("faults"), topology),
+        minutes=None if minutes is None else _whole("minutes", minutes, 1, MINUTES_MAX),
+        effects=_reference("effects", effects, FUNCTION) if effects != "" else "",
+        once=once,
+        environment=_environment(content.get("environment", {})),
+        slo=_table("slo", content.get("slo", {})),
+    )
+
+
+def _reference(name: str, value: object, bound: str) -> str:
+    if not isinstance(value, str) or not REFERENCE.fullmatch(value):
+        raise Wrong(name, value, f"a text such as {bound}")
+    return value
+
+
+def _whole(name: str, value: object, low: int, high: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise Wrong(name, value, f"a whole number from {low} to {high}")
+    return value
+
+
+def _one_of(name: str, value: object, names: tuple[str, ...], where: str = "") -> str:
+    if not isinstance(value, str) or value not in names:
+        raise Wrong(name, value, f"{' or '.join(names)}{where}")
+    return value
+
+
+def _commands(name: str, value: object, most: int) -> tuple[tuple[str, ...], ...]:
+    if not isinstance(value, list) or len(value) > most:
+        raise Wrong(name, value, f"a list of at most {most} commands")
+    return tuple(_words(f"{name}[{at}]", command) for at, command in enumerate(value))
+
+
+def _words(name: str, command: object) -> tuple[str, ...]:
+    try:
+        words = shlex.split(command) if isinstance(command, str) and len(command) <= COMMAND_MAX else []
+    except ValueError:
+        words = []
+    if not words:
+        raise Wrong(name, command, "a command, as a shell reads its words")
+    return tuple(words)
+
+
+def _workers(value: object, queue: object) -> tuple[tuple[str, ...], ...]:
+    """The command of each process: those of the file in turn, until there are three at least."""
+    commands = _commands("workers", [f"ironclaim worker {queue}"] if value is None else value, WORKERS_MAX)
+    if not commands:
+        raise Wrong("workers", value, f"a list of 1 to {WORKERS_MAX} commands")
+    return tuple(commands[at % len(commands)] for at in range(max(WORKERS, len(commands))))
+
+
+def _faults(value: object, topology: str) -> tuple[str, ...] | None:
+    fitting = tuple(name for name in catalogue.fitting(topology) if name not in OF_OWN_HANDLERS)
+    if value is None:
+        return tuple(name for name in catalogue.usual(topology) if name in fitting)
+    if not isinstance(value, list):
+        raise Wrong("faults", value, "a list of kinds of fault")
+    for at, name in enumerate(value):
+        if not isinstance(name, str) or name not in catalogue.KINDS:
+            raise Wrong(f"faults[{at}]", name, f"a kind of fault: {', '.join(fitting)}")
+        if name not in fitting:
+            raise Wrong(f"faults[{at}]", name, f"one that fits the topology {topology}: {', '.join(fitting)}")
+    if len(set(value)) < len(value):
+        raise Wrong("faults", value, "a list that names each kind once")
+    return tuple(value)
+
+
+def _environment(value: object) -> dict[str, str]:
+    for name, text in _table("environment", value).items():
+        if not isinstance(text, str) or name.startswith("IRONCLAIM_"):
+            bound = "left out: the harness sets it" if isinstance(text, str) else "a text"
+            raise Wrong(f"environment.{name}", text, bound)
+    return dict(_table("environment", value))
+
+
+def _table(name: str, value: object) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise Wrong(name, value, "a table")
+    return value
+
+
+def toml(content: Mapping[str, Any], path: tuple[str, ...] = ()) -> str:
+    """Nested tables of numbers and texts as lines of TOML with dotted keys."""
+    lines: list[str] = []
+    for name, value in content.items():
+        at = (*path, name)
+        if isinstance(value, dict) and value:
+            lines.append(toml(value, at))
+        else:
+            key = ".".join(part if re.fullmatch(r"[\w-]+", part, re.ASCII) else json.dumps(part) for part in at)
+            lines.append(f"{key} = {_value(value)}\n")
+    return "".join(lines)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    return "{}" if value == {} else json.dumps(value, default=str)

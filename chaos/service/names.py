@@ -1,0 +1,62 @@
+"""Objects of a service in an interpreter of their own: what `chaos.toml` names is imported, and its effects are read.
+
+    python -P -m chaos.service.names describe FOLDER queue=shop.jobs:queue load=load:shop effects=load:effects
+    python -P -m chaos.service.names effects FOLDER load:effects
+
+Prints one line of JSON. Whatever the modules print goes to stderr.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bench.references import found, is_user
+from engine.queue.settings import QueueSettings
+
+
+def described(name: str, reference: str) -> dict[str, Any]:
+    """What the object of a field is: of a queue what a drill needs to know, of others that they fit; else `wrong`."""
+    try:
+        value = found(reference)
+    except BaseException as error:
+        return {"wrong": f"one that can be imported ({type(error).__name__}: {str(error)[:200]})"}
+    if name != "queue":
+        return {"users": is_user(value)} if callable(value) else {"wrong": f"a function (it is a {type(value).__name__})"}
+    if not isinstance(value, QueueSettings):
+        return {"wrong": f"a Queue or an AsyncQueue (it is a {type(value).__name__})"}
+    if value.observer is not None:
+        return {"wrong": "a queue without an observer in its code, which would win over the harness's"}
+    durability = "" if value.durability is None else "replica"
+    return {"name": value.name, "model": value.model.name, "shards": value.shards, "durability": durability}
+
+
+def effects(reference: str) -> dict[str, int]:
+    """How often each job took effect, as the service's own function says. Raises TypeError for another answer, and what the
+    function raises."""
+    told = found(reference)()
+    counts = dict(told) if isinstance(told, Mapping) or hasattr(told, "__iter__") else None
+    if counts is None or not all(isinstance(job, str) and type(times) is int and times >= 0 for job, times in counts.items()):
+        raise TypeError(f"{reference} must return ids of jobs with how often each took effect, such as {{'job-1': 1}}")
+    return counts
+
+
+def main(words: Sequence[str]) -> int:
+    """Print what was asked for."""
+    verb, folder, *rest = words
+    sys.path.append(folder)
+    with contextlib.redirect_stdout(sys.stderr):
+        answer = (
+            {name: described(name, reference) for name, _, reference in (word.partition("=") for word in rest)}
+            if verb == "describe"
+            else effects(rest[0])
+        )
+    print(json.dumps(answer), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

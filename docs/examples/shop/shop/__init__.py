@@ -1,0 +1,1 @@
+"""A shop that charges its customers by jobs."""

@@ -1,0 +1,138 @@
+"""`chaos.toml`: what it may say, and that each wrong value is one line with field, value and bound, before anything starts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chaos import catalogue
+from chaos.errors import HarnessError
+from chaos.service.file import OF_OWN_HANDLERS, read, toml
+from reports import slo_file
+
+GOOD = {"queue": '"shop.jobs:queue"', "load": '"load:orders"', "rate": "30"}
+
+
+def written(folder: Path, **fields: str) -> Path:
+    file = folder / "chaos.toml"
+    file.write_text("".join(f"{name} = {value}\n" for name, value in {**GOOD, **fields}.items() if value))
+    return file
+
+
+def test_a_file_of_three_fields_has_three_workers_and_the_usual_faults(tmp_path: Path) -> None:
+    service = read(written(tmp_path))
+    assert service.workers == (("ironclaim", "worker", "shop.jobs:queue"),) * 3
+    assert (service.topology, service.apps, service.minutes, service.once) == ("embedded", (), None, False)
+    assert service.faults == catalogue.usual("embedded") and service.folder == tmp_path
+    assert service.references() == {"queue": "shop.jobs:queue", "load": "load:orders"}
+
+
+def test_commands_take_turns_until_there_are_three_and_keep_their_words(tmp_path: Path) -> None:
+    two = read(written(tmp_path, workers='["one --name \\"a b\\"", "two"]')).workers
+    assert two == (("one", "--name", "a b"), ("two",), ("one", "--name", "a b"))
+    four = read(written(tmp_path, workers='["a", "b", "c", "d"]')).workers
+    assert [words[0] for words in four] == ["a", "b", "c", "d"]
+
+
+def test_no_faults_are_no_faults_and_objectives_are_those_of_an_slo_file(tmp_path: Path) -> None:
+    service = read(written(tmp_path, faults="[]", slo='{ "recovery.slowest_ms" = 1 }'))
+    assert service.faults == ()
+    tables = {"recovery": {"slowest_ms": 4_000}, "latency": {"all": {"end_to_end": {"p99_ms": 1.5}}}}
+    file = tmp_path / "slo.toml"
+    file.write_text(toml(tables))
+    assert [(one.name, one.bound) for one in slo_file.read(file, channels=False)] == [
+        ("recovery.slowest_ms", 4_000),
+        ("latency.all.end_to_end.p99_ms", 1.5),
+    ]
+
+
+#: What is wrong -> the fields that say it, and the line.
+WRONG: dict[str, tuple[dict[str, str], str]] = {
+    "unknown key": ({"workrs": "3"}, "workrs is 3, it must be left out: the fields are apps, durability, "),
+    "no queue": ({"queue": ""}, "queue is null, it must be a text such as module:queue"),
+    "no reference": ({"queue": '"shop.jobs"'}, 'queue is "shop.jobs", it must be a text such as module:queue'),
+    "load of another type": ({"load": "3"}, "load is 3, it must be a text such as module:function or module:LocustUser"),
+    "rate too low": ({"rate": "0"}, "rate is 0, it must be a whole number from 1 to 5000"),
+    "rate too high": ({"rate": "5001"}, "rate is 5001, it must be a whole number from 1 to 5000"),
+    "rate of another type": ({"rate": "true"}, "rate is true, it must be a whole number from 1 to 5000"),
+    "no workers": ({"workers": "[]"}, "workers is [], it must be a list of 1 to 16 commands"),
+    "workers of another type": ({"workers": "3"}, "workers is 3, it must be a list of at most 16 commands"),
+    "no command": ({"workers": "['a \"b']"}, 'workers[0] is "a \\"b", it must be a command, as a shell reads its words'),
+    "too many apps": ({"apps": "['a', 'a', 'a', 'a', 'a']"}, "it must be a list of at most 4 commands"),
+    "unknown fault": ({"faults": "['worker-kil']"}, 'faults[0] is "worker-kil", it must be a kind of fault: worker-kill, '),
+    "fault of other servers": (
+        {"faults": "['worker-kill', 'primary-kill']"},
+        'faults[1] is "primary-kill", it must be one that fits the topology embedded: worker-kill, ',
+    ),
+    "fault of other handlers": ({"faults": "['worker-oom']"}, "it must be one that fits the topology embedded: "),
+    "fault twice": ({"faults": "['worker-kill', 'worker-kill']"}, "it must be a list that names each kind once"),
+    "faults of another type": ({"faults": '"worker-kill"'}, 'faults is "worker-kill", it must be a list of kinds of fault'),
+    "unknown topology": ({"topology": '"ring"'}, 'topology is "ring", it must be embedded or aof or replica or '),
+    "durability of other servers": (
+        {"topology": '"sentinel"', "durability": '"always"'},
+        'durability is "always", it must be server or replica with the topology sentinel',
+    ),
+    "minutes": ({"minutes": "61"}, "minutes is 61, it must be a whole number from 1 to 60"),
+    "once without effects": ({"once": "true"}, "once is true, it must be false without effects: nobody tells how often"),
+    "once of another type": ({"once": "1"}, "once is 1, it must be true or false"),
+    "environment": ({"environment": "{ A = 1 }"}, "environment.A is 1, it must be a text"),
+    "the harness's own": (
+        {"environment": "{ IRONCLAIM_HISTORY = '' }"},
+        'environment.IRONCLAIM_HISTORY is "", it must be left out: the harness sets it',
+    ),
+    "slo of another type": ({"slo": "3"}, "slo is 3, it must be a table"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_value_is_one_line_with_field_value_and_bound(tmp_path: Path, wrong: str) -> None:
+    fields, line = WRONG[wrong]
+    with pytest.raises(HarnessError) as caught:
+        read(written(tmp_path, **fields))
+    assert str(caught.value).startswith("chaos.toml: ") and line in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_missing_or_no_toml_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(HarnessError, match="No such file"):
+        read(tmp_path / "chaos.toml")
+    (tmp_path / "chaos.toml").write_text("queue = ")
+    with pytest.raises(HarnessError, match="^chaos.toml is not TOML: "):
+        read(tmp_path / "chaos.toml")
+
+
+def test_faults_of_the_own_handlers_are_kinds_of_fault() -> None:
+    assert set(OF_OWN_HANDLERS) <= catalogue.KINDS.keys()
+
+
+SERVICE = """
+from engine import Queue
+queue, number = Queue("shop"), 7
+def load(seed):
+    yield "work", {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        (
+            {"queue": '"shop:nothing"'},
+            'queue is "shop:nothing", it must be one that can be imported (AttributeError: shop has no',
+        ),
+        ({"queue": '"shop:number"'}, 'queue is "shop:number", it must be a Queue or an AsyncQueue (it is a int)'),
+        ({"load": '"lost:load"'}, "it must be one that can be imported (ModuleNotFoundError: No module named 'lost')"),
+        ({"effects": '"shop:number"'}, 'effects is "shop:number", it must be a function (it is a int)'),
+        ({"slo": "{ rates = 3 }"}, "chaos.toml: slo: rates is 3, an objective of this section must be at rates.NAME"),
+    ],
+)
+def test_a_name_that_does_not_resolve_is_one_line_and_exit_code_2(tmp_path: Path, fields: dict[str, str], line: str) -> None:
+    (tmp_path / "shop.py").write_text(SERVICE)
+    file = written(tmp_path, **{"queue": '"shop:queue"', "load": '"shop:load"', **fields})
+    command = [sys.executable, "-m", "chaos", "run", str(file), "--runs", str(tmp_path / "runs")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2 and done.stdout == "" and line in done.stderr
+    assert done.stderr.count("\n") == 1 and not (tmp_path / "runs").exists()

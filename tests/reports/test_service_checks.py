@@ -1,0 +1,139 @@
+"""J25, and what other checks let pass in the drill of a service, on hand-written histories: effects that the service counts,
+processes that end by themselves, handlers that hang, and jobs that nobody who is recorded has sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos.service.spec import AT_LEAST_ONCE
+from tests.reports.conftest import Checked, RowsOf
+from tests.reports.good_run import cast
+from tests.reports.story import DEADLINE_S, END_S, HEALED_S, Story, Token, ns, srv_ms
+
+pytestmark = pytest.mark.slow
+
+WORKERS = ("worker-1", "worker-2", "worker-3")
+
+
+def work(story: Story, worker: str, job: str, at: float, *, sent: bool = True, name: str = "email") -> Token:
+    """A job that is claimed, handled and finished, all well, by handlers that write to no sink."""
+    if sent:
+        more: Any = {"class": name}
+        story.enqueue(job, at - 0.01, **more)
+    token = story.claim(worker, job, at, told={"class": name})
+    story.start(token, at + 0.002, took=0.05)
+    story.end("finish", token, at=at + 0.06)
+    return token
+
+
+def counted(story: Story, times: Mapping[str, int]) -> None:
+    """What the service says of its effects."""
+    story.row("harness", "effects", END_S, items=[{"job": job, "times": count} for job, count in times.items()])
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> Story:
+    """A service of three workers, of which one was frozen, and two names of jobs."""
+    made = Story(tmp_path / "run")
+    cast(made, sink=False)
+    made.spec |= {"scenario": "service", "effects": True, "findings": [AT_LEAST_ONCE], "leases_ms": [9_000, 12_000], "plan": []}
+    made.spec |= {"ended": []}
+    for number in range(12):
+        work(made, WORKERS[number % 3], f"job-{number}", 37.0 + number / 4)
+    return made
+
+
+def all_once(**others: int) -> dict[str, int]:
+    return {f"job-{number}": 1 for number in range(12)} | {name.replace("_", "-"): times for name, times in others.items()}
+
+
+def test_each_job_that_was_finished_took_effect_once(story: Story, checked: Checked) -> None:
+    counted(story, all_once(of_an_older_run=2))
+    assert checked(story.write(), "J25", "J6") == {"J25": ("valid", ""), "J6": ("valid", "")}
+
+
+def test_a_finished_job_without_its_effect_is_violated(story: Story, rows_of: RowsOf) -> None:
+    counted(story, all_once(job_3=0))
+    assert rows_of(story.write(), "J25") == {"job-3": {("J25", "no effect", "violated")}}
+
+
+def test_a_job_of_a_name_that_has_no_effects_needs_none(story: Story, checked: Checked) -> None:
+    work(story, "worker-1", "view", 41.0, name="view")
+    counted(story, all_once())
+    assert checked(story.write(), "J25") == {"J25": ("valid", "")}
+
+
+def test_a_second_effect_is_the_declared_cost_of_a_second_run_and_a_violation_where_once_is_promised(
+    story: Story, checked: Checked
+) -> None:
+    lost = story.claim("worker-2", "again", 41.0, told={"class": "email"})
+    story.enqueue("again", 40.9)
+    story.start(lost, 41.01)
+    story.reap("worker-1", lost, 51.0)
+    work(story, "worker-1", "again", 51.1, sent=False)
+    counted(story, all_once(again=2))
+    run = story.write()
+    assert checked(run, "J25") == {"J25": ("valid", "")}
+    story.spec["findings"] = []
+    (run / "spec.json").write_text(json.dumps(story.spec))
+    verdict, why = checked(run, "J25")["J25"]
+    assert verdict == "violated" and "again took effect 2 times, once in each of its 2 runs at most" in why
+
+
+def test_more_effects_than_runs_are_violated_also_where_more_than_one_is_declared(story: Story, rows_of: RowsOf) -> None:
+    counted(story, all_once(job_5=2))
+    assert rows_of(story.write(), "J25") == {"job-5": {("J25", "effect unrun", "violated")}}
+
+
+def test_effects_of_which_none_is_of_this_run_prove_nothing(story: Story, checked: Checked) -> None:
+    counted(story, {"of-an-older-run": 1})
+    verdict, why = checked(story.write(), "J25")["J25"]
+    assert verdict == "unknown" and "no job of this run took effect" in why
+
+
+def test_a_run_whose_service_counts_no_effects_is_judged_without(story: Story, checked: Checked) -> None:
+    story.spec["effects"] = False
+    assert checked(story.write(), "J25") == {}
+
+
+def test_a_process_that_ended_by_itself_need_not_close_its_history(story: Story, checked: Checked) -> None:
+    counted(story, all_once())
+    story.left_open.add("worker-3")
+    ended = {"name": "worker-3", "how": "worker-3: killed by SIGSEGV", "t_ns": ns(END_S)}
+    run_without = checked(story.write(), "H0")["H0"]
+    assert run_without[0] == "unknown" and "worker-3.jsonl has no close row" in run_without[1]
+    (story.folder / "spec.json").write_text(json.dumps(story.spec | {"ended": [ended]}))
+    assert "worker-3" not in checked(story.folder, "H0")["H0"][1]
+
+
+def test_a_job_whose_handler_still_runs_is_not_stuck_but_one_whose_worker_is_gone_is(story: Story, rows_of: RowsOf) -> None:
+    for job, worker in (("hangs", "worker-1"), ("dead", "worker-3")):
+        story.enqueue(job, HEALED_S - 2)
+        token = story.claim(worker, job, HEALED_S - 1, told={"class": "email"})
+        story.start(token, HEALED_S - 0.9)
+        story.left("active", job, srv_ms(DEADLINE_S + 5))
+    ended = {"worker-3": DEADLINE_S - 1, "worker-1": END_S + 15}
+    story.spec["ended"] = [{"name": name, "how": "killed", "t_ns": ns(at)} for name, at in ended.items()]
+    counted(story, all_once())
+    found = rows_of(story.write(), "J13")
+    assert "dead" in found and "hangs" not in found
+
+
+def test_a_job_that_nobody_who_is_recorded_has_sent_makes_the_run_unknown(story: Story, rows_of: RowsOf) -> None:
+    work(story, "worker-1", "of-a-child", 41.0, sent=False)
+    counted(story, all_once(of_a_child=1))
+    assert rows_of(story.write(), "J5") == {"of-a-child": {("J5", "from nowhere", "unknown")}}
+
+
+def test_each_kind_of_worker_may_have_a_lease_of_its_own(story: Story, checked: Checked) -> None:
+    story.enqueue("long", 41.0)
+    token = story.claim("worker-1", "long", 41.1, lease_ms=12_000, told={"class": "email"})
+    story.start(token, 41.2, took=0.05)
+    story.end("finish", token, at=41.3)
+    counted(story, all_once(long=1))
+    assert "lease" not in checked(story.write(), "H0")["H0"][1]
