@@ -209,7 +209,6 @@ def attend(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     HarnessError when it cannot begin."""
     now_s = time.time()
     name = validate.queue_name(arguments.queue)
-    own = own_features(arguments.url, name)
     spec = featured(
         RunSpec(
             id=runs.run_id(SCENARIO, arguments.seed, "", now_s),
@@ -223,6 +222,7 @@ def attend(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
             lease_ms=arguments.lease_ms,
         )
     )
+    own = own_features(arguments.url, name)
     folder = runs.create(arguments.runs.absolute(), spec.id)
     spec = replace(
         spec,
