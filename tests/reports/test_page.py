@@ -209,7 +209,7 @@ def test_what_reaches_the_driver_grows_with_seconds_not_with_jobs(spark: SparkSe
     events = spark.createDataFrame(
         [], "kind string, f string, type string, result string, sends bigint, first_send_ns bigint, done_ns bigint"
     )
-    frames: Any = SimpleNamespace(jobs=jobs, events=events)
+    frames: Any = SimpleNamespace(jobs=jobs, eventful=SimpleNamespace(events=events))
     axis = Axis(start_ns, start_ns + 2_000 * MS, 1)
     assert series.latencies(frames, axis).count() == 4 * 2
     found = series.series(frames, axis)
