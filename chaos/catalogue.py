@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from chaos.topologies import AOF, CLUSTER, DURABILITIES, EMBEDDED, FOLLOWED, REPLICA, SENTINEL, TOPOLOGIES
+from chaos.topologies import AOF, CLUSTER, DURABILITIES, EMBEDDED, FOLLOWED, REPLICA, SENTINEL, TOPOLOGIES, meant
 
 #: The load that a fault can meet: jobs on a queue of any model, jobs that producers send to apps over HTTP, or messages on
 #: channels.
@@ -226,10 +226,11 @@ def usual(topology: str, load: str = JOBS) -> tuple[str, ...]:
 
 
 def declared_loss(topology: str, durability: str) -> tuple[dict[str, Any], ...]:
-    """What may be lost, by kind of fault, as columns of the spec. An empty durability is the first that the topology has."""
-    meant = durability or DURABILITIES[topology][0]
+    """What may be lost, by kind of fault, as columns of the spec; `avoided_by`: the durability that loses nothing by it, if any.
+    An empty durability is the first that the topology has."""
+    named = meant(topology, durability)
     kinds = [kind for kind in KINDS.values() if topology in kind.topologies]
-    losses = {kind.name: kind.loss for kind in kinds if kind.loss and meant in kind.loss.durabilities}
+    losses = {kind.name: kind.loss for kind in kinds if kind.loss and named in kind.loss.durabilities}
     if topology in FOLLOWED:
         losses[UNPLANNED_FAILOVER] = UNPLANNED_LOSS
     return tuple(
@@ -240,6 +241,7 @@ def declared_loss(topology: str, durability: str) -> tuple[dict[str, Any], ...]:
             "until": one.until,
             "after_ms": one.after_ms,
             "text": one.text,
+            "avoided_by": next((other for other in DURABILITIES[topology] if other not in one.durabilities), ""),
         }
         for fault, one in losses.items()
     )

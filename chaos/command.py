@@ -56,8 +56,10 @@ def bench(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     if mutant and arguments.model != LANES:
         raise HarnessError(f"mutants are of the model {LANES}, not of {arguments.model}")
     face = arguments.face if mutant is None else mutant.scenario.get("face", arguments.face)
-    named = [arguments.model if arguments.model != LANES else "", face if face != DIRECT else "", arguments.mutant]
-    label = "-".join(filter(None, named))
+    topology = arguments.topology or (mutant.topology if mutant else topologies.EMBEDDED)
+    servers = topologies.label(topology, arguments.durability or "")
+    model = arguments.model if arguments.model != LANES else ""
+    label = "-".join(filter(None, [model, face if face != DIRECT else "", arguments.mutant, servers]))
     spec = RunSpec(
         id=runs.run_id("bench", arguments.seed, label, time.time()),
         seed=arguments.seed,
@@ -67,7 +69,7 @@ def bench(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
         producers=arguments.producers,
         rate_per_s=RATES_PER_S[0] if arguments.rate is None else arguments.rate,
         lease_ms=LEASE_MS if arguments.lease_ms is None else arguments.lease_ms,
-        topology=arguments.topology or (mutant.topology if mutant else topologies.EMBEDDED),
+        topology=topology,
         durability=arguments.durability or "",
     )
     if arguments.slo:
@@ -201,6 +203,7 @@ def prepared(order: Order[S], arguments: argparse.Namespace, interrupts: Interru
         started_utc=utc(now_s),
         plan=tuple(asdict(planned) for planned in plan.faults),
         pace=asdict(plan.pace),
+        **({"planted": order.mutant.for_spec()} if order.mutant else {}),
         **machine.provenance(server, toxiproxy),
     )
     # Without `ended_utc`: a run that cannot write its end is one that did not end.

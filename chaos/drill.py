@@ -49,12 +49,7 @@ class Drill(Frame[RunSpec]):
         url = self._servers.url
         self._queue = self._open_queue(url)
         stack.callback(self._queue.close)
-        for limit in spec.limits:
-            self._queue.set_limit(**limit)
-        payload = models.carried(spec.model).payload(SCHEDULED_PAYLOAD)
-        for schedule in spec.schedules:
-            # Every tick counts, also those of an outage.
-            self._queue.schedules.put(**schedule, job_name=NAMES[0], payload=payload, missed="all")
+        self._settle_queue()
         self._watch = Watch(history)
         stack.callback(self._watch.close)
         self._crew = self.crew_of(spec, connect, history, self.folder.logs, manifest, self._watch, self.lua)
@@ -75,6 +70,15 @@ class Drill(Frame[RunSpec]):
     def _open_queue(self, url: str) -> Queue:
         """The queue that the run is about, without I/O so far; another object each time."""
         return models.queue(self.spec.model, self.spec.queue, url=url)
+
+    def _settle_queue(self) -> None:
+        """Give the queue, which is the run's own, the limits and schedules of the spec."""
+        for limit in self.spec.limits:
+            self._queue.set_limit(**limit)
+        payload = models.carried(self.spec.model).payload(SCHEDULED_PAYLOAD)
+        for schedule in self.spec.schedules:
+            # Every tick counts, also those of an outage.
+            self._queue.schedules.put(**schedule, job_name=NAMES[0], payload=payload, missed="all")
 
     def _start_workers(self) -> tuple[str, ...]:
         """Start all that work on jobs: their names."""

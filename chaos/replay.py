@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bench.models import DSPS, LANES
-from chaos import command, runs
+from chaos import command, runs, topologies
 from chaos.channels import command as of_channels
 from chaos.channels import mutants as channel_mutants
 from chaos.channels.faults import FAULTS as CHANNEL_FAULTS
@@ -32,7 +32,7 @@ from chaos.spec import SPEC_SCHEMA, RunSpec, SpecFile
 SCENARIOS = {False: "bench", True: "channels"}
 
 #: What a replay does not take from the run that it repeats: it is about the machine and the day.
-OF_A_RUN = ("id", "plan", "pace", "calibration", "versions", "git_commit", "machine", "started_utc")
+OF_A_RUN = ("id", "planted", "plan", "pace", "calibration", "versions", "git_commit", "machine", "started_utc")
 
 S = TypeVar("S", bound=SpecFile)
 
@@ -50,7 +50,8 @@ class Recorded:
         spec: Any = self.spec
         model = "" if spec.model == LANES else spec.model
         face = spec.face if isinstance(spec, RunSpec) and spec.face != DIRECT else ""
-        label = "-".join(filter(None, [model, face, spec.mutant, "replay"]))
+        servers = topologies.label(spec.topology, spec.durability)
+        label = "-".join(filter(None, [model, face, spec.mutant, servers, "replay"]))
         spec = replace(spec, id=runs.run_id("bench", spec.seed, label, time.time()))
         plan = replace(self.plan, faults=tuple(faults))
         kept = self.folder / OBJECTIVES

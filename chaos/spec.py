@@ -77,6 +77,8 @@ class RunSpec(SpecFile):
     id: str
     seed: int
     mutant: str = ""
+    #: What the mutant does, and the verdict that one check must make of it; empty for the clean engine.
+    planted: dict[str, str] = field(default_factory=dict)
     scenario: str = "bench"
     topology: str = topologies.EMBEDDED
     #: What an answer means (see chaos.topologies.py); empty = the first that the topology has.
@@ -153,4 +155,5 @@ class RunSpec(SpecFile):
     def derived(self) -> dict[str, Any]:
         bounds = {"recovery_bound_ms": self.recovery_bound_ms, "liveness_ms": self.liveness_ms}
         apps = {"apps": APPS if self.face == HTTP else ()}
-        return {**bounds, **apps, "loss": catalogue.declared_loss(self.topology, self.durability)}
+        loss = catalogue.declared_loss(self.topology, self.durability)
+        return {**bounds, **apps, "durability": topologies.meant(self.topology, self.durability), "loss": loss}

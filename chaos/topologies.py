@@ -25,6 +25,17 @@ DURABILITIES: dict[str, tuple[str, ...]] = {
 }
 
 
+def meant(topology: str, durability: str) -> str:
+    """The durability of a topology; the first that it has where none is named."""
+    return durability or DURABILITIES[topology][0]
+
+
+def label(topology: str, durability: str) -> str:
+    """What the name of a run says of its servers; empty for one server in memory, which most have. Raises as `check`."""
+    check(topology, durability)
+    return "" if topology == EMBEDDED else f"{topology}-{meant(topology, durability)}"
+
+
 def check(topology: str, durability: str) -> None:
     """Raise HarnessError for a topology that does not exist, or a durability that it has not; empty is its first."""
     if topology not in TOPOLOGIES:

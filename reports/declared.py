@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from reports.channels.frames import ChannelFrames
-from reports.loss import finding_name
+from reports.facts import finding_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

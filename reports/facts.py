@@ -44,6 +44,11 @@ LIVENESS_MS = 15_000
 STATES = ("waiting", "delayed", "active", "dead", "done")
 
 
+def finding_name(fault: str) -> str:
+    """The name under which what a kind of fault lost is listed among the declared findings."""
+    return f"loss by {fault}"
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """The part of one core that a process used between two samples of its CPU time, in monotonic ns. `waited`: for how long its

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from reports.facts import MS, Run
+from reports.facts import MS, Run, finding_name
 from reports.meaning import NEVER_NS
 from reports.windows import Span, Window, windows, within
 
@@ -58,11 +58,6 @@ class LossWindow:
     @property
     def span(self) -> Span:
         return self.begin_ns, self.end_ns
-
-
-def finding_name(fault: str) -> str:
-    """The name under which what a kind of fault lost is listed among the declared findings."""
-    return f"loss by {fault}"
 
 
 def findings(spec: Mapping[str, Any]) -> list[dict[str, Any]]:

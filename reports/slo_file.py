@@ -26,6 +26,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from reports import phases
 from reports.errors import JudgeError
 from reports.ranks import RANKS, SERIES
 
@@ -128,6 +129,8 @@ def misplaced(path: tuple[str, ...], value: object, *, channels: bool) -> str:
     if section not in NAMES:
         return f"{section} is not known, it must be {listed(NAMES)}"
     depth = PLACES[section].count(".") + 1
+    if len(path) >= 2 and section == "latency" and not phases.known(path[1]):
+        return f"{dotted(path[:2])} is not known, {phases.bound(path[1])}"
     if len(path) >= 3 and section == "latency" and not channels and path[2] not in SERIES:
         return f"{dotted(path[:3])} is not known, the series must be {listed(SERIES)}"
     if len(path) >= depth and path[depth - 1] not in NAMES[section]:

@@ -33,7 +33,15 @@ def render(verdict: Mapping[str, Any]) -> str:
 
 def head(spec: Mapping[str, Any]) -> list[str]:
     """The line that identifies the run."""
-    names = (("scenario", "scenario"), ("seed", "seed"), ("model", "model"), ("mutant", "mutant"), ("rate_per_s", "jobs/s"))
+    names = (
+        ("scenario", "scenario"),
+        ("seed", "seed"),
+        ("model", "model"),
+        ("mutant", "mutant"),
+        ("topology", "topology"),
+        ("durability", "durability"),
+        ("rate_per_s", "jobs/s"),
+    )
     words = [f"{label} {spec[name]}" for name, label in names if spec.get(name) not in (None, "")]
     return ["  ".join([f"run {spec['id']}", *words])] if "id" in spec else []
 

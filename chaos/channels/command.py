@@ -41,12 +41,14 @@ def bench_channels(arguments: argparse.Namespace, interrupts: Interrupts) -> int
         if getattr(arguments, name) is not None:
             raise HarnessError(f"--{name.replace('_', '-')} is about jobs: the model {DSPS} has none")
     mutant = find(arguments.mutant, MUTANTS)
-    label = "-".join(filter(None, [DSPS, arguments.mutant]))
+    topology = arguments.topology or topologies.AOF
+    servers = topologies.label(topology, arguments.durability or "")
+    label = "-".join(filter(None, [DSPS, arguments.mutant, servers]))
     spec = ChannelSpec(
         id=runs.run_id("bench", arguments.seed, label, time.time()),
         seed=arguments.seed,
         mutant=arguments.mutant,
-        topology=arguments.topology or topologies.AOF,
+        topology=topology,
         durability=arguments.durability or "",
     )
     if arguments.slo:

@@ -41,6 +41,8 @@ class ChannelSpec(SpecFile):
     id: str
     seed: int
     mutant: str = ""
+    #: What the mutant does, and the verdict that one check must make of it; empty for the clean engine.
+    planted: dict[str, str] = field(default_factory=dict)
     scenario: str = "channels"
     topology: str = topologies.AOF
     durability: str = ""
@@ -73,4 +75,5 @@ class ChannelSpec(SpecFile):
             raise HarnessError(f"rate is {self.rate!r}: it must be a number from {low} to {high}")
 
     def derived(self) -> dict[str, Any]:
-        return {"loss": catalogue.declared_loss(self.topology, self.durability)}
+        loss = catalogue.declared_loss(self.topology, self.durability)
+        return {"durability": topologies.meant(self.topology, self.durability), "loss": loss}

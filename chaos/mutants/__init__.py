@@ -45,6 +45,10 @@ class Mutant:
         """The checks that it may trip."""
         return self.also | {self.check}
 
+    def for_spec(self) -> dict[str, str]:
+        """As it is written to spec.json: what the defect is, and what the judge must say of it."""
+        return {"name": self.name, "defect": self.defect, "check": self.check, "verdict": self.verdict}
+
 
 def find(name: str, among: Mapping[str, Mutant]) -> Mutant | None:
     """The mutant of that name; None for the empty name, which is the clean engine. Raises HarnessError naming all."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from reports import models_table
 from reports.page import FILE as REPORT
+from reports.page import words
 from reports.page.spark import thinned
 from reports.verdict import FILE as VERDICT
 
@@ -48,6 +49,8 @@ class Entry:
     date: str = ""
     scenario: str = ""
     model: str = ""
+    #: Topology and durability.
+    servers: str = ""
     seed: int | None = None
     label: str = ""
     commit: str = ""
@@ -56,6 +59,8 @@ class Entry:
     p99_ms: float | None = None
     jobs: int | None = None
     slo: str = ""
+    #: A valid run in which declared losses were seen.
+    lossy: bool = False
     #: Finished jobs per second along the run.
     finished_per_s: Sequence[float] = field(default_factory=list)
     #: The page of the run, relative to the folder of all runs; empty when there is none.
@@ -126,12 +131,14 @@ def described(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     model, mutant = text(spec.get("model")), text(spec.get("mutant"))
     label = found.get("label", "")
     label = "" if label == model else label.removeprefix(f"{model}-")
+    label = label.removesuffix("-".join(filter(None, (text(spec.get("topology")), text(spec.get("durability")))))).rstrip("-")
     started = text(spec.get("started_utc")).replace("T", " ").removesuffix("Z")
     return {
         **found,
         "date": started or found.get("date", ""),
         "scenario": text(spec.get("scenario")) or found.get("scenario", ""),
         "model": model,
+        "servers": words.servers(spec),
         "seed": spec["seed"] if isinstance(spec.get("seed"), int) else found.get("seed"),
         "label": label or mutant,
         "commit": commit(text(spec.get("git_commit"))),
@@ -158,6 +165,7 @@ def judged(verdict: Mapping[str, Any]) -> dict[str, Any]:
             raise Broken(f"{VERDICT} has the verdict {state!r}")
         return {
             "state": state,
+            "lossy": bool(words.lost(verdict)),
             "reason": next(iter(verdict["reasons"]), ""),
             "violations": sum(check["violations"] for check in checks) if checks else None,
             "recovery_ms": max(slowest) if slowest and None not in slowest else None,

@@ -18,7 +18,7 @@ from reports.page.words import milliseconds
 TITLE = "All runs"
 
 #: The columns, the most important ones first: a phone shows no more at once.
-HEADS = ("date", "verdict", "scenario", "model", "seed", "label", "commit")
+HEADS = ("date", "verdict", "scenario", "model", "servers", "seed", "label", "commit")
 MEASURED = ("finished a second", "p99", "slowest recovery", "jobs", "violations")
 OBJECTIVES, WHY = "objectives", "why"
 
@@ -42,19 +42,19 @@ def document(found: Sequence[Entry]) -> str:
 
 
 def kinds(found: Sequence[Entry]) -> str:
-    """One row per scenario, model and label that has several measured runs: their p99 from the oldest to the newest."""
-    groups: dict[tuple[str, str, str], list[Entry]] = {}
+    """One row per scenario, model, servers and label that has several measured runs: their p99 from the oldest to the newest."""
+    groups: dict[tuple[str, str, str, str], list[Entry]] = {}
     for one in reversed(found):
-        groups.setdefault((one.scenario, one.model, one.label), []).append(one)
+        groups.setdefault((one.scenario, one.model, one.servers, one.label), []).append(one)
     rows = [row for (names, runs) in groups.items() if (row := kind(names, runs))]
     if not rows:
         return ""
-    heads = ("scenario", "model", "label", "runs", "valid", "p99 from the oldest to the newest", "median", "newest")
+    heads = ("scenario", "model", "servers", "label", "runs", "valid", "p99 from the oldest to the newest", "median", "newest")
     note = "<p>The p99 of a job from when it was due to its end, over all phases of a run, faults included.</p>"
-    return note + marked_up("Runs of the same kind", heads, rows, words=(1, 2))
+    return note + marked_up("Runs of the same kind", heads, rows, words=(1, 2, 3))
 
 
-def kind(names: tuple[str, str, str], runs: Sequence[Entry]) -> list[str]:
+def kind(names: tuple[str, str, str, str], runs: Sequence[Entry]) -> list[str]:
     """The cells of a kind of run; empty when fewer than two have a p99."""
     values = [one.p99_ms for one in runs if one.p99_ms is not None]
     if len(values) < 2:
@@ -79,9 +79,9 @@ def row(one: Entry) -> list[str]:
     when = f'<span title="{safe(one.name)}">{safe(one.date or one.name)}</span>'
     first = f'<a href="{safe(quote(one.page))}">{when}</a>' if one.page else when
     durations = (NO_VALUE if value is None else milliseconds(value) for value in (one.p99_ms, one.recovery_ms))
-    about = (one.scenario, one.model, "" if one.seed is None else str(one.seed), one.label, one.commit)
+    about = (one.scenario, one.model, one.servers, "" if one.seed is None else str(one.seed), one.label, one.commit)
     counts = (cell(one.jobs), cell(one.violations))
-    return [first, badge(one.state), *map(known, about), rate(one.finished_per_s), *durations, *counts]
+    return [first, badge(one.state, lossy=one.lossy), *map(known, about), rate(one.finished_per_s), *durations, *counts]
 
 
 def known(text: str) -> str:
@@ -89,8 +89,10 @@ def known(text: str) -> str:
     return safe(text) if text else NO_VALUE
 
 
-def badge(state: str) -> str:
-    """The state of a run; what is not a verdict is grey."""
+def badge(state: str, *, lossy: bool = False) -> str:
+    """The state of a run; what is not a verdict is grey, and a valid run with declared losses is not green."""
+    if lossy and state == "valid":
+        return '<span class="badge lossy">valid, with loss</span>'
     tone = state if state in VERDICTS else "unknown" if state == BROKEN else "plain"
     return safe(state) if state == TABLE else f'<span class="badge {tone}">{safe(state)}</span>'
 

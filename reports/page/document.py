@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 #: The page loads nothing. This policy makes the browser refuse, should content from a run try to.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
+#: The class of a valid run in which declared losses were seen: it is not green.
+LOSSY = "lossy"
+
 SIGNS = {"valid": "✓", "violated": "✗", "unknown": "?"}
 
 PAGE = """<!DOCTYPE html>
@@ -61,7 +64,7 @@ def document(run: Path, decided: Mapping[str, Any], drawn: Sequence[Chapter]) ->
     shown = [section for section in sections if section.body]
     name = str(spec.get("id") or run.name)
     body = [
-        head(name, decided),
+        head(name + in_brackets(spec), decided),
         contents(shown),
         "<main>",
         *(f'<section id="{one.anchor}"><h2>{safe(one.title)}</h2>\n{one.body}</section>' for one in shown),
@@ -69,11 +72,20 @@ def document(run: Path, decided: Mapping[str, Any], drawn: Sequence[Chapter]) ->
         f"<footer><p>{channels.FOOTER if of_channels(spec) else FOOTER}</p></footer>",
     ]
     return PAGE.format(
-        title=f"{safe(decided['verdict'])}: {safe(name)}", policy=POLICY, style=style_sheet(), body="\n".join(body)
+        title=f"{safe(words.title(decided))}: {safe(name)}{safe(in_brackets(spec))}",
+        policy=POLICY,
+        style=style_sheet(),
+        body="\n".join(body),
     )
 
 
-FOOTER = "Ironclaim. Handlers run at least once, fenced; a job is finished exactly once."
+FOOTER = "Ironclaim promises: handlers run at least once, fenced; a job is finished exactly once."
+
+
+def in_brackets(spec: Mapping[str, Any]) -> str:
+    """Topology and durability, as they follow the name of a run."""
+    servers = words.servers(spec)
+    return f" ({servers})" if servers else ""
 
 
 def head(name: str, decided: Mapping[str, Any]) -> str:
@@ -81,10 +93,14 @@ def head(name: str, decided: Mapping[str, Any]) -> str:
     verdict = str(decided["verdict"])
     tell, tiles = (channels.story, channels.tiles) if of_channels(decided["spec"]) else (words.story, facts.tiles)
     told = tell(decided) if decided["checks"] else []
+    lossy = words.title(decided) != verdict
     parts = [
-        f'<header class="{safe(verdict)}">',
+        f'<header class="{LOSSY if lossy else safe(verdict)}">',
         f'<p class="run">{safe(name)}</p>',
-        f'<h1><span class="sign" aria-hidden="true">{SIGNS.get(verdict, "?")}</span> {safe(verdict)}</h1>',
+        f'<h1><span class="sign" aria-hidden="true">{"!" if lossy else SIGNS.get(verdict, "?")}</span> '
+        f"{safe(words.title(decided).capitalize() if lossy else verdict)}</h1>",
+        facts.notice("A planted defect", words.planted(decided)),
+        facts.notice("Declared loss", words.losses(decided)),
         f'<p class="headline">{safe(words.headline(decided))}</p>',
         *(f'<p class="headline">{safe(told)}</p>' for told in words.objectives(decided.get("slo", ()))),
         facts.reasons(decided["reasons"]),

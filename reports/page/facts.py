@@ -30,6 +30,12 @@ def reasons(lines: Sequence[str]) -> str:
     return f'<div class="reasons"><h2>Why</h2><ul>{items}</ul></div>' if items else ""
 
 
+def notice(title: str, sentences: Sequence[str]) -> str:
+    """What a reader must know before the numbers, as HTML; empty without sentences."""
+    items = "".join(f"<p>{safe(sentence)}</p>" for sentence in sentences)
+    return f'<div class="notice"><h2>{safe(title)}</h2>{items}</div>' if items else ""
+
+
 def tiles(measures: Mapping[str, Any]) -> str:
     """The key numbers, as tiles."""
     slowest = [line["recovery_ms"] for line in measures["recovery"] if line["jobs"]]
@@ -131,8 +137,16 @@ def findings(line: Mapping[str, Any]) -> str:
     """Why a check is not valid, with its examples, and what of it the history cannot show."""
     why = f"<p>{safe(line['why'])}</p>" if line["why"] else ""
     why += "".join(f"<p>not judged: {safe(part)}</p>" for part in line["not_judged"])
+    why += f"<p>{possible(line['possible'])}</p>" if line["possible"] else ""
+    why += "<p>what it counts as declared: see the declared findings</p>" if line["declared"] else ""
     examples = "".join(f"<li>{safe(example)}</li>" for example in line["examples"])
     return why + (details(f"{len(line['examples'])} examples", f"<ul>{examples}</ul>") if examples else "") or "nothing"
+
+
+def possible(count: int) -> str:
+    """What the number of possible violations of a check means."""
+    what = "One row" if count == 1 else f"{count:,} rows"
+    return f"{what} may break this promise: the history does not show whether that is so."
 
 
 def particulars(spec: Mapping[str, Any], measures: Mapping[str, Any]) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from reports.facts import finding_name
+
 #: Latency -> its title in a figure, in order of display.
 LATENCY_TITLES = {
     "service": "Service: an enqueue, from its first send to its answer",
@@ -20,13 +22,88 @@ HEADLINES = {
     "unknown": "The evidence does not suffice to decide. This is not a pass.",
 }
 
+#: What the servers of a durability promise with an answer.
+PROMISES = {
+    "server": "an answer means that the primary has the write, and a replica may not have it yet",
+    "replica": "an answer means that a replica has the write, too",
+    "always": "an answer means that the write is on the disk",
+    "everysec": "an answer means that the server has the write in memory; it is on the disk within a second",
+}
+
 #: Headline of a valid run in which declared findings were seen.
+LOSSY = "Every check ran, had evidence, and found nothing wrong apart from losses that were declared before the run."
 APART = "Every check ran, had evidence, and found nothing wrong apart from what the model declares."
+
+
+def servers(spec: Mapping[str, Any]) -> str:
+    """Topology and durability of a run; empty where its spec names none."""
+    if spec.get("scenario") == "attended":
+        return "on a given server"
+    named = [f"{name} {spec[name]}" for name in ("topology", "durability") if isinstance(spec.get(name), str) and spec[name]]
+    return ", ".join(named)
+
+
+def lost(decided: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The declared losses that were seen, as they stand in the spec, each with the `rows` and `examples` of its finding."""
+    seen = {one["name"]: one for one in decided.get("findings", ()) if one["rows"]}
+    entries = [entry for entry in decided.get("spec", {}).get("loss") or () if isinstance(entry, dict)]
+    found = [(entry, seen.get(finding_name(str(entry.get("fault"))))) for entry in entries]
+    return [{**entry, "rows": one["rows"], "examples": one["examples"]} for entry, one in found if one]
+
+
+def losses(decided: Mapping[str, Any]) -> list[str]:
+    """What the servers lost, why that is what they promise, and what avoids it; empty when they lost nothing."""
+    found, spec = lost(decided), decided["spec"]
+    if not found:
+        return []
+    gone = decided["measures"]["lost"]
+    said = [f"Acknowledged writes were lost in this run. Of the jobs, {counted(gone, 'lost for good')}."]
+    for one in found:
+        # A job that is gone says most.
+        examples = sorted(one["examples"], key=lambda example: not example.startswith(LOST_JOBS))
+        example = f", such as: {examples[0]}" if examples else ""
+        said.append(f"Lost by {one['fault']}: {one['text']}. It explains {rows_of(one['rows'])} of the checks{example}.")
+    promise = PROMISES.get(str(spec.get("durability")))
+    why = f": {promise}" if promise else ""
+    said.append(f"This is what the servers of the run promise ({servers(spec)}){why}. So it was declared before the run.")
+    for other in dict.fromkeys(one["avoided_by"] for one in found if "avoided_by" in one):
+        faults = ", ".join(one["fault"] for one in found if one.get("avoided_by") == other)
+        better = f"DURABILITY={other} avoids what {faults} lost: {PROMISES.get(other, '')}."
+        said.append(better if other else f"No durability of this topology avoids what {faults} lost.")
+    return said
+
+
+def rows_of(count: int) -> str:
+    """A number of contradictions as text."""
+    return "one contradiction" if count == 1 else f"{count:,} contradictions"
+
+
+def planted(decided: Mapping[str, Any]) -> list[str]:
+    """The defect that was planted, what was expected of it, and whether that came; empty for the clean engine."""
+    spec = decided["spec"]
+    told = spec.get("planted")
+    if not isinstance(told, dict) or not told:
+        name = spec.get("mutant")
+        return [f"A defect was planted in this run on purpose: {name}. This is not the clean engine."] if name else []
+    said = [f"A defect was planted in this run on purpose, {told.get('name')}: {told.get('defect')}."]
+    check, wanted = told.get("check"), told.get("verdict")
+    found = next((line["verdict"] for line in decided["checks"] if line["id"] == check), "not judged")
+    came = "So it was." if found == wanted else f"It was not: {check} is {found}."
+    said.append(f"It was expected that {check} is {wanted}, which makes the verdict {wanted}. {came}")
+    return said
+
+
+def title(decided: Mapping[str, Any]) -> str:
+    """The verdict in the words of its heading."""
+    verdict = str(decided["verdict"])
+    return f"{verdict}, with declared loss" if verdict == "valid" and lost(decided) else verdict
 
 
 def headline(decided: Mapping[str, Any]) -> str:
     """The meaning of the verdict, in one sentence."""
     verdict = str(decided["verdict"])
+    if verdict == "valid" and lost(decided):
+        return LOSSY
     return APART if verdict == "valid" and any(one["rows"] for one in decided["findings"]) else HEADLINES.get(verdict, "")
 
 
@@ -39,6 +116,12 @@ def objectives(lines: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"Service level objectives: {told}."]
 
 
+#: The check that no job is lost.
+LOST_JOBS = "J4"
+
+#: The check that a worker without the lease changes nothing any more.
+LATE_CALLS = "J3"
+
 #: Result of an objective -> its words.
 OBJECTIVES = {"missed": "missed", "unknown": "cannot be judged", "met": "met"}
 
@@ -46,7 +129,12 @@ OBJECTIVES = {"missed": "missed", "unknown": "cannot be judged", "met": "met"}
 def story(decided: Mapping[str, Any]) -> list[str]:
     """The run in a few sentences: jobs lost and doubled, faults, recovery and latency."""
     measures = decided["measures"]
-    sentences = [lost_and_doubled(measures), fate(measures), *faults(measures["faults"]), *recovery(measures["recovery"])]
+    sentences = [
+        lost_and_doubled(measures),
+        fate(measures, kept_out(decided)),
+        *faults(measures["faults"]),
+        *recovery(measures["recovery"]),
+    ]
     return [sentence for sentence in (*sentences, latency(measures)) if sentence]
 
 
@@ -65,17 +153,25 @@ def counted(count: int | None, what: str) -> str:
     return {0: f"none was {what}", 1: f"one was {what}"}.get(count, f"{count:,} were {what}")
 
 
-def fate(measures: Mapping[str, Any]) -> str:
-    """The outcomes of the other jobs, in one sentence."""
+def kept_out(decided: Mapping[str, Any]) -> bool:
+    """Whether every late call of a worker that had lost its lease was refused, as far as the run shows."""
+    return all(line["verdict"] != "violated" for line in decided.get("checks", ()) if line["id"] == LATE_CALLS)
+
+
+def fate(measures: Mapping[str, Any], all_refused: bool) -> str:
+    """The outcomes of the other jobs, in one sentence. `all_refused`: no late call was accepted."""
     parts: list[str] = []
     if measures["finished"] is not None:
         parts.append(f"{measures['finished']:,} were finished")
     if measures["dead"]:
         parts.append(f"{measures['dead']:,} used up their attempts and were kept among the dead, with the reason")
     if measures["refused_stale"]:
-        parts.append(
-            f"{measures['refused_stale']:,} late finishes by workers that had lost their lease were refused, as they must be"
-        )
+        count = measures["refused_stale"]
+        one = count == 1
+        late = "one late finish by a worker that had lost its lease was refused"
+        late = late if one else f"{count:,} late finishes by workers that had lost their lease were refused"
+        proper = f", as {'it' if one else 'they'} must be"
+        parts.append(late + (proper if all_refused else f", but not every one of them: see {LATE_CALLS}"))
     if measures["dropped"]:
         parts.append(f"{measures['dropped']:,} could not be sent in time and were not sent at all")
     return f"{'; '.join(parts)}." if parts else ""
@@ -100,15 +196,14 @@ def recovery(lines: Sequence[Mapping[str, Any]]) -> list[str]:
     found: list[str] = []
     for line in lines:
         bound_s = line["bound_ms"] / 1_000
-        head = f"When {line['target']} was killed it held {line['jobs']} jobs"
+        head = f"When {line['target']} was killed it held {line['jobs']} {'job' if line['jobs'] == 1 else 'jobs'}"
         if not line["jobs"]:
             found.append(f"When {line['target']} was killed it held no job.")
         elif line["recovery_ms"] is None:
             found.append(f"{head}; not all of them ran elsewhere afterwards ({bound_s:.1f} s were allowed).")
         else:
-            found.append(
-                f"{head}; the last of them ran elsewhere {line['recovery_ms'] / 1_000:.1f} s later ({bound_s:.1f} s are allowed)."
-            )
+            last = "it" if line["jobs"] == 1 else "the last of them"
+            found.append(f"{head}; {last} ran elsewhere {line['recovery_ms'] / 1_000:.1f} s later ({bound_s:.1f} s are allowed).")
     return found
 
 

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from pyspark.sql import SparkSession
 
 from chaos import attended, cli
 from chaos.interrupts import Interrupts
 from chaos.plan import worker_names
 from chaos.processes import CAPABILITY, ROOT, child_environment
+from engine import Queue
 from engine.testing import EmbeddedServer
 from record.environment import recording
 from tests.chaos import judged
@@ -48,12 +51,12 @@ class Attended:
         self.processes.append(process)
         return process
 
-    def worker(self, name: str) -> subprocess.Popen[bytes]:
+    def worker(self, name: str, *, recorded: bool = True) -> subprocess.Popen[bytes]:
         """Start a worker."""
         words = [sys.executable, "-m", "engine", "worker", "bench.handlers:handlers", "--queue", "bench", "--url", self.url]
         words += ["--name", name, "--capabilities", CAPABILITY]
         told = {"IRONCLAIM_SINK": str(self.history / f"{name}.sink.jsonl"), "IRONCLAIM_PROC": name}
-        return self.start(words, **told, **recording(self.history / f"{name}.jsonl"))
+        return self.start(words, **told, **(recording(self.history / f"{name}.jsonl") if recorded else {}))
 
     def load(self) -> subprocess.Popen[bytes]:
         """Start the load: two processes and their master, in Locust's own way."""
@@ -118,3 +121,113 @@ def test_a_load_that_nobody_starts_is_said(
         pass
     assert made.code == 2
     assert "the workers did not claim within 1 s" in capsys.readouterr().out
+
+
+def fill(queue: Queue) -> None:
+    """A queue of somebody: jobs, limits, and a schedule that does not tick."""
+    queue.set_limit(name="email", concurrency=3, rate=40, per_ms=1_000, window="fixed")
+    queue.set_limit(key="*", concurrency=2)
+    queue.schedules.put("nightly", every_ms=500, job_name="report", payload={})
+    queue.schedules.disable("nightly")
+    queue.enqueue("report", {}, id="theirs", delay_ms=3_600_000)
+
+
+def whole_keyspace(url: str) -> dict[bytes, bytes]:
+    """Every key of the server with all that it holds."""
+    with redis.Redis.from_url(url) as client:
+        return {key: client.dump(key) or b"" for key in client.scan_iter(count=1_000)}
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
+def test_a_given_server_is_left_as_it_was_whatever_ends_the_harness(tmp_path: Path, ending: signal.Signals) -> None:
+    with EmbeddedServer() as server:
+        with Queue("bench", url=server.url) as queue:
+            fill(queue)
+        before = whole_keyspace(server.url)
+        made = Attended(tmp_path, server.url)
+        harness = made.start([sys.executable, "-m", "chaos", "attend", "--url", server.url, "--runs", str(tmp_path)])
+        try:
+            samples = tmp_path / "latest" / "samples" / "queue.jsonl"
+            wait_until(
+                lambda: samples.exists() and samples.read_text().count("srv_us") > 1, "the queue was looked at twice", WAIT_S
+            )
+            assert "waiting for worker-1" in (tmp_path / "0.log").read_text()
+            assert whole_keyspace(server.url) == before
+            harness.send_signal(ending)
+            assert harness.wait(WAIT_S) != 0
+        finally:
+            harness.kill()
+            harness.wait()
+        assert whole_keyspace(server.url) == before
+    spec = json.loads((tmp_path / "latest" / "spec.json").read_text())
+    assert spec["schedules"] == []
+    assert spec["limits"] == [
+        {"key": "*", "concurrency": 2, "rate": 0, "per_ms": 0, "window": "sliding"},
+        {"name": "email", "concurrency": 3, "rate": 40, "per_ms": 1_000, "window": "fixed"},
+    ]
+
+
+def test_a_queue_that_makes_jobs_by_itself_has_no_end_and_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with EmbeddedServer() as server:
+        with Queue("bench", url=server.url) as queue:
+            queue.schedules.put("beat", every_ms=3_600_000, job_name="report", payload={})
+        assert cli.main(["attend", "--url", server.url, "--runs", str(tmp_path)], Interrupts()) == 2
+    assert "queue bench has schedules that tick (beat)" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def unrecorded_producer(made: Attended) -> None:
+    for name in worker_names(2):
+        made.worker(name)
+    with Queue("bench", url=made.url) as queue:
+        queue.enqueue("report", {"work_ms": 1, "fail_first": 0, "index": 0, "pad": ""}, id="order-7")
+
+
+def unrecorded_worker(made: Attended) -> None:
+    made.worker("worker-1")
+    made.worker("worker-2", recorded=False)
+
+
+@pytest.mark.parametrize(
+    ("start", "words"),
+    [
+        (
+            unrecorded_producer,
+            ("jobs that no history tells of, order-7 first: their producers do not record", "producer-1.jsonl"),
+        ),
+        (unrecorded_worker, ("worker-2 works without a history in this run", "worker-2.jsonl")),
+        (
+            lambda made: made.worker("mailer-1"),
+            ("a worker works as mailer-1, and this run waits for worker-1, worker-2", "--name"),
+        ),
+    ],
+)
+def test_who_does_not_record_is_named_in_place_of_a_wait(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    start: Callable[[Attended], object],
+    words: tuple[str, ...],
+) -> None:
+    monkeypatch.setattr(attended, "SAID_AFTER_S", 0.5)
+    monkeypatch.setattr(attended, "START_TIMEOUT_S", 3.0)
+    with attending(tmp_path / "runs") as made:
+        start(made)
+    assert made.code == 2
+    told = [line for line in capsys.readouterr().out.splitlines() if all(word in line for word in words)]
+    # Said while the run waits, and what ended it.
+    assert [line.startswith("harness: ") for line in told] == [False, True]
+
+
+def test_no_other_command_of_the_harness_works_on_a_given_server(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["--help"], Interrupts())
+    listed = re.search(r"\{([a-z,-]+)\}", capsys.readouterr().out)
+    assert listed and "bench" in listed[1]
+    given: list[str] = []
+    for command in listed[1].split(","):
+        with pytest.raises(SystemExit):
+            cli.main([command, "--help"], Interrupts())
+        if re.search(r"--(url|host|server)\b", capsys.readouterr().out):
+            given.append(command)
+    assert given == ["attend"]

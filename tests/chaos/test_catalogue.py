@@ -35,4 +35,7 @@ def test_a_loss_is_declared_where_the_fault_can_happen_and_under_its_durability_
             assert (kind.name in declared) == (topology in kind.topologies and durability in kind.loss.durabilities)
             if kind.name in declared:
                 assert declared[kind.name]["text"] == kind.loss.text
+                avoided_by = declared[kind.name]["avoided_by"]
+                others = set(topologies.DURABILITIES[topology]) - set(kind.loss.durabilities)
+                assert avoided_by in others if others else avoided_by == ""
         assert catalogue.declared_loss(topology, "") == catalogue.declared_loss(topology, topologies.DURABILITIES[topology][0])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from chaos import command, replay
+from chaos import command, replay, topologies
 from chaos.calibration import Calibration, Trial
 from chaos.channels import command as of_channels
 from chaos.channels.plan import draw as draw_channels
@@ -53,12 +53,16 @@ def test_a_replay_has_the_spec_and_the_plan_of_its_run(record: Callable[[Path], 
     folder, spec, plan = record(tmp_path / "run")
     found = replay.read(folder)
     assert found.plan == plan
-    assert json.loads(json.dumps(asdict(found.spec))) == json.loads(json.dumps(asdict(replace(spec, id=""))))
+    # The durability is written down as what was meant.
+    meant = topologies.meant(spec.topology, spec.durability)
+    assert json.loads(json.dumps(asdict(found.spec))) == json.loads(json.dumps(asdict(replace(spec, id="", durability=meant))))
     order = found.order(plan.faults, Interrupts())
     # Also on a machine that carries less: the rate, the limits and the clocks that were preset belong to what is repeated.
     again = order.rated(order.spec, SLOW)
     assert asdict(replace(again, id="", calibration={})) == asdict(found.spec)
     assert order.plan == plan and order.spec.id.endswith("-replay")
+    servers = topologies.label(spec.topology, spec.durability)
+    assert servers in order.spec.id and (spec.model != "dsps" or servers == "aof-always")
     assert (order.mutant.name if order.mutant else "") == spec.mutant
 
 

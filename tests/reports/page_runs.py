@@ -68,11 +68,11 @@ def hostile_run(folder: Path) -> Path:
     return run
 
 
-#: One objective that is missed, one that is met, and one that no history can show, because there is no such phase.
+#: One objective that is missed, one that is met, and one that no history can show, because the run has no such phase.
 OBJECTIVES = """
 errors.doubled = 0
 recovery.slowest_ms = 11_000
-latency."<script>alert(4)</script>".end_to_end.p50_ms = 1
+latency.recover-oom.end_to_end.p50_ms = 1
 """
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from reports.command import main
 from reports.listing.entries import Entry, entries, objectives
+from reports.listing.page import document
 from tests.reports.repetitions import TYPICAL, judged
 
 #: Jobs finished by each second: steady, none for a second, a server that forgot some, twice as many in the next.
@@ -59,6 +60,7 @@ def test_each_run_is_listed_with_what_its_files_say(runs: Path) -> None:
     assert (first.state, first.scenario, first.model, first.seed, first.label) == ("valid", "bench", "lanes", 1, "")
     assert (first.date, first.commit, first.jobs, first.violations) == ("2026-01-01 00:00:00", "aaaaaaaa", 10_020, 0)
     assert (first.p99_ms, first.recovery_ms, first.page, first.slo) == (1_100.0, 9_200.0, "", "")
+    assert (first.servers, first.lossy) == ("", False)
     assert first.finished_per_s == [50.0, 50.0, 0.0, 0.0, 100.0]
     assert (worse.state, worse.model, worse.label, worse.violations) == ("violated", "bull", "no-reap", 1)
     assert worse.reason == "J4 violated: job-1 was lost" and worse.page == f"{worse.name}/report.html"
@@ -167,3 +169,21 @@ def test_a_thousand_runs_are_listed_without_spark_and_without_drawing(runs: Path
     done = subprocess.run([sys.executable, "-c", program, str(runs)], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1].split() == ["0", "False", "False"]
     assert (runs / "index.html").read_text().count("-bench-seed1") > 1_000
+
+
+def test_servers_and_declared_loss_of_a_run_are_listed(tmp_path: Path) -> None:
+    loss = [{"fault": "primary-kill", "text": "what no replica had"}]
+    servers = {"topology": "sentinel", "durability": "server"}
+    run = judged(tmp_path / "runs" / "20260101-000000-bench-seed1-sentinel-server", TYPICAL, **servers)
+    decided = json.loads((run / "verdict.json").read_text())
+    found = [{"name": "loss by primary-kill", "rows": 2, "examples": []}]
+    (run / "verdict.json").write_text(json.dumps({**decided, "spec": {"loss": loss, **servers}, "findings": found}))
+    (entry,) = entries(run.parent)
+    assert (entry.state, entry.lossy, entry.servers, entry.label) == (
+        "valid",
+        True,
+        "topology sentinel, durability server",
+        "",
+    )
+    page = document([entry])
+    assert '<span class="badge lossy">valid, with loss</span>' in page and "topology sentinel, durability server" in page

@@ -14,8 +14,9 @@ import pytest
 from reports.facts import MS, Phase, Run, Stage
 from reports.page import bands, ink, tables, words
 from reports.page.colours import COLOURS
+from reports.page.document import document
 from reports.page.draw_lanes import gone, mark
-from reports.page.facts import again
+from reports.page.facts import again, checks
 from reports.page.leases import Lease, in_hand_at
 from reports.page.timeline import BUCKETS_MAX, Window, axis, windows
 from reports.verdict import NO_MEASURES
@@ -140,3 +141,100 @@ def test_the_start_of_the_judge_is_not_slowed() -> None:
 )
 def test_the_page_says_how_to_run_it_again(spec: dict[str, Any], line: str) -> None:
     assert again(Path("x"), {"id": "x", "seed": 7, **spec}).endswith(line)
+
+
+LOSS = {"fault": "primary-kill", "text": "what no replica had", "avoided_by": "replica"}
+LOSSY: dict[str, Any] = {
+    "verdict": "valid",
+    "spec": {"id": "20260101-000000-bench-seed1", "topology": "sentinel", "durability": "server", "loss": [LOSS]},
+    "findings": [
+        {
+            "name": "loss by primary-kill",
+            "text": "what no replica had",
+            "checks": ["J1", "J4"],
+            "rows": 3,
+            "examples": ["J1 a is held twice", "J4 b is lost"],
+        }
+    ],
+    "measures": {**NO_MEASURES, "lost": 1},
+    "checks": [],
+    "reasons": [],
+    "slo": [],
+}
+
+
+def test_declared_loss_is_told_at_the_top_with_its_reason_and_what_avoids_it(tmp_path: Path) -> None:
+    page = document(tmp_path, LOSSY, ())
+    head = page[: page.index("</header>")]
+    assert '<header class="lossy">' in head and "Valid, with declared loss</h1>" in head
+    assert "<title>valid, with declared loss: 20260101-000000-bench-seed1 (topology sentinel, durability server)</title>" in page
+    told = head[head.index('class="notice"') : head.index("Every check ran")]
+    for part in (
+        "Of the jobs, one was lost for good.",
+        "Lost by primary-kill: what no replica had. It explains 3 contradictions of the checks, such as: J4 b is lost.",
+        "an answer means that the primary has the write, and a replica may not have it yet",
+        "DURABILITY=replica avoids what primary-kill lost: an answer means that a replica has the write, too.",
+    ):
+        assert part in told
+    assert words.headline(LOSSY) == words.LOSSY
+
+
+def test_loss_that_no_durability_avoids_says_so() -> None:
+    certain = {**LOSSY, "spec": {**LOSSY["spec"], "loss": [{**LOSS, "avoided_by": ""}]}}
+    assert words.losses(certain)[-1] == "No durability of this topology avoids what primary-kill lost."
+    unsaid = {**LOSSY, "spec": {**LOSSY["spec"], "loss": [{"fault": "primary-kill", "text": "x"}]}}
+    assert words.losses(unsaid)[-1].startswith("This is what the servers of the run promise")
+
+
+def test_what_was_declared_and_not_seen_changes_nothing(tmp_path: Path) -> None:
+    unseen = {**LOSSY, "findings": [{**LOSSY["findings"][0], "rows": 0}]}
+    assert (words.losses(unseen), words.title(unseen)) == ([], "valid")
+    assert '<header class="valid">' in document(tmp_path, unseen, ())
+
+
+PLANTED = {
+    "name": "finish-without-token",
+    "defect": "a finish is accepted whatever its token",
+    "check": "J3",
+    "verdict": "violated",
+}
+
+
+def mutant_run(verdict: str) -> dict[str, Any]:
+    checks = [check_line("J3", "no stale finish is accepted", verdict, violations=2 if verdict == "violated" else 0)]
+    measures = {**NO_MEASURES, "lost": 0, "doubled": 2, "refused_stale": 4, "finished": 9}
+    spec = {"id": "x", "mutant": PLANTED["name"], "planted": PLANTED}
+    return {"verdict": verdict, "spec": spec, "findings": [], "measures": measures, "checks": checks, "reasons": [], "slo": []}
+
+
+def check_line(id: str, name: str, verdict: str, **counts: int) -> dict[str, Any]:
+    numbers = {"violations": 0, "declared": 0, "possible": 0, **counts}
+    return {"id": id, "name": name, "verdict": verdict, **numbers, "examples": [], "why": "", "not_judged": []}
+
+
+def test_a_planted_defect_is_named_at_the_top_and_no_sentence_contradicts_it(tmp_path: Path) -> None:
+    page = document(tmp_path, mutant_run("violated"), ())
+    head = page[: page.index("</header>")]
+    told = head[head.index('class="notice"') : head.index('class="headline"')]
+    assert "finish-without-token: a finish is accepted whatever its token." in told
+    assert "It was expected that J3 is violated, which makes the verdict violated. So it was." in told
+    assert "4 late finishes by workers that had lost their lease were refused, but not every one of them: see J3" in head
+    assert "as they must be" not in page and "promises: handlers run" in page
+    missed = " ".join(words.planted(mutant_run("valid")))
+    assert missed.endswith("It was not: J3 is valid.")
+    assert "were refused, as they must be" in " ".join(words.story(mutant_run("valid")))
+
+
+def test_a_mutant_of_an_older_run_is_named_as_far_as_it_is_known() -> None:
+    assert words.planted({"spec": {"mutant": "no-reap"}, "checks": []}) == [
+        "A defect was planted in this run on purpose: no-reap. This is not the clean engine."
+    ]
+    assert words.planted({"spec": {"mutant": ""}, "checks": []}) == []
+
+
+def test_a_possible_violation_and_a_declared_one_are_told_in_words() -> None:
+    shown = checks(
+        [check_line("J16", "payloads stay", "valid", possible=1), check_line("J4", "no job is lost", "valid", declared=2)]
+    )
+    assert "One row may break this promise: the history does not show whether that is so." in shown
+    assert "what it counts as declared: see the declared findings" in shown and "nothing" not in shown

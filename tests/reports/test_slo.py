@@ -7,6 +7,12 @@ from typing import Any
 
 import pytest
 
+from chaos.catalogue import KINDS
+from chaos.channels.faults import FAULTS as CHANNEL_FAULTS
+from chaos.faults import FAULTS
+from chaos.plan import Pace, Plan, PlannedFault
+from chaos.scale.drill import ScaleDrill
+from reports import phases
 from reports.command import main
 from reports.errors import JudgeError
 from reports.slo import judged, measured, summary, wanted
@@ -95,7 +101,13 @@ def test_a_file_names_objectives_with_their_bounds(tmp_path: Path) -> None:
         ),
         ("[latency.all.end_to_ned]\np99_ms = 3", "latency.all.end_to_ned is not known, the series must be service, intended, "),
         ("[latency.all.service]\np98_ms = 3", "latency.all.service.p98_ms is not known, the last part must be p50_ms, p90_ms, "),
-        ("[latency.'a b'.service]\np99_ms = -3", 'latency."a b".service.p99_ms is -3, it must be a number above 0'),
+        ("[latency.settl.service]\np99_ms = 3", "latency.settl is not known, perhaps settle; the phase must be all, lead-in, "),
+        ("[latency.settl]\np99_ms = 3", "latency.settl is not known, perhaps settle; the phase must be all, lead-in, "),
+        ("[latency.recover-kil.service]\np99_ms = 3", "latency.recover-kil is not known, perhaps recover-kill; "),
+        ("[latency.kill-in-.service]\np99_ms = 3", "latency.kill-in- is not known, "),
+        ("[latency.recover-settle.service]\np99_ms = 3", "latency.recover-settle is not known, "),
+        ("[latency.'a b'.service]\np99_ms = 3", 'latency."a b" is not known, the phase must be all, lead-in, '),
+        ("[latency.all.service]\np99_ms = -3", "latency.all.service.p99_ms is -3, it must be a number above 0"),
         ("", "no objective is set, one must be, in latency, recovery, errors or rates"),
         ("[", "is not TOML: "),
     ],
@@ -105,6 +117,20 @@ def test_what_is_wrong_with_a_file_is_one_line_with_field_value_and_bound(tmp_pa
         read(write(tmp_path, text), channels=False)
     assert words in str(refused.value) and str(refused.value).startswith("my.toml")
     assert "\n" not in str(refused.value)
+
+
+def test_every_phase_that_the_harness_can_begin_is_known() -> None:
+    faults = {
+        PlannedFault(f"1-{name}", name, "worker-1", 0, during=during).phase
+        for name in {*FAULTS, *CHANNEL_FAULTS, *KINDS}
+        for during in ("", "2-worker-freeze", "3-net-down")
+    }
+    of_plan = Plan(1, Pace(), ()).phases()
+    assert not [name for name in {*faults, *of_plan, *ScaleDrill.PHASES, "all"} if not phases.known(name)]
+    assert not [name for name in faults if not phases.known(f"recover-{name}")]
+    # And no more than those.
+    assert {name for name in faults if "-in-" not in name} == set(phases.FAULTS)
+    assert {*of_plan, *ScaleDrill.PHASES, "all"} == set(phases.QUIET)
 
 
 def test_every_fault_of_a_file_is_named(tmp_path: Path) -> None:
