@@ -227,7 +227,7 @@ def test_new_jobs_have_ids_for_bulk_and_for_needs(mails: Queue) -> None:
     with pytest.raises(Malformed, match="^number: a str of length 1 "):
         add.new("x")  # type: ignore[arg-type]
     with pytest.raises(
-        Malformed, match=r"^needs: \[None\] is not allowed, it must be a list of at most 100 different ids of jobs"
+        Malformed, match=r"^needs: \[None\] is not allowed, it must be a list of at most 1000 different ids of jobs"
     ):
         add.with_options(needs=[NewJob("add", {})])
 
