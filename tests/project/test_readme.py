@@ -191,6 +191,8 @@ def test_the_test_of_a_service_passes_on_the_server_of_the_test(
     try:
         exec(REPLACED, names)
         names["test_bill"](ironclaim_queue)
+        # What the test ran was on its server, and is there.
+        assert ironclaim_queue.counts().finished >= 1
     finally:
         for name in ("shop", "shop.jobs"):
             sys.modules.pop(name, None)
