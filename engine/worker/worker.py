@@ -246,7 +246,7 @@ class Worker:
     def _look_under_prefix(self, source: Source) -> None:
         """Warn, once in a process, where nothing has ever been under the prefix: it may be misspelt."""
         prefix, spec = self._queue.prefix, self._queue.spec
-        if prefix in _looked_under or prefix == bind(spec, self._queue.name, None, None).prefix:
+        if prefix in _looked_under or prefix == bind(spec, "any", None, None).prefix:
             return
         _looked_under.add(prefix)
         # Who cannot be asked warns of nothing.
