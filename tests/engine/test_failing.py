@@ -19,7 +19,9 @@ from engine.outcomes import Ending, ending, verdict_of
 from engine.worker.machine.backoff import DELAY_MS_MAX, delay_ms
 from tests.engine.desk import LEASE_MS, START_MS, Desk, run_fields
 from tests.engine.helpers import failing_handlers
+from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.scenes import saved
+from tests.engine.helpers.waiting import wait_until
 
 
 def waits(count: int = 6, draw: float = 1.0, **options: Any) -> list[int]:
@@ -329,7 +331,10 @@ def test_a_rule_that_raises_says_nothing_and_is_logged(queue: Queue, caplog: pyt
 @pytest.mark.parametrize("way", ["thread", "coroutine", "process"])
 def test_a_run_that_takes_too_long_has_raised_a_timeout(queue: Queue, way: str) -> None:
     queue.enqueue(failing_handlers.NAMES[way], "sleep", id="j", attempts=3, timeout_ms=100, backoff_ms=0)
-    Worker(queue, failing_handlers.ruled, sweep_ms=20, processes=int(way == "process")).run(burst=True)
+    with at_work(Worker(queue, failing_handlers.ruled, sweep_ms=20, processes=int(way == "process"))):
+        wait_until(lambda: queue.jobs.list("dead"), "it is dead")
+        failing_handlers.woken.set()
+    failing_handlers.woken.clear()
     (job,) = queue.jobs.list("dead")
     assert (job.failures, job.claims) == (0, 1) and "not done" in job.last_error
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import threading
 from typing import Any
 
 from engine import BatchFailed, Bury, Discard, Handlers, Job, RetryLater
@@ -66,10 +66,14 @@ def fail_all(jobs: list[Job]) -> None:
     raise BatchFailed(failures)
 
 
+#: Ends the sleep of a plain handler, which nobody can interrupt in a thread.
+woken = threading.Event()
+
+
 @ruled("plain", **_RULES)
 def ruled_plain(job: Job) -> None:
     if job.payload == "sleep":
-        time.sleep(1)
+        woken.wait(60)
     else:
         fail(job)
 
