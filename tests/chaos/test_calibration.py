@@ -111,6 +111,7 @@ def test_what_is_carried_is_within_what_the_judge_allows() -> None:
 def test_channels_publish_at_the_same_part_of_their_rates() -> None:
     """And their clocks are preset for that: they wrap when they should."""
     order = channel_command.order(ChannelSpec(id="x", seed=1), Plan(1, PACE, ()), Crossings(), Interrupts(), None)
+    assert order.rated is not None
     slower = order.rated(order.spec, calibrate(carrying(60)))
     assert slower.rate == 0.5 and slower.calibration["rate_per_s"] == 60
     assert slower.channels != order.spec.channels

@@ -58,6 +58,7 @@ def test_a_replay_has_the_spec_and_the_plan_of_its_run(record: Callable[[Path], 
     assert json.loads(json.dumps(asdict(found.spec))) == json.loads(json.dumps(asdict(replace(spec, id="", durability=meant))))
     order = found.order(plan.faults, Interrupts())
     # Also on a machine that carries less: the rate, the limits and the clocks that were preset belong to what is repeated.
+    assert order.rated is not None
     again = order.rated(order.spec, SLOW)
     assert asdict(replace(again, id="", calibration={})) == asdict(found.spec)
     assert order.plan == plan and order.spec.id.endswith("-replay")
