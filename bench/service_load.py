@@ -65,7 +65,9 @@ def jobs(load: Callable[[int], Iterator[Any]], *, seed: int, rate_per_s: float, 
     randomness, offset_ms = random.Random(f"ironclaim arrivals {seed}"), 0.0
     for index, yielded in enumerate(load(seed)):
         if not isinstance(yielded, tuple) or not 2 <= len(yielded) <= 3:
-            raise LoadError(f"the load yielded {yielded!r}, it must yield (task, arguments) or (task, arguments, options)")
+            # What it is and not what it says, because payloads are nobody's to print.
+            what = f"a tuple of {len(yielded)}" if isinstance(yielded, tuple) else f"a {type(yielded).__name__}"
+            raise LoadError(f"the load yielded {what}, it must yield (task, arguments) or (task, arguments, options)")
         task, arguments, options = (*yielded, {})[:3]
         offset_ms -= math.log(1.0 - randomness.random()) * 1_000 / rate_per_s
         yield PlannedJob(offset_ms, task, arguments, {"id": f"{prefix}-{index}", **options})
@@ -76,11 +78,12 @@ class Jobs:
 
     def __init__(self, queue: Any, planned: Iterator[PlannedJob], failed: Callable[[Any], None]) -> None:
         self._queue = queue
-        #: Called with a pacer that the function has ended by an error, or with a job that cannot be sent.
+        #: Called when the function has ended, also by an error, and with a job that cannot be sent.
         self._failed = failed
         self._loop = OpenLoop(planned, send=self._send, drop=self._drop)
         self._pacers: list[gevent.Greenlet] = []
         self._failures = itertools.count(1)
+        self._over = False
 
     def start(self) -> None:
         """Begin to send."""
@@ -88,8 +91,6 @@ class Jobs:
         self._queue.counts()
         self._loop.start()
         self._pacers = [gevent.spawn(self._pace) for _ in range(PACERS)]
-        for pacer in self._pacers:
-            pacer.link_exception(self._failed)
 
     def stop(self) -> None:
         """End, and wait for the answers."""
@@ -98,8 +99,19 @@ class Jobs:
             logger.warning("%d sends had no answer %.0f s after the end", given_up, FINISH_TIMEOUT_S)
 
     def _pace(self) -> None:
-        while self._loop.pace():
-            pass
+        try:
+            while self._loop.pace():
+                pass
+        except Exception:
+            # The last line of the log is what people are shown, and it names the error.
+            self._over = True
+            logger.exception("the load has failed")
+        else:
+            # To the other pacers a function that has failed has ended.
+            if not self._over:
+                self._over = True
+                logger.error("the load has ended, it must yield jobs without end")
+        self._failed(self)
 
     def _send(self, job: PlannedJob, intended_ns: int) -> None:
         try:

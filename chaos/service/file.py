@@ -88,7 +88,9 @@ class Wrong(ValueError):
     """A field, its value and its bound in one line."""
 
     def __init__(self, name: str, value: object, bound: str) -> None:
-        super().__init__(f"{name} is {json.dumps(value, default=str)[:VALUE_MAX]}, it must be {bound}")
+        # A quoted key of TOML may be any text, also one of several lines.
+        shown = name if name.isprintable() else json.dumps(name)
+        super().__init__(f"{shown[:VALUE_MAX]} is {json.dumps(value, default=str)[:VALUE_MAX]}, it must be {bound}")
 
 
 def _checked(path: Path, content: Mapping[str, Any]) -> ServiceFile:
@@ -98,7 +100,7 @@ def _checked(path: Path, content: Mapping[str, Any]) -> ServiceFile:
             raise Wrong(name, value, f"left out: the fields are {', '.join(sorted(known))}")
     topology = _one_of("topology", content.get("topology", EMBEDDED), TOPOLOGIES)
     durability = content.get("durability", "")
-    if durability:
+    if durability != "":
         _one_of("durability", durability, DURABILITIES[topology], f" with the topology {topology}")
     effects, once = content.get("effects", ""), content.get("once", False)
     if not isinstance(once, bool):
@@ -184,9 +186,12 @@ def _faults(value: object, topology: str) -> tuple[str, ...] | None:
 
 def _environment(value: object) -> dict[str, str]:
     for name, text in _table("environment", value).items():
-        if not isinstance(text, str) or name.startswith("IRONCLAIM_"):
-            bound = "left out: the harness sets it" if isinstance(text, str) else "a text"
-            raise Wrong(f"environment.{name}", text, bound)
+        if not name or "=" in name or "\0" in name:
+            raise Wrong("environment", [name], "a table of variables, whose names are texts without =")
+        if not isinstance(text, str) or "\0" in text:
+            raise Wrong(f"environment.{name}", text, "a text without a NUL")
+        if name.startswith("IRONCLAIM_"):
+            raise Wrong(f"environment.{name}", text, "left out: the harness sets it")
     return dict(_table("environment", value))
 
 

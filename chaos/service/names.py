@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,7 +24,8 @@ def described(name: str, reference: str) -> dict[str, Any]:
     try:
         value = found(reference)
     except BaseException as error:
-        return {"wrong": f"one that can be imported ({type(error).__name__}: {str(error)[:200]})"}
+        # One line, whatever the module says.
+        return {"wrong": f"one that can be imported ({type(error).__name__}: {' '.join(str(error).split())[:200]})"}
     if name != "queue":
         return {"users": is_user(value)} if callable(value) else {"wrong": f"a function (it is a {type(value).__name__})"}
     if not isinstance(value, QueueSettings):
@@ -35,12 +37,17 @@ def described(name: str, reference: str) -> dict[str, Any]:
 
 
 def effects(reference: str) -> dict[str, int]:
-    """How often each job took effect, as the service's own function says. Raises TypeError for another answer, and what the
-    function raises."""
+    """How often each job took effect, as the service's own function says. Pairs of one job are added up, because tables are
+    often counted apart. Raises TypeError for another answer, and what the function raises."""
     told = found(reference)()
-    counts = dict(told) if isinstance(told, Mapping) or hasattr(told, "__iter__") else None
-    if counts is None or not all(isinstance(job, str) and type(times) is int and times >= 0 for job, times in counts.items()):
-        raise TypeError(f"{reference} must return ids of jobs with how often each took effect, such as {{'job-1': 1}}")
+    pairs = list(told.items() if isinstance(told, Mapping) else told) if hasattr(told, "__iter__") else [()]
+    counts: Counter[str] = Counter()
+    for pair in pairs:
+        match pair:
+            case (str(job), int(times)) if times >= 0 and not isinstance(times, bool):
+                counts[job] += times
+            case _:
+                raise TypeError(f"{reference} must return ids of jobs with how often each took effect, such as {{'job-1': 1}}")
     return counts
 
 

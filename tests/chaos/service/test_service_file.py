@@ -11,6 +11,7 @@ import pytest
 from chaos import catalogue
 from chaos.errors import HarnessError
 from chaos.service.file import OF_OWN_HANDLERS, read, toml
+from chaos.service.names import effects
 from reports import slo_file
 
 GOOD = {"queue": '"shop.jobs:queue"', "load": '"load:orders"', "rate": "30"}
@@ -78,7 +79,15 @@ WRONG: dict[str, tuple[dict[str, str], str]] = {
     "minutes": ({"minutes": "61"}, "minutes is 61, it must be a whole number from 1 to 60"),
     "once without effects": ({"once": "true"}, "once is true, it must be false without effects: nobody tells how often"),
     "once of another type": ({"once": "1"}, "once is 1, it must be true or false"),
+    "unknown key of two lines": ({'"a\\nb"': "3"}, '"a\\nb" is 3, it must be left out: '),
+    "durability of another type": ({"durability": "[]"}, "durability is [], it must be server with the topology embedded"),
     "environment": ({"environment": "{ A = 1 }"}, "environment.A is 1, it must be a text"),
+    "no variable": ({"environment": "{ 'A=B' = 'x' }"}, 'environment is ["A=B"], it must be a table of variables, '),
+    "variable without a name": ({"environment": "{ '' = 'x' }"}, 'environment is [""], it must be a table of variables, '),
+    "no text for a variable": (
+        {"environment": '{ A = "\\u0000" }'},
+        'environment.A is "\\u0000", it must be a text without a NUL',
+    ),
     "the harness's own": (
         {"environment": "{ IRONCLAIM_HISTORY = '' }"},
         'environment.IRONCLAIM_HISTORY is "", it must be left out: the harness sets it',
@@ -111,6 +120,8 @@ def test_faults_of_the_own_handlers_are_kinds_of_fault() -> None:
 SERVICE = """
 from engine import Queue
 queue, number = Queue("shop"), 7
+def __getattr__(name):
+    raise RuntimeError("two" + chr(10) + "lines") if name == "broken" else AttributeError(name)
 def load(seed):
     yield "work", {}
 """
@@ -124,6 +135,7 @@ def load(seed):
             'queue is "shop:nothing", it must be one that can be imported (AttributeError: shop has no',
         ),
         ({"queue": '"shop:number"'}, 'queue is "shop:number", it must be a Queue or an AsyncQueue (it is a int)'),
+        ({"queue": '"shop:broken"'}, "it must be one that can be imported (RuntimeError: two lines)"),
         ({"load": '"lost:load"'}, "it must be one that can be imported (ModuleNotFoundError: No module named 'lost')"),
         ({"effects": '"shop:number"'}, 'effects is "shop:number", it must be a function (it is a int)'),
         ({"slo": "{ rates = 3 }"}, "chaos.toml: slo: rates is 3, an objective of this section must be at rates.NAME"),
@@ -136,3 +148,25 @@ def test_a_name_that_does_not_resolve_is_one_line_and_exit_code_2(tmp_path: Path
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2 and done.stdout == "" and line in done.stderr
     assert done.stderr.count("\n") == 1 and not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("told", "counts"),
+    [
+        ("{'a': 1, 'b': 0}", {"a": 1, "b": 0}),
+        ("[('a', 1), ('b', 1), ('a', 2)]", {"a": 3, "b": 1}),
+        ("iter([])", {}),
+        *((nonsense, None) for nonsense in ("None", "3", "'abc'", "['ab']", "{'a': True}", "{'a': -1}", "{1: 1}", "[('a',)]")),
+    ],
+)
+def test_effects_are_added_up_for_each_job_and_anything_else_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: str, counts: dict[str, int] | None
+) -> None:
+    (tmp_path / "counted.py").write_text(f"def effects():\n    return {told}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "counted", raising=False)
+    if counts is None:
+        with pytest.raises(TypeError, match="^counted:effects must return ids of jobs with how often each took effect"):
+            effects("counted:effects")
+        return
+    assert effects("counted:effects") == counts
