@@ -220,6 +220,8 @@ class Child:
         """What comes of the run; what its handler says meanwhile is passed on. Raises EOFError or OSError
         when the child died."""
         while True:
+            # Also where it says so much that it is never waited for.
+            self._tell_lost()
             while not self._pipe.poll(_LOOK_S):
                 if self._process is not None and self._process.poll() is not None:
                     raise EOFError

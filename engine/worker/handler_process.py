@@ -143,9 +143,11 @@ class Interrupt:
 
     @contextmanager
     def calling(self, jobs: Sequence[Job]) -> Generator[None]:
-        """The handler of these jobs is called."""
+        """The handler of these jobs is called, unless their time is over by now."""
         self._called = jobs
         try:
+            # It may have been over before, in a hook.
+            self._raise()
             yield
         finally:
             self._called = ()

@@ -193,7 +193,7 @@ class SoftLimit:
     def __init__(self) -> None:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         self._due: SoftTimeout | None = None
-        self._awaiting = True
+        self._asked = self._awaiting = False
 
     def over(self, job: Job) -> None:
         """The soft timeout of a job is over. Safe from any thread; does not wait."""
@@ -203,13 +203,18 @@ class SoftLimit:
 
     def _interrupt(self, job: Job) -> None:
         due = job.end_soon()
-        if self._awaiting and self._task is not None:
-            self._awaiting, self._due = False, due
-            self._task.cancel()
+        if not self._asked:
+            self._asked, self._due = True, due
+            if self._awaiting and self._task is not None:
+                self._task.cancel()
 
     @types.coroutine
     def awaits(self, running: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
-        """Await a coroutine; returns what it returns."""
+        """Await a coroutine; returns what it returns. Where the time is over by now, it does not begin."""
+        if self._due is not None:
+            running.close()
+            raise self._due
+        self._awaiting = True
         thrown: BaseException | None = None
         try:
             while True:

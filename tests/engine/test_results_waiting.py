@@ -294,6 +294,38 @@ def test_no_wake_up_is_lost_when_many_tasks_wait_over_one_connection(worker: Wor
     asyncio.run(asyncio.wait_for(main(), DEADLINE_S))
 
 
+def test_tasks_of_two_loops_wait_over_a_connection_for_each(queue: Queue, client: Any) -> None:
+    loops = [asyncio.new_event_loop() for _ in range(2)]
+    threads = [threading.Thread(target=loop.run_forever) for loop in loops]
+    for thread in threads:
+        thread.start()
+    made = AsyncQueue("q", url=queue.url)
+
+    async def waits(job: str) -> str:
+        with pytest.raises(TimedOut):
+            await made.results.wait(job, wait_ms=1500)
+        return job
+
+    def blocked() -> int:
+        return len([each for each in client.client_list() if each["cmd"] == "xread" and "b" in each["flags"]])
+
+    jobs = [queue.enqueue("add", number).job for number in range(10)]
+    waiting = list[Any]()
+    for number, job in enumerate(jobs):
+        waiting.append(asyncio.run_coroutine_threadsafe(waits(job), loops[number % 2]))
+        wait_until(lambda job=job: client.exists(queue.model.keys.prefix + "waits:" + job), "it waits")
+    # What has looked listens already, or begins to at once.
+    client.ping()
+    wait_until(lambda: blocked() >= 2, "both listen")
+    assert blocked() == 2
+    assert [each.result() for each in waiting] == jobs
+    for loop, thread in zip(loops, threads, strict=True):
+        asyncio.run_coroutine_threadsafe(made.close(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_a_wait_outlives_its_connections(worker: Worker, queue: Queue, ironclaim_server: EmbeddedServer, kind: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,38 @@ def test_a_child_process_gets_it_in_a_call_of_the_system(
     assert len({mark[-1] for mark in marks if mark[0] in ("soft", "run")}) == 1, "no process was killed"
     assert "job raises (soft), attempt 1 of 3, failed: SoftTimeout: not done within 200 ms" in caplog.text
     assert ids_of(queue, "done") and result_of(queue, "next") == "fine"
+
+
+def test_a_child_process_that_never_stops_talking_gets_it(queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(life.FOLDER, str(tmp_path))
+    queue.enqueue("soft-chatty", 1, id="a", **SOFT)
+    run(queue, life.handlers, processes=1)
+    assert result_of(queue, "a") == "told"
+
+
+def test_a_hook_is_not_interrupted_and_a_handler_whose_time_is_over_does_not_begin(queue: Queue) -> None:
+    handlers, seen = Handlers(), list[object]()
+
+    @handlers.hooks.around
+    async def waits(job: Job) -> AsyncGenerator[None]:
+        while not job.cancelled and not job.failures:
+            await asyncio.sleep(0)
+        seen.append("entered")
+        try:
+            yield
+        except SoftTimeout:
+            seen.append("soft")
+            raise
+
+    @handlers("work")
+    async def work(job: Job) -> str:
+        seen.append("begun")
+        return "done"
+
+    queue.enqueue("work", 1, id="a", **SOFT)
+    run(queue, handlers)
+    assert seen == ["entered", "soft", "entered", "begun"] and result_of(queue, "a") == "done"
+    assert run_of(queue, "a").get("failures") is None
 
 
 def test_it_is_at_most_the_timeout(queue: Queue) -> None:

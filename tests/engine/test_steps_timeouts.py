@@ -205,6 +205,18 @@ def test_what_does_not_end_in_time_keeps_its_lease() -> None:
     assert machine.wait(GOODBYE_MS + 1)[-1] == Exit("grace over") and machine.work is None
 
 
+def test_a_handler_that_cleans_up_after_its_timeout_is_waited_for_when_the_grace_ends() -> None:
+    machine, (job,) = holding("a", timeout_ms=100, grace_ms=50, **STOPPABLE)
+    machine.wait(90)
+    machine.on(StopAsked())
+    assert of(StopHandler, machine.wait(11)) == [StopHandler(job)]
+    actions = machine.wait(GOODBYE_MS - 100)
+    assert not exits(actions) and not of(StopHandler, actions), "the grace is over, and it is told once"
+    machine.handler_ends(job, "TimeoutError: cleaned up")
+    assert failed(machine) == [(job.lease, "TimeoutError: cleaned up")]
+    assert exits(machine.end())
+
+
 def test_a_soft_timeout_is_told_once_and_the_hard_one_still_holds() -> None:
     machine, (job,) = holding("a", soft_timeout_ms=100, timeout_ms=300, **STOPPABLE)
     assert not of(StopHandler, machine.wait(100))

@@ -11,6 +11,7 @@ from engine.errors import EngineError
 from engine.ops.looks import AwaitEnds, EndedJobs
 from engine.queue.asynchronous.calls import AsyncBlockingCalls
 from engine.queue.looks import FIRST_ENTRY
+from engine.redis.async_connections import OfEachLoop
 from engine.redis.call import BLOCK_MS
 
 
@@ -36,26 +37,37 @@ class AsyncEndListener:
 
 
 class AsyncEndListeners:
-    """All tasks that wait for ends of jobs of one queue, on the event loop that runs. Its own task ends
-    within `BLOCK_MS` of the last wait."""
+    """All tasks that wait for ends of jobs of one queue; those of each event loop apart."""
+
+    def __init__(self, blocking: AsyncBlockingCalls) -> None:
+        self._of_loops = OfEachLoop(lambda: _Listening(blocking))
+
+    def listening_for(self, job: str) -> contextlib.AbstractContextManager[AsyncEndListener]:
+        """A listener for the end of this job, from before the first look on, so that no end is missed in
+        between."""
+        return self._of_loops.here().listening_for(job)
+
+    async def close(self) -> None:
+        """End the listening of the running loop."""
+        await self._of_loops.here().close()
+
+
+class _Listening:
+    """The tasks of one event loop that wait. Its own task ends within `BLOCK_MS` of the last wait."""
 
     def __init__(self, blocking: AsyncBlockingCalls) -> None:
         self._model_ms = blocking.model.result_poll_ms
         self._by_job: dict[str, set[AsyncEndListener]] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._blocking = blocking
         self._token = ""
 
     @contextlib.contextmanager
     def listening_for(self, job: str) -> Generator[AsyncEndListener]:
-        """A listener for the end of this job, from before the first look on, so that no end is missed in
-        between."""
-        loop = asyncio.get_running_loop()
-        if self._task is None or self._task.done() or self._loop is not loop:
-            # State of an earlier task or loop is dropped; a new stream begins at its first entry.
-            self._loop, self._by_job, self._token = loop, {}, secrets.token_hex(8)
-            self._task = loop.create_task(self._listen(self._token, self._by_job))
+        if self._task is None or self._task.done():
+            # State of an earlier task is dropped; a new stream begins at its first entry.
+            self._by_job, self._token = {}, secrets.token_hex(8)
+            self._task = asyncio.get_running_loop().create_task(self._listen(self._token, self._by_job))
         by_job, listener = self._by_job, AsyncEndListener(self._token, self._model_ms)
         by_job.setdefault(job, set()).add(listener)
         try:
@@ -66,9 +78,8 @@ class AsyncEndListeners:
                 del by_job[job]
 
     async def close(self) -> None:
-        """End the listening."""
         task, self._task = self._task, None
-        if task is not None and self._loop is asyncio.get_running_loop():
+        if task is not None:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task

@@ -129,7 +129,8 @@ class WorkerSteps:
         self._presence = Presence(clock)
         self._timeouts = Timeouts(settings)
         self._stopping = Stopping(settings)
-        # The jobs whose handlers were told to end because the grace is over, until they do.
+        # The handlers that were told to end before the grace was over, or because it is, until they do:
+        # whether it was that.
         self._interrupted: dict[Lease, bool] = {}
         self._cut_off = False
         # A burst's count found nothing that runs: it ends when a claim that is sent after that finds nothing
@@ -237,9 +238,11 @@ class WorkerSteps:
         if self._timeouts:
             self._time_out(now_ns, actions)
         if self._stopping.grace_over(now_ns) and not self._cut_off:
-            jobs = self._timeouts.untold(self._lease_table.running(self._settings.stoppable))
-            self._interrupted = dict.fromkeys((job.lease for job in jobs), True)
-            self._cut_off = bool(jobs)
+            running = self._lease_table.running(self._settings.stoppable)
+            jobs = self._timeouts.untold(running)
+            # Those that were told of their timeout are waited for as well, and have failed.
+            self._interrupted = {job.lease: job in jobs for job in running}
+            self._cut_off = bool(running)
             actions.extend(StopHandler(job, "stop") for job in jobs)
         if isinstance(event, Answered) and isinstance(event.reply, Extended) and not starved:
             self._starved_ms = 0

@@ -89,6 +89,19 @@ def soft(job: Job) -> str:
     return "cleaned up"
 
 
+@handlers("soft-chatty")
+def soft_chatty(job: Job) -> str:
+    """Say more than ten things a second until the soft timeout."""
+    end_s = time.monotonic() + 3
+    try:
+        while time.monotonic() < end_s:
+            job.progress(1)
+            time.sleep(0.001)
+    except SoftTimeout:
+        return "told"
+    return "not told"
+
+
 @handlers("soft-batch", batch=5)
 def soft_batch(jobs: list[Job]) -> list[object]:
     return [soft(jobs[0])] * len(jobs)
