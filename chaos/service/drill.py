@@ -23,6 +23,7 @@ from chaos.service.crew import ServiceCrew
 from chaos.service.file import ServiceFile
 from chaos.service.spec import ServiceSpec
 from engine import Queue
+from engine.errors import redacted_url
 from engine.queue.settings import synchronous
 from engine.redis.endpoint import Endpoint
 from engine.testing.server import LOOPBACK
@@ -79,7 +80,7 @@ class ServiceDrill(Drill):
                     os.environ[name] = value
         if not made.endpoint.reaches(Endpoint(url)):
             # Nothing is ever done to the service's own server.
-            raise HarnessError(f"queue {self.service.queue} is at {made.url}, and not at the server of the drill")
+            raise HarnessError(f"queue {self.service.queue} is at {redacted_url(made.url)}, and not at the server of the drill")
         return made
 
     def _start_workers(self) -> tuple[str, ...]:

@@ -84,13 +84,18 @@ def read(path: Path) -> ServiceFile:
         raise HarnessError(f"{path.name}: {wrong}") from None
 
 
+#: The user and password of a url.
+_SECRET = re.compile("://[^/]*@")
+
+
 class Wrong(ValueError):
     """A field, its value and its bound in one line."""
 
     def __init__(self, name: str, value: object, bound: str) -> None:
         # A quoted key of TOML may be any text, also one of several lines.
         shown = name if name.isprintable() else json.dumps(name)
-        super().__init__(f"{shown[:VALUE_MAX]} is {json.dumps(value, default=str)[:VALUE_MAX]}, it must be {bound}")
+        said = _SECRET.sub("://***@", json.dumps(value, default=str))[:VALUE_MAX]
+        super().__init__(f"{shown[:VALUE_MAX]} is {said}, it must be {bound}")
 
 
 def _checked(path: Path, content: Mapping[str, Any]) -> ServiceFile:
@@ -189,7 +194,8 @@ def _environment(value: object) -> dict[str, str]:
         if not name or "=" in name or "\0" in name:
             raise Wrong("environment", [name], "a table of variables, whose names are texts without =")
         if not isinstance(text, str) or "\0" in text:
-            raise Wrong(f"environment.{name}", text, "a text without a NUL")
+            # Its type alone, because what programs are told may be a secret.
+            raise Wrong(f"environment.{name}", type(text).__name__, "a text without a NUL")
         if name.startswith("IRONCLAIM_"):
             raise Wrong(f"environment.{name}", text, "left out: the harness sets it")
     return dict(_table("environment", value))

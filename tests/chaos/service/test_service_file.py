@@ -79,14 +79,15 @@ WRONG: dict[str, tuple[dict[str, str], str]] = {
     "minutes": ({"minutes": "61"}, "minutes is 61, it must be a whole number from 1 to 60"),
     "once without effects": ({"once": "true"}, "once is true, it must be false without effects: nobody tells how often"),
     "once of another type": ({"once": "1"}, "once is 1, it must be true or false"),
+    "a password": ({"redis_url": '"redis://:hunter2@h"'}, 'redis_url is "redis://***@h", it must be left out: '),
     "unknown key of two lines": ({'"a\\nb"': "3"}, '"a\\nb" is 3, it must be left out: '),
     "durability of another type": ({"durability": "[]"}, "durability is [], it must be server with the topology embedded"),
-    "environment": ({"environment": "{ A = 1 }"}, "environment.A is 1, it must be a text"),
+    "environment": ({"environment": "{ A = 1 }"}, 'environment.A is "int", it must be a text'),
     "no variable": ({"environment": "{ 'A=B' = 'x' }"}, 'environment is ["A=B"], it must be a table of variables, '),
     "variable without a name": ({"environment": "{ '' = 'x' }"}, 'environment is [""], it must be a table of variables, '),
     "no text for a variable": (
         {"environment": '{ A = "\\u0000" }'},
-        'environment.A is "\\u0000", it must be a text without a NUL',
+        'environment.A is "str", it must be a text without a NUL',
     ),
     "the harness's own": (
         {"environment": "{ IRONCLAIM_HISTORY = '' }"},
