@@ -35,12 +35,12 @@ if tonumber(redis.call('HGET', arrived, source) or 0) >= number then return { sr
 now_ms = math.floor(srv_us / 1000)
 local virtual_time, wakes, left, last = tonumber(redis.call('HGET', stats, 'turn') or 0), {}, 0,
   tonumber(redis.call('GET', seq) or 0)
-for at = 8, #ARGV, 2 do
+for at = 9, #ARGV, 2 do
   local job = envelope_open(words_unpack(ARGV[at + 1])[3])
   last = math.max(last, job.sequence or 0)
 end
 redis.call('SET', seq, string.format('%d', last))
-for at = 8, #ARGV, 2 do
+for at = 9, #ARGV, 2 do
   if not enter_shard(prefix, ARGV[at], ARGV[at + 1], now_ms, virtual_time, wakes) then left = left + 1 end
 end
 for counter, count in pairs({ finished = finished, buried = buried, expired = expired, skipped = skipped }) do
