@@ -14,7 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from contextvars import copy_context
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -356,62 +356,65 @@ class Worker:
         connections, model = self._connections, self._queue.model
         own = (self._queue.endpoint, model.scripts.values())
         alone = SyncDriver(*own, observer=self._queue.observer, clock=clock, block_ms_max=BLOCK_MS)
-        waiting = alone if connections is None else connections.waiting(alone)
+        with ExitStack() as undo:
+            waiting = alone if connections is None else connections.waiting(alone)
+            # Should anything fail from here on, it leaves those of its server that it would have waited with.
+            undo.callback(waiting.close)
+            undo.callback(waiting.interrupt)
 
-        @functools.cache
-        def elsewhere(queue: str) -> Callable[[Operation], Call[Any]]:
-            return model.sibling(queue).call
+            @functools.cache
+            def elsewhere(queue: str) -> Callable[[Operation], Call[Any]]:
+                return model.sibling(queue).call
 
-        steps = WorkerSteps(
-            *(settings, model.call, clock, _new_incarnation, time.monotonic_ns()),
-            gate=self._gate,
-            share=self._share if isinstance(self._share, Share) else None,
-            quota=self._share if isinstance(self._share, Quota) else None,
-            elsewhere=elsewhere,
-        )
-        steps.on_lead = self._on_lead
-        threads = self._pools or SharedThreads.of(settings.concurrency)
-        executor = Executor(
-            *(steps, self._queue.driver, waiting, self._events, threads.callers),
-            source=source,
-            max_memory_mb=settings.max_memory_mb,
-        )
-        running = HandlerPool(
-            self._handlers,
-            self._queue.observer,
-            executor.ended,
-            threads.handlers,
-            batch_ended=executor.batch_ended,
-            say=self._events.put,
-            places=settings.concurrency,
-            processes=settings.processes > 0,
-            child_max_jobs=settings.child_max_jobs,
-            serializers=self._queue.serializers,
-            source=source,
-        )
-        try:
-            running.open()
-        except BaseException:
-            running.close()
+            steps = WorkerSteps(
+                *(settings, model.call, clock, _new_incarnation, time.monotonic_ns()),
+                gate=self._gate,
+                share=self._share if isinstance(self._share, Share) else None,
+                quota=self._share if isinstance(self._share, Quota) else None,
+                elsewhere=elsewhere,
+            )
+            steps.on_lead = self._on_lead
+            threads = self._pools or SharedThreads.of(settings.concurrency)
             if self._pools is None:
-                threads.close()
-            waiting.close()
-            raise
-        channels = model.control(settings.name)
-        control = (Control if connections is None else connections.control)(
-            *(self._queue.endpoint, channels),
-            say=self._events.put,
-            busy=lambda: steps.leased > 0,
-            look_s=min(settings.lease_ms, _LOOK_MS_MAX) / 3000,
-            source=source,
-            # A worker that is not listed names its connection nowhere.
-            presence=settings.presence and settings.beat_ms > 0,
-        )
-        if channels:
-            control.start()
-        told = (settings.name, self._queue.name, settings.places, ", ".join(sorted(settings.classes)))
-        log.info("worker %s: queue %s, %d jobs at once, runs %s", *told, extra=about(None, source))
-        return OpenRun(executor, running, control, waiting, None if self._pools is not None else threads)
+                undo.callback(threads.close)
+            executor = Executor(
+                *(steps, self._queue.driver, waiting, self._events, threads.callers),
+                source=source,
+                max_memory_mb=settings.max_memory_mb,
+            )
+            running = HandlerPool(
+                self._handlers,
+                self._queue.observer,
+                executor.ended,
+                threads.handlers,
+                batch_ended=executor.batch_ended,
+                say=self._events.put,
+                places=settings.concurrency,
+                processes=settings.processes > 0,
+                child_max_jobs=settings.child_max_jobs,
+                serializers=self._queue.serializers,
+                source=source,
+            )
+            undo.callback(running.close)
+            running.open()
+            channels = model.control(settings.name)
+            control = (Control if connections is None else connections.control)(
+                *(self._queue.endpoint, channels),
+                say=self._events.put,
+                busy=lambda: steps.leased > 0,
+                look_s=min(settings.lease_ms, _LOOK_MS_MAX) / 3000,
+                source=source,
+                # A worker that is not listed names its connection nowhere.
+                presence=settings.presence and settings.beat_ms > 0,
+            )
+            undo.callback(control.close)
+            if channels:
+                control.start()
+            told = (settings.name, self._queue.name, settings.places, ", ".join(sorted(settings.classes)))
+            log.info("worker %s: queue %s, %d jobs at once, runs %s", *told, extra=about(None, source))
+            open_run = OpenRun(executor, running, control, waiting, None if self._pools else threads)
+            undo.pop_all()
+            return open_run
 
 
 @dataclass(frozen=True, slots=True)

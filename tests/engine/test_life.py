@@ -246,6 +246,8 @@ def test_an_async_hook_that_raises_is_a_failed_run_and_at_the_start_the_end(queu
         Worker(queue, handlers).run(burst=True)
     with pytest.raises(ConnectionError):
         WorkerGroup([queue], handlers).run(burst=True)
+    # It has left those of its server that it would have waited with: their thread ends.
+    wait_until(lambda: "waits" not in {thread.name for thread in threading.enumerate()}, "nobody waits")
     assert not [thread.name for thread in threading.enumerate() if thread.name == "handlers-async"]
 
 

@@ -192,6 +192,8 @@ def test_prometheus_text_is_a_histogram_for_each_name_and_outcome(desk: Desk) ->
 
 def test_the_command_lists_them(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["jobs", "times", "--url", desk.queue.url, "--queue", "desk"]
+    assert main(arguments) == 1 and "there is no queue desk" in capsys.readouterr().err
+    desk.queue.enqueue("main", {})
     assert main(arguments) == 0 and "no worker has told" in capsys.readouterr().out
     desk.run(desk.took_operation(item(total_us=9_000, most_us=4_000, buckets=((43, 3),)), item(outcome="failed")))
     assert main([*arguments, "--json"]) == 0

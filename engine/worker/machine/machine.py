@@ -703,7 +703,7 @@ class WorkerSteps:
             # It was told as failed before: what came of it since is of no use.
             return
         if event.error is not None and interrupted and not event.verdict.asked:
-            # anchor: interrupted-jobs-go-back-when-they-have-ended
+            # Not before its handler has ended, or the job would run twice at once.
             self._acknowledgements.release([event.lease], started=True)
         elif event.error is not None:
             self._statistics.failed(job.name, took_ns)
