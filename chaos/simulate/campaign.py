@@ -21,7 +21,7 @@ _TELL_S = 5.0
 #: or enough episodes without a rule, but not for more than so many times as long.
 WHOLE_S = 60.0
 _ROUNDS = 2
-_LONGER = 3
+_LONGER = 6
 #: Some removals are found in one of so many episodes.
 _EPISODES = 60
 
