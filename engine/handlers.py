@@ -6,8 +6,7 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn, cast, overload
 
 from engine import validate
@@ -241,20 +240,6 @@ class Handlers:
                 "name", name, f"one that this worker handles: {', '.join(sorted(self._by_name)) or 'none'}"
             )
         return handler
-
-
-@contextmanager
-def lifetime(*registries: Handlers) -> Generator[None]:
-    """Call the plain hooks `on_start` of these registries, each once, and at the end those `on_stop`. Raises
-    what the former raise."""
-    hooks = dict.fromkeys(each.hooks for registry in registries for each in registry.registries())
-    for each in hooks:
-        each.start()
-    try:
-        yield
-    finally:
-        for each in reversed(hooks):
-            each.stop()
 
 
 def _takes_a_job(handler: object) -> bool:

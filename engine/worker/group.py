@@ -13,7 +13,7 @@ from typing import Any, Unpack, cast
 
 from engine import validate
 from engine.errors import Malformed
-from engine.handlers import Handlers, lifetime
+from engine.handlers import Handlers
 from engine.options import checked_settings, read_often, shows
 from engine.queue.settings import QueueSettings
 from engine.worker.control import SIGNAL_LOOK_S, stop_signals
@@ -125,16 +125,18 @@ class WorkerGroup:
                 left -= 1
                 changed.notify()
 
-        with (
-            lifetime(*(worker.handlers for worker in self.workers)),
-            stop_signals(lambda reason: self.stop(at_once=reason == "at once")),
-        ):
-            for worker in self.workers:
-                worker.begin(ended, burst=burst)
-            with changed:
-                while not changed.wait_for(lambda: not left, SIGNAL_LOOK_S):
-                    pass
-        self._pools.close()
+        try:
+            with (
+                self._pools.lifetime(*(worker.handlers for worker in self.workers)),
+                stop_signals(lambda reason: self.stop(at_once=reason == "at once")),
+            ):
+                for worker in self.workers:
+                    worker.begin(ended, burst=burst)
+                with changed:
+                    while not changed.wait_for(lambda: not left, SIGNAL_LOOK_S):
+                        pass
+        finally:
+            self._pools.close()
         for worker in self.workers:
             worker.forget_events()
         return ends.outcome()

@@ -29,7 +29,7 @@ from engine.serializers import BUILT_IN, Serializers
 from engine.worker.batches import Batch, BatchEndedTold, BatchRuns, Run
 from engine.worker.child_processes import END_S, Answer, Child, ChildFailed, reference_of
 from engine.worker.machine.events import StopCause
-from engine.worker.runs import LoopThread, RunContexts, Runs
+from engine.worker.runs import Coroutines, LoopThread, RunContexts, Runs
 from engine.worker.threads import Threads
 
 #: Hears that a run is over, with what it raised and what it returned, and says what its place runs next; None
@@ -39,9 +39,9 @@ Ended = Callable[[LeasedJob, Fault | None, bool, bytes | None], Run | None]
 
 class HandlerPool:
     """The handlers that run. At most `places` run at once and one more inline, which its user sees to; plain
-    functions run in `threads`. `processes`: in as many child processes instead, which are replaced after
-    `child_max_jobs` each (0 = never). `ended` gets True as its third argument for an inline run, and
-    `batch_ended` is told of batches. `say` takes what handlers tell the worker while they run; `source` is
+    functions run in `threads`, and coroutines on `loop`. `processes`: in as many child processes instead,
+    which are replaced after `child_max_jobs` each (0 = never). `ended` gets True as its third argument for an
+    inline run, and `batch_ended` is told of batches. `say` takes what handlers tell the worker; `source` is
     for the log. `runs` are those under way."""
 
     def __init__(
@@ -50,6 +50,7 @@ class HandlerPool:
         observer: Observer | None,
         ended: Ended,
         threads: Threads,
+        loop: LoopThread,
         *,
         batch_ended: BatchEndedTold | None = None,
         say: Say,
@@ -74,7 +75,7 @@ class HandlerPool:
             if batch_ended is not None
             else None
         )
-        self._loop = LoopThread("handlers-async", self._contexts)
+        self._loop = Coroutines(loop, self._contexts)
         self._threads = threads
         # What waits for a child process. Each has a thread of its own, which alone talks to it.
         self._work: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
@@ -85,13 +86,9 @@ class HandlerPool:
             else []
         )
         self._serving: list[threading.Thread] = []
-        self._lives = [each.hooks for each in handlers.registries() if each.hooks.has_async_life]
 
     def open(self) -> None:
-        """Call the async hooks of a start, and start the child processes. Raises what the former raise."""
-        for hooks in self._lives:
-            self._loop.wait_for(hooks.start_async)
-            self._loop.at_end.append(hooks.stop_async)
+        """Start the child processes."""
         self._serving = [
             threading.Thread(target=self._serve_child, args=(child,), name=f"handler-{number}", daemon=True)
             for number, child in enumerate(self._children)

@@ -1,20 +1,26 @@
-"""Threads that the workers of one process share: for their calls, for their plain handlers, and one that
-serves the machines of all. So a worker of sixteen shards has about as many as one of a whole queue.
+"""Threads that the workers of one process share: for their calls, for plain handlers, for coroutines, and one
+that serves the machines of all. So a worker of sixteen shards has about as many as one of a whole queue.
 """
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, get_args
 
 from engine.errors import logger, spared
+from engine.handlers import Handlers
+from engine.hooks import RunHooks
 from engine.worker.executor import Events, Executor, Over
 from engine.worker.handler_pool import HandlerPool
 from engine.worker.machine.events import MS, StopReason
+from engine.worker.runs import Coroutines, LoopThread, RunContexts
 from engine.worker.threads import Threads
 
 log = logger("ironclaim.worker")
@@ -22,6 +28,8 @@ log = logger("ironclaim.worker")
 #: Callers that stay when they have nothing to do: about as many as one machine has under way. More come while
 #: these are busy, or wait for a server that does not answer.
 CALLERS = 4
+#: So long get the async hooks of a stop, each registry's.
+_AT_END_S = 5.0
 
 
 @dataclass(slots=True)
@@ -118,22 +126,54 @@ class Loop:
 
 class SharedThreads(NamedTuple):
     """The threads of the workers of one process: those that make their calls and run their plain handlers,
-    and the one that serves their machines."""
+    the one of their coroutines, and the one that serves their machines."""
 
     callers: Threads
     handlers: Threads
+    coroutines: LoopThread
     loop: Loop
 
     @classmethod
     def of(cls, places: int) -> SharedThreads:
         """Threads for so many handlers at once, which begin with the first task."""
-        return cls(Threads("caller", kept=CALLERS), Threads("handler", kept=places, most=places), Loop())
+        return cls(
+            Threads("caller", kept=CALLERS),
+            Threads("handler", kept=places, most=places),
+            LoopThread("handlers-async"),
+            Loop(),
+        )
+
+    @contextmanager
+    def lifetime(self, *registries: Handlers) -> Generator[None]:
+        """Call the hooks `on_start` of these registries, each once, and at the end `on_stop` of those that
+        have started; async ones on the loop of the coroutines. Raises what the former raise."""
+        all_hooks = dict.fromkeys(each.hooks for registry in registries for each in registry.registries())
+        coroutines = Coroutines(self.coroutines, RunContexts())
+        started: list[RunHooks] = []
+        try:
+            for hooks in all_hooks:
+                hooks.start()
+                if hooks.has_async_life:
+                    coroutines.wait_for(hooks.start_async)
+                started.append(hooks)
+            yield
+        finally:
+            for hooks in reversed(started):
+                if hooks.has_async_life:
+                    coroutines.wait_for(partial(_stop_async, hooks))
+                hooks.stop()
 
     def close(self) -> None:
         """Let them end. Handlers that still run go on, and so do calls that are not answered."""
         self.loop.close()
+        self.coroutines.close()
         self.handlers.close()
         self.callers.close()
+
+
+async def _stop_async(hooks: RunHooks) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(hooks.stop_async(), _AT_END_S)
 
 
 class Ends:

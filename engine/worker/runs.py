@@ -69,8 +69,6 @@ log = logger("ironclaim.worker")
 
 #: Coroutines that are cut off at the end get this long to clean up.
 CLEAN_UP_S = 1.0
-#: So long gets what is run last on the loop.
-AT_END_S = 5.0
 
 Start = Callable[[], Coroutine[Any, Any, None]]
 #: A call of an async handler.
@@ -78,22 +76,25 @@ AsyncCall = Callable[[Any], Any]
 
 
 class LoopThread:
-    """Starts with the first coroutine. One that blocks holds up the others of this loop, and nothing else of
-    the worker. Each begins in a context of its own, not in that of the handler that started it."""
+    """The event loop of the async handlers and hooks of all workers that work together, so that what one
+    hook has opened serves all of them. It starts with the first coroutine. One that blocks holds up the
+    others of this loop, and nothing else of the workers."""
 
-    def __init__(self, name: str, contexts: RunContexts) -> None:
+    def __init__(self, name: str) -> None:
         self._name = name
-        self._contexts = contexts
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-        #: What is run last, in the reverse of this order.
-        self.at_end: list[Start] = []
         self._closing = False
 
-    def run(self, start: Start) -> None:
-        """Run a coroutine on the loop, beside the others. Safe from any thread; does not wait."""
+    @property
+    def started(self) -> bool:
+        """Whether there has been a coroutine."""
+        return self._loop is not None
+
+    def call(self, function: Callable[..., object], *args: object) -> None:
+        """Call a function on the loop. Safe from any thread; does not wait. Raises RuntimeError once the loop
+        is closed."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -101,7 +102,49 @@ class LoopThread:
                     target=self._run_loop, args=(self._loop,), name=self._name, daemon=True
                 )
                 self._thread.start()
-        self._loop.call_soon_threadsafe(self._create, start)
+        self._loop.call_soon_threadsafe(function, *args)
+
+    def close(self) -> None:
+        """Cancel what still runs, and end the loop."""
+        with self._lock:
+            loop, thread, self._closing = self._loop, self._thread, True
+        if loop is None or thread is None:
+            return
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(2 * CLEAN_UP_S)
+
+    def _run_loop(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        while not self._closing:
+            try:
+                loop.run_forever()
+            except BaseException:
+                # SystemExit in a task that a handler started goes through the loop; the other handlers must
+                # not end with it.
+                log.exception("the loop of the coroutine handlers goes on after")
+        # Those that handlers and hooks have started, and those of the queues that they have awaited.
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        if left:
+            loop.run_until_complete(asyncio.wait(left, timeout=CLEAN_UP_S))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+
+class Coroutines:
+    """What one worker, or the hooks of a life, run on a loop. Each coroutine begins in a context of its own,
+    not in that of the handler that started it."""
+
+    def __init__(self, loop: LoopThread, contexts: RunContexts) -> None:
+        self._loop = loop
+        self._contexts = contexts
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = False
+
+    def run(self, start: Start) -> None:
+        """Run a coroutine on the loop, beside the others. Safe from any thread; does not wait."""
+        self._loop.call(self._create, start)
 
     def wait_for(self, start: Start) -> None:
         """Run a coroutine on the loop, and return when it has. Raises what it raises."""
@@ -132,15 +175,18 @@ class LoopThread:
         return cancel
 
     def close(self) -> None:
-        """Cancel what still runs, and end the loop."""
-        with self._lock:
-            loop, thread, self._closing = self._loop, self._thread, True
-        if loop is None or thread is None:
+        """Cancel those that still run, and give them a second to clean up. None begins any more."""
+        self._closing = True
+        if not self._loop.started:
             return
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(2 * CLEAN_UP_S + (AT_END_S if self.at_end else 0))
+        cleaned_up = threading.Event()
+        self._loop.call(self._cancel, cleaned_up)
+        # A coroutine that blocks the loop is not waited for.
+        cleaned_up.wait(2 * CLEAN_UP_S)
 
     def _create(self, start: Start) -> None:
+        if self._closing:
+            return
         begun = False
 
         async def begin() -> None:
@@ -150,7 +196,7 @@ class LoopThread:
 
         def done(task: asyncio.Task[None]) -> None:
             self._tasks.discard(task)
-            if not begun and not self._closing:
+            if not begun:
                 # A handler has cancelled all tasks of the loop: without its beginning the run would have no
                 # end.
                 self._create(start)
@@ -160,30 +206,24 @@ class LoopThread:
         self._tasks.add(task)
         task.add_done_callback(done)
 
-    def _run_loop(self, loop: asyncio.AbstractEventLoop) -> None:
-        asyncio.set_event_loop(loop)
-        while not self._closing:
-            try:
-                loop.run_forever()
-            except BaseException:
-                # SystemExit in a task that a handler started goes through the loop; the other handlers must
-                # not end with it.
-                log.exception("the loop of the coroutine handlers goes on after")
-        self._cancel(loop, self._tasks)
-        for last in reversed(self.at_end):
-            with contextlib.suppress(TimeoutError):
-                loop.run_until_complete(asyncio.wait_for(last(), AT_END_S))
-        # Those that handlers and hooks have started, and those of the queues that they have awaited.
-        self._cancel(loop, asyncio.all_tasks(loop))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.close()
-
-    @staticmethod
-    def _cancel(loop: asyncio.AbstractEventLoop, tasks: set[asyncio.Task[Any]]) -> None:
-        for task in tasks:
+    def _cancel(self, cleaned_up: threading.Event) -> None:
+        for task in self._tasks:
             task.cancel()
-        if tasks:
-            loop.run_until_complete(asyncio.wait(tasks, timeout=CLEAN_UP_S))
+        loop = asyncio.get_running_loop()
+        last = loop.call_later(CLEAN_UP_S, cleaned_up.set)
+        left = set(self._tasks)
+
+        def done(task: asyncio.Task[None]) -> None:
+            left.discard(task)
+            if not left:
+                last.cancel()
+                cleaned_up.set()
+
+        for task in self._tasks:
+            task.add_done_callback(done)
+        if not left:
+            last.cancel()
+            cleaned_up.set()
 
 
 class SoftLimit:

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Unpack, cast
 
 from engine.errors import EngineError, Malformed, logger
-from engine.handlers import Handlers, lifetime
+from engine.handlers import Handlers
 from engine.logs import Source, about
 from engine.options import read_often, shows
 from engine.queue.settings import QueueSettings, synchronous
@@ -112,7 +112,7 @@ class ShardedWorker(Worker):
         self._ends, self._begun = Ends(), False
         try:
             with (
-                lifetime(self._handlers),
+                threads.lifetime(self._handlers),
                 stop_signals(lambda reason: self.stop(at_once=reason == "at once")),
             ):
                 self._serve(burst, delayed)

@@ -24,7 +24,7 @@ from typing import Any, Self, Unpack, cast
 
 from engine import routing, validate
 from engine.errors import EngineError, Malformed, logger, spared
-from engine.handlers import Handlers, lifetime
+from engine.handlers import Handlers
 from engine.logs import Source, about, mark_records
 from engine.models.spec import bind
 from engine.ops.base import Operation
@@ -290,7 +290,7 @@ class Worker:
                 return
             open_run: OpenRun | None = None
             try:
-                open_run = self._open(burst, delayed)
+                open_run = self._open(burst, delayed, pools)
                 pools.loop.add(
                     *(open_run.executor, open_run.running, self._events),
                     lambda reason: pools.callers.run(partial(end, open_run, reason)),
@@ -311,16 +311,20 @@ class Worker:
             self._at_work.release()
 
     def _run(self, burst: bool, delayed: bool) -> StopReason:
-        with lifetime(self._handlers):
-            open_run = self._open(burst, delayed)
-            try:
-                with stop_signals(lambda reason: self._events.put(StopAsked(reason))):
-                    return open_run.executor.run(open_run.running)
-            finally:
-                open_run.close()
-                self._events.clear()
+        threads = SharedThreads.of(self._settings.concurrency)
+        try:
+            with threads.lifetime(self._handlers):
+                open_run = self._open(burst, delayed, threads)
+                try:
+                    with stop_signals(lambda reason: self._events.put(StopAsked(reason))):
+                        return open_run.executor.run(open_run.running)
+                finally:
+                    open_run.close()
+                    self._events.clear()
+        finally:
+            threads.close()
 
-    def _open(self, burst: bool, delayed: bool) -> OpenRun:
+    def _open(self, burst: bool, delayed: bool, threads: SharedThreads) -> OpenRun:
         """Meet the server, and start what a run needs."""
         settings = replace(self._settings, burst=burst, delayed=delayed)
         source = Source(settings.name, self._queue.name)
@@ -374,9 +378,6 @@ class Worker:
                 elsewhere=elsewhere,
             )
             steps.on_lead = self._on_lead
-            threads = self._pools or SharedThreads.of(settings.concurrency)
-            if self._pools is None:
-                undo.callback(threads.close)
             executor = Executor(
                 *(steps, self._queue.driver, waiting, self._events, threads.callers),
                 source=source,
@@ -387,6 +388,7 @@ class Worker:
                 self._queue.observer,
                 executor.ended,
                 threads.handlers,
+                threads.coroutines,
                 batch_ended=executor.batch_ended,
                 say=self._events.put,
                 places=settings.concurrency,
@@ -412,20 +414,19 @@ class Worker:
                 control.start()
             told = (settings.name, self._queue.name, settings.places, ", ".join(sorted(settings.classes)))
             log.info("worker %s: queue %s, %d jobs at once, runs %s", *told, extra=about(None, source))
-            open_run = OpenRun(executor, running, control, waiting, None if self._pools else threads)
+            open_run = OpenRun(executor, running, control, waiting)
             undo.pop_all()
             return open_run
 
 
 @dataclass(frozen=True, slots=True)
 class OpenRun:
-    """What one run of a worker holds open; `threads` are those that it does not share."""
+    """What one run of a worker holds open, beside its threads."""
 
     executor: Executor
     running: HandlerPool
     control: Control | SharedControl
     waiting: SyncDriver | SharedWait
-    threads: SharedThreads | None
 
     def close(self) -> None:
         """Close it. Handlers that do not return are not waited for."""
@@ -433,8 +434,6 @@ class OpenRun:
         self.running.close()
         self.waiting.interrupt()
         self.executor.close(_CALLERS_END_S)
-        if self.threads is not None:
-            self.threads.close()
         self.waiting.close()
 
 

@@ -152,6 +152,58 @@ def test_several_workers_of_one_process_start_and_stop_once(ironclaim_url: str, 
     assert called == ["start", "run", "stop"]
 
 
+@pytest.mark.parametrize("kind", ["group", "shards"])
+def test_async_handlers_of_one_process_share_the_loop_and_what_a_hook_has_opened_on_it(ironclaim_url: str, kind: str) -> None:
+    handlers, opened = Handlers(), list[asyncio.Lock]()
+    ran, stopped = list[str](), list[asyncio.AbstractEventLoop]()
+
+    @handlers.hooks.on_start
+    async def opens() -> None:
+        opened.append(asyncio.Lock())
+        # Bound to its loop: on another one its next wait raises.
+        await opened[0].acquire()
+        asyncio.get_running_loop().call_later(0.02, opened[0].release)
+
+    @handlers.hooks.on_stop
+    async def closes() -> None:
+        stopped.append(asyncio.get_running_loop())
+
+    @handlers("work")
+    async def work(job: Job) -> None:
+        async with opened[0]:
+            await asyncio.sleep(0.01)
+            ran.append(job.id)
+
+    with Queue("a", url=ironclaim_url, shards=4 if kind == "shards" else None) as one, Queue("b", url=ironclaim_url) as other:
+        queues = [one] if kind == "shards" else [one, other]
+        sent = {queue.enqueue("work", 1).job for queue in queues for _ in range(12)}
+        made = Worker(one, handlers) if kind == "shards" else WorkerGroup(queues, handlers)
+        assert made.run(burst=True) == "empty"
+        assert not [job for queue in queues for job in ids_of(queue, "dead") + ids_of(queue, "delayed")]
+    assert ({*ran}, len(ran), len(opened), len(stopped)) == (sent, len(sent), 1, 1)
+    assert stopped[0].is_closed(), "the loop ends with the worker"
+
+
+def test_a_registry_that_has_started_stops_though_the_next_one_does_not_start(queue: Queue) -> None:
+    called = list[str]()
+    first, second = Handlers(), Handlers()
+    first("a")(lambda job: None)
+    second("b")(lambda job: None)
+    first.hooks.on_start(lambda: called.append("opened"))
+    first.hooks.on_stop(lambda: called.append("closed"))
+
+    @second.hooks.on_start
+    async def connect() -> None:
+        raise ConnectionError("no database")
+
+    second.hooks.on_stop(lambda: called.append("never"))
+    with Queue("other", url=queue.url) as other, pytest.raises(ConnectionError):
+        queue.handlers.include(first)
+        other.handlers.include(second)
+        WorkerGroup([queue, other]).run(burst=True)
+    assert called == ["opened", "closed"]
+
+
 def test_async_hooks_are_awaited_on_the_loop_of_the_async_handlers(queue: Queue) -> None:
     handlers, called = Handlers(), list[tuple[str, object]]()
 

@@ -19,7 +19,7 @@ from engine import Handlers, Job, Queue, Worker, WorkerGroup
 from engine.errors import EngineError, logger
 from engine.ops.claims import LeasedJob
 from engine.queue.era import _call  # pyright: ignore[reportPrivateUsage]
-from engine.worker.runs import LoopThread, RunContexts
+from engine.worker.runs import Coroutines, LoopThread, RunContexts
 from tests.engine.desk import run_texts
 from tests.engine.helpers import raising
 from tests.engine.helpers.producing import ids_of, raw_client, some_handlers
@@ -255,7 +255,9 @@ def test_a_logger_of_the_engine_never_raises(what: str, capsys: pytest.CaptureFi
 
 
 def test_a_run_whose_task_is_cancelled_before_it_begins_is_begun_again() -> None:
-    loop, begun, queued, done = LoopThread("loop", RunContexts()), threading.Event(), threading.Event(), threading.Event()
+    begun, queued, done = threading.Event(), threading.Event(), threading.Event()
+    loop = LoopThread("loop")
+    coroutines = Coroutines(loop, RunContexts())
 
     async def cancels_all() -> None:
         begun.set()
@@ -268,9 +270,9 @@ def test_a_run_whose_task_is_cancelled_before_it_begins_is_begun_again() -> None
     async def other() -> None:
         done.set()
 
-    loop.run(cancels_all)
+    coroutines.run(cancels_all)
     assert begun.wait(30)
-    loop.run(other)
+    coroutines.run(other)
     queued.set()
     assert done.wait(30)
     loop.close()

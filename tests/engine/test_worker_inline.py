@@ -13,6 +13,7 @@ from engine import Handlers, Job, Malformed, Queue, Worker
 from engine.handlers import Fault
 from engine.ops.claims import LeasedJob
 from engine.worker.handler_pool import HandlerPool
+from engine.worker.runs import LoopThread
 from engine.worker.threads import Threads
 from tests.engine.helpers.machine import Machine
 from tests.engine.helpers.processes import Workers, put, run_of
@@ -220,7 +221,14 @@ def test_what_is_said_of_a_lease_while_its_run_ends_is_not_kept() -> None:
         running.runs.lose(leased.lease, cancelled=False)
 
     running = HandlerPool(
-        some_handlers(), None, ended, Threads("handler", kept=0), say=lambda event: None, places=0, processes=False
+        some_handlers(),
+        None,
+        ended,
+        Threads("handler", kept=0),
+        LoopThread("loop"),
+        say=lambda event: None,
+        places=0,
+        processes=False,
     )
     try:
         running.run_inline(job)
