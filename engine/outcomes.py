@@ -138,10 +138,6 @@ def verdict_of(failure: BaseException, rules: Sequence[ErrorRules] = ()) -> Verd
     return Verdict("bury" if buries else "retry", tuple(kinds))
 
 
-#: Of a run that was not done in time.
-TIMED_OUT = verdict_of(TimeoutError())
-
-
 def ending(options: Options, verdict: Verdict) -> Ending:
     """How the job goes on: what the handler has raised to say so comes first, then the rules of the job, then
     those of its handler, then another run."""

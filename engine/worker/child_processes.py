@@ -129,9 +129,14 @@ class Child:
             self._jobs = 0
             self._ready = False
 
-    def until_ready(self) -> None:
-        """Return once the process takes jobs, or was closed. A start that fails is logged, and tried again
-        after a pause."""
+    @property
+    def ready(self) -> bool:
+        """Whether the process takes jobs."""
+        return self._ready and self._process is not None and self._process.poll() is None
+
+    def until_ready(self, failed: Callable[[], None]) -> None:
+        """Return once the process takes jobs, or was closed. A start that fails is logged, told to `failed`,
+        and tried again after a pause."""
         pause_s = _PAUSE_S
         while not self._closed.is_set():
             try:
@@ -147,6 +152,7 @@ class Child:
             said = "a child process is not used, its start has failed (%d have so far; again in %d s): %s"
             extra = about(None, self._source) | {"traceback": fault.trace}
             log.error(said, self._failed_starts, pause_s, fault.error, extra=extra)
+            failed()
             self._closed.wait(pause_s)
             pause_s = min(2 * pause_s, _PAUSE_MOST_S)
 

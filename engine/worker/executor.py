@@ -50,6 +50,7 @@ from engine.worker.machine.events import (
     GiveUpHandler,
     HandlerEnded,
     LoseLease,
+    NotStarted,
     PauseAsked,
     Send,
     Start,
@@ -299,6 +300,10 @@ class Executor:
         """As `ended`, for a batch: the end of each of its jobs."""
         return self._follow(BatchEnded(ends), inline)
 
+    def not_started(self, leases: tuple[Lease, ...]) -> None:
+        """Runs that were to start will not."""
+        self._feed(NotStarted(leases))
+
     def _follow(self, event: HandlerEnded | BatchEnded, inline: bool) -> Run | None:
         decided = self._decide(event, pool=not inline)
         for send in decided.sends:
@@ -350,6 +355,10 @@ class Executor:
                                 self._running.start(Batch.of(action))
                         case LoseLease():
                             lease, extra = action.lease, about(action.lease, self._source)
+                            if action.started:
+                                # Before it is logged: who reads that may take it that the handler knows.
+                                self._late_ends.lost(lease)
+                                self._running.runs.lose(lease, cancelled=action.cancelled)
                             how = (
                                 "ended, for the job was cancelled"
                                 if action.cancelled
@@ -358,9 +367,6 @@ class Executor:
                             log.warning(
                                 "job %s: lease with fence %d %s", lease.job, lease.fence, how, extra=extra
                             )
-                            if action.started:
-                                self._late_ends.lost(lease)
-                                self._running.runs.lose(lease, cancelled=action.cancelled)
                         case StopHandler():
                             self._running.stop(action.job, action.cause)
                         case GiveUpHandler():

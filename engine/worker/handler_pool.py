@@ -18,19 +18,22 @@ from functools import partial
 from inspect import getattr_static
 from itertools import chain
 
-from engine.errors import Malformed
+from engine.errors import Malformed, logger
 from engine.handlers import Fault, Handlers, call_plain, end_fork
 from engine.hooks import RunHooks, ended, entered, entered_async
 from engine.job import Job, Say
-from engine.logs import NOBODY, Source, running
+from engine.logs import NOBODY, Source, about, running
 from engine.observer import Observer
 from engine.ops.claims import LeasedJob
+from engine.ops.jobs import Lease
 from engine.serializers import BUILT_IN, Serializers
 from engine.worker.batches import Batch, BatchEndedTold, BatchRuns, Run
 from engine.worker.child_processes import END_S, Answer, Child, ChildFailed, reference_of
 from engine.worker.machine.events import StopCause
 from engine.worker.runs import Coroutines, LoopThread, RunContexts, Runs
 from engine.worker.threads import Threads
+
+log = logger("ironclaim.worker")
 
 #: Hears that a run is over, with what it raised and what it returned, and says what its place runs next; None
 #: when another thread will know.
@@ -40,7 +43,8 @@ Ended = Callable[[LeasedJob, Fault | None, bool, bytes | None], Run | None]
 class HandlerPool:
     """The handlers that run. At most `places` run at once and one more inline, which its user sees to; plain
     functions run in `threads`, and coroutines on `loop`. `processes`: in as many child processes instead,
-    which are replaced after `child_max_jobs` each (0 = never). `ended` gets True as its third argument for an
+    which are replaced after `child_max_jobs` each (0 = never). While none of them starts, what was to run
+    goes back by `not_started`. `ended` gets True as its third argument for an
     inline run, and `batch_ended` is told of batches. `say` takes what handlers tell the worker; `source` is
     for the log. `runs` are those under way."""
 
@@ -53,6 +57,7 @@ class HandlerPool:
         loop: LoopThread,
         *,
         batch_ended: BatchEndedTold | None = None,
+        not_started: Callable[[tuple[Lease, ...]], None] = lambda leases: None,
         say: Say,
         places: int,
         processes: bool,
@@ -85,6 +90,9 @@ class HandlerPool:
             if processes and not all_coroutines
             else []
         )
+        # Those whose last start has failed.
+        self._failing: set[Child] = set()
+        self._not_started = not_started
         self._serving: list[threading.Thread] = []
 
     def open(self) -> None:
@@ -101,6 +109,9 @@ class HandlerPool:
         if not self._handlers.is_coroutine(run.name):
             if self._children:
                 self._work.put(run)
+                if not self.usable:
+                    # In another thread: the machine has its lock here.
+                    self._threads.run(self._give_back)
             else:
                 self._threads.run(partial(self._run_on, run, None))
         elif isinstance(run, Batch):
@@ -137,13 +148,49 @@ class HandlerPool:
 
     def _serve_child(self, child: Child) -> None:
         """Run plain functions in a child process, one at a time."""
-        child.until_ready()
+        self._until_ready(child)
         while (run := self._work.get()) is not None:
             self._run_on(run, child)
             # Ahead of the next job.
-            child.until_ready()
+            self._until_ready(child)
         # Here, because the kernel kills a child when the thread that has started it ends.
         child.close()
+
+    @property
+    def usable(self) -> bool:
+        """Whether a child process has started, or may still; True where there are none."""
+        return not self._children or len(self._failing) < len(self._children)
+
+    def _until_ready(self, child: Child) -> None:
+        child.until_ready(partial(self._start_failed, child))
+        self._failing.discard(child)
+
+    def _start_failed(self, child: Child) -> None:
+        """A child process has not started. When none does, others may have what waits for them."""
+        was_usable = self.usable
+        self._failing.add(child)
+        if self.usable:
+            return
+        if was_usable:
+            said = "no child process starts: until one does, nothing is claimed, and what was goes back"
+            log.error(said, extra=about(None, self.runs.source))
+        self._give_back()
+
+    def _give_back(self) -> None:
+        """Give back what waits for a child process."""
+        while not self.usable:
+            try:
+                run = self._work.get_nowait()
+            except queue.Empty:
+                return
+            if run is None:
+                # It ends the thread of a child.
+                self._work.put(None)
+                return
+            leases = tuple(job.lease for job in (run.jobs if isinstance(run, Batch) else (run,)))
+            self._not_started(leases)
+            for lease in leases:
+                self.runs.forget(lease)
 
     def _run_on(self, run: Run, child: Child | None) -> None:
         """Run a plain function, and those that follow in its place."""
@@ -152,8 +199,10 @@ class HandlerPool:
             if self._handlers.is_coroutine(following.name):
                 self.start(following)
                 return
-            if child is not None:
-                child.until_ready()
+            if child is not None and not child.ready:
+                # Another child may be.
+                self.start(following)
+                return
             following = self._run_plain(following, child, inline=False)
 
     def _run_plain(self, leased: Run, child: Child | None, *, inline: bool) -> Run | None:

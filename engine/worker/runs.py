@@ -27,7 +27,7 @@ from engine.outcomes import SoftTimeout, verdict_of
 from engine.serializers import Serializers
 from engine.worker.child_processes import ChildFailed, WorkerStopped
 from engine.worker.machine.events import StopCause
-from engine.worker.machine.leases import timed_out
+from engine.worker.machine.leases import timed_out, timeout_of
 
 # -- Where runs begin: each in a copy of the context of the worker, so that no run sees the context
 # variables of another one.
@@ -424,7 +424,7 @@ class Runs:
             fault = Fault(STOPPED, "")
         elif leased.lease in self._stopped:
             more = fault.error if here and not isinstance(failure, asyncio.CancelledError) else ""
-            fault = Fault(timed_out(leased, more), fault.trace, verdict_of(TimeoutError(), rules))
+            fault = Fault(timed_out(leased, more), fault.trace, verdict_of(timeout_of(leased), rules))
         extra = about(leased, self.source)
         if fault.error == STOPPED:
             said = "job %s (%s) goes back uncharged: its worker stops"

@@ -128,11 +128,6 @@ class Worker:
             stoppable=handlers.coroutines | spawned,
             spawned=spawned,
             batches=dict(handlers.batches),
-            timed_out={
-                name: verdict_of(TimeoutError(), rules)
-                for name in handlers.by_name
-                if (rules := handlers.error_rules(name))
-            },
             attributes=routed,
             routes_at_claim=queue.model.routes_at_claim,
             **own,
@@ -370,9 +365,13 @@ class Worker:
             def elsewhere(queue: str) -> Callable[[Operation], Call[Any]]:
                 return model.sibling(queue).call
 
+            def gate() -> bool | int:
+                return running.usable and (self._gate is None or self._gate())
+
             steps = WorkerSteps(
                 *(settings, model.call, clock, _new_incarnation, time.monotonic_ns()),
-                gate=self._gate,
+                gate=gate if settings.processes else self._gate,
+                judge=lambda name, failure: verdict_of(failure, self._handlers.error_rules(name)),
                 share=self._share if isinstance(self._share, Share) else None,
                 quota=self._share if isinstance(self._share, Quota) else None,
                 elsewhere=elsewhere,
@@ -390,6 +389,7 @@ class Worker:
                 threads.handlers,
                 threads.coroutines,
                 batch_ended=executor.batch_ended,
+                not_started=executor.not_started,
                 say=self._events.put,
                 places=settings.concurrency,
                 processes=settings.processes > 0,

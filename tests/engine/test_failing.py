@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any, get_args
@@ -337,6 +338,24 @@ def test_a_run_that_takes_too_long_has_raised_a_timeout(queue: Queue, way: str) 
     failing_handlers.woken.clear()
     (job,) = queue.jobs.list("dead")
     assert (job.failures, job.claims) == (0, 1) and "not done" in job.last_error
+
+
+def test_rules_are_asked_of_a_timeout_when_there_is_one_with_its_text(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
+    asked, go_on = list[str](), threading.Event()
+
+    def by_code(failure: Any) -> bool:
+        asked.append(f"{failure}")
+        return failure.code == 404
+
+    handlers = Handlers(bury_on=by_code)
+    handlers("work")(lambda job: go_on.wait(30))
+    worker = Worker(queue, handlers, sweep_ms=20)
+    assert (asked, caplog.text) == ([], ""), "not of a failure that there is not"
+    queue.enqueue("work", None, id="j", attempts=1, timeout_ms=100)
+    with at_work(worker):
+        wait_until(lambda: queue.jobs.list("dead"), "it is dead")
+        go_on.set()
+    assert {*asked} == {"not done within 100 ms"} and "these rules say nothing of a TimeoutError" in caplog.text
 
 
 def test_rules_are_checked_where_they_are_made(queue: Queue) -> None:

@@ -100,10 +100,35 @@ def test_a_child_that_cannot_start_is_counted_and_not_used_and_its_job_waits_unc
     with at_work(worker(queue)):
         wait_until(lambda: "1 have so far; again in 1 s): ConnectionError: no database" in caplog.text, "it is told")
         assert lived.marks("run") == []
+        wait_until(lambda: "no child process starts" in caplog.text, "that nothing is claimed, too")
         (lived.folder / "refuse").unlink()
         wait_until(lambda: ids_of(queue, "done") == ["a"], "another child has run it")
     assert run_of(queue, "a").get("failures") is None and len(lived.marks("run")) == 1
     assert not {*lived.pids("refused")} & {*lived.pids("run")}
+
+
+def test_a_worker_of_which_no_child_starts_gives_its_jobs_back_and_claims_none(
+    queue: Queue, lived: Life, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It would else renew for ever what it cannot run."""
+    (lived.folder / "refuse").touch()
+    (lived.folder / f"not-{os.getpid()}").touch()
+    jobs = [queue.enqueue("plain", "fine", id=f"j{at}", attempts=1).job for at in range(4)]
+    jobs += [queue.enqueue("batch", 1, id=f"b{at}", attempts=1).job for at in range(3)]
+    with at_work(worker(queue, processes=2, beat_ms=100)):
+        wait_until(lambda: "no child process starts" in caplog.text, "both have failed")
+        wait_until(lambda: queue.counts().waiting == 7, "all are given back")
+        wait_until(lambda: [each.gate_closed for each in queue.workers.list()] == [True], "its beats say why")
+        assert (queue.counts().active, lived.marks("run")) == (0, [])
+        # Another worker has no such trouble.
+        with at_work(Worker(queue, life.handlers, sweep_ms=50)):
+            wait_until(lambda: len(ids_of(queue, "done")) == 7, "it runs them")
+        assert {*lived.pids("run")} == {str(os.getpid())}
+        (lived.folder / "refuse").unlink()
+        later = queue.enqueue("plain", "fine").job
+        wait_until(lambda: later in ids_of(queue, "done"), "once a child has started")
+    assert {run_of(queue, job).get("failures") for job in jobs} == {None}
+    assert len(lived.pids("run", later)) == 1 and str(os.getpid()) not in lived.pids("run", later)
 
 
 def test_what_a_start_raises_ends_the_worker_and_nothing_is_claimed(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:

@@ -34,8 +34,7 @@ class Settings:
 
     `concurrency` handlers run at once, and beside them one of the `inline` names, whose jobs run one after
     the other in one thread. With a concurrency of 0 all jobs are inline. The handlers of `stoppable` names
-    end soon after they were told to, and those of `spawned` ones run in child processes. `timed_out`: what
-    the rules of some names make of a run that was not done in time.
+    end soon after they were told to, and those of `spawned` ones run in child processes.
 
     `batches` names the handlers that take several jobs of a lane at once, and how many at most.
 
@@ -62,7 +61,6 @@ class Settings:
     stoppable: frozenset[str] = frozenset()
     spawned: frozenset[str] = frozenset()
     batches: Mapping[str, int] = field(default_factory=dict[str, int])
-    timed_out: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
     processes: int = 0
     child_max_jobs: int = 0
     max_jobs: int = 0
@@ -124,6 +122,13 @@ class BatchEnded:
     """A handler that had a batch has ended: how each of its jobs did, all of them."""
 
     ends: tuple[HandlerEnded, ...]
+
+
+@immutable
+class NotStarted:
+    """The handlers of these leases were to start and will not, for there is nothing that could run them."""
+
+    leases: tuple[Lease, ...]
 
 
 @immutable
@@ -194,6 +199,7 @@ Event = (
     | Unanswered
     | HandlerEnded
     | BatchEnded
+    | NotStarted
     | StopAsked
     | MoreTime
     | Progressed

@@ -550,8 +550,13 @@ class Timeouts:
 
 def timed_out(job: LeasedJob, more: str = "") -> str:
     """The error of a run that took too long; `more`: what its handler raised when it was cancelled."""
-    text = f"TimeoutError: not done within {job.options.timeout_ms} ms"
+    text = f"TimeoutError: {timeout_of(job)}"
     return f"{text}, then {more}" if more else text
+
+
+def timeout_of(job: LeasedJob) -> TimeoutError:
+    """What rules of errors are asked about then."""
+    return TimeoutError(f"not done within {job.options.timeout_ms} ms")
 
 
 #: After its grace a worker still says so long which leases it gives back. So long the handlers that can be

@@ -43,7 +43,7 @@ from engine.ops.workers import (
     RunTimesReported,
     UpdatesPublished,
 )
-from engine.outcomes import TIMED_OUT, Verdict, ending
+from engine.outcomes import Verdict, ending, verdict_of
 from engine.redis.call import Call, ServerClock
 from engine.worker.machine import backoff
 from engine.worker.machine.acknowledgements import LINGER_MS, PendingAcknowledgements
@@ -62,6 +62,7 @@ from engine.worker.machine.events import (
     HandlerEnded,
     LoseLease,
     MoreTime,
+    NotStarted,
     PauseAsked,
     Progressed,
     Settings,
@@ -72,7 +73,15 @@ from engine.worker.machine.events import (
     Unanswered,
     WatchAsked,
 )
-from engine.worker.machine.leases import NOTHING, LeaseTable, Renewing, Stopping, Timeouts, timed_out
+from engine.worker.machine.leases import (
+    NOTHING,
+    LeaseTable,
+    Renewing,
+    Stopping,
+    Timeouts,
+    timed_out,
+    timeout_of,
+)
 from engine.worker.machine.prefetch import WAIT_MS_MAX, Prefetch
 from engine.worker.machine.reports import Heartbeat, ProgressReports, RunStatistics
 from engine.worker.machine.sweeping import Presence, Sweeping
@@ -99,6 +108,7 @@ class WorkerSteps:
         now_ns: int,
         draw: Callable[[], float] = random.random,
         gate: Gate | None = None,
+        judge: Callable[[str, BaseException], Verdict] = lambda _, failure: verdict_of(failure),
         share: Share | None = None,
         quota: Quota | None = None,
         elsewhere: Callable[[str], Callable[[Operation], Call[Any]]] | None = None,
@@ -106,6 +116,8 @@ class WorkerSteps:
         self._settings = settings
         self._build = build
         self._elsewhere = elsewhere
+        #: What the rules of a name make of an exception.
+        self._judge = judge
         self._clock = clock
         self._draw = draw
         self._claiming = Claiming(settings, clock, new_incarnation)
@@ -206,6 +218,9 @@ class WorkerSteps:
             case BatchEnded(ends=ends):
                 for number, end in enumerate(ends):
                     self._handler_ended(end, now_ns, measured=not number)
+            case NotStarted(leases=leases):
+                for lease in leases:
+                    self._not_started(lease, now_ns)
             case StopAsked(reason=reason):
                 self._stopping.ask(reason, now_ns)
             case MoreTime(lease=lease, for_ms=for_ms):
@@ -714,6 +729,14 @@ class WorkerSteps:
             if event.result is not None:
                 self._acknowledgements.keep(job, event.result, took_ns)
 
+    def _not_started(self, lease: Lease, now_ns: int) -> None:
+        job, _, given_up = self._lease_table.ended(lease, now_ns)
+        self._timeouts.ended(lease)
+        self._claiming.notify_work(job.crashes > 0)
+        self._interrupted.pop(lease, None)
+        if not given_up:
+            self._acknowledgements.release([lease])
+
     def _fail(self, job: LeasedJob, error: str, trace: str, verdict: Verdict) -> None:
         delay_ms = verdict.delay_ms
         if delay_ms is None:
@@ -738,7 +761,7 @@ class WorkerSteps:
         actions.extend(stop)
         for job in give_up:
             self._statistics.failed(job.name, self._lease_table.give_up(job.lease, now_ns))
-            self._fail(job, timed_out(job), "", self._settings.timed_out.get(job.name, TIMED_OUT))
+            self._fail(job, timed_out(job), "", self._judge(job.name, timeout_of(job)))
             actions.append(GiveUpHandler(job, self._lease_table.stuck))
 
     # -- What several of them ask.
