@@ -15,21 +15,20 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Unpack, cast
+from typing import TYPE_CHECKING
 
-from engine.errors import EngineError, Malformed, logger
+from engine.errors import EngineError, logger
 from engine.handlers import Handlers
 from engine.logs import Source, about
-from engine.options import read_often, shows
-from engine.queue.settings import QueueSettings, synchronous
 from engine.queue.synchronous.queue import Queue
 from engine.worker.control import stop_signals
 from engine.worker.loop import Ends, SharedThreads
 from engine.worker.machine.concurrency import Places, Quota
-from engine.worker.machine.events import StopReason
-from engine.worker.settings import WorkerSettings
+from engine.worker.machine.events import PauseAsked, Settings, StopAsked, StopReason
 from engine.worker.shared import SharedConnections
-from engine.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from engine.worker.worker import Worker
 
 log = logger("ironclaim.worker")
 
@@ -39,81 +38,47 @@ LOOK_S = 5.0
 IDLE_BEATS = 16
 
 
-#: Of these the last one holds.
-_PAUSES = (Worker.pause, Worker.resume)
+class ShardWorkers:
+    """The workers of all shards of a queue, which have these settings; `make` makes that of one shard, which
+    sweeps so often, in ms. `max_jobs` counts the jobs of each shard."""
 
-
-class ShardedWorker(Worker):
-    """A worker of all shards of a queue. It has no child processes, and `max_jobs` counts the jobs of each
-    shard."""
-
-    @shows(WorkerSettings)
     def __init__(
-        self, queue: QueueSettings, handlers: Handlers | None = None, **settings: Unpack[WorkerSettings]
+        self, whole: Queue, handlers: Handlers, settings: Settings, make: Callable[[Queue, int], Worker]
     ) -> None:
-        self._whole: Queue = synchronous(queue)
-        self._given = settings = cast("WorkerSettings", read_often(settings))
-        # Its settings are checked now, and it is never run.
-        first = self._whole.shard(self._whole.name)
-        super().__init__(first, handlers, **settings)
-        if processes := self._settings.processes:
-            raise Malformed(
-                "processes", processes, "0 for a queue with shards: start several workers instead"
-            )
-        self._given["name"] = self._settings.name
+        self._whole = whole
+        self._handlers = handlers
+        self._settings = settings
+        self._make = make
         self._of_each: dict[str, Worker] = {}
         self._quotas: dict[str, Quota] = {}
         self._ended = threading.Condition()
         self._ends = Ends()
-        self._asked: list[Callable[[Worker], None]] = []
-        self._watches = False
+        self._asked: list[StopAsked | PauseAsked] = []
+        self._watches = self._stopping = self._begun = False
 
-    @property
-    def queue(self) -> Any:
-        """The queue that it works for."""
-        return self._whole
-
-    def stop(self, *, at_once: bool = False) -> None:
-        """Ask the workers of all shards to stop, as Worker.stop does."""
-        self._tell(lambda worker: worker.stop(at_once=at_once), stops=True)
-
-    def pause(self) -> None:
-        """Claim and start nothing more until `resume`."""
-        self._tell(Worker.pause)
-
-    def resume(self) -> None:
-        """End the pause."""
-        self._tell(Worker.resume)
-
-    def take_part(self, share: Any, connections: SharedConnections, threads: SharedThreads) -> None:
-        """Not in a group: Malformed."""
-        raise Malformed(
-            "queues", self._whole.name, "queues without shards: a queue with shards has a Worker of its own"
-        )
-
-    def _tell(self, what: Callable[[Worker], None], *, stops: bool = False) -> None:
-        """Tell the workers of all shards, also those that begin later."""
+    def ask(self, event: StopAsked | PauseAsked) -> None:
+        """Ask the workers of all shards, also those that begin later."""
         with self._ended:
-            if what in _PAUSES:
-                self._asked = [asked for asked in self._asked if asked not in _PAUSES]
-            self._asked.append(what)
-            self._stopping = self._stopping or stops
+            if isinstance(event, PauseAsked):
+                # Of several the last one holds.
+                self._asked = [asked for asked in self._asked if not isinstance(asked, PauseAsked)]
+            self._asked.append(event)
+            self._stopping = self._stopping or isinstance(event, StopAsked)
             for worker in self._of_each.values():
-                what(worker)
+                worker.ask(event)
             self._ended.notify_all()
 
-    _stopping = _begun = False
-
-    def _run(self, burst: bool, delayed: bool) -> StopReason:
+    def run(self, burst: bool, delayed: bool) -> StopReason:
+        """As Worker.run."""
         whole, settings = self._whole, self._settings
         self._places = Places(settings.concurrency or settings.places)
         self._connections = SharedConnections(whole.endpoint, whole.model.keys.prefix)
-        self._pools = threads = SharedThreads.of(settings.concurrency)
+        self._threads = threads = SharedThreads.of(settings.concurrency)
         self._ends, self._begun = Ends(), False
         try:
             with (
                 threads.lifetime(self._handlers),
-                stop_signals(lambda reason: self.stop(at_once=reason == "at once")),
+                stop_signals(lambda reason: self.ask(StopAsked(reason))),
             ):
                 self._serve(burst, delayed)
         finally:
@@ -140,7 +105,7 @@ class ShardedWorker(Worker):
                         self._begin(name, burst, delayed)
                 for name, worker in self._of_each.items():
                     if name not in names:
-                        worker.stop()
+                        worker.ask(StopAsked())
                 self._ended.wait_for(self._over, LOOK_S)
                 if self._over():
                     return
@@ -151,13 +116,9 @@ class ShardedWorker(Worker):
 
     def _begin(self, name: str, burst: bool, delayed: bool) -> None:
         """Start the worker of one shard."""
-        connections, threads = self._connections, self._pools
-        assert connections is not None and threads is not None
-        shard, given = self._whole.shard(name), self._given.copy()
-        first = name == self._whole.name
-        if not (first or burst):
-            given["sweep_ms"] = max(self._settings.sweep_ms, self._settings.lease_ms // 4)
-        worker = Worker(shard, self._handlers, **given)
+        settings, first = self._settings, name == self._whole.name
+        sweep_ms = settings.sweep_ms if first or burst else max(settings.sweep_ms, settings.lease_ms // 4)
+        worker = self._make(self._whole.shard(name), sweep_ms)
         if not first:
             worker.beats_rarely(IDLE_BEATS)
             worker.watch(self._watches)
@@ -167,9 +128,9 @@ class ShardedWorker(Worker):
         self._of_each[name] = worker
         self._begun = True
         for asked in self._asked:
-            asked(worker)
+            worker.ask(asked)
         quota = self._quotas[name] = self._places.join()
-        worker.take_part(quota, connections, threads)
+        worker.take_part(quota, self._connections, self._threads)
         worker.begin(partial(self._shard_ended, name), burst=burst, delayed=delayed)
 
     def _shard_ended(self, name: str, why: StopReason | BaseException) -> None:
@@ -183,7 +144,7 @@ class ShardedWorker(Worker):
             self._ended.notify_all()
         if why != "empty" and not left:
             for other in others:
-                other.stop()
+                other.ask(StopAsked())
 
     def _lead(self, leads: bool) -> None:
         """This process leads shard 0, and looks after the leaders of the others; or it does so no more."""

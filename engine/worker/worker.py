@@ -18,9 +18,7 @@ from contextlib import ExitStack, suppress
 from contextvars import copy_context
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from importlib import import_module
-from inspect import signature
-from typing import Any, Self, Unpack, cast
+from typing import Any, Unpack, cast
 
 from engine import routing, validate
 from engine.errors import EngineError, Malformed, logger, spared
@@ -31,7 +29,7 @@ from engine.ops.base import Operation
 from engine.ops.claims import Attributes
 from engine.ops.transfers import ReadShards
 from engine.ops.workers import HANDLERS_TOLD
-from engine.options import checked_settings, settings_of, shows
+from engine.options import checked_settings, read_often, settings_of, shows
 from engine.outcomes import verdict_of
 from engine.queue import admin
 from engine.queue.settings import QueueSettings, synchronous
@@ -50,6 +48,7 @@ from engine.worker.machine.concurrency import Gate, Quota, Share
 from engine.worker.machine.events import PauseAsked, Settings, StopAsked, StopReason, TimerFired, WatchAsked
 from engine.worker.machine.machine import WorkerSteps
 from engine.worker.settings import JOBS_MAX, SWEEP_MS, WorkerSettings
+from engine.worker.sharded import ShardWorkers
 from engine.worker.shared import SharedConnections, SharedControl, SharedWait
 
 log = logger("ironclaim.worker")
@@ -87,26 +86,22 @@ class Worker:
     other jobs go on. The worker hears of it on a connection of its own. Where that is away, or the queue has
     the format of another library, the next renewal tells it (rule 26).
 
-    Of a queue with shards it serves all of them (docs/guides/shards.md).
+    Of a queue with shards it serves all of them (docs/guides/shards.md): it has no child processes then, and
+    `max_jobs` counts the jobs of each shard.
 
     Raises Malformed for settings out of bounds, and for handlers that a child process would not find.
     """
-
-    def __new__(cls, queue: Any, *args: Any, **settings: Any) -> Self:
-        """One of a queue with shards is of a class of its own."""
-        # The name of a queue would else be an AttributeError inside of `run`.
-        validate.instance("queue", queue, QueueSettings, "a Queue or an AsyncQueue")
-        sharded = cls is Worker and queue.shards
-        kind: Any = import_module("engine.worker.sharded").ShardedWorker if sharded else cls
-        return cast("Self", object.__new__(kind))
 
     @shows(WorkerSettings)
     def __init__(
         self, queue: QueueSettings, handlers: Handlers | None = None, **settings: Unpack[WorkerSettings]
     ) -> None:
+        # The name of a queue would else be an AttributeError inside of `run`.
+        validate.instance("queue", queue, QueueSettings, "a Queue or an AsyncQueue")
         handlers = queue.handlers if handlers is None else handlers
         validate.instance("handlers", handlers, Handlers, "a Handlers object")
-        own = checked_settings(WorkerSettings, settings)
+        given = read_often(settings)
+        own = checked_settings(WorkerSettings, given)
         names, attributes, gate = own.pop("names"), own.pop("attributes"), own.pop("gate")
         classes = tuple(map(queue.model.names.job_name, routing.names_among(handlers.by_name, names)))
         if own["sweep_ms"] > (most_ms := max(own["lease_ms"], SWEEP_MS)):
@@ -140,9 +135,16 @@ class Worker:
         if configured.processes:
             check_references(handlers)
             _check_travels(queue.serializers)
+        if queue.shards:
+            if configured.processes:
+                bound = "0 for a queue with shards: start several workers instead"
+                raise Malformed("processes", configured.processes, bound)
+            given["name"] = configured.name
 
-    # What `help` shows of the class.
-    cast("Any", __new__).__signature__ = signature(__init__)
+            def of_one(shard: Queue, sweep_ms: int) -> Worker:
+                return Worker(shard, handlers, **cast("WorkerSettings", {**given, "sweep_ms": sweep_ms}))
+
+            self._shards = ShardWorkers(self._queue, handlers, configured, of_one)
 
     def _set_up(self, queue: QueueSettings, handlers: Handlers, settings: Settings) -> None:
         """Build what a run needs."""
@@ -150,6 +152,8 @@ class Worker:
         self._handlers = handlers
         self._settings = settings
         self._gate: Gate | None = None
+        #: Those that run in place of this one, of a queue with shards.
+        self._shards: ShardWorkers | None = None
         self._share: Share | Quota | None = None
         self._connections: SharedConnections | None = None
         self._pools: SharedThreads | None = None
@@ -172,20 +176,30 @@ class Worker:
         finish. `at_once`: they are not waited for. Coroutines and child processes are ended, and their jobs
         go back uncharged once they have; those of threads run again when their leases are over. Safe from any
         thread and from a signal handler."""
-        self._events.put(StopAsked("at once" if at_once else "stopped"))
+        self.ask(StopAsked("at once" if at_once else "stopped"))
 
     def pause(self) -> None:
         """Claim and start nothing more until `resume`; what runs goes on. Safe from any thread, and before
         `run`."""
-        self._events.put(PauseAsked(True))
+        self.ask(PauseAsked(True))
 
     def resume(self) -> None:
         """End the pause."""
-        self._events.put(PauseAsked(False))
+        self.ask(PauseAsked(False))
+
+    def ask(self, event: StopAsked | PauseAsked) -> None:
+        """What `stop`, `pause` and `resume` ask."""
+        if self._shards is not None:
+            self._shards.ask(event)
+        else:
+            self._events.put(event)
 
     def take_part(self, share: Share | Quota, connections: SharedConnections, threads: SharedThreads) -> None:
         """Share the places of a group, the connections on which its workers wait, and their threads: for
-        groups, before `run`."""
+        groups, before `run`. Raises Malformed for a queue with shards."""
+        if self._shards is not None:
+            bound = "queues without shards: a queue with shards has a Worker of its own"
+            raise Malformed("queues", self._queue.name, bound)
         self._share = share
         self._connections = connections
         self._pools = threads
@@ -306,6 +320,8 @@ class Worker:
             self._at_work.release()
 
     def _run(self, burst: bool, delayed: bool) -> StopReason:
+        if self._shards is not None:
+            return self._shards.run(burst, delayed)
         threads = SharedThreads.of(self._settings.concurrency)
         try:
             with threads.lifetime(self._handlers):

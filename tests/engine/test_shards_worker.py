@@ -246,7 +246,7 @@ def test_signal_while_the_first_worker_of_a_shard_begins_stops_that_one(queue: Q
             super().__setitem__(name, worker)
 
     sharded: Any = make_worker(queue, Book(), "w")
-    sharded._of_each = Interrupted()
+    sharded._shards._of_each = Interrupted()
     with ThreadPoolExecutor(1) as pool:
         run = pool.submit(sharded.run)
         try:
