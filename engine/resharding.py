@@ -34,14 +34,14 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from engine import validate
 from engine.errors import Malformed, ServerUnavailable, UnsupportedFeature
 from engine.models.names import LANES
-from engine.ops.admin import AdminOperation, Limit
-from engine.ops.base import Operation
+from engine.ops.admin import AdminOperation, HistoryRule, Limit, SetHistory
+from engine.ops.base import Operation, text
 from engine.ops.looks import Count, Counts, Inspect, Inspected, Page, Paged
 from engine.ops.transfers import DropTaken, PutJobs, ReadShards, SetGate, SetShards, TakeJobs, TakenJobs
 from engine.queue import admin, sharding
@@ -210,8 +210,13 @@ class Resharding:
             if field.startswith("p:"):
                 until_ms = int(words.split()[0])
                 found.append(admin.pause_worker(field[2:], max(0, until_ms - now_ms)))
-        events = self._hash(keys.stats).get("events")
-        return [*found, admin.set_events(int(events))] if events else found
+        known = self._hash(keys.stats)
+        if "events" in known:
+            found.append(admin.set_events(int(known["events"])))
+        rule = HistoryRule.read(known.get("history", ""))
+        if rule is not None:
+            found.append(SetHistory(replace(rule, keep=-(-rule.keep * former.shards // self._to))))
+        return found
 
     # -- moving
 
@@ -354,8 +359,20 @@ class Resharding:
             self._plain(
                 [("ZADD", self._home(layout, job).model.keys.done, "NX", score, job) for job, score in pairs]
             )
+            self._copy_history(keys.history, layout)
             taken: TakenJobs = self._run(source, TakeJobs(0, ""))
             self._arrive(source, self._run(source, TakeJobs(taken.number + 1, wherever[0].name)))
+
+    def _copy_history(self, history: str, layout: Layout) -> None:
+        """Copy how jobs have ended, each to the shard of its id."""
+        at = 0
+        while page := self._run_plain("ZRANGE", history, at, at + _SCAN - 1, "WITHSCORES"):
+            words = [
+                ("ZADD", self._home(layout, text(entry.partition(b"\0")[0])).model.keys.history, score, entry)
+                for entry, score in zip(page[::2], page[1::2], strict=True)
+            ]
+            self._plain(words)
+            at += _SCAN
 
     def _home(self, layout: Layout, job: str) -> Queue:
         """The new shard of an ended job, of which only the id is known."""

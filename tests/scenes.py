@@ -15,7 +15,7 @@ from engine.ops.admin import MakeTestQueue, NoteEra
 from engine.ops.base import Operation
 from engine.ops.claims import Bury, Drop, Failure, Finish, Mark, Release, Retry, Value
 from engine.ops.jobs import CloseWindows, EnqueueMany, Lease
-from engine.ops.looks import Count, Explain, Inspect, Listing, ListObstacles, Look, NoteProgress, Page
+from engine.ops.looks import Count, Explain, Inspect, ListHistory, Listing, ListObstacles, Look, NoteProgress, Page
 from engine.ops.schedules import EnableSchedule, ListSchedules, PutSchedule, RemoveSchedule, Tick, TickPolicy, Timing
 from engine.ops.sweeps import ReadWorkerUpdates, ReapLost
 from engine.ops.transfers import DropTaken, EndRestore, LoadRestore, PutJobs, SetGate, SetShards, TakeJobs
@@ -30,7 +30,7 @@ from engine.ops.workers import (
     RunTimes,
 )
 from tests.engine.desk import LEASE_MS, START_MS, Desk
-from tests.engine.helpers.by_hand import alter, bury, clean, forget, set_events, set_retention
+from tests.engine.helpers.by_hand import alter, bury, clean, forget, set_events, set_history, set_retention
 
 #: What worker `a` (in some worlds `b`) has in hand, by job.
 Held = dict[str, Lease]
@@ -134,6 +134,7 @@ def busy(desk: Desk) -> Held:
     desk.pause("another", 600_000)
     desk.run(set_retention(desk, done_max=1000))
     desk.run(set_events(desk, 1000))
+    desk.run(set_history(desk, 1000, payload_bytes=100))
     desk.enqueue("finished", "buried")
     ends = held_by(desk, "b")
     desk.finish(ends["finished"])
@@ -607,6 +608,11 @@ def events_off(desk: Desk, held: Held) -> Operation:
     return set_events(desk, 0)
 
 
+def history_off(desk: Desk, held: Held) -> Operation:
+    desk.run(set_history(desk, 100))
+    return set_history(desk, 0)
+
+
 # -- the table
 
 SCENES: list[Scene] = []
@@ -801,6 +807,9 @@ add("set_retention: two bounds", lambda desk, held: set_retention(desk, dead_max
 add_twice("set_events", lambda desk, held: set_events(desk, 50))
 add("set_events: on", lambda desk, held: set_events(desk, 100), limited)
 add("set_events: off", events_off, limited)
+add_twice("set_history", lambda desk, held: set_history(desk, 50))
+add("set_history: on", lambda desk, held: set_history(desk, 100), limited)
+add("set_history: off", history_off, limited)
 
 add_twice("put_schedule", lambda desk, held: schedule(desk, "new"))
 add("put_schedule: over another", lambda desk, held: schedule(desk, "hourly", start_ms=1), busy)
@@ -841,6 +850,7 @@ add("look: and wait", lambda desk, held: Look("leased1", OWNER), busy)
 add("schedules", lambda desk, held: ListSchedules(), busy, writes=False)
 add("workers", lambda desk, held: (desk.beat("a"), ListWorkers(0, 100))[1], busy, writes=False)
 add("list_run_times", a_list_of_run_times, busy, writes=False)
+add("list_history", lambda desk, held: ListHistory(0, 0, 2**52, 0, 100), busy, writes=False)
 add("read_worker_updates", news_of_a_class, busy, writes=False)
 add("obstacles", obstacles, busy, writes=False)
 add("why", why, busy, writes=False)

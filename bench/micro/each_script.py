@@ -26,19 +26,21 @@ from engine.ops.admin import (
     Alter,
     Clean,
     Forget,
+    HistoryRule,
     Limit,
     MakeTestQueue,
     NoteEra,
     Pause,
     Resume,
     SetEvents,
+    SetHistory,
     SetLimit,
     SetRetention,
     SetWorker,
 )
 from engine.ops.claims import Bury, Drop, Extend, Finish, Mark, Release, Retry
 from engine.ops.jobs import CloseWindows, EnqueueMany, Options
-from engine.ops.looks import Count, Explain, Inspect, Listing, ListObstacles, Look, NoteProgress, Page
+from engine.ops.looks import Count, Explain, Inspect, ListHistory, Listing, ListObstacles, Look, NoteProgress, Page
 from engine.ops.schedules import EnableSchedule, ListSchedules, PutSchedule, RemoveSchedule, Tick, TickPolicy, Timing
 from engine.ops.sweeps import ReadWorkerUpdates, ReapLost, Sweep
 from engine.ops.workers import (
@@ -206,6 +208,8 @@ CALLS: dict[str, Callable[[Desk], Call[Any]]] = {
     "forget begin": lambda desk: desk.queue.model.call(Forget("begin", force=True, not_after_ms=desk.void_ms())),
     "set_retention": lambda desk: desk.queue.model.call(SetRetention((("done_max", 1000),), not_after_ms=desk.void_ms())),
     "set_events": lambda desk: desk.queue.model.call(SetEvents(0, not_after_ms=desk.void_ms())),
+    "set_history": lambda desk: desk.queue.model.call(SetHistory(HistoryRule(1000), not_after_ms=desk.void_ms())),
+    f"list_history {BATCH}": lambda desk: desk.queue.model.call(ListHistory(0, 0, 2**52, 0, BATCH)),
     "set_worker": lambda desk: desk.queue.model.call(SetWorker("c:*", 4, not_after_ms=desk.void_ms())),
     f"inspect {BATCH}": lambda desk: desk.queue.model.call(Inspect(_jobs(desk))),
     f"page {BULK}": lambda desk: desk.queue.model.call(Page("waiting", 0, BULK)),

@@ -17,6 +17,7 @@ from engine.errors import shown
 from engine.ops.admin import Altered
 from engine.options import OPTIONS, Described, JobOptions, sentences
 from engine.queue import looks, producing
+from engine.queue.history import OUTCOMES, HistoryOptions, PastJob, wanted
 from engine.queue.looks import JobError, JobInfo, payload_members
 from engine.queue.producing import NewJob
 from engine.queue.synchronous.queue import Queue
@@ -180,6 +181,18 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     _range(listing)
     _selected(listing, "enqueue, death or end")
+    history = _action(actions, "history", _history, "how jobs have ended: what became of order 7")
+    history.add_argument("--key", help="only those with this id, key or unique key")
+    history.add_argument("--name", help="only those of this name")
+    history.add_argument("--outcome", choices=OUTCOMES, help="only those that ended like this")
+    history.add_argument(
+        "--newer-than", type=duration_ms, metavar="AGE", help="only those that ended not so long ago: 24h"
+    )
+    history.add_argument(
+        "--older-than", type=duration_ms, default=0, metavar="AGE", help="only those that ended so long ago"
+    )
+    history.add_argument("--before", metavar="PLACE", help="go on behind the entry with this place (--json)")
+    history.add_argument("--limit", type=int, default=20, help="how many at most (20)")
     _action(actions, "times", _times, "how long the handlers of each name took")
     _action(actions, "show", _show, "everything about one job", "job")
     for name, act, done, help in _ALTERING:
@@ -278,6 +291,60 @@ def _list(options: argparse.Namespace) -> int:
             return _NOT_DONE
     show([_row(job) for job in found], as_json=options.json, nothing=f"no job is {options.state}")
     return 0
+
+
+def _past(options: argparse.Namespace) -> HistoryOptions:
+    """Which entries of the history are meant."""
+    return {
+        "key": options.key,
+        "name": options.name,
+        "outcome": options.outcome,
+        "newer_than_ms": options.newer_than,
+        "older_than_ms": options.older_than,
+        "before": options.before,
+        "limit": options.limit,
+    }
+
+
+def _check_past(options: argparse.Namespace, queue: Queue) -> None:
+    wanted(queue.model.names, **_past(options))
+
+
+def _history(options: argparse.Namespace) -> int:
+    with opened(options, check=partial(_check_past, options)) as queue:
+        found = queue.history.list(**_past(options))
+        if not found and never_was(queue, options):
+            return _NOT_DONE
+        if not found and queue.history.rule() is None:
+            print_error(f"queue {options.queue} keeps no history: queue.history.on() begins one")
+            return _NOT_DONE
+    rows = [_past_row(past) if options.json else _past_line(past) for past in found]
+    show(rows, as_json=options.json, nothing="no job that is meant has ended since the history began")
+    return 0
+
+
+def _past_row(past: PastJob) -> dict[str, Any]:
+    """An entry for programs."""
+    kept = {} if past.stored is None else payload_members(past.payload, past.stored)
+    times = {name: instant(getattr(past, f"{name}_ms")) for name in ("enqueued", "started", "ended")}
+    return {**past.told, **times, **kept}
+
+
+def _past_line(past: PastJob) -> dict[str, Any]:
+    """An entry for people."""
+    return {
+        "ended": instant(past.ended_ms),
+        "job": past.id,
+        "name": past.name,
+        "outcome": past.outcome,
+        "key": past.key or None,
+        "worker": past.worker or None,
+        "waited ms": past.waited_ms,
+        "ran ms": past.ran_ms,
+        "claims": past.claims,
+        "payload bytes": past.payload_bytes,
+        "error": (past.error.strip().splitlines() or [""])[-1] or None,
+    }
 
 
 def _times(options: argparse.Namespace) -> int:

@@ -344,12 +344,20 @@ class LanesKeys:
         return f"{self.prefix}events"
 
     @property
+    def history(self) -> str:
+        """Zset: how jobs have ended, by time (ms). A member has these fields with a zero byte between each:
+        id, fence of the last lease, outcome, name, key, unique key, worker, numbers (enqueued_ms, due_ms, the
+        fence again if a run ended it, else 0, claims, failures, crashes, bytes of the payload), error, and,
+        where payloads are kept, serializer and payload."""
+        return f"{self.prefix}history"
+
+    @property
     def stats(self) -> str:
         """Hash: counters `finished`, `buried`, `schedules` (versions given), `data_losses` and `lost_era`,
         the entry of `era` that the last of those was counted for; `turn`, the virtual time of the lanes (rule
         18); `waits_ms`, the time until which a caller may wait for the end of a job; `events`, how many
-        events are kept, if any; `moved`, in a shard that takes no new jobs, what enqueues are told
-        (lua/shards/shard_gate.lua)."""
+        events are kept, if any; `history`, its setting, if any (lua/admin/set_history.lua);
+        `moved`, in a shard that takes no new jobs, what enqueues are told (lua/shards/shard_gate.lua)."""
         return f"{self.prefix}stats"
 
     @property

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, get_args
 
 from engine.errors import Malformed, OutcomeUnknown, UnsupportedFeature
-from engine.ops.base import DeadlineBound, Operation, immutable, one_of, server_us
+from engine.ops.base import DeadlineBound, Operation, immutable, one_of, server_us, whole
 
 AdministeredResult = Literal["done", "repeated", "refused"]
 ADMINISTERED_RESULTS = get_args(AdministeredResult)
@@ -189,6 +189,41 @@ class SetEvents(AdminOperation, script="set_events"):
     """Keep about so many events of the queue from now on; 0: none."""
 
     keep: int
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRule:
+    """Of the last `keep` jobs that have ended is kept how (0: of none), for `age_ms` (0: for any time); of
+    those with these names (none: of all), and with payloads of up to `payload_bytes`."""
+
+    keep: int
+    age_ms: int = 0
+    payload_bytes: int = 0
+    names: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """As the scripts read it."""
+        words = (self.keep, self.age_ms, self.payload_bytes, *self.names)
+        return " ".join(map(str, words)) if self.keep else ""
+
+    @classmethod
+    def read(cls, text: str) -> HistoryRule | None:
+        """From what is stored; None where nothing is kept."""
+        words = text.split()
+        keep, age_ms, payload_bytes = map(whole, (*words[:3], *"000"[len(words) :]))
+        return cls(keep, age_ms, payload_bytes, tuple(words[3:])) if keep else None
+
+
+@immutable
+class SetHistory(AdminOperation, script="set_history", slots={"setting": "rule.words"}):
+    """Keep how jobs end from now on, or no longer."""
+
+    rule: HistoryRule
+
+    def part(self, number: int, shards: int, home: object) -> SetHistory:
+        """Each shard keeps its share of the number."""
+        return replace(self, rule=replace(self.rule, keep=-(-self.rule.keep // shards)))
 
 
 #: Admin actions on a job: `run_now` ends its delay, `requeue` makes a dead one wait again; the others end the

@@ -341,6 +341,44 @@ class EventPage:
     after: str
 
 
+# -- How jobs have ended, for whoever asks later.
+
+
+@immutable
+class ListHistory(Operation, script="list_history", label="history", goes="each"):
+    """One part of the history, the latest first: jobs that ended less than `newer_than_ms` (0 = any time) and
+    at least `older_than_ms` ago, until `until_ms`, of which `offset` of that time are passed by. Of `limit`
+    that are read those with this id, key or unique key, this name and this outcome ('' = any)."""
+
+    newer_than_ms: int
+    older_than_ms: int
+    until_ms: int
+    offset: int
+    limit: int
+    key: str = ""
+    name: str = ""
+    outcome: str = ""
+
+    def parse(self, raw: Any, decode: object) -> HistoryPart:
+        """The raw reply as a value."""
+        read, last_ms, same = map(whole, raw[2:5])
+        pairs = zip(map(whole, raw[5][1::2]), raw[5][::2], strict=True)
+        return HistoryPart(server_us(raw), text(raw[1]), read, last_ms, same, tuple(pairs))
+
+
+@immutable
+class HistoryPart:
+    """How many entries were `read`, the time of the last one, and how many of them were of that time; those
+    that are meant, each behind its time. `setting` is that of the history, '' where the queue keeps none."""
+
+    srv_us: int
+    setting: str
+    read: int
+    last_ms: int
+    same: int
+    found: tuple[tuple[int, bytes], ...]
+
+
 # -- What holds jobs back: the pauses and limits of a queue and what each lane waits for, and all that
 # bears on one job. Nothing here changes a key.
 

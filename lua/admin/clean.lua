@@ -27,6 +27,7 @@
 -- REPLY srv_us, done | repeated | refused, removed, kept, era_sequence, era_ms
 -- USES core/call: administered, check_types, recorded_words, server_us, settled
 --      core/envelope: job_head
+--      core/history: notes_kept
 --      core/job: end_job, jobs_in
 --      core/lane: leave_empty
 --      core/lease: drop_run
@@ -66,8 +67,8 @@ for _, entry in ipairs(jobs_in(prefix, state, offset, limit, false, now_ms)) do
     old[#old + 1] = entry
   end
 end
-local noted = redis.call('HMGET', stats, 'turn', 'events')
-local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
+local noted = redis.call('HMGET', stats, 'turn', 'events', 'history')
+local virtual_time, events = tonumber(noted[1] or 0), notes_kept(noted[2], noted[3])
 for _, entry in ipairs(old) do
   if entry.job then
     end_job(prefix, entry.job, entry.id, { outcome = 2, op_id = op_id, not_after_ms = not_after_ms }, now_ms,

@@ -22,6 +22,7 @@
 -- REPLY srv_us, done | repeated | refused, for each item: done | changed, the state that it was in, -
 -- USES core/call: administered, check_types, recorded_words, server_us, settled
 --      core/envelope: job_head
+--      core/history: notes_kept
 --      core/job: end_job, state_of
 --      core/wake: append_events, wake_push
 
@@ -45,8 +46,8 @@ for at = 1, (#KEYS - 7) / 2 do
   -- anchor: discard-tells-the-named-state
   for _, word in ipairs({ (now == state or mine) and 'done' or 'changed', mine and state or now, '-' }) do results[#results + 1] = word end
 end
-local noted = redis.call('HMGET', stats, 'turn', 'events')
-local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
+local noted = redis.call('HMGET', stats, 'turn', 'events', 'history')
+local virtual_time, events = tonumber(noted[1] or 0), notes_kept(noted[2], noted[3])
 for _, job in ipairs(ends) do
   if state == 'finished' then
     redis.call('ZREM', done, job.id)

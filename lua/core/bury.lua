@@ -16,6 +16,7 @@
 -- USES children/children: call_back_dead
 --      core/call: check_types, server_us, settled
 --      core/envelope: job_head
+--      core/history: notes_kept
 --      core/lease: bury_job, end_lease, error_note, token_state
 --      core/wake: append_events, wake_push
 
@@ -37,8 +38,8 @@ for at = 1, (#KEYS - 4) / 2 do
   reply[#reply + 1] = state
   reply[#reply + 1] = outcome
 end
-local noted = redis.call('HMGET', stats, 'turn', 'events')
-local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
+local noted = redis.call('HMGET', stats, 'turn', 'events', 'history')
+local virtual_time, events = tonumber(noted[1] or 0), notes_kept(noted[2], noted[3])
 for _, lease in ipairs(held) do
   local fed = bury_job(prefix, lease.job, lease.id, now_ms, events, lease.note[2])
   if fed then

@@ -38,6 +38,7 @@
 --       (left_by_parents)
 -- USES core/call: check_types, server_us, settled
 --      core/claim: claim_jobs
+--      core/history: notes_kept
 --      core/lease: finish_jobs, lease_lengths
 --      core/sweep: next_sweep_ms, promote_due
 --      core/wake: append_events, wake_push, wake_served
@@ -52,7 +53,7 @@ if finishing then ready[class_count + 2] = done end
 settled(prefix)
 check_types(ready, { parked }, wake_lists)
 -- The other keys are read once, which also detects a wrong type.
-local noted, last_claim = redis.pcall('HMGET', stats, 'turn', 'waits_ms', 'events'),
+local noted, last_claim = redis.pcall('HMGET', stats, 'turn', 'waits_ms', 'events', 'history'),
   redis.pcall('GET', record)
 local heads, lengths = { active = 0, due = 0, rest = 0 }, lease_lengths(sweep)
 local wrong = noted.err or lengths.err or type(last_claim) == 'table'
@@ -63,7 +64,7 @@ end
 if wrong then check_types({ due, rest, active }, { sweep, stats }, {}, { record }) end
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local virtual_time, events = tonumber(noted[1] or 0), noted[3] and { keep = noted[3] }
+local virtual_time, events = tonumber(noted[1] or 0), notes_kept(noted[3], noted[4])
 local is_due = tonumber(heads.due[2] or now_ms + 1) <= now_ms
   or tonumber(heads.rest[2] or now_ms + 1) <= now_ms
 local _, wakes, unread = 0, {}, {}

@@ -22,6 +22,7 @@
 -- USES children/children: hand_over
 --      core/call: check_types, server_us, settled
 --      core/envelope: job_head, pack_token, tombstone_of
+--      core/history: note_end, notes_kept
 --      core/job: free_unique
 --      core/lease: drop_run, keep_error, token_state
 --      core/limit: free_slots
@@ -52,11 +53,12 @@ for at = 1, #jobs do
   if leaves then state, ended = 'ok', outcome elseif state == 'held' then state = 'stale' end
   reply[2 * at - 1], reply[2 * at] = state, ended
 end
-local noted = redis.call('HMGET', stats, 'turn', 'events')
-local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
+local noted = redis.call('HMGET', stats, 'turn', 'events', 'history')
+local virtual_time, events = tonumber(noted[1] or 0), notes_kept(noted[2], noted[3])
 for _, lease in ipairs(held) do
   local waited_for = fed and redis.call('SISMEMBER', feeding, lease.id) == 1
   if lease.fresh then
+    note_end(prefix, events, lease.id, lease.outcome, now_ms, lease.error)
     if lease.outcome == 'skipped' then
       keep_error(prefix, lease.id, lease.job, now_ms, lease.error, waited_for, '"skipped":true,')
     end

@@ -16,14 +16,15 @@
 --   results  3 for each result: number of its item, ttl_ms, its record from took_ms on
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome; only their number where all are ok
 -- USES core/call: check_types, server_us, settled
+--      core/history: notes_kept
 --      core/lease: finish_jobs
 --      core/wake: append_events, wake_push
 
 settled(prefix)
 check_types({ active, done }, { sweep, stats }, {})
 local srv_us = server_us(now_ms, sweep)
-local wakes, noted = {}, redis.call('HMGET', stats, 'turn', 'waits_ms', 'events')
-local events = noted[3] and { keep = noted[3] }
+local wakes, noted = {}, redis.call('HMGET', stats, 'turn', 'waits_ms', 'events', 'history')
+local events = notes_kept(noted[3], noted[4])
 local finished = finish_jobs(prefix, 5, 3, math.floor(srv_us / 1000), tonumber(noted[1] or 0), wakes, events,
   noted[2])
 for list in pairs(wakes) do wake_push(list) end

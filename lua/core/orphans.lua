@@ -26,6 +26,7 @@
 -- REPLY srv_us, 0 = call again | most_ms, for each lease: reaped | buried | corrupt, id, fence, nonce,
 --       crashes
 -- USES core/call: check_types, server_us, settled
+--      core/history: notes_kept
 --      core/sweep: reap_job, swept_before, take_orphans
 --      core/wake: append_events, wake_push
 
@@ -35,8 +36,8 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local repeated = swept_before(redis.call('GET', swept), counter)
 if repeated then return { srv_us, most_ms, repeated } end
-local noted = redis.call('HMGET', stats, 'turn', 'events')
-local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
+local noted = redis.call('HMGET', stats, 'turn', 'events', 'history')
+local virtual_time, events = tonumber(noted[1] or 0), notes_kept(noted[2], noted[3])
 
 local wakes = {}
 local keys = { sweep = sweep, workers = workers, active = active, connections = connections }

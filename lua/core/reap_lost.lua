@@ -29,6 +29,7 @@
 -- REPLY srv_us, where the next page starts: start_ms and start_id ('' after the last one), for each lease:
 --       reaped | buried | corrupt, id, fence, nonce, crashes
 -- USES core/call: check_types, server_us, settled
+--      core/history: notes_kept
 --      core/sweep: reap_job, swept_before, take_leases
 --      core/wake: append_events, wake_push
 
@@ -42,8 +43,8 @@ if repeated then
   local next_ms, next_id = table.remove(repeated, 1) or '-', table.remove(repeated, 1) or '-'
   return { srv_us, next_ms == '-' and '' or next_ms, next_ms == '-' and '' or next_id, repeated }
 end
-local noted = redis.call('HMGET', stats, 'turn', 'events')
-local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
+local noted = redis.call('HMGET', stats, 'turn', 'events', 'history')
+local virtual_time, events = tonumber(noted[1] or 0), notes_kept(noted[2], noted[3])
 -- anchor: late-reap-is-void
 local late = now_ms > not_after_ms or now_ms < tonumber(redis.call('HGET', sweep, 'no_reap_before_ms') or 0)
 local gone = {}

@@ -19,6 +19,7 @@
 -- USES children/children: call_back_dead
 --      core/call: check_types, server_us, settled
 --      core/envelope: job_head
+--      core/history: notes_kept
 --      core/lane: due_member
 --      core/lease: bury_job, end_lease, error_note, token_state
 --      core/run: run_read
@@ -50,13 +51,13 @@ for at = 1, (#KEYS - 5) / 2 do
   reply[#reply + 1] = state
   reply[#reply + 1] = outcome
 end
-local noted = redis.call('HMGET', stats, 'turn', 'events')
-local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
+local noted = redis.call('HMGET', stats, 'turn', 'events', 'history')
+local virtual_time, events = tonumber(noted[1] or 0), notes_kept(noted[2], noted[3])
 for _, lease in ipairs(held) do
   local member = due_member(lease.job.sequence, lease.id)
   if events then events[#events + 1] = { 'failed', lease.id, lease.job.name, lease.note[2] } end
   if lease.outcome == 'buried' then
-    local fed = bury_job(prefix, lease.job, lease.id, now_ms, events, lease.note[2])
+    local fed = bury_job(prefix, lease.job, lease.id, now_ms, events, lease.note[2], lease.failures)
     if fed then
       call_back_dead(prefix, lease.job, lease.id, lease.note[2], now_ms, virtual_time, wakes, events)
     end

@@ -5,7 +5,7 @@
 --    workers could renew (rule 11).
 -- 2. Clamp leases that end too far ahead, because the clock stepped back, to the longest lease length
 --    (rule 10).
--- 3. Trim `done` and `dead` to their bounds, drop entries without a job, and repair the counts of limits
+-- 3. Trim `done`, `dead` and the history to their bounds, drop entries without a job, and repair the counts of limits
 --    (rule 20).
 -- 4. Expire jobs that no worker has started in time (rule 38).
 -- 5. Promote due jobs into their lanes, and bring back lanes whose rest is over.
@@ -54,6 +54,7 @@
 --       leader; where it is to look at the control connections, for each: incarnation, client id
 -- USES children/children: hand_over, mend_feeding, release_results
 --      core/call: check_types, server_us, settled
+--      core/history: notes_kept, trim_history
 --      core/job: expire_due, keep_bounds
 --      core/limit: has_slots, mend_limits
 --      core/presence: look_is_due, watched_connections
@@ -68,7 +69,7 @@ settled(prefix)
 local feeding, handing = prefix .. 'feeding', prefix .. 'handing'
 local some = redis.call('EXISTS', due, rest, cron, parked, blocking, limits, paused, active, expiring,
   keeping, retention, feeding, handing) > 0
-local state, noted, version = sweep_state(sweep), redis.pcall('HMGET', stats, 'turn', 'events'),
+local state, noted, version = sweep_state(sweep), redis.pcall('HMGET', stats, 'turn', 'events', 'history'),
   redis.pcall('HGET', settings, 'version')
 local known, leads, sizes = redis.pcall('GET', swept), redis.pcall('GET', leader),
   { done = redis.pcall('ZCARD', done), dead = redis.pcall('ZCARD', dead) }
@@ -104,7 +105,7 @@ if now_ms < no_reap_before_ms then expired = {} end -- anchor: no-reap-after-a-s
 -- If the hash with the lease length was lost, no lease is clamped, because the next claim writes the length
 -- again.
 if lease_ms == 0 then ahead = {} end -- anchor: leases-far-ahead-are-repaired
-local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
+local virtual_time, events = tonumber(noted[1] or 0), notes_kept(noted[2], noted[3])
 
 if look_is_due(state, run_id, latest, no_reap_before_ms, now_ms) then
   local next_look
@@ -149,6 +150,7 @@ end
 local bounds = some and redis.call('HMGET', retention, 'done_max', 'done_age_ms', 'dead_max', 'dead_age_ms')
   or {}
 more = keep_bounds(prefix, bounds, sizes, done_max, now_ms, virtual_time, wakes, events) or more
+more = trim_history(prefix, events, now_ms) or more
 if sizes.dead > 0 then mend_dead(prefix, tonumber(state.dead_from or 0)) end
 for list in pairs(wakes) do wake_push(list) end
 wake_classes(prefix, now_ms)

@@ -14,9 +14,21 @@ import pytest
 
 from engine import AsyncQueue, Malformed, NewJob, Queue, UnsupportedFeature
 from engine.models.spec import Spec
-from engine.ops.admin import Alter, Clean, Forget, Pause, Resume, SetEvents, SetLimit, SetRetention, SetWorker
+from engine.ops.admin import Alter, Clean, Forget, Pause, Resume, SetEvents, SetHistory, SetLimit, SetRetention, SetWorker
 from engine.ops.jobs import Options
-from engine.ops.looks import AwaitEnds, Count, Explain, Inspect, Listing, ListObstacles, Look, Page, ReadEvents, ReadProgress
+from engine.ops.looks import (
+    AwaitEnds,
+    Count,
+    Explain,
+    Inspect,
+    ListHistory,
+    Listing,
+    ListObstacles,
+    Look,
+    Page,
+    ReadEvents,
+    ReadProgress,
+)
 from engine.ops.schedules import EnableSchedule, ListSchedules, PutSchedule, RemoveSchedule
 from engine.ops.workers import AcquireLock, ListRunTimes, ListWorkers
 from tests.conformance.declared import every_operation, has, holds
@@ -45,6 +57,8 @@ FACES: dict[type[Any], Face] = {
     SetRetention: lambda queue: queue.set_retention(done_max=5),
     SetEvents: lambda queue: queue.events.on(),
     ReadEvents: lambda queue: queue.events.last(),
+    SetHistory: lambda queue: queue.history.on(),
+    ListHistory: lambda queue: queue.history.list(),
     SetWorker: lambda queue: queue.workers.set_concurrency("w", 1),
     Pause: lambda queue: queue.pause(),
     Resume: lambda queue: queue.resume(),

@@ -177,6 +177,7 @@ def everything(queue: Queue) -> None:
     queue.pause("paused")
     queue.schedules.put("nightly", "plain", {}, cron="0 3 * * *")
     queue.set_retention(dead_max=7)
+    queue.history.on(payload_bytes=50)
 
 
 def claimed(queue: Queue, *names: str, counter: int = 1, lease_ms: int = 600_000) -> list[Any]:
@@ -198,6 +199,7 @@ def test_a_restored_queue_goes_on_where_it_was(queue: Queue, target: Queue, tmp_
     file = backed_up(queue, tmp_path)
     restored = restore(Archive(file), target, quiet)
     assert (restored.given_back, restored.sequence) == (2, 9)
+    assert [past.id for past in target.history.list()] == ["parent"] and target.history.list() == queue.history.list()
     before, after = content(file), keys_of(target)
     # Untouched but for what had been leased.
     changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}

@@ -82,6 +82,7 @@ def dedup_windows(queue: Queue, prefix: str, count: int = 12) -> list[str]:
 @pytest.mark.parametrize(("before", "after"), [pytest.param(4, 9, marks=pytest.mark.slow), (9, 4), (1, 4)])
 def test_every_job_is_kept(before: int, after: int, ironclaim_url: str, raw: redis.Redis) -> None:
     with Queue("mails", url=ironclaim_url, shards=before) as old:
+        old.history.on(7_200, names=["good", "bad"], payload_bytes=9)
         assert dedup_windows(old, "first") == ["created"] * 12
         fill(old)
         assert old.counts().finished == 27
@@ -92,10 +93,13 @@ def test_every_job_is_kept(before: int, after: int, ironclaim_url: str, raw: red
         old.pause("later")
         old.set_retention(done_max=720)
         old.schedules.put("nightly", "send", None, cron="0 3 * * *")
-        known, counts = states(old), old.counts()
+        known, counts, past = states(old), old.counts(), old.history.list(limit=1_000)
+        assert past
         assert reshard(ironclaim_url, after).done
         with Queue("mails", url=ironclaim_url, shards=after) as queue:
-            assert states(queue) == known
+            assert states(queue) == known and queue.history.list(limit=1_000) == past
+            rule = queue.history.rule()
+            assert rule is not None and (rule.names, rule.payload_bytes) == (("good", "bad"), 9) and rule.keep >= 6_000
             now = queue.counts()
             assert (now.finished, now.buried, now.done) == (counts.finished, counts.buried, counts.done) == (27, 15, 27)
             assert homes(raw) == {f"mails#{1 + (before > 1)}.{number}" for number in range(1, after)}

@@ -33,7 +33,21 @@ GOES_ON = "sweep: children of a dead one"
 #: Kinds of keys that a queue has for good, of whatever became of its jobs.
 LASTING = {
     *("seq", "sweep", "stats", "classes", "done", "dead", "wake", "settings", "routed", "news", "workers", "cron", "took"),
-    *("limits", "paused", "retention", "events", "arrived", "witness", "shards", "wait", "lock", "era", "rest", "connections"),
+    *(
+        "limits",
+        "paused",
+        "retention",
+        "events",
+        "history",
+        "arrived",
+        "witness",
+        "shards",
+        "wait",
+        "lock",
+        "era",
+        "rest",
+        "connections",
+    ),
 }
 #: After these a second copy has put everything right, also what counts against limits.
 WHOLE = ("enqueue", "enqueue_many", "finish", "release", "retry", "bury", "extend", "pause", "resume", "set_limit")

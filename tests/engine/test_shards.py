@@ -37,7 +37,11 @@ class _Deep(Blocking):
 
     def __getattr__(self, name: str) -> Any:
         value = super().__getattr__(name)
-        return _Deep(value, self._runner) if name in ("jobs", "dead", "results", "schedules", "workers", "events") else value
+        return (
+            _Deep(value, self._runner)
+            if name in ("jobs", "dead", "results", "schedules", "workers", "events", "history")
+            else value
+        )
 
 
 @pytest.fixture

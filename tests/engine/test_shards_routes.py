@@ -22,7 +22,7 @@ from tests.engine.helpers.at_work import at_work
 
 SHARDS = 4
 NAMES = Layout(1, SHARDS).names("parts")
-PARTS = ("jobs", "dead", "results", "schedules", "workers", "locks", "events")
+PARTS = ("jobs", "dead", "results", "schedules", "workers", "locks", "events", "history")
 
 # -- what operations declare
 
@@ -130,6 +130,8 @@ CALLS: dict[str, Call] = {
     "set_retention": lambda queue: queue.set_retention(done_max=400, dead_max=400),
     "events.on": lambda queue: queue.events.on(100),
     "events.off": lambda queue: queue.events.off(),
+    "history.on": lambda queue: queue.history.on(400),
+    "history.rule": lambda queue: queue.history.rule(),
     "schedules.put": put,
     "schedules.get": lambda queue: [getattr(queue.schedules.get(name), "job_name", None) for name in ("nightly", "none")],
     "schedules.list": lambda queue: [schedule.name for schedule in queue.schedules.list()],
@@ -150,6 +152,8 @@ CALLS: dict[str, Call] = {
     "dead.clear": lambda queue: [queue.dead.clear(limit=2), queue.dead.clear(), queue.dead.clear()],
     "clean": lambda queue: [queue.clean("waiting", limit=4), queue.clean("finished")],
     "drain": lambda queue: queue.drain(delayed=True),
+    "history.list": lambda queue: [queue.history.list(), queue.history.list(key="bad2"), queue.history.list(outcome="dead")],
+    "history.off": lambda queue: [queue.history.off(), queue.history.rule(), queue.history.list()],
     "call": lambda queue: worked(queue, lambda: queue.call("good", 7, key="k7")),
     "obliterate": lambda queue: [queue.obliterate(), queue.counts()],
 }

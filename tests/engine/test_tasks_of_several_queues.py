@@ -288,7 +288,7 @@ def public(part: object) -> set[str]:
 
 def test_a_queue_for_coroutines_lacks_nothing(mails: Queue) -> None:
     assert public(mails.aio) == public(mails)
-    for part in ("jobs", "dead", "results", "schedules", "events", "workers", "locks"):
+    for part in ("jobs", "dead", "results", "schedules", "events", "history", "workers", "locks"):
         assert public(getattr(mails.aio, part)) == public(getattr(mails, part))
 
 

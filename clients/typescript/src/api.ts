@@ -507,6 +507,35 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/api/queues/{queue}/history": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * How the jobs of a queue have ended, the latest first
+         * @description `history` says what is kept, null where nothing is. It looks at the latest 100,000 entries of the time
+         *         that is meant.
+         */
+        readonly get: operations["jobs_list_history"];
+        /**
+         * Keep how jobs end from now on
+         * @description In place of the setting that was there; what was kept stays.
+         */
+        readonly put: operations["jobs_switch_history_on"];
+        readonly post?: never;
+        /**
+         * Keep no longer how jobs end, and delete what was kept
+         * @description Also where nothing is kept.
+         */
+        readonly delete: operations["jobs_switch_history_off"];
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/api/v1/jobs": {
         readonly parameters: {
             readonly query?: never;
@@ -2006,6 +2035,151 @@ export interface operations {
         };
     };
     readonly jobs_switch_events_off: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly queue: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description No Content */
+            readonly 204: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A problem */
+            readonly default: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly jobs_list_history: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description only those with this id, key or unique key */
+                readonly key?: string;
+                /** @description only those of this name */
+                readonly name?: string;
+                /** @description only those that ended like this */
+                readonly outcome?: "any" | "finished" | "dead" | "cancelled" | "discarded" | "skipped" | "rerouted" | "expired";
+                /** @description only those that ended not so long ago, 0: at any time */
+                readonly newer_than_ms?: number;
+                /** @description only those that ended so long ago */
+                readonly older_than_ms?: number;
+                /** @description where the page before has ended */
+                readonly cursor?: string;
+                /** @description how many */
+                readonly limit?: number;
+            };
+            readonly header?: never;
+            readonly path: {
+                readonly queue: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description OK */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": {
+                        readonly jobs: readonly {
+                            readonly place: string;
+                            readonly id: string;
+                            readonly name: string;
+                            readonly key: string;
+                            readonly unique: string;
+                            readonly worker: string;
+                            readonly error: string;
+                            /** @enum {unknown} */
+                            readonly outcome: "finished" | "dead" | "cancelled" | "discarded" | "skipped" | "rerouted" | "expired";
+                            readonly enqueued_ms: number;
+                            readonly due_ms: number;
+                            readonly started_ms: number;
+                            readonly ended_ms: number;
+                            readonly claims: number;
+                            readonly failures: number;
+                            readonly crashes: number;
+                            readonly payload_bytes: number;
+                            readonly waited_ms: number | null;
+                            readonly ran_ms: number | null;
+                            readonly payload?: unknown;
+                            readonly payload_base64?: string;
+                            readonly payload_unreadable?: string;
+                        }[];
+                        readonly cursor: string | null;
+                        readonly history: {
+                            readonly keep: number;
+                            readonly age_ms: number;
+                            readonly payload_bytes: number;
+                            readonly names: readonly string[];
+                        } | null;
+                    };
+                };
+            };
+            /** @description A problem */
+            readonly default: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly jobs_switch_history_on: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly queue: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: {
+            readonly content: {
+                readonly "application/json": {
+                    readonly keep?: number;
+                    readonly age_ms?: number | null;
+                    readonly names?: readonly string[] | null;
+                    readonly payload_bytes?: number;
+                };
+            };
+        };
+        readonly responses: {
+            /** @description No Content */
+            readonly 204: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A problem */
+            readonly default: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly jobs_switch_history_off: {
         readonly parameters: {
             readonly query?: never;
             readonly header?: never;

@@ -24,6 +24,7 @@ from engine.ops.looks import LISTED
 from engine.ops.workers import WorkerInfo
 from engine.options import PLAIN, nearest
 from engine.queue.admin import PIECE
+from engine.queue.history import PastJob
 from engine.queue.looks import JobInfo, payload_members
 from engine.queue.producing import NewJob
 from engine.queue.scheduling import Schedule
@@ -60,6 +61,14 @@ def job_view(job: JobInfo, *, payloads: bool) -> dict[str, Any]:
         view["unreadable"] = job.unreadable
     if payloads:
         view |= payload_members(job.payload, job.payload_bytes)
+    return view
+
+
+def past_view(past: PastJob, *, payloads: bool) -> dict[str, Any]:
+    """How a job has ended, with the fields of PastJob."""
+    view = past.told
+    if payloads and past.stored is not None:
+        view |= payload_members(past.payload, past.stored)
     return view
 
 

@@ -12,12 +12,14 @@ from engine import validate
 from engine.errors import UnsupportedFeature
 from engine.http.access import access_of, needs
 from engine.http.answers import JsonAnswer, Problem, json_object, only
-from engine.http.describing import arguments, described, whole
+from engine.http.describing import arguments, choice, described, name_of, whole
 from engine.http.jobs import schemas
-from engine.http.jobs.jobs import refuse_schedule, schedule_view, worker_view
+from engine.http.jobs.jobs import past_view, refuse_schedule, schedule_view, worker_view
 from engine.http.opening import queue_of
-from engine.queue.admin import LIMIT_MAX
+from engine.queue.admin import LIMIT_MAX, PIECE
 from engine.queue.asynchronous.queue import AsyncQueue
+from engine.queue.history import OUTCOMES
+from engine.validate import DURATION_MS_MAX
 
 _OFFSET = whole("offset", "rank of the first one", 0, 1_000_000, 0)
 _NEXT = {"type": ["integer", "null"]}
@@ -207,6 +209,58 @@ async def switch_events_on(request: Request) -> Response:
 async def switch_events_off(request: Request) -> Response:
     """Their readers hear nothing any more."""
     await queue_of(request).events.off()
+    return Response(status_code=204)
+
+
+@described(
+    "How the jobs of a queue have ended, the latest first",
+    query=(
+        name_of("key", "only those with this id, key or unique key", schemas.KNOWN_ID_PATTERN),
+        name_of("name", "only those of this name", schemas.NAME_PATTERN),
+        choice("outcome", "only those that ended like this", ("any", *OUTCOMES), "any"),
+        whole(
+            "newer_than_ms", "only those that ended not so long ago, 0: at any time", 0, DURATION_MS_MAX, 0
+        ),
+        whole("older_than_ms", "only those that ended so long ago", 0, DURATION_MS_MAX, 0),
+        name_of("cursor", "where the page before has ended", schemas.PLACE_PATTERN),
+        whole("limit", "how many", 1, PIECE, 50),
+    ),
+    answers={200: schemas.list_of("jobs", schemas.PAST_JOB, cursor=schemas.NEXT, history=schemas.OR_NO_RULE)},
+)
+@needs("read")
+async def list_history(request: Request) -> Response:
+    """`history` says what is kept, null where nothing is. It looks at the latest 100,000 entries of the time
+    that is meant."""
+    given, queue = arguments(request), queue_of(request)
+    before, limit = given.pop("cursor"), given.pop("limit")
+    outcome, newer_than_ms = given.pop("outcome"), given.pop("newer_than_ms") or None
+    found = await queue.history.list(
+        **given,
+        outcome=None if outcome == "any" else outcome,
+        newer_than_ms=newer_than_ms,
+        before=before,
+        limit=limit,
+    )
+    rule, payloads = await queue.history.rule(), request.app.state.settings.show_payloads
+    jobs = [past_view(past, payloads=payloads) for past in found]
+    cursor = found[-1].place if len(found) == limit else None
+    return JsonAnswer({"jobs": jobs, "cursor": cursor, "history": None if rule is None else asdict(rule)})
+
+
+@described("Keep how jobs end from now on", body=schemas.KEEP_HISTORY, needs_body=False, answers={204: {}})
+@needs("admin", changes=True)
+async def switch_history_on(request: Request) -> Response:
+    """In place of the setting that was there; what was kept stays."""
+    given = only(await json_object(request, may_be_empty=True), *schemas.KEEP_HISTORY["properties"])
+    await queue_of(request).history.on(**given)
+    return Response(status_code=204)
+
+
+@described("Keep no longer how jobs end, and delete what was kept", answers={204: {}})
+@needs("admin", changes=True)
+async def switch_history_off(request: Request) -> Response:
+    """Also where nothing is kept."""
+    await queue_of(request).history.off()
     return Response(status_code=204)
 
 

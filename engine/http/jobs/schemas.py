@@ -8,6 +8,7 @@ from typing import Any, cast, get_args
 from engine import validate
 from engine.http.describing import Schema
 from engine.options import OPTIONS, Checked, Choice, Duration, Flag, Whole
+from engine.queue.history import KEPT_MAX, NAMES_MAX, OUTCOMES, PAYLOAD_BYTES_MAX
 from engine.queue.looks import JobState, Outcome
 from engine.routing import VALUES_MAX, Mode, route_text
 from engine.validate import DEAD_MAX, DURATION_MS_MAX, RATE_MAX
@@ -184,6 +185,26 @@ LIMIT: Schema = {
     ]
 }
 KEEP = an_object(keep=_whole(1, 1_000_000))
+KEEP_HISTORY = an_object(
+    keep=_whole(1, KEPT_MAX),
+    age_ms=or_null(_whole(1, DURATION_MS_MAX)),
+    names=or_null({"type": "array", "items": NAME, "minItems": 1, "maxItems": NAMES_MAX}),
+    payload_bytes=_whole(0, PAYLOAD_BYTES_MAX),
+)
+OR_NO_RULE = or_null(shown(keep=_MS, age_ms=_MS, payload_bytes=_MS, names={"type": "array", "items": _TEXT}))
+#: How a job has ended, as PastJob has it.
+PLACE_PATTERN = rf"[0-9]{{1,15}}:[0-9]{{1,16}}:({'|'.join(OUTCOMES)}):{KNOWN_ID_PATTERN}"
+PAST_JOB: Schema = shown(
+    {"payload": {}, "payload_base64": _TEXT, "payload_unreadable": _TEXT},
+    **dict.fromkeys(("place", "id", "name", "key", "unique", "worker", "error"), _TEXT),
+    outcome={"enum": list(OUTCOMES)},
+    **dict.fromkeys(
+        ("enqueued_ms", "due_ms", "started_ms", "ended_ms", "claims", "failures", "crashes"), _MS
+    ),
+    payload_bytes=_MS,
+    waited_ms=or_null(_MS),
+    ran_ms=or_null(_MS),
+)
 SELECTION = an_object(
     name=or_null(NAME),
     key=or_null({"type": "string", "pattern": f"^{KEY_PATTERN}$"}),

@@ -190,6 +190,20 @@ async def queue_dead(request: Request) -> Response:
 
 
 @view("read")
+async def queue_history(request: Request) -> Response:
+    """How jobs have ended: what became of order 7."""
+    asked, opened = queue_views.history_asked(request.query_params), queue_of(request)
+    try:
+        found = await opened.history.list(**asked.options)
+        rule = await opened.history.rule()
+    except UnsupportedFeature:
+        return queue_page(request, "history.html", "history", listed=None, wanted=asked)
+    now_ms = await opened.driver.server_now_ms()
+    listed = queue_views.history_list(found, rule, now_ms, payloads=settings_of(request).show_payloads)
+    return queue_page(request, "history.html", "history", listed=listed, wanted=asked)
+
+
+@view("read")
 async def bulk_preview(request: Request) -> Response:
     """How many jobs an action on many would change."""
     wanted, counted, action = await _counted(request)

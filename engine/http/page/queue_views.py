@@ -9,13 +9,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import urlencode
 
 from engine.calendar import calendar
 from engine.channel.lags import Lag
+from engine.errors import json_text
 from engine.http.page.looks import SomeWorkers
 from engine.http.page.rendering import UNKNOWN, length
+from engine.ops.admin import HistoryRule
 from engine.ops.looks import Counts, LimitInfo, PauseInfo
 from engine.ops.workers import WorkerInfo
+from engine.queue.history import HistoryOptions, PastJob
+from engine.queue.looks import payload_members
 from engine.queue.scheduling import Schedule
 from engine.queue.why import LaneInfo, Obstacles, paused_words
 
@@ -425,3 +430,74 @@ def state_of(info: WorkerInfo) -> str:
     if info.gate_closed:
         return "gate closed"
     return "busy" if info.concurrency and info.in_hand >= info.concurrency else "alive"
+
+
+# -- How jobs have ended.
+
+#: Lengths of time that a reader may choose, and what the page calls them.
+_SINCE = {"": None, "1h": 3_600_000, "1d": 86_400_000, "2d": 172_800_000, "7d": 604_800_000}
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryAsked:
+    """Which entries a reader asks for, as the address has it."""
+
+    key: str
+    name: str
+    outcome: str
+    since: str
+    before: str
+
+    @property
+    def options(self) -> HistoryOptions:
+        """The same for the queue."""
+        return {
+            "key": self.key or None,
+            "name": self.name or None,
+            "outcome": self.outcome or None,
+            "newer_than_ms": _SINCE.get(self.since),
+            "before": self.before or None,
+            "limit": ROWS_MAX,
+        }
+
+    @property
+    def narrow(self) -> bool:
+        """Whether it asks for some entries only."""
+        return any((self.key, self.name, self.outcome, self.since))
+
+    def address(self, before: str = "") -> str:
+        """The query of the same entries, behind a place."""
+        given = {"key": self.key, "name": self.name, "outcome": self.outcome, "since": self.since}
+        told = {name: value for name, value in {**given, "before": before}.items() if value}
+        return urlencode(told, errors="backslashreplace")
+
+
+def history_asked(query: Mapping[str, str]) -> HistoryAsked:
+    """What an address asks for."""
+    names = ("key", "name", "outcome", "since", "before")
+    return HistoryAsked(*(query.get(name, "").strip() for name in names))
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryList:
+    """Entries, what is kept of ends at all (None: nothing), and the place behind which the next page is."""
+
+    rows: Sequence[PastJob]
+    rule: HistoryRule | None
+    next: str | None
+    now_ms: int
+    payloads: bool
+
+    def payload(self, past: PastJob) -> str:
+        """The payload of an entry in a cell; '' where none is to be shown."""
+        if not self.payloads or past.stored is None:
+            return ""
+        shown = payload_members(past.payload, past.stored)
+        return json_text(shown.get("payload", shown.get("payload_base64")), spaced=True)[:300]
+
+
+def history_list(
+    found: Sequence[PastJob], rule: HistoryRule | None, now_ms: int, *, payloads: bool
+) -> HistoryList:
+    """One page of a history."""
+    return HistoryList(found, rule, found[-1].place if len(found) == ROWS_MAX else None, now_ms, payloads)

@@ -8,14 +8,14 @@ import itertools
 import os
 import re
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, TypeVar, Unpack, overload
 
 from engine import validate
 from engine.errors import Malformed, UnknownJob, UnsupportedFeature
 from engine.ops import schedules
-from engine.ops.admin import Alter, Altered
+from engine.ops.admin import Alter, Altered, HistoryRule, SetHistory
 from engine.ops.jobs import Enqueue, Enqueued
 from engine.ops.looks import (
     LISTED,
@@ -24,8 +24,10 @@ from engine.ops.looks import (
     EventPage,
     Explain,
     Explained,
+    HistoryPart,
     Inspect,
     Inspected,
+    ListHistory,
     Look,
     NameCounts,
     Page,
@@ -37,10 +39,11 @@ from engine.ops.schedules import ListSchedules, Missed, Overlap, SchedulePage
 from engine.ops.workers import WORKERS_MAX, ListedWorkers, ListWorkers, WorkerInfo
 from engine.options import JobOptions
 from engine.parameters import JobName, TypedJob
-from engine.queue import admin, looks, producing, scheduling
+from engine.queue import admin, history, looks, producing, scheduling
 from engine.queue.admin import Lock
 from engine.queue.asynchronous.calls import AsyncBlockingCalls, AsyncPart, AsyncQueueCalls
 from engine.queue.asynchronous.end_listeners import AsyncEndListeners
+from engine.queue.history import HistoryOptions, PastJob
 from engine.queue.looks import (
     AWAY,
     BLOCK_MS,
@@ -515,6 +518,56 @@ class AsyncEvents(AsyncPart):
     async def close(self) -> None:
         """Close the idle connections of readers."""
         await self._blocking.close()
+
+
+# -- The history of a queue: see `engine.queue.history`.
+
+
+class AsyncHistory(AsyncPart):
+    """How the jobs of a queue have ended, for whoever asks later what became of order 7: `queue.history`. Off
+    unless switched on, and then kept by the script that ends a job, whoever ends it: a worker, a sweep, an
+    admin action. An end is kept once, however often its call was sent."""
+
+    async def on(
+        self,
+        keep: int = 10_000,
+        *,
+        age_ms: Milliseconds | None = None,
+        names: Iterable[str] | None = None,
+        payload_bytes: int = 0,
+    ) -> None:
+        """Keep how jobs end from now on: the last `keep` ends (at most 1,000,000), each for `age_ms` (None:
+        for any time), of the jobs of these `names` (None: of all). The sweeps of the workers remove the
+        others. With `payload_bytes` (up to 16,384) also payloads of at most so many bytes. It replaces the
+        setting that was there; entries stay. Raises as `queue.pause` does."""
+        await self._queue.do(history.set_history(self._queue.model.names, keep, age_ms, names, payload_bytes))
+
+    async def off(self) -> None:
+        """Keep no more ends, and delete those that were kept. Raises as `queue.pause` does."""
+        await self._queue.do(SetHistory(HistoryRule(0)))
+
+    async def rule(self) -> HistoryRule | None:
+        """What is kept, as `on` was given it; None where nothing is. Raises as `enqueue` does."""
+        first, _, _ = history.wanted(self._queue.model.names)
+        return history.rule_of(part for _, part in await self._queue.each(replace(first, limit=1)))
+
+    async def list(self, **options: Unpack[HistoryOptions]) -> builtins.list[PastJob]:
+        """How jobs have ended, the latest first; `options`: see HistoryOptions. It reads 500 entries a call
+        until it has found enough, and looks at the latest 100,000 of the time that is meant. Raises as
+        `enqueue` does."""
+        first, before, most = history.wanted(self._queue.model.names, **options)
+        found: builtins.list[tuple[int, bytes]] = []
+        for shard in await self._queue.in_use():
+            of_shard: builtins.list[tuple[int, bytes]] = []
+            asked: ListHistory | None = first
+            looked = 0
+            while asked is not None and len(of_shard) < most and looked < history.LOOKED_MAX:
+                part: HistoryPart = await shard.do(asked)
+                of_shard += history.meant(part, before)
+                asked, looked = history.following(asked, part), looked + part.read
+            found += of_shard
+        serializers = self._queue.serializers
+        return [history.past_job(*entry, serializers) for entry in sorted(found, reverse=True)[:most]]
 
 
 # -- The results of a queue's jobs, and waiting for them: see `engine.queue.looks`.

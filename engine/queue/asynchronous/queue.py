@@ -29,6 +29,7 @@ from engine.queue.asynchronous.calls import AsyncQueueCalls
 from engine.queue.asynchronous.parts import (
     AsyncDead,
     AsyncEvents,
+    AsyncHistory,
     AsyncJobs,
     AsyncLocks,
     AsyncResults,
@@ -153,6 +154,8 @@ class AsyncQueue(AsyncQueueCalls):
         self.dead = AsyncDead(self)
         #: What happens in it, once that is switched on.
         self.events = AsyncEvents(self)
+        #: How its jobs have ended, for whoever asks later, once that is switched on.
+        self.history = AsyncHistory(self)
         self._demand = DemandWatch()
         self._made = {}
 

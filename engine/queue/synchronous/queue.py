@@ -35,6 +35,7 @@ from engine.queue.synchronous.calls import QueueCalls
 from engine.queue.synchronous.parts import (
     Dead,
     Events,
+    History,
     Jobs,
     Locks,
     Results,
@@ -150,6 +151,8 @@ class Queue(QueueCalls):
         self.dead = Dead(self)
         #: What happens in it, once that is switched on.
         self.events = Events(self)
+        #: How its jobs have ended, for whoever asks later, once that is switched on.
+        self.history = History(self)
         self._demand = DemandWatch()
         self._made = {}
 

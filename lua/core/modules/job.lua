@@ -3,6 +3,7 @@
 -- USES children/children: release_results
 --      core/envelope: envelope_options, envelope_start, envelope_target, job_head, pack_token, seal_of,
 --        seal_unique, tombstone_of
+--      core/history: note_end
 --      core/lane: due_member, some_lanes, to_lane
 --      core/limit: free_slots
 --      core/run: run_is_readable, run_look, run_note
@@ -120,6 +121,8 @@ local function end_job(prefix, job, id, ending, now_ms, virtual_time, wakes, eve
   local run, active = prefix .. 'run:' .. id, prefix .. 'active'
   local kept, readable = run_look(run, 'fence', 'limits', 'seal', 'nonce', 'owner'), run_is_readable(run)
   local held = redis.call('ZSCORE', active, id)
+  local outcome = ({ [7] = 'cancelled', [8] = 'expired' })[ending.outcome] or 'discarded'
+  note_end(prefix, events, id, outcome, now_ms)
   if held then run_note(run, 'nonce', '') end -- anchor: cancel-revokes-the-lease
   -- If this call is cut off, the seal names the unique key that a later cleanup must free (drop_run).
   if job.unique and not kept[3] then
@@ -163,8 +166,7 @@ local function end_job(prefix, job, id, ending, now_ms, virtual_time, wakes, eve
   end
   if job.kind ~= 'T' and ending.outcome == 8 then redis.call('HINCRBY', prefix .. 'stats', 'expired', 1) end
   if job.kind ~= 'T' and events then
-    table.insert(events, { ({ [7] = 'cancelled', [8] = 'expired' })[ending.outcome] or 'discarded', id,
-      job.name })
+    table.insert(events, { outcome, id, job.name })
   end
 end
 
@@ -257,6 +259,7 @@ local function forget_all(prefix, now_ms)
   end
   redis.call('DEL', prefix .. 'took', prefix .. 'parked', prefix .. 'rest', prefix .. 'stats',
     prefix .. 'events', prefix .. 'handing', prefix .. 'witness', prefix .. 'expiring')
+  redis.call('UNLINK', prefix .. 'history')
   -- Workers whose pause or concurrency was set are notified that the setting is gone.
   local set = {}
   for _, field in ipairs(redis.call('HKEYS', prefix .. 'settings')) do

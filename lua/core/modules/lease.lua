@@ -1,6 +1,7 @@
 -- Leases: the state of a token, the bounds of lease lengths, and how leases end.
 -- USES children/children: hand_over
 --      core/envelope: error_ttl, job_head, pack_token, seal_unique, tombstone_of
+--      core/history: note_end
 --      core/job: free_unique
 --      core/limit: free_slots
 --      core/run: run_is_readable, run_look, run_open, run_read, run_write, runs_of
@@ -97,8 +98,10 @@ end
 -- Make a job a dead letter. Its envelope stays, so that it can be inspected and requeued; `run` holds the
 -- reason. Its unique key comes free, the reason becomes its result, and callers that wait for its end are
 -- woken. The next sweep handles jobs that need it (rule 25); they may read the reason however late they run
--- (release_results). `job` is the opened envelope. Returns whether there are such jobs, or callbacks.
-local function bury_job(prefix, job, id, now_ms, events, reason)
+-- (release_results). `job` is the opened envelope; `failures`: their number where the run has not been told of
+-- the last one. Returns whether there are such jobs, or callbacks.
+local function bury_job(prefix, job, id, now_ms, events, reason, failures)
+  note_end(prefix, events, id, 'dead', now_ms, reason, failures)
   local fed = redis.call('SISMEMBER', prefix .. 'feeding', id) == 1
   -- Not before its last requeue, even if the clock stepped back, because older entries count as leftovers of
   -- that (requeue.lua).
@@ -188,10 +191,11 @@ local function write_tombstones(items, now_ms, virtual_time, wakes, events)
       local job_key, seal = KEYS[keys_at + 2 * at - 2], seals[at]
       local id = string.sub(job_key, id_at)
       if seal then
-        if events then
+        if events and events.keep then
           local job = job_head(job_key)
           table.insert(events, { 'finished', id, job and job.name })
         end
+        note_end(prefix, events, id, 'finished', now_ms)
         local fence, nonce = ARGV[arguments_at + 2 * at - 2], ARGV[arguments_at + 2 * at - 1]
         local until_ms, length = struct.unpack('>I6B', seal)
         -- The jobs of one claim share its token, and most of them have no enqueue nonce.

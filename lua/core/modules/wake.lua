@@ -59,6 +59,7 @@ end
 -- writes, so a copy that changes nothing appends nothing. Everything else is done by then, so an error here
 -- must not fail the script. `events`: keep, and for each event: kind, job, name, detail.
 local function append_events(stream, events)
+  if not events.keep then return end
   for _, event in ipairs(events) do
     redis.pcall('XADD', stream, 'MAXLEN', '~', events.keep, '*', 'kind', event[1], 'job', event[2], 'name',
       event[3] or '',

@@ -249,3 +249,20 @@ def test_queues_and_workers(queue: Queue, at: tuple[str, ...], ironclaim_url: st
         worker.terminate()
         assert worker.wait(120) == 0
     assert said("workers", *at) == []
+
+
+def test_what_became_of_a_job_is_in_the_history(queue: Queue, at: tuple[str, ...]) -> None:
+    queue.enqueue("wait", {"to": "ada"}, id="mail-1")
+    done = ironclaim("jobs", "history", *at)
+    assert done.returncode == 1 and "keeps no history" in done.stderr
+    queue.history.on(payload_bytes=100)
+    kill_some(queue, "order-7", "order-8")
+    done = ironclaim("jobs", "history", *at, "--key", "order-7", "--newer-than", "24h")
+    assert done.returncode == 0 and "OSError: no route for order-7" in done.stdout and "order-8" not in done.stdout
+    (latest,) = said("jobs", "history", *at, "--outcome", "dead", "--limit", "1")
+    assert (latest["outcome"], latest["payload"], latest["claims"]) == ("dead", {"to": latest["id"]}, 1)
+    (other,) = said("jobs", "history", *at, "--outcome", "dead", "--before", latest["place"])
+    assert {latest["id"], other["id"]} == {"order-7", "order-8"}
+    done = ironclaim("jobs", "history", *at, "--name", "nothing")
+    assert (done.returncode, done.stdout) == (0, "no job that is meant has ended since the history began\n")
+    assert ironclaim("jobs", "history", *at, "--before", "here").returncode == 2

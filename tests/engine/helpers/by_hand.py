@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.ops.admin import AdminAction, Alter, Altered, Clean, Era, Forget, SetEvents, SetRetention
+from engine.ops.admin import AdminAction, Alter, Altered, Clean, Era, Forget, HistoryRule, SetEvents, SetHistory, SetRetention
 from engine.ops.claims import Bury, Failure
 from tests.engine.desk import Desk
 
@@ -32,6 +32,11 @@ def set_retention(desk: Desk, **bounds: int) -> SetRetention:
 
 def set_events(desk: Desk, keep: int) -> SetEvents:
     return SetEvents(keep, op_id=new_op_id(desk), not_after_ms=desk.now_ms + 10_000)
+
+
+def set_history(desk: Desk, keep: int, age_ms: int = 0, payload_bytes: int = 0, names: tuple[str, ...] = ()) -> SetHistory:
+    rule = HistoryRule(keep, age_ms, payload_bytes, names)
+    return SetHistory(rule, op_id=new_op_id(desk), not_after_ms=desk.now_ms + 10_000)
 
 
 def bury(desk: Desk, *jobs: str) -> None:

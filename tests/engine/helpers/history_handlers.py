@@ -1,0 +1,19 @@
+"""Handlers whose ends are looked for in a history."""
+
+from __future__ import annotations
+
+from engine import Handlers, Job
+
+handlers = Handlers()
+
+
+@handlers("one")
+def one(job: Job) -> int:
+    if job.payload == 7:
+        raise ValueError("seven")
+    return job.payload
+
+
+@handlers("many", batch=10)
+def many(jobs: list[Job]) -> None:
+    assert jobs

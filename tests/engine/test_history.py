@@ -1,0 +1,438 @@
+"""`queue.history`: how jobs have ended, once each, whoever ends them; trimmed by count and age; nothing when it is off."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+import redis
+
+from engine import AsyncQueue, Malformed, Queue, UnsupportedFeature, Worker, models
+from engine.ops.admin import HistoryRule
+from engine.ops.base import Operation
+from engine.ops.claims import Bury, Drop, Failure, Finish, Retry
+from engine.queue.history import KEPT_MAX, NAMES_MAX, PAYLOAD_BYTES_MAX, PastJob
+from engine.serializers import UnreadablePayload
+from tests.engine.desk import LEASE_MS, Desk
+from tests.engine.helpers import history_handlers
+from tests.engine.helpers.by_hand import alter, clean, set_events, set_history
+
+pytestmark = pytest.mark.feature("BL31")
+
+
+def on(desk: Desk, keep: int = 1000, **more: Any) -> None:
+    desk.run(set_history(desk, keep, **more))
+
+
+def ends(desk: Desk, **wanted: Any) -> list[tuple[str, str]]:
+    """Id and outcome of each entry, the latest first."""
+    return [(past.id, past.outcome) for past in desk.queue.history.list(**wanted)]
+
+
+def raw(desk: Desk) -> list[tuple[list[bytes], float]]:
+    """The fields of each entry as they are stored, with its time."""
+    stored: Any = desk.redis.zrange(desk.keys.history, 0, -1, withscores=True)
+    return [(entry.split(b"\0"), at_ms) for entry, at_ms in stored]
+
+
+def test_an_end_has_name_keys_size_times_and_worker(desk: Desk) -> None:
+    on(desk)
+    begun_ms = desk.now_ms
+    desk.enqueue("order-7", key="acme", unique="o7", delay_ms=30)
+    desk.later(130)
+    (job,) = desk.claim("w")
+    desk.tick(250)
+    desk.finish(job.lease)
+    fence = str(job.lease.fence).encode()
+    size = len(job.payload)
+    numbers = f"{begun_ms} {begun_ms + 30} {fence.decode()} 1 0 0 {size}".encode()
+    assert raw(desk) == [([b"order-7", fence, b"finished", b"main", b"acme", b"o7", b"w", numbers, b"", b"", b""], desk.now_ms)]
+    (past,) = desk.queue.history.list(key="order-7")
+    assert past == PastJob(
+        *("", "order-7", "finished", "main", "acme", "o7", "w"),
+        *(begun_ms, begun_ms + 30, begun_ms + 130, begun_ms + 380, 1, 0, 0, size),
+    )
+    assert (past.waited_ms, past.ran_ms) == (100, 250)
+    assert isinstance(past.payload, UnreadablePayload) and str(size) in past.payload.reason
+    assert [found.id for key in ("acme", "o7") for found in desk.queue.history.list(key=key)] == ["order-7"] * 2
+    assert desk.queue.history.list(key="order") == []
+
+
+def test_every_kind_of_end_is_kept_with_its_error(desk: Desk) -> None:
+    on(desk)
+    desk.enqueue("good", "bad", "tired", "skip", "drop", "moved", "crash", "stopped", attempts=2, crashes_max=2)
+    desk.enqueue("waits", "old")
+    desk.enqueue("late", expires_ms=50)
+    held = {job.lease.job: job.lease for job in desk.claim("w", limit=8)}
+    desk.finish(held["good"])
+    desk.bury(held["bad"], error="no\0more")
+    desk.retry(held["tired"], 10, "boom")
+    leases = tuple(held[job] for job in ("skip", "drop", "moved"))
+    desk.run(Drop(leases, ("skipped", "discarded", "rerouted"), ("not now", "", "to another")))
+    desk.run(alter(desk, "cancel", "active", "stopped"))
+    desk.run(alter(desk, "cancel", "waiting", "waits"))
+    desk.run(alter(desk, "remove", "waiting", "old"))
+    desk.later(51)
+    (again,) = [job for job in desk.claim("w") if job.lease.job == "tired"]
+    desk.retry(again.lease, 10, "boom again")
+    desk.sweep_past(LEASE_MS + 1)
+    desk.crash("crash", worker="x")
+    found = {past.id: past for past in desk.queue.history.list()}
+    assert {id: (past.outcome, past.error) for id, past in found.items()} == {
+        "good": ("finished", ""),
+        "bad": ("dead", "no more"),
+        "tired": ("dead", "boom again"),
+        "skip": ("skipped", "not now"),
+        "drop": ("discarded", ""),
+        "moved": ("rerouted", "to another"),
+        "stopped": ("cancelled", ""),
+        "waits": ("cancelled", ""),
+        "old": ("discarded", ""),
+        "late": ("expired", ""),
+        "crash": ("dead", "crashed 2 times, 1 are allowed"),
+    }
+    assert (found["tired"].claims, found["tired"].failures) == (2, 2)
+    assert (found["crash"].crashes, found["crash"].worker) == (2, "x")
+    assert [found[job].started_ms > 0 for job in ("stopped", "waits", "late")] == [True, False, False]
+    assert found["late"].waited_ms == 51 and found["late"].ran_ms is None and found["waits"].worker == ""
+    assert ends(desk, outcome="skipped") == [("skip", "skipped")]
+
+
+def test_a_dead_job_that_is_requeued_has_both_ends(desk: Desk) -> None:
+    on(desk)
+    (job,) = desk.leased("j")
+    desk.bury(job.lease)
+    desk.tick(5)
+    desk.run(alter(desk, "requeue", "dead", "j"))
+    (job,) = desk.claim("b")
+    desk.bury(job.lease)
+    desk.tick(5)
+    desk.run(alter(desk, "discard", "dead", "j"))
+    assert ends(desk) == [("j", "discarded"), ("j", "dead"), ("j", "dead")]
+    latest, *_ = desk.queue.history.list()
+    assert (latest.worker, latest.waited_ms, latest.ran_ms) == ("b", None, None)
+
+
+def test_children_of_lost_parents_are_among_the_ends(desk: Desk) -> None:
+    on(desk)
+    desk.family()
+    (parent,) = desk.claim("a")
+    desk.bury(parent.lease)
+    desk.sweep()
+    assert ends(desk)[0] == ("child", "dead") or ("child", "dead") in ends(desk)
+    assert {past.error for past in desk.queue.history.list(key="child")} == {"its parent p is dead"}
+
+
+# -- once each
+
+
+def ending(desk: Desk, how: str) -> Operation:
+    """A call that ends the jobs j1 and j2."""
+    one, two = desk.leased("j1", "j2")
+    leases = (one.lease, two.lease)
+    failures = tuple(Failure(lease, "boom", 10) for lease in leases)
+    return {
+        "finish": lambda: Finish(leases),
+        "finish and claim": lambda: Finish(leases, desk.claim_operation("a")),
+        "retry": lambda: Retry(failures),
+        "bury": lambda: Bury(failures),
+        "drop": lambda: Drop(leases, ("skipped", "discarded")),
+        "cancel": lambda: alter(desk, "cancel", "active", "j1", "j2"),
+    }[how]()
+
+
+ENDS = ("finish", "finish and claim", "retry", "bury", "drop", "cancel")
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_a_call_that_is_sent_again_writes_nothing_twice(desk: Desk, how: str) -> None:
+    on(desk)
+    call = desk.call(ending(desk, how))
+    desk.send(call)
+    once = raw(desk)
+    desk.tick(7)
+    desk.send(call)
+    assert raw(desk) == once and {fields[0] for fields, _ in once} == (set() if how == "retry" else {b"j1", b"j2"})
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_a_call_that_was_cut_off_anywhere_and_is_sent_again_has_kept_each_end_once(desk: Desk, how: str) -> None:
+    if how == "retry":
+        pytest.skip("jobs that are tried again have not ended")
+    for writes in desk.each_cut():
+        on(desk)
+        operation = ending(desk, how)
+        desk.cut_off(operation, writes)
+        desk.tick(7)
+        desk.run(operation)
+        assert sorted(fields[0] for fields, _ in raw(desk)) == [b"j1", b"j2"], writes
+
+
+def test_the_last_retry_that_was_cut_off_has_kept_the_end_once(desk: Desk) -> None:
+    for writes in desk.each_cut():
+        on(desk)
+        (job,) = desk.leased("j", attempts=1)
+        retry = Retry((Failure(job.lease, "boom", 10),))
+        desk.cut_off(retry, writes)
+        desk.tick(7)
+        desk.run(retry)
+        (past,) = desk.queue.history.list()
+        assert (past.id, past.outcome, past.failures) == ("j", "dead", 1), writes
+
+
+def test_a_finish_that_is_refused_writes_nothing(desk: Desk) -> None:
+    on(desk)
+    (zombie,) = desk.leased("j")
+    desk.sweep_past(LEASE_MS + 1)
+    (job,) = desk.claim("b")
+    with desk.unchanged():
+        assert desk.finish(zombie.lease) == [("stale", "")]
+    desk.finish(job.lease)
+    (past,) = desk.queue.history.list()
+    assert (past.worker, past.claims, past.crashes) == ("b", 2, 1)
+    assert desk.finish(zombie.lease) == [("stale", "")] and len(raw(desk)) == 1
+
+
+def test_a_batch_with_one_that_is_stale_keeps_the_others(desk: Desk) -> None:
+    on(desk)
+    jobs = desk.leased("j1", "j2", "j3")
+    desk.run(alter(desk, "cancel", "active", "j2"))
+    desk.tick(1)
+    desk.finish(*(job.lease for job in jobs))
+    assert sorted(ends(desk)) == [("j1", "finished"), ("j2", "cancelled"), ("j3", "finished")]
+
+
+# -- bounds
+
+
+def test_it_is_trimmed_to_its_count_by_the_sweeps(desk: Desk) -> None:
+    on(desk, 3)
+    for number in range(5):
+        (job,) = desk.leased(f"j{number}")
+        desk.finish(job.lease)
+        desk.tick(1)
+    assert len(raw(desk)) == 5
+    desk.sweep()
+    assert ends(desk) == [("j4", "finished"), ("j3", "finished"), ("j2", "finished")]
+    assert desk.redis.zcard(desk.keys.done) == 5, "the list of finished jobs has bounds of its own"
+
+
+def test_it_is_trimmed_to_its_age_and_hides_at_once_what_is_older(desk: Desk) -> None:
+    on(desk, age_ms=1000)
+    for job in ("old", "young"):
+        (leased,) = desk.leased(job)
+        desk.finish(leased.lease)
+        desk.tick(600)
+    assert ends(desk) == [("young", "finished")] and len(raw(desk)) == 2
+    desk.sweep()
+    assert [fields[0] for fields, _ in raw(desk)] == [b"young"]
+    desk.later(1000)
+    assert raw(desk) == []
+
+
+def test_a_sweep_removes_a_bounded_number_and_asks_for_the_next_one(desk: Desk) -> None:
+    on(desk, 1)
+    desk.redis.zadd(desk.keys.history, {f"{number}": number for number in range(5_004)})
+    assert desk.sweep().sleep_ms == 0
+    assert desk.redis.zcard(desk.keys.history) == 4
+    assert desk.sweep().sleep_ms > 0 and desk.redis.zcard(desk.keys.history) == 1
+
+
+def test_only_the_names_that_are_meant(desk: Desk) -> None:
+    on(desk, names=("sms", "mail"))
+    desk.enqueue("m", name="main")
+    desk.enqueue("s", name="sms")
+    desk.finish(*(job.lease for job in desk.claim("a", classes=("main", "sms"))))
+    assert ends(desk) == [("s", "finished")]
+    assert desk.queue.history.rule() == HistoryRule(1000, 0, 0, ("sms", "mail"))
+
+
+def test_payloads_are_kept_where_that_is_asked_for_and_they_are_short(desk: Desk) -> None:
+    on(desk, payload_bytes=20)
+    desk.queue.enqueue("main", {"a": "é\0"}, id="short")
+    desk.queue.enqueue("main", {"long": "x" * 20}, id="long")
+    desk.queue.enqueue("main", b"\0\xff\0", id="bytes", key="k", attempts=9)
+    desk.finish(*(job.lease for job in desk.claim("a")))
+    found = {past.id: past for past in desk.queue.history.list()}
+    assert found["short"].payload == {"a": "é\0"} and found["bytes"].payload == b"\0\xff\0"
+    assert found["bytes"].payload_bytes == 3 and found["bytes"].key == "k"
+    assert found["long"].stored is None and found["long"].payload_bytes == len(json.dumps({"long": "x" * 20}).replace(" ", ""))
+    assert b"x" * 20 not in b"".join(field for fields, _ in raw(desk) for field in fields)
+    assert "é" not in repr(found["short"]), "a payload is not in what is logged of an entry"
+
+
+# -- reading
+
+
+def test_pages_go_on_behind_a_place_also_within_one_millisecond(desk: Desk) -> None:
+    on(desk)
+    for part in range(3):
+        jobs = desk.leased(*(f"j{part}{number}" for number in range(7)))
+        desk.finish(*(job.lease for job in jobs))
+        desk.tick(part)
+    whole = desk.queue.history.list()
+    assert len(whole) == 21
+    pages: list[PastJob] = []
+    while page := desk.queue.history.list(limit=4, before=pages[-1].place if pages else None):
+        pages += page
+    assert [past.id for past in pages] == [past.id for past in whole]
+
+
+def test_it_reads_on_until_it_has_found_what_is_meant(desk: Desk) -> None:
+    on(desk, KEPT_MAX)
+    entry = "\0".join(("{}", "1", "finished", "main", "", "", "w", "1 0 1 1 0 0 2", "", "", ""))
+    same, apart = desk.now_ms, {entry.format(f"e{number}"): desk.now_ms - number for number in range(1_200)}
+    desk.redis.zadd(desk.keys.history, {**apart, **{entry.format(f"s{number}"): same for number in range(1_200)}})
+    assert ends(desk, key="e1199") == [("e1199", "finished")] and ends(desk, key="s0") == [("s0", "finished")]
+    assert len(ends(desk, limit=1_000)) == 1_000
+    assert ends(desk, newer_than_ms=1, key="e1") == [] and ends(desk, newer_than_ms=2, key="e1") != []
+    assert ends(desk, older_than_ms=1_199) == [("e1199", "finished")]
+    assert ends(desk, older_than_ms=timedelta(seconds=1), newer_than_ms=timedelta(milliseconds=1_002)) == [
+        ("e1000", "finished"),
+        ("e1001", "finished"),
+    ]
+
+
+def test_off_deletes_what_was_kept(desk: Desk) -> None:
+    on(desk)
+    (job,) = desk.leased("j")
+    desk.finish(job.lease)
+    desk.queue.history.off()
+    assert desk.redis.exists(desk.keys.history) == 0 and not desk.redis.hexists(desk.keys.stats, "history")
+    assert desk.queue.history.list() == [] and desk.queue.history.rule() is None
+
+
+def test_obliterate_takes_it_away(desk: Desk) -> None:
+    on(desk)
+    desk.enqueue("j1")
+    assert desk.queue.obliterate()
+    assert desk.redis.exists(desk.keys.history, desk.keys.stats) == 0
+
+
+def test_what_is_cleaned_has_ended(desk: Desk) -> None:
+    on(desk)
+    desk.enqueue("j1", "j2")
+    desk.run(clean(desk, "waiting"))
+    assert sorted(ends(desk)) == [("j1", "discarded"), ("j2", "discarded")]
+
+
+def test_a_key_that_belongs_to_somebody_else_stops_no_job(desk: Desk) -> None:
+    on(desk)
+    desk.redis.set(desk.keys.history, "theirs")
+    (job,) = desk.leased("j")
+    assert desk.finish(job.lease) == [("ok", "finished")]
+    desk.sweep()
+    assert desk.redis.get(desk.keys.history) == b"theirs"
+
+
+BAD: tuple[tuple[str, Callable[[Queue], object]], ...] = (
+    ("keep", lambda queue: queue.history.on(0)),
+    ("keep", lambda queue: queue.history.on(KEPT_MAX + 1)),
+    ("age_ms", lambda queue: queue.history.on(age_ms=0)),
+    ("names", lambda queue: queue.history.on(names=())),
+    ("names", lambda queue: queue.history.on(names="main")),
+    ("name", lambda queue: queue.history.on(names=["a b"])),
+    ("names", lambda queue: queue.history.on(names=[f"n{number}" for number in range(NAMES_MAX + 1)])),
+    ("payload_bytes", lambda queue: queue.history.on(payload_bytes=PAYLOAD_BYTES_MAX + 1)),
+    ("outcome", lambda queue: queue.history.list(outcome="done")),
+    ("before", lambda queue: queue.history.list(before="1")),
+    ("before", lambda queue: queue.history.list(before="999999999999999:1:finished:j")),
+    ("limit", lambda queue: queue.history.list(limit=1_001)),
+    ("newer_than_ms", lambda queue: queue.history.list(newer_than_ms=0)),
+    ("older_than_ms", lambda queue: queue.history.list(older_than_ms=-1)),
+    ("id", lambda queue: queue.history.list(key="a b")),
+    ("name", lambda queue: queue.history.list(name="a b")),
+)
+
+
+@pytest.mark.parametrize(("field", "call"), BAD)
+def test_bad_values_are_refused(field: str, call: Callable[[Queue], object]) -> None:
+    with Queue("q", url="redis://127.0.0.1:1/0") as queue, pytest.raises(Malformed) as caught:
+        call(queue)
+    assert caught.value.field == field
+
+
+def test_old_keyspaces_refuse_it(ironclaim_url: str) -> None:
+    with Queue("q", models.Bull(), url=ironclaim_url) as queue, pytest.raises(UnsupportedFeature, match="SetHistory"):
+        queue.history.on()
+
+
+# -- what it costs when it is off
+
+
+#: Commands of the server, the script itself among them, that a sweep and ending two jobs took before there was a history.
+OFF = {"finish": 16, "finish and claim": 29, "retry": 36, "bury": 38, "drop": 35, "cancel": 62, "sweep": 15}
+
+
+def commands(client: redis.Redis, what: Callable[[], object]) -> dict[str, int]:
+    """Server command -> how often it was called, also by scripts."""
+    client.config_resetstat()
+    what()
+    found: Any = client.info("commandstats")
+    return {name: stats["calls"] for name, stats in found.items() if not name.startswith("cmdstat_config")}
+
+
+@pytest.mark.parametrize("how", [*ENDS, "sweep"])
+def test_off_it_costs_no_command_and_leaves_no_byte(desk: Desk, how: str) -> None:
+    """On it costs a few for each job, so the count would show one."""
+    counted: list[dict[str, int]] = []
+    for history in (False, True):
+        desk.begin()
+        if history:
+            on(desk)
+        call = desk.call(desk.sweep_operation() if how == "sweep" else ending(desk, how))
+        counted.append(commands(desk.redis, partial(desk.send, call)))
+        assert desk.redis.exists(desk.keys.history) == (history and how not in ("sweep", "retry"))
+    off, when_on = (sum(calls.values()) for calls in counted)
+    assert off == OFF[how] and (when_on > off or how == "retry")
+
+
+# -- with workers
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+def test_workers_leave_their_ends_of_batches_and_from_child_processes(ironclaim_url: str, processes: int) -> None:
+    with Queue("work", url=ironclaim_url) as queue:
+        queue.history.on(age_ms=timedelta(days=7))
+        for number in range(10):
+            queue.enqueue("one", number, id=f"o{number}", attempts=1)
+            queue.enqueue("many", number, id=f"m{number}")
+        assert Worker(queue, history_handlers.handlers, name="w1", processes=processes).run(burst=True) == "empty"
+        found = queue.history.list()
+        assert sorted((past.name, past.outcome, past.worker) for past in found) == (
+            [("many", "finished", "w1")] * 10 + [("one", "dead", "w1")] + [("one", "finished", "w1")] * 9
+        )
+        assert all(past.ran_ms is not None and past.waited_ms is not None for past in found)
+        assert [past.error for past in queue.history.list(outcome="dead")] == ["ValueError: seven"]
+
+
+def test_asyncio_reads_and_sets_it(ironclaim_url: str) -> None:
+    async def scenario() -> None:
+        async with AsyncQueue("aio", url=ironclaim_url) as queue:
+            await queue.history.on(50, names=["a"], age_ms=timedelta(hours=1), payload_bytes=100)
+            assert await queue.history.rule() == HistoryRule(50, 3_600_000, 100, ("a",))
+            await queue.enqueue("a", {"n": 1}, id="j")
+            await queue.jobs.cancel("j")
+            (past,) = await queue.history.list(key="j", newer_than_ms=timedelta(minutes=1))
+            assert (past.outcome, past.payload) == ("cancelled", {"n": 1})
+            await queue.history.off()
+            assert await queue.history.rule() is None
+
+    asyncio.run(scenario())
+
+
+def test_events_and_history_are_kept_apart(desk: Desk) -> None:
+    desk.run(set_events(desk, 100))
+    (job,) = desk.leased("j1")
+    desk.finish(job.lease)
+    assert desk.redis.exists(desk.keys.history) == 0 and desk.redis.xlen(desk.keys.events) == 3
+    desk.run(set_events(desk, 0))
+    on(desk)
+    (job,) = desk.leased("j2")
+    desk.finish(job.lease)
+    assert desk.redis.exists(desk.keys.events) == 0 and ends(desk) == [("j2", "finished")]
