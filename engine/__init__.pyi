@@ -32,7 +32,7 @@ from engine.errors import (
 from engine.handlers import Handlers
 from engine.job import Job
 from engine.models.dsps import ChannelRule
-from engine.ops.admin import Altered
+from engine.ops.admin import Altered, HistoryRule
 from engine.ops.jobs import Enqueued
 from engine.ops.looks import Counts, Event, LimitInfo, NameCounts, PauseInfo, Snapshot
 from engine.ops.workers import Durations, HandlerTimes, WorkerInfo
@@ -43,6 +43,7 @@ from engine.queue.admin import Lock, QueueInfo
 from engine.queue.asynchronous.parts import AsyncResults
 from engine.queue.asynchronous.queue import AsyncQueue, async_queues
 from engine.queue.era import DataLoss
+from engine.queue.history import HistoryOptions, PastJob
 from engine.queue.looks import JobError, JobInfo, JobPage, ListOptions, Progress, Result
 from engine.queue.metrics import Scaling, join_metrics
 from engine.queue.producing import NewJob, TaskJob
@@ -83,6 +84,8 @@ __all__ = [
     "GroupSettings",
     "HandlerTimes",
     "Handlers",
+    "HistoryOptions",
+    "HistoryRule",
     "Job",
     "JobError",
     "JobFailed",
@@ -104,6 +107,7 @@ __all__ = [
     "OutcomeUnknown",
     "PartlyEnqueued",
     "PartlyPublished",
+    "PastJob",
     "PauseInfo",
     "PriorityQueue",
     "Progress",

@@ -182,8 +182,8 @@ class Job:
 
     @property
     def attempt(self) -> int:
-        """Which run of the job this is, from 1 to `attempts`: runs that ended in a crash or were given back
-        do not count."""
+        """Which attempt of the job this is, from 1 to `attempts`: since its enqueue or requeue, and without
+        runs that ended in a crash, were given back or failed uncharged."""
         return self._leased.failures + 1
 
     @property

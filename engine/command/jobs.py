@@ -17,6 +17,7 @@ from engine.errors import shown
 from engine.ops.admin import Altered
 from engine.options import OPTIONS, Described, JobOptions, sentences
 from engine.queue import looks, producing
+from engine.queue.error_kinds import main_line
 from engine.queue.history import OUTCOMES, HistoryOptions, PastJob, wanted
 from engine.queue.looks import JobError, JobInfo, payload_members
 from engine.queue.producing import NewJob
@@ -157,10 +158,6 @@ def _remove(queue: Queue, job: str) -> Altered:
     return queue.jobs.remove(job)
 
 
-def _discard(queue: Queue, job: str) -> Altered:
-    return queue.dead.discard(job)
-
-
 #: Name, what it does, how that is told when it is done, and help.
 _ALTERING: tuple[tuple[str, Act, str, str], ...] = (
     ("cancel", _cancel, "cancelled", "it ends without having run; a running one loses its lease"),
@@ -209,16 +206,25 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     listing = _action(actions, "list", _dead, "each with its last error")
     _range(listing)
     _selected(listing, "death")
+    grouped = _action(
+        actions, "by-error", _by_error, "how many died of each kind of error: ids and numbers do not count"
+    )
+    grouped.add_argument("--limit", type=int, default=10_000, help="how many are looked at (10000)")
     requeue = _action(
         actions,
         "requeue",
         _requeue,
-        "let a job start anew, or all of them, or those of a name, key, error or age",
+        "let a job start anew, all of them, or those of a name, key, error or age",
     )
     requeue.add_argument("job", nargs="?", help="id of the job")
     requeue.add_argument("--all", action="store_true", help="all dead jobs")
     _selected(requeue, "death")
-    _action(actions, "discard", _altering(_discard, "discarded"), "forget a dead job", "job")
+    discard = _action(
+        actions, "discard", _discard, "forget a dead job, all of them, or those of a name, key, error or age"
+    )
+    discard.add_argument("job", nargs="?", help="id of the job")
+    discard.add_argument("--all", action="store_true", help="all dead jobs")
+    _selected(discard, "death")
     clear = _action(actions, "clear", _clear, "forget all dead jobs that are old enough")
     clear.add_argument("--older-than", type=duration_ms, required=True, help="90s, 10m, 2h, 7d; 0s for all")
 
@@ -250,6 +256,9 @@ def _selected(parser: argparse.ArgumentParser, since: str) -> None:
     parser.add_argument("--key", help="only those with this key")
     parser.add_argument("--error", help="only those whose last error has these words: ValueError")
     parser.add_argument(
+        "--error-like", metavar="ERROR", help="only those whose last error is of the kind of this one"
+    )
+    parser.add_argument(
         "--older-than",
         type=duration_ms,
         default=0,
@@ -264,7 +273,8 @@ def _selected(parser: argparse.ArgumentParser, since: str) -> None:
 def _selection(options: argparse.Namespace) -> dict[str, Any]:
     """Which jobs are meant, as the methods of a queue take it."""
     ages = {"older_than_ms": options.older_than, "newer_than_ms": options.newer_than}
-    return {"name": options.name, "key": options.key, "error": options.error, **ages}
+    errors = {"error": options.error, "error_like": options.error_like}
+    return {"name": options.name, "key": options.key, **errors, **ages}
 
 
 def _page(options: argparse.Namespace) -> dict[str, Any]:
@@ -289,7 +299,7 @@ def _list(options: argparse.Namespace) -> int:
         found = queue.jobs.list(options.state, **_page(options))
         if not found and never_was(queue, options):
             return _NOT_DONE
-    show([_row(job) for job in found], as_json=options.json, nothing=f"no job is {options.state}")
+    _show_jobs(found, options, f"no job is {options.state}")
     return 0
 
 
@@ -379,7 +389,7 @@ def _dead(options: argparse.Namespace) -> int:
         found = queue.dead.list(**_page(options))
         if not found and never_was(queue, options):
             return _NOT_DONE
-    show([_row(job) for job in found], as_json=options.json, nothing="no job is dead")
+    _show_jobs(found, options, "no job is dead")
     return 0
 
 
@@ -415,19 +425,52 @@ def _altering(act: Act, done: str) -> Callable[[argparse.Namespace], int]:
 
 
 def _requeue(options: argparse.Namespace) -> int:
+    return _of_dead(options, "requeue", "requeued")
+
+
+def _discard(options: argparse.Namespace) -> int:
+    return _of_dead(options, "discard", "discarded")
+
+
+def _of_dead(options: argparse.Namespace, action: Literal["requeue", "discard"], done: str) -> int:
+    """Change one dead job, or those that are meant."""
     wanted = _selection(options)
     if bool(options.job) == (options.all or any(wanted.values())):
-        print_error(
-            "dead requeue: name a job, or say --all, --name, --key, --error, --older-than or --newer-than"
-        )
+        flags = "--all, --name, --key, --error, --error-like, --older-than or --newer-than"
+        print_error(f"dead {action}: name a job, or say {flags}")
         return 2
     with opened(options) as queue:
+        requeues = action == "requeue"
         if options.job:
-            return _end(queue.dead.requeue(options.job), "requeued", options)
+            act = queue.dead.requeue if requeues else queue.dead.discard
+            return _end(act(options.job), done, options)
         if never_was(queue, options):
             return _NOT_DONE
-        count = queue.dead.requeue_all(**wanted)
-    tell("requeued", count, options)
+        act_on_all = queue.dead.requeue_all if requeues else queue.dead.discard_all
+        count = act_on_all(**wanted)
+    tell(done, count, options)
+    return 0
+
+
+def _by_error(options: argparse.Namespace) -> int:
+    with opened(options) as queue:
+        found = queue.dead.by_error(limit=options.limit)
+        if not found.looked and never_was(queue, options):
+            return _NOT_DONE
+    rows = [
+        {
+            "error": group.kind,
+            "name": group.name or None,
+            "jobs": group.count,
+            "first": instant(group.first_ms),
+            "last": instant(group.last_ms),
+            "example": group.job,
+        }
+        for group in found.groups
+    ]
+    show(rows, as_json=options.json, nothing="no job is dead")
+    if found.more:
+        print_error(f"these are the {found.looked} jobs that died last; others died before")
     return 0
 
 
@@ -469,6 +512,17 @@ def _end(altered: Altered, done: str, options: argparse.Namespace) -> int:
     return 0 if altered.done else _NOT_DONE
 
 
+def _show_jobs(found: Sequence[JobInfo], options: argparse.Namespace, nothing: str) -> None:
+    rows = [_row(job) for job in found]
+    # For people the attempts are told in words, once.
+    shown_rows = rows if options.json else [_without(row, "failures") for row in rows]
+    show(shown_rows, as_json=options.json, nothing=nothing)
+
+
+def _without(row: dict[str, Any], name: str) -> dict[str, Any]:
+    return {field: value for field, value in row.items() if field != name}
+
+
 def _row(job: JobInfo) -> dict[str, Any]:
     return {
         "job": job.id,
@@ -479,7 +533,8 @@ def _row(job: JobInfo) -> dict[str, Any]:
         "enqueued": instant(job.enqueued_ms),
         "due": instant(job.due_ms),
         "failures": job.failures,
-        "error": (job.last_error.strip().splitlines() or [""])[-1] or job.unreadable or None,
+        "attempts": job.attempts or None,
+        "error": main_line(job.last_error) or job.unreadable or None,
     }
 
 

@@ -238,7 +238,11 @@ def run_resume(options: argparse.Namespace) -> int:
 
 # -- `ironclaim top`: a queue, live in a terminal.
 
-_STATES = ("waiting", "delayed", "active", "dead", "done")
+_STATES = ("waiting", "delayed", "blocked", "active", "dead")
+#: Counters, by the word for the state that they count.
+_TOTALS = {"finished": "finished", "dead": "dead_total"}
+#: The former names of some fields for programs, for one release.
+_FORMER = {"done": "finished_kept", "buried": "dead_total", "buried_per_s": "dead_per_s"}
 #: Clear the screen and go to its top left corner.
 _CLEAR = "\x1b[H\x1b[2J"
 
@@ -280,12 +284,14 @@ def _looks(queue: Queue, every_s: float) -> Iterator[tuple[dict[str, Any], Holdi
             state: getattr(counts, state) for state in _STATES
         }
         passed_s = (counts.srv_us - before.srv_us) / 1e6 if before else 0.0
-        for name in ("finished", "buried"):
+        look["finished_kept"] = counts.finished_kept
+        for state, name in _TOTALS.items():
             total = getattr(counts, name)
             look[name] = total
-            look[f"{name}_per_s"] = (
+            look[f"{state}_per_s"] = (
                 round((total - getattr(before, name)) / passed_s, 1) if before and passed_s > 0 else None
             )
+        look |= {former: look[name] for former, name in _FORMER.items()}
         before, held = counts, holding(queue)
         yield look | told(held), held
         time.sleep(every_s)
@@ -297,7 +303,7 @@ def _screen(name: str, look: dict[str, Any], held: Holding) -> str:
         [{state: look[state] for state in _STATES} | {"oldest s": held.oldest_s, "workers": look["workers"]}]
     )
     rates = table(
-        [{"": what, "total": look[what], "per s": look[f"{what}_per_s"]} for what in ("finished", "buried")]
+        [{"": state, "total": look[name], "per s": look[f"{state}_per_s"]} for state, name in _TOTALS.items()]
     )
     more = [table(rows) for rows in tables(held)]
     return "\n\n".join([f"{name}  {clock} UTC by the server", states, rates, *more])

@@ -123,16 +123,16 @@ def name_of(name: str, about: str, pattern: str) -> Query:
     return Query(name=name, about=about, kind=lambda name, given, settings: given, schema=lambda _: schema)
 
 
-def text(name: str, about: str, *, pattern: str = "") -> Query:
-    """A text of 1 to 200 characters, of a pattern where there is one."""
+def text(name: str, about: str, *, pattern: str = "", most: int = _TEXT_CHARACTERS_MAX) -> Query:
+    """A text of 1 to `most` characters, of a pattern where there is one."""
     shape = re.compile(pattern) if pattern else None
 
     def read(name: str, given: str, settings: HttpSettings) -> str:
-        if not 1 <= len(given) <= _TEXT_CHARACTERS_MAX or (shape is not None and not shape.fullmatch(given)):
-            raise bad_value(name, given, f"a text of {pattern or f'1 to {_TEXT_CHARACTERS_MAX} characters'}")
+        if not 1 <= len(given) <= most or (shape is not None and not shape.fullmatch(given)):
+            raise bad_value(name, given, f"a text of {pattern or f'1 to {most} characters'}")
         return given
 
-    schema: Schema = {"type": "string", "minLength": 1, "maxLength": _TEXT_CHARACTERS_MAX}
+    schema: Schema = {"type": "string", "minLength": 1, "maxLength": most}
     return Query(
         name=name,
         about=about,

@@ -94,7 +94,7 @@ Window = Literal["fixed", "sliding"]
 
 @immutable
 class Limit:
-    """At most `concurrency` jobs in hand at once, and at most `rate` claims in `per_ms`; 0 = no such bound. A
+    """At most `concurrency` jobs in hand at once, and at most `rate` claims in `per_ms`; 0 = not limited. A
     fixed window begins at a multiple of its length, a sliding one is every stretch of that length."""
 
     concurrency: int = 0

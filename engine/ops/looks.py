@@ -56,10 +56,10 @@ class Count(Operation, script="counts", label="counts", goes="all"):
 @immutable
 class Counts:
     """Jobs in each state at one instant; the waiting ones of more than some 500 lanes at several. `blocked`
-    wait for others to finish; `handing` have ended, and those are still to be told. `done` keeps the last
-    1,000 that finished; `finished`, `buried`, `expired` and `skipped` (by `skip_on`) count all that ever
-    were, `data_losses` how often processes found that the server went back. `cursor` says that these are not
-    all lanes; a queue's `counts` have them all."""
+    wait for others to finish; `handing` have ended, and those are still to be told. `finished_kept` are the
+    last 1,000 that finished; `finished`, `dead_total`, `expired` and `skipped` (by `skip_on`) count all that
+    ever were, `data_losses` how often processes found that the server went back. `cursor` says that these are
+    not all lanes; a queue's `counts` have them all. `done` and `buried` are former names of two of them."""
 
     srv_us: int
     waiting: int
@@ -75,6 +75,16 @@ class Counts:
     expired: int = 0
     data_losses: int = 0
     skipped: int = 0
+
+    @property
+    def finished_kept(self) -> int:
+        """Those of the finished jobs that can still be listed."""
+        return self.done
+
+    @property
+    def dead_total(self) -> int:
+        """How often a job has become dead."""
+        return self.buried
 
 
 class NameCounts(NamedTuple):
@@ -404,7 +414,7 @@ class LimitInfo:
 
     It is of all jobs of a `name`, or of all with a `key`; a key without a limit of its own, which has that of
     `*`, is there while lanes wait for it, and `inherited`. `concurrency`, `rate`, `per_ms` and `window` are
-    as `set_limit` was given them, 0 where there is no such bound. `in_hand` leases count against it, `used`
+    as `set_limit` was given them, 0 where that is not limited. `in_hand` leases count against it, `used`
     of `rate` places are taken in the window, `free_ms` is when places come free (ms, server time; 0: there
     are some), and `parked` lanes wait for a slot. `holders`: of some of the leases (5) the job and the name
     of its worker.

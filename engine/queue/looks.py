@@ -30,6 +30,7 @@ from engine.ops.jobs import Lease, Options
 from engine.ops.looks import Explained, Looked, Seen
 from engine.options import PLAIN
 from engine.parameters import TypedJob
+from engine.queue.error_kinds import CHARACTERS_MAX, error_kind, main_line
 from engine.redis.call import BLOCK_MS
 from engine.serializers import BUILT_IN, Serializers, UnreadablePayload
 
@@ -46,13 +47,15 @@ _ERRORS_KEPT = 10
 @dataclass(frozen=True, slots=True)
 class JobError:
     """A run that came to nothing: when (ms, server time), under which fence, whether it `failed` or its
-    worker was `lost`, the error, and the end of its stack trace ('' where there is none)."""
+    worker was `lost`, the error, and the end of its stack trace ('' where there is none). `number` counts
+    such runs in the whole life of the job, from 1, and a requeue does not end that life."""
 
     at_ms: int
     fence: int
     kind: str
     error: str
     trace: str
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,8 @@ class JobInfo:
     Of a job that has ended, Lanes keeps only `id`, `state`, `fence` and `ended_ms`, and of a skipped one its
     `last_error`; the other formats keep the job. `unreadable` says why a corrupt one could not be read.
     `envelope`: the stored bytes. `errors` are the last ten runs that came to nothing, the oldest first.
+    `failures` are the attempts that were used since the enqueue or the requeue at `requeued_ms`: failed runs,
+    but for those that asked for another one uncharged or buried the job. `crashes` count from there, too.
     """
 
     id: str
@@ -82,6 +87,7 @@ class JobInfo:
     errors: tuple[JobError, ...] = ()
     unreadable: str = ""
     envelope: bytes = b""
+    requeued_ms: int = 0
     serializers: Serializers = field(default=BUILT_IN, repr=False, compare=False)
 
     @property
@@ -93,6 +99,31 @@ class JobInfo:
         if not self.name and not self.payload_bytes:
             return UnreadablePayload(f"it is not kept of a job that is {self.state}", b"")
         return self.serializers.look(self.options.serializer, self.payload_bytes)
+
+    @property
+    def attempts(self) -> str:
+        """The attempts in words: `2 of 5 used`, and why there are fewer than failed runs; '' where nothing is
+        known of them."""
+        if not self.name:
+            return ""
+        words = f"{self.failures} of {self.options.attempts} used"
+        crashes = f"{self.crashes} crash{'' if self.crashes == 1 else 'es'}" if self.crashes else ""
+        since = "since its requeue" if self.requeued_ms else ""
+        last = self.errors[-1] if self.errors else None
+        buried = (
+            self.state == "dead"
+            and self.failures < self.options.attempts
+            and last is not None
+            and last.kind == "failed"
+            and last.at_ms >= self.requeued_ms
+        )
+        return ", ".join(filter(None, (words, crashes, since, "not to be retried" if buried else "")))
+
+    @property
+    def error_kind(self) -> str:
+        """What its last error has in common with others of its kind; of a corrupt job, why it cannot be
+        read."""
+        return error_kind(f"unreadable: {self.unreadable}" if self.unreadable else self.last_error)
 
     @property
     def key(self) -> str:
@@ -168,6 +199,7 @@ def job_info(model: Model, serializers: Serializers, job: str, looked: Looked, s
         "owner": _text(run.get("owner", b"")) if state in ("active", "stuck") else "",
         "last_error": _text(run.get("error", b"")),
         "errors": _errors(run),
+        "requeued_ms": whole(run.get("requeued_ms", b"0")),
         "serializers": serializers,
     }
     if unnamed:
@@ -199,7 +231,7 @@ def _errors(run: dict[str, bytes]) -> tuple[JobError, ...]:
         words, _, trace = _text(run.get(f"e{number % _ERRORS_KEPT}", b"")).partition("\0")
         at_ms, fence, kind, *error = [*words.split(" ", 3), "", "", ""]
         if at_ms:
-            entries.append(JobError(whole(at_ms), whole(fence), kind, error[0], trace))
+            entries.append(JobError(whole(at_ms), whole(fence), kind, error[0], trace, number + 1))
     return tuple(entries)
 
 
@@ -232,13 +264,15 @@ _ERROR_CHARACTERS_MAX = 200
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Jobs that meet all that is given. `error`: whole words of the last error's last line, such as
-    `ValueError`. Ages are from the end of a job that has ended or died, else from its enqueue."""
+    `ValueError`; `error_like`: the kind of the last error. Ages are from the end of a job that has ended or
+    died, else from its enqueue."""
 
     name: str | None = None
     key: str | None = None
     error: str | None = None
     older_than_ms: int = 0
     newer_than_ms: int | None = None
+    error_like: str | None = None
 
     @property
     def everything(self) -> bool:
@@ -255,6 +289,8 @@ class Selection:
             last_line = (job.last_error.strip().splitlines() or [""])[-1]
             if not re.search(rf"(?<!\w){re.escape(self.error)}(?!\w)", last_line):
                 return False
+        if self.error_like is not None and job.error_kind != self.error_like:
+            return False
         age_ms = now_ms - (job.ended_ms or job.enqueued_ms)
         return age_ms >= self.older_than_ms and (self.newer_than_ms is None or age_ms < self.newer_than_ms)
 
@@ -262,8 +298,8 @@ class Selection:
 class ListOptions(TypedDict, total=False):
     """Which jobs of a state a list has. `offset` (0) and `limit` (100) are its page, in the order of time
     (`newest_first`: from its end); those that wait come lane by lane, each lane in its order. Only those of a
-    `name`, with a `key`, whose last error has `error` as whole words (`ValueError`), or that were enqueued,
-    died or ended so long ago."""
+    `name`, with a `key`, whose last error has `error` as whole words (`ValueError`) or is as `error_like` but
+    for ids, numbers, addresses and quoted values, or that were enqueued, died or ended so long ago."""
 
     offset: int
     limit: int
@@ -273,6 +309,7 @@ class ListOptions(TypedDict, total=False):
     error: str | None
     older_than_ms: int
     newer_than_ms: int | None
+    error_like: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,10 +333,11 @@ def listing(
     error: object = None,
     older_than_ms: object = 0,
     newer_than_ms: object = None,
+    error_like: object = None,
     names: Names = LANES,
 ) -> Listing:
     """The page that ListOptions ask for, of at most `limit_max` jobs. Raises Malformed."""
-    wanted = selection(name, key, error, older_than_ms, newer_than_ms, names)
+    wanted = selection(name, key, error, older_than_ms, newer_than_ms, names, error_like)
     backwards = validate.truth("newest_first", newest_first)
     first = validate.integer("offset", offset, 0, 2**48)
     return Listing(wanted, first, validate.integer("limit", limit, 1, limit_max), backwards)
@@ -312,6 +350,7 @@ def selection(
     older_than_ms: object,
     newer_than_ms: object,
     names: Names = LANES,
+    error_like: object = None,
 ) -> Selection:
     """Which jobs are meant, checked; `names` is the rule of the queue's model. Raises Malformed."""
     if error is not None and not (
@@ -320,6 +359,10 @@ def selection(
         raise Malformed(
             "error", error, f"a text of 1 to {_ERROR_CHARACTERS_MAX} characters, such as ValueError"
         )
+    if error_like is not None and not (
+        isinstance(error_like, str) and 1 <= len(error_like) <= CHARACTERS_MAX
+    ):
+        raise Malformed("error_like", error_like, f"an error, a text of 1 to {CHARACTERS_MAX} characters")
     most = validate.DURATION_MS_MAX
     return Selection(
         None if name is None else names.job_name(name),
@@ -327,7 +370,51 @@ def selection(
         None if error is None else error.strip(),
         validate.integer("older_than_ms", older_than_ms, 0, most),
         None if newer_than_ms is None else validate.integer("newer_than_ms", newer_than_ms, 1, most),
+        None if error_like is None else error_kind(error_like),
     )
+
+
+# -- Dead jobs by name and kind of error.
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorGroup:
+    """Jobs of one name that died of errors of one kind, as `error_like` finds them: how many, when the first
+    and the last of them died (ms), and the last one with its error, as an example. `name` is '' where nobody
+    can read them."""
+
+    name: str
+    kind: str
+    count: int
+    first_ms: int
+    last_ms: int
+    job: str
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorGroups:
+    """The groups among the `looked` jobs that died last, the largest first; `more`: others died before.
+    `srv_us` is the server's time."""
+
+    groups: tuple[ErrorGroup, ...]
+    looked: int
+    more: bool
+    srv_us: int
+
+
+def error_groups(jobs: Iterable[JobInfo]) -> tuple[ErrorGroup, ...]:
+    """Jobs by name and kind of error, the largest group first."""
+    found: dict[tuple[str, str], ErrorGroup] = {}
+    for job in jobs:
+        at_ms, of = job.ended_ms, (job.name, job.error_kind)
+        example = job.unreadable or main_line(job.last_error)
+        alone = ErrorGroup(*of, 1, at_ms, at_ms, job.id, example)
+        known = found.get(of, alone)
+        newest = alone if at_ms > known.last_ms else known
+        count = 1 if known is alone else known.count + 1
+        found[of] = replace(newest, count=count, first_ms=min(known.first_ms, at_ms))
+    return tuple(sorted(found.values(), key=lambda group: (-group.count, -group.last_ms, group.name)))
 
 
 # -- Results of jobs: what a handler returned, or the error of a dead job; and waiting for one without

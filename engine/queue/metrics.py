@@ -192,8 +192,9 @@ def _service_ms(look: _Look, base: _Look | None) -> float:
     return 0.0
 
 
-#: States of jobs, each a field of Counts.
-_STATES = ("waiting", "delayed", "blocked", "active", "dead", "done")
+#: States of jobs, with the member of Counts that has their number.
+_STATES = {state: state for state in ("waiting", "delayed", "blocked", "active", "dead")}
+_STATES["finished"] = "finished_kept"
 #: Every second bucket from 66 us to 73 minutes, so that each bound is twice the one before; what is shorter
 #: is in the first one. The same for every name: Prometheus adds histograms with equal bounds only.
 _LE_BUCKETS = tuple(range(32, 85, 2))
@@ -216,11 +217,19 @@ def exposition(
     alive = [worker for worker in workers if worker.alive]
     places = sum(worker.concurrency for worker in alive)
     families = [
-        _family("jobs", "gauge", "Jobs in each state; done keeps the last 1,000 only.", *_states(of, counts)),
+        _family(
+            "jobs", "gauge", "Jobs in each state, of the finished ones those kept.", *_states(of, counts)
+        ),
         _family(
             "jobs_finished_total", "counter", "Jobs that have ever finished.", f"{{{of}}} {counts.finished}"
         ),
-        _family("jobs_buried_total", "counter", "Times that a job was buried.", f"{{{of}}} {counts.buried}"),
+        _family("jobs_dead_total", "counter", "Times that a job died.", f"{{{of}}} {counts.dead_total}"),
+        _family(
+            "jobs_buried_total",
+            "counter",
+            "The former name of jobs_dead_total, for one release.",
+            f"{{{of}}} {counts.dead_total}",
+        ),
         _family(
             "jobs_expired_total",
             "counter",
@@ -326,8 +335,8 @@ def _family(name: str, kind: str, help: str, *samples: str) -> str:
 
 
 def _states(of: str, counts: Counts) -> Iterator[str]:
-    for state in _STATES:
-        yield f'{{{of},state="{state}"}} {getattr(counts, state)}'
+    for state, member in _STATES.items():
+        yield f'{{{of},state="{state}"}} {getattr(counts, member)}'
 
 
 def _histogram(labels: str, durations: Durations) -> Iterator[str]:

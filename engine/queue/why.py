@@ -163,7 +163,7 @@ def _sentence(state: JobState, found: Explained) -> str:
         case "delayed" if found.at_ms * 1000 <= found.srv_us:
             return f"was delayed until {at}, and waits " + (_workers(found) or "for the next claim or sweep")
         case "delayed" if failures:
-            return f"waits until {at} for its next attempt, after {_count(failures, 'failed run')}" + (
+            return f"waits until {at} for its next attempt, after {_count(failures, 'failed attempt')}" + (
                 error and f": {error}"
             )
         case "delayed":

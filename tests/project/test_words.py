@@ -7,7 +7,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from engine.ops.looks import LISTED, Counts
+from engine.queue.metrics import Demand, Scaling, exposition
+
 ROOT = Path(__file__).resolve().parents[2]
+
+NO_DEMAND = Demand(arrivals_per_s=0, service_ms=0, backlog=0, oldest_age_ms=0, running=0, handlers_at_once=1)
+COUNTS = Counts(1, waiting=1, delayed=2, active=3, dead=4, done=5, finished=6, buried=7)
 
 #: A word that no name of the engine has -> what the glossary says instead.
 PRIVATE = {
@@ -76,3 +82,62 @@ def test_the_glossary_has_some_forty_words_with_one_meaning_each() -> None:
 def glossary() -> str:
     text = (ROOT / "CONTRIBUTING.md").read_text()
     return text.partition("[start:glossary]")[2].partition("[end:glossary]")[0]
+
+
+# -- One word for one state: what people and programs read says `finished`, never done, and `dead`, never buried.
+
+#: Texts of the page, the command and the metrics, and what users read.
+TEXTS = ("engine/http", "engine/command", "engine/queue/metrics.py")
+GUIDES = ("docs/index.md", "docs/getting-started.md", "docs/operating.md", "docs/migrating.md", "docs/guides", "docs/reference")
+#: Where the word stands for a reason.
+FORMER = {
+    "engine/queue/metrics.py: jobs_buried_total": "its former name, for one release",
+    "engine/command/queues.py: buried": "a former name of a field for programs, for one release",
+    "engine/command/queues.py: buried_per_s": "a former name of a field for programs, for one release",
+    "engine/command/queues.py: done": "a former name of a field for programs, for one release",
+    "engine/http/page/job_views.py: buried": "the kind of an event; the page calls it Dead",
+}
+
+
+def texts(path: Path) -> Iterator[str]:
+    """Each text of a module that is no docstring, in quotes or in an f-string; of a template its words."""
+    if path.suffix == ".html":
+        yield re.sub(r"\{[%#{].*?[%#}]\}|<[^>]*>", " ", path.read_text(), flags=re.DOTALL)
+        return
+    tree = ast.parse(path.read_text())
+    told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in told:
+            yield node.value
+
+
+def other_words(path: Path) -> list[str]:
+    """Texts that have `buried`, or `done` for a state: alone, as names of states and fields are."""
+    found = [text for text in texts(path) if re.search(r"(?<![a-z])buried(?![a-z])", text, re.IGNORECASE) or text == "done"]
+    named = [f"{path.relative_to(ROOT)}: {' '.join(text.split())[:60]}" for text in found]
+    return [one for one in named if one not in FORMER]
+
+
+def files(places: tuple[str, ...], *suffixes: str) -> list[Path]:
+    roots = [ROOT / place for place in places]
+    under = [path for root in roots if root.is_dir() for path in sorted(root.rglob("*")) if path.suffix in suffixes]
+    return [root for root in roots if root.is_file()] + under
+
+
+def test_texts_have_one_word_for_one_state() -> None:
+    assert [one for path in files(TEXTS, ".py", ".html") for one in other_words(path)] == []
+
+
+def test_pages_for_users_have_one_word_for_one_state() -> None:
+    found = {path.name: re.findall(r".*\bburied\b.*", path.read_text()) for path in files(("README.md", *GUIDES), ".md")}
+    # The kind of an event of the queue is `buried`.
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+def test_metrics_and_lists_have_the_same_states() -> None:
+    lines = exposition("q", COUNTS, demand=NO_DEMAND, scaling=Scaling()).splitlines()
+    states = {found[1] for line in lines if (found := re.match(r'ironclaim_jobs\{.*state="(\w+)"\} \d', line))}
+    assert states == set(LISTED) - {"stuck"}
+    dead = [line.rsplit(" ", 1)[1] for line in lines if re.match(r"ironclaim_jobs_(dead|buried)_total\{", line)]
+    assert dead == ["7", "7"], "the former name stays for one release"
+    assert (COUNTS.finished_kept, COUNTS.dead_total) == (COUNTS.done, COUNTS.buried)

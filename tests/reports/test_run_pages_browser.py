@@ -10,7 +10,7 @@ from reports.command import main
 from reports.compare.command import PAGE_FILE
 from tests.reports.browser import Browser
 from tests.reports.repetitions import TYPICAL, judged, sides
-from tests.reports.test_page_browser import CONTRAST, SHARED_IDS, STICKING_OUT, UNSAID
+from tests.reports.test_page_browser import BROKEN_WORDS, CONTRAST, CUT_OFF, SAID_TO_SCROLL, SHARED_IDS, STICKING_OUT, UNSAID
 
 pytestmark = pytest.mark.slow
 
@@ -56,5 +56,8 @@ def test_it_can_be_heard(window: Browser, page: Path) -> None:
 def test_it_reads_in_any_width_and_scheme(window: Browser, page: Path, width: int, dark: bool) -> None:
     window.open(page, width=width, dark=dark)
     assert window.run("return document.documentElement.scrollWidth") <= width
-    assert window.run(STICKING_OUT) == []
+    assert window.run(STICKING_OUT) == [] and window.run(BROKEN_WORDS) == []
+    assert window.run(CUT_OFF)[1] == []
+    if width == 390:
+        assert window.run(SAID_TO_SCROLL) == []
     assert window.run(CONTRAST) >= 4.5

@@ -271,6 +271,28 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/api/queues/{queue}/dead/errors": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * The jobs that died last, by name and kind of error
+         * @description Errors are of one `kind` that differ in ids, numbers, addresses, lengths of time and quoted values
+         *         alone. A group is found, requeued and discarded with its `name` and its `kind` as `error_like`. `more`:
+         *         others died before those that were looked at, in two calls.
+         */
+        readonly get: operations["jobs_list_errors"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/api/queues/{queue}/dead/requeue": {
         readonly parameters: {
             readonly query?: never;
@@ -285,6 +307,26 @@ export interface paths {
          * @description How many there were.
          */
         readonly post: operations["jobs_requeue_dead"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/queues/{queue}/dead/discard": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        readonly put?: never;
+        /**
+         * End dead jobs for good: all, or those that are meant
+         * @description How many there were.
+         */
+        readonly post: operations["jobs_discard_dead"];
         readonly delete?: never;
         readonly options?: never;
         readonly head?: never;
@@ -753,6 +795,8 @@ export interface operations {
                 readonly key?: string;
                 /** @description only those whose last error has this as whole words */
                 readonly error?: string;
+                /** @description only those whose last error is of the kind of this one: ids, numbers, addresses and quoted values do not count */
+                readonly error_like?: string;
                 /** @description only those that have this in their id, name, key or last error; in the payload where that is shown */
                 readonly text?: string;
                 /** @description the oldest or the newest first */
@@ -792,6 +836,8 @@ export interface operations {
                             readonly failures: number;
                             readonly crashes: number;
                             readonly fence: number;
+                            readonly requeued_ms: number;
+                            readonly attempts: string;
                             readonly owner: string;
                             readonly last_error: string;
                             readonly errors: readonly {
@@ -800,6 +846,7 @@ export interface operations {
                                 readonly kind: string;
                                 readonly error: string;
                                 readonly trace: string;
+                                readonly number: number;
                             }[];
                             readonly options: Record<string, unknown>;
                             readonly payload?: unknown;
@@ -1206,6 +1253,8 @@ export interface operations {
                         readonly failures: number;
                         readonly crashes: number;
                         readonly fence: number;
+                        readonly requeued_ms: number;
+                        readonly attempts: string;
                         readonly owner: string;
                         readonly last_error: string;
                         readonly errors: readonly {
@@ -1214,6 +1263,7 @@ export interface operations {
                             readonly kind: string;
                             readonly error: string;
                             readonly trace: string;
+                            readonly number: number;
                         }[];
                         readonly options: Record<string, unknown>;
                         readonly payload?: unknown;
@@ -1512,6 +1562,52 @@ export interface operations {
             };
         };
     };
+    readonly jobs_list_errors: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description how many jobs are looked at */
+                readonly limit?: number;
+            };
+            readonly header?: never;
+            readonly path: {
+                readonly queue: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description OK */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": {
+                        readonly groups: readonly {
+                            readonly name: string;
+                            readonly kind: string;
+                            readonly count: number;
+                            readonly first_ms: number;
+                            readonly last_ms: number;
+                            readonly job: string;
+                            readonly example: string;
+                        }[];
+                        readonly looked: number;
+                        readonly more: boolean;
+                    };
+                };
+            };
+            /** @description A problem */
+            readonly default: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     readonly jobs_requeue_dead: {
         readonly parameters: {
             readonly query?: never;
@@ -1529,6 +1625,7 @@ export interface operations {
                     readonly error?: string | null;
                     readonly older_than_ms?: number;
                     readonly newer_than_ms?: number | null;
+                    readonly error_like?: string | null;
                     readonly limit?: number;
                 };
             };
@@ -1542,6 +1639,51 @@ export interface operations {
                 content: {
                     readonly "application/json": {
                         readonly requeued: number;
+                    };
+                };
+            };
+            /** @description A problem */
+            readonly default: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly jobs_discard_dead: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly queue: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: {
+            readonly content: {
+                readonly "application/json": {
+                    readonly name?: string | null;
+                    readonly key?: string | null;
+                    readonly error?: string | null;
+                    readonly older_than_ms?: number;
+                    readonly newer_than_ms?: number | null;
+                    readonly error_like?: string | null;
+                    readonly limit?: number;
+                };
+            };
+        };
+        readonly responses: {
+            /** @description OK */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": {
+                        readonly discarded: number;
                     };
                 };
             };

@@ -24,8 +24,9 @@ from engine.ops.looks import LISTED
 from engine.ops.workers import WorkerInfo
 from engine.options import PLAIN, nearest
 from engine.queue.admin import PIECE
+from engine.queue.error_kinds import CHARACTERS_MAX
 from engine.queue.history import PastJob
-from engine.queue.looks import JobInfo, payload_members
+from engine.queue.looks import PLACES_MAX, JobInfo, payload_members
 from engine.queue.producing import NewJob
 from engine.queue.scheduling import Schedule
 from engine.routing import read_target
@@ -52,6 +53,8 @@ def job_view(job: JobInfo, *, payloads: bool) -> dict[str, Any]:
         "claims": job.claims,
         "failures": job.failures,
         "crashes": job.crashes,
+        "attempts": job.attempts,
+        "requeued_ms": job.requeued_ms,
         "owner": job.owner,
         "last_error": job.last_error,
         "errors": [asdict(error) for error in job.errors],
@@ -126,6 +129,12 @@ _CURSORS_END = 1_000_000
         name_of("name", "only those of this name", schemas.NAME_PATTERN),
         name_of("key", "only those with this key", schemas.KEY_PATTERN),
         text("error", "only those whose last error has this as whole words", pattern=r"[\s\S]*\S[\s\S]*"),
+        text(
+            "error_like",
+            "only those whose last error is of the kind of this one: ids, numbers, addresses and quoted "
+            "values do not count",
+            most=CHARACTERS_MAX,
+        ),
         text(
             "text",
             "only those that have this in their id, name, key or last error; in the payload where "
@@ -487,6 +496,34 @@ async def requeue_dead(request: Request) -> Response:
     """How many there were."""
     given = only(await json_object(request, may_be_empty=True), *schemas.SELECTION["properties"])
     return JsonAnswer({"requeued": await queue_of(request).dead.requeue_all(**given)})
+
+
+@described(
+    "End dead jobs for good: all, or those that are meant",
+    body=schemas.SELECTION,
+    needs_body=False,
+    answers={200: schemas.shown(discarded={"type": "integer"})},
+)
+@needs("operate", changes=True)
+async def discard_dead(request: Request) -> Response:
+    """How many there were."""
+    given = only(await json_object(request, may_be_empty=True), *schemas.SELECTION["properties"])
+    return JsonAnswer({"discarded": await queue_of(request).dead.discard_all(**given)})
+
+
+@described(
+    "The jobs that died last, by name and kind of error",
+    query=(whole("limit", "how many jobs are looked at", 1, PLACES_MAX, PLACES_MAX),),
+    answers={200: schemas.list_of("groups", schemas.ERROR_GROUP, looked=schemas.COUNT, more=schemas.TRUTH)},
+)
+@needs("read")
+async def list_errors(request: Request) -> Response:
+    """Errors are of one `kind` that differ in ids, numbers, addresses, lengths of time and quoted values
+    alone. A group is found, requeued and discarded with its `name` and its `kind` as `error_like`. `more`:
+    others died before those that were looked at, in two calls."""
+    found = await queue_of(request).dead.by_error(limit=arguments(request)["limit"])
+    groups = [asdict(group) for group in found.groups]
+    return JsonAnswer({"groups": groups, "looked": found.looked, "more": found.more})
 
 
 def _answer(request: Request, altered: Altered) -> Response:

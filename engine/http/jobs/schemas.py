@@ -8,6 +8,7 @@ from typing import Any, cast, get_args
 from engine import validate
 from engine.http.describing import Schema
 from engine.options import OPTIONS, Checked, Choice, Duration, Flag, Whole
+from engine.queue.error_kinds import CHARACTERS_MAX
 from engine.queue.history import KEPT_MAX, NAMES_MAX, OUTCOMES, PAYLOAD_BYTES_MAX
 from engine.queue.looks import JobState, Outcome
 from engine.routing import VALUES_MAX, Mode, route_text
@@ -211,8 +212,12 @@ SELECTION = an_object(
     error=or_null({"type": "string", "pattern": r"\S", "maxLength": 200}),
     older_than_ms=_whole(0, DURATION_MS_MAX),
     newer_than_ms=or_null(_whole(1, DURATION_MS_MAX)),
+    error_like=or_null({"type": "string", "minLength": 1, "maxLength": CHARACTERS_MAX}),
     limit=_whole(1, DEAD_MAX),
 )
+COUNT: Schema = {"type": "integer", "minimum": 0}
+TRUTH: Schema = {"type": "boolean"}
+ERROR_GROUP = shown(name=_TEXT, kind=_TEXT, count=COUNT, first_ms=_MS, last_ms=_MS, job=_TEXT, example=_TEXT)
 #: How a job is shown: with those of its options that are not the default ones, and with its payload where
 #: payloads are shown, in base64 where it is no JSON or nobody here can read it, which `payload_unreadable`
 #: says. `unreadable`: why the whole job is not.
@@ -226,9 +231,14 @@ JOB: Schema = shown(
     **dict.fromkeys(
         ("enqueued_ms", "due_ms", "lease_end_ms", "ended_ms", "claims", "failures", "crashes", "fence"), _MS
     ),
+    requeued_ms=_MS,
+    attempts=_TEXT,
     owner=_TEXT,
     last_error=_TEXT,
-    errors={"type": "array", "items": shown(at_ms=_MS, fence=_MS, kind=_TEXT, error=_TEXT, trace=_TEXT)},
+    errors={
+        "type": "array",
+        "items": shown(at_ms=_MS, fence=_MS, kind=_TEXT, error=_TEXT, trace=_TEXT, number=_MS),
+    },
     options={"type": "object"},
 )
 

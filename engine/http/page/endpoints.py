@@ -185,8 +185,8 @@ async def job_events(request: Request) -> Response:
 @view("read")
 async def queue_dead(request: Request) -> Response:
     """The dead jobs by error."""
-    found = await queue_of(request).jobs.page("dead", newest_first=True, limit=PLACES_MAX)
-    return queue_page(request, "dead.html", "dead", found=job_views.dead_jobs(found))
+    found = await queue_of(request).dead.by_error(limit=PLACES_MAX)
+    return queue_page(request, "dead.html", "dead", found=found, now_ms=found.srv_us // 1000)
 
 
 @view("read")

@@ -4,7 +4,6 @@ functions, but for the action on many."""
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
@@ -13,13 +12,14 @@ from urllib.parse import urlencode
 from engine import validate
 from engine.errors import Malformed, bounded_repr
 from engine.http.page.looks import OneJob
-from engine.http.page.rendering import last_line, length, short
+from engine.http.page.rendering import length, short
 from engine.models.names import ANY_TEXT
 from engine.ops.admin import AdminAction, Alter
 from engine.ops.looks import LISTED, Counts, Event
 from engine.queue import admin, looks
 from engine.queue.admin import ALLOWED
 from engine.queue.asynchronous.queue import AsyncQueue
+from engine.queue.error_kinds import main_line
 from engine.queue.looks import PLACES_MAX, JobInfo, JobPage, Selection
 from engine.queue.why import why
 from engine.serializers import TEXTS, UnreadablePayload
@@ -39,6 +39,7 @@ class Filter:
     name: str = ""
     key: str = ""
     error: str = ""
+    error_like: str = ""
     text: str = ""
     newest: bool = False
     cursor: int = 0
@@ -46,12 +47,13 @@ class Filter:
     @property
     def selection(self) -> Selection:
         """What the engine calls the same, without the text."""
-        return looks.selection(self.name or None, self.key or None, self.error or None, 0, None, ANY_TEXT)
+        name, key, error, like = (text or None for text in (self.name, self.key, self.error, self.error_like))
+        return looks.selection(name, key, error, 0, None, ANY_TEXT, like)
 
     @property
     def narrow(self) -> bool:
         """Whether some jobs of the state are not meant."""
-        return bool(self.name or self.key or self.error or self.text)
+        return bool(self.name or self.key or self.error or self.error_like or self.text)
 
     def address(self, **changed: object) -> str:
         """The query of an address with some fields changed."""
@@ -60,6 +62,7 @@ class Filter:
             "name": self.name,
             "key": self.key,
             "error": self.error,
+            "error_like": self.error_like,
             "text": self.text,
         }
         fields |= {"newest": "1" if self.newest else "", "cursor": self.cursor or ""}
@@ -104,7 +107,7 @@ def filter_of(query: Mapping[str, str]) -> Filter:
     text = query.get("text", "").strip()
     if len(text) > _TEXT_CHARACTERS_MAX:
         raise Malformed("text", text, f"a text of at most {_TEXT_CHARACTERS_MAX} characters")
-    words = {field: query.get(field, "").strip() for field in ("name", "key", "error")}
+    words = {field: query.get(field, "").strip() for field in ("name", "key", "error", "error_like")}
     made = Filter(state, **words, text=text, newest=query.get("newest") == "1", cursor=int(cursor))
     # What cannot be meant is refused before any call.
     assert made.selection is not None
@@ -142,9 +145,8 @@ def job_row(job: JobInfo, *, payloads: bool) -> JobRow:
     at_ms = (
         job.ended_ms or job.lease_end_ms or (job.due_ms if job.state == "delayed" else 0) or job.enqueued_ms
     )
-    tried = job.failures + job.crashes
-    attempts = f"{tried} of {job.options.attempts}" if job.name and (tried or job.claims) else ""
-    error = job.unreadable or last_line(job.last_error)
+    attempts = job.attempts if job.claims else ""
+    error = job.unreadable or main_line(job.last_error)
     payload = payload_line(job)[:_PAYLOAD_LINE_SHOWN] if payloads else None
     return JobRow(job.id, job.name, job.key, job.state, job.priority, at_ms, attempts, error, payload)
 
@@ -161,58 +163,6 @@ def checked_limit(value: str) -> int:
     if not value.isascii() or not value.isdigit() or len(value) > 9:
         raise Malformed("limit", value, f"a number from 1 to {validate.DEAD_MAX}")
     return validate.integer("limit", int(value), 1, validate.DEAD_MAX)
-
-
-# -- Dead jobs, grouped by name and error.
-
-#: The class of an exception at the start of an error's last line: `ValueError`, `module.Error`.
-_CLASS = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,99}")
-
-
-@dataclass(frozen=True, slots=True)
-class DeadGroup:
-    """Jobs of one name that died of the same kind of error: how many of those looked at; and of the last one
-    the time, the error and the id. `error` are words that a filter finds them by, '' where there are none."""
-
-    name: str
-    error: str
-    count: int
-    last_ms: int
-    example: str
-    job: str
-
-
-@dataclass(frozen=True, slots=True)
-class DeadJobs:
-    """The groups among the `seen` jobs that died last; `more`: there are others."""
-
-    groups: tuple[DeadGroup, ...]
-    seen: int
-    more: bool
-    now_ms: int
-
-
-def dead_jobs(found: JobPage) -> DeadJobs:
-    """Group the dead jobs of one look, the largest group first."""
-    groups: dict[tuple[str, str], DeadGroup] = {}
-    for job in found.jobs:
-        kind = error_class(job)
-        known = groups.get((job.name, kind))
-        if known is None or job.ended_ms > known.last_ms:
-            example = job.unreadable or last_line(job.last_error)
-            newest = DeadGroup(job.name, kind, 0, job.ended_ms, example, job.id)
-        else:
-            newest = known
-        count = 1 + (known.count if known is not None else 0)
-        groups[job.name, kind] = DeadGroup(job.name, kind, count, newest.last_ms, newest.example, newest.job)
-    ordered = sorted(groups.values(), key=lambda group: (-group.count, -group.last_ms, group.name))
-    return DeadJobs(tuple(ordered), found.looked, found.next is not None, found.srv_us // 1000)
-
-
-def error_class(job: JobInfo) -> str:
-    """The class of a job's last error, '' where its last line begins with none."""
-    match = _CLASS.match(last_line(job.last_error))
-    return match[0].rstrip(".") if match else ""
 
 
 # -- One action on many jobs: how many it would change, counted one look at a time, and the action itself,
@@ -248,7 +198,9 @@ def action_of(value: str, state: str) -> AdminAction:
         raise Malformed(
             "action",
             value,
-            f"one of {', '.join(BULK_ACTIONS.get(state, ()))}" if state in BULK_ACTIONS else "left out here",
+            f"one of {', '.join(BULK_ACTIONS.get(state, ()))}"
+            if state in BULK_ACTIONS
+            else f"left out: jobs that are {state} are changed one by one",
         )
     return known[value]
 
@@ -421,7 +373,7 @@ def facts(job: JobInfo, *, payloads: bool) -> tuple[tuple[str, str], ...]:
         ("Name", job.name),
         ("Key", options.key),
         ("Priority", str(options.priority) if job.name else ""),
-        ("Attempts", f"{job.failures} failed of {options.attempts}" if job.name else ""),
+        ("Attempts", job.attempts),
         ("Crashes", f"{job.crashes} of {options.crashes_max}" if job.crashes else ""),
         ("Claims", str(job.claims) if job.claims else ""),
         ("Fence", str(job.fence) if job.fence else ""),
@@ -449,15 +401,15 @@ def moments(job: JobInfo, now_ms: int) -> tuple[Moment, ...]:
     if job.due_ms > job.enqueued_ms and not job.claims:
         found.append(Moment(job.due_ms, "plain", "Due" if job.due_ms > now_ms else "Was due"))
     kept = {error.fence for error in job.errors}
-    for number, error in enumerate(
-        job.errors, start=max(0, job.failures + job.crashes - len(job.errors)) + 1
-    ):
-        found.append(Moment(error.fence, "run", f"Attempt {number} claimed", fence=error.fence))
+    for error in job.errors:
+        found.append(Moment(error.fence, "run", f"Run {error.number} claimed", fence=error.fence))
         lost = error.kind == "lost"
-        title = f"Attempt {number} lost" if lost else f"Attempt {number} failed"
+        title = f"Run {error.number} {'lost' if lost else 'failed'}"
         found.append(Moment(error.at_ms, "lost" if lost else "bad", title, error.error, error.trace))
+    if job.requeued_ms:
+        found.append(Moment(job.requeued_ms, "plain", "Requeued, with all its attempts"))
     if job.state in ("active", "stuck") and job.fence not in kept:
-        title = f"Attempt {job.failures + job.crashes + 1} claimed"
+        title = f"Run {job.errors[-1].number + 1 if job.errors else 1} claimed"
         found.append(Moment(job.fence, "run", title, fence=job.fence, worker=job.owner))
         if job.lease_end_ms:
             stuck = job.state == "stuck"
@@ -467,7 +419,7 @@ def moments(job: JobInfo, now_ms: int) -> tuple[Moment, ...]:
                 )
             )
     if job.state == "delayed" and job.claims:
-        found.append(Moment(job.due_ms, "plain", "Next attempt"))
+        found.append(Moment(job.due_ms, "plain", "Next run"))
     if job.ended_ms:
         tone = {"finished": "good", "dead": "bad"}.get(job.state, "plain")
         detail = (job.last_error or job.unreadable) if job.state == "dead" else ""
@@ -592,8 +544,15 @@ def payload_text(job: JobInfo) -> str:
 
 def recorded(events: Sequence[Event]) -> tuple[Moment, ...]:
     """What the event stream of the queue has of a job."""
+    # The page has one word for the state.
+    titles = {"buried": "Dead"}
     tones = {"claimed": "run", "finished": "good", "failed": "bad", "buried": "bad", "reaped": "lost"}
     return tuple(
-        Moment(event.srv_ms, tones.get(event.kind, "plain"), event.kind.capitalize(), short(event.detail))
+        Moment(
+            event.srv_ms,
+            tones.get(event.kind, "plain"),
+            titles.get(event.kind, event.kind.capitalize()),
+            short(event.detail),
+        )
         for event in events
     )

@@ -47,10 +47,10 @@ class Sample:
     active: int = 0
     dead: int = 0
     finished: int = 0
-    buried: int = 0
+    dead_total: int = 0
     arrived_per_s: float | None = None
     finished_per_s: float | None = None
-    buried_per_s: float | None = None
+    dead_per_s: float | None = None
     oldest_ms: int | None = None
     p50_ms: float | None = None
     p99_ms: float | None = None
@@ -194,9 +194,9 @@ class Sampler:
                 counts.active,
                 counts.dead,
             ),
-            *(counts.finished, counts.buried, self._arrivals(counts)),
+            *(counts.finished, counts.dead_total, self._arrivals(counts)),
             rate(counts.finished, before and before.finished, passed_s),
-            rate(counts.buried, before and before.buried, passed_s),
+            rate(counts.dead_total, before and before.dead_total, passed_s),
             None if held is None else held.oldest_age_ms,
             *(p50_ms, p99_ms),
             *workers,

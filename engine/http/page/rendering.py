@@ -83,11 +83,6 @@ def short(text: str) -> str:
     return text if len(text) <= _SHORT else f"{text[: _SHORT - 1]}…"
 
 
-def last_line(error: str) -> str:
-    """The line of an error that says most."""
-    return (error.strip().splitlines() or [""])[-1]
-
-
 # -- What the page says after a change. An address carries a word and a number, and never a sentence of
 # somebody's own.
 
@@ -104,7 +99,7 @@ _KNOWN: Mapping[str, tuple[bool, str]] = {
     "bulk": (True, "{count} jobs were changed."),
     "paused": (True, "Paused: nothing is claimed; jobs in hand go on."),
     "resumed": (True, "Resumed."),
-    "not-paused": (False, "There was no such pause."),
+    "not-paused": (False, "It was not paused."),
     "limit": (True, "The limit is set."),
     "no-limit": (True, "The limit was removed."),
     "schedule": (True, "The schedule was changed."),
@@ -165,7 +160,6 @@ def environment() -> jinja2.Environment:
             "machine_instant": machine_instant,
             "from_now": from_now,
             "short": short,
-            "last_line": last_line,
             # That of Jinja raises for a name without UTF-8.
             "urlencode": partial(urlencode, errors="backslashreplace"),
         }

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, Unpack, overload
 from engine import validate
 from engine.errors import Malformed, UnknownJob, UnsupportedFeature
 from engine.ops import schedules
-from engine.ops.admin import Alter, Altered, HistoryRule, SetHistory
+from engine.ops.admin import AdminAction, Alter, Altered, HistoryRule, SetHistory
 from engine.ops.jobs import Enqueue, Enqueued
 from engine.ops.looks import (
     LISTED,
@@ -46,6 +46,7 @@ from engine.queue.history import HistoryOptions, PastJob
 from engine.queue.looks import (
     AWAY,
     BLOCK_MS,
+    ErrorGroups,
     JobInfo,
     JobPage,
     JobState,
@@ -273,19 +274,57 @@ class Dead(JobsPart):
         error: str | None = None,
         older_than_ms: int = 0,
         newer_than_ms: int | None = None,
+        error_like: str | None = None,
     ) -> int:
         """Requeue the dead jobs of a name, with a key, an error (`ValueError`) or an age, or all, the longest
         dead first, in pieces of 100; how many there were. What is said of them is as in `queue.jobs.list`.
         Those that are held or corrupt stay dead."""
-        wanted = looks.selection(name, key, error, older_than_ms, newer_than_ms, self._queue.model.names)
+        names = self._queue.model.names
+        wanted = looks.selection(name, key, error, older_than_ms, newer_than_ms, names, error_like)
+        return self._alter_all("requeue", wanted, limit)
+
+    def discard_all(
+        self,
+        name: str | None = None,
+        *,
+        limit: int = 10_000,
+        key: str | None = None,
+        error: str | None = None,
+        older_than_ms: int = 0,
+        newer_than_ms: int | None = None,
+        error_like: str | None = None,
+    ) -> int:
+        """End dead jobs for good, also corrupt ones; as `requeue_all`."""
+        names = self._queue.model.names
+        wanted = looks.selection(name, key, error, older_than_ms, newer_than_ms, names, error_like)
+        return self._alter_all("discard", wanted, limit)
+
+    def by_error(self, *, limit: int = looks.LOOKED_MAX) -> ErrorGroups:
+        """The dead jobs by name and kind of error: those are of one kind that differ in ids, numbers,
+        addresses, lengths of time and quoted values alone. The `limit` jobs that died last are looked at, at
+        most 10,000, 250 in two calls. `requeue_all` and `discard_all` take a group with its `name` (None for
+        '') and its `kind` as `error_like`, also those of it that were not looked at."""
+        left = validate.integer("limit", limit, 1, looks.LOOKED_MAX)
+        found: dict[str, JobInfo] = {}
+        offset: int | None = 0
+        srv_us = 0
+        while offset is not None and left > 0:
+            listing = Listing(Selection(), offset, min(left, looks.PLACES_MAX), newest_first=True)
+            page = self._page("dead", listing)
+            # What dies meanwhile moves the others on, so that they come again.
+            found |= {job.id: job for job in page.jobs}
+            offset, left, srv_us = page.next, left - page.looked, page.srv_us
+        return ErrorGroups(looks.error_groups(found.values()), len(found), offset is not None, srv_us)
+
+    def _alter_all(self, action: AdminAction, wanted: Selection, limit: object) -> int:
         most = validate.integer("limit", limit, 1, validate.DEAD_MAX)
         done = 0
         for shard in self._queue.in_use():
-            done += self._requeue_in(shard, wanted, most - done) if done < most else 0
+            done += self._alter_in(shard, action, wanted, most - done) if done < most else 0
         return done
 
-    def _requeue_in(self, shard: QueueCalls, wanted: Selection, most: int) -> int:
-        # A job that dies again meanwhile is not requeued twice.
+    def _alter_in(self, shard: QueueCalls, action: AdminAction, wanted: Selection, most: int) -> int:
+        # A job that dies again meanwhile is not changed twice.
         left: int = (shard.do(Count())).dead
         offset = done = 0
         while left > 0 and done < most:
@@ -298,11 +337,11 @@ class Dead(JobsPart):
                 jobs = tuple(
                     info.id for info in self._look(shard, jobs, "dead") if wanted.matches(info, now_ms)
                 )
-            items = (shard.do(Alter("requeue", jobs, "dead"))).items if jobs else ()
-            requeued = sum(item.done for item in items)
-            done += requeued
+            items = (shard.do(Alter(action, jobs, "dead"))).items if jobs else ()
+            changed = sum(item.done for item in items)
+            done += changed
             left -= len(page.jobs)
-            offset += len(page.jobs) - requeued
+            offset += len(page.jobs) - changed
         return done
 
     def discard(self, id: str) -> Altered:

@@ -315,7 +315,7 @@ class Queue(QueueCalls):
         window: Window = "sliding",
     ) -> None:
         """Let at most `concurrency` jobs be in hand at once, and at most `rate` be claimed in `per_ms`; 0 =
-        no such bound. Either of all jobs of a name, or of all jobs with a `key`, whatever their names;
+        not limited. Either of all jobs of a name, or of all jobs with a `key`, whatever their names;
         `key="*"` is for each key that has no limit of its own (rule 20).
 
         It counts the claims from now on, and replaces the limit that was there. Shards of a queue divide the
@@ -424,7 +424,7 @@ class Queue(QueueCalls):
         for a service to serve beside its own: `ironclaim_jobs` by state, `ironclaim_jobs_waiting` by name,
         `ironclaim_oldest_waiting_seconds`, `ironclaim_paused`, `ironclaim_workers` and
         `ironclaim_worker_places`, the counters `ironclaim_jobs_finished_total` and
-        `ironclaim_jobs_buried_total`, and the histogram `ironclaim_run_seconds` by name and outcome. An
+        `ironclaim_jobs_dead_total`, and the histogram `ironclaim_run_seconds` by name and outcome. An
         autoscaler follows `ironclaim_wanted_workers`, which aims at `scaling` (None: its defaults), or
         `ironclaim_worker_utilisation_ratio`; the rates in it are taken from one call of this queue object to
         the next. `join_metrics` makes one page of several queues. An old keyspace has no waiting jobs by

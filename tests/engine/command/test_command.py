@@ -44,7 +44,10 @@ def test_top_shows_counts_and_rates(ironclaim_url: str) -> None:
     assert (first["waiting"], first["finished"], first["finished_per_s"]) == (7, 0, None)
     assert (second["waiting"], second["finished_per_s"]) == (7, 0.0) and second["srv_us"] > first["srv_us"]
     screen = ironclaim(*arguments).stdout
-    assert "waiting  delayed  active  dead  done  oldest s  workers\n      7        0       0     0     0  " in screen
+    assert "waiting  delayed  blocked  active  dead  oldest s  workers\n      7        0        0       0     0  " in screen
+    assert "finished      0" in screen and "dead          0" in screen and "done" not in screen and "buried" not in screen
+    former = {"done": "finished_kept", "buried": "dead_total", "buried_per_s": "dead_per_s"}
+    assert all(second[name] == second[now] for name, now in former.items()) and second["dead_per_s"] == 0.0
     assert "\x1b" not in screen, "no control characters where nobody looks"
 
 

@@ -131,6 +131,27 @@ def test_dead_jobs_by_name_key_error_and_age(queue: Queue, at: tuple[str, ...]) 
     )
 
 
+def test_dead_jobs_are_grouped_by_kind_of_error_and_changed_by_it(queue: Queue, at: tuple[str, ...]) -> None:
+    errors = {f"send-{number}": ValueError(f"no card {number} at 10.0.0.{number}:80") for number in range(3)}
+    kill_by(queue, **errors, other=OSError("no route"))
+    groups = said("dead", "by-error", *at)
+    # Each has a name of its own here, so each is a group of its own.
+    assert {(group["error"], group["name"], group["jobs"], group["example"]) for group in groups} == {
+        *(("ValueError: no card … at …", name, 1, name) for name in errors),
+        ("OSError: no route", "other", 1, "other"),
+    }
+    assert all(group["first"] == group["last"] for group in groups)
+    shown = ironclaim("dead", "by-error", "--limit", "3", *at)
+    assert shown.stderr == "ironclaim: these are the 3 jobs that died last; others died before\n"
+    alike = ("--error-like", "ValueError: no card 77 at 1.1.1.1:1")
+    assert {row["job"] for row in said("dead", "list", *alike, *at)} == set(errors)
+    assert said("dead", "requeue", *alike, "--name", "send-1", *at)["requeued"] == 1
+    assert said("dead", "discard", *alike, *at)["discarded"] == 2
+    assert [row["job"] for row in said("dead", "list", *at)] == ["other"]
+    assert ironclaim("dead", "discard", *at).returncode == 2
+    assert said("dead", "discard", "--all", *at)["discarded"] == 1 and said("dead", "by-error", *at) == []
+
+
 class MyValueError(Exception):
     """Its name ends in that of another one."""
 

@@ -175,6 +175,16 @@ def test_a_dead_job_shows_its_error_and_may_be_requeued_or_discarded(
     assert client.post("/api/queues/q/jobs/j2/requeue").status_code == 409
     assert client.post("/api/queues/q/dead/requeue", json={"name": "fail"}).json() == {"requeued": 1}
     wait_until(lambda: (job := queue.jobs.get("j1")) is not None and job.failures == 1 and job.state == "dead", "it ran again")
+    told = client.get("/api/queues/q/dead/errors").json()
+    ((group,), looked) = told["groups"], told["looked"]
+    assert (group["name"], group["count"], group["job"], looked, told["more"]) == ("fail", 1, "j1", 1, False)
+    assert group["kind"] == "ValueError: no …" and group["example"].startswith("ValueError: no ")
+    of_kind = {"name": "fail", "error_like": group["kind"]}
+    alike = client.get("/api/queues/q/jobs", params={"state": "dead", **of_kind}).json()["jobs"]
+    assert [job["id"] for job in alike] == ["j1"]
+    assert client.post("/api/queues/q/dead/discard", json={"error_like": "ValueError: yes 7"}).json() == {"discarded": 0}
+    assert client.post("/api/queues/q/dead/discard", json=of_kind).json() == {"discarded": 1}
+    assert queue.jobs.state("j1") == "discarded"
 
 
 def test_a_job_is_cancelled_and_a_delay_is_ended(client: httpx.Client, queue: Queue) -> None:

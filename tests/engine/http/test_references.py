@@ -170,7 +170,7 @@ def test_where_a_keyspace_is_one_queue_no_name_of_a_path_makes_it_another_one(ir
         job = bills.enqueue("pay", {"a": "1"}).job
         for path in ("", "/jobs", f"/jobs/{job}", f"/jobs/{job}/result", "/metrics"):
             assert client.get(f"/api/queues/mails{path}").status_code == 403, path
-        for path in ("/jobs", f"/jobs/{job}/cancel", f"/jobs/{job}/discard", "/dead/requeue", "/pause"):
+        for path in ("/jobs", f"/jobs/{job}/cancel", f"/jobs/{job}/discard", "/dead/requeue", "/dead/discard", "/pause"):
             assert client.post(f"/api/queues/mails{path}", json={"name": "send"}).status_code == 403, path
         assert client.post("/api/v1/jobs", json={"name": "send"}).status_code == 403
         assert bills.jobs.state(job) == "waiting" and bills.counts().waiting == 1

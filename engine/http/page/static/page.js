@@ -4,6 +4,8 @@
 
 (() => {
   const KEPT = 600;
+  // The charts show so long at most; and with no sample for so long, nobody has watched meanwhile.
+  const SHOWN_MS = 600_000, GAP_MS = 5_000;
   const LEFT = 52, RIGHT = 8, TOP = 8, BOTTOM = 22;
   const SVG = "http://www.w3.org/2000/svg";
   const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
@@ -19,15 +21,23 @@
     return ms < 86_400_000 ? `${fine.format(ms / 3_600_000)} h` : `${fine.format(ms / 86_400_000)} d`;
   };
 
-  // What each chart draws: from a sample the values of its series, by title.
+  // What each chart draws: from a sample the values of its series, by title. Those of `rates` count what happened since the
+  // sample before, so they are drawn as steps: a slope would show rates that never were.
   const CHARTS = {
-    rates: (sample) => [["arriving", sample.arrived_per_s], ["finished", sample.finished_per_s], ["died", sample.buried_per_s]],
+    rates: (sample) => [["arriving", sample.arrived_per_s], ["finished", sample.finished_per_s], ["dead", sample.dead_per_s]],
     names: (sample) => sample.names.length > 1 || sample.names.length === 0
       ? [["all", sample.waiting], ...sample.names.slice(0, 7)]
       : sample.names,
     times: (sample) => [["p50", sample.p50_ms], ["p99", sample.p99_ms]],
     oldest: (sample) => [["oldest", sample.oldest_ms]],
   };
+
+  const STEPS = new Set(["rates"]);
+
+  const known = (value) => value !== null && value !== undefined;
+
+  // Whether a line may be drawn from one sample to the next: not across a time in which nobody watched, or the server was away.
+  const follows = (before, sample) => !sample.after_error && sample.at_ms - before.at_ms <= GAP_MS;
 
   const element = (name, attributes, text) => {
     const made = document.createElementNS(SVG, name);
@@ -43,6 +53,17 @@
     return [1, 2, 5, 10].map((step) => step * power).find((step) => step >= value * 0.999);
   };
 
+  // The samples of the last ten minutes, without those of a server that was away; the next one of each knows of it.
+  const shown = (samples) => {
+    const found = [];
+    let away = false;
+    for (const sample of samples) {
+      if (!sample.error) found.push(away ? { ...sample, after_error: true } : sample);
+      away = Boolean(sample.error);
+    }
+    return found.filter((sample) => sample.at_ms >= found[found.length - 1].at_ms - SHOWN_MS);
+  };
+
   class Chart {
     constructor(figure) {
       this.figure = figure;
@@ -50,6 +71,7 @@
       this.legend = figure.querySelector(".legend");
       this.title = figure.querySelector("h2").textContent;
       this.read = CHARTS[figure.dataset.chart];
+      this.steps = STEPS.has(figure.dataset.chart);
       this.show = figure.dataset.unit === "ms" ? length : number;
       this.samples = [];
       this.at = null;
@@ -63,7 +85,7 @@
     }
 
     draw(samples) {
-      if (samples) this.samples = samples.filter((sample) => !sample.error);
+      if (samples) this.samples = shown(samples);
       const found = this.samples;
       if (!found.length) return;
       // One unit of the figure is one pixel, so that its words keep their shape.
@@ -71,8 +93,7 @@
       const titles = [...new Set(found.slice(-60).flatMap((sample) => this.read(sample).map(([title]) => title)))].slice(0, 8);
       const lines = titles.map((title) => found.map((sample) => (this.read(sample).find(([name]) => name === title) || [])[1]));
       const last = found[found.length - 1].at_ms, first = Math.min(found[0].at_ms, last - 60_000);
-      const known = lines.flat().filter((value) => value !== null && value !== undefined);
-      const top = ceiling(Math.max(0, ...known));
+      const top = ceiling(Math.max(0, ...lines.flat().filter(known)));
       const x = (ms) => LEFT + (ms - first) / (last - first) * (width - LEFT - RIGHT);
       const y = (value) => height - BOTTOM - value / top * (height - TOP - BOTTOM);
       const drawn = [0, 0.5, 1].flatMap((share) => [
@@ -81,25 +102,61 @@
       ]);
       drawn.push(element("text", { x: LEFT, y: height - 4 }, `${length(last - first)} ago`));
       drawn.push(element("text", { x: width - RIGHT, y: height - 4, "text-anchor": "end" }, "now"));
-      lines.forEach((values, place) => {
-        const points = values.flatMap((value, at) => value === null || value === undefined ? [] : [[x(found[at].at_ms), y(value)]]);
-        if (!points.length) return;
-        const path = points.map(([px, py]) => `${px.toFixed(1)} ${py.toFixed(1)}`).join("L");
-        const hue = `hue-${place} dash-${Math.floor(place / 2) % 4}`;
-        if (!place) {
-          const ends = [points[0][0].toFixed(1), points[points.length - 1][0].toFixed(1)];
-          drawn.push(element("path", { class: `area hue-${place}`, d: `M${path}L${ends[1]} ${y(0)}L${ends[0]} ${y(0)}Z` }));
-        }
-        drawn.push(element("path", { class: `line ${hue}`, d: `M${path}` }));
+      found.forEach((sample, at) => {
+        if (at && !follows(found[at - 1], sample)) drawn.push(...this.gap(x(found[at - 1].at_ms), x(sample.at_ms), height));
       });
-      const shown = this.nearest(found, x);
-      if (this.at !== null) drawn.push(element("line", { class: "cross", x1: x(found[shown].at_ms), x2: x(found[shown].at_ms), y1: TOP, y2: height - BOTTOM }));
+      lines.forEach((values, place) => {
+        const hue = `hue-${place} dash-${Math.floor(place / 2) % 4}`;
+        for (const piece of this.pieces(found, values)) {
+          const points = piece.map(([ms, value]) => [x(ms), y(value)]);
+          const path = points.map(([px, py]) => `${px.toFixed(1)} ${py.toFixed(1)}`).join("L");
+          if (!place) {
+            const ends = [points[0][0].toFixed(1), points[points.length - 1][0].toFixed(1)];
+            drawn.push(element("path", { class: `area hue-${place}`, d: `M${path}L${ends[1]} ${y(0)}L${ends[0]} ${y(0)}Z` }));
+          }
+          drawn.push(element("path", { class: `line ${hue}`, d: `M${path}` }));
+        }
+      });
+      const looked = this.nearest(found, x);
+      if (this.at !== null) drawn.push(element("line", { class: "cross", x1: x(found[looked].at_ms), x2: x(found[looked].at_ms), y1: TOP, y2: height - BOTTOM }));
       this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
       this.svg.replaceChildren(...drawn);
-      this.legend.replaceChildren(...titles.map((title, place) => this.entry(title, place, lines[place][shown])));
-      if (this.at !== null) this.legend.append(` ${length(last - found[shown].at_ms)} ago`);
+      this.legend.replaceChildren(...titles.map((title, place) => this.entry(title, place, lines[place][looked])));
+      if (this.at !== null) this.legend.append(` ${length(last - found[looked].at_ms)} ago`);
       const words = titles.map((title, place) => `${title} ${this.show(lines[place][lines[place].length - 1])}`);
       this.svg.setAttribute("aria-label", `${this.title}: ${words.join(", ")}`);
+    }
+
+    // The stretches of a series without a gap, as times and values. A step lasts from the value before to its own.
+    pieces(found, values) {
+      const all = [];
+      let piece = [], before = null;
+      found.forEach((sample, at) => {
+        if (at && !follows(found[at - 1], sample)) {
+          all.push(piece);
+          [piece, before] = [[], null];
+        }
+        const value = values[at];
+        if (!this.steps) {
+          if (known(value)) piece.push([sample.at_ms, value]);
+          return;
+        }
+        const since = before === null && at && follows(found[at - 1], sample) ? found[at - 1].at_ms : before;
+        if (known(value)) {
+          if (since !== null) piece.push([since, value]);
+          piece.push([sample.at_ms, value]);
+          before = sample.at_ms;
+        }
+      });
+      all.push(piece);
+      return all.filter((one) => one.length);
+    }
+
+    // Where nobody watched, or the server was away.
+    gap(from, to, height) {
+      const made = [element("rect", { class: "gap", x: from, y: TOP, width: Math.max(1, to - from), height: height - TOP - BOTTOM })];
+      if (to - from > 90) made.push(element("text", { class: "gap-words", x: (from + to) / 2, y: (height + TOP - BOTTOM) / 2, "text-anchor": "middle" }, "not watched"));
+      return made;
     }
 
     nearest(found, x) {
@@ -122,6 +179,7 @@
 
   const follow = (live) => {
     const charts = Array.from(live.querySelectorAll("[data-chart]"), (figure) => new Chart(figure));
+    window.addEventListener("resize", () => { for (const chart of charts) chart.draw(); });
     const pulse = live.querySelector("[data-pulse]"), held = live.querySelector("[data-held]");
     let samples = [];
     const say = (state, words) => {
@@ -137,10 +195,10 @@
       samples = samples.concat(came.filter((sample) => sample.at_ms > after)).slice(-KEPT);
       const now = came[came.length - 1];
       if (now.error) return say("off", `The server does not answer: ${now.error}`);
-      for (const shown of live.querySelectorAll("[data-number]")) {
-        const state = shown.dataset.number;
-        shown.textContent = (state === "waiting" && now.least ? "≥ " : "") + whole.format(now[state]);
-        if (state === "dead") shown.closest(".tile").classList.toggle("alarm", now.dead > 0);
+      for (const place of live.querySelectorAll("[data-number]")) {
+        const state = place.dataset.number;
+        place.textContent = (state === "waiting" && now.least ? "≥ " : "") + whole.format(now[state]);
+        if (state === "dead") place.closest(".tile").classList.toggle("alarm", now.dead > 0);
       }
       const workers = now.workers === null ? "" : `, ${whole.format(now.workers)} worker${now.workers === 1 ? "" : "s"} with ${whole.format(now.in_hand)} of ${whole.format(now.places)} handlers busy`;
       say("on", `Live${workers}`);
@@ -155,8 +213,5 @@
     window.addEventListener("pagehide", () => source.close());
   };
 
-  // Tabs that do not fit are scrolled: the one that is open has to be seen.
-  const open = document.querySelector(".tabs [aria-current]");
-  if (open) open.scrollIntoView({ block: "nearest", inline: "nearest" });
   for (const live of document.querySelectorAll("[data-live]")) follow(live);
 })();

@@ -6,18 +6,20 @@ import asyncio
 import json
 import re
 from contextlib import closing
-from dataclasses import asdict
+from html import unescape
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote_plus
 
 import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from engine import Channel, Queue, models
+from engine import Bury, Channel, Handlers, Job, Queue, Worker, models
 from engine.http.application import application
 from engine.http.settings import HttpSettings, Token
+from tests.engine.command.running import ironclaim
 from tests.engine.http.page.conftest import Busy
 from tests.engine.http.serving import asking, served
 
@@ -74,7 +76,7 @@ def test_a_list_goes_on_where_the_look_before_has_ended(client: httpx.Client, bu
 def test_one_job_is_a_timeline_with_the_jobs_around_it(client: httpx.Client, busy: Busy) -> None:
     dead = client.get(f"/queues/q/jobs/{busy.dead}").text
     titles = re.findall(r"<p><strong>([^<]+)</strong> <time", dead)
-    assert titles == ["Enqueued", "Attempt 1 claimed", "Attempt 1 failed", "Dead"]
+    assert titles == ["Enqueued", "Run 1 claimed", "Run 1 failed", "Dead"]
     assert "ValueError: no such user: 7" in dead and "Traceback" in dead
     fence = busy.queue.jobs.get(busy.dead)
     assert fence is not None and f"fence <code>{fence.fence}</code>" in dead
@@ -82,8 +84,52 @@ def test_one_job_is_a_timeline_with_the_jobs_around_it(client: httpx.Client, bus
     assert "worker w1, fence" in running and '<a href="/queues/q/jobs/child">' in running
     assert '<a href="/queues/q/jobs/runs">' in client.get("/queues/q/jobs/child").text
     recorded = client.get(f"/queues/q/jobs/{busy.dead}/events?since=1").text
-    assert re.findall(r"<strong>(\w+)</strong>", recorded) == ["Created", "Claimed", "Failed", "Buried"]
+    assert re.findall(r"<strong>(\w+)</strong>", recorded) == ["Created", "Claimed", "Failed", "Dead"]
     assert ">w1<" in recorded
+
+
+def test_attempts_are_one_truth_on_the_page_in_the_api_and_in_the_command(queue: Queue, ironclaim_url: str) -> None:
+    handlers = Handlers()
+    ends: list[Exception] = [ValueError("no"), ValueError("no"), Bury("never")]
+
+    @handlers("send")
+    def fail(job: Job) -> None:
+        raise ends.pop(0)
+
+    queue.enqueue("send", None, id="j1", attempts=2, backoff_ms=0)
+    Worker(queue, handlers).run(burst=True)
+    with asking(ironclaim_url, allow_changes=True) as client:
+
+        def told() -> set[str]:
+            """What page, list, API and command say of its attempts."""
+            shown = client.get("/queues/q/jobs/j1").text
+            listed = client.get("/queues/q/jobs?state=dead").text
+            words = re.findall(r"<dt>Attempts</dt><dd>([^<]+)<", shown) + re.findall(r'data-label="Attempts">([^<]+)<', listed)
+            at = ("--queue", "q", "--url", ironclaim_url)
+            for command in (("jobs", "show", "j1"), ("dead", "list")):
+                (line,) = [line for line in ironclaim(*command, *at).stdout.splitlines() if " used" in line]
+                found = re.search(r"\d+ of \d+ used[a-z ,]*?(?=  |$)", line)
+                assert found is not None
+                words.append(found[0])
+            assert len(words) == 4
+            return {*words, client.get("/api/queues/q/jobs/j1").json()["attempts"]}
+
+        def runs() -> list[str]:
+            shown = client.get("/queues/q/jobs/j1").text
+            return re.findall(r"<p><strong>((?:Run|Requeued)[^<]*)</strong>", shown)
+
+        assert told() == {"2 of 2 used"}
+        before = ["Run 1 claimed", "Run 1 failed", "Run 2 claimed", "Run 2 failed"]
+        assert runs() == before
+        assert post(client, "/queues/q/jobs/j1/requeue").status_code == 303
+        waiting = queue.jobs.get("j1")
+        assert waiting is not None and waiting.requeued_ms and waiting.attempts == "0 of 2 used, since its requeue"
+        assert runs() == [*before, "Requeued, with all its attempts"]
+        Worker(queue, handlers).run(burst=True)
+        assert told() == {"0 of 2 used, since its requeue, not to be retried"}
+        assert runs() == [*before, "Requeued, with all its attempts", "Run 3 claimed", "Run 3 failed"]
+        errors = client.get("/api/queues/q/jobs/j1").json()["errors"]
+        assert [error["number"] for error in errors] == [1, 2, 3]
 
 
 def test_a_job_that_there_is_not_is_a_page_that_says_so(client: httpx.Client) -> None:
@@ -182,6 +228,47 @@ def test_many_jobs_are_changed_as_the_preview_has_counted_them(queue: Queue, iro
             assert post(client, "/queues/q/bulk", given).status_code == 422, fields
 
 
+def test_a_group_of_dead_jobs_is_changed_as_it_is_counted(queue: Queue, ironclaim_url: str) -> None:
+    handlers = Handlers()
+
+    @handlers("send")
+    def fail(job: Job) -> None:
+        raise ValueError(job.payload)
+
+    for at in range(12):
+        queue.enqueue("send", f"no user {at} at 10.0.0.{at}:80", id=f"user-{at}", attempts=1)
+    for at in range(3):
+        queue.enqueue("send", f"no user of route {at}", id=f"route-{at}", attempts=1)
+    Worker(queue, handlers).run(burst=True)
+    with asking(ironclaim_url, allow_changes=True) as client:
+
+        def counts() -> dict[str, int]:
+            rows = re.findall(r'class="error" title="([^"]+)".*?data-label="Jobs" class="number">(\d+)<', shown(), re.DOTALL)
+            return {kind: int(count) for kind, count in rows}
+
+        def shown() -> str:
+            return client.get("/queues/q/dead").text
+
+        def act(action: str, kind: str) -> str:
+            """Follow the link of a group, and send the form that it leads to."""
+            links = re.findall(r'href="([^"]+)">' + action, shown())
+            (link,) = [unescape(link) for link in links if quote_plus(kind) in link]
+            preview = client.get(link).text
+            fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', preview))
+            fields = {name: unescape(value) for name, value in fields.items() if name != "csrf_token"}
+            counted = re.search(r"<strong>(\d+)</strong>", preview)
+            assert counted is not None and int(counted[1]) == counts()[kind]
+            return post(client, "/queues/q/bulk", {**fields, "limit": "10000"}).headers["location"]
+
+        assert counts() == {"ValueError: no user … at …": 12, "ValueError: no user of route …": 3}
+        assert "last: ValueError: no user " in shown() and 'data-label="First"' in shown()
+        assert act("requeue", "ValueError: no user … at …") == "/queues/q/dead?did=bulk&count=12"
+        assert {job.id for job in queue.jobs.list("waiting")} == {f"user-{at}" for at in range(12)}
+        assert counts() == {"ValueError: no user of route …": 3}
+        assert act("discard", "ValueError: no user of route …") == "/queues/q/dead?did=bulk&count=3"
+        assert queue.counts().dead == 0 and queue.counts().waiting == 12
+
+
 def test_runs_are_listed_and_no_other_file_is_served(client: httpx.Client, busy: Busy, tmp_path: Path) -> None:
     listed = client.get("/runs").text
     assert "J6: a job was finished twice" in listed and 'href="/runs/20260501-120000-mixed-seed7"' in listed
@@ -247,9 +334,9 @@ def test_the_samples_are_events_that_a_browser_can_read(client: httpx.Client, bu
             if {"samples", "held"} <= kinds.keys():
                 break
     (sample,) = kinds["samples"]  # type: ignore[misc]
-    counts = asdict(busy.queue.counts())
-    shown = ("waiting", "delayed", "blocked", "active", "dead", "finished", "buried")
-    assert {name: sample[name] for name in shown} == {name: counts[name] for name in shown} and sample["error"] == ""
+    counts = busy.queue.counts()
+    shown = ("waiting", "delayed", "blocked", "active", "dead", "finished", "dead_total")
+    assert {name: sample[name] for name in shown} == {name: getattr(counts, name) for name in shown} and sample["error"] == ""
     assert "limit of name wait" not in str(kinds["held"]) and "the name late is paused" in str(kinds["held"])
 
 

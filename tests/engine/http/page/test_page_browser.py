@@ -4,11 +4,13 @@ and axe-core finds nothing; what is done in the browser is done in the queue."""
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import redis
 
+from engine.http.page.live import Sample
 from tests.engine.helpers.waiting import wait_until
 from tests.engine.http.page.conftest import Busy
 from tests.reports.browser import Browser
@@ -25,10 +27,32 @@ return axe.run(document, {resultTypes: ['violations']}).then(found => found.viol
 """
 #: What sticks out of the window, apart from what scrolls by itself.
 STICKING_OUT = """
-const scrolls = '.scroll, pre, .tabs, .pills, .unseen, thead', edge = document.documentElement.clientWidth + 1;
+const scrolls = '.scroll, pre, .unseen, thead', edge = document.documentElement.clientWidth + 1;
 return Array.from(document.querySelectorAll('main *, header *'))
   .filter(element => !element.closest(scrolls) && element.getBoundingClientRect().right > edge)
   .map(element => element.outerHTML.slice(0, 80));
+"""
+#: Words that are broken inside: a range over one has a rectangle in each line that it stands in.
+BROKEN_WORDS = """
+const found = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), range = document.createRange();
+for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+  if (node.parentElement.closest('.unseen, .skip, pre, script, style')) continue;
+  for (const word of node.data.matchAll(/[A-Za-z]{2,24}/g)) {
+    range.setStart(node, word.index);
+    range.setEnd(node, word.index + word[0].length);
+    const lines = new Set(Array.from(range.getClientRects(), one => Math.round(one.top)));
+    if (lines.size > 1) found.push(word[0]);
+  }
+}
+return found;
+"""
+#: Tabs that are not wholly in the window, or lie under something else.
+UNREACHED_TABS = """
+return Array.from(document.querySelectorAll('.tabs a, .pills a, header nav a')).filter(tab => {
+  tab.scrollIntoView({block: 'center'});
+  const box = tab.getBoundingClientRect(), at = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
+  return box.left < 0 || box.right > document.documentElement.clientWidth || !tab.contains(at);
+}).map(tab => tab.textContent);
 """
 #: The parts of a page that htmx asks for have come, and on the overview the first samples.
 SETTLED = """
@@ -56,7 +80,8 @@ def test_each_view_is_quiet_stays_inside_and_can_be_used_by_all(
         said = window.console()
         elsewhere = [asked for asked in window.requests() if not asked.startswith((busy.base + "/", "data:"))]
         window.run(axe)
-        wrong = [said, elsewhere, window.run(AXE), window.run(STICKING_OUT)]
+        wrong = [said, elsewhere, window.run(AXE)]
+        wrong += [window.run(script) for script in (STICKING_OUT, BROKEN_WORDS, UNREACHED_TABS)]
         if any(wrong):
             found[address] = wrong
     assert found == {}
@@ -87,6 +112,75 @@ def test_the_overview_goes_on_by_itself_and_asks_for_nothing_else(window: Browse
     assert len(window.run(labels)) == 4 and window.requests() == []
 
 
+#: In place of the stream of samples: what a test gives to `feed`.
+FED = """
+window.EventSource = class {
+  constructor() { this.told = {}; window.feed = samples => this.told.samples({data: JSON.stringify(samples)}); }
+  addEventListener(kind, told) { this.told[kind] = told; }
+  close() {}
+};
+"""
+#: The corners of each line of the first chart, by series, as [ms before the last sample, value].
+DRAWN = """
+const svg = document.querySelector('[data-chart=' + chart + '] svg[role=img]');
+const grid = Array.from(svg.querySelectorAll('.grid'), line => Number(line.getAttribute('y1')));
+const [left, right] = ['x1', 'x2'].map(end => Number(svg.querySelector('.grid').getAttribute(end)));
+const labels = Array.from(svg.querySelectorAll('text[text-anchor=end]'), text => text.textContent);
+const top = Number(labels[2]), span = 60_000;
+const found = {};
+for (const path of svg.querySelectorAll('path.line')) {
+  const hue = path.getAttribute('class').match(/hue-(\\d)/)[1];
+  const corners = path.getAttribute('d').slice(1).split('L').map(pair => pair.split(' ').map(Number));
+  (found[hue] ||= []).push(corners.map(([x, y]) => [
+    Math.round((right - x) / (right - left) * span / 100) / 10,
+    Math.round((grid[0] - y) / (grid[0] - grid[2]) * top * 10) / 10,
+  ]));
+}
+return [found, svg.querySelectorAll('rect.gap').length];
+"""
+
+
+@pytest.fixture
+def fed(window: Browser, busy: Busy) -> Iterator[Browser]:
+    """The overview, whose samples a test gives."""
+    window.devtools("Page.enable")
+    made = window.devtools("Page.addScriptToEvaluateOnNewDocument", source=FED)
+    window.open(busy.of_queue, width=1440)
+    wait_until(lambda: window.run("return document.readyState === 'complete' && !!window.feed"), "the page is there", 60)
+    yield window
+    window.devtools("Page.removeScriptToEvaluateOnNewDocument", identifier=made["identifier"])
+
+
+def drawn(window: Browser, chart: str, samples: list[Sample]) -> tuple[dict[str, list[list[list[float]]]], int]:
+    """What a chart shows of these samples: the corners of its lines (s before the last one, value), and how many gaps."""
+    told = json.dumps([sample.fields() for sample in samples])
+    found, gaps = window.run(f"feed({told}); const chart = {json.dumps(chart)};" + DRAWN)
+    assert window.console() == []
+    return found, gaps
+
+
+def test_no_line_is_drawn_where_nobody_watched_or_the_server_was_away(fed: Browser) -> None:
+    def sample(at_s: int, oldest_ms: int = 3, error: str = "") -> Sample:
+        return Sample(1_000_000 + 1_000 * at_s, oldest_ms=None if error else oldest_ms, waiting=at_s, error=error)
+
+    watched = [sample(at_s) for at_s in (0, 1, 2, 20, 21)]
+    lines, gaps = drawn(fed, "names", [*watched, sample(22, error="away"), sample(23), sample(24)])
+    assert gaps == 2
+    assert lines == {"0": [[[24, 0], [23, 1], [22, 2]], [[4, 20], [3, 21]], [[1, 23], [0, 24]]]}
+
+
+def test_what_happens_now_and_then_is_drawn_as_steps(fed: Browser) -> None:
+    rates = (None, 0.0, 0.0, 1.0, 0.0, 0.0)
+    samples = [Sample(1_000_000 + 1_000 * at_s, finished_per_s=rate) for at_s, rate in enumerate(rates)]
+    lines, gaps = drawn(fed, "rates", samples)
+    # One job in the second before the third sample from the end: neither a slope to it nor one from it.
+    assert (lines["1"], gaps) == ([[[5, 0], [4, 0], [4, 0], [3, 0], [3, 1], [2, 1], [2, 0], [1, 0], [1, 0], [0, 0]]], 0)
+    # Who comes back sees what there was, and steps begin anew.
+    again = [Sample(1_000_000 + 1_000 * at_s, finished_per_s=rate) for at_s, rate in ((40, None), (41, 2.0))]
+    lines, gaps = drawn(fed, "rates", again)
+    assert gaps == 1 and lines["1"][1] == [[1, 2], [0, 2]]
+
+
 def test_a_page_is_worked_by_keyboard(window: Browser, busy: Busy) -> None:
     window.open(f"{busy.of_queue}/jobs/{busy.dead}", width=1440)
     ready(window)
@@ -101,7 +195,25 @@ def test_a_page_is_worked_by_keyboard(window: Browser, busy: Busy) -> None:
     assert seen[0] == "Skip to the content" and seen[-1] == "Requeue", seen
     assert window.run("return getComputedStyle(document.activeElement).outlineStyle") == "solid"
     press(window, "Enter", "\r")
-    wait_until(lambda: busy.queue.counts().buried == 2, "it was requeued, and died again")
+    wait_until(lambda: busy.queue.counts().dead_total == 2, "it was requeued, and died again")
+
+
+def test_each_tab_is_reached_by_keyboard_on_a_phone(window: Browser, busy: Busy) -> None:
+    window.open(f"{busy.of_queue}/limits", width=390)
+    ready(window)
+    tabs = window.run("return Array.from(document.querySelectorAll('.tabs a'), tab => tab.textContent)")
+    seen: list[str] = []
+    at = """
+        const at = document.activeElement, box = at.getBoundingClientRect();
+        const inside = box.left >= 0 && box.right <= document.documentElement.clientWidth && box.top >= 0;
+        return at.closest('.tabs') && inside ? at.textContent : '';
+    """
+    for _ in range(30):
+        press(window, "Tab")
+        seen.append(window.run(at))
+        if seen[-1] == tabs[-1]:
+            break
+    assert [tab for tab in seen if tab] == tabs and len(tabs) >= 6
 
 
 def press(window: Browser, key: str, text: str = "") -> None:

@@ -15,7 +15,7 @@ from engine.http.page.looks import LanesRound, OneJob
 from engine.ops.jobs import Options
 from engine.ops.looks import Counts, PauseInfo
 from engine.ops.workers import Durations, HandlerTimes, WorkerInfo
-from engine.queue.looks import JobError, JobInfo, JobPage
+from engine.queue.looks import JobError, JobInfo
 from engine.queue.why import LaneInfo
 
 NOW_MS = 1_800_000_000_000
@@ -52,33 +52,11 @@ def test_names_are_the_sum_of_their_lanes() -> None:
     assert queue_views.names(lanes) == (queue_views.NameRow("b", 9, 1, 0), queue_views.NameRow("a", 5, 2, 400))
 
 
-def dead_job(id: str, error: str, ended_ms: int, name: str = "send") -> JobInfo:
-    return JobInfo(id, "dead", name=name, ended_ms=ended_ms, last_error=error)
-
-
-def test_dead_jobs_are_grouped_by_name_and_class_of_error() -> None:
-    found = JobPage(
-        100_000,
-        (
-            dead_job("1", "ValueError: a", 10),
-            dead_job("2", "module.TimeoutError: b", 30),
-            dead_job("3", "trace\nValueError: newest", 20),
-            dead_job("4", "ValueError: c", 5, name="other"),
-            dead_job("5", "", 1),
-        ),
-        *(5, None),
-    )
-    groups = [(group.name, group.error, group.count, group.example, group.job) for group in job_views.dead_jobs(found).groups]
-    assert groups == [
-        ("send", "ValueError", 2, "ValueError: newest", "3"),
-        ("send", "module.TimeoutError", 1, "module.TimeoutError: b", "2"),
-        ("other", "ValueError", 1, "ValueError: c", "4"),
-        ("send", "", 1, "", "5"),
-    ]
-
-
 def test_the_life_of_a_job_is_drawn_to_scale() -> None:
-    errors = (JobError(2_000, 1_000, "failed", "ValueError: a", "trace"), JobError(9_000, 5_000, "lost", "worker w2 is gone", ""))
+    errors = (
+        JobError(2_000, 1_000, "failed", "ValueError: a", "trace", 1),
+        JobError(9_000, 5_000, "lost", "worker w2 is gone", "", 2),
+    )
     found = JobInfo(
         *("1", "active"), fence=9_500, name="send", enqueued_ms=500, lease_end_ms=12_000, claims=3, failures=1, crashes=1,
         owner="w3", errors=errors,
@@ -86,11 +64,11 @@ def test_the_life_of_a_job_is_drawn_to_scale() -> None:
     titles = [(moment.title, moment.tone, moment.at_ms) for moment in job_views.moments(found, 10_500)]
     assert titles == [
         ("Enqueued", "plain", 500),
-        ("Attempt 1 claimed", "run", 1_000),
-        ("Attempt 1 failed", "bad", 2_000),
-        ("Attempt 2 claimed", "run", 5_000),
-        ("Attempt 2 lost", "lost", 9_000),
-        ("Attempt 3 claimed", "run", 9_500),
+        ("Run 1 claimed", "run", 1_000),
+        ("Run 1 failed", "bad", 2_000),
+        ("Run 2 claimed", "run", 5_000),
+        ("Run 2 lost", "lost", 9_000),
+        ("Run 3 claimed", "run", 9_500),
         ("Lease ends", "plain", 12_000),
     ]
     bars = [(bar.tone, bar.x, bar.width) for bar in job_views.bars(found, 10_500)]
@@ -129,7 +107,9 @@ def test_a_filter_says_in_its_address_what_it_means() -> None:
     wanted = job_views.filter_of(
         {"state": "dead", "name": "send", "error": " ValueError ", "text": "a&b", "cursor": "250", "newest": "1"}
     )
-    assert wanted == job_views.Filter("dead", "send", "", "ValueError", "a&b", newest=True, cursor=250)
+    assert wanted == job_views.Filter("dead", "send", "", "ValueError", "", "a&b", newest=True, cursor=250)
+    kind = job_views.filter_of({"state": "dead", "error_like": "no user …"})
+    assert kind.narrow and kind.address() == "state=dead&error_like=no+user+%E2%80%A6"
     assert wanted.address(cursor="") == "state=dead&name=send&error=ValueError&text=a%26b&newest=1"
     assert job_views.filter_of({"name": "", "text": " "}) == job_views.Filter() and not job_views.Filter().narrow
     assert job_views.filter_of({"text": "x" * 200}).text == "x" * 200
@@ -141,7 +121,7 @@ def test_a_filter_says_in_its_address_what_it_means() -> None:
         ({"state": "gone"}, "state"), ({"cursor": "1e3"}, "cursor"), ({"cursor": "\u0661"}, "cursor"),
         ({"cursor": "10001"}, "cursor"),
         ({"name": "x" * 65_537}, "name"), ({"key": "x" * 65_537}, "key"),
-        ({"text": "x" * 201}, "text"), ({"error": "x" * 201}, "error"),
+        ({"text": "x" * 201}, "text"), ({"error": "x" * 201}, "error"), ({"error_like": "x" * 1_001}, "error_like"),
     ],
 )  # fmt: skip
 def test_a_bad_filter_is_refused_before_any_call(query: dict[str, str], field: str) -> None:
