@@ -68,7 +68,7 @@ BESIDE = $(if $(BUSY),$(BIN)/python -m chaos.busy $(BUSY) -- )
 .PHONY: help setup chaos bench bench-engine bench-guard bench-http bench-judge bench-scale peers queues interop mischief mutants nightly upgrade judge runs compare test test-all test-nightly test-times mutate features simulate simulate-rules soak churn capacity scale check sizes docs format generate doctor clean distclean
 
 help:
-	@echo 'make bench [SEED=1] [MODEL=bull] [MUTANT=name] [SLO=my.toml]   load, six faults, then the verdict (3 minutes); fails unless valid'
+	@echo 'make bench [SEED=1] [MODEL=bull] [MUTANT=name] [SLO=my.toml]   load, seven faults, then the verdict (3 minutes); fails unless valid'
 	@echo 'make bench FACE=http [SEED=1]       the producer sends over HTTP to two apps, one of which is killed, too (three minutes)'
 	@echo 'make bench MODEL=dsps [SEED=1]      channels whose clocks wrap in mid-load, seven faults, then the verdict (3 minutes)'
 	@echo 'make chaos TOPOLOGY=sentinel [SEED=1] [MINUTES=1] [DURABILITY=replica] [MODEL=dsps]   faults of the servers too: embedded, aof,'

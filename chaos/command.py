@@ -42,6 +42,9 @@ DEFAULT_OBJECTIVES = ROOT / "bench" / "slo.toml"
 PICKUP_BOUND_MS = 2_000
 PICKUP_SWEEPS = 2
 
+#: Of the workers of a drill with all faults these have no proxy, so that others see at once that they were killed (rule 39).
+DIRECTLY = worker_names(1)
+
 S = TypeVar("S", bound=SpecFile)
 
 
@@ -71,12 +74,19 @@ def bench(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
         lease_ms=LEASE_MS if arguments.lease_ms is None else arguments.lease_ms,
         topology=topology,
         durability=arguments.durability or "",
+        direct=DIRECTLY if names_connections(arguments, topology) else None,
     )
     if arguments.slo:
         validate_objectives(arguments.slo, channels=False)
     usual = spec.model == LANES and spec.lease_ms == LEASE_MS
     objectives = arguments.slo or (DEFAULT_OBJECTIVES if usual else None)
     return drill_and_judge(spec, Pace(), arguments, interrupts, mutant, arguments.faults, objectives=objectives)[0]
+
+
+def names_connections(arguments: argparse.Namespace, topology: str) -> bool:
+    """Whether the drill has all faults, of a format whose workers name their connections, on a server that they may reach without
+    a proxy."""
+    return arguments.model == LANES and topology in catalogue.SINGLE and arguments.faults is None and arguments.minutes is None
 
 
 def drill_and_judge(
@@ -97,7 +107,7 @@ def drill_and_judge(
     workers, consumers = worker_names(spec.workers), consumer_names(spec.consumers)
     minutes = getattr(arguments, "minutes", None)
     shape: dict[str, Any] = {"topology": spec.topology, "minutes": minutes, "load": spec.load}
-    plan = draw(spec.seed, workers=workers, consumers=consumers, pace=pace, kinds=kinds, **shape)
+    plan = draw(spec.seed, workers=workers, consumers=consumers, pace=pace, kinds=kinds, direct=spec.direct or (), **shape)
     made = of_plan(spec, plan, interrupts, mutant)
     if objectives == DEFAULT_OBJECTIVES and may_lose(spec, plan):
         # They allow no job to be lost, whatever was declared.
@@ -129,7 +139,14 @@ def of_plan(spec: RunSpec, plan: Plan, interrupts: Interrupts, mutant: Mutant | 
             drill.pretend = mutant.faults_do_nothing
         return drill
 
-    return Order(spec, plan, make, about, at_its_rate, mutant)
+    return Order(replace(spec, direct=connected_directly(spec, plan)), plan, make, about, at_its_rate, mutant)
+
+
+def connected_directly(spec: RunSpec, plan: Plan) -> tuple[str, ...]:
+    """Those of the processes of a drill that work on jobs and have no proxy."""
+    if plan.needs_network() or spec.topology in topologies.SEVERAL:
+        return spec.direct or ()
+    return (*worker_names(spec.workers), *plan.replacements(), *consumer_names(spec.consumers))
 
 
 def rated(spec: RunSpec, calibration: Calibration) -> RunSpec:

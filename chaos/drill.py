@@ -52,7 +52,12 @@ class Drill(Frame[RunSpec]):
         self._settle_queue()
         self._watch = Watch(history)
         stack.callback(self._watch.close)
-        self._crew = self.crew_of(spec, connect, history, self.folder.logs, manifest, self._watch, self.lua)
+        direct = spec.direct or ()
+
+        def connected(name: str) -> str:
+            return url if name in direct else connect(name)
+
+        self._crew = self.crew_of(spec, connected, history, self.folder.logs, manifest, self._watch, self.lua)
         self._crew.preload = self._preload
         self._sampler = Sampler(
             queue=self._open_queue(url),

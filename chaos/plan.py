@@ -41,7 +41,8 @@ CONTROL_EVERY = 4
 CROWDED_EVERY = 2
 
 #: Faults that a worker does not survive: another one takes its place.
-KILLING = ("worker-kill", "worker-oom")
+KILL = "worker-kill"
+KILLING = (KILL, "worker-oom")
 
 #: What faults of servers are said to hit.
 SERVERS = "servers"
@@ -100,6 +101,10 @@ class Plan:
         """True when a fault of the network is planned: then every process has a proxy of its own."""
         return any(planned.name in (*NETWORK_FAULT_NAMES, *CUTTING) for planned in self.faults)
 
+    def replacements(self) -> tuple[str, ...]:
+        """The workers that take the place of those that do not survive."""
+        return tuple(planned.replacement for planned in self.faults if planned.replacement)
+
     def inside(self, fault: str) -> tuple[PlannedFault, ...]:
         """The faults that come while the one of this id is in force; of "", those that come by themselves."""
         return tuple(planned for planned in self.faults if planned.during == fault)
@@ -136,16 +141,19 @@ def draw(
     topology: str = "embedded",
     minutes: int | None = None,
     load: str = catalogue.JOBS,
+    direct: Sequence[str] = (),
 ) -> Plan:
     """The plan of a seed, with one fault of each of the usual kinds that belong to the topology; with `minutes`, see `sequence`.
 
     A victim is drawn from the workers that are alive when its turn comes, replacements included, and that no fault has hit which
-    is in force. `consumers` share only the faults that hit everybody. `load`: jobs, sent directly or over HTTP. Raises
-    HarnessError for a kind that does not exist.
+    is in force. `consumers` share only the faults that hit everybody. `load`: jobs, sent directly or over HTTP. `direct`: workers
+    that no fault of the network can reach. Each is killed, before all other faults, which then hit everybody. Raises HarnessError
+    for a kind that does not exist.
     """
     pace = pace or Pace()
     randomness = random.Random(f"ironclaim plan {seed}")
     names, around = sequence(topology, load, kinds, minutes, randomness)
+    names, around = [*(KILL for _ in direct), *names], [*(False for _ in direct), *around]
     legs = producers_legs(load, randomness)
     alive = list(workers)
     started = len(alive)
@@ -153,7 +161,7 @@ def draw(
     hit: list[str] = []
     for at, name in enumerate(names):
         free = [worker for worker in alive if not around[at] or worker not in hit]
-        target = free[randomness.randrange(len(free))]
+        target = direct[at] if at < len(direct) else free[randomness.randrange(len(free))]
         hit, replacement = [target], ""
         if name in KILLING:
             started += 1

@@ -93,6 +93,8 @@ class RunSpec(SpecFile):
     concurrency: int = 8
     #: Workers that run inside Locust, beside those with a process of their own.
     consumers: int = 1
+    #: Processes that are connected to the server directly, and not through a proxy of their own; None = nobody has looked.
+    direct: tuple[str, ...] | None = None
     #: Processes that share the schedule of the load: with several, workers of a Locust master.
     producers: int = 1
     rate_per_s: int = 120

@@ -26,6 +26,10 @@ WORKER_KILLS = ("worker-kill", "worker-oom")
 WORKER_FAULTS = (*WORKER_KILLS, "worker-freeze")
 KILLS = (*WORKER_KILLS, "subscriber-kill")
 
+#: How a process was connected to the server: by a socket of its own, by which others see that it lives, or through a proxy.
+DIRECT, PROXIED = "direct", "proxied"
+WAYS = {DIRECT: "directly", PROXIED: "through a proxy"}
+
 #: Name prefix of the workers that run inside Locust.
 CONSUMER = "consumer-"
 
@@ -291,6 +295,11 @@ class Run:
     @property
     def liveness_ms(self) -> int:
         return whole(self.spec, "liveness_ms", LIVENESS_MS)
+
+    def connected(self, process: str) -> str:
+        """How a process was connected to the server, DIRECT or PROXIED; empty where the spec does not say it."""
+        named = self.spec.get("direct")
+        return "" if named is None else DIRECT if process in named else PROXIED
 
     def has(self, flag: str) -> bool:
         """True when some file has this flag of `FileFacts`, such as created, leased or finished."""

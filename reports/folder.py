@@ -90,6 +90,9 @@ def spec_faults(spec: Mapping[str, Any]) -> list[str]:
         for number, entry in enumerate(plan):
             lacks = [name for name in PLANNED if not isinstance(entry, dict) or not isinstance(entry.get(name), str)]
             found += [f"plan[{number}] has no {name}, it must be a text" for name in lacks]
+    direct = spec.get("direct")
+    if direct is not None and not (isinstance(direct, list) and all(map(is_text, direct))):
+        found.append(f"direct is {shown(spec, 'direct')}, it must be a list of names, or null where nobody has looked")
     found += findings_faults(spec.get("findings", []))
     found += loss_faults(spec.get("loss", []))
     # An unreadable bound must not be ignored: the check that uses it would be skipped.

@@ -103,8 +103,8 @@ def latency(phase: str, row: Row) -> dict[str, Any]:
 
 
 def recovery(frames: Frames) -> list[dict[str, Any]]:
-    """One line per witnessed kill: the number of leased jobs, and the slowest recovery in ms (null when one never ran
-    again)."""
+    """One line per witnessed kill: how its process was connected, the number of leased jobs, and the slowest recovery in ms (null
+    when one never ran again)."""
     kills = frames.run.kills
     if not kills:
         return []
@@ -121,6 +121,7 @@ def recovery(frames: Frames) -> list[dict[str, Any]]:
             {
                 "fault": kill.fault,
                 "target": kill.target,
+                "connected": frames.run.connected(kill.target),
                 "jobs": row["jobs"] if row else 0,
                 "recovery_ms": round(row["recovery_ns"] / MS, 1) if row and complete else None,
                 "bound_ms": frames.run.recovery_bound_ms,

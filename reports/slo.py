@@ -3,7 +3,7 @@
 | objective | value of the run |
 |---|---|
 | latency | a percentile of a latency series in a phase; a job that never got there counts as endless |
-| recovery | the longest time from a kill until the last of the jobs that the worker held ran elsewhere |
+| recovery | the longest time from a kill until the last of the jobs that the worker held ran elsewhere, of all or of one way |
 | errors | the share of the jobs that were lost, doubled, left dead, not finished for whatever reason, or not sent in time |
 | rates | jobs or messages per second |
 
@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf, isfinite
 from typing import Any, NamedTuple
 
-from reports.facts import KILLS, of_channels
+from reports.facts import KILLS, WAYS, of_channels
 from reports.ranks import samples_min
-from reports.slo_file import Objective, dotted
+from reports.slo_file import RECOVERIES, Objective, dotted
 
 #: Results of an objective, the worst last.
 RESULTS = ("met", "unknown", "missed")
@@ -90,15 +90,17 @@ def latency(one: Objective, decided: Mapping[str, Any]) -> Value:
 
 
 def recovery(one: Objective, decided: Mapping[str, Any]) -> Value:
-    """The slowest recovery of all kills."""
-    del one
+    """The slowest recovery of all kills, or of those whose process was connected in one way."""
+    way = RECOVERIES[one.path[-1]]
     kills = [fault for fault in decided["spec"].get("plan") or () if fault["name"] in KILLS]
     lines = decided["measures"]["recovery"]
     if not kills:
         return Value(None, "no kill was planned", empty=True)
     if of_channels(decided["spec"]):
         return Value(None, "runs of channels have no measure of it")
-    held = [line for line in lines if line["jobs"]]
+    if way and len(lines) == len(kills) and all(line.get("connected") not in (way, "") for line in lines):
+        return Value(None, f"no killed worker was connected {WAYS[way]}", empty=True)
+    held = [line for line in lines if line["jobs"] and way in ("", line.get("connected"))]
     if len(lines) < len(kills) or not held:
         return Value(None, f"{len(kills)} kills were planned, {len(lines)} seen, and {len(held)} hit a worker with jobs in hand")
     if never := [line["fault"] for line in held if line["recovery_ms"] is None]:

@@ -5,6 +5,7 @@
 
     [recovery]
     slowest_ms = 11_000         # from a kill until the last job that the worker held ran elsewhere
+    direct_slowest_ms = 5_000   # the same of workers that were connected to the server directly, not through a proxy
 
     [errors]                    # the error budget: the largest share of the jobs, from 0 to 1
     lost = 0
@@ -28,15 +29,19 @@ from typing import Any
 
 from reports import phases
 from reports.errors import JudgeError
+from reports.facts import DIRECT, PROXIED
 from reports.ranks import RANKS, SERIES
 
 #: The objectives of a run, in its folder.
 FILE = "slo.toml"
 
+#: Objective of recovery -> how the killed workers were connected that it is about; empty: all of them.
+RECOVERIES = {"slowest_ms": "", "direct_slowest_ms": DIRECT, "proxied_slowest_ms": PROXIED}
+
 #: Section -> names of its objectives.
 NAMES: dict[str, tuple[str, ...]] = {
     "latency": tuple(RANKS),
-    "recovery": ("slowest_ms",),
+    "recovery": tuple(RECOVERIES),
     "errors": ("lost", "doubled", "dead", "unfinished", "not_sent"),
     "rates": ("offered_per_s", "finished_per_s", "published_per_s", "delivered_per_s"),
 }

@@ -93,13 +93,22 @@ def latencies(lines: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def recoveries(lines: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Per kill, the time until the jobs that the process held ran elsewhere."""
+    """Per kill, how the process was connected, where the run tells it, and the time until the jobs that it held ran elsewhere."""
+    told = any(line.get("connected") for line in lines)
     body = [
-        [line["fault"], line["target"], number(line["jobs"]), seconds(line["recovery_ms"]), seconds(line["bound_ms"])]
+        [
+            line["fault"],
+            line["target"],
+            *([line.get("connected") or "?"] if told else []),
+            number(line["jobs"]),
+            seconds(line["recovery_ms"]),
+            seconds(line["bound_ms"]),
+        ]
         for line in lines
     ]
     title = "recovery, from waitpid to the next handler start, slowest of the jobs in hand"
-    return grid(title, ("kill", "worker", "in hand", "recovery", "bound"), body, right=(2, 3, 4))
+    heads = ("kill", "worker", *(["connected"] if told else []), "in hand", "recovery", "bound")
+    return grid(title, heads, body, right=tuple(range(len(heads) - 3, len(heads))))
 
 
 def faults(lines: Sequence[Mapping[str, Any]]) -> list[str]:

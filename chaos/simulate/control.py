@@ -19,11 +19,18 @@ Told = ControlMessage | Subscribed | ControlLost
 
 
 class Control:
-    """It reads from the start of its process on. `take` gets what is told, as an event of the process. `seen`: others may see by
-    it whether the process lives."""
+    """It reads from the start of its process on. `take` gets what is told, as an event of the process. `seen`: its process may
+    ask how the server lists it; `direct`: others may see by it whether the process lives."""
 
     def __init__(
-        self, process: Process, channels: tuple[str, ...], take: Callable[[Told], None], clients: Clients, *, seen: bool
+        self,
+        process: Process,
+        channels: tuple[str, ...],
+        take: Callable[[Told], None],
+        clients: Clients,
+        *,
+        seen: bool,
+        direct: bool,
     ) -> None:
         self.name = f"{process.name}.control"
         self.process = process
@@ -32,6 +39,7 @@ class Control:
         self._take = take
         self._clients = clients
         self._seen = seen
+        self._direct = direct
         self._connection: ClientConnection | None = None
         self._count = 0
         self._away_until_ns = 0
@@ -96,5 +104,5 @@ class Control:
         if self._world.now_ns < self._away_until_ns:
             return
         if self._seen and self._connection is None:
-            self._connection = self._clients.connects(self.process.name)
+            self._connection = self._clients.connects(self.process.name, direct=self._direct)
         self._take(Subscribed(self._connection))

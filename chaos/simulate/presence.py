@@ -58,10 +58,10 @@ class Clients:
         """The server of this era."""
         return f"run{self._era}"
 
-    def connects(self, name: str) -> ClientConnection:
+    def connects(self, name: str, *, direct: bool) -> ClientConnection:
         """A process has a control connection."""
         self._last += 1
-        connection = ClientConnection(self._last, f"{name}:{self._era}.{self._last}", self.run_id)
+        connection = ClientConnection(self._last, f"{name}:{self._era}.{self._last}", self.run_id, direct)
         self._addresses[self._last] = connection.address
         return connection
 

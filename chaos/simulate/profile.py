@@ -108,10 +108,11 @@ class Profile(Mishaps):
     #: handler raises what the job has a rule for, that take more than one place of a rate. Calls: that clean, drain and
     #: obliterate, and that bound what is kept.
     beat_ms: int = 0
-    #: Whether workers name their control connections, but for those at so many places that are behind a proxy; how often one of
-    #: these connections is cut and made again, or all at once.
+    #: Whether workers name their control connections, but for those at so many places that are behind a proxy, which look and are
+    #: not named, and at so many more that do neither; how often one of these connections is cut and made again, or all at once.
     presence: bool = False
     proxied: int = 0
+    absent: int = 0
     cuts: float = 0.0
     cuts_of_most: float = 0.0
     routed: float = 0.0

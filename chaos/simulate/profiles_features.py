@@ -234,7 +234,16 @@ FEATURES = (
     Profile(
         "presence behind a proxy",
         **_PRESENT,
-        proxied=1,
+        proxied=2,
+        process={"kill": 0.008},
+        server=QUIET,
+        network={"copy": 0.02, "lose reply": 0.02, "lose request": 0.02},
+        cuts=0.2,
+    ),
+    Profile(
+        "presence of some",
+        **_PRESENT,
+        absent=1,
         process={"kill": 0.008},
         server=QUIET,
         network={"copy": 0.02, "lose reply": 0.02, "lose request": 0.02},

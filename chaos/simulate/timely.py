@@ -154,15 +154,16 @@ class Timely:
         world, clients = self._world, self._server.clients
         if not world.profile.presence:
             return
+        unnamed = all(worker.proxied for worker in self._incarnations.workers if worker.alive)
         for job in state.zset("active"):
             token = state.run(job).token
             worker = self._incarnations.owner_of(token)
-            if worker is None or worker.alive or not unnoticed(state, clients, token.split(":")[1]):
+            if worker is None or worker.alive or not unnoticed(state, clients, token.split(":")[1], unnamed=unnamed):
                 continue
             ended_ns = clients.ended_ns.get(state.table("connections")[token.split(":")[1]], 0)
             waited_ms = (world.now_ns - max(ended_ns, self._calm_since_ns())) // MS
-            # Where the leader may be behind a proxy, its followers look when it has not for two seconds, each in its turn.
-            sweeps = 6 if world.profile.proxied else 3
+            # Where the leader may be unable to look, its followers do when it has not for two seconds, each in its turn.
+            sweeps = 6 if world.profile.absent else 3
             if waited_ms > sweeps * worker.settings.sweep_ms + AGAIN_MS + _SLACK_MS:
                 text = f"{worker.name} is dead, for {waited_ms} ms its connection is gone, and {job} is still leased to it"
                 raise Found("unnoticed", text, (job,))

@@ -126,8 +126,9 @@ class SimulatedWorker(Process):
         self._timer = 0
         block_ms = {"wake": BLOCK_MS}
         self._lines = {kind: server.knows(Line(self, server.arrive, kind, self._clock, block_ms.get(kind, 0))) for kind in KINDS}
-        seen = profile.presence and place >= profile.proxied
-        self._control = Control(self, server.model.control(name), self._told, server.clients, seen=seen)
+        self.proxied = profile.presence and place < profile.proxied
+        seen = profile.presence and not profile.proxied <= place < profile.proxied + profile.absent
+        self._control = Control(self, server.model.control(name), self._told, server.clients, seen=seen, direct=not self.proxied)
         server.tells(self._control)
         self._lines["work"].greet(self._begin)
 

@@ -406,11 +406,13 @@ class HandlerTimes:
 
 class ClientConnection(NamedTuple):
     """A connection as its server lists it: client id and address of the client; and the run id of the server,
-    which never gives the same id twice."""
+    which never gives the same id twice. `direct`: what the server lists is the socket of this process, and
+    not that of a proxy, which need not end with it."""
 
     client_id: int
     address: str
     run_id: str
+    direct: bool = True
 
 
 class Connected(NamedTuple):

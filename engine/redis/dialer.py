@@ -109,9 +109,8 @@ KEEP_ALIVE_S = {"TCP_KEEPIDLE": 3, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 2}
 
 
 def identify(connection: Connection) -> ClientConnection | None:
-    """What the server says of this connection, which has nothing outstanding. None where others could learn
-    nothing from it: the user may not ask, or what the server sees is the connection of a proxy, which need
-    not end with this process."""
+    """What the server says of this connection, which has nothing outstanding. None where the user may not
+    ask."""
     client, server = ask(connection, (("CLIENT", "INFO"), ("INFO", "server")))
     for reply in (client, server):
         if isinstance(reply, Exception):
@@ -124,13 +123,13 @@ def identify(connection: Connection) -> ClientConnection | None:
         return None
     own = own_addresses(connection._sock)
     keep_alive(connection._sock)
-    if address not in own:
+    direct = address in own
+    if not direct:
         _tell_off(
             f"the server sees {address.rpartition(':')[0]}, not {own[0].rpartition(':')[0]}: a proxy is "
             "in between"
         )
-        return None
-    return ClientConnection(client_id, address, parse_info(server).get("run_id", ""))
+    return ClientConnection(client_id, address, parse_info(server).get("run_id", ""), direct)
 
 
 def keep_alive(sock: Any) -> None:
@@ -156,7 +155,7 @@ def own_addresses(sock: Any) -> tuple[str, ...]:
 @functools.cache
 def _tell_off(reason: str) -> None:
     """Log why presence is off, once in a process for each reason."""
-    log.info("presence is off, a killed worker is noticed by its leases alone: %s", reason)
+    log.info("presence is off, that this worker is killed is noticed by its leases alone: %s", reason)
 
 
 # -- A connection that reads what a server publishes on some pub/sub channels, in a thread or greenlet of

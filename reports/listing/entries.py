@@ -159,7 +159,6 @@ def judged(verdict: Mapping[str, Any]) -> dict[str, Any]:
     """What a verdict says. Raises Broken when it is not one."""
     try:
         measures, state, checks = verdict["measures"], verdict["verdict"], verdict["checks"]
-        slowest = [line["recovery_ms"] for line in measures["recovery"] if line["jobs"]]
         jobs = measures["enqueued"]
         if state not in VERDICTS:
             raise Broken(f"{VERDICT} has the verdict {state!r}")
@@ -168,7 +167,7 @@ def judged(verdict: Mapping[str, Any]) -> dict[str, Any]:
             "lossy": bool(words.lost(verdict)),
             "reason": next(iter(verdict["reasons"]), ""),
             "violations": sum(check["violations"] for check in checks) if checks else None,
-            "recovery_ms": max(slowest) if slowest and None not in slowest else None,
+            "recovery_ms": words.slowest_ms(measures["recovery"], ""),
             "p99_ms": p99_ms(measures["percentiles"]),
             "jobs": measures.get("published") if jobs is None else jobs,
             "slo": objectives(verdict.get("slo") or []),

@@ -42,9 +42,9 @@ LOAD = Caption(
 RECOVERY = Caption(
     "Recovery after kills",
     "For every job that a killed worker held: the time from its death, as the kernel reported it, to the next start of the "
-    "job's handler elsewhere. Without a proxy that takes two seconds, because the server sees the connection close. Where a "
-    "proxy keeps it open, as in drills, the lease must run out first: nine seconds by default. The "
-    "bound allows two seconds more.",
+    "job's handler elsewhere. For a worker that is connected directly that takes about two seconds, because the server sees its "
+    "connection close. Behind a proxy, which may keep it open, the lease must run out first: nine seconds by default. The bound "
+    "allows two seconds more.",
     "A row per kill with one dot for each job in hand: seconds until it ran elsewhere, against the lease and the bound.",
 )
 LANES = Caption(

@@ -89,15 +89,17 @@ def phase_panel(panel: Axes, lines: Sequence[Mapping[str, Any]], names: Sequence
 def recovery(found: Sequence[Recovery], bounds_s: Mapping[str, float], lease_s: float) -> Figure:
     """A row per kill, a dot per job leased at the kill: the time until it ran elsewhere, against the bound."""
     kills = list(dict.fromkeys(one.fault for one in found))
+    ways = {one.fault: one.connected for one in found}
+    labels = [ink.plain(f"{kill}, {ways[kill]}" if ways[kill] else kill) for kill in kills]
     drawn = ink.figure(TOP_IN + BOTTOM_IN + 0.25 + 0.7 * len(kills))
-    ink.margins(drawn, left=room_in(kills), right=RIGHT_IN, top=TOP_IN - 0.2, bottom=BOTTOM_IN + 0.2)
+    ink.margins(drawn, left=room_in(labels), right=RIGHT_IN, top=TOP_IN - 0.2, bottom=BOTTOM_IN + 0.2)
     panel: Axes = drawn.subplots()
     longest_s = max([*bounds_s.values(), lease_s, *(one.seconds or 0.0 for one in found)])
     for row, fault in enumerate(kills):
         jobs = [one for one in found if one.fault == fault and not one.ended]
         kill_row(panel, row, jobs, bounds_s.get(fault, longest_s), longest_s)
     panel.axvline(lease_s, color=ink.GREY, lw=1.2, ls=(0, (3, 2)), label="lease", zorder=1)
-    panel.set_yticks(range(len(kills)), [ink.plain(kill) for kill in kills])
+    panel.set_yticks(range(len(kills)), labels)
     panel.set_ylim(len(kills) - 0.45, -0.55)
     panel.set_xlim(0, longest_s * 1.08)
     panel.set_xlabel("seconds from the death of the worker to the next start of the job's handler")

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from reports import slo
-from reports.facts import of_channels
+from reports.facts import WAYS, of_channels
 from reports.page import rows as rows_of
 from reports.page.tables import NO_VALUE, cell, details, marked_up, safe
-from reports.page.words import milliseconds
+from reports.page.words import milliseconds, slowest_ms
 
 #: Fields of a spec that the page shows in sections of their own; the others are listed unchanged.
 CARDS = ("machine", "calibration", "versions", "plan", "channels", "harness_errors", "findings")
@@ -38,8 +38,8 @@ def notice(title: str, sentences: Sequence[str]) -> str:
 
 def tiles(measures: Mapping[str, Any]) -> str:
     """The key numbers, as tiles."""
-    slowest = [line["recovery_ms"] for line in measures["recovery"] if line["jobs"]]
-    recovered = max(slowest) if slowest and None not in slowest else None
+    recovered = [line for line in measures["recovery"] if line["jobs"]]
+    ways = [way for way in WAYS if any(line.get("connected") == way for line in recovered)]
     shown = [
         ("enqueued", cell(measures["enqueued"]), ""),
         ("finished", cell(measures["finished"]), ""),
@@ -47,8 +47,10 @@ def tiles(measures: Mapping[str, Any]) -> str:
         ("doubled", told(measures["doubled"]), bad(measures["doubled"])),
         ("dead", cell(measures["dead"]), ""),
         ("stale finishes refused", cell(measures["refused_stale"]), ""),
-        ("slowest recovery", milliseconds(recovered) if slowest else NO_VALUE, ""),
+        *((f"slowest recovery, {way}", milliseconds(slowest_ms(recovered, way)), "") for way in ways),
     ]
+    if not ways:
+        shown.append(("slowest recovery", milliseconds(slowest_ms(recovered, "")) if recovered else NO_VALUE, ""))
     return laid(shown)
 
 

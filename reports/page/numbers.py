@@ -79,8 +79,9 @@ def load(series: Series, samples: Samples, axis: Axis) -> str:
 
 def recovery(found: Sequence[Recovery]) -> str:
     """A line per job leased at a kill."""
-    rows = [(one.job, one.fault, one.target, one.seconds, fate(one)) for one in found]
-    return table("Jobs in hand at each kill", ("job", "kill", "worker", "seconds", "what became of it"), rows, words=(1, 2, 4))
+    rows = [(one.job, one.fault, one.target, one.connected or None, one.seconds, fate(one)) for one in found]
+    heads = ("job", "kill", "worker", "connected", "seconds", "what became of it")
+    return table("Jobs in hand at each kill", heads, rows, words=(1, 2, 3, 5))
 
 
 def fate(one: Recovery) -> str:

@@ -18,11 +18,12 @@ JOBS_MAX = 500
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """One job leased at a kill. `seconds`: until it ran elsewhere, None = never; `ended`: it never ran again because the call
-    that ended its lease took effect, or because it was buried."""
+    """One job leased at a kill. `connected`: how the worker was (see `Run.connected`). `seconds`: until it ran elsewhere, None =
+    never; `ended`: it never ran again because the call that ended its lease took effect, or because it was buried."""
 
     fault: str
     target: str
+    connected: str
     job: str
     seconds: float | None
     ended: bool
@@ -37,5 +38,6 @@ def recoveries(frames: Frames) -> list[Recovery]:
         seen[row["fault"]] = seen.get(row["fault"], 0) + 1
         if seen[row["fault"]] <= JOBS_MAX:
             took_s = None if row["recovery_ns"] is None else row["recovery_ns"] / MS / 1_000
-            found.append(Recovery(row["fault"], row["target"], row["job"], took_s, bool(row["ended"])))
+            way = frames.run.connected(row["target"])
+            found.append(Recovery(row["fault"], row["target"], way, row["job"], took_s, bool(row["ended"])))
     return found

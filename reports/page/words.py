@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reports.facts import finding_name
+from reports.facts import DIRECT, PROXIED, WAYS, finding_name
 
 #: Latency -> its title in a figure, in order of display.
 LATENCY_TITLES = {
@@ -134,6 +134,7 @@ def story(decided: Mapping[str, Any]) -> list[str]:
         fate(measures, kept_out(decided)),
         *faults(measures["faults"]),
         *recovery(measures["recovery"]),
+        by_way(measures["recovery"]),
     ]
     return [sentence for sentence in (*sentences, latency(measures)) if sentence]
 
@@ -195,16 +196,37 @@ def recovery(lines: Sequence[Mapping[str, Any]]) -> list[str]:
     """How long the jobs of killed workers took to run elsewhere."""
     found: list[str] = []
     for line in lines:
-        bound_s = line["bound_ms"] / 1_000
-        head = f"When {line['target']} was killed it held {line['jobs']} {'job' if line['jobs'] == 1 else 'jobs'}"
+        bound_s, way = line["bound_ms"] / 1_000, WAYS.get(line.get("connected", ""))
+        killed = f"When {line['target']}{f', connected {way},' if way else ''} was killed it held"
+        head = f"{killed} {line['jobs']} {'job' if line['jobs'] == 1 else 'jobs'}"
         if not line["jobs"]:
-            found.append(f"When {line['target']} was killed it held no job.")
+            found.append(f"{killed} no job.")
         elif line["recovery_ms"] is None:
             found.append(f"{head}; not all of them ran elsewhere afterwards ({bound_s:.1f} s were allowed).")
         else:
             last = "it" if line["jobs"] == 1 else "the last of them"
             found.append(f"{head}; {last} ran elsewhere {line['recovery_ms'] / 1_000:.1f} s later ({bound_s:.1f} s are allowed).")
     return found
+
+
+def by_way(lines: Sequence[Mapping[str, Any]]) -> str:
+    """When two seconds hold and when a lease must run out, with what was measured; empty unless workers of both kinds were
+    killed."""
+    slowest = {way: slowest_ms(lines, way) for way in WAYS}
+    if None in slowest.values():
+        return ""
+    of_direct, of_proxied = milliseconds(slowest[DIRECT]), milliseconds(slowest[PROXIED])
+    return (
+        f"Work of a directly connected worker went on after {of_direct}, because the server sees its connection close; behind a "
+        f"proxy, which may keep it open, after {of_proxied}, because the lease has to run out."
+    )
+
+
+def slowest_ms(lines: Sequence[Mapping[str, Any]], way: str) -> float | None:
+    """The slowest recovery of the workers that were connected in one way, with "" of all. None when no jobs were in hand, or not
+    all of them ran again."""
+    found = [line["recovery_ms"] for line in lines if line["jobs"] and way in ("", line.get("connected"))]
+    return max(found) if found and None not in found else None
 
 
 def latency(measures: Mapping[str, Any]) -> str:

@@ -27,10 +27,14 @@ CONSUMERS = consumer_names(1)
 WORKER_FAULTS = ("worker-kill", "worker-freeze")
 
 
-def make_drill(folder: Path, *, seed: int, kinds: Sequence[str] = WORKER_FAULTS, pace: Pace = PACE) -> tuple[Drill, Plan]:
-    """A drill with short leases and short phases. With faults of workers alone, seed 1 freezes first, then kills."""
-    plan = draw(seed, workers=WORKERS, consumers=CONSUMERS, pace=pace, kinds=kinds)
-    short = RunSpec(id=runs.run_id("bench", seed, "", 0.0), seed=seed, lease_ms=LEASE_MS, sweep_ms=200, rate_per_s=80)
+def make_drill(
+    folder: Path, *, seed: int, kinds: Sequence[str] = WORKER_FAULTS, pace: Pace = PACE, direct: tuple[str, ...] = (), **more: Any
+) -> tuple[Drill, Plan]:
+    """A drill with short leases and short phases, or what `more` has of the spec. With faults of workers alone, seed 1 freezes
+    first, then kills. `direct`: workers without a proxy, which are killed first."""
+    plan = draw(seed, workers=WORKERS, consumers=CONSUMERS, pace=pace, kinds=kinds, direct=direct)
+    fields: dict[str, Any] = {"lease_ms": LEASE_MS, "sweep_ms": 200, "rate_per_s": 80, "direct": direct, **more}
+    short = RunSpec(id=runs.run_id("bench", seed, "", 0.0), seed=seed, **fields)
     # In so short a run no limit need be reached, and nobody be kept out: J12 and J14 would be unknown.
     short = replace(short, limits=(), unique_keys=False, schedules=(), dependencies=False, routing=False)
     place = runs.create(folder, short.id)

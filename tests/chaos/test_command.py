@@ -9,14 +9,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from chaos.cli import main
+from chaos import command
+from chaos.cli import main, parse
 from chaos.fault_table import table
 from chaos.interrupts import Interrupts
+from chaos.plan import consumer_names, draw, worker_names
 from chaos.processes import ROOT
+from chaos.spec import RunSpec
 
 Patch = pytest.MonkeyPatch
 Output = pytest.CaptureFixture[str]
@@ -258,3 +262,40 @@ def test_a_run_whose_end_cannot_be_written_is_not_judged(tmp_path: Path) -> None
     assert (tmp_path / "err").read_text() == "chaos: spec.json cannot be written: Is a directory\n"
     assert "ended_utc" not in json.loads((latest / "spec.json").read_text())
     assert "verdict" not in (tmp_path / "out").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "topology", "some"),
+    [
+        ((), "embedded", True),
+        (("--face", "http"), "embedded", True),
+        ((), "aof", True),
+        ((), "replica", False),
+        ((), "sentinel", False),
+        (("--model", "bull"), "embedded", False),
+        (("--fault", "worker-kill"), "embedded", False),
+        (("--minutes", "2"), "embedded", False),
+    ],
+)
+def test_a_drill_of_all_faults_has_a_worker_without_a_proxy_where_that_shows(
+    words: tuple[str, ...], topology: str, some: bool
+) -> None:
+    assert command.names_connections(parse(("bench", *words)), topology) is some
+
+
+@pytest.mark.parametrize(
+    ("kinds", "direct"),
+    [
+        (("worker-kill",), ("worker-1", "worker-2", "worker-3", "worker-4", "worker-5", "consumer-1")),
+        (("worker-kill", "net-down"), ("worker-1",)),
+    ],
+    ids=["no proxies", "proxies"],
+)
+def test_the_spec_names_all_that_are_connected_directly(kinds: tuple[str, ...], direct: tuple[str, ...]) -> None:
+    """Replacements as well, which are here of the worker without a proxy and of another one."""
+    spec = RunSpec(id="x", seed=1, direct=command.DIRECTLY)
+    plan = draw(1, workers=worker_names(3), consumers=consumer_names(1), kinds=kinds, direct=command.DIRECTLY)
+    with Interrupts() as caught:
+        assert command.of_plan(spec, plan, caught).spec.direct == direct
+        several = replace(spec, topology="sentinel", direct=None)
+        assert command.of_plan(several, draw(1, workers=worker_names(3), kinds=()), caught).spec.direct == ()

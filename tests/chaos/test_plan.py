@@ -49,6 +49,16 @@ def test_the_draw_is_the_same_on_every_machine_and_python() -> None:
     ]
 
 
+def test_a_worker_that_is_connected_directly_is_killed_before_all_other_faults() -> None:
+    """So that what takes its place is hit by the network like everybody."""
+    for seed in SEEDS:
+        first, *rest = drawing.draw(seed, workers=WORKERS, direct=("worker-1",)).faults
+        assert (first.fault, first.target, first.replacement) == ("1-worker-kill", "worker-1", "worker-4")
+        assert sorted(planned.name for planned in rest) == sorted(drawing.FAULT_NAMES)
+        assert not any("worker-1" in planned.targets for planned in rest)
+        assert all("worker-4" in planned.targets for planned in rest if planned.name == "net-latency" and planned is rest[0])
+
+
 def test_every_plan_holds_each_kind_once() -> None:
     for plan in PLANS:
         assert sorted(planned.name for planned in plan.faults) == sorted(drawing.FAULT_NAMES)

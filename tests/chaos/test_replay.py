@@ -38,7 +38,8 @@ def written(folder: Path, spec: Any, plan: Plan) -> Path:
 
 def jobs(folder: Path) -> tuple[Path, RunSpec, Plan]:
     plan = draw(CROWDED, workers=worker_names(3), pace=Pace(calm_ms=7), minutes=1)
-    spec = RunSpec("one", CROWDED, mutant="no-reap", model="lanes", rate_per_s=90, lease_ms=5_000, **command.features("lanes"))
+    fields: dict[str, Any] = {"mutant": "no-reap", "model": "lanes", "rate_per_s": 90, "lease_ms": 5_000, "direct": ()}
+    spec = RunSpec("one", CROWDED, **fields, **command.features("lanes"))
     return written(folder, spec, plan), spec, plan
 
 

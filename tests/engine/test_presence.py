@@ -106,7 +106,7 @@ def test_rule_39_one_sweep_a_second_hands_out_a_look_where_there_are_leases(desk
 
 
 def test_rule_39_a_beat_asks_a_follower_to_look_where_the_leader_does_not(desk: Desk) -> None:
-    """The leader is behind a proxy, or of an older version."""
+    """The user of the leader may not, or it is of an older version."""
     assert names(desk, "a", "", ttl_ms=LONG_MS).leads
 
     def asked(connection: str = f"8 {RUN}") -> bool:
@@ -231,11 +231,11 @@ WATCHED = (Connected(A, 1), Connected(B, 2), Connected(C, 3))
 class Looker(Machine):
     """A worker that leads and has a control connection; what is on its sweep slot is answered by hand."""
 
-    def __init__(self) -> None:
+    def __init__(self, own: ClientConnection = OWN) -> None:
         super().__init__(beat_ms=10_000)
         assert self.until(Beat).connection == ""
         self.answer("sweep", Beaten(self.srv_us, "ok", True, False))
-        self.on(Subscribed(OWN))
+        self.on(Subscribed(own))
 
     def until(self, kind: type[Operation]) -> Any:
         """The next operation of this kind on the sweep slot; what comes before it is answered."""
@@ -260,10 +260,10 @@ class Looker(Machine):
         """A sweep is over; whether it asks for a look."""
         self.answer("sweep", Swept(self.srv_us, 1000, leads=True, watched=watched))
 
-    def asked(self) -> ListConnections:
+    def asked(self, *watched: Connected) -> ListConnections:
         """The look that the next sweep asks for."""
         assert self.until(Sweep).run_id == RUN
-        self.swept(*WATCHED)
+        self.swept(*(watched or WATCHED))
         return self.until(ListConnections)
 
     def looked(self, *client_ids: int, own: str = OWN.address, took_ms: int = 0) -> None:
@@ -326,6 +326,40 @@ def test_rule_39_looks_that_say_nothing_about_one_worker_reap_nobody(
         # There is nothing to take from nobody.
         assert not isinstance(machine.until(Sweep), ReapLost)
     machine.reaps_nobody()
+
+
+def test_rule_39_a_worker_behind_a_proxy_names_no_connection_and_looks_after_those_that_do() -> None:
+    """It counts itself among those that are there, so one that is named, and missing, is not most of all."""
+    machine = Looker(OWN._replace(direct=False))
+    assert machine.until(Beat).connection == ""
+    assert machine.asked(WATCHED[1]).client_ids == (1, 2)
+    machine.looked(1)
+    machine.until(ListConnections)
+    machine.looked(1)
+    operation = machine.out["sweep"].operation
+    assert isinstance(operation, ReapLost) and operation.lost == (WATCHED[1],)
+    machine.answer("sweep", Swept(machine.srv_us, 0))
+    machine.asked(*WATCHED[1:])
+    machine.looked(1)
+    machine.reaps_nobody()
+
+
+def test_rule_39_nobody_looks_at_its_own_connection_alone() -> None:
+    machine = Looker()
+    machine.until(Sweep)
+    machine.swept(WATCHED[0])
+    machine.reaps_nobody()
+
+
+def test_rule_39_two_incarnations_with_one_connection_are_one_that_is_gone() -> None:
+    machine = Looker()
+    former = Connected("d" * 16, 2)
+    machine.asked(WATCHED[0], WATCHED[1], former)
+    machine.looked(1)
+    machine.until(ListConnections)
+    machine.looked(1)
+    operation = machine.out["sweep"].operation
+    assert isinstance(operation, ReapLost) and operation.lost == (WATCHED[1], former)
 
 
 def test_rule_39_the_answer_of_another_server_says_nothing() -> None:
@@ -531,6 +565,27 @@ def test_rule_39_followers_notice_a_killed_worker_where_the_leader_cannot_look(
     assert client.get(queue.model.keys.leader) == leader, "it has led all the time"
 
 
+@pytest.mark.slow
+def test_rule_39_workers_behind_a_proxy_notice_one_that_is_connected_directly(
+    queue: Queue, tmp_path: Path, workers: Workers, relay: Relay, client: Any
+) -> None:
+    # Nor would they notice it soon by missing beats.
+    options = ("--lease-ms", str(LONG_MS), "--beat-ms", str(LONG_MS))
+    workers.start(*options, name="direct")
+    wait_until(lambda: client.hlen(queue.model.keys.connections) == 1, "its connection is known")
+    proxied = Workers(tmp_path, relay.url)
+    try:
+        pid = hold(workers, queue, "j1")
+        for name in ("a", "b"):
+            proxied.start(*options, name=name)
+        wait_until(lambda: sum(info.alive for info in queue.workers.list()) == 3, "there are three")
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: any(mark.pid != pid for mark in workers.marks("start", "j1")), "it runs again")
+        assert client.hlen(queue.model.keys.connections) == 0, "only that one was named"
+    finally:
+        proxied.stop_all()
+
+
 def left_to_its_lease(queue: Queue, workers: Workers, client: redis.Redis) -> None:
     """A worker that is killed keeps its lease while the others sweep on."""
     pid = hold(workers, queue, "j1")
@@ -552,7 +607,7 @@ def test_presence_can_be_switched_off(queue: Queue, workers: Workers, client: An
 
 @pytest.mark.slow
 def test_presence_is_off_behind_a_proxy(queue: Queue, tmp_path: Path, relay: Relay, client: Any) -> None:
-    """The proxy's connection need not end with the process."""
+    """The proxy's connection need not end with the process. They look after others, and nobody has named a connection."""
     workers = Workers(tmp_path, relay.url)
     try:
         found = start(workers, queue, 2, present=0)

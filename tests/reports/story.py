@@ -42,6 +42,7 @@ SPEC: dict[str, Any] = {
     "liveness_ms": LEASE_MS + 6_000,
     "workers": 3,
     "plan": PLAN,
+    "direct": [],
     "retries_by_policy": True,
     "harness_errors": [],
     "ended_utc": "2026-01-01T00:01:00Z",

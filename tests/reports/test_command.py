@@ -223,6 +223,8 @@ def test_what_an_older_judge_left_goes_first(run: Path, command: Command, monkey
         ({"plan": [{"fault": "1", "name": 2}]}, "plan[0] has no name, it must be a text; plan[0] has no target"),
         ({"plan": ["kill"]}, "plan[0] has no fault, it must be a text"),
         ({"harness_errors": "none"}, 'harness_errors is "none", it must be a list'),
+        ({"direct": "worker-1"}, 'direct is "worker-1", it must be a list of names, or null where nobody has looked'),
+        ({"direct": [1]}, "direct is [1], it must be a list of names, or null where nobody has looked"),
         ({"delayed_p99_ms": "100"}, 'delayed_p99_ms is "100", it must be a whole number, 0 = none'),
         ({"delayed_p99_ms": -1}, "delayed_p99_ms is -1, it must be a whole number, 0 = none"),
         ({"pickup_bound_ms": 0.5}, "pickup_bound_ms is 0.5, it must be a whole number, 0 = none"),

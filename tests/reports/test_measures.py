@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from reports.facts import Run
 from reports.percentiles import NEVER_MS, stated
 from reports.ranks import RANKS
 from tests.reports.conftest import Judge
@@ -127,7 +128,13 @@ def test_what_never_came_is_infinite() -> None:
 
 def test_recovery_counts_from_waitpid_to_the_next_handler_start(valid: dict[str, Any]) -> None:
     expected = {"fault": "1-worker-kill", "target": "worker-2", "jobs": 1, "recovery_ms": 9_200.0, "bound_ms": 11_000}
-    assert valid["measures"]["recovery"] == [expected]
+    assert valid["measures"]["recovery"] == [{**expected, "connected": "proxied"}]
+
+
+@pytest.mark.parametrize(("direct", "connected"), [(["worker-2"], "direct"), ([], "proxied"), (None, "")])
+def test_the_spec_says_how_a_process_was_connected(direct: list[str] | None, connected: str) -> None:
+    assert Run({"direct": direct}, {}).connected("worker-2") == connected
+    assert Run({}, {}).connected("worker-2") == ""
 
 
 def test_faults_are_listed_with_their_witness(valid: dict[str, Any]) -> None:

@@ -87,7 +87,7 @@ HEADS = (
 
 
 def test_recovery_and_lanes_follow_the_job_of_the_killed_worker(good: Path) -> None:
-    assert rows_of(text_of(good), "recovery") == [["k1", "1-worker-kill", "worker-2", "9.200", "ran elsewhere"]]
+    assert rows_of(text_of(good), "recovery") == [["k1", "1-worker-kill", "worker-2", "proxied", "9.200", "ran elsewhere"]]
     held, again = rows_of(text_of(good), "lanes-1")
     assert [held[1], held[3], held[8], held[10], held[11]] == ["k1", "worker-2", "&ndash;", "19.0", "worker-1"]
     assert [again[1], again[3], again[8], again[9]] == ["k1", "worker-1", "finish", "accepted"]

@@ -16,7 +16,7 @@ from reports.page import bands, ink, tables, words
 from reports.page.colours import COLOURS
 from reports.page.document import document
 from reports.page.draw_lanes import gone, mark
-from reports.page.facts import again, checks
+from reports.page.facts import again, checks, tiles
 from reports.page.leases import Lease, in_hand_at
 from reports.page.timeline import BUCKETS_MAX, Window, axis, windows
 from reports.verdict import NO_MEASURES
@@ -238,3 +238,41 @@ def test_a_possible_violation_and_a_declared_one_are_told_in_words() -> None:
     )
     assert "One row may break this promise: the history does not show whether that is so." in shown
     assert "what it counts as declared: see the declared findings" in shown and "nothing" not in shown
+
+
+DIRECT_KILL = {"target": "worker-1", "connected": "direct", "jobs": 3, "recovery_ms": 1_874.0, "bound_ms": 11_000}
+PROXIED_KILL = {"target": "worker-4", "connected": "proxied", "jobs": 1, "recovery_ms": 9_012.0, "bound_ms": 11_000}
+
+
+def test_recovery_of_both_kinds_of_connection_is_told_apart_and_why() -> None:
+    lines = [DIRECT_KILL, PROXIED_KILL]
+    told = words.recovery(lines)
+    assert told[0].startswith(
+        "When worker-1, connected directly, was killed it held 3 jobs; the last of them ran elsewhere 1.9 s"
+    )
+    assert told[1].startswith("When worker-4, connected through a proxy, was killed it held 1 job; it ran elsewhere 9.0 s later")
+    assert words.by_way(lines) == (
+        "Work of a directly connected worker went on after 1.87 s, because the server sees its connection close; behind a proxy, "
+        "which may keep it open, after 9.01 s, because the lease has to run out."
+    )
+    shown = tiles({**NO_MEASURES, "recovery": lines})
+    assert "slowest recovery, direct</dt><dd>1.87 s" in shown and "slowest recovery, proxied</dt><dd>9.01 s" in shown
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [DIRECT_KILL],
+        [PROXIED_KILL],
+        [{**DIRECT_KILL, "recovery_ms": None}, PROXIED_KILL],
+        [{**DIRECT_KILL, "jobs": 0}, PROXIED_KILL],
+    ],
+)
+def test_nothing_is_compared_where_one_kind_has_no_measure(lines: list[dict[str, Any]]) -> None:
+    assert words.by_way(lines) == ""
+
+
+def test_an_older_run_does_not_say_how_its_workers_were_connected() -> None:
+    line = {name: value for name, value in DIRECT_KILL.items() if name != "connected"}
+    assert words.recovery([line])[0].startswith("When worker-1 was killed it held 3 jobs")
+    assert "slowest recovery</dt><dd>1.87 s" in tiles({**NO_MEASURES, "recovery": [line]})

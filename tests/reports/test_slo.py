@@ -85,7 +85,7 @@ def test_a_file_names_objectives_with_their_bounds(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("latncy = 1", "latncy is not known, it must be latency, recovery, errors or rates"),
-        ("[recovery]\nslowest = 1", "recovery.slowest is not known, the last part must be slowest_ms"),
+        ("[recovery]\nslowest = 1", "recovery.slowest is not known, the last part must be slowest_ms, "),
         ("[recovery]\nslowest_ms = 0", "recovery.slowest_ms is 0, it must be a number above 0"),
         ("[recovery]\nslowest_ms = true", "recovery.slowest_ms is true, it must be a number above 0"),
         ("[recovery]\nslowest_ms = inf", "recovery.slowest_ms is Infinity, it must be a number above 0"),
@@ -209,6 +209,30 @@ def test_an_objective_is_met_missed_or_unknown(place: str, bound: float, value: 
 def test_the_recovery_of_a_run_is_that_of_all_its_kills(changes: dict[str, Any], result: str, note: str) -> None:
     line = one("recovery.slowest_ms", 11_000, run(**changes))
     assert (line["result"], line["value"]) == (result, None) and line["note"].startswith(note)
+
+
+DIRECT_KILL = {"fault": "1-worker-kill", "jobs": 5, "recovery_ms": 1_900.0, "connected": "direct"}
+PROXIED_KILL = {"fault": "2-worker-kill", "jobs": 3, "recovery_ms": 9_000.0, "connected": "proxied"}
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "value", "result", "note"),
+    [
+        ("direct_slowest_ms", (DIRECT_KILL, PROXIED_KILL), 1_900.0, "met", "1-worker-kill, 5 jobs in hand"),
+        ("proxied_slowest_ms", (DIRECT_KILL, PROXIED_KILL), 9_000.0, "missed", "2-worker-kill, 3 jobs in hand"),
+        ("slowest_ms", (DIRECT_KILL, PROXIED_KILL), 9_000.0, "missed", "2-worker-kill, 3 jobs in hand"),
+        ("direct_slowest_ms", ({**DIRECT_KILL, "recovery_ms": None}, PROXIED_KILL), None, "missed", "endless"),
+        ("direct_slowest_ms", ({**DIRECT_KILL, "jobs": 0}, PROXIED_KILL), None, "unknown", "2 kills were planned, 2 seen, and 0"),
+        ("direct_slowest_ms", (PROXIED_KILL, PROXIED_KILL), None, "met", "no killed worker was connected directly"),
+        ("direct_slowest_ms", (PROXIED_KILL,), None, "unknown", "2 kills were planned, 1 seen, and 0"),
+        ("direct_slowest_ms", ({**DIRECT_KILL, "connected": ""}, PROXIED_KILL), None, "unknown", "2 kills were planned"),
+    ],
+)
+def test_recovery_of_workers_connected_directly_and_through_a_proxy_has_bounds_apart(
+    name: str, lines: tuple[dict[str, Any], ...], value: float | None, result: str, note: str
+) -> None:
+    line = one(f"recovery.{name}", 5_000, run(recovery=lines, spec={"plan": [KILL, KILL]}))
+    assert (line["value"], line["result"]) == (value, result) and line["note"].startswith(note)
 
 
 @pytest.mark.parametrize(("name", "value"), [("lost", 0.01), ("not_sent", 0.0), ("doubled", None), ("unfinished", None)])

@@ -127,7 +127,16 @@ MEASURES = {
     **NO_MEASURES,
     **{"enqueued": 7200, "finished": 7190, "lost": None, "doubled": 0, "refused_stale": 3, "dead": 10, "dropped": 0},
     "latency": [{"phase": "lead-in", "n": 1200, "unfinished": 10, "p50_ms": 12.34, "p99_ms": None}],
-    "recovery": [{"fault": "1-worker-kill", "target": "worker-2", "jobs": 8, "recovery_ms": 9_640.0, "bound_ms": 11_000}],
+    "recovery": [
+        {
+            "fault": "1-worker-kill",
+            "target": "worker-2",
+            "connected": "proxied",
+            "jobs": 8,
+            "recovery_ms": 9_640.0,
+            "bound_ms": 11_000,
+        }
+    ],
     "faults": [
         {
             "fault": "1-worker-kill",
@@ -155,8 +164,8 @@ latency in ms, from the intended enqueue (plus its delay) to the accepted finish
   lead-in  1200          10  12.3  inf
 
 recovery, from waitpid to the next handler start, slowest of the jobs in hand
-  kill           worker    in hand  recovery   bound
-  1-worker-kill  worker-2        8     9.6 s  11.0 s
+  kill           worker    connected  in hand  recovery   bound
+  1-worker-kill  worker-2  proxied          8     9.6 s  11.0 s
 
 faults
   fault          target    witnessed  healed  witness

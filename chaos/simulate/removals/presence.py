@@ -18,7 +18,7 @@ PRESENCE = (
         "nobody looks where the leader does not",
         (Edit("followers-look-where-the-leader-does-not", "if true then return false end"),),
         ("unnoticed",),
-        ("presence behind a proxy",),
+        ("presence of some",),
     ),
     Removal(
         39,

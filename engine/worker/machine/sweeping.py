@@ -246,8 +246,9 @@ class Presence:
         self._void_ms = 0
 
     def connection(self, now_ns: int) -> str:
-        """What heartbeats say of the control connection."""
-        if self._own is None or now_ns < self._doubtful_until_ns:
+        """What heartbeats say of the control connection. One behind a proxy is not named, because it need not
+        end with this process."""
+        if self._own is None or not self._own.direct or now_ns < self._doubtful_until_ns:
             return ""
         return f"{self._own.client_id} {self._own.run_id}"
 
@@ -257,7 +258,7 @@ class Presence:
         return "" if self._own is None or not self._may_look else self._own.run_id
 
     def connected(self, own: ClientConnection | None) -> bool:
-        """There is a new control connection, or none by which others could see this worker. Returns whether
+        """There is a new control connection, or none of which the server says anything. Returns whether
         others must hear."""
         before, self._own = self._own, own
         self._may_look = True
@@ -276,7 +277,9 @@ class Presence:
 
     def assigned(self, watched: tuple[Connected, ...], now_ns: int) -> None:
         """A sweep has asked this worker to look at these connections."""
-        if len(watched) > 1 and self._look_at_ns is None and not self._lost:
+        own_id = None if self._own is None else self._own.client_id
+        others = any(worker.client_id != own_id for worker in watched)
+        if others and self._look_at_ns is None and not self._lost:
             self._watched, self._look_at_ns = watched, now_ns  # anchor: looks-follow-at-once
 
     def next_operation(
@@ -306,7 +309,10 @@ class Presence:
         """Take what a look has found."""
         self._failed_looks = 0
         missing = frozenset(worker for worker in self._watched if worker.client_id not in reply.addresses)
-        most = 2 * len(missing) > len(self._watched)  # anchor: most-connections-do-not-die-at-once
+        # The own one was looked for, too, also where it is not named.
+        asked = {worker.client_id for worker in (*self._watched, *filter(None, (self._own,)))}
+        gone = {worker.client_id for worker in missing}
+        most = 2 * len(gone) > len(asked)  # anchor: most-connections-do-not-die-at-once
         if not missing or most or not self._says_something(reply, first_send_ns, done_ns):
             self._drop()
         elif not self._missed:  # anchor: missing-twice-is-lost

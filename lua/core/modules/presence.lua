@@ -25,7 +25,7 @@ local function look_is_due(state, run_id, latest_ms, no_reap_before_ms, now_ms)
 end
 
 -- Whether followers must check the connections, because no worker has for almost two seconds. The leader may
--- be unable to: it is behind a proxy, or of an older version. A heartbeat with that reply makes its worker
+-- be unable to: its user may not, or it is of an older version. A heartbeat with that reply makes its worker
 -- sweep; heartbeats of followers are a second apart (rule 13).
 local function looks_are_late(beat, looked_ms, active, now_ms)
   local ago_ms = now_ms - tonumber(looked_ms or 0)
