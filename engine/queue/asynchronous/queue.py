@@ -34,6 +34,7 @@ from engine.queue.asynchronous.parts import (
     AsyncResults,
     AsyncSchedules,
     AsyncWorkers,
+    AsyncWorkflows,
 )
 from engine.queue.looks import Waiting, typed
 from engine.queue.metrics import DemandWatch, Scaling, exposition
@@ -151,6 +152,8 @@ class AsyncQueue(AsyncQueueCalls):
         self.jobs = AsyncJobs(self)
         #: Dead jobs.
         self.dead = AsyncDead(self)
+        #: Jobs that need each other, as one.
+        self.workflows = AsyncWorkflows(self)
         #: What happens in it, once that is switched on.
         self.events = AsyncEvents(self)
         self._demand = DemandWatch()
