@@ -15,7 +15,7 @@ from engine.ops.admin import MakeTestQueue, NoteEra
 from engine.ops.base import Operation
 from engine.ops.claims import Bury, Drop, Failure, Finish, Mark, Release, Retry, Value
 from engine.ops.jobs import CloseWindows, EnqueueMany, Lease
-from engine.ops.looks import Count, Explain, Inspect, ListHistory, Listing, ListObstacles, Look, NoteProgress, Page
+from engine.ops.looks import Count, Explain, Inspect, ListHistory, Listing, ListObstacles, Look, NoteProgress, Page, Relatives
 from engine.ops.schedules import EnableSchedule, ListSchedules, PutSchedule, RemoveSchedule, Tick, TickPolicy, Timing
 from engine.ops.sweeps import ReadWorkerUpdates, ReapLost
 from engine.ops.transfers import DropTaken, EndRestore, LoadRestore, PutJobs, SetGate, SetShards, TakeJobs
@@ -30,7 +30,7 @@ from engine.ops.workers import (
     RunTimes,
 )
 from tests.engine.desk import LEASE_MS, START_MS, Desk
-from tests.engine.helpers.by_hand import alter, bury, clean, forget, set_events, set_history, set_retention
+from tests.engine.helpers.by_hand import alter, bury, clean, forget, revive, set_events, set_history, set_retention
 
 #: What worker `a` (in some worlds `b`) has in hand, by job.
 Held = dict[str, Lease]
@@ -546,6 +546,32 @@ def why(desk: Desk, held: Held) -> Operation:
     return Explain("tenant2")
 
 
+def a_revival_of_generations(desk: Desk, held: Held) -> Operation:
+    """A child and its child, which wait for each other, and a job that is not dead."""
+    desk.run(Bury(failures(held.values())))
+    desk.sweep()
+    desk.sweep()
+    desk.run(alter(desk, "requeue", "dead", "p1"))
+    return revive(desk, "c1", "g1", "p2")
+
+
+def a_revival_of_what_need_not_wait(desk: Desk, held: Held) -> Operation:
+    """The parent has finished since, and left a result. Somebody sweeps once more, for `late`."""
+    desk.enqueue("strict", needs=("p",), unique="u")
+    desk.enqueue("late", delay_ms=5_000)
+    desk.run(Bury(failures(held.values())))
+    desk.sweep()
+    desk.run(alter(desk, "requeue", "dead", "p"))
+    desk.run(ending(held_by(desk, "b", 1)["p"]))
+    return revive(desk, "strict")
+
+
+def a_revival_of_one(desk: Desk, held: Held) -> Operation:
+    desk.sweep()
+    desk.run(alter(desk, "requeue", "dead", "parent3"))
+    return revive(desk, "child4")
+
+
 def a_second_era(desk: Desk, held: Held) -> Operation:
     desk.run(NoteEra("first", "", "", 0))
     return NoteEra("second", "first", "", 2, (("a" * 16, 1, True),))
@@ -776,6 +802,9 @@ add("discard: a delayed retry", a_cancel_of_a_delayed_retry, nothing, gone="j")
 add("discard: what has crashed", a_cancel_of_a_job_that_crashed, nothing, gone="j")
 add("discard: a dead one with its key", a_discard_of_one_that_has_its_key_again, nothing, gone="j")
 add("requeue", lambda desk, held: alter(desk, "requeue", "dead", "buried", "waits1"), simple, runs="buried")
+add("revive", a_revival_of_generations, generations, runs="c1 g1")
+add("revive: without a wait", a_revival_of_what_need_not_wait, kept, runs="strict")
+add("revive: one", a_revival_of_one, relatives, runs="child4")
 add_twice("requeue", lambda desk, held: alter(desk, "requeue", "dead", "buried", "waits1"), runs="buried")
 add(
     "requeue: under limits",
@@ -854,6 +883,7 @@ add("list_history", lambda desk, held: ListHistory(0, 0, 2**52, 0, 100), busy, w
 add("read_worker_updates", news_of_a_class, busy, writes=False)
 add("obstacles", obstacles, busy, writes=False)
 add("why", why, busy, writes=False)
+add("relatives", lambda desk, held: Relatives(("parent1", "child3", "nobody"), ("", "", "")), relatives, writes=False)
 
 
 def scene(name: str, world: World = nothing) -> Scene:

@@ -32,15 +32,16 @@ from engine.ops.admin import (
     NoteEra,
     Pause,
     Resume,
+    Revive,
     SetEvents,
     SetHistory,
     SetLimit,
     SetRetention,
     SetWorker,
 )
-from engine.ops.claims import Bury, Drop, Extend, Finish, Mark, Release, Retry
+from engine.ops.claims import Bury, Drop, Extend, Failure, Finish, Mark, Release, Retry
 from engine.ops.jobs import CloseWindows, EnqueueMany, Options
-from engine.ops.looks import Count, Explain, Inspect, ListHistory, Listing, ListObstacles, Look, NoteProgress, Page
+from engine.ops.looks import Count, Explain, Inspect, ListHistory, Listing, ListObstacles, Look, NoteProgress, Page, Relatives
 from engine.ops.schedules import EnableSchedule, ListSchedules, PutSchedule, RemoveSchedule, Tick, TickPolicy, Timing
 from engine.ops.sweeps import ReadWorkerUpdates, ReapLost, Sweep
 from engine.ops.workers import (
@@ -130,6 +131,22 @@ def _requeue(desk: Desk) -> Call[Any]:
     return _alter(desk, "requeue", tuple(failure.lease.job for failure in failed), "dead")
 
 
+def _family(desk: Desk) -> tuple[str, tuple[str, ...]]:
+    """A leased job is buried, and its children with it; their ids."""
+    (lease,) = desk.leased(1)
+    children = desk.enqueues(BATCH, needs=(lease.job,))
+    for operation in (*children, Bury((Failure(lease, "RuntimeError: planned"),))):
+        run_as_eval(desk.plain, desk.queue.model.call(operation))
+    run_as_eval(desk.plain, _sweep(desk))
+    return lease.job, tuple(child.job for child in children)
+
+
+def _revive(desk: Desk) -> Call[Any]:
+    parent, children = _family(desk)
+    run_as_eval(desk.plain, _alter(desk, "requeue", (parent,), "dead"))
+    return desk.queue.model.call(Revive(children, not_after_ms=desk.void_ms()))
+
+
 def _lock(desk: Desk) -> AcquireLock:
     """Take a lock, and return its operation."""
     name = os.urandom(8).hex()
@@ -201,6 +218,7 @@ CALLS: dict[str, Callable[[Desk], Call[Any]]] = {
     f"run_now {BATCH}": lambda desk: _alter(desk, "run_now", _jobs(desk, delay_ms=60_000), "delayed"),
     f"discard {BATCH}": lambda desk: _alter(desk, "cancel", _jobs(desk), "waiting"),
     f"requeue {BATCH}": _requeue,
+    f"revive {BATCH}": _revive,
     f"drop {BATCH}": lambda desk: desk.queue.model.call(Drop(desk.leased(), ("discarded",) * BATCH)),
     f"clean {BULK}": lambda desk: desk.queue.model.call(
         Clean("waiting", 0, None, 0, len(_jobs(desk, BULK)), BULK, not_after_ms=desk.void_ms())
@@ -215,6 +233,7 @@ CALLS: dict[str, Callable[[Desk], Call[Any]]] = {
     f"page {BULK}": lambda desk: desk.queue.model.call(Page("waiting", 0, BULK)),
     "obstacles": lambda desk: desk.queue.model.call(ListObstacles()),
     "why": lambda desk: desk.queue.model.call(Explain(_jobs(desk, 1)[0])),
+    f"relatives with {BATCH} children": lambda desk: desk.queue.model.call(Relatives((_family(desk)[0],), ("",))),
     "look": lambda desk: desk.queue.model.call(Look(_jobs(desk, 1)[0])),
     "progress": lambda desk: desk.queue.model.call(NoteProgress(desk.leased(1)[0], 1, b'"percent":5}')),
     "read_worker_updates": lambda desk: desk.queue.model.call(ReadWorkerUpdates(0, "worker")),

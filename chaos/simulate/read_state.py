@@ -14,7 +14,7 @@ local ZSETS = { ready = true, lane = true, active = true, due = true, dead = tru
   expiring = true }
 local HASHES = { sweep = true, stats = true, classes = true, limits = true, paused = true, routed = true,
   settings = true, retention = true, connections = true }
-local SETS = { needs = true, feeds = true, feeding = true, heirs = true }
+local SETS = { needs = true, feeds = true, feeding = true, heirs = true, lacks = true, lost = true }
 local names = redis.call('KEYS', prefix .. '*')
 table.sort(names)
 local found, values, next_ms = {}, {}, 0

@@ -187,7 +187,7 @@ def _open(name: str, value: Any) -> Any:
         return value.decode(errors="replace")
     if kind == "result":
         return value[0].decode(), value[1]
-    if kind in ("needs", "feeds", "feeding", "heirs", "era"):
+    if kind in ("needs", "feeds", "feeding", "heirs", "lacks", "lost", "era"):
         return tuple(member.decode() for member in value)
     if kind in _TABLES or name.startswith(("cron:", "took:", "lock:")) or name == "parked":
         words = [word.decode(errors="replace") for word in value]

@@ -20,8 +20,9 @@ from engine.queue import looks, producing
 from engine.queue.error_kinds import main_line
 from engine.queue.history import OUTCOMES, HistoryOptions, PastJob, wanted
 from engine.queue.looks import JobError, JobInfo, payload_members
-from engine.queue.producing import NewJob
+from engine.queue.producing import JOBS_MAX, NewJob
 from engine.queue.synchronous.queue import Queue
+from engine.queue.workflows import SHOWN
 
 # -- `ironclaim enqueue`: put one job into a queue, with the options of jobs as flags.
 
@@ -192,6 +193,17 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     history.add_argument("--limit", type=int, default=20, help="how many at most (20)")
     _action(actions, "times", _times, "how long the handlers of each name took")
     _action(actions, "show", _show, "everything about one job", "job")
+    workflow = _action(
+        actions,
+        "workflow",
+        _workflow,
+        "the jobs that need each other, of which this is one; or cancel or retry them",
+        "job",
+    )
+    workflow.add_argument("--limit", type=int, default=SHOWN, help=f"how many to show ({SHOWN})")
+    does = workflow.add_mutually_exclusive_group()
+    does.add_argument("--cancel", action="store_true", help="cancel all that have not ended")
+    does.add_argument("--retry", action="store_true", help="requeue all that are dead")
     for name, act, done, help in _ALTERING:
         _action(actions, name, _altering(act, done), help, "job")
     why = commands.add_parser(
@@ -218,6 +230,9 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     requeue.add_argument("job", nargs="?", help="id of the job")
     requeue.add_argument("--all", action="store_true", help="all dead jobs")
+    requeue.add_argument(
+        "--with-children", action="store_true", help="of one job: also those that were buried with it"
+    )
     _selected(requeue, "death")
     discard = _action(
         actions, "discard", _discard, "forget a dead job, all of them, or those of a name, key, error or age"
@@ -439,8 +454,13 @@ def _of_dead(options: argparse.Namespace, action: Literal["requeue", "discard"],
         flags = "--all, --name, --key, --error, --error-like, --older-than or --newer-than"
         print_error(f"dead {action}: name a job, or say {flags}")
         return 2
+    if action == "requeue" and options.with_children and not options.job:
+        print_error("dead requeue: --with-children is for one job, which is named")
+        return 2
     with opened(options) as queue:
         requeues = action == "requeue"
+        if requeues and options.with_children:
+            return _end_with_children(queue.dead.requeue(options.job, with_children=True), options)
         if options.job:
             act = queue.dead.requeue if requeues else queue.dead.discard
             return _end(act(options.job), done, options)
@@ -474,6 +494,53 @@ def _by_error(options: argparse.Namespace) -> int:
     return 0
 
 
+def _end_with_children(altered: Altered, options: argparse.Namespace) -> int:
+    """What came of a job and of those that were buried with it. Where it was requeued before, they count."""
+    if options.json:
+        show_one({**_ended(altered, options), **_counted(altered)}, as_json=True)
+    elif altered.done:
+        tell("requeued", altered.job, options, was=altered.state, **_counted(altered))
+    elif altered.children:
+        tell("children", altered.children, options, left=altered.left)
+    else:
+        return _end(altered, "requeued", options)
+    return 0 if altered.done or altered.children else _NOT_DONE
+
+
+def _counted(altered: Altered) -> dict[str, int]:
+    return {"children": altered.children, "left": altered.left}
+
+
+def _workflow(options: argparse.Namespace) -> int:
+    def check(queue: Queue) -> None:
+        _check_job(options, queue)
+        validate.integer("limit", options.limit, 1, JOBS_MAX)
+
+    with opened(options, check=check) as queue:
+        if options.cancel or options.retry:
+            change = queue.workflows.cancel if options.cancel else queue.workflows.retry
+            changed = change(options.job)
+            row = {
+                "job": options.job,
+                "queue": options.queue,
+                "changed": changed.changed,
+                "left": changed.left,
+            }
+            show_one({**row, "more": changed.more}, as_json=options.json)
+            return 0
+        found = queue.workflows.get(options.job, limit=options.limit)
+    if found is None:
+        return _unknown(options)
+    if options.json:
+        print(json_text({"queue": options.queue, "counts": found.counts, **asdict(found)}))
+        return 0
+    rows = [{**asdict(job), "needs": ", ".join(job.needs) or None} for job in found.jobs]
+    show(rows, as_json=False, nothing="")
+    counts = ", ".join(f"{count} {state}" for state, count in found.counts.items())
+    print(f"{counts}{'; there are more: --limit' if found.more else ''}")
+    return 0
+
+
 def _clear(options: argparse.Namespace) -> int:
     with opened(options) as queue:
         if never_was(queue, options):
@@ -488,16 +555,19 @@ def _unknown(options: argparse.Namespace) -> int:
     return _NOT_DONE
 
 
-def _end(altered: Altered, done: str, options: argparse.Namespace) -> int:
-    row = {
+def _ended(altered: Altered, options: argparse.Namespace) -> dict[str, Any]:
+    return {
         "job": altered.job,
         "queue": options.queue,
         "result": altered.result,
         "state": altered.state,
         "holder": altered.holder,
     }
+
+
+def _end(altered: Altered, done: str, options: argparse.Namespace) -> int:
     if options.json:
-        show_one(row, as_json=True)
+        show_one(_ended(altered, options), as_json=True)
     elif altered.done:
         tell(done, altered.job, options, was=altered.state)
     elif altered.state == "gone":

@@ -17,11 +17,11 @@ from engine.models import envelope
 from engine.models.lanes_keys import LanesKeys
 from engine.models.model import Model, random_ids, token
 from engine.models.names import LANES
-from engine.ops.admin import Alter, NoteEra
+from engine.ops.admin import Alter, NoteEra, Revive
 from engine.ops.base import Operation
 from engine.ops.claims import Bury, Claim, Drop, Finish, LeasedJob, Release, Retry, Value
 from engine.ops.jobs import CloseWindows, Enqueue, EnqueueMany, Lease, Options, class_target
-from engine.ops.looks import ReadProgress
+from engine.ops.looks import ReadProgress, Relatives
 from engine.ops.schedules import Tick
 from engine.ops.sweeps import ReapLost, Sweep, Wait, Woken
 from engine.ops.transfers import LoadRestore, PutJobs, ReadShards, TakeJobs
@@ -183,6 +183,13 @@ class Lanes(Model):
             case CloseWindows(items=items):
                 keys, jobs = [self.keys.dedup(key) for key, _ in items], [job for _, job in items]
                 return self.bound(operation, key_groups=(keys,), argument_groups=(jobs,))
+            case Revive(jobs=jobs):
+                return self.bound(operation, key_groups=(self.job_keys(jobs),), argument_groups=(jobs,))
+            case Relatives(jobs=jobs, cursors=cursors):
+                words = [word for pair in zip(jobs, cursors, strict=True) for word in pair]
+                return self.bound(
+                    operation, key_groups=(list(map(self.keys.job, jobs)),), argument_groups=(words,)
+                )
             case Tick():
                 jobs = [
                     self.keys.job(self.schedule_id(operation.schedule, str(tick_ms)))

@@ -67,6 +67,16 @@ class LanesKeys:
         (rule 25)."""
         return f"{self.prefix}heirs:{job}"
 
+    def lacks(self, job: str) -> str:
+        """Set: ids of the parents that a dead job lacked when it was buried with one of them, without those
+        that have finished since; for 90 days (rule 25)."""
+        return f"{self.prefix}lacks:{job}"
+
+    def lost(self, job: str) -> str:
+        """Set: ids of the jobs that were buried with this one; for 90 days after the last of them (rule
+        25)."""
+        return f"{self.prefix}lost:{job}"
+
     def calls(self, sequence: int) -> str:
         """String: the envelopes of the jobs that the success and the failure of the job with this sequence
         make, the length of the first before them; empty once one was made (rule 25)."""

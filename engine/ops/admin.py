@@ -241,31 +241,37 @@ class Alter(AdminOperation, script="alter", label="change of a job", goes="find"
     state: str
 
     def parse(self, raw: Any, decode: object) -> AlteredJobs:
-        """The raw reply as a value: three words for each job, of which a call that was refused has none."""
-        result = one_of(raw[1], ADMINISTERED_RESULTS)
-        words = [word.decode() for word in raw[2]]
-        jobs = () if result == "refused" else self.jobs
-        if len(words) != 3 * len(jobs):
-            raise ValueError(f"{len(words)} words for {len(jobs)} jobs")
-        items: list[Altered] = []
-        for job, altered, state, holder in zip(jobs, words[::3], words[1::3], words[2::3], strict=True):
-            found = one_of(altered.encode(), _ALTERED_RESULTS)
-            items.append(Altered(job, found, state, None if holder == "-" else holder))
-        return AlteredJobs(server_us(raw), result, tuple(items))
+        """The raw reply as a value."""
+        return AlteredJobs.read(self.jobs, raw)
 
 
-AlteredResult = Literal["done", "changed", "held", "corrupt"]
+@immutable
+class Revive(AdminOperation, script="revive", label="revival of jobs", goes="find"):
+    """Let those of the jobs that were buried with a parent wait for their parents again (rule 25)."""
+
+    jobs: tuple[str, ...]
+
+    def parse(self, raw: Any, decode: object) -> AlteredJobs:
+        """The raw reply as a value."""
+        return AlteredJobs.read(self.jobs, raw)
+
+
+AlteredResult = Literal["done", "changed", "held", "corrupt", "orphan"]
 _ALTERED_RESULTS = get_args(AlteredResult)
 
 
 class Altered(NamedTuple):
     """What came of one job: `done`; `changed` when it was in another `state`; `held` when the job `holder`
-    has its unique key by now; `corrupt` when nobody can read it, so that it cannot run."""
+    has its unique key by now; `corrupt` when nobody can read it, so that it cannot run; `orphan` when its
+    parent `holder` is lost still, or not known any more. Of a requeue with children, `children` went back to
+    wait for their parents, and `left` others that were buried with a parent stay dead."""
 
     job: str
     result: AlteredResult
     state: str
     holder: str | None = None
+    children: int = 0
+    left: int = 0
 
     @property
     def done(self) -> bool:
@@ -279,6 +285,20 @@ class AlteredJobs(Administered):
     """With what came of each job of the call, in its order; of none when it was refused."""
 
     items: tuple[Altered, ...] = ()
+
+    @classmethod
+    def read(cls, jobs: tuple[str, ...], raw: Any) -> AlteredJobs:
+        """From a raw reply: three words for each job, of which a call that was refused has none."""
+        result = one_of(raw[1], ADMINISTERED_RESULTS)
+        words = [word.decode() for word in raw[2]]
+        jobs = () if result == "refused" else jobs
+        if len(words) != 3 * len(jobs):
+            raise ValueError(f"{len(words)} words for {len(jobs)} jobs")
+        items: list[Altered] = []
+        for job, altered, state, holder in zip(jobs, words[::3], words[1::3], words[2::3], strict=True):
+            found = one_of(altered.encode(), _ALTERED_RESULTS)
+            items.append(Altered(job, found, state, None if holder == "-" else holder))
+        return cls(server_us(raw), result, tuple(items))
 
 
 @immutable

@@ -607,3 +607,50 @@ class Explained:
     workers: tuple[LivingWorker, ...]
     feeds: int
     children: tuple[tuple[str, str], ...]
+
+
+@immutable
+class Relatives(Operation, script="relatives", label="look at relatives", goes="find"):
+    """The parents and children of jobs, as far as the queue knows them. `cursors`: of each job '' for the
+    first page of its children, or what the page before has answered."""
+
+    jobs: tuple[str, ...]
+    cursors: tuple[str, ...]
+
+    def parse(self, raw: Any, decode: object) -> RelativesTold:
+        """The raw reply as a value."""
+        return RelativesTold(server_us(raw), tuple(map(Relation.read, raw[1:])))
+
+
+class Relation(NamedTuple):
+    """A job's state and name ('' = it is not kept), the jobs that it needs, how many of them it lacks as a
+    dead job that was buried with one of them, and a page of its children. `more`: the cursor of the next
+    page, '' where there is none."""
+
+    state: str
+    name: str
+    needs: tuple[str, ...]
+    lacks: int
+    children: tuple[str, ...]
+    more: str
+
+    @classmethod
+    def read(cls, values: Sequence[Any]) -> Relation:
+        """From the values of a reply."""
+        state, name, needs, lacks, children, more = values
+        return cls(
+            text(state),
+            text(name),
+            tuple(map(text, needs)),
+            whole(lacks),
+            tuple(map(text, children)),
+            text(more),
+        )
+
+
+@immutable
+class RelativesTold:
+    """Of the jobs of the call, in its order; perhaps not of the last ones."""
+
+    srv_us: int
+    items: tuple[Relation, ...]

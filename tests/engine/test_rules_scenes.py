@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine.models.lanes import Lanes
-from engine.ops.admin import Alter
+from engine.ops.admin import Alter, Revive
 from engine.redis.call import Call
 from engine.redis.scripts import scripts_folder
 from tests.engine.desk import TOMBSTONE, WRITES, Desk
@@ -115,7 +115,7 @@ def test_rule_01_a_script_cut_off_after_any_write_loses_doubles_and_leaks_nothin
             finished, dead = drain(desk, operation), set(members(desk, desk.keys.dead))
             check_outcome(scene, operation, reply, there=there, dead_before=dead_before, finished=finished, dead=dead)
             assert alive(desk.dump(), desk) == dead
-            if reply and isinstance(operation, Alter):
+            if reply and isinstance(operation, Alter | Revive):
                 assert {item.job for item in reply.items if item.done} == scene.gone | scene.runs
             for _ in range(2):
                 desk.later(20_000)

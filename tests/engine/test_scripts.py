@@ -29,11 +29,23 @@ ALLOW_OOM = {
     *("extend", "finish", "retry", "bury", "release", "mark", "sweep", "claim", "pause", "resume", "set_limit"),
     *("enable_schedule", "remove_schedule", "beat", "orphans", "reap_lost", "lock_extend", "lock_release", "replication_probe"),
     *("drop", "read_worker_updates", "set_worker", "look", "progress"),
-    *("discard", "requeue", "run_now", "clean", "forget", "set_retention", "set_events", "set_history"),
+    *("discard", "requeue", "revive", "run_now", "clean", "forget", "set_retention", "set_events", "set_history"),
     *("close_windows", "note_era"),
     *("restore_end", "shard_drop"),
 }
-READ_ONLY = {"counts", "listing", "schedules", "workers", "inspect", "page", "list_run_times", "list_history", "obstacles", "why"}
+READ_ONLY = {
+    "counts",
+    "listing",
+    "schedules",
+    "workers",
+    "inspect",
+    "page",
+    "list_run_times",
+    "list_history",
+    "obstacles",
+    "why",
+    "relatives",
+}
 
 Tamper = Callable[[str, str, str], Script]
 

@@ -22,7 +22,7 @@ from tests.engine.helpers.at_work import at_work
 
 SHARDS = 4
 NAMES = Layout(1, SHARDS).names("parts")
-PARTS = ("jobs", "dead", "results", "schedules", "workers", "locks", "events", "history")
+PARTS = ("jobs", "dead", "workflows", "results", "schedules", "workers", "locks", "events", "history")
 
 # -- what operations declare
 
@@ -39,7 +39,7 @@ def test_every_operation_declares_a_route_that_can_be_gone() -> None:
 def test_admin_operations_go_to_all_shards_unless_they_say_otherwise() -> None:
     apart = {kind.__name__: kind.goes for kind in every_operation() if issubclass(kind, AdminOperation) and kind.goes != "all"}
     of_schedules = dict.fromkeys(("ScheduleChange", "PutSchedule", "EnableSchedule", "RemoveSchedule"), "home")
-    assert apart == {**of_schedules, "Alter": "find", "Clean": "each", "Forget": "each"}
+    assert apart == {**of_schedules, "Alter": "find", "Revive": "find", "Clean": "each", "Forget": "each"}
 
 
 def test_each_layout_in_use_is_sent_its_part(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,6 +148,9 @@ CALLS: dict[str, Call] = {
     "workers.pause": lambda queue: queue.workers.pause("w", length_ms=60_000),
     "workers.resume": lambda queue: queue.workers.resume("w"),
     "dead.requeue": lambda queue: [queue.dead.requeue(job) for job in ("bad0", "w0", "no")],
+    "workflows.get": lambda queue: [getattr(queue.workflows.get(job), "counts", None) for job in ("bad1", "no")],
+    "workflows.retry": lambda queue: [queue.workflows.retry("bad2"), queue.workflows.retry("no")],
+    "workflows.cancel": lambda queue: [queue.workflows.cancel("w4"), queue.workflows.cancel("no")],
     "dead.discard": lambda queue: [queue.dead.discard(job) for job in ("bad1", "no")],
     "dead.requeue_all": lambda queue: [queue.dead.requeue_all(limit=3), queue.dead.requeue_all("other")],
     "dead.discard_all": lambda queue: [queue.dead.discard_all("other"), queue.dead.discard_all(limit=1)],

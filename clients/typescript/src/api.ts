@@ -241,10 +241,71 @@ export interface paths {
         readonly get?: never;
         readonly put?: never;
         /**
-         * Let a dead job run again
-         * @description 409 where it is not dead, or another job has its unique key by now.
+         * Let a dead job run again, perhaps with the jobs that were buried with it
+         * @description 409 where it is not dead, or another job has its unique key by now. With children also where it was
+         *         requeued before, and some went back to wait for it.
          */
         readonly post: operations["jobs_requeue"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/queues/{queue}/jobs/{id}/workflow": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * The jobs that need each other, of which this is one
+         * @description Those that are still known, parents first, and how many are in each state.
+         */
+        readonly get: operations["jobs_get_workflow"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/queues/{queue}/jobs/{id}/workflow/cancel": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        readonly put?: never;
+        /**
+         * Cancel all jobs of a workflow that have not ended
+         * @description How many there were, and how many have not ended all the same.
+         */
+        readonly post: operations["jobs_cancel_workflow"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/api/queues/{queue}/jobs/{id}/workflow/retry": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        readonly put?: never;
+        /**
+         * Let all dead jobs of a workflow run again
+         * @description How many there were, and how many stay dead.
+         */
+        readonly post: operations["jobs_retry_workflow"];
         readonly delete?: never;
         readonly options?: never;
         readonly head?: never;
@@ -1443,6 +1504,8 @@ export interface operations {
                     readonly "application/json": {
                         readonly id: string;
                         readonly state: string;
+                        readonly children?: number;
+                        readonly left?: number;
                     };
                 };
             };
@@ -1478,6 +1541,8 @@ export interface operations {
                     readonly "application/json": {
                         readonly id: string;
                         readonly state: string;
+                        readonly children?: number;
+                        readonly left?: number;
                     };
                 };
             };
@@ -1502,7 +1567,13 @@ export interface operations {
             };
             readonly cookie?: never;
         };
-        readonly requestBody?: never;
+        readonly requestBody?: {
+            readonly content: {
+                readonly "application/json": {
+                    readonly with_children?: boolean;
+                };
+            };
+        };
         readonly responses: {
             /** @description OK */
             readonly 200: {
@@ -1513,6 +1584,127 @@ export interface operations {
                     readonly "application/json": {
                         readonly id: string;
                         readonly state: string;
+                        readonly children?: number;
+                        readonly left?: number;
+                    };
+                };
+            };
+            /** @description A problem */
+            readonly default: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly jobs_get_workflow: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description how many to show */
+                readonly limit?: number;
+            };
+            readonly header?: never;
+            readonly path: {
+                readonly queue: string;
+                readonly id: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description OK */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": {
+                        readonly job: string;
+                        readonly counts: {
+                            readonly [key: string]: number;
+                        };
+                        readonly jobs: readonly {
+                            readonly id: string;
+                            readonly name: string;
+                            readonly state: string;
+                            readonly needs: readonly string[];
+                        }[];
+                        readonly more: boolean;
+                    };
+                };
+            };
+            /** @description A problem */
+            readonly default: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly jobs_cancel_workflow: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly queue: string;
+                readonly id: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description OK */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": {
+                        readonly changed: number;
+                        readonly left: number;
+                        readonly more: boolean;
+                    };
+                };
+            };
+            /** @description A problem */
+            readonly default: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly jobs_retry_workflow: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly queue: string;
+                readonly id: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description OK */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": {
+                        readonly changed: number;
+                        readonly left: number;
+                        readonly more: boolean;
                     };
                 };
             };
@@ -1548,6 +1740,8 @@ export interface operations {
                     readonly "application/json": {
                         readonly id: string;
                         readonly state: string;
+                        readonly children?: number;
+                        readonly left?: number;
                     };
                 };
             };

@@ -1,4 +1,4 @@
-"""The endpoints of jobs: list and read them, enqueue, cancel, run now, requeue and discard."""
+"""The endpoints of jobs: list and read them, enqueue, cancel, run now, requeue and discard; workflows."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from engine.queue.history import PastJob
 from engine.queue.looks import PLACES_MAX, JobInfo, payload_members
 from engine.queue.producing import NewJob
 from engine.queue.scheduling import Schedule
+from engine.queue.workflows import SHOWN
 from engine.routing import read_target
 
 # -- How jobs, schedules and workers are shown as JSON. Payloads are left out unless they may be seen.
@@ -471,11 +472,52 @@ async def run_now(request: Request) -> Response:
     return _answer(request, await queue_of(request).jobs.run_now(request.path_params["id"]))
 
 
-@described("Let a dead job run again", answers=_ANSWERS)
+@described(
+    "Let a dead job run again, perhaps with the jobs that were buried with it",
+    body=schemas.WITH_CHILDREN,
+    needs_body=False,
+    answers=_ANSWERS,
+)
 @needs("operate", changes=True)
 async def requeue(request: Request) -> Response:
-    """409 where it is not dead, or another job has its unique key by now."""
-    return _answer(request, await queue_of(request).dead.requeue(request.path_params["id"]))
+    """409 where it is not dead, or another job has its unique key by now. With children also where it was
+    requeued before, and some went back to wait for it."""
+    given = only(await json_object(request, may_be_empty=True), *schemas.WITH_CHILDREN["properties"])
+    altered = await queue_of(request).dead.requeue(request.path_params["id"], **given)
+    if not given.get("with_children") or not (altered.done or altered.children):
+        return _answer(request, altered)
+    counts = {"children": altered.children, "left": altered.left}
+    return JsonAnswer({"id": altered.job, "state": altered.state, **counts})
+
+
+@described(
+    "The jobs that need each other, of which this is one",
+    query=(whole("limit", "how many to show", 1, SHOWN, SHOWN),),
+    answers={200: schemas.WORKFLOW},
+)
+@needs("read")
+async def get_workflow(request: Request) -> Response:
+    """Those that are still known, parents first, and how many are in each state."""
+    found = await queue_of(request).workflows.get(
+        request.path_params["id"], limit=arguments(request)["limit"]
+    )
+    if found is None:
+        raise unknown(request)
+    return JsonAnswer({"counts": found.counts, **asdict(found)})
+
+
+@described("Cancel all jobs of a workflow that have not ended", answers={200: schemas.WORKFLOW_CHANGE})
+@needs("operate", changes=True)
+async def cancel_workflow(request: Request) -> Response:
+    """How many there were, and how many have not ended all the same."""
+    return JsonAnswer(asdict(await queue_of(request).workflows.cancel(request.path_params["id"])))
+
+
+@described("Let all dead jobs of a workflow run again", answers={200: schemas.WORKFLOW_CHANGE})
+@needs("operate", changes=True)
+async def retry_workflow(request: Request) -> Response:
+    """How many there were, and how many stay dead."""
+    return JsonAnswer(asdict(await queue_of(request).workflows.retry(request.path_params["id"])))
 
 
 @described("End a dead job for good", answers=_ANSWERS)

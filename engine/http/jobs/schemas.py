@@ -143,7 +143,18 @@ NEW_JOBS = an_object(
 ENQUEUED = shown(id=_TEXT, created={"type": "boolean"}, srv_ms=_MS)
 ENQUEUED_MANY = list_of("jobs", {"type": "object"})
 NEXT: Schema = {"type": ["string", "null"]}
-ALTERED = shown(id=_TEXT, state=_TEXT)
+ALTERED = shown({"children": _MS, "left": _MS}, id=_TEXT, state=_TEXT)
+#: Jobs that need each other, and what came of a change of all of them.
+WORKFLOW = shown(
+    job=_TEXT,
+    counts={"type": "object", "additionalProperties": _MS},
+    jobs={
+        "type": "array",
+        "items": shown(id=_TEXT, name=_TEXT, state=_TEXT, needs={"type": "array", "items": _TEXT}),
+    },
+    more={"type": "boolean"},
+)
+WORKFLOW_CHANGE = shown(changed=_MS, left=_MS, more={"type": "boolean"})
 #: How a job has ended: with what its handler has returned, or `hidden` where the caller may not see that, or
 #: with an error.
 RESULT = shown(
@@ -206,6 +217,7 @@ PAST_JOB: Schema = shown(
     waited_ms=or_null(_MS),
     ran_ms=or_null(_MS),
 )
+WITH_CHILDREN = an_object(with_children={"type": "boolean"})
 SELECTION = an_object(
     name=or_null(NAME),
     key=or_null({"type": "string", "pattern": f"^{KEY_PATTERN}$"}),

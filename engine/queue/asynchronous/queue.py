@@ -35,6 +35,7 @@ from engine.queue.asynchronous.parts import (
     AsyncResults,
     AsyncSchedules,
     AsyncWorkers,
+    AsyncWorkflows,
 )
 from engine.queue.looks import Waiting, typed
 from engine.queue.metrics import DemandWatch, Scaling, exposition
@@ -152,6 +153,8 @@ class AsyncQueue(AsyncQueueCalls):
         self.jobs = AsyncJobs(self)
         #: Dead jobs.
         self.dead = AsyncDead(self)
+        #: Jobs that need each other, as one.
+        self.workflows = AsyncWorkflows(self)
         #: What happens in it, once that is switched on.
         self.events = AsyncEvents(self)
         #: How its jobs have ended, for whoever asks later, once that is switched on.

@@ -40,7 +40,7 @@ from engine.ops.schedules import ListSchedules, Missed, Overlap, SchedulePage
 from engine.ops.workers import WORKERS_MAX, ListedWorkers, ListWorkers, WorkerInfo
 from engine.options import JobOptions
 from engine.parameters import JobName, TypedJob
-from engine.queue import admin, history, looks, producing, scheduling
+from engine.queue import admin, history, looks, producing, scheduling, workflows
 from engine.queue.admin import Lock
 from engine.queue.history import HistoryOptions, PastJob
 from engine.queue.looks import (
@@ -62,12 +62,13 @@ from engine.queue.looks import (
     state_of,
     typed,
 )
-from engine.queue.producing import TaskJob
+from engine.queue.producing import JOBS_MAX, TaskJob
 from engine.queue.scheduling import PutResult, Schedule, schedule_of, template
 from engine.queue.sharding import added_workers
 from engine.queue.synchronous.calls import BlockingCalls, Part, QueueCalls
 from engine.queue.synchronous.end_listeners import EndListeners
 from engine.queue.why import Why, why
+from engine.queue.workflows import Workflow, WorkflowChange
 from engine.validate import Milliseconds
 
 #: Jobs of one call that counts names: reading one takes the server up to 10 us.
@@ -258,12 +259,24 @@ class Dead(JobsPart):
             "dead", looks.listing(validate.PAGE_MAX, names=self._queue.model.names, **options)
         )
 
-    def requeue(self, id: str) -> Altered:
+    def requeue(self, id: str, *, with_children: bool = False) -> Altered:
         """Let a dead job run again, with all its attempts, at the place that it had. Its error history stays.
 
+        `with_children`: the jobs that were buried with it wait for it again, and theirs for them, in pieces
+        of at most 100, each at once or not at all. One with other parents waits for those, too. A child stays
+        dead whose other parent is still lost, whose unique key another job has by now, or that has run since;
+        `children` and `left` count both. Cut off half way, some have gone back and some are dead; the same
+        call goes on, whatever has become of the job meanwhile.
+
         Returns Altered: `done`; `changed` when it is not dead; `held` when the job `holder` has its unique
-        key by now (rule 23); `corrupt` when nobody can read it."""
-        return self._queue.carry_out(admin.altering(self._queue.model.names, "requeue", id, None))
+        key by now (rule 23); `corrupt` when nobody can read it. Raises UnsupportedFeature for children of
+        another format than Lanes."""
+        model = self._queue.model
+        return self._queue.carry_out(
+            workflows.requeueing(model, id)
+            if validate.truth("with_children", with_children)
+            else admin.altering(model.names, "requeue", id, None)
+        )
 
     def requeue_all(
         self,
@@ -351,6 +364,35 @@ class Dead(JobsPart):
     def clear(self, *, older_than_ms: Milliseconds = 0, limit: int = 1_000_000) -> int:
         """Discard the jobs that have been dead for so long, in pieces; how many there were."""
         return self._queue.carry_out_up_to(lambda most: admin.cleaning("dead", older_than_ms, most), limit)
+
+
+class Workflows(Part):
+    """Jobs that need each other, as one (Lanes alone): each call names any of them."""
+
+    def get(self, id: str, *, limit: int = workflows.SHOWN) -> Workflow | None:
+        """The jobs above and below one that are still known, at most `limit` of them (100,000), parents
+        first; `more` says that there are others. None where nothing is known of the job.
+
+        A job that has ended is among them while one that is there needs it, or was buried with it. Raises
+        UnsupportedFeature for another format than Lanes."""
+        return self._queue.carry_out(workflows.looking(self._queue.model, id, limit))
+
+    def cancel(self, id: str, *, limit: int = JOBS_MAX) -> WorkflowChange:
+        """Cancel all jobs of it that have not ended, children before their parents, in pieces of 100; see
+        `jobs.cancel` for one that runs. `left` are those that have not ended all the same.
+
+        Cut off half way, children are cancelled and their parents go on; the same call, with a job that is
+        still known, goes on. Raises as `get` does."""
+        return self._queue.carry_out(workflows.cancelling(self._queue.model, id, limit))
+
+    def retry(self, id: str, *, limit: int = JOBS_MAX) -> WorkflowChange:
+        """Requeue all jobs of it that are dead, parents before their children, in pieces of 100: one that was
+        buried with a parent waits for it again, as with `dead.requeue`. `left` are those that stay dead, as
+        there.
+
+        Cut off half way, parents run and some of their children are dead; the same call goes on. Raises as
+        `get` does."""
+        return self._queue.carry_out(workflows.retrying(self._queue.model, id, limit))
 
 
 # -- The schedules of a queue, `queue.schedules`: jobs that come again and again, by a cron expression or

@@ -41,6 +41,7 @@ from engine.queue.synchronous.parts import (
     Results,
     Schedules,
     Workers,
+    Workflows,
 )
 from engine.queue.why import Obstacles, added_obstacles, obstacles_of
 from engine.redis.driver import SyncDriver
@@ -149,6 +150,8 @@ class Queue(QueueCalls):
         self.jobs = Jobs(self)
         #: Dead jobs.
         self.dead = Dead(self)
+        #: Jobs that need each other, as one.
+        self.workflows = Workflows(self)
         #: What happens in it, once that is switched on.
         self.events = Events(self)
         #: How its jobs have ended, for whoever asks later, once that is switched on.

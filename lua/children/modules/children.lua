@@ -1,6 +1,6 @@
 -- Jobs that need other jobs (their parents): what they wait for, how the parents ended, and the results that
 -- they may read.
--- USES core/envelope: checked_head, envelope_open, envelope_options, job_head
+-- USES core/envelope: checked_head, envelope_open, envelope_options, job_head, options_of
 --      core/job: done_as, make_job
 --      core/lane: due_member, to_lane
 --      core/lease: bury_job, drop_run
@@ -37,7 +37,14 @@ end
 -- A job that was claimed or buried meanwhile is not placed again. The wake lists to push are added to
 -- `wakes`.
 local function unblock_job(prefix, job, id, now_ms, virtual_time, wakes, events)
-  if not run_read(prefix .. 'run:' .. id, 'fence')[1] and not redis.call('ZSCORE', prefix .. 'dead', id) then
+  local ran = run_read(prefix .. 'run:' .. id, 'fence', 'requeued_ms')
+  local died_ms = tonumber(redis.call('ZSCORE', prefix .. 'dead', id) or nil)
+  -- Left over from a revival that was cut off before it removed the entry (revive.lua).
+  if died_ms and died_ms < tonumber(ran[2] or 0) then
+    redis.call('ZREM', prefix .. 'dead', id)
+    died_ms = nil
+  end
+  if not ran[1] and not died_ms then
     local wake
     if job.due_ms > now_ms then -- anchor: unblocked-job-waits-for-its-own-time
       local member = due_member(job.sequence, id)
@@ -132,6 +139,32 @@ local function cause_of(prefix, job, id)
   return run_look(prefix .. 'run:' .. id, 'error')[1] or job and 'dead' or 'gone'
 end
 
+-- Note that a dead job was buried with a parent, which leads to it from now on: `lost:<parent>`. It expires
+-- after 90 days, as dead jobs do unless told.
+local function note_lost(prefix, parent, child, now_ms)
+  local lost = prefix .. 'lost:' .. parent
+  -- A key of another type must not stop the sweeps.
+  if type(redis.pcall('SCARD', lost)) == 'table' then return end
+  redis.call('SADD', lost, child)
+  redis.call('PEXPIREAT', lost, string.format('%d', now_ms + 7776000000))
+end
+
+-- The parents that a dead job lacked when it was buried with one of them, without those that have finished
+-- since, in one order. None of a job that has run, because it died by itself.
+local function lacked_by(prefix, id)
+  if run_look(prefix .. 'run:' .. id, 'fence')[1] then return {} end
+  local parents = redis.call('SMEMBERS', prefix .. 'lacks:' .. id)
+  table.sort(parents)
+  return parents
+end
+
+-- Tell a child that waits no more how another of its parents has ended. A dead one notes it, for its revival.
+local function tell_dead(prefix, parent, fate, child, now_ms)
+  local lacks = prefix .. 'lacks:' .. child
+  if redis.pcall('SISMEMBER', lacks, parent) ~= 1 then return end
+  if fate == 'done' then redis.call('SREM', lacks, parent) else note_lost(prefix, parent, child, now_ms) end
+end
+
 -- Bury a child whose parent is lost, or that cannot be read itself. `parent`: as for tell_child.
 local function bury_child(prefix, parent, child, known, unread, now_ms, events)
   local needs, job = prefix .. 'needs:' .. child, parent.job
@@ -139,16 +172,23 @@ local function bury_child(prefix, parent, child, known, unread, now_ms, events)
   if known.kind == 'corrupt' then
     why = unread and 'the key ' .. needs .. ' is no set' or 'corrupt envelope'
   end
+  if known.kind == 'J' then note_lost(prefix, parent.id, child, now_ms) end
   if not redis.call('ZSCORE', prefix .. 'dead', child) then
     bury_job(prefix, known, child, now_ms, events, why)
   end
   run_note(prefix .. 'run:' .. child, 'error', why)
+  -- What it still waited for is kept for a revival. The expiry is set first, because a rename keeps it.
+  if known.kind == 'J' then
+    redis.call('PEXPIREAT', needs, string.format('%d', now_ms + 7776000000))
+    redis.call('RENAME', needs, prefix .. 'lacks:' .. child)
+  end
   redis.call('ZREM', prefix .. 'blocked', child)
   -- A dead job does not expire, and a requeued one neither.
   if known.kind == 'J' then
     redis.call('ZREM', prefix .. 'expiring', due_member(known.sequence, child))
+  elseif not unread then
+    redis.call('DEL', needs)
   end
-  if not unread then redis.call('DEL', needs) end
 end
 
 -- Tell one child how a parent has ended. Returns false if it goes on waiting, because the parent is open.
@@ -176,6 +216,7 @@ local function tell_child(prefix, parent, child, now_ms, virtual_time, wakes, ev
       drop_run(prefix, child)
     end
     if not unread then redis.call('SREM', needs, parent.id) end
+    tell_dead(prefix, parent.id, fate, child, now_ms)
     redis.call('ZREM', prefix .. 'blocked', child)
   elseif known.kind == 'corrupt'
     -- anchor: lost-parent-buries-the-child
@@ -298,4 +339,50 @@ local function keep_results(prefix, child, found, now_ms)
       redis.call('PEXPIREAT', prefix .. 'result:' .. parent, string.format('%d', until_ms + KEPT_MS))
     end
   end
+end
+
+-- What a revival of a dead job would find (rule 25): the parents that it waits for again; pairs of a parent
+-- that has finished and the expiry of its result, for keep_results; or, if it must stay dead, the parent that
+-- is lost still or that nobody knows any more. `revived`: ids of jobs that the same call revives before it.
+local function lacked_parents(prefix, id, job, revived)
+  local waits_for, open, results = {}, {}, {}
+  for _, parent in ipairs(lacked_by(prefix, id)) do
+    local fate = revived[parent] and 'open'
+      or parent_fate(prefix, job_head(prefix .. 'job:' .. parent), parent)
+    -- anchor: revived-child-has-no-lost-parent
+    if fate ~= 'open' and fate ~= 'done' then return waits_for, results, parent end
+    if fate == 'open' then waits_for[#waits_for + 1], open[parent] = parent, true end
+  end
+  for _, parent in ipairs((options_of(prefix .. 'job:' .. id, job) or {}).needs or {}) do
+    local until_ms = not open[parent] and redis.call('PEXPIRETIME', prefix .. 'result:' .. parent) or 0
+    if until_ms > 0 then results[#results + 1], results[#results + 2] = parent, until_ms end
+  end
+  return waits_for, results
+end
+
+-- The last writes of a revival: the job leaves `dead`, and what it lacked is forgotten. Only now, so that the
+-- copy of a call that was cut off finds both.
+local function end_revival(prefix, id)
+  redis.call('ZREM', prefix .. 'dead', id)
+  redis.call('DEL', prefix .. 'lacks:' .. id)
+end
+
+-- One page of the children of a job, in no order and perhaps twice: those that wait for it, those that may
+-- read its result, and those that were buried with it. `cursor` is '' or what the page before has returned.
+-- The second value is the cursor of the next page, '' after the last one.
+local function some_children(prefix, id, cursor)
+  local sets, found = { 'feeds:', 'heirs:', 'lost:' }, {}
+  local at, from = string.match(cursor, '^(%d):(%d+)$')
+  at, from = tonumber(at or 1), from or '0'
+  while sets[at] and #found < 250 do
+    local page = redis.pcall('SSCAN', prefix .. sets[at] .. id, from, 'COUNT', 250)
+    -- A key of another type has no children.
+    for _, child in ipairs(page[2] or {}) do
+      -- A member that begins with > leads to the callbacks of the job.
+      if string.sub(child, 1, 1) ~= '>' then found[#found + 1] = child end
+    end
+    from = page[2] and page[1] or '0'
+    if from == '0' then at = at + 1 end
+  end
+  return found, sets[at] and at .. ':' .. from or ''
 end

@@ -202,14 +202,19 @@ local function envelope_target(raw)
   return cjson.encode(wanted)
 end
 
--- How long the error of a dead job is kept, in ms (0: not at all). `job` is its opened envelope, or a table
--- without fields.
-local function error_ttl(prefix, id, job)
-  if not job.options_at then return ERROR_TTL_MS end
-  local key = prefix .. 'job:' .. id
+-- The rarer options of a job of which only the head was read; nil as of envelope_options. `job` is its opened
+-- envelope, `key` where it is.
+local function options_of(key, job)
+  if not job.options_at then return nil end
   local high, low = string.byte(redis.call('GETRANGE', key, job.options_at - 1, job.options_at), 1, 2)
   local length = (high or 0) * 256 + (low or 0)
   local read, options = pcall(cjson.decode, redis.call('GETRANGE', key, job.options_at + 1,
     job.options_at + length))
-  return read and type(options) == 'table' and tonumber(options.error_ttl_ms) or ERROR_TTL_MS
+  return read and type(options) == 'table' and options or nil
+end
+
+-- How long the error of a dead job is kept, in ms (0: not at all). `job` is its opened envelope, or a table
+-- without fields.
+local function error_ttl(prefix, id, job)
+  return tonumber((options_of(prefix .. 'job:' .. id, job) or {}).error_ttl_ms) or ERROR_TTL_MS
 end

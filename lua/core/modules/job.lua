@@ -148,7 +148,8 @@ local function end_job(prefix, job, id, ending, now_ms, virtual_time, wakes, eve
   end
   if kept[2] and kept[2] ~= '' then free_slots(prefix, kept[2], id, virtual_time, wakes) end
   if readable then redis.call('DEL', run) end
-  redis.call('DEL', prefix .. 'result:' .. id, prefix .. 'needs:' .. id)
+  redis.call('DEL', prefix .. 'result:' .. id, prefix .. 'needs:' .. id, prefix .. 'lacks:' .. id,
+    prefix .. 'lost:' .. id)
   redis.call('ZREM', prefix .. 'blocked', id)
   if job.kind == 'J' then
     redis.call('ZREM', prefix .. 'due', due_member(job.sequence, id))

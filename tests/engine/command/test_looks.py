@@ -81,6 +81,35 @@ def test_dead_jobs_are_listed_requeued_discarded_and_cleared(queue: Queue, at: t
     assert ironclaim("dead", "requeue", *at).returncode == 2
 
 
+def test_a_workflow_is_shown_retried_and_cancelled(queue: Queue, at: tuple[str, ...]) -> None:
+    kill_some(queue, "a")
+    queue.enqueue("send", {}, id="b", needs=["a"])
+    queue.enqueue("send", {}, id="c", needs=["b"])
+    idle = Handlers()
+    idle("other")(lambda job: None)
+    Worker(queue, idle).run(burst=True)
+    wait_until(lambda: queue.counts().dead == 3, "the children are buried")
+    found = said("jobs", "workflow", "b", *at)
+    assert (found["counts"], [job["id"] for job in found["jobs"]], found["more"]) == ({"dead": 3}, ["a", "b", "c"], False)
+    assert ironclaim("jobs", "workflow", "b", "--limit", "1", *at).stdout.endswith("1 dead; there are more: --limit\n")
+    told = ironclaim("dead", "requeue", "a", "--with-children", *at)
+    assert told.stdout == "requeued  a\nqueue     mails\nwas       dead\nchildren  2\nleft      0\n"
+    again = ironclaim("dead", "requeue", "a", "--with-children", *at)
+    assert (again.returncode, again.stdout) == (1, "") and "it is waiting" in again.stderr
+    assert [queue.jobs.state(job) for job in "abc"] == ["waiting", "blocked", "blocked"]
+    assert said("jobs", "workflow", "c", "--cancel", *at) | {"job": ""} == {
+        "job": "",
+        "queue": "mails",
+        "changed": 3,
+        "left": 0,
+        "more": False,
+    }
+    assert said("jobs", "workflow", "c", "--retry", *at)["changed"] == 0
+    assert ironclaim("jobs", "workflow", "nobody", *at).returncode == 1
+    assert ironclaim("jobs", "workflow", "a", "--limit", "0", *at).returncode == 2
+    assert ironclaim("dead", "requeue", "--all", "--with-children", *at).returncode == 2
+
+
 def test_a_job_that_is_changed_is_told_with_what_was_done(queue: Queue, at: tuple[str, ...]) -> None:
     kill_some(queue, "a", "b")
     assert ironclaim("dead", "requeue", "a", *at).stdout == "requeued  a\nqueue     mails\nwas       dead\n"

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from engine.ops.admin import AdminAction, Alter, Altered, Clean, Era, Forget, HistoryRule, SetEvents, SetHistory, SetRetention
+from engine.ops.admin import (
+    AdminAction,
+    Alter,
+    Altered,
+    Clean,
+    Era,
+    Forget,
+    HistoryRule,
+    Revive,
+    SetEvents,
+    SetHistory,
+    SetRetention,
+)
 from engine.ops.claims import Bury, Failure
 from tests.engine.desk import Desk
 
@@ -16,6 +28,10 @@ def altered(desk: Desk, action: AdminAction, state: str, *jobs: str) -> tuple[Al
     reply = desk.run(alter(desk, action, state, *jobs))
     assert reply.result == "done"
     return reply.items
+
+
+def revive(desk: Desk, *jobs: str) -> Revive:
+    return Revive(jobs, op_id=new_op_id(desk), not_after_ms=desk.now_ms + 10_000)
 
 
 def clean(desk: Desk, state: str, older_than_ms: int = 0, *, era: Era | None = None, offset: int = 0, most: int = 1000) -> Clean:

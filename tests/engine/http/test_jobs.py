@@ -187,6 +187,27 @@ def test_a_dead_job_shows_its_error_and_may_be_requeued_or_discarded(
     assert queue.jobs.state("j1") == "discarded"
 
 
+def test_a_workflow_is_shown_requeued_cancelled_and_retried(client: httpx.Client, queue: Queue, working: threading.Event) -> None:
+    put(client, name="fail", payload=7, id="p", attempts=1)
+    put(client, name="none", id="c", needs=["p"])
+    wait_until(lambda: queue.jobs.state("c") == "dead", "the child is buried")
+    at = "/api/queues/q/jobs"
+    found = client.get(f"{at}/c/workflow").json()
+    assert (found["counts"], found["jobs"][1]) == ({"dead": 2}, {"id": "c", "name": "none", "state": "dead", "needs": ["p"]})
+    assert client.get(f"{at}/c/workflow", params={"limit": 1}).json()["more"] is True
+    assert client.get(f"{at}/never/workflow").status_code == 404
+    queue.pause("fail")
+    done = client.post(f"{at}/p/requeue", json={"with_children": True}).json()
+    assert done == {"id": "p", "state": "dead", "children": 1, "left": 0}
+    assert [queue.jobs.state(job) for job in "pc"] == ["waiting", "blocked"]
+    queue.resume("fail")
+    wait_until(lambda: queue.jobs.state("c") == "dead", "both have died again")
+    queue.pause("fail")
+    assert client.post(f"{at}/c/workflow/retry").json() == {"changed": 2, "left": 0, "more": False}
+    assert client.post(f"{at}/c/workflow/cancel").json() == {"changed": 2, "left": 0, "more": False}
+    assert client.post(f"{at}/p/requeue", json={"with_children": 1}).status_code == 422
+
+
 def test_a_job_is_cancelled_and_a_delay_is_ended(client: httpx.Client, queue: Queue) -> None:
     put(client, name="a", id="j1")
     put(client, name="a", id="j2", delay_ms=600_000)

@@ -1,0 +1,409 @@
+"""Rule 25: what was buried with a parent waits for it again; a workflow is looked at, cancelled and retried as one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine import Handlers, Malformed, Queue, UnsupportedFeature, Worker, models
+from engine.ops.admin import Altered
+from engine.ops.base import DeadlineBound, Operation
+from engine.ops.claims import Bury, Failure, Finish, Value
+from engine.ops.jobs import Enqueue
+from engine.ops.looks import Relatives
+from engine.options import PLAIN
+from engine.queue import workflows
+from engine.queue.producing import Steps
+from tests.engine.desk import Desk
+from tests.engine.helpers.by_hand import alter, altered, bury, revive
+from tests.engine.helpers.lanes_state import members as in_order
+
+pytestmark = pytest.mark.feature("BQ35")
+
+
+def members(desk: Desk, key: str) -> set[str]:
+    raw: Any = desk.redis.smembers(key)
+    return {member.decode() for member in raw}
+
+
+def places(desk: Desk, *jobs: str) -> list[str]:
+    """The one place of each job."""
+    found = [desk.places(job) for job in jobs]
+    assert all(len(each) == 1 for each in found), dict(zip(jobs, found, strict=True))
+    return [next(iter(each)) for each in found]
+
+
+def revived(desk: Desk, *jobs: str) -> list[tuple[str, str | None]]:
+    reply = desk.run(revive(desk, *jobs))
+    assert reply.result == "done"
+    return [(item.result, item.holder) for item in reply.items]
+
+
+def dead_family(desk: Desk) -> None:
+    """A parent that died, its child and the child's child."""
+    desk.enqueue("p")
+    desk.enqueue("child", needs=("p",))
+    desk.enqueue("grandchild", needs=("child",))
+    bury(desk, "p")
+    desk.sweep()
+    desk.sweep()
+    assert places(desk, "p", "child", "grandchild") == ["dead"] * 3
+
+
+def finish_all(desk: Desk, worker: str = "w") -> list[str]:
+    """Claim and finish until nothing can be claimed: who ran, in that order."""
+    ran: list[str] = []
+    while found := desk.claim(worker, 20):
+        ran += [job.lease.job for job in found]
+        desk.finish(*[job.lease for job in found])
+        desk.sweep()
+    return ran
+
+
+# -- the script, on raw keys
+
+
+def test_rule_25_a_child_that_was_buried_with_its_parent_waits_for_it_again(desk: Desk) -> None:
+    dead_family(desk)
+    assert members(desk, desk.keys.lost("p")) == {"child"} and members(desk, desk.keys.lacks("child")) == {"p"}
+    assert desk.redis.exists(desk.keys.needs("child"), desk.keys.feeds("p")) == 0
+    for key in (desk.keys.lost("p"), desk.keys.lacks("child")):
+        assert int(desk.redis.pexpiretime(key)) == desk.now_ms + 90 * 86_400_000
+    altered(desk, "requeue", "dead", "p")
+    assert revived(desk, "child", "grandchild", "p") == [("done", None), ("done", None), ("changed", None)]
+    assert places(desk, "p", "child", "grandchild") == ["lane", "blocked", "blocked"]
+    assert members(desk, desk.keys.needs("grandchild")) == {"child"} and members(desk, desk.keys.feeds("p")) == {"child"}
+    assert members(desk, desk.keys.feeding) == {"p", "child"}
+    assert int(desk.redis.pttl(desk.keys.needs("child"))) == -1 and not desk.redis.exists(desk.keys.lacks("child"))
+    assert finish_all(desk) == ["p", "child", "grandchild"]
+
+
+def test_a_child_of_which_another_parent_is_dead_stays_dead_until_that_is_requeued_too(desk: Desk) -> None:
+    desk.enqueue("p1", "p2", "p3")
+    desk.enqueue("child", needs=("p1", "p2", "p3"))
+    found = {job.lease.job: job.lease for job in desk.claim()}
+    desk.run(Bury((Failure(found["p1"], "no"),)))
+    desk.sweep()
+    assert members(desk, desk.keys.lacks("child")) == {"p1", "p2", "p3"}
+    desk.run(Bury((Failure(found["p2"], "no"),)))
+    desk.finish(found["p3"])
+    desk.sweep()
+    assert members(desk, desk.keys.lacks("child")) == {"p1", "p2"}, "the end of p3 was heard"
+    assert members(desk, desk.keys.lost("p2")) == {"child"}, "so is that of p2"
+    assert revived(desk, "child") == [("orphan", "p1")]
+    altered(desk, "requeue", "dead", "p1")
+    before = desk.dump()
+    assert revived(desk, "child") == [("orphan", "p2")]
+    changed = {key for key, value in desk.dump().items() if value != before.get(key)}
+    assert {key.removeprefix(desk.keys.prefix).split(":")[0] for key in changed} == {"op"}
+    altered(desk, "requeue", "dead", "p2")
+    assert revived(desk, "child") == [("done", None)]
+    assert members(desk, desk.keys.needs("child")) == {"p1", "p2"}
+    assert finish_all(desk)[-1] == "child"
+
+
+def test_a_child_of_a_parent_that_was_cancelled_stays_dead(desk: Desk) -> None:
+    desk.enqueue("p1", "p2")
+    desk.enqueue("child", needs=("p1", "p2"))
+    altered(desk, "cancel", "waiting", "p1")
+    desk.sweep()
+    assert revived(desk, "child") == [("orphan", "p1")]
+    desk.tick(60_000)
+    assert revived(desk, "child") == [("orphan", "p1")], "nobody knows it any more"
+    assert altered(desk, "requeue", "dead", "child")[0].done, "a person may still let it run without"
+    assert places(desk, "child") == ["lane"]
+
+
+def test_a_child_that_was_requeued_by_hand_and_died_by_itself_waits_for_nobody_again(desk: Desk) -> None:
+    dead_family(desk)
+    altered(desk, "requeue", "dead", "child")
+    bury(desk, "child")
+    desk.sweep()
+    altered(desk, "requeue", "dead", "p")
+    assert revived(desk, "child") == [("changed", None)]
+    assert places(desk, "child") == ["dead"]
+
+
+def test_a_child_whose_unique_key_another_job_has_by_now_stays_dead(desk: Desk) -> None:
+    desk.enqueue("p")
+    desk.enqueue("child", needs=("p",), unique="u")
+    bury(desk, "p")
+    desk.sweep()
+    desk.enqueue("other", unique="u")
+    altered(desk, "requeue", "dead", "p")
+    assert revived(desk, "child") == [("held", "other")]
+    assert finish_all(desk) == ["p", "other"]
+    assert revived(desk, "child") == [("done", None)]
+    assert desk.redis.get(desk.keys.unique("u")) == b"child"
+    assert finish_all(desk) == ["child"]
+
+
+def test_a_revived_child_reads_what_its_finished_parents_have_left(desk: Desk) -> None:
+    desk.enqueue("good", "bad")
+    desk.enqueue("child", needs=("good", "bad"))
+    found = {job.lease.job: job.lease for job in desk.claim()}
+    desk.run(Finish((found["good"],), values=(Value(0, b"7", 60_000, 1),)))
+    desk.run(Bury((Failure(found["bad"], "no"),)))
+    for _ in range(4):
+        desk.sweep()
+    assert in_order(desk, desk.keys.keeping) == [], "a dead child reads nothing"
+    altered(desk, "requeue", "dead", "bad")
+    assert revived(desk, "child") == [("done", None)]
+    desk.later(600_000)
+    (job,) = [job for job in desk.claim() if job.lease.job == "bad"]
+    desk.run(Finish((job.lease,), values=(Value(0, b"8", 60_000, 1),)))
+    (child,) = desk.claim("b")
+    assert child.lease.job == "child" and b'"value":7' in child.left[1] and b'"value":8' in child.left[2]
+
+
+def test_what_a_discarded_parent_led_to_is_forgotten(desk: Desk) -> None:
+    dead_family(desk)
+    altered(desk, "discard", "dead", "p", "child", "grandchild")
+    desk.sweep()
+    assert [key for key in desk.dump() if key.split(":")[-2] in ("lost", "lacks")] == []
+
+
+def test_keys_of_another_type_stop_no_sweep(desk: Desk) -> None:
+    desk.enqueue("p", "q")
+    desk.enqueue("child", needs=("p", "q"))
+    desk.redis.set(desk.keys.lost("p"), "foreign")
+    desk.redis.set(desk.keys.lacks("child"), "foreign")
+    bury(desk, "p", "q")
+    desk.sweep()
+    assert places(desk, "child") == ["dead"]
+    assert desk.redis.get(desk.keys.lost("p")) == b"foreign"
+
+
+def test_relatives_come_in_pages_and_callbacks_are_none(desk: Desk) -> None:
+    desk.enqueue("p", on_success=Enqueue("", "main", b"1", b"", PLAIN))
+    jobs = [f"c{at:04}" for at in range(1_500)]
+    desk.enqueue(*jobs, needs=("p",))
+    found: set[str] = set()
+    cursor, pages = "", 0
+    while pages == 0 or cursor:
+        (item,) = desk.run(Relatives(("p",), (cursor,))).items
+        found |= set(item.children)
+        cursor, pages = item.more, pages + 1
+        assert len(item.children) < 600
+    assert found == set(jobs) and pages > 2
+    told = desk.run(Relatives(("p",) * 20, ("",) * 20))
+    assert 1 <= len(told.items) < 20, "a reply is bounded"
+
+
+# -- the methods of a queue
+
+
+def stamped(desk: Desk, operation: Operation) -> Operation:
+    return operation.stamped(desk.now_ms + 10_000) if isinstance(operation, DeadlineBound) else operation
+
+
+def carried(desk: Desk, steps: Steps[Any], calls: int | None = None) -> Any:
+    """Carry steps out, on the desk's time; only so many changes, then whoever makes them dies."""
+    answer: Any = None
+    try:
+        while True:
+            operation = steps.send(answer)
+            assert isinstance(operation, Operation)
+            if calls == 0 and hasattr(operation, "op_id"):
+                return None
+            calls = calls if calls is None or not hasattr(operation, "op_id") else calls - 1
+            answer = desk.run(stamped(desk, operation))
+    except StopIteration as end:
+        return end.value
+
+
+def diamond(desk: Desk) -> None:
+    """`a` before `b1` and `b2`, `b3` beside `b1`, and `c` after all of these; `ready` has finished before."""
+    desk.enqueue("ready")
+    finish_all(desk)
+    desk.enqueue("a")
+    desk.enqueue("b1", needs=("a", "ready"))
+    desk.enqueue("b2", needs=("a",))
+    desk.enqueue("b3", needs=("a", "b1"))
+    desk.enqueue("c", needs=("b1", "b2", "b3"))
+
+
+def bury_a(desk: Desk) -> None:
+    (a,) = desk.claim("g", limit=1)
+    desk.bury(a.lease)
+    for _ in range(4):
+        desk.sweep()
+    assert places(desk, "a", "b1", "b2", "b3", "c") == ["dead"] * 5
+
+
+@pytest.mark.parametrize("asked", ["a", "b2", "c"])
+def test_a_workflow_is_the_same_from_any_of_its_jobs(desk: Desk, asked: str) -> None:
+    diamond(desk)
+    desk.enqueue("stranger")
+    found = carried(desk, workflows.looking(desk.queue.model, asked, 100))
+    order = [job.id for job in found.jobs]
+    assert sorted(order) == ["a", "b1", "b2", "b3", "c", "ready"] and order[-1] == "c"
+    assert {job.id: job.needs for job in found.jobs}["c"] == ("b1", "b2", "b3")
+    assert (found.counts, found.more) == ({"blocked": 4, "finished": 1, "waiting": 1}, False)
+    bury_a(desk)
+    again = carried(desk, workflows.looking(desk.queue.model, asked, 100))
+    assert again.counts == {"dead": 5, "finished": 1} and {job.id: job.needs for job in again.jobs}["b3"] == ("a", "b1")
+    few = carried(desk, workflows.looking(desk.queue.model, asked, 3))
+    assert (len(few.jobs), few.more) == (3, True)
+    assert carried(desk, workflows.looking(desk.queue.model, "nobody", 3)) is None
+
+
+@pytest.mark.parametrize("how", ["requeue", "retry"])
+def test_a_dead_parent_comes_back_with_all_that_was_buried_with_it(desk: Desk, how: str) -> None:
+    diamond(desk)
+    bury_a(desk)
+    if how == "requeue":
+        done = carried(desk, workflows.requeueing(desk.queue.model, "a"))
+        assert done == Altered("a", "done", "dead", children=4)
+    else:
+        done = carried(desk, workflows.retrying(desk.queue.model, "c", 100))
+        assert (done.changed, done.left, done.more) == (5, 0, False)
+    assert places(desk, "a", "b1", "b2", "b3", "c") == ["lane", *["blocked"] * 4]
+    assert (ran := finish_all(desk))[0] == "a" and ran[-1] == "c" and len(ran) == 5
+
+
+@pytest.mark.parametrize("how", ["requeue", "retry"])
+@pytest.mark.parametrize("calls", range(5))
+def test_a_walk_that_was_cut_off_goes_on_when_it_is_begun_again(desk: Desk, how: str, calls: int) -> None:
+    diamond(desk)
+    bury_a(desk)
+    model = desk.queue.model
+    steps = {"requeue": lambda: workflows.requeueing(model, "a"), "retry": lambda: workflows.retrying(model, "c", 100)}
+    cut = carried(desk, steps[how](), calls)
+    assert cut is None or calls == 4
+    desk.sweep()
+    ran = [*finish_all(desk)]
+    assert len(ran) == min(calls, 1) + [0, 0, 2, 3, 4][calls]
+    carried(desk, steps[how]())
+    assert sorted(ran + finish_all(desk)) == ["a", "b1", "b2", "b3", "c"]
+
+
+def test_a_requeue_of_one_that_is_held_or_unknown_touches_no_child(desk: Desk) -> None:
+    desk.enqueue("p", unique="u")
+    desk.enqueue("child", needs=("p",))
+    bury(desk, "p")
+    desk.sweep()
+    desk.enqueue("other", unique="u")
+    done = carried(desk, workflows.requeueing(desk.queue.model, "p"))
+    assert (done.result, done.holder, done.children) == ("held", "other", 0)
+    assert carried(desk, workflows.requeueing(desk.queue.model, "nobody")).state == "gone"
+    assert places(desk, "p", "child") == ["dead", "dead"]
+
+
+def test_children_that_stay_dead_are_counted(desk: Desk) -> None:
+    desk.enqueue("p1", "p2")
+    desk.enqueue("child", needs=("p1", "p2"))
+    bury(desk, "p1", "p2")
+    desk.sweep()
+    done = carried(desk, workflows.requeueing(desk.queue.model, "p1"))
+    assert (done.result, done.children, done.left) == ("done", 0, 1)
+    assert carried(desk, workflows.requeueing(desk.queue.model, "p2")).children == 1
+
+
+@pytest.mark.parametrize("asked", ["a", "c"])
+def test_a_workflow_is_cancelled_children_first(desk: Desk, asked: str) -> None:
+    diamond(desk)
+    (held,) = desk.claim()
+    done = carried(desk, workflows.cancelling(desk.queue.model, asked, 100))
+    assert (done.changed, done.left, done.more) == (5, 0, False)
+    assert desk.finish(held.lease) == [("stale", "cancelled")]
+    for _ in range(3):
+        desk.sweep()
+    assert in_order(desk, desk.keys.dead) == in_order(desk, desk.keys.blocked) == [], "no child was buried with its parent"
+    again = carried(desk, workflows.cancelling(desk.queue.model, asked, 100))
+    assert (again.changed, again.left) == (0, 0)
+
+
+def test_a_cancel_that_was_cut_off_leaves_parents_that_run(desk: Desk) -> None:
+    diamond(desk)
+    carried(desk, workflows.cancelling(desk.queue.model, "a", 100), 2)
+    assert [desk.places(job) for job in ("a", "b1", "c")] == [{"lane"}, {"blocked"}, {"ended"}]
+    done = carried(desk, workflows.cancelling(desk.queue.model, "a", 100))
+    assert (done.changed, done.left) == (3, 0)
+
+
+def test_one_call_moves_at_most_a_hundred_and_few_parents(desk: Desk) -> None:
+    desk.enqueue("p")
+    desk.enqueue(*[f"c{at:03}" for at in range(250)], needs=("p",))
+    bury(desk, "p")
+    while desk.sweep().sleep_ms == 0:
+        pass
+    sizes: list[int] = []
+    steps = workflows.requeueing(desk.queue.model, "p")
+    answer: Any = None
+    with pytest.raises(StopIteration) as end:
+        while True:
+            operation: Any = steps.send(answer)
+            sizes += [len(operation.jobs)] if type(operation).__name__ == "Revive" else []
+            answer = desk.run(stamped(desk, operation))
+    assert end.value.value.children == 250 and max(sizes) == 100 and sum(sizes) == 250
+    assert desk.redis.zcard(desk.keys.blocked) == 250
+
+
+# -- on real queues
+
+
+def handlers(ran: list[str], bad: set[str]) -> Handlers:
+    made = Handlers()
+
+    @made("step")
+    def step(job: Any) -> None:
+        ran.append(job.id)
+        if job.id in bad:
+            raise ValueError("no")
+
+    return made
+
+
+@pytest.mark.parametrize("shards", [None, 4])
+def test_of_a_whole_queue_and_of_one_with_shards(ironclaim_url: str, shards: int | None) -> None:
+    with Queue("flows", url=ironclaim_url, shards=shards) as queue:
+        job = {"key": "acme", "attempts": 1}
+        for id, needs in {"a": [], "b": ["a"], "c": ["b"]}.items():
+            queue.enqueue("step", None, id=id, needs=needs, **job)  # type: ignore[arg-type]
+        queue.enqueue("step", None, id="other", key="else")
+        ran: list[str] = []
+        Worker(queue, handlers(ran, {"a"})).run(burst=True)
+        found = queue.workflows.get("c")
+        assert found is not None and found.counts == {"dead": 3} and [each.id for each in found.jobs] == ["a", "b", "c"]
+        done = queue.dead.requeue("a", with_children=True)
+        assert (done.done, done.children, done.left) == (True, 2, 0)
+        Worker(queue, handlers(ran, {"b"})).run(burst=True)
+        assert [id for id in ran if id != "other"] == ["a", "a", "b"]
+        assert queue.workflows.retry("c").changed == 2
+        changed = queue.workflows.cancel("b")
+        assert (changed.changed, changed.left) == (2, 0)
+        assert [queue.jobs.state(id) for id in "bc"] == ["cancelled", "cancelled"]
+        with pytest.raises(Malformed):
+            queue.workflows.get("a", limit=0)
+        with pytest.raises(Malformed):
+            queue.dead.requeue("a", with_children=1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("model", [models.Bridge(), models.Bull()], ids=["bridge", "bull"])
+def test_other_formats_refuse_it_before_they_change_anything(ironclaim_url: str, model: Any) -> None:
+    with Queue("flows", model, url=ironclaim_url) as queue:
+        id = queue.enqueue("step", None, attempts=1).job
+        ran: list[str] = []
+        Worker(queue, handlers(ran, {id})).run(burst=True)
+        assert queue.jobs.state(id) == "dead"
+        for call in (
+            lambda: queue.dead.requeue(id, with_children=True),
+            lambda: queue.workflows.get(id),
+            lambda: queue.workflows.cancel(id),
+            lambda: queue.workflows.retry(id),
+        ):
+            with pytest.raises(UnsupportedFeature, match="does not keep which jobs were buried"):
+                call()
+        assert queue.jobs.state(id) == "dead"
+        assert queue.dead.requeue(id).done
+
+
+def test_a_copy_of_a_revival_tells_the_same(desk: Desk) -> None:
+    dead_family(desk)
+    desk.run(alter(desk, "requeue", "dead", "p"))
+    call = desk.call(revive(desk, "child"))
+    first, before = desk.send(call), desk.dump()
+    second = desk.send(call)
+    assert (first.items, second.result) == (second.items, "repeated") and desk.dump() == before
