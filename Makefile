@@ -20,6 +20,7 @@ DATE ?=
 FAULT ?=
 REPLAY ?=
 SHRINK ?=
+ALL ?=
 ARGS ?=
 MODEL ?=
 FACE ?=
@@ -69,6 +70,7 @@ BESIDE = $(if $(BUSY),$(BIN)/python -m chaos.busy $(BUSY) -- )
 
 help:
 	@echo 'make bench [SEED=1] [MODEL=bull] [MUTANT=name] [SLO=my.toml]   load, seven faults, then the verdict (3 minutes); fails unless valid'
+	@echo '  ALL=1                             bench, chaos, judge: list every check, not only those that are not clean'
 	@echo 'make bench FACE=http [SEED=1]       the producer sends over HTTP to two apps, one of which is killed, too (three minutes)'
 	@echo 'make bench MODEL=dsps [SEED=1]      channels whose clocks wrap in mid-load, seven faults, then the verdict (3 minutes)'
 	@echo 'make chaos TOPOLOGY=sentinel [SEED=1] [MINUTES=1] [DURABILITY=replica] [MODEL=dsps]   faults of the servers too: embedded, aof,'
@@ -139,17 +141,17 @@ check: TOOLS := luacheck
 # With TARGET one of another job queue, or of all, each judged by its own promise; then MINUTES is how long what is left is waited for,
 # and FAULT may be none.
 OF_A_DRILL = $(if $(TOPOLOGY),--topology $(TOPOLOGY)) $(if $(DURABILITY),--durability $(DURABILITY)) $(if $(MODEL),--model $(MODEL)) \
-	$(if $(MUTANT),--mutant $(MUTANT)) $(if $(FAULT),--fault $(FAULT)) $(if $(SLO),--slo $(SLO))
+	$(if $(MUTANT),--mutant $(MUTANT)) $(if $(FAULT),--fault $(FAULT)) $(if $(SLO),--slo $(SLO)) $(if $(ALL),--all)
 chaos: setup
 ifneq ($(TARGET),)
-	@$(BESIDE)$(BIN)/python -m chaos bench --target $(TARGET) --seed $(SEED) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(FAULT),--fault $(FAULT))
+	@$(BESIDE)$(BIN)/python -m chaos bench --target $(TARGET) --seed $(SEED) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(FAULT),--fault $(FAULT)) $(if $(ALL),--all)
 else
 	@$(BESIDE)$(BIN)/python -m chaos bench $(if $(REPLAY),--replay $(REPLAY) $(if $(MINUTES),--minutes $(MINUTES)),--seed $(SEED) --minutes $(or $(MINUTES),1)) \
 		$(if $(SHRINK),--shrink) $(OF_A_DRILL)
 endif
 
 bench: setup
-	@$(BESIDE)$(BIN)/python -m chaos $(if $(filter all,$(MODEL)),compare --seed $(SEED),bench --seed $(SEED) $(if $(MODEL),--model $(MODEL)) $(if $(FACE),--face $(FACE)) $(if $(MUTANT),--mutant $(MUTANT))) $(if $(SLO),--slo $(SLO))
+	@$(BESIDE)$(BIN)/python -m chaos $(if $(filter all,$(MODEL)),compare --seed $(SEED),bench --seed $(SEED) $(if $(MODEL),--model $(MODEL)) $(if $(FACE),--face $(FACE)) $(if $(MUTANT),--mutant $(MUTANT)) $(if $(ALL),--all)) $(if $(SLO),--slo $(SLO))
 
 # Its two servers are part of what it measures, so SERVER says nothing here.
 bench-engine: TOOLS += redis
@@ -196,7 +198,7 @@ upgrade: setup
 	@$(BIN)/python -m chaos upgrade --seed $(SEED) $(if $(FROM),--from $(FROM))
 
 judge: setup
-	@$(BIN)/python -m reports judge $(RUN) $(if $(SLO),--slo $(SLO))
+	@$(BIN)/python -m reports judge $(RUN) $(if $(SLO),--slo $(SLO)) $(if $(ALL),--all)
 
 runs: setup
 	@$(BIN)/python -m reports list $(RUNS)

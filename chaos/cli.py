@@ -85,6 +85,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         description="Validates a chaos.toml, imports what it names, says what would run and what is missing, and runs one job. "
         "Exits 0 when all is there, 2 when not.",
     )
+    for command in (bench, service):
+        command.add_argument("--all", action="store_true", help="list every check, not only those that are not clean")
     for command in (service, checked):
         command.add_argument("file", type=Path, nargs="?", default=Path("chaos.toml"), help="the file (default chaos.toml)")
         command.add_argument("--seed", type=int, default=1, help="draws load and faults (default 1)")

@@ -181,7 +181,7 @@ def carry_out(
 ) -> tuple[int, Path]:
     """Carry out a drill and judge it: the exit code, and the folder of the run. Raises as `bench`, and TooSlow."""
     drill = prepared(order, arguments, interrupts, calibration)
-    with EarlyJudge(drill.folder.path) as early:
+    with EarlyJudge(drill.folder.path, every=getattr(arguments, "all", False)) as early:
         drill.load_ended = early.start
         perform(drill, order.mutant)
         code = conclude(drill, drill.progress, early)

@@ -44,6 +44,11 @@ def judge_command(*runs: Path) -> list[str]:
     return [sys.executable, "-m", "reports", "judge", *map(str, runs)]
 
 
+def listing(*, every: bool) -> list[str]:
+    """The options of a judge that lists every check, or those alone that are not clean."""
+    return ["--all"] if every else []
+
+
 def judge_environment() -> dict[str, str]:
     """Our environment without SPARK_HOME: PySpark would launch the Spark that it names instead of the one it brings."""
     return {name: value for name, value in child_environment({}).items() if name != "SPARK_HOME"}
@@ -52,8 +57,9 @@ def judge_environment() -> dict[str, str]:
 class EarlyJudge:
     """A judge that starts Spark while a drill still ends, and waits until there is a run to judge."""
 
-    def __init__(self, run: Path) -> None:
+    def __init__(self, run: Path, *, every: bool = False) -> None:
         self._run = run
+        self._every = every
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> EarlyJudge:
@@ -66,7 +72,7 @@ class EarlyJudge:
     def start(self) -> None:
         """Start it, unless it has been started."""
         if self._process is None:
-            command = [*judge_command(self._run), "--begin-on-line"]
+            command = [*judge_command(self._run), "--begin-on-line", *listing(every=self._every)]
             self._process = start_guarded(command, cwd=ROOT, env=judge_environment(), stdin=subprocess.PIPE)
 
     def begin(self) -> subprocess.Popen[bytes] | None:

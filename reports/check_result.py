@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from reports.causes import OF_CHECKS, Cause, of_row
+
 if TYPE_CHECKING:
     from reports.checks.base import Check
 
@@ -30,6 +32,8 @@ class CheckResult:
     not_judged: list[str] = field(default_factory=list)
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
     examples: dict[str, list[str]] = field(default_factory=dict)
+    #: True when the check crashed, which is one of its doubts.
+    crashed: bool = False
     #: The subject of each example.
     subjects: dict[str, list[str]] = field(default_factory=dict)
     #: True when rows are missing that may hide a violation.
@@ -49,6 +53,18 @@ class CheckResult:
             return "violated"
         doubtful = self.doubts or self.hidden or any(map(self.total, IN_DOUBT))
         return "unknown" if doubtful else "valid"
+
+    @property
+    def causes(self) -> set[Cause]:
+        """Why the check is unknown; empty when it is not."""
+        if self.verdict != "unknown":
+            return set()
+        found = {
+            of_row(self.check.id, level, kind) for (level, kind), count in self.counts.items() if count and level in IN_DOUBT
+        }
+        found |= {Cause.CRASHED} if self.crashed else set()
+        found |= {OF_CHECKS.get(self.check.id, Cause.NOTHING)} if len(self.doubts) > self.crashed else set()
+        return found | ({Cause.HOLES} if self.hidden else set())
 
     @property
     def why(self) -> str:

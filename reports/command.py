@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +31,7 @@ from reports.simulation.command import add_arguments as simulation_arguments
 from reports.simulation.command import near_to_measured
 from reports.soak.command import drawn as soaked
 from reports.spark_settings import CONF_VARIABLE, LOCAL, MASTER_VARIABLE, chosen_conf, chosen_master
-from reports.table import render
+from reports.table import COLUMNS, render
 from reports.targets import words as target_words
 from reports.targets.command import add_arguments as targets_arguments
 from reports.targets.command import compare_targets
@@ -73,6 +74,7 @@ def parser() -> argparse.ArgumentParser:
     command = commands.add_parser("judge", help="decide valid, violated or unknown, and write verdict.json")
     command.add_argument("runs", type=Path, nargs="+", metavar="run", help="folder of a run, such as runs/latest")
     command.add_argument("--slo", type=Path, help="file of service level objectives (default: slo.toml of the run, if any)")
+    command.add_argument("--all", action="store_true", help="list every check, not only those that are not clean")
     command.add_argument(
         "--begin-on-line", action="store_true", help="start Spark at once, and read the runs when a line comes on stdin"
     )
@@ -146,7 +148,8 @@ def judged(options: argparse.Namespace) -> int:
                 current[:] = [run]
                 decided = judge(run, **where, spark=spark, objectives=options.slo)
                 INTERRUPTS.check()
-                tell(target_words.render(decided) if of_target(decided["spec"]) else render(decided))
+                table = target_words.render if of_target(decided["spec"]) else render
+                tell(table(decided, run, columns=shutil.get_terminal_size((COLUMNS, 0)).columns, every=options.all))
                 codes.append(exit_code(decided))
     except JudgeError as error:
         return complain(str(error))

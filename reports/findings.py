@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from reports.caching import save
+from reports.causes import SLOW_LOAD
 from reports.check_result import DECLARED, EXAMPLES_MAX, CheckResult
 from reports.checks import CHECKS, h3_recorder_sound
 from reports.checks.base import Base, Check, Flag, flagged
@@ -33,9 +34,6 @@ HISTORY = ("H0", "H3")
 #: The one kind of theirs that concerns the load and not the history.
 LATE_LOAD = ("H3", "late load")
 
-#: The kinds that show that the machine was too slow for the load.
-SLOW_LOAD = (LATE_LOAD, ("H3", "dropped load"))
-
 #: Id prefixes of the checks that judge the engine.
 ENGINE = ("J", "P")
 
@@ -46,7 +44,7 @@ def examine(
     """Run every check and write the violation rows to `tables/violations.parquet`. A check that crashes is unknown, not
     passed."""
     checks = [check for check in checks if check.judges(frames.run)]
-    found = [CheckResult(check, doubts_of(check, frames), check.not_judged(frames.run)) for check in checks]
+    found = [doubted(check, frames) for check in checks]
     for one in found:
         one.hidden = one.check.id.startswith(ENGINE) and bool(lost_rows(frames.run))
     whole, slow = not holes(frames.run), h3_recorder_sound.slow(frames.run)
@@ -75,12 +73,13 @@ def late(rows: Iterable[Row]) -> bool:
     return any((row["check"], row["kind"]) in SLOW_LOAD for row in rows)
 
 
-def doubts_of(check: Check, frames: AnyFrames) -> list[str]:
-    """The reasons why a check cannot be judged."""
+def doubted(check: Check, frames: AnyFrames) -> CheckResult:
+    """A check before its rows are counted, with the reasons why it cannot be judged."""
+    not_judged = check.not_judged(frames.run)
     try:
-        return list(check.doubts(frames.run))
+        return CheckResult(check, list(check.doubts(frames.run)), not_judged)
     except Exception as error:
-        return [crashed(error)]
+        return CheckResult(check, [crashed(error)], not_judged, crashed=True)
 
 
 def crashed(error: BaseException) -> str:
@@ -94,6 +93,7 @@ def one_by_one(one: CheckResult, frames: AnyFrames) -> list[Row]:
         return tally(with_findings(violations(frames, [one.check]), frames))
     except Exception as error:
         one.doubts.append(crashed(error))
+        one.crashed = True
         return []
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reports import evidence, junit, page, slo, slo_file, verdict
+from reports.causes import Cause
 from reports.errors import JudgeError, one_line
 from reports.facts import of_channels
 from reports.folder import history_files, read_spec
@@ -70,7 +71,7 @@ def judge(
     except JudgeError as error:
         decided = verdict.undecided(str(error), spec)
     except Exception as error:
-        decided = verdict.undecided(f"the judge failed: {one_line(error)}", spec)
+        decided = verdict.undecided(f"the judge failed: {one_line(error)}", spec, Cause.CRASHED)
     publish(run, decided, None, wanted, say)
     return decided
 

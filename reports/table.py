@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
-from reports import slo
+from reports import slo, what_now
 from reports.facts import of_channels
 from reports.ranks import ALL
+from reports.words import explained
 
-#: Reasons and details are cut to this length, because longer ones wrap in most terminals; verdict.json has the full text.
+#: Details are cut to this length and reasons to four of it; verdict.json has the full text.
 WORDS_MAX = 110
 
+#: The width where the output goes to no terminal, and the least that a terminal is taken to have.
+COLUMNS, COLUMNS_MIN = 100, 40
 
-def render(verdict: Mapping[str, Any]) -> str:
-    """The whole table; its last line is `verdict: valid|violated|unknown`, after the sum of the objectives, if there are any."""
+#: A column of text is not made narrower than this, and a cell has at most so many lines.
+NARROW, CELL_LINES = 10, 3
+
+
+def render(verdict: Mapping[str, Any], folder: Path = Path(), *, columns: int = COLUMNS, every: bool = False) -> str:
+    """The whole table; its last line is `verdict: valid|violated|unknown`, after the sum of the objectives, if there are any.
+
+    `folder`: that of the run. `columns`: how wide the terminal is. `every`: list the checks that are clean, too.
+    """
     sections, lines = [head(verdict["spec"])], verdict.get("slo", ())
     if verdict["checks"]:
         measures = verdict["measures"]
@@ -22,13 +35,27 @@ def render(verdict: Mapping[str, Any]) -> str:
             sections += [messages(measures), deliveries(measures["percentiles"])]
         else:
             sections += [counts(measures), latencies(measures["latency"]), recoveries(measures["recovery"])]
-        sections += [faults(measures["faults"]), rates(measures), checks(verdict["checks"])]
-        sections += [not_judged(verdict["checks"]), findings(verdict["findings"])]
-    sections.append(objectives(lines))
-    if verdict["reasons"]:
-        sections.append(["reasons", *(f"  {cut(reason, 4 * WORDS_MAX)}" for reason in verdict["reasons"])])
-    sections.append([*filter(None, [slo.summary(lines)]), f"verdict: {verdict['verdict']}"])
-    return "\n\n".join("\n".join(section) for section in sections if section)
+        sections += [faults(measures["faults"], columns), rates(measures)]
+        sections += [checks(verdict["checks"], columns, every=every)]
+        sections += [not_judged(verdict["checks"]), findings(verdict["findings"], columns)]
+    sections += [objectives(lines, columns), reasons(verdict), what_now.lines(verdict, folder)]
+    return page(sections, [*filter(None, [slo.summary(lines)]), f"verdict: {verdict['verdict']}"], columns)
+
+
+def page(sections: Iterable[Sequence[str]], end: Sequence[str], columns: int) -> str:
+    """The sections with their words explained, and the last lines, no line wider than the terminal."""
+    told = [*explained(section for section in sections if section), end]
+    return "\n\n".join("\n".join(part for line in section for part in wrapped(line, columns)) for section in told)
+
+
+def wrapped(line: str, columns: int) -> list[str]:
+    """A line as lines that fit, broken at spaces only: what has none is never cut."""
+    if len(line) <= columns:
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip()))
+    fitting = textwrap.TextWrapper(max(columns, COLUMNS_MIN), subsequent_indent=f"{indent}    ")
+    fitting.break_long_words = fitting.break_on_hyphens = fitting.replace_whitespace = False
+    return fitting.wrap(line)
 
 
 def head(spec: Mapping[str, Any]) -> list[str]:
@@ -111,19 +138,20 @@ def recoveries(lines: Sequence[Mapping[str, Any]]) -> list[str]:
     return grid(title, heads, body, right=tuple(range(len(heads) - 3, len(heads))))
 
 
-def faults(lines: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Each fault with the detail that its witness recorded."""
+def faults(lines: Sequence[Mapping[str, Any]], columns: int) -> list[str]:
+    """Each fault, and below it the detail that its witness recorded."""
     body = [
         [
             line["fault"],
-            line["target"],
+            line["target"].replace(",", ", "),
             "yes" if line["witnessed"] else "NO",
             "yes" if line["healed"] else "NO",
-            cut(line["detail"]),
         ]
         for line in lines
     ]
-    return grid("faults", ("fault", "target", "witnessed", "healed", "witness"), body)
+    below = [f"    {cut(line['detail'], 2 * WORDS_MAX)}".rstrip() for line in lines]
+    heads = ("fault", "target", "witnessed", "healed")
+    return grid("faults, and below each what its witness saw", heads, body, text=(1,), columns=columns, below=below)
 
 
 def rates(measures: Mapping[str, Any]) -> list[str]:
@@ -147,24 +175,46 @@ def delayed(late: Mapping[str, Any]) -> list[str]:
     return [f"  {late['n']} delayed jobs started {lateness} after they were due"]
 
 
-def checks(lines: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Every check with its verdict; below a violated one the rows that prove its first violation."""
+def checks(lines: Sequence[Mapping[str, Any]], columns: int, *, every: bool) -> list[str]:
+    """The checks that are not clean, or every one, and how many are."""
     names = ("violations", "declared", "possible")
-    body = [[line["id"], line["name"], line["verdict"], *(number(line[name]) for name in names)] for line in lines]
-    title, heads, *rows = grid("checks", ("id", "check", "verdict", *names), body, right=(3, 4, 5))
-    return [title, heads, *(words for row, line in zip(rows, lines, strict=True) for words in (row, *proof(line)))]
+    shown = [line for line in lines if every or not clean(line)]
+    body = [[line["id"], line["name"], line["verdict"], *(number(line[name]) for name in names)] for line in shown]
+    table = grid("checks", ("id", "check", "verdict", *names), body, right=(3, 4, 5), text=(1,), columns=columns)
+    left = len(lines) - len(shown)
+    if not left:
+        return table
+    counted = f"{left} other checks, all valid" if shown else f"{left} checks, all valid"
+    return [*(table or ["checks"]), f"  {counted.replace('checks', 'check') if left == 1 else counted} (--all lists them)"]
 
 
-def proof(line: Mapping[str, Any]) -> list[str]:
-    """The first violation of a check and its rows."""
-    evidence = line.get("evidence")
-    return [f"      {cut(line['examples'][0], 2 * WORDS_MAX)}", *(f"        {row}" for row in evidence)] if evidence else []
+def clean(line: Mapping[str, Any]) -> bool:
+    """Whether there is nothing to say about a check."""
+    return line["verdict"] == "valid" and not (line["violations"] or line["declared"] or line["possible"])
 
 
-def objectives(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+def reasons(verdict: Mapping[str, Any]) -> list[str]:
+    """Why the verdict is not valid, each reason once; below that of a violated check the rows that prove its first violation."""
+    by_words: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for result in ("violated", "unknown"):
+        for check in verdict["checks"]:
+            if check["verdict"] == result:
+                by_words.setdefault((result, check["why"]), []).append(check)
+    found: list[str] = []
+    for (result, why), some in by_words.items():
+        found.append(f"  {', '.join(check['id'] for check in some)} {result}: {cut(why, 4 * WORDS_MAX)}")
+        found += [f"    {row}" for check in some for row in check.get("evidence", ())]
+    told = {f"{check['id']} {result}: {why}" for (result, why), some in by_words.items() for check in some}
+    found += [f"  {cut(reason, 4 * WORDS_MAX)}" for reason in verdict["reasons"] if reason not in told]
+    return ["reasons", *found] if found else []
+
+
+def objectives(lines: Sequence[Mapping[str, Any]], columns: int) -> list[str]:
     """Every service level objective with its bound, the value of the run, and the result."""
     body = [[line["objective"], slo.wanted(line), slo.measured(line), line["result"], cut(line["note"])] for line in lines]
-    return grid("service level objectives", ("objective", "wanted", "measured", "result", "rests on"), body)
+    return grid(
+        "service level objectives", ("objective", "wanted", "measured", "result", "rests on"), body, text=(1, 4), columns=columns
+    )
 
 
 def not_judged(lines: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -173,17 +223,37 @@ def not_judged(lines: Sequence[Mapping[str, Any]]) -> list[str]:
     return ["not judged", *words] if words else []
 
 
-def findings(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+def findings(lines: Sequence[Mapping[str, Any]], columns: int) -> list[str]:
     """The declared findings of the model, and how many rows of each were seen."""
     body = [[line["name"], ", ".join(line["checks"]), number(line["rows"]), cut(line["text"])] for line in lines]
-    return grid("declared findings", ("finding", "checks", "rows", "what it is"), body, right=(2,))
+    return grid(
+        "declared findings", ("finding", "checks", "rows", "what it is"), body, right=(2,), text=(0, 1, 3), columns=columns
+    )
 
 
-def grid(title: str, heads: Sequence[str], body: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
-    """A titled table, columns padded to their widest cell; empty when `body` is."""
+def grid(
+    title: str,
+    heads: Sequence[str],
+    body: Sequence[Sequence[str]],
+    right: Sequence[int] = (),
+    *,
+    text: Sequence[int] = (),
+    columns: int = 0,
+    below: Sequence[str] = (),
+) -> list[str]:
+    """A titled table, columns padded to their widest cell; empty when `body` is.
+
+    `text`: the columns whose cells may go on in the next line, so that the table is no wider than `columns`. `below`: a line for
+    each row, which comes after it unless it is empty.
+    """
     if not body:
         return []
     widths = [max(map(len, column)) for column in zip(heads, *body, strict=True)]
+    least = {at: max(len(word) for row in (heads, *body) for word in row[at].split() or [""]) for at in text}
+    while columns and (room := [at for at in text if widths[at] > max(least[at], NARROW)]):
+        if sum(widths) + 2 * len(widths) <= columns:
+            break
+        widths[max(room, key=lambda at: widths[at])] -= 1
 
     def line(cells: Sequence[str]) -> str:
         padded = [
@@ -192,7 +262,21 @@ def grid(title: str, heads: Sequence[str], body: Sequence[Sequence[str]], right:
         ]
         return ("  " + "  ".join(padded)).rstrip()
 
-    return [title, line(heads), *(line(cells) for cells in body)]
+    found = [title, line(heads)]
+    for cells, more in zip_longest(body, below, fillvalue=""):
+        found += [*(line(row) for row in in_lines(cells, widths, text)), *filter(None, [more])]
+    return found
+
+
+def in_lines(cells: Sequence[str], widths: Sequence[int], text: Sequence[int]) -> list[list[str]]:
+    """A row as one or more lines: the cells of text broken at spaces, with an ellipsis where that takes too many lines."""
+    parts = [
+        textwrap.wrap(cell, width, max_lines=CELL_LINES, placeholder=" ...", break_long_words=False, break_on_hyphens=False)
+        if at in text
+        else [cell]
+        for at, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    ]
+    return [list(row) for row in zip_longest(*parts, fillvalue="")]
 
 
 def number(value: float | int | None) -> str:
@@ -213,5 +297,8 @@ def seconds(value_ms: float | None) -> str:
 
 
 def cut(words: str, limit: int = WORDS_MAX) -> str:
-    """The text cut to a length."""
-    return words if len(words) <= limit else words[: limit - 3] + "..."
+    """The text cut to a length, at a space where there is one, so that no id is cut."""
+    if len(words) <= limit:
+        return words
+    whole = words[: limit - 3].rpartition(" ")[0]
+    return f"{whole} ..." if whole else words[: limit - 3] + "..."

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from reports.causes import REMEDIES, Cause
 from reports.check_result import DECLARED, EXAMPLES_MAX, IN_DOUBT, CheckResult
 from reports.errors import JudgeError
 
@@ -71,12 +72,19 @@ def decide(
         "verdict": merge([*(one.verdict for one in found), "unknown" if trouble else "valid"]),
         "reasons": [f"{one.check.id} {one.verdict}: {one.why}" for one in ranked(found) if one.verdict != "valid"]
         + ([trouble] if trouble else []),
+        "causes": causes_of(found, trouble),
         "checks": [check_entry(one) for one in found],
         "findings": [finding_entry(finding, found) for finding in (*(spec.get("findings") or ()), *losses)],
         "measures": {**measures, **counted},
         "slo": [],
         "spec": dict(spec),
     }
+
+
+def causes_of(found: Sequence[CheckResult], trouble: str) -> dict[str, list[str]]:
+    """Why the verdict is unknown: each cause, the worst first, with the checks that have it; the measures have none."""
+    checks = {cause: [one.check.id for one in found if cause in one.causes] for cause in REMEDIES}
+    return {cause: checks[cause] for cause in REMEDIES if checks[cause] or (trouble and cause == Cause.CRASHED)}
 
 
 def proved(one: CheckResult, kind: str) -> int | None:
@@ -116,9 +124,17 @@ def check_entry(one: CheckResult) -> dict[str, Any]:
     }
 
 
-def undecided(reason: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+def undecided(reason: str, spec: Mapping[str, Any], cause: Cause = Cause.INPUT) -> dict[str, Any]:
     """The verdict of a run that could not be judged."""
-    head = {"schema": SCHEMA, "verdict": "unknown", "reasons": [reason], "checks": [], "findings": [], "slo": []}
+    head = {
+        "schema": SCHEMA,
+        "verdict": "unknown",
+        "reasons": [reason],
+        "causes": {cause: []},
+        "checks": [],
+        "findings": [],
+        "slo": [],
+    }
     return {**head, "measures": NO_MEASURES, "spec": dict(spec)}
 
 

@@ -86,7 +86,7 @@ def one(name: str, arguments: argparse.Namespace, interrupts: Interrupts) -> int
         *(spec, plan, folder, progress, interrupts), toxiproxy=toxiproxy, command=command, runtime=library.runtime
     )
     interrupts.check()
-    with EarlyJudge(folder.path) as early:
+    with EarlyJudge(folder.path, every=getattr(arguments, "all", False)) as early:
         drill.run()
         spec.write(folder.path / "spec.json", harness_errors=drill.errors, ended_utc=utc(time.time()))
         code = conclude(drill, progress, early)

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any
 
-from reports.table import checks, cut, faults, findings, grid, number, recoveries
+from reports import what_now
+from reports.table import COLUMNS, checks, faults, findings, grid, number, page, reasons, recoveries
 from reports.targets.promise import promise_of
 
 
-def render(decided: Mapping[str, Any]) -> str:
-    """The whole table."""
+def render(decided: Mapping[str, Any], folder: Path = Path(), *, columns: int = COLUMNS, every: bool = False) -> str:
+    """The whole table, as `reports.table.render`."""
     spec = decided["spec"]
     sections = [[f"run {spec.get('id')}  target {spec.get('target')}  seed {spec.get('seed')}"]]
     if decided["checks"]:
         measures = decided["measures"]
         sections += [promised(spec), counts(measures), at_kills(measures["kill"])]
-        sections += [recoveries(measures["recovery"]), faults(measures["faults"]), checks(decided["checks"])]
-        sections += [findings(decided["findings"]), cannot_be_known(decided["cannot_be_known"])]
-    if decided["reasons"]:
-        sections.append(["reasons", *(f"  {cut(reason, 440)}" for reason in decided["reasons"])])
-    if spec.get("again"):
+        sections += [recoveries(measures["recovery"]), faults(measures["faults"], columns)]
+        sections += [checks(decided["checks"], columns, every=every)]
+        sections += [findings(decided["findings"], columns), cannot_be_known(decided["cannot_be_known"])]
+    sections += [reasons(decided), what_now.lines(decided, folder)]
+    if spec.get("again") and decided["verdict"] == "valid":
         sections.append(["again", f"  {spec['again']}"])
-    sections.append([f"verdict: {decided['verdict']}"])
-    return "\n\n".join("\n".join(section) for section in sections if section)
+    return page(sections, [f"verdict: {decided['verdict']}"], columns)
 
 
 def promised(spec: Mapping[str, Any]) -> list[str]:

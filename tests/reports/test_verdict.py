@@ -5,17 +5,23 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from chaos import cli
 from record.history import ITEM_FIELDS, ROW_FIELDS
+from reports import what_now
+from reports.causes import REMEDIES, Cause
+from reports.check_result import CheckResult
 from reports.checks import CHECKS
 from reports.checks.h1_faults_bit import doubts
 from reports.errors import JudgeError, one_line
 from reports.facts import Process, Run, Stage
 from reports.lines import item_type, line_schema
-from reports.table import render
-from reports.verdict import NO_MEASURES, merge, undecided, withdraw, write
+from reports.table import cut, render
+from reports.verdict import NO_MEASURES, decide, merge, undecided, withdraw, write
+from reports.words import PATTERNS, WORDS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -158,25 +164,46 @@ run x  scenario bench  seed 1
 jobs
   enqueued  finished  lost  doubled  refused stale  dead  not sent
       7200      7190     ?        0              3    10         0
+    lost: acknowledged, and neither finished nor still there
+    doubled: finished more than once
+    refused stale: ends of a lease that was over, refused as they must be
+    dead: given up after the last attempt, kept until a person decides
+    not sent: planned, and no connection could be had in time
 
 latency in ms, from the intended enqueue (plus its delay) to the accepted finish
   phase    jobs  unfinished   p50  p99
   lead-in  1200          10  12.3  inf
+    unfinished: jobs of the phase that never finished
+    p50: half took at most this
+    p99: 99 of 100 took at most this; inf: so many never finished
+    lead-in: load before the first fault
 
 recovery, from waitpid to the next handler start, slowest of the jobs in hand
   kill           worker    connected  in hand  recovery   bound
   1-worker-kill  worker-2  proxied          8     9.6 s  11.0 s
+    waitpid: when the kernel says that the process is gone
+    in hand: claimed by the worker and not ended when it was killed
+    bound: the longest that it may take
 
-faults
-  fault          target    witnessed  healed  witness
-  1-worker-kill  worker-2  yes        NO      waitpid -9
+faults, and below each what its witness saw
+  fault          target    witnessed  healed
+  1-worker-kill  worker-2  yes        NO
+    waitpid -9
+    witnessed: something was seen that only the fault can have caused
+    healed: the fault was taken away, and that was seen
 
 rates
-  offered 120.0/s, finished 119.6/s; send lag p50 0.2 ms, p99 1.9 ms; recorder 1.23% of the processes' time
+  offered 120.0/s, finished 119.6/s; send lag p50 0.2 ms, p99 1.9 ms; recorder 1.23% of the
+      processes' time
+    send lag: how much later than planned the load was sent
+    recorder: what writes the history that is judged
 
 checks
   id  check           verdict  violations  declared  possible
   J4  no job is lost  unknown           0         1         2
+    declared: what the wire format or the servers are known not to protect; no violation
+    possible: neither proved nor excluded by the evidence; no violation
+    unknown: the evidence does not suffice for valid or violated
 
 not judged
   J4: the end
@@ -187,6 +214,9 @@ declared findings
 
 reasons
   J4 unknown: there is no snapshot at the end
+
+what now
+  J4: the run ended before it could be told: run longer, or where it is calmer
 
 verdict: unknown"""
 
@@ -200,13 +230,13 @@ def test_the_table_is_plain_and_aligned_and_ends_with_the_verdict() -> None:
         "declared": 1,
         "possible": 2,
         "examples": [],
-        "why": "",
+        "why": "there is no snapshot at the end",
         "not_judged": ["the end"],
     }
-    head = {"verdict": "unknown", "reasons": ["J4 unknown: there is no snapshot at the end"], "checks": [entry]}
+    head = {"verdict": "unknown", "reasons": ["J4 unknown: there is no snapshot at the end"], "causes": {"open": ["J4"]}}
     spec = {"id": "x", "scenario": "bench", "seed": 1, "mutant": ""}
     finding = {"name": "no token", "checks": ["J4", "J6:x"], "text": "The wire has none.", "rows": 1, "examples": []}
-    assert render({**head, "findings": [finding], "measures": MEASURES, "spec": spec}) == TABLE
+    assert render({**head, "checks": [entry], "findings": [finding], "measures": MEASURES, "spec": spec}) == TABLE
 
 
 def test_the_samples_of_the_pages_are_what_a_bench_prints() -> None:
@@ -222,25 +252,11 @@ def test_the_samples_of_the_pages_are_what_a_bench_prints() -> None:
 
 def test_a_run_that_could_not_be_looked_at_shows_why_and_the_verdict() -> None:
     decided = undecided("the history of x is empty", {})
-    assert render(decided).splitlines() == ["reasons", "  the history of x is empty", "", "verdict: unknown"]
+    printed = render(decided, Path("runs/x"), columns=500).splitlines()
+    assert printed[:5] == ["reasons", "  the history of x is empty", "", "what now", f"  {REMEDIES[Cause.INPUT]}"]
+    assert printed[5].endswith(" -m reports judge runs/x")
+    assert printed[6:] == ["", "verdict: unknown"]
     assert json.loads(json.dumps(decided))["measures"]["lost"] is None
-
-
-def test_a_violated_check_shows_the_rows_of_its_first_violation_below_it() -> None:
-    entries = [
-        {"id": id, "name": "x", "verdict": verdict, "violations": 1, "declared": 0, "possible": 0, "why": "", "not_judged": []}
-        for id, verdict in (("J1", "violated"), ("J2", "valid"))
-    ]
-    entries[0] |= {"examples": ["a broke", "b broke"], "evidence": ["worker-1.jsonl:7   1.000 s", "worker-1.jsonl:12  1.500 s"]}
-    head = {"verdict": "violated", "reasons": [], "findings": [], "measures": MEASURES, "spec": {}}
-    printed = render({**head, "checks": entries}).splitlines()
-    first = next(place for place, line in enumerate(printed) if line.startswith("  J1"))
-    assert printed[first + 1 : first + 5] == [
-        "      a broke",
-        "        worker-1.jsonl:7   1.000 s",
-        "        worker-1.jsonl:12  1.500 s",
-        "  J2  x      valid              1         0         0",
-    ]
 
 
 def test_objectives_are_a_table_and_a_line_before_the_verdict() -> None:
@@ -254,3 +270,172 @@ def test_objectives_are_a_table_and_a_line_before_the_verdict() -> None:
         "slo: missed 1 of 1",
         "verdict: valid",
     ]
+
+
+def check_entry(id: str, verdict: str = "valid", why: str = "", **more: Any) -> dict[str, Any]:
+    return {
+        **{"id": id, "name": f"the name of {id}", "verdict": verdict, "violations": int(verdict == "violated")},
+        **{"declared": 0, "possible": 0, "examples": [], "why": why, "not_judged": [], **more},
+    }
+
+
+def decided(verdict: str, *checks: dict[str, Any], causes: dict[str, list[str]] | None = None, **spec: Any) -> dict[str, Any]:
+    reasons = [f"{one['id']} {one['verdict']}: {one['why']}" for one in checks if one["verdict"] != "valid"]
+    head = {"verdict": verdict, "reasons": reasons, "causes": causes or {}, "checks": list(checks)}
+    return {**head, "findings": [], "measures": MEASURES, "spec": spec}
+
+
+def section(printed: str, title: str) -> list[str]:
+    """The lines of a section below its title; none when it is not there."""
+    return next((lines[1:] for block in printed.split("\n\n") if (lines := block.splitlines())[0] == title), [])
+
+
+BENCH = {"id": "x", "scenario": "bench", "seed": 7, "rate_per_s": 120, "pace": {"settle_ms": 1}, "plan": PLAN}
+
+
+def test_clean_checks_are_one_line_and_all_lists_them() -> None:
+    run = decided("valid", check_entry("J1"), check_entry("J2"))
+    assert section(render(run), "checks") == ["  2 checks, all valid (--all lists them)"]
+    listed = section(render(run, every=True), "checks")
+    assert [line.split()[0] for line in listed[:3]] == ["id", "J1", "J2"] and "--all" not in "".join(listed)
+
+
+def test_a_check_that_counted_something_is_listed_though_it_is_valid() -> None:
+    lines = section(render(decided("valid", check_entry("J1"), check_entry("J6", declared=4), check_entry("J8"))), "checks")
+    assert [line.split()[0] for line in lines[:3]] == ["id", "J6", "2"]
+    assert lines[2] == "  2 other checks, all valid (--all lists them)"
+
+
+def test_a_violated_run_ends_with_its_proof_and_the_commands(tmp_path: Path) -> None:
+    rows = ["worker-1.jsonl:7   1.000 s", "worker-1.jsonl:12  1.500 s"]
+    run = decided(
+        "violated", check_entry("J2"), check_entry("J1", "violated", "a broke", examples=["a broke"], evidence=rows), **BENCH
+    )
+    printed = render(run, tmp_path)
+    assert section(printed, "reasons") == ["  J1 violated: a broke", *(f"    {row}" for row in rows)]
+    assert printed.count("a broke") == 1
+    again = f" -m chaos bench --replay {tmp_path}"
+    repeat, least = (" ".join(line.split()) for line in section(render(run, tmp_path, columns=500), "what now"))
+    assert repeat.startswith("repeat ") and repeat.endswith(again)
+    assert least.startswith("find the least faults ") and least.endswith(f"{again} --shrink")
+
+
+@pytest.mark.parametrize(
+    ("spec", "commands"),
+    [
+        ({"scenario": "service", "seed": 7}, ["run chaos.toml --seed 7"]),
+        ({"scenario": "interop both", "seed": 3}, ["interop --seed 3"]),
+        ({"scenario": "bench", "seed": 1}, []),
+        ({**BENCH, "plan": []}, ["bench --replay"]),
+    ],
+)
+def test_only_commands_that_can_repeat_the_run_are_named(spec: dict[str, Any], commands: list[str], tmp_path: Path) -> None:
+    printed = section(render(decided("violated", check_entry("J1", "violated", "x"), **spec), tmp_path, columns=500), "what now")
+    assert len(printed) == len(commands)
+    assert all(f" -m chaos {command}" in line for line, command in zip(printed, commands, strict=True))
+
+
+def test_the_named_commands_are_those_of_the_harness(tmp_path: Path) -> None:
+    for scenario in (*what_now.BY_SEED, what_now.SERVICE, "bench"):
+        spec = {"scenario": scenario, "seed": 1, "pace": {"settle_ms": 1}, "plan": PLAN}
+        for command in what_now.repeated(spec, tmp_path, violated=True).values():
+            assert cli.parse(command.partition(" -m chaos ")[2].partition("  (")[0].split()).command
+
+
+@pytest.mark.parametrize("cause", list(Cause))
+def test_an_unknown_run_ends_with_the_remedy_of_its_cause(cause: Cause) -> None:
+    printed = render(decided("unknown", check_entry("J4", "unknown", "why"), causes={cause: ["J4"]}, **BENCH), columns=500)
+    assert section(printed, "what now")[0] == f"  J4: {REMEDIES[cause]}"
+    assert ("the rate of this run was 120/s" in printed) == (cause == Cause.SLOW)
+    assert ("judge it again" in printed) == (cause in (Cause.INPUT, Cause.CRASHED))
+    assert f"--replay {Path.cwd().name}" not in printed and "--shrink" not in printed
+
+
+def test_one_reason_of_several_checks_is_said_once() -> None:
+    checks = [check_entry(name, "unknown", "missing rows may hide a violation") for name in ("J1", "J2", "J4")]
+    run = decided("unknown", check_entry("H0", "unknown", "x is missing"), *checks, causes={"holes": ["H0", "J1", "J2", "J4"]})
+    assert section(render(run), "reasons") == [
+        "  H0 unknown: x is missing",
+        "  J1, J2, J4 unknown: missing rows may hide a violation",
+    ]
+    assert len(section(render(run, columns=500), "what now")) == 1
+
+
+def doubted(id: str, *doubts: str, crashed: bool = False, **counts: str) -> CheckResult:
+    """A check with these doubts, and one row of each level, of this kind."""
+    check = next(check for check in CHECKS if check.id == id)
+    rows = dict.fromkeys(counts.items(), 1)
+    return CheckResult(check, list(doubts), crashed=crashed, counts=rows, examples={level: ["an example"] for level in counts})
+
+
+@pytest.mark.parametrize(
+    ("found", "causes"),
+    [
+        (doubted("H0", "a file is missing"), {Cause.HOLES}),
+        (doubted("H1", "not injected"), {Cause.FAULT}),
+        (doubted("H2", "met nothing"), {Cause.MISSED}),
+        (doubted("H3", "goes back in time"), {Cause.RECORDER}),
+        (doubted("H3", unknown="late load"), {Cause.SLOW}),
+        (doubted("H3", unknown="dropped load"), {Cause.SLOW}),
+        (doubted("H3", unknown="other"), {Cause.RECORDER}),
+        (doubted("J1", "no claim ever succeeded"), {Cause.NOTHING}),
+        (doubted("J1", "the check crashed: x", crashed=True), {Cause.CRASHED}),
+        (doubted("J1", "no claim", "the check crashed: x", crashed=True), {Cause.CRASHED, Cause.NOTHING}),
+        (doubted("J4", unproven="lost"), {Cause.HOLES}),
+        (doubted("J4", astray="lost"), {Cause.CLOCK}),
+        (doubted("J13", slow="stuck"), {Cause.SLOW}),
+        (doubted("J13", unknown="stuck", slow="stuck"), {Cause.OPEN, Cause.SLOW}),
+        (doubted("J4", possible="lost"), set[Cause]()),
+        (doubted("J4", violated="lost", unproven="lost"), set[Cause]()),
+    ],
+)
+def test_the_causes_of_an_unknown_check_are_values(found: CheckResult, causes: set[Cause]) -> None:
+    assert found.causes == causes
+    written = decide([found], NO_MEASURES, {})["causes"] if found.check.id not in ("J4", "J6") else None
+    assert written in (None, {cause: [found.check.id] for cause in REMEDIES if cause in causes})
+
+
+def test_rows_that_hide_a_violation_are_holes() -> None:
+    found = doubted("J1")
+    found.hidden = True
+    assert found.causes == {Cause.HOLES}
+
+
+def test_measures_that_crashed_are_a_cause_of_no_check() -> None:
+    assert decide([doubted("J1")], NO_MEASURES, {}, "the measures crashed")["causes"] == {Cause.CRASHED: []}
+
+
+@pytest.mark.parametrize("columns", [60, 72, 80, 100, 140])
+@pytest.mark.parametrize("every", [False, True])
+def test_no_line_is_wider_than_the_terminal_and_no_id_is_cut(columns: int, every: bool) -> None:
+    run = json.loads(Path(__file__).with_name("bench_verdict.json").read_text())
+    printed = render(run, columns=columns, every=every)
+    assert max(map(len, printed.splitlines())) <= columns
+    words = {word.strip(",;:()") for word in printed.split()}
+    planned = {name for fault in run["spec"]["plan"] for name in (fault["fault"], *fault["target"].split(","))}
+    assert planned and planned <= words
+    assert {line["phase"] for line in run["measures"]["latency"]} <= words
+
+
+def test_a_cut_ends_at_a_space() -> None:
+    assert cut("worker-1 worker-2 worker-3", 22) == "worker-1 worker-2 ..."
+    assert cut("x" * 30, 10) == "xxxxxxx..."
+
+
+def test_a_word_is_explained_once_where_it_comes_first() -> None:
+    printed = render(json.loads(Path(__file__).with_name("bench_verdict.json").read_text()), every=True, columns=500).splitlines()
+    lines = {f"    {word}: {meaning}" for word, meaning in WORDS.items()}
+    for word, meaning in WORDS.items():
+        told = [at for at, line in enumerate(printed) if line == f"    {word}: {meaning}"]
+        uses = [at for at, line in enumerate(printed) if line not in lines and PATTERNS[word].search(line)]
+        assert len(told) == bool(uses), word
+        if told:
+            section_end = printed.index("", uses[0])
+            assert uses[0] < told[0] < section_end, word
+    assert {"declared", "possible", "refused stale", "not sent", "in hand", "witnessed", "lead-in"} <= {
+        line.strip().partition(":")[0] for line in printed
+    }
+
+
+def test_an_explanation_is_half_a_line() -> None:
+    assert [word for word, meaning in WORDS.items() if len(word) + len(meaning) > 85] == []
