@@ -509,7 +509,7 @@ def _reroutes(field: str, value: object, pattern: re.Pattern[str]) -> tuple[tupl
     for target in given.values():
         queue, name = reroute_target(target) if isinstance(target, str) else ("", "")
         if not pattern.fullmatch(name) or (":" in str(target) and not pattern.fullmatch(queue)):
-            raise Malformed(field, target, bound)
+            raise Malformed(field, target, bound, private=not isinstance(target, str))
     return tuple(cast("Mapping[str, str]", given).items())
 
 
@@ -520,7 +520,7 @@ def delays(field: str, value: object) -> tuple[int, ...]:
         if isinstance(value, Sequence) and not isinstance(value, str | bytes)
         else ()
     )
-    if not 1 <= len(given) <= DELAYS_MAX:
+    if not 1 <= len(given) <= DELAYS_MAX or any(isinstance(wait, str | bytes) for wait in given):
         raise Malformed(field, cast("object", value), f"a list of 1 to {DELAYS_MAX} waits in ms")
     return tuple(duration_ms(field, wait, 0, DURATION_MS_MAX) for wait in given)
 
