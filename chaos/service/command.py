@@ -35,6 +35,9 @@ from engine.testing import ServerMissing
 #: Modules of a service are imported within this time.
 IMPORT_TIMEOUT_S = 60.0
 
+#: What is wrong with an object of the service is cut to this many characters.
+WRONG_MAX = 250
+
 VALID, UNKNOWN = 0, 2
 
 #: The app that users call. The apps of the harness have other names, and no histories.
@@ -153,9 +156,11 @@ def resolved(service: ServiceFile) -> Known:
         raise HarnessError(f"{service.path.name}: its modules were not imported within {IMPORT_TIMEOUT_S:.0f} s") from error
     except (OSError, ValueError) as error:
         raise HarnessError(f"{service.path.name}: its modules end the interpreter when they are imported") from error
+    service = replace(service, passwords=tuple(told["queue"].pop("passwords", ())))
     for name, reference in service.references().items():
         if wrong := told[name].get("wrong"):
-            raise HarnessError(f"{service.path.name}: {name} is {json.dumps(reference)}, it must be {wrong}")
+            said = " ".join(service.secrets.hide(wrong).split())[:WRONG_MAX]
+            raise HarnessError(f"{service.path.name}: {name} is {json.dumps(reference)}, it must be {said}")
     return Known(service, told["queue"], told["load"].get("users", False))
 
 

@@ -83,6 +83,9 @@ class ServiceCrew(Crew):
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
         return {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1", **more}
 
+    def hide(self, text: str) -> str:
+        return self.service.secrets.hide(text)
+
     def blamed(self, child: Child) -> bool:
         return child.role not in self.OF_SERVICE
 

@@ -79,7 +79,10 @@ WRONG: dict[str, tuple[dict[str, str], str]] = {
     "minutes": ({"minutes": "61"}, "minutes is 61, it must be a whole number from 1 to 60"),
     "once without effects": ({"once": "true"}, "once is true, it must be false without effects: nobody tells how often"),
     "once of another type": ({"once": "1"}, "once is 1, it must be true or false"),
-    "a password": ({"redis_url": '"redis://:hunter2@h"'}, 'redis_url is "redis://***@h", it must be left out: '),
+    "a password": ({"redis_url": '"redis://:hunter2@h"'}, 'redis_url is "str", it must be left out: '),
+    "a url in another field": ({"load": '"redis://:hunter2@h"'}, 'load is "redis://***@h", it must be a text such as '),
+    "misspelt variables": ({"enviroment": "{ TOKEN = 'hunter2' }"}, "enviroment is a table, it must be left out: "),
+    "variables as a text": ({"environment": "'TOKEN=hunter2'"}, 'environment is "str", it must be a table'),
     "unknown key of two lines": ({'"a\\nb"': "3"}, '"a\\nb" is 3, it must be left out: '),
     "durability of another type": ({"durability": "[]"}, "durability is [], it must be server with the topology embedded"),
     "environment": ({"environment": "{ A = 1 }"}, 'environment.A is "int", it must be a text'),
@@ -91,7 +94,7 @@ WRONG: dict[str, tuple[dict[str, str], str]] = {
     ),
     "the harness's own": (
         {"environment": "{ IRONCLAIM_HISTORY = '' }"},
-        'environment.IRONCLAIM_HISTORY is "", it must be left out: the harness sets it',
+        'environment.IRONCLAIM_HISTORY is "str", it must be left out: the harness sets it',
     ),
     "slo of another type": ({"slo": "3"}, "slo is 3, it must be a table"),
 }
