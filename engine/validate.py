@@ -437,6 +437,15 @@ def items(field: str, value: object, bound: str) -> list[Any]:
     return list(each(field, value, bound))
 
 
+def integers(field: str, listed: Sequence[object], least: int, most: int) -> list[int]:
+    """Integers of a list, each in [least, most]. A text among them is outlined: the list may be another one
+    than was meant, such as a payload."""
+    for one in listed:
+        if issubclass(type(one), str | bytes):
+            raise Malformed(field, one, f"whole numbers from {least} to {most}", private=True)
+    return [integer(field, one, least, most) for one in listed]
+
+
 def each(field: str, value: object, bound: str) -> Iterator[Any]:
     """What an iterable of the caller yields, one by one."""
     instance(field, value, Iterable, bound)

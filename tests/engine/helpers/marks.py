@@ -75,11 +75,12 @@ PLAIN: dict[str, Any] = {
     "concurrency": 1,
     "every_ms": 60_000,
     "wait_ms": 1,
+    "timeout_ms": 1,
     "per_ms": 1_000,
     "rate": 1,
 }
 #: Those that are given also where they have a default, because it is long.
-ALWAYS = ("wait_ms",)
+ALWAYS = ("wait_ms", "timeout_ms")
 
 
 @dataclass(frozen=True)
@@ -124,10 +125,10 @@ def parameters(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
             yield parameter
 
 
-def calls(entry: str, function: Callable[..., Any], skip: frozenset[str] = frozenset()) -> Iterator[Call]:
+def calls(entry: str, function: Callable[..., Any], **plain: Any) -> Iterator[Call]:
     """Calls of a function: each parameter in turn is each marked value, the others are plain or their defaults."""
-    found = [parameter for parameter in parameters(function) if parameter.name not in skip]
-    needed = {one.name: PLAIN.get(one.name, "x") for one in found if one.default is one.empty or one.name in ALWAYS}
+    found, usual = list(parameters(function)), {**PLAIN, **plain}
+    needed = {one.name: usual.get(one.name, "x") for one in found if one.default is one.empty or one.name in ALWAYS}
 
     def bound(name: str, at: int) -> Callable[[], Any]:
         def call() -> Any:
@@ -155,6 +156,7 @@ def consumed(result: Any) -> Any:
         async def first() -> Any:
             async for one in result:
                 return one
+            return None
 
         return asyncio.run(first())
     return next(result, None) if inspect.isgenerator(result) else result
