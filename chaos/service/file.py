@@ -57,6 +57,7 @@ class ServiceFile:
     minutes: int | None = None
     effects: str = ""
     once: bool = False
+    without_effects: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     #: The content of an slo.toml; empty = no objectives.
     slo: Mapping[str, Any] = field(default_factory=dict)
@@ -128,6 +129,9 @@ def _checked(path: Path, content: Mapping[str, Any]) -> ServiceFile:
         raise Wrong("once", once, "true or false")
     if once and not effects:
         raise Wrong("once", once, "false without effects: nobody tells how often a job took effect")
+    without = _names("without_effects", content.get("without_effects", []))
+    if without and not effects:
+        raise Wrong("without_effects", list(without), "left out without effects")
     minutes = content.get("minutes")
     return ServiceFile(
         path=path,
@@ -142,6 +146,7 @@ def _checked(path: Path, content: Mapping[str, Any]) -> ServiceFile:
         minutes=None if minutes is None else _whole("minutes", minutes, 1, MINUTES_MAX),
         effects=_reference("effects", effects, FUNCTION) if effects != "" else "",
         once=once,
+        without_effects=without,
         environment=_environment(content.get("environment", {})),
         slo=_table("slo", content.get("slo", {})),
     )
@@ -163,6 +168,12 @@ def _one_of(name: str, value: object, names: tuple[str, ...], where: str = "") -
     if not isinstance(value, str) or value not in names:
         raise Wrong(name, value, f"{' or '.join(names)}{where}")
     return value
+
+
+def _names(name: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
+        raise Wrong(name, value, "a list of names of jobs")
+    return tuple(value)
 
 
 def _commands(name: str, value: object, most: int) -> tuple[tuple[str, ...], ...]:

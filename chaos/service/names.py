@@ -29,6 +29,8 @@ def described(name: str, reference: str) -> dict[str, Any]:
     except BaseException as error:
         # Whatever the module says: who asked takes secrets out of it, and makes it one line.
         return {"wrong": f"one that can be imported ({type(error).__name__}: {str(error)[:TEXT_MAX]})"}
+    if name == "load" and isinstance(value, type) and not is_user(value):
+        return {"wrong": f"a function or a Locust User (it is the class {value.__name__}, which is none)"}
     if name != "queue":
         return {"users": is_user(value)} if callable(value) else {"wrong": f"a function (it is a {type(value).__name__})"}
     if not isinstance(value, QueueSettings):

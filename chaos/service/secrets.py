@@ -1,7 +1,7 @@
 """What a service keeps to itself: passwords of its urls, and values of its variables, are in no text of the harness.
 
-A variable's value is shown as `$NAME`, a password as `***`. A shorter one than `LENGTH_LEAST` is left where it stands, because its
-letters stand everywhere; in a url it is hidden nevertheless.
+A variable's value is shown as `$NAME`, a password as `***`. A shorter one than `LENGTH_LEAST` is left where it stands, because
+its letters stand everywhere; in a url it is hidden nevertheless.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def secrets_of(environment: Mapping[str, str], urls: Iterable[str] = (), passwor
     found = {one: HIDDEN for text in (*urls, *environment.values()) for one in passwords_in(text)}
     found |= dict.fromkeys(passwords, HIDDEN)
     for name, value in environment.items():
-        found |= {part: f"${name}" for part in _PLACEHOLDER.split(value)}
+        found |= dict.fromkeys(_PLACEHOLDER.split(value), f"${name}")
     written = {form: instead for secret, instead in found.items() for form in _forms(secret) if len(form) >= LENGTH_LEAST}
     return Secrets(tuple(sorted(written.items(), key=lambda one: -len(one[0]))))
 

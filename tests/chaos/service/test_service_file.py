@@ -78,6 +78,11 @@ WRONG: dict[str, tuple[dict[str, str], str]] = {
     ),
     "minutes": ({"minutes": "61"}, "minutes is 61, it must be a whole number from 1 to 60"),
     "once without effects": ({"once": "true"}, "once is true, it must be false without effects: nobody tells how often"),
+    "names of another type": ({"without_effects": '"view"'}, 'without_effects is "view", it must be a list of names of jobs'),
+    "names without effects": (
+        {"without_effects": '["view"]'},
+        'without_effects is ["view"], it must be left out without effects',
+    ),
     "once of another type": ({"once": "1"}, "once is 1, it must be true or false"),
     "a password": ({"redis_url": '"redis://:hunter2@h"'}, 'redis_url is "str", it must be left out: '),
     "a url in another field": ({"load": '"redis://:hunter2@h"'}, 'load is "redis://***@h", it must be a text such as '),
@@ -128,6 +133,8 @@ def __getattr__(name):
     raise RuntimeError("two" + chr(10) + "lines") if name == "broken" else AttributeError(name)
 def load(seed):
     yield "work", {}
+class Shop:
+    pass
 """
 
 
@@ -141,6 +148,8 @@ def load(seed):
         ({"queue": '"shop:number"'}, 'queue is "shop:number", it must be a Queue or an AsyncQueue (it is a int)'),
         ({"queue": '"shop:broken"'}, "it must be one that can be imported (RuntimeError: two lines)"),
         ({"load": '"lost:load"'}, "it must be one that can be imported (ModuleNotFoundError: No module named 'lost')"),
+        ({"workers": '["no-such-program --now"]'}, 'workers[0] begins with "no-such-program", it must be a program on PATH'),
+        ({"load": '"shop:Shop"'}, "it must be a function or a Locust User (it is the class Shop, which is none)"),
         ({"effects": '"shop:number"'}, 'effects is "shop:number", it must be a function (it is a int)'),
         ({"slo": "{ rates = 3 }"}, "chaos.toml: slo: rates is 3, an objective of this section must be at rates.NAME"),
     ],
