@@ -14,6 +14,7 @@ from chaos.errors import HarnessError, TooSlow
 from chaos.faces import DIRECT, FACES
 from chaos.interrupts import Interrupts
 from chaos.topologies import TOPOLOGIES
+from engine.errors import redacted
 
 UNKNOWN = 2
 
@@ -27,7 +28,7 @@ class Parser(argparse.ArgumentParser):
     """Argument errors are one line, like every other error."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(UNKNOWN, f"{self.prog}: {message}\n")
+        self.exit(UNKNOWN, f"{self.prog}: {redacted(message)}\n")
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -323,7 +324,7 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
     try:
         return command(parsed, interrupts)
     except TooSlow as error:
-        print(f"{error}\nverdict: unknown", flush=True)
+        print(f"{redacted(str(error))}\nverdict: unknown", flush=True)
         return UNKNOWN
     except (HarnessError, ServerMissing) as error:
         return fail(str(error))
@@ -332,5 +333,5 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
 
 
 def fail(message: str) -> int:
-    print(f"chaos: {message}", file=sys.stderr)
+    print(f"chaos: {redacted(message)}", file=sys.stderr)
     return UNKNOWN

@@ -21,6 +21,7 @@ from chaos.mutants import engine_beside
 from chaos.preload.control import Preload
 from chaos.spec import RunSpec
 from chaos.watch import Watch
+from engine.errors import redacted
 from engine.testing import start_guarded
 from engine.testing.server import LOOPBACK, quiet_port
 from record.environment import recording
@@ -54,6 +55,8 @@ class Child:
     exit_expected: bool = False
     #: The return codes of one that was asked to stop and has done so.
     endings: tuple[int, ...] = (0,)
+    #: What takes secrets out of a line of its log.
+    hide: Callable[[str], str] = field(default=redacted, repr=False)
 
     @property
     def pid(self) -> int:
@@ -67,7 +70,7 @@ class Child:
         """How it ended, with the last line of its log: for one line to the user."""
         code = self.process.returncode
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        last = last_line(self.log)
+        last = last_line(self.log, self.hide)
         return f"{self.name}: {how}" + (f" ({last})" if last else "")
 
 
@@ -112,12 +115,16 @@ class Children(Generic[S]):
                 cwd=self.folder(environment),
                 env=self.environment(environment),
             )
-        self.children[name] = Child(name, role, process, log)
+        self.children[name] = Child(name, role, process, log, hide=self.hide)
         return self.children[name]
 
     def folder(self, environment: Mapping[str, str]) -> str:
         """The folder that a child with these variables starts in. Locust puts it before all others."""
         return environment.get("PYTHONPATH", str(ROOT)).split(os.pathsep)[0]
+
+    def hide(self, text: str) -> str:
+        """A line of a log as the harness may show and store it."""
+        return redacted(text)
 
     def environment(self, more: Mapping[str, str]) -> dict[str, str]:
         """The whole environment of a child with these variables."""
@@ -321,10 +328,10 @@ def send(pid: int, number: int) -> None:
         return
 
 
-def last_line(log: Path) -> str:
-    """The last line of a log that says something, cut to 200 characters."""
+def last_line(log: Path, hide: Callable[[str], str] = redacted) -> str:
+    """The last line of a log that says something, without secrets, cut to 200 characters."""
     try:
         lines = log.read_text(errors="replace").strip().splitlines()
     except OSError:
         return ""
-    return lines[-1].strip()[:200] if lines else ""
+    return hide(lines[-1].strip())[:200] if lines else ""

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 #: Of the text of an exception that is stored or shown, and of a value that an error names.
 _ERROR_CHARACTERS_MAX = 1000
 _SHOWN_CHARACTERS_MAX = 80
+#: Of a value that an error shows: a longer one is outlined.
+_READ_CHARACTERS_MAX = 10_000
 
 #: What an error shows whole: values of these types, and lists of them.
 _LISTS = (list, tuple, set)
@@ -241,14 +243,19 @@ def shown(value: object) -> str:
 
 
 def bounded_repr(value: object) -> str:
-    """The repr of a value, bounded, and of characters that UTF-8 can encode; its outline if it has none."""
+    """The repr of a value without passwords, bounded, and of characters that UTF-8 can encode; its outline if
+    it has none, or a very long one."""
     try:
-        text = repr(value)[: _SHOWN_CHARACTERS_MAX + 1].encode(errors="backslashreplace").decode()
+        text = repr(value)
     except KeyboardInterrupt:
         raise
     except BaseException:
         # Too deep, too many digits, or a __repr__ that raises.
         return outlined(value)
+    if len(text) > _READ_CHARACTERS_MAX:
+        # Cut before it is read, a password could lose what it is known by.
+        return outlined(value)
+    text = redacted(text)[: _SHOWN_CHARACTERS_MAX + 1].encode(errors="backslashreplace").decode()
     return text if len(text) <= _SHOWN_CHARACTERS_MAX else text[: _SHOWN_CHARACTERS_MAX - 3] + "..."
 
 

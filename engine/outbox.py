@@ -147,7 +147,9 @@ def relay(
     by_name: dict[str, Queue] = {}
     for queue in cast("list[object]", given):
         if not isinstance(queue, QueueSettings) or queue.name in by_name:
-            raise Malformed("queues", queue, "Queues or AsyncQueues with different names")
+            raise Malformed(
+                "queues", queue, "Queues or AsyncQueues with different names", private=isinstance(queue, str)
+            )
         _refuse_foreign(queue)
         by_name[queue.name] = synchronous(queue)
     if not by_name:

@@ -109,7 +109,7 @@ def _matches(field: str, value: object) -> tuple[ErrorMatch, ...]:
     for one in found:
         is_class = isinstance(one, type) and issubclass(one, BaseException)
         if not is_class and (isinstance(one, type) or not callable(one) or inspect.iscoroutinefunction(one)):
-            raise Malformed(field, one, _MATCHES)
+            raise Malformed(field, one, _MATCHES, private=isinstance(one, str))
     return tuple(found)
 
 

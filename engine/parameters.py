@@ -27,6 +27,8 @@ class Parameters:
     mapping of results by job id."""
 
     def __init__(self, function: Callable[..., object], context: type, *, batch: bool = False) -> None:
+        if not callable(function):
+            raise Malformed("handler", function, "a function")
         try:
             signature = inspect.signature(function)
             kinds = dict(hints_of(function, [*signature.parameters, "return"]))

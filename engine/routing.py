@@ -82,7 +82,7 @@ def priority_range(name: str, given: Any) -> tuple[int, int] | None:
     pair = validate.items(name, given, bound) if issubclass(type(given), tuple | list) else []
     if len(pair) != 2:
         raise Malformed(name, shown, bound)
-    least, most = (validate.integer(name, value, 1, 10) for value in pair)
+    least, most = validate.integers(name, pair, 1, 10)
     if least > most:
         raise Malformed(name, shown, "the least priority and then the greatest")
     return None if (least, most) == (1, 10) else (least, most)

@@ -61,7 +61,9 @@ _BOUND = "an object with name, dumps and loads"
 
 def _name_of(serializer: object) -> str:
     """The name of a serialiser. Raises Malformed for what is none."""
-    name = validate.text("serializer", getattr(serializer, "name", serializer))
+    if not hasattr(serializer, "name"):
+        raise Malformed("serializer", serializer, _BOUND, private=True)
+    name = validate.text("serializer", getattr(serializer, "name", None))
     if not (callable(getattr(serializer, "dumps", None)) and callable(getattr(serializer, "loads", None))):
         raise Malformed("serializer", serializer, _BOUND)
     return name

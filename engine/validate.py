@@ -437,6 +437,15 @@ def items(field: str, value: object, bound: str) -> list[Any]:
     return list(each(field, value, bound))
 
 
+def integers(field: str, listed: Sequence[object], least: int, most: int) -> list[int]:
+    """Integers of a list, each in [least, most]. A text among them is outlined: the list may be another one
+    than was meant, such as a payload."""
+    for one in listed:
+        if issubclass(type(one), str | bytes):
+            raise Malformed(field, one, f"whole numbers from {least} to {most}", private=True)
+    return [integer(field, one, least, most) for one in listed]
+
+
 def each(field: str, value: object, bound: str) -> Iterator[Any]:
     """What an iterable of the caller yields, one by one."""
     instance(field, value, Iterable, bound)
@@ -509,7 +518,7 @@ def _reroutes(field: str, value: object, pattern: re.Pattern[str]) -> tuple[tupl
     for target in given.values():
         queue, name = reroute_target(target) if isinstance(target, str) else ("", "")
         if not pattern.fullmatch(name) or (":" in str(target) and not pattern.fullmatch(queue)):
-            raise Malformed(field, target, bound)
+            raise Malformed(field, target, bound, private=not isinstance(target, str))
     return tuple(cast("Mapping[str, str]", given).items())
 
 
@@ -520,7 +529,7 @@ def delays(field: str, value: object) -> tuple[int, ...]:
         if isinstance(value, Sequence) and not isinstance(value, str | bytes)
         else ()
     )
-    if not 1 <= len(given) <= DELAYS_MAX:
+    if not 1 <= len(given) <= DELAYS_MAX or any(isinstance(wait, str | bytes) for wait in given):
         raise Malformed(field, cast("object", value), f"a list of 1 to {DELAYS_MAX} waits in ms")
     return tuple(duration_ms(field, wait, 0, DURATION_MS_MAX) for wait in given)
 

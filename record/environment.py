@@ -120,6 +120,7 @@ def _recorder_of(queue: str) -> Recorder | None:
                     raise
                 bound = "a file of this process alone: another one records in it"
                 raise Malformed(FILE, path, bound) from None
-            _recorder = Recorder(file, queue=queue)
+            # The errors of a service are its own; those of the harness's own workload say what it planned.
+            _recorder = Recorder(file, queue=queue, private=URL in os.environ)
             atexit.register(_recorder.close)
     return _recorder.of(queue)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import copy
 import itertools
 import json
+import re
 import threading
 import time
 import zlib
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,6 +48,9 @@ from engine.redis.exchange import DEADLINE_MS
 from record.history import HistoryFile, text
 
 
+_TYPE = re.compile(r"[A-Za-z_][\w.]*(?=: |:?$)", re.ASCII)
+
+
 class Ticket:
     """The fields that an invoke row shares with its completion row."""
 
@@ -60,11 +65,13 @@ class Ticket:
 
 
 class Recorder:
-    """Writes the operations of one queue to the history file of its process."""
+    """Writes the operations of one queue to the history file of its process. `private`: of what handlers
+    raise it writes the type alone, because the text may have what the job was about."""
 
-    def __init__(self, file: HistoryFile, *, queue: str) -> None:
+    def __init__(self, file: HistoryFile, *, queue: str, private: bool = False) -> None:
         self.file = file
         self._queue = queue
+        self._private = private
         self._offsets = ClockOffsets(file)
         self._numbers = itertools.count()
         #: The url that the calls of the queue go to in place of its own (see `engine.observer`).
@@ -103,6 +110,8 @@ class Recorder:
         parts = _parts(call.operation)
         if not parts:
             return None
+        if self._private:
+            parts = [(name, _without_texts(part)) for name, part in parts]
         number = next(self._numbers)
         rows = [
             (
@@ -170,6 +179,8 @@ class Recorder:
         """Write the completion row of a run: ok when the handler returned, fail when it raised."""
         row, item = str(ticket).split("|", 1)
         kind = "ok" if error is None else "fail"
+        if error is not None and self._private:
+            error = _type_of(error)
         reason = "" if error is None else f',"error":{text(error)}'
         self.file.append(
             [
@@ -225,6 +236,20 @@ def _parts(operation: Operation) -> list[tuple[str, Operation]]:
             return [(type(operation).__name__.lower(), operation)]
         case _:
             return []
+
+
+def _without_texts(operation: Operation) -> Operation:
+    """The same operation with the types of its errors alone."""
+    if not isinstance(operation, Retry | Bury):
+        return operation
+    failures = tuple(replace(failure, error=_type_of(failure.error)) for failure in operation.failures)
+    return replace(operation, failures=failures)
+
+
+def _type_of(error: str) -> str:
+    """The type that the text of an error begins with; where it is a text alone, that it is one."""
+    found = _TYPE.match(error)
+    return "an error" if found is None else found[0]
 
 
 def _intended(intended_ns: int | None) -> str:

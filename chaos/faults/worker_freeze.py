@@ -16,6 +16,10 @@ OVERTIME_S = 4.0
 ANSWER_TIMEOUT_S = 10.0
 
 
+#: Handlers that start so soon after the freeze may still come to wait for what the frozen worker holds.
+SOON_NS = 1_000_000_000
+
+
 class WorkerFreeze:
     """inject: SIGSTOP while handlers run. witness: state T, and another worker claimed a job of a frozen handler.
 
@@ -52,7 +56,12 @@ class WorkerFreeze:
         t_ns = time.monotonic_ns()
         ok = self._is_stopped() and bool(self._taken)
         detail = f"state T for {(t_ns - self._stopped_ns) / 1e9:.1f} s; others claimed {len(self._taken)} of its"
-        return Seen(t_ns, ok, f"{detail} {len(self._frozen)} running jobs", self._taken)
+        detail += f" {len(self._frozen)} running jobs"
+        if self._frozen and not self._taken and (waiting := self._waiting()):
+            detail += (
+                f"; handlers of {waiting} have run all the while: do they wait for a lock that {target} holds, as of sqlite?"
+            )
+        return Seen(t_ns, ok, detail, self._taken)
 
     def heal(self) -> Seen:
         t_ns = time.monotonic_ns()
@@ -68,6 +77,11 @@ class WorkerFreeze:
         words = ", ".join(sorted(f"{operation} {result}" for operation, result in answers)) or "nothing"
         detail = f"{target} runs again; late ends answered: {words}" if runs else f"{target} did not go on"
         return Seen(time.monotonic_ns(), runs and (bool(answers) or not self._taken), detail)
+
+    def _waiting(self) -> str:
+        """The other workers that run nothing but handlers from before the freeze: they may wait for what the frozen one holds."""
+        views = {name: view for name, view in self._scene.watch.views.items() if name != self._planned.target and view.running}
+        return ", ".join(name for name, view in views.items() if max(view.running.values()) < self._stopped_ns + SOON_NS)
 
     def _is_stopped(self) -> bool:
         return process_states(self._pid) == {"T"}

@@ -26,6 +26,7 @@ from chaos.plan import PRODUCER, Pace, Plan, draw, worker_names
 from chaos.progress import Progress
 from chaos.runs import RunFolder
 from chaos.service import trial
+from chaos.service.crew import program_of
 from chaos.service.drill import ServiceDrill
 from chaos.service.file import ServiceFile, read, toml
 from chaos.service.spec import AT_LEAST_ONCE, SCENARIO, ServiceSpec
@@ -34,6 +35,9 @@ from engine.testing import ServerMissing
 
 #: Modules of a service are imported within this time.
 IMPORT_TIMEOUT_S = 60.0
+
+#: What is wrong with an object of the service is cut to this many characters.
+WRONG_MAX = 250
 
 VALID, UNKNOWN = 0, 2
 
@@ -78,6 +82,7 @@ class Known:
             retries_by_policy=False,
             findings=declared,
             effects=bool(service.effects),
+            without_effects=service.without_effects,
         )
 
     def plan(self, spec: ServiceSpec) -> Plan:
@@ -132,6 +137,12 @@ def about(known: Known, spec: RunSpec) -> str:
 
 def resolved(service: ServiceFile) -> Known:
     """The file with what its names are. Raises HarnessError for the first that does not resolve."""
+    for name, commands in (("workers", service.workers), ("apps", service.apps)):
+        for at, (program, *_) in enumerate(commands):
+            # What is in the folder of the run, or is called after the process, is not there yet.
+            if "{" not in program and program_of(service.folder, program) is None:
+                said = service.secrets.hide(json.dumps(program))
+                raise HarnessError(f"{service.path.name}: {name}[{at}] begins with {said}, it must be a program on PATH")
     words = [f"{name}={reference}" for name, reference in service.references().items()]
     command = [sys.executable, "-P", "-m", "chaos.service.names", "describe", str(service.folder), *words]
     try:
@@ -153,9 +164,11 @@ def resolved(service: ServiceFile) -> Known:
         raise HarnessError(f"{service.path.name}: its modules were not imported within {IMPORT_TIMEOUT_S:.0f} s") from error
     except (OSError, ValueError) as error:
         raise HarnessError(f"{service.path.name}: its modules end the interpreter when they are imported") from error
+    service = replace(service, passwords=tuple(told["queue"].pop("passwords", ())))
     for name, reference in service.references().items():
         if wrong := told[name].get("wrong"):
-            raise HarnessError(f"{service.path.name}: {name} is {json.dumps(reference)}, it must be {wrong}")
+            said = " ".join(service.secrets.hide(wrong).split())[:WRONG_MAX]
+            raise HarnessError(f"{service.path.name}: {name} is {json.dumps(reference)}, it must be {said}")
     return Known(service, told["queue"], told["load"].get("users", False))
 
 

@@ -26,6 +26,17 @@ WORKER, APP = "worker", "app"
 STILLBORN_MAX = 3
 
 
+def search_path() -> str:
+    """Where programs are found: first in the interpreter's own folder, so `ironclaim` is the one beside this harness."""
+    return os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+
+
+def program_of(folder: Path, program: str) -> str | None:
+    """The file of a program, on PATH or from the folder of the service; None where there is none."""
+    found = shutil.which(program, path=search_path())
+    return shutil.which(str(folder / program)) if found is None and "/" in program else found
+
+
 @dataclass
 class ServiceCrew(Crew):
     """The children of a drill of a service. `service` is set before the first of them starts."""
@@ -79,9 +90,10 @@ class ServiceCrew(Crew):
         return str(self.service.folder)
 
     def environment(self, more: Any) -> dict[str, str]:
-        # The interpreter's own folder of commands first: `ironclaim` is the one that was installed beside this harness.
-        path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
-        return {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1", **more}
+        return {**os.environ, "PATH": search_path(), "PYTHONUNBUFFERED": "1", **more}
+
+    def hide(self, text: str) -> str:
+        return self.service.secrets.hide(text)
 
     def blamed(self, child: Child) -> bool:
         return child.role not in self.OF_SERVICE
@@ -116,9 +128,7 @@ class ServiceCrew(Crew):
         self.manifest.append([rows.process(role, name, f"{name}.jsonl")])
         told = self._led(name)
         program, *rest = (self._filled(word, name) for word in words)
-        found = shutil.which(program, path=self.environment({})["PATH"])
-        if found is None and "/" in program:
-            found = shutil.which(str(self.service.folder / program))
+        found = program_of(self.service.folder, program)
         if found is None:
             raise HarnessError(f"{name}: {program!r} is no program on PATH")
         return self._start(name, role, [found, *rest], told)

@@ -51,10 +51,19 @@ class ServiceDrill(Drill):
 
     def run(self) -> None:
         super().run()
+        self._hide_secrets()
         if crew := getattr(self, "_crew", None):
             self.spec = replace(self.spec, ended=tuple(crew.ended))
             for one in crew.ended:
                 self.progress.say(f"the service: {one['how']}")
+
+    def _hide_secrets(self) -> None:
+        """Take secrets out of the logs of processes that have all ended."""
+        for log in sorted(self.folder.logs.glob("*.log")):
+            try:
+                self.service.secrets.hide_in(log)
+            except OSError as error:
+                self.errors.append(f"secrets may stand in {log.name}: {error.strerror or error}")
 
     def _set_up(self, stack: ExitStack) -> None:
         super()._set_up(stack)
@@ -71,7 +80,9 @@ class ServiceDrill(Drill):
         try:
             made = Queue.like(synchronous(found(self.service.queue)))
         except Exception as error:
-            raise HarnessError(f"queue {self.service.queue}: {type(error).__name__}: {error}") from error
+            # Without the cause, whose text may have a secret of the service.
+            said = self.service.secrets.hide(f"{type(error).__name__}: {error}")
+            raise HarnessError(f"queue {self.service.queue}: {' '.join(said.split())}") from None
         finally:
             for name, value in before.items():
                 if value is None:
@@ -175,7 +186,7 @@ class ServiceDrill(Drill):
                 )
             counts = list(json.loads(done.stdout).items())
         except (OSError, ValueError, subprocess.SubprocessError) as error:
-            why = last_line(log) or str(error)
+            why = last_line(log, self._crew.hide) or str(error)
             self.errors.append(f"effects {self.service.effects}: {why}")
             return
         for start in range(0, max(len(counts), 1), EFFECTS_MAX):

@@ -1,4 +1,4 @@
-"""`chaos.toml`: which service is drilled and how, read and validated before anything starts. Standard library only.
+"""`chaos.toml`: which service is drilled and how, read and validated before anything starts. No package but the engine.
 
 docs/guides/chaos.md explains each field. A file that says what it must not is one line: field, value and bound.
 """
@@ -17,7 +17,9 @@ from typing import Any
 
 from chaos import catalogue
 from chaos.errors import HarnessError
+from chaos.service.secrets import Secrets, secrets_of
 from chaos.topologies import DURABILITIES, EMBEDDED, TOPOLOGIES
+from engine.errors import redacted
 
 NAME = "chaos.toml"
 
@@ -55,14 +57,23 @@ class ServiceFile:
     minutes: int | None = None
     effects: str = ""
     once: bool = False
-    environment: Mapping[str, str] = field(default_factory=dict)
+    without_effects: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     #: The content of an slo.toml; empty = no objectives.
     slo: Mapping[str, Any] = field(default_factory=dict)
+    #: Those of the queue's own url, which the file does not have.
+    passwords: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def folder(self) -> Path:
         """Where the processes of the service start, and their modules are found."""
         return self.path.parent
+
+    @property
+    def secrets(self) -> Secrets:
+        """What no text of the harness shows of it."""
+        words = [word for command in (*self.workers, *self.apps) for word in command]
+        return secrets_of(self.environment, words, self.passwords)
 
     def references(self) -> dict[str, str]:
         """The objects of the service that it names, by field."""
@@ -84,25 +95,31 @@ def read(path: Path) -> ServiceFile:
         raise HarnessError(f"{path.name}: {wrong}") from None
 
 
-#: The user and password of a url.
-_SECRET = re.compile("://[^/]*@")
-
-
 class Wrong(ValueError):
     """A field, its value and its bound in one line."""
 
     def __init__(self, name: str, value: object, bound: str) -> None:
         # A quoted key of TOML may be any text, also one of several lines.
         shown = name if name.isprintable() else json.dumps(name)
-        said = _SECRET.sub("://***@", json.dumps(value, default=str))[:VALUE_MAX]
-        super().__init__(f"{shown[:VALUE_MAX]} is {said}, it must be {bound}")
+        super().__init__(f"{redacted(shown)[:VALUE_MAX]} is {_said(value)[:VALUE_MAX]}, it must be {bound}")
+
+
+def _said(value: object) -> str:
+    """A value as JSON, without passwords; of a table, which may hold the variables of a process, that it is one."""
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        return "a list of tables"
+    return redacted(json.dumps(value, default=str))
 
 
 def _checked(path: Path, content: Mapping[str, Any]) -> ServiceFile:
-    known = ServiceFile.__dataclass_fields__.keys() - {"path"}
+    known = ServiceFile.__dataclass_fields__.keys() - {"path", "passwords"}
     for name, value in content.items():
         if name not in known:
-            raise Wrong(name, value, f"left out: the fields are {', '.join(sorted(known))}")
+            # A text that belongs elsewhere may be a secret.
+            shown = type(value).__name__ if isinstance(value, str) else value
+            raise Wrong(name, shown, f"left out: the fields are {', '.join(sorted(known))}")
     topology = _one_of("topology", content.get("topology", EMBEDDED), TOPOLOGIES)
     durability = content.get("durability", "")
     if durability != "":
@@ -112,6 +129,9 @@ def _checked(path: Path, content: Mapping[str, Any]) -> ServiceFile:
         raise Wrong("once", once, "true or false")
     if once and not effects:
         raise Wrong("once", once, "false without effects: nobody tells how often a job took effect")
+    without = _names("without_effects", content.get("without_effects", []))
+    if without and not effects:
+        raise Wrong("without_effects", list(without), "left out without effects")
     minutes = content.get("minutes")
     return ServiceFile(
         path=path,
@@ -126,6 +146,7 @@ def _checked(path: Path, content: Mapping[str, Any]) -> ServiceFile:
         minutes=None if minutes is None else _whole("minutes", minutes, 1, MINUTES_MAX),
         effects=_reference("effects", effects, FUNCTION) if effects != "" else "",
         once=once,
+        without_effects=without,
         environment=_environment(content.get("environment", {})),
         slo=_table("slo", content.get("slo", {})),
     )
@@ -147,6 +168,12 @@ def _one_of(name: str, value: object, names: tuple[str, ...], where: str = "") -
     if not isinstance(value, str) or value not in names:
         raise Wrong(name, value, f"{' or '.join(names)}{where}")
     return value
+
+
+def _names(name: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
+        raise Wrong(name, value, "a list of names of jobs")
+    return tuple(value)
 
 
 def _commands(name: str, value: object, most: int) -> tuple[tuple[str, ...], ...]:
@@ -190,6 +217,8 @@ def _faults(value: object, topology: str) -> tuple[str, ...] | None:
 
 
 def _environment(value: object) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise Wrong("environment", type(value).__name__, "a table")
     for name, text in _table("environment", value).items():
         if not name or "=" in name or "\0" in name:
             raise Wrong("environment", [name], "a table of variables, whose names are texts without =")
@@ -197,7 +226,7 @@ def _environment(value: object) -> dict[str, str]:
             # Its type alone, because what programs are told may be a secret.
             raise Wrong(f"environment.{name}", type(text).__name__, "a text without a NUL")
         if name.startswith("IRONCLAIM_"):
-            raise Wrong(f"environment.{name}", text, "left out: the harness sets it")
+            raise Wrong(f"environment.{name}", type(text).__name__, "left out: the harness sets it")
     return dict(_table("environment", value))
 
 

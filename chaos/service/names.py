@@ -18,14 +18,19 @@ from typing import Any
 from bench.references import found, is_user
 from engine.queue.settings import QueueSettings
 
+#: Of the text of an error, before secrets are taken out of it.
+TEXT_MAX = 10_000
+
 
 def described(name: str, reference: str) -> dict[str, Any]:
     """What the object of a field is: of a queue what a drill needs to know, of others that they fit; else `wrong`."""
     try:
         value = found(reference)
     except BaseException as error:
-        # One line, whatever the module says.
-        return {"wrong": f"one that can be imported ({type(error).__name__}: {' '.join(str(error).split())[:200]})"}
+        # Whatever the module says: who asked takes secrets out of it, and makes it one line.
+        return {"wrong": f"one that can be imported ({type(error).__name__}: {str(error)[:TEXT_MAX]})"}
+    if name == "load" and isinstance(value, type) and not is_user(value):
+        return {"wrong": f"a function or a Locust User (it is the class {value.__name__}, which is none)"}
     if name != "queue":
         return {"users": is_user(value)} if callable(value) else {"wrong": f"a function (it is a {type(value).__name__})"}
     if not isinstance(value, QueueSettings):
@@ -33,7 +38,15 @@ def described(name: str, reference: str) -> dict[str, Any]:
     if value.observer is not None:
         return {"wrong": "a queue without an observer in its code, which would win over the harness's"}
     durability = "" if value.durability is None else "replica"
-    return {"name": value.name, "model": value.model.name, "shards": value.shards, "durability": durability}
+    told = {"name": value.name, "model": value.model.name, "shards": value.shards, "durability": durability}
+    return {**told, "passwords": _passwords(value)}
+
+
+def _passwords(queue: QueueSettings) -> list[str]:
+    """Those that its url, or its client, has: what is printed is without them."""
+    credentials: dict[str, Any] = dict(getattr(queue.endpoint.route, "credentials", ()))
+    found = (queue.endpoint.settings().get("password"), credentials.get("password"))
+    return [password for password in found if isinstance(password, str)]
 
 
 def effects(reference: str) -> dict[str, int]:

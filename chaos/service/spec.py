@@ -25,6 +25,8 @@ class ServiceSpec(RunSpec):
     leases_ms: tuple[int, ...] = ()
     #: The service tells how often each job took effect.
     effects: bool = False
+    #: Names of jobs that have no effect which the service counts.
+    without_effects: tuple[str, ...] = ()
     #: Processes that ended by themselves, or that would not stop: `name`, `how`, and `t_ns` of the monotonic clock. Handlers of a
     #: service may crash or hang, which is no error of the run.
     ended: tuple[dict[str, Any], ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -38,7 +39,7 @@ def one_job(service: ServiceFile, spec: ServiceSpec, of_users: bool, interrupts:
         try:
             return _tried(Path(scratch), service, spec, of_users, interrupts)
         except (ServerFailed, OSError) as error:
-            raise HarnessError(f"check: {error}") from error
+            raise HarnessError(service.secrets.hide(f"check: {error}")) from error
 
 
 def _tried(folder: Path, service: ServiceFile, spec: ServiceSpec, of_users: bool, interrupts: Interrupts) -> str:
@@ -64,7 +65,7 @@ def _tried(folder: Path, service: ServiceFile, spec: ServiceSpec, of_users: bool
                 if gone := crew.unplanned_exits():
                     raise HarnessError(f"check: unplanned exit of {gone[0].ending()}")
                 if not words and time.monotonic() > begun_s + TRIAL_TIMEOUT_S:
-                    raise HarnessError(_stuck(watch, logs))
+                    raise HarnessError(_stuck(watch, logs, crew.hide))
                 time.sleep(LOOK_S)
             return words
         finally:
@@ -81,7 +82,7 @@ def _ended(watch: Watch, queue: str) -> str:
     return ""
 
 
-def _stuck(watch: Watch, logs: Path) -> str:
+def _stuck(watch: Watch, logs: Path, hide: Callable[[str], str]) -> str:
     """Why no job has ended: the first thing that did not happen."""
     what, name = "no job ended", WORKER
     if not watch.view(WORKER).opened:
@@ -92,5 +93,5 @@ def _stuck(watch: Watch, logs: Path) -> str:
         what = f"{WORKER} claimed no job of the load"
     elif watch.view(WORKER).running:
         what = "the handler of the first job did not end"
-    words = last_line(logs / f"{name}.log")
+    words = last_line(logs / f"{name}.log", hide)
     return f"check: {what} within {TRIAL_TIMEOUT_S:.0f} s" + (f"; the log of {name} says: {words}" if words else "")

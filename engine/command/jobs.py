@@ -13,7 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from engine import validate
 from engine.command.arguments import add_json, add_queue, duration_ms, never_was, numbers, opened, words
 from engine.command.output import instant, json_text, print_error, show, show_one, tell
-from engine.errors import shown
+from engine.errors import outlined
 from engine.ops.admin import Altered
 from engine.options import OPTIONS, Described, JobOptions, sentences
 from engine.queue import looks, producing
@@ -104,7 +104,7 @@ class _Pairs(argparse.Action):
     ) -> None:
         name, equals, value = str(values).partition("=")
         if not (name and equals):
-            raise argparse.ArgumentError(self, f"{values!r}: it must be NAME=VALUE")
+            raise argparse.ArgumentError(self, f"{outlined(values)}: it must be NAME=VALUE")
         setattr(namespace, self.dest, {**(getattr(namespace, self.dest) or {}), name: value})
 
 
@@ -112,7 +112,8 @@ def _json(text: str) -> Any:
     try:
         return validate.json_value(text)
     except (ValueError, RecursionError) as error:
-        raise argparse.ArgumentTypeError(f"{shown(text)}: it must be JSON ({error})") from None
+        # It may be a payload.
+        raise argparse.ArgumentTypeError(f"{outlined(text)}: it must be JSON ({error})") from None
 
 
 def _new_job(text: str) -> NewJob:
@@ -120,7 +121,7 @@ def _new_job(text: str) -> NewJob:
     fields = _json(text)
     if not isinstance(fields, dict) or "name" not in fields:
         raise argparse.ArgumentTypeError(
-            f"{shown(text)}: it must be a JSON object with a name, and perhaps a payload and options"
+            f"{outlined(text)}: it must be a JSON object with a name, and perhaps a payload and options"
         )
     described: dict[str, Any] = {"payload": {}, **fields}
     return NewJob(described.pop("name"), described.pop("payload"), **described)

@@ -26,6 +26,7 @@ from engine.errors import (
     json_text,
     logger,
     outlined,
+    redacted,
     shown,
 )
 
@@ -62,9 +63,13 @@ STATUS_OF_ERRORS: tuple[tuple[type[EngineError], int], ...] = (
 )
 
 
+#: Of a wrong value in an answer.
+_VALUE_CHARACTERS_MAX = 80
+
+
 class Problem(Exception):
     """An answer that is a problem. `field`, `value` and `bound` name what is wrong with a request; `more` are
-    further members."""
+    further members. The value is bounded, and has no password of a url."""
 
     def __init__(
         self,
@@ -83,7 +88,8 @@ class Problem(Exception):
         self.title = title or HTTPStatus(status).phrase
         self.detail = detail
         self.headers = headers or {}
-        named = {"field": field, "value": value, "bound": bound}
+        text = None if value is None else redacted(value)[:_VALUE_CHARACTERS_MAX]
+        named = {"field": field, "value": text, "bound": bound}
         self.more = {**{name: text for name, text in named.items() if text is not None}, **more}
 
     def members(self) -> dict[str, Any]:
@@ -111,7 +117,7 @@ def problem_of(error: EngineError) -> Problem:
     status = next((status for kind, status in STATUS_OF_ERRORS if isinstance(error, kind)), 500)
     headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
     if isinstance(error, Malformed):
-        text = error.value[:80] if isinstance(error.value, str) else shown(error.value)
+        text = error.value if isinstance(error.value, str) else shown(error.value)
         value = outlined(error.value) if error.private else text
         return Problem(status, str(error), field=error.field, value=value, bound=error.bound)
     return Problem(status, str(error) or (type(error).__doc__ or "").splitlines()[0], headers=headers)

@@ -85,7 +85,7 @@ def checked(rules: object) -> tuple[ChannelRule, ...]:
     bound = "a sequence of at least one ChannelRule"
     found = tuple(validate.items("rules", rules, bound))
     if not found or not all(isinstance(rule, ChannelRule) for rule in found):
-        raise Malformed("rules", found, bound)
+        raise Malformed("rules", found, bound, private=True)
     return cast("tuple[ChannelRule, ...]", found)
 
 

@@ -46,7 +46,8 @@ class WorkerGroup:
         bound = f"a list of 1 to {QUEUES_MAX} different Queues"
         listed = validate.items("queues", queues, bound) if issubclass(type(queues), list | tuple) else []
         for queue in listed:
-            validate.instance("queues", queue, QueueSettings, bound)
+            if not validate.asked("queues", queue, bound, isinstance, queue, QueueSettings):
+                raise Malformed("queues", queue, bound, private=True)
         different = {(queue.url, queue.prefix, queue.name) for queue in listed}
         if not 1 <= len(listed) <= QUEUES_MAX or len(different) != len(listed):
             raise Malformed("queues", queues, bound)

@@ -47,10 +47,7 @@ def _gate(name: str, value: object) -> object:
 def _weights(name: str, value: object) -> list[int] | None:
     if value is None:
         return None
-    return [
-        validate.integer(name, weight, 1, WEIGHT_MAX)
-        for weight in validate.items(name, value, "whole numbers")
-    ]
+    return validate.integers(name, validate.items(name, value, "whole numbers"), 1, WEIGHT_MAX)
 
 
 class WorkerSettings(TypedDict, total=False):

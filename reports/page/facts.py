@@ -129,8 +129,8 @@ def declared(lines: Sequence[Mapping[str, Any]]) -> str:
     if not rows:
         return ""
     note = (
-        "<p>The wire format of this model cannot protect these. They were declared before the run; violations of their checks, "
-        "of the jobs that a finding is about, count as declared. All others are violations.</p>"
+        "<p>This run does not promise these, for the reasons beside them. They were declared before it; violations of their "
+        "checks, of the jobs that a finding is about, count as declared. All others are violations.</p>"
     )
     return note + marked_up("Declared findings", ("finding", "what it is", "checks", "rows", "seen"), rows, words=(1, 2, 4))
 

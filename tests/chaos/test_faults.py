@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from types import SimpleNamespace
+from typing import Any, TypeVar
 
 import pytest
 
@@ -268,3 +269,20 @@ def test_four_rows_tell_the_story_of_a_fault_and_the_phases_start_at_its_instant
     assert rows[1]["items"] == base.items([A, B, C])
     assert phases == [("kill", rows[0]["t_ns"]), ("recover-kill", rows[2]["t_ns"])]
     assert rows[2]["t_ns"] == healed_ns
+
+
+def test_a_freeze_that_nobody_notices_names_the_workers_that_wait_as_for_a_lock(tmp_path: Path) -> None:
+    watch = Watch(tmp_path)
+    for name in ("worker-1", "worker-2", "worker-3", "worker-4"):
+        watch.follow(name)
+    frozen_ns = 100_000_000_000
+    watch.view("worker-1").running[token("frozen", 1)] = frozen_ns - 5
+    watch.view("worker-2").running[token("waits", 2)] = frozen_ns + worker_freeze.SOON_NS // 2
+    watch.view("worker-3").running.update(
+        {token("waits-too", 3): frozen_ns - 5, token("new", 4): frozen_ns + 2 * worker_freeze.SOON_NS}
+    )
+    scene: Any = SimpleNamespace(watch=watch)
+    fault = WorkerFreeze(scene, PlannedFault("1-worker-freeze", "worker-freeze", "worker-1", 0))
+    fault._stopped_ns = frozen_ns  # pyright: ignore[reportPrivateUsage]
+    assert fault._waiting() == "worker-2"  # pyright: ignore[reportPrivateUsage]
+    watch.close()

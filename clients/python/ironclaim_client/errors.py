@@ -12,11 +12,20 @@ class ClientError(Exception):
 
 class InvalidArgument(ClientError, ValueError):
     """An argument is wrong, and nothing was sent. `field`, `value` and `bound` say which and what it must
-    be."""
+    be. The message has the type and the length of what is no number, because urls, tokens and payloads may be
+    secret, and errors are logged."""
 
     def __init__(self, field: str, value: object, bound: str) -> None:
-        super().__init__(f"{field}: {value!r} must be {bound}")
+        super().__init__(f"{field}: {_outlined(value)} must be {bound}")
         self.field, self.value, self.bound = field, value, bound
+
+
+def _outlined(value: object) -> str:
+    if value is None or type(value) in (bool, int, float):
+        return repr(value)[:80]
+    name = type(value).__name__
+    size = f" of length {len(value)}" if isinstance(value, str | bytes) else ""
+    return f"{'an' if name[:1] in 'aeioAEIO' else 'a'} {name}{size}"
 
 
 class Refused(ClientError):

@@ -54,7 +54,7 @@ def reading(call: Call) -> Generator[None]:
     except UnexpectedReply as error:
         if not call.changes:
             raise
-        raise OutcomeUnknown(f"{call.method} {call.path}: {error}") from error
+        raise OutcomeUnknown(f"{call.shown}: {error}") from error
 
 
 def judged(call: Call, response: httpx.Response) -> Reply | Failure:

@@ -62,12 +62,21 @@ class Call:
 
     method: str
     path: str
+    """Its segments are quoted."""
     params: Mapping[str, str] = field(default_factory=dict[str, str])
     body: bytes | None = None
     """JSON, or nothing."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     changes: bool = False
     once: bool = False
+
+    @property
+    def shown(self) -> str:
+        """What errors call it: with `***` for a name of other characters than those of a plain one, such as
+        a url that was given by mistake."""
+        named = ("***" if "%" in part else part for part in self.path.split("/"))
+        return f"{self.method} {'/'.join(named)}"
+
     wait_ms: int = 0
     """How long the server is asked to wait before it answers."""
 
@@ -105,7 +114,7 @@ class Attempts:
         pause_ms = max(failure.retry_after_ms, self._retries.pause_ms(self._failures, self._share()))
         if not self._call.once and self._now_ms() + pause_ms < self._end_ms:
             return pause_ms
-        what = f"{self._call.method} {self._call.path}: {failure.why}"
+        what = f"{self._call.shown}: {failure.why}"
         times = f" (attempt {self._failures})" if self._failures > 1 else ""
         raise (OutcomeUnknown if self._call.changes and not self._all_undone else ServerUnavailable)(
             what + times

@@ -87,5 +87,7 @@ export function refused(status: number, problem: Readonly<Record<string, unknown
 }
 
 function shown(value: unknown): string {
-  return (typeof value === "string" ? JSON.stringify(value) : String(value)).slice(0, 80);
+  // Urls, tokens and payloads may be secret, and errors are logged.
+  if (typeof value === "string") return `a string of length ${value.length}`;
+  return value !== null && typeof value === "object" ? "an object" : String(value).slice(0, 80);
 }

@@ -78,8 +78,16 @@ WRONG: dict[str, tuple[dict[str, str], str]] = {
     ),
     "minutes": ({"minutes": "61"}, "minutes is 61, it must be a whole number from 1 to 60"),
     "once without effects": ({"once": "true"}, "once is true, it must be false without effects: nobody tells how often"),
+    "names of another type": ({"without_effects": '"view"'}, 'without_effects is "view", it must be a list of names of jobs'),
+    "names without effects": (
+        {"without_effects": '["view"]'},
+        'without_effects is ["view"], it must be left out without effects',
+    ),
     "once of another type": ({"once": "1"}, "once is 1, it must be true or false"),
-    "a password": ({"redis_url": '"redis://:hunter2@h"'}, 'redis_url is "redis://***@h", it must be left out: '),
+    "a password": ({"redis_url": '"redis://:hunter2@h"'}, 'redis_url is "str", it must be left out: '),
+    "a url in another field": ({"load": '"redis://:hunter2@h"'}, 'load is "redis://***@h", it must be a text such as '),
+    "misspelt variables": ({"enviroment": "{ TOKEN = 'hunter2' }"}, "enviroment is a table, it must be left out: "),
+    "variables as a text": ({"environment": "'TOKEN=hunter2'"}, 'environment is "str", it must be a table'),
     "unknown key of two lines": ({'"a\\nb"': "3"}, '"a\\nb" is 3, it must be left out: '),
     "durability of another type": ({"durability": "[]"}, "durability is [], it must be server with the topology embedded"),
     "environment": ({"environment": "{ A = 1 }"}, 'environment.A is "int", it must be a text'),
@@ -91,7 +99,7 @@ WRONG: dict[str, tuple[dict[str, str], str]] = {
     ),
     "the harness's own": (
         {"environment": "{ IRONCLAIM_HISTORY = '' }"},
-        'environment.IRONCLAIM_HISTORY is "", it must be left out: the harness sets it',
+        'environment.IRONCLAIM_HISTORY is "str", it must be left out: the harness sets it',
     ),
     "slo of another type": ({"slo": "3"}, "slo is 3, it must be a table"),
 }
@@ -125,6 +133,8 @@ def __getattr__(name):
     raise RuntimeError("two" + chr(10) + "lines") if name == "broken" else AttributeError(name)
 def load(seed):
     yield "work", {}
+class Shop:
+    pass
 """
 
 
@@ -138,6 +148,8 @@ def load(seed):
         ({"queue": '"shop:number"'}, 'queue is "shop:number", it must be a Queue or an AsyncQueue (it is a int)'),
         ({"queue": '"shop:broken"'}, "it must be one that can be imported (RuntimeError: two lines)"),
         ({"load": '"lost:load"'}, "it must be one that can be imported (ModuleNotFoundError: No module named 'lost')"),
+        ({"workers": '["no-such-program --now"]'}, 'workers[0] begins with "no-such-program", it must be a program on PATH'),
+        ({"load": '"shop:Shop"'}, "it must be a function or a Locust User (it is the class Shop, which is none)"),
         ({"effects": '"shop:number"'}, 'effects is "shop:number", it must be a function (it is a int)'),
         ({"slo": "{ rates = 3 }"}, "chaos.toml: slo: rates is 3, an objective of this section must be at rates.NAME"),
     ],
