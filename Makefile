@@ -69,10 +69,10 @@ BESIDE = $(if $(BUSY),$(BIN)/python -m chaos.busy $(BUSY) -- )
 .PHONY: help setup chaos bench bench-engine bench-guard bench-http bench-judge bench-scale peers queues interop mischief mutants nightly upgrade judge runs compare test test-all test-nightly test-times mutate features simulate simulate-rules soak churn capacity scale check sizes docs format generate doctor clean distclean
 
 help:
-	@echo 'make bench [SEED=1] [MODEL=bull] [MUTANT=name] [SLO=my.toml]   load, seven faults, then the verdict (3 minutes); fails unless valid'
+	@echo 'make bench [SEED=1] [MODEL=bull] [MUTANT=name] [SLO=my.toml]   load, seven faults, then the verdict (4 minutes, the first time 5); fails unless valid'
 	@echo '  ALL=1                             bench, chaos, judge: list every check, not only those that are not clean'
 	@echo 'make bench FACE=http [SEED=1]       the producer sends over HTTP to two apps, one of which is killed, too (three minutes)'
-	@echo 'make bench MODEL=dsps [SEED=1]      channels whose clocks wrap in mid-load, seven faults, then the verdict (3 minutes)'
+	@echo 'make bench MODEL=dsps [SEED=1]      channels whose clocks wrap in mid-load, seven faults, then the verdict (4 minutes)'
 	@echo 'make chaos TOPOLOGY=sentinel [SEED=1] [MINUTES=1] [DURABILITY=replica] [MODEL=dsps]   faults of the servers too: embedded, aof,'
 	@echo '                                    replica, sentinel or cluster; then the verdict, with the declared loss (2 to 3 minutes)'
 	@echo 'make chaos FAULT=name,name           only these kinds of fault (`.venv/bin/python -m chaos faults` lists all)'
@@ -95,7 +95,7 @@ help:
 	@echo 'make judge [RUN=runs/latest] [SLO=my.toml]   judge a recorded run again, by its own objectives or by others'
 	@echo 'make runs [RUNS=runs]               all runs with their verdicts, printed and as the page runs/index.html'
 	@echo 'make compare A="run run" B="run run" [METRIC=name]   is B faster or slower than A, from repetitions of both that took turns'
-	@echo 'make test [ARGS="-k claim"]         the first tier: each script, rule and interface, and one drill (five minutes), in JOBS=3 processes'
+	@echo 'make test [ARGS="-k claim"]         the first tier: each script, rule and interface, and one drill (seven to nine minutes), in JOBS=3 processes'
 	@echo 'make test-all                       every test: also real drills, pages in full, a moving slot in every order'
 	@echo 'make test-nightly [MINUTES=2]       long random walks that differ each night, each mutant in a real drill, runs beside Node, and'
 	@echo '                                    so long a fuzzer at each HTTP API'

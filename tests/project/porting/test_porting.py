@@ -1,17 +1,19 @@
 """Programs of RQ, Celery and FastAPI's BackgroundTasks beside their ports: the same visible results, on a real server.
 
-`before` has them as they were written for the original libraries, `after` as they were ported with the pages of docs/ alone. Each
-runs as its users run it: a worker process and a program, or a service that is asked over HTTP.
+`before` has them as they were written for the original libraries, `after` as they were ported with the pages of docs/ alone.
+Others are on the page docs/migrating.md, in parts of both sides. Each runs as its users run it: a worker process and a program,
+or a service that is asked over HTTP.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
@@ -19,13 +21,16 @@ import pytest
 
 from engine.testing import free_port
 from tests.engine.helpers.waiting import wait_until
+from tests.project.test_typed import Check, by_mypy, by_pyright
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
+PAGE = ROOT / "docs/migrating.md"
 END_S = 300
 
 PYTHON = (sys.executable, "-m")
-RQ = (*PYTHON, "rq.cli", "worker", "--with-scheduler", "--url", "{url}", "pictures", "mails")
+RQ = (*PYTHON, "rq.cli", "worker", "--with-scheduler", "--url", "{url}")
+IRONCLAIM = (*PYTHON, "engine", "worker")
 CELERY = (*PYTHON, "celery", "-A", "shop", "worker", "-B", "-s", "{tmp}/beat", "-Q", "orders,mails", "--concurrency", "2")
 
 PICTURES = """\
@@ -38,23 +43,62 @@ sent: ['ada'] - cancelled: True
 """
 SHOP = """\
 price: 6
+by id: 5
+other queue: mailed ada
 chain: ada pays 5
-chord: 12
+group: 150 22350
+chord: 55875
 charged at run 3
-book: KeyError: 'order-7' - failed: True
-revoked: True
-mailed: ['ada']
+refused: no such card True
+asked: 66
+within a second: False
+soft limit: a part of the report
 the beat goes on
 """
+WORDS = """\
+words: 4
+front: 4
+urgent: hello ada
+at: hello bob
+in: hello world
+at once, run 3
+after waits, run 3
+second: duplicate
+reports: hello ada hello bob hello cyd
+cleaned up
+"""
+PAINT = """\
+done painting
+error painting: ValueError: no such color
+renovated: ['paint ceiling', 'paint walls', 'fix floor']
+"""
+#: The programs of the page: the heading of their section, the fence of a side, and the file that its blocks make together.
+OF_THE_PAGE = {
+    "celery": ("Celery, line by line", "py", "shop.py"),
+    "shop": ("Celery, line by line", "python", "shop.py"),
+    "rq-readme": ("RQ's README, line by line", "py", "words.py"),
+    "words": ("RQ's README, line by line", "python", "words.py"),
+    "paint": ("BullMQ's README, line by line", "python", "paint.py"),
+}
+
+
+def written_out(name: str, tmp: Path) -> Path:
+    """The file of a program that docs/migrating.md shows in parts."""
+    heading, fence, file = OF_THE_PAGE[name]
+    (section,) = re.findall(rf"^## {heading}\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(rf"^```{fence}\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    assert len(blocks) >= 5
+    (tmp / file).write_text("\n\n".join(blocks))
+    return tmp / file
 
 
 @contextmanager
-def running(side: str, command: tuple[str, ...], url: str, tmp: Path) -> Iterator[subprocess.Popen[bytes]]:
+def running(folder: Path, command: tuple[str, ...], url: str, tmp: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process of one of the two sides, which ends well at SIGTERM; uvicorn then says that it was the signal."""
     words = [word.format(url=url, tmp=tmp) for word in command]
     log = tmp / f"{'-'.join(Path(word).name for word in command[2:4])}.log"
     with log.open("wb") as output:
-        process = subprocess.Popen(words, cwd=HERE / side, env=environment(url), stdout=output, stderr=output)
+        process = subprocess.Popen(words, cwd=folder, env=environment(url), stdout=output, stderr=output)
     try:
         yield process
         process.send_signal(signal.SIGTERM)
@@ -68,26 +112,54 @@ def environment(url: str) -> dict[str, str]:
     return {**os.environ, "REDIS_URL": url, "PYTHONPATH": str(ROOT)}
 
 
+def printed_by(program: Path, workers: list[tuple[str, ...]], url: str, tmp: Path) -> str:
+    """What a program prints while these workers run; what it says as it ends is asserted of ports alone."""
+    with ExitStack() as stack:
+        for worker in workers:
+            stack.enter_context(running(program.parent, worker, url, tmp))
+        command, env = [sys.executable, program.name], environment(url)
+        done = subprocess.run(command, cwd=program.parent, env=env, capture_output=True, text=True, timeout=END_S)
+    # What the original says as its process ends is its own: Celery's results complain when the pool is gone first.
+    ported = workers[0][: len(IRONCLAIM)] == IRONCLAIM
+    assert (done.returncode, done.stderr if ported else "") == (0, ""), done.stderr
+    return done.stdout
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("side", "program", "worker", "expected"),
-    [
-        ("before", "pictures.py", RQ, PICTURES),
-        ("after", "pictures.py", (*PYTHON, "engine", "worker", "pictures:pictures", "pictures:mails"), PICTURES),
-        ("before", "shop.py", CELERY, SHOP),
-        ("after", "shop.py", (*PYTHON, "engine", "worker", "shop:orders", "shop:mails"), SHOP),
-    ],
-    ids=["rq", "pictures", "celery", "shop"],
+    ("side", "worker"),
+    [("before", (*RQ, "pictures", "mails")), ("after", (*IRONCLAIM, "pictures:pictures", "pictures:mails"))],
+    ids=["rq", "pictures"],
 )
-def test_a_port_shows_what_the_original_shows(
-    side: str, program: str, worker: tuple[str, ...], expected: str, ironclaim_url: str, tmp_path: Path
+def test_a_port_shows_what_the_original_shows(side: str, worker: tuple[str, ...], ironclaim_url: str, tmp_path: Path) -> None:
+    assert printed_by(HERE / side / "pictures.py", [worker], ironclaim_url, tmp_path) == PICTURES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "workers", "expected"),
+    [
+        ("celery", [CELERY], SHOP),
+        ("shop", [(*IRONCLAIM, "shop:orders", "shop:mails", "--processes", "2")], SHOP),
+        ("rq-readme", [(*RQ, "high", "low"), (*PYTHON, "rq.cli", "cron", "--url", "{url}", "words.py")], WORDS),
+        ("words", [(*IRONCLAIM, "words:high", "words:low")], WORDS),
+        ("paint", [(*IRONCLAIM, "paint:paint", "--concurrency", "1")], PAINT),
+    ],
+    ids=list(OF_THE_PAGE),
+)
+def test_a_program_of_the_page_shows_what_the_original_shows(
+    name: str, workers: list[tuple[str, ...]], expected: str, ironclaim_url: str, tmp_path: Path
 ) -> None:
-    with running(side, worker, ironclaim_url, tmp_path):
-        command, env = [sys.executable, program], environment(ironclaim_url)
-        done = subprocess.run(command, cwd=HERE / side, env=env, capture_output=True, text=True, timeout=END_S)
-    # What the original says as its process ends is its own: Celery's results complain when the pool is gone first.
-    assert (done.returncode, done.stderr if side == "after" else "") == (0, "")
-    assert done.stdout == expected
+    assert printed_by(written_out(name, tmp_path), workers, ironclaim_url, tmp_path) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", [by_mypy, by_pyright])
+def test_strict_checkers_have_nothing_to_say_of_a_port(check: Check, tmp_path: Path) -> None:
+    (tmp_path / "ports").mkdir()
+    files = [written_out(name, tmp_path / "ports") for name in ("shop", "words", "paint")]
+    flagged, output = check(tmp_path, files)
+    assert flagged == set(), output
 
 
 @pytest.mark.slow
@@ -98,14 +170,14 @@ def test_a_service_and_its_port_answer_alike(side: str, ironclaim_url: str, tmp_
     # uvicorn closes the connection on which a background task has failed.
     each_anew = httpx.Limits(max_keepalive_connections=0)
     client = httpx.Client(base_url=f"http://127.0.0.1:{port}", limits=each_anew)
-    with running(side, web, ironclaim_url, tmp_path), client:
+    with running(HERE / side, web, ironclaim_url, tmp_path), client:
         wait_until(lambda: answers(client), "the service answers", END_S)
         made = client.post("/orders", json={"item": "pen", "count": 3, "due": "2026-03-01T12:00:00Z"})
         odd = client.post("/orders", json={"item": "unicorn"})
         assert (made.status_code, odd.status_code) == (202, 202)
         if side == "after":
             assert state(client, made) == "waiting", "the work is not lost with the service, and waits for a worker"
-            with running(side, (*PYTHON, "engine", "worker", "service:queue"), ironclaim_url, tmp_path):
+            with running(HERE / side, (*IRONCLAIM, "service:queue"), ironclaim_url, tmp_path):
                 check_states(client, made, odd)
         else:
             check_states(client, made, odd)

@@ -20,7 +20,7 @@ def resize(name: str, width: int) -> dict[str, Any]:
 
 @pictures.job("sheet", attempts=1)
 def sheet(job: Job) -> int:
-    return sum(pictures.results.wait(id).get()["bytes"] for id in job.parents)
+    return sum(picture["bytes"] for picture in job.results.of(resize).values())
 
 
 @pictures.job("upload", attempts=1, backoff_ms=0)

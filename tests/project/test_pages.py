@@ -1,0 +1,54 @@
+"""Pages of the documentation: links lead to each of them, and the page of concepts keeps to the glossary and its picture."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.ci_scripts import loaded
+from tests.project.test_words import glossary
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+CONCEPTS = DOCS / "concepts.md"
+LINK = re.compile(r"\]\(([^)#:\s]+\.md)(?:#[^)]*)?\)")
+
+
+def linked_from(page: Path, text: str) -> set[Path]:
+    """The pages that a page links, but for itself."""
+    return {(page.parent / target).resolve() for target in LINK.findall(text)} - {page}
+
+
+def test_every_page_is_linked_by_another_one() -> None:
+    pages = sorted(DOCS.rglob("*.md"))
+    assert len(pages) > 40
+    linked = {found for page in (*pages, ROOT / "README.md") for found in linked_from(page, page.read_text())}
+    assert [str(page.relative_to(DOCS)) for page in pages if page not in linked] == ["index.md"], "where readers begin"
+
+
+def test_a_link_to_the_page_itself_or_elsewhere_does_not_count() -> None:
+    text = "[a](concepts.md#top) [b](guides/capacity.md) [c](https://example.org/x.md) guides/limits.md"
+    assert linked_from(CONCEPTS, text) == {DOCS / "guides/capacity.md"}
+
+
+def test_readers_find_capacity_concepts_and_the_cheat_sheet_where_they_begin() -> None:
+    for start in (ROOT / "README.md", DOCS / "index.md"):
+        wanted = {DOCS / name for name in ("concepts.md", "cheat-sheet.md", "migrating.md", "guides/capacity.md")}
+        assert wanted <= linked_from(start, start.read_text())
+    assert DOCS / "guides/capacity.md" in linked_from(DOCS / "operating.md", (DOCS / "operating.md").read_text())
+
+
+def test_concepts_are_twenty_lines_in_the_words_of_the_glossary() -> None:
+    text = CONCEPTS.read_text()
+    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| ?([^|]*) ?\|", glossary(), re.MULTILINE)[1:]
+    known, refused = {word for word, _ in rows}, {word for _, words in rows for word in words.strip().split(", ") if word}
+    assert len(text.splitlines()) <= 24
+    concepts = re.findall(r"\*\*([^*]+)\*\*", text)
+    assert len(concepts) > 15 and [word for word in concepts if word not in known] == []
+    assert {"done", "master", "take", "turn"} <= refused
+    assert [word for word in sorted(refused) if re.search(rf"\b{re.escape(word)}s?\b", text, re.IGNORECASE)] == []
+
+
+def test_the_picture_of_the_concepts_is_the_one_that_its_program_draws() -> None:
+    program = loaded(ROOT / ".ci/concepts_picture.py")
+    assert program.PICTURE.read_text() == program.drawn()
