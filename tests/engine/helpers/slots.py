@@ -15,8 +15,11 @@ from engine.redis.scripts import Layer, load_script
 
 def check_slots(path: Path, tmp_path: Path, where: Sequence[Layer] = ()) -> None:
     """Take any one slot out of the header of a script, or add one that it does not use, and it no longer loads."""
-    shutil.copytree(path.parent, tmp_path / path.parent.name)
-    copy, source = tmp_path / path.parent.name / path.name, path.read_text()
+    folder = tmp_path / path.parent.name
+    folder.mkdir()
+    if not where:  # it is linked with the modules beside it
+        shutil.copytree(path.parent / "modules", folder / "modules")
+    copy, source = folder / path.name, path.read_text()
     script = load_script(path, where)
     for slot in (*script.keys, *script.arguments):
         without, count = re.subn(rf"^--   {slot}\s.*\n", "", source, flags=re.MULTILINE)

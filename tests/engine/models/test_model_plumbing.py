@@ -66,15 +66,15 @@ class TinySpec:
         return Tiny(queue, prefix, lua=lua)
 
 
-@pytest.fixture
-def lua(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def lua(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of scripts with a model of its own."""
-    shutil.copytree(scripts_folder(), tmp_path / "lua")
-    modules = tmp_path / "lua" / "foreign" / "tiny" / "modules"
+    lua = shutil.copytree(scripts_folder(), tmp_path_factory.mktemp("scripts") / "lua")
+    modules = lua / "foreign" / "tiny" / "modules"
     modules.mkdir(parents=True)
     (modules / "wire.lua").write_text(PART + WIRE)
-    (tmp_path / "lua" / "foreign" / "tiny" / "own.lua").write_text(OWN)
-    return tmp_path / "lua"
+    (lua / "foreign" / "tiny" / "own.lua").write_text(OWN)
+    return lua
 
 
 @pytest.fixture
@@ -126,9 +126,12 @@ def test_what_the_engine_needs_of_lanes_is_loaded_beside_the_model_s_own(lua: Pa
 @pytest.mark.parametrize("name", REQUIRED)
 def test_a_format_that_lacks_a_function_is_refused(lua: Path, name: str) -> None:
     path = lua / "foreign" / "tiny" / "modules" / "wire.lua"
-    path.write_text(path.read_text().replace(f"w.{name}()", "w.other()"))
-    with pytest.raises(ScriptFault, match=f"model tiny: its wire lacks {name}$"):
-        load_model(lua, "tiny", ())
+    path.write_text((PART + WIRE).replace(f"w.{name}()", "w.other()"))
+    try:
+        with pytest.raises(ScriptFault, match=f"model tiny: its wire lacks {name}$"):
+            load_model(lua, "tiny", ())
+    finally:
+        path.write_text(PART + WIRE)
 
 
 def test_shared_scripts_call_nothing_of_a_format_that_is_not_listed() -> None:
