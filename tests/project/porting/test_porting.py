@@ -156,9 +156,10 @@ def test_a_program_of_the_page_shows_what_the_original_shows(
 @pytest.mark.slow
 @pytest.mark.parametrize("check", [by_mypy, by_pyright])
 def test_strict_checkers_have_nothing_to_say_of_a_port(check: Check, tmp_path: Path) -> None:
-    (tmp_path / "ports").mkdir()
-    files = [written_out(name, tmp_path / "ports") for name in ("shop", "words", "paint")]
-    flagged, output = check(tmp_path, files)
+    ports, scratch = tmp_path / "ports", tmp_path / "scratch"
+    ports.mkdir()
+    scratch.mkdir()
+    flagged, output = check(scratch, [written_out(name, ports) for name in ("shop", "words", "paint")])
     assert flagged == set(), output
 
 

@@ -49,9 +49,10 @@ def outcome(queue, job, wait_ms=20_000):
 
 
 def main():
-    small = resize.with_options(id="cat-100", result_ttl_ms=600_000).enqueue("cat", 100).job
-    large = resize.with_options(id="cat-200", timeout_ms=30_000).enqueue("cat", width=200).job
-    both = sheet.with_options(needs=[small, large]).enqueue().job
+    small = resize.with_options(id="cat-100", result_ttl_ms=600_000).new("cat", 100)
+    large = resize.with_options(id="cat-200", timeout_ms=30_000).new("cat", width=200)
+    both = sheet.with_options(needs=[small, large]).new()
+    pictures.enqueue_many([small, large, both])
     resized = pictures.results.wait(large).get()
     print("large:", resized["bytes"], "-", resized["stage"])
     print("sheet:", outcome(pictures, both))
