@@ -47,7 +47,6 @@ from engine.redis.call import Call
 from engine.redis.exchange import DEADLINE_MS
 from record.history import HistoryFile, text
 
-
 _TYPE = re.compile(r"[A-Za-z_][\w.]*(?=: |:?$)", re.ASCII)
 
 
