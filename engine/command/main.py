@@ -76,7 +76,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    from engine.command import health, jobs, maintenance, queues, serve, worker
+    from engine.command import enqueue, health, jobs, maintenance, queues, serve, worker
 
     parser = cast(
         "argparse.ArgumentParser", _Parser(prog="ironclaim", description="Workers, and a look at queues.")
@@ -87,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     maintenance.add_outbox(commands)
     queues.add_pausing(commands)
     queues.add_parsers(commands)
-    jobs.add_enqueue(commands)
+    enqueue.add_parser(commands)
     jobs.add_parsers(commands)
     queues.add_cron(commands)
     maintenance.add_backup(commands)

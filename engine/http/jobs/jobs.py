@@ -473,7 +473,7 @@ async def run_now(request: Request) -> Response:
 
 
 @described(
-    "Let a dead job run again, perhaps with the jobs that were buried with it",
+    "Let a dead job run again, perhaps with the jobs that died with it",
     body=schemas.WITH_CHILDREN,
     needs_body=False,
     answers=_ANSWERS,

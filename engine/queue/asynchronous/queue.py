@@ -26,16 +26,14 @@ from engine.parameters import JobName, TypedJob
 from engine.queue import admin, producing
 from engine.queue.admin import QueueInfo
 from engine.queue.asynchronous.calls import AsyncQueueCalls
+from engine.queue.asynchronous.jobs import AsyncDead, AsyncJobs, AsyncWorkflows
 from engine.queue.asynchronous.parts import (
-    AsyncDead,
     AsyncEvents,
     AsyncHistory,
-    AsyncJobs,
     AsyncLocks,
     AsyncResults,
     AsyncSchedules,
     AsyncWorkers,
-    AsyncWorkflows,
 )
 from engine.queue.looks import Waiting, typed
 from engine.queue.metrics import DemandWatch, Scaling, exposition

@@ -32,16 +32,14 @@ from engine.queue.producing import NewJob
 from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable, QueueSettings, asynchronous
 from engine.queue.sharding import added_times, moved
 from engine.queue.synchronous.calls import QueueCalls
+from engine.queue.synchronous.jobs import Dead, Jobs, Workflows
 from engine.queue.synchronous.parts import (
-    Dead,
     Events,
     History,
-    Jobs,
     Locks,
     Results,
     Schedules,
     Workers,
-    Workflows,
 )
 from engine.queue.why import Obstacles, added_obstacles, obstacles_of
 from engine.redis.driver import SyncDriver
