@@ -155,7 +155,7 @@ run x  scenario bench  seed 1
 jobs
   enqueued  finished  lost  doubled  refused stale  dead  not sent
       7200      7190     ?        0              3    10         0
-    lost: acknowledged, and neither finished nor still there
+    lost: acknowledged, and gone without an end
     doubled: finished more than once
     refused stale: ends of a lease that was over, refused as they must be
     dead: given up after the last attempt, kept until a person decides
