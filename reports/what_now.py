@@ -34,6 +34,8 @@ def lines(decided: Mapping[str, Any], folder: Path) -> list[str]:
         {"judge it again": f"{program('reports')} judge {shown(folder)}"} if {*causes} & {Cause.INPUT, Cause.CRASHED} else {}
     )
     commands |= repeated(spec, folder, violated=decided["verdict"] == "violated")
+    if not (found or commands):
+        found.append("  no command repeats this run: its folder does not say how it was made")
     width = max(map(len, commands), default=0)
     return ["what now", *found, *(f"  {name:{width}}  {command}" for name, command in commands.items())]
 

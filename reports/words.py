@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 WORDS: Mapping[str, str] = {
     "model": "whose format the keys on the server have; lanes is the engine's own",
     "topology": "the servers of the run",
-    "lost": "acknowledged, and neither finished nor still there",
+    "lost": "acknowledged, and gone without an end",
     "doubled": "finished more than once",
     "refused stale": "ends of a lease that was over, refused as they must be",
     "dead": "given up after the last attempt, kept until a person decides",
