@@ -10,8 +10,8 @@
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
 --   not_after_ms  number: server time after which this call is void
---   setting       entries, age in ms (0 = any), the longest payload to keep (0 = none), then names of jobs, if
---                 not all; '' = none
+--   setting       entries, age in ms (0 = any), the longest payload to keep (0 = none), then names of jobs
+--                 if not all; '' = none
 -- REPLY srv_us, done | repeated | refused
 -- USES core/call: administered, check_types, server_us, settled
 
