@@ -4,8 +4,9 @@ A job that was finished took effect: a handler that returns before it has worked
 takes effect more often than its handlers were started. One that takes effect more than once was run more than once: what at
 least once costs, which is declared unless the service says `once`, as one that uses `effects.once` may.
 
-Judged are the jobs of each class of which some job took effect: others have no effect that is counted. What it cannot see:
-effects of jobs that the history does not have, such as rows of an older run, and whether an effect was the right one.
+Judged are the jobs of all names but those that the service declares `without_effects`. Where the spec does not have that field,
+because the run was recorded before there was one, judged are those of each class of which some job took effect. What it cannot
+see: effects of jobs that the history does not have, such as rows of an older run, and whether an effect was the right one.
 """
 
 from __future__ import annotations
@@ -34,7 +35,14 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     times, starts = F.coalesce("took_effect", F.lit(0)), F.col("handler_starts")
     counted = jobs.agg(F.collect_set(F.when(times > 0, F.col("class"))).alias("classes")).withColumn("who", F.lit("no job"))
     beside = jobs.crossJoin(F.broadcast(counted))
-    lacks = F.col("accepted") & (times == 0) & F.array_contains("classes", F.col("class"))
+    declared = frames.run.spec.get("without_effects")
+    if declared is None:
+        judged = F.array_contains("classes", F.col("class"))
+    else:
+        # A class is a name, or a name, @, and what its jobs ask of workers. When no job at all took effect, that is said once.
+        exempt = F.substring_index("class", "@", 1).isin(list(declared))
+        judged = (F.size("classes") > 0) & ~F.coalesce(exempt, F.lit(True))
+    lacks = F.col("accepted") & (times == 0) & judged
     return [
         (
             beside,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from reports.corrupt.history import Entry, History, Life
 from reports.corrupt.jobs import S, sent_ns, unkeyed
 from reports.corrupt.kinds import kind
@@ -119,4 +121,58 @@ def result_left_behind(history: History) -> str:
     life = history.take()
     for entry in (life.finish_sent, life.finish):
         del entry.item["result_crc"]
+    return life.job
+
+
+# --- J25: effects ------------------------------------------------------------------------------------------------------------
+
+
+def counted(history: History) -> dict[str, int]:
+    """Let the run be one of a service that counts effects: one for each job that was finished."""
+    history.spec |= {"effects": True, "without_effects": []}
+    return {job: 1 for job, entries in history.by_job.items() if any(map(finished, entries))}
+
+
+def finished(entry: Entry) -> bool:
+    """True where the server answered that this call finished the job, or a copy of it did."""
+    again = entry.item.get("result") == "repeated" and entry.item.get("outcome") == "finished"
+    return entry.row.get("type") == "ok" and (again or (entry.label == "finish ok" and entry.item.get("result") == "ok"))
+
+
+def tell(history: History, times: dict[str, int]) -> None:
+    """Record what the service says of its effects, at the end."""
+    at = next(number for number, row in enumerate(history.harness) if row["kind"] == "close")
+    last = history.harness[at - 1]
+    items = [{"job": job, "times": count} for job, count in times.items()]
+    row = {"v": last["v"], "seq": 0, "t_ns": last["t_ns"], "proc": last["proc"], "kind": "effects", "items": items}
+    history.harness.insert(at, row)
+
+
+def name_of(entries: Iterable[Entry]) -> str:
+    """The name of a job: its class without what it asks of workers."""
+    return next(str(entry.item["class"]).partition("@")[0] for entry in entries if "class" in entry.item)
+
+
+@kind("J25", apart=True)
+def finished_without_its_effect(history: History) -> str:
+    """A job counts as done, and its handler had returned before it worked."""
+    times, life = counted(history), history.take()
+    tell(history, {**times, life.job: 0})
+    return life.job
+
+
+@kind("J25", apart=True)
+def effects_of_a_name_all_lost(history: History) -> str:
+    """No job of a name takes effect, though all are finished."""
+    times, life = counted(history), history.take()
+    lost = [job for job in times if name_of(history.by_job[job]) == name_of(history.by_job[life.job])]
+    tell(history, {**times, **dict.fromkeys(lost, 0)})
+    return life.job
+
+
+@kind("J25", apart=True)
+def more_effects_than_runs(history: History) -> str:
+    """A job takes effect twice in one run."""
+    times, life = counted(history), history.take()
+    tell(history, {**times, life.job: 2})
     return life.job

@@ -51,7 +51,7 @@ SPEC: dict[str, Any] = {
 
 #: Columns of the job that an enqueue may name beside the usual ones.
 ENQUEUE_ITEM = (
-    *("unique", "dedup", "holder", "needs", "on_parent_failure", "wants", "run_at_ms", "expires_ms", "priority"),
+    *("class", "unique", "dedup", "holder", "needs", "on_parent_failure", "wants", "run_at_ms", "expires_ms", "priority"),
     *("attempts", "backoff", "backoff_least_ms"),
 )
 

@@ -4,6 +4,7 @@ processes that end by themselves, handlers that hang, and jobs that nobody who i
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,11 @@ from typing import Any
 import pytest
 
 from chaos.service.spec import AT_LEAST_ONCE
+from reports.corrupt import features
+from reports.corrupt.history import History
+from reports.corrupt.kinds import Edit
 from tests.reports.conftest import Checked, RowsOf
-from tests.reports.good_run import cast
+from tests.reports.good_run import cast, healthy
 from tests.reports.story import DEADLINE_S, END_S, HEALED_S, Story, Token, ns, srv_ms
 
 pytestmark = pytest.mark.slow
@@ -62,10 +66,46 @@ def test_a_finished_job_without_its_effect_is_violated(story: Story, rows_of: Ro
     assert rows_of(story.write(), "J25") == {"job-3": {("J25", "no effect", "violated")}}
 
 
-def test_a_job_of_a_name_that_has_no_effects_needs_none(story: Story, checked: Checked) -> None:
+@pytest.mark.parametrize(
+    "wrong", [features.finished_without_its_effect, features.effects_of_a_name_all_lost, features.more_effects_than_runs]
+)
+def test_each_corruption_of_effects_is_seen(wrong: Edit, tmp_path: Path, rows_of: RowsOf) -> None:
+    made = healthy(tmp_path / "run")
+    for number in range(4):
+        more: Any = {"class": "view"}
+        made.enqueue(f"view-{number}", 43.0 + number / 2, **more)
+        token = made.claim("worker-1", f"view-{number}", 43.1 + number / 2, told=more | {"claims": 1})
+        made.start(token, 43.11 + number / 2, took=0.05)
+        made.effect(token, 43.13 + number / 2)
+        made.end("finish", token, at=43.2 + number / 2)
+    history = History(made.write(), random.Random(1))
+    subject = wrong(history)
+    assert subject is not None
+    history.write(tmp_path / "wrong")
+    found = rows_of(tmp_path / "wrong", "J25")
+    assert ("J25", "effect unrun" if wrong is features.more_effects_than_runs else "no effect", "violated") in found[subject]
+    assert len(found) == (4 if wrong is features.effects_of_a_name_all_lost else 1)
+
+
+def test_in_a_run_from_before_names_were_declared_a_name_of_which_no_job_took_effect_needs_none(
+    story: Story, checked: Checked
+) -> None:
     work(story, "worker-1", "view", 41.0, name="view")
     counted(story, all_once())
     assert checked(story.write(), "J25") == {"J25": ("valid", "")}
+
+
+def test_a_name_of_which_every_job_loses_its_effect_is_violated_unless_it_is_declared_to_have_none(
+    story: Story, rows_of: RowsOf
+) -> None:
+    story.spec["without_effects"] = []
+    for job, name in (("view", "view"), ("view-near", "view@near"), ("look", "look")):
+        work(story, "worker-1", job, 41.0, name=name)
+    counted(story, all_once())
+    run, lost = story.write(), {("J25", "no effect", "violated")}
+    assert rows_of(run, "J25") == {"view": lost, "view-near": lost, "look": lost}
+    (run / "spec.json").write_text(json.dumps(story.spec | {"without_effects": ["view", "other"]}))
+    assert rows_of(run, "J25") == {"look": lost}
 
 
 def test_a_second_effect_is_the_declared_cost_of_a_second_run_and_a_violation_where_once_is_promised(
@@ -94,6 +134,8 @@ def test_effects_of_which_none_is_of_this_run_prove_nothing(story: Story, checke
     counted(story, {"of-an-older-run": 1})
     verdict, why = checked(story.write(), "J25")["J25"]
     assert verdict == "unknown" and "no job of this run took effect" in why
+    (story.folder / "spec.json").write_text(json.dumps(story.spec | {"without_effects": []}))
+    assert checked(story.folder, "J25")["J25"] == (verdict, why)
 
 
 def test_a_run_whose_service_counts_no_effects_is_judged_without(story: Story, checked: Checked) -> None:
