@@ -27,7 +27,7 @@ for at = 1, #KEYS - 4 do
   local state, parents, lacks = state_of(prefix, job, id), {}, 0
   if job and job.kind == 'J' then
     parents = (options_of(KEYS[4 + at], job) or {}).needs or {}
-    lacks = state == 'dead' and #lacked_by(prefix, id) or 0
+    lacks = state == 'dead' and #lacked_by(prefix, id, job) or 0
   end
   local children, next_page = some_children(prefix, id, cursor)
   reply[#reply + 1] = { state, job and job.name or '', parents, lacks, children, next_page }

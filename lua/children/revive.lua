@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Let dead jobs that were buried with a parent wait for their parents again (rule 25). Each goes into
--- `blocked`, or into its lane where all have finished, with all its attempts, and takes its unique key again,
--- unless another job holds it (rule 23). One of which a parent is lost still stays dead. So does one that has
--- died by itself, or was requeued since (rule 7).
+-- `blocked`, or where all have finished into its lane, or into `due` while its delay lasts. It has all its
+-- attempts, and takes its unique key again, unless another job holds it (rule 23). One of which a parent is
+-- lost still stays dead. So does one that has died by itself, or was requeued since (rule 7).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -19,16 +19,15 @@
 --   items         1 for each item: id
 -- REPLY srv_us, done | repeated | refused, for each item: done | changed | held | corrupt | orphan, the state
 --       that it was in, the id of the job that has its unique key, or of the parent that is lost, else -
--- USES children/children: block_job, end_revival, keep_results, lacked_by, lacked_parents
+-- USES children/children: block_job, end_revival, keep_results, lacked_by, lacked_parents, place_child
 --      core/call: administered, check_types, recorded_words, server_us, settled
 --      core/envelope: job_head
 --      core/job: state_of, unique_holder
---      core/lane: to_lane
 --      core/run: run_is_readable, run_look, run_write
 --      core/wake: append_events, wake_push
 
 settled(prefix)
-check_types({ active, dead, prefix .. 'blocked', prefix .. 'keeping' }, { sweep, parked, stats }, {})
+check_types({ active, dead, prefix .. 'due', prefix .. 'blocked', prefix .. 'keeping' }, { sweep, parked, stats }, {})
 redis.call('SCARD', prefix .. 'feeding')
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
@@ -52,7 +51,7 @@ for at = 1, (#KEYS - 6) / 2 do
     result, state = 'changed', state_of(prefix, job, id)
   elseif job.kind == 'corrupt' or not run_is_readable(run) then
     result = 'corrupt'
-  elseif not lacked_by(prefix, id)[1] then
+  elseif not lacked_by(prefix, id, job)[1] then
     result = 'changed'
   else
     check_types({ prefix .. 'lane:' .. job.lane, prefix .. 'ready:' .. job.class }, {},
@@ -88,7 +87,7 @@ for _, item in ipairs(back) do
   if item.waits_for[1] then
     block_job(prefix, id, item.waits_for, {}, now_ms)
   else
-    wake = to_lane(prefix, id, job, virtual_time)
+    wake = place_child(prefix, job, id, now_ms, virtual_time)
   end
   if wake then wakes[wake] = true end
   if events then events[#events + 1] = { 'requeued', id, job.name } end

@@ -103,6 +103,41 @@ def test_a_child_of_which_another_parent_is_dead_stays_dead_until_that_is_requeu
     assert finish_all(desk)[-1] == "child"
 
 
+def test_a_revived_child_waits_for_its_own_time_where_its_parents_have_finished(desk: Desk) -> None:
+    desk.family(delay_ms=600_000)
+    bury(desk, "p")
+    desk.sweep()
+    altered(desk, "requeue", "dead", "p")
+    assert finish_all(desk) == ["p"]
+    assert revived(desk, "child") == [("done", None)]
+    assert places(desk, "child") == ["due"]
+    desk.later(600_000)
+    assert finish_all(desk) == ["child"]
+
+
+def test_children_of_which_nothing_is_noted_wait_for_all_that_they_need(desk: Desk) -> None:
+    dead_family(desk)
+    # As an older engine has buried them, or after 90 days.
+    for parent, child in (("p", "child"), ("child", "grandchild")):
+        desk.redis.delete(desk.keys.lost(parent), desk.keys.lacks(child))
+    done = carried(desk, workflows.retrying(desk.queue.model, "grandchild", 100))
+    assert (done.changed, done.left) == (3, 0)
+    assert places(desk, "p", "child", "grandchild") == ["lane", "blocked", "blocked"]
+    assert finish_all(desk) == ["p", "child", "grandchild"]
+
+
+def test_a_job_that_has_the_id_of_an_earlier_child_is_no_child(desk: Desk) -> None:
+    dead_family(desk)
+    altered(desk, "requeue", "dead", "child")
+    desk.finish(*[job.lease for job in desk.claim()])
+    desk.later(600_000)
+    desk.sweep()
+    desk.enqueue("child")
+    done = carried(desk, workflows.cancelling(desk.queue.model, "p", 100))
+    assert (done.changed, done.left) == (0, 0)
+    assert places(desk, "child") == ["lane"]
+
+
 def test_a_child_of_a_parent_that_was_cancelled_stays_dead(desk: Desk) -> None:
     desk.enqueue("p1", "p2")
     desk.enqueue("child", needs=("p1", "p2"))

@@ -32,6 +32,17 @@ local function parent_fate(prefix, job, id)
   if redis.call('ZSCORE', prefix .. 'dead', id) then return 'lost' end
 end
 
+-- Place a job whose parents have all ended: into its lane, or into `due` while its delay lasts (rule 25).
+-- Returns the wake list to push, if any.
+local function place_child(prefix, job, id, now_ms, virtual_time)
+  if job.due_ms > now_ms then -- anchor: unblocked-job-waits-for-its-own-time
+    local member = due_member(job.sequence, id)
+    redis.call('ZADD', prefix .. 'due', job.due_ms, member)
+    return redis.call('ZRANGE', prefix .. 'due', 0, 0)[1] == member and prefix .. 'wake:' .. job.class or nil
+  end
+  return to_lane(prefix, id, job, virtual_time)
+end
+
 -- Make a job claimable because its last parent has ended: it goes into its lane, or into `due` while its
 -- delay lasts (rule 25). It leaves `blocked` last, so that it is found there after a script that was cut off.
 -- A job that was claimed or buried meanwhile is not placed again. The wake lists to push are added to
@@ -45,14 +56,7 @@ local function unblock_job(prefix, job, id, now_ms, virtual_time, wakes, events)
     died_ms = nil
   end
   if not ran[1] and not died_ms then
-    local wake
-    if job.due_ms > now_ms then -- anchor: unblocked-job-waits-for-its-own-time
-      local member = due_member(job.sequence, id)
-      redis.call('ZADD', prefix .. 'due', job.due_ms, member)
-      wake = redis.call('ZRANGE', prefix .. 'due', 0, 0)[1] == member and prefix .. 'wake:' .. job.class
-    else
-      wake = to_lane(prefix, id, job, virtual_time)
-    end
+    local wake = place_child(prefix, job, id, now_ms, virtual_time)
     if wake then wakes[wake] = true end
     if events then table.insert(events, { 'unblocked', id, job.name }) end
   end
@@ -150,10 +154,15 @@ local function note_lost(prefix, parent, child, now_ms)
 end
 
 -- The parents that a dead job lacked when it was buried with one of them, without those that have finished
--- since, in one order. None of a job that has run, because it died by itself.
-local function lacked_by(prefix, id)
+-- since, in one order. None of a job that has run, because it died by itself. Of one that never ran and of
+-- which nothing is noted, all that it needs: an older engine has buried it, or the note has expired.
+local function lacked_by(prefix, id, job)
   if run_look(prefix .. 'run:' .. id, 'fence')[1] then return {} end
   local parents = redis.call('SMEMBERS', prefix .. 'lacks:' .. id)
+  -- A foreign key `needs` has buried the job, not a parent.
+  if not parents[1] and type(redis.pcall('SCARD', prefix .. 'needs:' .. id)) == 'number' then
+    parents = (options_of(prefix .. 'job:' .. id, job) or {}).needs or {}
+  end
   table.sort(parents)
   return parents
 end
@@ -346,7 +355,7 @@ end
 -- is lost still or that nobody knows any more. `revived`: ids of jobs that the same call revives before it.
 local function lacked_parents(prefix, id, job, revived)
   local waits_for, open, results = {}, {}, {}
-  for _, parent in ipairs(lacked_by(prefix, id)) do
+  for _, parent in ipairs(lacked_by(prefix, id, job)) do
     local fate = revived[parent] and 'open'
       or parent_fate(prefix, job_head(prefix .. 'job:' .. parent), parent)
     -- anchor: revived-child-has-no-lost-parent
@@ -367,6 +376,19 @@ local function end_revival(prefix, id)
   redis.call('DEL', prefix .. 'lacks:' .. id)
 end
 
+-- Whether what is under the id of a child is that child still, or a callback of the parent: the id may be used
+-- again, by a job that does not need this parent. Of one that has ended nobody knows.
+local function is_child(prefix, parent, child)
+  if string.sub(child, 1, #parent + 1) == parent .. '>' then return true end
+  local key = prefix .. 'job:' .. child
+  local job = job_head(key)
+  if not job or job.kind ~= 'J' then return true end
+  for _, needed in ipairs((options_of(key, job) or {}).needs or {}) do
+    if needed == parent then return true end
+  end
+  return false
+end
+
 -- One page of the children of a job, in no order and perhaps twice: those that wait for it, those that may
 -- read its result, and those that were buried with it. `cursor` is '' or what the page before has returned.
 -- The second value is the cursor of the next page, '' after the last one.
@@ -379,7 +401,7 @@ local function some_children(prefix, id, cursor)
     -- A key of another type has no children.
     for _, child in ipairs(page[2] or {}) do
       -- A member that begins with > leads to the callbacks of the job.
-      if string.sub(child, 1, 1) ~= '>' then found[#found + 1] = child end
+      if string.sub(child, 1, 1) ~= '>' and is_child(prefix, id, child) then found[#found + 1] = child end
     end
     from = page[2] and page[1] or '0'
     if from == '0' then at = at + 1 end
