@@ -134,6 +134,11 @@ class Child:
         """Whether the process takes jobs."""
         return self._ready and self._process is not None and self._process.poll() is None
 
+    @property
+    def closed(self) -> bool:
+        """Whether the process is not started again."""
+        return self._closed.is_set()
+
     def until_ready(self, failed: Callable[[], None]) -> None:
         """Return once the process takes jobs, or was closed. A start that fails is logged, told to `failed`,
         and tried again after a pause."""

@@ -199,8 +199,8 @@ class HandlerPool:
             if self._handlers.is_coroutine(following.name):
                 self.start(following)
                 return
-            if child is not None and not child.ready:
-                # Another child may be.
+            if child is not None and not child.ready and not child.closed:
+                # Another child may be. When the worker stops none will, and the run ends as stopped.
                 self.start(following)
                 return
             following = self._run_plain(following, child, inline=False)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from engine import Handlers, Job, Malformed, Queue, Worker, WorkerGroup
+from engine.worker.child_processes import Child
 from tests.engine.helpers import life
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.processes import run_of
@@ -129,6 +130,21 @@ def test_a_worker_of_which_no_child_starts_gives_its_jobs_back_and_claims_none(
         wait_until(lambda: later in ids_of(queue, "done"), "once a child has started")
     assert {run_of(queue, job).get("failures") for job in jobs} == {None}
     assert len(lived.pids("run", later)) == 1 and str(os.getpid()) not in lived.pids("run", later)
+
+
+def test_a_stop_at_once_gives_back_what_waits_for_a_child_that_starts_slowly(
+    queue: Queue, lived: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never_ready(child: Child) -> None:
+        child._closed.wait()  # pyright: ignore[reportPrivateUsage]
+
+    monkeypatch.setattr(Child, "_until_ready", never_ready)
+    queue.enqueue("plain", "fine", id="a", attempts=1)
+    with at_work(slow := worker(queue, processes=1, lease_ms=60_000)):
+        wait_until(lambda: queue.counts().active == 1, "it is claimed")
+        slow.stop(at_once=True)
+    assert (queue.counts().active, queue.counts().waiting, lived.marks("run")) == (0, 1, [])
+    assert run_of(queue, "a").get("failures") is None
 
 
 def test_what_a_start_raises_ends_the_worker_and_nothing_is_claimed(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
