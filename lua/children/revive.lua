@@ -27,7 +27,8 @@
 --      core/wake: append_events, wake_push
 
 settled(prefix)
-check_types({ active, dead, prefix .. 'due', prefix .. 'blocked', prefix .. 'keeping' }, { sweep, parked, stats }, {})
+check_types({ active, dead, prefix .. 'due', prefix .. 'blocked', prefix .. 'keeping' },
+  { sweep, parked, stats }, {})
 redis.call('SCARD', prefix .. 'feeding')
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

@@ -376,8 +376,8 @@ local function end_revival(prefix, id)
   redis.call('DEL', prefix .. 'lacks:' .. id)
 end
 
--- Whether what is under the id of a child is that child still, or a callback of the parent: the id may be used
--- again, by a job that does not need this parent. Of one that has ended nobody knows.
+-- Whether what is under the id of a child is that child still, or a callback of the parent. The id may be
+-- used again, by a job that does not need this parent. Of one that has ended nobody knows.
 local function is_child(prefix, parent, child)
   if string.sub(child, 1, #parent + 1) == parent .. '>' then return true end
   local key = prefix .. 'job:' .. child
