@@ -352,6 +352,7 @@ def _of_dead(options: argparse.Namespace, action: Literal["requeue", "discard"],
 
 
 def _by_error(options: argparse.Namespace) -> int:
+    validate.integer("limit", options.limit, 1, looks.LOOKED_MAX)
     with opened(options) as queue:
         found = queue.dead.by_error(limit=options.limit)
         if not found.looked and never_was(queue, options):

@@ -96,11 +96,10 @@ class Worker:
     def __init__(
         self, queue: QueueSettings, handlers: Handlers | None = None, **settings: Unpack[WorkerSettings]
     ) -> None:
-        # The name of a queue would else be an AttributeError inside of `run`.
-        validate.instance("queue", queue, QueueSettings, "a Queue or an AsyncQueue")
+        _check_queue(queue)
         handlers = queue.handlers if handlers is None else handlers
         validate.instance("handlers", handlers, Handlers, "a Handlers object")
-        given = read_often(settings)
+        given: Mapping[str, Any] = read_often(settings) if queue.shards else settings
         own = checked_settings(WorkerSettings, given)
         names, attributes, gate = own.pop("names"), own.pop("attributes"), own.pop("gate")
         classes = tuple(map(queue.model.names.job_name, routing.names_among(handlers.by_name, names)))
@@ -139,10 +138,10 @@ class Worker:
             if configured.processes:
                 bound = "0 for a queue with shards: start several workers instead"
                 raise Malformed("processes", configured.processes, bound)
-            given["name"] = configured.name
 
             def of_one(shard: Queue, sweep_ms: int) -> Worker:
-                return Worker(shard, handlers, **cast("WorkerSettings", {**given, "sweep_ms": sweep_ms}))
+                mine = {**given, "name": configured.name, "sweep_ms": sweep_ms}
+                return Worker(shard, handlers, **cast("WorkerSettings", mine))
 
             self._shards = ShardWorkers(self._queue, handlers, configured, of_one)
 
@@ -453,6 +452,11 @@ class OpenRun:
         self.waiting.close()
 
 
+def _check_queue(queue: object) -> None:
+    """Raise Malformed for the name of a queue, which would else be an AttributeError inside of `run`."""
+    validate.instance("queue", queue, QueueSettings, "a Queue or an AsyncQueue")
+
+
 def _about(settings: Settings, attributes: Mapping[str, Any]) -> dict[str, object]:
     """What a heartbeat says about the worker, beside its leases."""
     return {
@@ -506,6 +510,7 @@ class Scheduler(Worker):
     once, beside any number of workers: no tick fires twice. Raises Malformed for settings out of bounds."""
 
     def __init__(self, queue: QueueSettings, *, name: str = "", sweep_ms: Milliseconds = SWEEP_MS) -> None:
+        _check_queue(queue)
         settings = Settings(
             name=validate.worker_name(name, lambda: f"scheduler-{os.getpid()}"),
             concurrency=0,

@@ -83,7 +83,6 @@ for _, item in ipairs(back) do
   if item.kept[1] then keep_results(prefix, id, item.kept, now_ms) end
   -- Among those that wait first, out of `dead` later: in between it is in both, and `requeued_ms` shows that
   -- it waits.
-  -- anchor: revived-child-waits-for-its-parents
   local wake
   if item.waits_for[1] then
     block_job(prefix, id, item.waits_for, {}, now_ms)

@@ -5,8 +5,8 @@
 --    workers could renew (rule 11).
 -- 2. Clamp leases that end too far ahead, because the clock stepped back, to the longest lease length
 --    (rule 10).
--- 3. Trim `done`, `dead` and the history to their bounds, drop entries without a job, and repair the counts of limits
---    (rule 20).
+-- 3. Trim `done`, `dead` and the history to their bounds, drop entries without a job, and repair the counts
+--    of limits (rule 20).
 -- 4. Expire jobs that no worker has started in time (rule 38).
 -- 5. Promote due jobs into their lanes, and bring back lanes whose rest is over.
 -- 6. Pass the ends of parents on to their children, and release results that no child needs any more

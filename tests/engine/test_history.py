@@ -160,10 +160,9 @@ def test_a_call_that_is_sent_again_writes_nothing_twice(desk: Desk, how: str) ->
     assert raw(desk) == once and {fields[0] for fields, _ in once} == (set() if how == "retry" else {b"j1", b"j2"})
 
 
-@pytest.mark.parametrize("how", ENDS)
+# Jobs that are tried again have not ended.
+@pytest.mark.parametrize("how", [how for how in ENDS if how != "retry"])
 def test_a_call_that_was_cut_off_anywhere_and_is_sent_again_has_kept_each_end_once(desk: Desk, how: str) -> None:
-    if how == "retry":
-        pytest.skip("jobs that are tried again have not ended")
     for writes in desk.each_cut():
         on(desk)
         operation = ending(desk, how)

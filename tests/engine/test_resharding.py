@@ -18,6 +18,7 @@ import pytest
 import redis
 
 from engine import Handlers, Malformed, NewJob, Queue, UnknownParent, UnsupportedFeature, Worker, models
+from engine.ops.admin import Altered
 from engine.ops.claims import Claim, Claimed, Failure, Finish, Retry
 from engine.ops.looks import Inspect
 from engine.queue.sharding import Layout, read_record
@@ -251,7 +252,7 @@ def test_a_job_on_its_way_is_gone_for_who_asks_and_nobody_else_has_it(
             Resharding(plain, 3).run()
         assert plain.driver.run(plain.model.call(Inspect(("a",), whole=False))).items[0].state == "moving"
         assert (queue.jobs.state("a"), queue.jobs.get("a"), queue.jobs.why("a").known) == ("gone", None, False)
-        assert queue.jobs.cancel("a") == queue.jobs.remove("a", expected_state="waiting") == ("a", "changed", "gone", None)
+        assert queue.jobs.cancel("a") == queue.jobs.remove("a", expected_state="waiting") == Altered("a", "changed", "gone", None)
         monkeypatch.undo()
         assert reshard(ironclaim_url, 3).done and queue.jobs.state("a") == "waiting"
 

@@ -4,6 +4,7 @@ whole one does, on a real server."""
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import astuple, fields, is_dataclass
@@ -157,7 +158,7 @@ CALLS: dict[str, Call] = {
     "dead.clear": lambda queue: [queue.dead.clear(limit=2), queue.dead.clear(), queue.dead.clear()],
     "clean": lambda queue: [queue.clean("waiting", limit=4), queue.clean("finished")],
     "drain": lambda queue: queue.drain(delayed=True),
-    "history.list": lambda queue: [queue.history.list(), queue.history.list(key="bad2"), queue.history.list(outcome="dead")],
+    "history.list": lambda queue: Counter(past.outcome for past in queue.history.list()),
     "history.off": lambda queue: [queue.history.off(), queue.history.rule(), queue.history.list()],
     "call": lambda queue: worked(queue, lambda: queue.call("good", 7, key="k7")),
     "obliterate": lambda queue: [queue.obliterate(), queue.counts()],

@@ -22,6 +22,7 @@ from engine.http.access import Endpoint, access_of, csrf_token, declared, needs
 from engine.http.answers import Problem, problem_of
 from engine.http.settings import HttpSettings, Role
 from engine.ops.admin import Altered
+from engine.queue.error_kinds import main_line
 from engine.version import __version__
 
 # -- How the page writes numbers, lengths of time and instants.
@@ -160,6 +161,7 @@ def environment() -> jinja2.Environment:
             "machine_instant": machine_instant,
             "from_now": from_now,
             "short": short,
+            "main_line": main_line,
             # That of Jinja raises for a name without UTF-8.
             "urlencode": partial(urlencode, errors="backslashreplace"),
         }

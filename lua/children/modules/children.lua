@@ -358,7 +358,6 @@ local function lacked_parents(prefix, id, job, revived)
   for _, parent in ipairs(lacked_by(prefix, id, job)) do
     local fate = revived[parent] and 'open'
       or parent_fate(prefix, job_head(prefix .. 'job:' .. parent), parent)
-    -- anchor: revived-child-has-no-lost-parent
     if fate ~= 'open' and fate ~= 'done' then return waits_for, results, parent end
     if fate == 'open' then waits_for[#waits_for + 1], open[parent] = parent, true end
   end

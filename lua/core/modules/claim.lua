@@ -126,7 +126,9 @@ local function write_runs(ask, picked, nonce, deadline_ms, now_ms, jobs, left, l
         run_start(fence, nonce, seal, ask.owner)
     end
     leases[at + 1] = job.id .. ' ' .. fence -- anchor: claim-leaves-the-envelope-whole
-    if events and events.keep then table.insert(events, { 'claimed', job.id, envelope_open(job.raw).name, ask.owner }) end
+    if events and events.keep then
+      table.insert(events, { 'claimed', job.id, envelope_open(job.raw).name, ask.owner })
+    end
     local slot = 7 * at - 6
     jobs[slot], jobs[slot + 1], jobs[slot + 2], jobs[slot + 3] = job.id, job.fence, deadline_ms, job.claims
     -- anchor: each-job-is-claimed-with-its-own-payload

@@ -31,9 +31,9 @@ local function envelope_payload(raw)
 end
 
 -- Write how a job ends into the history, if there is one and it means the job's name. It comes before the
--- write that ends the job, whose envelope it reads. So a copy of a call that was cut off in between writes the
--- same member, which is there once, and a call that ends nothing writes nothing. An error here must not fail
--- the script, because no job depends on it. Its fields are described in engine/models/lanes_keys.py.
+-- write that ends the job, whose envelope it reads. So a copy of a call that was cut off in between writes
+-- the same member, which is there once, and a call that ends nothing writes nothing. An error here must not
+-- fail the script, because no job depends on it. Its fields are described in engine/models/lanes_keys.py.
 -- why: the error, nil = none; failures: nil = as the run has them
 local function note_end(prefix, events, id, outcome, now_ms, why, failures)
   if not events or not events.history then return end
@@ -60,7 +60,8 @@ end
 -- Trim the history to its count and age, at most 5,000 entries a call. Returns whether more are over the
 -- bounds.
 local function trim_history(prefix, events, now_ms)
-  local history, size = prefix .. 'history', events and events.history and redis.pcall('ZCARD', prefix .. 'history')
+  local history = prefix .. 'history'
+  local size = events and events.history and redis.pcall('ZCARD', history)
   if type(size) ~= 'number' or size == 0 then return false end
   local rule = history_rule(events.history)
   local over = size - rule.keep
@@ -68,7 +69,6 @@ local function trim_history(prefix, events, now_ms)
     over = math.max(over, redis.call('ZCOUNT', history, '-inf',
       '(' .. string.format('%d', now_ms - rule.age_ms)))
   end
-  -- anchor: history-is-bounded
   if over > 0 then redis.call('ZREMRANGEBYRANK', history, 0, math.min(over, 5000) - 1) end
   return over > 5000
 end

@@ -98,8 +98,8 @@ end
 -- Make a job a dead letter. Its envelope stays, so that it can be inspected and requeued; `run` holds the
 -- reason. Its unique key comes free, the reason becomes its result, and callers that wait for its end are
 -- woken. The next sweep handles jobs that need it (rule 25); they may read the reason however late they run
--- (release_results). `job` is the opened envelope; `failures`: their number where the run has not been told of
--- the last one. Returns whether there are such jobs, or callbacks.
+-- (release_results). `job` is the opened envelope; `failures`: their number where the run has not been told
+-- of the last one. Returns whether there are such jobs, or callbacks.
 local function bury_job(prefix, job, id, now_ms, events, reason, failures)
   note_end(prefix, events, id, 'dead', now_ms, reason, failures)
   local fed = redis.call('SISMEMBER', prefix .. 'feeding', id) == 1

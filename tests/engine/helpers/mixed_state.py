@@ -30,11 +30,12 @@ COMMON = {
         "handing",
     ),
     *("due", "active", "dead", "done", "blocked", "ready", "wake", "rate", "claim", "swept", "op", "heirs"),
+    *("lacks", "lost"),
 }
 #: Of what a queue without open jobs keeps, what may be there.
 IDLE = {
     *("seq", "sweep", "classes", "stats", "limits", "paused", "dead", "done", "wake", "rate", "swept", "claim", "op"),
-    *("job", "run", "result", "dedup"),
+    *("job", "run", "result", "dedup", "lacks", "lost"),
 }
 
 
