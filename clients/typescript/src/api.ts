@@ -241,7 +241,7 @@ export interface paths {
         readonly get?: never;
         readonly put?: never;
         /**
-         * Let a dead job run again, perhaps with the jobs that were buried with it
+         * Let a dead job run again, perhaps with the jobs that died with it
          * @description 409 where it is not dead, or another job has its unique key by now. With children also where it was
          *         requeued before, and some went back to wait for it.
          */
