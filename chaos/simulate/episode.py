@@ -300,6 +300,9 @@ class Episode:
             if kind == "result" and rest in dead and state.views[name][1] > 0:
                 # The error of one that cannot be read is kept for a day.
                 continue
+            if kind == "lost" or (kind == "lacks" and rest in dead):
+                # What a job died for want of, and the way from its parent to it, are kept for 90 days.
+                continue
             if name not in _LASTING and kind not in ("wake", "took", "lock"):
                 jobs = (rest,) if kind in ("job", "run") else ()
                 raise Found("leak", f"{name} is left when all has ended", jobs)
