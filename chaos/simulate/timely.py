@@ -162,6 +162,8 @@ class Timely:
                 continue
             ended_ns = clients.ended_ns.get(state.table("connections")[token.split(":")[1]], 0)
             waited_ms = (world.now_ns - max(ended_ns, self._calm_since_ns())) // MS
+            # Nobody looks, because nobody may take a lease, until living workers could renew after a stall (rule 11).
+            waited_ms = min(waited_ms, self._server.now_ms() - self._no_reap_before_ms(state))
             # Where the leader may be unable to look, its followers do when it has not for two seconds, each in its turn.
             sweeps = 6 if world.profile.absent else 3
             if waited_ms > sweeps * worker.settings.sweep_ms + AGAIN_MS + _SLACK_MS:
@@ -203,4 +205,7 @@ class Timely:
         return best
 
     def _may_reap(self, state: QueueKeys, now_ms: int) -> bool:
-        return now_ms >= int(float(state.table("sweep").get("no_reap_before_ms", 0)))
+        return now_ms >= self._no_reap_before_ms(state)
+
+    def _no_reap_before_ms(self, state: QueueKeys) -> int:
+        return int(float(state.table("sweep").get("no_reap_before_ms", 0)))
