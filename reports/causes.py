@@ -38,8 +38,11 @@ REMEDIES: Mapping[Cause, str] = {
 #: The cause of a check's doubts; of all other checks it is `NOTHING`.
 OF_CHECKS: Mapping[str, Cause] = {"H0": Cause.HOLES, "H1": Cause.FAULT, "H2": Cause.MISSED, "H3": Cause.RECORDER}
 
-#: The kinds of violation rows that show that the machine was too slow for the load.
-SLOW_LOAD = (("H3", "late load"), ("H3", "dropped load"))
+#: The one kind of violation rows of the checks of the history that concerns the load, and not the history.
+LATE_LOAD = ("H3", "late load")
+
+#: The kinds that show that the machine was too slow for the load.
+SLOW_LOAD = (LATE_LOAD, ("H3", "dropped load"))
 
 #: The cause of a level of rows in doubt, whatever the check.
 OF_LEVELS: Mapping[str, Cause] = {"astray": Cause.CLOCK, "unproven": Cause.HOLES, "slow": Cause.SLOW}

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from reports.caching import save
-from reports.causes import SLOW_LOAD
+from reports.causes import LATE_LOAD, SLOW_LOAD
 from reports.check_result import DECLARED, EXAMPLES_MAX, CheckResult
 from reports.checks import CHECKS, h3_recorder_sound
 from reports.checks.base import Base, Check, Flag, flagged
@@ -30,9 +30,6 @@ PARTITIONS = 4
 
 #: Checks that report missing or contradictory rows of the history.
 HISTORY = ("H0", "H3")
-
-#: The one kind of theirs that concerns the load and not the history.
-LATE_LOAD = ("H3", "late load")
 
 #: Id prefixes of the checks that judge the engine.
 ENGINE = ("J", "P")

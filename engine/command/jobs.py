@@ -247,7 +247,7 @@ def _past_line(past: PastJob) -> dict[str, Any]:
         "ran ms": past.ran_ms,
         "claims": past.claims,
         "payload bytes": past.payload_bytes,
-        "error": (past.error.strip().splitlines() or [""])[-1] or None,
+        "error": main_line(past.error) or None,
     }
 
 
@@ -352,8 +352,10 @@ def _of_dead(options: argparse.Namespace, action: Literal["requeue", "discard"],
 
 
 def _by_error(options: argparse.Namespace) -> int:
-    validate.integer("limit", options.limit, 1, looks.LOOKED_MAX)
-    with opened(options) as queue:
+    def check(_: Queue) -> None:
+        validate.integer("limit", options.limit, 1, looks.LOOKED_MAX)
+
+    with opened(options, check=check) as queue:
         found = queue.dead.by_error(limit=options.limit)
         if not found.looked and never_was(queue, options):
             return _NOT_DONE

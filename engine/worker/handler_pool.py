@@ -44,9 +44,9 @@ class HandlerPool:
     """The handlers that run. At most `places` run at once and one more inline, which its user sees to; plain
     functions run in `threads`, and coroutines on `loop`. `processes`: in as many child processes instead,
     which are replaced after `child_max_jobs` each (0 = never). While none of them starts, what was to run
-    goes back by `not_started`. `ended` gets True as its third argument for an
-    inline run, and `batch_ended` is told of batches. `say` takes what handlers tell the worker; `source` is
-    for the log. `runs` are those under way."""
+    goes back by `not_started`. `ended` gets True as its third argument for an inline run, and `batch_ended`
+    is told of batches. `say` takes what handlers tell the worker; `source` is for the log. `runs` are those
+    under way."""
 
     def __init__(
         self,

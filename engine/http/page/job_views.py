@@ -7,12 +7,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
-from urllib.parse import urlencode
 
 from engine import validate
 from engine.errors import Malformed, bounded_repr
 from engine.http.page.looks import OneJob
-from engine.http.page.rendering import length, short
+from engine.http.page.rendering import length, query_of, short
 from engine.models.names import ANY_TEXT
 from engine.ops.admin import AdminAction, Alter
 from engine.ops.looks import LISTED, Counts, Event
@@ -66,8 +65,7 @@ class Filter:
             "text": self.text,
         }
         fields |= {"newest": "1" if self.newest else "", "cursor": self.cursor or ""}
-        shown = {name: value for name, value in (fields | changed).items() if value not in ("", None)}
-        return urlencode(shown, errors="backslashreplace")
+        return query_of(fields | changed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import urlencode
 
 from engine.calendar import calendar
 from engine.channel.lags import Lag
 from engine.errors import json_text
 from engine.http.page.looks import SomeWorkers
-from engine.http.page.rendering import UNKNOWN, length
+from engine.http.page.rendering import UNKNOWN, length, query_of
 from engine.ops.admin import HistoryRule
 from engine.ops.looks import Counts, LimitInfo, PauseInfo
 from engine.ops.workers import WorkerInfo
@@ -468,8 +467,7 @@ class HistoryAsked:
     def address(self, before: str = "") -> str:
         """The query of the same entries, behind a place."""
         given = {"key": self.key, "name": self.name, "outcome": self.outcome, "since": self.since}
-        told = {name: value for name, value in {**given, "before": before}.items() if value}
-        return urlencode(told, errors="backslashreplace")
+        return query_of(given | {"before": before})
 
 
 def history_asked(query: Mapping[str, str]) -> HistoryAsked:

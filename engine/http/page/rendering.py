@@ -169,6 +169,12 @@ def environment() -> jinja2.Environment:
     return made
 
 
+def query_of(fields: Mapping[str, object]) -> str:
+    """The fields as the query of an address; those that are '' or None are left out."""
+    given = {name: value for name, value in fields.items() if value not in ("", None)}
+    return urlencode(given, errors="backslashreplace")
+
+
 def page(request: Request, template: str, status: int = 200, **shown: Any) -> Response:
     """A whole page, or a part of one."""
     return HTMLResponse(utf8(text(request, template, **shown)), status)
