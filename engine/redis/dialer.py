@@ -170,11 +170,11 @@ PAUSE_FIRST_S, PAUSE_MOST_S = 0.01, 0.5
 class Subscription:
     """One thread and its connection.
 
-    `on_message` gets each message, and `changed` is called when `live` has changed; both in the thread, so
-    they must be short and not raise. `failed` gets the error of each attempt. Whenever nothing came for
-    `look_s` seconds it asks `wanted` whether to go on, and `checked` whether a PING shall find out if the
-    connection was silently cut. After a failure it pauses for up to `pause_most_s` seconds. `identify` says
-    how the server lists a new connection, before anything is subscribed to.
+    `on_message` gets each message and its channel, and `changed` is called when `live` has changed; both in
+    the thread, so they must be short and not raise. `failed` gets the error of each attempt. Whenever nothing
+    came for `look_s` seconds it asks `wanted` whether to go on, and `checked` whether a PING shall find out
+    if the connection was silently cut. After a failure it pauses for up to `pause_most_s` seconds. `identify`
+    says how the server lists a new connection, before anything is subscribed to.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class Subscription:
         channels: tuple[str, ...],
         *,
         name: str,
-        on_message: Callable[[bytes], None],
+        on_message: Callable[[bytes, bytes], None],
         changed: Callable[[], None],
         wanted: Callable[[], bool],
         checked: Callable[[], bool],
@@ -283,7 +283,7 @@ class Subscription:
                     raise redis.TimeoutError("no answer to a PING")
             said = self._read()
             if said[0] == b"message":
-                self._on_message(said[2])
+                self._on_message(said[2], said[1])
 
     def _read(self) -> list[Any]:
         """Read the next message of the server."""
@@ -330,7 +330,7 @@ def resolver_of(endpoint: Endpoint) -> Resolver | None:
             Subscription(
                 *(Dialer(reach(address), None, None), (SWITCHED,)),
                 name=f"ironclaim-sentinel-{address.port}",
-                on_message=on_message,
+                on_message=lambda message, _: on_message(message),
                 changed=lambda: None,
                 wanted=wanted,
                 checked=lambda: True,

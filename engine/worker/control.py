@@ -1,5 +1,5 @@
-"""The control connection of a worker. It always reads, so a worker at capacity is told of cancels, pauses and
-new classes at once (rules 22 and 26).
+"""The control connection of the workers of a process. It always reads, so a worker at capacity is told of
+cancels, pauses and new classes at once (rules 22 and 26).
 
 An idle worker sends nothing on it. What is lost on the way is learned from the next renewal or sweep, as by a
 worker without it.
@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -36,60 +37,107 @@ log = logger("ironclaim.worker")
 PAUSE_MOST_S = 5.0
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Control:
-    """Reads the channels of one worker; `say` takes the messages, in another thread. While the worker is
-    `busy`, a connection on which nothing came for `look_s` is checked with a PING. With `presence` it asks
-    how the server lists its connection."""
+    """The control channels of one worker. `say` takes the messages, in another thread. While the worker is
+    `busy`, a connection on which nothing came for `look_s` is checked with a PING. With `presence` the worker
+    is told how the server lists the connection."""
 
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        channels: tuple[str, ...],
-        *,
-        say: Callable[[ControlMessage | Subscribed | ControlLost], None],
-        busy: Callable[[], bool],
-        look_s: float,
-        source: Source,
-        presence: bool,
-    ) -> None:
-        self._say = say
-        self._source = source
-        self._refusal = ""
-        self._subscription = Subscription(
-            dialer_of(endpoint),
-            channels,
-            name="control",
-            on_message=self._on_message,
-            changed=self._changed,
-            wanted=lambda: True,
-            checked=busy,
-            failed=self._failed,
-            look_s=look_s,
-            pause_most_s=PAUSE_MOST_S,
-            **({"identify": identify} if presence else {}),
-        )
+    controls: Controls
+    channels: tuple[str, ...]
+    say: Callable[[ControlMessage | Subscribed | ControlLost], None]
+    busy: Callable[[], bool]
+    look_s: float
+    source: Source
+    presence: bool
 
     def start(self) -> None:
         """Begin to read. Does not wait."""
-        self._subscription.start()
+        self.controls.change(self, there=True)
 
     def close(self) -> None:
         """End it."""
-        self._subscription.stop()
+        self.controls.change(self, there=False)
 
-    def _on_message(self, message: bytes) -> None:
-        parsed = read_control(message)
-        if parsed is not None:
-            self._say(parsed)
 
-    def _changed(self) -> None:
-        if self._subscription.live:
-            self._refusal = ""
-            self._say(Subscribed(self._subscription.identity))
-        else:
-            self._say(ControlLost())
+class Controls:
+    """One subscription to the control channels of the workers of one server in one process: a new one
+    whenever a worker comes, once no other has come for `gather_s`."""
 
-    def _failed(self, error: Exception) -> None:
+    def __init__(self, endpoint: Endpoint, *, gather_s: float = 0.0) -> None:
+        self._endpoint = endpoint
+        self._gather_s = gather_s
+        self._lock = threading.Lock()
+        self._members: tuple[Control, ...] = ()
+        self._subscription: Subscription | None = None
+        self._timer: threading.Timer | None = None
+        self._refusal = ""
+
+    def change(self, member: Control, *, there: bool) -> None:
+        """A worker comes, or leaves."""
+        with self._lock:
+            self._members = tuple(other for other in self._members if other is not member)
+            self._members += (member,) if there else ()
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = None
+            if not self._members:
+                self._replace(None)
+            elif there and self._gather_s:
+                self._timer = threading.Timer(self._gather_s, self._subscribe)
+                self._timer.daemon = True
+                self._timer.start()
+        if there and not self._gather_s:
+            self._subscribe()
+
+    def _replace(self, made: Subscription | None) -> bool:
+        """Whether there was another one."""
+        before, self._subscription = self._subscription, made
+        if before is not None:
+            before.stop()
+        return before is not None
+
+    def _subscribe(self) -> None:
+        with self._lock:
+            members = self._members
+            if not members:
+                return
+            by_channel = {channel.encode(): member for member in members for channel in member.channels}
+
+            def on_message(message: bytes, channel: bytes) -> None:
+                parsed, member = read_control(message), by_channel.get(channel)
+                if parsed is not None and member is not None:
+                    member.say(parsed)
+
+            def changed() -> None:
+                with self._lock:
+                    if self._subscription is not made:
+                        return
+                    self._refusal = "" if made.live else self._refusal
+                for member in members:
+                    listed = made.identity if member.presence else None
+                    member.say(Subscribed(listed) if made.live else ControlLost())
+
+            made = Subscription(
+                dialer_of(self._endpoint),
+                tuple(channel.decode() for channel in by_channel),
+                name="control",
+                on_message=on_message,
+                changed=changed,
+                wanted=lambda: True,
+                checked=lambda: any(member.busy() for member in members),
+                failed=lambda error: self._failed(error, members[0].source),
+                look_s=min(member.look_s for member in members),
+                pause_most_s=PAUSE_MOST_S,
+                identify=identify if any(member.presence for member in members) else lambda _: None,
+            )
+            if self._replace(made):
+                for member in members:
+                    # The one before is closed: nobody may go on naming it should the new one not come.
+                    member.say(ControlLost())
+            made.start()
+
+    def _failed(self, error: Exception, source: Source) -> None:
         """Log why the server refuses it, once; that it is away is logged by the calls."""
         refusal = message_of(error) if is_reply(error) else ""
         if refusal and refusal != self._refusal:
@@ -97,7 +145,7 @@ class Control:
             text = (
                 "control connection refused (%s): cancels and pauses are heard with the next renewal or sweep"
             )
-            log.warning(text, refusal, extra=about(None, self._source))
+            log.warning(text, refusal, extra=about(None, source))
 
 
 # -- How much memory this process holds.

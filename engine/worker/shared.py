@@ -18,17 +18,13 @@ from collections.abc import Callable
 from typing import Any
 
 from engine.errors import EngineError, OutcomeUnknown, ScriptFault, logger, spared
-from engine.logs import Source
 from engine.ops.sweeps import Wait
-from engine.ops.workers import ControlMessage, read_control
 from engine.redis.call import BLOCK_MS, Call
 from engine.redis.connections import break_off
-from engine.redis.dialer import Subscription, dialer_of, identify
 from engine.redis.driver import Flight, SyncDriver
 from engine.redis.endpoint import Endpoint
 from engine.redis.exchange import Sent
-from engine.worker.control import PAUSE_MOST_S
-from engine.worker.machine.events import ControlLost, Subscribed
+from engine.worker.control import Controls
 
 log = logger("ironclaim.worker")
 
@@ -327,132 +323,11 @@ class SharedConnections:
             if endpoint.is_cluster
             else _Waits(endpoint, f"{prefix}poke:{secrets.token_hex(8)}")
         )
-        self._channels = _Channels(endpoint)
+        #: Their control channels.
+        self.controls = Controls(endpoint, gather_s=_GATHER_S * 10)
 
     def waiting(self, alone: SyncDriver) -> SharedWait:
         """What waits for one worker; `alone` is its own driver."""
         member = SharedWait(self._waits, alone)
         self._waits.join(member)
         return member
-
-    def control(
-        self,
-        endpoint: Endpoint,
-        channels: tuple[str, ...],
-        *,
-        say: Callable[[ControlMessage | Subscribed | ControlLost], None],
-        busy: Callable[[], bool],
-        look_s: float,
-        source: Source,
-        presence: bool,
-    ) -> SharedControl:
-        """The control channels of one worker; arguments as of Control."""
-        return SharedControl(self._channels, channels, say, busy, look_s, presence=presence)
-
-
-class SharedControl:
-    """The control channels of one worker, read by a connection that it shares."""
-
-    def __init__(
-        self,
-        shared: _Channels,
-        channels: tuple[str, ...],
-        say: Callable[[ControlMessage | Subscribed | ControlLost], None],
-        busy: Callable[[], bool],
-        look_s: float,
-        *,
-        presence: bool,
-    ) -> None:
-        self._shared = shared
-        self.channels, self.say, self.busy, self.look_s, self.presence = channels, say, busy, look_s, presence
-
-    def start(self) -> None:
-        """Begin to read. Does not wait."""
-        self._shared.change(self, there=True)
-
-    def close(self) -> None:
-        """End it."""
-        self._shared.change(self, there=False)
-
-
-class _Named(Subscription):
-    """A subscription that knows the channel of the message that it has just read."""
-
-    channel = b""
-
-    def _read(self) -> list[Any]:
-        said = super()._read()
-        self.channel = said[1] if len(said) > 2 else b""
-        return said
-
-
-class _Channels:
-    """One subscription to the channels of several workers: a new one whenever their number changes, once it
-    has stopped changing for a moment."""
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
-        self._lock = threading.Lock()
-        self._members: tuple[SharedControl, ...] = ()
-        self._subscription: _Named | None = None
-        self._timer: threading.Timer | None = None
-
-    def change(self, member: SharedControl, *, there: bool) -> None:
-        with self._lock:
-            self._members = tuple(other for other in self._members if other is not member) + (
-                (member,) if there else ()
-            )
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = None
-            if not self._members:
-                self._replace(None)
-            elif there:
-                self._timer = threading.Timer(_GATHER_S * 10, self._subscribe)
-                self._timer.daemon = True
-                self._timer.start()
-
-    def _replace(self, made: _Named | None) -> None:
-        before, self._subscription = self._subscription, made
-        if before is not None:
-            before.stop()
-
-    def _subscribe(self) -> None:
-        with self._lock:
-            members = self._members
-            if not members:
-                return
-            by_channel = {channel.encode(): member for member in members for channel in member.channels}
-
-            def on_message(message: bytes) -> None:
-                parsed, member = read_control(message), by_channel.get(made.channel)
-                if parsed is not None and member is not None:
-                    member.say(parsed)
-
-            def changed() -> None:
-                with self._lock:
-                    if self._subscription is not made:
-                        return
-                for member in members:
-                    member.say(
-                        Subscribed(made.identity if member.presence else None) if made.live else ControlLost()
-                    )
-
-            made = _Named(
-                dialer_of(self._endpoint),
-                tuple(channel.decode() for channel in by_channel),
-                name="control",
-                on_message=on_message,
-                changed=changed,
-                wanted=lambda: True,
-                checked=lambda: any(member.busy() for member in members),
-                failed=lambda error: None,
-                look_s=min(member.look_s for member in members),
-                pause_most_s=PAUSE_MOST_S,
-                identify=identify,
-            )
-            self._replace(made)
-            for member in members:
-                # The one before is closed: nobody may go on naming it should the new one not come.
-                member.say(ControlLost())
-            made.start()

@@ -40,7 +40,7 @@ from engine.redis.driver import SyncDriver
 from engine.serializers import Serializers
 from engine.validate import Milliseconds
 from engine.version import __version__
-from engine.worker.control import Control, stop_signals, warn_of_namesakes
+from engine.worker.control import Control, Controls, stop_signals, warn_of_namesakes
 from engine.worker.executor import Events, Executor
 from engine.worker.handler_pool import HandlerPool, check_references
 from engine.worker.loop import SharedThreads
@@ -49,7 +49,7 @@ from engine.worker.machine.events import PauseAsked, Settings, StopAsked, StopRe
 from engine.worker.machine.machine import WorkerSteps
 from engine.worker.settings import JOBS_MAX, SWEEP_MS, WorkerSettings
 from engine.worker.sharded import ShardWorkers
-from engine.worker.shared import SharedConnections, SharedControl, SharedWait
+from engine.worker.shared import SharedConnections, SharedWait
 
 log = logger("ironclaim.worker")
 
@@ -415,8 +415,9 @@ class Worker:
             undo.callback(running.close)
             running.open()
             channels = model.control(settings.name)
-            control = (Control if connections is None else connections.control)(
-                *(self._queue.endpoint, channels),
+            control = Control(
+                Controls(self._queue.endpoint) if connections is None else connections.controls,
+                channels,
                 say=self._events.put,
                 busy=lambda: steps.leased > 0,
                 look_s=min(settings.lease_ms, _LOOK_MS_MAX) / 3000,
@@ -440,7 +441,7 @@ class OpenRun:
 
     executor: Executor
     running: HandlerPool
-    control: Control | SharedControl
+    control: Control
     waiting: SyncDriver | SharedWait
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ import redis
 
 from engine import Handlers, Queue
 from engine.job import Job
+from engine.ops.workers import read_control
 from engine.worker import control
 from engine.worker.machine.concurrency import Allowance
 from engine.worker.worker import Worker
@@ -234,8 +235,7 @@ def test_rule_26_a_cancel_that_the_connection_missed_is_told_when_it_reads_again
         heard.append(job.cancelled_by_hand)
 
     hushed = threading.Event()
-    listens = control.Control._on_message  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(control.Control, "_on_message", lambda self, message: None if hushed.is_set() else listens(self, message))
+    monkeypatch.setattr(control, "read_control", lambda message: None if hushed.is_set() else read_control(message))
     queue.enqueue("work", {}, id="j")
     with at_work(Worker(queue, handlers, name="w", **RARELY), at_once=True):
         listening(server, queue, "w")
