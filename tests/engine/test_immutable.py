@@ -1,0 +1,119 @@
+"""Operations, replies and events are dataclasses that are made at the first look, because a process uses few of them."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from threading import Barrier
+from typing import Any
+
+import pytest
+
+from engine.ops.admin import Pause
+from engine.ops.base import immutable
+
+
+class Base:
+    __slots__ = ()
+
+
+def definition(decorator: Any) -> tuple[type[Any], type[Any]]:
+    """A class and one that inherits it, with each kind of field."""
+
+    @decorator
+    class First(Base):
+        """The first."""
+
+        a: int
+        b: str = "b"
+        late: int = field(default=0, kw_only=True)
+
+    @decorator
+    class Second(First):
+        """The second."""
+
+        c: list[int] = field(default_factory=list[int], compare=False)
+
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "a", self.a + 1)
+
+        def __repr__(self) -> str:
+            return f"second {self.a}"
+
+    return First, Second
+
+
+def described(kind: type[Any]) -> list[Any]:
+    """What a user of `dataclasses` sees of it."""
+    each = [(one.name, one.type, one.default, one.default_factory is MISSING, one.kw_only) for one in fields(kind)]
+    return [is_dataclass(kind), each, str(inspect.signature(kind)), kind.__match_args__, kind.__doc__]
+
+
+@pytest.mark.parametrize("looked_at", [0, 1])
+def test_it_is_the_dataclass_that_the_standard_library_makes(looked_at: int) -> None:
+    ours, theirs = definition(immutable), definition(dataclass(slots=True, unsafe_hash=True))
+    # Whichever of the two is looked at first.
+    for at in (looked_at, 1 - looked_at):
+        assert described(ours[at]) == described(theirs[at])
+    for first, second in (ours, theirs):
+        one, other = first(1, late=2), second(1, c=[3])
+        assert (one.a, one.b, one.late) == (1, "b", 2) and (other.a, other.c) == (2, [3])
+        assert one == first(1, late=2) and hash(one) == hash(first(1, late=2)) and one != first(1)
+        assert other == second(1) and one != second(0) and repr(other) == "second 2"
+        assert replace(one, a=5) == first(5, late=2) and copy.deepcopy(one) == one
+        assert not hasattr(one, "__dict__")
+        with pytest.raises(AttributeError):
+            one.d = 1
+        with pytest.raises(TypeError):
+            first()
+        match one:
+            case first(a, "b", late=late):  # pyright: ignore[reportGeneralTypeIssues]
+                assert (a, late) == (1, 2)
+            case _:
+                pytest.fail("no match")
+
+
+def test_threads_may_look_at_it_at_once() -> None:
+    for _ in range(20):
+        _, second = definition(immutable)
+        together = Barrier(4)
+
+        def made(number: int, second: type[Any] = second, together: Barrier = together) -> Any:
+            together.wait(60)
+            return second(number)
+
+        with ThreadPoolExecutor(4) as pool:
+            assert [one.a for one in pool.map(made, range(4))] == [1, 2, 3, 4]
+
+
+def test_an_object_that_comes_from_another_process_is_read_before_any_was_made_here() -> None:
+    paused = Pause("email", 5)
+    program = (
+        "import pickle, sys; read = pickle.loads(sys.stdin.buffer.read());print(read == read, hash(read) == hash(read), read)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=pickle.dumps(paused), capture_output=True, check=True, timeout=120
+    )
+    assert done.stdout.decode().strip() == f"True True {paused}"
+
+
+def test_a_process_makes_only_those_that_it_uses() -> None:
+    program = """
+import dataclasses
+made, make = [], dataclasses._process_class
+dataclasses._process_class = lambda cls, *how: made.append(cls.__name__) or make(cls, *how)
+import engine
+engine.Queue, engine.Worker
+from engine.ops import admin, sweeps
+before = len(made)
+print(sorted({"Pause", "Resume", "Sweep", "Send", "TimerFired"} & set(made)))
+admin.Pause("a", 5)
+print(sorted(set(made[before:])))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, timeout=120, text=True)
+    assert done.stdout.splitlines() == ["[]", "['AdminOperation', 'DeadlineBound', 'Pause']"]
