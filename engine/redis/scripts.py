@@ -328,11 +328,10 @@ def _script(
     linked: dict[str, str] = {}
     for name in sorted(used):
         _link(f"script {path.name}", name, functions, linked, ())
-    constants = {**CONSTANTS, "PIECE": piece_words}
-    text = USES.sub("", header[0]) + "".join(bindings) + "".join(linked.values()) + body
+    parts = (USES.sub("", header[0]), *bindings, *linked.values(), body)
     return Script(
         path.stem,
-        _CONSTANT.sub(lambda word: str(constants[word[0]]), text),
+        "".join(_with_constants(part, piece_words) for part in parts),
         slots[0],
         slots[1],
         groups[0],
@@ -356,9 +355,15 @@ def linked_functions(names: Iterable[str], layers: Iterable[Layer]) -> str:
     functions, linked = _functions(layers), dict[str, str]()
     for name in names:
         _link("caller", name, functions, linked, ())
-    return _CONSTANT.sub(
-        lambda word: str({**CONSTANTS, "PIECE": PIECE_WORDS}[word[0]]), "".join(linked.values())
-    )
+    return "".join(_with_constants(text, PIECE_WORDS) for text in linked.values())
+
+
+# Most scripts link the same functions.
+@lru_cache(maxsize=1024)
+def _with_constants(text: str, piece_words: int) -> str:
+    """A piece of a script, with the numbers for its words."""
+    constants = {**CONSTANTS, "PIECE": piece_words}
+    return _CONSTANT.sub(lambda word: str(constants[word[0]]), text)
 
 
 def names_of(code: str) -> tuple[set[str], set[str]]:
