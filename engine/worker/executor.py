@@ -230,7 +230,8 @@ class Executor:
         self._parked: deque[Departed] = deque()
         self._parked_until_ns = 0
         self._events = events
-        self._said: dict[str, tuple[str, int]] = {}
+        # When calls of a kind were last said to have failed for a reason.
+        self._said: dict[tuple[str, str], int] = {}
         self._late_ends = LateEnds(source)
         self._wake_at_ns = 0
         self._sleeps_until_ns = 0
@@ -503,11 +504,13 @@ class Executor:
 
     def _log_error(self, kind: str, error: EngineError) -> None:
         """Log why a call failed: the same reason once in a while, however often it is tried again."""
-        now_ns, reason = time.monotonic_ns(), str(error)[:60]
-        said = self._said.get(kind)
-        if said is None or said[0] != reason or now_ns - said[1] > SAY_AGAIN_MS * MS:
-            self._said[kind] = (reason, now_ns)
+        # How many tries it took, and whether one of them may have arrived, differs each time.
+        now_ns, reason = time.monotonic_ns(), str(error).rpartition(", last error ")[2][:60]
+        recent = {said: at_ns for said, at_ns in self._said.items() if now_ns - at_ns <= SAY_AGAIN_MS * MS}
+        if (kind, reason) not in recent:
+            recent[kind, reason] = now_ns
             log.warning("%s", error)
+        self._said = recent
 
     def _take_up(self, first: Task) -> None:
         """Execute what was decided, and what follows from it."""

@@ -8,16 +8,23 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine import Handlers, Malformed, Queue, Worker
+from engine.errors import EngineError
 from engine.logs import JsonFormatter
+from engine.testing import EmbeddedServer
+from engine.worker import executor
 from engine.worker.control import rss_mb
+from engine.worker.executor import Executor
+from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.processes import Workers, put, run_of, stopped
 from tests.engine.helpers.producing import ids_of, some_handlers
+from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import wait_until
 
 HANDLERS = "tests.engine.helpers.runtime_handlers:handlers"
@@ -228,3 +235,28 @@ def test_a_worker_that_runs_already_does_not_run_again(queue: Queue) -> None:
         thread.join(120)
     assert not thread.is_alive()
     assert worker.run(burst=True) == "empty", "one after the other is fine"
+
+
+def test_a_server_that_is_away_is_logged_once_for_each_reason_and_kind_of_call(
+    queue: Queue, ironclaim_server: EmbeddedServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How many tries a call took differs each time, and is no other reason."""
+    failed, reasons = Counter[str](), set[tuple[str, str]]()
+    log_error = Executor._log_error  # pyright: ignore[reportPrivateUsage]
+
+    def noted(self: Executor, kind: str, error: EngineError) -> None:
+        log_error(self, kind, error)
+        failed[kind] += 1
+        reasons.add((kind, str(error).rpartition("last error ")[2]))
+
+    monkeypatch.setattr(Executor, "_log_error", noted)
+    monkeypatch.setattr(executor, "SAY_AGAIN_MS", 3_600_000)
+    with Relay(ironclaim_server.port) as relay:
+        away = Queue(queue.name, url=relay.url)
+        with at_work(Worker(away, some_handlers(), sweep_ms=100, name="w")):
+            wait_until(lambda: queue.workers.list(), "it works")
+            relay.down()
+            wait_until(lambda: failed["sweep"] > 2, "calls fail")
+            relay.up()
+    said = [record.getMessage() for record in caplog.records if "last error" in record.getMessage()]
+    assert sum(failed.values()) > len(said) == len(reasons)
