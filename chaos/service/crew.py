@@ -75,11 +75,15 @@ class ServiceCrew(Crew):
         self.manifest.append([rows.process(role, name, f"{name}.jsonl")])
         service, spec = self.service, self.spec
         command = [sys.executable, "-P", "-m", "bench.service_load", "--folder", str(service.folder)]
-        command += ["--queue", service.queue, "--load", service.load, "--rate", str(spec.rate_per_s)]
-        command += ["--seed", str(spec.seed), "--prefix", spec.id]
+        command += ["--queue", service.queue, "--load", service.load, "--seed", str(spec.seed), "--prefix", spec.id]
+        command += self._paced()
         if self.ports:
             command += ["--host", self.host]
         return self._start(name, "producer", command, self._led(name))
+
+    def _paced(self) -> list[str]:
+        """The options that say how fast the load sends."""
+        return ["--rate", str(self.spec.rate_per_s)]
 
     @property
     def host(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -11,7 +10,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bench.references import found
 from chaos import rows, snapshot
 from chaos.drill import Drill
 from chaos.errors import HarnessError
@@ -21,11 +19,9 @@ from chaos.probe import Address, refused
 from chaos.processes import last_line
 from chaos.service.crew import ServiceCrew
 from chaos.service.file import ServiceFile
+from chaos.service.queues import open_queue
 from chaos.service.spec import ServiceSpec
 from engine import Queue
-from engine.errors import redacted_url
-from engine.queue.settings import synchronous
-from engine.redis.endpoint import Endpoint
 from engine.testing.server import LOOPBACK
 from record.environment import led
 from record.history import HistoryError, load_file
@@ -70,29 +66,8 @@ class ServiceDrill(Drill):
         self._learn()
 
     def _open_queue(self, url: str) -> Queue:
-        """The service's own queue, as its module makes it, at this url. Raises HarnessError for one that cannot be made."""
-        told, folder = led(url, self.spec.queue, None), str(self.service.folder)
-        before = {name: os.environ.get(name) for name in told}
-        os.environ.update(told)
-        if folder not in sys.path:
-            # Behind all others: no module of the service takes the place of one of the harness's.
-            sys.path.append(folder)
-        try:
-            made = Queue.like(synchronous(found(self.service.queue)))
-        except Exception as error:
-            # Without the cause, whose text may have a secret of the service.
-            said = self.service.secrets.hide(f"{type(error).__name__}: {error}")
-            raise HarnessError(f"queue {self.service.queue}: {' '.join(said.split())}") from None
-        finally:
-            for name, value in before.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
-        if not made.endpoint.reaches(Endpoint(url)):
-            # Nothing is ever done to the service's own server.
-            raise HarnessError(f"queue {self.service.queue} is at {redacted_url(made.url)}, and not at the server of the drill")
-        return made
+        """The service's own queue, at this url. Raises HarnessError for one that cannot be made."""
+        return open_queue(self.service, self.spec.queue, url)
 
     def _start_workers(self) -> tuple[str, ...]:
         self._crew.service, self._crew.of_users = self.service, self.of_users
