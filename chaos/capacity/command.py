@@ -53,13 +53,23 @@ BESIDE_STEP_S = 6.0
 END_S = 30.0
 
 
+def named(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The fields of a request that were named."""
+    return {one.name: getattr(arguments, one.name) for one in fields(Request) if hasattr(arguments, one.name)}
+
+
+def request_of(arguments: argparse.Namespace) -> Request:
+    """What is asked for. Raises HarnessError."""
+    return Request(**named(arguments))
+
+
 def work_of(arguments: argparse.Namespace) -> Work:
-    """What is measured: the fields that were named, of the harness's own jobs or of a service. Raises HarnessError."""
-    named = {one.name: getattr(arguments, one.name) for one in fields(Request) if hasattr(arguments, one.name)}
+    """What is measured: the harness's own jobs, or a service. Raises HarnessError."""
     if arguments.file is None:
-        return OwnWork(Request(**named), arguments.web_port)
-    options = [*named, *(name for name in ("validate", "web_port") if getattr(arguments, name))]
-    return service_work(arguments.file, named, options)
+        return OwnWork(request_of(arguments), arguments.web_port)
+    asked = named(arguments)
+    options = [*asked, *(name for name in ("validate", "web_port") if getattr(arguments, name))]
+    return service_work(arguments.file, asked, options)
 
 
 def capacity(arguments: argparse.Namespace, interrupts: Interrupts) -> int:

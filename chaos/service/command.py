@@ -188,7 +188,8 @@ def check(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
         progress.say(f"missing: {words}")
     with tempfile.TemporaryDirectory() as folder:
         objectives(known.service, Path(folder))
-    progress.say(trial.one_job(known.service, spec, known.of_users, interrupts))
+    for words in trial.tried(known.service, spec, known.of_users, interrupts):
+        progress.say(words)
     progress.say("check: something is missing" if missing else "check: ready")
     return UNKNOWN if missing else VALID
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -16,7 +14,7 @@ from chaos.errors import HarnessError
 from chaos.faults.base import Scene
 from chaos.plan import PlannedFault, worker_names
 from chaos.probe import Address, refused
-from chaos.processes import last_line
+from chaos.service import effects
 from chaos.service.crew import ServiceCrew
 from chaos.service.file import ServiceFile
 from chaos.service.queues import open_queue
@@ -143,27 +141,15 @@ class ServiceDrill(Drill):
 
     def _read_effects(self) -> None:
         """Record how often each job took effect, as the service says; that it cannot say it is an error of the run."""
-        log = self.folder.logs / "effects.log"
-        command = [sys.executable, "-P", "-m", "chaos.service.names", "effects", str(self.service.folder), self.service.effects]
         environment = {**self._crew.environment({}), **self._crew.own_environment("effects")}
         environment |= led(self._servers.url, self.spec.queue, None)
+        log = self.folder.logs / "effects.log"
         try:
-            with log.open("ab") as output:
-                done = subprocess.run(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=output,
-                    cwd=self.service.folder,
-                    env=environment,
-                    timeout=EFFECTS_TIMEOUT_S,
-                    check=True,
-                )
-            counts = list(json.loads(done.stdout).items())
-        except (OSError, ValueError, subprocess.SubprocessError) as error:
-            why = last_line(log, self._crew.hide) or str(error)
-            self.errors.append(f"effects {self.service.effects}: {why}")
+            told = effects.counted(self.service, environment, log, self._crew.hide, EFFECTS_TIMEOUT_S)
+        except HarnessError as error:
+            self.errors.append(str(error))
             return
+        counts = list(told.items())
         for start in range(0, max(len(counts), 1), EFFECTS_MAX):
             items = [{"job": job, "times": times} for job, times in counts[start : start + EFFECTS_MAX]]
             self._harness.append([rows.body("effects", items=items)])

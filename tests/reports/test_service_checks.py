@@ -143,6 +143,23 @@ def test_a_run_whose_service_counts_no_effects_is_judged_without(story: Story, c
     assert checked(story.write(), "J25") == {}
 
 
+@pytest.mark.parametrize(("lanes", "verdict"), [(30, "valid"), (5, "violated")])
+def test_a_lane_waits_for_one_visit_to_each_of_the_others_however_many_a_service_has(
+    story: Story, checked: Checked, lanes: int, verdict: str
+) -> None:
+    story.enqueue("waits", 40.0)
+    others = [f"other-{number}" for number in range(150)]
+    for number, job in enumerate(others):
+        story.enqueue(job, 40.01 + number / 1_000)
+    for number, job in enumerate([*others, "waits"]):
+        lane = "email/own" if job == "waits" else f"email/{number % lanes}"
+        token = story.claim(WORKERS[number % 3], job, 40.2 + number / 100, told={"class": "email", "lane": lane})
+        story.start(token, 40.205 + number / 100, took=0.002)
+        story.end("finish", token, at=40.208 + number / 100)
+    counted(story, all_once())
+    assert checked(story.write(), "J10")["J10"][0] == verdict
+
+
 def test_a_process_that_ended_by_itself_need_not_close_its_history(story: Story, checked: Checked) -> None:
     counted(story, all_once())
     story.left_open.add("worker-3")
