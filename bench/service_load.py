@@ -24,11 +24,10 @@ import sys  # noqa: E402
 from collections.abc import Callable, Iterator, Sequence  # noqa: E402
 from dataclasses import dataclass, field  # noqa: E402
 from pathlib import Path  # noqa: E402
-from typing import Any, Protocol, TypeVar  # noqa: E402
+from typing import Any, Protocol  # noqa: E402
 
 import gevent  # noqa: E402
 from gevent.event import Event  # noqa: E402
-from gevent.lock import Semaphore  # noqa: E402
 
 import engine  # noqa: E402
 from bench.openloop import OpenLoop  # noqa: E402
@@ -48,8 +47,6 @@ TASKS_OF_A_USER_PER_S = 2.0
 USERS_MAX = 500
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 
 class Load(Protocol):
@@ -97,17 +94,6 @@ def parts_of(yielded: object) -> tuple[Any, Any, dict[str, Any]]:
     return task, arguments, options
 
 
-class InTurn(Iterator[T]):
-    """An iterator that greenlets take turns at, also where it waits for something meanwhile, such as a database."""
-
-    def __init__(self, items: Iterator[T]) -> None:
-        self._items, self._turn = items, Semaphore()
-
-    def __next__(self) -> T:
-        with self._turn:
-            return next(self._items)
-
-
 class Jobs:
     """The load of a function."""
 
@@ -115,7 +101,7 @@ class Jobs:
         self._queue = queue
         #: Called when the function has ended, also by an error, and with a job that cannot be sent.
         self._failed = failed
-        self._loop = OpenLoop(InTurn(planned), send=self._send, drop=self._drop)
+        self._loop = OpenLoop(planned, send=self._send, drop=self._drop)
         self._pacers: list[gevent.Greenlet] = []
         self._failures = itertools.count(1)
         self._over = False

@@ -17,7 +17,7 @@ import engine
 from bench.arrivals import Arrivals
 from bench.capacity_sending import Sending, answer, ordered
 from bench.capacity_steps import Order, Other, Sent
-from bench.service_load import PACERS, InTurn, parts_of
+from bench.service_load import PACERS, parts_of
 
 #: How often it is looked whether a step was ordered.
 LOOK_S = 0.02
@@ -128,7 +128,7 @@ class Steps:
     def _carried_out(self, order: Order) -> Sent:
         arrivals = Arrivals(self._seed, order.step, order.rate_per_s, order.seconds)
         step = Step(self._queue, self._load, arrivals, self._failed)
-        sending = Sending(order, InTurn(iter(step)), step.enqueue)
+        sending = Sending(order, iter(step), step.enqueue)
         pacers = [gevent.spawn(self._pace, sending) for _ in range(PACERS)]
         sent = sending.carry_out()
         gevent.killall(pacers)

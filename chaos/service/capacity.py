@@ -164,6 +164,11 @@ def service_work(file: Path, asked: Mapping[str, Any], options: Sequence[str]) -
             raise HarnessError(f"--{option} cannot be given with {file.name}: the service is measured as it is")
     known = resolved(read(file))
     service = known.service
+    if service.servers:
+        raise HarnessError(
+            f"{file.name}: servers are given: a capacity is that of a server of the harness's own, which nobody else uses; leave "
+            "[servers] out, and name a topology"
+        )
     if known.of_users:
         raise HarnessError(
             f"{file.name}: load is {service.load}, a Locust user, which waits for answers before it goes on: a capacity needs a "

@@ -14,11 +14,13 @@ from chaos.errors import HarnessError
 from chaos.faults.base import Scene
 from chaos.plan import PlannedFault, worker_names
 from chaos.probe import Address, refused
-from chaos.service import effects
-from chaos.service.crew import ServiceCrew
+from chaos.service import effects, places
+from chaos.service.crew import WORKER, ServiceCrew
 from chaos.service.file import ServiceFile
 from chaos.service.queues import open_queue
 from chaos.service.spec import ServiceSpec
+from chaos.topology import Setting, Topology
+from chaos.topology.given import Given
 from engine import Queue
 from engine.testing.server import LOOPBACK
 from record.environment import led
@@ -42,6 +44,7 @@ class ServiceDrill(Drill):
     service: ServiceFile = field(kw_only=True, repr=False)
     #: The load is a Locust user.
     of_users: bool = field(default=False, kw_only=True)
+    _given: Given | None = None
 
     def run(self) -> None:
         super().run()
@@ -61,14 +64,29 @@ class ServiceDrill(Drill):
 
     def _set_up(self, stack: ExitStack) -> None:
         super()._set_up(stack)
+        if self._given:
+            self.spec = replace(self.spec, versions={**self.spec.versions, "server": self._given.version()})
+            if gone := self._given.removed:
+                self.progress.say(f"removed what killed runs had left at the server: {', '.join(gone)}")
         self._learn()
 
     def _open_queue(self, url: str) -> Queue:
         """The service's own queue, at this url. Raises HarnessError for one that cannot be made."""
-        return open_queue(self.service, self.spec.queue, url)
+        return open_queue(self.service, self.spec.queue, url, self._under)
+
+    def _make_servers(self, topology: str, setting: Setting) -> Topology:
+        if not self.service.servers:
+            return super()._make_servers(topology, setting)
+        self._given = Given(self.service.servers)
+        return self._given
+
+    @property
+    def _under(self) -> str:
+        """What keys begin with, on a server that others use."""
+        return self._given.prefix if self._given else ""
 
     def _start_workers(self) -> tuple[str, ...]:
-        self._crew.service, self._crew.of_users = self.service, self.of_users
+        self._crew.service, self._crew.of_users, self._crew.under = self.service, self.of_users, self._under
         names = worker_names(self.spec.workers)
         for name in names:
             self._crew.start_worker(name)
@@ -130,19 +148,44 @@ class ServiceDrill(Drill):
             self._read_effects()
 
     def _give_up(self) -> None:
-        """Jobs whose handlers still run are the service's own: they hang, or take their time."""
+        """Jobs whose handlers still run are the service's own: they hang, or take their time. So are those that wait for them."""
         running = {token.job for view in self._watch.views.values() for token in view.running}
         listing = self._queue.snapshot()
         left = {job for state in snapshot.OPEN_STATES for job, _ in listing.states.get(state, [])}
-        if not left <= running:
+        if left <= running:
+            self.progress.say(f"the service: {len(left)} handlers still run long after the load: {', '.join(sorted(left)[:3])}")
+            return
+        if not self._taken().full:
             super()._give_up()
             return
-        self.progress.say(f"the service: {len(left)} handlers still run long after the load: {', '.join(sorted(left)[:3])}")
+        self._snapshot("give-up")
+        why = self.spec.full.get("give-up", "their places are taken")
+        self.progress.say(f"the service: {len(left)} jobs are left long after the load, as {why}")
+        # One that got a place now would be finished after the last snapshot.
+        self.errors += self._crew.stop_all()
+
+    def _snapshot(self, name: str) -> None:
+        """As of any drill, with why jobs might rightly wait meanwhile."""
+        before = self._taken()
+        super()._snapshot(name)
+        found = places.all_the_while(before, self._taken())
+        if found.full:
+            self.spec = replace(self.spec, full={**self.spec.full, name: ", and ".join(found.full)})
+        if name == "deadline":
+            self.spec = replace(self.spec, busy=tuple(sorted(found.busy)))
+
+    def _taken(self) -> places.Taken:
+        """Which places handlers have now."""
+        self._watch.poll()
+        living = [child.name for child in self._crew.children.values() if child.role == WORKER and child.alive()]
+        told = {name: self._configurations(name) for name in living}
+        each = {name: sum(one["concurrency"] for one in found) for name, found in told.items() if found}
+        return places.taken(self._watch, each, self._queue.limits())
 
     def _read_effects(self) -> None:
         """Record how often each job took effect, as the service says; that it cannot say it is an error of the run."""
         environment = {**self._crew.environment({}), **self._crew.own_environment("effects")}
-        environment |= led(self._servers.url, self.spec.queue, None)
+        environment |= led(self._servers.url, self.spec.queue, None, self._under)
         log = self.folder.logs / "effects.log"
         try:
             told = effects.counted(self.service, environment, log, self._crew.hide, EFFECTS_TIMEOUT_S)

@@ -15,9 +15,10 @@ from engine.redis.endpoint import Endpoint
 from record.environment import led
 
 
-def open_queue(service: ServiceFile, name: str, url: str) -> Queue:
-    """The service's own queue, as its module makes it, at this url. Raises HarnessError for one that cannot be made."""
-    told, folder = led(url, name, None), str(service.folder)
+def open_queue(service: ServiceFile, name: str, url: str, under: str = "") -> Queue:
+    """The service's own queue, as its module makes it, at this url, with keys that begin with `under`. Raises HarnessError for
+    one that cannot be made."""
+    told, folder = led(url, name, None, under), str(service.folder)
     before = {variable: os.environ.get(variable) for variable in told}
     os.environ.update(told)
     if folder not in sys.path:
@@ -35,7 +36,7 @@ def open_queue(service: ServiceFile, name: str, url: str) -> Queue:
                 os.environ.pop(variable, None)
             else:
                 os.environ[variable] = value
-    if not made.endpoint.reaches(Endpoint(url)):
+    if not made.endpoint.reaches(Endpoint(url)) or not made.prefix.startswith(under):
         # Nothing is ever done to the service's own server.
         raise HarnessError(f"queue {service.queue} is at {redacted_url(made.url)}, and not at the server of the drill")
     return made
