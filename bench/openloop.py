@@ -17,6 +17,9 @@ import gevent
 from gevent.lock import Semaphore
 from gevent.pool import Pool, PoolFull
 
+#: Greenlets that take turns at a schedule, where Locust has no users for that.
+PACERS = 4
+
 #: Maximum number of unanswered sends. At 120 jobs/s that is four seconds without answers; a network fault and the reconnects
 #: after it take three.
 IN_FLIGHT_MAX = 512

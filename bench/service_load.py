@@ -30,14 +30,12 @@ import gevent  # noqa: E402
 from gevent.event import Event  # noqa: E402
 
 import engine  # noqa: E402
-from bench.openloop import OpenLoop  # noqa: E402
-from bench.references import found, is_user  # noqa: E402
+from bench.openloop import PACERS, OpenLoop  # noqa: E402
+from bench.references import LoadError, found, is_user, parts_of  # noqa: E402
+from bench.service_steps import Steps  # noqa: E402
 from engine.queue.settings import QueueSettings, synchronous  # noqa: E402
 from record import environment  # noqa: E402
 from record.history import text  # noqa: E402
-
-#: Greenlets that take turns at the schedule.
-PACERS = 4
 
 #: How long a stop waits: slightly longer than the 10 s for which the driver re-sends before it reports an unknown outcome.
 FINISH_TIMEOUT_S = 12.0
@@ -61,10 +59,6 @@ class Load(Protocol):
         ...
 
 
-class LoadError(Exception):
-    """What the service names as its load is none."""
-
-
 @dataclass(frozen=True, slots=True)
 class PlannedJob:
     """A job to send, `offset_ms` after the start."""
@@ -82,16 +76,6 @@ def jobs(load: Callable[[int], Iterator[Any]], *, seed: int, rate_per_s: float, 
         task, arguments, options = parts_of(yielded)
         offset_ms -= math.log(1.0 - randomness.random()) * 1_000 / rate_per_s
         yield PlannedJob(offset_ms, task, arguments, {"id": f"{prefix}-{index}", **options})
-
-
-def parts_of(yielded: object) -> tuple[Any, Any, dict[str, Any]]:
-    """Task, arguments and options of what a load has yielded. Raises LoadError for what is no job."""
-    if not isinstance(yielded, tuple) or not 2 <= len(yielded) <= 3:
-        # What it is and not what it says, because payloads are nobody's to print.
-        what = f"a tuple of {len(yielded)}" if isinstance(yielded, tuple) else f"a {type(yielded).__name__}"
-        raise LoadError(f"the load yielded {what}, it must yield (task, arguments) or (task, arguments, options)")
-    task, arguments, options = (*yielded, {})[:3]
-    return task, arguments, options
 
 
 class Jobs:
@@ -202,9 +186,6 @@ def main(arguments: Sequence[str]) -> int:
 
     sending: Load
     if options.orders:
-        # The module needs this one.
-        from bench.service_steps import Steps
-
         sending = Steps(synchronous(queue), load(options.seed), options.seed, options.orders, stopped_by)
     elif is_user(load):
         sending = Users(load, rate_per_s=options.rate, host=options.host)

@@ -17,7 +17,8 @@ import engine
 from bench.arrivals import Arrivals
 from bench.capacity_sending import Sending, answer, ordered
 from bench.capacity_steps import Order, Other, Sent
-from bench.service_load import PACERS, parts_of
+from bench.openloop import PACERS
+from bench.references import parts_of
 
 #: How often it is looked whether a step was ordered.
 LOOK_S = 0.02

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import redis
 
@@ -17,7 +18,6 @@ from chaos.capacity.crew import MeasuredCrew
 from chaos.capacity.request import Request
 from chaos.capacity.samples import HandlerTimes, Look, Looker, Used
 from chaos.capacity.steps import Seen, Step, measured
-from chaos.capacity.work import Work
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
 from chaos.plan import PRODUCER, worker_names
@@ -42,6 +42,55 @@ EMPTY_TIMEOUT_S = 120.0
 
 #: Round trips whose median is told.
 PINGS = 101
+
+
+class Work(Protocol):
+    """A queue, its workers and its load. `request`: what is asked for, as far as it is known before anything runs."""
+
+    #: What is complained about where workers do not begin to work.
+    IDLE: ClassVar[str]
+
+    @property
+    def request(self) -> Request: ...
+
+    @property
+    def queue(self) -> str:
+        """The name of the queue."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """What the folder of the run is called after."""
+        ...
+
+    @property
+    def several_kinds(self) -> bool:
+        """True where workers differ, so that fewer of them are not the same service."""
+        ...
+
+    def open(self, url: str) -> Queue:
+        """The queue at this url, without I/O so far."""
+        ...
+
+    def crew(self, url: str, folder: RunFolder, manifest: HistoryFile, watch: Watch) -> MeasuredCrew[Any]:
+        """Its processes, of which none has been started."""
+        ...
+
+    def fill(self, stage: Stage) -> int:
+        """Let jobs wait, before any worker runs; how many. Raises HarnessError for none."""
+        ...
+
+    def begun(self, stage: Stage, before: Mapping[str, int]) -> bool:
+        """Whether each of these workers works; `before`: how many ends of jobs they had noted before they were started."""
+        ...
+
+    def learned(self, stage: Stage) -> Request:
+        """What is asked for, with what is only known when workers run. Raises HarnessError."""
+        ...
+
+    def recovery(self, runs: Path, stage: Stage) -> dict[str, dict[str, Any]]:
+        """How soon work goes on after a loss (see `chaos.capacity.recovery`)."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,72 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from bench import models
 from bench.arrivals import NAME, payload
-from chaos.capacity.crew import QUEUE, CapacityCrew, MeasuredCrew
+from chaos.capacity.crew import QUEUE, CapacityCrew
 from chaos.capacity.recovery import recoveries
 from chaos.capacity.request import Request
+from chaos.capacity.stage import Stage
 from chaos.runs import RunFolder
 from chaos.watch import Watch
 from engine import Queue
 from record.history import HistoryFile
 
-if TYPE_CHECKING:
-    from chaos.capacity.stage import Stage
-
 #: Jobs by whose memory that of one is told.
 MEMORY_JOBS = 5_000
-
-
-class Work(Protocol):
-    """A queue, its workers and its load. `request`: what is asked for, as far as it is known before anything runs."""
-
-    #: What is complained about where workers do not begin to work.
-    IDLE: ClassVar[str]
-
-    @property
-    def request(self) -> Request: ...
-
-    @property
-    def queue(self) -> str:
-        """The name of the queue."""
-        ...
-
-    @property
-    def label(self) -> str:
-        """What the folder of the run is called after."""
-        ...
-
-    @property
-    def several_kinds(self) -> bool:
-        """True where workers differ, so that fewer of them are not the same service."""
-        ...
-
-    def open(self, url: str) -> Queue:
-        """The queue at this url, without I/O so far."""
-        ...
-
-    def crew(self, url: str, folder: RunFolder, manifest: HistoryFile, watch: Watch) -> MeasuredCrew[Any]:
-        """Its processes, of which none has been started."""
-        ...
-
-    def fill(self, stage: Stage) -> int:
-        """Let jobs wait, before any worker runs; how many. Raises HarnessError for none."""
-        ...
-
-    def begun(self, stage: Stage, before: Mapping[str, int]) -> bool:
-        """Whether each of these workers works; `before`: how many ends of jobs they had noted before they were started."""
-        ...
-
-    def learned(self, stage: Stage) -> Request:
-        """What is asked for, with what is only known when workers run. Raises HarnessError."""
-        ...
-
-    def recovery(self, runs: Path, stage: Stage) -> dict[str, dict[str, Any]]:
-        """How soon work goes on after a loss (see `chaos.capacity.recovery`)."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +30,14 @@ class OwnWork:
     web_port: int = 0
 
     IDLE: ClassVar[str] = "the workers ran no job"
-    queue: ClassVar[str] = QUEUE
-    several_kinds: ClassVar[bool] = False
+
+    @property
+    def queue(self) -> str:
+        return QUEUE
+
+    @property
+    def several_kinds(self) -> bool:
+        return False
 
     @property
     def label(self) -> str:

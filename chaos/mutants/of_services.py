@@ -58,6 +58,7 @@ def order(
         environment={effectful.DATABASE: "{run}/effects.db"},
     )
     name = mutant.name if mutant else ""
+    within: dict[str, Any] = dict(times)
     spec = ServiceSpec(
         id=runs.run_id("mutants", seed, "-".join(filter(None, (SCENARIO, name))), time.time()),
         seed=seed,
@@ -74,7 +75,7 @@ def order(
         routing=False,
         retries_by_policy=False,
         effects=True,
-        **times,
+        **within,
     )
     plan = draw(seed, workers=worker_names(spec.workers), pace=pace, kinds=faults)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from bench.capacity_steps import Timed
 from bench.handler_times import timed
 from chaos.capacity.crew import MeasuredCrew
 from chaos.capacity.recovery import recoveries
 from chaos.capacity.request import BOUNDS, Request, target_ms
+from chaos.capacity.stage import Stage
 from chaos.errors import HarnessError
 from chaos.runs import RunFolder
 from chaos.service.command import Known, resolved
@@ -23,9 +24,6 @@ from chaos.spec import RunSpec
 from chaos.watch import Watch
 from engine import Queue
 from record.history import HistoryFile
-
-if TYPE_CHECKING:
-    from chaos.capacity.stage import Stage
 
 #: Jobs whose memory tells that of one: so many a second, for so long.
 FILL_PER_S, FILL_S = 250, 2.0

@@ -169,7 +169,7 @@ def test_the_keys_of_a_queue_that_is_led_begin_with_a_prefix_of_the_observers(
         other = AsyncQueue.like(queue)
         assert other.prefix == queue.prefix == "drill-1:own"
     with redis.Redis.from_url(ironclaim_url, decode_responses=True) as client:
-        keys = client.keys()
+        keys: Any = client.keys()
     assert keys and all(key.startswith("drill-1:own:") for key in keys)
 
 

@@ -73,7 +73,7 @@ def test_a_server_that_does_not_answer_is_one_line_without_its_password() -> Non
     assert PASSWORD not in str(caught.value) and "\n" not in str(caught.value)
 
 
-WRONG = {
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no table": ({"servers": '"redis://h"'}, 'servers is "redis://h", it must be a table'),
     "no url": ({"servers": "{ urls = [] }"}, 'servers is a table, it must be a table with url = "redis://..."'),
     "sentinels": ({"servers": '{ url = "sentinel://h:1/main" }'}, 'servers.url is "str", it must be a url redis://host:port/db'),
