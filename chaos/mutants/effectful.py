@@ -11,9 +11,6 @@ from typing import Any
 
 from engine import Job, Queue, effects
 
-#: Environment variable: the file of its database.
-DATABASE = "EFFECTFUL_DB"
-
 #: Most handlers that run when a worker freezes are in this part, and not in the database.
 WORK_S = 0.3
 
@@ -23,7 +20,7 @@ queue = Queue("effectful")
 @contextmanager
 def database() -> Iterator[sqlite3.Connection]:
     """One transaction."""
-    connection = sqlite3.connect(os.environ[DATABASE], timeout=30)
+    connection = sqlite3.connect(os.environ["EFFECTFUL_DB"], timeout=30)
     try:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("CREATE TABLE IF NOT EXISTS counted (job TEXT)")

@@ -10,7 +10,7 @@ from typing import Any
 from chaos import mutants, runs
 from chaos.command import Order
 from chaos.interrupts import Interrupts
-from chaos.mutants import Mutant, effectful
+from chaos.mutants import Mutant
 from chaos.plan import Pace, draw, worker_names
 from chaos.planting import Edit
 from chaos.processes import ROOT
@@ -21,6 +21,10 @@ from chaos.service.file import ServiceFile
 from chaos.service.spec import SCENARIO, ServiceSpec
 from chaos.spec import RunSpec
 from engine.redis.scripts import scripts_folder
+
+#: The small service, the name of its queue, and the variable that names its database. It is imported when its queue is led to
+#: the server of a drill.
+MODULE, QUEUE, DATABASE = "chaos.mutants.effectful", "effectful", "EFFECTFUL_DB"
 
 RATE_PER_S = 25
 
@@ -44,18 +48,17 @@ def order(
     faults: tuple[str, ...], seed: int, interrupts: Interrupts, mutant: Mutant | None, pace: Pace, **times: int
 ) -> Order[RunSpec]:
     """The drill of the small service with these kinds of fault. `times`: its lease, sweep and slack of liveness."""
-    module = effectful.__name__
-    worker = (sys.executable, "-m", "engine", "worker", f"{module}:queue", "--concurrency", "8")
+    worker = (sys.executable, "-m", "engine", "worker", f"{MODULE}:queue", "--concurrency", "8")
     worker += ("--lease-ms", str(times["lease_ms"]), "--sweep-ms", str(times["sweep_ms"]))
     service = ServiceFile(
         path=ROOT / "chaos.toml",
-        queue=f"{module}:queue",
-        load=f"{module}:load",
+        queue=f"{MODULE}:queue",
+        load=f"{MODULE}:load",
         rate=RATE_PER_S,
         workers=(worker,) * 3,
-        effects=f"{module}:counted",
+        effects=f"{MODULE}:counted",
         once=True,
-        environment={effectful.DATABASE: "{run}/effects.db"},
+        environment={DATABASE: "{run}/effects.db"},
     )
     name = mutant.name if mutant else ""
     within: dict[str, Any] = dict(times)
@@ -64,7 +67,7 @@ def order(
         seed=seed,
         mutant=name,
         scenario=SCENARIO,
-        queue=effectful.queue.name,
+        queue=QUEUE,
         workers=len(service.workers),
         consumers=0,
         rate_per_s=service.rate,
@@ -80,6 +83,8 @@ def order(
     plan = draw(seed, workers=worker_names(spec.workers), pace=pace, kinds=faults)
 
     def make(spec: Any, folder: RunFolder, progress: Progress, toxiproxy: Path | None) -> ServiceDrill:
+        # Another drill of this process has led it to another server.
+        sys.modules.pop(MODULE, None)
         drill = ServiceDrill(spec, plan, folder, progress, interrupts, toxiproxy=toxiproxy, service=service)
         if mutant:
             drill.lua = mutants.plant(mutant, scripts_folder(), folder.path / "lua")
