@@ -153,7 +153,9 @@ def test_a_lane_waits_for_one_visit_to_each_of_the_others_however_many_a_service
         story.enqueue(job, 40.01 + number / 1_000)
     for number, job in enumerate([*others, "waits"]):
         lane = "email/own" if job == "waits" else f"email/{number % lanes}"
-        token = story.claim(WORKERS[number % 3], job, 40.2 + number / 100, told={"class": "email", "lane": lane, "priority": 5})
+        token = story.claim(
+            WORKERS[number % 3], job, 40.2 + number / 100, told={"class": "email", "lane": lane, "priority": 5, "claims": 1}
+        )
         story.start(token, 40.205 + number / 100, took=0.002)
         story.end("finish", token, at=40.208 + number / 100)
     counted(story, all_once())
