@@ -11,12 +11,7 @@ came of it in `step-3.json`; so `python -m chaos capacity` searches while Locust
 
 from __future__ import annotations
 
-import json
-import math
-import time
 from argparse import ArgumentParser
-from collections.abc import Iterator
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,11 +23,11 @@ from locust.env import Environment
 # Import after locust, which makes the sockets cooperative when it is imported.
 import engine
 from bench.arrivals import NAME, RATE_MAX_PER_S, Arrival, Arrivals, payload
-from bench.capacity_steps import ORDER, Order, Sent
+from bench.capacity_sending import Sending, answer, ordered
+from bench.capacity_steps import Order
 from bench.locust_process import fire, options_of, refuse
 from bench.models import LANES, NAMES, carried, queue
-from bench.openloop import OpenLoop
-from bench.production import FINISH_TIMEOUT_S, REQUEST_TYPE, Dropped, NotEnqueued
+from bench.production import REQUEST_TYPE, Dropped, NotEnqueued
 
 #: Users that take turns at one schedule: while one waits for an instant, another may be starting a send.
 PACERS = 4
@@ -42,69 +37,6 @@ CONNECTIONS = 256
 
 #: How often a user looks whether a step has begun.
 LOOK_S = 0.02
-
-
-class Sending:
-    """One step that is being sent."""
-
-    def __init__(self, order: Order, load: Load) -> None:
-        self._order, self._load = order, load
-        self._arrivals = Arrivals(load.seed, order.step, order.rate_per_s, order.seconds)
-        self._late_ms: list[float] = []
-        self._sends: list[tuple[int, float, float]] = []
-        self._offered = 0
-        self._loop = OpenLoop[Arrival](self._counted(), send=self._send, drop=self._drop)
-        self._begin_ns = time.monotonic_ns()
-        self._loop.start()
-
-    def pace(self) -> bool:
-        """Wait for the next arrival and start its send; False when the step has no more."""
-        return self._loop.pace()
-
-    def carry_out(self) -> Sent:
-        """Wait for the end of the step and for the last answers; what came of it."""
-        used_s, began_s = time.process_time(), time.monotonic()
-        gevent.sleep(self._order.seconds)
-        cpu_share = (time.process_time() - used_s) / (time.monotonic() - began_s)
-        self._loop.finish(FINISH_TIMEOUT_S)
-        late = sorted(self._late_ms)
-        return Sent(
-            step=self._order.step,
-            begin_ns=self._begin_ns,
-            end_ns=self._begin_ns + round(self._order.seconds * 1e9),
-            offered=self._offered,
-            created=len(self._sends),
-            late_p99_ms=late[math.ceil(0.99 * len(late)) - 1] if late else 0.0,
-            cpu_share=cpu_share,
-            sends=tuple(self._sends),
-        )
-
-    def _counted(self) -> Iterator[Arrival]:
-        for arrival in self._arrivals:
-            self._offered += 1
-            yield arrival
-
-    def _send(self, arrival: Arrival, intended_ns: int) -> None:
-        began_ms = self._ms()
-        self._late_ms.append(began_ms - (intended_ns - self._begin_ns) / 1e6)
-        failure: Exception | None = None
-        try:
-            reply = self._load.queue.enqueue(NAME, self._load.payload, id=self._arrivals.id_of(arrival.index))
-            if reply.created:
-                self._sends.append((arrival.index, began_ms, self._ms()))
-            failure = None if reply.created else NotEnqueued(f"the server answered {reply.result}")
-        except gevent.GreenletExit:
-            failure = NotEnqueued("no answer before the end of the step")
-        except Exception as error:  # any error is a failed send and must not end the load
-            failure = error
-        self._load.report(NAME, (time.monotonic_ns() - intended_ns) / 1e6, failure)
-
-    def _ms(self) -> float:
-        """Now, in ms from the beginning."""
-        return round((time.monotonic_ns() - self._begin_ns) / 1e6, 3)
-
-    def _drop(self, arrival: Arrival, intended_ns: int, why: str) -> None:
-        self._load.report(NAME, None, Dropped(f"not sent: {why}"))
 
 
 class Load:
@@ -118,7 +50,7 @@ class Load:
     def __init__(self) -> None:
         #: Between start and stop: the shape asks before the first start, too.
         self._ready = False
-        self._sending: Sending | None = None
+        self._sending: Sending[Arrival] | None = None
         self._folder: Path | None = None
         self._done = 0
         self._first_per_s, self._seconds = 0.0, 0.0
@@ -153,7 +85,14 @@ class Load:
         """Begin the step that is wished for, if none is on."""
         if self._ready and self._sending is None and (order := self._wished()) is not None:
             self._done = order.step
-            self._sending = Sending(order, self)
+            arrivals = Arrivals(self.seed, order.step, order.rate_per_s, order.seconds)
+            self._sending = Sending(
+                order,
+                iter(arrivals),
+                partial(self._enqueue, arrivals),
+                partial(self.report, NAME),
+                lambda why: self.report(NAME, None, Dropped(f"not sent: {why}")),
+            )
             gevent.spawn(self._carry_out, order, self._sending)
 
     def pace(self) -> None:
@@ -170,20 +109,19 @@ class Load:
         if self._folder is None:
             rate_per_s = min(self._first_per_s * 2**self._done, RATE_MAX_PER_S)
             return Order(self._done + 1, rate_per_s, self._seconds)
-        try:
-            order = Order(**json.loads((self._folder / ORDER).read_text()))
-        except FileNotFoundError:
-            return None
-        return order if order.step > self._done else None
+        return ordered(self._folder, self._done)
 
-    def _carry_out(self, order: Order, sending: Sending) -> None:
+    def _enqueue(self, arrivals: Arrivals, arrival: Arrival) -> bool:
+        reply = self.queue.enqueue(NAME, self.payload, id=arrivals.id_of(arrival.index))
+        if not reply.created:
+            raise NotEnqueued(f"the server answered {reply.result}")
+        return True
+
+    def _carry_out(self, order: Order, sending: Sending[Arrival]) -> None:
         sent = sending.carry_out()
         self._sending = None
         if self._folder is not None:
-            # In one step, so that no reader sees half of it.
-            fresh = self._folder / "step.tmp"
-            fresh.write_text(json.dumps(asdict(sent)))
-            fresh.replace(self._folder / order.answer)
+            answer(self._folder, order, sent)
 
 
 load = Load()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 #: The file in the folder of orders that holds the newest.
 ORDER = "order.json"
@@ -45,11 +46,21 @@ class Order:
         return f"step-{self.step}.json"
 
 
+class Other(NamedTuple):
+    """A created job that has another id than its arrival, or waits before it may run."""
+
+    index: int
+    id: str
+    delay_ms: float
+
+
 @dataclass(frozen=True, slots=True)
 class Sent:
     """What came of an order. Instants on the monotonic clock. `created`: jobs that the server took, of those `offered`; the
     others were dropped, refused, or not answered. `late_p99_ms`: how late sends began. `cpu_share`: of the process's core.
     `sends`: (index of the arrival, when its send began, when it was answered), in ms from `begin_ns`, of each created job.
+    `others`: see `Other`. `made`: jobs that the load of a service yielded, in `made_s` seconds of its own; `payload_bytes`: the
+    mean of theirs.
     """
 
     step: int
@@ -60,3 +71,13 @@ class Sent:
     late_p99_ms: float
     cpu_share: float
     sends: tuple[tuple[int, float, float], ...] = ()
+    others: tuple[Other, ...] = ()
+    made: int = 0
+    made_s: float = 0.0
+    payload_bytes: float = 0.0
+
+    @classmethod
+    def read(cls, text: str) -> Sent:
+        """From the file of an answer."""
+        columns = json.loads(text)
+        return cls(**{**columns, "others": tuple(Other(*one) for one in columns["others"])})

@@ -14,7 +14,11 @@ from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 import gevent
+from gevent.lock import Semaphore
 from gevent.pool import Pool, PoolFull
+
+#: Greenlets that take turns at a schedule, where Locust has no users for that.
+PACERS = 4
 
 #: Maximum number of unanswered sends. At 120 jobs/s that is four seconds without answers; a network fault and the reconnects
 #: after it take three.
@@ -39,7 +43,8 @@ class OpenLoop(Generic[Job]):
     """A schedule that is being sent, shared by any number of pacers (the Locust users of one process).
 
     Pacers take turns at one iterator, so the total rate and the jobs are those of the schedule, whatever the number of pacers
-    and even if it changes. Safe between greenlets of one thread: nothing yields between a read and the dependent write.
+    and even if it changes. Safe between greenlets of one thread: nothing yields between a read and the dependent write, and the
+    iterator, which may wait for a database of its own, has one pacer at a time.
 
     `send(job, intended_ns)` runs in its own greenlet and must not raise; `drop(job, intended_ns, why)` is called for each job
     that was not sent in time.
@@ -55,7 +60,7 @@ class OpenLoop(Generic[Job]):
         late_max_ms: int = LATE_MAX_MS,
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        self._jobs = jobs
+        self._jobs, self._turn = jobs, Semaphore()
         self._send = send
         self._drop = drop
         self._late_max_ns = late_max_ms * 1_000_000
@@ -101,7 +106,8 @@ class OpenLoop(Generic[Job]):
         if self._given_back:
             self._given_back.sort(key=lambda job: job.offset_ms)
             return self._given_back.pop(0)
-        return next(self._jobs, None)
+        with self._turn:
+            return next(self._jobs, None)
 
     def _intended_ns(self, job: Job) -> int:
         if self._start_ns is None:

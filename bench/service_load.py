@@ -1,9 +1,11 @@
 """The load of a service: jobs that a function of it yields, or the tasks of a Locust user, at a rate.
 
     python -P -m bench.service_load --folder . --queue shop.jobs:queue --load load:shop --rate 50 --seed 1 --prefix run-7
+    python -P -m bench.service_load --folder . --queue shop.jobs:queue --load load:shop --seed 1 --orders runs/latest/orders
 
 A function takes the seed and yields (task, arguments, options) without end; its jobs leave by open-loop Poisson arrivals, each
 with an id that begins with the prefix. A Locust user runs with as many others as the rate needs, and is called after `host`.
+With --orders a function's jobs leave in steps, at the rates that a measurement of capacity orders (`bench.service_steps`).
 The environment records what is sent, and leads it to the servers of the drill (see `record.environment`). SIGTERM ends it.
 """
 
@@ -21,20 +23,19 @@ import signal  # noqa: E402
 import sys  # noqa: E402
 from collections.abc import Callable, Iterator, Sequence  # noqa: E402
 from dataclasses import dataclass, field  # noqa: E402
-from typing import Any  # noqa: E402
+from pathlib import Path  # noqa: E402
+from typing import Any, Protocol  # noqa: E402
 
 import gevent  # noqa: E402
 from gevent.event import Event  # noqa: E402
 
 import engine  # noqa: E402
-from bench.openloop import OpenLoop  # noqa: E402
-from bench.references import found, is_user  # noqa: E402
+from bench.openloop import PACERS, OpenLoop  # noqa: E402
+from bench.references import LoadError, found, is_user, parts_of  # noqa: E402
+from bench.service_steps import Steps  # noqa: E402
 from engine.queue.settings import QueueSettings, synchronous  # noqa: E402
 from record import environment  # noqa: E402
 from record.history import text  # noqa: E402
-
-#: Greenlets that take turns at the schedule.
-PACERS = 4
 
 #: How long a stop waits: slightly longer than the 10 s for which the driver re-sends before it reports an unknown outcome.
 FINISH_TIMEOUT_S = 12.0
@@ -46,8 +47,16 @@ USERS_MAX = 500
 logger = logging.getLogger(__name__)
 
 
-class LoadError(Exception):
-    """What the service names as its load is none."""
+class Load(Protocol):
+    """What sends."""
+
+    def start(self) -> None:
+        """Begin to send."""
+        ...
+
+    def stop(self) -> None:
+        """End, and wait for the answers."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +73,7 @@ def jobs(load: Callable[[int], Iterator[Any]], *, seed: int, rate_per_s: float, 
     """The jobs of a function, with the instants of a Poisson process. Raises LoadError for what is no job."""
     randomness, offset_ms = random.Random(f"ironclaim arrivals {seed}"), 0.0
     for index, yielded in enumerate(load(seed)):
-        if not isinstance(yielded, tuple) or not 2 <= len(yielded) <= 3:
-            # What it is and not what it says, because payloads are nobody's to print.
-            what = f"a tuple of {len(yielded)}" if isinstance(yielded, tuple) else f"a {type(yielded).__name__}"
-            raise LoadError(f"the load yielded {what}, it must yield (task, arguments) or (task, arguments, options)")
-        task, arguments, options = (*yielded, {})[:3]
+        task, arguments, options = parts_of(yielded)
         offset_ms -= math.log(1.0 - randomness.random()) * 1_000 / rate_per_s
         yield PlannedJob(offset_ms, task, arguments, {"id": f"{prefix}-{index}", **options})
 
@@ -156,9 +161,12 @@ class Users:
 def main(arguments: Sequence[str]) -> int:
     """Send until a signal ends it, and return the exit code; what came of each send is in the history."""
     parser = argparse.ArgumentParser(prog="python -m bench.service_load", description="The load of a service.")
-    for name in ("--folder", "--queue", "--load", "--prefix"):
+    for name in ("--folder", "--queue", "--load"):
         parser.add_argument(name, required=True)
-    parser.add_argument("--rate", type=float, required=True, help="jobs or tasks per second")
+    parser.add_argument("--prefix", default="job", help="what ids of jobs begin with")
+    how = parser.add_mutually_exclusive_group(required=True)
+    how.add_argument("--rate", type=float, help="jobs or tasks per second")
+    how.add_argument("--orders", type=Path, help="folder of the orders of steps")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--host", default="", help="url of the service's own web app, for a Locust user")
     options = parser.parse_args(arguments)
@@ -176,8 +184,11 @@ def main(arguments: Sequence[str]) -> int:
         failed.set()
         ended.set()
 
-    if is_user(load):
-        sending: Jobs | Users = Users(load, rate_per_s=options.rate, host=options.host)
+    sending: Load
+    if options.orders:
+        sending = Steps(synchronous(queue), load(options.seed), options.seed, options.orders, stopped_by)
+    elif is_user(load):
+        sending = Users(load, rate_per_s=options.rate, host=options.host)
     else:
         planned = jobs(load, seed=options.seed, rate_per_s=options.rate, prefix=options.prefix)
         sending = Jobs(synchronous(queue), planned, stopped_by)

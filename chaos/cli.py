@@ -182,8 +182,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "capacity",
         help="which rate meets a target of latency here: searched, predicted, and the prediction verified",
         description="Open arrivals at a rate that doubles and is then bisected, until the last that meets the p99; a prediction "
-        "from half of the steps, verified at 0.9 and 1.1 of it. Exits 0 when it holds, 1 when not, 2 when there is none.",
+        "from half of the steps, verified at 0.9 and 1.1 of it. With a chaos.toml these are the workers, handlers and load of a "
+        "service of your own. Exits 0 when it holds, 1 when not, 2 when there is none.",
     )
+    measured.add_argument("file", type=Path, nargs="?", help="a chaos.toml (default: jobs and handlers of the harness)")
     options.add_arguments(measured)
     attended = commands.add_parser(
         "attend",

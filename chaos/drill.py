@@ -14,6 +14,7 @@ from chaos.errors import HarnessError
 from chaos.faults.base import Scene
 from chaos.frame import Frame
 from chaos.plan import PRODUCER, consumer_names, worker_names
+from chaos.probe import login_of
 from chaos.processes import Crew
 from chaos.progress import State
 from chaos.sampler import Sampler
@@ -65,6 +66,7 @@ class Drill(Frame[RunSpec]):
             samples=self.folder.samples,
             harness=self._harness,
             pids=self._pids,
+            login=login_of(url),
         )
         stack.callback(self._sampler.close)
         stack.callback(self._stop_crew)

@@ -166,7 +166,7 @@ class Frame(Generic[S]):
         self._preload = self._library()
         environment = self._preload.environment("server") if self._preload else {}
         setting = Setting(self.folder.logs / "server.log", durability, self._network, tag, environment)
-        self._servers = stack.enter_context(make(topology, setting))
+        self._servers = stack.enter_context(self._make_servers(topology, setting))
         url = self._servers.url
         if self._network is None or topology in topologies.FOLLOWED:
             return lambda name: url
@@ -175,6 +175,10 @@ class Frame(Generic[S]):
             self._network.host = HOST
             self._preload.lead_to(self._network.listens_at)
         return self._network.connect
+
+    def _make_servers(self, topology: str, setting: Setting) -> Topology:
+        """The servers of the run, which have not been started."""
+        return make(topology, setting)
 
     def _library(self) -> Preload | None:
         """What servers and processes are started with, where a planned fault acts inside of them. Raises LibraryMissing."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 from chaos.errors import HarnessError
-from chaos.probe import Address, address_of, through
+from chaos.probe import Address, address_of, greeting_of, through
 from chaos.toxiproxy import PORT_TAKEN, PORTS_MAX, ToxiproxyServer
 from chaos.toxiproxy_client import Toxic, ToxiproxyClient, ToxiproxyError
 from chaos.ways import HttpWay, Way
@@ -45,7 +45,7 @@ class Network:
     def lead_to(self, url: str) -> None:
         """Processes that start from now on get proxies to this server."""
         self.server = address_of(url)
-        self._url = url
+        self._url, self._greeting = url, greeting_of(url)
 
     def __enter__(self) -> Network:
         self._toxiproxy.__enter__()
@@ -71,7 +71,7 @@ class Network:
 
     def connect(self, name: str) -> str:
         """Make the proxy of a process that is about to start; the url that it is to use."""
-        way = self._add(name, Way(name, self._proxy(name, self.server, self.listens_at), self.server))
+        way = self._add(name, Way(name, self._proxy(name, self.server, self.listens_at), self.server, self._greeting))
         return through(self._url, Address(self.host or way.entry.host, way.entry.port))
 
     def connect_to_app(self, name: str, app: str, listens: Address) -> Address:

@@ -68,7 +68,8 @@ class Pace:
 class PlannedFault:
     """One fault: `fault` is its id in the history, `target` the processes that it hits, joined by commas; `replacement` the
     worker that takes a dead one's place ("" = nobody); `during`: the id of the fault that is in force when it comes, and stays
-    until this one has healed ("" = none)."""
+    until this one has healed ("" = none). `number`: which of the kills it is that a plan of each usual kind once has more than
+    one of."""
 
     fault: str
     name: str
@@ -76,6 +77,7 @@ class PlannedFault:
     delay_ms: int
     replacement: str = ""
     during: str = ""
+    number: int = 1
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -84,9 +86,10 @@ class PlannedFault:
 
     @property
     def phase(self) -> str:
-        """`kill`, `net-down`, `kill-in-freeze` and so on: the name of the phase in which the fault is in force."""
+        """`kill`, `kill-2`, `net-down`, `kill-in-freeze` and so on: the name of the phase in which the fault is in force."""
         around = self.during.partition("-")[2].removeprefix("worker-")
-        return self.name.removeprefix("worker-") + (f"-in-{around}" if around else "")
+        name = self.name.removeprefix("worker-") + (f"-{self.number}" if self.number > 1 else "")
+        return name + (f"-in-{around}" if around else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +183,8 @@ def draw(
             hit = [SERVERS]
         delay_ms = randomness.randint(0, pace.delay_max_ms)
         during = faults[-1].fault if around[at] else ""
-        faults.append(PlannedFault(f"{at + 1}-{name}", name, ",".join(hit), delay_ms, replacement, during))
+        number = names[: at + 1].count(KILL) if direct and name == KILL else 1
+        faults.append(PlannedFault(f"{at + 1}-{name}", name, ",".join(hit), delay_ms, replacement, during, number))
         # What takes the place of a dead worker starts when the fault heals.
         hit = [*hit, replacement]
     return Plan(seed, pace, tuple(faults))

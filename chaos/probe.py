@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from chaos.errors import HarnessError
 from engine.errors import redacted_url
@@ -48,16 +48,38 @@ def through(url: str, proxy: Address) -> str:
     return parts._replace(netloc=f"{user}{proxy}").geturl()
 
 
-def ask(address: Address, command: str, patience_s: float = PATIENCE_S) -> str:
-    """The first line of the reply to one command of plain words.
+def login_of(url: str) -> dict[str, str]:
+    """User and password of a url, as far as it has them."""
+    parts = urlsplit(url)
+    found = {"username": unquote(parts.username or ""), "password": unquote(parts.password or "")}
+    return {name: text for name, text in found.items() if text}
+
+
+def greeting_of(url: str) -> tuple[tuple[str, ...], ...]:
+    """The commands by which a connection to this url begins: its password, and its database."""
+    login, database = login_of(url), urlsplit(url).path.strip("/")
+    auth = (("AUTH", *login.values()),) if "password" in login else ()
+    return (*auth, *((("SELECT", database),) if database not in ("", "0") else ()))
+
+
+def spoken(words: tuple[str, ...]) -> bytes:
+    """A command as it is sent, whatever is in its words."""
+    parts = [word.encode() for word in words]
+    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
+
+
+def ask(address: Address, command: str, patience_s: float = PATIENCE_S, greeting: tuple[tuple[str, ...], ...] = ()) -> str:
+    """The first line of the reply to one command of plain words, after those of a greeting.
 
     Raises Silence when it was sent and nothing came, another OSError when the connection was refused or broke.
     """
     with socket.create_connection((address.host, address.port), timeout=patience_s) as connection:
-        connection.sendall(command.encode() + b"\r\n")
+        connection.sendall(b"".join(map(spoken, greeting)) + command.encode() + b"\r\n")
         try:
             with connection.makefile("rb") as stream:
-                line = stream.readline()
+                # Of a greeting each reply is one line.
+                lines = [stream.readline() for _ in range(len(greeting) + 1)]
+                line = next((said for said in lines if said.startswith(b"-")), lines[-1])
         except TimeoutError as error:
             raise Silence(f"{address}: no reply to {command.split()[0]} within {patience_s:g} s") from error
     if not line.endswith(b"\r\n"):
@@ -65,9 +87,9 @@ def ask(address: Address, command: str, patience_s: float = PATIENCE_S) -> str:
     return line.decode(errors="replace").strip()
 
 
-def pinged(address: Address, patience_s: float = PATIENCE_S) -> bool:
+def pinged(address: Address, patience_s: float = PATIENCE_S, greeting: tuple[tuple[str, ...], ...] = ()) -> bool:
     """Whether a PING is answered as it must be. Raises as `ask` does."""
-    return ask(address, "PING", patience_s) == "+PONG"
+    return ask(address, "PING", patience_s, greeting) == "+PONG"
 
 
 def round_trip_ms(address: Address, answered: Callable[[Address], bool] = pinged) -> float:

@@ -48,7 +48,8 @@ class WorldSampler:
     """Writes `samples/{server,processes}.jsonl` and the clock rows of the harness until it is closed, and whatever else `_look`
     looks at.
 
-    A sample that cannot be had is a row with `error`: the server may well be the victim of a fault.
+    A sample that cannot be had is a row with `error`: the server may well be the victim of a fault. `login`: user and password
+    of the server, where it wants some.
     """
 
     #: What `_look` writes to.
@@ -61,8 +62,9 @@ class WorldSampler:
         samples: Path,
         harness: HistoryFile,
         pids: Callable[[], Mapping[str, int]],
+        login: Mapping[str, str] | None = None,
     ) -> None:
-        self._address = address
+        self._address, self._login = address, dict(login or {})
         self._asked: Address | None = None
         self._redis: redis.Redis | None = None
         self._harness = harness
@@ -125,7 +127,8 @@ class WorldSampler:
         if self._redis is None or address != self._asked:
             if self._redis is not None:
                 self._redis.close()
-            self._redis = redis.Redis(address.host, address.port, socket_timeout=PERIOD_S, decode_responses=True)
+            more: Any = {"socket_timeout": PERIOD_S, **self._login}
+            self._redis = redis.Redis(address.host, address.port, decode_responses=True, **more)
             self._asked = address
         return self._redis
 
@@ -157,8 +160,9 @@ class Sampler(WorldSampler):
         samples: Path,
         harness: HistoryFile,
         pids: Callable[[], Mapping[str, int]],
+        login: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(address=address, samples=samples, harness=harness, pids=pids)
+        super().__init__(address=address, samples=samples, harness=harness, pids=pids, login=login)
         self.counts: Counts | None = None
         self._queue = queue
 

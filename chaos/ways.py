@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 
-from chaos.probe import PATIENCE_S, Address, Silence, ask, round_trip_ms
+from chaos.probe import PATIENCE_S, Address, Silence, ask, pinged, round_trip_ms
 
 #: Keys of probes vanish by themselves, should the harness be killed.
 PROBE_KEY_MS = 60_000
@@ -16,27 +16,29 @@ PROBE_JOBS = "/api/queues/probe/jobs"
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way to the server. `proxy`: its name in Toxiproxy; it listens at `entry` and leads to `server`."""
+    """A way to the server. `proxy`: its name in Toxiproxy; it listens at `entry` and leads to `server`. `greeting`: how a
+    connection begins."""
 
     proxy: str
     entry: Address
     server: Address
+    greeting: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
 
     def write(self, key: str, patience_s: float) -> str:
         """What was answered to a write over this way. Raises Silence where nothing came back, and another OSError."""
-        return ask(self.entry, f"SET {key} 1 PX {PROBE_KEY_MS}", patience_s)
+        return ask(self.entry, f"SET {key} 1 PX {PROBE_KEY_MS}", patience_s, self.greeting)
 
     def arrived(self, key: str) -> bool:
         """Whether the write is at the server, which is asked past the proxy. Raises OSError."""
-        return ask(self.server, f"EXISTS {key}") == ":1"
+        return ask(self.server, f"EXISTS {key}", greeting=self.greeting) == ":1"
 
     def forget(self, key: str) -> None:
         """Remove what a write has left."""
-        ask(self.server, f"DEL {key}")
+        ask(self.server, f"DEL {key}", greeting=self.greeting)
 
     def round_trip_ms(self, address: Address) -> float:
         """How long a round trip to one of the two ends takes. Raises OSError."""
-        return round_trip_ms(address)
+        return round_trip_ms(address, lambda asked: pinged(asked, greeting=self.greeting))
 
 
 class HttpWay(Way):

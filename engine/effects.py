@@ -48,6 +48,7 @@ def once(connection: Connection, job: Job) -> bool:
     Malformed, and what the database raises.
     """
     dialect, identity = dialect_of(connection), _identity(job)
+    # anchor: effect-is-remembered
     return not job.queue or run(connection, _INSERT.format(marks=dialect.marks(2)), identity) == 1
 
 

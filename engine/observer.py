@@ -85,11 +85,13 @@ class Observer(Protocol):
 
 class SparedObserver:
     """An observer whose failures change nothing for who is observed. `leads_to`: the url that the calls of
-    its queue go to in place of the queue's own."""
+    its queue go to in place of the queue's own; `under`: what the keys of the queue have before its own
+    prefix then."""
 
-    def __init__(self, observer: Observer, leads_to: str | None = None) -> None:
+    def __init__(self, observer: Observer, leads_to: str | None = None, under: str = "") -> None:
         self._observer = observer
         self.leads_to = leads_to
+        self.under = under
 
     def invoked(self, call: Call[Any], first_send_ns: int, intended_ns: Intended) -> object:
         """As the observer does; None where it has failed."""
@@ -129,7 +131,8 @@ def spared_observer(observer: Observer | None) -> SparedObserver | None:
 def observer_of(queue: str, given: Observer | None) -> SparedObserver | None:
     """What the engine calls for a queue: the observer that its caller gave, or else what the callable returns
     that `IRONCLAIM_OBSERVER=module:object` names. Only the latter may lead the queue to another server, by
-    its `leads_to`. Raises Malformed where the variable names none, and what the callable raises."""
+    its `leads_to`, and under a prefix there, by its `under`. Raises Malformed where the variable names none,
+    and what the callable raises."""
     reference = os.environ.get(VARIABLE)
     # A queue that the callable makes for itself has no observer: it would be asked for without end.
     if given is None and reference and not getattr(_asking, "on", False):
@@ -141,7 +144,9 @@ def observer_of(queue: str, given: Observer | None) -> SparedObserver | None:
             _asking.on = False
         if not (given is None or all(hasattr(given, name) for name in _METHODS)):
             raise Malformed(VARIABLE, reference, f"{_BOUND} (it returned a {type(given).__name__})")
-        return None if given is None else SparedObserver(given, getattr(given, "leads_to", None))
+        if given is None:
+            return None
+        return SparedObserver(given, getattr(given, "leads_to", None), getattr(given, "under", ""))
     return spared_observer(given)
 
 

@@ -4,7 +4,8 @@
 file of the process, whose name is the file's: `worker-1.jsonl` has the rows of worker-1. All queues of the
 process share it, or the one alone that `IRONCLAIM_HISTORY_QUEUE` names. `IRONCLAIM_HISTORY_URL` leads all of
 them, also those that are not recorded and those of child processes, to another server than their own: a
-drill never touches the one that the service names.
+drill never touches the one that the service names. `IRONCLAIM_HISTORY_UNDER` is what their keys have before
+their own prefix there, on a server that others use, too.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ FILE = "IRONCLAIM_HISTORY"
 QUEUE = "IRONCLAIM_HISTORY_QUEUE"
 #: The server that all queues of the process use in place of their own, where it is set.
 URL = "IRONCLAIM_HISTORY_URL"
+#: What the keys of those queues begin with, before their own prefix; nothing, where it is not set.
+UNDER = "IRONCLAIM_HISTORY_UNDER"
 
 _opening = threading.Lock()
 _recorder: Recorder | None = None
@@ -53,17 +56,18 @@ def recording(file: Path) -> dict[str, str]:
     return {VARIABLE: f"{__name__}:{observer.__name__}", FILE: str(file)}
 
 
-def led(url: str, queue: str, file: Path | None) -> dict[str, str]:
+def led(url: str, queue: str, file: Path | None, under: str = "") -> dict[str, str]:
     """The variables by which the queues of a process use this server, and the one of this name is recorded
-    into the file; None: nothing is."""
-    return {VARIABLE: f"{__name__}:{observer.__name__}", URL: url, QUEUE: queue, FILE: str(file or "")}
+    into the file; None: nothing is. `under`: what their keys begin with there."""
+    names = {VARIABLE: f"{__name__}:{observer.__name__}", URL: url, QUEUE: queue, FILE: str(file or "")}
+    return {**names, UNDER: under}
 
 
 class Leading:
     """The observer of a queue that is led to another server and not recorded."""
 
-    def __init__(self, leads_to: str) -> None:
-        self.leads_to = leads_to
+    def __init__(self, leads_to: str, under: str = "") -> None:
+        self.leads_to, self.under = leads_to, under
 
     def invoked(self, call: Call[Any], first_send_ns: int, intended_ns: Intended) -> object:
         """Nothing."""
@@ -91,10 +95,10 @@ def observer(queue: str) -> Recorder | Leading | None:
     started by one which records, and for another queue than the one that is recorded. The closing row is
     written when this process ends by itself, and never by a child that it has forked. Raises Malformed where
     no file is named, or another process records in it, and OSError for one that cannot be written."""
-    url = os.environ.get(URL) or None
+    url, under = os.environ.get(URL) or None, os.environ.get(UNDER, "")
     if os.environ.get(QUEUE, queue) != queue or (recorder := _recorder_of(queue)) is None:
-        return None if url is None else Leading(url)
-    recorder.leads_to = url
+        return None if url is None else Leading(url, under)
+    recorder.leads_to, recorder.under = url, under
     return recorder
 
 

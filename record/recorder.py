@@ -75,6 +75,7 @@ class Recorder:
         self._numbers = itertools.count()
         #: The url that the calls of the queue go to in place of its own (see `engine.observer`).
         self.leads_to: str | None = None
+        self.under = ""
 
     def of(self, queue: str) -> Recorder:
         """The recorder of another queue, for the same file."""

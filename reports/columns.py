@@ -236,7 +236,8 @@ def effect_columns(run: Run) -> list[Column]:
     """How often a service counts that the job took effect, null where it does not name it; how many handlers have started; and
     whether one of them still ran at the end, in a process that lived."""
     handle = F.col("f") == "handle"
-    end = run.snapshots.get("end")
+    # Where the harness gave up, it stopped whoever still worked before it looked at the end.
+    end = run.snapshots.get("give-up") or run.snapshots.get("end")
     # One that the harness had to kill, because it would not stop, was there until then.
     gone = {kill.target for kill in run.kills} | {name for name, at_ns in run.ended.items() if end is None or at_ns < end.t_ns}
     there = sorted({one.name for one in run.processes} - gone)

@@ -213,6 +213,16 @@ class Run:
         """Processes of a service that ended by themselves or would not stop, and when that was seen, in monotonic ns."""
         return {str(one["name"]): int(one["t_ns"]) for one in self.spec.get("ended") or ()}
 
+    def full(self, *snapshots: str) -> str:
+        """Why jobs of a service might rightly wait when one of these snapshots was taken; empty where nothing was full."""
+        told: Mapping[str, str] = self.spec.get("full") or {}
+        return next((str(told[name]) for name in snapshots if told.get(name)), "")
+
+    @property
+    def busy(self) -> frozenset[str]:
+        """Workers of a service that had no free place at the deadline."""
+        return frozenset(map(str, self.spec.get("busy") or ()))
+
     @property
     def alive_until_ns(self) -> Mapping[str, int]:
         """Until when each process has certainly lived: until it closed its history, or was about to be killed."""

@@ -18,6 +18,7 @@ from math import inf, isfinite
 from typing import Any, NamedTuple
 
 from reports.facts import KILLS, WAYS, of_channels
+from reports.phases import common
 from reports.ranks import samples_min
 from reports.slo_file import RECOVERIES, Objective, dotted
 
@@ -74,19 +75,21 @@ def distrust(decided: Mapping[str, Any]) -> str:
 
 
 def latency(one: Objective, decided: Mapping[str, Any]) -> Value:
-    """A percentile of a series in a phase."""
+    """A percentile of a series in a phase; of several phases with this name, such as `kill` and `kill-2`, that of the worst."""
     _, phase, series, rank = one.path
-    lines = [line for line in decided["measures"]["percentiles"] if line["phase"] == phase]
+    lines = [line for line in decided["measures"]["percentiles"] if phase in (line["phase"], common(line["phase"]))]
     if not lines:
         return Value(None, f"no job was due in a phase {dotted([phase])}")
-    line = next((line for line in lines if line["series"] == series), None)
-    if line is None:
-        return Value(None, f"not measured: the series are {', '.join(line['series'] for line in lines)}")
-    if line["n"] < (least := samples_min(rank)):
-        return Value(None, f"it rests on {line['n']:,} samples, and needs {least:,}")
-    if line[rank] is None:
-        return Value(inf, f"endless: too many of {line['n']:,} never got there")
-    return Value(line[rank], f"of {line['n']:,}")
+    of_series = [line for line in lines if line["series"] == series]
+    if not of_series:
+        return Value(None, f"not measured: the series are {', '.join(dict.fromkeys(line['series'] for line in lines))}")
+    if few := [line["n"] for line in of_series if line["n"] < samples_min(rank)]:
+        return Value(None, f"it rests on {min(few):,} samples, and needs {samples_min(rank):,}")
+    worst = max(of_series, key=lambda line: inf if line[rank] is None else line[rank])
+    of = f" in {worst['phase']}" if len(of_series) > 1 else ""
+    if worst[rank] is None:
+        return Value(inf, f"endless: too many of {worst['n']:,}{of} never got there")
+    return Value(worst[rank], f"of {worst['n']:,}{of}")
 
 
 def recovery(one: Objective, decided: Mapping[str, Any]) -> Value:

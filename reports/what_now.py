@@ -47,6 +47,8 @@ def repeated(spec: Mapping[str, Any], folder: Path, *, violated: bool) -> dict[s
         again = f"{chaos} bench --replay {shown(folder)}"
         least = {"find the least faults": f"{again} --shrink"} if violated and spec.get("plan") else {}
         return {"repeat": again, **least}
+    if scenario == SERVICE and spec.get("mutant"):
+        return {"repeat": f"{chaos} mutants --only {SERVICE}-{spec['mutant']} --seed {seed}"}
     if scenario == SERVICE:
         return {"repeat": f"{chaos} run chaos.toml --seed {seed}  (the file of the run)"}
     if scenario in BY_SEED:

@@ -16,16 +16,17 @@ from bench.micro.card import cpu_model
 from chaos import machine, runs, topology
 from chaos.capacity import prediction
 from chaos.capacity.prediction import ABOVE, BELOW, Prediction, Verdict, predicted, verdict
-from chaos.capacity.recovery import recoveries
 from chaos.capacity.request import Request
 from chaos.capacity.search import VOID, VOIDS_MAX, Found, Limits, Tried, decide
-from chaos.capacity.stage import Stage, stage
+from chaos.capacity.stage import Stage, Work, stage
 from chaos.capacity.steps import Step
+from chaos.capacity.work import OwnWork
 from chaos.command import prune, utc
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
 from chaos.judge import show, shown
 from chaos.progress import Progress
+from chaos.service.capacity import service_work
 
 SCHEMA = 2
 FILE = "measurement.json"
@@ -52,10 +53,23 @@ BESIDE_STEP_S = 6.0
 END_S = 30.0
 
 
+def named(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The fields of a request that were named."""
+    return {one.name: getattr(arguments, one.name) for one in fields(Request) if hasattr(arguments, one.name)}
+
+
 def request_of(arguments: argparse.Namespace) -> Request:
-    """What is asked for: the fields that were named. Raises HarnessError."""
-    named = {one.name: getattr(arguments, one.name) for one in fields(Request) if hasattr(arguments, one.name)}
-    return Request(**named)
+    """What is asked for. Raises HarnessError."""
+    return Request(**named(arguments))
+
+
+def work_of(arguments: argparse.Namespace) -> Work:
+    """What is measured: the harness's own jobs, or a service. Raises HarnessError."""
+    if arguments.file is None:
+        return OwnWork(request_of(arguments), arguments.web_port)
+    asked = named(arguments)
+    options = [*asked, *(name for name in ("validate", "web_port") if getattr(arguments, name))]
+    return service_work(arguments.file, asked, options)
 
 
 def capacity(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
@@ -64,20 +78,20 @@ def capacity(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
 
     Raises HarnessError, in one line and before anything starts, for what cannot be; and ServerMissing.
     """
-    request, now_s, progress = request_of(arguments), time.time(), Progress(sys.stdout)
-    server = machine.server_version(topology.binary())
-    folder = runs.create(arguments.runs.absolute(), runs.run_id("capacity", request.seed, request.model, now_s))
+    work, now_s, progress = work_of(arguments), time.time(), Progress(sys.stdout)
+    request, server = work.request, machine.server_version(topology.binary())
+    folder = runs.create(arguments.runs.absolute(), runs.run_id("capacity", request.seed, work.label, now_s))
     prune(progress, arguments, now_s)
     progress.say(f"capacity {folder.path.name} in {folder.path}")
-    run = Measuring(request, progress, folder.path / FILE, header(request, server, now_s, arguments.runs))
+    run = Measuring(request, progress, folder.path / FILE, header(request, server, now_s), arguments.runs)
     try:
-        with stage(request, folder, interrupts, arguments.web_port) as parts:
+        with stage(work, folder, interrupts) as parts:
             run.points(parts) if arguments.validate else run.measure(parts, scaling=not arguments.no_scaling)
     finally:
         run.write()
     if arguments.validate:
         return compared(folder, interrupts)
-    report(request, folder.path, progress, interrupts)
+    report(run.request, folder.path, progress, interrupts)
     folder.release()
     progress.say(run.conclusion())
     progress.say(prediction.last_line(run.found.rate_per_s, run.predicted, run.verdict))
@@ -92,6 +106,8 @@ class Measuring:
     progress: Progress
     file: Path
     columns: dict[str, Any]
+    #: The folder of all runs.
+    runs: Path
     found: Found = field(default_factory=lambda: Found(None))
     predicted: Prediction | None = None
     outcomes: list[tuple[float, str]] = field(default_factory=list)
@@ -104,10 +120,18 @@ class Measuring:
         """Of the verification so far."""
         return verdict(self.outcomes, self.request.verify_times)
 
+    def begin(self, parts: Stage) -> Request:
+        """Start the workers of a stage that has none, and take over what is only known then."""
+        self.columns["memory"] = parts.memory()
+        self.request = parts.request = parts.work.learned(parts)
+        self.columns["target"] = target(self.request)
+        self.columns["recovery"] = parts.work.recovery(self.runs, parts)
+        self.write()
+        return self.request
+
     def measure(self, parts: Stage, *, scaling: bool) -> None:
         """All of it, on a stage without workers."""
-        request = self.request
-        self.columns["memory"] = parts.memory()
+        request = self.begin(parts)
         limits = Limits(request.first_per_s, request.least_per_s, RATE_MAX_PER_S, request.step_s, request.last_step_s)
         self.found = self.search(parts, limits)
         round_trip_ms = parts.round_trip_ms()
@@ -120,13 +144,14 @@ class Measuring:
         for _ in range(request.verify_times):
             for multiple in (BELOW, ABOVE):
                 self.verify(parts, self.predicted.rate_per_s, multiple)
-        if scaling:
+        if scaling and parts.work.several_kinds:
+            self.progress.say("the limits of other numbers of workers are not searched, because they are of several kinds")
+        elif scaling:
             self.scale(parts, self.found.rate_per_s)
 
     def points(self, parts: Stage) -> None:
         """Long steps at rates from low to beyond what the handlers can do, with when each job was due."""
-        request = self.request
-        self.columns["memory"] = parts.memory()
+        request = self.begin(parts)
         for share in VALIDATE_SHARES:
             rate_per_s = round(max(request.least_per_s, share * request.ceiling_per_s), 1)
             for _ in range(VOIDS_MAX):
@@ -195,16 +220,21 @@ class Measuring:
 
     def conclusion(self) -> str:
         """What came of it, in one sentence."""
-        found, target = self.found, f"a p99 of {self.request.p99_target_ms:g} ms"
+        found, wanted = self.found, f"a p99 of {self.request.p99_target_ms:g} ms"
         if found.rate_per_s is None:
-            reason = "steps were void" if found.wall else "the lowest rate that can be measured misses"
-            return f"no rate was found that meets {target}: {reason}"
-        line = f"{found.rate_per_s:g} jobs/s met {target} in the long step"
+            reason = f"steps were void: {self.void}" if found.wall else "the lowest rate that can be measured misses"
+            return f"no rate was found that meets {wanted}: {reason}"
+        line = f"{found.rate_per_s:g} jobs/s met {wanted} in the long step"
         if found.wall:
-            return f"{line}; {found.high_per_s:g} could not be measured here, because its steps were void"
+            return f"{line}; {found.high_per_s:g} could not be measured here, because its steps were void: {self.void}"
         if self.predicted is None:
             return f"{line}; half of the steps predict nothing, so there is no prediction to use"
         return line + ("; the prediction holds" if self.verdict.holds else "; the prediction is not to be used")
+
+    @property
+    def void(self) -> str:
+        """Why the newest step that proves nothing does not; empty where each of them proves something."""
+        return next((step["void"] for step in reversed(self.columns["steps"]) if step["void"]), "")
 
     def exit_code(self) -> int:
         """See `capacity`."""
@@ -225,21 +255,26 @@ def guess_s(request: Request) -> float:
     return GUESS_STEPS_MAX * (request.step_s + BESIDE_STEP_S) + END_S
 
 
-def header(request: Request, server: str, now_s: float, runs_folder: Path) -> dict[str, Any]:
+def target(request: Request) -> dict[str, Any]:
+    """What must be met, and with which jobs."""
+    return {
+        "p99_ms": request.p99_target_ms,
+        "payload_bytes": request.payload_bytes,
+        "handler_ms": request.handler_ms,
+        "model": request.model,
+        "topology": request.topology,
+    }
+
+
+def header(request: Request, server: str, now_s: float) -> dict[str, Any]:
     """What is known before anything is measured."""
     return {
         "schema": SCHEMA,
         "made": utc(now_s),
         "machine": {"cores": os.cpu_count(), "cpu": cpu_model(), "server": server},
-        "target": {
-            "p99_ms": request.p99_target_ms,
-            "payload_bytes": request.payload_bytes,
-            "handler_ms": request.handler_ms,
-            "model": request.model,
-            "topology": request.topology,
-        },
+        "target": target(request),
         "steps": [],
-        "recovery": recoveries(runs_folder, request.model, request.topology),
+        "recovery": {},
         "verify": [],
     }
 

@@ -6,7 +6,7 @@ import json
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from bench.capacity_steps import ORDER, TIMED_VARIABLE, Order, Timed
 from chaos.capacity.request import Request
@@ -20,19 +20,50 @@ LEASE_MS = 9_000
 SWEEP_MS = 1_000
 
 
+S = TypeVar("S")
+
+
 @dataclass
-class CapacityCrew(Children[Request]):
+class MeasuredCrew(Children[S]):
+    """Workers that note the times of handlers, and a producer that takes orders."""
+
+    @property
+    def orders(self) -> Path:
+        """Where the producer finds its orders, and leaves what came of them."""
+        return self.logs.parent / "orders"
+
+    def start_worker(self, name: str) -> Child:
+        """Start a worker."""
+        raise NotImplementedError
+
+    def start_producer(self, name: str) -> Child:
+        """Start the producer, which waits for its first order."""
+        raise NotImplementedError
+
+    def order(self, order: Order) -> Path:
+        """Order a step; the file that says what came of it, once that is there."""
+        fresh = self.orders / "order.tmp"
+        fresh.write_text(json.dumps(asdict(order)))
+        fresh.replace(self.orders / ORDER)
+        return self.orders / order.answer
+
+    def times(self, name: str) -> Path:
+        """The file of a worker's handler times."""
+        return self.history / f"{name}.times"
+
+    def workers(self) -> list[str]:
+        """The workers that live."""
+        return [child.name for child in self.children.values() if child.role == "worker" and child.alive()]
+
+
+@dataclass
+class CapacityCrew(MeasuredCrew[Request]):
     """Workers may come and go between steps; the producer stays, so that its connections are warm."""
 
     #: Port of Locust's web page; 0 = none.
     web_port: int = 0
 
     SENDERS: ClassVar[tuple[str, ...]] = (PRODUCER,)
-
-    @property
-    def orders(self) -> Path:
-        """Where the producer finds its orders, and leaves what came of them."""
-        return self.logs.parent / "orders"
 
     def start_worker(self, name: str) -> Child:
         """Start a worker with as many handlers at once as are asked for."""
@@ -49,18 +80,3 @@ class CapacityCrew(Children[Request]):
         words += ["--exit-code-on-error", "0", "--host", self.connect(name), "--queue", QUEUE, "--seed", str(spec.seed)]
         words += ["--payload-bytes", str(spec.payload_bytes), "--handler-ms", f"{spec.handler_ms:g}", "--model", spec.model]
         return self._start(name, PRODUCER, [*words, "--orders", str(self.orders)], {})
-
-    def order(self, order: Order) -> Path:
-        """Order a step; the file that says what came of it, once that is there."""
-        fresh = self.orders / "order.tmp"
-        fresh.write_text(json.dumps(asdict(order)))
-        fresh.replace(self.orders / ORDER)
-        return self.orders / order.answer
-
-    def times(self, name: str) -> Path:
-        """The file of a worker's handler times."""
-        return self.history / f"{name}.times"
-
-    def workers(self) -> list[str]:
-        """The workers that live."""
-        return [child.name for child in self.children.values() if child.role == "worker" and child.alive()]

@@ -14,6 +14,9 @@ DRIVER_MAX = 0.8
 #: And sends that are later than this part of the target (p99) are a driver that had no turn: the machine was busy.
 LATE_SHARE = 0.2
 
+#: A load of a service that needs more of the time to yield its jobs is what is measured, and not the service.
+LOAD_MAX = 0.8
+
 #: The first part of a step, in which an empty queue fills up to its usual length, is no slope.
 LEAD_SHARE = 0.2
 
@@ -61,6 +64,13 @@ def void_reason(cpu_share: float, late_p99_ms: float, target_ms: float, samples:
     if late_p99_ms > LATE_SHARE * target_ms:
         return f"the driver was {late_p99_ms:.0f} ms late (p99), more than {LATE_SHARE:g} of the target: the machine was busy"
     return None
+
+
+def load_reason(made: int, made_s: float, seconds: float) -> str | None:
+    """Why a step at a rate that the load itself does not yield proves nothing; None when it does."""
+    if made_s <= LOAD_MAX * seconds:
+        return None
+    return f"the load itself yields at most {made / made_s:.4g} jobs/s: it took {made_s / max(1, made) * 1000:.3g} ms for each"
 
 
 def outcome(void: str | None, *, p99_ms: float, target_ms: float, slope_low_per_s: float, dropped: int) -> str:

@@ -26,11 +26,17 @@ class Recovery:
     source: str
 
 
-def recoveries(runs: Path, model: str, topology: str) -> dict[str, dict[str, Any]]:
-    """By loss, as it is written: of a worker always, of a server only where a drill has seen it."""
-    bound = f"the bound: a lease of {LEASE_MS / 1e3:g} s and a sweep of {SWEEP_MS / 1e3:g} s, as no drill of {model} is in {runs}"
-    found = {"worker-kill": Recovery(LEASE_MS + SWEEP_MS, bound)}
-    drills = sorted(_drills(runs, model), key=lambda one: (one[1]["spec"].get("topology") == topology, one[0].name))
+def recoveries(
+    runs: Path, model: str, topology: str, *, lease_ms: int = LEASE_MS, sweep_ms: int = SWEEP_MS, service: str = ""
+) -> dict[str, dict[str, Any]]:
+    """By loss, as it is written: of a worker always, of a server only where a drill has seen it. `service`: the queue of a
+    service, whose own drills alone count."""
+    of = f"queue {service}" if service else model
+    bound = f"the bound: a lease of {lease_ms / 1e3:g} s and a sweep of {sweep_ms / 1e3:g} s, as no drill of {of} is in {runs}"
+    found = {"worker-kill": Recovery(lease_ms + sweep_ms, bound)}
+    same: dict[str, Any] = {"model": model, "lease_ms": lease_ms}
+    same |= {"scenario": "service", "queue": service} if service else {}
+    drills = sorted(_drills(runs, same), key=lambda one: (one[1]["spec"].get("topology") == topology, one[0].name))
     for run, verdict in drills:
         for loss, faults in LOSSES.items():
             if slowest_ms := max(_times_ms(run, verdict, loss, faults), default=0.0):
@@ -40,14 +46,15 @@ def recoveries(runs: Path, model: str, topology: str) -> dict[str, dict[str, Any
     return {loss: asdict(one) for loss, one in found.items()}
 
 
-def _drills(runs: Path, model: str) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """The judged runs of a model with the lease of a measurement, and their verdicts."""
+def _drills(runs: Path, same: Mapping[str, Any]) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The judged runs whose spec has these fields, and their verdicts. Those of services count for themselves alone."""
     for file in runs.glob("*/verdict.json"):
         try:
             found = json.loads(file.read_text())
             spec = found["spec"]
-            same = spec["model"] == model and spec["lease_ms"] == LEASE_MS and not spec["mutant"]
-            judged = same and found["verdict"] in JUDGED and isinstance(found["measures"]["by_fault"], list)
+            alike = all(spec[name] == value for name, value in same.items()) and not spec["mutant"]
+            alike = alike and (spec.get("scenario") == "service") == ("scenario" in same)
+            judged = alike and found["verdict"] in JUDGED and isinstance(found["measures"]["by_fault"], list)
         except (OSError, ValueError, KeyError, TypeError):
             # What cannot be read has no figures.
             continue

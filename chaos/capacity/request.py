@@ -56,6 +56,7 @@ class Request:
     handler_ms: float = 20.0
     model: str = LANES
     topology: str = topologies.EMBEDDED
+    durability: str = ""
     backlog_s: float = 3_600.0
     workers: int | None = None
     handlers_at_once: int = 10
@@ -68,7 +69,7 @@ class Request:
     def __post_init__(self) -> None:
         if self.model not in NAMES:
             raise HarnessError(f"model {self.model!r} does not exist; choose from {', '.join(NAMES)}")
-        topologies.check(self.topology, "")
+        topologies.check(self.topology, self.durability)
         if self.topology == topologies.CLUSTER and not models.in_cluster(self.model):
             raise HarnessError(
                 f"topology 'cluster': the keys of a queue of {self.model} are in many slots; possible are the other topologies, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -118,22 +119,29 @@ class Ran:
 
 
 class HandlerTimes:
-    """The lines of `bench.timed_handlers`, read as they come. Of a job that ran again the first run counts."""
+    """The lines of `bench.handler_times`, read as they come. Of a job that ran again the first line counts. `configured`: what
+    the worker of a file has configured."""
 
     def __init__(self) -> None:
         self.ran: dict[str, Ran] = {}
+        self.configured: dict[Path, dict[str, Any]] = {}
         self._read: dict[Path, int] = {}
+        self._noted: Counter[Path] = Counter()
 
     def read(self, path: Path) -> int:
-        """Read what was added to a file; how many bytes of whole lines it had so far."""
-        done = self._read.get(path, 0)
+        """Read what was added to a file; how many ends of jobs it has noted so far."""
         if path.exists():
+            done = self._read.get(path, 0)
             with path.open("rb") as file:
                 file.seek(done)
                 whole = file.read()
             whole = whole[: whole.rfind(b"\n") + 1]
             for line in whole.decode().splitlines():
+                if line.startswith("{"):
+                    self.configured[path] = json.loads(line)
+                    continue
                 job, *instants = line.split()
                 self.ran.setdefault(job, Ran(*map(int, instants)))
-            self._read[path] = done = done + len(whole)
-        return done
+                self._noted[path] += 1
+            self._read[path] = done + len(whole)
+        return self._noted[path]

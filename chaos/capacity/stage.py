@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import redis
 
-from bench import models
-from bench.arrivals import NAME, payload
 from bench.capacity_steps import Order, Sent
 from bench.micro.memory import settled
-from chaos.capacity.crew import QUEUE, CapacityCrew
+from chaos.capacity.crew import MeasuredCrew
 from chaos.capacity.request import Request
 from chaos.capacity.samples import HandlerTimes, Look, Looker, Used
 from chaos.capacity.steps import Seen, Step, measured
@@ -42,11 +40,57 @@ LOOK_S = 0.25
 SETTLE_S = 5.0
 EMPTY_TIMEOUT_S = 120.0
 
-#: Jobs by whose memory that of one is told.
-MEMORY_JOBS = 5_000
-
 #: Round trips whose median is told.
 PINGS = 101
+
+
+class Work(Protocol):
+    """A queue, its workers and its load. `request`: what is asked for, as far as it is known before anything runs."""
+
+    #: What is complained about where workers do not begin to work.
+    IDLE: ClassVar[str]
+
+    @property
+    def request(self) -> Request: ...
+
+    @property
+    def queue(self) -> str:
+        """The name of the queue."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """What the folder of the run is called after."""
+        ...
+
+    @property
+    def several_kinds(self) -> bool:
+        """True where workers differ, so that fewer of them are not the same service."""
+        ...
+
+    def open(self, url: str) -> Queue:
+        """The queue at this url, without I/O so far."""
+        ...
+
+    def crew(self, url: str, folder: RunFolder, manifest: HistoryFile, watch: Watch) -> MeasuredCrew[Any]:
+        """Its processes, of which none has been started."""
+        ...
+
+    def fill(self, stage: Stage) -> int:
+        """Let jobs wait, before any worker runs; how many. Raises HarnessError for none."""
+        ...
+
+    def begun(self, stage: Stage, before: Mapping[str, int]) -> bool:
+        """Whether each of these workers works; `before`: how many ends of jobs they had noted before they were started."""
+        ...
+
+    def learned(self, stage: Stage) -> Request:
+        """What is asked for, with what is only known when workers run. Raises HarnessError."""
+        ...
+
+    def recovery(self, runs: Path, stage: Stage) -> dict[str, dict[str, Any]]:
+        """How soon work goes on after a loss (see `chaos.capacity.recovery`)."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +107,11 @@ class MemoryLook:
 class Stage:
     """Everything that runs. Raises HarnessError when a process ends, or does not do what it should in time."""
 
+    work: Work
     request: Request
     queue: Queue
     server: redis.Redis
-    crew: CapacityCrew
+    crew: MeasuredCrew[Any]
     looker: Looker
     #: What one look costs the server.
     look: Used
@@ -77,34 +122,20 @@ class Stage:
     steps: int = 0
 
     def start_workers(self, count: int) -> None:
-        """Let so many workers run, and wait until each has run a job."""
+        """Let so many workers run, and wait until each of them works and nothing is left."""
         names = worker_names(count)
         self.crew.stop([name for name in self.crew.workers() if name not in names])
         begun = {name: self.times.read(self.crew.times(name)) for name in names}
         fresh = [name for name in names if name not in self.crew.workers()]
         for name in fresh:
             self.crew.start_worker(name)
-        work = self.carried_payload(1.0)
-
-        def each_ran() -> bool:
-            self.queue.enqueue(NAME, work)
-            return all(self.times.read(self.crew.times(name)) > begun[name] for name in fresh)
-
-        self.wait(each_ran, START_TIMEOUT_S, "the workers ran no job")
-        self.wait(self.is_empty, EMPTY_TIMEOUT_S, "the queue was not empty")
+        self.wait(lambda: self.work.begun(self, {name: begun[name] for name in fresh}), START_TIMEOUT_S, self.work.IDLE)
+        self.wait(self.is_empty, EMPTY_TIMEOUT_S)
+        self.clear()
 
     def take(self, rate_per_s: float, seconds: float, settle_s: float = SETTLE_S) -> Step:
         """Carry out one step, and measure it. What is left then is waited for so long, and taken away."""
-        self.steps += 1
-        order, looks = Order(self.steps, rate_per_s, seconds), list[Look]()
-        answer = self.crew.order(order)
-
-        def answered() -> bool:
-            looks.append(self.looker.look())
-            return answer.exists()
-
-        self.wait(answered, seconds + ANSWER_TIMEOUT_S, "Locust did not carry out its order", LOOK_S)
-        sent = Sent(**json.loads(answer.read_text()))
+        order, sent, looks = self.sent(rate_per_s, seconds)
         workers = self.crew.workers()
 
         def noted() -> bool:
@@ -120,6 +151,19 @@ class Stage:
         self.clear()
         return step
 
+    def sent(self, rate_per_s: float, seconds: float) -> tuple[Order, Sent, list[Look]]:
+        """Have one step sent: its order, what came of that, and the looks meanwhile."""
+        self.steps += 1
+        order, looks = Order(self.steps, rate_per_s, seconds), list[Look]()
+        answer = self.crew.order(order)
+
+        def answered() -> bool:
+            looks.append(self.looker.look())
+            return answer.exists()
+
+        self.wait(answered, seconds + ANSWER_TIMEOUT_S, "the load did not carry out its order", LOOK_S)
+        return order, Sent.read(answer.read_text()), looks
+
     def clear(self) -> None:
         """Take away what waits, where the model can, and wait until nothing is left."""
         # Where it cannot, it is worked off.
@@ -130,16 +174,15 @@ class Stage:
     def memory(self) -> dict[str, float]:
         """Bytes of a job that waits, and of one that has finished; and how much more the server's resident memory grows than
         what it uses. Before any worker runs; it leaves them running."""
-        work = self.carried_payload(1.0)
         empty = self.look_at_memory()
-        self.queue.enqueue_many([{"name": NAME, "payload": work} for _ in range(MEMORY_JOBS)])
+        jobs = self.work.fill(self)
         full = self.look_at_memory()
         self.start_workers(self.request.workers_measured)
         retained = self.look_at_memory()
         return {
-            "bytes_per_waiting": (full.jobs - empty.jobs) / MEMORY_JOBS,
-            "bytes_per_retained": max(0.0, (retained.jobs - empty.jobs) / MEMORY_JOBS),
-            "fragmentation": max(1.0, (full.resident - empty.resident) / (full.used - empty.used)),
+            "bytes_per_waiting": max(1.0, (full.jobs - empty.jobs) / jobs),
+            "bytes_per_retained": max(0.0, (retained.jobs - empty.jobs) / jobs),
+            "fragmentation": max(1.0, (full.resident - empty.resident) / max(1, full.used - empty.used)),
         }
 
     def look_at_memory(self) -> MemoryLook:
@@ -158,10 +201,6 @@ class Stage:
             self.server.ping()
             took.append(time.monotonic_ns() - began_ns)
         return median(took) / 1e6
-
-    def carried_payload(self, handler_ms: float) -> dict[str, Any]:
-        """The payload of a job in the form that the model carries."""
-        return models.carried(self.request.model).payload(payload(self.request.payload_bytes, handler_ms))
 
     def is_empty(self) -> bool:
         """True when no job waits or runs."""
@@ -187,22 +226,23 @@ class Stage:
 
 
 @contextmanager
-def stage(request: Request, folder: RunFolder, interrupts: Interrupts, web_port: int) -> Iterator[Stage]:
-    """Start the server and Locust; workers are started by `memory` or `start_workers`. All is gone afterwards.
+def stage(work: Work, folder: RunFolder, interrupts: Interrupts) -> Iterator[Stage]:
+    """Start the server and what sends; workers are started by `memory` or `start_workers`. All is gone afterwards.
 
     Raises HarnessError, ServerMissing and Interrupted.
     """
     with ExitStack() as stack:
         try:
-            servers = stack.enter_context(make(request.topology, Setting(folder.logs / "server.log", direct=True, tag=QUEUE)))
+            setting = Setting(folder.logs / "server.log", work.request.durability, direct=True, tag=work.queue)
+            servers = stack.enter_context(make(work.request.topology, setting))
             url, at = servers.url, servers.address()
-            queue = stack.enter_context(models.queue(request.model, QUEUE, url=url))
+            queue = stack.enter_context(work.open(url))
             server = stack.enter_context(redis.Redis(at.host, at.port, decode_responses=True))
             manifest = HistoryFile(folder.history / "manifest.jsonl", proc="manifest", role="harness")
             stack.callback(manifest.close)
             watch = Watch(folder.history)
             stack.callback(watch.close)
-            crew = CapacityCrew(request, lambda name: url, folder.history, folder.logs, manifest, watch, web_port=web_port)
+            crew = work.crew(url, folder, manifest, watch)
             # What they complain about is no matter: Locust with a shape ends by SIGTERM itself, for it catches none.
             stack.callback(crew.stop_all)
             crew.start_producer(PRODUCER)
@@ -211,6 +251,6 @@ def stage(request: Request, folder: RunFolder, interrupts: Interrupts, web_port:
                 return servers.complaint() or servers.unplanned_failover()
 
             looker = Looker(queue, server, crew.pids)
-            yield Stage(request, queue, server, crew, looker, looker.cost(), interrupts, complaint)
+            yield Stage(work, work.request, queue, server, crew, looker, looker.cost(), interrupts, complaint)
         except (ServerFailed, EngineError, redis.RedisError, OSError) as error:
             raise HarnessError(f"capacity: {type(error).__name__}: {error}") from error

@@ -55,7 +55,7 @@ def measured(seen: Seen, request: Request) -> Step:
     """The figures of a step, and whether it meets."""
     order, sent = seen.order, seen.sent
     arrivals = Arrivals(request.seed, order.step, order.rate_per_s, order.seconds)
-    due_ms = {arrivals.id_of(arrival.index): arrival.offset_ms for arrival in arrivals}
+    due_ms = due(arrivals, sent)
     ran = {job: one for job, one in seen.ran.items() if job in due_ms}
     latencies_ms = [(one.reported_ns - sent.begin_ns) / 1e6 - due_ms[job] for job, one in ran.items()]
     latencies_ms += unfinished(sent, len(latencies_ms), seen.until_ns)
@@ -67,7 +67,8 @@ def measured(seen: Seen, request: Request) -> Step:
     backlog = [(look.t_ns / 1e9, max(0.0, look.in_system - presence.running(look.t_ns))) for look in inside]
     lead_s = (sent.begin_ns + figures.LEAD_SHARE * (sent.end_ns - sent.begin_ns)) / 1e9
     filled = [sample for sample in backlog if sample[0] >= lead_s]
-    void = figures.void_reason(sent.cpu_share, sent.late_p99_ms, request.p99_target_ms, len(filled))
+    void = figures.load_reason(sent.made, sent.made_s, order.seconds)
+    void = void or figures.void_reason(sent.cpu_share, sent.late_p99_ms, request.p99_target_ms, len(filled))
     enough = len(filled) >= figures.SAMPLES_MIN
     slope, (low, high) = slope_interval(filled) if enough else (0.0, (-order.rate_per_s, order.rate_per_s))
     p99_ms, dropped = figures.percentile(latencies_ms, 0.99), sent.offered - sent.created
@@ -101,6 +102,13 @@ def measured(seen: Seen, request: Request) -> Step:
         "meets": outcome == MET,
     }
     return Step(columns, Tried(order.rate_per_s, order.seconds, outcome), spent.net_bytes)
+
+
+def due(arrivals: Arrivals, sent: Sent) -> dict[str, float]:
+    """When each job of a step is due, in ms from its begin, by id."""
+    offsets_ms = {arrival.index: arrival.offset_ms for arrival in arrivals}
+    others = {other.id: offsets_ms.pop(other.index) + other.delay_ms for other in sent.others}
+    return {arrivals.id_of(index): offset_ms for index, offset_ms in offsets_ms.items()} | others
 
 
 def unfinished(sent: Sent, finished: int, until_ns: int) -> list[float]:

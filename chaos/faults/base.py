@@ -200,9 +200,10 @@ class Stopped:
     missed: bool
 
 
-def stop_at_work(scene: Scene, target: str) -> Stopped | None:
+def stop_at_work(scene: Scene, target: str, stalls: Callable[[], bool] = lambda: False) -> Stopped | None:
     """Stop a worker while handlers run; None when it is not alive. A stop that caught none is undone and tried again: only of a
-    stopped process is it known what it runs, however late we are. The last one stays."""
+    stopped process is it known what it runs, however late we are. So is one of which `stalls` says that it stops all others,
+    too. The last one stays."""
     attempt = 0
     while True:
         attempt += 1
@@ -214,7 +215,13 @@ def stop_at_work(scene: Scene, target: str) -> Stopped | None:
         stopped = _stop(scene, child.pid)
         running = tuple(scene.watch.view(target).running)
         missed = not running and aimed and stopped
-        if not missed or attempt == STOPS_MAX:
+        try:
+            again = attempt < STOPS_MAX and (missed or (bool(running) and stalls()))
+        except BaseException:
+            # As in `_stop`.
+            scene.signal(child.pid, signal.SIGCONT)
+            raise
+        if not again:
             return Stopped(child, t_ns, attempt, aimed, running, missed)
         scene.signal(child.pid, signal.SIGCONT)
 

@@ -17,6 +17,7 @@ from chaos.faults.base import ASK_TIMEOUT_S, LOST_MS, Scene, Seen
 from chaos.network import Network
 from chaos.plan import PRODUCER, PlannedFault
 from chaos.probe import Silence
+from chaos.topology.given import Given
 from chaos.toxiproxy_client import blackhole
 from chaos.ways import Way
 
@@ -138,7 +139,9 @@ class LostFault(NetworkFault):
         return all(lost for lost, _ in found), "; ".join(words for _, words in found)
 
     def _probe(self, name: str, way: Way) -> tuple[bool, str]:
-        key = f"ironclaim:probe:{secrets.token_hex(8)}"
+        servers = self.scene.servers
+        own = servers.prefix if isinstance(servers, Given) else ""
+        key = f"{own}ironclaim:probe:{secrets.token_hex(8)}"
         patience_s = min(PROBE_PATIENCE_S, self.scene.lease_ms / 1_000 * HOLD_LEASES)
         try:
             lost = f"answered {way.write(key, patience_s)}"

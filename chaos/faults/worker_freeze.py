@@ -7,7 +7,7 @@ import time
 
 from chaos.faults.base import STATE_TIMEOUT_S, Scene, Seen, process_states, stop_at_work
 from chaos.plan import PlannedFault
-from chaos.watch import Token
+from chaos.watch import ProcessView, Token
 
 #: The zombie is kept at most lease and this long: a sweep is due every second, and a second sweep may be needed.
 OVERTIME_S = 4.0
@@ -15,6 +15,12 @@ OVERTIME_S = 4.0
 #: Handlers were about to end when the worker froze, so their ends follow at once.
 ANSWER_TIMEOUT_S = 10.0
 
+
+#: A stop at whose instant no handler of others ends for so long is one of all: the worker holds what they wait for.
+STALL_S = 2.0
+
+#: So many such stops are undone and tried again.
+STALLS_MAX = 3
 
 #: Handlers that start so soon after the freeze may still come to wait for what the frozen worker holds.
 SOON_NS = 1_000_000_000
@@ -33,10 +39,11 @@ class WorkerFreeze:
         self._taken: tuple[Token, ...] = ()
         self._stopped_ns = 0
         self._pid = 0
+        self._stalled = 0
 
     def inject(self) -> Seen:
         scene, target = self._scene, self._planned.target
-        stopped = stop_at_work(scene, target)
+        stopped = stop_at_work(scene, target, self._stalls)
         if stopped is None:
             self._stopped_ns = time.monotonic_ns()
             return Seen(self._stopped_ns, False, f"{target} is not alive")
@@ -77,6 +84,21 @@ class WorkerFreeze:
         words = ", ".join(sorted(f"{operation} {result}" for operation, result in answers)) or "nothing"
         detail = f"{target} runs again; late ends answered: {words}" if runs else f"{target} did not go on"
         return Seen(time.monotonic_ns(), runs and (bool(answers) or not self._taken), detail)
+
+    def _stalls(self) -> bool:
+        """Whether handlers of other workers run, and none of them ends: they wait for what the frozen one holds."""
+
+        def others() -> list[ProcessView]:
+            return [view for name, view in self._scene.watch.views.items() if name != self._planned.target]
+
+        def ended() -> int:
+            return sum(view.completed.get("handle", 0) for view in others())
+
+        before = ended()
+        if self._scene.wait(lambda: ended() > before or not any(view.running for view in others()), timeout_s=STALL_S):
+            return False
+        self._stalled += 1
+        return self._stalled <= STALLS_MAX
 
     def _waiting(self) -> str:
         """The other workers that run nothing but handlers from before the freeze: they may wait for what the frozen one holds."""

@@ -23,13 +23,14 @@ from chaos.channels.spec import ChannelSpec
 from chaos.command import Order
 from chaos.interrupts import Interrupts
 from chaos.mischief import command as mischief
-from chaos.mutants import Mutant
+from chaos.mutants import Mutant, of_services
 from chaos.mutants.of_jobs import MUTANTS as OF_JOBS
 from chaos.plan import Pace, consumer_names, draw, worker_names
 from chaos.spec import RunSpec
 
-#: Beside the loads of the catalogue: a queue of an old format in which a foreign client meddles.
+#: Beside the loads of the catalogue: a queue of an old format in which a foreign client meddles, and a service of its own.
 MISCHIEF = "mischief"
+SERVICE = "service"
 
 PACE = Pace(lead_in_ms=1_500, delay_max_ms=200, calm_ms=300, settle_ms=1_500)
 LEASE_MS = 1_500
@@ -94,6 +95,10 @@ def every() -> dict[str, Planted]:
     found += [
         Planted(f"{model}-{mutant.name}", mutant, Shape(MISCHIEF, model=model)) for model, mutant in mischief.MUTANTS.items()
     ]
+    found += [
+        Planted(f"{SERVICE}-{mutant.name}", mutant, Shape(SERVICE, mutant.topology, mutant.provoked_by))
+        for mutant in of_services.MUTANTS.values()
+    ]
     return {planted.name: planted for planted in found}
 
 
@@ -111,6 +116,9 @@ def order(shape: Shape, seed: int, interrupts: Interrupts, mutant: Mutant | None
     name = mutant.name if mutant else ""
     if shape.load == MISCHIEF:
         return mischief.order(shape.model, seed, interrupts, mutant)
+    if shape.load == SERVICE:
+        times = {"lease_ms": LEASE_MS, "sweep_ms": SWEEP_MS, "liveness_slack_ms": LIVENESS_SLACK_MS}
+        return of_services.order(shape.faults, seed, interrupts, mutant, PACE, **times)
     if shape.load == catalogue.CHANNELS:
         label = "-".join(filter(None, (DSPS, name)))
         spec = ChannelSpec(

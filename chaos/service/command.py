@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import redis
+
 from bench.models import NAMES as MODELS
 from bench.models import carried
 from chaos import runs, topologies, topology, toxiproxy_binary
@@ -31,6 +33,8 @@ from chaos.service.drill import ServiceDrill
 from chaos.service.file import ServiceFile, read, toml
 from chaos.service.spec import AT_LEAST_ONCE, SCENARIO, ServiceSpec
 from chaos.spec import RunSpec
+from chaos.topology.given import Given
+from engine.errors import redacted_url
 from engine.testing import ServerMissing
 
 #: Modules of a service are imported within this time.
@@ -132,7 +136,8 @@ def about(known: Known, spec: RunSpec) -> str:
     """What runs, in one line."""
     apps = f", {len(known.service.apps)} apps" if known.service.apps else ""
     load = "tasks of Locust users" if known.of_users else "jobs"
-    return f"{spec.workers} workers{apps}, {spec.rate_per_s} {load}/s to queue {spec.queue}, {spec.topology}, seed {spec.seed}"
+    servers = redacted_url(known.service.servers) if known.service.servers else spec.topology
+    return f"{spec.workers} workers{apps}, {spec.rate_per_s} {load}/s to queue {spec.queue}, {servers}, seed {spec.seed}"
 
 
 def resolved(service: ServiceFile) -> Known:
@@ -183,18 +188,25 @@ def check(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
         progress.say(f"planned: {planned.name} of {planned.target}")
     if not plan.faults:
         progress.say("planned: no fault")
-    missing = list(lacking(spec, plan))
+    missing = list(lacking(known.service, spec, plan))
     for words in missing:
         progress.say(f"missing: {words}")
     with tempfile.TemporaryDirectory() as folder:
         objectives(known.service, Path(folder))
-    progress.say(trial.one_job(known.service, spec, known.of_users, interrupts))
+    for words in trial.tried(known.service, spec, known.of_users, interrupts):
+        progress.say(words)
     progress.say("check: something is missing" if missing else "check: ready")
     return UNKNOWN if missing else VALID
 
 
-def lacking(spec: ServiceSpec, plan: Plan) -> Iterator[str]:
+def lacking(service: ServiceFile, spec: ServiceSpec, plan: Plan) -> Iterator[str]:
     """What a run would miss, each with the line that installs it."""
+    if service.servers:
+        try:
+            with Given(service.servers) as server:
+                server.version()
+        except (HarnessError, redis.RedisError, OSError) as error:
+            yield service.secrets.hide(f"the given server: {error}")
     try:
         topology.binary()
     except ServerMissing as error:

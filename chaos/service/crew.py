@@ -46,6 +46,8 @@ class ServiceCrew(Crew):
     service: ServiceFile = field(init=False, repr=False)
     #: The load is a Locust user: what it enqueues has no intended instant.
     of_users: bool = False
+    #: What the keys of the service begin with, on a server that others use.
+    under: str = ""
     #: Name -> the words that it is started with, and its port if it is an app.
     commands: dict[str, tuple[str, ...]] = field(default_factory=dict)
     ports: dict[str, int] = field(default_factory=dict)
@@ -75,11 +77,15 @@ class ServiceCrew(Crew):
         self.manifest.append([rows.process(role, name, f"{name}.jsonl")])
         service, spec = self.service, self.spec
         command = [sys.executable, "-P", "-m", "bench.service_load", "--folder", str(service.folder)]
-        command += ["--queue", service.queue, "--load", service.load, "--rate", str(spec.rate_per_s)]
-        command += ["--seed", str(spec.seed), "--prefix", spec.id]
+        command += ["--queue", service.queue, "--load", service.load, "--seed", str(spec.seed), "--prefix", spec.id]
+        command += self._paced()
         if self.ports:
             command += ["--host", self.host]
         return self._start(name, "producer", command, self._led(name))
+
+    def _paced(self) -> list[str]:
+        """The options that say how fast the load sends."""
+        return ["--rate", str(self.spec.rate_per_s)]
 
     @property
     def host(self) -> str:
@@ -135,7 +141,10 @@ class ServiceCrew(Crew):
 
     def _led(self, name: str) -> dict[str, str]:
         """What leads a process to the servers, and has it record."""
-        return {**self.own_environment(name), **led(self.connect(name), self.spec.queue, self.history / f"{name}.jsonl")}
+        return {
+            **self.own_environment(name),
+            **led(self.connect(name), self.spec.queue, self.history / f"{name}.jsonl", self.under),
+        }
 
     def own_environment(self, name: str) -> dict[str, str]:
         """The variables of the file, for a process of this name."""

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bench.references import found
 from chaos import rows, snapshot
 from chaos.drill import Drill
 from chaos.errors import HarnessError
 from chaos.faults.base import Scene
 from chaos.plan import PlannedFault, worker_names
 from chaos.probe import Address, refused
-from chaos.processes import last_line
-from chaos.service.crew import ServiceCrew
+from chaos.service import effects, places
+from chaos.service.crew import WORKER, ServiceCrew
 from chaos.service.file import ServiceFile
+from chaos.service.queues import open_queue
 from chaos.service.spec import ServiceSpec
+from chaos.topology import Setting, Topology
+from chaos.topology.given import Given
 from engine import Queue
-from engine.errors import redacted_url
-from engine.queue.settings import synchronous
-from engine.redis.endpoint import Endpoint
 from engine.testing.server import LOOPBACK
 from record.environment import led
 from record.history import HistoryError, load_file
@@ -48,6 +44,7 @@ class ServiceDrill(Drill):
     service: ServiceFile = field(kw_only=True, repr=False)
     #: The load is a Locust user.
     of_users: bool = field(default=False, kw_only=True)
+    _given: Given | None = None
 
     def run(self) -> None:
         super().run()
@@ -67,35 +64,29 @@ class ServiceDrill(Drill):
 
     def _set_up(self, stack: ExitStack) -> None:
         super()._set_up(stack)
+        if self._given:
+            self.spec = replace(self.spec, versions={**self.spec.versions, "server": self._given.version()})
+            if gone := self._given.removed:
+                self.progress.say(f"removed what killed runs had left at the server: {', '.join(gone)}")
         self._learn()
 
     def _open_queue(self, url: str) -> Queue:
-        """The service's own queue, as its module makes it, at this url. Raises HarnessError for one that cannot be made."""
-        told, folder = led(url, self.spec.queue, None), str(self.service.folder)
-        before = {name: os.environ.get(name) for name in told}
-        os.environ.update(told)
-        if folder not in sys.path:
-            # Behind all others: no module of the service takes the place of one of the harness's.
-            sys.path.append(folder)
-        try:
-            made = Queue.like(synchronous(found(self.service.queue)))
-        except Exception as error:
-            # Without the cause, whose text may have a secret of the service.
-            said = self.service.secrets.hide(f"{type(error).__name__}: {error}")
-            raise HarnessError(f"queue {self.service.queue}: {' '.join(said.split())}") from None
-        finally:
-            for name, value in before.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
-        if not made.endpoint.reaches(Endpoint(url)):
-            # Nothing is ever done to the service's own server.
-            raise HarnessError(f"queue {self.service.queue} is at {redacted_url(made.url)}, and not at the server of the drill")
-        return made
+        """The service's own queue, at this url. Raises HarnessError for one that cannot be made."""
+        return open_queue(self.service, self.spec.queue, url, self._under)
+
+    def _make_servers(self, topology: str, setting: Setting) -> Topology:
+        if not self.service.servers:
+            return super()._make_servers(topology, setting)
+        self._given = Given(self.service.servers)
+        return self._given
+
+    @property
+    def _under(self) -> str:
+        """What keys begin with, on a server that others use."""
+        return self._given.prefix if self._given else ""
 
     def _start_workers(self) -> tuple[str, ...]:
-        self._crew.service, self._crew.of_users = self.service, self.of_users
+        self._crew.service, self._crew.of_users, self._crew.under = self.service, self.of_users, self._under
         names = worker_names(self.spec.workers)
         for name in names:
             self._crew.start_worker(name)
@@ -157,38 +148,51 @@ class ServiceDrill(Drill):
             self._read_effects()
 
     def _give_up(self) -> None:
-        """Jobs whose handlers still run are the service's own: they hang, or take their time."""
+        """Jobs whose handlers still run are the service's own: they hang, or take their time. So are those that wait for them."""
         running = {token.job for view in self._watch.views.values() for token in view.running}
         listing = self._queue.snapshot()
         left = {job for state in snapshot.OPEN_STATES for job, _ in listing.states.get(state, [])}
-        if not left <= running:
+        if left <= running:
+            self.progress.say(f"the service: {len(left)} handlers still run long after the load: {', '.join(sorted(left)[:3])}")
+            return
+        if not self._taken().full:
             super()._give_up()
             return
-        self.progress.say(f"the service: {len(left)} handlers still run long after the load: {', '.join(sorted(left)[:3])}")
+        self._snapshot("give-up")
+        why = self.spec.full.get("give-up", "their places are taken")
+        self.progress.say(f"the service: {len(left)} jobs are left long after the load, as {why}")
+        # One that got a place now would be finished after the last snapshot.
+        self.errors += self._crew.stop_all()
+
+    def _snapshot(self, name: str) -> None:
+        """As of any drill, with why jobs might rightly wait meanwhile."""
+        before = self._taken()
+        super()._snapshot(name)
+        found = places.all_the_while(before, self._taken())
+        if found.full:
+            self.spec = replace(self.spec, full={**self.spec.full, name: ", and ".join(found.full)})
+        if name == "deadline":
+            self.spec = replace(self.spec, busy=tuple(sorted(found.busy)))
+
+    def _taken(self) -> places.Taken:
+        """Which places handlers have now."""
+        self._watch.poll()
+        living = [child.name for child in self._crew.children.values() if child.role == WORKER and child.alive()]
+        told = {name: self._configurations(name) for name in living}
+        each = {name: sum(one["concurrency"] for one in found) for name, found in told.items() if found}
+        return places.taken(self._watch, each, self._queue.limits())
 
     def _read_effects(self) -> None:
         """Record how often each job took effect, as the service says; that it cannot say it is an error of the run."""
-        log = self.folder.logs / "effects.log"
-        command = [sys.executable, "-P", "-m", "chaos.service.names", "effects", str(self.service.folder), self.service.effects]
         environment = {**self._crew.environment({}), **self._crew.own_environment("effects")}
-        environment |= led(self._servers.url, self.spec.queue, None)
+        environment |= led(self._servers.url, self.spec.queue, None, self._under)
+        log = self.folder.logs / "effects.log"
         try:
-            with log.open("ab") as output:
-                done = subprocess.run(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=output,
-                    cwd=self.service.folder,
-                    env=environment,
-                    timeout=EFFECTS_TIMEOUT_S,
-                    check=True,
-                )
-            counts = list(json.loads(done.stdout).items())
-        except (OSError, ValueError, subprocess.SubprocessError) as error:
-            why = last_line(log, self._crew.hide) or str(error)
-            self.errors.append(f"effects {self.service.effects}: {why}")
+            told = effects.counted(self.service, environment, log, self._crew.hide, EFFECTS_TIMEOUT_S)
+        except HarnessError as error:
+            self.errors.append(str(error))
             return
+        counts = list(told.items())
         for start in range(0, max(len(counts), 1), EFFECTS_MAX):
             items = [{"job": job, "times": times} for job, times in counts[start : start + EFFECTS_MAX]]
             self._harness.append([rows.body("effects", items=items)])

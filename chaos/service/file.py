@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import shlex
 import tomllib
@@ -14,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from chaos import catalogue
 from chaos.errors import HarnessError
@@ -33,6 +35,10 @@ COMMAND_MAX = 1_000
 #: Faults whose injection or witness is in the handlers of the harness's own workload.
 OF_OWN_HANDLERS = ("worker-oom", "worker-clock-jump")
 
+#: Others that act inside of servers, or on keys and connections of all of their clients.
+OF_OWN_SERVERS = ("worker-cut", "lease-expired", "dns-change")
+BESIDE_SERVERS = (catalogue.PROCESS, catalogue.NETWORK)
+
 #: A wrong value is cut to this many characters in messages.
 VALUE_MAX = 60
 
@@ -51,6 +57,8 @@ class ServiceFile:
     workers: tuple[tuple[str, ...], ...]
     apps: tuple[tuple[str, ...], ...] = ()
     topology: str = EMBEDDED
+    #: The url of a server that others run, in place of those of a topology; empty = the harness starts its own.
+    servers: str = field(default="", repr=False)
     durability: str = ""
     #: Kinds of fault; None = the usual ones of the topology.
     faults: tuple[str, ...] | None = None
@@ -73,7 +81,7 @@ class ServiceFile:
     def secrets(self) -> Secrets:
         """What no text of the harness shows of it."""
         words = [word for command in (*self.workers, *self.apps) for word in command]
-        return secrets_of(self.environment, words, self.passwords)
+        return secrets_of(self.environment, [*words, self.servers], self.passwords)
 
     def references(self) -> dict[str, str]:
         """The objects of the service that it names, by field."""
@@ -120,6 +128,10 @@ def _checked(path: Path, content: Mapping[str, Any]) -> ServiceFile:
             # A text that belongs elsewhere may be a secret.
             shown = type(value).__name__ if isinstance(value, str) else value
             raise Wrong(name, shown, f"left out: the fields are {', '.join(sorted(known))}")
+    servers = _servers(content.get("servers"))
+    for name in ("topology", "durability"):
+        if servers and name in content:
+            raise Wrong(name, content[name], "left out with [servers], which are there already")
     topology = _one_of("topology", content.get("topology", EMBEDDED), TOPOLOGIES)
     durability = content.get("durability", "")
     if durability != "":
@@ -141,8 +153,9 @@ def _checked(path: Path, content: Mapping[str, Any]) -> ServiceFile:
         workers=_workers(content.get("workers"), content.get("queue")),
         apps=_commands("apps", content.get("apps", []), APPS_MAX),
         topology=topology,
+        servers=servers,
         durability=durability,
-        faults=_faults(content.get("faults"), topology),
+        faults=_faults(content.get("faults"), topology, given=bool(servers)),
         minutes=None if minutes is None else _whole("minutes", minutes, 1, MINUTES_MAX),
         effects=_reference("effects", effects, FUNCTION) if effects != "" else "",
         once=once,
@@ -200,8 +213,37 @@ def _workers(value: object, queue: object) -> tuple[tuple[str, ...], ...]:
     return tuple(commands[at % len(commands)] for at in range(max(WORKERS, len(commands))))
 
 
-def _faults(value: object, topology: str) -> tuple[str, ...] | None:
-    fitting = tuple(name for name in catalogue.fitting(topology) if name not in OF_OWN_HANDLERS)
+def _servers(value: object) -> str:
+    """The url of the table, or of the variable that it names."""
+    if value is None:
+        return ""
+    content = _table("servers", value)
+    url = content.get("url")
+    if set(content) != {"url"} or not isinstance(url, str):
+        raise Wrong("servers", value, 'a table with url = "redis://...", or url = "$VARIABLE"')
+    if url.startswith("$"):
+        name, url = url, os.environ.get(url[1:], "")
+        if not url:
+            raise Wrong("servers.url", name, "a variable of the environment that is set")
+    try:
+        parts = urlsplit(url)
+        fits = parts.scheme == "redis" and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        fits = False
+    if not fits:
+        # Its text may have a password wherever it is wrong.
+        raise Wrong("servers.url", type(url).__name__, "a url redis://host:port/db of one server, which Toxiproxy can lead to")
+    return url
+
+
+def _fitting(topology: str, *, given: bool) -> tuple[str, ...]:
+    """The kinds of fault that fit: of a server that others use, none that is about the server itself."""
+    kinds = (catalogue.KINDS[name] for name in catalogue.fitting(topology) if name not in OF_OWN_HANDLERS)
+    return tuple(kind.name for kind in kinds if not given or (kind.name not in OF_OWN_SERVERS and kind.hits in BESIDE_SERVERS))
+
+
+def _faults(value: object, topology: str, *, given: bool) -> tuple[str, ...] | None:
+    fitting = _fitting(topology, given=given)
     if value is None:
         return tuple(name for name in catalogue.usual(topology) if name in fitting)
     if not isinstance(value, list):
@@ -210,7 +252,8 @@ def _faults(value: object, topology: str) -> tuple[str, ...] | None:
         if not isinstance(name, str) or name not in catalogue.KINDS:
             raise Wrong(f"faults[{at}]", name, f"a kind of fault: {', '.join(fitting)}")
         if name not in fitting:
-            raise Wrong(f"faults[{at}]", name, f"one that fits the topology {topology}: {', '.join(fitting)}")
+            what = "needs no servers of the harness's own" if given else f"fits the topology {topology}"
+            raise Wrong(f"faults[{at}]", name, f"one that {what}: {', '.join(fitting)}")
     if len(set(value)) < len(value):
         raise Wrong("faults", value, "a list that names each kind once")
     return tuple(value)

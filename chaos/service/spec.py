@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from chaos.spec import RunSpec
@@ -30,3 +30,7 @@ class ServiceSpec(RunSpec):
     #: Processes that ended by themselves, or that would not stop: `name`, `how`, and `t_ns` of the monotonic clock. Handlers of a
     #: service may crash or hang, which is no error of the run.
     ended: tuple[dict[str, Any], ...] = ()
+    #: Why jobs might rightly wait when a snapshot was taken, by its name: handlers of the service had all places, which may take
+    #: as long as they do. And the workers of which each place was taken at the deadline.
+    full: dict[str, str] = field(default_factory=dict)
+    busy: tuple[str, ...] = ()

@@ -89,17 +89,8 @@ class QueueSettings:
         if endpoint.is_cluster and self.model.name != "lanes":
             lacking = f"keys of {self.model.name} have no hash tag, so they fall into many slots of a cluster"
             raise UnsupportedFeature(f"{lacking}: one server, or sentinels, is where it runs")
-        #: The server's time, as any of its calls has learned it, and what notices that the server went back.
-        watch = ShardsWatch if self.shards else EraWatch
-        self.era = watch(self.name, self.model) if "note_era" in self.model.scripts else None
-        self.clock = ServerClock(self.era)
         wait_ms = validate.duration_ms("replica_wait_ms", replica_wait_ms, 1, TIMEOUT_MS_MAX)
-        #: What each of its drivers needs to wait for a replica; None where the server's own word is enough.
-        self.durability = (
-            Durability(self.model.call(ReplicationProbe()), wait_ms)
-            if validate.durability(durability)
-            else None
-        )
+        self._settle_model(wait_ms if validate.durability(durability) else None)
         if self.durability is not None and self.shards and endpoint.is_cluster:
             # The write that a repeat makes before it waits for a replica has a key of shard 0, at another
             # node.
@@ -119,8 +110,25 @@ class QueueSettings:
         found = observer_of(self.name, observer)
         self.observer: Observer | None = found
         if found is not None and found.leads_to is not None:
+            if not self.prefix.startswith(found.under):
+                under = bind(self.spec, name, found.under + self.prefix, self.lua)
+                self.model, self.spec, self.prefix = under
+                self._settle_model(None if self.durability is None else wait_ms)
             self.endpoint = endpoint.led_to(found.leads_to).for_keys_like(self.model.keys.prefix)
             self.url = self.endpoint.url
+
+    def _settle_model(self, replica_wait_ms: int | None) -> None:
+        """Make what knows the keys of the model."""
+        #: The server's time, as any of its calls has learned it, and what notices that the server went back.
+        watch = ShardsWatch if self.shards else EraWatch
+        self.era = watch(self.name, self.model) if "note_era" in self.model.scripts else None
+        self.clock = ServerClock(self.era)
+        #: What each of its drivers needs to wait for a replica; None where the server's own word is enough.
+        self.durability = (
+            None
+            if replica_wait_ms is None
+            else Durability(self.model.call(ReplicationProbe()), replica_wait_ms)
+        )
 
     def on_data_loss(self, callback: OnDataLoss) -> OnDataLoss:
         """Call this with each DataLoss: the server has less than this process was acknowledged or has seen,

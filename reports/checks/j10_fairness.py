@@ -2,8 +2,8 @@
 
 A job is first in its lane when no other job of the lane was claimed between the answer to its enqueue and its own claim. While it
 is, at most `TURNS` jobs of other lanes of its class with no higher priority may be claimed for the first time: a visit to a lane
-ends after ten jobs. Lanes that a limit concerns are not judged, since a full limit rightly keeps them out. Nor is what J9 leaves
-out.
+ends after ten jobs. A service may have any number of lanes, so there it is a visit to each other lane of the class, if that is
+more. Lanes that a limit concerns are not judged, since a full limit rightly keeps them out. Nor is what J9 leaves out.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ if TYPE_CHECKING:
     from reports.facts import Run
     from reports.frames import Frames
 
-#: Jobs of other lanes that may be claimed while a job is first in its lane: ten visits of ten jobs.
-TURNS = 100
+#: A visit to a lane ends after so many jobs.
+VISIT = 10
+
+#: Jobs of other lanes that may be claimed while a job is first in its lane: ten visits.
+TURNS = 10 * VISIT
 
 
 def free(run: Run) -> Column:
@@ -57,7 +60,12 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
         (F.max("own") - F.min("own")).alias("own"),
         (F.max("others") - F.min("others")).alias("others"),
     )
-    starved = (F.col("rows") == 2) & (F.col("own") == 1) & (F.col("others") > TURNS + 1)
+    allowed = F.lit(TURNS)
+    if frames.run.of_service:
+        lanes = claims.groupBy("class").agg(F.count_distinct("lane").alias("lanes"))
+        spans = spans.join(F.broadcast(claims.select("job", "class")), "job").join(F.broadcast(lanes), "class")
+        allowed = F.greatest(allowed, VISIT * (F.col("lanes") - 1))
+    starved = (F.col("rows") == 2) & (F.col("own") == 1) & (F.col("others") > allowed + 1)
     words = sentence("was first in lane ", F.col("lane"), " while ", F.col("others") - 1, " jobs of other lanes were claimed")
     return [(spans, Flag("lane starved", starved, words, absence=True))]
 

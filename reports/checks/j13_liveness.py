@@ -3,7 +3,8 @@
 At the deadline snapshot no job that has been able to run since before the last heal may be waiting, overdue, active with an
 expired lease, or still active under a lease claimed before that heal, however often renewed: no handler of a drill takes longer
 than the deadline. Twice that long after the heal the harness stops waiting, and no job that had the time to run may be left.
-A job of a service whose handler still runs is its own affair: that hangs, or takes long.
+A job of a service whose handler still runs is its own affair: that hangs, or takes long. While such handlers have all places, of
+the workers or of a limit, whether others wait for more than them is unknown.
 Every live worker claims (see `j13_workers`); and each job leased at a kill started elsewhere within the bound.
 """
 
@@ -73,17 +74,25 @@ def stuck(run: Run, snapshot: Snapshot) -> list[Flag]:
     since_ms = milliseconds(F.lit(snapshot.t_ns) - changed_ns)
     if run.of_service:
         kept = kept & ~F.col("still_handled")
+    level, why = excused(run, "deadline")
     return [
-        Flag("stuck waiting", waiting, sentence("has been waiting for ", since_ms, " ms"), absence=True, timed=True),
+        Flag("stuck waiting", waiting, sentence("has been waiting for ", since_ms, f" ms{why}"), True, level=level, timed=True),
         Flag(
             "overdue",
             due_ms <= healed_ms,
-            sentence("is delayed, and ", F.lit(taken_ms) - due_ms, " ms overdue"),
+            sentence("is delayed, and ", F.lit(taken_ms) - due_ms, f" ms overdue{why}"),
             absence=True,
+            level=level,
             timed=True,
         ),
         Flag("stuck active", lapsed | kept, F.when(lapsed, lapsed_words).otherwise(kept_words), absence=True, timed=True),
     ]
+
+
+def excused(run: Run, *snapshots: str) -> tuple[str, str]:
+    """The level of a wait that a snapshot shows, and words behind it."""
+    full = run.full(*snapshots)
+    return ("unknown", f", while {full}") if full else ("violated", "")
 
 
 def left_over(run: Run, snapshot: Snapshot, heal_ns: int) -> Flag:
@@ -100,7 +109,9 @@ def left_over(run: Run, snapshot: Snapshot, heal_ns: int) -> Flag:
     had_time = F.coalesce(F.col("due_ns"), F.lit(0)) + needs_ms * MS <= snapshot.t_ns
     if run.of_service:
         had_time = had_time & ~F.col("still_handled")
-    words = sentence("is still ", F.array_join(states, " and "), f" at the end, {waited_ms} ms after the last heal")
+    waits, why = excused(run, "end", "give-up")
+    level = waits if level == "violated" else level
+    words = sentence("is still ", F.array_join(states, " and "), f" at the end, {waited_ms} ms after the last heal{why}")
     return Flag("left over", (F.size(states) > 0) & had_time, words, absence=False, level=level, timed=True)
 
 
@@ -120,8 +131,8 @@ def late(run: Run) -> list[Flag]:
 
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     """Live workers that stopped claiming."""
-    there = frames.run.live_workers and frames.run.last_heal_ns is not None
-    return [silent_workers(frames)] if there else []
+    run = frames.run
+    return [silent_workers(frames)] if {*run.live_workers} - run.busy and run.last_heal_ns is not None else []
 
 
 CHECK = Check("J13", "nothing is stuck after the last heal", doubts, flags, more)

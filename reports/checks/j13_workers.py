@@ -4,7 +4,8 @@ A worker is silent when it claims nothing after the last heal, or nothing in the
 last enqueue, while the others claim. Both are sound only with enough work for all: idle workers block on one wake list that
 serves the longest waiting one first, so with `TRAFFIC_PER_WORKER` claims per live worker a healthy one gets its turn. Only the
 second half counts, so that a slow worker has the first half to recover. It ends with the load, because afterwards there is
-nothing left to claim, and must last `SWEEPS` sweeps, as a worker that missed a wake-up blocks again after one (rule 22).
+nothing left to claim, and must last `SWEEPS` sweeps, as a worker that missed a wake-up blocks again after one (rule 22). A
+worker of a service without a free place at the deadline can claim nothing: its handlers hang, or take long.
 """
 
 from __future__ import annotations
@@ -60,8 +61,10 @@ def silent_workers(frames: Frames) -> tuple[DataFrame, Flag]:
 
 
 def lives(run: Run) -> Column:
-    """The live workers as an array of structs: name, start and end of their lifetime (no end without a close row)."""
-    files = {process.name: run.files[process.file] for process in run.processes if process.name in run.live_workers}
+    """The live workers with free places as an array of structs: name, start and end of their lifetime (no end without a close
+    row)."""
+    live = {*run.live_workers} - run.busy
+    files = {process.name: run.files[process.file] for process in run.processes if process.name in live}
     return F.array(
         *(
             F.struct(

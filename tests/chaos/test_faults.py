@@ -245,6 +245,39 @@ def test_a_freeze_that_caught_no_handler_is_undone_and_tried_again(make_stage: M
     assert process_states(stage.victim.pid) == {"T"}
 
 
+def test_a_freeze_after_which_no_handler_of_others_ends_is_undone_and_tried_again(
+    make_stage: MakeStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_freeze, "STALL_S", 0.3)
+    stops: list[int] = []
+
+    def kill(pid: int, number: int) -> None:
+        """What the frozen one holds is what the handler of the other waits for."""
+        send(pid, number)
+        if number == signal.SIGSTOP:
+            stops.append(pid)
+        elif len(stops) == 1:
+            stage.other.stop(waits)
+
+    waits = token("w", 21)
+    stage = make_stage(kill)
+    stage.others_take(waits)
+    _, injected = stage.injected(WorkerFreeze)
+    assert len(stops) == 2 and "attempt 2, 2 handlers running" in injected.detail
+    assert process_states(stage.victim.pid) == {"T"}
+
+
+def test_handlers_of_others_that_take_long_are_no_reason_to_stop_again_and_again(
+    make_stage: MakeStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_freeze, "STALL_S", 0.1)
+    stage = make_stage()
+    stage.others_take(token("long", 22))
+    _, injected = stage.injected(WorkerFreeze)
+    assert f"attempt {worker_freeze.STALLS_MAX + 1}, 2 handlers running" in injected.detail
+    assert process_states(stage.victim.pid) == {"T"}
+
+
 def test_a_frozen_worker_is_continued_also_when_the_witness_raises(stage: Stage, tmp_path: Path) -> None:
     class Broken(WorkerFreeze):
         def witness(self) -> Seen:

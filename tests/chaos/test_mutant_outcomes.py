@@ -106,7 +106,7 @@ def test_each_mutant_names_checks_and_faults_that_exist() -> None:
             assert set(shape.faults) <= set(catalogue.fitting(shape.topology, load)), name
     # Those of the reference's list (verification.md), as checks of this project.
     named = {planted.mutant.check for planted in every().values()}
-    assert {"J1", "J2", "J3", "J4", "J6", "J7", "J8", "J9", "J11", "J12", "J14", "J15", "P1", "P5", "H0", "H1"} <= named
+    assert {"J1", "J2", "J3", "J4", "J6", "J7", "J8", "J9", "J11", "J12", "J14", "J15", "P1", "P5", "H0", "H1", "J25"} <= named
 
 
 def test_clean_drills_have_the_shapes_of_the_mutants_and_seeds_of_their_own() -> None:

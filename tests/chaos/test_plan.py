@@ -191,6 +191,15 @@ def test_kinds_come_during_kinds_that_exist_and_no_fault_of_servers_shares_its_t
         assert not kind.during or kind.hits != catalogue.SERVERS
 
 
+def test_the_second_kill_of_a_plan_of_each_usual_kind_has_phases_of_its_own() -> None:
+    for seed in range(20):
+        plan = drawing.draw(seed, workers=WORKERS, direct=WORKERS[:1])
+        kills = [planned for planned in plan.faults if planned.name == drawing.KILL]
+        assert [planned.phase for planned in kills] == ["kill", "kill-2"] and kills[0].target == WORKERS[0]
+        assert len(set(plan.phases())) == len(plan.phases())
+        assert all(planned.number == 1 for planned in drawing.draw(seed, workers=WORKERS, minutes=9).faults)
+
+
 def test_the_phases_of_a_fault_lie_inside_those_of_the_fault_that_is_in_force() -> None:
     faults = (
         drawing.PlannedFault("1-worker-freeze", "worker-freeze", "worker-1", 0),

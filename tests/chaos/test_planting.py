@@ -10,6 +10,7 @@ import pytest
 
 from chaos.channels import mutants as channel_mutants
 from chaos.mischief import command as mischief
+from chaos.mutants import of_services
 from chaos.mutants.of_jobs import MUTANTS
 from chaos.planting import ENGINE, Edit, anchors, layers_around, planted, without_unused
 from chaos.simulate.games import GAMES
@@ -18,7 +19,8 @@ from engine.redis.scripts import linked_functions, load_model, load_script, scri
 from engine.worker.machine.sweeping import Sweeping
 
 _REMOVALS = [removal for game in GAMES.values() for removal in game.removals]
-DEFECTS = (*MUTANTS.values(), *channel_mutants.MUTANTS.values(), *mischief.MUTANTS.values(), *_REMOVALS)
+_OF_OTHERS = (channel_mutants.MUTANTS, mischief.MUTANTS, of_services.MUTANTS)
+DEFECTS = (*MUTANTS.values(), *(one for mutants in _OF_OTHERS for one in mutants.values()), *_REMOVALS)
 
 
 @pytest.mark.parametrize(

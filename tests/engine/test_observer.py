@@ -153,6 +153,26 @@ def test_an_observer_of_the_environment_leads_its_queue_to_another_server(
         assert (other.url, queue.url) == (ironclaim_url, ironclaim_url) and queue.counts().waiting == 1
 
 
+@pytest.mark.parametrize("shards", [None, 2])
+def test_the_keys_of_a_queue_that_is_led_begin_with_a_prefix_of_the_observers(
+    ironclaim_url: str, module: Module, monkeypatch: pytest.MonkeyPatch, shards: int | None
+) -> None:
+    module("Lead", LEADING + "    under = 'drill-1:'\n")
+    monkeypatch.setenv("WATCHING_LEADS_TO", ironclaim_url)
+    with Queue("led", url="redis://127.0.0.1:1", shards=shards, durability="replica") as queue:
+        assert queue.prefix == "drill-1:ic" and queue.durability is not None
+    with Queue("led", url="redis://127.0.0.1:1", shards=shards, prefix="own") as queue:
+        queue.set_limit(name="work", concurrency=3)
+        queue.enqueue("work", {})
+        Worker(queue, some_handlers(), sweep_ms=100).run(burst=True)
+        assert queue.counts().finished == 1
+        other = AsyncQueue.like(queue)
+        assert other.prefix == queue.prefix == "drill-1:own"
+    with redis.Redis.from_url(ironclaim_url, decode_responses=True) as client:
+        keys: Any = client.keys()
+    assert keys and all(key.startswith("drill-1:own:") for key in keys)
+
+
 def test_an_observer_in_the_code_leads_nowhere_and_a_url_that_is_none_is_refused(
     ironclaim_url: str, module: Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:

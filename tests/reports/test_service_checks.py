@@ -143,6 +143,25 @@ def test_a_run_whose_service_counts_no_effects_is_judged_without(story: Story, c
     assert checked(story.write(), "J25") == {}
 
 
+@pytest.mark.parametrize(("lanes", "verdict"), [(30, "valid"), (5, "violated")])
+def test_a_lane_waits_for_one_visit_to_each_of_the_others_however_many_a_service_has(
+    story: Story, checked: Checked, lanes: int, verdict: str
+) -> None:
+    story.enqueue("waits", 40.0)
+    others = [f"other-{number}" for number in range(150)]
+    for number, job in enumerate(others):
+        story.enqueue(job, 40.01 + number / 1_000)
+    for number, job in enumerate([*others, "waits"]):
+        lane = "email/own" if job == "waits" else f"email/{number % lanes}"
+        token = story.claim(
+            WORKERS[number % 3], job, 40.2 + number / 100, told={"class": "email", "lane": lane, "priority": 5, "claims": 1}
+        )
+        story.start(token, 40.205 + number / 100, took=0.002)
+        story.end("finish", token, at=40.208 + number / 100)
+    counted(story, all_once())
+    assert checked(story.write(), "J10")["J10"][0] == verdict
+
+
 def test_a_process_that_ended_by_itself_need_not_close_its_history(story: Story, checked: Checked) -> None:
     counted(story, all_once())
     story.left_open.add("worker-3")
@@ -164,6 +183,33 @@ def test_a_job_whose_handler_still_runs_is_not_stuck_but_one_whose_worker_is_gon
     counted(story, all_once())
     found = rows_of(story.write(), "J13")
     assert "dead" in found and "hangs" not in found
+
+
+def test_a_job_that_waits_while_handlers_have_all_places_is_unknown_and_none_of_the_engine(story: Story, rows_of: RowsOf) -> None:
+    story.enqueue("waits", HEALED_S - 5)
+    story.left("waiting", "waits", srv_ms(HEALED_S - 5))
+    counted(story, all_once())
+    run = story.write()
+    assert {(kind, level) for _, kind, level in rows_of(run, "J13")["waits"]} == {
+        ("stuck waiting", "violated"),
+        ("left over", "violated"),
+    }
+    full = {"deadline": "handlers had all 3 places of the workers", "give-up": "the limit of name email was full"}
+    (run / "spec.json").write_text(json.dumps(story.spec | {"full": full}))
+    assert {(kind, level) for _, kind, level in rows_of(run, "J13")["waits"]} == {
+        ("stuck waiting", "unknown"),
+        ("left over", "unknown"),
+    }
+
+
+def test_a_worker_whose_places_are_taken_at_the_deadline_is_not_silent(story: Story, rows_of: RowsOf) -> None:
+    for number in range(60):
+        work(story, WORKERS[number % 2], f"late-{number}", 40.0 + number / 10)
+    counted(story, all_once() | {f"late-{number}": 1 for number in range(60)})
+    run = story.write()
+    assert rows_of(run, "J13") == {"worker-3": {("J13", "silent worker", "violated")}}
+    (run / "spec.json").write_text(json.dumps(story.spec | {"busy": ["worker-3"]}))
+    assert rows_of(run, "J13") == {}
 
 
 def test_a_job_that_nobody_who_is_recorded_has_sent_makes_the_run_unknown(story: Story, rows_of: RowsOf) -> None:

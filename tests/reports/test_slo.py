@@ -10,7 +10,7 @@ import pytest
 from chaos.catalogue import KINDS
 from chaos.channels.faults import FAULTS as CHANNEL_FAULTS
 from chaos.faults import FAULTS
-from chaos.plan import Pace, Plan, PlannedFault
+from chaos.plan import Pace, Plan, PlannedFault, draw
 from chaos.scale.drill import ScaleDrill
 from reports import phases
 from reports.command import main
@@ -105,6 +105,7 @@ def test_a_file_names_objectives_with_their_bounds(tmp_path: Path) -> None:
         ("[latency.settl]\np99_ms = 3", "latency.settl is not known, perhaps settle; the phase must be all, lead-in, "),
         ("[latency.recover-kil.service]\np99_ms = 3", "latency.recover-kil is not known, perhaps recover-kill; "),
         ("[latency.kill-in-.service]\np99_ms = 3", "latency.kill-in- is not known, "),
+        ("[latency.settle-2.service]\np99_ms = 3", "latency.settle-2 is not known, perhaps settle; "),
         ("[latency.recover-settle.service]\np99_ms = 3", "latency.recover-settle is not known, "),
         ("[latency.'a b'.service]\np99_ms = 3", 'latency."a b" is not known, the phase must be all, lead-in, '),
         ("[latency.all.service]\np99_ms = -3", "latency.all.service.p99_ms is -3, it must be a number above 0"),
@@ -125,12 +126,26 @@ def test_every_phase_that_the_harness_can_begin_is_known() -> None:
         for name in {*FAULTS, *CHANNEL_FAULTS, *KINDS}
         for during in ("", "2-worker-freeze", "3-net-down")
     }
+    second = draw(1, workers=["worker-1", "worker-2"], direct=["worker-1"]).phases()
+    assert {"kill", "kill-2", "recover-kill-2"} <= {*second} and all(map(phases.known, second))
     of_plan = Plan(1, Pace(), ()).phases()
     assert not [name for name in {*faults, *of_plan, *ScaleDrill.PHASES, "all"} if not phases.known(name)]
     assert not [name for name in faults if not phases.known(f"recover-{name}")]
     # And no more than those.
     assert {name for name in faults if "-in-" not in name} == set(phases.FAULTS)
     assert {*of_plan, *ScaleDrill.PHASES, "all"} == set(phases.QUIET)
+
+
+def test_an_objective_of_a_kill_is_of_the_worst_of_all_kills_and_one_with_a_number_of_that_kill() -> None:
+    lines = [{**LINE, "phase": phase, "max_ms": ms} for phase, ms in (("kill", 50.0), ("kill-2", 90.0), ("recover-kill", 99.0))]
+    found = [one(f"latency.{phase}.end_to_end.max_ms", 60, run(percentiles=lines)) for phase in ("kill", "kill-2")]
+    assert [(line["value"], line["result"]) for line in found] == [(90.0, "missed")] * 2
+    assert one("latency.kill.end_to_end.max_ms", 60, run(percentiles=lines[:1]))["value"] == 50.0
+    lines[1]["max_ms"] = None
+    endless = one("latency.kill.end_to_end.max_ms", 60, run(percentiles=lines))
+    assert endless["result"] == "missed" and "in kill-2 never got there" in endless["note"]
+    few = one("latency.kill.end_to_end.p99_ms", 60, run(percentiles=[lines[0], {**lines[1], "n": 9}]))
+    assert few["result"] == "unknown" and few["note"].startswith("it rests on 9 samples")
 
 
 def test_every_fault_of_a_file_is_named(tmp_path: Path) -> None:

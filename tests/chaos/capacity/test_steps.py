@@ -159,11 +159,11 @@ def test_a_step_without_a_sample_and_without_a_run_is_void_and_can_still_be_read
 def test_handler_times_are_read_by_whole_lines_and_the_first_run_counts(tmp_path: Path) -> None:
     times, file = HandlerTimes(), tmp_path / "worker-1.times"
     assert times.read(file) == 0
-    file.write_text("step1-0 10 30 31\nstep1-1 20 40 4")
-    assert times.read(file) == len("step1-0 10 30 31\n")
+    file.write_text('{"concurrency": 3}\nstep1-0 10 30 31\nstep1-1 20 40 4')
+    assert times.read(file) == 1 and times.configured == {file: {"concurrency": 3}}
     with file.open("a") as more:
         more.write("3\nstep1-0 90 95 96\n")
-    times.read(file)
+    assert times.read(file) == 3
     assert times.ran == {"step1-0": Ran(10, 30, 31), "step1-1": Ran(20, 40, 43)}
 
 

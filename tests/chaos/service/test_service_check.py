@@ -1,0 +1,71 @@
+"""The command `check` on real processes: each kind of worker is started once, a job runs, and effects are counted once."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from chaos.service import trial
+from chaos.service.file import read
+from tests.chaos.service.service import asked, written
+
+#: Interpreters start, the modules are imported twice, and all processes are stopped.
+BESIDE_S = 40
+
+WORKER = "ironclaim worker small:queue --concurrency"
+
+pytestmark = pytest.mark.slow
+
+
+def test_each_kind_of_worker_is_started_once(tmp_path: Path) -> None:
+    kinds = read(written(tmp_path, workers=f"['{WORKER} 1', '{WORKER} 2', '{WORKER} 1', '{WORKER} 3']"))
+    assert trial.kinds_of(kinds) == ["worker-1", "worker-2", "worker-4"]
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_good_service_is_ready_and_its_effects_are_counted(tmp_path: Path) -> None:
+    done = asked("check", written(tmp_path, workers=f"['{WORKER} 2', '{WORKER} 3']"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    *_, ran, kinds, effects, last = done.stdout.splitlines()
+    assert ran.startswith("one job of queue small was sent and ran: its handler returned")
+    assert kinds == "each of 2 kinds of worker asked for work" and last == "check: ready"
+    took, of = effects.removeprefix("effects small:effects: ").split(" finished")[0].split(" of ")
+    assert int(took) == int(of) > 0
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_second_kind_that_is_no_worker_is_named_in_time(tmp_path: Path) -> None:
+    began_s = time.monotonic()
+    done = asked("check", written(tmp_path, workers=f"['{WORKER} 2', 'sh -c \"echo what now; exec sleep 99\"']"))
+    assert done.returncode == 2 and time.monotonic() - began_s < trial.TRIAL_TIMEOUT_S + BESIDE_S
+    said = done.stderr.removeprefix("chaos: check: ")
+    assert said.startswith("worker-2 recorded nothing: does its command work for the queue") and done.stderr.count("\n") == 1
+    assert said.endswith(f"within {trial.TRIAL_TIMEOUT_S:.0f} s; the log of worker-2 says: what now\n")
+
+
+SHAPE = "must return ids of jobs with how often each took effect, such as {'job-1': 1}"
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize(
+    ("effects", "line"),
+    [
+        ("return None", SHAPE),
+        ("return [job for job, _ in each()]", SHAPE),
+        ("return {job: 'once' for job, _ in each()}", SHAPE),
+        ("raise LookupError('no table ' + os.environ['SMALL_DB'])", "$SMALL_DB\n"),
+        ("return {'other-' + job: times for job, times in each()}", "does it count by the ids of jobs"),
+    ],
+)
+def test_effects_that_are_none_are_told_before_a_drill(tmp_path: Path, effects: str, line: str) -> None:
+    done = asked("check", written(tmp_path, effects=effects))
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stdout + done.stderr
+    assert "effects small:effects: " in done.stderr and line in done.stderr
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_names_without_effects_may_be_all_that_was_sent(tmp_path: Path) -> None:
+    done = asked("check", written(tmp_path, effects="return {}", without_effects='["work"]'))
+    assert done.returncode == 0 and "effects small:effects: 0 of " in done.stdout
