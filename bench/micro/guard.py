@@ -1,4 +1,4 @@
-"""`make bench-guard`: tests whether this checkout is as fast as the commit before it, by enqueue, claim, finish and drain.
+"""`python -m bench guard`: tests whether this checkout is as fast as the commit before it, by enqueue, claim, finish and drain.
 
 The commit before is HEAD if the working tree has changes, else HEAD~1; `--base` names another. Its files are unpacked into
 `runs/bench-guard/`. Each side is measured by its own processes on the same server, alternating in blocks of some 50 ms. The

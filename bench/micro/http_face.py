@@ -1,4 +1,4 @@
-"""`make bench-http`: what the HTTP face costs: wake-ups of many who wait, its memory while they do, and an enqueue.
+"""`python -m bench http`: what the HTTP face costs: wake-ups of many who wait, its memory while they do, and an enqueue.
 
 One `ironclaim serve` has a core of its own; the server and the callers share the other one. The exit code is 1 where a wake-up
 takes too long, or memory certainly grows.

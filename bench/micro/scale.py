@@ -1,4 +1,4 @@
-"""`make bench-scale`: how long each script takes on the server, while one dimension of a queue grows in decades.
+"""`python -m bench scale`: how long each script takes on the server, while one dimension of a queue grows in decades.
 
     python -m bench.micro.scale [--quick] [--only "lanes"] [--docs]
 

@@ -1,4 +1,4 @@
-"""`make peers`: measure every library that this machine can run, print the table, and keep it in `runs/peers/`.
+"""`python -m bench peers`: measure every library that this machine can run, print the table, and keep it in `runs/peers/`.
 
     python -m bench.peers [--only NAME ...] [--repeat 3] [--redelivery-s 120] [--docs]
     python -m bench.peers --drills RUN ...
