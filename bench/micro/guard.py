@@ -37,7 +37,7 @@ DRAIN_JOBS = 20_000
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m bench.micro.guard", description="Compare speed with the commit before.")
+    parser = argparse.ArgumentParser(prog="python -m bench guard", description="Compare speed with the commit before.")
     parser.add_argument("--base", help="the commit to compare with (default: the one before this checkout)")
     parser.add_argument("--only", choices=PARTS, action="append", help="measure this part alone (may be given more than once)")
     options = parser.parse_args(arguments)

@@ -43,7 +43,7 @@ QUICK = Size(http_wake.Size(polls=200, listeners=100, seconds=20.0, ends_per_s=1
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m bench.micro.http_face", description="What the HTTP face costs.")
+    parser = argparse.ArgumentParser(prog="python -m bench http", description="What the HTTP face costs.")
     parser.add_argument("--quick", action="store_true", help="small numbers, a minute: for trying things out")
     parser.add_argument("--only", choices=("wake", "enqueue"), action="append", help="measure this part alone")
     wake = FULL.wake

@@ -78,7 +78,7 @@ def test_a_seed_replays_to_the_byte(game: Game, wire: Wire) -> None:
     assert digest(stage.play(stage.plan(13, profile))) != digest(first)
 
 
-#: Found within a second or two on an idle machine. The others: make simulate-rules MODEL=...
+#: Found within a second or two on an idle machine. The others: python -m chaos simulate rules --model ...
 QUICKLY_FOUND = [
     (GAMES["bridge"], "a repeated enqueue is not known"),
     (GAMES["bull"], "the last ended token is forgotten"),
