@@ -366,3 +366,31 @@ def test_the_spec_names_all_that_are_connected_directly(kinds: tuple[str, ...], 
         assert command.of_plan(spec, plan, caught).spec.direct == direct
         several = replace(spec, topology="sentinel", direct=None)
         assert command.of_plan(several, draw(1, workers=worker_names(3), kinds=()), caught).spec.direct == ()
+
+
+def test_ctrl_c_ends_what_never_checks_and_is_one_line(monkeypatch: Patch, capsys: Output) -> None:
+    with Interrupts() as caught:
+        with pytest.raises(KeyboardInterrupt), caught.raised():
+            signal.raise_signal(signal.SIGINT)
+        # Noted again, and no more than that.
+        signal.raise_signal(signal.SIGINT)
+        assert caught.take() == "interrupted by SIGINT"
+
+    def play(*_: object) -> int:
+        signal.raise_signal(signal.SIGINT)
+        return 0
+
+    monkeypatch.setattr("chaos.simulate.command._run", play)
+    with Interrupts() as caught:
+        assert main(("simulate",), caught) == 2
+    assert capsys.readouterr().err == "chaos: interrupted by SIGINT\n"
+
+
+def test_the_installed_command_calls_itself_by_its_name(monkeypatch: Patch, capsys: Output) -> None:
+    monkeypatch.setattr(sys, "argv", ["/usr/local/bin/ironclaim-chaos"])
+    with pytest.raises(SystemExit):
+        parse(["run", "bench", "--rate", "0"])
+    assert capsys.readouterr().err.startswith("ironclaim-chaos run bench: rate is 0: ")
+    with pytest.raises(SystemExit):
+        parse(["--help"])
+    assert capsys.readouterr().out.startswith("usage: ironclaim-chaos COMMAND [options]\n")
