@@ -1,1 +1,1 @@
-"""The drill: real server, real workers, real load, faults with witnesses, and then the judge (`python -m chaos bench`)."""
+"""The drill: real server, real workers, real load, faults with witnesses, and then the judge (`python -m chaos run bench`)."""

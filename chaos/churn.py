@@ -34,8 +34,6 @@ from engine import EngineError, Queue
 from engine.ops.claims import Finish
 from engine.testing import EmbeddedServer, ServerFailed
 
-JOBS = (10_000, 1_000_000_000)
-
 #: A round fills the queue with so many, or with less, so that there are enough rounds.
 ROUND_JOBS = 50_000
 ROUNDS_MIN = 10
@@ -168,9 +166,6 @@ def keys_that_expire(server: redis.Redis) -> int:
 
 def churn(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     """Run it. Returns the exit code: 0 steady, 1 leaking, 2 unknown. Raises HarnessError and ServerMissing."""
-    least, most = JOBS
-    if not least <= arguments.jobs <= most:
-        raise HarnessError(f"jobs is {arguments.jobs}: it must be a whole number from {least} to {most}")
     now_s, progress = time.time(), Progress(sys.stdout)
     folder = runs.create(arguments.runs.absolute(), runs.run_id("churn", arguments.seed, "", now_s))
     prune(progress, arguments, now_s)

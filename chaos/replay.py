@@ -1,4 +1,4 @@
-"""`bench --replay`: the plan of a recorded run once more, from its spec.json alone: the same faults, pace, load and servers."""
+"""`replay RUN`: the plan of a recorded run once more, from its spec.json alone: the same faults, pace, load and servers."""
 
 from __future__ import annotations
 

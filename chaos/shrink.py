@@ -1,4 +1,4 @@
-"""`bench --replay RUN --shrink`: the least of a violated run's faults that is enough for the violation, by repeated drills."""
+"""`shrink RUN`: the least of a violated run's faults that is enough for the violation, by repeated drills."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def shrink(recorded: Repeatable, arguments: argparse.Namespace, interrupts: Inte
     folder, faults = recorded.folder, recorded.plan.faults
     wanted = violated_checks(folder)
     if not wanted:
-        raise HarnessError(f"{folder.name} is not violated: there is nothing to shrink (make judge RUN={folder.name} judges it)")
+        raise HarnessError(f"{folder.name} is not violated: there is nothing to shrink (`show` judges it)")
     progress = Progress(sys.stdout)
     calibration = measure(progress, arguments, interrupts)
     if not calibration.rate_per_s:

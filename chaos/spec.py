@@ -14,26 +14,12 @@ from bench.workload import LIMITS, SCHEDULES
 from chaos import catalogue, topologies
 from chaos.errors import HarnessError
 from chaos.faces import APPS, DIRECT, FACES, HTTP
+from chaos.options import bounds, declared
 
 SPEC_SCHEMA = 1
 
 #: A killed worker's jobs must run elsewhere within the lease and this much (rule 37).
 RECOVERY_SLACK_MS = 2_000
-#: field -> (lowest, highest) value.
-BOUNDS: dict[str, tuple[int, int]] = {
-    "seed": (0, 2**53 - 1),
-    "rate_per_s": (1, 5_000),
-    "lease_ms": (1_000, 60_000),
-    "sweep_ms": (50, 10_000),
-    "workers": (1, 32),
-    "concurrency": (1, 256),
-    "consumers": (0, 8),
-    "producers": (1, 8),
-    "liveness_slack_ms": (2_000, 60_000),
-    "load_bound_s": (60, 100_000),
-    "retention_ms": (0, 86_400_000),
-    "pickup_bound_ms": (0, 600_000),
-}
 
 
 class SpecFile:
@@ -75,38 +61,43 @@ class RunSpec(SpecFile):
     """One run. Times end in their unit; `mutant` is empty for the clean engine."""
 
     id: str
-    seed: int
-    mutant: str = ""
+    seed: int = declared("draws load and faults", 0, 2**53 - 1, default=1)
+    mutant: str = declared("plant this defect, to see the checks catch it", default="", metavar="NAME")
     #: What the mutant does, and the verdict that one check must make of it; empty for the clean engine.
     planted: dict[str, str] = field(default_factory=dict)
     scenario: str = "bench"
-    topology: str = topologies.EMBEDDED
-    #: What an answer means (see chaos.topologies.py); empty = the first that the topology has.
-    durability: str = ""
+    topology: str = declared("servers to run against", default=topologies.EMBEDDED, choices=topologies.TOPOLOGIES)
+    #: See chaos/topologies.py.
+    durability: str = declared(
+        "what an answer means: of aof always or everysec, of several servers server or replica",
+        default="",
+        words="default the first that the topology has",
+        metavar="NAME",
+    )
     queue: str = "bench"
-    model: str = LANES
+    model: str = declared("whose wire format the keys have", default=LANES, choices=NAMES)
     #: How the producer sends (see chaos/faces.py).
     face: str = DIRECT
-    lease_ms: int = 9_000
-    sweep_ms: int = 1_000
-    workers: int = 3
-    concurrency: int = 8
+    lease_ms: int = declared("lease of a claimed job in ms", 1_000, 60_000, default=9_000)
+    sweep_ms: int = declared(low=50, high=10_000, default=1_000)
+    workers: int = declared("workers, called worker-1, worker-2 and so on", 1, 32, default=3)
+    concurrency: int = declared(low=1, high=256, default=8)
     #: Workers that run inside Locust, beside those with a process of their own.
-    consumers: int = 1
+    consumers: int = declared(low=0, high=8, default=1)
     #: Processes that are connected to the server directly, and not through a proxy of their own; None = nobody has looked.
     direct: tuple[str, ...] | None = None
     #: Processes that share the schedule of the load: with several, workers of a Locust master.
-    producers: int = 1
-    rate_per_s: int = 120
+    producers: int = declared("processes that share the load, with several led by a Locust master", 1, 8, default=1)
+    rate_per_s: int = declared("jobs per second of the load", 1, 5_000, default=120, name="rate", dest="rate")
     #: After the last heal, lease and this much is the time by which nothing may be stuck (rule 37).
-    liveness_slack_ms: int = 6_000
+    liveness_slack_ms: int = declared(low=2_000, high=60_000, default=6_000)
     #: Limits that are set before the load begins, as arguments of `Queue.set_limit`, and whether the load uses unique keys.
     limits: tuple[dict[str, Any], ...] = LIMITS
     unique_keys: bool = True
     #: Locust stops by itself after this, should nobody tell it to: far longer than the run.
-    load_bound_s: int = 900
+    load_bound_s: int = declared(low=60, high=100_000, default=900)
     #: How long finished and dead jobs, results and errors are kept; 0 = as the engine has it.
-    retention_ms: int = 0
+    retention_ms: int = declared(low=0, high=86_400_000, default=0)
     #: Schedules that tick from before the load until it ends, as arguments of `queue.schedules.put`; whether jobs need others.
     schedules: tuple[dict[str, Any], ...] = SCHEDULES
     dependencies: bool = True
@@ -117,7 +108,7 @@ class RunSpec(SpecFile):
     #: Handlers return results, of which the harness reads some when the queue is drained.
     results: bool = False
     #: Outside of faults no job waits so long for its first claim while a worker is idle; 0 = the judge does not look.
-    pickup_bound_ms: int = 0
+    pickup_bound_ms: int = declared(low=0, high=600_000, default=0)
     #: What the wire format of the model cannot protect: each with `name`, `checks` and `text` (see reports/declared.py).
     findings: tuple[dict[str, Any], ...] = ()
     #: What was seen of the machine before the load (see chaos/calibration.py); empty = nothing.
@@ -159,3 +150,7 @@ class RunSpec(SpecFile):
         apps = {"apps": APPS if self.face == HTTP else ()}
         loss = catalogue.declared_loss(self.topology, self.durability)
         return {**bounds, **apps, "durability": topologies.meant(self.topology, self.durability), "loss": loss}
+
+
+#: field -> (lowest, highest) value.
+BOUNDS = bounds(RunSpec)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from reports import slo, slo_file
 from reports.capacity.command import add_arguments as capacity_arguments
@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 
 UNKNOWN = EXIT_CODES["unknown"]
 
+#: The command of the wheel.
+INSTALLED = "ironclaim-report"
+
 
 def mutants(options: argparse.Namespace) -> tuple[str, int]:
     """The matrix of planted defects and checks."""
@@ -67,11 +70,28 @@ OTHERS: dict[str, Callable[[argparse.Namespace], tuple[str, int]]] = {
 }
 
 
+class Parser(argparse.ArgumentParser):
+    """Argument errors are one line, like every other error."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(UNKNOWN, f"{self.prog}: {message}\n")
+
+
+def program() -> str:
+    """How the command is called here: as the wheel installs it, or in a checkout."""
+    return INSTALLED if Path(sys.argv[0]).name == INSTALLED else "python -m reports"
+
+
+def verb(commands: Any, name: str, does: str) -> argparse.ArgumentParser:
+    """The parser of one verb, whose --help begins with what the list says of it."""
+    return commands.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}.")
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    root = argparse.ArgumentParser(prog="python -m reports", description="Judge recorded runs.")
+    root = Parser(prog=program(), description="Judge recorded runs.")
     commands = root.add_subparsers(dest="command", required=True)
-    command = commands.add_parser("judge", help="decide valid, violated or unknown, and write verdict.json")
+    command = verb(commands, "judge", "decide valid, violated or unknown, and write verdict.json")
     command.add_argument("runs", type=Path, nargs="+", metavar="run", help="folder of a run, such as runs/latest")
     command.add_argument("--slo", type=Path, help="file of service level objectives (default: slo.toml of the run, if any)")
     command.add_argument("--all", action="store_true", help="list every check, not only those that are not clean")
@@ -79,27 +99,27 @@ def parser() -> argparse.ArgumentParser:
         "--begin-on-line", action="store_true", help="start Spark at once, and read the runs when a line comes on stdin"
     )
     spark_options(command)
-    command = commands.add_parser("slo", help="validate a file of service level objectives, and print them")
+    command = verb(commands, "slo", "validate a file of service level objectives, and print them")
     command.add_argument("file", type=Path, help="the file, such as bench/slo.toml")
     command.add_argument("--channels", action="store_true", help="the objectives are for runs of channels")
-    command = commands.add_parser("corrupt", help="edit a valid run in every known way, and see whether the judge sees each")
+    command = verb(commands, "corrupt", "edit a valid run in every known way, and see whether the judge sees each")
     command.add_argument("run", type=Path, help="folder of the run, such as runs/latest")
     command.add_argument("--seed", type=int, default=1, help="which jobs are edited (default: %(default)s)")
     spark_options(command)
-    compare_arguments(commands.add_parser("compare", help="is B faster or slower than A, from repetitions of both"))
-    list_arguments(commands.add_parser("list", help="all runs of a folder with their verdicts, printed and as a page"))
-    targets_arguments(commands.add_parser("targets", help="other job queues compared by their runs, printed and as a page"))
-    capacity_arguments(commands.add_parser("capacity", help="a plan from an earlier measurement: workers, shards, memory, cost"))
-    simulation_arguments(commands.add_parser("simulation", help="how near the queueing simulator comes to measured steps"))
-    command = commands.add_parser("soak", help="memory and latency of a soak over time, as a page")
+    compare_arguments(verb(commands, "compare", "is B faster or slower than A, from repetitions of both"))
+    list_arguments(verb(commands, "list", "all runs of a folder with their verdicts, printed and as a page"))
+    targets_arguments(verb(commands, "targets", "other job queues compared by their runs, printed and as a page"))
+    capacity_arguments(verb(commands, "capacity", "a plan from an earlier measurement: workers, shards, memory, cost"))
+    simulation_arguments(verb(commands, "simulation", "how near the queueing simulator comes to measured steps"))
+    command = verb(commands, "soak", "memory and latency of a soak over time, as a page")
     command.add_argument("run", type=Path, help="folder of the soak, such as runs/latest")
-    command = commands.add_parser("models", help="the table of a comparison of models, printed and as a page")
+    command = verb(commands, "models", "the table of a comparison of models, printed and as a page")
     command.add_argument("run", type=Path, help="folder of the comparison, such as runs/latest")
-    command = commands.add_parser("mutants", help="which check caught which planted defect, printed and as a page")
+    command = verb(commands, "mutants", "which check caught which planted defect, printed and as a page")
     command.add_argument("folder", type=Path, help="folder of the result, such as runs/mutants/20260101-000000-seed1")
-    command = commands.add_parser("nights", help="the last nights, cells by nights, as a page")
+    command = verb(commands, "nights", "the last nights, cells by nights, as a page")
     command.add_argument("folder", type=Path, nargs="?", default=Path("runs/nightly"), help="their folder (default: %(default)s)")
-    command = commands.add_parser("cluster", help="a standalone Spark cluster on this machine, until a signal ends it")
+    command = verb(commands, "cluster", "a standalone Spark cluster on this machine, until a signal ends it")
     command.add_argument("--workers", type=int, default=2, help="how many workers (default: %(default)s)")
     command.add_argument("--cores", type=int, default=1, help="cores that each offers (default: %(default)s)")
     command.add_argument("--memory", default="2g", help="memory that each offers (default: %(default)s)")

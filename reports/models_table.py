@@ -1,4 +1,4 @@
-"""`python -m reports models`: the models side by side, in one table of what `python -m chaos compare` measured."""
+"""`python -m reports models`: the models side by side, in one table of what `python -m chaos campaign models` measured."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`python -m reports nights`: the page of the last nights, cells by nights with the colour of each verdict.
 
-What each night was and how it ended was written by `python -m chaos nightly`; this shows it, and links the report of each run
-that is still there.
+What each night was and how it ended was written by `python -m chaos campaign nightly`; this shows it, and links the report of
+each run that is still there.
 """
 
 from __future__ import annotations

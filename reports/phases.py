@@ -12,7 +12,7 @@ from difflib import get_close_matches
 
 from reports.ranks import ALL
 
-#: Phases without a fault, and all phases together. Two are of `make scale`.
+#: Phases without a fault, and all phases together. Two are of `python -m chaos run scale`.
 QUIET = (ALL, "lead-in", "doubled", "doubled-twice", "settle", "drain", "end")
 
 #: Faults, as phases are named after them.

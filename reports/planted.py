@@ -1,6 +1,6 @@
 """`python -m reports mutants`: which check caught which planted defect, as a table and as a matrix.
 
-Everything was decided by `python -m chaos mutants`; this shows it.
+Everything was decided by `python -m chaos campaign mutants`; this shows it.
 """
 
 from __future__ import annotations

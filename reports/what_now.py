@@ -13,7 +13,11 @@ from reports.causes import REMEDIES, Cause
 REPLAYED = ("bench", "channels")
 
 #: Other scenarios that are a command of the harness themselves, with a seed.
-BY_SEED = ("interop", "mischief", "scale", "compare", "mutants")
+BY_SEED = {
+    **{name: f"run {name}" for name in ("interop", "mischief", "scale")},
+    "compare": "campaign models",
+    "mutants": "campaign mutants",
+}
 
 #: The drill of somebody's own service, whose file the user has.
 SERVICE = "service"
@@ -44,15 +48,14 @@ def repeated(spec: Mapping[str, Any], folder: Path, *, violated: bool) -> dict[s
     """The commands that carry a run out again, and with fewer faults until none can be left out."""
     scenario, seed, chaos = str(spec.get("scenario", "")).partition(" ")[0], spec.get("seed"), program("chaos")
     if scenario in REPLAYED and spec.get("pace"):
-        again = f"{chaos} bench --replay {shown(folder)}"
-        least = {"find the least faults": f"{again} --shrink"} if violated and spec.get("plan") else {}
-        return {"repeat": again, **least}
+        least = {"find the least faults": f"{chaos} shrink {shown(folder)}"} if violated and spec.get("plan") else {}
+        return {"repeat": f"{chaos} replay {shown(folder)}", **least}
     if scenario == SERVICE and spec.get("mutant"):
         return {"repeat": f"{chaos} mutants --only {SERVICE}-{spec['mutant']} --seed {seed}"}
     if scenario == SERVICE:
         return {"repeat": f"{chaos} run chaos.toml --seed {seed}  (the file of the run)"}
     if scenario in BY_SEED:
-        return {"repeat": f"{chaos} {scenario} --seed {seed}"}
+        return {"repeat": f"{chaos} {BY_SEED[scenario]} --seed {seed}"}
     return {"repeat": str(spec["again"])} if spec.get("again") else {}
 
 

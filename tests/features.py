@@ -7,7 +7,8 @@ Lanes; with `model="bull"` it speaks for another model. A cell of the table is o
 - `not yet`: nothing is promised. As soon as a test marks it, it counts as covered,
 - `not applicable: REASON`, or `not applicable: later work: WHO OWNS IT`.
 
-`make features [MODEL=lanes]` prints it. Over all models a feature is covered when any model covers it, and not applicable when
+`python -m tests.features [--model lanes]` prints it. Over all models a feature is covered when any model covers it, and not
+applicable when
 no model will ever have it.
 """
 

@@ -1,4 +1,4 @@
-"""Where the time of a test run goes: `make test-times` prints it, from the report that `make test` leaves in `runs/tests/`.
+"""Where the time of a test run goes: `python -m tests.times` prints it, from the report that `make test` leaves in `runs/tests/`.
 
 As a pytest plugin (tests/conftest.py loads it) it notes with each test how long the fixtures took that were set up for it, as
 properties `fixture NAME` in seconds of the JUnit report. As a program it reads that report: seconds by file, by fixture, and of
@@ -45,7 +45,7 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> Generator[Non
 
 
 def tables(report: Path) -> list[str]:
-    """The lines of `make test-times`, from one JUnit report. Raises OSError and ElementTree.ParseError."""
+    """The lines of `python -m tests.times`, from one JUnit report. Raises OSError and ElementTree.ParseError."""
     files: dict[str, list[float]] = {}
     fixtures: dict[str, list[float]] = {}
     tests: list[tuple[float, str]] = []

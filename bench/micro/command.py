@@ -101,7 +101,7 @@ QUICK = Size(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m bench.micro", description="The engine's micro-benchmarks, as ratios.")
+    parser = argparse.ArgumentParser(prog="python -m bench engine", description="The engine's micro-benchmarks, as ratios.")
     parser.add_argument("--quick", action="store_true", help="small numbers, one to two minutes: for trying things out")
     parser.add_argument("--only", choices=PARTS, action="append", help="measure this part alone (may be given more than once)")
     parser.add_argument("--profile", action="store_true", help="show where the client's time goes (a sampling profiler)")

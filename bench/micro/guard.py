@@ -1,4 +1,4 @@
-"""`make bench-guard`: tests whether this checkout is as fast as the commit before it, by enqueue, claim, finish and drain.
+"""`python -m bench guard`: tests whether this checkout is as fast as the commit before it, by enqueue, claim, finish and drain.
 
 The commit before is HEAD if the working tree has changes, else HEAD~1; `--base` names another. Its files are unpacked into
 `runs/bench-guard/`. Each side is measured by its own processes on the same server, alternating in blocks of some 50 ms. The
@@ -37,7 +37,7 @@ DRAIN_JOBS = 20_000
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m bench.micro.guard", description="Compare speed with the commit before.")
+    parser = argparse.ArgumentParser(prog="python -m bench guard", description="Compare speed with the commit before.")
     parser.add_argument("--base", help="the commit to compare with (default: the one before this checkout)")
     parser.add_argument("--only", choices=PARTS, action="append", help="measure this part alone (may be given more than once)")
     options = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""`make bench-http`: what the HTTP face costs: wake-ups of many who wait, its memory while they do, and an enqueue.
+"""`python -m bench http`: what the HTTP face costs: wake-ups of many who wait, its memory while they do, and an enqueue.
 
 One `ironclaim serve` has a core of its own; the server and the callers share the other one. The exit code is 1 where a wake-up
 takes too long, or memory certainly grows.
@@ -43,7 +43,7 @@ QUICK = Size(http_wake.Size(polls=200, listeners=100, seconds=20.0, ends_per_s=1
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m bench.micro.http_face", description="What the HTTP face costs.")
+    parser = argparse.ArgumentParser(prog="python -m bench http", description="What the HTTP face costs.")
     parser.add_argument("--quick", action="store_true", help="small numbers, a minute: for trying things out")
     parser.add_argument("--only", choices=("wake", "enqueue"), action="append", help="measure this part alone")
     wake = FULL.wake

@@ -1,4 +1,4 @@
-"""`make bench-scale`: how long each script takes on the server, while one dimension of a queue grows in decades.
+"""`python -m bench scale`: how long each script takes on the server, while one dimension of a queue grows in decades.
 
     python -m bench.micro.scale [--quick] [--only "lanes"] [--docs]
 
@@ -46,7 +46,7 @@ Found = dict[str, dict[str, dict[int, list[float]]]]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m bench.micro.scale", description="Each script while the queue grows.")
+    parser = argparse.ArgumentParser(prog="python -m bench scale", description="Each script while the queue grows.")
     parser.add_argument("--quick", action="store_true", help=f"sizes up to {QUICK_MOST:,}: one to two minutes")
     parser.add_argument("--only", choices=STATES, action="append", help="this dimension alone (may be given more than once)")
     parser.add_argument("--docs", action="store_true", help="write docs/scale.md and docs/scale.png, too")

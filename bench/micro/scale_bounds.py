@@ -1,4 +1,4 @@
-"""What `make bench-scale` demands of a script."""
+"""What `python -m bench scale` demands of a script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The calls that `make bench-scale` measures at each size. Each leaves the queue as large as it was."""
+"""The calls that `python -m bench scale` measures at each size. Each leaves the queue as large as it was."""
 
 from __future__ import annotations
 

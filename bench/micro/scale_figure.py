@@ -1,4 +1,4 @@
-"""Draws what `make bench-scale` found as one figure, and writes its page."""
+"""Draws what `python -m bench scale` found as one figure, and writes its page."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def markdown(table: Sequence[Row], card: str) -> str:
     page = [
         "# Scale",
         "",
-        "A script runs alone on the server, so one that takes long holds up everybody. `make bench-scale DOCS=1` wrote this",
+        "A script runs alone on the server, so one that takes long holds up everybody. `python -m bench scale --docs` wrote this",
         "page. It fills a queue with one thing after the other, each in decades, and measures at each size how long the server",
         f"takes for each call of the engine. Of 100 calls 95 must take at most {BOUND_MS:g} ms at any size, but for an enqueue",
         "of a caller's own bulk of 1,000. The slowest call is told, too: another program may have had the core meanwhile. And",

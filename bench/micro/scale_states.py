@@ -1,4 +1,4 @@
-"""What a queue is filled with by `make bench-scale`: one dimension of its size each, which grows in decades."""
+"""What a queue is filled with by `python -m bench scale`: one dimension of its size each, which grows in decades."""
 
 from __future__ import annotations
 

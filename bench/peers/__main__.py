@@ -1,4 +1,4 @@
-"""`make peers`: measure every library that this machine can run, print the table, and keep it in `runs/peers/`.
+"""`python -m bench peers`: measure every library that this machine can run, print the table, and keep it in `runs/peers/`.
 
     python -m bench.peers [--only NAME ...] [--repeat 3] [--redelivery-s 120] [--docs]
     python -m bench.peers --drills RUN ...
@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="peers", description="Measure other job queues beside this one.")
+    parser = argparse.ArgumentParser(prog="python -m bench peers", description="Measure other job queues beside this one.")
     names = [library.name for library in LIBRARIES]
     parser.add_argument("--only", action="append", choices=names, help="a library, as often as wanted; else all")
     parser.add_argument("--repeat", type=int, default=REPEAT, help=f"repetitions, 1 to 20 (default {REPEAT})")

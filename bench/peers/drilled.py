@@ -1,4 +1,4 @@
-"""What a SIGKILL costs each library, from judged drills (`make chaos TARGET=name`): a section of `docs/peers.md`.
+"""What a SIGKILL costs each library, from judged drills (`python -m chaos run target NAME`): a section of `docs/peers.md`.
 
 The section is made from the `verdict.json` of each run, and replaced as a whole; a new measurement of the other tables keeps it.
 """
@@ -14,7 +14,7 @@ from typing import Any
 TITLE = "## What a SIGKILL costs"
 
 _LEAD = """
-Each library with its defaults, drilled by `make chaos TARGET=name` ([how](verification.md#other-peoples-queues)): five workers
+Each library with its defaults, drilled by `chaos run target NAME` ([how](commands.md#run-target)): five workers
 killed in mid-job and replaced at once, one frozen, the network cut, requests and replies lost. *In hand* are the jobs that the
 killed workers were running: they *ran again* and came to their end, are *lost* (in no key of the server) or *stranded* (still
 there, and no worker took them while the drill waited). *Doubled* jobs ran to their end twice, by any of the faults; *late* ones
@@ -47,7 +47,7 @@ def read(run: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise NoDrill(f"{run} holds no judged run: {error}") from error
     if decided.get("spec", {}).get("scenario") != "target" or not decided.get("measures", {}).get("kill"):
-        raise NoDrill(f"{run} is no judged run of `make chaos TARGET=name`")
+        raise NoDrill(f"{run} is no judged run of `python -m chaos run target NAME`")
     return decided
 
 

@@ -141,7 +141,7 @@ def draw(found: Found, path: Path) -> None:
 
 _HEAD = """# Beside other queues
 
-Made by `make peers` on {date}: {machine}. {repeat} repetitions in turns; medians, with 95 % intervals of the median in
+Made by `python -m bench peers` on {date}: {machine}. {repeat} repetitions in turns; medians, with 95 % intervals of the median in
 brackets. The handler does nothing but note the time; the payload is 200 bytes of JSON. The server is pinned to one core;
 producers and single workers to the other, while two workers, the pickup and the start may use both. *Tuned* is the fastest
 setting for jobs of no length (`bench/peers/libraries.py`), used in all columns that do not say *defaults*. A `*` marks

@@ -83,7 +83,7 @@ def verdict(outcomes: Sequence[tuple[float, str]], times: int) -> Verdict:
 
 
 def last_line(found_per_s: float | None, prediction: Prediction | None, verdict: Verdict) -> str:
-    """What `make capacity` ends with. The rate is the predicted one, which was verified, else the one that was found."""
+    """What `chaos capacity` ends with. The rate is the predicted one, which was verified, else the one that was found."""
     rate = f"{prediction.rate_per_s:.1f}" if prediction else f"{found_per_s:.1f}" if found_per_s else "unknown"
     interval = f"{prediction.low_per_s:.1f}-{prediction.high_per_s:.1f}" if prediction else "unknown"
     counts = f"met_below={verdict.met_below}/{verdict.times} missed_above={verdict.missed_above}/{verdict.times}"

@@ -1,4 +1,4 @@
-"""The command `bench --model dsps`: from arguments to a run on channels and its verdict."""
+"""The verb `run channels`: from arguments to a run on channels and its verdict."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from chaos.channels.plan import draw, publisher_names
 from chaos.channels.presets import Crossings
 from chaos.channels.spec import ChannelSpec
 from chaos.command import Order, at_its_rate, carry_out
-from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
 from chaos.judge import validate_objectives
 from chaos.mutants import Mutant, find, plant, pretend
@@ -31,15 +30,9 @@ from engine.redis.scripts import scripts_folder
 #: The last clock wraps so long before the faults of a plan are over, as far as that is known before.
 CROSSED_BEFORE_MS = 4_000
 
-#: Options of `bench` that are about jobs.
-OF_JOBS = ("rate", "lease_ms")
-
 
 def bench_channels(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     """Run the drill of channels and judge it. Returns the exit code. Raises as `chaos.command.bench`."""
-    for name in OF_JOBS:
-        if getattr(arguments, name) is not None:
-            raise HarnessError(f"--{name.replace('_', '-')} is about jobs: the model {DSPS} has none")
     mutant = find(arguments.mutant, MUTANTS)
     topology = arguments.topology or topologies.AOF
     servers = topologies.label(topology, arguments.durability or "")

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,7 @@ def nightly(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     On a machine that is too slow every cell is unknown. Raises HarnessError and ServerMissing when it cannot begin.
     """
     began_s = time.monotonic()
-    day: date = arguments.date
+    day: date = arguments.date or datetime.now(UTC).date()
     wanted = chosen(night(day), arguments.only)
     progress = Progress(sys.stdout)
     calibration, left_out = None, NO_TIME

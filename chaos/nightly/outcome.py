@@ -22,7 +22,7 @@ class CellResult:
 
 def repeat(day: date, cell: str) -> str:
     """The line that repeats the drill of a cell on any machine."""
-    return f"make nightly DATE={day.isoformat()} ONLY={cell}"
+    return f"python -m chaos campaign nightly --date {day.isoformat()} --only {cell}"
 
 
 def complaint(day: date, result: CellResult) -> str:

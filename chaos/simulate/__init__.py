@@ -6,6 +6,6 @@ the network between them and the server, and all clocks are played here, in virt
 invariants are checked: after a delivery on the raw keys, after an event of a process, which cannot change a key, on what the
 processes hold.
 
-    python -m chaos.simulate run --seed 1 --minutes 10
-    python -m chaos.simulate rules          # each rule of the protocol taken away in turn: the simulator must find it
+    python -m chaos simulate --seed 1 --minutes 10
+    python -m chaos simulate rules          # each rule of the protocol taken away in turn: the simulator must find it
 """

@@ -1,4 +1,4 @@
-"""The command `bench --target`: a drill of another job queue, in a folder of its own, judged by its own promise."""
+"""The verbs `run target` and `campaign targets`: a drill of another job queue, judged by its own promise."""
 
 from __future__ import annotations
 
@@ -29,9 +29,6 @@ def bench_targets(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
 
     Raises HarnessError and ServerMissing when a drill cannot begin.
     """
-    for name in ("model", "mutant", "topology", "durability", "rate", "lease_ms", "slo"):
-        if getattr(arguments, name) not in (None, "", "lanes"):
-            raise HarnessError(f"--{name.replace('_', '-')} is of the engine; a target is drilled as it is by default")
     if arguments.target != ALL:
         return one(arguments.target, arguments, interrupts)
     codes: list[int] = []
@@ -96,7 +93,7 @@ def one(name: str, arguments: argparse.Namespace, interrupts: Interrupts) -> int
 
 def again(name: str, arguments: argparse.Namespace) -> str:
     """The command that draws the same plan and runs it."""
-    words = [f"make chaos TARGET={name} SEED={arguments.seed}"]
-    words += [f"MINUTES={arguments.minutes}"] if arguments.minutes is not None else []
-    words += [f"FAULT={','.join(arguments.faults)}"] if arguments.faults else []
+    words = [f"python -m chaos run target {name} --seed {arguments.seed}"]
+    words += [f"--minutes {arguments.minutes}"] if arguments.minutes is not None else []
+    words += [f"--fault {','.join(arguments.faults)}"] if arguments.faults else []
     return " ".join(words)

@@ -1,4 +1,4 @@
-"""`make bench-judge`: grow histories, judge each in a fresh process, and print what that cost and what was found."""
+"""`python -m reports.bench judge`: grow histories, judge each in a fresh process, and print what that cost and what was found."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def recorded(seed: int, say: Say) -> Path:
     if known := valid_runs(runs):
         return max(known)
     say("judge: recording a drill, which takes four minutes")
-    command = [sys.executable, "-m", "chaos", "bench", "--seed", str(seed), "--runs", str(runs)]
+    command = [sys.executable, "-m", "chaos", "run", "bench", "--seed", str(seed), "--runs", str(runs)]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, preexec_fn=dying_with_parent(), check=False)
     # A valid run that missed an objective has an exit code of its own, and is as good.
     if not (known := valid_runs(runs)):

@@ -237,7 +237,7 @@ def read(path: Path) -> Measurement:
     """The measurement in a file, or in a folder that has one. Raises JudgeError with one line that names the wrong field."""
     file = path / FILE if path.is_dir() else path
     if not file.exists():
-        raise JudgeError(f"{file} does not exist; `make capacity` measures, and says in which folder it left {FILE}")
+        raise JudgeError(f"{file} does not exist; `python -m chaos capacity` measures, and says in which folder it left {FILE}")
     found = read_as(Measurement, verdict.content(file.parent, file.name, SCHEMA), file.name)
     if not found.met:
         raise JudgeError(f"{file.name}: none of the {len(found.steps)} steps met its target, so nothing can be derived from it")

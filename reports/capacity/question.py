@@ -52,7 +52,7 @@ def check(asked: Question, basis: Basis) -> None:
             raise JudgeError(f"{one.name} is {value:g}, it must be {bound} and at most {most:g}")
     for name, measured in (("model", basis.model), ("topology", basis.topology)):
         if (wanted := getattr(asked, name)) != measured:
-            again = f"make capacity {name.upper()}={wanted}"
+            again = f"python -m chaos capacity --{name} {wanted}"
             raise JudgeError(f"{name} is {wanted!r}, the measurement is of {measured!r}: measure it with `{again}`")
     if asked.p99_ms <= asked.handler_ms:
         raise JudgeError(

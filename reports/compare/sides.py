@@ -23,7 +23,7 @@ OF_A_RUN = ("id", "seed", "plan", "started_utc", "ended_utc", "calibration", "ha
 MACHINE = ("cores", "memory_bytes", "kernel", "python")
 
 #: Where runs to compare come from.
-HOW = "each `make bench` or `make chaos` makes one, in turns for A and for B"
+HOW = "each drill makes one, in turns for A and for B"
 
 #: A value of a spec is cut to this many characters in messages.
 VALUE_MAX = 60

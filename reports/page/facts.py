@@ -227,20 +227,23 @@ def rate(per_s: float | None, unit: str) -> str:
 def again(run: Path, spec: Mapping[str, Any]) -> str:
     """The commands that judge this history again and that run the same plan again."""
     name = str(spec.get("id") or run.name)
-    lines = [f"make judge RUN={shlex.quote(f'runs/{name}')}"]
+    lines = [f"python -m reports judge {shlex.quote(f'runs/{name}')}"]
     parts = ["The first line judges this history again: on any machine, without Redis, from the folder of the run alone."]
     if spec.get("scenario") in ("bench", "channels") and spec.get("pace"):
-        lines.append(f"make chaos REPLAY={shlex.quote(f'runs/{name}')}")
+        lines.append(f"python -m chaos replay {shlex.quote(f'runs/{name}')}")
         parts.append("The second runs the same plan of faults again; what the kernel makes of it is never quite the same.")
     elif spec.get("scenario") in ("bench", "compare", "channels") and isinstance(spec.get("seed"), int):
-        # A run that was part of a comparison is repeated by running the whole comparison.
-        model = "all" if spec["scenario"] == "compare" else spec.get("model")
-        chosen = {
-            "MODEL": "" if model == "lanes" else model,
-            "FACE": "" if spec.get("face") == "direct" else spec.get("face"),
-            "MUTANT": spec.get("mutant"),
-        }
-        words = [f"{name}={shlex.quote(str(value))}" for name, value in chosen.items() if value]
-        lines.append(" ".join([f"make bench SEED={spec['seed']}", *words]))
+        lines.append(f"python -m chaos {drawn_again(spec)}")
         parts.append("The second draws the same plan of faults and runs it; what the kernel makes of it is never quite the same.")
     return f"<p>{' '.join(parts)}</p><pre>" + "\n".join(map(safe, lines)) + "</pre>"
+
+
+def drawn_again(spec: Mapping[str, Any]) -> str:
+    """The verb that draws the plan of a run again, with its options. One of a comparison is repeated by the whole comparison."""
+    verb = "run http" if spec.get("face") == "http" else {"compare": "campaign models"}.get(spec["scenario"], "run bench")
+    model = spec.get("model")
+    if model == "dsps":
+        verb = "run channels"
+    chosen = {"seed": spec["seed"], "model": model if model not in ("lanes", "dsps") else "", "mutant": spec.get("mutant")}
+    only = ("seed",) if spec["scenario"] == "compare" else tuple(chosen)
+    return " ".join([verb, *(f"--{name} {shlex.quote(str(chosen[name]))}" for name in only if chosen[name] not in (None, ""))])

@@ -124,5 +124,5 @@ def cannot_be_known(lines: Sequence[Mapping[str, str]]) -> str:
 
 def again(run: Path, spec: Mapping[str, Any]) -> str:
     """The commands that judge the run and that repeat it."""
-    lines = [f"make judge RUN=runs/{run.name}", *([str(spec["again"])] if spec.get("again") else [])]
+    lines = [f"python -m reports judge runs/{run.name}", *([str(spec["again"])] if spec.get("again") else [])]
     return "<pre>" + "\n".join(map(safe, lines)) + "</pre>"

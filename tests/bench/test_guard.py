@@ -1,4 +1,4 @@
-"""`make bench-guard` at a tiny size: each side runs the code of its own checkout, and only a whole interval counts as slower."""
+"""`python -m bench guard` at a tiny size: each side runs its own checkout, and only a whole interval counts as slower."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make bench-http` at a tiny size: everybody who waits is woken, each side of an enqueue answers, and no process stays."""
+"""`python -m bench http` at a tiny size: everybody who waits is woken, each side of an enqueue answers, and no process stays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make peers`: what is computed from hand-written values, and the adapter of this engine against a real server."""
+"""`python -m bench peers`: what is computed from hand-written values, and the adapter of this engine against a real server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make bench-scale` at a tiny size: every call of every dimension is measured, and the queue is as large as before after it."""
+"""`python -m bench scale` at a tiny size: every call of every dimension is measured, and leaves the queue as large."""
 
 from __future__ import annotations
 

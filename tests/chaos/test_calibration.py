@@ -122,7 +122,7 @@ def test_a_machine_that_is_too_slow_is_said_before_the_load(
     tmp_path: Path, monkeypatch: Patch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(command, "calibrated", lambda *_: calibrate(carrying(10)))
-    assert cli.main(["bench", "--faults", "worker-kill", "--runs", str(tmp_path)], Interrupts()) == 2
+    assert cli.main(["run", "bench", "--faults", "worker-kill", "--runs", str(tmp_path)], Interrupts()) == 2
     said = capsys.readouterr().out.splitlines()
     assert said[-2].startswith(TOO_SLOW) and said[-1] == "verdict: unknown"
     assert list(tmp_path.iterdir()) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,9 @@ from chaos.fault_table import table
 from chaos.interrupts import Interrupts
 from chaos.plan import consumer_names, draw, worker_names
 from chaos.processes import ROOT
+from chaos.simulate.games import GAMES
 from chaos.spec import RunSpec
+from chaos.verbs import OF_SPEC, PLAYED, VERBS, Verb
 
 Patch = pytest.MonkeyPatch
 Output = pytest.CaptureFixture[str]
@@ -45,82 +49,147 @@ def refused(arguments: tuple[str, ...], folder: Path, monkeypatch: Patch, capsys
     return err
 
 
-ATTEND = ("attend", "--url", "redis://127.0.0.1:1")
+ATTEND = "run attended --url redis://127.0.0.1:1"
+
+
+MODELS = "lanes, bridge, bananas, bull, mosquito"
+REPLAYED = "unrecognized arguments: "
 
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("bench", "--mutant", "nonsense"), "mutant 'nonsense' does not exist; choose from claim-not-atomic, crash-forgotten, "),
-        (("bench", "--model", "resque"), "model 'resque' does not exist; choose from lanes, bridge, bananas, bull, mosquito"),
-        (("bench", "--model", "resque"), "bull, mosquito, dsps"),
-        (("bench", "--model", "bull", "--mutant", "no-reap"), "mutants are of the model lanes, not of bull"),
-        (
-            ("bench", "--model", "dsps", "--mutant", "no-reap"),
-            "mutant 'no-reap' does not exist; choose from checksum-not-verified, ",
-        ),
-        (("bench", "--model", "dsps", "--rate", "120"), "--rate is about jobs: the model dsps has none"),
-        (("bench", "--model", "dsps", "--lease-ms", "9000"), "--lease-ms is about jobs: the model dsps has none"),
-        (("bench", "--model", "dsps", "--seed", "-1"), "seed is -1: it must be a whole number from 0 to 9007199254740991"),
-        (
-            ("bench", "--model", "dsps", "--faults", "worker-kill"),
-            "fault 'worker-kill' does not exist; choose from net-latency, ",
-        ),
-        (("compare", "--models", "dsps"), "model 'dsps' does not exist; choose from lanes, bridge, bananas, bull, mosquito"),
-        (("bench", "--rate", "0"), "rate_per_s is 0: it must be a whole number from 1 to 5000"),
-        (("bench", "--seed", "-1"), "seed is -1: it must be a whole number from 0 to 9007199254740991"),
+        ("run bench --mutant nonsense", "mutant 'nonsense' does not exist; choose from claim-not-atomic, crash-forgotten, "),
+        ("run bench --model resque", f"model is 'resque': it must be one of {MODELS}"),
+        ("run bench --model dsps", f"model is 'dsps': it must be one of {MODELS}"),
+        ("run bench --model bull --mutant no-reap", "mutants are of the model lanes, not of bull"),
+        ("run bench --rate 0", "rate is 0: it must be a whole number from 1 to 5000"),
+        ("run bench --rate 5001", "rate is 5001: it must be a whole number from 1 to 5000"),
+        ("run bench --seed -1", "seed is -1: it must be a whole number from 0 to 9007199254740991"),
+        ("run bench --seed one", "seed is 'one': it must be a whole number from 0 to 9007199254740991"),
+        ("run bench --lease-ms 999", "lease-ms is 999: it must be a whole number from 1000 to 60000"),
+        ("run bench --topology moon", "topology is 'moon': it must be one of embedded, aof, replica, sentinel, cluster"),
+        ("run bench --producers 9", "producers is 9: it must be a whole number from 1 to 8"),
+        ("run bench --keep 0", "keep is 0: it must be a whole number, at least 1"),
+        ("run bench --keep-days 0", "keep-days is 0: it must be a whole number, at least 1"),
+        ("run bench --minutes 0", "minutes is 0: it must be a whole number, at least 1"),
+        ("run bench --faults net-down,nonsense", "fault 'nonsense' does not exist; choose from worker-kill, "),
+        ("run bench --fault nonsense", "fault 'nonsense' does not exist; choose from worker-kill, "),
+        ("run bench --face http", "unrecognized arguments: --face http"),
+        ("run bench --nonsense", "unrecognized arguments: --nonsense"),
+        ("run bench --mod bull", "unrecognized arguments: --mod bull"),
         *(
-            pytest.param(("bench", *words, "--slo", "none.toml"), "none.toml: No such file or directory", marks=pytest.mark.slow)
-            for words in ((), ("--model", "dsps"))
+            pytest.param(f"{verb} --slo none.toml", "none.toml: No such file or directory", marks=pytest.mark.slow)
+            for verb in ("run bench", "run channels")
         ),
-        (("compare", "--slo", "my.toml"), "unrecognized arguments: --slo my.toml"),
-        (("bench", "--lease-ms", "999"), "lease_ms is 999: it must be a whole number from 1000 to 60000"),
-        (("bench", "--seed", "one"), "argument --seed: invalid int value: 'one'"),
-        (("bench", "--keep", "0"), "--keep is 0: it must be at least 1"),
-        (("bench", "--keep-days", "0"), "--keep-days is 0: it must be at least 1"),
-        (("bench", "--faults", "net-down,nonsense"), "fault 'nonsense' does not exist; choose from worker-kill, "),
-        (("bench", "--fault", "nonsense"), "fault 'nonsense' does not exist; choose from worker-kill, "),
-        (("bench", "--shrink"), "--shrink needs --replay: the violated run to shrink"),
-        (("bench", "--replay", "none"), "spec.json of none: No such file or directory"),
+        ("run http --model bull", "unrecognized arguments: --model bull"),
+        ("run http --topology aof", "unrecognized arguments: --topology aof"),
+        ("run channels --mutant no-reap", "mutant 'no-reap' does not exist; choose from checksum-not-verified, "),
+        ("run channels --rate 120", "unrecognized arguments: --rate 120"),
+        ("run channels --lease-ms 9000", "unrecognized arguments: --lease-ms 9000"),
+        ("run channels --seed -1", "seed is -1: it must be a whole number from 0 to 9007199254740991"),
+        ("run channels --faults worker-kill", "fault 'worker-kill' does not exist; choose from net-latency, "),
+        ("campaign models --models dsps", f"model 'dsps' does not exist; choose from {MODELS}"),
+        ("campaign models --slo my.toml", "unrecognized arguments: --slo my.toml"),
+        ("shrink", "the following arguments are required: RUN"),
+        ("replay none", "spec.json of none: No such file or directory"),
+        ("shrink none", "spec.json of none: No such file or directory"),
+        ("replay none --seed 1", f"{REPLAYED}--seed 1"),
+        ("replay none --fault net-down", f"{REPLAYED}--fault net-down"),
+        ("run upgrade", "the following arguments are required: --from"),
+        ("run upgrade --from no-such-commit", "no-such-commit"),
+        ("run mischief --model lanes", "model 'lanes' has no foreign client; choose from bull, bananas, mosquito, bridge"),
         (
-            ("bench", "--replay", "none", "--seed", "1"),
-            "--seed cannot be given with --replay: the run that is repeated decides it",
-        ),
-        (("bench", "--replay", "none", "--faults", "net-down"), "--fault cannot be given with --replay"),
-        (("bench", "--replay", "none", "--model", "dsps"), "--model cannot be given with --replay"),
-        (("upgrade",), "the following arguments are required: --from"),
-        (("upgrade", "--from", "no-such-commit"), "no-such-commit"),
-        (("mischief", "--model", "lanes"), "model 'lanes' has no foreign client; choose from bull, bananas, mosquito, bridge"),
-        (
-            ("mischief", "--mutant", "no-reap"),
+            "run mischief --mutant no-reap",
             "mutant 'no-reap' does not exist for this model; choose from written-back-runs-again of bananas",
         ),
-        (("mischief", "--model", "bull", "--mutant", "written-back-runs-again"), "does not exist for this model"),
-        (("bench", "--target", "sidekiq"), "target 'sidekiq' does not exist; choose from ironclaim, rq, "),
-        (("bench", "--target", "rq", "--model", "bull"), "--model is of the engine"),
-        (("bench", "--target", "rq", "--topology", "aof"), "--topology is of the engine"),
-        (("bench", "--target", "rq", "--faults", "earthquake"), "fault 'earthquake' does not exist"),
-        (("bench", "--target", "rq", "--minutes", "61"), "wait_ms is 3660000: it must be a whole number from 1000 to 3600000"),
-        (("bench", "--face", "grpc"), "invalid choice: 'grpc'"),
-        (("bench", "--face", "http", "--model", "dsps"), "--face http is of drills of jobs"),
-        (("bench", "--face", "http", "--target", "rq"), "--face http is of drills of jobs"),
-        (("bench", "--face", "http", "--replay", "runs/a"), "--face cannot be given with --replay"),
-        ((*ATTEND, "--workers", "0"), "workers is 0: it must be a whole number from 1 to 32"),
-        ((*ATTEND, "--producers", "9"), "producers is 9: it must be a whole number from 1 to 8"),
-        ((*ATTEND, "--rate", "0"), "rate_per_s is 0: it must be a whole number from 1 to 5000"),
-        (("capacity", "--rate", "0"), "rate is 0: "),
-        (("churn", "--jobs", "9999"), "jobs is 9999: it must be a whole number from 10000 to 1000000000"),
-        (("churn", "--jobs", "1000000001"), "jobs is 1000000001: it must be a whole number from 10000 to 1000000000"),
-        (("nightly", "--date", "yesterday"), "'yesterday' is no date such as 2026-11-27"),
-        (("bench", "--nonsense"), "unrecognized arguments: --nonsense"),
-        (("nonsense",), "invalid choice: 'nonsense'"),
-        ((), "the following arguments are required: command"),
+        ("run mischief --model bull --mutant written-back-runs-again", "does not exist for this model"),
+        ("run target sidekiq", "target 'sidekiq' does not exist; choose from ironclaim, rq, "),
+        ("run target rq --model bull", "unrecognized arguments: --model bull"),
+        ("run target rq --faults earthquake", "fault 'earthquake' does not exist"),
+        ("run target rq --minutes 61", "minutes is 61: it must be a whole number from 1 to 60"),
+        (f"{ATTEND} --workers 0", "workers is 0: it must be a whole number from 1 to 32"),
+        (f"{ATTEND} --producers 9", "producers is 9: it must be a whole number from 1 to 8"),
+        (f"{ATTEND} --rate 0", "rate is 0: it must be a whole number from 1 to 5000"),
+        ("run soak --minutes 1", "minutes is 1: it must be a whole number from 2 to 1440"),
+        ("run soak --hours 25", "hours is 25: it must be a number from 0.05 to 24"),
+        ("capacity --rate 0", "rate is 0: "),
+        ("churn --jobs 9999", "jobs is 9999: it must be a whole number from 10000 to 1000000000"),
+        ("churn --jobs 1000000001", "jobs is 1000000001: it must be a whole number from 10000 to 1000000000"),
+        ("campaign nightly --date yesterday", "date is 'yesterday': it must be a date such as 2026-11-27"),
+        ("simulate --model resque", f"model is 'resque': it must be one of {', '.join(PLAYED)}"),
+        ("simulate --profile poison --model dsps", "profile 'poison' is no kind of episode of dsps, which has everything, wrap,"),
+        ("simulate --episode 3", "episode: it takes one --model and one --profile"),
+        ("simulate rules --rule first", "rule is 'first': it must be a whole number, at least 1"),
+        ("show none --slo", "expected one argument"),
+        ("nonsense", "command is 'nonsense': it must be one of run, replay, "),
+        ("run nonsense.toml", "nonsense.toml: No such file or directory"),
+        ("campaign nonsense", "campaign is 'nonsense': it must be one of nightly, mutants, models, targets"),
+        ("campaign", "campaign needs one of nightly, mutants, models, targets"),
+        ("", "the following arguments are required: COMMAND"),
     ],
 )
 def test_wrong_arguments_are_one_line_and_start_nothing(
-    arguments: tuple[str, ...], complaint: str, tmp_path: Path, monkeypatch: Patch, capsys: Output
+    arguments: str, complaint: str, tmp_path: Path, monkeypatch: Patch, capsys: Output
 ) -> None:
-    assert complaint in refused(arguments, tmp_path, monkeypatch, capsys)
+    assert complaint in refused(tuple(arguments.split()), tmp_path, monkeypatch, capsys)
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ("bench --rate 40", "run bench --rate 40"),
+        ("bench --face direct", "run bench"),
+        ("bench --seed 3 --face=http", "run http --seed 3"),
+        ("bench --model dsps --seed 3", "run channels --seed 3"),
+        ("bench --target rq --fault worker-kill", "run target rq --fault worker-kill"),
+        ("bench --target all", "campaign targets"),
+        ("bench --replay runs/a", "replay runs/a"),
+        ("bench --replay runs/a --shrink", "shrink runs/a"),
+        ("compare --quick", "campaign models --quick"),
+        ("attend --url redis://x", "run attended --url redis://x"),
+        ("nightly", "campaign nightly"),
+        ("soak --hours 1", "run soak --hours 1"),
+    ],
+)
+def test_words_of_before_go_on_working_and_say_what_to_type(before: str, now: str, capsys: Output) -> None:
+    told = parse(before.split())
+    assert capsys.readouterr().err.endswith(f"has another name now, type: python -m chaos {now}\n")
+    assert told == parse(now.split()) and capsys.readouterr().err == ""
+
+
+def test_every_verb_tells_each_option_with_its_default_and_bounds(capsys: Output) -> None:
+    for verb in VERBS:
+        with pytest.raises(SystemExit) as ended:
+            parse([*verb.name.split(), "--help"])
+        told = " ".join(capsys.readouterr().out.split())
+        assert ended.value.code == 0 and verb.about.split(". ")[0] in told
+        for option in verb.options:
+            assert (option.shown if option.word else f"--{option.name}") in told
+            assert " ".join(option.told.replace("%%", "%").split()) in told
+    assert f"draws load and faults (default 1; 0 to {2**53 - 1})" in OF_SPEC["seed"].told
+
+
+def test_the_list_of_verbs_is_complete(capsys: Output) -> None:
+    for words in (["--help"], ["-h"]):
+        with pytest.raises(SystemExit) as ended:
+            parse(words)
+        assert ended.value.code == 0
+        listed = [line.split("  ")[1] for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
+        assert listed == [verb.name for verb in VERBS]
+    with pytest.raises(SystemExit):
+        parse(["campaign", "--help"])
+    assert capsys.readouterr().out.count("\n  campaign ") == sum(verb.name.startswith("campaign") for verb in VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
+def test_each_verb_has_its_function(verb: Verb) -> None:
+    module, name = verb.runs.split(":")
+    assert list(inspect.signature(getattr(import_module(module), name)).parameters) == ["arguments", "interrupts"]
+
+
+def test_the_simulator_plays_what_its_option_names() -> None:
+    assert (*GAMES, "all") == PLAYED
 
 
 def test_the_kinds_of_fault_are_printed(capsys: Output) -> None:
@@ -134,17 +203,17 @@ def test_the_kinds_of_fault_are_printed(capsys: Output) -> None:
 def test_a_missing_server_or_toxiproxy_is_one_line_with_what_to_do(tmp_path: Path, monkeypatch: Patch, capsys: Output) -> None:
     gone = str(tmp_path / "gone")
     monkeypatch.setenv("TOXIPROXY_SERVER", gone)
-    error = refused(("bench",), tmp_path, monkeypatch, capsys)
+    error = refused(("run", "bench"), tmp_path, monkeypatch, capsys)
     assert error == f"chaos: TOXIPROXY_SERVER={gone}: no such program, or not executable; it must be a toxiproxy-server\n"
     # No fault needs the proxy.
     monkeypatch.setenv("IRONCLAIM_REDIS_SERVER", gone)
-    error = refused(("bench", "--faults", "worker-kill"), tmp_path, monkeypatch, capsys)
+    error = refused(("run", "bench", "--faults", "worker-kill"), tmp_path, monkeypatch, capsys)
     assert "IRONCLAIM_REDIS_SERVER" in error and "TOXIPROXY_SERVER" not in error
 
 
 def test_a_missing_package_is_one_line_with_what_installs_it(tmp_path: Path) -> None:
     (tmp_path / "psutil.py").write_text("raise ModuleNotFoundError('no psutil', name='psutil')\n")
-    done = chaos("bench", folder=tmp_path, PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
+    done = chaos("run", "bench", folder=tmp_path, PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
     assert done.returncode == 2
     assert "'psutil' is missing; `make setup`" in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -154,7 +223,7 @@ def test_a_missing_package_is_one_line_with_what_installs_it(tmp_path: Path) -> 
 def test_a_runs_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("in the way")
     # A rate that is asked for is kept, however slow this machine is.
-    done = chaos("bench", "--rate", "40", folder=tmp_path)
+    done = chaos("run", "bench", "--rate", "40", folder=tmp_path)
     assert done.returncode == 2
     assert "run folder" in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -165,7 +234,7 @@ def begin(folder: Path, *python_path: Path) -> subprocess.Popen[str]:
     path = os.pathsep.join(map(str, [*python_path, ROOT]))
     with (folder / "out").open("w") as out, (folder / "err").open("w") as err:
         return subprocess.Popen(
-            [sys.executable, "-m", "chaos", "bench", "--lease-ms", "1000", "--rate", "40"],
+            [sys.executable, "-m", "chaos", "run", "bench", "--lease-ms", "1000", "--rate", "40"],
             stdout=out,
             stderr=err,
             cwd=folder,
@@ -222,7 +291,7 @@ runpy.run_module("chaos", run_name="__main__", alter_sys=True)
 
 
 def test_an_interrupt_in_the_first_milliseconds_is_one_line_too() -> None:
-    done = subprocess.run([sys.executable, "-c", EARLY, "bench"], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", EARLY, "run", "bench"], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "chaos: interrupted by SIGINT\n")
 
 
@@ -267,20 +336,18 @@ def test_a_run_whose_end_cannot_be_written_is_not_judged(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("words", "topology", "some"),
     [
-        ((), "embedded", True),
-        (("--face", "http"), "embedded", True),
-        ((), "aof", True),
-        ((), "replica", False),
-        ((), "sentinel", False),
-        (("--model", "bull"), "embedded", False),
-        (("--fault", "worker-kill"), "embedded", False),
-        (("--minutes", "2"), "embedded", False),
+        ("run bench", "embedded", True),
+        ("run http", "embedded", True),
+        ("run bench", "aof", True),
+        ("run bench", "replica", False),
+        ("run bench", "sentinel", False),
+        ("run bench --model bull", "embedded", False),
+        ("run bench --fault worker-kill", "embedded", False),
+        ("run bench --minutes 2", "embedded", False),
     ],
 )
-def test_a_drill_of_all_faults_has_a_worker_without_a_proxy_where_that_shows(
-    words: tuple[str, ...], topology: str, some: bool
-) -> None:
-    assert command.names_connections(parse(("bench", *words)), topology) is some
+def test_a_drill_of_all_faults_has_a_worker_without_a_proxy_where_that_shows(words: str, topology: str, some: bool) -> None:
+    assert command.names_connections(parse(words.split()), topology) is some
 
 
 @pytest.mark.parametrize(
@@ -299,3 +366,31 @@ def test_the_spec_names_all_that_are_connected_directly(kinds: tuple[str, ...], 
         assert command.of_plan(spec, plan, caught).spec.direct == direct
         several = replace(spec, topology="sentinel", direct=None)
         assert command.of_plan(several, draw(1, workers=worker_names(3), kinds=()), caught).spec.direct == ()
+
+
+def test_ctrl_c_ends_what_never_checks_and_is_one_line(monkeypatch: Patch, capsys: Output) -> None:
+    with Interrupts() as caught:
+        with pytest.raises(KeyboardInterrupt), caught.raised():
+            signal.raise_signal(signal.SIGINT)
+        # Noted again, and no more than that.
+        signal.raise_signal(signal.SIGINT)
+        assert caught.take() == "interrupted by SIGINT"
+
+    def play(*_: object) -> int:
+        signal.raise_signal(signal.SIGINT)
+        return 0
+
+    monkeypatch.setattr("chaos.simulate.command._run", play)
+    with Interrupts() as caught:
+        assert main(("simulate",), caught) == 2
+    assert capsys.readouterr().err == "chaos: interrupted by SIGINT\n"
+
+
+def test_the_installed_command_calls_itself_by_its_name(monkeypatch: Patch, capsys: Output) -> None:
+    monkeypatch.setattr(sys, "argv", ["/usr/local/bin/ironclaim-chaos"])
+    with pytest.raises(SystemExit):
+        parse(["run", "bench", "--rate", "0"])
+    assert capsys.readouterr().err.startswith("ironclaim-chaos run bench: rate is 0: ")
+    with pytest.raises(SystemExit):
+        parse(["--help"])
+    assert capsys.readouterr().out.startswith("usage: ironclaim-chaos COMMAND [options]\n")

@@ -106,7 +106,7 @@ def undrilled(monkeypatch: Patch) -> None:
 def test_two_runs_of_one_second_have_two_ids(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(command.time, "time", lambda: 1_769_860_800.0)
     for _ in range(2):
-        assert cli.main(["bench", "--runs", str(tmp_path)], Interrupts()) == 2
+        assert cli.main(["run", "bench", "--runs", str(tmp_path)], Interrupts()) == 2
     names = {"20260131-120000-bench-seed1", "20260131-120000-bench-seed1-2"}
     assert {path.parent.name for path in tmp_path.glob("2*/spec.json")} == names
     assert all(f'"id": "{name}"' in (tmp_path / name / "spec.json").read_text() for name in names)
@@ -128,7 +128,7 @@ def test_a_run_gets_a_copy_of_its_objectives(
     """Those of the tree hold for the default lease."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.toml").write_text("[errors]\ndead = 0.1\n")
-    cli.main(["bench", "--runs", "runs", *options], Interrupts())
+    cli.main(["run", "bench", "--runs", "runs", *options], Interrupts())
     copy = tmp_path / "runs" / "latest" / "slo.toml"
     assert copy.exists() == bool(objectives)
     if objectives:

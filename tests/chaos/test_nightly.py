@@ -107,7 +107,7 @@ def test_the_last_line_and_the_exit_code(verdicts: list[str], line: str, code: i
 
 def test_what_is_not_valid_is_said_with_the_line_that_repeats_it() -> None:
     name = night(DAY)[0].cell.name
-    again = f"repeat it: make nightly DATE=2026-11-27 ONLY={name}"
+    again = f"repeat it: python -m chaos campaign nightly --date 2026-11-27 --only {name}"
     assert complaint(DAY, result("valid")) == ""
     assert complaint(DAY, result("violated", "J4 violated: lost")) == f"error: {name} is violated: J4 violated: lost; {again}"
     assert complaint(DAY, result("unknown")) == f"warning: {name} is unknown: no reason was given; {again}"
@@ -125,7 +125,7 @@ def test_a_drill_begins_only_while_there_is_time_for_it() -> None:
 
 
 def test_a_date_is_one() -> None:
-    assert parse(["nightly", "--date", "2026-11-27"]).date == DAY
+    assert parse(["campaign", "nightly", "--date", "2026-11-27"]).date == DAY
 
 
 def test_a_night_that_has_no_time_leaves_its_cells_unknown_and_says_so(
@@ -184,7 +184,7 @@ def test_the_page_has_each_cell_of_each_night_with_a_link_to_its_report(tmp_path
     assert f'href="{newest.name}/run-1/report.html"><span class="badge violated"' in page
     assert "run-0/report.html" not in page, "a report that is not there is not linked"
     assert violated.cell.name in page and "<lost>" not in page and "&lt;lost&gt;" in page
-    assert f"ONLY={violated.cell.name}" in page
+    assert f"--only {violated.cell.name}" in page
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"schema": 9}'])

@@ -152,7 +152,7 @@ def test_another_seed_is_another_episode(stage: Stage) -> None:
     assert first != second
 
 
-#: Removals that are found within a second or two, each of another part; make simulate-rules takes away all that there are.
+#: Removals that are found within a second or two, each of another part; `chaos simulate rules` takes all away.
 QUICKLY_FOUND = (
     "results live for a tenth of their time",
     "a lock that has run out is renewed",

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from chaos.cli import main
+from chaos.interrupts import Interrupts
 from chaos.planting import planted
-from chaos.simulate.__main__ import main
 from chaos.simulate.campaign import Tally
 from chaos.simulate.games import GAMES, Game
 from chaos.simulate.plan import Player
@@ -77,7 +78,7 @@ def test_a_seed_replays_to_the_byte(game: Game, wire: Wire) -> None:
     assert digest(stage.play(stage.plan(13, profile))) != digest(first)
 
 
-#: Found within a second or two on an idle machine. The others: make simulate-rules MODEL=...
+#: Found within a second or two on an idle machine. The others: python -m chaos simulate rules --model ...
 QUICKLY_FOUND = [
     (GAMES["bridge"], "a repeated enqueue is not known"),
     (GAMES["bull"], "the last ended token is forgotten"),
@@ -122,16 +123,9 @@ def test_each_removal_has_its_anchor_and_its_profiles(game: Game) -> None:
 def test_models_take_turns_and_the_last_line_is_the_sum(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("chaos.simulate.__main__.GAMES", games := {name: GAMES[name] for name in ("bridge", "dsps")})
-    assert main(["run", "--model", "all", "--profile", "clock", "--seed", "2", "--minutes", "0"]) == 0
+    monkeypatch.setattr("chaos.simulate.command.GAMES", games := {name: GAMES[name] for name in ("bridge", "dsps")})
+    assert main(["simulate", "--model", "all", "--profile", "clock", "--seed", "2", "--minutes", "0"], Interrupts()) == 0
     lines = capsys.readouterr().out.splitlines()
     # A slow machine also tells how far a model is, every few seconds.
     assert list(dict.fromkeys(line.split(",")[0] for line in lines[:-1])) == [f"simulate: {name}" for name in games]
     assert lines[-1].startswith("simulate: seed 2, ") and lines[-1].endswith(f"{len(games)} episodes, nothing found")
-
-
-def test_a_kind_of_episode_that_a_model_does_not_have_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as refused:
-        main(["run", "--model", "dsps", "--profile", "poison"])
-    assert refused.value.code == 2
-    assert "argument --profile: 'poison' is no kind of episode of dsps, which has everything, wrap," in capsys.readouterr().err

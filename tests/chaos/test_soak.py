@@ -17,13 +17,12 @@ import pytest
 import redis
 
 from chaos import runs, slopes, toxiproxy_binary
-from chaos.cli import main, parse
-from chaos.errors import HarnessError
+from chaos.cli import parse
 from chaos.interrupts import Interrupts
 from chaos.plan import FAULT_NAMES, PRODUCER, Pace, Plan, PlannedFault, worker_names
 from chaos.progress import Progress
 from chaos.slopes import LATENCY, MB, Slope, fit, latencies, percentiles, slope
-from chaos.soak import LEAKING, MINUTES, STEADY, UNKNOWN, Soak, Times, draw, soak, verdict
+from chaos.soak import LEAKING, STEADY, UNKNOWN, Soak, Times, draw, verdict
 from chaos.spec import RunSpec
 from tests.chaos.drills import pids_of, run
 
@@ -195,19 +194,9 @@ def test_a_median_that_surely_grows_is_a_leak_too(what: str, interval: tuple[flo
 # -- the command
 
 
-@pytest.mark.parametrize("minutes", [MINUTES[0] - 1, MINUTES[1] + 1])
-def test_the_minutes_have_bounds(minutes: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["soak", "--minutes", str(minutes), "--runs", str(tmp_path)]
-    with pytest.raises(HarnessError, match=f"^minutes is {minutes}: "):
-        soak(parse(words), Interrupts())
-    assert main(words, Interrupts()) == UNKNOWN
-    assert capsys.readouterr().err == f"chaos: minutes is {minutes}: it must be a number from 2 to 1440, hours a 60th\n"
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_its_defaults_are_those_of_make() -> None:
-    parsed = parse(["soak"])
-    assert parsed == argparse.Namespace(command="soak", minutes=5, hours=None, seed=1, runs=Path("runs"), keep=20, keep_days=14)
+def test_its_defaults() -> None:
+    kept = {"runs": Path("runs"), "keep": 20, "keep_days": 14}
+    assert parse(["run", "soak"]) == argparse.Namespace(command="run soak", minutes=5, hours=None, seed=1, **kept)
 
 
 # -- short ones

@@ -1,6 +1,6 @@
 """Large queues: what a script does in one call is bounded, whatever the size of the queue, and the rest follows in further calls.
 
-Counted in commands and in what each call moves, not in time; `make bench-scale` measures the time."""
+Counted in commands and in what each call moves, not in time; `python -m bench scale` measures the time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plants one-line defects and looks which tests see them: `python -m tests.mutation`, or `make mutate`.
+"""Plants one-line defects and looks which tests see them: `python -m tests.mutation`.
 
 With files of tests, all of them that see an edit are found, and whether any other test does: which of them are needed.
 Nothing but build/mutation is changed: edits are made in copies of the tree there.

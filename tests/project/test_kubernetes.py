@@ -115,7 +115,7 @@ def test_selectors_find_the_pods() -> None:
 
 def test_all_parts_speak_of_one_run() -> None:
     harness, master, load = "Job/harness", "Job/locust-master", "Job/locust-worker"
-    told = cli.parse(words(harness)[words(harness).index("attend") :])
+    told = cli.parse(words(harness)[words(harness).index("run") :])
     workers = WORKLOADS["StatefulSet/worker"]
     names = [f"{workers['metadata']['name']}-{workers['spec']['ordinals']['start'] + at}" for at in range(told.workers)]
     assert (workers["spec"]["replicas"], tuple(names)) == (told.workers, worker_names(told.workers))

@@ -263,6 +263,6 @@ def test_a_variable_of_make_that_no_target_has_is_refused_and_those_of_make_help
     assert "MUTNAT=finish-without-token-check: no target has this variable; make help names" in wrong.stderr
     shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True, env=apart).stdout
     named = sorted(set(re.findall(r"\b([A-Z][A-Z0-9_]*)=", shown)))
-    assert {"SEED", "MUTANT", "HOURS", "BASE"} <= set(named)
+    assert {"SEED", "MUTANT", "ARGS", "MINUTES"} <= set(named)
     found = planned(*(f"{name}=valkey" for name in named))
     assert (found.returncode, found.stderr) == (0, "")

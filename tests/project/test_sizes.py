@@ -1,4 +1,4 @@
-"""`make sizes`: what it counts in a tree, and the walks on a server."""
+"""`.ci/sizes`: what it counts in a tree, and the walks on a server."""
 
 from __future__ import annotations
 

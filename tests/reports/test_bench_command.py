@@ -1,4 +1,5 @@
-"""`make bench-judge` judges histories of each size, prints what that cost and what was found, and fails when other things were
+"""`python -m reports.bench judge` judges histories of each size, prints what that cost and what was found, and fails when
+other things were
 planted."""
 
 from __future__ import annotations

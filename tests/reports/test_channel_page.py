@@ -110,7 +110,7 @@ def test_what_is_not_known_is_said() -> None:
     assert '<div class="unsure"><dt>wraps crossed</dt><dd>0 of 1</dd></div>' in words.tiles(missed)
     assert '<div class="bad"><dt>lost</dt><dd>3</dd></div>' in words.tiles(missed | {"lost": 3})
     spec = {"id": "x", "seed": 7, "scenario": "channels", "model": "dsps"}
-    assert again(Path("x"), spec).endswith("make bench SEED=7 MODEL=dsps</pre>")
+    assert again(Path("x"), spec).endswith("python -m chaos run channels --seed 7</pre>")
 
 
 def test_a_line_changes_its_colour_where_it_crosses() -> None:

@@ -206,7 +206,7 @@ def test_a_run_that_is_not_valid_is_refused_by_its_name(tmp_path: Path, capsys: 
     assert call(a, b, tmp_path / "out", "--any") == 2
     assert f"compare: run {b[1].name} was not judged" in capsys.readouterr().err
     assert call([tmp_path / "none"], b, tmp_path / "out") == 2
-    assert "none does not exist; each `make bench` or `make chaos` makes one" in capsys.readouterr().err
+    assert "none does not exist; each drill makes one" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -28,20 +28,20 @@ def recorded(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, *wor
     """What the judge makes of each corruption of a valid run."""
     runs = tmp_path_factory.mktemp("runs")
     with Interrupts() as caught:
-        assert main(["bench", *words, "--seed", "1", "--runs", str(runs)], caught) == 0
+        assert main(["run", *words, "--seed", "1", "--runs", str(runs)], caught) == 0
     return corrupt(runs / "latest", 1, spark)
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> list[Seen]:
     """Corruptions of a run of jobs."""
-    return recorded(tmp_path_factory, spark)
+    return recorded(tmp_path_factory, spark, "bench")
 
 
 @pytest.fixture(scope="module")
 def found_on_channels(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> list[Seen]:
     """Corruptions of a run of channels."""
-    return recorded(tmp_path_factory, spark, "--model", "dsps")
+    return recorded(tmp_path_factory, spark, "channels")
 
 
 @pytest.mark.nightly

@@ -155,7 +155,7 @@ def test_a_run_that_cannot_be_looked_at_has_a_page_that_says_why(tmp_path: Path,
     text = text_of(run)
     assert decided["verdict"] == "unknown" and html.escape(decided["reasons"][0]) in text
     assert "This is not a pass." in text and "<svg" not in text and not (run / page.FIGURES).exists()
-    assert "make judge RUN=runs/" in text
+    assert "python -m reports judge runs/" in text
 
 
 def test_a_page_that_fails_changes_no_verdict_and_leaves_nothing_half_done(

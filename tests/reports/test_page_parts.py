@@ -129,14 +129,14 @@ def test_the_start_of_the_judge_is_not_slowed() -> None:
 @pytest.mark.parametrize(
     ("spec", "line"),
     [
-        ({"scenario": "bench", "model": "lanes"}, "make bench SEED=7</pre>"),
-        ({"scenario": "bench", "model": "lanes", "mutant": "no-reap"}, "make bench SEED=7 MUTANT=no-reap</pre>"),
-        ({"scenario": "bench", "model": "bull", "face": "direct"}, "make bench SEED=7 MODEL=bull</pre>"),
-        ({"scenario": "bench", "model": "lanes", "face": "http"}, "make bench SEED=7 FACE=http</pre>"),
-        ({"scenario": "bench", "model": "bull", "pace": {"calm_ms": 1}}, "make chaos REPLAY=runs/x</pre>"),
-        ({"scenario": "compare", "model": "bull", "pace": {"calm_ms": 1}}, "make bench SEED=7 MODEL=all</pre>"),
-        ({"scenario": "compare", "model": "bull"}, "make bench SEED=7 MODEL=all</pre>"),
-        ({"scenario": "soak", "model": "lanes"}, "make judge RUN=runs/x</pre>"),
+        ({"scenario": "bench", "model": "lanes"}, "chaos run bench --seed 7</pre>"),
+        ({"scenario": "bench", "model": "lanes", "mutant": "no-reap"}, "chaos run bench --seed 7 --mutant no-reap</pre>"),
+        ({"scenario": "bench", "model": "bull", "face": "direct"}, "chaos run bench --seed 7 --model bull</pre>"),
+        ({"scenario": "bench", "model": "lanes", "face": "http"}, "chaos run http --seed 7</pre>"),
+        ({"scenario": "bench", "model": "bull", "pace": {"calm_ms": 1}}, "chaos replay runs/x</pre>"),
+        ({"scenario": "compare", "model": "bull", "pace": {"calm_ms": 1}}, "chaos campaign models --seed 7</pre>"),
+        ({"scenario": "compare", "model": "bull"}, "chaos campaign models --seed 7</pre>"),
+        ({"scenario": "soak", "model": "lanes"}, "reports judge runs/x</pre>"),
     ],
 )
 def test_the_page_says_how_to_run_it_again(spec: dict[str, Any], line: str) -> None:

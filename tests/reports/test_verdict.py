@@ -315,19 +315,18 @@ def test_a_violated_run_ends_with_its_proof_and_the_commands(tmp_path: Path) -> 
     printed = render(run, tmp_path)
     assert section(printed, "reasons") == ["  J1 violated: a broke", *(f"    {row}" for row in rows)]
     assert printed.count("a broke") == 1
-    again = f" -m chaos bench --replay {tmp_path}"
     repeat, least = (" ".join(line.split()) for line in section(render(run, tmp_path, columns=500), "what now"))
-    assert repeat.startswith("repeat ") and repeat.endswith(again)
-    assert least.startswith("find the least faults ") and least.endswith(f"{again} --shrink")
+    assert repeat.startswith("repeat ") and repeat.endswith(f" -m chaos replay {tmp_path}")
+    assert least.startswith("find the least faults ") and least.endswith(f" -m chaos shrink {tmp_path}")
 
 
 @pytest.mark.parametrize(
     ("spec", "commands"),
     [
         ({"scenario": "service", "seed": 7}, ["run chaos.toml --seed 7"]),
-        ({"scenario": "interop both", "seed": 3}, ["interop --seed 3"]),
+        ({"scenario": "interop both", "seed": 3}, ["run interop --seed 3"]),
         ({"scenario": "bench", "seed": 1}, []),
-        ({**BENCH, "plan": []}, ["bench --replay"]),
+        ({**BENCH, "plan": []}, ["replay"]),
     ],
 )
 def test_only_commands_that_can_repeat_the_run_are_named(spec: dict[str, Any], commands: list[str], tmp_path: Path) -> None:

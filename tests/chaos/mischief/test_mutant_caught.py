@@ -18,7 +18,7 @@ from chaos.mischief.command import MUTANTS
 def test_a_mutant_is_caught_by_the_check_that_is_named_for_it(model: str, tmp_path: Path) -> None:
     mutant = MUTANTS[model]
     with Interrupts() as caught:
-        code = main(["mischief", "--model", model, "--mutant", mutant.name, "--runs", str(tmp_path)], caught)
+        code = main(["run", "mischief", "--model", model, "--mutant", mutant.name, "--runs", str(tmp_path)], caught)
     verdict = json.loads((tmp_path / "latest" / "verdict.json").read_text())
     assert (code, verdict["verdict"]) == (1, mutant.verdict)
     assert {check["id"]: check["verdict"] for check in verdict["checks"]}[mutant.check] == "violated"

@@ -43,7 +43,7 @@ def test_every_library_promises_something_that_the_judge_accepts(library: Any) -
     _, promise = find(library.name)
     assert promise_faults({"promise": promise.for_spec(), "slack_ms": SLACK_MS}) == []
     assert promise.defaults and promise.source
-    # What `make peers` marks as not running a job again names no time by which it does.
+    # What `python -m bench peers` marks as not running a job again names no time by which it does.
     assert library.redelivers or promise.recovery_bound_ms is None or promise.recovery_bound_ms > 120_000
 
 

@@ -118,8 +118,11 @@ def test_the_text_ends_with_a_line_for_scripts(run: Path, capsys: pytest.Capture
             "3 workers with 5 handlers at once do at most 714 jobs/s of 20 ms: 900 jobs/s need 4 ",
         ),
         (["--rate", "500", "--workers", "0"], "workers is 0, it must be at least 1"),
-        (["--model", "bull"], "model is 'bull', the measurement is of 'lanes': measure it with `make capacity MODEL=bull`"),
-        (["--topology", "cluster"], "measure it with `make capacity TOPOLOGY=cluster`"),
+        (
+            ["--model", "bull"],
+            "model is 'bull', the measurement is of 'lanes': measure it with `python -m chaos capacity --model bull`",
+        ),
+        (["--topology", "cluster"], "measure it with `python -m chaos capacity --topology cluster`"),
         (["--rate", "50000"], "rate is 50,000, 65.3 times the 766 jobs/s that were measured: a plan goes at most 4 times"),
         (["--rate", "300", "--payload-bytes", "100000"], "payload_bytes is 100,000, 48.8 times the 2,048 bytes"),
         (["--prices", "nowhere.toml"], "price file nowhere.toml: No such file"),
@@ -289,4 +292,4 @@ def test_a_measurement_that_is_not_there_is_one_line_that_says_what_makes_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for path in (tmp_path, tmp_path / "none"):
-        assert "does not exist; `make capacity` measures, and says in which folder" in refused(path, capsys)
+        assert "does not exist; `python -m chaos capacity` measures, and says in which folder" in refused(path, capsys)

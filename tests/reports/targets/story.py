@@ -20,7 +20,7 @@ def spec(promise: dict[str, Any], *faults: str) -> dict[str, Any]:
     plan = [{"fault": fault, "name": "worker-kill", "target": "worker-1"} for fault in faults]
     head = {"schema": 1, "id": "20260101-000000-target-seed1-rq", "scenario": "target", "target": "rq", "seed": 1}
     more = {"promise": promise, "slack_ms": 2_000, "plan": plan, "harness_errors": [], "ended_utc": "2026-01-01T00:00:00Z"}
-    return {**head, **more, "again": "make chaos TARGET=rq SEED=1"}
+    return {**head, **more, "again": "python -m chaos run target rq --seed 1"}
 
 
 @dataclass

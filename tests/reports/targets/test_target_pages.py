@@ -32,7 +32,7 @@ def decided(target: str, *, verdict: str = "valid", kill: dict[str, Any] = KILL,
     measures = {**NO_MEASURES, **counts, "recovery": [line], "faults": [fault], "kill": kill, "waited_ms": 30_000}
     unknowable = [{"check": "J2", "why": "there are no fences"}]
     more = {"findings": [finding], "measures": measures, "slo": [], "cannot_be_known": unknowable}
-    again = {"again": f"make chaos TARGET={target} SEED=1", "packages": [f"{target}==1.0"]}
+    again = {"again": f"python -m chaos run target {target} --seed 1", "packages": [f"{target}==1.0"]}
     return {"schema": 1, "verdict": verdict, "reasons": [], "checks": [check], **more, "spec": {**spec, **again}}
 
 
@@ -56,7 +56,7 @@ def test_a_run_says_what_was_promised_what_a_kill_cost_and_what_cannot_be_known(
         "at most once, no recovery bound",
         "source: its documents",
         "J2: there are no fences",
-        "make chaos TARGET=rq SEED=1",
+        "python -m chaos run target rq --seed 1",
     ):
         assert part in words
     (cost,) = (line for number, line in enumerate(words.splitlines()) if words.splitlines()[number - 2] == "what SIGKILL cost")
@@ -65,7 +65,7 @@ def test_a_run_says_what_was_promised_what_a_kill_cost_and_what_cannot_be_known(
 
 def test_the_page_of_a_run_shows_the_same_and_escapes_it(tmp_path: Path) -> None:
     page = document(tmp_path / "run", decided("rq"))
-    for part in ("at most once", "no &lt;retry&gt;", "job 7 &lt;b&gt;", "there are no fences", "TARGET=rq", "Of 4 jobs"):
+    for part in ("at most once", "no &lt;retry&gt;", "job 7 &lt;b&gt;", "there are no fences", "run target rq", "Of 4 jobs"):
         assert part in page
     assert "<retry>" not in page
 
@@ -90,7 +90,7 @@ def test_queues_are_compared_and_every_number_leads_to_its_run(folders: list[Pat
     assert matrix.count('href="20260101-000000-target-seed1-huey/report.html#checks"') == 5
     assert "target-seed1-calm" not in matrix and "target-seed1-calm/report.html" in rest
     assert "rq: 1 of 4" not in html or "svg" in html
-    assert html.count("<svg") == 1 and "make chaos TARGET=huey SEED=1" in html and "huey==1.0" in html
+    assert html.count("<svg") == 1 and "python -m chaos run target huey --seed 1" in html and "huey==1.0" in html
 
 
 def test_what_is_no_judged_run_of_a_target_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,117 @@
+"""The targets of make: a screen of help, and those of before, which say what to type now and go on working for one release."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bench.__main__ import PROGRAMS as BENCHMARKS
+from chaos.cli import parse
+from reports.command import parser as reports_parser
+from tests.ci_scripts import loaded
+
+ROOT = Path(__file__).resolve().parents[2]
+MAKEFILE = (ROOT / "Makefile").read_text()
+FORMER = loaded(ROOT / ".ci/former_targets")
+
+
+def listed(name: str) -> set[str]:
+    """The words of a variable of the Makefile, which goes on with +=."""
+    return {word for line in re.findall(rf"^{name} [:+]= (.*)$", MAKEFILE, re.MULTILINE) for word in line.split()}
+
+
+def typed(target: str, **given: str) -> str:
+    """What is run, without the interpreter."""
+    line, former = FORMER.command(target, list(given), given)
+    assert former is (target != "bench" or "run bench" not in line)
+    return line.removeprefix(".venv/bin/python -m ")
+
+
+def test_the_makefile_knows_the_targets_and_variables_of_before() -> None:
+    assert listed("FORMER") == {*FORMER.TARGETS, *FORMER.PROGRAMS}
+    tables = [variables for _, variables in (*FORMER.TARGETS.values(), *FORMER.PROGRAMS.values())]
+    used = {name for variables in (*tables, f"{FORMER.DRILL} FACE TARGET REPLAY SHRINK") for name in FORMER.names(variables)}
+    assert used - listed("OF_FORMER") == {"ALL", "JOBS", "MINUTES"}, "which make itself has, too"
+    assert listed("OF_FORMER") - used == set()
+
+
+@pytest.mark.parametrize(
+    ("target", "given", "now"),
+    [
+        ("bench", {"SEED": "7", "MODEL": "bull", "ALL": "1"}, "chaos run bench --seed 7 --model bull --all"),
+        ("bench", {"ARGS": "--lease-ms 4000"}, "chaos run bench --lease-ms 4000"),
+        ("bench", {"FACE": "http", "SEED": "2"}, "chaos run http --seed 2"),
+        ("bench", {"MODEL": "dsps", "MUTANT": "cursor-moved-by-fetch"}, "chaos run channels --mutant cursor-moved-by-fetch"),
+        ("bench", {"MODEL": "all"}, "chaos campaign models"),
+        (
+            "chaos",
+            {"TOPOLOGY": "sentinel", "DURABILITY": "replica"},
+            "chaos run bench --topology sentinel --durability replica --minutes 1",
+        ),
+        ("chaos", {"FAULT": "net-down", "MINUTES": "3"}, "chaos run bench --fault net-down --minutes 3"),
+        ("chaos", {"TARGET": "rq", "FAULT": "none"}, "chaos run target rq --fault none"),
+        ("chaos", {"TARGET": "all", "SEED": "3"}, "chaos campaign targets --seed 3"),
+        ("chaos", {"REPLAY": "runs/a"}, "chaos replay runs/a"),
+        ("chaos", {"REPLAY": "runs/a", "SHRINK": "1"}, "chaos shrink runs/a"),
+        ("interop", {"ONLY": "mixed", "SEED": "3"}, "chaos run interop --seed 3 --scenario mixed"),
+        ("mischief", {"MODEL": "bananas"}, "chaos run mischief --model bananas"),
+        ("mutants", {"ONLY": "no-reap"}, "chaos campaign mutants --only no-reap"),
+        ("nightly", {"DATE": "2026-11-27", "MINUTES": "70"}, "chaos campaign nightly --date 2026-11-27 --minutes 70"),
+        ("upgrade", {"FROM": "v0.1.0"}, "chaos run upgrade --from v0.1.0"),
+        ("scale", {}, "chaos run scale"),
+        ("soak", {"HOURS": "8"}, "chaos run soak --hours 8"),
+        ("churn", {"JOBS": "20000"}, "chaos churn --jobs 20000"),
+        ("capacity", {"RATE": "9", "HANDLER_MS": "20", "VALIDATE": "1"}, "chaos capacity --rate 9 --handler-ms 20 --validate"),
+        ("simulate", {"MODEL": "dsps", "MINUTES": "2"}, "chaos simulate --model dsps --minutes 2"),
+        ("simulate-rules", {"SEED": "2"}, "chaos simulate rules --seed 2"),
+        ("judge", {}, "reports judge runs/latest"),
+        ("judge", {"RUN": "runs/a", "SLO": "my.toml"}, "reports judge runs/a --slo my.toml"),
+        ("runs", {}, "reports list runs"),
+        ("queues", {"RUNS": "runs/a runs/b"}, "reports targets runs/a runs/b"),
+        ("compare", {"A": "x y", "B": "z", "METRIC": "p99"}, "reports compare --a x y --b z --metric p99"),
+        ("bench-judge", {"ROWS": "1e6 3e6"}, "reports.bench judge --rows 1e6 3e6"),
+        ("bench-engine", {"QUICK": "1", "ONLY": "drain claim"}, "bench engine --quick --only drain --only claim"),
+        ("bench-guard", {"BASE": "HEAD~3"}, "bench guard --base 'HEAD~3'"),
+        ("peers", {"DRILLS": "runs/a runs/b"}, "bench peers --drills runs/a runs/b"),
+        ("mutate", {"TIER": "", "FILES": "http lua"}, "tests.mutation --file http --file lua --tier ''"),
+        ("sizes", {"BASE": "HEAD"}, ".venv/bin/python .ci/sizes --base HEAD"),
+        ("distclean", {}, "make clean ALL=1"),
+    ],
+)
+def test_what_was_typed_before_is_what_is_typed_now(target: str, given: dict[str, str], now: str) -> None:
+    assert typed(target, **given) == now
+    words = now.split()
+    if words[0] == "chaos":
+        assert parse(words[1:]).command.split()[0] == words[1]
+    elif words[0] == "reports":
+        assert reports_parser().parse_args(words[1:]).command == words[1]
+    elif words[0] == "bench":
+        assert words[1] in BENCHMARKS
+
+
+def test_a_variable_that_the_target_does_not_have_is_refused() -> None:
+    for target, name in (("interop", "MUTANT"), ("bench", "TARGET"), ("test-times", "SEED"), ("chaos", "ONLY")):
+        with pytest.raises(FORMER.Refused, match=rf"^{name}=x: {target} has no such variable; it has "):
+            FORMER.command(target, [name], {name: "x"})
+    assert typed("soak", SERVER="redis", BUSY="2", SEED="4") == "chaos run soak --seed 4"
+
+
+def test_a_target_of_before_says_what_to_type_and_runs(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    environment = {**os.environ, "RUNS": str(tmp_path / "runs")}
+    done = subprocess.run(
+        [ROOT / ".ci/former_targets", "runs", "RUNS"], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, (tmp_path / "runs/index.html").exists()) == (0, True), done.stderr
+    assert done.stderr == f"make runs: for one release only; type now: .venv/bin/python -m reports list {tmp_path}/runs\n"
+
+
+def test_the_help_of_make_fits_one_screen_and_names_every_target_that_stays() -> None:
+    lines = re.findall(r"^\t@echo '(.*)'$", MAKEFILE.partition("\nhelp:\n")[2].partition("\nsetup:")[0], re.MULTILINE)
+    assert 10 <= len(lines) <= 24 and max(map(len, lines)) <= 130
+    (phony,) = re.findall(r"^\.PHONY: (.*) \$\(FORMER\)$", MAKEFILE, re.MULTILINE)
+    assert {*phony.split()} == {line.split()[1] for line in lines if line.startswith("make ")} | {"help"}
