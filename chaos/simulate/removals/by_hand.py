@@ -47,7 +47,7 @@ BY_HAND = (
         (
             Edit(
                 "requeue-resets-crashes",
-                "run_write(item.run, 'failures', 0, 'requeued_ms', string.format('%d', item.ms))",
+                "run_write(item.run, 'failures', 0, 'requeued_ms', string.format('%d', item.ms), 'past', item.past)",
             ),
         ),
         ("charge",),
