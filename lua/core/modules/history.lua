@@ -46,6 +46,7 @@ end
 -- What stays of `past` in the run of a dead job that goes back to the others: nothing of its death, which was
 -- its end.
 local function past_beyond_death(past)
+  -- anchor: death-that-came-true-stays-told
   return past and not string.find(past, ' dead$') and past or ''
 end
 
