@@ -131,15 +131,18 @@ def test_rule_25_a_revival_cut_off_after_any_write_is_completed_by_the_next_wher
                 desk.retry(job.lease, delay_ms=500)
             elif then == "gives back":
                 desk.release(job.lease)
-        assert revived(desk, "child") in ([("done", None)], [("changed", None)]), writes
-        (place,) = places(desk, "child")
+        # The parent has finished; the script alone, or the whole walk.
+        if writes % 2:
+            assert revived(desk, "child") in ([("done", None)], [("changed", None)]), writes
+        assert carried(desk, workflows.requeueing(desk.queue.model, "p")).left == 0
         wanted = {"claims": "active", "retries": "due"}.get(then, "lane") if held else "lane"
-        assert place == wanted, writes
-        assert names_of(desk, desk.keys.lacks("*")) == ["grandchild"], writes
+        assert places(desk, "child", "grandchild") == [wanted, "blocked"], writes
+        assert names_of(desk, desk.keys.lacks("*")) == [], writes
         desk.later(500)
         ran = [job.lease.job for job in held] if then == "claims" else []
         desk.finish(*[job.lease for job in held if then == "claims"])
-        assert ran + finish_all(desk, "z") == ["child"], writes
+        desk.sweep()
+        assert ran + finish_all(desk, "z") == ["child", "grandchild"], writes
 
 
 def test_rule_25_what_led_to_a_child_goes_with_its_requeue(desk: Desk) -> None:
