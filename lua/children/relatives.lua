@@ -13,7 +13,8 @@
 --   prefix   prefix of the queue's keys
 --   items    2 for each item: id, and the cursor of a page of its children ('' = the first page)
 -- REPLY srv_us, for each item: state, name, its parents, how many of them it lacks as a dead job that was
---       buried with one of them (1 where a revival was cut off), some of its children, the cursor of the next page ('' = there is none)
+--       buried with one of them (1 where a revival was cut off), some of its children, the cursor of the next
+--       page ('' = there is none)
 -- USES children/children: lacked_by, some_children
 --      core/call: check_types, server_us, settled
 --      core/envelope: job_head, options_of
