@@ -63,6 +63,7 @@ for at = 1, (#KEYS - 6) / 2 do
   -- A copy that was cut off has revived the job already, and only its entry in `dead` is left over.
   -- anchor: revival-that-was-cut-off-is-completed
   elseif tonumber(kept[1] or 0) > tonumber(since_ms) and stands(job, id) then
+    revived[id] = true
     back[#back + 1] = { id = id, stands = true }
   elseif not lacked_by(prefix, id, job)[1] then
     result = 'changed'
