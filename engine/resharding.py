@@ -15,8 +15,8 @@ all that the next one, or the same one begun again, needs:
    its old shard; if it is to run again, it is moved then. Parents, children and jobs with callbacks stay
    until they have ended.
 5. When nothing is left, the old shards are sealed, and what is known of ended jobs is copied. Tombstones and
-   open dedup windows go to each shard that may get keys of the old one; results and the list of finished jobs
-   go to the shard of the id.
+   open dedup windows go to each shard that may get keys of the old one; results, the list of finished jobs
+   and the history go to the shard of the id. Shard 0, which stays, then keeps as many of these as the others.
 6. The record says that the new shards are all there are; what the old ones have left is deleted, but that
    they are sealed.
 
@@ -125,6 +125,8 @@ class Resharding:
                 return self._moved
         for source, number in sources:
             self._copy_ended(source, former, number, record.layout)
+        for operation in self._bounds(record.layout, self._to):
+            self._queue.shard(self._queue.name).do(operation)
         record = record.cleaning()
         self._end(self._write(text, record, moved=sharding.moved(self._to)), record)
         self._moved.left, self._moved.done = 0, True
@@ -198,14 +200,7 @@ class Resharding:
             until_ms = int(words.split()[0])
             if not until_ms or until_ms > now_ms:
                 found.append(admin.pause(LANES, None if name == "*" else name, max(0, until_ms - now_ms)))
-        kept = {name: int(value) for name, value in self._hash(keys.retention).items()}
-        if kept:
-            for most in ("done_max", "dead_max"):
-                if most in kept:
-                    kept[most] = -(-kept[most] * former.shards // self._to)
-            found.append(
-                admin.set_retention(*map(kept.get, ("done_max", "done_age_ms", "dead_max", "dead_age_ms")))
-            )
+        found += self._bounds(former, self._to)
         for field, words in self._hash(keys.settings).items():
             if field.startswith("p:"):
                 until_ms = int(words.split()[0])
@@ -213,9 +208,23 @@ class Resharding:
         known = self._hash(keys.stats)
         if "events" in known:
             found.append(admin.set_events(int(known["events"])))
-        rule = HistoryRule.read(known.get("history", ""))
+        return found
+
+    def _bounds(self, layout: Layout, shards: int) -> list[AdminOperation]:
+        """What each of so many shards keeps of ended jobs, so that all together keep what a layout does."""
+        keys = self._queue.shard(layout.names(self._queue.name)[-1]).model.keys
+        found: list[AdminOperation] = []
+        kept = {name: int(value) for name, value in self._hash(keys.retention).items()}
+        if kept:
+            for most in ("done_max", "dead_max"):
+                if most in kept:
+                    kept[most] = -(-kept[most] * layout.shards // shards)
+            found.append(
+                admin.set_retention(*map(kept.get, ("done_max", "done_age_ms", "dead_max", "dead_age_ms")))
+            )
+        rule = HistoryRule.read(self._hash(keys.stats).get("history", ""))
         if rule is not None:
-            found.append(SetHistory(replace(rule, keep=-(-rule.keep * former.shards // self._to))))
+            found.append(SetHistory(replace(rule, keep=-(-rule.keep * layout.shards // shards))))
         return found
 
     # -- moving
@@ -276,7 +285,14 @@ class Resharding:
         while jobs:
             reply: Inspected = self._run(source, Inspect(jobs))
             for job, looked in zip(jobs, reply.items, strict=False):
-                options = job_info(source.model, BUILT_IN, job, looked, reply.srv_us).options
+                info = job_info(source.model, BUILT_IN, job, looked, reply.srv_us)
+                options = info.options
+                if info.state == "dead" and options.needs and not options.key and job not in self._told:
+                    self._told.add(job)
+                    self._tell(
+                        f"dead job {job} goes without the jobs that it needs, because it has no key: "
+                        "with_children does not revive it"
+                    )
                 home = layout.home(options.key, options.unique, job)
                 if home:
                     found.setdefault(layout.name(self._queue.name, home), []).append(job)
@@ -323,9 +339,9 @@ class Resharding:
     # -- what has ended
 
     def _copy_ended(self, source: Queue, former: Layout, number: int, layout: Layout) -> None:
-        """Copy what keeps duplicates of ended jobs out, and their results. Of a queue that had no shards the
-        results stay where they are, in shard 0."""
-        keys, prefix = source.model.keys, source.model.keys.prefix
+        """Copy what keeps duplicates of ended jobs out, and their results; the list of them and the history
+        move. Of a queue that had no shards the results stay where they are, in shard 0."""
+        prefix = source.model.keys.prefix
         wherever = [
             self._queue.shard(layout.name(self._queue.name, home)) for home in layout.homes_of(former, number)
         ]
@@ -353,26 +369,28 @@ class Resharding:
                         for target in targets
                     ]
             self._plain(words)
+        self._move_entries("done", source, layout)
+        self._move_entries("history", source, layout)
         if number:
-            done = self._run_plain("ZRANGE", keys.done, 0, -1, "WITHSCORES")
-            pairs = [(done[at].decode(), done[at + 1]) for at in range(0, len(done), 2)]
-            self._plain(
-                [("ZADD", self._home(layout, job).model.keys.done, "NX", score, job) for job, score in pairs]
-            )
-            self._copy_history(keys.history, layout)
             taken: TakenJobs = self._run(source, TakeJobs(0, ""))
             self._arrive(source, self._run(source, TakeJobs(taken.number + 1, wherever[0].name)))
 
-    def _copy_history(self, history: str, layout: Layout) -> None:
-        """Copy how jobs have ended, each to the shard of its id."""
-        at = 0
-        while page := self._run_plain("ZRANGE", history, at, at + _SCAN - 1, "WITHSCORES"):
-            words = [
-                ("ZADD", self._home(layout, text(entry.partition(b"\0")[0])).model.keys.history, score, entry)
-                for entry, score in zip(page[::2], page[1::2], strict=True)
-            ]
+    def _move_entries(self, zset: str, source: Queue, layout: Layout) -> None:
+        """Move the entries of ended jobs, which begin with their ids, each to the shard of its id. Who reads
+        in between finds one of them in both."""
+        key, at = getattr(source.model.keys, zset), 0
+        while page := self._run_plain("ZRANGE", key, at, at + _SCAN - 1, "WITHSCORES"):
+            moved: list[bytes] = []
+            words: list[tuple[object, ...]] = []
+            for entry, score in zip(page[::2], page[1::2], strict=True):
+                home = self._home(layout, text(entry.partition(b"\0")[0]))
+                if home.name != source.name:
+                    moved.append(entry)
+                    words.append(("ZADD", getattr(home.model.keys, zset), "NX", score, entry))
             self._plain(words)
-            at += _SCAN
+            if moved:
+                self._run_plain("ZREM", key, *moved)
+            at += len(page) // 2 - len(moved)
 
     def _home(self, layout: Layout, job: str) -> Queue:
         """The new shard of an ended job, of which only the id is known."""

@@ -9,7 +9,7 @@ from chaos.simulate.bytes_invariants import check_values
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import CANCELLED, EXPIRED, State
 from chaos.simulate.world import Found
-from engine.ops.admin import Alter, AlteredJobs
+from engine.ops.admin import Alter, AlteredJobs, Revive
 from engine.ops.base import Operation
 from engine.ops.claims import Ended, Extended, Finish, FinishedAndClaimed
 from engine.ops.jobs import Lease
@@ -45,7 +45,7 @@ def check_administration(delivery: Delivery, book: Book) -> None:
 
 
 def _jobs(operation: Operation) -> tuple[str, ...]:
-    return operation.jobs if isinstance(operation, Alter) else ()
+    return operation.jobs if isinstance(operation, Alter | Revive) else ()
 
 
 def _altered(delivery: Delivery, operation: Alter, job: str, *, done: bool) -> None:

@@ -93,6 +93,10 @@ class Book:
     lock_fences: dict[str, int] = field(default_factory=dict)
     lock_fences_ever: dict[str, int] = field(default_factory=dict)
     renewals: dict[str, int] = field(default_factory=dict)
+    #: The parents, by id and nonce, that a revived job waits for again, until it runs, is dead or is requeued by hand.
+    revived: dict[Birth, dict[str, bytes]] = field(default_factory=dict)
+    #: Deaths that came true: of which job, when it was enqueued (ms), and the fence that it had then.
+    deaths: set[tuple[str, int, int]] = field(default_factory=set)
 
     def kept(self) -> dict[str, Any]:
         """What the server knows now: where what comes is lost, it is what the book goes back to."""
@@ -119,7 +123,7 @@ class Book:
 _OF_THE_SERVER = (
     *("created", "ended", "finishes", "outcomes", "fences", "claims", "nothing"),
     *("rates", "slotted", "windows", "operations", "ticked", "beats", "not_before_ms", "not_after_ms", "values", "heirs"),
-    *("schedules", "last_ticked", "overlapping", "locks", "lock_tokens", "lock_fences", "renewals"),
+    *("schedules", "last_ticked", "overlapping", "locks", "lock_tokens", "lock_fences", "renewals", "revived", "deaths"),
 )
 
 

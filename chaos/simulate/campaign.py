@@ -46,6 +46,7 @@ EXPECTED = (
         "routed job started",
         "job of many places started",
     ),
+    *("revive done", "revive orphan", "end in the history"),
     *("drop skipped", "drop rerouted", "drop discarded", "drop repeated"),
     "job expired",
     *("clean done", "clean repeated", "obliterate begin done", "obliterate busy", "obliterate end done"),

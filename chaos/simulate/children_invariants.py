@@ -7,7 +7,7 @@ from chaos.simulate.book import Book
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import CANCELLED, EXPIRED, IGNORES, State
 from chaos.simulate.world import Found
-from engine.ops.admin import Alter, Clean
+from engine.ops.admin import Alter, Clean, Revive
 from engine.ops.jobs import Enqueue
 from engine.ops.sweeps import Sweep
 
@@ -99,7 +99,7 @@ def check_dependents(delivery: Delivery, book: Book) -> None:
         parent = name[7:]
         if name not in after.views:
             # Whoever lets a dead job run again, or removes it by hand, takes what it has left away.
-            if isinstance(operation, Alter | Clean | Sweep):
+            if isinstance(operation, Alter | Clean | Sweep | Revive):
                 for parents in book.heirs.values():
                     parents.discard(parent)
             continue

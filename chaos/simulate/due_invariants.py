@@ -8,7 +8,7 @@ from chaos.simulate.book import Book
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import EXPIRED
 from chaos.simulate.world import Found
-from engine.ops.admin import Alter, AlteredJobs
+from engine.ops.admin import Alter, AlteredJobs, Revive
 from engine.ops.claims import Claim, Ended, Retry
 from engine.ops.jobs import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Lease, Options
 from engine.ops.sweeps import Sweep
@@ -41,6 +41,13 @@ def check_due(delivery: Delivery, fresh: Sequence[str], book: Book, *, clock_run
             for item in reply.items:
                 if item.done:
                     book.not_before_ms.pop(item.job, None)
+                    if operation.action == "requeue":
+                        book.not_after_ms.pop(item.job, None)
+        case Revive() if isinstance(reply, AlteredJobs):
+            # Who was dead does not expire any more, and waits for its own time as before.
+            for item in reply.items:
+                if item.done:
+                    book.not_after_ms.pop(item.job, None)
         case _:
             pass
 

@@ -309,4 +309,6 @@ class Episode:
 
 
 #: Keys that outlive all jobs.
-_LASTING = frozenset({"sweep", "seq", "classes", "routed", "settings", "stats", "dead", "done", "limits", "retention", "era"})
+_LASTING = frozenset(
+    {"sweep", "seq", "classes", "routed", "settings", "stats", "dead", "done", "limits", "retention", "era", "history"}
+)

@@ -9,6 +9,7 @@ from chaos.simulate.book import Birth, Book
 from chaos.simulate.call_invariants import check_call, check_mark, token_of
 from chaos.simulate.clear_invariants import check_obliterated
 from chaos.simulate.due_invariants import check_back_off
+from chaos.simulate.history_invariants import check_history
 from chaos.simulate.incarnations import Incarnations
 from chaos.simulate.keys_invariants import check_keys
 from chaos.simulate.life_invariants import check_life
@@ -17,6 +18,7 @@ from chaos.simulate.places import places_of
 from chaos.simulate.planned_actions import PlannedAction
 from chaos.simulate.presence_invariants import check_presence
 from chaos.simulate.profile import PIECE_WORDS
+from chaos.simulate.revival_invariants import check_revivals
 from chaos.simulate.server import Delivery, SimulatedServer
 from chaos.simulate.state import EXPIRED, QueueKeys, State
 from chaos.simulate.telling import jobs_of, results_of, tell
@@ -129,6 +131,8 @@ class Judge:
             check_presence(delivery, self.book, self._server.clients, self.world.now_ns, clock_runs=self._profile.clock_runs)
         else:
             check_life(delivery, self.book)
+        check_revivals(delivery, self.book, exact=exact)
+        self._counts["end in the history"] += check_history(delivery, self.book, exact=exact)
         check_keys(delivery.after, self.book, exact=exact)
         if isinstance(delivery.reply, Swept):
             silent_ms = self._profile.lease_ms

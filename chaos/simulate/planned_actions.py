@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from chaos.simulate.places import WISHES
 from chaos.simulate.profile import Profile
-from engine.ops.admin import AdminAction, Limit, Pause, Resume, SetLimit
+from engine.ops.admin import AdminAction, HistoryRule, Limit, Pause, Resume, SetHistory, SetLimit
 from engine.ops.jobs import Backoff
 from engine.queue.producing import NewJob
 
@@ -33,6 +33,8 @@ _BACKOFFS: tuple[Backoff, ...] = get_args(Backoff)
 #: What is removed in bulk: jobs of a state that are older than so long and at most so many; what waits, with what is delayed or
 #: without; everything, with what is in hand or without; or, by a sweep, what is over these bounds.
 Clear = Literal["clean", "drain", "obliterate", "retention"]
+#: How what was buried with a parent comes back: with that parent, or with all that is dead of a workflow.
+Revival = Literal["requeue", "retry"]
 _CLEARS: tuple[Clear, ...] = ("clean", "clean", "clean", "drain", "obliterate")
 _STATES = ("waiting", "blocked", "delayed", "dead", "finished")
 
@@ -51,16 +53,17 @@ class Hold:
 @dataclass(frozen=True, slots=True)
 class PlannedAction:
     """One call: its jobs, as one `enqueue` or one `enqueue_many`; or `asks`, an administration call that lacks only the time
-    after which it is void; or `hand`, what is done to which job; or `schedule`: put, enable, disable or remove, of which name,
-    and how often it ticks; or `clear`, what is removed, and how; or `lock`, which one is held, and how; or `read`, the
-    job whose result is read. `number` names it in the trace."""
+    after which it is void; or `hand`, what is done to which job; or `revive`, how the dead around which job come back; or
+    `schedule`: put, enable, disable or remove, of which name, and how often it ticks; or `clear`, what is removed, and how; or
+    `lock`, which one is held, and how; or `read`, the job whose result is read. `number` names it in the trace."""
 
     at_ms: int
     number: int
     jobs: tuple[NewJob, ...] = ()
     many: bool = False
-    asks: Pause | Resume | SetLimit | None = None
+    asks: Pause | Resume | SetLimit | SetHistory | None = None
     hand: tuple[AdminAction, str] | None = None
+    revive: tuple[Revival, str] | None = None
     schedule: tuple[Change, str, int] | None = None
     clear: tuple[Clear, Mapping[str, Any]] | None = None
     lock: Hold | None = None
@@ -82,7 +85,10 @@ def plan_actions(profile: Profile, chooser: random.Random) -> tuple[PlannedActio
     made: list[str] = []
     while len(made) < profile.jobs:
         at_ms = int(chooser.random() * profile.chaos_ms)
-        if chooser.random() < 0.3 and len(actions) > first:
+        if profile.revivals and len(made) < _PARENTS:
+            # Parents are there before their children, so that they have some when they die.
+            at_ms = 50 * len(made)
+        elif chooser.random() < 0.3 and len(actions) > first:
             at_ms = actions[-1].at_ms + chooser.randrange(3)
         many = chooser.random() < profile.bulk
         names: list[str] = []
@@ -99,6 +105,7 @@ def plan_actions(profile: Profile, chooser: random.Random) -> tuple[PlannedActio
             jobs = (_child(jobs[0], made, chooser),)
         actions.append(PlannedAction(at_ms, len(actions), jobs, many))
     actions += _by_hand(profile, actions, chooser)
+    actions += _revivals(profile, made, len(actions), chooser)
     actions += _reads(profile, made, len(actions), chooser)
     return (*actions, *_locks(profile, len(actions), chooser))
 
@@ -121,6 +128,20 @@ def _by_hand(profile: Profile, actions: list[PlannedAction], chooser: random.Ran
         later_ms = chooser.randint(500, 12_000) if does in ("requeue", "discard") else chooser.randint(0, 4000)
         found.append(PlannedAction(at_ms + later_ms, len(actions) + number, hand=(does, str(job.id))))
     return found
+
+
+def _revivals(profile: Profile, made: list[str], first: int, chooser: random.Random) -> list[PlannedAction]:
+    actions: list[PlannedAction] = []
+    job = ""
+    for at in range(profile.revivals):
+        how: Revival = chooser.choice(("requeue", "requeue", "retry"))
+        # Often somebody does so soon again.
+        if at and chooser.random() < 0.5:
+            at_ms = actions[-1].at_ms + chooser.choice((50, 300, 1500))
+        else:
+            at_ms, job = int((0.2 + chooser.random()) * profile.chaos_ms), chooser.choice(made[:_PARENTS])
+        actions.append(PlannedAction(at_ms, first + at, revive=(how, job)))
+    return actions
 
 
 def _reads(profile: Profile, made: list[str], first: int, chooser: random.Random) -> list[PlannedAction]:
@@ -199,7 +220,17 @@ def _administration(profile: Profile, chooser: random.Random) -> list[PlannedAct
         if chooser.random() < 0.7:
             later_ms = at_ms + chooser.randint(1, 4000)
             actions.append(PlannedAction(later_ms, len(actions), asks=Resume(name, op_id=_op_id(len(actions)))))
+    for at in range(profile.histories):
+        # The first one comes before the jobs, or nearly so.
+        at_ms = int(chooser.random() * profile.chaos_ms) if at else chooser.randrange(10)
+        rule = HistoryRule(0) if at and chooser.random() < 0.2 else _history(profile, chooser)
+        actions.append(PlannedAction(at_ms, len(actions), asks=SetHistory(rule, op_id=_op_id(len(actions)))))
     return actions
+
+
+def _history(profile: Profile, chooser: random.Random) -> HistoryRule:
+    names = (chooser.choice(profile.names),) if chooser.random() < 0.2 else ()
+    return HistoryRule(chooser.choice((1000, 1000, 3)), chooser.choice((0, 0, 3000)), chooser.choice((0, 40)), names)
 
 
 def _limit(profile: Profile, chooser: random.Random, per_ms: int, window: Any) -> Limit:

@@ -20,7 +20,7 @@ from engine.ops.admin import Administered, AdminOperation
 from engine.ops.base import DeadlineBound, Operation
 from engine.ops.jobs import Enqueue, Enqueued, EnqueueMany
 from engine.ops.looks import Look
-from engine.queue import admin, producing, scheduling
+from engine.queue import admin, producing, scheduling, workflows
 from engine.queue.producing import Steps
 from engine.redis.call import ServerClock
 from engine.redis.exchange import DEADLINE_MS
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from chaos.simulate.judge import Judge
 
 BYTES_MAX = 600_000
+#: Jobs of a workflow that are looked at.
+_WORKFLOW_MAX = 1_000
 
 
 @contextmanager
@@ -156,6 +158,9 @@ class Producer(Process):
         if action.hand is not None:
             does, job = action.hand
             return admin.altering(model.names, does, job, None)
+        if action.revive is not None:
+            how, job = action.revive
+            return workflows.requeueing(model, job) if how == "requeue" else workflows.retrying(model, job, _WORKFLOW_MAX)
         if action.lock is not None:
             return _holding(action.lock)
         if action.read:

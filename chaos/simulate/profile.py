@@ -102,6 +102,9 @@ class Profile(Mishaps):
     schedules: int = 0
     with_parents: float = 0.0
     hands: int = 0
+    #: Calls that requeue a job with its children, or what is dead of its workflow; that set the history.
+    revivals: int = 0
+    histories: int = 0
     returns: float = 0.3
     result_ttls_ms: tuple[int, ...] = (500, 30_000)
     #: How often workers tell that they live (0: they do not). Shares of the jobs: that want something of their worker, whose

@@ -23,6 +23,9 @@ _PIECES: dict[str, Any] = {
     "poison": 0.0,
 }
 
+#: What these have in common that are of all that there is.
+_ALL: dict[str, Any] = {"schedules": 5, "with_parents": 0.4, "hands": 16, "failing": 0.3, "revivals": 6, "histories": 2}
+
 #: Long runs, many of which are cancelled.
 _CANCELLED: dict[str, Any] = {"hands": 40, "jobs": 24, "delayed": 0.0, "poison": 0.0, "handler_ms": (1000, 9000)}
 
@@ -53,6 +56,38 @@ _ALL_NEW: dict[str, Any] = {
     "locks": 4,
     "reads": 6,
     "backoffs": True,
+    "revivals": 4,
+    "histories": 2,
+}
+
+#: Many parents die, their children with them, and come back.
+_REVIVED: dict[str, Any] = {
+    "with_parents": 0.8,
+    "revivals": 24,
+    "jobs": 20,
+    "poison": 0.0,
+    "failing": 0.7,
+    "delayed": 0.1,
+    "bulk": 0.0,
+    "stops": 0.0,
+    "again": 0.05,
+    "process": QUIET,
+    "chaos_ms": 15_000,
+    "handler_ms": (1, 600),
+}
+
+#: All that ends jobs, while that is kept.
+_KEPT: dict[str, Any] = {
+    "histories": 4,
+    "hands": 30,
+    "revivals": 8,
+    "dropped": 0.2,
+    "failing": 0.5,
+    "with_parents": 0.3,
+    "expiring": 0.1,
+    "jobs": 24,
+    "chaos_ms": 12_000,
+    "handler_ms": (1, 800),
 }
 
 FEATURES = (
@@ -142,6 +177,10 @@ FEATURES = (
         server=QUIET,
         handler_ms=(50, 4000),
     ),
+    Profile("revived", **_REVIVED, unique=0.1, hands=4, returns=0.7, server=QUIET),
+    Profile("revived and cut", **_REVIVED, network=QUIET, server={"cut script": 0.2}),
+    Profile("history", **_KEPT, names=_NAMES, clears=2, bounds=1, process={"kill": 0.003}, server=QUIET),
+    Profile("history and cut", **_KEPT, poison=0.0, network=QUIET, process={"kill": 0.003}, server={"cut script": 0.15}),
     Profile("by hand", hands=24, jobs=24, failing=0.4, delayed=0.4, network=NETWORK | {"copy": 0.2}, process=QUIET, server=QUIET),
     Profile("cancelled in hand", network=QUIET, process=QUIET, server=QUIET, **_CANCELLED),
     Profile("cancelled unheard", network={"late reply": 0.01}, process=QUIET, server=QUIET, unheard=0.7, **_CANCELLED),
@@ -154,16 +193,12 @@ FEATURES = (
         process=QUIET,
         server=QUIET,
     ),
-    _limited("all in trouble", schedules=5, with_parents=0.4, hands=16, failing=0.3, unique=0.2, pauses=1, limits=3),
-    _limited("all in failover", schedules=5, with_parents=0.4, hands=16, failing=0.3, server={"failover": 0.004}),
-    _limited(
-        "all cut", schedules=5, with_parents=0.4, hands=16, failing=0.3, poison=0.0, network=QUIET, server={"cut script": 0.04}
-    ),
+    _limited("all in trouble", **_ALL, unique=0.2, pauses=1, limits=3),
+    _limited("all in failover", **_ALL, server={"failover": 0.004}),
+    _limited("all cut", **_ALL, poison=0.0, network=QUIET, server={"cut script": 0.04}),
     _limited(
         "all in odd times",
-        schedules=5,
-        with_parents=0.4,
-        hands=16,
+        **_ALL,
         poison=0.0,
         server={"clock back": 0.003, "clock forward": 0.002},
     ),

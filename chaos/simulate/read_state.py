@@ -11,7 +11,7 @@ READ_STATE = """#!lua flags=allow-oom
 local prefix, now_ms = ARGV[1], tonumber(ARGV[2])
 local ZSETS = { ready = true, lane = true, active = true, due = true, dead = true, done = true, held = true, rate = true,
   rest = true, blocking = true, cron = true, blocked = true, handing = true, keeping = true, workers = true, took = true,
-  expiring = true }
+  expiring = true, history = true }
 local HASHES = { sweep = true, stats = true, classes = true, limits = true, paused = true, routed = true,
   settings = true, retention = true, connections = true }
 local SETS = { needs = true, feeds = true, feeding = true, heirs = true, lacks = true, lost = true }

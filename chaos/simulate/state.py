@@ -59,6 +59,7 @@ class Run(NamedTuple):
     marked: str
     renewal: int
     limits: tuple[str, ...]
+    requeued_ms: int = 0
 
 
 NO_RUN = Run(0, "", "", "", 0, 0, 0, "", 0, ())
@@ -258,9 +259,9 @@ def _tombstone(raw: bytes) -> Envelope:
 
 def _run(raw: bytes) -> Run:
     fields = {name: value.decode(errors="replace") for name, value in envelope.read_run_fields(raw).items()}
-    fence, claims, failures, crashes, renewal = (
-        int(fields.get(name, 0)) for name in ("fence", "claims", "failures", "crashes", "renewal")
+    fence, claims, failures, crashes, renewal, requeued_ms = (
+        int(fields.get(name, 0)) for name in ("fence", "claims", "failures", "crashes", "renewal", "requeued_ms")
     )
     ended, outcome, marked, limits = (fields.get(name, "") for name in ("ended", "outcome", "marked", "limits"))
     token = f"{fence}:{fields['nonce']}" if "nonce" in fields else ""
-    return Run(fence, token, ended, outcome, claims, failures, crashes, marked, renewal, tuple(limits.split()))
+    return Run(fence, token, ended, outcome, claims, failures, crashes, marked, renewal, tuple(limits.split()), requeued_ms)

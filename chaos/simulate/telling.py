@@ -13,6 +13,8 @@ from engine.ops.admin import (
     Forgotten,
     Pause,
     Resume,
+    Revive,
+    SetHistory,
     SetLimit,
     SetRetention,
 )
@@ -59,7 +61,7 @@ def jobs_of(delivery: Delivery) -> tuple[str, ...]:
         ids.append(operation.job)
     elif isinstance(operation, EnqueueMany):
         ids += [job.job for job in operation.jobs]
-    elif isinstance(operation, Alter):
+    elif isinstance(operation, Alter | Revive):
         ids += operation.jobs
     elif isinstance(operation, AcquireLock | ExtendLock | ReleaseLock):
         ids.append(operation.name)
@@ -102,6 +104,8 @@ def results_of(delivery: Delivery) -> list[str]:
             return [f"mark {reply.result}"]
         case AlteredJobs(result="done") if isinstance(operation, Alter):
             return [f"{operation.action} {item.result}" for item in reply.items]
+        case AlteredJobs(result="done"):
+            return [f"revive {item.result}" for item in reply.items]
         case Ticked():
             return [f"tick {reply.result}"] + ["tick passed by"] * (reply.skipped > 0)
         case LockReply():
@@ -146,9 +150,10 @@ def tell(delivery: Delivery) -> str:
             return ", ".join(f"{lease.job} {result}" for lease, (result, _) in pairs)
         case Marked():
             return f"{leases_of(operation)[0].job} {reply.result}"
-        case AlteredJobs() if isinstance(operation, Alter):
+        case AlteredJobs() if isinstance(operation, Alter | Revive):
             said = ", ".join(f"{item.job} {item.result}, was {item.state}" for item in reply.items)
-            return f"{operation.action} {reply.result}: {said or ' '.join(operation.jobs)}"
+            action = operation.action if isinstance(operation, Alter) else "revive"
+            return f"{action} {reply.result}: {said or ' '.join(operation.jobs)}"
         case ScheduleChanged():
             return f"{reply.result}: {getattr(operation, 'schedule', '')} {reply.found}"
         case Ticked() if isinstance(operation, Tick):
@@ -189,6 +194,8 @@ def _asked(operation: Operation) -> str:
             return f"{target}: {limit.concurrency} at once, {limit.rate} in {limit.per_ms} ms {limit.window}"
         case SetLimit():
             return f"{operation.target}: no limit"
+        case SetHistory():
+            return f"history {operation.rule.words or 'off'}"
         case SetRetention():
             return "retention " + " ".join(f"{name} {value}" for name, value in operation.bounds)
         case _:

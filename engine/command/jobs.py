@@ -219,7 +219,7 @@ def _history(options: argparse.Namespace) -> int:
         found = queue.history.list(**_past(options))
         if not found and never_was(queue, options):
             return _NOT_DONE
-        if not found and queue.history.rule() is None:
+        if not found and found.rule is None:
             print_error(f"queue {options.queue} keeps no history: queue.history.on() begins one")
             return _NOT_DONE
     rows = [_past_row(past) if options.json else _past_line(past) for past in found]

@@ -30,7 +30,8 @@ class LanesKeys:
         failed runs, and the last ten of them), requeued_ms (older entries of `dead` do not count), unstarted
         (claims that were given back, one after the other, before any handler ran), progress (JSON) and
         progressed (token and counter); from first claim on. Before it, of a job with parents: heir (its claim
-        reads what they have left), cause (what the job died of that it is the failure callback of)."""
+        reads what they have left), cause (what the job died of that it is the failure callback of). While a
+        history is kept, of a job that ends: past (time, fence and outcome of its entry)."""
         return f"{self.prefix}run:{job}"
 
     def held(self, limit: str) -> str:
@@ -69,12 +70,12 @@ class LanesKeys:
 
     def lacks(self, job: str) -> str:
         """Set: ids of the parents that a dead job lacked when it was buried with one of them, without those
-        that have finished since; for 90 days (rule 25)."""
+        that have finished since; '' where that leaves none; for 90 days (rule 25)."""
         return f"{self.prefix}lacks:{job}"
 
     def lost(self, job: str) -> str:
-        """Set: ids of the jobs that were buried with this one; for 90 days after the last of them (rule
-        25)."""
+        """Set: ids of the jobs that were buried with this one and are dead still, or lead to others that may
+        be; for 90 days after the last of them (rule 25)."""
         return f"{self.prefix}lost:{job}"
 
     def calls(self, sequence: int) -> str:

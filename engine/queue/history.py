@@ -94,6 +94,14 @@ class PastJob:
         return self.serializers.look("" if self.serializer == JSON else self.serializer, self.stored)
 
 
+class PastJobs(list[PastJob]):
+    """How jobs have ended, the latest first. `rule`: what the queue keeps of ends; None where nothing."""
+
+    def __init__(self, jobs: Iterable[PastJob], rule: HistoryRule | None) -> None:
+        super().__init__(jobs)
+        self.rule = rule
+
+
 def set_history(
     names: Names, keep: object, age_ms: object, only: object, payload_bytes: object
 ) -> SetHistory:

@@ -107,7 +107,7 @@ def retrying(model: Model, job: object, limit: object) -> Steps[WorkflowChange]:
         before = len(done)
         for level in found.levels():
             # One that has died again is left alone.
-            dead = [id for id in level if found.nodes[id].state == "dead" and id not in done]
+            dead = [id for id in level if found.nodes[id].is_dead and id not in done]
             died = [id for id in dead if not found.nodes[id].lacks]
             for item in (yield from _alter("requeue", died, "dead")):
                 done |= {item.job} if item.done else set()
@@ -132,7 +132,7 @@ def requeueing(model: Model, job: object) -> Steps[Altered]:
         found = yield from _walk(start, most, up=False)
         before = len(revived)
         for level in found.levels():
-            dead = [id for id in level if found.nodes[id].state == "dead" and id not in revived]
+            dead = [id for id in level if found.nodes[id].is_dead and id not in revived]
             revived |= yield from _revive(found, dead)
         left = sum(bool(node.lacks) and id not in revived for id, node in found.nodes.items())
         if len(revived) == before and not found.more:
@@ -147,6 +147,11 @@ class _Node:
     needs: tuple[str, ...]
     lacks: int
     children: set[str] = field(default_factory=set[str])
+
+    @property
+    def is_dead(self) -> bool:
+        """Also where a revival was cut off that has left it among the dead."""
+        return self.state == "dead" or self.lacks > 0
 
 
 @dataclass(slots=True)

@@ -18,8 +18,10 @@
 --   items         1 for each item: id
 -- REPLY srv_us, done | repeated | refused, for each item: done | changed | held | corrupt, the state that it
 --       was in, the id of the job that has its unique key, else -
--- USES core/call: administered, check_types, recorded_words, server_us, settled
+-- USES children/children: leave_dead
+--      core/call: administered, check_types, recorded_words, server_us, settled
 --      core/envelope: job_head
+--      core/history: past_beyond_death
 --      core/job: state_of, unique_holder
 --      core/lane: to_lane
 --      core/run: run_is_readable, run_look, run_write
@@ -36,7 +38,7 @@ if known then
   for at = 4, known == 'repeated' and #ARGV or 3 do
     local since_ms = tonumber(redis.call('ZSCORE', dead, ARGV[at]) or math.huge)
     if tonumber(run_look(prefix .. 'run:' .. ARGV[at], 'requeued_ms')[1] or 0) > since_ms then
-      redis.call('ZREM', dead, ARGV[at])
+      leave_dead(prefix, ARGV[at])
     end
   end
   return { srv_us, known, recorded_words(op) }
@@ -49,8 +51,8 @@ for at = 1, (#KEYS - 6) / 2 do
   if since_ms and job and job.kind ~= 'T' then
     since_ms = tonumber(since_ms)
     -- A copy that was cut off has requeued the job already: only its entry in `dead` is left over.
-    local runs = tonumber(run_look(run, 'requeued_ms')[1] or 0) > since_ms
-      and redis.call('ZSCORE', active, id)
+    local kept = run_look(run, 'requeued_ms', 'past')
+    local runs = tonumber(kept[1] or 0) > since_ms and redis.call('ZSCORE', active, id)
     if job.kind == 'corrupt' or not run_is_readable(run) then
       result = 'corrupt'
     else
@@ -61,7 +63,8 @@ for at = 1, (#KEYS - 6) / 2 do
         result = 'held'
       else
         if job.unique then taken[job.unique] = id end
-        back[#back + 1] = { id = id, run = run, job = job, runs = runs, ms = math.max(now_ms, since_ms + 1) }
+        back[#back + 1] = { id = id, run = run, job = job, runs = runs, past = past_beyond_death(kept[2]),
+          ms = math.max(now_ms, since_ms + 1) }
       end
     end
   else
@@ -78,7 +81,7 @@ for _, item in ipairs(back) do
     local job = item.job
     if job.unique then redis.call('SET', prefix .. 'unique:' .. job.unique, item.id) end
     -- anchor: requeue-resets-crashes
-    run_write(item.run, 'failures', 0, 'crashes', 0, 'requeued_ms', string.format('%d', item.ms))
+    run_write(item.run, 'failures', 0, 'crashes', 0, 'requeued_ms', string.format('%d', item.ms), 'past', item.past)
     -- The stored error belongs to this death, not to how the next run ends.
     redis.call('DEL', prefix .. 'result:' .. item.id)
     -- Into the lane first, out of `dead` later: in between the job is in both, and `requeued_ms` shows that
@@ -90,6 +93,6 @@ for _, item in ipairs(back) do
 end
 for list in pairs(wakes) do wake_push(list) end
 redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + LATE_COPY_MS)
-for _, item in ipairs(back) do redis.call('ZREM', dead, item.id) end
+for _, item in ipairs(back) do leave_dead(prefix, item.id) end
 if events then append_events(prefix .. 'events', events) end
 return { srv_us, 'done', results }

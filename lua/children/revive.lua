@@ -19,10 +19,12 @@
 --   items         1 for each item: id
 -- REPLY srv_us, done | repeated | refused, for each item: done | changed | held | corrupt | orphan, the state
 --       that it was in, the id of the job that has its unique key, or of the parent that is lost, else -
--- USES children/children: block_job, end_revival, keep_results, lacked_by, lacked_parents, place_child
+-- USES children/children: block_job, keep_results, lacked_by, lacked_parents, leave_dead, place_child
 --      core/call: administered, check_types, recorded_words, server_us, settled
 --      core/envelope: job_head
+--      core/history: past_beyond_death
 --      core/job: state_of, unique_holder
+--      core/lane: due_member
 --      core/run: run_is_readable, run_look, run_write
 --      core/wake: append_events, wake_push
 
@@ -38,26 +40,37 @@ if known then
   for at = 4, known == 'repeated' and #ARGV or 3 do
     local since_ms = tonumber(redis.call('ZSCORE', dead, ARGV[at]) or math.huge)
     if tonumber(run_look(prefix .. 'run:' .. ARGV[at], 'requeued_ms')[1] or 0) > since_ms then
-      end_revival(prefix, ARGV[at])
+      leave_dead(prefix, ARGV[at])
     end
   end
   return { srv_us, known, recorded_words(op) }
 end
+-- Whether a job stands among those that wait or run.
+local function stands(job, id)
+  return redis.call('ZSCORE', active, id) or redis.call('ZSCORE', prefix .. 'blocked', id)
+    or redis.call('ZSCORE', prefix .. 'lane:' .. job.lane, id)
+    or redis.call('ZSCORE', prefix .. 'due', due_member(job.sequence, id))
+end
 local results, back, taken, revived, wakes = {}, {}, {}, {}, {}
 for at = 1, (#KEYS - 6) / 2 do
   local id, run, job = ARGV[3 + at], KEYS[6 + 2 * at], job_head(KEYS[5 + 2 * at])
-  local since_ms = redis.call('ZSCORE', dead, id)
+  local since_ms, kept = redis.call('ZSCORE', dead, id), run_look(run, 'requeued_ms', 'past')
   local result, state, holder = 'done', 'dead', nil
   if not since_ms or not job or job.kind == 'T' then
     result, state = 'changed', state_of(prefix, job, id)
   elseif job.kind == 'corrupt' or not run_is_readable(run) then
     result = 'corrupt'
+  -- A copy that was cut off has revived the job already, and only its entry in `dead` is left over.
+  -- anchor: revival-that-was-cut-off-is-completed
+  elseif tonumber(kept[1] or 0) > tonumber(since_ms) and stands(job, id) then
+    revived[id] = true
+    back[#back + 1] = { id = id, stands = true }
   elseif not lacked_by(prefix, id, job)[1] then
     result = 'changed'
   else
     check_types({ prefix .. 'lane:' .. job.lane, prefix .. 'ready:' .. job.class }, {},
       { prefix .. 'wake:' .. job.class })
-    local waits_for, kept, lost = lacked_parents(prefix, id, job, revived)
+    local waits_for, left, lost = lacked_parents(prefix, id, job, revived)
     holder = lost or job.unique and (taken[job.unique] or unique_holder(prefix, job.unique, '', id))
     if lost then
       result = 'orphan'
@@ -66,8 +79,8 @@ for at = 1, (#KEYS - 6) / 2 do
     else
       if job.unique then taken[job.unique] = id end
       revived[id] = true
-      back[#back + 1] = { id = id, run = run, job = job, waits_for = waits_for, kept = kept,
-        ms = math.max(now_ms, tonumber(since_ms) + 1) }
+      back[#back + 1] = { id = id, run = run, job = job, waits_for = waits_for, left = left,
+        past = past_beyond_death(kept[2]), ms = math.max(now_ms, tonumber(since_ms) + 1) }
     end
   end
   for _, word in ipairs({ result, state, holder or '-' }) do results[#results + 1] = word end
@@ -76,24 +89,28 @@ local noted = redis.call('HMGET', stats, 'turn', 'events')
 local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 for _, item in ipairs(back) do
   local id, job = item.id, item.job
-  if job.unique then redis.call('SET', prefix .. 'unique:' .. job.unique, id) end
-  run_write(item.run, 'failures', 0, 'crashes', 0, 'requeued_ms', string.format('%d', item.ms), 'heir', '1')
-  -- The stored error belongs to this death.
-  redis.call('DEL', prefix .. 'result:' .. id)
-  if item.kept[1] then keep_results(prefix, id, item.kept, now_ms) end
-  -- Among those that wait first, out of `dead` later: in between it is in both, and `requeued_ms` shows that
-  -- it waits.
-  local wake
-  if item.waits_for[1] then
-    block_job(prefix, id, item.waits_for, {}, now_ms)
-  else
-    wake = place_child(prefix, job, id, now_ms, virtual_time)
+  if not item.stands then
+    if job.unique then redis.call('SET', prefix .. 'unique:' .. job.unique, id) end
+    run_write(item.run, 'failures', 0, 'crashes', 0, 'requeued_ms', string.format('%d', item.ms), 'heir', '1',
+      'past', item.past)
+    -- The stored error belongs to this death.
+    redis.call('DEL', prefix .. 'result:' .. id)
+    if item.left[1] then keep_results(prefix, id, item.left, now_ms) end
+    -- Among those that wait first, out of `dead` later: in between it is in both, and `requeued_ms` shows
+    -- that it waits.
+    local wake
+    -- anchor: revived-child-waits-for-its-parents
+    if item.waits_for[1] then
+      block_job(prefix, id, item.waits_for, {}, now_ms)
+    else
+      wake = place_child(prefix, job, id, now_ms, virtual_time)
+    end
+    if wake then wakes[wake] = true end
+    if events then events[#events + 1] = { 'requeued', id, job.name } end
   end
-  if wake then wakes[wake] = true end
-  if events then events[#events + 1] = { 'requeued', id, job.name } end
 end
 for list in pairs(wakes) do wake_push(list) end
 redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + LATE_COPY_MS)
-for _, item in ipairs(back) do end_revival(prefix, item.id) end
+for _, item in ipairs(back) do leave_dead(prefix, item.id) end
 if events then append_events(prefix .. 'events', events) end
 return { srv_us, 'done', results }

@@ -9,7 +9,8 @@
 --   prefix  prefix of the queue's keys
 --   number  number: of the batch
 -- REPLY srv_us, how many jobs
--- USES core/call: check_types, server_us, settled
+-- USES children/children: forget_lacked
+--      core/call: check_types, server_us, settled
 --      core/envelope: envelope_open
 --      core/job: free_unique
 --      shards/shard: words_unpack
@@ -25,7 +26,9 @@ for at = 1, #kept, 2 do
   if id then
     local job = envelope_open(words_unpack(kept[at + 1])[3])
     free_unique(prefix, job, id)
-    redis.call('DEL', prefix .. 'job:' .. id, prefix .. 'run:' .. id, prefix .. 'result:' .. id)
+    forget_lacked(prefix, id)
+    redis.call('DEL', prefix .. 'job:' .. id, prefix .. 'run:' .. id, prefix .. 'result:' .. id,
+      prefix .. 'lost:' .. id)
     fields[#fields + 1] = kept[at]
   end
 end

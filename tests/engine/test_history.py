@@ -184,6 +184,61 @@ def test_the_last_retry_that_was_cut_off_has_kept_the_end_once(desk: Desk) -> No
         assert (past.id, past.outcome, past.failures) == ("j", "dead", 1), writes
 
 
+#: A call that is cut off, and how the job is ended for good that it has not ended.
+CUT = ("finish", "bury", "retry", "drop", "cancel", "cancel unclaimed", "discard")
+PAIRS = [
+    *((how, "finish") for how in CUT),
+    *((how, later) for how in ("bury", "discard") for later in ("bury", "cancel", "requeued")),
+]
+
+
+def not_ended(desk: Desk, how: str) -> Operation:
+    """A call that would end the job j."""
+    desk.enqueue("j", attempts=1)
+    if how == "cancel unclaimed":
+        return alter(desk, "cancel", "waiting", "j")
+    lease = desk.claim("a")[0].lease
+    failures = (Failure(lease, "boom", 10),)
+    if how == "discard":
+        desk.run(Bury(failures))
+        return alter(desk, "discard", "dead", "j")
+    return {
+        "finish": Finish((lease,)),
+        "bury": Bury(failures),
+        "retry": Retry(failures),
+        "drop": Drop((lease,), ("skipped",)),
+        "cancel": alter(desk, "cancel", "active", "j"),
+    }[how]
+
+
+@pytest.mark.parametrize(("how", "later"), PAIRS)
+def test_rule_01_an_end_that_was_cut_off_and_never_came_leaves_no_entry(desk: Desk, how: str, later: str) -> None:
+    """The next worker has the job, and how that ends is all there is to tell, but for a death that came true."""
+    for writes in desk.each_cut():
+        on(desk)
+        died, operation = int(how == "discard"), not_ended(desk, how)
+        desk.cut_off(operation, writes)
+        desk.sweep_past(LEASE_MS + 1)
+        if desk.places("j") == {"dead"}:
+            died = 1
+            desk.run(alter(desk, "requeue", "dead", "j"))
+        if desk.places("j") != {"lane"}:
+            # It was ended after all.
+            assert [past.id for past in desk.queue.history.list()] == ["j"] * (died + 1), writes
+            continue
+        if later == "cancel":
+            desk.run(alter(desk, "cancel", "waiting", "j"))
+        else:
+            (job,) = desk.claim("b")
+            desk.tick(5)
+            desk.run(Finish((job.lease,)) if later == "finish" else Bury((Failure(job.lease, "no"),)))
+        if later == "requeued":
+            desk.run(alter(desk, "requeue", "dead", "j"))
+            desk.finish(desk.claim("c")[0].lease)
+        outcomes = {"finish": ["finished"], "bury": ["dead"], "cancel": ["cancelled"], "requeued": ["finished", "dead"]}[later]
+        assert [past.outcome for past in desk.queue.history.list()] == outcomes + ["dead"] * died, writes
+
+
 def test_a_finish_that_is_refused_writes_nothing(desk: Desk) -> None:
     on(desk)
     (zombie,) = desk.leased("j")
@@ -248,7 +303,7 @@ def test_only_the_names_that_are_meant(desk: Desk) -> None:
     desk.enqueue("s", name="sms")
     desk.finish(*(job.lease for job in desk.claim("a", classes=("main", "sms"))))
     assert ends(desk) == [("s", "finished")]
-    assert desk.queue.history.rule() == HistoryRule(1000, 0, 0, ("sms", "mail"))
+    assert desk.queue.history.list().rule == desk.queue.history.rule() == HistoryRule(1000, 0, 0, ("sms", "mail"))
 
 
 def test_payloads_are_kept_where_that_is_asked_for_and_they_are_short(desk: Desk) -> None:
@@ -303,7 +358,7 @@ def test_off_deletes_what_was_kept(desk: Desk) -> None:
     desk.finish(job.lease)
     desk.queue.history.off()
     assert desk.redis.exists(desk.keys.history) == 0 and not desk.redis.hexists(desk.keys.stats, "history")
-    assert desk.queue.history.list() == [] and desk.queue.history.rule() is None
+    assert desk.queue.history.list() == [] and desk.queue.history.list().rule is desk.queue.history.rule() is None
 
 
 def test_obliterate_takes_it_away(desk: Desk) -> None:

@@ -100,7 +100,10 @@ def test_every_job_is_kept(before: int, after: int, ironclaim_url: str, raw: red
         with Queue("mails", url=ironclaim_url, shards=after) as queue:
             assert states(queue) == known and queue.history.list(limit=1_000) == past
             rule = queue.history.rule()
-            assert rule is not None and (rule.names, rule.payload_bytes) == (("good", "bad"), 9) and rule.keep >= 6_000
+            assert rule is not None and (rule.names, rule.payload_bytes, rule.keep) == (("good", "bad"), 9, 7_200)
+            names = ["mails", *(f"mails#{1 + (before > 1)}.{number}" for number in range(1, after))]
+            bounds = [raw.hget(f"ic:{{{name}}}:retention", "done_max") for name in names]
+            assert bounds == [b"%d" % (720 // after)] * after, "shard 0 has no more than the others"
             now = queue.counts()
             assert (now.finished, now.buried, now.done) == (counts.finished, counts.buried, counts.done) == (27, 15, 27)
             assert homes(raw) == {f"mails#{1 + (before > 1)}.{number}" for number in range(1, after)}
@@ -137,6 +140,59 @@ def test_every_job_is_kept(before: int, after: int, ironclaim_url: str, raw: red
                 assert old.enqueue("send", None, id="w5").result == "duplicate" and old.counts().waiting == 60
                 assert raw.keys("ic:{mails#1.*") and all(key.endswith(b":stats") for key in raw.keys("ic:{mails#1.*"))  # type: ignore[union-attr]
             assert reshard(ironclaim_url, after).jobs == 0, "again: nothing is left to do"
+
+
+@pytest.mark.parametrize(("before", "after"), [(4, 9), (1, 4)])
+def test_dead_children_wait_for_their_parents_again_in_their_new_shard(before: int, after: int, ironclaim_url: str) -> None:
+    """Of one parent that is dead, of one that was requeued, and of one that has finished since, each with a grandchild."""
+    with Queue("mails", url=ironclaim_url, shards=before) as old:
+        for key in ("acme", "beta", "gamma"):
+            for id, needs in {"p": [], "q": [], "child": ["p", "q"], "grandchild": ["child"]}.items():
+                old.enqueue("step", None, id=f"{key}-{id}", needs=[f"{key}-{each}" for each in needs], key=key, attempts=1)
+        bad = {f"{key}-{id}" for key in ("acme", "beta", "gamma") for id in "pq"}
+        ran: list[str] = []
+
+        def step(job: Any) -> None:
+            ran.append(job.id)
+            if job.id in bad:
+                raise ValueError("no")
+
+        Worker(old, some_handlers(step, "step"), sweep_ms=20).run(burst=True)
+        assert sorted(ran) == sorted(bad) and old.counts().dead == 12
+        ran.clear()
+        bad.clear()
+        # The end of this parent is told to no dead child, and its tombstone and entry go to the shard of its id.
+        assert old.dead.requeue("gamma-q").done
+        Worker(old, some_handlers(step, "step"), sweep_ms=20).run(burst=True)
+        assert old.dead.requeue("beta-p").done
+        assert reshard(ironclaim_url, after).done
+        with Queue("mails", url=ironclaim_url, shards=after) as queue:
+            for job, children in (("acme-p", 0), ("acme-q", 2), ("beta-p", 0), ("beta-q", 2), ("gamma-p", 2)):
+                done = queue.dead.requeue(job, with_children=True)
+                assert (done.done, done.children) == (job != "beta-p", children), job
+            Worker(queue, some_handlers(step, "step"), sweep_ms=20).run(burst=True)
+            assert len(ran) == len(set(ran)) == 12 and queue.counts().dead == 0
+            for key in ("acme", "beta", "gamma"):
+                order = [ran.index(f"{key}-{id}") for id in ("p", "q", "child", "grandchild")]
+                assert max(order[:2]) < order[2] < order[3], ran
+
+
+def test_a_dead_child_whose_parents_are_elsewhere_is_named(ironclaim_url: str) -> None:
+    with Queue("mails", url=ironclaim_url) as plain:
+        plain.enqueue("step", None, id="p", attempts=1)
+        plain.enqueue("step", None, id="child", needs=["p"])
+
+        def step(job: Any) -> None:
+            raise ValueError("no")
+
+        Worker(plain, some_handlers(step, "step"), sweep_ms=20).run(burst=True)
+        told: list[str] = []
+        assert Resharding(plain, 4, tell=told.append).run().done
+        assert [text for text in told if "child" in text] == [
+            "dead job child goes without the jobs that it needs, because it has no key: with_children does not revive it"
+        ]
+        with Queue("mails", url=ironclaim_url, shards=4) as queue:
+            assert queue.dead.requeue("child").done
 
 
 def test_number_must_fit_and_the_model_too(ironclaim_url: str, raw: redis.Redis) -> None:

@@ -18,6 +18,7 @@ from engine.queue.producing import Steps
 from tests.engine.desk import Desk
 from tests.engine.helpers.by_hand import alter, altered, bury, revive
 from tests.engine.helpers.lanes_state import members as in_order
+from tests.engine.helpers.lanes_state import names_of
 
 pytestmark = pytest.mark.feature("BQ35")
 
@@ -113,6 +114,71 @@ def test_a_revived_child_waits_for_its_own_time_where_its_parents_have_finished(
     assert places(desk, "child") == ["due"]
     desk.later(600_000)
     assert finish_all(desk) == ["child"]
+
+
+@pytest.mark.parametrize("then", ["claims", "retries", "gives back", "looks"])
+def test_rule_25_a_revival_cut_off_after_any_write_is_completed_by_the_next_wherever_the_child_is(desk: Desk, then: str) -> None:
+    """The worker does what it is called after what is cut off; the script of that is never sent again."""
+    for writes in desk.each_cut():
+        dead_family(desk)
+        altered(desk, "requeue", "dead", "p")
+        desk.finish(desk.claim()[0].lease)
+        desk.sweep()
+        desk.cut_off(revive(desk, "child"), writes)
+        held = desk.claim() if then != "looks" else []
+        for job in held:
+            if then == "retries":
+                desk.retry(job.lease, delay_ms=500)
+            elif then == "gives back":
+                desk.release(job.lease)
+        # The parent has finished; the script alone, or the whole walk.
+        if writes % 2:
+            assert revived(desk, "child") in ([("done", None)], [("changed", None)]), writes
+        assert carried(desk, workflows.requeueing(desk.queue.model, "p")).left == 0
+        wanted = {"claims": "active", "retries": "due"}.get(then, "lane") if held else "lane"
+        assert places(desk, "child", "grandchild") == [wanted, "blocked"], writes
+        assert names_of(desk, desk.keys.lacks("*")) == [], writes
+        desk.later(500)
+        ran = [job.lease.job for job in held] if then == "claims" else []
+        desk.finish(*[job.lease for job in held if then == "claims"])
+        desk.sweep()
+        assert ran + finish_all(desk, "z") == ["child", "grandchild"], writes
+
+
+def test_rule_25_what_led_to_a_child_goes_with_its_requeue(desk: Desk) -> None:
+    desk.enqueue("p", "q")
+    desk.enqueue("c1", "c2", "c3", needs=("p", "q"))
+    desk.enqueue("grandchild", needs=("c3",))
+    bury(desk, "p", "q")
+    for _ in range(4):
+        desk.sweep()
+    altered(desk, "requeue", "dead", "c1")
+    altered(desk, "discard", "dead", "c2")
+    assert members(desk, desk.keys.lost("p")) == {"c3"}
+    assert names_of(desk, desk.keys.lacks("*")) == ["c3", "grandchild"]
+    altered(desk, "requeue", "dead", "p", "q", "c3")
+    # It leads to one that is dead still.
+    assert members(desk, desk.keys.lost("p")) == {"c3"}
+    assert revived(desk, "grandchild") == [("done", None)]
+    assert names_of(desk, desk.keys.lacks("*")) == [] and members(desk, desk.keys.lost("c3")) == set()
+
+
+def test_rule_25_a_child_whose_lacked_parents_have_all_finished_since_lacks_none(desk: Desk) -> None:
+    """Those that had finished before its burial may be forgotten by now."""
+    desk.enqueue("early", "late", "p")
+    desk.enqueue("child", needs=("early", "late", "p"))
+    found = {job.lease.job: job.lease for job in desk.claim()}
+    desk.finish(found["early"])
+    desk.bury(found["p"])
+    desk.sweep()
+    altered(desk, "requeue", "dead", "p")
+    desk.redis.srem(desk.keys.lacks("child"), "p")
+    desk.finish(found["late"])
+    desk.sweep()
+    desk.tick(60_000)
+    desk.redis.delete(desk.keys.done)
+    assert revived(desk, "child") == [("done", None)]
+    assert places(desk, "child") == ["lane"]
 
 
 def test_children_of_which_nothing_is_noted_wait_for_all_that_they_need(desk: Desk) -> None:

@@ -47,7 +47,7 @@ BY_HAND = (
         (
             Edit(
                 "requeue-resets-crashes",
-                "run_write(item.run, 'failures', 0, 'requeued_ms', string.format('%d', item.ms))",
+                "run_write(item.run, 'failures', 0, 'requeued_ms', string.format('%d', item.ms), 'past', item.past)",
             ),
         ),
         ("charge",),
@@ -123,6 +123,27 @@ BY_HAND = (
         ),
         ("blocked", "liveness"),
         ("children",),
+    ),
+    Removal(
+        25,
+        "a revived child does not wait for its parents",
+        (Edit("revived-child-waits-for-its-parents", "if item.waits_for[99] then"),),
+        ("parent open",),
+        ("revived",),
+    ),
+    Removal(
+        25,
+        "a child is revived though a parent is lost still",
+        (Edit("revived-child-has-no-lost-parent", "if not fate then return waits_for, results, parent end"),),
+        ("parent lost",),
+        ("revived",),
+    ),
+    Removal(
+        25,
+        "a child that runs since a revival which was cut off stays among the dead",
+        (Edit("revival-that-was-cut-off-is-completed", "elseif stands(job, id) == 0 then"),),
+        ("one place",),
+        ("revived and cut",),
     ),
     Removal(
         26,

@@ -8,6 +8,20 @@ from chaos.simulate.patching import Removal
 IDENTITY = (
     Removal(
         1,
+        "an end that was cut off stays in the history",
+        (Edit("end-that-was-cut-off-is-taken-back", ""),),
+        ("history",),
+        ("history and cut",),
+    ),
+    Removal(
+        1,
+        "a death is taken for an end that was cut off",
+        (Edit("death-that-came-true-stays-told", "return past or ''"),),
+        ("history",),
+        ("history",),
+    ),
+    Removal(
+        1,
         "a job is written before its index entry",
         (
             Edit("index-entry-before-the-job", "local gains\nredis.call('SET', job, envelope)\nif waits_for[1] then"),

@@ -68,6 +68,20 @@ MEMBERS = (
     ),
     Removal(
         7,
+        "the history is kept however long it is",
+        (Edit("history-is-bounded", ""),),
+        ("kept",),
+        ("history",),
+    ),
+    Removal(
+        7,
+        "a finish is not in the history",
+        (Edit("finished-job-is-in-the-history", ""),),
+        ("history",),
+        ("history",),
+    ),
+    Removal(
+        7,
         "of the dead those go first that died last",
         (Edit("oldest-dead-go-first", "for _, id in ipairs(redis.call('ZREVRANGE', dead, 0, math.min(over, 50) - 1)) do"),),
         ("kept",),

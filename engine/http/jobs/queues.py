@@ -243,10 +243,11 @@ async def list_history(request: Request) -> Response:
         before=before,
         limit=limit,
     )
-    rule, payloads = await queue.history.rule(), request.app.state.settings.show_payloads
+    payloads = request.app.state.settings.show_payloads
     jobs = [past_view(past, payloads=payloads) for past in found]
     cursor = found[-1].place if len(found) == limit else None
-    return JsonAnswer({"jobs": jobs, "cursor": cursor, "history": None if rule is None else asdict(rule)})
+    rule = None if found.rule is None else asdict(found.rule)
+    return JsonAnswer({"jobs": jobs, "cursor": cursor, "history": rule})
 
 
 @described("Keep how jobs end from now on", body=schemas.KEEP_HISTORY, needs_body=False, answers={204: {}})

@@ -195,11 +195,10 @@ async def queue_history(request: Request) -> Response:
     asked, opened = queue_views.history_asked(request.query_params), queue_of(request)
     try:
         found = await opened.history.list(**asked.options)
-        rule = await opened.history.rule()
     except UnsupportedFeature:
         return queue_page(request, "history.html", "history", listed=None, wanted=asked)
     now_ms = await opened.driver.server_now_ms()
-    listed = queue_views.history_list(found, rule, now_ms, payloads=settings_of(request).show_payloads)
+    listed = queue_views.history_list(found, now_ms, payloads=settings_of(request).show_payloads)
     return queue_page(request, "history.html", "history", listed=listed, wanted=asked)
 
 

@@ -18,7 +18,7 @@ from engine.http.page.rendering import UNKNOWN, length, query_of
 from engine.ops.admin import HistoryRule
 from engine.ops.looks import Counts, LimitInfo, PauseInfo
 from engine.ops.workers import WorkerInfo
-from engine.queue.history import HistoryOptions, PastJob
+from engine.queue.history import HistoryOptions, PastJob, PastJobs
 from engine.queue.looks import payload_members
 from engine.queue.scheduling import Schedule
 from engine.queue.why import LaneInfo, Obstacles, paused_words
@@ -494,8 +494,8 @@ class HistoryList:
         return json_text(shown.get("payload", shown.get("payload_base64")), spaced=True)[:300]
 
 
-def history_list(
-    found: Sequence[PastJob], rule: HistoryRule | None, now_ms: int, *, payloads: bool
-) -> HistoryList:
+def history_list(found: PastJobs, now_ms: int, *, payloads: bool) -> HistoryList:
     """One page of a history."""
-    return HistoryList(found, rule, found[-1].place if len(found) == ROWS_MAX else None, now_ms, payloads)
+    return HistoryList(
+        found, found.rule, found[-1].place if len(found) == ROWS_MAX else None, now_ms, payloads
+    )

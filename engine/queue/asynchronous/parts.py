@@ -32,7 +32,7 @@ from engine.queue import admin, history, producing, scheduling
 from engine.queue.admin import Lock
 from engine.queue.asynchronous.calls import AsyncBlockingCalls, AsyncPart, AsyncQueueCalls
 from engine.queue.asynchronous.end_listeners import AsyncEndListeners
-from engine.queue.history import HistoryOptions, PastJob
+from engine.queue.history import HistoryOptions, PastJobs
 from engine.queue.looks import (
     AWAY,
     BLOCK_MS,
@@ -274,23 +274,27 @@ class AsyncHistory(AsyncPart):
         first, _, _ = history.wanted(self._queue.model.names)
         return history.rule_of(part for _, part in await self._queue.each(replace(first, limit=1)))
 
-    async def list(self, **options: Unpack[HistoryOptions]) -> builtins.list[PastJob]:
-        """How jobs have ended, the latest first; `options`: see HistoryOptions. It reads 500 entries a call
-        until it has found enough, and looks at the latest 100,000 of the time that is meant. Raises as
-        `enqueue` does."""
+    async def list(self, **options: Unpack[HistoryOptions]) -> PastJobs:
+        """How jobs have ended, the latest first, and with them the `rule` as one answer; `options`: see
+        HistoryOptions. It reads 500 entries a call until it has found enough, and looks at the latest 100,000
+        of the time that is meant. Raises as `enqueue` does."""
         first, before, most = history.wanted(self._queue.model.names, **options)
-        found: builtins.list[tuple[int, bytes]] = []
+        # An entry that goes to another shard just now is in both.
+        found: set[tuple[int, bytes]] = set()
+        settings: builtins.list[HistoryPart] = []
         for shard in await self._queue.in_use():
             of_shard: builtins.list[tuple[int, bytes]] = []
             asked: ListHistory | None = first
             looked = 0
             while asked is not None and len(of_shard) < most and looked < history.LOOKED_MAX:
                 part: HistoryPart = await shard.do(asked)
+                settings += [part] if asked is first else []
                 of_shard += history.meant(part, before)
                 asked, looked = history.following(asked, part), looked + part.read
-            found += of_shard
+            found.update(of_shard)
         serializers = self._queue.serializers
-        return [history.past_job(*entry, serializers) for entry in sorted(found, reverse=True)[:most]]
+        jobs = [history.past_job(*entry, serializers) for entry in sorted(found, reverse=True)[:most]]
+        return PastJobs(jobs, history.rule_of(settings))
 
 
 # -- The results of a queue's jobs, and waiting for them: see `engine.queue.looks`.

@@ -43,6 +43,24 @@ local function place_child(prefix, job, id, now_ms, virtual_time)
   return to_lane(prefix, id, job, virtual_time)
 end
 
+-- Forget what a job lacked when it was buried with a parent, and that these parents lead to it, unless it
+-- leads to others that are dead.
+local function forget_lacked(prefix, id)
+  local parents = redis.pcall('SMEMBERS', prefix .. 'lacks:' .. id)
+  -- A key of another type stops nothing.
+  if not parents[1] then return end
+  local leads = redis.call('EXISTS', prefix .. 'lost:' .. id) == 1
+  for _, parent in ipairs(leads and {} or parents) do redis.pcall('SREM', prefix .. 'lost:' .. parent, id) end
+  redis.call('DEL', prefix .. 'lacks:' .. id)
+end
+
+-- The last writes of a requeue or a revival: what the job lacked is forgotten, and it leaves `dead`. Only
+-- now, when it stands elsewhere, so that the copy of a call that was cut off finds it there.
+local function leave_dead(prefix, id)
+  forget_lacked(prefix, id)
+  redis.call('ZREM', prefix .. 'dead', id)
+end
+
 -- Make a job claimable because its last parent has ended: it goes into its lane, or into `due` while its
 -- delay lasts (rule 25). It leaves `blocked` last, so that it is found there after a script that was cut off.
 -- A job that was claimed or buried meanwhile is not placed again. The wake lists to push are added to
@@ -52,7 +70,7 @@ local function unblock_job(prefix, job, id, now_ms, virtual_time, wakes, events)
   local died_ms = tonumber(redis.call('ZSCORE', prefix .. 'dead', id) or nil)
   -- Left over from a revival that was cut off before it removed the entry (revive.lua).
   if died_ms and died_ms < tonumber(ran[2] or 0) then
-    redis.call('ZREM', prefix .. 'dead', id)
+    leave_dead(prefix, id)
     died_ms = nil
   end
   if not ran[1] and not died_ms then
@@ -153,9 +171,21 @@ local function note_lost(prefix, parent, child, now_ms)
   redis.call('PEXPIREAT', lost, string.format('%d', now_ms + 7776000000))
 end
 
+-- Note what a dead job lacks that comes from another shard.
+local function note_lacked(prefix, id, parents, now_ms)
+  local lacks = prefix .. 'lacks:' .. id
+  if not parents[1] or type(redis.pcall('SCARD', lacks)) == 'table' then return end
+  redis.call('SADD', lacks, unpack(parents))
+  redis.call('PEXPIREAT', lacks, string.format('%d', now_ms + 7776000000))
+  for _, parent in ipairs(parents) do
+    if parent ~= '' then note_lost(prefix, parent, id, now_ms) end
+  end
+end
+
 -- The parents that a dead job lacked when it was buried with one of them, without those that have finished
--- since, in one order. None of a job that has run, because it died by itself. Of one that never ran and of
--- which nothing is noted, all that it needs: an older engine has buried it, or the note has expired.
+-- since, in one order; '' beside them or alone: nothing of it is lacked (tell_dead). None of a job that has
+-- run, because it died by itself. Of one that never ran and of which nothing is noted, all that it needs: an
+-- older engine has buried it, or the note has expired.
 local function lacked_by(prefix, id, job)
   if run_look(prefix .. 'run:' .. id, 'fence')[1] then return {} end
   local parents = redis.call('SMEMBERS', prefix .. 'lacks:' .. id)
@@ -171,7 +201,10 @@ end
 local function tell_dead(prefix, parent, fate, child, now_ms)
   local lacks = prefix .. 'lacks:' .. child
   if redis.pcall('SISMEMBER', lacks, parent) ~= 1 then return end
-  if fate == 'done' then redis.call('SREM', lacks, parent) else note_lost(prefix, parent, child, now_ms) end
+  if fate ~= 'done' then return note_lost(prefix, parent, child, now_ms) end
+  -- An empty set is no note: of such a child all that it needs would count as lacked.
+  if redis.call('SCARD', lacks) == 1 then redis.call('SADD', lacks, '') end
+  redis.call('SREM', lacks, parent)
 end
 
 -- Bury a child whose parent is lost, or that cannot be read itself. `parent`: as for tell_child.
@@ -356,8 +389,9 @@ end
 local function lacked_parents(prefix, id, job, revived)
   local waits_for, open, results = {}, {}, {}
   for _, parent in ipairs(lacked_by(prefix, id, job)) do
-    local fate = revived[parent] and 'open'
+    local fate = parent == '' and 'done' or revived[parent] and 'open'
       or parent_fate(prefix, job_head(prefix .. 'job:' .. parent), parent)
+    -- anchor: revived-child-has-no-lost-parent
     if fate ~= 'open' and fate ~= 'done' then return waits_for, results, parent end
     if fate == 'open' then waits_for[#waits_for + 1], open[parent] = parent, true end
   end
@@ -366,13 +400,6 @@ local function lacked_parents(prefix, id, job, revived)
     if until_ms > 0 then results[#results + 1], results[#results + 2] = parent, until_ms end
   end
   return waits_for, results
-end
-
--- The last writes of a revival: the job leaves `dead`, and what it lacked is forgotten. Only now, so that the
--- copy of a call that was cut off finds both.
-local function end_revival(prefix, id)
-  redis.call('ZREM', prefix .. 'dead', id)
-  redis.call('DEL', prefix .. 'lacks:' .. id)
 end
 
 -- Whether what is under the id of a child is that child still, or a callback of the parent. The id may be

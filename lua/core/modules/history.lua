@@ -1,7 +1,7 @@
 -- The history of a queue: how its jobs have ended, for whoever asks later (set_history.lua). Off unless it is
 -- set.
 -- USES core/envelope: envelope_layout, envelope_open, envelope_options
---      core/run: run_look
+--      core/run: run_open, run_pack
 
 -- What a script tells of what it does: `keep`, how many events are kept, and `history`, the setting of the
 -- history. Nil where the queue keeps neither, as most do.
@@ -30,10 +30,31 @@ local function envelope_payload(raw)
   return string.sub(raw, at)
 end
 
+-- Take the entry back that a call has left which was cut off before it ended the job. `past`, which the run
+-- has of it: its time, fence and outcome. A dead job that ends once more has died as its entry says.
+local function take_back(prefix, id, past, outcome)
+  local at_ms, fence, ended = string.match(past, '^(%d+) (%d+) (%a+)$')
+  if not at_ms or ended == 'dead' and outcome ~= 'dead' and redis.call('ZSCORE', prefix .. 'dead', id) then
+    return
+  end
+  local start = table.concat({ id, fence, ended, '' }, '\0')
+  for _, entry in ipairs(redis.pcall('ZRANGE', prefix .. 'history', at_ms, at_ms, 'BYSCORE')) do
+    if string.sub(entry, 1, #start) == start then redis.pcall('ZREM', prefix .. 'history', entry) end
+  end
+end
+
+-- What stays of `past` in the run of a dead job that goes back to the others: nothing of its death, which was
+-- its end.
+local function past_beyond_death(past)
+  -- anchor: death-that-came-true-stays-told
+  return past and not string.find(past, ' dead$') and past or ''
+end
+
 -- Write how a job ends into the history, if there is one and it means the job's name. It comes before the
--- write that ends the job, whose envelope it reads. So a copy of a call that was cut off in between writes
--- the same member, which is there once, and a call that ends nothing writes nothing. An error here must not
--- fail the script, because no job depends on it. Its fields are described in engine/models/lanes_keys.py.
+-- write that ends the job, whose envelope it reads. A call that was cut off in between has ended nothing: the
+-- run has noted its entry before (`past`), so the copy, or whatever ends the job later, takes it back. A call
+-- that ends nothing writes nothing. An error here must not fail the script, because no job depends on it. Its
+-- fields are described in engine/models/lanes_keys.py.
 -- why: the error, nil = none; failures: nil = as the run has them
 local function note_end(prefix, events, id, outcome, now_ms, why, failures)
   if not events or not events.history then return end
@@ -42,17 +63,26 @@ local function note_end(prefix, events, id, outcome, now_ms, why, failures)
   if type(raw) == 'table' then raw = '' end
   local job = raw and (envelope_open(raw) or { kind = 'corrupt' })
   if not job or job.kind == 'T' or rule.names and not rule.names[job.name or ''] then return end
-  local run = run_look(prefix .. 'run:' .. id, 'fence', 'owner', 'claims', 'failures', 'crashes', 'nonce')
+  local run_key = prefix .. 'run:' .. id
+  local readable, run = pcall(run_open, run_key)
+  run = readable and run or {}
   -- A call that was cut off may have cleared one of the two.
-  local held = (run[6] or '') ~= '' or type(redis.pcall('ZSCORE', prefix .. 'active', id)) == 'string'
+  local held = (run.nonce or '') ~= '' or type(redis.pcall('ZSCORE', prefix .. 'active', id)) == 'string'
   local payload = job.kind == 'J' and envelope_payload(raw) or raw
   local kept = rule.payload_bytes > 0 and #payload <= rule.payload_bytes
   local serializer = kept and job.options_at and (envelope_options(raw) or {}).serializer
-  local fence = string.format('%d', tonumber(run[1] or 0))
+  local fence = string.format('%d', tonumber(run.fence or 0))
+  -- anchor: end-that-was-cut-off-is-taken-back
+  if run.past then take_back(prefix, id, run.past, outcome) end
+  if readable then
+    run.past = string.format('%d %s %s', now_ms, fence, outcome)
+    redis.call('SET', run_key, run_pack(run))
+  end
   redis.pcall('ZADD', prefix .. 'history', now_ms, table.concat({ id, fence, outcome, job.name or '',
-    string.sub(job.lane or '', #(job.class or '') + 2), job.unique or '', run[2] or '',
+    string.sub(job.lane or '', #(job.class or '') + 2), job.unique or '', run.owner or '',
     string.format('%d %d %s %d %d %d %d', job.enqueued_ms or 0, job.due_ms or 0, held and fence or '0',
-      tonumber(run[3] or 0), tonumber(failures or run[4] or 0), tonumber(run[5] or 0), #payload),
+      tonumber(run.claims or 0), tonumber(failures or run.failures or 0), tonumber(run.crashes or 0),
+      #payload),
     string.sub(string.gsub(why or '', '%z', ' '), 1, 500), kept and (serializer or 'json') or '',
     kept and payload or '' }, '\0'))
 end
@@ -69,6 +99,7 @@ local function trim_history(prefix, events, now_ms)
     over = math.max(over, redis.call('ZCOUNT', history, '-inf',
       '(' .. string.format('%d', now_ms - rule.age_ms)))
   end
+  -- anchor: history-is-bounded
   if over > 0 then redis.call('ZREMRANGEBYRANK', history, 0, math.min(over, 5000) - 1) end
   return over > 5000
 end

@@ -1,6 +1,6 @@
 -- Jobs: their states, how they are made, how admin actions and retention end them, and the keys that keep
 -- duplicates out.
--- USES children/children: release_results
+-- USES children/children: forget_lacked, leave_dead, release_results
 --      core/envelope: envelope_options, envelope_start, envelope_target, job_head, pack_token, seal_of,
 --        seal_unique, tombstone_of
 --      core/history: note_end
@@ -148,6 +148,8 @@ local function end_job(prefix, job, id, ending, now_ms, virtual_time, wakes, eve
   end
   if kept[2] and kept[2] ~= '' then free_slots(prefix, kept[2], id, virtual_time, wakes) end
   if readable then redis.call('DEL', run) end
+  -- That a job needs others is one of its options.
+  if job.options_at then forget_lacked(prefix, id) end
   redis.call('DEL', prefix .. 'result:' .. id, prefix .. 'needs:' .. id, prefix .. 'lacks:' .. id,
     prefix .. 'lost:' .. id)
   redis.call('ZREM', prefix .. 'blocked', id)
@@ -230,7 +232,7 @@ local function keep_bounds(prefix, kept, sizes, done_max, now_ms, virtual_time, 
     -- Left over from a requeue that was cut off before its last write. The job is active by now, so only the
     -- entry is removed.
     if not job or redis.call('ZSCORE', prefix .. 'active', id) then
-      redis.call('ZREM', dead, id)
+      leave_dead(prefix, id)
     else
       end_job(prefix, job, id, { outcome = 2, op_id = 'retention', not_after_ms = now_ms }, now_ms,
         virtual_time, wakes, events)

@@ -195,7 +195,7 @@ local function write_tombstones(items, now_ms, virtual_time, wakes, events)
           local job = job_head(job_key)
           table.insert(events, { 'finished', id, job and job.name })
         end
-        note_end(prefix, events, id, 'finished', now_ms)
+        note_end(prefix, events, id, 'finished', now_ms) -- anchor: finished-job-is-in-the-history
         local fence, nonce = ARGV[arguments_at + 2 * at - 2], ARGV[arguments_at + 2 * at - 1]
         local until_ms, length = struct.unpack('>I6B', seal)
         -- The jobs of one claim share its token, and most of them have no enqueue nonce.

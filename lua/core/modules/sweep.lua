@@ -1,5 +1,6 @@
 -- Sweeps: promotion, reaping, leases of lost workers, and the time until the next sweep.
--- USES core/call: fields_of
+-- USES children/children: leave_dead
+--      core/call: fields_of
 --      core/envelope: job_head
 --      core/lane: due_member, ready_lane, to_lane
 --      core/lease: bury_job, drop_run, error_note
@@ -168,7 +169,7 @@ local function reap_job(prefix, id, now_ms, virtual_time, wakes, events)
   -- The entry in `dead` may also be left over from a requeue that was cut off. The job was claimed since, so
   -- the entry is removed.
   if dead and tonumber(dead) < tonumber(state[7] or 0) then
-    redis.call('ZREM', prefix .. 'dead', id)
+    leave_dead(prefix, id)
     dead = false
   end
   local placed = dead or job.kind == 'J' and redis.call('ZSCORE', prefix .. 'due',
@@ -307,7 +308,7 @@ local function mend_dead(prefix, from)
       stay = stay + 1
     else
       if not redis.call('ZSCORE', prefix .. 'active', id) then drop_run(prefix, id) end
-      redis.call('ZREM', dead, id)
+      leave_dead(prefix, id)
     end
   end
   if #page < 100 then stay = 0 end

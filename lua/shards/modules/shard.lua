@@ -1,5 +1,6 @@
 -- Jobs on their way from one shard to another: packed with all that is theirs (docs/guides/shards.md).
--- USES core/envelope: envelope_kind, envelope_open, envelope_options, envelope_target, tombstone_of
+-- USES children/children: lacked_by, note_lacked, parent_fate
+--      core/envelope: envelope_kind, envelope_open, envelope_options, envelope_target, job_head, tombstone_of
 --      core/lane: due_member, to_lane
 --      core/run: run_unpack
 --      core/wake: note_class
@@ -21,10 +22,21 @@ local function words_unpack(packed)
   return words
 end
 
+-- The parents that a dead job lacks, packed; '' where it died by itself. Those that have finished are left
+-- out, because the new shard may not know of them.
+local function lacks_to_move(prefix, id, job)
+  local lacked, open = lacked_by(prefix, id, job), {}
+  for _, parent in ipairs(lacked) do
+    local fate = parent ~= '' and parent_fate(prefix, job_head(prefix .. 'job:' .. parent), parent) or 'done'
+    if fate ~= 'done' then open[#open + 1] = parent end
+  end
+  return lacked[1] and words_pack(open[1] and open or { '' }) or ''
+end
+
 -- A job that may move now, packed: its state (waiting, delayed or dead) and score, envelope, run, time of its
--- expiry, whether it has its unique key, its result, and how long that is kept. Nil for one that runs, has
--- ended, is blocked, or has parents or children: those stay until they have ended. So does one whose job or
--- run has another type. The second value is its opened envelope.
+-- expiry, whether it has its unique key, its result, how long that is kept, and what it lacks. Nil for one
+-- that runs, has ended, is blocked, or has parents or children: those stay until they have ended. So does one
+-- whose job or run has another type. The second value is its opened envelope.
 local function job_to_move(prefix, id)
   local raw, run = redis.pcall('GET', prefix .. 'job:' .. id), redis.pcall('GET', prefix .. 'run:' .. id)
   if type(raw) == 'table' or type(run) == 'table' then return nil end
@@ -49,8 +61,9 @@ local function job_to_move(prefix, id)
   local result, kept_ms = redis.pcall('GET', prefix .. 'result:' .. id),
     redis.call('PTTL', prefix .. 'result:' .. id)
   if type(result) ~= 'string' then result = '' end
-  return words_pack({ state, score, raw, run or '', expires, owns, result, string.format('%d', kept_ms) }),
-    job
+  local lacks = state == 'dead' and lacks_to_move(prefix, id, job) or ''
+  return words_pack({ state, score, raw, run or '', expires, owns, result, string.format('%d', kept_ms),
+    lacks }), job
 end
 
 -- Take a packed job out of the indexes of its shard. Its unique key stays, and a tombstone that says that it
@@ -75,7 +88,7 @@ end
 -- of enqueue.lua. Returns whether it was put; the wake lists to push are added to `wakes`.
 local function enter_shard(prefix, id, packed, now_ms, virtual_time, wakes)
   local key, words = prefix .. 'job:' .. id, words_unpack(packed)
-  local state, score, raw, run, expires, owns, result, kept_ms = unpack(words)
+  local state, score, raw, run, expires, owns, result, kept_ms, lacks = unpack(words)
   local there = redis.call('GET', key)
   if there and envelope_kind(there) ~= 'T' then return there == raw end
   local job, own = envelope_open(raw), { key, raw }
@@ -91,6 +104,8 @@ local function enter_shard(prefix, id, packed, now_ms, virtual_time, wakes)
     redis.call('ZADD', prefix .. 'due', score, member)
     wake = redis.call('ZRANGE', prefix .. 'due', 0, 0)[1] == member and prefix .. 'wake:' .. job.class
   else
+    -- An older engine has packed nothing of it.
+    note_lacked(prefix, id, words_unpack(lacks or ''), now_ms)
     redis.call('ZADD', prefix .. 'dead', score, id)
   end
   if run ~= '' then own[#own + 1], own[#own + 2] = prefix .. 'run:' .. id, run end
