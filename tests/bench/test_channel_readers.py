@@ -67,7 +67,7 @@ class Stage:
     def end(self) -> None:
         self.readers.stop(5.0)
         for thread in self._threads:
-            thread.join(timeout=5.0)
+            thread.join(timeout=120.0)
         self._publisher.close()
         self.client.close()
 

@@ -34,6 +34,6 @@ def test_a_load_that_fails_or_ends_is_named_in_the_last_line(
     command = [sys.executable, "-P", "-m", "bench.service_load", "--folder", str(tmp_path), "--queue", "shop:queue"]
     command += ["--load", "shop:load", "--rate", "50", "--prefix", "run"]
     told = {"PATH": "/usr/bin:/bin", **led(server.url, "shop", tmp_path / "producer-1.jsonl")}
-    done = subprocess.run(command, env=told, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=told, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 1 and last in done.stderr.splitlines()[-1]
     assert "secret" not in done.stderr

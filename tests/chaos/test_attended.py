@@ -27,6 +27,7 @@ from engine.testing import EmbeddedServer
 from record.environment import recording
 from tests.chaos import judged
 from tests.chaos.judged import TIMEOUT
+from tests.engine.helpers import warm
 from tests.engine.helpers.waiting import wait_until
 
 #: Long enough that each tenant and unique key of the load occurs.
@@ -54,10 +55,13 @@ class Attended:
 
     def worker(self, name: str, *, recorded: bool = True) -> subprocess.Popen[bytes]:
         """Start a worker."""
-        words = [sys.executable, "-m", "engine", "worker", "bench.handlers:handlers", "--queue", "bench", "--url", self.url]
+        words = ["-m", "engine", "worker", "bench.handlers:handlers", "--queue", "bench", "--url", self.url]
         words += ["--name", name, "--capabilities", CAPABILITY]
         told = {"IRONCLAIM_SINK": str(self.history / f"{name}.sink.jsonl"), "IRONCLAIM_PROC": name}
-        return self.start(words, **told, **(recording(self.history / f"{name}.jsonl") if recorded else {}))
+        told |= recording(self.history / f"{name}.jsonl") if recorded else {}
+        with (self.runs / f"{name}.log").open("wb") as log:
+            self.processes.append(warm.start(words, env=child_environment(told), output=log))
+        return self.processes[-1]
 
     def load(self) -> subprocess.Popen[bytes]:
         """Start the load: two processes and their master, in Locust's own way."""

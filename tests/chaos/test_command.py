@@ -302,7 +302,7 @@ def test_a_second_interrupt_ends_the_judge_too(tmp_path: Path) -> None:
     try:
         interrupt_when(process, lambda: "lead-in" in out.read_text(), "the load")
         interrupt_when(process, lambda: "judging what there is" in out.read_text(), "the judging")
-        assert process.wait(30) == 2
+        assert process.wait(120) == 2
     finally:
         process.kill()
     assert "harness: interrupted by SIGINT" in out.read_text()
@@ -325,7 +325,7 @@ def test_a_run_whose_end_cannot_be_written_is_not_judged(tmp_path: Path) -> None
 
     try:
         interrupt_when(process, spoil, "the start of the workers")
-        assert process.wait(60) == 2
+        assert process.wait(120) == 2
     finally:
         process.kill()
     assert (tmp_path / "err").read_text() == "chaos: spec.json cannot be written: Is a directory\n"

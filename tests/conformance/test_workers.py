@@ -23,7 +23,7 @@ from tests.conformance.models import ALL, only
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.producing import raw_client
 from tests.engine.helpers.relay import Relay
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
 ROOT = Path(__file__).parents[2]
 #: No lease ends that is not meant to, however busy the machine is.
@@ -145,7 +145,7 @@ def test_a_graceful_stop_gives_back_what_has_not_started(queue: Queue, own: Queu
     worker.stop()
     wait_until(lambda: queue.counts().active == 1, "the others went back")
     notes.gate.set()
-    thread.join(60)
+    thread.join(DEADLINE_S)
     assert not thread.is_alive()
     counts = queue.counts()
     assert (counts.waiting, counts.active, counts.finished) == (4, 0, 1)
@@ -230,13 +230,13 @@ def test_workers_are_listed_and_locks_are_held_once(queue: Queue, own: Queue, no
 
 
 def burst(worker: Any, **more: Any) -> None:
-    """Run a worker until its burst is over, which must not take more than a minute."""
+    """Run a worker until its burst is over."""
     thread = threading.Thread(target=worker.run, kwargs={"burst": True, **more}, daemon=True)
     thread.start()
-    thread.join(60)
+    thread.join(DEADLINE_S)
     over = not thread.is_alive()
     worker.stop()
-    thread.join(20)
+    thread.join(DEADLINE_S)
     assert over
 
 

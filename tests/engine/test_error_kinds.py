@@ -7,7 +7,7 @@ import uuid
 from ipaddress import IPv4Address, IPv6Address
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine import Queue, Worker
@@ -16,6 +16,7 @@ from engine.handlers import Handlers
 from engine.job import Job
 from engine.queue.error_kinds import NO_ERROR, error_kind, main_line
 from engine.queue.looks import JobInfo, error_groups
+from tests.walks import examples
 
 HEX = "0123456789abcdef"
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -43,7 +44,9 @@ PARTS: dict[str, st.SearchStrategy[str]] = {
 WORDS = ("user", "card", "route", "refused", "timed", "out", "not", "found", "can't", "is", "gone", "no", "closed", "by", "peer")
 
 
+@pytest.mark.walk
 @pytest.mark.parametrize("of", PARTS)
+@settings(max_examples=examples(30))
 @given(data=st.data(), words=st.lists(st.sampled_from(WORDS), min_size=1, max_size=6), at=st.integers(0, 5))
 def test_errors_that_differ_in_such_a_part_alone_are_of_one_kind(of: str, data: st.DataObject, words: list[str], at: int) -> None:
     one, other = (data.draw(PARTS[of]) for _ in range(2))
@@ -55,12 +58,16 @@ def test_errors_that_differ_in_such_a_part_alone_are_of_one_kind(of: str, data: 
         assert word in error_kind(first), "what is said stays"
 
 
+@pytest.mark.walk
+@settings(max_examples=examples(60))
 @given(*[st.lists(st.sampled_from(WORDS), min_size=1, max_size=6) for _ in range(2)], PARTS["number"])
 def test_errors_that_differ_in_words_are_not(one: list[str], other: list[str], number: str) -> None:
     first, second = (f"ValueError: {number} {' '.join(words)}" for words in (one, other))
     assert (error_kind(first) == error_kind(second)) is (one == other)
 
 
+@pytest.mark.walk
+@settings(max_examples=examples(60))
 @given(st.text())
 def test_the_kind_of_a_kind_is_itself_whatever_is_said(error: str) -> None:
     assert error_kind(error_kind(error)) == error_kind(error) != ""

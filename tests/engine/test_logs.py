@@ -27,6 +27,7 @@ from engine.job import Job
 from engine.logs import JsonFormatter, TextFormatter, _sendable  # pyright: ignore[reportPrivateUsage]
 from engine.worker.worker import Worker
 from tests.engine.command.running import ROOT
+from tests.engine.helpers import warm
 from tests.engine.helpers.producing import some_handlers
 from tests.engine.helpers.waiting import wait_until
 
@@ -350,15 +351,8 @@ def output_of(folder: Path, queue: Queue, config: str, *options: str) -> tuple[l
     (folder / f"{name}.py").write_text(SERVICE.format(config=text, url=queue.url))
     queue.enqueue("work", {}, id="j")
     queue.enqueue("later", {}, id="k")
-    done = subprocess.run(
-        [sys.executable, "-m", "engine", "worker", f"{name}:queue", "--name", "w", "--burst", "--sweep-ms", "100", *options],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{folder}"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    words = ("-m", "engine", "worker", f"{name}:queue", "--name", "w", "--burst", "--sweep-ms", "100", *options)
+    done = warm.run(words, cwd=folder, env={**os.environ, "PYTHONPATH": f"{ROOT}:{folder}"})
     assert done.returncode == 0, done.stderr
     return done.stderr.splitlines(), file.read_text() if file.exists() else ""
 

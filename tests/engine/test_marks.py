@@ -34,6 +34,7 @@ from engine.options import OPTIONS
 from engine.testing import free_port
 from tests.engine.command.running import ironclaim, known_parser
 from tests.engine.helpers.marks import DSN, MARK, URL, Call, calls, methods, told
+from tests.engine.helpers.waiting import DEADLINE_S
 from tests.engine.http.serving import asking
 
 #: One of so many calls in the first tier, and all of them in the second.
@@ -246,7 +247,7 @@ def test_no_answer_that_is_a_failure_has_a_mark(one_of: int, ironclaim_url: str,
     settings: dict[str, Any] = {"allow_changes": True, "channels": ChannelSettings(admin_tokens=["a" * 32])}
     with caplog.at_level(logging.DEBUG, logger="ironclaim"), asking(ironclaim_url, **settings) as client:
         for method, path, more in itertools.islice(requests(str(client.base_url)), 0, None, one_of):
-            with client.stream(method, path, timeout=10, **more) as answer:
+            with client.stream(method, path, timeout=DEADLINE_S, **more) as answer:
                 if answer.status_code < 400:
                     continue
                 failed += 1

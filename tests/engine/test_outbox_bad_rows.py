@@ -232,7 +232,7 @@ def test_a_database_without_an_encoding_is_read_as_any_other(queue: Queue, datab
     """PostgreSQL in SQL_ASCII keeps bytes that are no text, and gives them to nobody who wants text."""
     with psycopg.connect(database.address, autocommit=True) as connection:
         connection.execute("CREATE DATABASE bytes_only ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0")
-    address = psycopg.conninfo.make_conninfo(database.address, dbname="bytes_only", client_encoding="UTF8")
+    address = psycopg.conninfo.make_conninfo(database.address, dbname="bytes_only", client_encoding="UTF8", options="")
     other = Database("postgresql", address)
     with other.connect() as connection:
         outbox.create_table(connection)

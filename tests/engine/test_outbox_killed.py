@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,12 +16,12 @@ import redis
 
 from engine import Job, Queue, outbox
 from engine.queue.settings import TEST_CLOCK_LEAST_MS
-from engine.testing import run_all, start_guarded
+from engine.testing import run_all
 from tests.engine.desk import EXPIRE
+from tests.engine.helpers import warm
 from tests.engine.helpers.databases import Database
 from tests.engine.helpers.waiting import wait_until
 
-ROOT = Path(__file__).parents[2]
 MOMENTS = 20
 #: What must be among the moments: the steps between which an outbox can be half done.
 NAMED = ("before bulk", "after bulk", "before commit", "after commit", "before call", "after call")
@@ -62,11 +62,13 @@ class Yard:
         connection.close()
 
     def start(self, *options: str) -> subprocess.Popen[bytes]:
-        command = [
-            *(sys.executable, "-m", "tests.engine.helpers.outbox_relay", "--kind", self.database.kind),
-            *("--address", self.database.address, "--url", self.url, *options),
-        ]
-        return start_guarded(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        words = ["-m", "tests.engine.helpers.outbox_relay", "--kind", self.database.kind]
+        words += ["--address", self.database.address, "--url", self.url, *options]
+        reader, writer = os.pipe()
+        with open(writer, "wb") as output:
+            relay = warm.start(words, env=os.environ, output=output, errors=sys.__stderr__)
+        relay.stdout = os.fdopen(reader, "rb")
+        return relay
 
     def kill(self, step: int | str, *options: str, outside: bool = False) -> list[str]:
         """Have a relay killed at this step, or the first of this name: by itself, or by this process, which finds it a little
@@ -78,7 +80,7 @@ class Yard:
             steps.append(line.decode().split(" ", 1)[1].strip())
             if outside and len(steps) == step:
                 relay.kill()
-        assert relay.wait(60) == -signal.SIGKILL
+        assert relay.wait(120) == -signal.SIGKILL
         relay.stdout.close()
         return steps
 
@@ -130,7 +132,7 @@ def test_rule_23_a_relay_that_is_restarted_60_s_after_its_jobs_have_ended_sends_
     jobs = [yard.queue.model.keys.job(job) for job in yard.ran]
     wait_until(lambda: time.monotonic() - ended_s > 60 and not yard.redis.exists(*jobs), "a minute has passed", 120)
     relay = yard.start("--burst")
-    assert relay.wait(60) == 0
+    assert relay.wait(120) == 0
     run_all(yard.queue)
     assert len(yard.ran) > sent and sorted(yard.ran) == sorted(yard.committed)
     assert yard.database.states() == {}

@@ -245,12 +245,12 @@ import sys, gevent
 from engine import Queue
 with Queue("q", url=sys.argv[1]) as queue:
     ends = [gevent.spawn(queue.enqueue, "work", number) for number in range(50)]
-    gevent.joinall(ends, timeout=60, raise_error=True)
+    gevent.joinall(ends, timeout=240, raise_error=True)
     print(sum(end.value.created for end in ends))
 """
 
 
 @pytest.mark.slow
 def test_greenlets_find_their_way(cluster: EmbeddedCluster) -> None:
-    done = subprocess.run([sys.executable, "-c", _GREENLETS, url_of(cluster)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", _GREENLETS, url_of(cluster)], capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout.strip()) == (0, "50"), done.stderr

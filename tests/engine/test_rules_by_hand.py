@@ -13,6 +13,7 @@ from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers.by_hand import alter, altered, bury, clean, forget, set_retention
 from tests.engine.helpers.lanes_state import check, ended_of, hash_of, members, names_of, take_markers
 from tests.engine.helpers.scenes import drain
+from tests.engine.helpers.waiting import DEADLINE_S
 from tests.scenes import CLASSES, SCENES, Scene, limited
 
 HOUR_MS = 3_600_000
@@ -44,12 +45,12 @@ def published(desk: Desk) -> Callable[[], list[tuple[str, str]]]:
     """A look at what scripts have published since the last look: channel, without the queue's prefix, and text."""
     listener = desk.redis.pubsub()
     listener.psubscribe(desk.keys.prefix + "*")
-    listener.get_message(timeout=5)
+    listener.get_message(timeout=DEADLINE_S)
 
     def look() -> list[tuple[str, str]]:
         desk.redis.publish(desk.keys.prefix + "end", "")
         found: list[tuple[str, str]] = []
-        while (said := listener.get_message(timeout=5)) is not None:
+        while (said := listener.get_message(timeout=DEADLINE_S)) is not None:
             channel = said["channel"].decode()[len(desk.keys.prefix) :]
             if channel == "end":
                 return found

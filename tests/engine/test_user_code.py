@@ -24,6 +24,7 @@ from tests.engine.desk import run_texts
 from tests.engine.helpers import raising
 from tests.engine.helpers.producing import ids_of, raw_client, some_handlers
 from tests.engine.helpers.raising import FAILURES, NONSENSE, misbehave, session, tenant
+from tests.engine.helpers.waiting import DEADLINE_S
 
 #: Where a run of the service's code fails, or only what watches it does.
 FATAL = ("handler", "before", "enter", "leave", "result", "backoff", "filter")
@@ -64,7 +65,7 @@ def filtered() -> Iterator[None]:
     log.removeFilter(log_filter)
 
 
-def work_off(worker: Worker | WorkerGroup, seconds: float = 60) -> None:
+def work_off(worker: Worker | WorkerGroup) -> None:
     """Run a worker until its queue is empty; one that never gets there is stopped. Raises what it raises."""
     came: list[Any] = []
 
@@ -76,11 +77,11 @@ def work_off(worker: Worker | WorkerGroup, seconds: float = 60) -> None:
 
     thread = threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True)
     thread.start()
-    thread.join(seconds)
+    thread.join(DEADLINE_S)
     stuck = thread.is_alive()
     if stuck:
         worker.stop(at_once=True)
-        thread.join(10)
+        thread.join(DEADLINE_S)
     assert (stuck, came) == (False, ["empty"])
 
 
@@ -202,7 +203,7 @@ def test_what_an_enqueue_calls_raises_reaches_nobody_but_where_the_caller_is_mea
         for call in (lambda: made.enqueue("work", 1, id="b"), lambda: made.enqueue("work", 1, serializer="writing")):
             thread = threading.Thread(target=lambda call=call: elsewhere.append(outcome_of(call)))
             thread.start()
-            thread.join(30)
+            thread.join(DEADLINE_S)
         assert elsewhere == ["returned", "Malformed"]
         assert (made.counts().waiting, ids_of(made, "waiting")) == (2, ["a", "b"])
 
@@ -212,7 +213,7 @@ def test_what_is_told_of_a_loss_raises_into_no_loop_and_is_cancelled_with_it() -
         task = asyncio.create_task(_call(callback, DATA_LOSS))
         await asyncio.sleep(0)
         task.cancel()
-        await asyncio.wait([task], timeout=30)
+        await asyncio.wait([task], timeout=DEADLINE_S)
         return task.cancelled()
 
     def fail(make: Callable[[], BaseException]) -> Callable[[Any], Any]:
@@ -246,7 +247,7 @@ def test_a_logger_of_the_engine_never_raises(what: str, capsys: pytest.CaptureFi
     try:
         thread = threading.Thread(target=lambda: (log.error("%s", "a"), told.append("next")))
         thread.start()
-        thread.join(30)
+        thread.join(DEADLINE_S)
     finally:
         log.removeHandler(failing)
     assert told == [("a", "<lambda>"), "next"]
@@ -261,7 +262,7 @@ def test_a_run_whose_task_is_cancelled_before_it_begins_is_begun_again() -> None
 
     async def cancels_all() -> None:
         begun.set()
-        queued.wait(30)
+        queued.wait(DEADLINE_S)
         # Now the other task is there, and has not begun.
         await asyncio.sleep(0)
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
@@ -271,10 +272,10 @@ def test_a_run_whose_task_is_cancelled_before_it_begins_is_begun_again() -> None
         done.set()
 
     coroutines.run(cancels_all)
-    assert begun.wait(30)
+    assert begun.wait(DEADLINE_S)
     coroutines.run(other)
     queued.set()
-    assert done.wait(30)
+    assert done.wait(DEADLINE_S)
     loop.close()
 
 

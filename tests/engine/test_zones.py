@@ -45,7 +45,7 @@ def blind(text: str, *arguments: str) -> subprocess.Popen[str]:
 
 def said(text: str) -> list[str]:
     with blind(text) as process:
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=300)
     assert process.returncode == 0
     return output.splitlines()
 

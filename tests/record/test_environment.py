@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ import pytest
 from engine import Malformed, Queue
 from record import environment
 from record.environment import FILE, led, recording
+from tests.engine.helpers import warm
 from tests.engine.helpers.schema import checked_rows
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +42,8 @@ mails.enqueue("work", {}, id="third")
 def test_a_process_has_one_file_for_all_its_queues_and_its_children_have_none(ironclaim_url: str, tmp_path: Path) -> None:
     file = tmp_path / "shop-1.jsonl"
     told = {**os.environ, "PYTHONPATH": str(ROOT), **recording(file)}
-    subprocess.run([sys.executable, "-c", PROGRAM, "bills", ironclaim_url, "first"], env=told, check=True, timeout=120)
+    done = warm.run(["-c", PROGRAM, "bills", ironclaim_url, "first"], env=told)
+    assert done.returncode == 0, done.stderr
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
     rows = checked_rows(file)
     assert {row["proc"] for row in rows} == {"shop-1"} and [row["kind"] for row in rows if row["kind"] in ("open", "close")] == [
@@ -83,8 +83,8 @@ def test_a_file_in_which_another_process_records_is_refused(ironclaim_url: str, 
         "    done = subprocess.run([sys.executable, *words], env=told, capture_output=True, text=True)\n"
         "    print(done.returncode, *done.stderr.splitlines()[-1:])\n"
     )
-    command = [sys.executable, "-c", program, ironclaim_url, str(file)]
-    done = subprocess.run(command, env=told, check=True, timeout=120, capture_output=True, text=True)
+    done = warm.run(["-c", program, ironclaim_url, str(file)], env=told)
+    assert done.returncode == 0, done.stderr
     library, command_line = done.stdout.splitlines()
     assert library.startswith("1 engine.errors.Malformed: IRONCLAIM_HISTORY: ") and "another one records in it" in library
     assert command_line == "0", "a command that only administers is observed by nobody"
@@ -106,9 +106,8 @@ def test_a_child_that_is_forked_while_the_file_opens_records_nothing_and_does_no
         "print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)\n"
         "os.close(os.open(sys.argv[2], os.O_RDONLY))\nthread.join()\nos._exit(0)\n"
     )
-    command = [sys.executable, "-c", program, ironclaim_url, str(file)]
-    done = subprocess.run(command, env=told, check=True, timeout=60, capture_output=True, text=True)
-    assert done.stdout == "5\n"
+    done = warm.run(["-c", program, ironclaim_url, str(file)], env=told)
+    assert (done.returncode, done.stdout) == (0, "5\n"), done.stderr
 
 
 LED = """
@@ -129,7 +128,8 @@ def test_all_queues_are_led_to_the_server_of_a_drill_also_in_children_and_one_is
 ) -> None:
     file = tmp_path / "shop-1.jsonl"
     told = {**os.environ, "PYTHONPATH": str(ROOT), **led(ironclaim_url, "mails", file)}
-    subprocess.run([sys.executable, "-c", LED, "first"], env=told, check=True, timeout=120)
+    done = warm.run(["-c", LED, "first"], env=told)
+    assert done.returncode == 0, done.stderr
     enqueues = [row for row in checked_rows(file) if row["kind"] == "operation" and row["type"] == "ok"]
     assert [(row["queue"], row["items"][0]["job"]) for row in enqueues] == [("mails", "first")]
     for name in ("mails", "bills"):
@@ -139,6 +139,7 @@ def test_all_queues_are_led_to_the_server_of_a_drill_also_in_children_and_one_is
 
 def test_a_process_that_is_only_led_records_nothing(ironclaim_url: str, tmp_path: Path) -> None:
     told = {**os.environ, "PYTHONPATH": str(ROOT), **led(ironclaim_url, "mails", None)}
-    subprocess.run([sys.executable, "-c", LED, "alone"], env=told, check=True, timeout=120, cwd=tmp_path)
+    done = warm.run(["-c", LED, "alone"], env=told, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
     with Queue("mails", url=ironclaim_url) as queue:
         assert queue.counts().waiting == 1 and not list(tmp_path.iterdir())

@@ -80,7 +80,7 @@ def test_a_full_disk_never_fails_a_job(ironclaim_url: str, capfd: Any) -> None:
 
 def test_without_an_observer_nothing_of_the_history_is_even_imported(ironclaim_url: str) -> None:
     program = [sys.executable, "-c", UNOBSERVED, ironclaim_url]
-    done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert (done.stdout.strip(), done.returncode) == ("1 []", 0), done.stderr
 
 

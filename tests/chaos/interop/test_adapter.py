@@ -64,7 +64,7 @@ class Adapter:
     def stop(self) -> None:
         for process in self._started.values():
             process.terminate()
-        assert {process.wait(10) for process in self._started.values()} == {0}
+        assert {process.wait(120) for process in self._started.values()} == {0}
 
     def kill(self) -> None:
         for process in self._started.values():
@@ -223,6 +223,6 @@ def test_a_worker_that_is_told_to_stop_finishes_what_it_runs(adapter: Adapter) -
     adapter.produce((({"index": 0, "work_ms": 600}, {}),))
     wait_for(lambda: [row for row in adapter.rows("node-worker-1") if row["f"] == "handle"])
     process.terminate()
-    assert process.wait(10) == 0
+    assert process.wait(120) == 0
     assert [row["items"][0]["result"] for row in adapter.completed("node-worker-1", "finish")] == ["ok"]
     assert adapter.rows("node-worker-1")[-1]["kind"] == "close"

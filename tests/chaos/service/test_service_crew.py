@@ -55,7 +55,7 @@ def worked(crew: ServiceCrew, name: str) -> None:
 def test_a_process_is_told_where_to_record_and_where_the_server_is(make: Make, tmp_path: Path) -> None:
     crew = make("sh -c 'env; pwd; echo $0 {name}' {run}", more='[environment]\nSHOP_DB = "{run}/{name}.db"\n')
     child = crew.start_worker("worker-2")
-    child.process.wait(20)
+    child.process.wait(120)
     said = child.log.read_text().splitlines()
     told: dict[str, str] = {}
     for line in said:
@@ -87,7 +87,7 @@ def test_a_worker_that_ends_by_itself_is_started_anew_under_another_name(make: M
 def test_a_worker_that_never_worked_is_a_broken_command(make: Make) -> None:
     crew = make("sh -c 'echo no such module; exit 3'")
     child = crew.start_worker("worker-1")
-    child.process.wait(20)
+    child.process.wait(120)
     (gone,) = crew.unplanned_exits()
     assert gone.ending() == "worker-1: exit code 3 (no such module)" and crew.ended == []
 
@@ -117,5 +117,5 @@ def test_a_worker_that_will_not_stop_is_killed_and_no_error_of_the_drill_but_the
     assert crew.stop_all(1.0) == [] and stubborn.process.returncode == -9
     assert [one["name"] for one in crew.ended] == ["worker-1"]
     load = crew.start_producer(PRODUCER)
-    load.process.wait(60)
+    load.process.wait(120)
     assert [child.name for child in crew.unplanned_exits()] == [PRODUCER], "there is no module shop"

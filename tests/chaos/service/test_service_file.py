@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from chaos import catalogue
+from chaos import catalogue, cli
 from chaos.errors import HarnessError
+from chaos.interrupts import Interrupts
 from chaos.service.file import OF_OWN_HANDLERS, read, toml
-from chaos.service.names import effects
+from chaos.service.names import described, effects
 from reports import slo_file
 
 GOOD = {"queue": '"shop.jobs:queue"', "load": '"load:orders"', "rate": "30"}
@@ -142,25 +142,41 @@ class Shop:
     ("fields", "line"),
     [
         (
-            {"queue": '"shop:nothing"'},
-            'queue is "shop:nothing", it must be one that can be imported (AttributeError: shop has no',
+            {"queue": '"shop:broken"'},
+            'queue is "shop:broken", it must be one that can be imported (RuntimeError: two lines)',
         ),
-        ({"queue": '"shop:number"'}, 'queue is "shop:number", it must be a Queue or an AsyncQueue (it is a int)'),
-        ({"queue": '"shop:broken"'}, "it must be one that can be imported (RuntimeError: two lines)"),
-        ({"load": '"lost:load"'}, "it must be one that can be imported (ModuleNotFoundError: No module named 'lost')"),
-        ({"workers": '["no-such-program --now"]'}, 'workers[0] begins with "no-such-program", it must be a program on PATH'),
-        ({"load": '"shop:Shop"'}, "it must be a function or a Locust User (it is the class Shop, which is none)"),
         ({"effects": '"shop:number"'}, 'effects is "shop:number", it must be a function (it is a int)'),
+        ({"workers": '["no-such-program --now"]'}, 'workers[0] begins with "no-such-program", it must be a program on PATH'),
         ({"slo": "{ rates = 3 }"}, "chaos.toml: slo: rates is 3, an objective of this section must be at rates.NAME"),
     ],
 )
-def test_a_name_that_does_not_resolve_is_one_line_and_exit_code_2(tmp_path: Path, fields: dict[str, str], line: str) -> None:
+def test_a_name_that_does_not_resolve_is_one_line_and_exit_code_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], fields: dict[str, str], line: str
+) -> None:
     (tmp_path / "shop.py").write_text(SERVICE)
     file = written(tmp_path, **{"queue": '"shop:queue"', "load": '"shop:load"', **fields})
-    command = [sys.executable, "-m", "chaos", "run", str(file), "--runs", str(tmp_path / "runs")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 2 and done.stdout == "" and line in done.stderr
-    assert done.stderr.count("\n") == 1 and not (tmp_path / "runs").exists()
+    assert cli.main(["run", str(file), "--runs", str(tmp_path / "runs")], Interrupts()) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and line in said.err
+    assert said.err.count("\n") == 1 and not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "reference", "wrong"),
+    [
+        ("queue", "nothing", "one that can be imported (AttributeError: shop_of_names has no"),
+        ("queue", "number", "a Queue or an AsyncQueue (it is a int)"),
+        ("load", "lost:load", "one that can be imported (ModuleNotFoundError: No module named 'lost')"),
+        ("load", "Shop", "a function or a Locust User (it is the class Shop, which is none)"),
+        ("load", "load", ""),
+    ],
+)
+def test_what_an_object_must_be(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, reference: str, wrong: str) -> None:
+    (tmp_path / "shop_of_names.py").write_text(SERVICE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "shop_of_names", raising=False)
+    told = described(name, reference if ":" in reference else f"shop_of_names:{reference}")
+    assert told["wrong"].startswith(wrong) if wrong else told == {"users": False}
 
 
 @pytest.mark.parametrize(

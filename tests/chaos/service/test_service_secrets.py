@@ -113,7 +113,7 @@ def test_no_word_of_a_process_that_ends_has_a_secret_and_its_log_has_none_afterw
     service = read(written(tmp_path, workers=f"['''{words}''']"))
     crew = a_crew(tmp_path, service)
     child = crew.start_worker("worker-1")
-    child.process.wait(20)
+    child.process.wait(120)
     assert crew.unplanned_exits() == [child]
     assert child.ending() == "worker-1: exit code 3 (it ended with $TOKEN)"
     assert MARK in child.log.read_text() and MARK not in last_line(child.log, crew.hide)

@@ -374,7 +374,7 @@ def test_publishers_and_subscribers_at_once(place: Place) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(DEADLINE_S)
     assert sorted(found["s"]) == sorted(found["t"]) == sorted(names)
     if len(place.storages) == 1:
         assert found["s"] == found["t"]

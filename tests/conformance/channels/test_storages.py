@@ -52,7 +52,7 @@ def test_one_of_two_servers_is_enough_and_the_other_is_not_waited_for(
             assert time.monotonic() - before_s < DEADLINE_S, "not each of them waits for the server that is away"
         assert len([record for record in caplog.records if "storage a" in record.message]) == 1
         thread, came = waiting(lambda: channel.fetch("s", wait_ms=30_000))
-        thread.join(60)
+        thread.join(DEADLINE_S)
         assert ids(came[0]) == ["one", *[f"m{n}" for n in range(40)]]
         assert set(replies.read_outer(came[0].receipt)) == {"b"}
 

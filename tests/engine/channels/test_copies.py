@@ -15,6 +15,7 @@ from engine.ops.base import Operation
 from engine.redis.call import Call
 from tests.engine.channels.channel_desk import NEVER_MS, PAST_MS, TTL_S, ChannelDesk, ids, message
 from tests.engine.desk import CUT_OFF, WRITES
+from tests.engine.helpers.waiting import DEADLINE_S
 
 SUBSCRIBE = ops.Subscribe("s", "0123456789abcdef", TTL_S, not_after_ms=NEVER_MS)
 UNSUBSCRIBE = ops.Unsubscribe("s", "fedcba9876543210", not_after_ms=NEVER_MS)
@@ -280,12 +281,12 @@ def test_a_key_of_another_type_is_named_and_nothing_is_changed(desk: ChannelDesk
 def test_each_publish_rings_also_a_duplicate_and_a_refused_one_does_not(desk: ChannelDesk) -> None:
     ear = desk.redis.pubsub(ignore_subscribe_messages=True)
     ear.subscribe(desk.keys.wake_topic)
-    ear.get_message(timeout=60)
+    ear.get_message(timeout=DEADLINE_S)
     desk.publish("a", "b")
     desk.publish("a")
     desk.publish("c", not_after_ms=PAST_MS)
     desk.publish("d")
-    heard = [ear.get_message(timeout=60) for _ in range(3)]
+    heard = [ear.get_message(timeout=DEADLINE_S) for _ in range(3)]
     assert [(message["channel"], message["data"]) for message in heard] == [(b"dsps.c.{chX}", b"new message")] * 3
     assert ear.get_message(timeout=0.05) is None
     ear.close()

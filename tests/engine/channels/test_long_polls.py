@@ -207,34 +207,33 @@ def test_a_forked_child_waits_on_its_own(channel: Channel, server: Any, threads:
 
 GREENLETS = """
 from gevent import monkey; monkey.patch_all()
-import sys, time, gevent, redis
-from engine import Channel
-from engine.channel.steps import _LOOK_MS
-_LOOK_MS = 60_000
-url = sys.argv[1]
-channel, other = Channel("chx", url=url), Channel("chx", url=url)
+import sys, gevent, redis
+import engine.channel.steps
+from engine import Channel, ConnectOptions
+# Whom no bell wakes looks again after ten minutes only, when nobody waits for it any more.
+engine.channel.steps._LOOK_MS = engine.channel.steps.WAIT_MS_MAX = 600_000
+url, patient = sys.argv[1], ConnectOptions(timeout_ms=300_000, connect_timeout_ms=300_000)
+channel, other = (Channel("chx", url=url, connect=patient) for _ in range(2))
 names = [f"s{at}" for at in range(200)]
 for name in names:
     channel.subscribe(name)
-late = []
 def poll(name):
-    got = 0
-    while got < 3:
-        fetched = channel.fetch(name, wait_ms=30_000)
+    found = []
+    while len(found) < 3:
+        fetched = channel.fetch(name, wait_ms=600_000)
         # On a busy machine two of them may come at once.
-        late.extend(time.monotonic() - message.content for message in fetched.messages)
-        got += len(fetched.messages)
+        found += [message.content for message in fetched.messages]
         channel.acknowledge(name, fetched.receipt)
+    return found
 all = [gevent.spawn(poll, name) for name in names]
 server = redis.Redis.from_url(url)
 for at in range(3):
     # While those of the last round are still under way there may be no bell.
     while not (bells := server.pubsub_numsub("dsps.c.{chx}")[0][1]):
         gevent.sleep(0.005)
-    other.publish(f"m{at}", time.monotonic())
-gevent.joinall(all, timeout=150, raise_error=True)
-channel.close(); other.close()
-print(len(late), bells, max(late) < 28)
+    other.publish(f"m{at}", at)
+gevent.joinall(all, timeout=400, raise_error=True)
+print([one.value for one in all] == [[0, 1, 2]] * 200, bells)
 """
 
 
@@ -245,9 +244,9 @@ def test_hundreds_of_greenlets_wait_in_one_process_on_one_bell(ironclaim_url: st
     program.write_text(GREENLETS)
     done = subprocess.run(
         [sys.executable, str(program), ironclaim_url], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, timeout=200, check=False,
+        capture_output=True, text=True, timeout=500, check=False,
     )  # fmt: skip
-    assert (done.returncode, done.stdout.split()) == (0, ["600", "1", "True"]), done.stderr
+    assert (done.returncode, done.stdout.split()) == (0, ["True", "1"]), done.stderr
 
 
 def test_a_restarted_server_is_heard_again(threads: ThreadPoolExecutor) -> None:

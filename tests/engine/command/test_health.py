@@ -8,7 +8,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,13 +21,13 @@ from engine import Queue, Worker
 from engine.ops.workers import Beat
 from engine.testing import EmbeddedServer, free_port
 from tests.engine.command.running import ROOT, Done, ironclaim, said
+from tests.engine.helpers import warm
 from tests.engine.helpers.producing import raw_client
 from tests.engine.helpers.waiting import wait_until
 
-#: Time that is up ends the process, and here that is the one of the tests.
+#: Time that is up ends the process, and here that is the one of the tests. One that is started waits for a server that does not
+#: answer for 15 s; the rest is what it may take for itself.
 PATIENT = ("--timeout", "60s")
-#: A process waits for half of it where the server does not answer; the rest is what it may take for itself.
-PROBED_FOR = ("--timeout", "20s")
 PROBED = "import os\nfrom engine import Queue\nqueue = Queue('mails', url=os.environ['SHOP_URL'], prefix='shop')\n"
 
 
@@ -68,15 +67,8 @@ def at(url: str, queue: str = "mails") -> tuple[str, ...]:
 
 def probe(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """The command as a process of its own, as supervisors start it."""
-    return subprocess.run(
-        [sys.executable, "-m", "engine", "health", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-        check=False,
-    )
+    words = ("-m", "engine", "health", *arguments)
+    return warm.run(words, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT), **environment})
 
 
 def probes(folder: Path, *calls: tuple[str, ...]) -> list[subprocess.CompletedProcess[str]]:
@@ -129,7 +121,7 @@ def test_a_worker_that_has_stopped_beating_and_one_of_another_host_do_not_count(
 @pytest.mark.slow
 def test_a_server_that_is_away_is_not_ready_and_says_nothing_against_a_worker(tmp_path: Path) -> None:
     """A worker outlives an outage with what it has in hand; one that is started anew for it would not."""
-    nobody = ("--queue", "mails", "--url", f"redis://127.0.0.1:{free_port()}", *PROBED_FOR, "--json")
+    nobody = ("--queue", "mails", "--url", f"redis://127.0.0.1:{free_port()}", *PATIENT, "--json")
     ready, live, both = probes(tmp_path, ("--ready", *nobody), ("--live", *nobody), nobody)
     assert ready.returncode == 1
     assert live.returncode == 0 and results(json.loads(live.stdout)) == {"worker": "unknown"}
@@ -138,7 +130,7 @@ def test_a_server_that_is_away_is_not_ready_and_says_nothing_against_a_worker(tm
 
 @pytest.mark.slow
 def test_a_server_that_hangs_is_told_in_bounded_time(server: EmbeddedServer, tmp_path: Path) -> None:
-    arguments = ("--queue", "mails", "--url", server.url, *PROBED_FOR, "--json")
+    arguments = ("--queue", "mails", "--url", server.url, *PATIENT, "--json")
     assert probe(tmp_path, "--ready", *arguments).returncode == 0
     os.kill(server.pid, signal.SIGSTOP)
     try:

@@ -73,7 +73,7 @@ woken = threading.Event()
 @ruled("plain", **_RULES)
 def ruled_plain(job: Job) -> None:
     if job.payload == "sleep":
-        woken.wait(60)
+        woken.wait(120)
     else:
         fail(job)
 

@@ -62,24 +62,24 @@ class Postgres:
         try:
             # SIGTERM waits for connections, SIGINT ends them.
             self._process.send_signal(2)
-            self._process.wait(20)
+            self._process.wait(120)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
         self._folder.remove()
 
-    def dsn(self, database: str = "postgres") -> str:
+    def dsn(self) -> str:
         """What psycopg connects to."""
-        return f"host={self._folder.path} user=ironclaim dbname={database}"
+        return f"host={self._folder.path} user=ironclaim dbname=postgres"
 
-    def new_database(self) -> str:
-        """The dsn of an empty database."""
+    def new_schema(self) -> str:
+        """The dsn of connections for which the database is empty. A database of their own were a copy of three hundred files."""
         import psycopg
 
         name = f"test_{next(self._numbers)}"
         with psycopg.connect(self.dsn(), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
-        return self.dsn(name)
+            connection.execute(f"CREATE SCHEMA {name}")  # type: ignore[arg-type]
+        return f"{self.dsn()} options=-csearch_path={name}"
 
     def _wait(self) -> None:
         import psycopg

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from engine import Queue
-from engine.testing import start_guarded
 from record.environment import recording
 from tests.engine.desk import run_texts
+from tests.engine.helpers import warm
 from tests.engine.helpers.producing import raw_client
 from tests.engine.helpers.waiting import whole_lines
 
@@ -43,16 +42,11 @@ class Workers:
         self, *options: str, name: str = "worker-1", handlers: str = HANDLERS, queue: str = "q", program: str = ""
     ) -> subprocess.Popen[bytes]:
         """Start a worker; `program` is Python code that replaces `-m engine`."""
-        python = (sys.executable, "-c", program) if program else (sys.executable, "-m", "engine")
+        python = ("-c", program) if program else ("-m", "engine")
+        words = (*python, "worker", handlers, "--queue", queue, "--name", name, "--url", self.url, *options)
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **recording(self.history(name))}
         with (self.folder / f"{name}.log").open("wb") as output:
-            process = start_guarded(
-                [*python, "worker", handlers, "--queue", queue, "--name", name, "--url", self.url, *options],
-                cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **recording(self.history(name))},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+            process = warm.start(words, env=env, output=output)
         self.started.append(process)
         return process
 

@@ -27,7 +27,7 @@ def test_jobs_of_every_id_are_found_changed_and_shown(model: str, ironclaim_url:
     handlers = Handlers()
     handlers(NAME)(lambda job: job.id)
     of_queue = f"/api/queues/{quote(QUEUE, safe='')}"
-    with served(settings) as base, httpx.Client(base_url=base, timeout=60) as client:
+    with served(settings) as base, httpx.Client(base_url=base, timeout=120) as client:
         for id in (*IDS, *NOT_IN_PATHS):
             answer = client.post(f"{of_queue}/jobs", json={"name": NAME, "payload": {"n": "1"}, "id": id})
             assert (answer.status_code, answer.json()["id"]) == (201, id), answer.text

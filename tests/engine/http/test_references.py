@@ -193,7 +193,7 @@ def test_what_the_queues_of_mosquito_share_leads_into_no_other_one(ironclaim_url
     with (
         Queue("bills", named("mosquito"), url=ironclaim_url) as bills,
         served(settings) as base,
-        httpx.Client(base_url=base, timeout=60, headers=bearer(MAILS)) as client,
+        httpx.Client(base_url=base, timeout=120, headers=bearer(MAILS)) as client,
         redis.Redis.from_url(ironclaim_url) as raw,
     ):
         dead = bills.enqueue("pay", {"to": "of another"}, attempts=1).job

@@ -123,7 +123,7 @@ def test_streams_messages_and_paths_take_whatever_is_written(ironclaim_url: str)
         redis.Redis.from_url(ironclaim_url) as server,
         Queue("q", url=ironclaim_url) as queue,
         served(settings) as base,
-        httpx.Client(base_url=base, timeout=60) as client,
+        httpx.Client(base_url=base, timeout=120) as client,
     ):
         queue.events.on()
         queue.enqueue("main", 1, id="first")

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.engine.helpers.waiting import DEADLINE_S
 from tests.engine.models.bananas_desk import DAY_S, START, BananasDesk, desk
 
 __all__ = ["desk"]
@@ -106,10 +107,10 @@ def test_a_completed_job_lives_for_a_day_and_its_result_for_an_hour(desk: Banana
     (leased,) = desk.take()
     heard = desk.redis.pubsub()
     heard.subscribe("bananas:result:notify:j")
-    assert (heard.get_message(timeout=60) or {})["type"] == "subscribe"
+    assert (heard.get_message(timeout=DEADLINE_S) or {})["type"] == "subscribe"
     desk.tick(1000)
     assert desk.succeed(leased.lease, b'{"ok":true}') == ("ok", "finished")
-    assert (heard.get_message(timeout=60) or {})["data"] == b"ready"
+    assert (heard.get_message(timeout=DEADLINE_S) or {})["data"] == b"ready"
     heard.close()
     assert desk.processing() == [] and desk.body("j")["status"] == "completed"
     assert desk.body("j")["updated_at"] == "2100-01-01T01:06:41Z" and desk.body("j")["created_at"] == START

@@ -13,6 +13,7 @@ import redis
 
 from engine import Malformed, Queue, models
 from engine.ops.claims import Bury, Failure, Release, Retry
+from tests.engine.helpers.waiting import DEADLINE_S
 from tests.engine.models.mosquito_desk import KIND, A, MosquitoDesk
 from tests.engine.models.mosquito_desk import desk as desk
 
@@ -24,12 +25,12 @@ def heard(desk: MosquitoDesk) -> Iterator[Any]:
     """What the original's channel of the queue has told: event and id, and what else it says."""
     with desk.theirs.redis.pubsub() as pubsub:
         pubsub.subscribe("mosquito:queue:desk")
-        pubsub.get_message(timeout=60)
+        pubsub.get_message(timeout=DEADLINE_S)
 
         def read(count: int) -> list[dict[str, str]]:
             found: list[dict[str, str]] = []
             while len(found) < count:
-                message = pubsub.get_message(timeout=60)
+                message = pubsub.get_message(timeout=DEADLINE_S)
                 assert message is not None, found
                 found.append(json.loads(message["data"]))
             assert pubsub.get_message(timeout=0.01) is None

@@ -11,6 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import NamedTuple
 
+from tests.engine.helpers.waiting import DEADLINE_S
+
 
 class Received(NamedTuple):
     """One request."""
@@ -44,7 +46,7 @@ class Receiver:
                 body = self.rfile.read(int(self.headers.get("content-length") or 0))
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 outer.received.append(Received(self.command, self.path, headers, body, time.monotonic()))
-                outer.hold.wait(60)
+                outer.hold.wait(DEADLINE_S)
                 answer = outer.answers.popleft() if outer.answers else Answer(204)
                 self.send_response(answer.status)
                 for name, value in answer.headers.items():
