@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from reports.caching import save
-from reports.causes import LATE_LOAD, SLOW_LOAD
+from reports.causes import LATE_LOAD, SLOW_LOAD, Cause, Doubt
 from reports.check_result import DECLARED, EXAMPLES_MAX, CheckResult
 from reports.checks import CHECKS, h3_recorder_sound
 from reports.checks.base import Base, Check, Flag, flagged
@@ -76,12 +76,12 @@ def doubted(check: Check, frames: AnyFrames) -> CheckResult:
     try:
         return CheckResult(check, list(check.doubts(frames.run)), not_judged)
     except Exception as error:
-        return CheckResult(check, [crashed(error)], not_judged, crashed=True)
+        return CheckResult(check, [crashed(error)], not_judged)
 
 
-def crashed(error: BaseException) -> str:
+def crashed(error: BaseException) -> Doubt:
     """The doubt that makes a crashed check unknown, with the error."""
-    return f"the check crashed: {one_line(error)}"
+    return Doubt(f"the check crashed: {one_line(error)}", Cause.CRASHED)
 
 
 def one_by_one(one: CheckResult, frames: AnyFrames) -> list[Row]:
@@ -90,7 +90,6 @@ def one_by_one(one: CheckResult, frames: AnyFrames) -> list[Row]:
         return tally(with_findings(violations(frames, [one.check]), frames))
     except Exception as error:
         one.doubts.append(crashed(error))
-        one.crashed = True
         return []
 
 
