@@ -235,7 +235,7 @@ def perform(drill: Frame[Any], mutant: Mutant | None = None) -> None:
     drill.run()
     if mutant and mutant.histories_lost:
         mutants.lose_histories(drill.folder.history)
-    drill.spec.write(drill.folder.path / "spec.json", harness_errors=drill.errors, ended_utc=utc(time.time()))
+    drill.spec.write(drill.folder.path / "spec.json", **drill.outcome(), ended_utc=utc(time.time()))
 
 
 def keep_objectives(file: Path, folder: RunFolder) -> None:

@@ -10,7 +10,7 @@ from typing import ClassVar
 from bench import models
 from bench.workload import NAMES, SCHEDULED_PAYLOAD
 from chaos import results, snapshot
-from chaos.errors import HarnessError
+from chaos.errors import TooSlow
 from chaos.faults.base import Scene
 from chaos.frame import Frame
 from chaos.plan import PRODUCER, consumer_names, worker_names
@@ -157,7 +157,7 @@ class Drill(Frame[RunSpec]):
     def _work_off(self) -> bool:
         """Go on waiting while jobs are finished; True when the queue was drained after all, False when it is stuck.
 
-        Raises HarnessError when it still moves at the end of its time: what is left then says something about the machine.
+        Raises TooSlow when it still moves at the end of its time: what is left then says something about the machine.
         """
         until_s = time.monotonic() + WORK_OFF_S
         while True:
@@ -167,9 +167,7 @@ class Drill(Frame[RunSpec]):
             if self._watch.finished() == finished:
                 return False
             if time.monotonic() >= until_s:
-                raise HarnessError(
-                    f"this machine was too slow: jobs were still worked off {WORK_OFF_S:g} s after their time was up"
-                )
+                raise TooSlow(f"this machine was too slow: jobs were still worked off {WORK_OFF_S:g} s after their time was up")
 
     def _give_up(self) -> None:
         """Record what is left after all the time it had, and quiet the queue.

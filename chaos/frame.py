@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from chaos import catalogue, rows, topologies
-from chaos.errors import HarnessError
+from chaos.errors import HarnessError, TooSlow
 from chaos.faults import FAULTS
 from chaos.faults.base import Fault, Scene, carry_out
 from chaos.interrupts import Interrupts
@@ -64,6 +64,8 @@ class Frame(Generic[S]):
     #: Called when the load has ended.
     load_ended: Callable[[], None] = lambda: None
     errors: list[str] = field(default_factory=list)
+    #: True when the drill was given up because this machine was too slow for it.
+    too_slow: bool = False
     #: True from the first of the load on: before it there is nothing to judge.
     loaded: bool = False
     _phase: str = "setup"
@@ -88,6 +90,7 @@ class Frame(Generic[S]):
                 self._carry_out()
         except (HarnessError, EngineError, ServerFailed, ServerMissing) as error:
             self.errors.insert(0, str(error))
+            self.too_slow = isinstance(error, TooSlow)
         except Exception as error:
             log = self.folder.logs / "harness.log"
             log.write_text(traceback.format_exc())
@@ -95,6 +98,10 @@ class Frame(Generic[S]):
         # Also a signal that came after the last tick, while everything was being stopped.
         if (complaint := self.interrupts.take()) and complaint not in self.errors:
             self.errors.append(complaint)
+
+    def outcome(self) -> dict[str, Any]:
+        """How it went, as columns of its spec."""
+        return {"harness_errors": self.errors} | ({"too_slow": True} if self.too_slow else {})
 
     def _set_up(self, stack: ExitStack) -> None:
         """Start everything but the load. What is started first is stopped last."""

@@ -237,7 +237,7 @@ def soak(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     drill = Soak(spec, Plan(spec.seed, Pace(), planned), folder, progress, interrupts, toxiproxy=toxiproxy)
     drill.times = times
     drill.run()
-    spec.write(folder.path / "spec.json", harness_errors=drill.errors, ended_utc=utc(time.time()))
+    spec.write(folder.path / "spec.json", **drill.outcome(), ended_utc=utc(time.time()))
     code = verdict(drill, progress)
     if drill.ended_s:
         (folder.path / FILE).write_text(json.dumps(drill.content()) + "\n")

@@ -8,24 +8,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-#: How reasons begin for which a slow machine alone is enough: the load was sent late, delayed jobs were started late, or the
-#: queue was looked at late.
-LATE = ("H3 ", "J19 ", "H0 unknown: the snapshot at the deadline was taken ")
+#: Causes as the judge writes them, which imports nothing of the harness nor is imported by it.
+SLOW, RECORDER, CRASHED = "slow", "recorder", "crashed"
 
-#: How a check begins that would have found late work to be a violation, had the machine not been too slow.
-SLOW = "a slow machine may explain it"
+#: Causes for which a slow machine alone is enough: what came late may be due to it, and so may a recording out of order.
+LATE = frozenset((SLOW, RECORDER))
 
-#: What the drill itself says when it has seen that it is too slow.
-GIVEN_UP = "the harness could not carry out the drill: this machine was too slow"
+#: The check that is about nothing but the time at which jobs were started.
+PUNCTUAL = "J19"
+
+#: The check that says whether the drill was carried out.
+CARRIED_OUT = "H1"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A verdict, that of each check, and the reasons, each of which begins with the name of its check."""
+    """A verdict, that of each check, and the reasons for a reader. `causes`: why it is unknown, each with its checks; none of
+    a run that was judged before there were causes. `why`: the reason of each check that is not valid."""
 
     verdict: str
     checks: Mapping[str, str] = field(default_factory=dict)
     reasons: Sequence[str] = ()
+    causes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    why: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def reason(self) -> str:
@@ -33,20 +38,24 @@ class Verdict:
         return next(iter(self.reasons), "")
 
     @property
+    def tripped(self) -> frozenset[str]:
+        """The checks that are not valid."""
+        return frozenset(check for check, found in self.checks.items() if found != "valid")
+
+    @property
     def late(self) -> frozenset[str]:
         """The checks that complain of late work alone."""
-        return frozenset(reason.split()[0] for reason in self.reasons if is_late(reason))
+        return frozenset(check for check in self.tripped if check == PUNCTUAL or self._only_late(check))
 
     @property
     def too_slow(self) -> bool:
         """Whether all that it complains of is late work, or the drill was given up for it."""
-        late = bool(self.reasons) and all(map(is_late, self.reasons))
-        return late or (self.verdict != "violated" and any(GIVEN_UP in reason for reason in self.reasons))
+        late = bool(self.tripped) and self.tripped == self.late and CRASHED not in self.causes
+        return late or (self.verdict != "violated" and CARRIED_OUT in self.causes.get(SLOW, ()))
 
-
-def is_late(reason: str) -> bool:
-    """Whether a reason complains of late work alone."""
-    return reason.startswith(LATE) or f"unknown: {SLOW}" in reason
+    def _only_late(self, check: str) -> bool:
+        causes = {cause for cause, checks in self.causes.items() if check in checks}
+        return bool(causes) and causes <= LATE
 
 
 def unknown(reason: str) -> Verdict:
@@ -65,4 +74,5 @@ def read(run: Path) -> Verdict:
 def parsed(found: Any) -> Verdict:
     """What the content of a verdict.json says. Raises KeyError and TypeError."""
     checks = {check["id"]: check["verdict"] for check in found["checks"]}
-    return Verdict(found["verdict"], checks, tuple(found["reasons"]))
+    why = {check["id"]: check["why"] for check in found["checks"] if check["verdict"] != "valid"}
+    return Verdict(found["verdict"], checks, tuple(found["reasons"]), found.get("causes", {}), why)

@@ -21,6 +21,19 @@ class Cause(StrEnum):
     OPEN = "open"
 
 
+class Doubt(str):
+    """A reason why a check cannot be judged whose cause is not that of the check's other doubts."""
+
+    __slots__ = ("cause",)
+    cause: Cause
+
+    def __new__(cls, words: str, cause: Cause) -> Doubt:
+        """The reason in words, with its cause."""
+        made = super().__new__(cls, words)
+        made.cause = cause
+        return made
+
+
 #: What to do, in the order in which it is said: what comes first spoils most.
 REMEDIES: Mapping[Cause, str] = {
     Cause.INPUT: "the run could not be read: put right what the reason names, then judge it again",
@@ -35,7 +48,7 @@ REMEDIES: Mapping[Cause, str] = {
     Cause.OPEN: "the run ended before it could be told: run longer, or where it is calmer",
 }
 
-#: The cause of a check's doubts; of all other checks it is `NOTHING`.
+#: The cause of a check's doubts that have none of their own; of all other checks it is `NOTHING`.
 OF_CHECKS: Mapping[str, Cause] = {"H0": Cause.HOLES, "H1": Cause.FAULT, "H2": Cause.MISSED, "H3": Cause.RECORDER}
 
 #: The one kind of violation rows of the checks of the history that concerns the load, and not the history.
@@ -46,6 +59,11 @@ SLOW_LOAD = (LATE_LOAD, ("H3", "dropped load"))
 
 #: The cause of a level of rows in doubt, whatever the check.
 OF_LEVELS: Mapping[str, Cause] = {"astray": Cause.CLOCK, "unproven": Cause.HOLES, "slow": Cause.SLOW}
+
+
+def of_doubt(check: str, doubt: str) -> Cause:
+    """The cause of a reason why a check cannot be judged."""
+    return doubt.cause if isinstance(doubt, Doubt) else OF_CHECKS.get(check, Cause.NOTHING)
 
 
 def of_row(check: str, level: str, kind: str) -> Cause:

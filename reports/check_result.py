@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from reports.causes import OF_CHECKS, Cause, of_row
+from reports.causes import Cause, of_doubt, of_row
 
 if TYPE_CHECKING:
     from reports.checks.base import Check
@@ -32,8 +32,6 @@ class CheckResult:
     not_judged: list[str] = field(default_factory=list)
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
     examples: dict[str, list[str]] = field(default_factory=dict)
-    #: True when the check crashed, which is one of its doubts.
-    crashed: bool = False
     #: The subject of each example.
     subjects: dict[str, list[str]] = field(default_factory=dict)
     #: True when rows are missing that may hide a violation.
@@ -62,8 +60,7 @@ class CheckResult:
         found = {
             of_row(self.check.id, level, kind) for (level, kind), count in self.counts.items() if count and level in IN_DOUBT
         }
-        found |= {Cause.CRASHED} if self.crashed else set()
-        found |= {OF_CHECKS.get(self.check.id, Cause.NOTHING)} if len(self.doubts) > self.crashed else set()
+        found |= {of_doubt(self.check.id, doubt) for doubt in self.doubts}
         return found | ({Cause.HOLES} if self.hidden else set())
 
     @property

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from reports.caching import save
-from reports.causes import LATE_LOAD, SLOW_LOAD
+from reports.caching import kept, save
+from reports.causes import LATE_LOAD, SLOW_LOAD, Cause, Doubt
 from reports.check_result import DECLARED, EXAMPLES_MAX, CheckResult
 from reports.checks import CHECKS, h3_recorder_sound
 from reports.checks.base import Base, Check, Flag, flagged
@@ -47,7 +47,7 @@ def examine(
     whole, slow = not holes(frames.run), h3_recorder_sound.slow(frames.run)
     astray = any(host.trouble for host in frames.run.hosts)
     try:
-        together = with_findings(violations(frames, checks), frames).persist()
+        together = kept(with_findings(violations(frames, checks), frames))
         counted = tally(together)
     except Exception as error:
         say(f"judge: the checks crashed together, so each is run alone: {one_line(error)}")
@@ -76,12 +76,12 @@ def doubted(check: Check, frames: AnyFrames) -> CheckResult:
     try:
         return CheckResult(check, list(check.doubts(frames.run)), not_judged)
     except Exception as error:
-        return CheckResult(check, [crashed(error)], not_judged, crashed=True)
+        return CheckResult(check, [crashed(error)], not_judged)
 
 
-def crashed(error: BaseException) -> str:
+def crashed(error: BaseException) -> Doubt:
     """The doubt that makes a crashed check unknown, with the error."""
-    return f"the check crashed: {one_line(error)}"
+    return Doubt(f"the check crashed: {one_line(error)}", Cause.CRASHED)
 
 
 def one_by_one(one: CheckResult, frames: AnyFrames) -> list[Row]:
@@ -90,7 +90,6 @@ def one_by_one(one: CheckResult, frames: AnyFrames) -> list[Row]:
         return tally(with_findings(violations(frames, [one.check]), frames))
     except Exception as error:
         one.doubts.append(crashed(error))
-        one.crashed = True
         return []
 
 
@@ -102,7 +101,14 @@ def violations(frames: AnyFrames, checks: Sequence[Check]) -> DataFrame:
     for check in checks:
         for frame, flag in flags_of(check, frames):
             by_frame.setdefault(id(frame), (frame, []))[1].append((check.id, flag))
-    return reduce(DataFrame.unionByName, (flagged(*each) for each in by_frame.values())).coalesce(PARTITIONS)
+    return united([flagged(*each) for each in by_frame.values()]).coalesce(PARTITIONS)
+
+
+def united(parts: Sequence[DataFrame]) -> DataFrame:
+    """All rows of these frames, whose columns are the same. By twos: Spark looks at a whole plan again with each union."""
+    while len(parts) > 1:
+        parts = [reduce(DataFrame.union, parts[at : at + 2]) for at in range(0, len(parts), 2)]
+    return parts[0]
 
 
 def flags_of(check: Check, frames: AnyFrames) -> list[tuple[DataFrame, Flag]]:

@@ -39,11 +39,21 @@ Line = Mapping[str, Any]
 class History:
     """The tables of all files of a run, and the facts of each file (see `reports.convert`). `bytes`: the size of the files."""
 
-    rows: DataFrame
-    events: DataFrame
+    spark: SparkSession
+    tables: tuple[convert.Converted, ...]
     files: tuple[Collected, ...]
     hosts: tuple[Host, ...]
     bytes: int
+
+    @property
+    def rows(self) -> DataFrame:
+        """The rows as they were written; opened only when asked for, because a run of jobs does without."""
+        return opened(self.spark, [tables.rows for tables in self.tables], rows_schema())
+
+    @property
+    def events(self) -> DataFrame:
+        """One row for each job of a row."""
+        return opened(self.spark, [tables.events for tables in self.tables], events_schema())
 
 
 def read_history(
@@ -54,16 +64,16 @@ def read_history(
     hosts = hosts_of(files)
     converted = convert.convert(run, files, converting, hosts)
     size = sum(file.stat().st_size for file in files)
-    fit(spark, size)
-    rows = opened(spark, [tables.rows for tables, _ in converted], rows_schema())
-    events = opened(spark, [tables.events for tables, _ in converted], events_schema())
-    return History(rows, events, tuple(collected for _, collected in converted), hosts, size)
+    return History(spark, tuple(tables for tables, _ in converted), tuple(facts for _, facts in converted), hosts, size)
 
 
 def fit(spark: SparkSession, size: int) -> None:
     """Settings for a history of so many bytes."""
     spark.conf.set("spark.sql.shuffle.partitions", str(max(PARTITIONS_MIN, -(-size // PARTITION_BYTES))))
-    spark.conf.set("spark.sql.codegen.wholeStage", str(size >= COMPILE_BYTES).lower())
+    compiled = str(size >= COMPILE_BYTES).lower()
+    spark.conf.set("spark.sql.codegen.wholeStage", compiled)
+    # To find what expressions share takes longer than to work it out twice.
+    spark.conf.set("spark.sql.subexpressionElimination.enabled", compiled)
     spark.conf.set("spark.sql.codegen.factoryMode", "FALLBACK" if size >= COMPILE_BYTES else "NO_CODEGEN")
 
 

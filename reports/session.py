@@ -11,12 +11,15 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reports.class_archive import OPTIONS, ClassArchive
 from reports.errors import JudgeError
 from reports.executors import require_executor
 from reports.interrupts import INTERRUPTS, blocked
+from reports.java_names import remember
 from reports.spark_settings import LOCAL, by_place
 
 if TYPE_CHECKING:
@@ -30,13 +33,20 @@ JAVA_HELP = "install the Debian package openjdk-17-jre-headless, or set JAVA_HOM
 SETTINGS = {
     "spark.app.name": "ironclaim-judge",
     "spark.driver.memory": "3g",
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1 -XX:MetaspaceSize=256m",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.adaptive.enabled": "false",
+    # Each sort, join and aggregation begins with a page of memory that is filled with zeros: 64 MB by default, for a few rows.
+    "spark.buffer.pageSize": "4m",
+    # Spark writes each plan down for its own page, which is off, and looks in each for what filters imply for others.
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.maxPlanStringLength": "0",
+    "spark.sql.debug.maxToStringFields": "1",
+    "spark.sql.constraintPropagation.enabled": "false",
     # Batches for Python are bounded by rows alone: to weigh a batch after each row takes four times as long as all the rest.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     "spark.sql.shuffle.partitions": "4",
@@ -57,6 +67,10 @@ FOREIGN = (
     "PYSPARK_GATEWAY_SECRET",
 )
 
+#: A JVM that has nothing more to do ends in this; one that writes an archive of its classes took 5 s of an idle core for that.
+EXIT_S = 10.0
+ARCHIVE_S = 120.0
+
 #: File for the JVM's output, in the scratch folder.
 LOG = "spark.log"
 
@@ -68,20 +82,20 @@ def spark_session(master: str = LOCAL, conf: Mapping[str, str] | None = None) ->
 
     Raises JudgeError when Java or PySpark is missing or the session does not start.
     """
-    require_java()
+    archive = ClassArchive(require_java(), jars())
     with tempfile.TemporaryDirectory(prefix="ironclaim-spark-", ignore_cleanup_errors=True) as scratch:
         gateway: Any = None
         spark: SparkSession | None = None
         try:
             with INTERRUPTS.held():
-                gateway = launch(master, Path(scratch), conf or {})
+                gateway = launch(master, Path(scratch), conf or {}, archive.option())
             INTERRUPTS.check()
             with blocked():
                 spark = connect(master, Path(scratch), gateway, conf or {})
             yield spark
         finally:
             with INTERRUPTS.held():
-                stop(spark, gateway)
+                stop(spark, gateway, archive)
 
 
 def configuration(master: str, scratch: Path, conf: Mapping[str, str]) -> Any:
@@ -93,9 +107,9 @@ def configuration(master: str, scratch: Path, conf: Mapping[str, str]) -> Any:
     return SparkConf().setMaster(master).setAll(list(settings.items()))
 
 
-def launch(master: str, scratch: Path, conf: Mapping[str, str]) -> Any:
-    """Start the JVM with its output in `scratch/spark.log` and return the gateway to it. Raises JudgeError when PySpark is
-    missing or the JVM does not start."""
+def launch(master: str, scratch: Path, conf: Mapping[str, str], option: str) -> Any:
+    """Start the JVM, with one option more and its output in `scratch/spark.log`, and return the gateway to it. Raises JudgeError
+    when PySpark is missing or the JVM does not start."""
     try:
         from pyspark.java_gateway import launch_gateway
     except ImportError as error:
@@ -105,7 +119,9 @@ def launch(master: str, scratch: Path, conf: Mapping[str, str]) -> Any:
     log = scratch / LOG
     try:
         with log.open("wb") as noise, without_environment():
-            return launch_gateway(configuration(master, scratch, conf), {"stdout": noise, "stderr": noise})
+            told = configuration(master, scratch, conf)
+            told.set(OPTIONS, f"{told.get(OPTIONS)} {option}")
+            return launch_gateway(told, {"stdout": noise, "stderr": noise})
     except Exception as error:
         raise JudgeError(f"Spark does not start on master {master}: {last_line(log) or error}") from error
 
@@ -119,6 +135,7 @@ def connect(master: str, scratch: Path, gateway: Any, conf: Mapping[str, str]) -
         context = SparkContext(conf=configuration(master, scratch, conf), gateway=gateway)
     except Exception as error:
         raise JudgeError(f"Spark does not start on master {master}: {last_line(scratch / LOG) or error}") from error
+    remember(context)
     context.setLogLevel("OFF")
     context.pythonExec = os.environ.get("PYSPARK_PYTHON", sys.executable)
     require_executor(context)
@@ -135,8 +152,8 @@ def without_environment() -> Iterator[None]:
         os.environ.update(foreign)
 
 
-def stop(spark: SparkSession | None, gateway: Any) -> None:
-    """Stop the session and wait for the JVM to exit, which it does when its stdin closes.
+def stop(spark: SparkSession | None, gateway: Any, archive: ClassArchive) -> None:
+    """Stop the session and wait for the JVM to exit, which it does when its stdin closes, and for what it leaves to others.
 
     After an interrupt no further call is made to the JVM: the interrupted call may still hold the connection.
     """
@@ -152,18 +169,21 @@ def stop(spark: SparkSession | None, gateway: Any) -> None:
     if process is None:
         return
     if INTERRUPTS.asked:
-        process.terminate()
+        # One that writes an archive would not hurry for a softer signal.
+        process.kill() if archive.making else process.terminate()
     if process.stdin:
         process.stdin.close()
     try:
-        process.wait(10)
+        process.wait(ARCHIVE_S if archive.making else EXIT_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+    archive.keep(process.returncode)
 
 
-def require_java() -> None:
-    """Raise JudgeError, with the package to install, unless a Java that Spark can run on is found."""
+def require_java() -> str:
+    """Where the Java is that Spark will run on, and what it says of itself. Raises JudgeError, with the package to install, where
+    there is none or an older one."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if java is None:
@@ -177,6 +197,13 @@ def require_java() -> None:
     if version is None or int(version[1]) < JAVA_MIN:
         found = f"version {version[1]}" if version else "of an unknown version"
         raise JudgeError(f"Spark needs Java {JAVA_MIN} or newer, and {java} is {found}: {JAVA_HELP}")
+    return f"{Path(java).resolve()}\n{output}"
+
+
+def jars() -> Path:
+    """The folder of the classpath, which is empty where PySpark is missing: `launch` says so."""
+    found = find_spec("pyspark")
+    return Path(found.origin or "").parent / "jars" if found else Path(os.devnull)
 
 
 def last_line(path: Path) -> str:

@@ -86,7 +86,7 @@ def write(drill: MixedDrill, **more: str) -> None:
     scenario = drill.scenario
     drill.spec.write(
         drill.folder.path / "spec.json",
-        harness_errors=drill.errors,
+        **drill.outcome(),
         findings=list(scenario.findings),
         delayed_p99_ms=scenario.delayed_p99_ms,
         early_ms=EARLY_MS,

@@ -43,10 +43,11 @@ def missed(mutant: Mutant, verdict: Verdict) -> str:
     found = verdict.checks.get(mutant.check, "not there")
     if found != mutant.verdict:
         return f"{mutant.check} is {found}, not {mutant.verdict}: {verdict.reason}"
-    tripped = {name for name, one in verdict.checks.items() if one != "valid"} - verdict.late
-    if others := sorted(tripped - mutant.closure):
-        reasons = [reason for reason in verdict.reasons if reason.split()[0] in others]
-        return f"{', '.join(others)} tripped as well: {reasons[0] if reasons else 'without a reason'}"
+    if others := sorted(verdict.tripped - verdict.late - mutant.closure):
+        worst = min(others, key=lambda name: verdict.checks[name] != "violated")
+        return (
+            f"{', '.join(others)} tripped as well: {worst} {verdict.checks[worst]}: {verdict.why.get(worst, 'without a reason')}"
+        )
     return ""
 
 

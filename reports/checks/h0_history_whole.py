@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from reports.causes import Cause, Doubt
 from reports.channels.frames import ChannelFrames
 from reports.channels.plan import planned
 from reports.channels.witness import MESSAGE, SAID_SINCE, cut_off, paired
@@ -119,7 +120,8 @@ def misplaced_snapshots(run: Run) -> list[str]:
     latest_ms = run.liveness_ms + SNAPSHOT_LATE_MS
     if deadline is not None and heal_ns is not None and deadline.t_ns - heal_ns > latest_ms * MS:
         waited_ms = (deadline.t_ns - heal_ns) // MS
-        found.append(f"the snapshot at the deadline was taken {waited_ms} ms after the last heal, not within {latest_ms} ms")
+        words = f"the snapshot at the deadline was taken {waited_ms} ms after the last heal, not within {latest_ms} ms"
+        found.append(Doubt(words, Cause.SLOW))
     if deadline is not None and end is not None and end.t_ns < deadline.t_ns:
         found.append(f"the snapshot at the end was taken {(deadline.t_ns - end.t_ns) // MS} ms before the one at the deadline")
     enqueues_ns = [file.enqueue_last_ns for file in run.files.values() if file.enqueue_last_ns is not None]

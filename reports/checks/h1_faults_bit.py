@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from reports.causes import Cause, Doubt
 from reports.checks import h1_network
 from reports.checks.base import Check
 from reports.facts import MS, SLOT_NS, Run, Stage
@@ -25,7 +26,7 @@ STOP_MS = 2_000
 
 def doubts(run: Run) -> list[str]:
     """One line for each expected effect of a fault that was not seen."""
-    found = [f"the harness could not carry out the drill: {error}" for error in run.spec.get("harness_errors", [])]
+    found = undone(run)
     planned = {str(entry.get("fault")): entry for entry in run.plan}
     for fault in sorted({stage.fault for stage in run.stages} | set(planned)):
         rows = [stage for stage in run.stages if stage.fault == fault]
@@ -37,6 +38,12 @@ def doubts(run: Run) -> list[str]:
             if fault in planned and seen - {wanted}:
                 found.append(f"fault {fault} has {what} {', '.join(sorted(map(str, seen)))}, planned was {wanted}")
     return found + awake(run) + unmeasured(run) + h1_network.doubts(run)
+
+
+def undone(run: Run) -> list[str]:
+    """What the harness could not do, as it says; with the cause where it gave up because the machine was too slow."""
+    found = [f"the harness could not carry out the drill: {error}" for error in run.spec.get("harness_errors", [])]
+    return [Doubt(error, Cause.SLOW) for error in found] if run.spec.get("too_slow") else found
 
 
 def missing(fault: str, rows: Sequence[Stage]) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from reports.caching import kept
 from reports.channels.plan import planned
 from reports.channels.subscriptions import EARLY_NS, subscriptions
 from reports.checks.base import Check, Flag, sentence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
     """Messages that were not delivered, subscriptions that were lost, and subscribers of the spec that were never
     subscribed."""
-    subscribed = subscriptions(frames).persist()
+    subscribed = kept(subscriptions(frames))
     required = wanted(frames, subscribed)
     return [
         *missing(frames, required),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from reports.caching import kept
 from reports.channels.circle import CLOCK_MAX
 from reports.checks.base import Check, Flag, sentence
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
     """Clocks with several messages, messages with several clocks, and invalid clocks."""
-    given = clocks(frames).persist()
+    given = kept(clocks(frames))
     names = F.array_join(F.slice(F.sort_array(F.collect_set("message")), 1, 3), ", ")
     firm = F.size(F.collect_set(F.when(~F.col("gone"), F.col("message"))))
     shared = given.groupBy("channel", "item_clock").agg(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from reports.caching import kept
 from reports.channels.witness import ACKNOWLEDGE, FETCH, MESSAGE, READER, SAID_SINCE, cut_off, paired, unwitnessed, within
 from reports.checks.base import Check, Flag, sentence
 from reports.checks.p1_all_delivered import to
@@ -28,7 +29,7 @@ def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
     """Messages that only one of the two records has, or that they have differently."""
     if frames.run.version < SAID_SINCE:
         return []
-    pairs = paired(frames).persist()
+    pairs = kept(paired(frames))
     seen = compared(frames, pairs).withColumn("who", to()).persist()
     message, both = F.col("message"), (F.col("fetched") > 0) & (F.col("handed") > 0)
     clocks = sentence("was handed ", message, " at clock ", F.col("handed_clock"), " and not ", F.col("fetched_clock"))

@@ -17,7 +17,7 @@ from reports.verdict import FILE
 VARIANT = ("git_commit", "versions", "mutant")
 
 #: What differs from run to run by nature, or is compared in another way.
-OF_A_RUN = ("id", "seed", "plan", "started_utc", "ended_utc", "calibration", "harness_errors", "findings", "machine")
+OF_A_RUN = ("id", "seed", "plan", "started_utc", "ended_utc", "calibration", "harness_errors", "too_slow", "findings", "machine")
 
 #: What makes two machines the same. Their load is not part of it.
 MACHINE = ("cores", "memory_bytes", "kernel", "python")

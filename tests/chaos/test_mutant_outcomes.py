@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from chaos import catalogue
+from chaos import catalogue, verdicts
 from chaos.errors import HarnessError
 from chaos.faces import HTTP
 from chaos.mutants import KEPT, Mutant, lose_histories
@@ -16,18 +17,25 @@ from chaos.mutants.command import chosen, drills
 from chaos.mutants.outcome import CONTROLS, Result, alarm, exit_code, last_line, missed
 from chaos.mutants.short import CLEAN_CHANNELS, clean_shapes, every
 from chaos.verdicts import Verdict, read
-from reports.checks import CHECKS
+from reports.causes import Cause, of_doubt
+from reports.checks import CHECKS, h1_faults_bit
+from reports.facts import Run
 
 MUTANT = Mutant("sample", "a defect", "J3", "violated", also=frozenset({"J6"}))
 
 CAUGHT = Verdict(
-    "violated", {"H3": "valid", "J3": "violated", "J6": "violated", "J4": "valid"}, ("J3 violated: one", "J6 violated: two")
+    "violated",
+    {"H3": "valid", "J3": "violated", "J6": "violated", "J4": "valid"},
+    ("J3 violated: one", "J6 violated: two"),
+    why={"J3": "one", "J6": "two"},
 )
 VALID = Verdict("valid", {"H3": "valid", "J3": "valid", "J6": "valid", "J4": "valid"})
 
 
-def with_checks(verdict: Verdict, reasons: tuple[str, ...], **checks: str) -> Verdict:
-    return Verdict(verdict.verdict, {**verdict.checks, **checks}, (*verdict.reasons, *reasons))
+def with_checks(verdict: Verdict, why: str = "", causes: tuple[str, ...] = (), **checks: str) -> Verdict:
+    """The verdict with other results of checks, for this reason, and where they are unknown for these causes."""
+    more = {cause: tuple(checks) for cause in causes}
+    return replace(verdict, checks={**verdict.checks, **checks}, why={**verdict.why, **dict.fromkeys(checks, why)}, causes=more)
 
 
 def test_a_mutant_is_caught_by_its_check_with_nothing_outside_of_its_closure() -> None:
@@ -40,9 +48,9 @@ def test_a_mutant_is_caught_by_its_check_with_nothing_outside_of_its_closure() -
         (VALID, "the verdict is valid, not violated: every check is valid"),
         (Verdict("unknown", reasons=("the judge crashed",)), "the verdict is unknown, not violated: the judge crashed"),
         (Verdict("violated", {"J6": "violated"}, ("J6 violated: two",)), "J3 is not there, not violated: J6 violated: two"),
-        (with_checks(CAUGHT, (), J3="unknown"), "J3 is unknown, not violated: J3 violated: one"),
-        (with_checks(CAUGHT, ("J4 violated: lost",), J4="violated"), "J4 tripped as well: J4 violated: lost"),
-        (with_checks(CAUGHT, ("J4 unknown: a row",), J4="unknown"), "J4 tripped as well: J4 unknown: a row"),
+        (with_checks(CAUGHT, J3="unknown"), "J3 is unknown, not violated: J3 violated: one"),
+        (with_checks(CAUGHT, "lost", J4="violated"), "J4 tripped as well: J4 violated: lost"),
+        (with_checks(CAUGHT, "a row", ("open",), J4="unknown"), "J4 tripped as well: J4 unknown: a row"),
     ],
 )
 def test_a_mutant_is_missed(verdict: Verdict, why: str) -> None:
@@ -50,15 +58,51 @@ def test_a_mutant_is_missed(verdict: Verdict, why: str) -> None:
 
 
 def test_a_check_that_complains_of_late_work_says_something_about_the_machine_alone() -> None:
-    late = with_checks(CAUGHT, ("H3 unknown: sends were late",), H3="unknown")
+    late = with_checks(CAUGHT, "sends were late", ("slow", "recorder"), H3="unknown")
     assert missed(MUTANT, late) == "" and not late.too_slow
-    assert Verdict("unknown", {"H3": "unknown"}, ("H3 unknown: sends were late",)).too_slow
-    looked = with_checks(
-        CAUGHT, ("H0 unknown: the snapshot at the deadline was taken 9000 ms after the last heal",), H0="unknown"
-    )
-    assert missed(MUTANT, looked) == ""
-    assert missed(MUTANT, with_checks(CAUGHT, ("H0 unknown: a file is missing",), H0="unknown")).startswith("H0 tripped as well")
-    assert Verdict("unknown", reasons=("the harness could not carry out the drill: this machine was too slow: x",)).too_slow
+    assert missed(MUTANT, with_checks(CAUGHT, "delayed jobs started late", J19="violated")) == ""
+    lacking = with_checks(CAUGHT, "a slow machine; a file is missing", ("slow", "holes"), H0="unknown")
+    assert missed(MUTANT, lacking).startswith("H0 tripped as well: H0 unknown: a slow machine; a file is missing")
+
+
+@pytest.mark.parametrize(
+    ("checks", "causes", "too_slow"),
+    [
+        ({"H3": "unknown"}, {"recorder": ["H3"]}, True),
+        ({"H3": "unknown", "J15": "unknown", "J4": "valid"}, {"slow": ["H3", "J15"]}, True),
+        ({"J19": "unknown"}, {"open": ["J19"]}, True),
+        ({"H0": "unknown"}, {"holes": ["H0"]}, False),
+        ({"H0": "unknown"}, {"holes": ["H0"], "slow": ["H0"]}, False),
+        ({"H3": "unknown", "J4": "unknown"}, {"slow": ["H3"], "holes": ["J4"]}, False),
+        # The measures crashed as well.
+        ({"H3": "unknown"}, {"crashed": [], "slow": ["H3"]}, False),
+        # The drill was given up: whatever else is unknown follows from that.
+        ({"H1": "unknown", "J4": "unknown"}, {"slow": ["H1"], "fault": ["H1"], "holes": ["J4"]}, True),
+        ({"H1": "unknown"}, {"fault": ["H1"]}, False),
+        # A run that nobody could judge; one that was judged before there were causes.
+        ({}, {"input": []}, False),
+        ({"H3": "unknown"}, {}, False),
+    ],
+)
+def test_whether_only_the_machine_is_to_blame_is_told_by_causes(
+    checks: dict[str, str], causes: dict[str, list[str]], too_slow: bool, tmp_path: Path
+) -> None:
+    """The words of the reasons decide nothing."""
+    entries = [{"id": check, "verdict": found, "why": "it rained"} for check, found in checks.items()]
+    written = {"verdict": "unknown", "checks": entries, "reasons": ["it rained"], "causes": causes}
+    (tmp_path / "verdict.json").write_text(json.dumps(written))
+    assert read(tmp_path).too_slow is too_slow
+
+
+def test_what_the_harness_knows_of_causes_and_checks_is_what_the_judge_writes() -> None:
+    assert (verdicts.SLOW, verdicts.RECORDER, verdicts.CRASHED) == (Cause.SLOW, Cause.RECORDER, Cause.CRASHED)
+    assert {check.id: check.name for check in CHECKS if check.id in (verdicts.PUNCTUAL, verdicts.CARRIED_OUT)} == {
+        "H1": "every fault took effect and healed",
+        "J19": "delayed jobs start on time",
+    }
+    given_up = Run({"harness_errors": ["jobs were still worked off"], "too_slow": True}, {})
+    (doubt,) = h1_faults_bit.doubts(given_up)
+    assert of_doubt("H1", doubt) == Cause.SLOW
 
 
 def result(name: str, mutant: Mutant | None, verdict: Verdict) -> Result:
@@ -91,8 +135,8 @@ def test_only_what_proves_nothing_is_drilled_again() -> None:
     assert result("a", MUTANT, UNKNOWN).again
     assert not result("b", None, CAUGHT).again, "a false alarm stays one"
     assert result("a", MUTANT, VALID).again, "a defect that nobody met"
-    assert result("a", MUTANT, with_checks(CAUGHT, (), J3="unknown")).again, "its own check could not decide"
-    assert not result("a", MUTANT, with_checks(CAUGHT, (), J3="valid")).again
+    assert result("a", MUTANT, with_checks(CAUGHT, J3="unknown")).again, "its own check could not decide"
+    assert not result("a", MUTANT, with_checks(CAUGHT, J3="valid")).again
 
 
 def test_each_mutant_names_checks_and_faults_that_exist() -> None:

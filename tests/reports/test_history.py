@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from record.history import ROW_FIELDS, SCHEMA_VERSION
 from reports import load, oddities
+from reports.causes import Cause, of_doubt
 from reports.checks import h1_faults_bit
 from reports.checks.h0_history_whole import doubts
 from reports.errors import JudgeError
@@ -238,7 +239,8 @@ def test_a_hole_is_found_and_named(
 ) -> None:
     run = shutil.copytree(sound, tmp_path / "run")
     spoil(run)
-    assert any(words in doubt for doubt in doubts(collect_facts(spark, run)))
+    (doubt,) = [doubt for doubt in doubts(collect_facts(spark, run)) if words in doubt]
+    assert of_doubt("H0", doubt) == (Cause.SLOW if spoil is late_deadline else Cause.HOLES)
 
 
 def test_a_killed_process_may_leave_its_last_line_torn_and_its_file_open(run: Path, spark: SparkSession) -> None:

@@ -7,14 +7,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from chaos.verdicts import Verdict
+from chaos.verdicts import parsed
 from reports import load
 from reports.bench.grow import grow
+from reports.check_result import CheckResult
+from reports.checks import j15_ticks_once
 from reports.checks.h3_recorder_sound import CPU_SAMPLES, LATE_NS, LATE_SLOTS, LOOKS_APART_MS, lagged, slow, starved, stood_still
 from reports.facts import MS, SLOT_NS, ClockLook, Process, Run, Stage, Usage
 from reports.file_facts import FileFacts
 from reports.folder import history_files
 from reports.samples import cpu_usage
+from reports.verdict import NO_MEASURES, decide
 from tests.reports.conftest import Checked
 from tests.reports.good_run import healthy
 from tests.reports.story import Story, ns, srv_ms
@@ -160,6 +163,9 @@ def test_what_shows_that_a_machine_was_slow_goes_with_a_grown_history(tmp_path: 
         assert [shown(facts) for shown in (lagged, stood_still, starved, slow)] == [bool(tells)] * 4
 
 
-def test_the_harness_takes_such_a_doubt_for_late_work() -> None:
-    assert Verdict("unknown", reasons=(f"J15 unknown: {DOUBT}",)).too_slow
-    assert not Verdict("violated", reasons=(f"J15 violated: {LATE}",)).too_slow
+@pytest.mark.parametrize(("level", "too_slow"), [("slow", True), ("violated", False)])
+def test_the_harness_takes_such_a_doubt_for_late_work(level: str, too_slow: bool) -> None:
+    found = CheckResult(j15_ticks_once.CHECK, [], counts={(level, "tick late"): 1}, examples={level: [LATE]})
+    decided = decide([found], NO_MEASURES, {})
+    assert decided["reasons"] == [f"J15 unknown: {DOUBT}" if too_slow else f"J15 violated: {LATE}"]
+    assert parsed(decided).too_slow is too_slow

@@ -12,7 +12,7 @@ import pytest
 from chaos import cli
 from record.history import ITEM_FIELDS, ROW_FIELDS
 from reports import what_now
-from reports.causes import REMEDIES, Cause
+from reports.causes import REMEDIES, Cause, Doubt
 from reports.check_result import CheckResult
 from reports.checks import CHECKS
 from reports.checks.h1_faults_bit import doubts
@@ -362,11 +362,11 @@ def test_one_reason_of_several_checks_is_said_once() -> None:
     assert len(section(render(run, columns=500), "what now")) == 1
 
 
-def doubted(id: str, *doubts: str, crashed: bool = False, **counts: str) -> CheckResult:
+def doubted(id: str, *doubts: str, **counts: str) -> CheckResult:
     """A check with these doubts, and one row of each level, of this kind."""
     check = next(check for check in CHECKS if check.id == id)
     rows = dict.fromkeys(counts.items(), 1)
-    return CheckResult(check, list(doubts), crashed=crashed, counts=rows, examples={level: ["an example"] for level in counts})
+    return CheckResult(check, list(doubts), counts=rows, examples={level: ["an example"] for level in counts})
 
 
 @pytest.mark.parametrize(
@@ -380,8 +380,9 @@ def doubted(id: str, *doubts: str, crashed: bool = False, **counts: str) -> Chec
         (doubted("H3", unknown="dropped load"), {Cause.SLOW}),
         (doubted("H3", unknown="other"), {Cause.RECORDER}),
         (doubted("J1", "no claim ever succeeded"), {Cause.NOTHING}),
-        (doubted("J1", "the check crashed: x", crashed=True), {Cause.CRASHED}),
-        (doubted("J1", "no claim", "the check crashed: x", crashed=True), {Cause.CRASHED, Cause.NOTHING}),
+        (doubted("J1", Doubt("the check crashed: x", Cause.CRASHED)), {Cause.CRASHED}),
+        (doubted("J1", "no claim", Doubt("the check crashed: x", Cause.CRASHED)), {Cause.CRASHED, Cause.NOTHING}),
+        (doubted("H0", Doubt("the snapshot came late", Cause.SLOW)), {Cause.SLOW}),
         (doubted("J4", unproven="lost"), {Cause.HOLES}),
         (doubted("J4", astray="lost"), {Cause.CLOCK}),
         (doubted("J13", slow="stuck"), {Cause.SLOW}),
