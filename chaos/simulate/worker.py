@@ -1,4 +1,4 @@
-"""A worker of an episode: the engine's own step machine; its handlers, its timers and its death are
+"""A worker of an episode: the engine's own state machine; its handlers, its timers and its death are
 played."""
 
 from __future__ import annotations

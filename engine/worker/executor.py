@@ -1,4 +1,4 @@
-"""Executes the step machine with threads: the thread that brings an event processes it under a lock, and
+"""Executes the state machine with threads: the thread that brings an event processes it under a lock, and
 executes what follows.
 
 Callers run the machine's calls, and one of them the inline handlers; the machines of several queues share

@@ -1,8 +1,8 @@
 """The worker: its settings, and its run from the first connection to the last thread.
 
-`executor` carries out what the step machine decides, `handler_pool` runs the handlers. Only C code that holds
-the interpreter lock for a third of a lease can starve the renewals. Then the lease is lost and reported (rule
-14)."""
+`executor` carries out what the state machine decides, `handler_pool` runs the handlers. Only C code that
+holds the interpreter lock for a third of a lease can starve the renewals. Then the lease is lost and reported
+(rule 14)."""
 
 from __future__ import annotations
 

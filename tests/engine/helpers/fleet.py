@@ -1,4 +1,4 @@
-"""Workers in virtual time over a real server: their step machines decide, the scripts run on the server with
+"""Workers in virtual time over a real server: their state machines decide, the scripts run on the server with
 the time that the test gives, and a minute takes a moment. Round trips take 1 ms; the server's clock may step
 and the server may stand still."""
 

@@ -1,4 +1,4 @@
-"""Drives the worker's step machine by hand: no thread, no socket, and a clock that the test moves."""
+"""Drives the worker's state machine by hand: no thread, no socket, and a clock that the test moves."""
 
 from __future__ import annotations
 
