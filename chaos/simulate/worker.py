@@ -1,4 +1,4 @@
-"""A worker of an episode: the engine's own step machine; its handlers, its timers and its death are
+"""A worker of an episode: the engine's own state machine; its handlers, its timers and its death are
 played."""
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from engine.worker.machine.events import (
     TimerFired,
     Unanswered,
 )
-from engine.worker.machine.machine import WorkerSteps
+from engine.worker.machine.machine import WorkerMachine
 
 #: What handlers raise that do this: what a job has a rule for, and what ends it without one.
 _VERDICTS = {
@@ -103,7 +103,7 @@ class SimulatedWorker(Process):
             beat_ms=profile.beat_ms,
             attributes=PLACES[place % len(PLACES)],
         )
-        self.steps: WorkerSteps | None = None
+        self.steps: WorkerMachine | None = None
         self.incarnations: list[str] = []
         self.running: dict[Lease, LeasedJob] = {}
         #: Jobs in hand whose handler has not started, and finished ones that no call has told, with the time.
@@ -172,7 +172,7 @@ class SimulatedWorker(Process):
             self._works()
 
     def _works(self) -> None:
-        steps = WorkerSteps(
+        steps = WorkerMachine(
             self.settings, self._server.model.call, self._clock, self._incarnation, self.world.now_ns, self._jitter
         )
         self.steps = steps

@@ -15,7 +15,7 @@ from engine.ops.admin import Altered
 from engine.queue import looks
 from engine.queue.error_kinds import main_line
 from engine.queue.history import OUTCOMES, HistoryOptions, PastJob, wanted
-from engine.queue.looks import JobError, JobInfo, payload_members
+from engine.queue.looks import JobError, JobInfo, options_told, payload_members
 from engine.queue.producing import JOBS_MAX
 from engine.queue.synchronous.queue import Queue
 from engine.queue.workflows import SHOWN
@@ -24,6 +24,8 @@ Act = Callable[[Queue, str], Altered]
 
 #: Exit code where there is nothing to do it to, or the job was not in a state for it.
 _NOT_DONE = 1
+#: Options that `ironclaim jobs show` has a line for.
+_OWN_LINES = ("priority", "key", "headers")
 
 
 def _cancel(queue: Queue, job: str) -> Altered:
@@ -497,6 +499,7 @@ def _error_text(error: JobError) -> str:
 
 
 def _whole(job: JobInfo) -> dict[str, Any]:
+    more = {name: value for name, value in options_told(job.options).items() if name not in _OWN_LINES}
     return {
         **_row(job),
         "ended": instant(job.ended_ms),
@@ -506,6 +509,7 @@ def _whole(job: JobInfo) -> dict[str, Any]:
         "claims": job.claims,
         "crashes": job.crashes,
         "headers": job.headers,
+        "options": more,
         **payload_members(job.payload, job.payload_bytes),
         "errors": [{**asdict(error), "at_ms": instant(error.at_ms)} for error in job.errors],
     }

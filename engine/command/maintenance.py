@@ -1,5 +1,5 @@
 """`ironclaim backup` and `ironclaim restore`: one queue into a file, while it is worked, and back into an
-empty one."""
+empty one; `ironclaim reshard`, `outbox` and `lua`."""
 
 from __future__ import annotations
 
@@ -106,7 +106,8 @@ def add_reshard(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     reshard = commands.add_parser(
         "reshard",
         help="divide a queue into another number of shards",
-        description=f"{__doc__} Interrupted, it is run again with the same number and goes on.",
+        description="Another number of shards for a queue that works on meanwhile. Interrupted, it is run "
+        "again with the same number and goes on.",
     )
     reshard.add_argument("queue", help="name of the queue")
     reshard.add_argument(
@@ -166,7 +167,9 @@ class DatabaseFailed(EngineError):
 def add_outbox(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
     """Add the command."""
     parser = commands.add_parser(
-        "outbox", help="enqueue what SQL transactions have committed", description=__doc__
+        "outbox",
+        help="enqueue what SQL transactions have committed",
+        description="A relay of the outbox: enqueues what transactions of an SQL database have committed.",
     )
     parser.add_argument("connect", metavar="CONNECT", help=_BOUND)
     parser.add_argument(
@@ -217,7 +220,11 @@ def run_outbox(options: argparse.Namespace) -> int:
 
 def add_lua(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
     """Add the command."""
-    parser = commands.add_parser("lua", help="print a script as the server runs it", description=__doc__)
+    parser = commands.add_parser(
+        "lua",
+        help="print a script as the server runs it",
+        description="A script as the server runs it, with the functions of modules that it uses.",
+    )
     parser.add_argument("script", nargs="?", help="name of the script; without one their names are listed")
     parser.add_argument(
         "--model",

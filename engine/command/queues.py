@@ -249,7 +249,7 @@ _CLEAR = "\x1b[H\x1b[2J"
 
 def add_top(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
     """Add the command."""
-    parser = commands.add_parser("top", help="a queue, live", description=__doc__)
+    parser = commands.add_parser("top", help="a queue, live", description="A queue, live in a terminal.")
     add_queue(parser)
     parser.add_argument("--every-s", type=float, default=1.0, help="seconds between two looks")
     parser.add_argument("--count", type=int, default=0, help="looks before it ends; 0 = until Ctrl-C")
@@ -317,7 +317,9 @@ _NOT_FOUND = 1
 
 def add_cron(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
     """Add the command."""
-    cron = commands.add_parser("cron", help="the schedules of a queue", description=__doc__)
+    cron = commands.add_parser(
+        "cron", help="the schedules of a queue", description="The schedules of a queue, by next tick."
+    )
     actions = cron.add_subparsers(dest="action", required=True, metavar="ACTION")
     listing = actions.add_parser("list", help="all of them, by next tick")
     listing.set_defaults(run=_list_schedules)

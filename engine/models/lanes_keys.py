@@ -24,8 +24,8 @@ class LanesKeys:
         return f"{self.prefix}job:{job}"
 
     def run(self, job: str) -> str:
-        """String of fields (run_fields.py): fence, nonce, seal (the part of the envelope that ending the job
-        needs, in bytes), owner, claims, ended, outcome, renewal, marked, failures, crashes, error, limits
+        """String of fields (`read_run_fields`): fence, nonce, seal (the part of the envelope that ending the
+        job needs, in bytes), owner, claims, ended, outcome, renewal, marked, failures, crashes, error, limits
         (those that the lease counts against, with a space before each), errors and e0 to e9 (the number of
         failed runs, and the last ten of them), requeued_ms (older entries of `dead` do not count), unstarted
         (claims that were given back, one after the other, before any handler ran), progress (JSON) and

@@ -1,8 +1,9 @@
-"""Operations on a channel of DSPS, and their replies. Clocks are those of `engine.channel.clock`.
+"""Operations on a channel of DSPS and on its list of revoked tokens, and their replies. Clocks are those of
+`engine.channel.clock`.
 
-All have two fields. `ttl_s`: the life of written or renewed keys, in whole seconds. `seen`: the latest clock
-of the channel that the caller knows, or None. A server behind `seen` has gone back: it continues after
-`seen`, with an `era` one higher."""
+Those on a channel have two fields. `ttl_s`: the life of written or renewed keys, in whole seconds. `seen`:
+the latest clock of the channel that the caller knows, or None. A server behind `seen` has gone back: it
+continues after `seen`, with an `era` one higher."""
 
 from __future__ import annotations
 
@@ -209,3 +210,31 @@ class OldReply:
     clock: int | None = None
     cursor: int | None = None
     old: tuple[bool, ...] = ()
+
+
+# -- The list of revoked JSON Web Tokens, as the DSPS server keeps it: one key for each token that is
+# revoked.
+
+
+@immutable
+class Revoke(Operation):
+    """Refuse a token by its id (`jti`), as long as anybody might take it: `expires_s` since 1970, its
+    `exp`."""
+
+    jti: str
+    expires_s: int
+
+    def parse(self, raw: object, decode: object) -> bool:
+        """Whether this has put it on the list, or let it stay there for longer."""
+        return bool(raw)
+
+
+@immutable
+class AskRevoked(Operation, label="look up a token"):
+    """Whether a token is revoked."""
+
+    jti: str
+
+    def parse(self, raw: object, decode: object) -> bool:
+        """Whether it is on the list."""
+        return raw is not None

@@ -314,31 +314,3 @@ def _ended(raw: Any, count: int) -> Ended:
 
 def _ends(flat: Any) -> list[tuple[EndResult, str]]:
     return [(_END_RESULTS[flat[at]], flat[at + 1].decode()) for at in range(0, len(flat), 2)]
-
-
-# -- The list of revoked JSON Web Tokens, as the DSPS server keeps it: one key for each token that is
-# revoked.
-
-
-@immutable
-class Revoke(Operation):
-    """Refuse a token by its id (`jti`), as long as anybody might take it: `expires_s` since 1970, its
-    `exp`."""
-
-    jti: str
-    expires_s: int
-
-    def parse(self, raw: object, decode: object) -> bool:
-        """Whether this has put it on the list, or let it stay there for longer."""
-        return bool(raw)
-
-
-@immutable
-class AskRevoked(Operation, label="look up a token"):
-    """Whether a token is revoked."""
-
-    jti: str
-
-    def parse(self, raw: object, decode: object) -> bool:
-        """Whether it is on the list."""
-        return raw is not None

@@ -3,6 +3,6 @@
 
 `asynchronous` has the interface for asyncio; that of `synchronous` is generated from it (`make generate`).
 What needs no connection is here, once for both: checks (`settings`, `producing`), values, and the steps of
-what takes several calls (`altering`, `clearing`, `scheduling`, `locks`), which `carry_out` runs and the
-simulator interrupts anywhere.
+what takes several calls (`admin`, `scheduling`, `workflows`), which a queue carries out and the simulator
+interrupts anywhere.
 """

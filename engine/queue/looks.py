@@ -7,7 +7,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Generic, Literal, TypedDict, TypeVar, cast, get_args
 
 from engine import validate
@@ -32,6 +32,7 @@ from engine.options import PLAIN
 from engine.parameters import TypedJob
 from engine.queue.error_kinds import CHARACTERS_MAX, error_kind, main_line
 from engine.redis.call import BLOCK_MS
+from engine.routing import read_target
 from engine.serializers import BUILT_IN, Serializers, UnreadablePayload
 
 #: `stuck`: in hand, and the lease has ended, so a sweep is about to take it away. `finished`: for as long as
@@ -42,6 +43,8 @@ JobState = Literal["waiting", "blocked", "delayed", "active", "stuck", "dead", "
 _ENDED: tuple[Ended, ...] = get_args(Ended)
 _OPEN: tuple[JobState, ...] = ("waiting", "blocked", "delayed", "dead", "gone")
 _ERRORS_KEPT = 10
+#: Options that hold what its producer put into a job, or other jobs.
+_CONTENTS = ("headers", "on_success", "on_failure")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +176,22 @@ def payload_members(payload: Any, data: bytes) -> dict[str, Any]:
     except Malformed:
         return in_base64
     return {"payload": payload}
+
+
+def options_told(options: Options, *, contents: bool = True) -> dict[str, Any]:
+    """The options of a job that are not the default ones, for an answer in JSON; without `contents` none of
+    those that hold what its producer put into the job, or other jobs."""
+    names = [field.name for field in fields(options) if contents or field.name not in _CONTENTS]
+    given = {name: getattr(options, name) for name in names if getattr(options, name) != getattr(PLAIN, name)}
+    for name in ("headers", "reroute_on"):
+        if name in given:
+            given[name] = dict(given[name])
+    if given.get("target"):
+        given["target"] = read_target(given["target"]) or given["target"]
+    for name in ("on_success", "on_failure"):
+        if name in given:
+            given[name] = {"id": given[name].job, "name": given[name].name}
+    return given
 
 
 def job_info(model: Model, serializers: Serializers, job: str, looked: Looked, srv_us: int) -> JobInfo:

@@ -1,4 +1,5 @@
-"""A queue's numbers as Prometheus reads them (text exposition format 0.0.4)."""
+"""A queue's numbers as Prometheus reads them (text exposition format 0.0.4): the name of each metric and what
+it counts are in `exposition`. Before it, how many workers a queue wants."""
 
 from __future__ import annotations
 

@@ -246,7 +246,7 @@ def _checked(model: Model, job: object, limit: object) -> tuple[str, int]:
     children jobs are."""
     if Relatives.script not in model.scripts:
         raise UnsupportedFeature(
-            f"{model.name} does not keep which jobs were buried with their parents; requeue_all with their "
-            "error requeues them"
+            f"{model.name} does not keep which jobs need each other; `dead.requeue_all` with an error "
+            "requeues those that died of it"
         )
     return model.names.known_id(job), validate.integer("limit", limit, 1, JOBS_MAX)

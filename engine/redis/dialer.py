@@ -1,5 +1,8 @@
 """Opens connections for threads and greenlets: to the server of an endpoint, or to the one that its resolver
-names, which is checked by a handshake before anything else is sent to it."""
+names, which is checked by a handshake before anything else is sent to it.
+
+A `Subscription` is such a connection that reads what is published, and is checked with a PING when nothing
+came for a while."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Classifies redis-py's exceptions: an error that the server sent, or a connection that failed."""
+"""The decisions about a call on its way, without a socket or a wait: what an exception of redis-py means, and
+after each send whether the call was answered, is sent again, or ends with an unknown outcome.
+
+In this order: exceptions classified; `InFlightCall`, which a driver holds; `Delivery`, which decides;
+durability "replica"; calls of one piece that go to several nodes."""
 
 from __future__ import annotations
 

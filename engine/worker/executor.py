@@ -1,4 +1,4 @@
-"""Executes the step machine with threads: the thread that brings an event processes it under a lock, and
+"""Executes the state machine with threads: the thread that brings an event processes it under a lock, and
 executes what follows.
 
 Callers run the machine's calls, and one of them the inline handlers; the machines of several queues share
@@ -60,7 +60,7 @@ from engine.worker.machine.events import (
     TimerFired,
     Unanswered,
 )
-from engine.worker.machine.machine import WorkerSteps
+from engine.worker.machine.machine import WorkerMachine
 from engine.worker.runs import job_run
 from engine.worker.shared import SharedWait
 from engine.worker.threads import Threads
@@ -203,7 +203,7 @@ class Executor:
 
     def __init__(
         self,
-        steps: WorkerSteps,
+        steps: WorkerMachine,
         driver: SyncDriver,
         waiting: SyncDriver | SharedWait,
         events: Events,

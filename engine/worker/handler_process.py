@@ -1,5 +1,5 @@
 """A child process of a worker: `python -m engine.worker.handler_process DESCRIPTOR PARENT TOLD`, which
-`children` starts.
+`child_processes` starts.
 
 It reads jobs and batches from the pipe, runs the handler of each in its main thread, and answers what came of
 it. It ends with its parent."""

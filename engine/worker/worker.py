@@ -1,8 +1,8 @@
 """The worker: its settings, and its run from the first connection to the last thread.
 
-`executor` carries out what the step machine decides, `handler_pool` runs the handlers. Only C code that holds
-the interpreter lock for a third of a lease can starve the renewals. Then the lease is lost and reported (rule
-14)."""
+`executor` carries out what the state machine decides, `handler_pool` runs the handlers. Only C code that
+holds the interpreter lock for a third of a lease can starve the renewals. Then the lease is lost and reported
+(rule 14)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from engine.worker.handler_pool import HandlerPool, check_references
 from engine.worker.loop import SharedThreads
 from engine.worker.machine.concurrency import Gate, Quota, Share
 from engine.worker.machine.events import PauseAsked, Settings, StopAsked, StopReason, TimerFired, WatchAsked
-from engine.worker.machine.machine import WorkerSteps
+from engine.worker.machine.machine import WorkerMachine
 from engine.worker.settings import JOBS_MAX, SWEEP_MS, WorkerSettings
 from engine.worker.sharded import ShardWorkers
 from engine.worker.shared import SharedConnections, SharedWait
@@ -383,7 +383,7 @@ class Worker:
             def gate() -> bool | int:
                 return running.usable and (self._gate is None or self._gate())
 
-            steps = WorkerSteps(
+            steps = WorkerMachine(
                 *(settings, model.call, clock, _new_incarnation, time.monotonic_ns()),
                 gate=gate if settings.processes else self._gate,
                 judge=lambda name, failure: verdict_of(failure, self._handlers.error_rules(name)),

@@ -7,7 +7,7 @@
 --   sweep    hash    state of the sweeps
 --   seq      string  the last sequence
 --   job      string  job:<id>, the envelope or its tombstone
---   run      hash    run:<id>
+--   run      string  run:<id>
 --   classes  hash    class -> its target
 --   parked   hash    lane -> the limit that it waits for
 --   ready    zset    ready lanes of the class

@@ -6,7 +6,7 @@
 -- KEYS
 --   sweep    hash    state of the sweeps
 --   job      string  job:<id>, the envelope or its tombstone
---   run      hash    run:<id>
+--   run      string  run:<id>
 -- ARGV
 --   now_ms   '' or the time of a test
 --   fence    fence of the token

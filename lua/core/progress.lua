@@ -5,7 +5,7 @@
 -- KEYS
 --   sweep    hash    state of the sweeps
 --   job      string  job:<id>, the envelope or its tombstone
---   run      hash    run:<id>
+--   run      string  run:<id>
 --   stats    hash    counters, and how many events are kept
 --   events   stream  events of the queue
 -- ARGV

@@ -55,7 +55,7 @@
 -- USES children/children: hand_over, mend_feeding, release_results
 --      core/call: check_types, server_us, settled
 --      core/history: notes_kept, trim_history
---      core/job: expire_due, keep_bounds
+--      core/job: apply_retention, expire_due
 --      core/limit: has_slots, mend_limits
 --      core/presence: look_is_due, watched_connections
 --      core/run: run_look
@@ -149,7 +149,7 @@ if some then
 end
 local bounds = some and redis.call('HMGET', retention, 'done_max', 'done_age_ms', 'dead_max', 'dead_age_ms')
   or {}
-more = keep_bounds(prefix, bounds, sizes, done_max, now_ms, virtual_time, wakes, events) or more
+more = apply_retention(prefix, bounds, sizes, done_max, now_ms, virtual_time, wakes, events) or more
 more = trim_history(prefix, events, now_ms) or more
 if sizes.dead > 0 then mend_dead(prefix, tonumber(state.dead_from or 0)) end
 for list in pairs(wakes) do wake_push(list) end

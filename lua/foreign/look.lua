@@ -6,7 +6,7 @@
 -- KEYS
 --   sweep  hash    state of the sweeps
 --   stats  hash    counters
---   run    hash    run:<id>
+--   run    string  run:<id>
 --   waits  string  waits:<id>, the tokens that wait for its end
 --   wait   stream  wait:<token>, the ids that have ended
 -- ARGV

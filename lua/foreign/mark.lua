@@ -4,9 +4,9 @@
 -- worker's other jobs (rule 12).
 --
 -- KEYS
---   sweep    hash  state of the sweeps
---   active   zset  id by lease deadline (ms)
---   run      hash  run:<id>
+--   sweep    hash    state of the sweeps
+--   active   zset    id by lease deadline (ms)
+--   run      string  run:<id>
 -- ARGV
 --   now_ms    '' or the time of a test
 --   prefix    prefix of the engine's own keys

@@ -4,7 +4,7 @@
 --
 -- KEYS
 --   sweep   hash    state of the sweeps
---   run     hash    run:<id>
+--   run     string  run:<id>
 --   active  zset    id by lease deadline (ms)
 --   stats   hash    counters, and how many events are kept
 --   events  stream  events of the queue

@@ -2,8 +2,8 @@
 -- Read how far a job has come: what a worker of this engine has told last, or a foreign one after it.
 --
 -- KEYS
---   sweep  hash  state of the sweeps
---   run    hash  run:<id>
+--   sweep  hash    state of the sweeps
+--   run    string  run:<id>
 -- ARGV
 --   now_ms    '' or the time of a test
 --   prefix    prefix of the engine's own keys

@@ -6,7 +6,7 @@
 -- KEYS
 --   sweep    hash    state of the sweeps
 --   job      string  job:<id>, the envelope or its tombstone
---   run      hash    run:<id>
+--   run      string  run:<id>
 --   result   string  result:<id>
 --   done     zset    id by time
 --   dead     zset    id by time

@@ -6,7 +6,7 @@
 -- KEYS
 --   sweep    hash    state of the sweeps
 --   job      string  job:<id>, the envelope or its tombstone
---   run      hash    run:<id>
+--   run      string  run:<id>
 --   needs    set     needs:<id>, the jobs that it waits for
 --   feeds    set     feeds:<id>, the jobs that wait for it
 --   heirs    set     heirs:<id>, those that were told of its end and may read its result

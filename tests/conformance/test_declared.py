@@ -14,7 +14,20 @@ import pytest
 
 from engine import AsyncQueue, Malformed, NewJob, Queue, UnsupportedFeature
 from engine.models.spec import Spec
-from engine.ops.admin import Alter, Clean, Forget, Pause, Resume, SetEvents, SetHistory, SetLimit, SetRetention, SetWorker
+from engine.ops.admin import (
+    AdminOperation,
+    Alter,
+    Clean,
+    Forget,
+    Pause,
+    Resume,
+    Revive,
+    SetEvents,
+    SetHistory,
+    SetLimit,
+    SetRetention,
+    SetWorker,
+)
 from engine.ops.jobs import Options
 from engine.ops.looks import (
     AwaitEnds,
@@ -63,6 +76,7 @@ FACES: dict[type[Any], Face] = {
     Pause: lambda queue: queue.pause(),
     Resume: lambda queue: queue.resume(),
     Alter: lambda queue: queue.jobs.cancel("4711"),
+    Revive: lambda queue: queue.dead.requeue("4711", with_children=True),
     Clean: lambda queue: queue.clean("waiting"),
     Forget: lambda queue: queue.obliterate(),
     PutSchedule: lambda queue: queue.schedules.put("s", "main", {"label": "s"}, every_ms=60_000),
@@ -142,6 +156,12 @@ def test_the_same_under_asyncio(spec: Spec, silence: Silence) -> None:
         return count
 
     assert (asyncio.run(refused()) > 0) == (spec in FOREIGN.values()) and silence.kept()
+
+
+def test_each_call_of_the_administration_has_a_face() -> None:
+    declared = {kind for kind in every_operation() if issubclass(kind, AdminOperation) and kind.script}
+    assert len(declared) > 10
+    assert {kind.__name__ for kind in declared - FACES.keys()} == {"SetMetadata"}, "`JobMetadata` refuses it"
 
 
 def test_an_operation_that_the_model_lacks_is_refused_before_it_is_sent(unheard: Queue) -> None:

@@ -1,4 +1,4 @@
-"""Presence in raw keys, in the step machine, and with real processes: a killed worker is noticed by its closed connection, and
+"""Presence in raw keys, in the state machine, and with real processes: a killed worker is noticed by its closed connection, and
 one that lives is not (rule 39)."""
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def test_an_obliterated_queue_without_workers_has_no_connections_left(desk: Desk
     assert desk.redis.exists(desk.keys.connections) == 0
 
 
-# -- the step machine
+# -- the state machine
 
 OWN = ClientConnection(1, "127.0.0.1:1111", RUN)
 #: The reply to what needs none.

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine import AsyncQueue, Channel, Queue, ScriptFault, models
+from engine.models.foreign.foreign import ForeignKeys
+from engine.models.lanes_keys import LanesKeys
+from engine.models.model import _ATTRIBUTES as ATTRIBUTES  # pyright: ignore[reportPrivateUsage]
 from engine.models.model import FilledSlots
 from engine.ops.base import Operation
 from engine.ops.claims import Bury, Release
@@ -379,3 +383,25 @@ def test_a_number_that_has_a_word_is_not_spelled_and_the_server_gets_the_number(
     for path in scripts_folder().rglob("*.lua"):
         if path.parent.name != "published":
             assert not spelled.search(path.read_text()), path
+
+
+#: While a backup is restored these hold other types, so that no other script begins.
+OTHER_TYPES = {("restore_end", "sweep"), ("restore_end", "seq"), ("restore_load", "sweep"), ("restore_load", "seq")}
+TYPED = re.compile(r"^--   (\w+) +(string|hash|list|zset|set|stream) ", re.MULTILINE)
+
+
+def types_of(keys: type[Any], path: Path) -> Iterator[tuple[str, str, str]]:
+    """Slot, its type by the header, and its type by the class of the keys, of each key that this has."""
+    for slot, told in TYPED.findall(path.read_text().partition("-- ARGV")[0]):
+        key = getattr(keys, ATTRIBUTES.get(slot) or slot, None)
+        if key is not None and (path.stem, slot) not in OTHER_TYPES:
+            yield slot, told, (inspect.getdoc(key) or "").split()[0].strip(":").lower()
+
+
+def test_headers_and_keys_agree_on_the_type_of_each_key() -> None:
+    own = [path for layer in LANES for folder in layer for path in folder.glob("*.lua")]
+    shared = list((scripts_folder() / "foreign").glob("*.lua"))
+    places: list[tuple[type[Any], list[Path]]] = [(LanesKeys, own), (ForeignKeys, shared)]
+    found = [(path.stem, *types) for keys, paths in places for path in sorted(paths) for types in types_of(keys, path)]
+    assert len(found) > 300
+    assert [types for types in found if types[2] != types[3]] == []

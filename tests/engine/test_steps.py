@@ -1,4 +1,4 @@
-"""The worker's step machine, event by event: claims, starts, finishes and leases (rules 1, 4, 9, 22 and 37)."""
+"""The worker's state machine, event by event: claims, starts, finishes and leases (rules 1, 4, 9, 22 and 37)."""
 
 from __future__ import annotations
 

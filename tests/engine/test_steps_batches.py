@@ -1,4 +1,4 @@
-"""Handlers of batches in the worker's step machine: who runs together, and that each job keeps a lease and an end of its own."""
+"""Handlers of batches in the worker's state machine: who runs together, and that each job keeps a lease and an end of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worker's step machine: stopping, burst, the times of sweeps, and rest."""
+"""The worker's state machine: stopping, burst, the times of sweeps, and rest."""
 
 from __future__ import annotations
 

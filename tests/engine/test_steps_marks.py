@@ -1,5 +1,5 @@
-"""Rule 12 in the step machine: one job with a crash behind it at a time, marked by one call before its handler runs; and rule 14:
-who could not renew because nothing ran says so."""
+"""Rule 12 in the state machine: one job with a crash behind it at a time, marked by one call before its handler runs; and rule
+14: who could not renew because nothing ran says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worker's step machine and schedules: what is due ticks, in the sweep, and holds up nothing (rule 24)."""
+"""The worker's state machine and schedules: what is due ticks, in the sweep, and holds up nothing (rule 24)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timeouts and ends of a worker in its step machine: what is told when, and what is still waited for."""
+"""Timeouts and ends of a worker in its state machine: what is told when, and what is still waited for."""
 
 from __future__ import annotations
 

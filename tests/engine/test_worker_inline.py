@@ -183,8 +183,8 @@ def test_a_worker_runs_inline_handlers_where_gevent_has_patched_the_process(queu
 @pytest.mark.parametrize(
     "where",
     [
-        "machine.machine.WorkerSteps._handler_ended",
-        "machine.machine.WorkerSteps.next_start",
+        "machine.machine.WorkerMachine._handler_ended",
+        "machine.machine.WorkerMachine.next_start",
         "handler_pool.HandlerPool.run_inline",
     ],
 )

@@ -495,7 +495,7 @@ def test_other_formats_refuse_it_before_they_change_anything(ironclaim_url: str,
             lambda: queue.workflows.cancel(id),
             lambda: queue.workflows.retry(id),
         ):
-            with pytest.raises(UnsupportedFeature, match="does not keep which jobs were buried"):
+            with pytest.raises(UnsupportedFeature, match="does not keep which jobs need each other"):
                 call()
         assert queue.jobs.state(id) == "dead"
         assert queue.dead.requeue(id).done

@@ -1,10 +1,16 @@
-"""Pages of the documentation: links lead to each of them, and the page of concepts keeps to the glossary and its picture."""
+"""Pages of the documentation: links lead to each of them, the page of concepts keeps to the glossary and its picture, and the
+tables of commands and endpoints have all of them."""
 
 from __future__ import annotations
 
+import argparse
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
+from engine.command.main import _parser  # pyright: ignore[reportPrivateUsage]
+from engine.http.routes import _OF_JOBS  # pyright: ignore[reportPrivateUsage]
 from tests.ci_scripts import loaded
 from tests.project.test_words import glossary
 
@@ -52,3 +58,35 @@ def test_concepts_are_twenty_lines_in_the_words_of_the_glossary() -> None:
 def test_the_picture_of_the_concepts_is_the_one_that_its_program_draws() -> None:
     program = loaded(ROOT / ".ci/concepts_picture.py")
     assert program.PICTURE.read_text() == program.drawn()
+
+
+# -- Tables of commands and endpoints that are written by hand: a new one that nobody wrote down is found.
+
+
+def commands(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """The words of the commands and of what each of them can do."""
+    for action in parser._actions:  # pyright: ignore[reportPrivateUsage]
+        if isinstance(action, argparse._SubParsersAction):  # pyright: ignore[reportPrivateUsage]
+            for name, below in cast("dict[str, argparse.ArgumentParser]", action.choices).items():
+                yield name
+                yield from commands(below)
+
+
+def in_the_table(page: str, word: str) -> bool:
+    """Whether a row of the page has this word in its first column."""
+    rows = re.findall(r"^\| (`.*?) \| ", (DOCS / page).read_text(), re.MULTILINE)
+    return any(re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", row) for row in rows)
+
+
+def test_each_command_has_a_row_on_the_page_of_operating() -> None:
+    known = list(commands(_parser()))
+    assert len(known) > 30
+    assert [word for word in known if not in_the_table("operating.md", word)] == []
+    assert not in_the_table("operating.md", "time") and not in_the_table("operating.md", "now")
+
+
+def test_each_path_of_the_job_api_has_a_row_in_its_guide() -> None:
+    paths = [path for _, path, _ in _OF_JOBS if not path.startswith("/api/v1")]
+    words = [re.sub(r"/\{\w+\}", "", path).rpartition("/")[2] for path in paths]
+    assert len(words) > 30
+    assert [path for path, word in zip(paths, words, strict=True) if not in_the_table("guides/http.md", word)] == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -19,23 +19,19 @@ from engine.http.describing import Header, arguments, choice, described, name_of
 from engine.http.jobs import schemas
 from engine.http.opening import queue_of, wait_for, waiting_ms
 from engine.ops.admin import Altered
-from engine.ops.jobs import Enqueued, Options, reroute_target
+from engine.ops.jobs import Enqueued, reroute_target
 from engine.ops.looks import LISTED
 from engine.ops.workers import WorkerInfo
-from engine.options import PLAIN, nearest
+from engine.options import nearest
 from engine.queue.admin import PIECE
 from engine.queue.error_kinds import CHARACTERS_MAX
 from engine.queue.history import PastJob
-from engine.queue.looks import PLACES_MAX, JobInfo, payload_members
+from engine.queue.looks import PLACES_MAX, JobInfo, options_told, payload_members
 from engine.queue.producing import NewJob
 from engine.queue.scheduling import Schedule
 from engine.queue.workflows import SHOWN
-from engine.routing import read_target
 
 # -- How jobs, schedules and workers are shown as JSON. Payloads are left out unless they may be seen.
-
-#: Options that hold what its producer put into a job, or other jobs.
-_CONTENTS = ("headers", "on_success", "on_failure")
 
 
 def job_view(job: JobInfo, *, payloads: bool) -> dict[str, Any]:
@@ -59,7 +55,7 @@ def job_view(job: JobInfo, *, payloads: bool) -> dict[str, Any]:
         "owner": job.owner,
         "last_error": job.last_error,
         "errors": [asdict(error) for error in job.errors],
-        "options": _options(job.options, payloads),
+        "options": options_told(job.options, contents=payloads),
     }
     if job.unreadable:
         view["unreadable"] = job.unreadable
@@ -92,7 +88,7 @@ def schedule_view(schedule: Schedule, *, payloads: bool) -> dict[str, Any]:
     )
     view: dict[str, Any] = {name: getattr(schedule, name) for name in names}
     view |= {"timing": asdict(schedule.timing), "policy": asdict(schedule.policy)}
-    view["options"] = _options(schedule.options, payloads)
+    view["options"] = options_told(schedule.options, contents=payloads)
     if payloads:
         view |= payload_members(schedule.payload, schedule.payload_bytes)
     return view
@@ -101,21 +97,6 @@ def schedule_view(schedule: Schedule, *, payloads: bool) -> dict[str, Any]:
 def worker_view(worker: WorkerInfo) -> dict[str, Any]:
     """A worker, with the fields of WorkerInfo."""
     return {**asdict(worker), "attributes": dict(worker.attributes), "routing": dict(worker.routing)}
-
-
-def _options(options: Options, contents: bool) -> dict[str, Any]:
-    """The options of a job that are not the default ones."""
-    names = [field.name for field in fields(options) if contents or field.name not in _CONTENTS]
-    given = {name: getattr(options, name) for name in names if getattr(options, name) != getattr(PLAIN, name)}
-    for name in ("headers", "reroute_on"):
-        if name in given:
-            given[name] = dict(given[name])
-    if given.get("target"):
-        given["target"] = read_target(given["target"]) or given["target"]
-    for name in ("on_success", "on_failure"):
-        if name in given:
-            given[name] = {"id": given[name].job, "name": given[name].name}
-    return given
 
 
 #: A listing is made of the first million jobs of a state; what is behind them is found by its id.

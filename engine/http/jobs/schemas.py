@@ -204,8 +204,9 @@ KEEP_HISTORY = an_object(
     payload_bytes=_whole(0, PAYLOAD_BYTES_MAX),
 )
 OR_NO_RULE = or_null(shown(keep=_MS, age_ms=_MS, payload_bytes=_MS, names={"type": "array", "items": _TEXT}))
+#: A time of more digits may be later than any that the engine takes.
+PLACE_PATTERN = rf"[0-9]{{1,14}}:[0-9]{{1,16}}:({'|'.join(OUTCOMES)}):{KNOWN_ID_PATTERN}"
 #: How a job has ended, as PastJob has it.
-PLACE_PATTERN = rf"[0-9]{{1,15}}:[0-9]{{1,16}}:({'|'.join(OUTCOMES)}):{KNOWN_ID_PATTERN}"
 PAST_JOB: Schema = shown(
     {"payload": {}, "payload_base64": _TEXT, "payload_unreadable": _TEXT},
     **dict.fromkeys(("place", "id", "name", "key", "unique", "worker", "error"), _TEXT),

@@ -1,5 +1,5 @@
 """What a worker still has to acknowledge: jobs whose handlers have ended, jobs that never started, and jobs
-that go on elsewhere after an error. Pure code, a part of the step machine."""
+that go on elsewhere after an error. Pure code, a part of the state machine."""
 
 from __future__ import annotations
 

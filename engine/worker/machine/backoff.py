@@ -1,4 +1,4 @@
-"""How long a failed job waits for its next run. Pure code, a part of the step machine."""
+"""How long a failed job waits for its next run. Pure code, a part of the state machine."""
 
 from __future__ import annotations
 

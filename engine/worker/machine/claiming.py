@@ -1,5 +1,6 @@
-"""A worker's claims: their identity, the classes that they name, and whether one is worth sending. Pure code,
-a part of the step machine."""
+"""A worker's claims and waits: their identity, the classes that they name, how long a wait blocks on the
+server, and whether a claim is worth sending; then `CallsInFlight`, one of each kind at most. Pure code, a
+part of the state machine."""
 
 from __future__ import annotations
 

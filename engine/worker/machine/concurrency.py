@@ -1,5 +1,5 @@
 """How many jobs a worker may hold: what pauses and its owner's gate allow, and its share of the places of a
-group or of many shards. Pure code, a part of the step machine."""
+group or of many shards. Pure code, a part of the state machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The input and output of a worker's step machine: its settings, the events, and the actions."""
+"""The input and output of a worker's state machine: its settings, the events, and the actions."""
 
 from __future__ import annotations
 

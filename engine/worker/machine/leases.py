@@ -419,7 +419,7 @@ class LeaseTable:
 
 
 # -- What falls due while jobs run: renewals of leases, timeouts of handlers, and the grace period of a
-# worker that stops. Pure code, a part of the step machine.
+# worker that stops. Pure code, a part of the state machine.
 
 
 class Renewing:

@@ -91,7 +91,7 @@ from engine.worker.machine.sweeping import Presence, Sweeping
 START_POLL_MS = 20
 
 
-class WorkerSteps:
+class WorkerMachine:
     """The machine of one worker. Feed it events with `on`; execute the actions in their order; call again at
     `wake_at_ns`.
 

@@ -1,4 +1,4 @@
-"""How many jobs a worker leases ahead of its free handlers. Pure code, a part of the step machine."""
+"""How many jobs a worker leases ahead of its free handlers. Pure code, a part of the state machine."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """What a worker reports about itself: its heartbeats, the progress of its jobs, and how long its handlers
-took. Pure code, a part of the step machine."""
+took. Pure code, a part of the state machine."""
 
 from __future__ import annotations
 

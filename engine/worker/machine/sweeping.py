@@ -202,7 +202,7 @@ class Sweeping:
 
 
 # -- Presence: whether the workers of a queue are connected, so that the leases of one that was killed are
-# taken at once, and not when they run out (rule 39). Pure code, a part of the step machine.
+# taken at once, and not when they run out (rule 39). Pure code, a part of the state machine.
 #
 # Once a second one sweep of the queue is answered with the control connections of all workers, and its worker
 # looks whether they are there. What is missing is looked for once more: a live worker connects again at once,

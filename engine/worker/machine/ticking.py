@@ -1,4 +1,4 @@
-"""Which ticks of a due schedule make a job, and which are missed. Pure code, a part of the step machine."""
+"""Which ticks of a due schedule make a job, and which are missed. Pure code, a part of the state machine."""
 
 from __future__ import annotations
 

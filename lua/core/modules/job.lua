@@ -212,7 +212,7 @@ end
 -- and discards at most 50 dead jobs, the oldest first. `kept`: done_max, done_age_ms, dead_max and
 -- dead_age_ms of the settings, nil if not set; `sizes`: how many jobs are in done and in dead. Returns
 -- whether more are over the bounds.
-local function keep_bounds(prefix, kept, sizes, done_max, now_ms, virtual_time, wakes, events)
+local function apply_retention(prefix, kept, sizes, done_max, now_ms, virtual_time, wakes, events)
   local dead = prefix .. 'dead'
   local function over_bounds(state, most, age_ms)
     local over = sizes[state] - most

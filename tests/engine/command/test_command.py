@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from engine import GroupSettings, Queue, WorkerSettings, models
 from engine.command.arguments import duration_ms
+from engine.command.main import _parser  # pyright: ignore[reportPrivateUsage]
 from engine.options import sentences, settings_of
 from engine.testing import free_port
 from engine.version import __version__
@@ -74,6 +78,14 @@ def test_the_help_of_the_worker_has_each_setting_with_its_default() -> None:
             shown = {"presence": "on", "routes": "default"}.get(name, row.default)
             ending = "" if row.default in (None, "", ()) else f"; default: {shown}"
             assert f"{about[name]} [IRONCLAIM_{name.upper()}{ending}]" in text
+
+
+def test_the_help_of_a_command_describes_no_other_one() -> None:
+    subparsers = argparse._SubParsersAction  # pyright: ignore[reportPrivateUsage]
+    (commands,) = (one.choices for one in _parser()._actions if isinstance(one, subparsers))  # pyright: ignore[reportPrivateUsage]
+    about = {name: parser.description or "" for name, parser in cast("dict[str, argparse.ArgumentParser]", commands).items()}
+    assert len([text for text in about.values() if text]) > 8
+    assert {name: text for name, text in about.items() if {*re.findall(r"`ironclaim (\w+)", text)} - {name}} == {}
 
 
 def test_the_version_is_told_without_importing_what_commands_need() -> None:

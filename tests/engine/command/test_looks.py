@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from engine import Handlers, Job, Queue, Worker
+from engine import Handlers, Job, JobOptions, Queue, Worker
 from engine.ops.claims import Bury as BuryJobs
 from engine.ops.claims import Failure
 from engine.ops.jobs import Options
@@ -50,6 +50,22 @@ def test_jobs_of_a_state_and_one_of_them(queue: Queue, at: tuple[str, ...]) -> N
     assert "payload    {" in ironclaim("jobs", "show", "j1", *at).stdout
     assert "job    name  state" in ironclaim("jobs", "list", "--state", "delayed", *at).stdout
     assert ironclaim("jobs", "list", "--state", "active", *at).stdout == "no job is active\n"
+
+
+def test_every_option_of_a_job_that_is_not_the_default_is_shown(queue: Queue, at: tuple[str, ...]) -> None:
+    given: JobOptions = {
+        "unique": "u",
+        "route": "gpu",
+        "timeout_ms": 5_000,
+        "skip_on": ["ValueError"],
+        "target": {"server": "s1"},
+    }
+    queue.enqueue("send", {}, id="j1", priority=7, key="acme", headers={"trace": "t1"}, attempts=4, **given)
+    shown = said("jobs", "show", "j1", *at)
+    assert (shown["priority"], shown["key"], shown["headers"]) == (7, "acme", {"trace": "t1"})
+    assert shown["options"] == {"attempts": 4, **given}
+    queue.enqueue("send", {}, id="plain")
+    assert said("jobs", "show", "plain", *at)["options"] == {}
 
 
 def test_single_jobs_are_run_cancelled_and_removed(queue: Queue, at: tuple[str, ...]) -> None:

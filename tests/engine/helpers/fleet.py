@@ -1,4 +1,4 @@
-"""Workers in virtual time over a real server: their step machines decide, the scripts run on the server with
+"""Workers in virtual time over a real server: their state machines decide, the scripts run on the server with
 the time that the test gives, and a minute takes a moment. Round trips take 1 ms; the server's clock may step
 and the server may stand still."""
 
@@ -16,7 +16,7 @@ from engine.ops.jobs import Lease
 from engine.ops.sweeps import Swept, Wait, Woken
 from engine.redis.call import ServerClock
 from engine.worker.machine.events import MS, Action, Answered, Event, HandlerEnded, LoseLease, Send, Settings, Start, TimerFired
-from engine.worker.machine.machine import WorkerSteps
+from engine.worker.machine.machine import WorkerMachine
 from tests.engine.desk import Desk
 
 #: What a handler does: it takes so many ms, never returns (None), or takes its whole worker with it.
@@ -34,7 +34,7 @@ class Puppet:
     """One worker: its machine, and what became of the jobs that it was given."""
 
     name: str
-    steps: WorkerSteps
+    steps: WorkerMachine
     clock: ServerClock
     alive: bool = True
     generation: int = 0
@@ -69,7 +69,7 @@ class Fleet:
         settings = Settings(f"w{number}", concurrency, prefetch, lease_ms, sweep_ms, 30_000, ("main",))
         clock = ServerClock()
         clock.learn((self._offset_ms + self.now_ms) * 1000, self.now_ms * MS)
-        steps = WorkerSteps(settings, self.desk.call, clock, lambda: f"{number:016x}", self.now_ms * MS, lambda: 0.5)
+        steps = WorkerMachine(settings, self.desk.call, clock, lambda: f"{number:016x}", self.now_ms * MS, lambda: 0.5)
         worker = Puppet(settings.name, steps, clock)
         self.workers.append(worker)
         self._at(0, lambda: self._feed(worker, TimerFired()))

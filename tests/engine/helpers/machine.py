@@ -1,4 +1,4 @@
-"""Drives the worker's step machine by hand: no thread, no socket, and a clock that the test moves."""
+"""Drives the worker's state machine by hand: no thread, no socket, and a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from engine.worker.machine.events import (
     TimerFired,
     Unanswered,
 )
-from engine.worker.machine.machine import WorkerSteps
+from engine.worker.machine.machine import WorkerMachine
 
 MS = 1_000_000
 #: Server time minus the machine's monotonic time, ms.
@@ -60,7 +60,7 @@ class Machine:
         self.sent_ms: dict[CallKind, int] = {}
         self.log: list[Action] = []
         self._fences = iter(range(1, 10_000))
-        self.steps = WorkerSteps(
+        self.steps = WorkerMachine(
             self.settings, Lanes("q").call, self.clock, lambda: next(self.incarnations), 0, lambda: self.draws.pop(0)
         )
         self.on(TimerFired())

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
 import httpx
+import pytest
 
 from engine import Handlers, Job, Queue, Worker, models
+from engine.http.jobs import schemas
 from engine.http.settings import HttpSettings, Token
+from engine.models.names import LANES
+from engine.queue.history import wanted
 from tests.engine.http.serving import served
 
 HISTORY = "/api/queues/q/history"
@@ -29,6 +34,15 @@ def ended(queue: Queue, *jobs: str) -> None:
     for job in jobs:
         queue.enqueue("send", {"to": job}, id=job, key="acme", attempts=1)
     Worker(queue, handlers, name="w1").run(burst=True)
+
+
+@pytest.mark.parametrize("digits", range(1, 20))
+def test_each_place_that_the_document_allows_is_taken(digits: int) -> None:
+    place = f"{'9' * digits}:{'9' * 16}:finished:j"
+    if re.fullmatch(schemas.PLACE_PATTERN, place):
+        assert wanted(LANES, before=place)[1] == (10**digits - 1, b"j\0" + b"9" * 16 + b"\0finished\0")
+    else:
+        assert digits > 14, "years to come"
 
 
 def asked(base: str, **query: Any) -> Any:
