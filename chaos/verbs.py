@@ -303,8 +303,8 @@ VERBS = (
         MEASURE,
         "which rate meets a target of latency here: searched, predicted, verified",
         "Open arrivals at a rate that doubles and is then bisected, until the last that meets the p99; a prediction from half of "
-        "the steps, verified at 0.9 and 1.1 of it. With a chaos.toml these are the workers, handlers and load of a service of your "
-        "own. Exits 0 when it holds, 1 when not, 2 when there is none.",
+        "the steps, verified at 0.9 and 1.1 of it. With a chaos.toml these are the workers, handlers and load of a service of "
+        "your own. Exits 0 when it holds, 1 when not, 2 when there is none.",
         "chaos.capacity.command:capacity",
         (FILE.but(help="a chaos.toml", default=None, words="default jobs and handlers of the harness"), *KEPT),
         more=of_capacity.add_arguments,

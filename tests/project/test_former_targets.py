@@ -104,7 +104,7 @@ def test_a_target_of_before_says_what_to_type_and_runs(tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     environment = {**os.environ, "RUNS": str(tmp_path / "runs")}
     done = subprocess.run(
-        [ROOT / ".ci/former_targets", "runs", "RUNS"], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
+        [ROOT / ".ci/former_targets", "runs", "RUNS"], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120
     )
     assert (done.returncode, (tmp_path / "runs/index.html").exists()) == (0, True), done.stderr
     assert done.stderr == f"make runs: for one release only; type now: .venv/bin/python -m reports list {tmp_path}/runs\n"
