@@ -12,7 +12,7 @@ from engine.redis.async_driver import AsyncDriver
 from engine.redis.call import Call
 from engine.redis.endpoint import Endpoint
 from engine.redis.exchange import Sent
-from engine.redis.listener import AsyncNotifier
+from engine.redis.notifier import AsyncNotifier
 
 #: What is called after a publication, from any thread, also with nobody waiting any more; it must be short
 #: and not raise.

@@ -13,7 +13,7 @@ from engine.redis.call import Call
 from engine.redis.driver import SyncDriver
 from engine.redis.endpoint import Endpoint
 from engine.redis.exchange import Sent
-from engine.redis.listener import Notifier
+from engine.redis.notifier import Notifier
 
 #: What is called after a publication, from any thread, also with nobody waiting any more; it must be short
 #: and not raise.

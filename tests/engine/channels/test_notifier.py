@@ -13,9 +13,9 @@ import pytest
 import redis
 
 from engine import Malformed
-from engine.redis import listener as listening
+from engine.redis import notifier as notifying
 from engine.redis.endpoint import ConnectOptions, Endpoint
-from engine.redis.listener import AsyncNotifier, Notifier
+from engine.redis.notifier import AsyncNotifier, Notifier
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
@@ -123,8 +123,8 @@ def test_it_stays_when_nothing_is_published(made: Notifier, server: redis.Redis)
 def test_it_ends_some_time_after_the_last_one_and_begins_again(
     made: Notifier, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "LINGER_S", 0.05)
-    monkeypatch.setattr(listening, "PING_AFTER_S", 0.05)
+    monkeypatch.setattr(notifying, "LINGER_S", 0.05)
+    monkeypatch.setattr(notifying, "PING_AFTER_S", 0.05)
     listener = Listener()
     for _ in range(3):
         made.listen(listener.notify)
@@ -136,7 +136,7 @@ def test_it_ends_some_time_after_the_last_one_and_begins_again(
 
 def test_close_ends_it_at_once(made: Notifier, server: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not wait until it would ask whether anybody is there."""
-    monkeypatch.setattr(listening, "PING_AFTER_S", 60.0)
+    monkeypatch.setattr(notifying, "PING_AFTER_S", 60.0)
     made.listen(Listener().notify)
     wait_until(lambda: made.live, "the confirmation")
     made.close()
@@ -241,8 +241,8 @@ def test_asyncio_finds_a_connection_that_was_silently_cut(server: redis.Redis, i
 def test_asyncio_ends_it_some_time_after_the_last_one(
     server: redis.Redis, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "LINGER_S", 0.05)
-    monkeypatch.setattr(listening, "PING_AFTER_S", 0.05)
+    monkeypatch.setattr(notifying, "LINGER_S", 0.05)
+    monkeypatch.setattr(notifying, "PING_AFTER_S", 0.05)
 
     async def story() -> None:
         made, listener = AsyncNotifier(Endpoint(ironclaim_url, asynchronous=True), TOPIC), Listener()
