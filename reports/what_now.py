@@ -51,7 +51,7 @@ def repeated(spec: Mapping[str, Any], folder: Path, *, violated: bool) -> dict[s
         least = {"find the least faults": f"{chaos} shrink {shown(folder)}"} if violated and spec.get("plan") else {}
         return {"repeat": f"{chaos} replay {shown(folder)}", **least}
     if scenario == SERVICE and spec.get("mutant"):
-        return {"repeat": f"{chaos} mutants --only {SERVICE}-{spec['mutant']} --seed {seed}"}
+        return {"repeat": f"{chaos} campaign mutants --only {SERVICE}-{spec['mutant']} --seed {seed}"}
     if scenario == SERVICE:
         return {"repeat": f"{chaos} run chaos.toml --seed {seed}  (the file of the run)"}
     if scenario in BY_SEED:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
-from engine import Handlers, Job, JobOptions, Queue, Worker
+from engine import Handlers, Job, Queue, Worker
 from engine.ops.claims import Bury as BuryJobs
 from engine.ops.claims import Failure
 from engine.ops.jobs import Options
@@ -53,7 +54,7 @@ def test_jobs_of_a_state_and_one_of_them(queue: Queue, at: tuple[str, ...]) -> N
 
 
 def test_every_option_of_a_job_that_is_not_the_default_is_shown(queue: Queue, at: tuple[str, ...]) -> None:
-    given: JobOptions = {
+    given: dict[str, Any] = {
         "unique": "u",
         "route": "gpu",
         "timeout_ms": 5_000,
