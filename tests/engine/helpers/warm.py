@@ -82,7 +82,7 @@ def _forking(pid: int) -> tuple[socket.socket, subprocess.Popen[bytes]]:
         command = [sys.executable, "-m", "tests.engine.helpers.warm", str(theirs.fileno())]
         # Not guarded: it is to outlive the thread that was the first to ask, and it sees our end by that of the way.
         options: dict[str, Any] = {"cwd": ROOT, "env": environment, "stdin": subprocess.DEVNULL, "start_new_session": True}
-        process = subprocess.Popen(command, pass_fds=[theirs.fileno()], **options)
+        process = subprocess.Popen[bytes](command, pass_fds=[theirs.fileno()], **options)
     return ours, process
 
 
