@@ -23,7 +23,7 @@ from chaos.spec import RunSpec
 from chaos.watch import Watch
 from engine.errors import redacted
 from engine.testing import start_guarded
-from engine.testing.server import LOOPBACK, quiet_port
+from engine.testing.server import BINARY_VARIABLE, LOOPBACK, quiet_port
 from record.environment import recording
 from record.history import HistoryFile
 
@@ -32,6 +32,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 #: Where children find packages: those, and the client over HTTP.
 PACKAGES = (str(ROOT), str(ROOT / "clients" / "python"))
+
+#: Settings of the engine in an environment; and those that are of the harness and its judge, and of no queue.
+SETTING, OF_HARNESS = "IRONCLAIM_", (BINARY_VARIABLE, "IRONCLAIM_SPARK_MASTER", "IRONCLAIM_SPARK_CONF")
 
 #: A child that was asked to stop gets this long.
 STOP_GRACE_S = 15.0
@@ -310,7 +313,12 @@ def locust_command(spec: RunSpec, *, users: int) -> list[str]:
 def child_environment(more: Mapping[str, str]) -> dict[str, str]:
     """Our environment for children, who must find the same packages whatever the working directory."""
     path = os.pathsep.join(filter(None, [*PACKAGES, os.environ.get("PYTHONPATH", "")]))
-    return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **more}
+    return {**inherited(), "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **more}
+
+
+def inherited() -> dict[str, str]:
+    """Our environment without settings of the engine: those of a shell are about other servers and workers than a drill's."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(SETTING) or name in OF_HARNESS}
 
 
 def changed_engine(lua: Path | None) -> dict[str, str]:

@@ -18,6 +18,7 @@ class Cause(StrEnum):
     MISSED = "missed"
     RECORDER = "recorder"
     NOTHING = "nothing"
+    FULL = "full"
     OPEN = "open"
 
 
@@ -45,6 +46,7 @@ REMEDIES: Mapping[Cause, str] = {
     Cause.MISSED: "a fault met no work that it could disturb: run longer, at a higher rate, or with another seed",
     Cause.RECORDER: "the recording cannot be trusted: run again where it is calmer, with less load for each process",
     Cause.NOTHING: "there was nothing to judge: run longer, or with a load that uses what the check is about",
+    Cause.FULL: "handlers had all places: give workers or limits more, handlers that hang a timeout_ms, or send fewer such jobs",
     Cause.OPEN: "the run ended before it could be told: run longer, or where it is calmer",
 }
 
@@ -58,7 +60,7 @@ LATE_LOAD = ("H3", "late load")
 SLOW_LOAD = (LATE_LOAD, ("H3", "dropped load"))
 
 #: The cause of a level of rows in doubt, whatever the check.
-OF_LEVELS: Mapping[str, Cause] = {"astray": Cause.CLOCK, "unproven": Cause.HOLES, "slow": Cause.SLOW}
+OF_LEVELS: Mapping[str, Cause] = {"full": Cause.FULL, "astray": Cause.CLOCK, "unproven": Cause.HOLES, "slow": Cause.SLOW}
 
 
 def of_doubt(check: str, doubt: str) -> Cause:

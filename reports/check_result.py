@@ -17,9 +17,9 @@ EXAMPLES_MAX = 10
 #: The level of a violation that a declared finding covers. The other levels are those of `reports.checks.base.Flag`.
 DECLARED = "declared"
 
-#: Levels of what may be a violation: because something is not known, the clock of a host is not, rows are missing, or the machine
-#: was too slow.
-IN_DOUBT = ("unknown", "astray", "unproven", "slow")
+#: Levels of what may be a violation: because something is not known, handlers had all places, the clock of a host is not known,
+#: rows are missing, or the machine was too slow.
+IN_DOUBT = ("unknown", "full", "astray", "unproven", "slow")
 
 
 @dataclass
@@ -71,6 +71,8 @@ class CheckResult:
         reasons = list(self.doubts)
         if self.total("unknown"):
             reasons.append(summarize(self.total("unknown"), self.examples["unknown"]))
+        if self.total("full"):
+            reasons.append(summarize(self.total("full"), self.examples["full"]))
         if self.total("astray"):
             reasons.append("the clock of a host may explain it: " + summarize(self.total("astray"), self.examples["astray"]))
         if self.total("unproven"):

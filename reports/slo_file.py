@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -132,14 +133,15 @@ def misplaced(path: tuple[str, ...], value: object, *, channels: bool) -> str:
     """Why there is no such objective; empty when there is."""
     section = path[0]
     if section not in NAMES:
-        return f"{section} is not known, it must be {listed(NAMES)}"
+        return f"{section} is not known, {perhaps(section, NAMES)}it must be {listed(NAMES)}"
     depth = PLACES[section].count(".") + 1
     if len(path) >= 2 and section == "latency" and not phases.known(path[1]):
         return f"{dotted(path[:2])} is not known, {phases.bound(path[1])}"
     if len(path) >= 3 and section == "latency" and not channels and path[2] not in SERIES:
-        return f"{dotted(path[:3])} is not known, the series must be {listed(SERIES)}"
+        return f"{dotted(path[:3])} is not known, {perhaps(path[2], SERIES)}the series must be {listed(SERIES)}"
     if len(path) >= depth and path[depth - 1] not in NAMES[section]:
-        return f"{dotted(path[:depth])} is not known, the last part must be {listed(NAMES[section])}"
+        near = perhaps(path[depth - 1], NAMES[section])
+        return f"{dotted(path[:depth])} is not known, {near}the last part must be {listed(NAMES[section])}"
     if len(path) != depth or isinstance(value, dict):
         return f"{dotted(path)} is {shown(value)}, an objective of this section must be at {PLACES[section]}"
     return ""
@@ -157,6 +159,12 @@ def out_of_bounds(path: tuple[str, ...], value: object) -> str:
 def dotted(path: Sequence[str]) -> str:
     """A place as TOML writes it: names that are not bare keys are quoted."""
     return ".".join(part if part.replace("-", "_").isidentifier() or part.isdigit() else json.dumps(part) for part in path)
+
+
+def perhaps(name: str, known: Iterable[str]) -> str:
+    """The known name that a wrong one is similar to, before what else its message says."""
+    near = get_close_matches(name, list(known), n=1)
+    return f"perhaps {near[0]}; " if near else ""
 
 
 def listed(names: Iterator[str] | Sequence[str] | Mapping[str, Any]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import queue
 import subprocess
 import threading
@@ -14,6 +13,7 @@ from typing import Any
 
 from chaos.errors import HarnessError
 from chaos.interop.node import adapter_command, adapter_environment
+from chaos.processes import inherited
 from engine.testing import start_guarded
 
 ANSWER_TIMEOUT_S = 20.0
@@ -36,7 +36,7 @@ class Talker:
         self._answers: queue.Queue[str] = queue.Queue()
 
     def __enter__(self) -> Talker:
-        environment = {**os.environ, **adapter_environment()}
+        environment = {**inherited(), **adapter_environment()}
         command = adapter_command("talk", self._settings)
         self._process = start_guarded(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         self._reader = threading.Thread(target=self._read, daemon=True)

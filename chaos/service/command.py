@@ -25,9 +25,10 @@ from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
 from chaos.judge import validate_objectives
 from chaos.plan import PRODUCER, Pace, Plan, draw, worker_names
+from chaos.processes import inherited
 from chaos.progress import Progress
 from chaos.runs import RunFolder
-from chaos.service import trial
+from chaos.service import placeholders, trial
 from chaos.service.crew import program_of
 from chaos.service.drill import ServiceDrill
 from chaos.service.file import ServiceFile, read, toml
@@ -153,14 +154,15 @@ def resolved(service: ServiceFile) -> Known:
     try:
         with tempfile.TemporaryDirectory() as folder:
             # The run has no folder yet.
-            own = {key: value.replace("{run}", folder).replace("{name}", "check") for key, value in service.environment.items()}
+            known = {placeholders.RUN: folder, placeholders.PROCESS: "check", placeholders.PORT: ""}
+            own = {key: placeholders.filled(value, known) for key, value in service.environment.items()}
             done = subprocess.run(
                 command,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
                 cwd=service.folder,
-                env={**os.environ, **own},
+                env={**inherited(), **own},
                 timeout=IMPORT_TIMEOUT_S,
                 check=False,
             )

@@ -15,7 +15,8 @@ from typing import Any, ClassVar
 
 from chaos import rows
 from chaos.errors import HarnessError
-from chaos.processes import STOP_GRACE_S, Child, Crew
+from chaos.processes import STOP_GRACE_S, Child, Crew, inherited
+from chaos.service import placeholders
 from chaos.service.file import ServiceFile
 from engine.testing.server import LOOPBACK, quiet_port
 from record.environment import led
@@ -96,7 +97,7 @@ class ServiceCrew(Crew):
         return str(self.service.folder)
 
     def environment(self, more: Any) -> dict[str, str]:
-        return {**os.environ, "PATH": search_path(), "PYTHONUNBUFFERED": "1", **more}
+        return {**inherited(), "PATH": search_path(), "PYTHONUNBUFFERED": "1", **more}
 
     def hide(self, text: str) -> str:
         return self.service.secrets.hide(text)
@@ -152,10 +153,9 @@ class ServiceCrew(Crew):
 
     def _filled(self, word: str, name: str) -> str:
         """A word of the file with `{run}`, the folder of the run; `{name}`, that of the process; and `{port}`, that of an app."""
-        known = {"run": str(self.history.parent), "name": name, "port": str(self.ports.get(name, ""))}
-        for key, value in known.items():
-            word = word.replace(f"{{{key}}}", value)
-        return word
+        port = str(self.ports.get(name, ""))
+        known = {placeholders.RUN: str(self.history.parent), placeholders.PROCESS: name, placeholders.PORT: port}
+        return placeholders.filled(word, known)
 
     def _is_stillborn(self, child: Child) -> bool:
         view = self.watch.view(child.name)

@@ -11,7 +11,7 @@ import os
 import re
 import shlex
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,11 @@ from urllib.parse import urlsplit
 
 from chaos import catalogue
 from chaos.errors import HarnessError
+from chaos.service import placeholders
 from chaos.service.secrets import Secrets, secrets_of
 from chaos.topologies import DURABILITIES, EMBEDDED, TOPOLOGIES
 from engine.errors import redacted
+from engine.options import nearest
 
 NAME = "chaos.toml"
 
@@ -38,6 +40,10 @@ OF_OWN_HANDLERS = ("worker-oom", "worker-clock-jump")
 #: Others that act inside of servers, or on keys and connections of all of their clients.
 OF_OWN_SERVERS = ("worker-cut", "lease-expired", "dns-change")
 BESIDE_SERVERS = (catalogue.PROCESS, catalogue.NETWORK)
+
+#: What takes the place of a name in braces: in all texts, and in those of apps.
+OF_ALL = (placeholders.RUN, placeholders.PROCESS)
+OF_APPS = (*OF_ALL, placeholders.PORT)
 
 #: A wrong value is cut to this many characters in messages.
 VALUE_MAX = 60
@@ -127,7 +133,7 @@ def _checked(path: Path, content: Mapping[str, Any]) -> ServiceFile:
         if name not in known:
             # A text that belongs elsewhere may be a secret.
             shown = type(value).__name__ if isinstance(value, str) else value
-            raise Wrong(name, shown, f"left out: the fields are {', '.join(sorted(known))}")
+            raise Wrong(name, shown, f"left out: {_perhaps(name, known)}the fields are {', '.join(sorted(known))}")
     servers = _servers(content.get("servers"))
     for name in ("topology", "durability"):
         if servers and name in content:
@@ -144,14 +150,14 @@ def _checked(path: Path, content: Mapping[str, Any]) -> ServiceFile:
     without = _names("without_effects", content.get("without_effects", []))
     if without and not effects:
         raise Wrong("without_effects", list(without), "left out without effects")
-    minutes = content.get("minutes")
+    minutes, apps = content.get("minutes"), _commands("apps", content.get("apps", []), APPS_MAX, OF_APPS)
     return ServiceFile(
         path=path,
         queue=_reference("queue", content.get("queue"), QUEUE),
         load=_reference("load", content.get("load"), f"{FUNCTION} or module:LocustUser"),
         rate=_whole("rate", content.get("rate"), 1, RATE_MAX_PER_S),
         workers=_workers(content.get("workers"), content.get("queue")),
-        apps=_commands("apps", content.get("apps", []), APPS_MAX),
+        apps=apps,
         topology=topology,
         servers=servers,
         durability=durability,
@@ -160,7 +166,7 @@ def _checked(path: Path, content: Mapping[str, Any]) -> ServiceFile:
         effects=_reference("effects", effects, FUNCTION) if effects != "" else "",
         once=once,
         without_effects=without,
-        environment=_environment(content.get("environment", {})),
+        environment=_environment(content.get("environment", {}), OF_APPS if apps else OF_ALL),
         slo=_table("slo", content.get("slo", {})),
     )
 
@@ -189,20 +195,35 @@ def _names(name: str, value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _commands(name: str, value: object, most: int) -> tuple[tuple[str, ...], ...]:
+def _commands(name: str, value: object, most: int, known: Sequence[str] = OF_ALL) -> tuple[tuple[str, ...], ...]:
     if not isinstance(value, list) or len(value) > most:
         raise Wrong(name, value, f"a list of at most {most} commands")
-    return tuple(_words(f"{name}[{at}]", command) for at, command in enumerate(value))
+    return tuple(_words(f"{name}[{at}]", command, known) for at, command in enumerate(value))
 
 
-def _words(name: str, command: object) -> tuple[str, ...]:
+def _words(name: str, command: object, known: Sequence[str]) -> tuple[str, ...]:
     try:
         words = shlex.split(command) if isinstance(command, str) and len(command) <= COMMAND_MAX else []
     except ValueError:
         words = []
     if not words:
         raise Wrong(name, command, "a command, as a shell reads its words")
+    for word in words:
+        if unknown := placeholders.unknown(word, known):
+            raise Wrong(name, command, _of_placeholders(f"a command without {{{unknown}}}", unknown, known))
     return tuple(words)
+
+
+def _of_placeholders(bound: str, unknown: str, known: Sequence[str]) -> str:
+    """What a text must be that has a name in braces which nothing takes the place of."""
+    braced = [f"{{{name}}}" for name in known]
+    return f"{bound}: {_perhaps(f'{{{unknown}}}', braced)}it may have {' and '.join(braced)}, and {{{{x}}}} is told as {{x}}"
+
+
+def _perhaps(name: str, known: Iterable[str]) -> str:
+    """The field that a wrong name is similar to, before what else its bound says."""
+    near = nearest(name, known)
+    return f"{near.removeprefix(', ')}; " if near else ""
 
 
 def _workers(value: object, queue: object) -> tuple[tuple[str, ...], ...]:
@@ -219,7 +240,11 @@ def _servers(value: object) -> str:
         return ""
     content = _table("servers", value)
     url = content.get("url")
-    if set(content) != {"url"} or not isinstance(url, str):
+    for name in content:
+        if name != "url":
+            # What it says may be a url with a password.
+            raise Wrong(f"servers.{name}", type(content[name]).__name__, f"left out: {_perhaps(name, ['url'])}the field is url")
+    if not isinstance(url, str):
         raise Wrong("servers", value, 'a table with url = "redis://...", or url = "$VARIABLE"')
     if url.startswith("$"):
         name, url = url, os.environ.get(url[1:], "")
@@ -259,7 +284,7 @@ def _faults(value: object, topology: str, *, given: bool) -> tuple[str, ...] | N
     return tuple(value)
 
 
-def _environment(value: object) -> dict[str, str]:
+def _environment(value: object, known: Sequence[str]) -> dict[str, str]:
     if not isinstance(value, dict):
         raise Wrong("environment", type(value).__name__, "a table")
     for name, text in _table("environment", value).items():
@@ -270,6 +295,8 @@ def _environment(value: object) -> dict[str, str]:
             raise Wrong(f"environment.{name}", type(text).__name__, "a text without a NUL")
         if name.startswith("IRONCLAIM_"):
             raise Wrong(f"environment.{name}", type(text).__name__, "left out: the harness sets it")
+        if unknown := placeholders.unknown(text, known):
+            raise Wrong(f"environment.{name}", type(text).__name__, _of_placeholders("without other braces", unknown, known))
     return dict(_table("environment", value))
 
 

@@ -7,6 +7,7 @@ import sys
 
 from bench.references import found
 from chaos.errors import HarnessError
+from chaos.processes import inherited
 from chaos.service.file import ServiceFile
 from engine import Queue
 from engine.errors import redacted_url
@@ -19,7 +20,10 @@ def open_queue(service: ServiceFile, name: str, url: str, under: str = "") -> Qu
     """The service's own queue, as its module makes it, at this url, with keys that begin with `under`. Raises HarnessError for
     one that cannot be made."""
     told, folder = led(url, name, None, under), str(service.folder)
-    before = {variable: os.environ.get(variable) for variable in told}
+    without = os.environ.keys() - inherited().keys()
+    before = {variable: os.environ.get(variable) for variable in told.keys() | without}
+    for variable in without:
+        del os.environ[variable]
     os.environ.update(told)
     if folder not in sys.path:
         # Behind all others: no module of the service takes the place of one of the harness's.

@@ -14,12 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote, unquote
 
+from chaos.service import placeholders
 from engine.errors import HIDDEN, redacted
 
 LENGTH_LEAST = 6
 
-#: What a drill puts into a value; what stands between is the service's.
-_PLACEHOLDER = re.compile(r"\{(?:run|name|port)\}")
 #: The user and the password of a url, and an option that is one.
 _USER = re.compile(r"://(.*)@", re.DOTALL)
 _OPTION = re.compile(r"(?:password|passwd|pwd|secret|token|api_?key)\s*=\s*([^&\s]+)", re.IGNORECASE)
@@ -56,7 +55,7 @@ def secrets_of(environment: Mapping[str, str], urls: Iterable[str] = (), passwor
     found = {one: HIDDEN for text in (*urls, *environment.values()) for one in passwords_in(text)}
     found |= dict.fromkeys(passwords, HIDDEN)
     for name, value in environment.items():
-        found |= dict.fromkeys(_PLACEHOLDER.split(value), f"${name}")
+        found |= dict.fromkeys(placeholders.between(value), f"${name}")
     written = {form: instead for secret, instead in found.items() for form in _forms(secret) if len(form) >= LENGTH_LEAST}
     return Secrets(tuple(sorted(written.items(), key=lambda one: -len(one[0]))))
 

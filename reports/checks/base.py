@@ -29,10 +29,10 @@ Base = Literal["tokens", "jobs", "in_hand"]
 class Flag:
     """A row of a frame is a violation when the condition holds; `detail` continues a sentence that begins with the subject.
 
-    `level`: violated, unknown or possible. `absence`: the condition rests on missing rows, so when the history has holes the
-    violation is only unproven. `subject`: the column that names what violates the check. `loss`: the kind of fault whose declared
-    loss explains the row; null where none does. `timed`: the condition is that something took too long, so on a machine that was
-    too slow the violation is only in doubt.
+    `level`: violated, unknown, full (unknown, since running handlers had all places) or possible. `absence`: the condition rests
+    on missing rows, so when the history has holes the violation is only unproven. `subject`: the column that names what violates
+    the check. `loss`: the kind of fault whose declared loss explains the row; null where none does. `timed`: something took too
+    long, so on a machine that was too slow the violation is only in doubt.
     """
 
     kind: str

@@ -92,7 +92,7 @@ def stuck(run: Run, snapshot: Snapshot) -> list[Flag]:
 def excused(run: Run, *snapshots: str) -> tuple[str, str]:
     """The level of a wait that a snapshot shows, and words behind it."""
     full = run.full(*snapshots)
-    return ("unknown", f", while {full}") if full else ("violated", "")
+    return ("full", f", while {full}") if full else ("violated", "")
 
 
 def left_over(run: Run, snapshot: Snapshot, heal_ns: int) -> Flag:

@@ -17,7 +17,9 @@ from chaos.processes import Child, Crew, child_environment, consumer_command, la
 from chaos.spec import RunSpec
 from chaos.watch import Watch
 from engine.testing import start_guarded
+from engine.testing.server import BINARY_VARIABLE
 from record.history import HistoryFile, load_file
+from reports.spark_settings import CONF_VARIABLE, MASTER_VARIABLE
 from tests.engine.helpers.waiting import wait_until
 
 SPEC = RunSpec(id="test", seed=4, rate_per_s=77, lease_ms=1_500, sweep_ms=300)
@@ -165,3 +167,12 @@ def test_every_process_is_told_of_a_model_that_is_not_the_default(tmp_path: Path
 def test_children_find_our_packages_from_any_folder(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", "import chaos, engine"], cwd=tmp_path, env=child_environment({}), timeout=300)
     assert done.returncode == 0
+
+
+def test_children_inherit_no_settings_of_the_engine_but_what_the_harness_itself_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = {"IRONCLAIM_REDIS_SERVER", "IRONCLAIM_SPARK_MASTER", "IRONCLAIM_SPARK_CONF"}
+    for name in (*kept, "IRONCLAIM_URL", "IRONCLAIM_DURABILITY"):
+        monkeypatch.setenv(name, "of-the-shell")
+    told = child_environment({"IRONCLAIM_SINK": "of-the-harness"})
+    assert {name for name in told if name.startswith("IRONCLAIM_")} == kept | {"IRONCLAIM_SINK"}
+    assert {MASTER_VARIABLE, CONF_VARIABLE, BINARY_VARIABLE} == kept

@@ -197,8 +197,8 @@ def test_a_job_that_waits_while_handlers_have_all_places_is_unknown_and_none_of_
     full = {"deadline": "handlers had all 3 places of the workers", "give-up": "the limit of name email was full"}
     (run / "spec.json").write_text(json.dumps(story.spec | {"full": full}))
     assert {(kind, level) for _, kind, level in rows_of(run, "J13")["waits"]} == {
-        ("stuck waiting", "unknown"),
-        ("left over", "unknown"),
+        ("stuck waiting", "full"),
+        ("left over", "full"),
     }
 
 

@@ -84,8 +84,8 @@ def test_a_file_names_objectives_with_their_bounds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("latncy = 1", "latncy is not known, it must be latency, recovery, errors or rates"),
-        ("[recovery]\nslowest = 1", "recovery.slowest is not known, the last part must be slowest_ms, "),
+        ("latncy = 1", "latncy is not known, perhaps latency; it must be latency, recovery, errors or rates"),
+        ("[recovery]\nslowest = 1", "recovery.slowest is not known, perhaps slowest_ms; the last part must be slowest_ms, "),
         ("[recovery]\nslowest_ms = 0", "recovery.slowest_ms is 0, it must be a number above 0"),
         ("[recovery]\nslowest_ms = true", "recovery.slowest_ms is true, it must be a number above 0"),
         ("[recovery]\nslowest_ms = inf", "recovery.slowest_ms is Infinity, it must be a number above 0"),
@@ -99,8 +99,14 @@ def test_a_file_names_objectives_with_their_bounds(tmp_path: Path) -> None:
             "[latency.all]\nend_to_end = 3",
             "latency.all.end_to_end is 3, an objective of this section must be at latency.PHASE.SERI",
         ),
-        ("[latency.all.end_to_ned]\np99_ms = 3", "latency.all.end_to_ned is not known, the series must be service, intended, "),
-        ("[latency.all.service]\np98_ms = 3", "latency.all.service.p98_ms is not known, the last part must be p50_ms, p90_ms, "),
+        (
+            "[latency.all.end_to_ned]\np99_ms = 3",
+            "latency.all.end_to_ned is not known, perhaps end_to_end; the series must be service, intended, ",
+        ),
+        (
+            "[latency.all.service]\np98_ms = 3",
+            "latency.all.service.p98_ms is not known, perhaps p99_ms; the last part must be p50_ms, p90_ms, ",
+        ),
         ("[latency.settl.service]\np99_ms = 3", "latency.settl is not known, perhaps settle; the phase must be all, lead-in, "),
         ("[latency.settl]\np99_ms = 3", "latency.settl is not known, perhaps settle; the phase must be all, lead-in, "),
         ("[latency.recover-kil.service]\np99_ms = 3", "latency.recover-kil is not known, perhaps recover-kill; "),

@@ -387,6 +387,7 @@ def doubted(id: str, *doubts: str, **counts: str) -> CheckResult:
         (doubted("J4", astray="lost"), {Cause.CLOCK}),
         (doubted("J13", slow="stuck"), {Cause.SLOW}),
         (doubted("J13", unknown="stuck", slow="stuck"), {Cause.OPEN, Cause.SLOW}),
+        (doubted("J13", full="stuck"), {Cause.FULL}),
         (doubted("J4", possible="lost"), set[Cause]()),
         (doubted("J4", violated="lost", unproven="lost"), set[Cause]()),
     ],

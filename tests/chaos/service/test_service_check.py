@@ -45,6 +45,57 @@ def test_a_second_kind_that_is_no_worker_is_named_in_time(tmp_path: Path) -> Non
     assert said.endswith(f"within {trial.TRIAL_TIMEOUT_S:.0f} s; the log of worker-2 says: what now\n")
 
 
+#: Before the first statement of the handler `work`.
+WORK = "time.sleep(ms / 1000)"
+
+
+def changed(file: Path, text: str, by: str) -> Path:
+    """The file, whose module says something else."""
+    module = file.parent / "small.py"
+    assert text in module.read_text()
+    module.write_text(module.read_text().replace(text, by))
+    return file
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("options", ["", " --log-json"])
+def test_a_service_none_of_whose_jobs_finish_is_not_ready_and_its_error_is_told_without_secrets(
+    tmp_path: Path, options: str
+) -> None:
+    file = written(tmp_path, workers=f"['{WORKER} 2{options}']")
+    began_s = time.monotonic()
+    done = asked("check", changed(file, WORK, "raise OSError('no  disk\\n' + os.environ['SMALL_DB'])"))
+    assert done.returncode == 2 and "ready" not in done.stdout and done.stderr.count("\n") == 1, done.stdout + done.stderr
+    assert "jobs that were tried are not finished; the log of worker-1 says: job " in done.stderr
+    few, of = done.stderr.partition(" jobs that")[0].rpartition(": ")[2].split(" of ")
+    assert few == of and int(few) >= trial.TRIED_MAX
+    assert "(work), attempt 1 of 3, failed: OSError: no disk" in done.stderr and "small.db" not in done.stderr
+    assert time.monotonic() - began_s < trial.TRIAL_TIMEOUT_S + BESIDE_S
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_handlers_that_fail_on_purpose_may_be_tried_first(tmp_path: Path) -> None:
+    """More than are waited for have failed before the one that runs long returns."""
+    file = written(tmp_path, more="yield from ((fail, {}) for _ in range(9))", ms=1_500)
+    done = asked("check", file)
+    assert done.returncode == 0, done.stdout + done.stderr
+    *_, ran, others, _, last = done.stdout.splitlines()
+    assert "its handler returned" in ran and last == "check: ready"
+    assert "jobs that were tried are not finished; the log of worker-1 says: job " in others
+    assert others.endswith("(fail), attempt 1 of 1, failed: RuntimeError: no")
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_settings_of_the_shell_are_not_those_of_a_drill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("URL", "PREFIX", "QUEUE", "CONCURRENCY", "OBSERVER", "HISTORY"):
+        monkeypatch.setenv(f"IRONCLAIM_{name}", "redis://production:6379/0")
+    file = changed(
+        written(tmp_path), 'queue = Queue("small")', 'queue = Queue("small", prefix=os.environ.get("IRONCLAIM_PREFIX", "jobs"))'
+    )
+    done = asked("check", file)
+    assert done.returncode == 0 and done.stdout.endswith("check: ready\n"), done.stdout + done.stderr
+
+
 SHAPE = "must return ids of jobs with how often each took effect, such as {'job-1': 1}"
 
 

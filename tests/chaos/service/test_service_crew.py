@@ -52,7 +52,11 @@ def worked(crew: ServiceCrew, name: str) -> None:
     crew.watch.view(name).completed["claim"] = 1
 
 
-def test_a_process_is_told_where_to_record_and_where_the_server_is(make: Make, tmp_path: Path) -> None:
+def test_a_process_is_told_where_to_record_and_where_the_server_is(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("IRONCLAIM_URL", "IRONCLAIM_CONCURRENCY", "IRONCLAIM_HISTORY", "IRONCLAIM_REDIS_SERVER"):
+        monkeypatch.setenv(name, "of-the-shell")
     crew = make("sh -c 'env; pwd; echo $0 {name}' {run}", more='[environment]\nSHOP_DB = "{run}/{name}.db"\n')
     child = crew.start_worker("worker-2")
     child.process.wait(120)
@@ -63,6 +67,8 @@ def test_a_process_is_told_where_to_record_and_where_the_server_is(make: Make, t
         told[name] = value
     assert told["IRONCLAIM_OBSERVER"] == "record.environment:observer"
     assert told["IRONCLAIM_HISTORY"] == str(tmp_path / "history" / "worker-2.jsonl")
+    # What is the shell's is about other servers, or about the harness itself.
+    assert {name for name, value in told.items() if value == "of-the-shell"} == {"IRONCLAIM_REDIS_SERVER"}
     assert (told["IRONCLAIM_HISTORY_URL"], told["IRONCLAIM_HISTORY_QUEUE"]) == ("redis://worker-2:1", "shop")
     assert told["SHOP_DB"] == f"{tmp_path}/worker-2.db" and told.get("PYTHONPATH") == os.environ.get("PYTHONPATH")
     assert said[-2:] == [str(tmp_path), f"{tmp_path} worker-2"]

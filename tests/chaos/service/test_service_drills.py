@@ -73,3 +73,4 @@ def test_jobs_that_wait_for_a_limit_whose_places_hang_are_unknown_and_none_is_vi
     assert {one["id"]: one["verdict"] for one in found["checks"]}["J13"] == "unknown"
     assert found["spec"]["full"]["give-up"] == "the limit of name hang was full"
     assert any("while the limit of name hang was full" in reason for reason in found["reasons"])
+    assert "J13" in found["causes"]["full"] and "J13" not in found["causes"].get("open", ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -10,8 +11,10 @@ import pytest
 from chaos import catalogue, cli
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
+from chaos.service import placeholders
 from chaos.service.file import OF_OWN_HANDLERS, read, toml
 from chaos.service.names import described, effects
+from chaos.service.queues import open_queue
 from reports import slo_file
 
 GOOD = {"queue": '"shop.jobs:queue"', "load": '"load:orders"', "rate": "30"}
@@ -52,7 +55,20 @@ def test_no_faults_are_no_faults_and_objectives_are_those_of_an_slo_file(tmp_pat
 
 #: What is wrong -> the fields that say it, and the line.
 WRONG: dict[str, tuple[dict[str, str], str]] = {
-    "unknown key": ({"workrs": "3"}, "workrs is 3, it must be left out: the fields are apps, durability, "),
+    "unknown key": ({"workrs": "3"}, "workrs is 3, it must be left out: perhaps workers; the fields are apps, durability, "),
+    "unknown key like none": ({"zz": "3"}, "zz is 3, it must be left out: the fields are apps, durability, "),
+    "key of servers": ({"servers": "{ ur = 'redis://:hunter2@h' }"}, 'servers.ur is "str", it must be left out: perhaps url; '),
+    "braces of a command": (
+        {"workers": "['a --db {rn}/a.db']"},
+        'workers[0] is "a --db {rn}/a.db", it must be a command without {rn}: perhaps {run}; it may have {run} and {name}, and',
+    ),
+    "port of a worker": ({"workers": "['a {port}']"}, "it must be a command without {port}: it may have {run} and {name}, and "),
+    "braces of an app": ({"apps": "['a {prt}']"}, "it must be a command without {prt}: perhaps {port}; it may have {run} and "),
+    "braces of a variable": (
+        {"environment": "{ TOKEN = '{hunter2}{nme}' }"},
+        'environment.TOKEN is "str", it must be without other braces: it may have {run} and {name}, and {{x}} is told as {x}',
+    ),
+    "a misspelt folder": ({"environment": "{ DB = '{rn}/a.db' }"}, "without other braces: perhaps {run}; it may have "),
     "no queue": ({"queue": ""}, "queue is null, it must be a text such as module:queue"),
     "no reference": ({"queue": '"shop.jobs"'}, 'queue is "shop.jobs", it must be a text such as module:queue'),
     "load of another type": ({"load": "3"}, "load is 3, it must be a text such as module:function or module:LocustUser"),
@@ -114,6 +130,15 @@ def test_a_wrong_value_is_one_line_with_field_value_and_bound(tmp_path: Path, wr
     assert "\n" not in str(caught.value)
 
 
+def test_what_a_shell_or_json_has_in_braces_is_no_placeholder_and_doubled_braces_are_single_ones(tmp_path: Path) -> None:
+    words, variables = "sh -c 'echo ${HOME} {} {a,b}' {run}", """{ A = '{"a": 1} {{message}} {name}', PORT = '{port}' }"""
+    service = read(written(tmp_path, workers=f'["{words}"]', environment=variables, apps='["web {port}"]'))
+    assert service.workers[0] == ("sh", "-c", "echo ${HOME} {} {a,b}", "{run}") and service.apps == (("web", "{port}"),)
+    known = {"run": "/r", "name": "worker-1", "port": "{run}"}
+    told = {name: placeholders.filled(text, known) for name, text in service.environment.items()}
+    assert told == {"A": '{"a": 1} {message} worker-1', "PORT": "{run}"}
+
+
 def test_a_file_that_is_missing_or_no_toml_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match="No such file"):
         read(tmp_path / "chaos.toml")
@@ -147,6 +172,11 @@ class Shop:
         ),
         ({"effects": '"shop:number"'}, 'effects is "shop:number", it must be a function (it is a int)'),
         ({"workers": '["no-such-program --now"]'}, 'workers[0] begins with "no-such-program", it must be a program on PATH'),
+        ({"slo": "{ rate = 3 }"}, "chaos.toml: slo: rate is not known, perhaps rates; it must be latency, recovery, "),
+        (
+            {"slo": "{ errors = { lots = 0 } }"},
+            "chaos.toml: slo: errors.lots is not known, perhaps lost; the last part must be lost, ",
+        ),
         ({"slo": "{ rates = 3 }"}, "chaos.toml: slo: rates is 3, an objective of this section must be at rates.NAME"),
     ],
 )
@@ -199,3 +229,13 @@ def test_effects_are_added_up_for_each_job_and_anything_else_is_refused(
             effects("counted:effects")
         return
     assert effects("counted:effects") == counts
+
+
+def test_the_queue_of_a_service_is_made_without_settings_of_the_shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    text = 'import os\nfrom engine import Queue\nqueue = Queue("shop", prefix=os.environ.get("IRONCLAIM_PREFIX", "jobs"))\n'
+    (tmp_path / "shop_of_shell.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("IRONCLAIM_PREFIX", "of-the-shell")
+    with open_queue(read(written(tmp_path, queue='"shop_of_shell:queue"')), "shop", "redis://127.0.0.1:1/0") as queue:
+        assert queue.prefix == "jobs"
+    assert os.environ["IRONCLAIM_PREFIX"] == "of-the-shell" and "IRONCLAIM_HISTORY_URL" not in os.environ

@@ -99,7 +99,8 @@ def test_a_server_that_does_not_answer_is_one_line_without_its_password() -> Non
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no table": ({"servers": '"redis://h"'}, 'servers is "redis://h", it must be a table'),
-    "no url": ({"servers": "{ urls = [] }"}, 'servers is a table, it must be a table with url = "redis://..."'),
+    "no url": ({"servers": "{}"}, 'servers is a table, it must be a table with url = "redis://..."'),
+    "another key": ({"servers": "{ urls = [] }"}, 'servers.urls is "list", it must be left out: perhaps url; the field is url'),
     "sentinels": ({"servers": '{ url = "sentinel://h:1/main" }'}, 'servers.url is "str", it must be a url redis://host:port/db'),
     "no port": ({"servers": '{ url = "redis://h:port" }'}, "it must be a url redis://host:port/db"),
     "no variable": ({"servers": '{ url = "$NO_SUCH_URL" }'}, 'servers.url is "$NO_SUCH_URL", it must be a variable'),

@@ -55,6 +55,10 @@ def written(folder: Path, more: str = MORE, **fields: str) -> Path:
     return file
 
 
+def test_a_secret_with_doubled_braces_is_hidden_as_processes_are_told_it() -> None:
+    assert secrets_of({"TOKEN": "ab{{cd}}ef"}).hide("it is ab{cd}ef") == "it is $TOKEN"
+
+
 def test_secrets_are_found_as_texts_spell_them_and_short_values_are_left() -> None:
     secrets = secrets_of({"TOKEN": TOKEN, "MODE": "on", "DB": f"{{run}}/{MARK}.db"}, [URL, DSN], [f"{MARK} of a client"])
     for said in (TOKEN, repr(TOKEN), quote(TOKEN), TOKEN.splitlines()[1], URL, DSN, f"/runs/7/{MARK}.db", f"{MARK} of a client"):
