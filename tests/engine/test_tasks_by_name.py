@@ -38,7 +38,7 @@ def register(queue: Queue | AsyncQueue) -> Any:
 UNFIT: list[tuple[Any, str]] = [
     ({"user": "3"}, r"payload\.user: a str of length 1 is not allowed, it must be a value of type int"),
     ({"user": 3, "day": 5}, r"payload\.day: an int is not allowed, it must be a value of type date or None"),
-    ({}, r"payload\.user: None is not allowed, it must be given, a value of type int"),
+    ({}, r"payload\.user: missing, it must be given, a value of type int"),
     ({"user": 3, "when": 1}, r"payload\.when: an int is not allowed, it must be left out: the parameters are \(user: "),
     ([3], r"payload: a list of length 1 is not allowed, it must be an object with the parameters of \(user: "),
     (b"3", r"payload: a bytes of length 1 is not allowed, it must be an object"),

@@ -134,7 +134,7 @@ class AsyncSchedules(AsyncPart):
             model.schedule_id(schedule, f"now-{os.urandom(8).hex()}"),
         )
         run = Enqueue(id, job.name, job.payload, os.urandom(8), job.options)
-        return producing.enqueued(await self._queue.send_in_time(run))
+        return producing.enqueued(await self._queue.send_in_time(run), run.name)
 
     async def get(self, name: str) -> Schedule | None:
         """Return a schedule with its state; None when there is none of this name."""

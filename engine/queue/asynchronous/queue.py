@@ -192,7 +192,8 @@ class AsyncQueue(AsyncQueueCalls):
         after its job has finished.
         """
         operation, job = self._drafted(name, payload, id, options)
-        enqueued = producing.enqueued(await self._send_enqueue(operation, validate.intended_ns(intended_ns)))
+        sent = await self._send_enqueue(operation, validate.intended_ns(intended_ns))
+        enqueued = producing.enqueued(sent, operation.name)
         if job is not None:
             self.hooks.announce([job], [enqueued])
         return enqueued

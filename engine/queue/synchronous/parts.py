@@ -135,7 +135,7 @@ class Schedules(Part):
             model.schedule_id(schedule, f"now-{os.urandom(8).hex()}"),
         )
         run = Enqueue(id, job.name, job.payload, os.urandom(8), job.options)
-        return producing.enqueued(self._queue.send_in_time(run))
+        return producing.enqueued(self._queue.send_in_time(run), run.name)
 
     def get(self, name: str) -> Schedule | None:
         """Return a schedule with its state; None when there is none of this name."""

@@ -189,7 +189,8 @@ class Queue(QueueCalls):
         after its job has finished.
         """
         operation, job = self._drafted(name, payload, id, options)
-        enqueued = producing.enqueued(self._send_enqueue(operation, validate.intended_ns(intended_ns)))
+        sent = self._send_enqueue(operation, validate.intended_ns(intended_ns))
+        enqueued = producing.enqueued(sent, operation.name)
         if job is not None:
             self.hooks.announce([job], [enqueued])
         return enqueued
