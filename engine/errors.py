@@ -108,7 +108,10 @@ class UnknownParent(EngineError):
     """
 
     def __init__(self, job: str, parent: str) -> None:
-        super().__init__(f"job {job} needs {parent}, of which the queue knows nothing")
+        super().__init__(
+            f"job {job} needs {parent}, of which the queue knows nothing: a new one is enqueued before it, "
+            "or stands before it in the same enqueue_many"
+        )
         self.job = job
         self.parent = parent
 

@@ -160,7 +160,7 @@ def test_one_parent_with_more_children_than_one_call_tells(face: Any, queue: Que
 
 def test_a_parent_that_nobody_knows(face: Any, queue: Queue) -> None:
     face.enqueue("work", None, id="known")
-    with pytest.raises(UnknownParent, match=r"^job child needs nobody, of which the queue knows nothing$") as caught:
+    with pytest.raises(UnknownParent, match=r"^job child needs nobody, of .* in the same enqueue_many$") as caught:
         face.enqueue("work", None, id="child", needs=["known", "nobody"])
     assert (caught.value.job, caught.value.parent) == ("child", "nobody")
     with pytest.raises(UnknownParent):

@@ -123,6 +123,23 @@ def test_a_task_has_schedules(queue: Queue) -> None:
         queue.schedules.put("pulse", 5, every_ms=1000)  # type: ignore[arg-type]
 
 
+def test_a_task_stands_for_its_name_in_pauses_and_limits(queue: Queue) -> None:
+    work = register(queue)
+    queue.pause(work)
+    assert [pause.name for pause in queue.obstacles().pauses] == ["work"] and queue.resume(work) and not queue.resume("work")
+    queue.set_limit(work, concurrency=1)
+    assert len(queue.limits()) == 1
+    queue.remove_limit(work)
+    assert not queue.limits()
+
+
+def test_a_word_that_put_does_not_know_is_named_with_the_right_one(nowhere: Queue) -> None:
+    work = register(nowhere)
+    for given, perhaps in (("every", "every_ms"), ("seconds", "every_ms"), ("timezone", "zone"), ("atempts", "attempts")):
+        with pytest.raises(Malformed, match=f"^{given}: .* a parameter of put or an option of jobs, perhaps {perhaps}$"):
+            nowhere.schedules.put("s", work, work.payload(3), **{given: 5})  # type: ignore[arg-type]
+
+
 async def ask(url: str) -> list[Any]:
     async with AsyncQueue("q", url=url) as queue:
         task = register(queue)

@@ -99,6 +99,7 @@ class AsyncSchedules(AsyncPart):
         Returns `new`, `changed` or `same`; with the same timing the next tick stays. Raises as `enqueue`
         does.
         """
+        scheduling.check_words(options)
         timing, policy = (
             scheduling.timing(cron, zone, every_ms, months, start_ms),
             scheduling.policy(missed, late_ms, overlap),
