@@ -57,7 +57,7 @@ class Malformed(EngineError, ValueError):
     `said` says of it. `unfit`: it is what a job came with, so that no further run can help.
     """
 
-    #: Set where a worker reads a payload.
+    #: Set where a run reads what its job came with.
     unfit = False
 
     def __init__(

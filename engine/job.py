@@ -51,12 +51,14 @@ class ParentResults(Mapping[str, Any]):
         found: dict[str, R] = {}
         unnamed = next((parent for parent in self._records if not getattr(parent, "name", "")), None)
         if unnamed is not None:
-            raise Malformed(
+            refusal = Malformed(
                 "needs",
                 str(unnamed),
                 "what task.new(...) or enqueue(...).job returned, as a text alone does not say of which task "
                 "the job is; job.results[id] reads the result of any",
             )
+            refusal.unfit = True
+            raise refusal
         for parent, record in self._records.items():
             if getattr(parent, "name", "") == task.name and not record.startswith(b'{"ok":false'):
                 value = _value(record)

@@ -145,6 +145,7 @@ def test_results_of_parents_by_the_ids_of_their_enqueues_and_not_by_mere_texts(f
         assert f"Malformed: needs: '{text}' is not allowed, it must be what task.new(...) or enqueue(...).job" in (
             queue.results.wait(sum).error
         )
+    assert [job.failures for job in queue.dead.list()] == [0, 0], "no other run finds more"
 
 
 def test_one_parent_with_more_children_than_one_call_tells(face: Any, queue: Queue) -> None:

@@ -30,6 +30,7 @@ def test_each_job_has_its_items_and_its_end(queue: Queue, kind: Kind) -> None:
     queue.enqueue(kind.name, {"users": "nobody", "counts": 5}, id="unfit", attempts=5)
     burst(queue, processes=kind.processes)
     assert sorted(ids_of(queue, "done")) == ["a", "b"] and sorted(ids_of(queue, "dead")) == ["unfit", "unlucky"]
+    assert {job.id: job.failures for job in queue.dead.list()} == {"unfit": 0, "unlucky": 1}
     told = [queue.results.wait(job).get() for job in "ab"]
     assert [one[:4] for one in told] == [["a", "UUID", 1, 3], ["b", "UUID", 2, 3]]
     assert (told[0][4] == os.getpid()) == (not kind.processes)
