@@ -53,20 +53,29 @@ class Malformed(EngineError, ValueError):
     """A value is outside its bound. Nothing was sent.
 
     Fields: `field` names the option, `value` is what was given, `bound` says what is allowed. `private`: the
-    value is of a job or a message, so no text shows it: the message has its type and size instead.
+    value is of a job or a message, so no text shows it: the message has its type and size instead, or what
+    `said` says of it. `unfit`: it is what a job came with, so that no further run can help.
     """
 
-    def __init__(self, field: str, value: object, bound: str, *, private: bool = False) -> None:
-        text = outlined(value) if private else shown(value)
-        super().__init__(f"{field}: {text} is not allowed, it must be {bound}")
+    #: Set where a run reads what its job came with.
+    unfit = False
+
+    def __init__(
+        self, field: str, value: object, bound: str, *, private: bool = False, said: str = ""
+    ) -> None:
+        text = said or f"{outlined(value) if private else shown(value)} is not allowed"
+        super().__init__(f"{field}: {text}, it must be {bound}")
         self.field = field
         self.value = value
         self.bound = bound
         self.private = private
+        self.said = said
 
     def within(self, place: str) -> Malformed:
         """The same of a value that stands in a larger one: `jobs[3]` names its place there."""
-        return Malformed(f"{place}.{self.field}", self.value, self.bound, private=self.private)
+        return Malformed(
+            f"{place}.{self.field}", self.value, self.bound, private=self.private, said=self.said
+        )
 
 
 class LeaseLost(EngineError):
@@ -99,7 +108,10 @@ class UnknownParent(EngineError):
     """
 
     def __init__(self, job: str, parent: str) -> None:
-        super().__init__(f"job {job} needs {parent}, of which the queue knows nothing")
+        super().__init__(
+            f"job {job} needs {parent}, of which the queue knows nothing: a new one is enqueued before it, "
+            "or stands before it in the same enqueue_many"
+        )
         self.job = job
         self.parent = parent
 

@@ -46,9 +46,19 @@ class ParentResults(Mapping[str, Any]):
 
     def of(self, task: TypedJob[R]) -> dict[str, R]:
         """What the parents that are jobs of this task have returned, by id, with the type that its function
-        returns. Left out are those that did not finish, whose result was not kept, or that `needs` was given
-        as a mere id. Raises Malformed for a value that is not of that type."""
+        returns. Left out are those that did not finish, or whose result was not kept. Raises Malformed for a
+        value that is not of that type, and where `needs` was given a mere text, whose task nobody knows."""
         found: dict[str, R] = {}
+        unnamed = next((parent for parent in self._records if not getattr(parent, "name", "")), None)
+        if unnamed is not None:
+            refusal = Malformed(
+                "needs",
+                str(unnamed),
+                "what task.new(...) or enqueue(...).job returned, as a text alone does not say of which task "
+                "the job is; job.results[id] reads the result of any",
+            )
+            refusal.unfit = True
+            raise refusal
         for parent, record in self._records.items():
             if getattr(parent, "name", "") == task.name and not record.startswith(b'{"ok":false'):
                 value = _value(record)
@@ -230,9 +240,10 @@ class Job:
     @property
     def results(self) -> ParentResults:
         """The results of the jobs that this one needed, by id; also by name for those that `needs` was given
-        as NewJobs. A callback has the result of the job that has succeeded. None for one that returned
-        nothing or did not finish. As JSON has them; `job.results.of(task)` has their types. Raises
-        UnsupportedFeature where the format of the queue keeps none."""
+        as NewJobs or as the ids that `enqueue` returned. A callback has the result of the job that has
+        succeeded. None for one that returned nothing or did not finish. As JSON has them;
+        `job.results.of(task)` has their types. Raises UnsupportedFeature where the format of the queue keeps
+        none."""
         left = self._leased.left
         if self.parents and not left:
             raise UnsupportedFeature(

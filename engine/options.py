@@ -101,6 +101,10 @@ class Default:
 Check = Whole | Flag | Choice | Checked
 
 
+#: A class of exceptions, or the name of one.
+ErrorName = str | type[BaseException]
+
+
 class Identified(Protocol):
     """A job that has an id, such as a NewJob."""
 
@@ -196,13 +200,16 @@ class JobOptions(TypedDict, total=False):
     on_failure: Annotated[Described | None, Checked(validate.callback)]
     """The same when this job is dead, has expired, was discarded by its handler, skipped, rerouted, or buried
     with one that it needs; `job.failure` says why. Who cancels or discards a job by hand calls nobody."""
-    skip_on: Annotated[Sequence[str] | None, Checked(validate.error_names)]
-    """Exceptions that end the job without another run, as `skipped` and not dead: names of a class or of one
-    of its bases, with or without the module. The error is its result, and the job has failed for who needs
-    it. `bury_on` and `retry_on` of handlers let it die instead (Handlers)."""
-    reroute_on: Annotated[Mapping[str, str] | None, Checked(validate.reroutes)]
-    """Exceptions that send the job on instead: to another name, `"gpu"`, or to a name of another queue,
-    `"big:gpu"`."""
+    skip_on: Annotated[Sequence[ErrorName] | type[BaseException] | None, Checked(validate.error_names)]
+    """Exceptions that end the job without another run, as `skipped` and not dead: a class or one of its
+    bases, or the name of one, with or without the module. The error is its result, and the job has failed for
+    who needs it. `bury_on` and `retry_on` of handlers let it die instead (Handlers)."""
+    reroute_on: Annotated[
+        Mapping[str, str] | Mapping[type[BaseException], str] | Mapping[ErrorName, str] | None,
+        Checked(validate.reroutes),
+    ]
+    """Exceptions, as for `skip_on`, that send the job on instead: to another name, `"gpu"`, or to a name of
+    another queue, `"big:gpu"`."""
     route: Annotated[str | None, Checked(route_text)]
     """A routing key: only workers that have it among their `routes` run the job. None: `default`."""
     target: Annotated[Target | Mapping[str, Any] | None, Checked(target_text)]

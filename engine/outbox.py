@@ -61,6 +61,9 @@ _ERROR_CHARS = 2_000
 #: How long a relay pauses after a failure.
 _PAUSE_FIRST_S, _PAUSE_MOST_S = 0.5, 10.0
 
+#: How often a relay says that rows of other queues wait, which then are at least that old.
+_OTHERS_S = 60
+
 _COLUMNS = ("job", "queue", "name", "payload", "options")
 _INSERT = f"INSERT INTO ironclaim_outbox ({', '.join(_COLUMNS)}) VALUES {{marks}} ON CONFLICT DO NOTHING"  # noqa: S608
 
@@ -147,9 +150,10 @@ def relay(
     by_name: dict[str, Queue] = {}
     for queue in cast("list[object]", given):
         if not isinstance(queue, QueueSettings) or queue.name in by_name:
-            raise Malformed(
-                "queues", queue, "Queues or AsyncQueues with different names", private=isinstance(queue, str)
-            )
+            bound = "Queues or AsyncQueues with different names"
+            if isinstance(queue, QueueSettings):
+                bound += f": two are the queue {queue.name}; let one module import that of the other"
+            raise Malformed("queues", queue, bound, private=isinstance(queue, str))
         _refuse_foreign(queue)
         by_name[queue.name] = synchronous(queue)
     if not by_name:
@@ -200,6 +204,9 @@ class _Relay:
         self._after: dict[str, int] = {}
         # When rows that no queue can have are looked for next, monotonic seconds.
         self._strays_s = 0.0
+        # When rows of queues that other relays have to send are counted next, monotonic seconds; at the start
+        # also young ones.
+        self._others_s = 0.0
         # Rows that stay though nobody can do anything with them, and of which that was said.
         self._told: set[int] = set()
 
@@ -210,6 +217,9 @@ class _Relay:
             while not stop.is_set():
                 moved, failure = self._rounds()
                 if failure is not None:
+                    if not self._looked and _no_table(failure):
+                        bound = "there: outbox.create_table(connection) makes it, outbox.table(...) says how"
+                        raise Malformed("table", "ironclaim_outbox", bound) from failure
                     if burst or not self._looked:
                         raise failure
                     log.warning(
@@ -263,6 +273,7 @@ class _Relay:
         # that (rule 23).
         not_after_ms = queue.driver.not_after_ms()
         aside = self._strays(connection, dialect)
+        self._tell_others(connection, dialect)
         found = self._look(connection, dialect, queue.name)
         drafts, bad = _drafts(queue, found)
         accepted, refused, failure = self._enqueue(queue, drafts, not_after_ms) if drafts else ([], [], None)
@@ -338,6 +349,23 @@ class _Relay:
         connection.rollback()
         self._strays_s = time.monotonic() + (_STRAYS_S if len(found) < self._batch else 0)
         return found
+
+    def _tell_others(self, connection: Connection, dialect: Dialect) -> None:
+        """Log of which other queues rows wait, from time to time: perhaps no relay sends them."""
+        if time.monotonic() < self._others_s:
+            return
+        name, no_name = dialect.text_bytes.format(column="queue"), dialect.no_name.format(column="queue")
+        older = dialect.older.format(column="added_at", mark=dialect.mark)
+        query = (
+            f"SELECT {name} AS queue_bytes, COUNT(*) AS waiting FROM ironclaim_outbox WHERE state = 'new' "  # noqa: S608
+            f"AND queue NOT IN {dialect.marks(len(self._queues))} AND NOT ({no_name}) AND {older} "
+            "GROUP BY queue"
+        )
+        age_s = _OTHERS_S if self._others_s else 0
+        for other, waiting in rows(connection, query, (*self._queues, age_s)):
+            log.warning("%d rows for queue %s, which this relay does not send", waiting, _text(True, other))
+        connection.rollback()
+        self._others_s = time.monotonic() + _OTHERS_S
 
     def _closed(self, queue: Queue, done: Sequence[_Row]) -> list[_Row]:
         """Let the windows of jobs end. Returns the rows of which that is done: others stay."""
@@ -419,6 +447,12 @@ class _Relay:
         for row in (*accepted, *(each.row for each in aside)):
             self._orphans.pop(row.number, None)
         return accepted, aside, failure
+
+
+def _no_table(failure: Exception) -> bool:
+    """Whether the database says that the table is not there."""
+    text = str(failure)
+    return "ironclaim_outbox" in text and ("no such table" in text or "does not exist" in text)
 
 
 def _drafts(queue: Queue, found: Sequence[_Row]) -> tuple[list[tuple[_Row, Enqueue]], list[_Aside]]:

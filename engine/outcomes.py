@@ -109,6 +109,8 @@ def _matches(field: str, value: object) -> tuple[ErrorMatch, ...]:
     for one in found:
         is_class = isinstance(one, type) and issubclass(one, BaseException)
         if not is_class and (isinstance(one, type) or not callable(one) or inspect.iscoroutinefunction(one)):
+            if isinstance(one, str) and validate.ERROR_NAME.fullmatch(one):
+                raise Malformed(field, one, f"{_MATCHES}: write {one}, without quotes")
             raise Malformed(field, one, _MATCHES, private=isinstance(one, str))
     return tuple(found)
 
@@ -134,7 +136,9 @@ def verdict_of(failure: BaseException, rules: Sequence[ErrorRules] = ()) -> Verd
             pass
     said = ("a function in retry_on or bury_on has raised, so these rules say nothing of a %s", kinds[0])
     asked = (spared(one.buries, failure, otherwise=None, log=log, said=said) for one in rules)
-    buries = next((says for says in asked if says is not None), False)
+    # What does not fit the function's parameters never will, unless the rules expect it to.
+    unfit = isinstance(failure, Malformed) and failure.unfit
+    buries = next((says for says in asked if says is not None), unfit)
     return Verdict("bury" if buries else "retry", tuple(kinds))
 
 

@@ -75,9 +75,18 @@ class Parameters:
         }
 
     def read(self, payload: Any) -> Arguments:
-        """The arguments of a call from its payload. Raises Malformed that names the parameter:
+        """The arguments of a call from the payload of its job. Raises Malformed that names the parameter:
         `payload.user`."""
-        return self._called_with(self.item(payload))
+        return self._called_with(self.came(payload))
+
+    def came(self, payload: Any) -> dict[str, Any]:
+        """The same by name. The Malformed is `unfit`, unless a validator of the service has raised: that one
+        may succeed in the next run."""
+        try:
+            return self.item(payload)
+        except Malformed as error:
+            error.unfit = error.__cause__ is None
+            raise
 
     def listed(self, items: Sequence[Mapping[str, Any]]) -> Arguments:
         """The arguments of several calls, by name, for a function that takes batches."""
@@ -106,12 +115,15 @@ class Parameters:
         try:
             return self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:
-            raise Malformed(
-                "arguments", (args, dict(kwargs)), f"those of {self._signature}: {error}", private=True
-            ) from error
+            bound, said = f"those of {self._signature}: {error}", "what was given is not allowed"
+            raise Malformed("arguments", (args, dict(kwargs)), bound, private=True, said=said) from error
+
+    def knows(self, name: str) -> bool:
+        """Whether one of them has this name."""
+        return name in self._kinds
 
     def item(self, payload: Any) -> dict[str, Any]:
-        """The same by name."""
+        """The arguments by name, from a payload. Raises Malformed as `read` does."""
         if not isinstance(payload, dict):
             bound = f"an object with the parameters of {self._signature}"
             raise Malformed("payload", payload, bound, private=True)
@@ -125,7 +137,8 @@ class Parameters:
             if name in given:
                 found[name] = self._convert(f"payload.{name}", read(self._kinds[name]), given[name])
             elif parameter.default is inspect.Parameter.empty:
-                raise Malformed(f"payload.{name}", None, f"given, a value of type {self._kinds[name].name}")
+                bound = f"given, a value of type {self._kinds[name].name}"
+                raise Malformed(f"payload.{name}", None, bound, said="missing")
             else:
                 # The default of this process, not of the one that enqueued the job: arguments behind it need
                 # their places.

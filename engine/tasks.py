@@ -44,7 +44,7 @@ from engine.errors import BatchFailed, Malformed
 from engine.handlers import Handler, Job, by_id
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Enqueued, Lease
-from engine.options import JobOptions, checked
+from engine.options import OPTIONS, JobOptions, checked
 from engine.outcomes import ErrorMatches
 from engine.parameters import Parameters, TypedJob
 from engine.queue.producing import TaskJob
@@ -119,7 +119,7 @@ class BatchOf:
         unfit: dict[str, BaseException | str] = {}
         for job in jobs:
             try:
-                items.append(self._parameters.item(job.payload))
+                items.append(self._parameters.came(job.payload))
                 fit.append(job)
             except BaseException as error:
                 unfit[job.id] = error
@@ -142,6 +142,9 @@ class AsyncBatchOf(BatchOf):
             raise calls.failed(failure) from failure
         return calls.returned(returned)
 
+
+#: What `with_options` takes beside the options of jobs.
+_OF_CALLS = ("id", "wait_ms", "queue")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -251,7 +254,21 @@ class Task(TypedJob[R], Generic[P, R]):
 
     def payload(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
         """What `enqueue` sends for these arguments: for schedules. Raises Malformed."""
-        return self.parameters.write(args, kwargs)
+        try:
+            return self.parameters.write(args, kwargs)
+        except Malformed as error:
+            options = [
+                name
+                for name in kwargs
+                if not self.parameters.knows(name) and (name in OPTIONS or name in _OF_CALLS)
+            ]
+            if not options:
+                raise
+            given = ", ".join(
+                f"{name}={kwargs[name] if type(kwargs[name]) in (int, bool) else '...'}" for name in options
+            )
+            bound = f"{error.bound}; an option goes into {self.function.__name__}.with_options({given})"
+            raise Malformed(error.field, error.value, bound, private=True, said=error.said) from None
 
     def with_options(
         self,

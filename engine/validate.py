@@ -492,8 +492,24 @@ def callback(field: str, value: object) -> Any:
 
 
 def error_names(field: str, value: object) -> tuple[str, ...]:
-    """Names of exceptions."""
-    return _texts(field, value, ERROR_NAME, ERROR_NAMES_MAX, "names of exceptions")
+    """Names of exceptions, also from their classes, of which one may stand alone."""
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        value = [error_name(one) for one in cast("Sequence[object]", value)]
+    elif (name := error_name(value)) is not value:
+        value = [name]
+    elif isinstance(value, str) and ERROR_NAME.fullmatch(value):
+        raise Malformed(field, value, f"a list: write [{value!r}]")
+    return _texts(field, value, ERROR_NAME, ERROR_NAMES_MAX, "classes of exceptions or names of them")
+
+
+def error_name(value: object) -> object:
+    """The name of a class of exceptions, with its module where that is known elsewhere; anything else as it
+    is."""
+    found: object = value
+    if isinstance(value, type) and issubclass(value, BaseException):
+        module, name = value.__module__, value.__qualname__
+        found = value.__name__ if module in ("builtins", "__main__") else f"{module}.{name}"
+    return found
 
 
 def reroutes(field: str, value: object) -> tuple[tuple[str, str], ...]:
@@ -508,18 +524,18 @@ def any_reroutes(field: str, value: object) -> tuple[tuple[str, str], ...]:
 
 def _reroutes(field: str, value: object, pattern: re.Pattern[str]) -> tuple[tuple[str, str], ...]:
     bound = (
-        f"a mapping of at most {ERROR_NAMES_MAX} names of exceptions to a job name, or to a queue,"
-        " a colon and a job name"
+        f"a mapping of at most {ERROR_NAMES_MAX} classes of exceptions or names of them to a job name, or to"
+        " a queue, a colon and a job name"
     )
     if not isinstance(value, Mapping):
         raise Malformed(field, value, bound)
-    given = cast("Mapping[object, object]", value)
-    _texts(field, list(given), ERROR_NAME, ERROR_NAMES_MAX, "names of exceptions")
+    given = {error_name(key): target for key, target in cast("Mapping[object, object]", value).items()}
+    _texts(field, list(given), ERROR_NAME, ERROR_NAMES_MAX, "classes of exceptions or names of them")
     for target in given.values():
         queue, name = reroute_target(target) if isinstance(target, str) else ("", "")
         if not pattern.fullmatch(name) or (":" in str(target) and not pattern.fullmatch(queue)):
             raise Malformed(field, target, bound, private=not isinstance(target, str))
-    return tuple(cast("Mapping[str, str]", given).items())
+    return tuple(cast("dict[str, str]", given).items())
 
 
 def delays(field: str, value: object) -> tuple[int, ...]:

@@ -261,10 +261,11 @@ _ALTERED_RESULTS = get_args(AlteredResult)
 
 
 class Altered(NamedTuple):
-    """What came of one job: `done`; `changed` when it was in another `state`; `held` when the job `holder`
-    has its unique key by now; `corrupt` when nobody can read it, so that it cannot run; `orphan` when its
-    parent `holder` is lost still, or not known any more. Of a requeue with children, `children` went back to
-    wait for their parents, and `left` others that were buried with a parent stay dead."""
+    """What came of one job: `done`; `changed` when it was in another `state` (`gone`: no such job is known,
+    and `unknown` is true), so that nothing was done; `held` when the job `holder` has its unique key by now;
+    `corrupt` when nobody can read it, so that it cannot run; `orphan` when its parent `holder` is lost still,
+    or not known any more. Of a requeue with children, `children` went back to wait for their parents, and
+    `left` others that were buried with a parent stay dead."""
 
     job: str
     result: AlteredResult
@@ -278,6 +279,24 @@ class Altered(NamedTuple):
         """True when this call has done it, by whichever of its copies. `state` is the one that it was in
         before."""
         return self.result == "done"
+
+    @property
+    def unknown(self) -> bool:
+        """True when the queue knows no such job: none had this id, or it is forgotten."""
+        return self.result == "changed" and self.state == "gone"
+
+    def __str__(self) -> str:
+        if self.done:
+            return f"{self.job}: done, it was {self.state}"
+        if self.unknown:
+            return f"{self.job}: nothing was done, the queue knows no such job"
+        why = {
+            "changed": f"it is {self.state}",
+            "held": f"{self.holder} has its unique key",
+            "corrupt": "nobody can read it",
+            "orphan": f"its parent {self.holder} is lost or not known any more",
+        }
+        return f"{self.job}: nothing was done, {why[self.result]}"
 
 
 @immutable

@@ -37,6 +37,7 @@ from engine.ops.admin import (
 from engine.ops.base import text, whole
 from engine.ops.looks import Inspect, Inspected
 from engine.ops.workers import AcquireLock, ExtendLock, LockReply, ReleaseLock
+from engine.parameters import TypedJob
 from engine.queue.producing import Steps
 from engine.redis.call import Call
 
@@ -127,11 +128,17 @@ def pause_worker(name: object, length_ms: object) -> SetWorker:
 def _class_name(names: Names, name: object) -> str:
     if name is None:
         return _WHOLE_QUEUE
+    name = _named(name)
     if name == _WHOLE_QUEUE:
         raise Malformed(
             "name", name, f"another one: {_WHOLE_QUEUE} stands for the whole queue, which is None here"
         )
     return names.job_name(name)
+
+
+def _named(name: object) -> object:
+    """The name of a task; anything else as it is."""
+    return name.name if isinstance(name, TypedJob) else name
 
 
 def _target(names: Names, name: object, key: object) -> str:
@@ -140,7 +147,7 @@ def _target(names: Names, name: object, key: object) -> str:
     if name is None and key is None:
         raise Malformed("name", name, "the name of jobs, or else key= a key of theirs, or * for each key")
     if name is not None:
-        return f"n:{names.job_name(name)}"
+        return f"n:{names.job_name(_named(name))}"
     return "k:*" if type(key) is str and key == "*" else f"k:{names.key('key', key)}"
 
 

@@ -211,16 +211,19 @@ def drafts(
     return found
 
 
-def enqueued(sent: Sent) -> Enqueued:
-    """The result of an enqueue. Raises UnknownParent, and OutcomeUnknown for a refusal when a copy may have
-    been applied."""
+def enqueued(sent: Sent, name: str = "") -> Enqueued:
+    """The result of an enqueue, of this name if it is known: its id tells it to the `needs` of other jobs.
+    Raises UnknownParent, and OutcomeUnknown for a refusal when a copy may have been applied."""
     if not isinstance(sent.reply, Enqueued):
         raise ScriptFault(f"Enqueue: a reply of type {type(sent.reply).__name__}")
     if (refusal := _refusal(sent.reply, sent.definite)) is not None:
         raise refusal
     if sent.reply.result == "moved":
         raise _moved_error(sent.reply)
-    return _existing(sent.reply)
+    item = _existing(sent.reply)
+    # Of a job that has the unique or dedup key nobody knows the name here.
+    own = name and item.job == sent.reply.job
+    return item._replace(job=Parent.named(item.job, name)) if own else item
 
 
 def _existing(item: Enqueued) -> Enqueued:

@@ -27,7 +27,7 @@ from engine.ops.schedules import (
     TickPolicy,
     Timing,
 )
-from engine.options import JobOptions
+from engine.options import OPTIONS, JobOptions, nearest
 from engine.parameters import JobName, TypedJob
 from engine.queue import producing
 from engine.queue.producing import Steps
@@ -43,6 +43,13 @@ _CRON_CHARACTERS_MAX = 200
 _EVERY_MS_LEAST = 100
 _MONTHS_MAX = 1200
 _TRIES = 10
+#: What `put` takes beside options of jobs, and what other libraries call it.
+_WORDS = ("cron", "zone", "every_ms", "months", "start_ms", "enabled", "missed", "late_ms", "overlap")
+_ELSEWHERE = {
+    **dict.fromkeys(("every", "interval", "seconds", "minutes", "hours", "run_every"), "every_ms"),
+    **dict.fromkeys(("tz", "timezone"), "zone"),
+    **{"crontab": "cron", "schedule": "cron"},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +165,14 @@ def schedule_of(stored: StoredSchedule, model: Model, serializers: Serializers) 
         stored.anchor_ms,
         serializers,
     )
+
+
+def check_words(options: Mapping[str, object]) -> None:
+    """Raise Malformed for an option that neither schedules nor jobs have."""
+    for name, value in options.items():
+        if name not in OPTIONS:
+            perhaps = nearest(_ELSEWHERE.get(name, name), (*_WORDS, *OPTIONS))
+            raise Malformed(name, value, f"a parameter of put or an option of jobs{perhaps}", private=True)
 
 
 def _flag(value: object) -> bool | None:

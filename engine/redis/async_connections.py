@@ -21,7 +21,7 @@ from engine.redis.call import ServerClock
 from engine.redis.connections import Idle, address_of, packed
 from engine.redis.dialer import Connection, resolver_of
 from engine.redis.endpoint import Endpoint
-from engine.redis.exchange import is_reply
+from engine.redis.exchange import FAILURES, is_reply, refused_credentials
 from engine.redis.handshake import Handshake
 from engine.redis.routes import Address, Node
 
@@ -90,10 +90,15 @@ class AsyncDialer:
 
     async def _ask(self, connection: Connection, commands: Sequence[tuple[object, ...]]) -> list[Any]:
         """Send commands on a new connection and read the replies."""
-        await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+        # In one piece, and as in `dialer.ask`.
+        packed = [b"".join(connection.pack_commands(commands))]
+        await connection.send_packed_command(packed, check_health=False)
         replies: list[Any] = []
-        async with asyncio.timeout(self.timeout_s) as patience:
-            await self.read(connection, len(commands), replies, patience)
+        try:
+            async with asyncio.timeout(self.timeout_s) as patience:
+                await self.read(connection, len(commands), replies, patience)
+        except FAILURES as error:
+            raise refused_credentials(replies) or error from None
         return replies
 
 

@@ -19,7 +19,7 @@ from engine.errors import UnsafeServer, logger
 from engine.ops.workers import ClientConnection, read_client
 from engine.redis.call import ServerClock
 from engine.redis.endpoint import Endpoint
-from engine.redis.exchange import FAILURES, is_reply, message_of
+from engine.redis.exchange import FAILURES, is_reply, message_of, refused_credentials
 from engine.redis.handshake import Handshake, parse_info
 from engine.redis.resolver import SWITCHED, Ask, ClusterNodes, Resolver, Sentinels, shared
 from engine.redis.routes import Address, Node, SentinelRoute
@@ -67,9 +67,14 @@ class Dialer:
 
 def ask(connection: Connection, commands: Sequence[tuple[object, ...]]) -> list[Any]:
     """Send commands on a new connection and read the replies."""
-    connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+    # In one piece: after half of it the server could end the connection, and its replies would stay unread.
+    connection.send_packed_command([b"".join(connection.pack_commands(commands))], check_health=False)
     replies: list[Any] = []
-    read_replies(connection, len(commands), replies)
+    try:
+        read_replies(connection, len(commands), replies)
+    except FAILURES as error:
+        # Who has not said a password may send no long command: the server says so, and hangs up.
+        raise refused_credentials(replies) or error from None
     return replies
 
 

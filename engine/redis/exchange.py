@@ -292,6 +292,14 @@ class FirstContact:
         return step.after_ms / 1000
 
 
+def refused_credentials(replies: Sequence[object]) -> Exception | None:
+    """The first of these replies that turns the credentials down, if there is one."""
+    return next(
+        (one for one in replies if isinstance(one, Exception) and message_of(one).startswith(_CREDENTIALS)),
+        None,
+    )
+
+
 def _unavailable(message: str) -> type[ServerUnavailable]:
     return AuthenticationFailed if message.startswith(_CREDENTIALS) else ServerUnavailable
 

@@ -15,6 +15,7 @@ from engine.ops.looks import Counts, Listing
 from engine.outcomes import Bury, Discard, RetryLater
 from engine.queue.settings import TEST_CLOCK_LEAST_MS, QueueSettings, asynchronous
 from engine.queue.synchronous.queue import Queue
+from engine.testing.server import serving
 from engine.worker.worker import Worker
 
 #: How far the test's clock moves unless told otherwise: jobs that enqueue themselves again would go on for
@@ -89,6 +90,7 @@ def run_all(
     *,
     for_ms: int = FOR_MS,
     raise_failures: bool = True,
+    any_server: bool = False,
 ) -> Counts:
     """Run what these handlers (or those of `queue.job`) can run until nothing is left; what is in each state
     then. `queue` may be an AsyncQueue.
@@ -101,8 +103,11 @@ def run_all(
     nothing more starts; RetryLater, Bury and Discard are none. With `raise_failures=False` jobs fail as they
     do in a service: they are retried, skipped or dead.
 
-    Raises Malformed, and whatever `Worker.run` raises.
+    Raises Malformed, also for a queue that is not at a server of this process's tests (EmbeddedServer): the
+    jobs may be somebody's. `any_server` takes it all the same. Raises whatever `Worker.run` raises.
     """
+    if isinstance(queue, QueueSettings) and not validate.truth("any_server", any_server):  # pyright: ignore[reportUnnecessaryIsInstance]
+        _refuse_strange(queue)
     length_ms = validate.duration_ms("for_ms", for_ms, 0, validate.DURATION_MS_MAX)
     failures: list[Exception] = []
     if validate.truth("raise_failures", raise_failures):
@@ -136,3 +141,16 @@ def run_all(
             return queue.counts()
         # At least a millisecond: what was due and did not move is not ours.
         queue.use_test_clock(max(now_ms + 1, delayed[0][1]))
+
+
+def _refuse_strange(queue: QueueSettings) -> None:
+    """Raise Malformed for a queue of a server that no test has started here."""
+    # A test's clock is of a test's queue, also behind a proxy.
+    own = {f"{host}:{port}/" for host in ("127.0.0.1", "localhost") for port in serving}
+    if queue.model.now_ms is not None or any(address in f"{queue.url}/" for address in own):
+        return
+    bound = (
+        "one at a server that this test has started: ironclaim_queue.replaces(...) puts one in the place of "
+        "a service's queue; any_server=True takes any"
+    )
+    raise Malformed("queue", f"{queue.name} at {queue.url}", bound)

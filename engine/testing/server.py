@@ -294,6 +294,10 @@ class ServerFailed(EngineError):
     words."""
 
 
+#: The ports of the servers that this process has started: what is there is a test's own.
+serving: set[int] = set()
+
+
 class EmbeddedServer:
     """A server process of its own, alive inside the `with` block and gone after it.
 
@@ -392,6 +396,7 @@ class EmbeddedServer:
         nothing."""
         process, self._process = self._process, None
         if process is not None:
+            serving.discard(self._port)
             process.terminate()
             try:
                 process.wait(STOP_TIMEOUT_S)
@@ -412,6 +417,7 @@ class EmbeddedServer:
             self._port = self._fixed_port or free_port()
             failure = self._try_port(program, folder, log)
             if failure is None:
+                serving.add(self._port)
                 return
             tries_left -= 1
             if not tries_left or PORT_TAKEN not in failure:

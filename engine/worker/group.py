@@ -48,8 +48,12 @@ class WorkerGroup:
         for queue in listed:
             if not validate.asked("queues", queue, bound, isinstance, queue, QueueSettings):
                 raise Malformed("queues", queue, bound, private=True)
-        different = {(queue.url, queue.prefix, queue.name) for queue in listed}
-        if not 1 <= len(listed) <= QUEUES_MAX or len(different) != len(listed):
+        different: dict[object, QueueSettings] = {}
+        for queue in listed:
+            if different.setdefault((queue.url, queue.prefix, queue.name), queue) is not queue:
+                bound = f"{bound}: two are the queue {queue.name}; let one module import that of the other"
+                raise Malformed("queues", queues, bound)
+        if not 1 <= len(different) <= QUEUES_MAX or len(different) != len(listed):
             raise Malformed("queues", queues, bound)
         settings = cast("GroupSettings", read_often(settings))
         own = checked_settings(GroupSettings, settings)

@@ -21,7 +21,11 @@ def test_a_job_is_cancelled(desk: ModelDesk) -> None:
         assert desk.queue.jobs.cancel(desk.ids[state]).done
         assert desk.queue.jobs.state(desk.ids[state]) == "cancelled"
         again = desk.queue.jobs.cancel(desk.ids[state])
-        assert (again.result, again.state) == ("changed", "cancelled")
+        assert (again.result, again.state, again.unknown) == ("changed", "cancelled", False)
+        assert str(again) == f"{desk.ids[state]}: nothing was done, it is cancelled"
+    for nobody in (desk.queue.jobs.cancel("99999"), desk.queue.dead.requeue("99999")):
+        assert nobody.unknown and not nobody.done
+        assert str(nobody) == "99999: nothing was done, the queue knows no such job"
     assert desk.finish(lease) == [("stale", "cancelled")]
     assert desk.run(desk.extend_operation(lease)).items == (("cancelled", 0),)
     desk.tick(6_000)

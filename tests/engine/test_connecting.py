@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import socket
 import threading
 import time
@@ -26,13 +27,14 @@ from engine import (
     OutcomeUnknown,
     Queue,
     ServerUnavailable,
+    Worker,
     async_queues,
     queues,
 )
 from engine.redis.dialer import identify
 from engine.redis.endpoint import Endpoint
-from engine.testing import EmbeddedServer
-from tests.engine.helpers.producing import ids_of, raw_client
+from engine.testing import EmbeddedServer, server_binary
+from tests.engine.helpers.producing import ids_of, raw_client, some_handlers
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEFAULT_DEADLINE_S, wait_until
 
@@ -141,6 +143,31 @@ def test_a_server_that_turns_the_greeting_down_says_why_and_is_no_script_fault(g
                     call()
                 assert type(raised.value) is kind
                 assert time.monotonic() - started_s < DEFAULT_DEADLINE_S
+
+
+@pytest.mark.parametrize("program", ["valkey-server", "redis-server"])
+def test_a_password_that_is_missing_is_said_at_once(program: str) -> None:
+    binary = server_binary() if program == "valkey-server" else shutil.which(program)
+    if binary is None:
+        pytest.skip(f"no {program} here")
+    with EmbeddedServer(binary=binary) as server:
+        with raw_client(server.url) as admin:
+            admin.config_set("requirepass", "pw")
+        url = f"redis://127.0.0.1:{server.port}"
+
+        async def without_blocking() -> None:
+            async with AsyncQueue("q", url=url) as queue:
+                await queue.enqueue("work", {})
+
+        with Queue("q", url=url) as queue:
+            worker = Worker(queue, some_handlers())
+            for call in (lambda: queue.enqueue("work", {}), lambda: asyncio.run(without_blocking()), worker.run):
+                started_s = time.monotonic()
+                with pytest.raises(AuthenticationFailed, match="NOAUTH Authentication required"):
+                    call()
+                assert time.monotonic() - started_s < 5
+        with Queue("q", url=f"redis://:pw@127.0.0.1:{server.port}") as queue:
+            assert queue.enqueue("work", {}).created
 
 
 @pytest.mark.feature("BQ01", "BL06", "MQ25")

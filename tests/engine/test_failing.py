@@ -195,6 +195,14 @@ def test_rules_name_classes_their_bases_and_their_modules() -> None:
         assert ending(checked({"reroute_on": {name: "other"}}), verdict) == Ending("rerouted", "other")
     for name in ("KeyError", "decoder.JSONDecodeError", "object"):
         assert ending(checked({"skip_on": [name], "reroute_on": {name: "other"}}), verdict) == Ending("retry")
+    for kind in (json.JSONDecodeError, ValueError, Exception):
+        assert ending(checked({"skip_on": [kind]}), verdict) == ending(checked({"skip_on": kind}), verdict) == Ending("skipped")
+        assert ending(checked({"reroute_on": {kind: "other"}}), verdict) == Ending("rerouted", "other")
+    assert ending(checked({"skip_on": [KeyError]}), verdict) == Ending("retry")
+    with pytest.raises(Malformed, match=r"^skip_on: 'ValueError' .* write \['ValueError'\]$"):
+        checked({"skip_on": "ValueError"})
+    with pytest.raises(Malformed, match=r"^bury_on: 'ValueError' .* write ValueError, without quotes$"):
+        Handlers(bury_on="ValueError")  # type: ignore[arg-type]
     assert ending(checked({"skip_on": ["Exception"]}), verdict_of(Bury("no"))) == Ending("bury")
     assert ending(checked({"skip_on": ["Exception"]}), verdict_of(Discard())) == Ending("discarded")
     assert ending(Options(), verdict) == Ending("retry")

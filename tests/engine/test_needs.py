@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -104,18 +105,17 @@ def test_a_join_of_a_thousand_and_a_chord_in_pieces(queue: Queue) -> None:
 
 @pytest.mark.parametrize("processes", [0, 1])
 def test_results_of_parents_have_the_types_of_their_tasks(queue: Queue, processes: int) -> None:
-    for amount in ("1.10", "2"):
-        price.with_options(queue=queue, id=f"price-{amount}").enqueue(Decimal(amount))
+    before = price.with_options(queue=queue, id="price-2").enqueue(Decimal(2)).job
     jobs = [
         *(price.new(Decimal(amount)) for amount in ("3", "4.5")),
         price.with_options(attempts=1).new(Decimal(-1)),
         price.with_options(result_ttl_ms=0).new(Decimal(9)),
         nothing.new(),
     ]
-    more = add_up.with_options(needs=[*jobs, "price-2"], on_parent_failure="ignore", id="sum")
+    more = add_up.with_options(needs=[*jobs, before], on_parent_failure="ignore", id="sum")
     queue.enqueue_many([*jobs, more.new()])
     Worker(queue, prices.handlers, processes=processes, sweep_ms=50).run(burst=True)
-    assert queue.results.wait("sum", add_up).get() == ["Decimal 3", "Decimal 4.5", "NoneType None"]
+    assert queue.results.wait("sum", add_up).get() == ["Decimal 3", "Decimal 4.5", "Decimal 2", "NoneType None"]
     later = add_up.with_options(needs=[NewJob("price", None, id="nothing-like-it")], id="other")
     queue.enqueue("raw", None, id="nothing-like-it", attempts=1)
     queue.enqueue_many([later.new()])
@@ -124,6 +124,28 @@ def test_results_of_parents_have_the_types_of_their_tasks(queue: Queue, processe
     raw("raw")(lambda job: {"no": "price"})
     Worker(queue, raw, sweep_ms=50).run(burst=True)
     assert queue.results.wait("other").error.startswith("Malformed: result: ")
+
+
+def test_results_of_parents_by_the_ids_of_their_enqueues_and_not_by_mere_texts(face: Any, queue: Queue) -> None:
+    handlers = Handlers()
+    handlers.include(prices.handlers)
+    first = face.enqueue("price", {"amount": "3"}, id="first").job
+    again = face.enqueue("price", {"amount": "3"}, id="first").job
+    keyed = face.enqueue(price, {"amount": "4"}, unique="one").job
+    other = face.enqueue("raw", None, unique="one").job
+    assert (first, keyed) == (again, other) and {first: 1} == {"first": 1} and json.dumps([first]) == '["first"]'
+    sums = [
+        face.enqueue("add-up", {}, needs=[again, keyed]).job,
+        face.enqueue("add-up", {}, needs=[keyed, "first"]).job,
+        face.enqueue("add-up", {}, needs=[other]).job,
+    ]
+    Worker(queue, handlers, sweep_ms=50).run(burst=True)
+    assert queue.results.wait(sums[0]).get() == ["Decimal 3", "Decimal 4"]
+    for sum, text in zip(sums[1:], ("first", other), strict=True):
+        assert f"Malformed: needs: '{text}' is not allowed, it must be what task.new(...) or enqueue(...).job" in (
+            queue.results.wait(sum).error
+        )
+    assert [job.failures for job in queue.dead.list()] == [0, 0], "no other run finds more"
 
 
 def test_one_parent_with_more_children_than_one_call_tells(face: Any, queue: Queue) -> None:
@@ -139,7 +161,7 @@ def test_one_parent_with_more_children_than_one_call_tells(face: Any, queue: Que
 
 def test_a_parent_that_nobody_knows(face: Any, queue: Queue) -> None:
     face.enqueue("work", None, id="known")
-    with pytest.raises(UnknownParent, match=r"^job child needs nobody, of which the queue knows nothing$") as caught:
+    with pytest.raises(UnknownParent, match=r"^job child needs nobody, of .* in the same enqueue_many$") as caught:
         face.enqueue("work", None, id="child", needs=["known", "nobody"])
     assert (caught.value.job, caught.value.parent) == ("child", "nobody")
     with pytest.raises(UnknownParent):

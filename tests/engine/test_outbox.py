@@ -161,7 +161,7 @@ def test_what_add_refuses_it_refuses_before_it_writes(shop: Shop, database: Data
             pytest.raises(UnsupportedFeature, match="bull has no outbox"),
         ):
             outbox.add(connection, shop.ship.with_options(queue=foreign), 1)
-        with pytest.raises(Malformed, match="^queues: "):
+        with pytest.raises(Malformed, match="^queues: .*: two are the queue q; let one module import that of the other"):
             outbox.relay(database.connect, [shop.queue, shop.queue])
         with pytest.raises(Malformed, match="^queues: "):
             outbox.relay(database.connect, [])
@@ -221,7 +221,10 @@ def test_whatever_kind_of_row_a_connection_makes_is_read(shop: Shop, database: D
     assert (shop.work(), database.states()) == ([1, 2], {})
 
 
-def test_each_relay_sends_the_rows_of_its_queues(ironclaim_url: str, database: Database) -> None:
+def test_each_relay_sends_the_rows_of_its_queues(
+    ironclaim_url: str, database: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "_OTHERS_S", 0)
     with Queue("first", url=ironclaim_url) as first, Queue("second", url=ironclaim_url) as second:
         shops = Shop(first), Shop(second)
         added(database, shops[0], 1)
@@ -229,7 +232,15 @@ def test_each_relay_sends_the_rows_of_its_queues(ironclaim_url: str, database: D
         other = AsyncQueue("second", url=ironclaim_url)
         assert outbox.relay(database.connect, other, burst=True) == 1
         assert database.states() == {"new": 1} and shops[1].work() == [2]
-        assert outbox.relay(database.connect, [second, first], burst=True) == 1
+        assert "1 rows for queue first, which this relay does not send" in caplog.text
+        stop, told = threading.Event(), len(caplog.records)
+        relay = threading.Thread(target=lambda: outbox.relay(database.connect, second, poll_ms=1, stop=stop))
+        relay.start()
+        wait_until(lambda: len(caplog.records) >= told + 2, "it is said again")
+        stop.set()
+        relay.join()
+        caplog.clear()
+        assert outbox.relay(database.connect, [second, first], burst=True) == 1 and not caplog.records
         assert shops[0].work() == [1]
         asyncio.run(other.aclose())
 
@@ -489,6 +500,17 @@ def test_a_row_that_the_server_has_lost_is_sent_again_as_long_as_it_is_not_marke
     with redis.Redis.from_url(ironclaim_url) as client:
         client.flushall()
     assert shop.relay(database) == 1 and shop.work() == [1]
+
+
+def test_a_relay_before_the_migration_says_what_makes_the_table(shop: Shop, database: Database) -> None:
+    with database.transaction() as connection:
+        connection.cursor().execute("DROP TABLE ironclaim_outbox")
+    with pytest.raises(Malformed, match=r"^table: 'ironclaim_outbox' .* outbox.create_table\(connection\) makes it"):
+        outbox.relay(database.connect, shop.queue)
+    with database.transaction() as connection:
+        outbox.create_table(connection)
+    added(database, shop, 1)
+    assert outbox.relay(database.connect, shop.queue, burst=True) == 1
 
 
 def test_the_tables_can_be_made_by_a_migration(tmp_path: Any) -> None:

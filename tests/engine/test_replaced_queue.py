@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, Bury, Discard, Job, Malformed, Queue, RetryLater, Task
-from engine.testing import run_all
+from engine.testing import run_all, running
 from engine.testing.running import QueueInTest
 
 #: Nobody listens at port 1.
@@ -168,3 +168,22 @@ def test_what_a_handler_decides_is_no_failure_and_what_does_not_fit_is_one(ironc
         producer.enqueue("decide", {"whta": 1})
     with pytest.raises(Malformed, match=r"^payload\.whta: "):
         run_all(queue)
+
+
+def test_a_queue_at_a_server_that_no_test_has_started_is_not_run(
+    jobs: ModuleType, queue: Queue, ironclaim_queue: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[Any] = []
+    queue.job("bill")(lambda job: ran.append(job.id))
+    queue.enqueue("bill", {})
+    with monkeypatch.context() as patch:
+        # A server that somebody else has started.
+        patch.setattr(running, "serving", set())
+        for strange in (queue, jobs.mails):
+            with pytest.raises(Malformed, match=f"^queue: '{strange.name} at .* ironclaim_queue.replaces"):
+                run_all(strange)
+        assert not ran and queue.counts().waiting == 1
+        assert run_all(ironclaim_queue, queue.handlers).finished == 0, "it has the test's clock"
+        assert run_all(queue, any_server=True).finished == 1
+    queue.enqueue("bill", {})
+    assert run_all(queue).finished == len(ran) == 2

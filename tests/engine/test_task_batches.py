@@ -27,9 +27,10 @@ def test_each_job_has_its_items_and_its_end(queue: Queue, kind: Kind) -> None:
     task = getattr(task_batches, {"async": "coroutine"}.get(kind.name, kind.name))
     for job, count in (("a", 1), ("b", 2), ("unlucky", 13)):
         queue.enqueue(task, task.payload(USER, counts=count), id=job)
-    queue.enqueue(kind.name, {"users": "nobody", "counts": 5}, id="unfit", attempts=1)
+    queue.enqueue(kind.name, {"users": "nobody", "counts": 5}, id="unfit", attempts=5)
     burst(queue, processes=kind.processes)
     assert sorted(ids_of(queue, "done")) == ["a", "b"] and sorted(ids_of(queue, "dead")) == ["unfit", "unlucky"]
+    assert {job.id: job.failures for job in queue.dead.list()} == {"unfit": 0, "unlucky": 1}
     told = [queue.results.wait(job).get() for job in "ab"]
     assert [one[:4] for one in told] == [["a", "UUID", 1, 3], ["b", "UUID", 2, 3]]
     assert (told[0][4] == os.getpid()) == (not kind.processes)
@@ -40,8 +41,8 @@ def test_each_job_has_its_items_and_its_end(queue: Queue, kind: Kind) -> None:
 @pytest.mark.parametrize("kind", task_batches.KINDS, ids=str)
 def test_what_fits_finishes_beside_what_does_not_and_what_is_alone_fails(queue: Queue, kind: Kind) -> None:
     queue.enqueue(kind.name, {"users": str(USER), "counts": 5}, id="fits")
-    queue.enqueue(kind.name, {"users": str(USER)}, id="unfit", attempts=1)
-    queue.enqueue(kind.name, None, id="alone", key="another-lane", attempts=1)
+    queue.enqueue(kind.name, {"users": str(USER)}, id="unfit", attempts=5)
+    queue.enqueue(kind.name, None, id="alone", key="another-lane", attempts=5)
     burst(queue, processes=kind.processes)
     assert sorted(ids_of(queue, "dead")) == ["alone", "unfit"] and queue.results.wait("fits").get()[2:4] == [5, 1]
 

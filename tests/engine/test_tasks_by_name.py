@@ -38,7 +38,7 @@ def register(queue: Queue | AsyncQueue) -> Any:
 UNFIT: list[tuple[Any, str]] = [
     ({"user": "3"}, r"payload\.user: a str of length 1 is not allowed, it must be a value of type int"),
     ({"user": 3, "day": 5}, r"payload\.day: an int is not allowed, it must be a value of type date or None"),
-    ({}, r"payload\.user: None is not allowed, it must be given, a value of type int"),
+    ({}, r"payload\.user: missing, it must be given, a value of type int"),
     ({"user": 3, "when": 1}, r"payload\.when: an int is not allowed, it must be left out: the parameters are \(user: "),
     ([3], r"payload: a list of length 1 is not allowed, it must be an object with the parameters of \(user: "),
     (b"3", r"payload: a bytes of length 1 is not allowed, it must be an object"),
@@ -121,6 +121,23 @@ def test_a_task_has_schedules(queue: Queue) -> None:
         queue.schedules.put("pulse", ping.with_options(id="one"), every_ms=1000)
     with pytest.raises(Malformed, match="^name: 5 "):
         queue.schedules.put("pulse", 5, every_ms=1000)  # type: ignore[arg-type]
+
+
+def test_a_task_stands_for_its_name_in_pauses_and_limits(queue: Queue) -> None:
+    work = register(queue)
+    queue.pause(work)
+    assert [pause.name for pause in queue.obstacles().pauses] == ["work"] and queue.resume(work) and not queue.resume("work")
+    queue.set_limit(work, concurrency=1)
+    assert len(queue.limits()) == 1
+    queue.remove_limit(work)
+    assert not queue.limits()
+
+
+def test_a_word_that_put_does_not_know_is_named_with_the_right_one(nowhere: Queue) -> None:
+    work = register(nowhere)
+    for given, perhaps in (("every", "every_ms"), ("seconds", "every_ms"), ("timezone", "zone"), ("atempts", "attempts")):
+        with pytest.raises(Malformed, match=f"^{given}: .* a parameter of put or an option of jobs, perhaps {perhaps}$"):
+            nowhere.schedules.put("s", work, work.payload(3), **{given: 5})  # type: ignore[arg-type]
 
 
 async def ask(url: str) -> list[Any]:

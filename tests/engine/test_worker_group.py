@@ -158,6 +158,11 @@ def test_bad_groups(queues: tuple[Queue, ...], more: dict[str, Any], field: str)
 def test_a_queue_stands_once_in_a_group(queues: tuple[Queue, ...]) -> None:
     with pytest.raises(Malformed, match="different Queues"):
         WorkerGroup([queues[0], queues[0]], Book().handlers("w", "work"))
+    with (
+        Queue(queues[0].name, url=queues[0].url) as again,
+        pytest.raises(Malformed, match=f"two are the queue {again.name}; let one module import that of the other"),
+    ):
+        WorkerGroup([queues[0], again], Book().handlers("w", "work"))
 
 
 @pytest.mark.parametrize("kind", ["worker", "group"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sqlite3
 import subprocess
@@ -30,6 +31,7 @@ SPECIAL = {
     "FIXTURE": "def test_welcome",
     "SHOP": "# shop/jobs.py",
     "REPLACED": "def test_bill",
+    "EVERY_TEST": "@pytest.fixture(autouse=True)",
 }
 
 
@@ -38,7 +40,7 @@ def special(name: str) -> str:
     return found
 
 
-FACE, CHARGE, RENDER, ASYNC, LIMITS, FIXTURE, SHOP, REPLACED = map(special, SPECIAL)
+FACE, CHARGE, RENDER, ASYNC, LIMITS, FIXTURE, SHOP, REPLACED, EVERY_TEST = map(special, SPECIAL)
 PROGRAMS = [snippet for snippet in SNIPPETS if snippet not in map(special, SPECIAL)]
 
 
@@ -191,7 +193,8 @@ def test_the_test_of_a_service_passes_on_the_server_of_the_test(
     names: dict[str, Any] = {}
     try:
         exec(REPLACED, names)
-        names["test_bill"](ironclaim_queue)
+        exec(EVERY_TEST, names)
+        names["test_bill"](inspect.unwrap(names["orders"])(ironclaim_queue))
         # What the test ran was on its server, and is there.
         assert ironclaim_queue.counts().finished >= 1
     finally:

@@ -99,6 +99,7 @@ class AsyncSchedules(AsyncPart):
         Returns `new`, `changed` or `same`; with the same timing the next tick stays. Raises as `enqueue`
         does.
         """
+        scheduling.check_words(options)
         timing, policy = (
             scheduling.timing(cron, zone, every_ms, months, start_ms),
             scheduling.policy(missed, late_ms, overlap),
@@ -134,7 +135,7 @@ class AsyncSchedules(AsyncPart):
             model.schedule_id(schedule, f"now-{os.urandom(8).hex()}"),
         )
         run = Enqueue(id, job.name, job.payload, os.urandom(8), job.options)
-        return producing.enqueued(await self._queue.send_in_time(run))
+        return producing.enqueued(await self._queue.send_in_time(run), run.name)
 
     async def get(self, name: str) -> Schedule | None:
         """Return a schedule with its state; None when there is none of this name."""

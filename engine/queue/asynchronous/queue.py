@@ -192,7 +192,8 @@ class AsyncQueue(AsyncQueueCalls):
         after its job has finished.
         """
         operation, job = self._drafted(name, payload, id, options)
-        enqueued = producing.enqueued(await self._send_enqueue(operation, validate.intended_ns(intended_ns)))
+        sent = await self._send_enqueue(operation, validate.intended_ns(intended_ns))
+        enqueued = producing.enqueued(sent, operation.name)
         if job is not None:
             self.hooks.announce([job], [enqueued])
         return enqueued
@@ -297,12 +298,12 @@ class AsyncQueue(AsyncQueueCalls):
         self.hooks.announce(prepared, came if prepared else ())
         return came
 
-    async def pause(self, name: str | None = None, *, length_ms: Milliseconds = 0) -> None:
-        """Claim no jobs of this name, or of the whole queue, until `resume`, or for `length_ms`; jobs in hand
-        go on. Raises as `enqueue` does."""
+    async def pause(self, name: JobName | None = None, *, length_ms: Milliseconds = 0) -> None:
+        """Claim no jobs of this name or task, or of the whole queue, until `resume`, or for `length_ms`; jobs
+        in hand go on. Raises as `enqueue` does."""
         await self.do(admin.pause(self.model.names, name, length_ms))
 
-    async def resume(self, name: str | None = None) -> bool:
+    async def resume(self, name: JobName | None = None) -> bool:
         """End the pause of a name, or that of the whole queue; they are two pauses. False where there was no
         such pause."""
         reply: Resumed = await self.do(admin.resume(self.model.names, name))
@@ -310,7 +311,7 @@ class AsyncQueue(AsyncQueueCalls):
 
     async def set_limit(
         self,
-        name: str | None = None,
+        name: JobName | None = None,
         *,
         key: str | None = None,
         concurrency: int = 0,
@@ -330,7 +331,7 @@ class AsyncQueue(AsyncQueueCalls):
         )
         await self.do(limit)
 
-    async def remove_limit(self, name: str | None = None, *, key: str | None = None) -> None:
+    async def remove_limit(self, name: JobName | None = None, *, key: str | None = None) -> None:
         """Remove the limit of a name or of a key."""
         await self.do(admin.remove_limit(self.model.names, name, key))
 

@@ -100,6 +100,7 @@ class Schedules(Part):
         Returns `new`, `changed` or `same`; with the same timing the next tick stays. Raises as `enqueue`
         does.
         """
+        scheduling.check_words(options)
         timing, policy = (
             scheduling.timing(cron, zone, every_ms, months, start_ms),
             scheduling.policy(missed, late_ms, overlap),
@@ -135,7 +136,7 @@ class Schedules(Part):
             model.schedule_id(schedule, f"now-{os.urandom(8).hex()}"),
         )
         run = Enqueue(id, job.name, job.payload, os.urandom(8), job.options)
-        return producing.enqueued(self._queue.send_in_time(run))
+        return producing.enqueued(self._queue.send_in_time(run), run.name)
 
     def get(self, name: str) -> Schedule | None:
         """Return a schedule with its state; None when there is none of this name."""

@@ -189,7 +189,8 @@ class Queue(QueueCalls):
         after its job has finished.
         """
         operation, job = self._drafted(name, payload, id, options)
-        enqueued = producing.enqueued(self._send_enqueue(operation, validate.intended_ns(intended_ns)))
+        sent = self._send_enqueue(operation, validate.intended_ns(intended_ns))
+        enqueued = producing.enqueued(sent, operation.name)
         if job is not None:
             self.hooks.announce([job], [enqueued])
         return enqueued
@@ -294,12 +295,12 @@ class Queue(QueueCalls):
         self.hooks.announce(prepared, came if prepared else ())
         return came
 
-    def pause(self, name: str | None = None, *, length_ms: Milliseconds = 0) -> None:
-        """Claim no jobs of this name, or of the whole queue, until `resume`, or for `length_ms`; jobs in hand
-        go on. Raises as `enqueue` does."""
+    def pause(self, name: JobName | None = None, *, length_ms: Milliseconds = 0) -> None:
+        """Claim no jobs of this name or task, or of the whole queue, until `resume`, or for `length_ms`; jobs
+        in hand go on. Raises as `enqueue` does."""
         self.do(admin.pause(self.model.names, name, length_ms))
 
-    def resume(self, name: str | None = None) -> bool:
+    def resume(self, name: JobName | None = None) -> bool:
         """End the pause of a name, or that of the whole queue; they are two pauses. False where there was no
         such pause."""
         reply: Resumed = self.do(admin.resume(self.model.names, name))
@@ -307,7 +308,7 @@ class Queue(QueueCalls):
 
     def set_limit(
         self,
-        name: str | None = None,
+        name: JobName | None = None,
         *,
         key: str | None = None,
         concurrency: int = 0,
@@ -327,7 +328,7 @@ class Queue(QueueCalls):
         )
         self.do(limit)
 
-    def remove_limit(self, name: str | None = None, *, key: str | None = None) -> None:
+    def remove_limit(self, name: JobName | None = None, *, key: str | None = None) -> None:
         """Remove the limit of a name or of a key."""
         self.do(admin.remove_limit(self.model.names, name, key))
 
