@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from engine import Handlers, Job, Queue, Worker
+from engine.models.model import random_id
 from engine.ops.claims import Bury as BuryJobs
 from engine.ops.claims import Failure
 from engine.ops.jobs import Options
@@ -51,6 +52,16 @@ def test_jobs_of_a_state_and_one_of_them(queue: Queue, at: tuple[str, ...]) -> N
     assert "payload    {" in ironclaim("jobs", "show", "j1", *at).stdout
     assert "job    name  state" in ironclaim("jobs", "list", "--state", "delayed", *at).stdout
     assert ironclaim("jobs", "list", "--state", "active", *at).stdout == "no job is active\n"
+
+
+def test_each_drawn_id_is_an_argument_of_commands(queue: Queue, at: tuple[str, ...]) -> None:
+    drawn = [*queue.enqueue_many({"name": "send", "payload": {}} for _ in range(1_000))]
+    ids = [one.job for one in drawn] + [random_id() for _ in range(1_000)]
+    # One of 32 began with a dash or an underscore.
+    assert {id[0].isalnum() for id in ids} == {True} and {len(id) for id in ids} == {12} and len({*ids}) == 2_000
+    assert {"-", "_"} < {one for id in ids for one in id}
+    odd = min(ids[:1_000])
+    assert said("jobs", "show", odd, *at)["job"] == said("why", odd, *at)["job"] == odd
 
 
 def test_every_option_of_a_job_that_is_not_the_default_is_shown(queue: Queue, at: tuple[str, ...]) -> None:
