@@ -92,6 +92,7 @@ _KNOWN: Mapping[str, tuple[bool, str]] = {
     "cancelled": (True, "The job was cancelled."),
     "runs-now": (True, "The job is claimable now."),
     "requeued": (True, "The job was requeued, with all its attempts."),
+    "requeued-with-children": (True, "The job was requeued, and those that died with it wait for it again."),
     "discarded": (True, "The job was discarded."),
     "removed": (True, "The job was removed."),
     "changed": (False, "The job is in another state by now, so nothing was done."),
@@ -113,6 +114,7 @@ _DONE = {
     "cancel": "cancelled",
     "run_now": "runs-now",
     "requeue": "requeued",
+    "requeue_with_children": "requeued-with-children",
     "discard": "discarded",
     "remove": "removed",
 }
