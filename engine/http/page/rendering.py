@@ -6,6 +6,7 @@ refuse."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, partial, wraps
@@ -13,6 +14,7 @@ from typing import Any, cast
 from urllib.parse import quote, urlencode
 
 import jinja2
+from markupsafe import Markup
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -82,6 +84,21 @@ def machine_instant(ms: int) -> str:
 def short(text: str) -> str:
     """A text as a table has room for it."""
     return text if len(text) <= _SHORT else f"{text[: _SHORT - 1]}…"
+
+
+#: Characters of a word for which a column of a table is made wide enough.
+_WHOLE = 16
+_BETWEEN = re.compile(r"[\s_.:/-]+")
+
+
+def unbroken(text: str) -> Markup:
+    """A name or an id in a table: its words are not broken, unless one of them is longer than a cell can
+    be."""
+    shown = short(text)
+    fits = max(map(len, _BETWEEN.split(shown))) <= _WHOLE
+    pieces = re.split(r"(?<=[_.:/])", shown) if len(shown) > _WHOLE else [shown]
+    words = Markup("<wbr>").join(pieces)
+    return Markup('<span class="whole">{}</span>').format(words) if fits else words
 
 
 # -- What the page says after a change. An address carries a word and a number, and never a sentence of
@@ -163,6 +180,7 @@ def environment() -> jinja2.Environment:
             "machine_instant": machine_instant,
             "from_now": from_now,
             "short": short,
+            "unbroken": unbroken,
             "main_line": main_line,
             # That of Jinja raises for a name without UTF-8.
             "urlencode": partial(urlencode, errors="backslashreplace"),

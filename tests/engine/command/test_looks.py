@@ -54,6 +54,29 @@ def test_jobs_of_a_state_and_one_of_them(queue: Queue, at: tuple[str, ...]) -> N
     assert ironclaim("jobs", "list", "--state", "active", *at).stdout == "no job is active\n"
 
 
+def test_what_is_not_kept_of_an_ended_job_is_not_told_as_a_default(queue: Queue, at: tuple[str, ...]) -> None:
+    handlers = Handlers()
+
+    @handlers("send")
+    def send(job: Job) -> None:
+        if job.attempt < 3:
+            raise OSError("no route")
+
+    queue.enqueue("send", {}, id="third", priority=9, attempts=3, backoff_ms=1)
+    Worker(queue, handlers, sweep_ms=50).run(burst=True)
+    wait_until(lambda: queue.jobs.state("third") == "finished", "the third attempt")
+    (row,) = said("jobs", "list", "--state", "finished", *at)
+    assert (row["priority"], row["failures"], row["attempts"]) == (None, None, None)
+    shown = said("jobs", "show", "third", *at)
+    unknown = ("priority", "failures", "claims", "crashes", "headers", "options")
+    assert {shown[name] for name in unknown} == {None} and shown["fence"] != 0
+    lines = [line.split() for line in ironclaim("jobs", "show", "third", *at).stdout.splitlines()]
+    assert all([name, "-"] in lines for name in unknown)
+    # Of one that waits they are facts.
+    queue.enqueue("send", {}, id="waits")
+    assert [said("jobs", "show", "waits", *at)[name] for name in ("priority", "failures", "fence", "claims")] == [5, 0, 0, 0]
+
+
 def test_each_drawn_id_is_an_argument_of_commands(queue: Queue, at: tuple[str, ...]) -> None:
     drawn = [*queue.enqueue_many({"name": "send", "payload": {}} for _ in range(1_000))]
     ids = [one.job for one in drawn] + [random_id() for _ in range(1_000)]
@@ -136,6 +159,28 @@ def test_a_workflow_is_shown_retried_and_cancelled(queue: Queue, at: tuple[str, 
     assert ironclaim("jobs", "workflow", "nobody", *at).returncode == 1
     assert ironclaim("jobs", "workflow", "a", "--limit", "0", *at).returncode == 2
     assert ironclaim("dead", "requeue", "--all", "--with-children", *at).returncode == 2
+
+
+def test_a_requeue_names_the_children_that_it_leaves_dead(queue: Queue, at: tuple[str, ...]) -> None:
+    kill_some(queue, "charge-8", "charge-9")
+    queue.enqueue("send", {}, id="ship-8", needs=["charge-8"])
+    queue.enqueue("send", {}, id="ship-9", needs=["charge-8", "charge-9"])
+    queue.enqueue("send", {}, id="bill-9", needs=["ship-9"])
+    idle = Handlers()
+    idle("other")(lambda job: None)
+    Worker(queue, idle).run(burst=True)
+    wait_until(lambda: queue.counts().dead == 5, "the children are buried")
+    told = ironclaim("dead", "requeue", "charge-8", "--with-children", *at)
+    assert told.stdout.splitlines()[-2:] == [
+        "children  1",
+        "left      2: ship-9, for charge-9 is dead; bill-9, for ship-9 is dead",
+    ]
+    assert [queue.jobs.state(job) for job in ("charge-8", "ship-8", "ship-9", "bill-9")] == [
+        "waiting",
+        "blocked",
+        "dead",
+        "dead",
+    ]
 
 
 def test_a_job_that_is_changed_is_told_with_what_was_done(queue: Queue, at: tuple[str, ...]) -> None:
