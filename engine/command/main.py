@@ -75,7 +75,7 @@ class _Parser(argparse.ArgumentParser):
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **{"allow_abbrev": False, **settings})
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Refuse what nobody knows here, where the options are known that it may have been meant for."""
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:

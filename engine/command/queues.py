@@ -44,8 +44,9 @@ class Holding:
     @property
     def unhandled(self) -> tuple[str, ...]:
         """The names of waiting jobs for which no live worker has a handler."""
-        whole = self.obstacles is not None and len(self.workers) < WORKERS_MAX
-        return unhandled(self.obstacles.waiting_by_name, self.workers) if whole else ()
+        if self.obstacles is None or len(self.workers) >= WORKERS_MAX:
+            return ()
+        return unhandled(self.obstacles.waiting_by_name, self.workers)
 
     @property
     def kept_back(self) -> list[WorkerInfo]:
