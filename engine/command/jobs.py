@@ -225,7 +225,7 @@ def _history(options: argparse.Namespace) -> int:
         if not found and never_was(queue, options):
             return _NOT_DONE
         if not found and found.rule is None:
-            print_error(f"queue {options.queue} keeps no history: queue.history.on() begins one")
+            print_error(f"queue {options.queue} keeps no history: ironclaim history on begins one")
             return _NOT_DONE
     rows = [_past_row(past) if options.json else _past_line(past) for past in found]
     show(rows, as_json=options.json, nothing="no job that is meant has ended since the history began")

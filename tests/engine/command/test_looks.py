@@ -54,6 +54,39 @@ def test_jobs_of_a_state_and_one_of_them(queue: Queue, at: tuple[str, ...]) -> N
     assert ironclaim("jobs", "list", "--state", "active", *at).stdout == "no job is active\n"
 
 
+def test_limits_are_set_listed_and_cleared(queue: Queue, at: tuple[str, ...]) -> None:
+    assert said("limits", "set", "send", "--concurrency", "2", *at) == {
+        "limited": "name send",
+        "queue": "mails",
+        "concurrency": 2,
+        "window": "sliding",
+    }
+    assert said("limits", "set", "--key", "acme", "--rate", "5", "--per", "1m", "--window", "fixed", *at)["per_ms"] == 60_000
+    found = {(limit.name, limit.key): (limit.concurrency, limit.rate, limit.per_ms) for limit in queue.limits()}
+    assert found == {("send", None): (2, 0, 0), (None, "acme"): (0, 5, 60_000)}
+    assert {row["limit of"] for row in said("limits", "list", *at)} == {"name send", "key acme"}
+    queue.enqueue("send", {})
+    assert said("limits", "clear", "--key", "acme", *at) == {"cleared": "key acme", "queue": "mails"}
+    assert [limit.name for limit in queue.limits()] == ["send"]
+    for arguments in (("set", "send"), ("set", "send", "--key", "k", "--rate", "1"), ("clear",), ("set", "send", "--rate", "2")):
+        done = ironclaim("limits", *arguments, *at)
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), arguments
+
+
+def test_a_history_is_begun_looked_at_and_ended(queue: Queue, at: tuple[str, ...]) -> None:
+    queue.enqueue("send", {})
+    assert said("history", "show", *at) == {"history": "off", "queue": "mails"}
+    assert "ironclaim history on begins one" in ironclaim("jobs", "history", *at).stderr
+    assert said("history", "on", "--keep", "50", "--age", "7d", "--names", "send,mail", *at)["history"] == "on"
+    rule = queue.history.rule()
+    assert rule is not None and (rule.keep, rule.age_ms, {*rule.names}) == (50, 7 * 86_400_000, {"send", "mail"})
+    assert said("history", "show", *at)["keep"] == 50
+    done = ironclaim("history", "on", "--keep", "-1", *at)
+    assert done.returncode == 2 and "keep" in done.stderr
+    assert said("history", "off", *at) == {"history": "off", "queue": "mails"}
+    assert queue.history.rule() is None
+
+
 def test_what_is_not_kept_of_an_ended_job_is_not_told_as_a_default(queue: Queue, at: tuple[str, ...]) -> None:
     handlers = Handlers()
 
