@@ -14,7 +14,6 @@ from typing import Any, cast
 from urllib.parse import quote, urlencode
 
 import jinja2
-from markupsafe import Markup
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -91,14 +90,15 @@ _WHOLE = 16
 _BETWEEN = re.compile(r"[\s_.:/-]+")
 
 
-def unbroken(text: str) -> Markup:
-    """A name or an id in a table: its words are not broken, unless one of them is longer than a cell can
-    be."""
+def pieces(text: str) -> list[str]:
+    """A name or an id as a table has room for it; a long one may be broken between these pieces."""
     shown = short(text)
-    fits = max(map(len, _BETWEEN.split(shown))) <= _WHOLE
-    pieces = re.split(r"(?<=[_.:/])", shown) if len(shown) > _WHOLE else [shown]
-    words = Markup("<wbr>").join(pieces)
-    return Markup('<span class="whole">{}</span>').format(words) if fits else words
+    return re.split(r"(?<=[_.:/])", shown) if len(shown) > _WHOLE else [shown]
+
+
+def fits(text: str) -> bool:
+    """Whether each word of a name or an id is so short that a column is made wide enough for it."""
+    return max(map(len, _BETWEEN.split(short(text)))) <= _WHOLE
 
 
 # -- What the page says after a change. An address carries a word and a number, and never a sentence of
@@ -180,7 +180,8 @@ def environment() -> jinja2.Environment:
             "machine_instant": machine_instant,
             "from_now": from_now,
             "short": short,
-            "unbroken": unbroken,
+            "pieces": pieces,
+            "fits": fits,
             "main_line": main_line,
             # That of Jinja raises for a name without UTF-8.
             "urlencode": partial(urlencode, errors="backslashreplace"),
