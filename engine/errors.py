@@ -394,6 +394,10 @@ _HOSTS = re.compile(
 )
 _QUERY = re.compile(r"[?#]")
 _USER = re.compile(r"([a-z][a-z0-9+.-]*://).*@", re.IGNORECASE | re.DOTALL)
+#: Where a url ends at the latest: another one begins behind a blank, a quote, a bracket or a comma.
+_NEXT = re.compile(r"(?<=[\s'\"`(\[{<,;|])(?=[a-z][a-z0-9+.-]*://)", re.IGNORECASE)
+#: What a sentence may put behind a url.
+_PUNCTUATION = ".,;:!?|'\"`)]}>"
 
 
 def redacted_url(url: str) -> str:
@@ -422,7 +426,20 @@ def redacted(text: str) -> str:
     """A text in which urls and DSNs may stand, with `***` for their passwords."""
     if "=" in text:
         text = _OPTION.sub(rf"\1{HIDDEN}", text)
-    return _USER.sub(rf"\1{HIDDEN}@", text) if "://" in text else text
+    if "://" not in text:
+        return text
+    *earlier, last = [_USER.sub(rf"\1{HIDDEN}@", one) for one in _NEXT.split(text)]
+    # Behind a password with a blank in it something may look like another url.
+    return "".join([one if "@" in one else _placed(one) for one in earlier]) + last
+
+
+def _placed(text: str) -> str:
+    """A text that may begin with a url, with `***` for what is no host there."""
+    begin = _SCHEME.match(text)
+    word = text[begin.end() :].split(maxsplit=1)[:1] if begin is not None else []
+    if begin is None or not word or _HOSTS.match(word[0].rstrip(_PUNCTUATION)) is not None:
+        return text
+    return text.replace(word[0], HIDDEN, 1)
 
 
 # -- Calls what a service has given the engine beside its handlers, where a failure must change nothing:

@@ -17,7 +17,7 @@ from typing import Any
 
 import engine
 from engine.command.output import print_error
-from engine.errors import EngineError, Malformed, describe, logger, redacted_url
+from engine.errors import HIDDEN, EngineError, Malformed, describe, logger, redacted, redacted_url
 from engine.handlers import Handlers
 from engine.models.spec import named
 from engine.ops.transfers import ReadShards
@@ -273,7 +273,7 @@ def add(
             why = "a whole number" if kind is int else str(error)
             raise Malformed(name, given, f"what {flag} takes: {why}") from None
     shown = default if shown is None or given is not None else shown
-    ending = "" if shown in (None, "", ()) else f"; default: {shown}"
+    ending = "" if shown in (None, "", ()) else f"; default: {_told(flag, shown)}"
     about = f"{help} [{name}{ending}]".replace("%", "%%")
     parser.add_argument(
         flag,
@@ -283,6 +283,13 @@ def add(
         help=about,
         metavar=metavar,
     )
+
+
+def _told(flag: str, default: object) -> object:
+    """A default as the help tells it: without what may be secret in it."""
+    if flag.endswith(("token", "secret", "password")):
+        return HIDDEN
+    return redacted_url(str(default)) if flag.endswith(("url", "dsn")) else redacted(str(default))
 
 
 def origin_of(flag: str, value: object, kind: Callable[[str], Any] = str) -> str:

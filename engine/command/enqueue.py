@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from engine import validate
 from engine.command.arguments import add_json, add_queue, duration_ms, numbers, opened, words
-from engine.command.output import show_one
-from engine.errors import outlined
-from engine.options import OPTIONS, Described, JobOptions, sentences
+from engine.command.output import print_error, show_one
+from engine.errors import EngineError, outlined
+from engine.ops.workers import WORKERS_MAX
+from engine.options import OPTIONS, Described, JobOptions, nearest, sentences
 from engine.queue import producing
 from engine.queue.producing import NewJob
 from engine.queue.synchronous.queue import Queue
+from engine.queue.why import unhandled, unhandled_words
 
 #: What a flag does with its value: the argument of `add_argument` for each kind of option.
 Keywords = dict[str, Any]
@@ -48,11 +51,26 @@ def run_enqueue(options: argparse.Namespace) -> int:
 
     with opened(options, check=check) as queue:
         enqueued = queue.enqueue(*job, id=options.id, **given)
+        note = _note(queue, options.name)
     row = {"job": enqueued.job, "queue": options.queue, "result": enqueued.result}
     if not enqueued.created:
         row["holder"] = enqueued.holder
     show_one(row, as_json=options.json)
+    if note:
+        print_error(f"note: {note}")
     return 0
+
+
+def _note(queue: Queue, name: str) -> str:
+    """Why nobody will run a job of this name though workers live; '' where one may."""
+    # The job is there, whatever the look at workers meets.
+    with suppress(EngineError):
+        alive = [worker for worker in queue.workers.list() if worker.alive]
+        if alive and len(alive) < WORKERS_MAX:
+            known = (handler for worker in alive for handler in worker.handlers)
+            words = unhandled_words(unhandled((name,), alive), alive)
+            return words and f"{words}{nearest(name, known)}"
+    return ""
 
 
 def _keywords(option: str, kind: Any) -> Keywords:

@@ -12,6 +12,7 @@ from engine import validate
 from engine.command.arguments import add_json, add_queue, duration_ms, never_was, opened
 from engine.command.output import instant, json_text, print_error, show, show_one, tell
 from engine.ops.admin import Altered
+from engine.ops.looks import listed
 from engine.queue import looks
 from engine.queue.error_kinds import main_line
 from engine.queue.history import OUTCOMES, HistoryOptions, PastJob, wanted
@@ -24,6 +25,8 @@ Act = Callable[[Queue, str], Altered]
 
 #: Exit code where there is nothing to do it to, or the job was not in a state for it.
 _NOT_DONE = 1
+#: Jobs that a requeue has left dead, of those that it names.
+_LEFT_TOLD = 5
 #: Options that `ironclaim jobs show` has a line for.
 _OWN_LINES = ("priority", "key", "headers")
 
@@ -222,7 +225,7 @@ def _history(options: argparse.Namespace) -> int:
         if not found and never_was(queue, options):
             return _NOT_DONE
         if not found and found.rule is None:
-            print_error(f"queue {options.queue} keeps no history: queue.history.on() begins one")
+            print_error(f"queue {options.queue} keeps no history: ironclaim history on begins one")
             return _NOT_DONE
     rows = [_past_row(past) if options.json else _past_line(past) for past in found]
     show(rows, as_json=options.json, nothing="no job that is meant has ended since the history began")
@@ -341,7 +344,8 @@ def _of_dead(options: argparse.Namespace, action: Literal["requeue", "discard"],
     with opened(options) as queue:
         requeues = action == "requeue"
         if requeues and options.with_children:
-            return _end_with_children(queue.dead.requeue(options.job, with_children=True), options)
+            altered = queue.dead.requeue(options.job, with_children=True)
+            return _end_with_children(altered, options, _left_words(queue, altered))
         if options.job:
             act = queue.dead.requeue if requeues else queue.dead.discard
             return _end(act(options.job), done, options)
@@ -378,17 +382,37 @@ def _by_error(options: argparse.Namespace) -> int:
     return 0
 
 
-def _end_with_children(altered: Altered, options: argparse.Namespace) -> int:
+def _end_with_children(altered: Altered, options: argparse.Namespace, left: object) -> int:
     """What came of a job and of those that died with it. Where it was requeued before, they count."""
     if options.json:
         show_one({**_ended(altered, options), **_counted(altered)}, as_json=True)
     elif altered.done:
-        tell("requeued", altered.job, options, was=altered.state, **_counted(altered))
+        tell("requeued", altered.job, options, was=altered.state, children=altered.children, left=left)
     elif altered.children:
-        tell("children", altered.children, options, left=altered.left)
+        tell("children", altered.children, options, left=left)
     else:
         return _end(altered, "requeued", options)
     return 0 if altered.done or altered.children else _NOT_DONE
+
+
+def _left_words(queue: Queue, altered: Altered) -> object:
+    """How many that were buried with a parent stay dead, and which: `1: ship-9, for charge-9 is dead`."""
+    found = queue.workflows.get(altered.job, limit=JOBS_MAX) if altered.left else None
+    if found is None:
+        return altered.left
+    states, below, words = {job.id: job.state for job in found.jobs}, {altered.job}, list[str]()
+    # Parents come before their children.
+    for job in found.jobs:
+        if job.id == altered.job or below.isdisjoint(job.needs):
+            continue
+        below.add(job.id)
+        if job.state == "dead":
+            dead = [parent for parent in job.needs if states.get(parent) == "dead"]
+            words.append(
+                f"{job.id}, for {listed(dead)} {'is' if len(dead) == 1 else 'are'} dead" if dead else job.id
+            )
+    more = len(words) - _LEFT_TOLD
+    return f"{altered.left}: {'; '.join(words[:_LEFT_TOLD])}{f'; and {more} more' if more > 0 else ''}"
 
 
 def _counted(altered: Altered) -> dict[str, int]:
@@ -482,14 +506,20 @@ def _row(job: JobInfo) -> dict[str, Any]:
         "job": job.id,
         "name": job.name,
         "state": job.state,
-        "priority": job.priority,
+        "priority": _kept(job, job.priority),
         "key": job.key or None,
         "enqueued": instant(job.enqueued_ms),
         "due": instant(job.due_ms),
-        "failures": job.failures,
+        "failures": _kept(job, job.failures),
         "attempts": job.attempts or None,
         "error": main_line(job.last_error) or job.unreadable or None,
     }
+
+
+def _kept(job: JobInfo, value: Any) -> Any:
+    """A value of a job; None where it is not kept of one that has ended, because a default would be taken for
+    a fact."""
+    return value if job.name else None
 
 
 def _error_text(error: JobError) -> str:
@@ -505,11 +535,11 @@ def _whole(job: JobInfo) -> dict[str, Any]:
         "ended": instant(job.ended_ms),
         "owner": job.owner or None,
         "lease end": instant(job.lease_end_ms),
-        "fence": job.fence,
-        "claims": job.claims,
-        "crashes": job.crashes,
-        "headers": job.headers,
-        "options": more,
+        "fence": job.fence if job.name else job.fence or None,
+        "claims": _kept(job, job.claims),
+        "crashes": _kept(job, job.crashes),
+        "headers": _kept(job, job.headers),
+        "options": _kept(job, more),
         **payload_members(job.payload, job.payload_bytes),
         "errors": [{**asdict(error), "at_ms": instant(error.at_ms)} for error in job.errors],
     }

@@ -6,11 +6,12 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
 from engine.command.output import finish_output, prepare_output, print_error
-from engine.errors import EngineError, describe, logger, redacted
+from engine.errors import EngineError, describe, logger
 from engine.observer import VARIABLE
+from engine.options import nearest
 from engine.version import __version__
 
 #: Exit code for bad arguments, and for a server that cannot be reached.
@@ -68,15 +69,28 @@ def _carried_out(given: list[str]) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Names no password of a url that it was given."""
+    """Says what is wrong in one line, takes no part of an option for the whole, and names no password of a
+    url that it was given."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **{"allow_abbrev": False, **settings})
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Refuse what nobody knows here, where the options are known that it may have been meant for."""
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            named = [f"{one}{nearest(one.partition('=')[0], self._option_string_actions)}" for one in unknown]
+            self.error(f"unrecognized arguments: {' '.join(named)}")
+        return options, unknown
 
     def error(self, message: str) -> NoReturn:
-        """Print the usage and the message, and end with exit code 2."""
-        super().error(redacted(message))
+        """Print the message and where the options are described, and end with exit code 2."""
+        print_error(f"{message}; see {self.prog} --help")
+        sys.exit(FAILED)
 
 
 def _parser() -> argparse.ArgumentParser:
-    from engine.command import enqueue, health, jobs, maintenance, queues, serve, worker
+    from engine.command import enqueue, health, jobs, maintenance, queues, rules, serve, worker
 
     parser = cast(
         "argparse.ArgumentParser", _Parser(prog="ironclaim", description="Workers, and a look at queues.")
@@ -90,6 +104,8 @@ def _parser() -> argparse.ArgumentParser:
     enqueue.add_parser(commands)
     jobs.add_parsers(commands)
     queues.add_cron(commands)
+    rules.add_limits(commands)
+    rules.add_history(commands)
     maintenance.add_backup(commands)
     queues.add_top(commands)
     health.add_parser(commands)

@@ -14,11 +14,11 @@ from engine.command.arguments import add_json, add_queue, add_server, duration_m
 from engine.command.output import instant, json_text, print_error, show, show_one, table, tell
 from engine.errors import Malformed, UnsupportedFeature
 from engine.ops.looks import Counts
-from engine.ops.workers import WorkerInfo
+from engine.ops.workers import WORKERS_MAX, WorkerInfo
 from engine.queue.scheduling import Schedule
 from engine.queue.synchronous.parts import Schedules
 from engine.queue.synchronous.queue import Queue, queues
-from engine.queue.why import LaneInfo, Obstacles
+from engine.queue.why import LaneInfo, Obstacles, unhandled, unhandled_words
 
 # -- What holds the jobs of a queue back, as the commands print it: pauses, limits, lanes, and workers
 # that claim nothing.
@@ -40,6 +40,13 @@ class Holding:
     def oldest_s(self) -> float | None:
         """For how long the job has waited that has waited longest."""
         return None if self.obstacles is None else round(self.obstacles.oldest_age_ms / 1000, 1)
+
+    @property
+    def unhandled(self) -> tuple[str, ...]:
+        """The names of waiting jobs for which no live worker has a handler."""
+        if self.obstacles is None or len(self.workers) >= WORKERS_MAX:
+            return ()
+        return unhandled(self.obstacles.waiting_by_name, self.workers)
 
     @property
     def kept_back(self) -> list[WorkerInfo]:
@@ -65,6 +72,7 @@ def told(held: Holding) -> dict[str, Any]:
         "kept_back": [
             {"worker": w.name, "paused": w.paused, "gate_closed": w.gate_closed} for w in held.kept_back
         ],
+        "unhandled": None if found is None else held.unhandled[:_LANES_TOLD],
         "oldest_age_ms": None if found is None else found.oldest_age_ms,
         "pauses": None if found is None else [asdict(pause) for pause in found.pauses],
         "limits": None if found is None else [asdict(limit) | {"full": limit.full} for limit in found.limits],
@@ -80,7 +88,8 @@ def summary(held: Holding) -> str:
             "paused" if pause.name is None else f"{pause.name} paused" for pause in held.obstacles.pauses
         ]
         words += [str(limit) for limit in held.obstacles.limits if limit.full]
-    return "; ".join(words + [f"{worker.name} {why_kept_back(worker)}" for worker in held.kept_back])
+    words += [f"{worker.name} {why_kept_back(worker)}" for worker in held.kept_back]
+    return "; ".join(filter(None, [*words, unhandled_words(held.unhandled, held.workers)]))
 
 
 def why_kept_back(worker: WorkerInfo) -> str:
@@ -108,17 +117,21 @@ def tables(held: Holding) -> list[Sequence[dict[str, Any]]]:
         }
         for limit in found.limits
     ]
-    lanes = [_lane(lane, found.srv_us) for lane in found.lanes[:_LANES_SHOWN]]
+    missing = held.unhandled if held.workers else ()
+    lanes = [_lane(lane, found.srv_us, missing) for lane in found.lanes[:_LANES_SHOWN]]
     workers = [{"worker": worker.name, "claims nothing": why_kept_back(worker)} for worker in held.kept_back]
-    return [rows for rows in (pauses, limits, lanes, workers) if rows]
+    words = unhandled_words(held.unhandled, held.workers)
+    missed = [{"unhandled": words}] if words else []
+    return [rows for rows in (pauses, limits, missed, lanes, workers) if rows]
 
 
-def _lane(lane: LaneInfo, srv_us: int) -> dict[str, Any]:
+def _lane(lane: LaneInfo, srv_us: int, missing: Sequence[str]) -> dict[str, Any]:
+    worker = "a handler: no live worker has one" if lane.name in missing else "a worker"
     return {
         "lane": lane.name + (f"/{lane.key}" if lane.key else ""),
         "waiting": lane.waiting,
         "oldest s": round(max(0, srv_us / 1000 - lane.oldest_ms) / 1000, 1),
-        "waits for": lane.waits_for or "a worker",
+        "waits for": lane.waits_for or worker,
     }
 
 

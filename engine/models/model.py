@@ -207,21 +207,33 @@ def _field_source(kind: type[Any], path: str) -> Source:
 # next one meets another with a chance of 1 to 5 * 10^15. So few characters because a waiting job stores its
 # id twice.
 
+# The first character is a letter or a digit, because commands take an argument with a dash in front for an
+# option.
+
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 _BYTES, _CHARS = 9, 12
+#: What the first byte of an id becomes: those that would begin with `-` or `_` begin with a letter.
+_FIRST = bytes(byte & 0x7F if byte >= 0xF8 else byte for byte in range(256))
 
 
 def random_id() -> str:
     """Return one id."""
-    return binascii.b2a_base64(os.urandom(_BYTES), newline=False).translate(_URL_SAFE).decode()
+    return _drawn(1)
 
 
 def random_ids() -> Iterator[str]:
     """Yield ids for a bulk; randomness is read for 64 ids at a time."""
     while True:
-        text = binascii.b2a_base64(os.urandom(64 * _BYTES), newline=False).translate(_URL_SAFE).decode()
+        text = _drawn(64)
         for at in range(0, len(text), _CHARS):
             yield text[at : at + _CHARS]
+
+
+def _drawn(count: int) -> str:
+    """The characters of some ids, one behind the other."""
+    drawn = bytearray(os.urandom(count * _BYTES))
+    drawn[::_BYTES] = drawn[::_BYTES].translate(_FIRST)
+    return binascii.b2a_base64(drawn, newline=False).translate(_URL_SAFE).decode()
 
 
 # -- The base of the models of queues: calls of the operations that follow, or nearly follow, from their

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
@@ -57,6 +57,32 @@ class Obstacles:
         for lane in self.lanes:
             counts[lane.name] = counts.get(lane.name, 0) + lane.waiting
         return dict(sorted(counts.items()))
+
+
+#: Names of jobs that one sentence tells.
+_NAMES_TOLD = 5
+
+
+def unhandled(names: Iterable[str], alive: Iterable[WorkerInfo]) -> tuple[str, ...]:
+    """Those of these names of jobs for which none of the live workers has a handler. None of them where a
+    worker does not tell all of its names, because it may have one."""
+    handled: set[str] = set()
+    for info in alive:
+        # What has no start is a worker of another program, of which its registry tells little.
+        if info.unreadable or not info.started_ms or len(info.handlers) >= HANDLERS_TOLD:
+            return ()
+        handled.update(info.handlers)
+    return tuple(name for name in names if name not in handled)
+
+
+def unhandled_words(names: Sequence[str], alive: Sequence[WorkerInfo]) -> str:
+    """`no live worker handles: recipt, nigtly`; '' without such names."""
+    if not names:
+        return ""
+    if not alive:
+        return "no worker of this queue is alive"
+    more = f" and {len(names) - _NAMES_TOLD} more" if len(names) > _NAMES_TOLD else ""
+    return f"no live worker handles: {', '.join(names[:_NAMES_TOLD])}{more}"
 
 
 def obstacles_of(parts: list[ObstaclesPart]) -> Obstacles:

@@ -129,6 +129,25 @@ def test_texts_of_others_are_printed_without_passwords(capsys: pytest.CaptureFix
     assert "hunter2" not in told and told.count("ironclaim: ") == 4
 
 
+def test_each_url_of_a_sentence_is_redacted_alone() -> None:
+    dice = random.Random(11)
+    words = passwords()
+    joins = (" is away, and ", " -> ", ", ", ";", " (instead of ", "\nthen '", " from [")
+    for _ in range(400):
+        count = dice.choice((2, 3))
+        told, expected = "the server ", "the server "
+        for at in range(count):
+            scheme, host = dice.choice(("redis", "rediss", "postgresql", "redis+cluster")), f"h{at}.example:{at + 1}/{at}"
+            join = dice.choice(joins) if at < count - 1 else " is away"
+            told += f"{scheme}://user:{dice.choice(words)}@{host}{join}"
+            expected += f"{scheme}://***@{host}{join}"
+        assert redacted(told) == expected, told
+    # One without a password beside one with it, and a password with what looks like another url.
+    beside = "see https://a.example/b, (redis://h:1) and redis://:hunter2@h:2"
+    assert redacted(beside) == "see https://a.example/b, (redis://h:1) and redis://***@h:2"
+    assert "hunter2" not in redacted("redis://:hunter2 hunter://x:hunter2@h is away, redis://u:hunter2://hunter2@h")
+
+
 def test_no_command_prints_the_password_of_a_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "with_password.py").write_text(
         "from engine import Queue\nqueue = Queue('q', url='redis://:hunter2@127.0.0.1:1')\n"
@@ -143,7 +162,20 @@ def test_no_command_prints_the_password_of_a_url(tmp_path: Path, monkeypatch: py
         ("queues", "redis://:hunter2@host"),
         ("health", "--url", "redis://u:hunter2#@127.0.0.1:1", "--queue", "q"),
         ("jobs", "list", "--queue", "q", "--limit", "redis://:hunter2@host"),
+        ("queues", "--dsn=redis://:hunter2@host"),
     ):
         done = ironclaim(*arguments)
         assert done.returncode in (1, 2) and done.stdout + done.stderr
         assert "hunter2" not in done.stdout + done.stderr, arguments
+
+
+def test_no_help_prints_the_password_of_the_environment() -> None:
+    given = {"IRONCLAIM_URL": "redis://:hunter2#@host:1", "IRONCLAIM_PREFIX": "redis://u:hunter2@host"}
+    for command in (("queues",), ("worker",), ("serve",), ("health",), ("jobs", "show")):
+        with pytest.MonkeyPatch.context() as patched:
+            for name, value in given.items():
+                patched.setenv(name, value)
+            done = ironclaim(*command, "--help")
+        assert done.returncode == 0 and "IRONCLAIM_URL" in done.stdout
+        assert "hunter2" not in done.stdout and "redis://***@host:1" in done.stdout.replace("\n", ""), command
+    assert "default: 8080" in ironclaim("serve", "--help").stdout.replace("\n", " ")

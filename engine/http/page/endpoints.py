@@ -23,7 +23,7 @@ from engine.http.jobs.jobs import refuse_schedule
 from engine.http.opening import Waits, queue_of
 from engine.http.page import job_views, queue_views, rendering
 from engine.http.page.live import Sampler, Samplers
-from engine.http.page.looks import held, looks_at
+from engine.http.page.looks import alive, held, looks_at
 from engine.http.page.rendering import notice_of, view, word_of
 from engine.http.settings import HttpSettings
 from engine.ops.admin import Altered, Window
@@ -87,7 +87,8 @@ async def queue_summary(request: Request) -> Response:
     """The numbers of one queue, as a row of the list."""
     opened = queue_of(request)
     counts, found = await opened.counts(one_call=True), await held(opened)
-    shown = queue_views.held(found, counts.srv_us // 1000, idle=not counts.waiting)
+    living = await alive(opened) if counts.waiting else None
+    shown = queue_views.held(found, counts.srv_us // 1000, idle=not counts.waiting, alive=living)
     tiles = queue_views.tiles(counts, counts.waiting, least=bool(counts.cursor))
     return rendering.page(
         request, "queue_summary.html", queue=request.path_params["queue"], tiles=tiles, held=shown
@@ -105,7 +106,8 @@ async def queue(request: Request) -> Response:
     known = sampler.watched and not sampler.waiting.least
     waiting, least = (sampler.waiting.waiting, False) if known else (counts.waiting, bool(counts.cursor))
     tiles = queue_views.tiles(counts, waiting, least=least)
-    shown = queue_views.held(found, now_ms, idle=not waiting)
+    living = await alive(opened) if waiting else None
+    shown = queue_views.held(found, now_ms, idle=not waiting, alive=living)
     return queue_page(request, "queue.html", "overview", tiles=tiles, held=shown, counts=counts)
 
 
@@ -128,9 +130,11 @@ async def _samples(request: Request, sampler: Sampler, waits: Waits) -> AsyncGen
             return
         yield _event("samples", [sample.fields()])
         found = sampler.obstacles.whole
-        if found is not None and found is not shown:
+        # Until the workers are known, what the page came with knows more.
+        if found is not None and found is not shown and sampler.workers is not None:
             shown = found
-            reasons = queue_views.held(found, sample.at_ms, idle=not sample.waiting)
+            living = sampler.workers.alive
+            reasons = queue_views.held(found, sample.at_ms, idle=not sample.waiting, alive=living)
             yield _event(
                 "held", rendering.text(request, "held.html", queue=request.path_params["queue"], held=reasons)
             )
@@ -324,6 +328,7 @@ _ON_A_JOB: dict[str, Callable[[AsyncQueue, str], Awaitable[Altered]]] = {
     "run_now": lambda queue, id: queue.jobs.run_now(id),
     "remove": lambda queue, id: queue.jobs.remove(id),
     "requeue": lambda queue, id: queue.dead.requeue(id),
+    "requeue_with_children": lambda queue, id: queue.dead.requeue(id, with_children=True),
     "discard": lambda queue, id: queue.dead.discard(id),
 }
 

@@ -262,6 +262,7 @@ _NODES_MAX = 10
 JOB_ACTIONS = (
     ("run_now", "Run now"),
     ("requeue", "Requeue"),
+    ("requeue_with_children", "Requeue with children"),
     ("cancel", "Cancel"),
     ("discard", "Discard"),
     ("remove", "Remove"),
@@ -348,14 +349,18 @@ def job_view(found: OneJob, *, payloads: bool) -> JobView:
         payload=payload_text(job) if payloads and raw else None,
         payload_bytes=len(raw),
         cut=len(raw) > _PAYLOAD_OF_JOB_SHOWN,
-        actions=tuple((action, word) for action, word in JOB_ACTIONS if offered(action, job)),
+        actions=tuple(
+            (action, word) for action, word in JOB_ACTIONS if offered(action, job, bool(found.children))
+        ),
         since_ms=job.enqueued_ms,
         now_ms=found.now_ms,
     )
 
 
-def offered(action: str, job: JobInfo) -> bool:
+def offered(action: str, job: JobInfo, has_children: bool = False) -> bool:
     """Whether an action can do something to a job in its state; a corrupt one can only be discarded."""
+    if action == "requeue_with_children":
+        return has_children and offered("requeue", job)
     if job.unreadable:
         return action == "discard" and job.state == "dead"
     state = "active" if job.state == "stuck" else job.state
@@ -479,7 +484,10 @@ def graph(found: OneJob) -> Graph | None:
     calls = (("on success", job.options.on_success), ("on failure", job.options.on_failure))
     callbacks = [(call.name, when) for when, call in calls if call]
     column = 2 if left else 1
-    right = _column(list(explained.children), explained.feeds, column)
+    # Those of a dead job died with it, or run without it.
+    children = explained.children or found.children
+    feeds = max(explained.feeds, len(found.children) + found.more_children)
+    right = _column(list(children), feeds, column)
     called = _column(callbacks, len(callbacks), column, first=len(right), link=False)
     right = [*right, *called]
     if not left and not right:
@@ -488,7 +496,7 @@ def graph(found: OneJob) -> Graph | None:
     middle = Node(job.id, short_id(job.id), job.state, _x(1 if left else 0), (height - _NODE_HEIGHT) // 2)
     lines = [_line(node, middle) for node in left] + [_line(middle, node) for node in right]
     width = _x((1 if left else 0) + bool(right)) + _NODE_WIDTH
-    words = f"{job.id} needs {len(parents)} jobs; {explained.feeds} need it"
+    words = f"{job.id} needs {len(parents)} jobs; {feeds} need it"
     return Graph((*left, middle, *right), tuple(lines), width, height, words)
 
 

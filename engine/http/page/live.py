@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from engine.errors import EngineError
-from engine.http.page.looks import LanesRound, ObstaclesRound, looks_at
+from engine.http.page.looks import LanesRound, ObstaclesRound, SomeWorkers, looks_at
 from engine.ops.looks import Counts
 from engine.ops.workers import Durations, HandlerTimes
 from engine.queue.asynchronous.queue import AsyncQueue
@@ -105,6 +105,7 @@ class Sampler:
         self.waiting = LanesRound()
         self.obstacles = ObstaclesRound()
         self._times = RunTimes()
+        self.workers: SomeWorkers | None = None
         self._workers: tuple[int, int, int] | None = None
         self._round = 0
         self._before: Counts | None = None
@@ -163,10 +164,11 @@ class Sampler:
         """Two calls: one counts, the other one in turn looks at lanes, run times and workers."""
         counts = await self._looks.count_on(self.waiting)
         now_ms = counts.srv_us // 1000
-        if self._round % 4 == 1:
+        if self._round % 4 == 3:
             self._times.add(now_ms, await self._looks.run_times())
-        elif self._round % 4 == 3:
-            alive = [info for info in (await self._looks.workers(0, _WORKERS_MAX)).workers if info.alive]
+        elif self._round % 4 == 1:
+            self.workers = await self._looks.workers(0, _WORKERS_MAX)
+            alive = [info for info in self.workers.workers if info.alive]
             self._workers = (
                 len(alive),
                 sum(info.in_hand for info in alive),

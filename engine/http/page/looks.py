@@ -1,4 +1,4 @@
-"""What the views read of a queue, in at most two calls of bounded cost, however many jobs and lanes there
+"""What the views read of a queue, in at most three calls of bounded cost, however many jobs and lanes there
 are. A round over all lanes takes a part a call, and each look says what part it has seen. Others read some
 workers, names, one job, or the last events. Of a queue with shards a call is one of each shard, all at
 once."""
@@ -22,6 +22,8 @@ from engine.ops.looks import (
     ListObstacles,
     ObstaclesPart,
     ReadEvents,
+    Relatives,
+    RelativesTold,
 )
 from engine.ops.workers import (
     HandlerTimes,
@@ -97,6 +99,10 @@ class ObstaclesRound:
 TIMES_MAX = 100
 WORKERS_MAX = 50
 EVENTS_MAX = 1_000
+#: Children of a dead job that its page shows.
+CHILDREN_MAX = 10
+#: Workers that are looked at for what they have handlers for.
+ALL_WORKERS_MAX = 1_000
 
 T = TypeVar("T")
 
@@ -108,6 +114,10 @@ class OneJob:
     job: JobInfo
     explained: Explained | None
     now_ms: int
+    #: Of a dead one, whose children wait for it no more: some of them with their states, and whether there
+    #: are others.
+    children: tuple[tuple[str, str], ...] = ()
+    more_children: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +127,11 @@ class SomeWorkers:
     workers: tuple[WorkerInfo, ...]
     more: bool
     now_ms: int
+
+    @property
+    def alive(self) -> list[WorkerInfo] | None:
+        """Those that live; None where there are more than are known."""
+        return None if self.more else [info for info in self.workers if info.alive]
 
 
 class Looks(AsyncPart):
@@ -145,7 +160,8 @@ class Looks(AsyncPart):
         return SomeWorkers(found.workers, found.seen >= limit, found.srv_us // 1000)
 
     async def job(self, id: str) -> OneJob | None:
-        """One job; None when the server does not know it. Two calls."""
+        """One job; None when the server does not know it. Two calls, and two more of a dead one for its
+        children."""
         reply: Inspected = await self._queue.do(Inspect((id,)))
         looked = reply.items[0]
         if looked.state == "gone":
@@ -155,11 +171,21 @@ class Looks(AsyncPart):
         except ScriptFault:
             # Somebody else has written its run; what can be read of the job says so.
             explained = None
-        return OneJob(
-            job_info(self._queue.model, self._queue.serializers, id, looked, reply.srv_us),
-            explained,
-            reply.srv_us // 1000,
-        )
+        job = job_info(self._queue.model, self._queue.serializers, id, looked, reply.srv_us)
+        children, more = await self._children(id) if job.state == "dead" else ((), False)
+        return OneJob(job, explained, reply.srv_us // 1000, children, more)
+
+    async def _children(self, parent: str) -> tuple[tuple[tuple[str, str], ...], bool]:
+        """Some of the jobs that need one, whatever became of them, with their states, and whether there are
+        more."""
+        told = await self._if_known(Relatives((parent,), ("",)), RelativesTold)
+        if told is None or not told.items or not told.items[0].children:
+            return (), False
+        known = told.items[0].children
+        some = known[:CHILDREN_MAX]
+        found: RelativesTold = await self._queue.do(Relatives(some, ("",) * len(some)))
+        states = tuple(zip(some, (item.state for item in found.items), strict=False))
+        return states, len(known) > len(states) or bool(told.items[0].more)
 
     async def events_of(self, job: str, since_ms: int) -> tuple[tuple[Event, ...], bool]:
         """What was recorded of a job among the first 1,000 events since this time, and whether there are
@@ -221,6 +247,11 @@ async def held(queue: AsyncQueue) -> Obstacles | None:
         return await queue.obstacles(one_call=True)
     except UnsupportedFeature:
         return None
+
+
+async def alive(queue: AsyncQueue) -> list[WorkerInfo] | None:
+    """The live workers; None where there are more than are looked at. One call."""
+    return (await looks_at(queue).workers(0, ALL_WORKERS_MAX)).alive
 
 
 def looks_at(queue: AsyncQueue) -> Looks:

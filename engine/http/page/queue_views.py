@@ -21,7 +21,7 @@ from engine.ops.workers import WorkerInfo
 from engine.queue.history import HistoryOptions, PastJob, PastJobs
 from engine.queue.looks import payload_members
 from engine.queue.scheduling import Schedule
-from engine.queue.why import LaneInfo, Obstacles, paused_words
+from engine.queue.why import LaneInfo, Obstacles, paused_words, unhandled, unhandled_words
 
 #: Rows of each table.
 _LANES_MAX = 12
@@ -73,6 +73,7 @@ class Held:
     lanes: tuple[LaneInfo, ...]
     reasons: tuple[Reason, ...]
     paused: bool
+    unhandled: tuple[str, ...] = ()
 
 
 def tiles(counts: Counts, waiting: int, *, least: bool) -> tuple[Tile, ...]:
@@ -87,10 +88,19 @@ def tiles(counts: Counts, waiting: int, *, least: bool) -> tuple[Tile, ...]:
     )
 
 
-def held(obstacles: Obstacles | None, now_ms: int, *, idle: bool) -> Held:
-    """What holds jobs back. `idle`: nothing waits, so nothing has to move."""
+def held(
+    obstacles: Obstacles | None, now_ms: int, *, idle: bool, alive: Sequence[WorkerInfo] | None = None
+) -> Held:
+    """What holds jobs back. `idle`: nothing waits, so nothing has to move. `alive`: the live workers, None
+    where not all of them are known."""
     if obstacles is None:
         return Held(False, False, now_ms, None, (), (), (), False)
+    found = reasons(obstacles.pauses, obstacles.limits, obstacles.lanes)
+    missing = () if idle or alive is None else unhandled(obstacles.waiting_by_name, alive)
+    if missing and alive is not None:
+        lanes = [lane for lane in obstacles.lanes if lane.name in missing]
+        jobs = sum(lane.waiting for lane in lanes)
+        found = [Reason(unhandled_words(missing, alive), len(lanes), jobs), *found][:_REASONS_MAX]
     return Held(
         known=True,
         cut=obstacles.cut,
@@ -98,8 +108,9 @@ def held(obstacles: Obstacles | None, now_ms: int, *, idle: bool) -> Held:
         oldest_age_ms=obstacles.oldest_age_ms,
         names=names(obstacles.lanes)[:_NAMES_MAX],
         lanes=obstacles.lanes[:_LANES_MAX],
-        reasons=() if idle else tuple(reasons(obstacles.pauses, obstacles.limits, obstacles.lanes)),
+        reasons=() if idle else tuple(found),
         paused=any(pause.name is None for pause in obstacles.pauses),
+        unhandled=missing if alive else (),
     )
 
 

@@ -6,6 +6,7 @@ refuse."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, partial, wraps
@@ -84,6 +85,22 @@ def short(text: str) -> str:
     return text if len(text) <= _SHORT else f"{text[: _SHORT - 1]}…"
 
 
+#: Characters of a word for which a column of a table is made wide enough.
+_WHOLE = 16
+_BETWEEN = re.compile(r"[\s_.:/-]+")
+
+
+def pieces(text: str) -> list[str]:
+    """A name or an id as a table has room for it; a long one may be broken between these pieces."""
+    shown = short(text)
+    return re.split(r"(?<=[_.:/])", shown) if len(shown) > _WHOLE else [shown]
+
+
+def fits(text: str) -> bool:
+    """Whether each word of a name or an id is so short that a column is made wide enough for it."""
+    return max(map(len, _BETWEEN.split(short(text)))) <= _WHOLE
+
+
 # -- What the page says after a change. An address carries a word and a number, and never a sentence of
 # somebody's own.
 
@@ -92,6 +109,7 @@ _KNOWN: Mapping[str, tuple[bool, str]] = {
     "cancelled": (True, "The job was cancelled."),
     "runs-now": (True, "The job is claimable now."),
     "requeued": (True, "The job was requeued, with all its attempts."),
+    "requeued-with-children": (True, "The job was requeued, and those that died with it wait for it again."),
     "discarded": (True, "The job was discarded."),
     "removed": (True, "The job was removed."),
     "changed": (False, "The job is in another state by now, so nothing was done."),
@@ -113,6 +131,7 @@ _DONE = {
     "cancel": "cancelled",
     "run_now": "runs-now",
     "requeue": "requeued",
+    "requeue_with_children": "requeued-with-children",
     "discard": "discarded",
     "remove": "removed",
 }
@@ -161,6 +180,8 @@ def environment() -> jinja2.Environment:
             "machine_instant": machine_instant,
             "from_now": from_now,
             "short": short,
+            "pieces": pieces,
+            "fits": fits,
             "main_line": main_line,
             # That of Jinja raises for a name without UTF-8.
             "urlencode": partial(urlencode, errors="backslashreplace"),

@@ -117,6 +117,20 @@ def test_bad_arguments_are_told_before_anything_is_sent() -> None:
         assert complaint in done.stderr and "Traceback" not in done.stderr
 
 
+def test_bad_arguments_are_one_line_which_says_where_they_are_described() -> None:
+    for arguments, line in (
+        (("worker", "m:h", "--procceses", "2"), "--procceses, perhaps --processes 2; see ironclaim worker --help"),
+        (("jobs", "show", "--queue", "q"), "the following arguments are required: job; see ironclaim jobs show --help"),
+        # A part of an option is not the option: tomorrow it may be part of two.
+        (("queues", "--js"), "unrecognized arguments: --js, perhaps --json; see ironclaim queues --help"),
+        (("--versoin",), "see ironclaim --help"),
+    ):
+        done = ironclaim(*arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("ironclaim: ")
+        assert line in done.stderr
+
+
 def test_a_server_that_is_not_there_is_one_line(ironclaim_url: str) -> None:
     done = ironclaim("resume", "--queue", "q", "--url", f"{ironclaim_url.rsplit('/', 1)[0]}/99")
     assert done.returncode == 2

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from engine import Handlers, Job, Queue, Worker
+from engine.models.model import random_id
 from engine.ops.claims import Bury as BuryJobs
 from engine.ops.claims import Failure
 from engine.ops.jobs import Options
@@ -51,6 +52,72 @@ def test_jobs_of_a_state_and_one_of_them(queue: Queue, at: tuple[str, ...]) -> N
     assert "payload    {" in ironclaim("jobs", "show", "j1", *at).stdout
     assert "job    name  state" in ironclaim("jobs", "list", "--state", "delayed", *at).stdout
     assert ironclaim("jobs", "list", "--state", "active", *at).stdout == "no job is active\n"
+
+
+def test_limits_are_set_listed_and_cleared(queue: Queue, at: tuple[str, ...]) -> None:
+    assert said("limits", "set", "send", "--concurrency", "2", *at) == {
+        "limited": "name send",
+        "queue": "mails",
+        "concurrency": 2,
+        "window": "sliding",
+    }
+    assert said("limits", "set", "--key", "acme", "--rate", "5", "--per", "1m", "--window", "fixed", *at)["per_ms"] == 60_000
+    found = {(limit.name, limit.key): (limit.concurrency, limit.rate, limit.per_ms) for limit in queue.limits()}
+    assert found == {("send", None): (2, 0, 0), (None, "acme"): (0, 5, 60_000)}
+    assert {row["limit of"] for row in said("limits", "list", *at)} == {"name send", "key acme"}
+    queue.enqueue("send", {})
+    assert said("limits", "clear", "--key", "acme", *at) == {"cleared": "key acme", "queue": "mails"}
+    assert [limit.name for limit in queue.limits()] == ["send"]
+    for arguments in (("set", "send"), ("set", "send", "--key", "k", "--rate", "1"), ("clear",), ("set", "send", "--rate", "2")):
+        done = ironclaim("limits", *arguments, *at)
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), arguments
+
+
+def test_a_history_is_begun_looked_at_and_ended(queue: Queue, at: tuple[str, ...]) -> None:
+    queue.enqueue("send", {})
+    assert said("history", "show", *at) == {"history": "off", "queue": "mails"}
+    assert "ironclaim history on begins one" in ironclaim("jobs", "history", *at).stderr
+    assert said("history", "on", "--keep", "50", "--age", "7d", "--names", "send,mail", *at)["history"] == "on"
+    rule = queue.history.rule()
+    assert rule is not None and (rule.keep, rule.age_ms, {*rule.names}) == (50, 7 * 86_400_000, {"send", "mail"})
+    assert said("history", "show", *at)["keep"] == 50
+    done = ironclaim("history", "on", "--keep", "-1", *at)
+    assert done.returncode == 2 and "keep" in done.stderr
+    assert said("history", "off", *at) == {"history": "off", "queue": "mails"}
+    assert queue.history.rule() is None
+
+
+def test_what_is_not_kept_of_an_ended_job_is_not_told_as_a_default(queue: Queue, at: tuple[str, ...]) -> None:
+    handlers = Handlers()
+
+    @handlers("send")
+    def send(job: Job) -> None:
+        if job.attempt < 3:
+            raise OSError("no route")
+
+    queue.enqueue("send", {}, id="third", priority=9, attempts=3, backoff_ms=1)
+    Worker(queue, handlers, sweep_ms=50).run(burst=True)
+    wait_until(lambda: queue.jobs.state("third") == "finished", "the third attempt")
+    (row,) = said("jobs", "list", "--state", "finished", *at)
+    assert (row["priority"], row["failures"], row["attempts"]) == (None, None, None)
+    shown = said("jobs", "show", "third", *at)
+    unknown = ("priority", "failures", "claims", "crashes", "headers", "options")
+    assert {shown[name] for name in unknown} == {None} and shown["fence"] != 0
+    lines = [line.split() for line in ironclaim("jobs", "show", "third", *at).stdout.splitlines()]
+    assert all([name, "-"] in lines for name in unknown)
+    # Of one that waits they are facts.
+    queue.enqueue("send", {}, id="waits")
+    assert [said("jobs", "show", "waits", *at)[name] for name in ("priority", "failures", "fence", "claims")] == [5, 0, 0, 0]
+
+
+def test_each_drawn_id_is_an_argument_of_commands(queue: Queue, at: tuple[str, ...]) -> None:
+    drawn = [*queue.enqueue_many({"name": "send", "payload": {}} for _ in range(1_000))]
+    ids = [one.job for one in drawn] + [random_id() for _ in range(1_000)]
+    # One of 32 began with a dash or an underscore.
+    assert {id[0].isalnum() for id in ids} == {True} and {len(id) for id in ids} == {12} and len({*ids}) == 2_000
+    assert {"-", "_"} < {one for id in ids for one in id}
+    odd = min(ids[:1_000])
+    assert said("jobs", "show", odd, *at)["job"] == said("why", odd, *at)["job"] == odd
 
 
 def test_every_option_of_a_job_that_is_not_the_default_is_shown(queue: Queue, at: tuple[str, ...]) -> None:
@@ -125,6 +192,28 @@ def test_a_workflow_is_shown_retried_and_cancelled(queue: Queue, at: tuple[str, 
     assert ironclaim("jobs", "workflow", "nobody", *at).returncode == 1
     assert ironclaim("jobs", "workflow", "a", "--limit", "0", *at).returncode == 2
     assert ironclaim("dead", "requeue", "--all", "--with-children", *at).returncode == 2
+
+
+def test_a_requeue_names_the_children_that_it_leaves_dead(queue: Queue, at: tuple[str, ...]) -> None:
+    kill_some(queue, "charge-8", "charge-9")
+    queue.enqueue("send", {}, id="ship-8", needs=["charge-8"])
+    queue.enqueue("send", {}, id="ship-9", needs=["charge-8", "charge-9"])
+    queue.enqueue("send", {}, id="bill-9", needs=["ship-9"])
+    idle = Handlers()
+    idle("other")(lambda job: None)
+    Worker(queue, idle).run(burst=True)
+    wait_until(lambda: queue.counts().dead == 5, "the children are buried")
+    told = ironclaim("dead", "requeue", "charge-8", "--with-children", *at)
+    assert told.stdout.splitlines()[-2:] == [
+        "children  1",
+        "left      2: ship-9, for charge-9 is dead; bill-9, for ship-9 is dead",
+    ]
+    assert [queue.jobs.state(job) for job in ("charge-8", "ship-8", "ship-9", "bill-9")] == [
+        "waiting",
+        "blocked",
+        "dead",
+        "dead",
+    ]
 
 
 def test_a_job_that_is_changed_is_told_with_what_was_done(queue: Queue, at: tuple[str, ...]) -> None:

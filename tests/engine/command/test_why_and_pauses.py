@@ -57,6 +57,32 @@ def test_workers_that_claim_nothing(queue: Queue, at: tuple[str, ...], ironclaim
         assert "gate closed" in ironclaim("workers", *at).stdout
 
 
+def test_names_that_no_live_worker_handles_are_told(queue: Queue, at: tuple[str, ...], ironclaim_url: str) -> None:
+    server = ("--url", ironclaim_url)
+    # Nobody lives: a note at each enqueue would be for everybody who enqueues first.
+    assert ironclaim("enqueue", "recipt", *at).stderr == ""
+    queue.enqueue("recipt", {}, key="acme")
+    assert "no worker of this queue is alive" in ironclaim("queues", *server).stdout
+    with at_work(make_worker(queue, Book(), "w1", beat_ms=60_000, sweep_ms=100)):
+        wait_until(lambda: said("workers", *at), "the worker")
+        for at_number in range(6):
+            queue.enqueue(f"x{at_number}", {})
+        assert said("queues", *server)[0]["unhandled"] == ["recipt", *(f"x{at_number}" for at_number in range(6))]
+        assert "no live worker handles: recipt, x0, x1, x2, x3 and 2 more" in ironclaim("queues", *server).stdout
+        screen = ironclaim("top", *at, "--count", "1").stdout
+        assert "recipt/acme" in screen and screen.count("a handler: no live worker has one") == 8 and "a worker" not in screen
+        assert "unhandled" in screen and "no live worker handles: recipt" in screen
+        done = ironclaim("enqueue", "wrok", *at, "--id", "typo")
+        assert done.stderr == "ironclaim: note: no live worker handles: wrok, perhaps work\n" and "typo" in done.stdout
+        assert (done.returncode, queue.jobs.state("typo")) == (0, "waiting")
+        assert ironclaim("enqueue", "work", *at).stderr == ""
+        queue.jobs.remove("typo")
+        for job in queue.jobs.list("waiting"):
+            queue.jobs.cancel(job.id)
+        wait_until(lambda: not queue.counts().waiting, "the end of the jobs")
+        assert "no live worker" not in ironclaim("queues", *server).stdout + ironclaim("top", *at, "--count", "1").stdout
+
+
 def test_a_queue_that_does_not_exist_is_not_paused(queue: Queue, at: tuple[str, ...]) -> None:
     done = ironclaim("pause", *at)
     assert (done.returncode, done.stdout) == (1, "")

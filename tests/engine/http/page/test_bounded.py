@@ -1,4 +1,4 @@
-"""What a view costs the server: at most two calls, and no more commands with 200,000 waiting jobs than with few."""
+"""What a view costs the server: at most three calls, and no more commands with 200,000 waiting jobs than with few."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from tests.engine.http.serving import coming, served
 
 #: Commands that the scripts of one view may give, whatever the queue holds: some for each of 500 lanes or 250 jobs.
 COMMANDS_MAX = 6_000
+#: Views that hold waiting names against what workers have handlers for.
+_OF_ALL = ("/queues/q", "/queues/q/summary")
 VIEWS = (
     *("/queues", "/queues/q", "/queues/q/summary", "/queues/q/jobs"),
     *("/queues/q/jobs?state=waiting&name=n1", "/queues/q/jobs?state=waiting&text=nothing&newest=1"),
@@ -45,7 +47,7 @@ def client(ironclaim_url: str) -> Iterator[httpx.Client]:
         yield made
 
 
-def test_each_view_is_two_calls_of_bounded_cost(crowded: tuple[int, int], client: httpx.Client, ironclaim_url: str) -> None:
+def test_each_view_is_few_calls_of_bounded_cost(crowded: tuple[int, int], client: httpx.Client, ironclaim_url: str) -> None:
     server = redis.Redis.from_url(ironclaim_url)
     # The first request connects and loads the scripts.
     for path in ("/queues", "/queues/q/workers"):
@@ -60,7 +62,9 @@ def test_each_view_is_two_calls_of_bounded_cost(crowded: tuple[int, int], client
         if path.endswith("since=1"):
             calls = stats["xread"]
         costs[path] = (calls, sum(count for name, count in stats.items() if name not in ours))
-    assert {path: cost for path, cost in costs.items() if not 1 <= cost[0] <= 2 or cost[1] > COMMANDS_MAX} == {}
+    assert {
+        path: cost for path, cost in costs.items() if not 1 <= cost[0] <= (3 if path in _OF_ALL else 2) or cost[1] > COMMANDS_MAX
+    } == {}
 
 
 @pytest.mark.slow

@@ -20,8 +20,10 @@ from engine import Bury, Channel, Handlers, Job, Queue, Worker, models
 from engine.http.application import application
 from engine.http.settings import HttpSettings, Token
 from tests.engine.command.running import ironclaim
+from tests.engine.helpers.at_work import Book, at_work, make_worker
+from tests.engine.helpers.waiting import wait_until
 from tests.engine.http.page.conftest import Busy
-from tests.engine.http.serving import asking, served
+from tests.engine.http.serving import asking, coming, served
 
 TOKENS = (
     Token(secret="reader-0123456789", role="read", name="reader"),
@@ -267,6 +269,50 @@ def test_a_group_of_dead_jobs_is_changed_as_it_is_counted(queue: Queue, ironclai
         assert counts() == {"ValueError: no user of route …": 3}
         assert act("discard", "ValueError: no user of route …") == "/queues/q/dead?did=bulk&count=3"
         assert queue.counts().dead == 0 and queue.counts().waiting == 12
+
+
+def test_names_that_no_live_worker_handles_hold_jobs_back(queue: Queue, ironclaim_url: str) -> None:
+    queue.enqueue("recipt", {})
+    queue.enqueue("nigtly", {})
+    with asking(ironclaim_url) as client:
+        assert "no worker of this queue is alive" in client.get("/queues/q").text
+        with at_work(make_worker(queue, Book(), "w1", beat_ms=60_000, sweep_ms=100)):
+            wait_until(queue.workers.list, "the worker")
+            words = "no live worker handles: nigtly, recipt"
+            for path in ("/queues/q", "/queues/q/summary"):
+                assert words in client.get(path).text
+            page = client.get("/queues/q").text
+            assert "Nothing holds jobs back" not in page and page.count("a handler: no live worker has one") == 2
+            with client.stream("GET", "/queues/q/live") as answer:
+                # What comes in the place of that part of the page says it, too.
+                held = next(line for line in coming(answer.iter_lines(), "data: ") if "What holds jobs back" in line)
+            assert words in held
+            for job in queue.jobs.list("waiting"):
+                queue.jobs.cancel(job.id)
+            assert "Nothing holds jobs back" in client.get("/queues/q").text
+
+
+def test_the_page_of_a_dead_parent_shows_its_children_and_requeues_them(queue: Queue, ironclaim_url: str) -> None:
+    handlers = Handlers()
+
+    @handlers("charge")
+    def fail(job: Job) -> None:
+        raise ValueError("no card")
+
+    queue.enqueue("charge", 1, id="charge-1", attempts=1)
+    for at in range(12):
+        queue.enqueue("ship", at, id=f"ship-{at:02}", needs=["charge-1"])
+    queue.enqueue("bill", 1, id="bill", needs=["ship-00"])
+    Worker(queue, handlers).run(burst=True)
+    wait_until(lambda: queue.counts().dead == 14, "the children are buried")
+    with asking(ironclaim_url, allow_changes=True) as client:
+        page = client.get("/queues/q/jobs/charge-1").text
+        shown = re.findall(r'<a href="/queues/q/jobs/(ship-\d\d)">\s*<g class="node is-dead', page)
+        assert "Jobs around it" in page and len({*shown}) == 10 and "and 1 more" in page
+        assert "Requeue with children" in page and "Requeue with children" not in client.get("/queues/q/jobs/bill").text
+        done = post(client, "/queues/q/jobs/charge-1/requeue_with_children")
+        assert done.status_code == 303 and "died with it wait for it again" in client.get(done.headers["location"]).text
+    assert (queue.counts().waiting, queue.counts().blocked, queue.counts().dead) == (1, 13, 0)
 
 
 def test_runs_are_listed_and_no_other_file_is_served(client: httpx.Client, busy: Busy, tmp_path: Path) -> None:

@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 import redis
 
+from engine import Handlers, Job, Queue, Worker
 from engine.http.page.live import Sample
+from engine.http.settings import HttpSettings
 from tests.engine.helpers.waiting import wait_until
 from tests.engine.http.page.conftest import Busy
+from tests.engine.http.serving import served
 from tests.reports.browser import Browser
 
 VIEWS = (
@@ -85,6 +88,27 @@ def test_each_view_is_quiet_stays_inside_and_can_be_used_by_all(
         if any(wrong):
             found[address] = wrong
     assert found == {}
+
+
+@pytest.mark.slow
+def test_short_names_are_not_broken_in_the_middle_of_a_word(window: Browser, queue: Queue, ironclaim_url: str) -> None:
+    handlers = Handlers()
+
+    @handlers("charge-customer")
+    def fail(job: Job) -> None:
+        raise ValueError("the customer has neither a card nor an account that could be charged: " + "ask them for one, " * 4)
+
+    queue.history.on()
+    for at in range(4):
+        queue.enqueue("charge-customer", {"to": "someone"}, key=f"customer-{at}0001", attempts=1)
+    queue.enqueue("charge-customer", {"to": "someone"}, id="7" * 60, key="send_an_invoice.to_somebody:" * 3, attempts=1)
+    Worker(queue, handlers, name="checkout-worker1").run(burst=True)
+    with served(HttpSettings(url=ironclaim_url, allow_changes=True)) as base:
+        for view in ("history", "dead", "jobs?state=dead"):
+            window.open(f"{base}/queues/q/{view}", width=1200)
+            ready(window)
+            assert window.run("return document.body.innerText").count("charge-customer") >= 1
+            assert [window.run(script) for script in (BROKEN_WORDS, STICKING_OUT)] == [[], []], view
 
 
 @pytest.mark.slow
