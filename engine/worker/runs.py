@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from engine.errors import LeaseLost, logger
-from engine.handlers import Fault, Handlers, fault_of
+from engine.handlers import Fault, Handlers, fault_of, mark_loop
 from engine.job import Job, Say
 from engine.logs import Source, about
 from engine.observer import Observer
@@ -70,6 +70,10 @@ log = logger("ironclaim.worker")
 #: Coroutines that are cut off at the end get this long to clean up.
 CLEAN_UP_S = 1.0
 
+#: A loop that does nothing for so long is told, and it is looked at so often while it has tasks.
+STILL_S = 2.0
+_LOOK_S = 1.0
+
 Start = Callable[[], Coroutine[Any, Any, None]]
 #: A call of an async handler.
 AsyncCall = Callable[[Any], Any]
@@ -86,6 +90,11 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._closing = False
+        #: What workers and hooks run on it.
+        self.tasks: set[asyncio.Task[None]] = set()
+        # When it was last looked at and asked for a sign; 0: it has given one. Where it was found standing.
+        self._looked_s = self._asked_s = 0.0
+        self._stood_at: set[tuple[str, int]] = set()
 
     @property
     def started(self) -> bool:
@@ -113,8 +122,46 @@ class LoopThread:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(2 * CLEAN_UP_S)
 
+    def look(self) -> None:
+        """Warn, once for each place in the code, when a coroutine has held up the loop for long. Whoever
+        serves the workers calls this often, from one thread."""
+        now_s, loop = time.monotonic(), self._loop
+        since_s = now_s - self._looked_s
+        if loop is None or since_s < _LOOK_S:
+            return
+        self._looked_s = now_s
+        if not self._asked_s or since_s > STILL_S:
+            # Or this thread stood still itself: nobody knows what the loop did meanwhile.
+            self._asked_s = now_s if self.tasks else 0.0
+            if self.tasks:
+                with contextlib.suppress(RuntimeError):
+                    # RuntimeError: the loop is closed.
+                    loop.call_soon_threadsafe(self._answer)
+        elif now_s - self._asked_s >= STILL_S:
+            self._tell_still(loop, now_s - self._asked_s)
+
+    def _answer(self) -> None:
+        self._asked_s = 0.0
+
+    def _tell_still(self, loop: asyncio.AbstractEventLoop, still_s: float) -> None:
+        frame = sys._current_frames().get(self._thread.ident or 0) if self._thread is not None else None
+        task = asyncio.current_task(loop)
+        if frame is None or task is None:
+            return
+        place = (frame.f_code.co_filename, frame.f_lineno)
+        if place in self._stood_at:
+            return
+        self._stood_at.add(place)
+        who = task.get_name() if task in self.tasks else "a task that a handler has started"
+        text = (
+            "the loop of the async handlers has stood still for %.0f s, and so have all its jobs (%d): %s "
+            "blocks it at %s:%d, in %s; await there, or use asyncio.to_thread"
+        )
+        log.warning(text, still_s, len(self.tasks), who, *place, frame.f_code.co_name)
+
     def _run_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
+        mark_loop()
         while not self._closing:
             try:
                 loop.run_forever()
@@ -142,9 +189,10 @@ class Coroutines:
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
 
-    def run(self, start: Start) -> None:
-        """Run a coroutine on the loop, beside the others. Safe from any thread; does not wait."""
-        self._loop.call(self._create, start)
+    def run(self, start: Start, name: str = "a hook") -> None:
+        """Run a coroutine on the loop, beside the others. Safe from any thread; does not wait. `name`: for
+        the log."""
+        self._loop.call(self._create, start, name)
 
     def wait_for(self, start: Start) -> None:
         """Run a coroutine on the loop, and return when it has. Raises what it raises."""
@@ -160,6 +208,10 @@ class Coroutines:
 
         self.run(run)
         ended.result()
+
+    def look(self) -> None:
+        """Warn when the loop stands still: see LoopThread."""
+        self._loop.look()
 
     def canceller(self) -> Callable[[], None]:
         """A function that cancels the coroutine which calls this. Safe from any thread; once the coroutine
@@ -184,7 +236,7 @@ class Coroutines:
         # A coroutine that blocks the loop is not waited for.
         cleaned_up.wait(2 * CLEAN_UP_S)
 
-    def _create(self, start: Start) -> None:
+    def _create(self, start: Start, name: str) -> None:
         if self._closing:
             return
         begun = False
@@ -196,14 +248,16 @@ class Coroutines:
 
         def done(task: asyncio.Task[None]) -> None:
             self._tasks.discard(task)
+            self._loop.tasks.discard(task)
             if not begun:
                 # A handler has cancelled all tasks of the loop: without its beginning the run would have no
                 # end.
-                self._create(start)
+                self._create(start, name)
 
-        task = asyncio.get_running_loop().create_task(begin(), context=self._contexts.new())
+        task = asyncio.get_running_loop().create_task(begin(), name=name, context=self._contexts.new())
         # The loop itself holds its tasks weakly.
         self._tasks.add(task)
+        self._loop.tasks.add(task)
         task.add_done_callback(done)
 
     def _cancel(self, cleaned_up: threading.Event) -> None:
