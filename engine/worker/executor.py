@@ -371,6 +371,7 @@ class Executor:
                         case StopHandler():
                             self._running.stop(action.job, action.cause)
                         case GiveUpHandler():
+                            self._running.runs.give_up(action.job.lease)
                             self._tell_stuck(action)
                         case Exit():
                             self._tell_left()

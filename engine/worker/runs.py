@@ -23,9 +23,10 @@ from engine.logs import Source, about
 from engine.observer import Observer
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
-from engine.outcomes import SoftTimeout, verdict_of
+from engine.outcomes import SoftTimeout, ending, verdict_of
 from engine.serializers import Serializers
 from engine.worker.child_processes import ChildFailed, WorkerStopped
+from engine.worker.machine import backoff
 from engine.worker.machine.events import StopCause
 from engine.worker.machine.leases import timed_out, timeout_of
 
@@ -144,7 +145,8 @@ class LoopThread:
         self._asked_s = 0.0
 
     def _tell_still(self, loop: asyncio.AbstractEventLoop, still_s: float) -> None:
-        frame = sys._current_frames().get(self._thread.ident or 0) if self._thread is not None else None
+        thread = self._thread.ident if self._thread is not None else None
+        frame = sys._current_frames().get(thread or 0)  # pyright: ignore[reportPrivateUsage]
         task = asyncio.current_task(loop)
         if frame is None or task is None:
             return
@@ -368,6 +370,10 @@ class Runs:
         # What tells each handler that its soft timeout is over, and the leases whose soft timeout is.
         self._soften: dict[Lease, Callable[[], object]] = {}
         self._soft_over: set[Lease] = set()
+        # Names of which was said that a soft timeout interrupts nothing.
+        self._unheard: set[str] = set()
+        # Those whose run was told as failed before it has ended.
+        self._given_up: set[Lease] = set()
 
     def lose(self, lease: Lease, *, cancelled: bool) -> None:
         """Notify the handler of this lease that the lease has ended, and whether because its job was
@@ -379,6 +385,10 @@ class Runs:
             tell(cancelled=cancelled)
         if cancelled:
             self._stop_cancelled(lease)
+
+    def give_up(self, lease: Lease) -> None:
+        """The run has failed for the server: what it brings later counts for nothing."""
+        self._given_up.add(lease)
 
     def _stop_cancelled(self, lease: Lease) -> None:
         known = self._stop.get(lease)
@@ -400,9 +410,24 @@ class Runs:
             soften = self._soften.get(leased.lease)
             if soften is not None:
                 soften()
+                self._tell_unheard(leased)
             return
         self._stopped.setdefault(leased.lease, cause)
         self._halt(leased.lease)
+
+    def _tell_unheard(self, leased: LeasedJob) -> None:
+        """Say once of each name that the soft timeout of a run in a thread interrupts nothing."""
+        lease, name = leased.lease, leased.name
+        known = (self._stop, self._stopped, self._lost)
+        if name in self._unheard or any(lease in one for one in known):
+            return
+        self._unheard.add(name)
+        text = (
+            "job %s (%s) has run for its soft_timeout_ms of %d, and goes on in its thread, where only "
+            "job.cancelled says so; SoftTimeout is raised with --processes, or in an async def"
+        )
+        told = (lease.job, name, leased.options.soft_timeout_ms)
+        log.warning(text, *told, extra=about(leased, self.source))
 
     def begins(self, leased: LeasedJob) -> tuple[int, object]:
         """Record the begin of a run. Returns its time, monotonic ns, and the observer's ticket."""
@@ -479,7 +504,7 @@ class Runs:
         elif leased.lease in self._stopped:
             more = fault.error if here and not isinstance(failure, asyncio.CancelledError) else ""
             fault = Fault(timed_out(leased, more), fault.trace, verdict_of(timeout_of(leased), rules))
-        extra = about(leased, self.source)
+        extra: dict[str, object] = about(leased, self.source)
         if fault.error == STOPPED:
             said = "job %s (%s) goes back uncharged: its worker stops"
             log.warning(said, leased.lease.job, leased.name, extra=extra)
@@ -487,19 +512,26 @@ class Runs:
         fault = self._handlers.waits(leased, fault)
         if fault.error == CANCELLED:
             log.info("%s ended: it was cancelled", job_run(leased), extra=extra)
-        elif fault.verdict.asked:
+            return fault
+        outcome, said = _outcome(leased, fault)
+        error = fault.error
+        # What the server refuses has no outcome.
+        if leased.lease not in self._lost and leased.lease not in self._given_up:
+            extra["outcome"] = outcome
+            error = error if error.endswith(said) else f"{error}; {said}"
+        if fault.verdict.asked or outcome == "skipped":
             # A job that dies is a warning, however it came to that.
             level = logging.WARNING if fault.verdict.end == "bury" else logging.INFO
-            log.log(level, "%s ended: %s", job_run(leased), fault.error, extra=extra)
+            log.log(level, "%s ended: %s", job_run(leased), error, extra=extra)
         elif here:
             raised = failure if known is None else None
-            log.warning("%s failed: %s", job_run(leased), fault.error, exc_info=raised, extra=extra)
+            log.warning("%s failed: %s", job_run(leased), error, exc_info=raised, extra=extra)
         else:
             trace = f"\n{fault.trace}".rstrip() if known is None else ""
             log.warning(
                 "%s failed: %s%s",
                 job_run(leased),
-                fault.error,
+                error,
                 trace,
                 extra=extra | {"traceback": fault.trace},
             )
@@ -520,7 +552,8 @@ class Runs:
     def forget(self, lease: Lease) -> None:
         """Its end was told. Not before: until then another thread may still decide that it is lost, or has
         used up its time."""
-        if self._lost or self._stopped or self._soft_over:
+        if self._lost or self._stopped or self._soft_over or self._given_up:
+            self._given_up.discard(lease)
             self._soft_over.discard(lease)
             self._lost.pop(lease, None)
             self._stopped.pop(lease, None)
@@ -531,3 +564,28 @@ def job_run(leased: LeasedJob) -> str:
     return (
         f"job {leased.lease.job} ({leased.name}), attempt {leased.failures + 1} of {leased.options.attempts},"
     )
+
+
+def _outcome(leased: LeasedJob, fault: Fault) -> tuple[str, str]:
+    """What becomes of the job of a failed run, as a word and as the log says it. A jitter is drawn later."""
+    end = ending(leased.options, fault.verdict)
+    match end.kind:
+        case "bury" if not fault.verdict.asked:
+            return "dead", "dead, by the rules of its handler (bury_on, retry_on)"
+        case "bury":
+            return "dead", "dead"
+        case "skipped":
+            return "skipped", "skipped (skip_on)"
+        case "rerouted":
+            return "rerouted", f"rerouted to {end.target} (reroute_on)"
+        case "discarded":
+            return "discarded", "discarded"
+        case "retry":
+            pass
+    if fault.verdict.charge and leased.failures + 1 >= leased.options.attempts:
+        return "dead", "dead: no attempt is left"
+    wait_ms, about_it = fault.verdict.delay_ms, ""
+    if wait_ms is None:
+        wait_ms = backoff.delay_ms(leased.options, leased.failures, lambda: 1.0)
+        about_it = "at most " if leased.options.jitter_share else ""
+    return "retried", f"again in {about_it}{wait_ms} ms"
