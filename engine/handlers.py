@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn, cast, overload
@@ -283,6 +284,27 @@ def call_here(handler: Callable[[Any], object], jobs: object, name: str) -> obje
             f"the handler of {name} returned a {type(result).__name__}: make it an async function"
         )
     return result
+
+
+class _Thread(threading.local):
+    #: Whether it runs the event loop of the async handlers of workers.
+    awaits = False
+
+
+_thread = _Thread()
+
+
+def mark_loop() -> None:
+    """This thread runs the event loop of async handlers from now on."""
+    _thread.awaits = True
+
+
+def refuse_wait(call: str, of: object, instead: str) -> None:
+    """Raise Malformed for a call that waits, made by an async handler, because all the others of its loop
+    would wait as well. Other loops are their owners' own: a notebook has one, and waits on purpose."""
+    if _thread.awaits:
+        bound = f"awaited in an async handler, because it holds up its loop else: await {instead}"
+        raise Malformed(call, of, bound)
 
 
 def end_fork(failure: BaseException | None) -> NoReturn:

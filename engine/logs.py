@@ -176,7 +176,8 @@ class TextFormatter(logging.Formatter):
 
 class JsonFormatter(logging.Formatter):
     """One line of JSON for each record: `time` (UTC), `level`, `logger`, `message`, the fields above,
-    `traceback` where there is one, and what `extra=` gave it. It also formats records of other libraries."""
+    `traceback` where there is one, `outcome` of a failed run, and what `extra=` gave it. It also formats
+    records of other libraries."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""

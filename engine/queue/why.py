@@ -208,13 +208,18 @@ def _sentence(state: JobState, found: Explained) -> str:
                 "takes it away"
             ) + (f", but it waits {reason}" if reason else "")
         case "dead":
-            return f"is dead since {at}" + (f", because of {error}" if error else "")
+            return f"is dead since {at}" + (_because(error) if error else "")
         case "gone":
             return "is not known: no job has this id, or it has ended and was forgotten"
         case _:
             return f"{'was ' if state != 'finished' else 'has '}{state}" + (
                 f" at {at}" if found.at_ms else ""
             )
+
+
+def _because(error: str) -> str:
+    """The cause of a death: an error, or a sentence about a parent."""
+    return f", because {error}" if error.startswith("its parent ") else f", because of {error}"
 
 
 def _waits(found: Explained) -> list[str]:

@@ -101,7 +101,7 @@ class LateEnds:
             elif result == "stale":
                 text = (
                     "job %s: the end of the run with fence %d was refused: its lease was over, so "
-                    "the job is run again"
+                    "the job runs again, unless it is gone"
                 )
                 log.warning(text, *lease[:2], extra=extra)
             elif lease in self._lost:
@@ -371,6 +371,7 @@ class Executor:
                         case StopHandler():
                             self._running.stop(action.job, action.cause)
                         case GiveUpHandler():
+                            self._running.runs.give_up(action.job.lease)
                             self._tell_stuck(action)
                         case Exit():
                             self._tell_left()
@@ -429,6 +430,7 @@ class Executor:
 
     def _next_event(self) -> Event | Over | None:
         """Wait for the next event."""
+        self._running.look()
         sleeps_ns = self.sleeps_until_ns() - time.monotonic_ns()
         return self.too_large() or self.take(max(0, min(sleeps_ns, int(SIGNAL_LOOK_S * 1000) * MS)))
 

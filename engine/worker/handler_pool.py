@@ -115,9 +115,9 @@ class HandlerPool:
             else:
                 self._threads.run(partial(self._run_on, run, None))
         elif isinstance(run, Batch):
-            self._loop.run(partial(self._run_batch, run))
+            self._loop.run(partial(self._run_batch, run), f"a batch ({run.name})")
         else:
-            self._loop.run(partial(self._run_coroutine, run))
+            self._loop.run(partial(self._run_coroutine, run), f"job {run.lease.job} ({run.name})")
 
     def run_inline(self, run: Run) -> None:
         """Run the handler of a job or a batch here, and those that follow."""
@@ -137,6 +137,10 @@ class HandlerPool:
             thread.join(max(0.0, until_s - time.monotonic()))
         for child in self._children:
             child.close(until_s)
+
+    def look(self) -> None:
+        """Warn when the coroutines stand still. To be called often."""
+        self._loop.look()
 
     def stop(self, leased: LeasedJob, cause: StopCause) -> None:
         """Have the handler of this job end, as `Runs.stop` does. When the worker stops, no child process is

@@ -45,7 +45,8 @@ class Loop:
     """Brings events, and the time, to several machines, in a thread that starts with the first of them. What
     lasts is not done here: callers make the calls, and handlers run in threads of their own."""
 
-    def __init__(self) -> None:
+    def __init__(self, coroutines: LoopThread) -> None:
+        self._coroutines = coroutines
         self._lock = threading.Lock()
         self._bell: queue.SimpleQueue[Events | None] = queue.SimpleQueue()
         self._served: dict[Events, Served] = {}
@@ -83,10 +84,11 @@ class Loop:
 
     def _serve(self) -> None:
         while True:
+            self._coroutines.look()
             idle_until_ns = time.monotonic_ns() + 1000 * MS
             with self._lock:
                 wake_at_ns = min(
-                    (served.sleeps_until_ns for served in self._served.values()), default=idle_until_ns
+                    [idle_until_ns, *(served.sleeps_until_ns for served in self._served.values())]
                 )
             try:
                 rung = self._bell.get(timeout=max(0, wake_at_ns - time.monotonic_ns()) / (1000 * MS))
@@ -136,11 +138,12 @@ class SharedThreads(NamedTuple):
     @classmethod
     def of(cls, places: int) -> SharedThreads:
         """Threads for so many handlers at once, which begin with the first task."""
+        coroutines = LoopThread("handlers-async")
         return cls(
             Threads("caller", kept=CALLERS),
             Threads("handler", kept=places, most=places),
-            LoopThread("handlers-async"),
-            Loop(),
+            coroutines,
+            Loop(coroutines),
         )
 
     @contextmanager

@@ -17,15 +17,16 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from engine.errors import LeaseLost, logger
-from engine.handlers import Fault, Handlers, fault_of
+from engine.handlers import Fault, Handlers, fault_of, mark_loop
 from engine.job import Job, Say
 from engine.logs import Source, about
 from engine.observer import Observer
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
-from engine.outcomes import SoftTimeout, verdict_of
+from engine.outcomes import SoftTimeout, ending, verdict_of
 from engine.serializers import Serializers
 from engine.worker.child_processes import ChildFailed, WorkerStopped
+from engine.worker.machine import backoff
 from engine.worker.machine.events import StopCause
 from engine.worker.machine.leases import timed_out, timeout_of
 
@@ -70,6 +71,10 @@ log = logger("ironclaim.worker")
 #: Coroutines that are cut off at the end get this long to clean up.
 CLEAN_UP_S = 1.0
 
+#: A loop that does nothing for so long is told, and it is looked at so often while it has tasks.
+STILL_S = 2.0
+_LOOK_S = 1.0
+
 Start = Callable[[], Coroutine[Any, Any, None]]
 #: A call of an async handler.
 AsyncCall = Callable[[Any], Any]
@@ -86,6 +91,11 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._closing = False
+        #: What workers and hooks run on it.
+        self.tasks: set[asyncio.Task[None]] = set()
+        # When it was last looked at and asked for a sign; 0: it has given one. Where it was found standing.
+        self._looked_s = self._asked_s = 0.0
+        self._stood_at: set[tuple[str, int]] = set()
 
     @property
     def started(self) -> bool:
@@ -113,8 +123,47 @@ class LoopThread:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(2 * CLEAN_UP_S)
 
+    def look(self) -> None:
+        """Warn, once for each place in the code, when a coroutine has held up the loop for long. Whoever
+        serves the workers calls this often, from one thread."""
+        now_s, loop = time.monotonic(), self._loop
+        since_s = now_s - self._looked_s
+        if loop is None or since_s < _LOOK_S:
+            return
+        self._looked_s = now_s
+        if not self._asked_s or since_s > STILL_S:
+            # Or this thread stood still itself: nobody knows what the loop did meanwhile.
+            self._asked_s = now_s if self.tasks else 0.0
+            if self.tasks:
+                with contextlib.suppress(RuntimeError):
+                    # RuntimeError: the loop is closed.
+                    loop.call_soon_threadsafe(self._answer)
+        elif now_s - self._asked_s >= STILL_S:
+            self._tell_still(loop, now_s - self._asked_s)
+
+    def _answer(self) -> None:
+        self._asked_s = 0.0
+
+    def _tell_still(self, loop: asyncio.AbstractEventLoop, still_s: float) -> None:
+        thread = self._thread.ident if self._thread is not None else None
+        frame = sys._current_frames().get(thread or 0)  # pyright: ignore[reportPrivateUsage]
+        task = asyncio.current_task(loop)
+        if frame is None or task is None:
+            return
+        place = (frame.f_code.co_filename, frame.f_lineno)
+        if place in self._stood_at:
+            return
+        self._stood_at.add(place)
+        who = task.get_name() if task in self.tasks else "a task that a handler has started"
+        text = (
+            "the loop of the async handlers has stood still for %.0f s, and so have all its jobs (%d): %s "
+            "blocks it at %s:%d, in %s; await there, or use asyncio.to_thread"
+        )
+        log.warning(text, still_s, len(self.tasks), who, *place, frame.f_code.co_name)
+
     def _run_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
+        mark_loop()
         while not self._closing:
             try:
                 loop.run_forever()
@@ -142,9 +191,10 @@ class Coroutines:
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
 
-    def run(self, start: Start) -> None:
-        """Run a coroutine on the loop, beside the others. Safe from any thread; does not wait."""
-        self._loop.call(self._create, start)
+    def run(self, start: Start, name: str = "a hook") -> None:
+        """Run a coroutine on the loop, beside the others. Safe from any thread; does not wait. `name`: for
+        the log."""
+        self._loop.call(self._create, start, name)
 
     def wait_for(self, start: Start) -> None:
         """Run a coroutine on the loop, and return when it has. Raises what it raises."""
@@ -160,6 +210,10 @@ class Coroutines:
 
         self.run(run)
         ended.result()
+
+    def look(self) -> None:
+        """Warn when the loop stands still: see LoopThread."""
+        self._loop.look()
 
     def canceller(self) -> Callable[[], None]:
         """A function that cancels the coroutine which calls this. Safe from any thread; once the coroutine
@@ -184,7 +238,7 @@ class Coroutines:
         # A coroutine that blocks the loop is not waited for.
         cleaned_up.wait(2 * CLEAN_UP_S)
 
-    def _create(self, start: Start) -> None:
+    def _create(self, start: Start, name: str) -> None:
         if self._closing:
             return
         begun = False
@@ -196,14 +250,16 @@ class Coroutines:
 
         def done(task: asyncio.Task[None]) -> None:
             self._tasks.discard(task)
+            self._loop.tasks.discard(task)
             if not begun:
                 # A handler has cancelled all tasks of the loop: without its beginning the run would have no
                 # end.
-                self._create(start)
+                self._create(start, name)
 
-        task = asyncio.get_running_loop().create_task(begin(), context=self._contexts.new())
+        task = asyncio.get_running_loop().create_task(begin(), name=name, context=self._contexts.new())
         # The loop itself holds its tasks weakly.
         self._tasks.add(task)
+        self._loop.tasks.add(task)
         task.add_done_callback(done)
 
     def _cancel(self, cleaned_up: threading.Event) -> None:
@@ -314,6 +370,10 @@ class Runs:
         # What tells each handler that its soft timeout is over, and the leases whose soft timeout is.
         self._soften: dict[Lease, Callable[[], object]] = {}
         self._soft_over: set[Lease] = set()
+        # Names of which was said that a soft timeout interrupts nothing.
+        self._unheard: set[str] = set()
+        # Those whose run was told as failed before it has ended.
+        self._given_up: set[Lease] = set()
 
     def lose(self, lease: Lease, *, cancelled: bool) -> None:
         """Notify the handler of this lease that the lease has ended, and whether because its job was
@@ -325,6 +385,10 @@ class Runs:
             tell(cancelled=cancelled)
         if cancelled:
             self._stop_cancelled(lease)
+
+    def give_up(self, lease: Lease) -> None:
+        """The run has failed for the server: what it brings later counts for nothing."""
+        self._given_up.add(lease)
 
     def _stop_cancelled(self, lease: Lease) -> None:
         known = self._stop.get(lease)
@@ -346,9 +410,24 @@ class Runs:
             soften = self._soften.get(leased.lease)
             if soften is not None:
                 soften()
+                self._tell_unheard(leased)
             return
         self._stopped.setdefault(leased.lease, cause)
         self._halt(leased.lease)
+
+    def _tell_unheard(self, leased: LeasedJob) -> None:
+        """Say once of each name that the soft timeout of a run in a thread interrupts nothing."""
+        lease, name = leased.lease, leased.name
+        known = (self._stop, self._stopped, self._lost)
+        if name in self._unheard or any(lease in one for one in known):
+            return
+        self._unheard.add(name)
+        text = (
+            "job %s (%s) has run for its soft_timeout_ms of %d, and goes on in its thread, where only "
+            "job.cancelled says so; SoftTimeout is raised with --processes, or in an async def"
+        )
+        told = (lease.job, name, leased.options.soft_timeout_ms)
+        log.warning(text, *told, extra=about(leased, self.source))
 
     def begins(self, leased: LeasedJob) -> tuple[int, object]:
         """Record the begin of a run. Returns its time, monotonic ns, and the observer's ticket."""
@@ -425,7 +504,7 @@ class Runs:
         elif leased.lease in self._stopped:
             more = fault.error if here and not isinstance(failure, asyncio.CancelledError) else ""
             fault = Fault(timed_out(leased, more), fault.trace, verdict_of(timeout_of(leased), rules))
-        extra = about(leased, self.source)
+        extra: dict[str, object] = about(leased, self.source)
         if fault.error == STOPPED:
             said = "job %s (%s) goes back uncharged: its worker stops"
             log.warning(said, leased.lease.job, leased.name, extra=extra)
@@ -433,19 +512,26 @@ class Runs:
         fault = self._handlers.waits(leased, fault)
         if fault.error == CANCELLED:
             log.info("%s ended: it was cancelled", job_run(leased), extra=extra)
-        elif fault.verdict.asked:
+            return fault
+        outcome, said = _outcome(leased, fault)
+        error = fault.error
+        # What the server refuses has no outcome.
+        if leased.lease not in self._lost and leased.lease not in self._given_up:
+            extra["outcome"] = outcome
+            error = error if error.endswith(said) else f"{error}; {said}"
+        if fault.verdict.asked or outcome == "skipped":
             # A job that dies is a warning, however it came to that.
             level = logging.WARNING if fault.verdict.end == "bury" else logging.INFO
-            log.log(level, "%s ended: %s", job_run(leased), fault.error, extra=extra)
+            log.log(level, "%s ended: %s", job_run(leased), error, extra=extra)
         elif here:
             raised = failure if known is None else None
-            log.warning("%s failed: %s", job_run(leased), fault.error, exc_info=raised, extra=extra)
+            log.warning("%s failed: %s", job_run(leased), error, exc_info=raised, extra=extra)
         else:
             trace = f"\n{fault.trace}".rstrip() if known is None else ""
             log.warning(
                 "%s failed: %s%s",
                 job_run(leased),
-                fault.error,
+                error,
                 trace,
                 extra=extra | {"traceback": fault.trace},
             )
@@ -466,7 +552,8 @@ class Runs:
     def forget(self, lease: Lease) -> None:
         """Its end was told. Not before: until then another thread may still decide that it is lost, or has
         used up its time."""
-        if self._lost or self._stopped or self._soft_over:
+        if self._lost or self._stopped or self._soft_over or self._given_up:
+            self._given_up.discard(lease)
             self._soft_over.discard(lease)
             self._lost.pop(lease, None)
             self._stopped.pop(lease, None)
@@ -477,3 +564,28 @@ def job_run(leased: LeasedJob) -> str:
     return (
         f"job {leased.lease.job} ({leased.name}), attempt {leased.failures + 1} of {leased.options.attempts},"
     )
+
+
+def _outcome(leased: LeasedJob, fault: Fault) -> tuple[str, str]:
+    """What becomes of the job of a failed run, as a word and as the log says it. A jitter is drawn later."""
+    end = ending(leased.options, fault.verdict)
+    match end.kind:
+        case "bury" if not fault.verdict.asked:
+            return "dead", "dead, by the rules of its handler (bury_on, retry_on)"
+        case "bury":
+            return "dead", "dead"
+        case "skipped":
+            return "skipped", "skipped (skip_on)"
+        case "rerouted":
+            return "rerouted", f"rerouted to {end.target} (reroute_on)"
+        case "discarded":
+            return "discarded", "discarded"
+        case "retry":
+            pass
+    if fault.verdict.charge and leased.failures + 1 >= leased.options.attempts:
+        return "dead", "dead: no attempt is left"
+    wait_ms, about_it = fault.verdict.delay_ms, ""
+    if wait_ms is None:
+        wait_ms = backoff.delay_ms(leased.options, leased.failures, lambda: 1.0)
+        about_it = "at most " if leased.options.jitter_share else ""
+    return "retried", f"again in {about_it}{wait_ms} ms"

@@ -57,8 +57,8 @@ class WorkerSettings(TypedDict, total=False):
     name: Annotated[str, Checked(_name), Default("")]
     """Its name, for people and for targets of jobs; worker-HOST-PID unless given."""
     concurrency: Annotated[int, Whole(1, CONCURRENCY_MAX), Default(8)]
-    """Handlers at once, of all queues together. Inline ones run beside them; with `processes` these say how
-    many."""
+    """Handlers at once, of all queues together. Inline ones run beside them. With `processes` it is left out,
+    for these say how many."""
     prefetch: Annotated[int, Whole(0, CONCURRENCY_MAX), Default(128)]
     """Most jobs leased ahead of the handlers; 0 = none, as with several queues unless given. A worker leases
     ahead what its handlers work off in 50 ms by their measured time."""
@@ -70,8 +70,9 @@ class WorkerSettings(TypedDict, total=False):
     grace_ms: Annotated[Milliseconds, Duration(0, _DAY_MS), Default(30_000)]
     """How long a stop waits for handlers."""
     processes: Annotated[int, Whole(0, PROCESSES_MAX), Default(0)]
-    """Run plain handlers in this many child processes, one each. It is for handlers that keep the interpreter
-    lock for long. A child finds a handler by its module and name; one that dies is a failed run."""
+    """Run plain handlers in this many child processes, one each; as many jobs run at once, async ones
+    counted. It is for handlers that keep the interpreter lock for long. A child finds a handler by its module
+    and name; one that dies is a failed run."""
     child_max_jobs: Annotated[int, Whole(0, JOBS_MAX), Default(0)]
     """Replace a child process after so many jobs; 0 = never."""
     max_jobs: Annotated[int, Whole(0, JOBS_MAX), Default(0)]

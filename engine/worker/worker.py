@@ -106,6 +106,10 @@ class Worker:
         if own["sweep_ms"] > (most_ms := max(own["lease_ms"], SWEEP_MS)):
             bound = f"at most {most_ms}, since leases last {own['lease_ms']} ms"
             raise Malformed("sweep_ms", own["sweep_ms"], bound)
+        processes = own["processes"]
+        if processes and settings.get("concurrency", processes) != processes:
+            bound = f"left out, because processes={processes} says how many run at once, async ones as well"
+            raise Malformed("concurrency", settings["concurrency"], bound)
         plain = frozenset(handlers.by_name) - handlers.inline - handlers.coroutines
         spawned = plain if own["processes"] else frozenset[str]()
         # No threads for handlers that nobody has.

@@ -18,7 +18,7 @@ OK: tuple[EndResult, str] = ("ok", "finished")
 STALE: tuple[EndResult, str] = ("stale", "")
 CANCELLED: tuple[EndResult, str] = ("stale", "cancelled")
 COUNTS = "job a: the end of the run with fence 7 counts: nobody had taken the job meanwhile (finished)"
-REFUSED = "job b: the end of the run with fence 7 was refused: its lease was over, so the job is run again"
+REFUSED = "job b: the end of the run with fence 7 was refused: its lease was over, so the job runs again, unless it is gone"
 
 
 @pytest.fixture

@@ -388,3 +388,65 @@ def test_lines_of_the_command_name_the_job(queue: Queue, tmp_path: Path) -> None
     lines, _ = output_of(tmp_path, queue, "none", "--processes", "1")
     assert [line.split(" ", 2)[2] for line in lines if line.endswith("hello")] == ["INFO work[j]: hello"]
     wait_until(lambda: queue.counts().finished == 2, "the end")
+
+
+def ends_of(lines: list[dict[str, Any]]) -> dict[str, tuple[str, str, str, bool]]:
+    """How the log tells the end of each job's run: level, outcome, the end of the message, whether with a stack trace."""
+    return {
+        line["job_id"]: (line["level"], line["outcome"], line["message"].rpartition("; ")[2], "traceback" in line)
+        for line in lines
+        if "outcome" in line
+    }
+
+
+@pytest.mark.parametrize("kind", ["thread", "async"])
+def test_the_log_says_what_became_of_a_failed_run(queue: Queue, lines: list[dict[str, Any]], kind: str) -> None:
+    handlers = Handlers()
+
+    def work(job: Job) -> None:
+        raise {"rules": KeyError, "asks": Bury, "drops": Discard}.get(job.id, ValueError)("no")
+
+    async def awaited(job: Job) -> None:
+        work(job)
+
+    handlers("work", bury_on=KeyError)(work if kind == "thread" else awaited)
+    handlers("other")(lambda job: None)
+    slow: dict[str, Any] = {"backoff": "fixed", "backoff_ms": 60_000}
+    queue.enqueue("work", 1, id="again", attempts=4, **slow)
+    queue.enqueue("work", 1, id="jitter", attempts=4, **slow, jitter=0.5)
+    queue.enqueue("work", 1, id="last", attempts=1)
+    queue.enqueue("work", 1, id="rules", attempts=4)
+    queue.enqueue("work", 1, id="asks", attempts=4)
+    queue.enqueue("work", 1, id="drops", attempts=4)
+    queue.enqueue("work", 1, id="skips", attempts=4, skip_on=["ValueError"])
+    queue.enqueue("work", 1, id="goes", attempts=4, reroute_on={"ValueError": "other"})
+    assert Worker(queue, handlers, name="w", sweep_ms=50).run(burst=True, delayed=False) == "empty"
+    assert ends_of(lines) == {
+        "again": ("warning", "retried", "again in 60000 ms", True),
+        "jitter": ("warning", "retried", "again in at most 60000 ms", True),
+        "last": ("warning", "dead", "dead: no attempt is left", True),
+        "rules": ("warning", "dead", "dead, by the rules of its handler (bury_on, retry_on)", True),
+        "asks": ("warning", "dead", "dead", False),
+        "drops": ("info", "discarded", "discarded", False),
+        "skips": ("info", "skipped", "skipped (skip_on)", False),
+        "goes": ("warning", "rerouted", "rerouted to other (reroute_on)", True),
+    }
+
+
+def test_a_soft_timeout_that_interrupts_nothing_is_told_once_of_each_name(queue: Queue, lines: list[dict[str, Any]]) -> None:
+    handlers = Handlers()
+
+    @handlers("work")
+    def work(job: Job) -> None:
+        wait_until(lambda: job.cancelled, "its soft timeout is over")
+
+    @handlers("heard")
+    async def heard(job: Job) -> None:
+        await asyncio.sleep(60)
+
+    for id in ("a", "b"):
+        queue.enqueue("work", 1, id=id, soft_timeout_ms=50)
+    queue.enqueue("heard", 1, id="c", soft_timeout_ms=50, attempts=1)
+    run(queue, handlers, concurrency=1)
+    (line,) = [line for line in lines if "goes on in its thread" in line["message"]]
+    assert (line["level"], line["job_name"]) == ("warning", "work")

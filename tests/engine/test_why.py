@@ -72,6 +72,15 @@ def test_a_job_in_every_state(desk: Desk) -> None:
     assert why(desk, "running") == stuck
 
 
+def test_a_child_that_died_with_its_parent_is_told_in_a_sentence(desk: Desk) -> None:
+    desk.enqueue("p")
+    desk.enqueue("child", needs=("p",))
+    (leased,) = desk.claim("w1")
+    desk.run(Bury((Failure(leased.lease, "OSError: no route"),)))
+    desk.sweep()
+    assert why(desk, "child") == f"is dead since {NOW}, because its parent p is dead"
+
+
 def test_pauses_of_the_queue_and_of_the_name(desk: Desk) -> None:
     live(desk)
     desk.enqueue("j")

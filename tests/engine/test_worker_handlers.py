@@ -354,3 +354,10 @@ def test_a_process_that_a_handler_forks_ends_with_the_handler(queue: Queue, work
     for what, code in codes.items():
         for number in range(3):
             assert [mark.word for mark in workers.marks("", f"{what}{number}")] == ["ran", f"child-{code}"], workers.output()
+
+
+def test_concurrency_beside_processes_is_refused_because_it_would_be_dropped(queue: Queue) -> None:
+    with pytest.raises(Malformed, match=r"concurrency: 8 .* processes=2 says how many run at once"):
+        Worker(queue, kinds.handlers, processes=2, concurrency=8)
+    for same in ({"processes": 2, "concurrency": 2}, {"processes": 0, "concurrency": 8}, {"processes": 2}):
+        assert Worker(queue, kinds.handlers, **same)

@@ -22,6 +22,7 @@ from engine.redis.exchange import Sent
 from engine.worker import threads
 from engine.worker.executor import Events, Executor, Over
 from engine.worker.loop import CALLERS, Loop
+from engine.worker.runs import LoopThread
 from engine.worker.shared import SharedConnections, SharedWait, _Replies, _Waits
 from engine.worker.threads import Threads
 from engine.worker.worker import OpenRun
@@ -352,7 +353,7 @@ def test_a_defect_at_the_begin_or_the_end_of_a_run_is_raised_and_hangs_nothing(
 
 
 def test_an_end_that_cannot_be_told_ends_no_other_machine() -> None:
-    loop, told = Loop(), threading.Event()
+    loop, told = Loop(LoopThread("loop")), threading.Event()
 
     class Ended:
         """A machine that has ended as soon as it is looked at."""

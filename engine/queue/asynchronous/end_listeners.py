@@ -99,3 +99,7 @@ class _Listening:
                     listener.tell()
             if not by_job:
                 return
+
+
+def check_may_wait(call: str, of: object, instead: str) -> None:
+    """A coroutine may wait anywhere."""

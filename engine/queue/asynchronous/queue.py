@@ -26,6 +26,7 @@ from engine.parameters import JobName, TypedJob
 from engine.queue import admin, producing
 from engine.queue.admin import QueueInfo
 from engine.queue.asynchronous.calls import AsyncQueueCalls
+from engine.queue.asynchronous.end_listeners import check_may_wait
 from engine.queue.asynchronous.jobs import AsyncDead, AsyncJobs, AsyncWorkflows
 from engine.queue.asynchronous.parts import (
     AsyncEvents,
@@ -271,6 +272,8 @@ class AsyncQueue(AsyncQueueCalls):
         NoResult when a task returns something and that is not kept; TimedOut after `wait_ms`: the job goes
         on, and `results.wait` with the error's `job` still finds it.
         """
+        instead = "queue.aio.call(...), or of a task acall(...)"
+        check_may_wait("call", name if isinstance(name, str) else name.name, instead)
         waiting = Waiting("-", wait_ms)
         enqueued = await self.enqueue(name, payload, id=id, **options)
         waiting.job = enqueued.job

@@ -7,6 +7,7 @@ import contextlib
 import secrets
 from collections.abc import Generator
 
+from engine.handlers import refuse_wait
 from engine.ops.looks import AwaitEnds, EndedJobs
 from engine.queue.looks import FIRST_ENTRY
 from engine.queue.synchronous.calls import BlockingCalls
@@ -41,3 +42,8 @@ class EndListeners:
     def close(self) -> None:
         """Close the idle connections."""
         self._blocking.close()
+
+
+def check_may_wait(call: str, of: object, instead: str) -> None:
+    """Raise Malformed in an async handler, which is to await this instead."""
+    refuse_wait(call, of, instead)

@@ -32,6 +32,7 @@ from engine.queue.producing import NewJob
 from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable, QueueSettings, asynchronous
 from engine.queue.sharding import added_times, moved
 from engine.queue.synchronous.calls import QueueCalls
+from engine.queue.synchronous.end_listeners import check_may_wait
 from engine.queue.synchronous.jobs import Dead, Jobs, Workflows
 from engine.queue.synchronous.parts import (
     Events,
@@ -268,6 +269,8 @@ class Queue(QueueCalls):
         NoResult when a task returns something and that is not kept; TimedOut after `wait_ms`: the job goes
         on, and `results.wait` with the error's `job` still finds it.
         """
+        instead = "queue.aio.call(...), or of a task acall(...)"
+        check_may_wait("call", name if isinstance(name, str) else name.name, instead)
         waiting = Waiting("-", wait_ms)
         enqueued = self.enqueue(name, payload, id=id, **options)
         waiting.job = enqueued.job

@@ -1,0 +1,118 @@
+"""What holds up the event loop of async handlers: a call that waits is refused there, and a loop that stands still is told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from engine import Handlers, Job, Malformed, Queue, Worker, WorkerGroup
+from tests.engine.helpers.waiting import wait_until
+
+WAITS: dict[str, Callable[[Queue], object]] = {
+    "call": lambda queue: queue.call("quick", 1, id="made"),
+    "results.wait": lambda queue: queue.results.wait("a"),
+    "events.read": lambda queue: next(iter(queue.events.read("0"))),
+}
+
+
+@pytest.mark.parametrize("call", WAITS)
+def test_a_call_that_waits_is_refused_in_an_async_handler_at_once_and_sends_nothing(queue: Queue, call: str) -> None:
+    handlers, ends = Handlers(), list[str]()
+
+    async def child() -> None:
+        WAITS[call](queue)
+
+    @handlers("slow")
+    async def slow(job: Job) -> None:
+        with pytest.raises(Malformed) as refused:
+            WAITS[call](queue)
+        # Also in a task that it has started; but not in a thread, and what does not wait may be called.
+        with pytest.raises(Malformed):
+            await asyncio.create_task(child())
+        queue.enqueue("later", 2, id="later", delay_ms=60_000)
+        await asyncio.to_thread(queue.jobs.get, "a")
+        ends.append(str(refused.value))
+
+    queue.enqueue("slow", 1, id="a", attempts=1)
+    assert Worker(queue, handlers).run(burst=True, delayed=False) == "empty"
+    assert len(ends) == 1 and f"await queue.aio.{call}(...)" in ends[0] and ends[0].startswith(f"{call}: ")
+    assert queue.counts().dead == 0 and queue.jobs.get("made") is None
+
+
+def test_the_wait_of_a_task_names_what_to_await_and_that_is_awaited(queue: Queue) -> None:
+    found = list[Any]()
+
+    @queue.job("quick")
+    def quick(number: int) -> int:
+        return number + 1
+
+    @queue.job("slow", attempts=1)
+    async def slow() -> None:
+        with pytest.raises(Malformed, match=r"call: 'quick' .*of a task acall\(\.\.\.\)"):
+            quick.call(1)
+        found.append(await quick.acall(1))
+        found.append((await queue.aio.results.wait((await quick.aenqueue(2)).job)).get())
+
+    slow.enqueue()
+    assert Worker(queue).run(burst=True) == "empty"
+    assert found == [2, 3]
+
+
+def test_other_loops_wait_on_purpose_and_so_do_threads(queue: Queue) -> None:
+    @queue.job("quick")
+    def quick(number: int) -> int:
+        return number + 1
+
+    worker = Worker(queue)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+
+    async def notebook() -> int:
+        return quick.call(1)
+
+    try:
+        assert asyncio.run(notebook()) == 2
+    finally:
+        worker.stop()
+        thread.join()
+
+
+@pytest.mark.parametrize("group", [False, True])
+@pytest.mark.parametrize("within", [False, True], ids=["in the handler", "in a task of it"])
+def test_a_loop_that_stands_still_is_told_once_with_the_job_and_the_place(
+    queue: Queue, caplog: pytest.LogCaptureFixture, group: bool, within: bool
+) -> None:
+    handlers, told, there = Handlers(), threading.Event(), threading.Event()
+
+    def still() -> list[logging.LogRecord]:
+        return [one for one in caplog.records if "stood still" in one.getMessage()]
+
+    async def block() -> None:
+        wait_until(still, "the log tells it", 20)
+        told.set()
+
+    @handlers("work")
+    async def work(job: Job) -> None:
+        while not there.is_set():
+            await asyncio.sleep(0.01)
+        await (asyncio.create_task(block()) if within else block())
+
+    @handlers("other")
+    async def other(job: Job) -> None:
+        there.set()
+        while not told.is_set():
+            await asyncio.sleep(0.01)
+
+    queue.enqueue("other", 1, id="b")
+    queue.enqueue("work", 1, id="a")
+    run = WorkerGroup([queue], handlers).run if group else Worker(queue, handlers).run
+    run(burst=True)
+    (one,) = still()
+    who = "a task that a handler has started" if within else "job a (work)"
+    assert one.levelname == "WARNING" and who in one.getMessage() and "all its jobs (2)" in one.getMessage()
+    assert queue.counts().finished == 2
