@@ -35,9 +35,11 @@ class Interrupts:
 
     @contextmanager
     def raised(self) -> Iterator[None]:
-        """Let signals do what they did before, where nobody checks: Ctrl-C raises KeyboardInterrupt."""
+        """Let signals do what they did before, where nobody checks: Ctrl-C raises KeyboardInterrupt, also in a process that was
+        started in the background, which ignored it."""
         for number, handler in self._before.items():
-            signal.signal(number, handler)
+            ignored = number == signal.SIGINT and handler == signal.SIG_IGN
+            signal.signal(number, signal.default_int_handler if ignored else handler)
         try:
             yield
         finally:

@@ -62,11 +62,8 @@ def judge(
         if spark is None:
             say("judge: starting Spark")
         with nullcontext(spark) if spark else spark_session(master, conf) as session:
-            try:
-                decided, frames = evaluate(session, run, files, spec, say)
-                publish(run, decided, frames, wanted, say)
-            finally:
-                session.catalog.clearCache()
+            decided, frames = evaluate(session, run, files, spec, say)
+            publish(run, decided, frames, wanted, say)
             return decided
     except JudgeError as error:
         decided = verdict.undecided(str(error), spec)

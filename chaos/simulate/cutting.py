@@ -1,4 +1,4 @@
-"""Scripts that stop in the middle (rule 1): the same text, with a bound on the writes that it may do."""
+"""Scripts that stop in the middle (rule 1): the same text, with a bound on the writes that it may do; and that draw nothing."""
 
 from __future__ import annotations
 
@@ -16,6 +16,27 @@ local redis = setmetatable({ call = function(name, ...)
   return server.call(name, ...)
 end }, { __index = server })
 """
+
+
+#: Members of a set are drawn in their order: what a walk finds of them decides which calls come next.
+_NO_CHANCE = """local function without_chance(ask)
+  return function(name, ...)
+    if name ~= 'SRANDMEMBER' then return ask(name, ...) end
+    local key, count = ...
+    local members = ask('SMEMBERS', key)
+    if members.err then return members end
+    table.sort(members)
+    if not count then return members[1] or false end
+    return { unpack(members, 1, math.min(#members, tonumber(count))) }
+  end
+end
+local redis = setmetatable({ call = without_chance(redis.call), pcall = without_chance(redis.pcall) }, { __index = redis })
+"""
+
+
+def without_chance(text: str) -> str:
+    """A script's text that draws nothing at random, so that a seed replays to the byte."""
+    return with_prelude(text, _NO_CHANCE) if "'SRANDMEMBER'" in text else text
 
 
 def cut_text(text: str) -> str:

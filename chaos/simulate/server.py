@@ -13,7 +13,7 @@ import redis
 from chaos.simulate.chance import Fault, spread_ms
 from chaos.simulate.clocked import clocked_text
 from chaos.simulate.control import Control
-from chaos.simulate.cutting import cut_text
+from chaos.simulate.cutting import cut_text, without_chance
 from chaos.simulate.line import Greeting, Line, Message, describe_name
 from chaos.simulate.presence import Clients
 from chaos.simulate.profile import CLOCK_FORWARD_MS_MAX
@@ -79,7 +79,7 @@ class Scripts:
         self.cut: dict[str, str] = {}
         wire.do("SCRIPT", "LOAD", reading.script)
         for script in scripts.values():
-            text = clocked_text(script.text) if reading.clocked else script.text
+            text = without_chance(clocked_text(script.text) if reading.clocked else script.text)
             for digests, its_text in ((self.whole, text), (self.cut, cut_text(text))):
                 digests[script.digest] = _digest(its_text)
                 wire.do("SCRIPT", "LOAD", its_text)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import socket
 import threading
@@ -25,6 +26,9 @@ from engine.errors import redacted_url
 #: The set of the prefixes of all runs on the server.
 PREFIXES = "ironclaim-chaos:prefixes"
 
+#: What a run makes. Anybody may write into the set: of another text nothing is removed, because it could name all keys.
+MADE = re.compile(r"chaos-[0-9a-f]{16}:", re.ASCII)
+
 #: A run says so often that it lives, and is taken for dead when it has not for so long.
 BEAT_S = 5.0
 DEAD_S = 60
@@ -41,24 +45,25 @@ class Given:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.prefix = f"chaos-{secrets.token_hex(4)}:"
+        self.prefix = f"chaos-{secrets.token_hex(8)}:"
         self._server: Any = redis.Redis.from_url(
             url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S, decode_responses=True
         )
         self._over = threading.Event()
         self._beating = threading.Thread(target=self._beat, name="beats", daemon=True)
         self._unheard_s = 0.0
+        self._forgotten = False
         self.removed: list[str] = []
 
     def __enter__(self) -> Given:
         try:
             for prefix in self._server.smembers(PREFIXES):
-                if not self._lives(prefix):
+                if MADE.fullmatch(prefix) and not self._lives(prefix):
                     self._remove(prefix)
                     self.removed.append(prefix)
-            # Who dies after the first of the two has left nothing else.
-            self._server.sadd(PREFIXES, self.prefix)
+            # It lives before it is announced, or another run would remove it; who dies in between leaves what expires.
             self._say()
+            self._server.sadd(PREFIXES, self.prefix)
         except (redis.RedisError, OSError) as error:
             raise HarnessError(f"the server at {redacted_url(self.url)}: {error}") from None
         self._beating.start()
@@ -87,7 +92,9 @@ class Given:
         return {}
 
     def complaint(self) -> str:
-        """That it has not answered for longer than a run may be silent."""
+        """That it has not answered for longer than a run may be silent, so that another one has removed its keys."""
+        if self._forgotten:
+            return f"this run was silent for {DEAD_S} s, so another run may have removed its keys"
         return f"the server at {redacted_url(self.url)} does not answer" if self._unheard_s > DEAD_S else ""
 
     def unplanned_failover(self) -> str:
@@ -104,15 +111,16 @@ class Given:
     def _alive(self, prefix: str) -> str:
         return f"{prefix}alive"
 
-    def _say(self) -> None:
+    def _say(self, *, again: bool = False) -> bool:
+        """False: `again`, and the server has forgotten it."""
         who = {"host": socket.gethostname(), "pid": os.getpid(), "process": process(os.getpid())}
-        self._server.set(self._alive(self.prefix), json.dumps(who), ex=DEAD_S)
+        return bool(self._server.set(self._alive(self.prefix), json.dumps(who), ex=DEAD_S, xx=again))
 
     def _beat(self) -> None:
         heard_s = time.monotonic()
         while not self._over.wait(BEAT_S):
             try:
-                self._say()
+                self._forgotten = self._forgotten or not self._say(again=True)
                 heard_s = time.monotonic()
             except (redis.RedisError, OSError):
                 pass

@@ -30,7 +30,7 @@ def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
     if frames.run.version < SAID_SINCE:
         return []
     pairs = kept(paired(frames))
-    seen = compared(frames, pairs).withColumn("who", to()).persist()
+    seen = kept(compared(frames, pairs).withColumn("who", to()))
     message, both = F.col("message"), (F.col("fetched") > 0) & (F.col("handed") > 0)
     clocks = sentence("was handed ", message, " at clock ", F.col("handed_clock"), " and not ", F.col("fetched_clock"))
     moved = sentence("was handed ", message, " before ", F.col("overtaken"), ", and a fetch had brought it after that")

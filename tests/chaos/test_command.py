@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -368,7 +369,17 @@ def test_the_spec_names_all_that_are_connected_directly(kinds: tuple[str, ...], 
         assert command.of_plan(several, draw(1, workers=worker_names(3), kinds=()), caught).spec.direct == ()
 
 
-def test_ctrl_c_ends_what_never_checks_and_is_one_line(monkeypatch: Patch, capsys: Output) -> None:
+@pytest.mark.parametrize("before", [signal.default_int_handler, signal.SIG_IGN])
+def test_ctrl_c_ends_what_never_checks_and_is_one_line(monkeypatch: Patch, capsys: Output, before: Any) -> None:
+    """Also in a process that was started in the background, where a shell has it ignored."""
+    was = signal.signal(signal.SIGINT, before)
+    try:
+        _is_ended_by_ctrl_c(monkeypatch, capsys)
+    finally:
+        signal.signal(signal.SIGINT, was)
+
+
+def _is_ended_by_ctrl_c(monkeypatch: Patch, capsys: Output) -> None:
     with Interrupts() as caught:
         with pytest.raises(KeyboardInterrupt), caught.raised():
             signal.raise_signal(signal.SIGINT)

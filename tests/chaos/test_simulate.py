@@ -71,9 +71,10 @@ def test_the_clean_engine_breaks_no_invariant(stage: Stage) -> None:
 def test_the_clean_engine_breaks_no_invariant_elsewhere(stage: Stage) -> None:
     tally = assert_clean(
         *(stage, "everything", "late copies", "failover", "schedules", "failover and clock behind", "slot moves"),
-        *("all in trouble", "routes", "kept"),
+        *("all in trouble", "routes", "kept", "revived", "history and cut"),
     )
     assert tally.counts["tick ticked"] and tally.counts["routed job started"] and tally.counts["retention over"]
+    assert tally.counts["revive done"] and tally.counts["end in the history"]
 
 
 def test_a_failover_may_take_the_last_writes_and_no_others(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,13 +63,10 @@ def checked(spark: SparkSession) -> Checked:
 
     def decide(run: Path, *ids: str) -> dict[str, tuple[str, str]]:
         files, spec = history_files(run), json.loads((run / "spec.json").read_text())
-        try:
-            history, tables = load.read_history(spark, run, files), tables_folder(run)
-            built = frames.build(history, load.collect_facts(history, spec, cpu_usage(run)), tables)
-            found = examine(built, tables, [check for check in CHECKS if check.id in ids])
-            return {one.check.id: told(one) for one in found}
-        finally:
-            spark.catalog.clearCache()
+        history, tables = load.read_history(spark, run, files), tables_folder(run)
+        built = frames.build(history, load.collect_facts(history, spec, cpu_usage(run)), tables)
+        found = examine(built, tables, [check for check in CHECKS if check.id in ids])
+        return {one.check.id: told(one) for one in found}
 
     return decide
 

@@ -15,6 +15,7 @@ import redis
 from chaos.errors import HarnessError
 from chaos.service.capacity import service_work
 from chaos.service.file import read
+from chaos.topology import given as module
 from chaos.topology.given import PREFIXES, Given
 from engine.testing import EmbeddedServer
 from tests.chaos.service.service import asked, written
@@ -26,6 +27,7 @@ PASSWORD = "open-sesame"
 KILLED = """
 import os, signal, sys
 import redis
+from chaos.topology import given as module
 from chaos.topology.given import Given
 with Given(sys.argv[1]) as given:
     redis.Redis.from_url(sys.argv[1]).mset({f"{given.prefix}{number}": 1 for number in range(1_000)})
@@ -62,6 +64,28 @@ def test_what_a_killed_run_has_left_goes_at_the_next_start(others: Any, ironclai
     with Given(ironclaim_url) as given:
         assert given.removed == [prefix] and others.keys(f"{prefix}*") == []
     assert not others.exists(PREFIXES)
+
+
+@pytest.mark.parametrize(
+    "written", ["", "*", "theirs", "chaos-", "chaos-*:", "chaos-0:", "chaos-0123456789abcdef:x", "CHAOS-0123456789abcdef:"]
+)
+def test_what_no_run_has_made_is_no_prefix_to_remove(others: Any, ironclaim_url: str, written: str) -> None:
+    """Whoever can write to the server could else have all of its keys removed."""
+    others.sadd(PREFIXES, written)
+    keys = others.dbsize()
+    with Given(ironclaim_url) as given:
+        assert given.removed == [] and others.dbsize() == keys + 1
+    assert others.smembers(PREFIXES) == {written}
+    others.delete(PREFIXES)
+
+
+def test_a_run_that_was_silent_for_too_long_says_so(others: Any, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BEAT_S", 0.01)
+    with Given(ironclaim_url) as given:
+        assert given.complaint() == ""
+        others.delete(f"{given.prefix}alive")
+        wait_until(lambda: "another run may have removed its keys" in given.complaint(), "it says so")
+        assert not others.exists(f"{given.prefix}alive")
 
 
 def test_a_server_that_does_not_answer_is_one_line_without_its_password() -> None:
