@@ -107,8 +107,11 @@ class Given:
         if said is None:
             return False
         who = json.loads(said)
-        # On this machine it is known at once.
-        return who["host"] != machine() or process(who["pid"]) == who["process"]
+        if who["host"] != machine():
+            return True
+        # On this machine it is known at once; of another user's process perhaps only that one of this number is there.
+        now = process(who["pid"])
+        return now == who["process"] if now else exists(who["pid"])
 
     def _alive(self, prefix: str) -> str:
         return f"{prefix}alive"
@@ -147,6 +150,17 @@ def machine() -> str:
         return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/pid')}"
     except OSError:
         return socket.gethostname()
+
+
+def exists(pid: int) -> bool:
+    """Whether there is a process of this number, whoever it belongs to."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def process(pid: int) -> str:

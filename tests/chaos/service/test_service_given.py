@@ -100,6 +100,14 @@ def test_a_process_of_the_same_number_on_another_machine_says_nothing(
             assert given.removed == []
 
 
+def test_a_process_that_hides_from_other_users_lives(others: Any, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Given(ironclaim_url) as hidden:
+        monkeypatch.setattr(module, "process", lambda pid: "")
+        others.set(f"{hidden.prefix}alive", others.get(f"{hidden.prefix}alive"), ex=60)
+        with Given(ironclaim_url) as given:
+            assert given.removed == [] and others.exists(f"{hidden.prefix}alive")
+
+
 def test_keys_that_are_no_text_are_removed_too(others: Any, ironclaim_url: str) -> None:
     with Given(ironclaim_url) as given:
         others.set(given.prefix.encode() + b"\xff\x00", 1)
@@ -109,12 +117,14 @@ def test_keys_that_are_no_text_are_removed_too(others: Any, ironclaim_url: str) 
 
 def test_a_server_of_a_cluster_is_refused_and_has_nothing_of_it(tmp_path: Path) -> None:
     flags = ("--cluster-enabled", "yes", "--cluster-port", str(quiet_port()))
-    with EmbeddedServer(folder=tmp_path, flags=flags) as server, redis.Redis.from_url(server.url) as client:
+    with EmbeddedServer(folder=tmp_path, flags=flags) as server:
+        client: Any = redis.Redis.from_url(server.url)
         client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
         wait_until(lambda: b"cluster_state:ok" in client.execute_command("CLUSTER", "INFO"), "the cluster has its slots")
         with pytest.raises(HarnessError, match="is one of a cluster"), Given(server.url):
             pass
         assert client.dbsize() == 0
+        client.close()
 
 
 def test_a_server_that_does_not_answer_is_one_line_without_its_password() -> None:
