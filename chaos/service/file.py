@@ -253,6 +253,8 @@ def _servers(value: object) -> str:
     try:
         parts = urlsplit(url)
         fits = parts.scheme == "redis" and bool(parts.hostname) and (parts.port or 1) > 0
+        # Clients do not agree about other texts: their keys would be in one database, and be removed in another.
+        fits = fits and re.fullmatch(r"(/[0-9]*)?", parts.path) is not None and not (parts.query or parts.fragment)
     except ValueError:
         fits = False
     if not fits:

@@ -46,9 +46,8 @@ class Given:
     def __init__(self, url: str) -> None:
         self.url = url
         self.prefix = f"chaos-{secrets.token_hex(8)}:"
-        self._server: Any = redis.Redis.from_url(
-            url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S, decode_responses=True
-        )
+        # Without decoding: keys may be any bytes.
+        self._server: Any = redis.Redis.from_url(url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S)
         self._over = threading.Event()
         self._beating = threading.Thread(target=self._beat, name="beats", daemon=True)
         self._unheard_s = 0.0
@@ -57,7 +56,10 @@ class Given:
 
     def __enter__(self) -> Given:
         try:
-            for prefix in self._server.smembers(PREFIXES):
+            if self._server.info("cluster").get("cluster_enabled"):
+                raise HarnessError(f"the server at {redacted_url(self.url)} is one of a cluster, and has a part of the keys")
+            announced: set[bytes] = self._server.smembers(PREFIXES)
+            for prefix in sorted(member.decode(errors="replace") for member in announced):
                 if MADE.fullmatch(prefix) and not self._lives(prefix):
                     self._remove(prefix)
                     self.removed.append(prefix)
@@ -105,15 +107,18 @@ class Given:
         if said is None:
             return False
         who = json.loads(said)
-        # On this machine it is known at once.
-        return who["host"] != socket.gethostname() or process(who["pid"]) == who["process"]
+        if who["host"] != machine():
+            return True
+        # On this machine it is known at once; of another user's process perhaps only that one of this number is there.
+        now = process(who["pid"])
+        return now == who["process"] if now else exists(who["pid"])
 
     def _alive(self, prefix: str) -> str:
         return f"{prefix}alive"
 
     def _say(self, *, again: bool = False) -> bool:
         """False: `again`, and the server has forgotten it."""
-        who = {"host": socket.gethostname(), "pid": os.getpid(), "process": process(os.getpid())}
+        who = {"host": machine(), "pid": os.getpid(), "process": process(os.getpid())}
         return bool(self._server.set(self._alive(self.prefix), json.dumps(who), ex=DEAD_S, xx=again))
 
     def _beat(self) -> None:
@@ -128,7 +133,7 @@ class Given:
 
     def _remove(self, prefix: str) -> None:
         """Remove all keys that begin with a prefix, and then the prefix. Nothing else is touched."""
-        keys: list[str] = []
+        keys: list[bytes] = []
         for key in self._server.scan_iter(match=f"{prefix}*", count=BATCH):
             keys.append(key)
             if len(keys) == BATCH:
@@ -137,6 +142,25 @@ class Given:
         if keys:
             self._server.unlink(*keys)
         self._server.srem(PREFIXES, prefix)
+
+
+def machine() -> str:
+    """Where process ids mean the same: hosts, and containers of one, may have the same name."""
+    try:
+        return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return socket.gethostname()
+
+
+def exists(pid: int) -> bool:
+    """Whether there is a process of this number, whoever it belongs to."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def process(pid: int) -> str:

@@ -3,6 +3,7 @@ script's slots, how the script's reply is read, and in a queue with several shar
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -131,6 +132,7 @@ _MADE = (
     "__hash__",
     "__init__",
     "__match_args__",
+    *(("__replace__",) if sys.version_info >= (3, 13) else ()),
     "__repr__",
 )
 

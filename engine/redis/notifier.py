@@ -8,13 +8,11 @@ while."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import threading
 import time
 import weakref
 from collections.abc import Callable
-from functools import partial
 
 from engine.errors import Malformed
 from engine.redis.dialer import Subscription, dialer_of
@@ -156,7 +154,7 @@ class AsyncNotifier:
             self._owner, self._listeners = owner, {}
         self._listeners[listener] = None
         if self._ring is None:
-            self._ring = partial(self._rung, owner[0])
+            self._ring = self._ring_of(owner[0])
             self._notifier.listen(self._ring)
             # A subscription that stayed from before tells nobody that it has begun.
             self._live = self._notifier.live
@@ -178,13 +176,21 @@ class AsyncNotifier:
         if ring is not None:
             self._notifier.unlisten(ring)
 
-    def _rung(self, loop: asyncio.AbstractEventLoop) -> None:
-        """In the thread: something was published, or `live` has changed."""
-        # A loop that is closed has nobody who waits.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(self._tell, self._notifier.live)
+    def _ring_of(self, loop: asyncio.AbstractEventLoop) -> Listener:
+        def ring() -> None:
+            """In the thread: something was published, or `live` has changed."""
+            try:
+                loop.call_soon_threadsafe(self._tell, ring, self._notifier.live)
+            except RuntimeError:
+                # A loop that is closed has nobody who waits, so the thread need not stay.
+                self._notifier.unlisten(ring)
 
-    def _tell(self, live: bool) -> None:
+        return ring
+
+    def _tell(self, ring: Listener, live: bool) -> None:
+        if ring is not self._ring:
+            # Of an earlier listening: `live` was another one then.
+            return
         self._live = live
         for listener in tuple(self._listeners):
             listener()

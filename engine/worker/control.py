@@ -78,9 +78,10 @@ class Controls:
         with self._lock:
             self._members = tuple(other for other in self._members if other is not member)
             self._members += (member,) if there else ()
-            if self._timer is not None:
+            # One that leaves lets those go on gathering that have come before.
+            if self._timer is not None and (there or not self._members):
                 self._timer.cancel()
-            self._timer = None
+                self._timer = None
             if not self._members:
                 self._replace(None)
             elif there and self._gather_s:
@@ -114,9 +115,10 @@ class Controls:
                     if self._subscription is not made:
                         return
                     self._refusal = "" if made.live else self._refusal
-                for member in members:
-                    listed = made.identity if member.presence else None
-                    member.say(Subscribed(listed) if made.live else ControlLost())
+                    # Not later: a worker would go on naming a connection after one that has replaced it.
+                    for member in members:
+                        listed = made.identity if member.presence else None
+                        member.say(Subscribed(listed) if made.live else ControlLost())
 
             made = Subscription(
                 dialer_of(self._endpoint),

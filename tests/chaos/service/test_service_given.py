@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from chaos.service.file import read
 from chaos.topology import given as module
 from chaos.topology.given import PREFIXES, Given
 from engine.testing import EmbeddedServer
+from engine.testing.server import quiet_port
 from tests.chaos.service.service import asked, written
 from tests.engine.helpers.waiting import wait_until
 
@@ -27,7 +29,6 @@ PASSWORD = "open-sesame"
 KILLED = """
 import os, signal, sys
 import redis
-from chaos.topology import given as module
 from chaos.topology.given import Given
 with Given(sys.argv[1]) as given:
     redis.Redis.from_url(sys.argv[1]).mset({f"{given.prefix}{number}": 1 for number in range(1_000)})
@@ -88,6 +89,44 @@ def test_a_run_that_was_silent_for_too_long_says_so(others: Any, ironclaim_url: 
         assert not others.exists(f"{given.prefix}alive")
 
 
+def test_a_process_of_the_same_number_on_another_machine_says_nothing(
+    others: Any, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Given(ironclaim_url) as far:
+        who = json.loads(others.get(f"{far.prefix}alive"))
+        others.set(f"{far.prefix}alive", json.dumps({**who, "process": "of another container"}))
+        monkeypatch.setattr(module, "machine", lambda: "another container whose name is the same")
+        with Given(ironclaim_url) as given:
+            assert given.removed == []
+
+
+def test_a_process_that_hides_from_other_users_lives(others: Any, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Given(ironclaim_url) as hidden:
+        monkeypatch.setattr(module, "process", lambda pid: "")
+        others.set(f"{hidden.prefix}alive", others.get(f"{hidden.prefix}alive"), ex=60)
+        with Given(ironclaim_url) as given:
+            assert given.removed == [] and others.exists(f"{hidden.prefix}alive")
+
+
+def test_keys_that_are_no_text_are_removed_too(others: Any, ironclaim_url: str) -> None:
+    with Given(ironclaim_url) as given:
+        others.set(given.prefix.encode() + b"\xff\x00", 1)
+    with redis.Redis.from_url(ironclaim_url) as raw:
+        assert raw.keys("chaos-*:*\x00") == [] and raw.keys(f"{given.prefix}*") == []
+
+
+def test_a_server_of_a_cluster_is_refused_and_has_nothing_of_it(tmp_path: Path) -> None:
+    flags = ("--cluster-enabled", "yes", "--cluster-port", str(quiet_port()))
+    with EmbeddedServer(folder=tmp_path, flags=flags) as server:
+        client: Any = redis.Redis.from_url(server.url)
+        client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        wait_until(lambda: b"cluster_state:ok" in client.execute_command("CLUSTER", "INFO"), "the cluster has its slots")
+        with pytest.raises(HarnessError, match="is one of a cluster"), Given(server.url):
+            pass
+        assert client.dbsize() == 0
+        client.close()
+
+
 def test_a_server_that_does_not_answer_is_one_line_without_its_password() -> None:
     with (
         pytest.raises(HarnessError, match=r"^the server at redis://\*\*\*@127.0.0.1:1/0: ") as caught,
@@ -102,6 +141,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no url": ({"servers": "{}"}, 'servers is a table, it must be a table with url = "redis://..."'),
     "another key": ({"servers": "{ urls = [] }"}, 'servers.urls is "list", it must be left out: perhaps url; the field is url'),
     "sentinels": ({"servers": '{ url = "sentinel://h:1/main" }'}, 'servers.url is "str", it must be a url redis://host:port/db'),
+    "a database elsewhere": ({"servers": '{ url = "redis://h/0?db=3" }'}, "it must be a url redis://host:port/db"),
+    "no database": ({"servers": '{ url = "redis://h/1/2" }'}, "it must be a url redis://host:port/db"),
     "no port": ({"servers": '{ url = "redis://h:port" }'}, "it must be a url redis://host:port/db"),
     "no variable": ({"servers": '{ url = "$NO_SUCH_URL" }'}, 'servers.url is "$NO_SUCH_URL", it must be a variable'),
     "a topology": (

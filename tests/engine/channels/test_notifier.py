@@ -272,3 +272,46 @@ def test_asyncio_serves_one_loop_after_the_other_and_not_two_at_once(server: red
 
     asyncio.run(hears())
     asyncio.run(hears(another_loop))
+
+
+def test_a_loop_that_has_ended_with_a_listener_keeps_no_connection(
+    server: redis.Redis, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifying, "LINGER_S", 0.05)
+    monkeypatch.setattr(notifying, "PING_AFTER_S", 0.05)
+    made = AsyncNotifier(Endpoint(ironclaim_url, asynchronous=True), TOPIC)
+
+    async def listens() -> None:
+        made.listen(Listener().notify)
+
+    asyncio.run(listens())
+    wait_until(lambda: listeners(server) == 1, "the subscription")
+    server.publish(TOPIC, "new message")
+    wait_until(lambda: not listeners(server), "the end")
+
+
+def test_what_was_said_to_an_earlier_listening_is_not_about_the_present_one(
+    ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = AsyncNotifier(Endpoint(ironclaim_url, asynchronous=True), TOPIC)
+
+    async def listens() -> None:
+        first, second = Listener(), Listener()
+        made.listen(first.notify)
+        while not made.live:
+            await asyncio.sleep(0.001)
+        stale = made._ring  # pyright: ignore[reportPrivateUsage]
+        assert stale is not None
+        stale()
+        # Before the loop has turned, the connection is lost, and another one listens.
+        made.unlisten(first.notify)
+        made._notifier.close()  # pyright: ignore[reportPrivateUsage]
+        # The server does not answer for now.
+        monkeypatch.setattr(notifying.Subscription, "start", lambda self: None)
+        made.listen(second.notify)
+        assert not made.live
+        await asyncio.sleep(0)
+        assert not made.live, "it would miss what is published now"
+        await made.close()
+
+    asyncio.run(listens())
