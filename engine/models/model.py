@@ -208,7 +208,7 @@ def _field_source(kind: type[Any], path: str) -> Source:
 # id twice.
 
 # The first character is a letter or a digit, because commands take an argument with a dash in front for an
-# option.
+# option. That costs less than one of the bits.
 
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 _BYTES, _CHARS = 9, 12
