@@ -107,9 +107,10 @@ class Worker:
             bound = f"at most {most_ms}, since leases last {own['lease_ms']} ms"
             raise Malformed("sweep_ms", own["sweep_ms"], bound)
         processes = own["processes"]
-        if processes and settings.get("concurrency", processes) != processes:
+        asked = settings.get("concurrency", processes)
+        if processes and asked != processes:
             bound = f"left out, because processes={processes} says how many run at once, async ones as well"
-            raise Malformed("concurrency", settings["concurrency"], bound)
+            raise Malformed("concurrency", asked, bound)
         plain = frozenset(handlers.by_name) - handlers.inline - handlers.coroutines
         spawned = plain if own["processes"] else frozenset[str]()
         # No threads for handlers that nobody has.

@@ -359,5 +359,6 @@ def test_a_process_that_a_handler_forks_ends_with_the_handler(queue: Queue, work
 def test_concurrency_beside_processes_is_refused_because_it_would_be_dropped(queue: Queue) -> None:
     with pytest.raises(Malformed, match=r"concurrency: 8 .* processes=2 says how many run at once"):
         Worker(queue, kinds.handlers, processes=2, concurrency=8)
-    for same in ({"processes": 2, "concurrency": 2}, {"processes": 0, "concurrency": 8}, {"processes": 2}):
-        assert Worker(queue, kinds.handlers, **same)
+    fitting: list[Any] = [{"processes": 2, "concurrency": 2}, {"processes": 0, "concurrency": 8}, {"processes": 2}]
+    for settings in fitting:
+        assert Worker(queue, kinds.handlers, **settings)

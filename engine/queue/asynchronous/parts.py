@@ -218,7 +218,7 @@ class AsyncEvents(AsyncPart):
         self._check_whole()
         if not isinstance(after, str) or not (after == "$" or _ENTRY.match(after)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Malformed("after", after, "the id of an event, 0 or $")
-        check_may_wait("events.read", after, "queue.aio.events.read(...), with async for")
+        check_may_wait("events.read", after, "queue.aio.events.read(...)")
         most_ms = (
             None if wait_ms is None else validate.duration_ms("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX)
         )
