@@ -219,7 +219,8 @@ class _Relay:
                 if failure is not None:
                     if not self._looked and _no_table(failure):
                         bound = "there: outbox.create_table(connection) makes it, outbox.table(...) says how"
-                        raise Malformed("table", "ironclaim_outbox", bound) from failure
+                        said = "ironclaim_outbox is missing"
+                        raise Malformed("table", "ironclaim_outbox", bound, said=said) from failure
                     if burst or not self._looked:
                         raise failure
                     log.warning(

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from engine import validate
 from engine.errors import LeaseLost, Malformed, OutcomeUnknown, UnsupportedFeature
@@ -138,7 +138,7 @@ def _class_name(names: Names, name: object) -> str:
 
 def _named(name: object) -> object:
     """The name of a task; anything else as it is."""
-    return name.name if isinstance(name, TypedJob) else name
+    return cast("TypedJob[Any]", name).name if issubclass(type(name), TypedJob) else name
 
 
 def _target(names: Names, name: object, key: object) -> str:

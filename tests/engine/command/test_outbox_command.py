@@ -100,7 +100,7 @@ def test_what_it_cannot_use_is_one_line(ironclaim_url: str, tmp_path: Path, monk
         (("outbox_bad:connect", "nowhere:mails"), "no module nowhere"),
         (("outbox_bad:broken", "outbox_bad:mails"), "no route to the database"),
         (("outbox_bad:connect", "outbox_bad:mails", "--batch", "0"), "batch: "),
-        (("outbox_bad:connect", "outbox_bad:mails"), "OperationalError: no such table: ironclaim_outbox"),
+        (("outbox_bad:connect", "outbox_bad:mails"), "table: ironclaim_outbox is missing, it must be there: "),
     ):
         done = ironclaim("outbox", *arguments, "--burst")
         assert done.returncode == 2, (arguments, done.stderr)
