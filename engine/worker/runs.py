@@ -371,7 +371,7 @@ class Runs:
         self._soften: dict[Lease, Callable[[], object]] = {}
         self._soft_over: set[Lease] = set()
         # Names of which was said that a soft timeout interrupts nothing.
-        self._unheard: set[str] = set()
+        self._unheard: dict[str, object] = {}
         # Those whose run was told as failed before it has ended.
         self._given_up: set[Lease] = set()
 
@@ -410,24 +410,9 @@ class Runs:
             soften = self._soften.get(leased.lease)
             if soften is not None:
                 soften()
-                self._tell_unheard(leased)
             return
         self._stopped.setdefault(leased.lease, cause)
         self._halt(leased.lease)
-
-    def _tell_unheard(self, leased: LeasedJob) -> None:
-        """Say once of each name that the soft timeout of a run in a thread interrupts nothing."""
-        lease, name = leased.lease, leased.name
-        known = (self._stop, self._stopped, self._lost)
-        if name in self._unheard or any(lease in one for one in known):
-            return
-        self._unheard.add(name)
-        text = (
-            "job %s (%s) has run for its soft_timeout_ms of %d, and goes on in its thread, where only "
-            "job.cancelled says so; SoftTimeout is raised with --processes, or in an async def"
-        )
-        told = (lease.job, name, leased.options.soft_timeout_ms)
-        log.warning(text, *told, extra=about(leased, self.source))
 
     def begins(self, leased: LeasedJob) -> tuple[int, object]:
         """Record the begin of a run. Returns its time, monotonic ns, and the observer's ticket."""
@@ -450,8 +435,27 @@ class Runs:
     def job(self, leased: LeasedJob) -> Job:
         """The Job that a handler gets; it is notified when its lease has ended."""
         job = Job(leased, self._say, self._serializers, self.source.queue)
-        self.register(leased, job.lose, job.end_soon)
+        plain = not self._handlers.is_coroutine(leased.name)
+        self.register(
+            leased, job.lose, functools.partial(self._soften_plain, leased, job) if plain else job.end_soon
+        )
         return job
+
+    def _soften_plain(self, leased: LeasedJob, job: Job) -> None:
+        """The soft timeout of a run in a thread is over: its job says so, and nothing interrupts it, which is
+        said once of each name."""
+        job.end_soon()
+        lease, name, mine = leased.lease, leased.name, object()
+        ends = lease in self._stopped or lease in self._lost
+        # Two threads may be here: the one that tells, and the one that registers meanwhile.
+        if ends or self._unheard.setdefault(name, mine) is not mine:
+            return
+        text = (
+            "job %s (%s) has run for its soft_timeout_ms of %d, and goes on in its thread, where only "
+            "job.cancelled says so; SoftTimeout is raised with --processes, or in an async def"
+        )
+        told = (lease.job, name, leased.options.soft_timeout_ms)
+        log.warning(text, *told, extra=about(leased, self.source))
 
     def register(self, leased: LeasedJob, tell: Tell, soften: Callable[[], object]) -> None:
         """Register what notifies the handler of the end of its lease, and of its soft timeout."""

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ import pytest
 from engine import Bury, Discard, Handlers, Queue
 from engine.job import Job
 from engine.logs import JsonFormatter, TextFormatter, _sendable  # pyright: ignore[reportPrivateUsage]
+from engine.ops.claims import LeasedJob
+from engine.worker.runs import Runs
 from engine.worker.worker import Worker
 from tests.engine.command.running import ROOT
 from tests.engine.helpers import warm
@@ -433,8 +435,17 @@ def test_the_log_says_what_became_of_a_failed_run(queue: Queue, lines: list[dict
     }
 
 
-def test_a_soft_timeout_that_interrupts_nothing_is_told_once_of_each_name(queue: Queue, lines: list[dict[str, Any]]) -> None:
-    handlers = Handlers()
+def test_a_soft_timeout_that_interrupts_nothing_is_told_once_of_each_name(
+    queue: Queue, lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a coroutine it is not told, also where the time is over before anything could interrupt it."""
+    handlers, stoppable = Handlers(), Runs.stoppable
+
+    def late(self: Runs, leased: LeasedJob, stop: Callable[[], None], *, alone: bool = True) -> None:
+        wait_until(lambda: leased.lease in self._soft_over, "its soft timeout is over")  # pyright: ignore[reportPrivateUsage]
+        stoppable(self, leased, stop, alone=alone)
+
+    monkeypatch.setattr(Runs, "stoppable", late)
 
     @handlers("work")
     def work(job: Job) -> None:
