@@ -213,6 +213,7 @@ class Subscription:
         self._pause_most_s = pause_most_s
         self._identify = identify
         self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
         self._connection: Connection = None
         self._node: Node | None = None
         #: Whether the server has confirmed all channels: no later message is missed.
@@ -222,7 +223,13 @@ class Subscription:
 
     def start(self) -> None:
         """Begin to listen."""
-        threading.Thread(target=self._run, name=self._name, daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        self._thread.start()
+
+    @property
+    def ended(self) -> bool:
+        """Whether its connection is closed for good."""
+        return self._thread is not None and not self._thread.is_alive()
 
     def stop(self) -> None:
         """End it now; called from another thread."""

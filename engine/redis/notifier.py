@@ -22,6 +22,8 @@ from engine.redis.endpoint import Endpoint
 PING_AFTER_S = 1.0
 #: How long the subscription stays after the last listener has left, for the next one.
 LINGER_S = 5.0
+#: A thread that is connecting just then may end so much later.
+END_S = 1.0
 
 Listener = Callable[[], None]
 
@@ -76,12 +78,13 @@ class Notifier:
         for listener in listeners:
             listener()
 
-    def close(self) -> None:
-        """End the listening."""
+    def close(self) -> Subscription | None:
+        """End the listening. Returns what is ending, without waiting for it."""
         with self._lock:
             subscription, self._subscription = self._subscription, None
         if subscription is not None:
             subscription.stop()
+        return subscription
 
     def _subscribe(self) -> Subscription:
         """A subscription that ends when another one has replaced it, or nothing has listened for a while."""
@@ -169,7 +172,10 @@ class AsyncNotifier:
         """End the listening."""
         if self._owner == (asyncio.get_running_loop(), os.getpid()):
             self._silence()
-            self._notifier.close()
+            ending, until_s = self._notifier.close(), time.monotonic() + END_S
+            # Who has closed it may take it that the server has one connection less.
+            while ending is not None and not ending.ended and time.monotonic() < until_s:
+                await asyncio.sleep(0.001)
 
     def _silence(self) -> None:
         ring, self._ring = self._ring, None

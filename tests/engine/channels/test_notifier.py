@@ -37,16 +37,22 @@ class Listener:
         wait_until(lambda: self.calls > more_than, "a call")
 
 
-@pytest.fixture
-def made(ironclaim_url: str) -> Iterator[Notifier]:
-    listener = Notifier(Endpoint(ironclaim_url), TOPIC)
-    yield listener
-    listener.close()
-
-
 def listeners(server: redis.Redis) -> int:
     """Connections that have subscribed."""
     return dict(server.pubsub_numsub(TOPIC))[TOPIC]
+
+
+@pytest.fixture(autouse=True)
+def nobody_else(server: redis.Redis) -> None:
+    """What the test before has closed may still be on its way out, and a subscription that nobody needs stays for a while."""
+    wait_until(lambda: not listeners(server), "the end of the listening of the test before")
+
+
+@pytest.fixture
+def made(nobody_else: None, ironclaim_url: str) -> Iterator[Notifier]:
+    listener = Notifier(Endpoint(ironclaim_url), TOPIC)
+    yield listener
+    listener.close()
 
 
 def kill_listeners(server: redis.Redis) -> None:
@@ -213,8 +219,9 @@ def test_asyncio_rings_as_threads_do(server: redis.Redis, ironclaim_url: str) ->
         await until(lambda: len(said) == 5, "a call")
         made.unlisten(listener)
         server.publish(TOPIC, "new message")
+        (thread,) = [one for one in threading.enumerate() if one.name == f"ironclaim-notifier-{TOPIC}"]
         await made.close()
-        assert not made.live and len(said) == 5 and len(asyncio.all_tasks()) == 1
+        assert not thread.is_alive() and not made.live and len(said) == 5 and len(asyncio.all_tasks()) == 1
 
     asyncio.run(story())
     wait_until(lambda: not listeners(server), "the end")
