@@ -40,7 +40,7 @@ help:
 	@echo 'make chaos ARGS="..."     python -m chaos: other drills, campaigns, the simulator (ARGS=--help lists all)'
 	@echo 'make report ARGS="..."    python -m reports: judge a recorded run, list all, compare two sides'
 	@echo 'make measure ARGS="..."   python -m bench: the engine, its guard, HTTP, large queues, other job queues'
-	@echo 'make test                 the first tier: each script, rule and interface, and one drill (seven to nine minutes)'
+	@echo 'make test                 the first tier: each script, rule and interface, and one drill (five minutes)'
 	@echo 'make test-all             every test: also real drills, pages in full, a moving slot in every order'
 	@echo 'make test-nightly         random walks that differ each night, each mutant in a real drill, MINUTES=2 of fuzzing each HTTP API'
 	@echo 'make check                ruff, pyright, luacheck for the scripts, that each test asserts, and how many there are'

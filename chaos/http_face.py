@@ -15,7 +15,7 @@ from chaos.network import Network
 from chaos.plan import PRODUCER
 from chaos.probe import Address, refused
 from chaos.processes import Child, Crew
-from engine.testing.server import LOOPBACK, quiet_port
+from engine.testing.server import LOOPBACK, free_port
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class HttpCrew(Crew):
     def start_app(self, name: str) -> Child:
         """Start an app; one that was there before at its old address, where the producer looks for it."""
         if name not in self.apps:
-            listens = Address(LOOPBACK, quiet_port())
+            listens = Address(LOOPBACK, free_port())
             entry = self.network.connect_to_app(PRODUCER, name, listens) if self.network else listens
             self.apps[name] = App(listens, f"http://{entry}", self.connect(name))
         app = self.apps[name]

@@ -17,7 +17,7 @@ from chaos.probe import Address, address_of, greeting_of, through
 from chaos.toxiproxy import PORT_TAKEN, PORTS_MAX, ToxiproxyServer
 from chaos.toxiproxy_client import Toxic, ToxiproxyClient, ToxiproxyError
 from chaos.ways import HttpWay, Way
-from engine.testing.server import LOOPBACK, quiet_port
+from engine.testing.server import LOOPBACK, free_port
 
 
 class Network:
@@ -91,7 +91,7 @@ class Network:
 
     def _proxy(self, name: str, upstream: Address, host: str = LOOPBACK) -> Address:
         for tries_left in reversed(range(PORTS_MAX)):
-            listen = Address(host, quiet_port())
+            listen = Address(host, free_port())
             try:
                 self._client.create(name, listen=listen, upstream=upstream)
                 return listen

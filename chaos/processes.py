@@ -23,7 +23,7 @@ from chaos.spec import RunSpec
 from chaos.watch import Watch
 from engine.errors import redacted
 from engine.testing import start_guarded
-from engine.testing.server import BINARY_VARIABLE, LOOPBACK, quiet_port
+from engine.testing.server import BINARY_VARIABLE, LOOPBACK, free_port
 from record.environment import recording
 from record.history import HistoryFile
 
@@ -231,7 +231,7 @@ class Crew(Children[RunSpec]):
         command = producer_command(self.spec, url, files[0], self.lua)
         if len(files) == 1:
             return self._start(name, "producer", command, durable(self.spec))
-        port = str(quiet_port())
+        port = str(free_port())
         master = ["--master", "--master-bind-host", LOOPBACK, "--master-bind-port", port, "--expect-workers", str(len(files))]
         leader = self._start(MASTER, "producer", command + master, durable(self.spec))
         for file in files:

@@ -12,7 +12,7 @@ import psutil
 
 from chaos.errors import HarnessError
 from engine.testing import start_guarded
-from engine.testing.server import LOOPBACK, quiet_port
+from engine.testing.server import LOOPBACK, free_port
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 3.0
@@ -51,7 +51,7 @@ class ToxiproxyServer:
     def __enter__(self) -> ToxiproxyServer:
         tries_left = 1 if self._fixed_port else PORTS_MAX
         while True:
-            self.port = self._fixed_port or quiet_port()
+            self.port = self._fixed_port or free_port()
             try:
                 failure = self._try_port()
             except BaseException:

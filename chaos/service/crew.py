@@ -18,7 +18,7 @@ from chaos.errors import HarnessError
 from chaos.processes import STOP_GRACE_S, Child, Crew, inherited
 from chaos.service import placeholders
 from chaos.service.file import ServiceFile
-from engine.testing.server import LOOPBACK, quiet_port
+from engine.testing.server import LOOPBACK, free_port
 from record.environment import led
 
 WORKER, APP = "worker", "app"
@@ -66,7 +66,7 @@ class ServiceCrew(Crew):
 
     def start_app(self, name: str) -> Child:
         """Announce an app in the manifest, then start it."""
-        self.ports[name] = quiet_port()
+        self.ports[name] = free_port()
         return self._start_own(name, APP, self.service.apps[int(name.removeprefix("web-")) - 1])
 
     def start_replacement(self, name: str, of: str) -> Child:

@@ -34,7 +34,7 @@ from engine.testing.server import (
     EmbeddedServer,
     ServerFailed,
     ask_server,
-    quiet_port,
+    free_port,
 )
 
 SLOTS = 16_384
@@ -235,10 +235,10 @@ class EmbeddedCluster:
         log = self._logs / f"server-{node}.log" if self._logs else None
         tries_left = PORTS_MAX
         while True:
-            port = quiet_port()
+            port = free_port()
             announced = self._announce(f"server-{node}", port)
             flags = [
-                *("--cluster-enabled", "yes", "--cluster-port", str(quiet_port())),
+                *("--cluster-enabled", "yes", "--cluster-port", str(free_port())),
                 *("--cluster-node-timeout", str(self._node_timeout_ms), "--cluster-allow-replica-migration", "no"),
                 *REPLICATION_FLAGS,
                 *self._flags(),

@@ -25,7 +25,7 @@ from engine.testing.server import (
     EmbeddedServer,
     ServerFailed,
     ask_server,
-    quiet_port,
+    free_port,
 )
 
 #: Name under which the sentinels know the primary.
@@ -235,7 +235,7 @@ class EmbeddedSentinel:
         """Start a process on a port that stays its own while it is down: one that the kernel gives to nobody else."""
         log = self._logs / f"{name}.log" if self._logs else None
         for tries_left in reversed(range(PORTS_MAX)):
-            port = quiet_port()
+            port = free_port()
             announced = self._announce(name, port)
             try:
                 into.append(self._stack.enter_context(make(port, announced, log)))

@@ -9,7 +9,7 @@ from types import TracebackType
 from chaos.probe import Address, address_of
 from chaos.topology.base import Setting
 from engine.testing import EmbeddedServer, ServerFailed
-from engine.testing.server import PORT_TAKEN, ask_server, quiet_port
+from engine.testing.server import PORT_TAKEN, ask_server, free_port
 
 
 class Embedded:
@@ -75,7 +75,7 @@ class Durable:
     def __enter__(self) -> Durable:
         self.folder.mkdir(exist_ok=True)
         for tries_left in reversed(range(PORTS_MAX)):
-            self._port = quiet_port()
+            self._port = free_port()
             try:
                 self.start()
                 break

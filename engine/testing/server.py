@@ -200,19 +200,12 @@ TRIES = 50
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that was free a moment ago. Somebody else may take it before you bind: be ready
-    to try another."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
-        listener.bind((LOOPBACK, 0))
-        return int(listener.getsockname()[1])
-
-
-def quiet_port() -> int:
     """A free TCP port of 127.0.0.1 that the kernel does not give to outgoing connections.
 
-    A proxy that is switched off leaves its port. Any client of this machine may get a port of the kernel's
-    range in the meantime; one that connects to the very port that it was given is even connected to itself.
-    Somebody may still take it on purpose before you bind: be ready to try another.
+    A listener that starts in a moment, or a proxy that is switched off, has not bound its port yet. A
+    client of this machine may get a port of the kernel's range in the meantime; one that connects to the
+    very port that it was given is even connected to itself. Somebody may still take it on purpose before
+    you bind: be ready to try another.
     """
     for _ in range(TRIES):
         # Not from the seed: two drills of one seed must not fight for the same ports.
@@ -225,7 +218,9 @@ def quiet_port() -> int:
             except OSError:
                 continue
         return port
-    return free_port()
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        listener.bind((LOOPBACK, 0))
+        return int(listener.getsockname()[1])
 
 
 def lowest_local_port() -> int:

@@ -21,7 +21,7 @@ from chaos.processes import ROOT
 from chaos.toxiproxy import ToxiproxyServer
 from chaos.toxiproxy_client import Toxic, ToxiproxyClient, ToxiproxyError, blackhole, latency
 from engine.testing import EmbeddedServer
-from engine.testing.server import lowest_local_port, quiet_port
+from engine.testing.server import free_port, lowest_local_port
 from tests.chaos.drills import wait_for
 
 HOST = "127.0.0.1"
@@ -53,16 +53,16 @@ def client(toxiproxy: ToxiproxyServer) -> ToxiproxyClient:
 @pytest.fixture
 def proxy(client: ToxiproxyClient, ironclaim_server: EmbeddedServer) -> tuple[str, Address]:
     """Name and address of a new proxy before the test server."""
-    listen = Address(HOST, quiet_port())
+    listen = Address(HOST, free_port())
     name = f"proxy-{listen.port}"
     client.create(name, listen=listen, upstream=Address(HOST, ironclaim_server.port))
     return name, listen
 
 
-def test_quiet_ports_are_free_and_none_that_the_kernel_gives_out() -> None:
+def test_free_ports_are_free_and_none_that_the_kernel_gives_out() -> None:
     for _ in range(50):
         # Each at once: the tests beside this one want ports, too.
-        port = quiet_port()
+        port = free_port()
         assert 10_000 <= port < lowest_local_port()
         assert refused(Address(HOST, port))
 
@@ -114,7 +114,7 @@ def test_what_the_server_refuses_is_one_line(client: ToxiproxyClient, proxy: tup
             r"^toxic nonsense-upstream on .* refused it: .*invalid toxic type",
         ),
         (lambda: client.add("nobody", blackhole("upstream")), r"^toxic timeout-upstream on nobody: .*proxy not found"),
-        (lambda: client.create(name, listen=Address(HOST, quiet_port()), upstream=address), r"proxy already exists"),
+        (lambda: client.create(name, listen=Address(HOST, free_port()), upstream=address), r"proxy already exists"),
     ]
     for refusal, line in refusals:
         with pytest.raises(ToxiproxyError, match=line) as caught:
@@ -234,8 +234,8 @@ def test_a_proxy_whose_port_is_taken_gets_another(ironclaim_url: str, tmp_path: 
     with socket.socket() as other, Network(ironclaim_url, program=program(), log=tmp_path / "log") as network:
         other.bind((HOST, 0))
         other.listen()
-        ports = iter([other.getsockname()[1], quiet_port()])
-        monkeypatch.setattr("chaos.network.quiet_port", lambda: next(ports))
+        ports = iter([other.getsockname()[1], free_port()])
+        monkeypatch.setattr("chaos.network.free_port", lambda: next(ports))
         network.connect("worker-1")
         assert ask(network.proxy("worker-1"), "PING", PATIENCE_S) == "+PONG"
 

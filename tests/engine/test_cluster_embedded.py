@@ -12,7 +12,7 @@ import redis
 import chaos.topology.embedded_cluster as cluster_module
 from chaos.topology.embedded_cluster import EmbeddedCluster
 from engine.testing import ServerFailed
-from engine.testing.server import quiet_port
+from engine.testing.server import free_port
 from tests.engine.cluster_desk import CALM_MS
 from tests.engine.helpers.processes import is_gone
 
@@ -35,8 +35,8 @@ def cluster(three_primaries: EmbeddedCluster) -> EmbeddedCluster:
 def test_three_primaries_share_the_slots_inside_the_block_and_are_gone_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of them finds its bus port taken and tries another."""
     taken = socket.create_server(("127.0.0.1", 0))
-    offered = iter([quiet_port(), taken.getsockname()[1]])
-    monkeypatch.setattr(cluster_module, "quiet_port", lambda: next(offered, None) or quiet_port())
+    offered = iter([free_port(), taken.getsockname()[1]])
+    monkeypatch.setattr(cluster_module, "free_port", lambda: next(offered, None) or free_port())
     with taken, EmbeddedCluster(node_timeout_ms=CALM_MS) as cluster:
         assert next(offered, None) is None
         assert len(set(cluster.ports)) == 3

@@ -19,7 +19,7 @@ from chaos.service.file import read
 from chaos.topology import given as module
 from chaos.topology.given import PREFIXES, Given
 from engine.testing import EmbeddedServer
-from engine.testing.server import quiet_port
+from engine.testing.server import free_port
 from tests.chaos.service.service import asked, written
 from tests.engine.helpers.waiting import wait_until
 
@@ -116,7 +116,7 @@ def test_keys_that_are_no_text_are_removed_too(others: Any, ironclaim_url: str) 
 
 
 def test_a_server_of_a_cluster_is_refused_and_has_nothing_of_it(tmp_path: Path) -> None:
-    flags = ("--cluster-enabled", "yes", "--cluster-port", str(quiet_port()))
+    flags = ("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
     with EmbeddedServer(folder=tmp_path, flags=flags) as server:
         client: Any = redis.Redis.from_url(server.url)
         client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
