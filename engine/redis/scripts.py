@@ -15,6 +15,11 @@ modules, those that all foreign models share, and those of Lanes (`layers_of`); 
 of whichever foreign format. The loader refuses a file that uses another function, or names one that it does
 not use. The server does not get these lines; `.ci/lua_uses` writes them.
 
+Each call of a script creates its functions anew, which costs more than a short command each. `RARELY` in the
+header of a file names functions that it needs in rare cases alone: `-- RARELY free_slots, bury_job`. Those
+that a script reaches in no other way are created together, when the first of them is needed: the loader puts
+them into one function, `rarely`, and `rarely().bury_job` in the place of their name elsewhere.
+
 A comment `anchor: name` marks what the code there guarantees, for tests that plant defects. The server does
 not get it.
 
@@ -28,7 +33,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -42,6 +47,7 @@ _SLOT = re.compile(r"^--   (\w+)\s+(?:(\d+) for each \w+|(number: )?\S)", re.MUL
 _HEADER = re.compile(r"(?:[#-].*\n)+")
 _ANCHOR = re.compile(r"^ *-- anchor: .*\n| +-- anchor: .*", re.MULTILINE)
 USES = re.compile(r"^-- USES (.*\n(?:--      .*\n)*)", re.MULTILINE)
+RARELY = re.compile(r"^-- RARELY (.*\n(?:--        .*\n)*)", re.MULTILINE)
 _COMMENT_OR_STRING = re.compile(r"""'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|--.*""")
 #: A name that is read: not a field of something else, not one that is assigned or the key of a table, not a
 #: part of a number.
@@ -159,6 +165,8 @@ class Function(NamedTuple):
     text: str
     #: The names that it uses and does not declare: other functions.
     uses: frozenset[str]
+    #: Those of them that it needs in rare cases alone.
+    rare: frozenset[str]
 
 
 class Module(NamedTuple):
@@ -328,7 +336,14 @@ def _script(
     linked: dict[str, str] = {}
     for name in sorted(used):
         _link(f"script {path.name}", name, functions, linked, ())
-    parts = (USES.sub("", header[0]), *bindings, *linked.values(), body)
+    rare = declared_rare(header[0])
+    _check_rare(f"script {path.name}", rare, used)
+    often = _often(used - rare, functions)
+    if len(often) < len(linked):
+        code = (*_parted(linked, often, used, functions), _with_rare(body, used - often))
+    else:
+        code = (*linked.values(), body)
+    parts = (RARELY.sub("", USES.sub("", header[0])), *bindings, *code)
     return Script(
         path.stem,
         "".join(_with_constants(part, piece_words) for part in parts),
@@ -337,6 +352,43 @@ def _script(
         groups[0],
         groups[1],
     )
+
+
+def _often(names: Iterable[str], functions: Mapping[str, Function]) -> set[str]:
+    """These functions, and all that they use in other than rare cases."""
+    found, left = set[str](), [*names]
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            left += functions[name].uses - functions[name].rare
+    return found
+
+
+def _parted(
+    linked: Iterable[str], often: Set[str], named: Set[str], functions: Mapping[str, Function]
+) -> Iterable[str]:
+    """The functions of a script, those that it needs in rare cases inside of `rarely`. `named`: what the
+    script itself uses."""
+    seldom, named = [name for name in linked if name not in often], {*named}
+    yield "local rarely, rare\n"
+    for name in linked:
+        if name in often:
+            yield _with_rare(functions[name].text, functions[name].uses - often)
+            named |= functions[name].uses
+    yield "-- Created when one of them is needed, because each costs as much as a short command.\n"
+    yield "function rarely()\n  if rare then return rare end\n"
+    yield from (functions[name].text for name in seldom)
+    yield f"  rare = {{ {', '.join(f'{name} = {name}' for name in seldom if name in named)} }}\n"
+    yield "  return rare\nend\n"
+
+
+def _with_rare(code: str, names: Set[str]) -> str:
+    """Code outside of `rarely`, with the way to these functions inside."""
+    if not names:
+        return code
+    pattern = rf"{_COMMENT_OR_STRING.pattern}|(?<![\w.:])(?:{'|'.join(sorted(names))})\b"
+    return re.sub(pattern, lambda found: found[0] if found[0][0] in "-'\"" else f"rarely().{found[0]}", code)
 
 
 def required_of_formats(lua: Path) -> Sequence[str]:
@@ -413,13 +465,28 @@ def _module(name: str, source: str) -> Module:
     file = f"{name.partition('/')[2]}.lua"
     for line in _LINE_OF_CODE.findall(_FUNCTION.sub("", source)):
         raise ScriptFault(f"module {file}: {line!r} is not inside a function")
+    header = source.partition("\n\n")[0] + "\n"
+    rare = declared_rare(header)
     functions: list[Function] = []
     for text, function in _FUNCTION.findall(source):
         used, declared = names_of(text)
-        functions.append(Function(function, name, text, frozenset(used - declared - {function})))
+        uses = frozenset(used - declared - {function})
+        functions.append(Function(function, name, text, uses, uses & rare))
+    used_here = frozenset(used for function in functions for used in function.uses)
+    _check_rare(f"module {file}", rare, used_here)
     own = {function.name for function in functions}
-    uses = frozenset(used for function in functions for used in function.uses) - own
-    return Module(name, tuple(functions), uses, declared_uses(source.partition("\n\n")[0] + "\n"))
+    return Module(name, tuple(functions), used_here - own, declared_uses(header))
+
+
+def declared_rare(source: str) -> frozenset[str]:
+    """The functions that `RARELY` names."""
+    return frozenset(re.findall(r"\w+", " ".join(RARELY.findall(source))))
+
+
+def _check_rare(user: str, rare: Iterable[str], used: Iterable[str]) -> None:
+    """Raise ScriptFault where a file's `RARELY` names what it does not use."""
+    for name in sorted({*rare} - {*used}):
+        raise ScriptFault(f"{user}: RARELY names {name}, which it does not use")
 
 
 def declared_uses(source: str) -> Mapping[str, str]:

@@ -36,6 +36,7 @@
 -- REPLY srv_us, finish reply (see finish.lua), kind, sleep_ms, corrupt ids, jobs: id fence deadline_ms claims
 --       failures crashes envelope; then, if there are any, those that may read what their parents have left
 --       (left_by_parents)
+-- RARELY promote_due
 -- USES core/call: check_types, server_us, settled
 --      core/claim: claim_jobs
 --      core/history: notes_kept
@@ -50,7 +51,9 @@ for at = 1, class_count do
 end
 ready[class_count + 1] = dead
 if finishing then ready[class_count + 2] = done end
-settled(prefix)
+-- One read is enough for most queues, which have none of these.
+local special = settled(prefix, prefix .. 'feeding', prefix .. 'paused', prefix .. 'limits',
+  prefix .. 'expiring')
 check_types(ready, { parked }, wake_lists)
 -- The other keys are read once, which also detects a wrong type.
 local noted, last_claim = redis.pcall('HMGET', stats, 'turn', 'waits_ms', 'events', 'history'),
@@ -69,21 +72,26 @@ local is_due = tonumber(heads.due[2] or now_ms + 1) <= now_ms
   or tonumber(heads.rest[2] or now_ms + 1) <= now_ms
 local _, wakes, unread = 0, {}, {}
 if is_due then _, wakes, unread = promote_due(prefix, virtual_time, now_ms, 100, events) end
-local finished, more = finish_jobs(prefix, 10 + 2 * class_count, 14 + class_count, now_ms, virtual_time,
-  wakes, events, noted[2])
+local finished, more, moved = finish_jobs(prefix, 10 + 2 * class_count, 14 + class_count, now_ms, virtual_time,
+  wakes, events, noted[2], special and redis.call('EXISTS', prefix .. 'feeding') == 1)
 local kind, jobs, corrupt, open, limited, left = claim_jobs({ sweep = sweep, active = active, stats = stats,
   record = record },
   { prefix = prefix, classes = classes, incarnation = incarnation, counter = counter, limit = limit,
   lease_ms = lease_ms,
     not_after_ms = not_after_ms, owner = owner, crashed_max = crashed_max, least = least, most = most,
     corrupt = unread, virtual_time = virtual_time,
-    last_claim = last_claim, lengths = lengths }, now_ms, events)
+    last_claim = last_claim, lengths = lengths, special = special }, now_ms, events)
 wake_served(prefix, classes, open, wakes)
 for list in pairs(wakes) do wake_push(list) end
 if events then append_events(prefix .. 'events', events) end
 -- The heads that were read at the start still hold, unless a write may have changed them. A claim adds its
 -- own deadline.
-if kind == 'leased' then heads.active = { '', math.min(tonumber(heads.active[2] or jobs[3]), jobs[3]) } end
-if is_due or finishing or limited or #corrupt > 0 then heads = {} end
+if is_due or moved or limited or #corrupt > 0 then
+  heads = {}
+elseif finishing then
+  heads.active = nil
+elseif kind == 'leased' then
+  heads.active = { '', math.min(tonumber(heads.active[2] or jobs[3]), jobs[3]) }
+end
 return { srv_us, finished, kind, more and 0 or next_sweep_ms(prefix, now_ms, most_ms, heads), corrupt, jobs,
   left and left[1] and left or nil }

@@ -20,13 +20,13 @@
 --      core/lease: finish_jobs
 --      core/wake: append_events, wake_push
 
-settled(prefix)
+local feeding = settled(prefix, prefix .. 'feeding')
 check_types({ active, done }, { sweep, stats }, {})
 local srv_us = server_us(now_ms, sweep)
 local wakes, noted = {}, redis.call('HMGET', stats, 'turn', 'waits_ms', 'events', 'history')
 local events = notes_kept(noted[3], noted[4])
 local finished = finish_jobs(prefix, 5, 3, math.floor(srv_us / 1000), tonumber(noted[1] or 0), wakes, events,
-  noted[2])
+  noted[2], feeding)
 for list in pairs(wakes) do wake_push(list) end
 if events then append_events(prefix .. 'events', events) end
 return { srv_us, finished }

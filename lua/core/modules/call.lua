@@ -17,10 +17,12 @@ end
 -- migration both nodes refuse a command with two keys of which one is missing, and one of this pair always
 -- is. After this check the script sees the whole slot. Without it, a key that is not in KEYS could read as
 -- missing on a node that it has not reached, and its job would count as gone. Nothing was written yet, so a
--- client sends the call again after the reply TRYAGAIN.
-local function settled(prefix)
-  local there = redis.pcall('EXISTS', prefix .. 'sweep', prefix .. 'absent')
+-- client sends the call again after the reply TRYAGAIN. `feature`: more keys of the queue to look for, for
+-- which a key of the pair can stand as well. Returns whether any of them exists.
+local function settled(prefix, feature, ...)
+  local there = redis.pcall('EXISTS', prefix .. 'absent', feature or prefix .. 'sweep', ...)
   if type(there) == 'table' then error({ err = 'TRYAGAIN the slot of the queue is on the move' }) end
+  return there > 0
 end
 
 -- Rule 1: a key of the wrong type must stop the script before its first write. Each key is read once; the

@@ -1,4 +1,6 @@
 -- Claims: which classes are open, and the leases that are made of the picked jobs (pick.lua).
+-- RARELY bury_job, checked_head, count_leases, expire_job, is_paused, left_by_parents, limit_room, limits_of,
+--        rate_back, run_look, run_note, run_write
 -- USES children/children: left_by_parents
 --      core/envelope: checked_head, envelope_open, envelope_seal
 --      core/job: expire_job
@@ -47,12 +49,11 @@ end
 
 -- The classes that may be claimed now, each with the room that its limit leaves (rule 18). So a claim reads
 -- no lanes of a class that is paused or at its limit. Pauses and limits belong to the name, which several
--- classes may share. Returns the open classes and those without room, whether any limit is defined, and
--- whether any job may expire.
-local function open_classes(prefix, names, now_ms)
+-- classes may share. `some`: false where the queue has neither pauses nor limits nor jobs that may expire.
+-- Returns the open classes and those without room, whether any limit is defined, and whether any job may
+-- expire.
+local function open_classes(prefix, names, now_ms, some)
   local open, closed, meters = {}, {}, {}
-  -- One read is enough for most queues, which have none of these.
-  local some = redis.call('EXISTS', prefix .. 'paused', prefix .. 'limits', prefix .. 'expiring') > 0
   local some_paused, some_limits = some and redis.call('HLEN', prefix .. 'paused') > 0,
     some and redis.call('HLEN', prefix .. 'limits') > 0
   for _, name in ipairs(names) do
@@ -164,7 +165,8 @@ end
 -- results of parents for these jobs (left_by_parents).
 -- keys: sweep, active, stats, record
 -- ask: prefix, classes, incarnation, counter, limit, lease_ms, not_after_ms, owner, crashed_max, least, most,
--- corrupt, virtual_time, last_claim (the value of `record`), lengths (of leases, see lease_lengths)
+-- corrupt, virtual_time, last_claim (the value of `record`), lengths (of leases, see lease_lengths), special
+-- (false where the queue has neither pauses nor limits nor jobs that may expire)
 local function claim_jobs(keys, ask, now_ms, events)
   local nonce, prefix, corrupt = ask.incarnation .. ':' .. ask.counter, ask.prefix, ask.corrupt
   local left = {}
@@ -173,7 +175,7 @@ local function claim_jobs(keys, ask, now_ms, events)
   if now_ms > ask.not_after_ms then return 'void', jobs, corrupt end -- anchor: late-claim-is-void
 
   local open, closed, limited
-  open, closed, limited, ask.expiring = open_classes(prefix, ask.classes, now_ms)
+  open, closed, limited, ask.expiring = open_classes(prefix, ask.classes, now_ms, ask.special)
   local picked, lanes, virtual_time = pick_jobs(open, limited, keys.active, ask, now_ms)
 
   local deadline_ms, leases = now_ms + ask.lease_ms, { ask.counter }

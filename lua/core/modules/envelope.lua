@@ -1,5 +1,6 @@
 -- The envelope of a job, as engine/models/envelope.py writes it, and its tombstone. Both layouts are
 -- described there.
+-- RARELY tombstone_open
 
 -- Where the parts of a job's envelope begin. Returns flags; the positions of the numbers, the enqueue nonce,
 -- the settings and the class with its length; and the lengths of class, key, name and unique key. Nil for

@@ -1,5 +1,6 @@
 -- The history of a queue: how its jobs have ended, for whoever asks later (set_history.lua). Off unless it is
 -- set.
+-- RARELY envelope_open, envelope_options, envelope_payload, history_rule, run_open, run_pack, take_back
 -- USES core/envelope: envelope_layout, envelope_open, envelope_options
 --      core/run: run_open, run_pack
 

@@ -1,4 +1,5 @@
 -- Lanes: the waiting jobs of a class and a key, and the index of lanes that are ready to be claimed from.
+-- RARELY drop_run, limit_room, rate_back
 -- USES core/lease: drop_run
 --      core/limit: limit_room, rate_back
 

@@ -1,4 +1,5 @@
 -- Leases: the state of a token, the bounds of lease lengths, and how leases end.
+-- RARELY free_slots, free_unique, hand_over, job_head, run_look, run_open, token_state
 -- USES children/children: hand_over
 --      core/envelope: error_ttl, job_head, pack_token, seal_unique, tombstone_of
 --      core/history: note_end
@@ -228,13 +229,12 @@ end
 -- time a caller may wait for the end of a job.
 -- Returns 2 values per item, result (ok | repeated | stale) and outcome; only their number if all are ok. The
 -- wake lists to push are added to `wakes`. Then up to 100 jobs that waited for the finished ones are handled
--- (rule 25); the second value is true while more are left.
-local function finish_jobs(prefix, keys_at, arguments_at, now_ms, virtual_time, wakes, events, waits_ms)
+-- (rule 25); the second value is true while more are left. The third one is true if anything but the jobs
+-- themselves may have changed: lanes, and jobs that wait. `feeding`: whether any job waits for another one.
+local function finish_jobs(prefix, keys_at, arguments_at, now_ms, virtual_time, wakes, events, waits_ms, feeding)
   -- An item has 2 KEYS and 2 ARGV, a result 1 and 3.
   local results = (#ARGV - arguments_at - #KEYS + keys_at) / 2
   local count = (#KEYS - keys_at + 1 - results) / 2
-  -- A queue in which no job waits for another one, as in most, pays for this one read only.
-  local feeding = redis.call('EXISTS', prefix .. 'feeding') == 1
   for _, zset in ipairs(feeding and { 'handing', 'blocked', 'due', 'dead', 'keeping' } or {}) do
     redis.call('ZCARD', prefix .. zset)
   end
@@ -256,5 +256,5 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, virtual_time, 
   if waits_ms and tonumber(waits_ms) > now_ms then
     for at = 2, #dated, 2 do notify_waiters(prefix, dated[at]) end
   end
-  return finished == count and count or reply, more
+  return finished == count and count or reply, more, feeding or next(items.limits) ~= nil
 end

@@ -1,6 +1,8 @@
 -- What a claim picks (rules 17 to 19): the candidates in the order of their lanes, and which of them it
 -- admits. It reads only. `pick` is what one claim has found so far (pick_jobs), `head` the lane whose turn
 -- it is.
+-- RARELY due_member, envelope_cost, envelope_open, expiries_of, lane_limit, left_by_parents, limit_room,
+--        never_started, pay_rates, run_open
 -- USES children/children: left_by_parents
 --      core/envelope: envelope_cost, envelope_kind, envelope_open, look_at
 --      core/job: never_started
