@@ -258,7 +258,8 @@ _MUTANTS = (
         edits=(
             Edit(
                 "fence-keeps-every-digit",
-                "job.fence = tonumber(string.format('%.8g', job.fence))\nlocal fence = string.format('%d', job.fence)",
+                "for _, each in ipairs(picked) do each.fence = tonumber(string.format('%.8g', each.fence)) end\n"
+                "last, fence = job.fence, string.format('%d', job.fence)",
             ),
         ),
         provoked_by=("worker-freeze",),

@@ -420,7 +420,7 @@ def test_old_keyspaces_refuse_it(ironclaim_url: str) -> None:
 
 
 #: Commands of the server, the script itself among them, that a sweep and ending two jobs took before there was a history.
-OFF = {"finish": 16, "finish and claim": 29, "retry": 36, "bury": 38, "drop": 35, "cancel": 62, "sweep": 15}
+OFF = {"finish": 15, "finish and claim": 25, "retry": 36, "bury": 38, "drop": 35, "cancel": 62, "sweep": 15}
 
 
 def commands(client: redis.Redis, what: Callable[[], object]) -> dict[str, int]:

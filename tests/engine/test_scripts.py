@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from engine import AsyncQueue, Channel, Queue, ScriptFault, models
 from engine.models.foreign.foreign import ForeignKeys
@@ -176,6 +177,28 @@ def test_a_module_says_what_it_uses_of_others(folder: Path) -> None:
     assert text.index(DOUBLE) < text.index(fourfold[1:]) < text.index("return { fourfold") and "USES" not in text
 
 
+def test_functions_of_rare_cases_are_made_when_one_of_them_is_needed(folder: Path, ironclaim_url: str) -> None:
+    """They see the functions that are always there, and each other; strings and comments with their names stay as they are."""
+    path = changed(folder, ": double\n", ": double, sixfold, triple\n-- RARELY sixfold, triple\n")
+    sixfold = "\nlocal function sixfold(number)\n  return double(triple(number))\nend\n"
+    (folder / "modules" / "numbers.lua").write_text(f"-- Numbers.\n-- RARELY triple\n\n{DOUBLE}{TRIPLE}{sixfold}")
+    body = (
+        "if now_ms > 5 then return { triple(now_ms), 'sixfold' } end -- sixfold\n"
+        "return { double(now_ms), sixfold(now_ms), lane, active }\n"
+    )
+    path.write_text(path.read_text().partition("\nreturn")[0] + "\n" + body)
+    text = load_script(path).text
+    always, _, rest = text.partition("\nfunction rarely()\n")
+    assert "RARELY" not in text and DOUBLE in always and "local function triple" not in always and "local function triple" in rest
+    assert "rarely().triple(now_ms), 'sixfold' } end -- sixfold\nreturn { double(now_ms), rarely().sixfold(now_ms)" in rest
+    with redis.Redis.from_url(ironclaim_url) as client:
+        assert client.eval(text, 2, "lane", "active", "7") == [21, b"sixfold"]
+        assert client.eval(text, 2, "lane", "active", "4") == [8, 24, b"lane", b"active"]
+    path.write_text(path.read_text().replace("RARELY sixfold", "RARELY double, fourfold, sixfold"))
+    with pytest.raises(ScriptFault, match="script sample.lua: RARELY names fourfold, which it does not use"):
+        load_script(path)
+
+
 def test_a_name_is_one_function_in_all_layers(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     other = tmp_path_factory.mktemp("other")
     (other / "modules").mkdir()
@@ -290,7 +313,7 @@ def test_rule_27_a_script_that_makes_keys_of_its_own_waits_until_the_slot_is_set
     """A key that is not in KEYS reads as missing at the node that it has not reached; those in KEYS the server looks after."""
     script = load_script(FILES[name], LANES)
     body = FILES[name].read_text().partition("\n\n")[2]
-    before, settles, _ = body.partition("settled(prefix)")
+    before, settles, _ = body.partition("settled(prefix")
     assert bool(settles) == ("prefix" in script.arguments)
     reads = re.compile(r"\bredis\.p?call\('[A-Z]+', (\w+)|\b(check_types|lanes_of|schedule_call)\(")
     for key, function in reads.findall(before) if settles else ():

@@ -47,7 +47,7 @@ IDENTITY = (
             ),
             Edit(
                 "picked-job-knows-its-limit",
-                "limit = head.limit, ran = page.runs[at], lane_name = head.name }",
+                "entry.limit, entry.lane_name = head.limit, head.name",
             ),
         ),
         ("one place",),
@@ -172,7 +172,7 @@ IDENTITY = (
         (
             Edit(
                 "fences-only-grow",
-                "local fence = tonumber(run.fence or 0) + 1",
+                "entry.fence = tonumber(run.fence or 0) + 1",
             ),
         ),
         ("fence",),
@@ -181,7 +181,7 @@ IDENTITY = (
     Removal(
         6,
         "a fence is the time and may fall",
-        (Edit("fences-only-grow", "local fence = pick.now_ms"),),
+        (Edit("fences-only-grow", "entry.fence = pick.now_ms"),),
         ("fence",),
         ("clock", "clock and kills"),
     ),

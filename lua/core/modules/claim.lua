@@ -113,15 +113,18 @@ end
 -- limits are written to `run` before, so whatever ends the lease frees the slots. Adds to `jobs`, `left`
 -- and `leases` what the claim returns of the jobs, what their parents have left, and its record.
 local function write_runs(ask, picked, nonce, deadline_ms, now_ms, jobs, left, leases, events)
-  local prefix, first_leases, counted = ask.prefix, {}, {}
+  local prefix, first_leases, counted, last, fence = ask.prefix, {}, {}, nil, nil
   for at, job in ipairs(picked) do
-    local fence = string.format('%d', job.fence) -- anchor: fence-keeps-every-digit
+    -- Most jobs of a claim have one fence.
+    if job.fence ~= last then
+      last, fence = job.fence, string.format('%d', job.fence) -- anchor: fence-keeps-every-digit
+    end
     local words = (job.class.limit or job.limit) and limits_of(job, fence, counted) or ''
     local seal = envelope_seal(job.raw)
     if job.ran or words ~= '' then
       run_write(job.run_key, 'fence', fence, 'nonce', nonce, 'seal', seal, 'renewal', 0, 'owner', ask.owner,
-        'claims', job.claims,
-        'failures', job.failures, 'crashes', job.crashes, 'limits', words)
+        'claims', job.claims or 1,
+        'failures', job.failures or 0, 'crashes', job.crashes or 0, 'limits', words)
     else
       first_leases[#first_leases + 1], first_leases[#first_leases + 2] = job.run_key,
         run_start(fence, nonce, seal, ask.owner)
@@ -131,10 +134,11 @@ local function write_runs(ask, picked, nonce, deadline_ms, now_ms, jobs, left, l
       table.insert(events, { 'claimed', job.id, envelope_open(job.raw).name, ask.owner })
     end
     local slot = 7 * at - 6
-    jobs[slot], jobs[slot + 1], jobs[slot + 2], jobs[slot + 3] = job.id, job.fence, deadline_ms, job.claims
+    jobs[slot], jobs[slot + 1], jobs[slot + 2] = job.id, job.fence, deadline_ms
+    jobs[slot + 3] = job.claims or 1
     -- anchor: each-job-is-claimed-with-its-own-payload
-    jobs[slot + 4], jobs[slot + 5], jobs[slot + 6] = job.failures, job.crashes, job.raw
-    left[#left + 1] = job.left
+    jobs[slot + 4], jobs[slot + 5], jobs[slot + 6] = job.failures or 0, job.crashes or 0, job.raw
+    if job.left then left[#left + 1] = job.left end
   end
   -- anchor: every-first-lease-is-written
   for at = 1, #first_leases, PIECE do redis.call('MSET', unpack(first_leases, at, math.min(at + PIECE - 1, #first_leases))) end

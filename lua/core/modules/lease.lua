@@ -126,11 +126,15 @@ local function token_states(items)
   local prefix, keys_at, arguments_at = items.prefix, items.keys_at, items.arguments_at
   local seals, limits, leaves = items.seals, items.limits, items.leaves
   local active, id_at, reply, ended, finished = prefix .. 'active', #prefix + 5, {}, {}, 0
-  local runs_there = runs_of(keys_at + 1, items.count)
+  local runs_there, token, last_fence, last_nonce = runs_of(keys_at + 1, items.count), nil, nil, nil
   for at = 1, items.count do
     local job_key, run_key = KEYS[keys_at + 2 * at - 2], KEYS[keys_at + 2 * at - 1]
     local fence, nonce = ARGV[arguments_at + 2 * at - 2], ARGV[arguments_at + 2 * at - 1]
-    local token, run, outcome, state = fence .. ' ' .. nonce .. ' ', runs_there[at], ''
+    local run, outcome, state = runs_there[at], ''
+    -- The jobs of one claim share its token.
+    if fence ~= last_fence or nonce ~= last_nonce then
+      token, last_fence, last_nonce = fence .. ' ' .. nonce .. ' ', fence, nonce
+    end
     if run and string.sub(run, 1, #token) == token then -- anchor: fence-checked
       local seal_size, owner_size = string.byte(run, #token + 1, #token + 2)
       state, seals[at] = 'held', string.sub(run, #token + 3, #token + 2 + seal_size)

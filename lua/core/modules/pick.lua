@@ -82,29 +82,34 @@ local function read_entries(pick, head, count)
     expiries = pick.ask.expiring and expiries_of(pick.prefix, ids, raws) or none }
 end
 
--- Candidates: one entry of such a page: the job's id, envelope and kind, its run, its size in a reply, what
--- its parents have left, when it expires, and the fence and the counters of a lease on it.
+-- Candidates: one entry of such a page: the job's id, envelope and kind, its size in a reply, and the fence of
+-- a lease on it. Only where it has run before: `ran`, its run, and its counters. Only where they are set: when
+-- it expires, what its parents have left, and its limit.
 local function entry_of(pick, head, page, at, id)
-  local run, readable = pick.none, true
   -- A key of another type reads as nil above. Its job is buried as corrupt, and blocks no other job.
   local raw = page.raws[at] or look_at(page.job_keys[at], 0)
-  if page.runs ~= pick.none then
-    local fine, fields = pcall(run_open, page.run_keys[at])
-    run, readable = fine and fields or run, fine
-  end
-  local kind, size, left = envelope_kind(raw), #raw, nil
-  if kind and not readable then kind = 'corrupt' end
-  if run.heir and kind == 'J' then
-    left, size = left_by_parents(pick.prefix, id, raw, run.cause)
-    size = size + #raw
+  local entry = { id = id, raw = raw, kind = envelope_kind(raw), size = #raw, run_key = page.run_keys[at],
+    class = head.class }
+  local run = pick.none
+  if page.runs ~= run then
+    local readable, fields = pcall(run_open, entry.run_key)
+    if not readable and entry.kind then entry.kind = 'corrupt' end
+    if readable and fields then run = fields end
+    entry.run, entry.ran = run, page.runs[at]
+    entry.claims = (tonumber(run.claims or 0) or 0) + 1
+    entry.failures, entry.crashes = tonumber(run.failures or 0), tonumber(run.crashes or 0)
+    if run.heir and entry.kind == 'J' then
+      local size
+      entry.left, size = left_by_parents(pick.prefix, id, raw, run.cause)
+      entry.size = size + #raw
+    end
   end
   -- anchor: fences-only-grow
-  local fence = math.max((tonumber(run.fence or 0) or 0) + 1, pick.now_ms)
-  return { id = id, raw = raw, kind = kind, size = size, run = run, run_key = page.run_keys[at],
-    fence = fence, claims = (tonumber(run.claims or 0) or 0) + 1, failures = tonumber(run.failures or 0),
-    crashes = tonumber(run.crashes or 0), expires_ms = page.expiries[at], class = head.class, left = left,
-    -- anchor: picked-job-knows-its-limit
-    limit = head.limit, ran = page.runs[at] }
+  entry.fence = math.max((tonumber(run.fence or 0) or 0) + 1, pick.now_ms)
+  if page.expiries ~= pick.none then entry.expires_ms = page.expiries[at] end
+  -- anchor: picked-job-knows-its-limit
+  if head.limit then entry.limit = head.limit end
+  return entry
 end
 
 -- Admit: the limit of a lane's key, nil where none is defined. A claim reads each once.
@@ -149,7 +154,7 @@ end
 -- Admit: whether the claim takes a job. True; false for an entry without a runnable job, which is set apart;
 -- nil if the visit of the lane ends before this job.
 local function admit(pick, head, entry, least_band)
-  local id, kind, run = entry.id, entry.kind, entry.run
+  local id, kind, run = entry.id, entry.kind, entry.run or pick.none
   -- anchor: leased-job-is-not-claimed
   if not kind or kind == 'T' or (run.nonce and run.nonce ~= '' and redis.call('ZSCORE', pick.active, id)) then
     -- The job holds a token: this entry is left over from a script that was cut off, and must not start the
@@ -190,7 +195,8 @@ local function visit_lane(pick, head, most, least_band)
     for at, id in ipairs(ids) do
       local entry = entry_of(pick, head, page, at, id)
       -- anchor: crashed-jobs-of-a-claim-are-bounded
-      if entry.crashes > 0 and pick.crashed >= pick.ask.crashed_max then
+      local crashed = (entry.crashes or 0) > 0
+      if crashed and pick.crashed >= pick.ask.crashed_max then
         head.class.passed, head.passed = true, true
         bound = math.min(bound + 1, 2000 + most)
       else
@@ -199,7 +205,7 @@ local function visit_lane(pick, head, most, least_band)
         if admitted then
           -- Take it: claim_jobs leases it.
           taken, pick.bytes = taken + 1, pick.bytes + entry.size
-          if entry.crashes > 0 then pick.crashed = pick.crashed + 1 end
+          if crashed then pick.crashed = pick.crashed + 1 end
           pick.jobs[#pick.jobs + 1], head.jobs[#head.jobs + 1] = entry, id
         end
       end
