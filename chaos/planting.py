@@ -15,7 +15,16 @@ from pathlib import Path
 
 import engine
 from chaos.errors import HarnessError
-from engine.redis.scripts import USES, Layer, declared_uses, layers_of, names_of, scripts_folder
+from engine.redis.scripts import (
+    RARELY,
+    USES,
+    Layer,
+    declared_rare,
+    declared_uses,
+    layers_of,
+    names_of,
+    scripts_folder,
+)
 
 ENGINE = Path(engine.__file__).parent
 _ANCHOR = re.compile(r"(?:--|#) anchor: ([a-z0-9-]+)(?:, (\d+) lines)?$")
@@ -46,8 +55,10 @@ def planted(edits: Iterable[Edit], lua: Path | None = None) -> dict[Path, str]:
 
 
 def without_unused(text: str) -> str:
-    """The text of a script or a module without the functions in its `USES` that an edit has left unused."""
-    used, declared = names_of(text)[0], declared_uses(text)
+    """The text of a script or a module without the functions in its `USES` and `RARELY` that an edit has left unused."""
+    used, declared, rare = names_of(text)[0], declared_uses(text), declared_rare(text)
+    if not used >= rare:
+        text = RARELY.sub(f"-- RARELY {', '.join(sorted(rare & used))}\n" if rare & used else "", text, count=1)
     if used >= {*declared}:
         return text
     kept = "".join(f"-- USES {module}: {name}\n" for name, module in declared.items() if name in used)

@@ -472,10 +472,10 @@ def _module(name: str, source: str) -> Module:
         used, declared = names_of(text)
         uses = frozenset(used - declared - {function})
         functions.append(Function(function, name, text, uses, uses & rare))
-    used_here = frozenset(used for function in functions for used in function.uses)
-    _check_rare(f"module {file}", rare, used_here)
     own = {function.name for function in functions}
-    return Module(name, tuple(functions), used_here - own, declared_uses(header))
+    uses = frozenset(used for function in functions for used in function.uses) - own
+    _check_rare(f"module {file}", rare, uses | own)
+    return Module(name, tuple(functions), uses, declared_uses(header))
 
 
 def declared_rare(source: str) -> frozenset[str]:

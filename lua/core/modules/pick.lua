@@ -194,8 +194,8 @@ local function visit_lane(pick, head, most, least_band)
     local ids, page = read_entries(pick, head, count)
     for at, id in ipairs(ids) do
       local entry = entry_of(pick, head, page, at, id)
-      -- anchor: crashed-jobs-of-a-claim-are-bounded
       local crashed = (entry.crashes or 0) > 0
+      -- anchor: crashed-jobs-of-a-claim-are-bounded
       if crashed and pick.crashed >= pick.ask.crashed_max then
         head.class.passed, head.passed = true, true
         bound = math.min(bound + 1, 2000 + most)
