@@ -64,7 +64,7 @@ CONTENTS = (
         (
             Edit(
                 "each-job-is-claimed-with-its-own-payload",
-                "jobs[slot + 4], jobs[slot + 5], jobs[slot + 6] = job.failures, job.crashes, picked[1].raw",
+                "jobs[slot + 4], jobs[slot + 5], jobs[slot + 6] = job.failures or 0, job.crashes or 0, picked[1].raw",
             ),
         ),
         ("payload",),

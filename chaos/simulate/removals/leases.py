@@ -92,7 +92,7 @@ LEASES = (
     Removal(
         12,
         "a claim takes all jobs with a crash behind them",
-        (Edit("crashed-jobs-of-a-claim-are-bounded", "if entry.crashes > 0 and pick.crashed >= 1000 then"),),
+        (Edit("crashed-jobs-of-a-claim-are-bounded", "if crashed and pick.crashed >= 1000 then"),),
         ("poison pair",),
         ("poison",),
     ),
