@@ -109,9 +109,16 @@ def _matches(field: str, value: object) -> tuple[ErrorMatch, ...]:
     for one in found:
         is_class = isinstance(one, type) and issubclass(one, BaseException)
         if not is_class and (isinstance(one, type) or not callable(one) or inspect.iscoroutinefunction(one)):
-            if isinstance(one, str) and validate.ERROR_NAME.fullmatch(one):
+            # Any other text may be a password.
+            if (
+                isinstance(one, str)
+                and validate.ERROR_NAME.fullmatch(one)
+                and one.endswith(("Error", "Exception"))
+            ):
                 raise Malformed(field, one, f"{_MATCHES}: write {one}, without quotes")
-            raise Malformed(field, one, _MATCHES, private=isinstance(one, str))
+            # A text or a container may hold anything, also a password.
+            private = not (one is None or callable(one) or isinstance(one, int | float))
+            raise Malformed(field, one, _MATCHES, private=private)
     return tuple(found)
 
 

@@ -23,7 +23,7 @@ from urllib.parse import parse_qsl, urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from engine.errors import EngineError, logger
+from engine.errors import EngineError, logger, redacted
 from engine.http.answers import Problem, problem_of
 from engine.http.settings import Access, HttpSettings, Role, Token
 
@@ -351,7 +351,8 @@ def audit(request: Request, status: int) -> None:
         "role": access.role if access else None,
         "from": request.client.host if request.client else None,
         "method": request.method,
-        "path": request.scope["path"],
+        # An id that somebody took from the wrong place may be a url with its password.
+        "path": redacted(request.scope["path"]),
         "status": status,
         **getattr(request.state, "noted", {}),
     }
