@@ -70,28 +70,24 @@ async def test_a_batch_is_one_call_of_the_server(ironclaim_url: str, client: Any
         assert client.info("commandstats")["cmdstat_evalsha"]["calls"] == 3
 
 
+#: 2,500 bytes are reached with the third.
 @pytest.mark.usefixtures("patient")
-def test_a_batch_is_bounded_in_jobs_and_in_bytes(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("payload", "sizes"), [("", [10, 10]), ("x" * 1_000, [3, 2])], ids=["jobs", "bytes"])
+async def test_a_batch_is_bounded_in_jobs_and_in_bytes(relay: Relay, monkeypatch: Any, payload: str, sizes: list[int]) -> None:
     monkeypatch.setattr(async_gathering, "BATCH_JOBS_MAX", 10)
     monkeypatch.setattr(async_gathering, "BATCH_BYTES_MAX", 2_500)
     # One batch at a time, so that each is a write of its own.
     monkeypatch.setattr(async_gathering, "BATCHES_MAX", 1)
-
-    async def story(payload: object) -> list[int]:
-        async with AsyncQueue("q", url=relay.url) as queue:
-            tasks = await started(queue, *(f"{len(str(payload))}-{number}" for number in range(21)), payload=payload)
-            writes = writes_of(relay)
-            await asyncio.gather(*tasks)
-            more = [asyncio.create_task(queue.enqueue("work", payload)) for _ in range(21)]
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            assert queue.gathering._of_loops.here()._under_way == 1, "however many tasks have come"
-            last = writes[-2:]
-            await asyncio.gather(*more)
-            return last
-
-    assert asyncio.run(story("")) == [10, 10]
-    assert asyncio.run(story("x" * 1_000)) == [3, 2], "2,500 bytes are reached with the third"
+    async with AsyncQueue("q", url=relay.url) as queue:
+        tasks = await started(queue, *(f"j{number}" for number in range(21)), payload=payload)
+        writes = writes_of(relay)
+        await asyncio.gather(*tasks)
+        more = [asyncio.create_task(queue.enqueue("work", payload)) for _ in range(21)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert queue.gathering._of_loops.here()._under_way == 1, "however many tasks have come"
+        assert writes[-2:] == sizes
+        await asyncio.gather(*more)
 
 
 async def test_what_a_batch_refuses_it_refuses_one_by_one(ironclaim_url: str, direct: Queue) -> None:

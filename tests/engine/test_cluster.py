@@ -178,11 +178,8 @@ class Mix:
     they do comes from one seed."""
 
     def __init__(self, desk: ClusterDesk, seed: int) -> None:
-        self.desk = desk
-        self.dice = random.Random(seed)
-        self.created: dict[str, bool] = {}
-        self.accepted: Counter[str] = Counter()
-        self.outstanding: dict[str, Call[Any]] = {}
+        self.desk, self.dice, self.created = desk, random.Random(seed), dict[str, bool]()
+        self.accepted, self.outstanding = Counter[str](), dict[str, Call[Any]]()
         self.leases: dict[str, tuple[Lease, ...]] = {"a": (), "b": ()}
         self.sent: list[Call[Any]] = []
 

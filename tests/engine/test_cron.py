@@ -132,8 +132,7 @@ def instants(walls: Iterator[datetime], zone: str, *, every_hour: bool) -> Itera
     for wall in walls:
         for fold in (0, 1):
             at_s = int(wall.replace(tzinfo=known, fold=fold).timestamp())
-            shown = datetime.fromtimestamp(at_s, known).replace(tzinfo=None)
-            if shown != wall:
+            if datetime.fromtimestamp(at_s, known).replace(tzinfo=None) != wall:
                 if every_hour or fold:
                     continue
                 while datetime.fromtimestamp(at_s - 60, known).replace(tzinfo=None) >= wall:

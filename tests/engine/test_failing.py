@@ -338,7 +338,7 @@ def test_rules_are_checked_where_they_are_made(queue: Queue) -> None:
             Handlers(bury_on=bad)  # type: ignore[arg-type]
         refused(Malformed, "^retry_on: ", queue.job("work", retry_on=bad), failing_handlers.nothing)  # type: ignore[call-overload]
     handlers = Handlers(bury_on=lambda failure: True)
-    handlers("plain")(failing_handlers.plain)
+    handlers("plain")(failing_handlers.say)
     refused(Malformed, "^handlers: .* to run in processes", Worker, queue, handlers, processes=1)
 
 

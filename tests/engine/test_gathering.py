@@ -45,8 +45,7 @@ class Held:
 
     def __init__(self, relay: Relay, queue: Queue, enqueues: list[Callable[[], Enqueued]]) -> None:
         #: The number of jobs in each write.
-        self.writes: list[int] = []
-        self._release = threading.Event()
+        self.writes, self._release = list[int](), threading.Event()
         self._pool = ThreadPoolExecutor(len(enqueues))
         relay.before_call = self._hold
         self.ends: list[Future[Enqueued]] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 
@@ -14,7 +13,7 @@ from tests.engine.desk import LEASE_MS, Desk
 
 
 @pytest.mark.feature("BN33")
-def test_metrics_tell_states_and_counters_in_the_text_format(desk: Desk) -> None:
+async def test_metrics_tell_states_and_counters_in_the_text_format(desk: Desk) -> None:
     desk.enqueue("j6", expires_ms=1)
     desk.later(1)
     desk.enqueue("j1", "j2", "j3", "j4")
@@ -40,12 +39,8 @@ def test_metrics_tell_states_and_counters_in_the_text_format(desk: Desk) -> None
         ["ironclaim_jobs_waiting", "gauge"], ["ironclaim_oldest_waiting_seconds", "gauge"],
         ["ironclaim_paused", "gauge"], ["ironclaim_run_seconds", "histogram"],
     ]  # fmt: skip
-
-    async def other() -> str:
-        async with AsyncQueue("desk", url=desk.queue.url) as queue:
-            return await queue.metrics()
-
-    assert asyncio.run(other()) == text
+    async with AsyncQueue("desk", url=desk.queue.url) as queue:
+        assert await queue.metrics() == text
 
 
 def test_names_ages_pauses_and_workers(desk: Desk) -> None:

@@ -22,8 +22,7 @@ class Spans:
     """Where the spans of a test go."""
 
     def __init__(self) -> None:
-        self._exporter = InMemorySpanExporter()
-        self.provider = TracerProvider()
+        self._exporter, self.provider = InMemorySpanExporter(), TracerProvider()
         self.provider.add_span_processor(SimpleSpanProcessor(self._exporter))
         self.tracer = self.provider.get_tracer("test")
 

@@ -30,8 +30,7 @@ class Shop:
     """A queue with a task, and what its runs have been called with."""
 
     def __init__(self, queue: Queue) -> None:
-        self.queue = queue
-        self.ran: list[tuple[str, int]] = []
+        self.queue, self.ran = queue, list[tuple[str, int]]()
 
         @queue.job("ship")
         def ship(job: Job, number: int, weight: Decimal = Decimal(1)) -> None:
@@ -272,8 +271,7 @@ class Clock:
     """The test clock of a queue: the keys of the server live by it."""
 
     def __init__(self, queue: Queue, redis: Any) -> None:
-        self.queue, self.redis = queue, redis
-        self.now_ms = TEST_CLOCK_LEAST_MS
+        self.queue, self.redis, self.now_ms = queue, redis, TEST_CLOCK_LEAST_MS
         queue.use_test_clock(self.now_ms)
 
     def tick(self, ms: int) -> None:

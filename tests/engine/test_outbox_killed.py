@@ -35,9 +35,7 @@ class Yard:
     def __init__(self, queue: Queue, database: Database, url: str) -> None:
         self.queue, self.database, self.url = queue, database, url
         self.redis: Any = redis.Redis.from_url(url)
-        self.ran: list[str] = []
-        self.committed: list[str] = []
-        self.number = 0
+        self.ran, self.committed, self.number = list[str](), list[str](), 0
 
         @queue.job("ship")
         def ship(job: Job, number: int) -> None:
