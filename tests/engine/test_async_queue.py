@@ -8,11 +8,9 @@ import asyncio
 import contextlib
 import inspect
 import os
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
-import redis
 
 import engine
 from engine import AsyncQueue, ConnectOptions, EngineError, NewJob, Queue
@@ -20,7 +18,6 @@ from engine.redis.async_connections import CONNECTIONS_MAX
 from engine.redis.async_driver import AsyncDriver
 from engine.redis.driver import SyncDriver
 from engine.redis.endpoint import DEADLINE_MS_MAX
-from engine.testing import EmbeddedServer
 from tests.engine.desk import START_MS, Desk
 from tests.engine.helpers.both import Blocking
 from tests.engine.helpers.processes import in_child
@@ -213,22 +210,18 @@ def a_day_of(queue: Any) -> list[Any]:
     return heard
 
 
-def test_both_faces_give_the_same_results_and_leave_the_same_raw_keys(
-    ironclaim_server: EmbeddedServer, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_both_faces_give_the_same_results_and_leave_the_same_raw_keys(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "urandom", lambda count: b"\7" * count)
     heard, left = list[list[Any]](), list[dict[str, Any]]()
     for face in ("sync", "async"):
-        ironclaim_server.flush()
+        desk.redis.flushall()
         with asyncio.Runner() as runner:
-            queue: Any = Queue("desk", url=ironclaim_url) if face == "sync" else AsyncQueue("desk", url=ironclaim_url)
+            queue: Any = Queue("desk", url=desk.queue.url) if face == "sync" else AsyncQueue("desk", url=desk.queue.url)
             queue = Blocking(queue, runner) if face == "async" else queue
             queue.use_test_clock(START_MS)
             heard.append(a_day_of(queue))
             queue.close()
-        with contextlib.closing(redis.Redis.from_url(ironclaim_url)) as client:
-            dump = Desk.dump(cast("Desk", SimpleNamespace(redis=client)))
-        left.append({key: without_not_after(value) for key, value in dump.items()})
+        left.append({key: without_not_after(value) for key, value in desk.dump().items()})
     assert heard[0] == heard[1] and left[0] == left[1] and len(left[0]) > 1500
     assert [type(one) for one in heard[0]].count(tuple) == 5, "the errors of the day"
 

@@ -253,9 +253,7 @@ def test_rule_03_it_starts_once_more_when_its_estimate_of_the_time_was_off(queue
     assert direct.counts().waiting == 2500
 
 
-def test_rule_31_a_late_refusal_after_an_unanswered_send_is_no_refusal(
-    relay: Relay, history: Recorder, queue: Any, direct: Queue
-) -> None:
+def test_rule_31_a_late_refusal_after_an_unanswered_send_is_no_refusal(relay: Relay, history: Recorder, queue: Any) -> None:
     """The first copy may still arrive: here it has, and its job has ended and its tombstone is gone."""
     queue.driver.clock.learn(queue.driver.server_now_ms() * 1000 - 3_600_000_000, time.monotonic_ns())
     relay.next("lose_request")

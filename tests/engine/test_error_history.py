@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-import redis
 
 from engine import Queue, validate
 from engine.handlers import fault_of
@@ -94,8 +95,7 @@ def test_an_exception_whose_text_raises_still_has_a_trace() -> None:
     assert fault.error == "Unspeakable" and "test_an_exception_whose_text_raises" in fault.trace
 
 
-def test_a_worker_sends_the_trace_of_its_handler(queue: Queue) -> None:
-
+def test_a_worker_sends_the_trace_of_its_handler(queue: Queue, client: Any) -> None:
     def bad(job: object) -> None:
         deep(2)
 
@@ -108,8 +108,6 @@ def test_a_worker_sends_the_trace_of_its_handler(queue: Queue) -> None:
         queue.enqueue(name, {}, id=name, attempts=1)
     Worker(queue, handlers, sweep_ms=50).run(burst=True)
     for name in ("bad", "worse"):
-        with redis.Redis.from_url(queue.url, decode_responses=True) as client:
-            entry = run_texts(client, queue.model.keys.run(name))["e0"]
-        text, _, trace = entry.partition("\0")
+        text, _, trace = run_texts(client, queue.model.keys.run(name))["e0"].partition("\0")
         assert text.endswith("failed ValueError: no ?") and trace.startswith("Traceback")
         assert f"in {name}" in trace and "in deep" in trace

@@ -122,11 +122,9 @@ def long_blocks(monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 @pytest.mark.usefixtures("long_blocks")
-def test_rule_22_a_marker_that_nobody_has_is_set_again_for_a_follower_that_blocks(
-    queue: Queue, ironclaim_url: str, client: Any
-) -> None:
+def test_rule_22_a_marker_that_nobody_has_is_set_again_for_a_follower_that_blocks(queue: Queue, client: Any) -> None:
     """As after the death of a worker with the marker in hand: only the leader sweeps, and all of them block."""
-    with idle(ironclaim_url, 3):
+    with idle(queue.url, 3):
         queue.pause("work")
         queue.enqueue("work", {})
         client.delete(queue.model.keys.wake("work"))

@@ -12,7 +12,7 @@ from engine.ops.claims import Bury, Failure
 from engine.worker.worker import Worker
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.by_hand import bury
-from tests.engine.helpers.producing import claim, raw_client, refused, some_handlers
+from tests.engine.helpers.producing import claim, refused, some_handlers
 
 
 def run_all(url: str, *, fails: bool = False) -> None:
@@ -202,27 +202,24 @@ def test_many_are_removed_in_pieces(face: Any) -> None:
     assert (face.drain(delayed=True), face.counts().delayed) == (4, 0)
 
 
-def test_an_obliterated_queue_leaves_nothing_that_does_not_expire(face: Any, ironclaim_url: str) -> None:
+def test_an_obliterated_queue_leaves_nothing_that_does_not_expire(face: Any, direct: Queue, client: Any) -> None:
     face.set_limit("work", concurrency=1)
     face.pause("other")
     face.set_retention(dead_max=10)
     for number in range(6):
         face.enqueue("work", {}, key=f"k{number}", unique=f"u{number}", attempts=1, id=f"j{number}")
-    run_all(ironclaim_url, fails=True)
+    run_all(direct.url, fails=True)
     face.enqueue("work", {}, id="new", priority=10)
     face.enqueue("work", {}, delay_ms=3_600_000)
     face.enqueue("work", {}, key="k1")
-    with Queue("q", url=ironclaim_url) as other:
-        assert [job.lease.job for job in claim(other).jobs] == ["new"]
-        assert face.obliterate() is False and face.counts().dead == 6 and face.obliterate(force=True) is True
-        with raw_client(ironclaim_url) as client:
-            keys = client.scan_iter(f"{other.model.keys.prefix}*")
-            lasting = {key.split("}:")[1] for key in keys if client.pttl(key) == -1}
-    assert lasting == {"era", "seq", "sweep"}
+    assert [job.lease.job for job in claim(direct).jobs] == ["new"]
+    assert face.obliterate() is False and face.counts().dead == 6 and face.obliterate(force=True) is True
+    keys = client.scan_iter(f"{direct.model.keys.prefix}*")
+    assert {key.split("}:")[1] for key in keys if client.pttl(key) == -1} == {"era", "seq", "sweep"}
     counts = face.counts()
     assert sum((counts.waiting, counts.delayed, counts.active, counts.dead, counts.done, counts.buried)) == 0
     assert face.enqueue("work", {}, unique="u0").created
-    run_all(ironclaim_url)
+    run_all(direct.url)
     assert face.counts().finished == 1
 
 

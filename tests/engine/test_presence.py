@@ -424,13 +424,12 @@ def test_rule_39_who_lives_and_lost_a_lease_does_not_name_that_connection_for_a_
     assert presence.connection(30_000 * MS) == f"8 {RUN}", "a new one is there for certain"
 
 
-def test_rule_39_the_kernel_asks_a_silent_control_connection_for_a_sign_of_life(ironclaim_url: str) -> None:
-    with redis.Redis.from_url(ironclaim_url) as client:
-        connection = client.connection_pool.get_connection()
-        sock: Any = connection._sock
-        assert identify(connection) is not None and sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == KEEP_ALIVE_S["TCP_KEEPIDLE"]
-        client.connection_pool.release(connection)
+def test_rule_39_the_kernel_asks_a_silent_control_connection_for_a_sign_of_life(desk: Desk) -> None:
+    connection = desk.redis.connection_pool.get_connection()
+    sock: Any = connection._sock
+    assert identify(connection) is not None and sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == KEEP_ALIVE_S["TCP_KEEPIDLE"]
+    desk.redis.connection_pool.release(connection)
 
 
 # -- real processes
