@@ -15,6 +15,7 @@ from engine import ConnectOptions, Queue
 from engine.testing import EmbeddedServer, free_port
 from tests.engine.cluster_desk import CALM_MS
 from tests.engine.desk import desk as desk
+from tests.engine.helpers.both import hurried
 from tests.engine.helpers.databases import Database, new_database
 from tests.engine.helpers.postgres import Postgres
 from tests.engine.helpers.processes import Workers
@@ -77,6 +78,21 @@ def runner() -> Iterator[asyncio.Runner]:
     """The event loop of an asyncio face that a test uses like the blocking one."""
     with asyncio.Runner() as made:
         yield made
+
+
+@pytest.fixture(params=["sync", "async"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Of a queue: a test runs once with each."""
+    return request.param
+
+
+@pytest.fixture
+def face(kind: str, runner: asyncio.Runner, ironclaim_url: str) -> Iterator[Any]:
+    """An empty queue of either kind, called as if it blocked. No call is sent twice because the machine is busy: a repeat
+    says so in its result."""
+    made = hurried(kind, runner, "q", ironclaim_url, timeout_ms=60_000)
+    yield made
+    made.close()
 
 
 @pytest.fixture

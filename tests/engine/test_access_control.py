@@ -11,21 +11,22 @@ from typing import Any
 import pytest
 import redis
 
-from engine import AsyncQueue, Channel, Handlers, Queue, ServerUnavailable, UnsafeServer, Worker, queues
+from engine import AsyncQueue, Channel, Queue, ServerUnavailable, UnsafeServer, Worker, queues
 from engine.redis import handshake
 from engine.redis.call import ServerClock
 from engine.redis.handshake import Handshake, parse_hello
 from record.history import HistoryFile, load_file
 from record.recorder import Recorder
-from tests.engine.helpers.producing import raw_client
+from tests.engine.helpers.producing import raises, raw_client, some_handlers
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 NO_DANGER = "~* &* +@all -@dangerous"
+#: Makes a user with these rules; the url for it.
+AsUser = Callable[[str], str]
 
 
 @pytest.fixture
-def as_user(ironclaim_url: str) -> Iterator[Callable[[str], str]]:
-    """Makes a user with these rules; the url for it."""
+def as_user(ironclaim_url: str) -> Iterator[AsUser]:
     handshake.tell_unknown.cache_clear()
     with raw_client(ironclaim_url) as client:
 
@@ -44,16 +45,12 @@ def readme_rules() -> str:
 
 def use_everything(url: str) -> None:
     """A service in small: jobs of all kinds, a worker, administration, events, locks, schedules and limits."""
-    handlers = Handlers()
+    handlers = some_handlers(raises(ValueError("no")), "fail")
 
     @handlers("add")
     def add(job: Any) -> int:
         job.progress(50)
         return job.payload + 1
-
-    @handlers("fail")
-    def fail(job: Any) -> None:
-        raise ValueError("no")
 
     with Queue("q", url=url) as queue:
         queue.events.on(100)
@@ -78,16 +75,14 @@ def use_everything(url: str) -> None:
         queue.obliterate()
 
 
-async def test_the_user_of_the_readme_has_what_a_queue_and_a_worker_need(as_user: Callable[[str], str]) -> None:
+async def test_the_user_of_the_readme_has_what_a_queue_and_a_worker_need(as_user: AsUser) -> None:
     url = as_user(readme_rules())
     use_everything(url)
     async with AsyncQueue("q", url=url) as queue:
         assert (await queue.enqueue("add", 1)).created
 
 
-def test_without_info_everything_works_and_what_is_unknown_is_told_once(
-    as_user: Callable[[str], str], caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
+def test_without_info_everything_works_and_is_told(as_user: AsUser, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     url = as_user(NO_DANGER)
     with caplog.at_level(logging.WARNING, logger="ironclaim"):
         use_everything(url)
@@ -102,25 +97,23 @@ def test_without_info_everything_works_and_what_is_unknown_is_told_once(
     assert (row["server_role"], row["server_run_id"], row["replid"]) == ("master", "", "")
 
 
-def test_a_channel_works_without_info(as_user: Callable[[str], str]) -> None:
+def test_a_channel_works_without_info(as_user: AsUser) -> None:
     with Channel("news", url=as_user(NO_DANGER)) as channel:
         channel.subscribe("reader")
         assert channel.publish("m1", {"n": 1}).created
         assert [message.content for message in channel.fetch("reader", wait_ms=1_000).messages] == [{"n": 1}]
 
 
-def test_without_info_no_replica_is_waited_for(as_user: Callable[[str], str]) -> None:
-    with (
-        Queue("q", url=as_user(NO_DANGER), durability="replica") as queue,
-        pytest.raises(UnsafeServer, match='^durability="replica" needs the command INFO'),
-    ):
+def test_without_info_no_replica_is_waited_for(as_user: AsUser) -> None:
+    said = '^durability="replica" needs the command INFO'
+    with Queue("q", url=as_user(NO_DANGER), durability="replica") as queue, pytest.raises(UnsafeServer, match=said):
         queue.enqueue("add", 1)
 
 
 @pytest.mark.parametrize(
     ("rules", "command"), [("+@all -evalsha", "evalsha"), ("+@all -time", "time"), ("+@all -script", "script")]
 )
-def test_a_refusal_names_its_command(as_user: Callable[[str], str], rules: str, command: str) -> None:
+def test_a_refusal_names_its_command(as_user: AsUser, rules: str, command: str) -> None:
     with Queue("q", url=as_user(f"~* &* {rules}")) as queue, pytest.raises(ServerUnavailable, match=f"'{command}"):
         queue.enqueue("add", 1)
 

@@ -16,7 +16,7 @@ from engine.ops.jobs import Enqueue, Options
 from engine.redis import async_connections, async_gathering
 from engine.redis.async_connections import CONNECTIONS_MAX
 from engine.redis.endpoint import DEADLINE_MS_MAX
-from tests.engine.helpers.producing import ids_of, raw_client
+from tests.engine.helpers.producing import ids_of
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S
 
@@ -47,20 +47,16 @@ async def started(queue: AsyncQueue, *jobs: str, payload: object = None) -> list
 
 
 @pytest.mark.usefixtures("patient")
-def test_enqueues_that_come_while_one_is_under_way_leave_in_two_calls_in_their_order(relay: Relay, direct: Queue) -> None:
+async def test_enqueues_that_come_while_one_is_under_way_leave_in_two_calls_in_their_order(relay: Relay, direct: Queue) -> None:
     jobs = [f"j{number}" for number in range(101)]
-
-    async def story() -> list[int]:
-        async with AsyncQueue("q", url=relay.url) as queue:
-            writes = writes_of(relay)
-            tasks = await started(queue, *jobs)
-            assert {(await task).result for task in tasks} == {"created"}
-            assert len(queue.driver._connections._idle[None]) == 1
-            return writes
-
-    # The note of the era, the contact, the one that left alone, the others in two calls, whose pieces the
-    # relay may read in any portions.
-    note, contact, first, *others = asyncio.run(story())
+    async with AsyncQueue("q", url=relay.url) as queue:
+        writes = writes_of(relay)
+        tasks = await started(queue, *jobs)
+        assert {(await task).result for task in tasks} == {"created"}
+        assert len(queue.driver._connections._idle[None]) == 1
+        # The note of the era, the contact, the one that left alone, the others in two calls, whose pieces the
+        # relay may read in any portions.
+        note, contact, first, *others = writes
     assert (note, contact, first, sum(others)) == (0, 1, 1, 100)
     assert ids_of(direct, "waiting") == ["contact", *jobs]
 
@@ -74,50 +70,42 @@ async def test_a_batch_is_one_call_of_the_server(ironclaim_url: str, client: Any
         assert client.info("commandstats")["cmdstat_evalsha"]["calls"] == 3
 
 
+#: 2,500 bytes are reached with the third.
 @pytest.mark.usefixtures("patient")
-def test_a_batch_is_bounded_in_jobs_and_in_bytes(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("payload", "sizes"), [("", [10, 10]), ("x" * 1_000, [3, 2])], ids=["jobs", "bytes"])
+async def test_a_batch_is_bounded_in_jobs_and_in_bytes(relay: Relay, monkeypatch: Any, payload: str, sizes: list[int]) -> None:
     monkeypatch.setattr(async_gathering, "BATCH_JOBS_MAX", 10)
     monkeypatch.setattr(async_gathering, "BATCH_BYTES_MAX", 2_500)
     # One batch at a time, so that each is a write of its own.
     monkeypatch.setattr(async_gathering, "BATCHES_MAX", 1)
-
-    async def story(payload: object) -> list[int]:
-        async with AsyncQueue("q", url=relay.url) as queue:
-            tasks = await started(queue, *(f"{len(str(payload))}-{number}" for number in range(21)), payload=payload)
-            writes = writes_of(relay)
-            await asyncio.gather(*tasks)
-            more = [asyncio.create_task(queue.enqueue("work", payload)) for _ in range(21)]
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            assert queue.gathering._of_loops.here()._under_way == 1, "however many tasks have come"
-            last = writes[-2:]
-            await asyncio.gather(*more)
-            return last
-
-    assert asyncio.run(story("")) == [10, 10]
-    assert asyncio.run(story("x" * 1_000)) == [3, 2], "2,500 bytes are reached with the third"
+    async with AsyncQueue("q", url=relay.url) as queue:
+        tasks = await started(queue, *(f"j{number}" for number in range(21)), payload=payload)
+        writes = writes_of(relay)
+        await asyncio.gather(*tasks)
+        more = [asyncio.create_task(queue.enqueue("work", payload)) for _ in range(21)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert queue.gathering._of_loops.here()._under_way == 1, "however many tasks have come"
+        assert writes[-2:] == sizes
+        await asyncio.gather(*more)
 
 
-def test_what_a_batch_refuses_it_refuses_one_by_one(ironclaim_url: str, direct: Queue) -> None:
+async def test_what_a_batch_refuses_it_refuses_one_by_one(ironclaim_url: str, direct: Queue) -> None:
     """Ids that are there, ids that come twice, keys of rule 23, jobs that need others: each task hears of its
     own job."""
     direct.enqueue("work", None, id="old")
     direct.enqueue("work", None, id="first", unique="u")
-
-    async def story() -> list[tuple[str, str]]:
-        async with AsyncQueue("q", url=ironclaim_url) as queue:
-            await queue.enqueue("work", None, id="contact")
-            enqueue = queue.enqueue
-            ends = await asyncio.gather(
-                *(enqueue("work", None, id="alone"), enqueue("work", None, id="a"), enqueue("work", None, id="old")),
-                *(enqueue("work", None, id="a"), enqueue("work", None, id="kept-out", unique="u")),
-                *(enqueue("work", None, id="b", unique="v"), enqueue("other", None, id="c", unique="v")),
-                *(enqueue("work", None, id="d", needs=["a"]), enqueue("work", None, id="e", delay_ms=60_000)),
-                enqueue("work", None, id="f", key="tenant", priority=9),
-            )
-            return [(end.result, end.holder) for end in ends]
-
-    assert asyncio.run(story()) == [
+    async with AsyncQueue("q", url=ironclaim_url) as queue:
+        await queue.enqueue("work", None, id="contact")
+        enqueue = queue.enqueue
+        ends = await asyncio.gather(
+            *(enqueue("work", None, id=job) for job in ("alone", "a", "old", "a")),
+            *(enqueue("work", None, id="kept-out", unique="u"), enqueue("work", None, id="b", unique="v")),
+            *(enqueue("other", None, id="c", unique="v"), enqueue("work", None, id="d", needs=["a"])),
+            enqueue("work", None, id="e", delay_ms=60_000),
+            enqueue("work", None, id="f", key="tenant", priority=9),
+        )
+    assert [(end.result, end.holder) for end in ends] == [
         *(("created", "alone"), ("created", "a"), ("duplicate", "old"), ("duplicate", "a"), ("duplicate", "first")),
         *(("created", "b"), ("duplicate", "b"), ("created", "d"), ("created", "e"), ("created", "f")),
     ]
@@ -138,8 +126,7 @@ async def test_a_task_that_is_cancelled_before_its_call_has_left_takes_it_back(i
     async with AsyncQueue("q", url=ironclaim_url) as queue:
         first, second, third = await started(queue, "a", "b", "c")
         second.cancel()
-        assert [(await task).job for task in (first, third)] == ["a", "c"]
-        assert second.cancelled()
+        assert [(await task).job for task in (first, third)] == ["a", "c"] and second.cancelled()
     assert ids_of(direct, "waiting") == ["contact", "a", "c"]
 
 
@@ -151,8 +138,7 @@ async def test_a_task_that_is_cancelled_later_leaves_its_neighbours_alone(relay:
         while relay.calls == calls and not tasks[2].done() and asyncio.get_running_loop().time() < left:
             await asyncio.sleep(0)
         tasks[1].cancel()
-        assert (await tasks[2]).result == "created"
-        assert not queue.driver.permits.locked()
+        assert (await tasks[2]).result == "created" and not queue.driver.permits.locked()
     assert {"a", "c"} <= set(ids_of(direct, "waiting"))
 
 
@@ -165,10 +151,8 @@ async def test_the_error_of_one_call_is_the_error_of_its_task_alone(ironclaim_ur
     client.set(direct.model.keys.lane("bad"), "no zset")
     async with AsyncQueue("q", url=ironclaim_url) as queue:
         await queue.enqueue("work", None, id="contact")
-        bad = queue.enqueue("bad", None, id="b")
-        ends = await asyncio.gather(
-            queue.enqueue("work", None, id="a"), bad, queue.enqueue("work", None, id="c"), return_exceptions=True
-        )
+        bad, good = queue.enqueue("bad", None, id="b"), (queue.enqueue("work", None, id=job) for job in "ac")
+        ends = await asyncio.gather(next(good), bad, next(good), return_exceptions=True)
         assert [getattr(end, "result", type(end)) for end in ends] == ["created", WrongKeyType, "created"]
 
         calls = (queue.gathering.send(CannotLeave("d", "work", b"{}", b"", Options())) for _ in range(3))
@@ -178,16 +162,13 @@ async def test_the_error_of_one_call_is_the_error_of_its_task_alone(ironclaim_ur
 
 
 @pytest.mark.parametrize("rule", ["lose_reply", "lose_request", "cut_request", "cut_reply", "one_reply"])
-async def test_a_batch_that_meets_a_broken_connection_is_sent_again_and_each_job_is_there_once(
-    relay: Relay, direct: Queue, rule: Any
-) -> None:
+async def test_a_batch_on_a_broken_connection_is_sent_again_and_doubles_no_job(relay: Relay, direct: Queue, rule: Any) -> None:
     jobs = [f"j{number}" for number in range(50)]
     async with AsyncQueue("q", url=relay.url) as queue:
         tasks = await started(queue, *jobs)
         await tasks[0]
         relay.next(rule)
-        results = [(await task).result for task in tasks]
-        assert set(results) <= {"created", "repeated"}
+        assert {(await task).result for task in tasks} <= {"created", "repeated"}
     assert sorted(ids_of(direct, "waiting")) == sorted(["contact", *jobs])
 
 
@@ -213,25 +194,18 @@ async def test_a_batch_without_an_answer_holds_up_no_later_one(relay: Relay, dir
         silent = asyncio.create_task(queue.enqueue("work", None, id="silent"))
         while relay.calls == calls:
             await asyncio.sleep(0.001)
-        ends: list[str] = []
-        number = 0
         # The first of these wait until the batch is overdue.
         others: list[asyncio.Task[Any]] = []
-        while not ends:
-            others.append(asyncio.create_task(queue.enqueue("work", None, id=f"j{number}")))
-            others[-1].add_done_callback(lambda task: ends.append(task.result().result))
-            number += 1
+        while not any(other.done() for other in others):
+            others.append(asyncio.create_task(queue.enqueue("work", None, id=f"j{len(others)}")))
             await asyncio.sleep(0.001)
-        assert {(await other).result for other in others} == {"created"}
-        assert not silent.done()
+        assert {(await other).result for other in others} == {"created"} and not silent.done()
         relay.break_all()
         assert (await silent).result == "repeated"
     assert "silent" in ids_of(direct, "waiting")
 
 
-async def test_a_connection_that_is_silent_gets_no_further_batch(
-    relay: Relay, direct: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_silent_connection_gets_no_further_batch(relay: Relay, direct: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch of many is without an answer, and the next ones go out on another connection."""
     monkeypatch.setattr(async_connections, "SILENT_NS", 0)
     monkeypatch.setattr(async_gathering, "OVERDUE_S", 600.0)
@@ -243,8 +217,7 @@ async def test_a_connection_that_is_silent_gets_no_further_batch(
         while relay.calls == calls:
             await asyncio.sleep(0.001)
         later = [asyncio.create_task(queue.enqueue("work", None, id=f"b{number}")) for number in range(9)]
-        assert {(await task).result for task in later} == {"created"}
-        assert not tasks[-1].done()
+        assert {(await task).result for task in later} == {"created"} and not tasks[-1].done()
         relay.break_all()
         assert {(await task).result for task in tasks[1:]} == {"repeated"}
     assert direct.counts().waiting == 19
@@ -256,10 +229,8 @@ async def test_a_server_that_is_gone_for_a_while_delays_what_is_gathered_and_los
         relay.down()
         await asyncio.sleep(0)
         tasks += [asyncio.create_task(queue.enqueue("work", None, id=f"b{number}")) for number in range(300)]
-        loop = asyncio.get_running_loop()
-        loop.call_later(0.1, relay.up)
-        ends = await asyncio.gather(*tasks)
-        assert {end.result for end in ends} <= {"created", "repeated"}
+        asyncio.get_running_loop().call_later(0.1, relay.up)
+        assert {end.result for end in await asyncio.gather(*tasks)} <= {"created", "repeated"}
         assert len(queue.driver._connections._idle[None]) <= CONNECTIONS_MAX
         assert not queue.driver.permits.locked()
     assert direct.counts().waiting == 601
@@ -281,54 +252,39 @@ def test_a_loop_that_is_closed_in_mid_batch_leaves_the_queue_usable(ironclaim_ur
     asyncio.run(after())
 
 
-def test_a_batch_that_waits_for_room_to_write_keeps_its_place_before_the_next(
-    ironclaim_url: str, direct: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_batch_that_waits_for_room_keeps_its_place(ironclaim_url: str, direct: Queue, monkeypatch: Any) -> None:
     """The second batch would read the replies of the first one."""
-    send = Connection.send_packed_command
-    slow = iter([200])
+    send, slow = Connection.send_packed_command, iter([200])
 
     async def drained_late(connection: Connection, *given: Any, **named: Any) -> None:
         await send(connection, *given, **named)
         for _ in range(next(slow, 0)):
             await asyncio.sleep(0)
 
-    async def story() -> None:
-        async with AsyncQueue("q", url=ironclaim_url) as queue:
-            await queue.enqueue("work", None, id="taken")
-            await asyncio.gather(*(queue.enqueue("work", None) for _ in range(20)))
-            monkeypatch.setattr(Connection, "send_packed_command", drained_late)
-            jobs = ["taken", *(f"j{number}" for number in range(20))]
-            ends = await asyncio.gather(*(queue.enqueue("work", None, id=job) for job in jobs))
-            assert [end.result for end in ends] == ["duplicate"] + ["created"] * 20
-
-    asyncio.run(story())
+    async with AsyncQueue("q", url=ironclaim_url) as queue:
+        await queue.enqueue("work", None, id="taken")
+        await asyncio.gather(*(queue.enqueue("work", None) for _ in range(20)))
+        monkeypatch.setattr(Connection, "send_packed_command", drained_late)
+        jobs = ["taken", *(f"j{number}" for number in range(20))]
+        ends = await asyncio.gather(*(queue.enqueue("work", None, id=job) for job in jobs))
+        assert [end.result for end in ends] == ["duplicate"] + ["created"] * 20
     assert direct.counts().waiting == 41
 
 
 @pytest.mark.parametrize("harm", ["scripts", "memory"])
-def test_a_server_that_refuses_a_batch_still_answers_the_one_behind_it(ironclaim_url: str, direct: Queue, harm: str) -> None:
+async def test_a_server_that_refuses_a_batch_still_answers_the_one_behind_it(ironclaim_url: str, client: Any, harm: str) -> None:
     """Both are on one connection: the refusal of the first is no reason to lose the answer of the second."""
-    direct.enqueue("work", None)
-
-    async def story(client: Any) -> None:
-        async with AsyncQueue("q", url=ironclaim_url, connect=ConnectOptions(deadline_ms=300)) as queue:
-            await asyncio.gather(*(queue.enqueue("work", None) for _ in range(20)))
-            if harm == "scripts":
-                client.script_flush()
-            else:
-                client.config_set("maxmemory", 1)
+    async with AsyncQueue("q", url=ironclaim_url, connect=ConnectOptions(deadline_ms=300)) as queue:
+        await asyncio.gather(*(queue.enqueue("work", None) for _ in range(20)))
+        client.script_flush() if harm == "scripts" else client.config_set("maxmemory", 1)
+        try:
             calls = (queue.enqueue("work", None, id=f"j{number}") for number in range(40))
             ends = await asyncio.gather(*calls, return_exceptions=True)
-            expected = "created" if harm == "scripts" else ServerUnavailable
-            assert {getattr(end, "result", type(end)) for end in ends} == {expected}
-            assert not queue.driver.permits.locked() and not queue.driver._connections._shared
-
-    with raw_client(ironclaim_url) as client:
-        try:
-            asyncio.run(story(client))
         finally:
             client.config_set("maxmemory", 0)
+        expected = "created" if harm == "scripts" else ServerUnavailable
+        assert {getattr(end, "result", type(end)) for end in ends} == {expected}
+        assert not queue.driver.permits.locked() and not queue.driver._connections._shared
 
 
 async def test_a_second_loop_takes_nothing_from_the_first(relay: Relay, direct: Queue) -> None:

@@ -8,11 +8,9 @@ import asyncio
 import contextlib
 import inspect
 import os
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
-import redis
 
 import engine
 from engine import AsyncQueue, ConnectOptions, EngineError, NewJob, Queue
@@ -20,17 +18,12 @@ from engine.redis.async_connections import CONNECTIONS_MAX
 from engine.redis.async_driver import AsyncDriver
 from engine.redis.driver import SyncDriver
 from engine.redis.endpoint import DEADLINE_MS_MAX
-from engine.testing import EmbeddedServer
 from tests.engine.desk import START_MS, Desk
 from tests.engine.helpers.both import Blocking
-from tests.engine.helpers.producing import ids_of, raw_client
+from tests.engine.helpers.processes import in_child
+from tests.engine.helpers.producing import ids_of
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S
-
-
-def connections_of(url: str) -> int:
-    with raw_client(url) as client:
-        return client.info("stats")["total_connections_received"]
 
 
 def idle_of(queue: AsyncQueue) -> list[Any]:
@@ -48,46 +41,37 @@ async def seen(condition: Any) -> None:
 
 
 @pytest.mark.parametrize("moment", ["request", "reply", "many"])
-def test_a_task_cancelled_in_mid_call_leaves_no_unread_reply_in_the_pool(relay: Relay, direct: Queue, moment: str) -> None:
+async def test_a_task_cancelled_in_mid_call_leaves_no_unread_reply_in_the_pool(relay: Relay, direct: Queue, moment: str) -> None:
     """The request is on its way, or the server has it and is silent; what is asked next gets its own
     answer."""
-
-    async def story() -> None:
-        async with AsyncQueue("q", url=relay.url) as queue:
-            await queue.counts()
-            cancelled = 0
-            for number in range(10):
-                if moment == "reply":
-                    relay.next("hush_reply")
-                else:
-                    relay.delay_s = 0.02
-                before = relay.calls
-                jobs = [{"name": "work", "payload": 1, "id": f"m{number}-{at}"} for at in range(3)]
-                call = queue.enqueue_many(jobs) if moment == "many" else queue.enqueue("work", {}, id=f"j{number}")
-                task = asyncio.create_task(call)
-                await seen(lambda before=before: relay.calls > before)
-                task.cancel()
-                # The reply may have been quicker.
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
-                cancelled += task.cancelled()
-                relay.delay_s = 0.0
-                # A reply of another kind than the one that was given up: mixed up, it would not even parse.
-                assert (await queue.counts()).srv_us > 0
-                assert (await queue.enqueue("work", {}, id=f"next{number}")).result == "created"
-                assert len((await queue.snapshot()).states) == 6
-                assert all(connection.is_connected for connection in idle_of(queue))
-            assert len(idle_of(queue)) == 1
-            assert cancelled > 0
-
-    asyncio.run(story())
+    async with AsyncQueue("q", url=relay.url) as queue:
+        await queue.counts()
+        cancelled = 0
+        for number in range(10):
+            if moment == "reply":
+                relay.next("hush_reply")
+            relay.delay_s, before = 0.0 if moment == "reply" else 0.02, relay.calls
+            jobs = [{"name": "work", "payload": 1, "id": f"m{number}-{at}"} for at in range(3)]
+            call = queue.enqueue_many(jobs) if moment == "many" else queue.enqueue("work", {}, id=f"j{number}")
+            task = asyncio.create_task(call)
+            await seen(lambda before=before: relay.calls > before)
+            task.cancel()
+            # The reply may have been quicker.
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            cancelled += task.cancelled()
+            relay.delay_s = 0.0
+            # A reply of another kind than the one that was given up: mixed up, it would not even parse.
+            assert (await queue.counts()).srv_us > 0
+            assert (await queue.enqueue("work", {}, id=f"next{number}")).result == "created"
+            assert len((await queue.snapshot()).states) == 6
+            assert all(connection.is_connected for connection in idle_of(queue))
+        assert len(idle_of(queue)) == 1 and cancelled > 0
     assert {f"next{number}" for number in range(10)} <= set(ids_of(direct, "waiting"))
 
 
 @pytest.mark.slow
-async def test_a_task_cancelled_while_it_connects_or_waits_for_its_turn_leaves_nothing_behind(
-    relay: Relay, direct: Queue
-) -> None:
+async def test_a_task_cancelled_while_it_connects_or_waits_for_its_turn_leaves_nothing(relay: Relay, direct: Queue) -> None:
     async with AsyncQueue("q", url=relay.url) as queue:
         for _ in range(30):
             tasks = [asyncio.create_task(queue.counts()) for _ in range(CONNECTIONS_MAX + 5)]
@@ -123,15 +107,15 @@ async def test_a_timeout_of_the_caller_is_a_cancellation_too(relay: Relay, direc
 # -- loops, tasks, processes
 
 
-async def test_a_thousand_tasks_share_a_few_connections(ironclaim_url: str, direct: Queue) -> None:
-    before = connections_of(ironclaim_url)
+async def test_a_thousand_tasks_share_a_few_connections(ironclaim_url: str, direct: Queue, client: Any) -> None:
+    before = client.info("stats")["total_connections_received"]
     async with AsyncQueue("q", url=ironclaim_url) as queue:
         items = await asyncio.gather(*(queue.enqueue("work", number, id=f"j{number}") for number in range(1000)))
         assert [item.job for item in items] == [f"j{number}" for number in range(1000)]
         assert {item.result for item in items} == {"created"}
     assert direct.counts().waiting == 1000
-    # One more for each raw client of this test.
-    assert CONNECTIONS_MAX == 16 and connections_of(ironclaim_url) - before <= 16 + 2
+    # One more for the other queue of this test.
+    assert CONNECTIONS_MAX == 16 and client.info("stats")["total_connections_received"] - before <= 16 + 1
 
 
 def test_a_queue_can_be_used_from_one_loop_after_another(ironclaim_url: str) -> None:
@@ -148,44 +132,26 @@ def test_a_queue_can_be_used_from_one_loop_after_another(ironclaim_url: str) -> 
     assert asyncio.run(queue.counts()).waiting == 151
 
 
-def test_a_forked_child_does_not_use_its_parents_connections(ironclaim_url: str, direct: Queue) -> None:
-    async def story() -> None:
-        async with AsyncQueue("q", url=ironclaim_url) as queue:
-            await queue.enqueue("work", {}, id="before")
-            parents = idle_of(queue)
-            child = os.fork()
-            if child == 0:
-                code = 1
-                try:
-                    code = 0 if asyncio.run(queue.enqueue("work", {}, id="child")).result == "created" else 2
-                finally:
-                    os._exit(code)
-            _, status = os.waitpid(child, 0)
-            assert os.waitstatus_to_exitcode(status) == 0
-            assert (await queue.enqueue("work", {}, id="after")).result == "created"
-            assert idle_of(queue) == parents != []
-
-    asyncio.run(story())
+async def test_a_forked_child_does_not_use_its_parents_connections(ironclaim_url: str, direct: Queue) -> None:
+    async with AsyncQueue("q", url=ironclaim_url) as queue:
+        await queue.enqueue("work", {}, id="before")
+        parents = idle_of(queue)
+        assert in_child(lambda: asyncio.run(queue.enqueue("work", {}, id="child")).result == "created") == 0
+        assert (await queue.enqueue("work", {}, id="after")).result == "created"
+        assert idle_of(queue) == parents != []
     assert sorted(ids_of(direct, "waiting")) == ["after", "before", "child"]
 
 
-def test_close_does_not_fail_where_a_connection_takes_long_to_end(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_close_does_not_fail_where_a_connection_takes_long_to_end(ironclaim_url: str, monkeypatch: Any) -> None:
     """As in a process that stood still for seconds, in which the client's time passes before the loop sees
     the connection end."""
-
-    async def long(writer: asyncio.StreamWriter) -> None:
-        await asyncio.Event().wait()
-
-    async def main() -> bool:
-        queue = AsyncQueue("q", url=ironclaim_url)
-        await queue.enqueue("work", {})
-        (idle,) = idle_of(queue)
-        idle.socket_connect_timeout = 0.05
-        monkeypatch.setattr(asyncio.StreamWriter, "wait_closed", long)
-        await queue.close()
-        return idle.is_connected
-
-    assert asyncio.run(main()) is False
+    queue = AsyncQueue("q", url=ironclaim_url)
+    await queue.enqueue("work", {})
+    (idle,) = idle_of(queue)
+    idle.socket_connect_timeout = 0.05
+    monkeypatch.setattr(asyncio.StreamWriter, "wait_closed", lambda writer: asyncio.Event().wait())
+    await queue.close()
+    assert idle.is_connected is False
 
 
 async def test_the_loop_goes_on_while_a_call_waits(relay: Relay, direct: Queue) -> None:
@@ -244,27 +210,20 @@ def a_day_of(queue: Any) -> list[Any]:
     return heard
 
 
-def test_both_faces_give_the_same_results_and_leave_the_same_raw_keys(
-    ironclaim_server: EmbeddedServer, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_both_faces_give_the_same_results_and_leave_the_same_raw_keys(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "urandom", lambda count: b"\7" * count)
-    heard: list[list[Any]] = []
-    left: list[dict[str, Any]] = []
+    heard, left = list[list[Any]](), list[dict[str, Any]]()
     for face in ("sync", "async"):
-        ironclaim_server.flush()
+        desk.redis.flushall()
         with asyncio.Runner() as runner:
-            queue: Any = Queue("desk", url=ironclaim_url) if face == "sync" else AsyncQueue("desk", url=ironclaim_url)
+            queue: Any = Queue("desk", url=desk.queue.url) if face == "sync" else AsyncQueue("desk", url=desk.queue.url)
             queue = Blocking(queue, runner) if face == "async" else queue
             queue.use_test_clock(START_MS)
             heard.append(a_day_of(queue))
             queue.close()
-        with contextlib.closing(redis.Redis.from_url(ironclaim_url)) as client:
-            dump = Desk.dump(cast("Desk", SimpleNamespace(redis=client)))
-        left.append({key: without_not_after(value) for key, value in dump.items()})
-    assert heard[0] == heard[1]
-    assert left[0] == left[1] and len(left[0]) > 1500
-    kinds = [type(one) for one in heard[0]]
-    assert kinds.count(tuple) == 5, "the errors of the day"
+        left.append({key: without_not_after(value) for key, value in desk.dump().items()})
+    assert heard[0] == heard[1] and left[0] == left[1] and len(left[0]) > 1500
+    assert [type(one) for one in heard[0]].count(tuple) == 5, "the errors of the day"
 
 
 def without_not_after(value: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from engine import Handlers, Job, Malformed, Queue, Worker, WorkerGroup
+from tests.engine.helpers.producing import refused
 from tests.engine.helpers.waiting import wait_until
 
 WAITS: dict[str, Callable[[Queue], object]] = {
@@ -29,14 +30,13 @@ def test_a_call_that_waits_is_refused_in_an_async_handler_at_once_and_sends_noth
 
     @handlers("slow")
     async def slow(job: Job) -> None:
-        with pytest.raises(Malformed) as refused:
-            WAITS[call](queue)
+        said = str(refused(Malformed, "", WAITS[call], queue))
         # Also in a task that it has started; but not in a thread, and what does not wait may be called.
         with pytest.raises(Malformed):
             await asyncio.create_task(child())
         queue.enqueue("later", 2, id="later", delay_ms=60_000)
         await asyncio.to_thread(queue.jobs.get, "a")
-        ends.append(str(refused.value))
+        ends.append(said)
 
     queue.enqueue("slow", 1, id="a", attempts=1)
     assert Worker(queue, handlers).run(burst=True, delayed=False) == "empty"
@@ -53,14 +53,12 @@ def test_the_wait_of_a_task_names_what_to_await_and_that_is_awaited(queue: Queue
 
     @queue.job("slow", attempts=1)
     async def slow() -> None:
-        with pytest.raises(Malformed, match=r"call: 'quick' .*of a task acall\(\.\.\.\)"):
-            quick.call(1)
+        refused(Malformed, r"call: 'quick' .*of a task acall\(\.\.\.\)", quick.call, 1)
         found.append(await quick.acall(1))
         found.append((await queue.aio.results.wait((await quick.aenqueue(2)).job)).get())
 
     slow.enqueue()
-    assert Worker(queue).run(burst=True) == "empty"
-    assert found == [2, 3]
+    assert Worker(queue).run(burst=True) == "empty" and found == [2, 3]
 
 
 def test_other_loops_wait_on_purpose_and_so_do_threads(queue: Queue) -> None:
@@ -84,9 +82,7 @@ def test_other_loops_wait_on_purpose_and_so_do_threads(queue: Queue) -> None:
 
 @pytest.mark.parametrize("group", [False, True])
 @pytest.mark.parametrize("within", [False, True], ids=["in the handler", "in a task of it"])
-def test_a_loop_that_stands_still_is_told_once_with_the_job_and_the_place(
-    queue: Queue, caplog: pytest.LogCaptureFixture, group: bool, within: bool
-) -> None:
+def test_a_loop_that_stands_still_is_told_once(queue: Queue, caplog: pytest.LogCaptureFixture, group: bool, within: bool) -> None:
     handlers, told, there = Handlers(), threading.Event(), threading.Event()
 
     def still() -> list[logging.LogRecord]:
@@ -110,8 +106,7 @@ def test_a_loop_that_stands_still_is_told_once_with_the_job_and_the_place(
 
     queue.enqueue("other", 1, id="b")
     queue.enqueue("work", 1, id="a")
-    run = WorkerGroup([queue], handlers).run if group else Worker(queue, handlers).run
-    run(burst=True)
+    (WorkerGroup([queue], handlers).run if group else Worker(queue, handlers).run)(burst=True)
     (one,) = still()
     who = "a task that a handler has started" if within else "job a (work)"
     assert one.levelname == "WARNING" and who in one.getMessage() and "all its jobs (2)" in one.getMessage()

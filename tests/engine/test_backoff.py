@@ -33,8 +33,7 @@ def test_jitter_is_from_half_to_full() -> None:
 
 
 def test_it_stops_at_an_hour_unless_the_job_starts_beyond() -> None:
-    assert grown(1000, 11, 1.0) == 2_048_000
-    assert grown(1000, 12, 1.0) == DELAY_MS_MAX == 3_600_000
+    assert grown(1000, 11, 1.0) == 2_048_000 and grown(1000, 12, 1.0) == DELAY_MS_MAX == 3_600_000
     assert grown(5_000_000, 0, 1.0) == grown(5_000_000, 7, 1.0) == 5_000_000
 
 

@@ -9,7 +9,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,8 @@ from engine.testing import EmbeddedServer, start_guarded
 from tests.engine.cluster_desk import CALM_MS
 from tests.engine.command.running import ROOT, ironclaim, said
 from tests.engine.desk import CUT_OFF, WRITES, run_texts
+from tests.engine.helpers.at_work import at_work
+from tests.engine.helpers.producing import refused, some_handlers
 from tests.engine.helpers.waiting import wait_until
 
 #: What a restored queue has of its own: the two keys that kept it closed, its era, and the mark in the counters.
@@ -61,8 +65,7 @@ def keys_of(queue: Queue) -> dict[bytes, tuple[bytes, int]]:
     """All keys of the queue without its prefix, with value and expiry."""
     prefix, found = queue.model.keys.prefix.encode(), {}
     with raw(queue) as client:
-        keys = list(client.scan_iter(prefix + b"*", count=1000))
-        pipeline = client.pipeline(transaction=False)
+        keys, pipeline = list(client.scan_iter(prefix + b"*", count=1000)), client.pipeline(transaction=False)
         for key in keys:
             pipeline.dump(key).pexpiretime(key)
         replies = pipeline.execute()
@@ -74,13 +77,8 @@ def keys_of(queue: Queue) -> dict[bytes, tuple[bytes, int]]:
 
 def content(file: Path) -> dict[bytes, tuple[bytes, int]]:
     """What a backup holds."""
-    found: dict[bytes, tuple[bytes, int]] = {}
-    for entry in Archive(file).entries():
-        if entry.value:
-            found[entry.key] = (entry.value, entry.expires_ms)
-        else:
-            found.pop(entry.key, None)
-    return found
+    found = {entry.key: (entry.value, entry.expires_ms) for entry in Archive(file).entries()}
+    return {key: kept for key, kept in found.items() if kept[0]}
 
 
 def lasting(keys: dict[bytes, tuple[bytes, int]], now_ms: int) -> dict[bytes, tuple[bytes, int]]:
@@ -98,28 +96,22 @@ def backed_up(queue: Queue, folder: Path, **more: Any) -> Path:
 @contextmanager
 def load(url: str) -> Iterator[None]:
     """Two producers and a worker, in threads, for as long as the block lasts."""
-    ended, handlers = threading.Event(), Handlers()
-    handlers("work")(lambda job: None)
+    ended = threading.Event()
 
-    def produce(number: int) -> None:
+    def produce() -> None:
         with Queue("q", url=url) as queue:
             while not ended.is_set():
                 queue.enqueue("work", {}, key=str(random.randrange(5)), delay_ms=random.choice((0, 0, 50)))
 
     with Queue("q", url=url) as queue:
-        worker = Worker(queue, handlers, sweep_ms=50, prefetch=20)
-        threads = [threading.Thread(target=produce, args=(number,)) for number in range(2)]
-        threads.append(threading.Thread(target=worker.run))
-        for thread in threads:
-            thread.start()
-        try:
-            wait_until(lambda: queue.counts().finished > 50, "the queue is worked")
-            yield
-        finally:
-            ended.set()
-            worker.stop()
-            for thread in threads:
-                thread.join()
+        with at_work(Worker(queue, some_handlers(), sweep_ms=50, prefetch=20)), ThreadPoolExecutor(2) as pool:
+            producers = [pool.submit(produce) for _ in range(2)]
+            try:
+                wait_until(lambda: queue.counts().finished > 50, "the queue is worked")
+                yield
+            finally:
+                ended.set()
+        assert [producer.result() for producer in producers] == [None, None]
 
 
 @pytest.mark.slow
@@ -164,15 +156,11 @@ def test_without_the_right_to_pause_a_quiet_queue_is_backed_up_and_a_busy_one_is
 
 def everything(queue: Queue) -> None:
     """A queue with something of each kind in it."""
-    queue.enqueue("plain", {"n": 1}, id="plain")
-    queue.enqueue("later", {}, id="later", delay_ms=3_600_000)
-    queue.enqueue("once", {}, id="once", unique="u")
-    queue.enqueue("window", {}, id="window", dedup="d", dedup_ms=3_600_000)
-    queue.enqueue("parent", {}, id="parent")
-    queue.enqueue("child", {}, id="child", needs=["parent"])
-    queue.enqueue("limited", {}, id="limited-1", key="acme")
-    queue.enqueue("limited", {}, id="limited-2", key="acme")
-    queue.enqueue("paused", {}, id="paused")
+    some: dict[str, Any] = {"plain": {}, "later": {"delay_ms": 3_600_000}, "once": {"unique": "u"}}
+    some |= {"window": {"dedup": "d", "dedup_ms": 3_600_000}, "parent": {}, "child": {"needs": ["parent"]}}
+    some |= {"limited-1": {"key": "acme"}, "limited-2": {"key": "acme"}, "paused": {}}
+    for job, options in some.items():
+        queue.enqueue(job.partition("-")[0], {}, id=job, **options)
     queue.set_limit(key="acme", concurrency=1)
     queue.pause("paused")
     queue.schedules.put("nightly", "plain", {}, cron="0 3 * * *")
@@ -194,8 +182,7 @@ def test_a_restored_queue_goes_on_where_it_was(queue: Queue, target: Queue, tmp_
     everything(queue)
     held = claimed(queue, "limited", "plain")
     assert sorted(job.lease.job for job in held) == ["limited-1", "plain"]
-    done = claimed(queue, "parent", counter=2)[0]
-    assert finish(queue, done.lease) == "ok"
+    assert finish(queue, claimed(queue, "parent", counter=2)[0].lease) == "ok"
     file = backed_up(queue, tmp_path)
     restored = restore(Archive(file), target, quiet)
     assert (restored.given_back, restored.sequence) == (2, 9)
@@ -234,9 +221,7 @@ def test_a_restored_queue_goes_on_where_it_was(queue: Queue, target: Queue, tmp_
         assert client.get("ic:{q}:seq") == b"10"
 
 
-def test_keys_that_nobody_can_read_are_restored_as_they_were_and_stop_no_lease(
-    queue: Queue, target: Queue, tmp_path: Path
-) -> None:
+def test_keys_nobody_can_read_are_restored_as_they_were_and_stop_no_lease(queue: Queue, target: Queue, tmp_path: Path) -> None:
     queue.enqueue_many([{"name": "send", "payload": 1, "id": name} for name in ("bad", "good", "waits")])
     claimed(queue, "send")
     prefix = queue.model.keys.prefix.encode()
@@ -266,20 +251,16 @@ def test_keys_that_nobody_can_read_are_restored_as_they_were_and_stop_no_lease(
         restore(Archive(spoilt), other, quiet)
 
 
-def test_every_job_runs_once_in_a_restored_queue_of_another_name(
-    queue: Queue, second_server: EmbeddedServer, tmp_path: Path
-) -> None:
+def test_jobs_run_once_in_a_restored_queue_of_another_name(queue: Queue, second_server: EmbeddedServer, tmp_path: Path) -> None:
     second_server.flush()
     ids = [queue.enqueue("work", {}, key=str(number % 7)).job for number in range(500)]
     held = [job.lease for counter in range(20) for job in claimed(queue, "work", counter=counter + 1)]
     for lease in held[:100]:
         finish(queue, lease)
-    file = backed_up(queue, tmp_path)
-    handlers, ran = Handlers(), []
+    file, handlers, ran = backed_up(queue, tmp_path), Handlers(), []
     handlers("work")(lambda job: ran.append(job.id))
     with Queue("copy", url=second_server.url, prefix="other") as copy:
-        restored = restore(Archive(file), copy, quiet)
-        assert restored.given_back == 100
+        assert restore(Archive(file), copy, quiet).given_back == 100
         Worker(copy, handlers, sweep_ms=50).run(burst=True)
         assert sorted(ran) == sorted(set(ids) - {lease.job for lease in held[:100]})
         assert copy.counts().finished == 500
@@ -309,32 +290,23 @@ def test_it_refuses_what_is_not_empty_and_another_model_before_any_write(queue: 
         with raw(target) as client:
             client.flushall()
             client.set(f"ic:{{q}}:{key}", "1") if key != "sweep" else client.hset("ic:{q}:sweep", "max_lease_ms", 1)
-            with pytest.raises(NotEmpty, match=f"has the key ic:{{q}}:{key}"):
-                restore(Archive(file), target, quiet)
+            refused(NotEmpty, f"has the key ic:{{q}}:{key}", restore, Archive(file), target, quiet)
             assert client.keys() == [f"ic:{{q}}:{key}".encode()]
             client.flushall()
     for model in (models.Bull(), models.Bridge()):
         with Queue("q", model, url=target.url) as other:
-            with pytest.raises(UnsupportedFeature, match="no restore"):
-                restore(Archive(file), other, quiet)
-            with pytest.raises(UnsupportedFeature, match="no backup"):
-                take(other, tmp_path / "other", quiet)
-    foreign = tmp_path / "foreign"
-    with ArchiveWriter(foreign, {"id": "a", "model": "bull", "queue": "q"}) as writer:
-        writer.add(Entry(b"key", 0, b"value"))
-        writer.finish({"sequence": 0, "instant_ms": 0})
-    with pytest.raises(BadBackup, match="of the model bull"):
-        restore(Archive(foreign), target, quiet)
+            refused(UnsupportedFeature, "no restore", restore, Archive(file), other, quiet)
+            refused(UnsupportedFeature, "no backup", take, other, tmp_path / "other", quiet)
     strange = tmp_path / "strange"
-    with ArchiveWriter(strange, {"id": "a", "model": "lanes", "queue": "q", "server": "redis 99"}) as writer:
-        writer.add(Entry(b"key", 0, b"a value of a later version"))
-        writer.finish({"sequence": 0, "instant_ms": 0})
-    with pytest.raises(BadBackup, match="made on redis 99, whose values this server does not read"):
-        restore(Archive(strange), target, quiet)
+    for model, why in (("bull", "of the model bull"), ("lanes", "made on redis 99, whose values this server does not read")):
+        with ArchiveWriter(strange, {"id": "a", "model": model, "queue": "q", "server": "redis 99"}) as writer:
+            writer.add(Entry(b"key", 0, b"a value of a later version"))
+            writer.finish({"sequence": 0, "instant_ms": 0})
+        refused(BadBackup, why, restore, Archive(strange), target, quiet)
+        strange.unlink()
     assert keys_of(target) == {}
     restore(Archive(file), target, quiet)
-    with pytest.raises(NotEmpty, match="this backup was restored there already"):
-        restore(Archive(file), target, quiet)
+    refused(NotEmpty, "this backup was restored there already", restore, Archive(file), target, quiet)
     with pytest.raises(BackupFailed, match="there is no queue nobody"), Queue("nobody", url=target.url) as nobody:
         take(nobody, tmp_path / "nobody", quiet)
     assert not (tmp_path / "nobody").exists() and not list(tmp_path.glob("*.partial"))
@@ -342,25 +314,19 @@ def test_it_refuses_what_is_not_empty_and_another_model_before_any_write(queue: 
 
 def test_a_damaged_file_is_refused_wherever_it_was_damaged(queue: Queue, tmp_path: Path) -> None:
     queue.enqueue_many([{"name": "work", "payload": {"n": number}} for number in range(200)])
-    file = backed_up(queue, tmp_path)
-    whole, bad, found = file.read_bytes(), tmp_path / "bad", set()
+    whole, bad, found = backed_up(queue, tmp_path).read_bytes(), tmp_path / "bad", set()
     seeded = random.Random(7)
     for at in (*range(40), *range(len(whole) - 40, len(whole)), *(seeded.randrange(len(whole)) for _ in range(200))):
         bad.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << seeded.randrange(8)]) + whole[at + 1 :])
-        with pytest.raises(BadBackup) as caught:
-            Archive(bad)
-        found.add(str(caught.value).partition(": ")[2].split(" ")[0])
+        found.add(str(refused(BadBackup, "", Archive, bad)).partition(": ")[2].split(" ")[0])
     for length in range(0, len(whole), 97):
         bad.write_bytes(whole[:length])
-        with pytest.raises(BadBackup, match=r"not whole|no backup|another version"):
-            Archive(bad)
+        refused(BadBackup, r"not whole|no backup|another version", Archive, bad)
     bad.write_bytes(whole + b"x")
-    with pytest.raises(BadBackup, match="behind its end"):
-        Archive(bad)
+    refused(BadBackup, "behind its end", Archive, bad)
     assert {"damaged", "no", "it"} <= found
     bad.write_bytes(whole.replace(b"backup 1", b"backup 2", 1))
-    with pytest.raises(BadBackup, match="another version"):
-        Archive(bad)
+    refused(BadBackup, "another version", Archive, bad)
 
 
 @contextmanager
@@ -398,26 +364,20 @@ def test_a_killed_backup_leaves_no_backup_and_holds_nobody_up(queue: Queue, tmp_
 def test_a_killed_restore_leaves_a_closed_queue_and_is_run_again(queue: Queue, target: Queue, tmp_path: Path) -> None:
     for _ in range(500):
         queue.enqueue("work", {}, key="k")
-    held = claimed(queue, "work")
-    file = backed_up(queue, tmp_path)
+    held, file = claimed(queue, "work"), backed_up(queue, tmp_path)
     target.driver.server_now_ms()
     with half_way("restore", target.url, file) as process:
         process.kill()
         process.wait()
-        for call in (
-            lambda: target.enqueue("work", {}),
-            lambda: target.enqueue("work", {}, key="k", delay_ms=5),
-            lambda: target.enqueue_many([{"name": "work", "payload": 1}]),
-            lambda: claimed(target, "work"),
-        ):
-            with pytest.raises(WrongKeyType, match=r"ic:\{q\}:(sweep|seq)"):
-                call()
+        late, many = partial(target.enqueue, "work", {}, key="k", delay_ms=5), [{"name": "work", "payload": 1}]
+        enqueues = (partial(target.enqueue, "work", {}), late, partial(target.enqueue_many, many))
+        for call in (*enqueues, partial(claimed, target, "work")):
+            refused(WrongKeyType, r"ic:\{q\}:(sweep|seq)", call)
         assert 0 < len(keys_of(target)) < len(content(file))
     kept = file.rename(tmp_path / "kept.backup")
     with pytest.raises(NotEmpty, match="another backup is being restored there"):
         restore(Archive(backed_up(queue, tmp_path)), target, quiet)
-    restored = said("restore", str(kept), "--url", target.url)
-    assert restored["given_back"] == len(held) == 10
+    assert said("restore", str(kept), "--url", target.url)["given_back"] == len(held) == 10
     assert target.counts().waiting == 500
     changed = {key for key, value in content(kept).items() if keys_of(target).get(key) != value}
     assert changed <= {b"active", b"lane:work/k", *(f"run:{job.lease.job}".encode() for job in held)} | OWN
@@ -449,15 +409,16 @@ def test_the_commands_tell_what_they_did_and_what_is_wrong(queue: Queue, target:
     assert restored["instant_ms"] == taken["instant_ms"]
     with Queue("copy", url=target.url) as copy:
         assert copy.counts().waiting == 1
-    again = ironclaim("restore", str(file), "--url", target.url, "--as", "copy")
-    assert again.returncode == 2 and "was restored there already" in again.stderr and again.stderr.count("\n") == 1
-    file.write_bytes(b"something else")
-    bad = ironclaim("restore", str(file), "--url", target.url)
-    assert bad.returncode == 2 and bad.stderr == f"ironclaim: {file}: no backup, this one reads version 1\n"
-    missing = ironclaim("restore", str(tmp_path / "none"), "--url", target.url)
-    assert missing.returncode == 2 and "No such file" in missing.stderr
-    nobody = ironclaim("backup", "nobody", str(file), "--url", queue.url)
-    assert nobody.returncode == 2 and "there is no queue nobody" in nobody.stderr
+    bad = tmp_path / "bad"
+    bad.write_bytes(b"something else")
+    for words, why in (
+        (("restore", str(file), "--url", target.url, "--as", "copy"), "was restored there already"),
+        (("restore", str(bad), "--url", target.url), f"ironclaim: {bad}: no backup, this one reads version 1\n"),
+        (("restore", str(tmp_path / "none"), "--url", target.url), "No such file"),
+        (("backup", "nobody", str(file), "--url", queue.url), "there is no queue nobody"),
+    ):
+        done = ironclaim(*words)
+        assert done.returncode == 2 and why in done.stderr and done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("script", ["restore_load", "restore_end"])
@@ -465,10 +426,8 @@ def test_rule_01_a_restore_that_was_cut_off_after_any_write_is_run_again(
     queue: Queue, target: Queue, tmp_path: Path, script: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     everything(queue)
-    held = claimed(queue, "limited", "plain", "once")
-    archive = Archive(backed_up(queue, tmp_path))
-    names = ", ".join(f"{name} = true" for name in WRITES)
-    run = target.driver.run
+    held, archive = claimed(queue, "limited", "plain", "once"), Archive(backed_up(queue, tmp_path))
+    names, run = ", ".join(f"{name} = true" for name in WRITES), target.driver.run
     for writes in range(200):
         left = [writes]
 
@@ -495,11 +454,11 @@ def test_rule_01_a_restore_that_was_cut_off_after_any_write_is_run_again(
             restore(archive, target, quiet)
         monkeypatch.undo()
         if left[0] < 0:
-            if keys_of(target) and b"restored" not in run_stats(target):
-                with pytest.raises(WrongKeyType):
-                    target.enqueue("plain", {})
-            restored = restore(archive, target, quiet)
-            assert restored.sequence == 9
+            with raw(target) as client:
+                is_restored = client.hexists(target.model.keys.stats, "restored")
+            if keys_of(target) and not is_restored:
+                refused(WrongKeyType, "", target.enqueue, "plain", {})
+            assert restore(archive, target, quiet).sequence == 9
         counts = target.counts()
         assert (counts.waiting, counts.delayed, counts.blocked, counts.active) == (7, 1, 1, 0), writes
         again = claimed(target, "limited", "plain", "once", counter=5)
@@ -507,11 +466,6 @@ def test_rule_01_a_restore_that_was_cut_off_after_any_write_is_run_again(
         if left[0] >= 0:
             break
     assert writes > 3
-
-
-def run_stats(queue: Queue) -> dict[bytes, bytes]:
-    with raw(queue) as client:
-        return client.hgetall(queue.model.keys.stats)
 
 
 @pytest.mark.slow

@@ -83,8 +83,7 @@ def test_a_backup_under_load_loses_and_doubles_nothing(tmp_path: Path, seed: int
             kills = [killed_on_the_way(tmp_path, seeded.uniform(0.2, 0.7), *words) for _ in range(3)]
             # The last one may have been killed when all was done.
             assert file.exists() or all(kills)
-            ran = len(workers.marks("ran"))
-            taken = command(tmp_path, *words)
+            ran, taken = len(workers.marks("ran")), command(tmp_path, *words)
             wait_until(lambda: len(workers.marks("ran")) > ran + 200, "work goes on")
         finally:
             for process in producers:
@@ -97,8 +96,7 @@ def test_a_backup_under_load_loses_and_doubles_nothing(tmp_path: Path, seed: int
             if not client.hget(queue.model.keys.stats, "restored"):
                 assert all(kills)
                 command(tmp_path, *words)
-            before = queue.counts()
-            assert before.active == 0 and before.waiting + before.delayed > 0
+            assert (before := queue.counts()).active == 0 and before.waiting + before.delayed > 0
             again = Workers(tmp_path, second.url)
             again.open_gate()
             process = again.start(*WORKERS, name="b1")
@@ -108,8 +106,7 @@ def test_a_backup_under_load_loses_and_doubles_nothing(tmp_path: Path, seed: int
             finally:
                 process.send_signal(signal.SIGTERM)
                 process.wait(300)
-    made, ended = acknowledged(tmp_path), finished(workers, "a1", "a2")
-    marks = workers.marks("ran")
+    made, ended, marks = acknowledged(tmp_path), finished(workers, "a1", "a2"), workers.marks("ran")
     former, latter = workers.marks("start", "held")
     runs = Counter(mark.job for mark in marks if mark.pid == process.pid)
     fences = {mark.job: mark.fence for mark in marks if mark.pid != process.pid}

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from engine import Discard, Handlers, Job, Malformed, NewJob, Queue, Worker
-from tests.engine.helpers.producing import some_handlers
-
-
-@pytest.fixture
-def queue(ironclaim_url: str) -> Iterator[Queue]:
-    with Queue("flow", url=ironclaim_url) as made:
-        yield made
+from tests.engine.helpers.producing import raises, refused, some_handlers
 
 
 def work(queue: Queue, handlers: Handlers | None = None) -> None:
@@ -47,10 +40,8 @@ def test_tasks_call_tasks_back_with_what_came_of_them(queue: Queue) -> None:
 
 
 def test_the_same_new_job_is_the_callback_of_many_jobs(queue: Queue) -> None:
-    seen: list[tuple[str, ...]] = []
-    handlers = Handlers()
+    seen, handlers = list[tuple[str, ...]](), some_handlers(name="main")
     handlers("after")(lambda job: seen.append(job.parents))
-    handlers("main")(lambda job: None)
     after = NewJob("after", None, id="of-its-own")
     queue.enqueue_many([NewJob("main", None, id=f"m{at}", on_success=after) for at in range(5)])
     work(queue, handlers)
@@ -87,11 +78,7 @@ def test_a_child_reads_the_results_of_its_parents_by_id_and_by_name(queue: Queue
 def test_a_job_that_expires_or_is_discarded_by_its_handler_calls_back(queue: Queue) -> None:
     seen: list[tuple[Any, str]] = []
     handlers = some_handlers(lambda job: seen.append((job.payload, job.failure)), "after")
-
-    @handlers("main")
-    def main(job: Job) -> None:
-        raise Discard
-
+    handlers("main")(raises(Discard()))
     queue.enqueue("main", None, expires_ms=1, on_failure=NewJob("after", "late"))
     time.sleep(0.01)
     queue.enqueue("main", None, on_failure=NewJob("after", "not wanted"))
@@ -116,8 +103,7 @@ def test_what_a_callback_may_not_be_is_refused_by_name_before_anything_is_sent(q
         (send.with_options(on_success=send.new(1)).new(1), r"^on_failure\.on_success: "),
     ]
     for callback, words in bad:
-        with pytest.raises(Malformed, match=words):
-            queue.enqueue("main", None, on_failure=callback)
+        refused(Malformed, words, queue.enqueue, "main", None, on_failure=callback)
         with pytest.raises(Malformed, match=words.replace("^", r"^jobs\[0\]\.")):
             queue.enqueue_many([NewJob("main", None, on_failure=callback)])
     with pytest.raises(Malformed, match="^on_failure: "):

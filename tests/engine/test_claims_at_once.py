@@ -39,8 +39,7 @@ def test_each_job_is_claimed_once_by_whoever_asks_at_the_same_time(queue: Queue)
         watching = threads.submit(watch)
         taken = [job for found in threads.map(work, range(4)) for job in found]
         watching.result()
-    assert odd == []
-    assert (len(taken), set(taken)) == (400, jobs)
+    assert odd == [] and (len(taken), set(taken)) == (400, jobs)
     assert set(ids_of(queue, "active")) == jobs and ids_of(queue, "waiting") == []
 
 
@@ -62,6 +61,5 @@ def test_who_waits_for_work_is_woken_by_the_enqueue(queue: Queue, ironclaim_url:
 def test_a_job_without_an_id_gets_one_of_its_own(queue: Queue, client: Any) -> None:
     """Bull counts them; here they are random, and the sequence that orders jobs is what is counted."""
     made = [queue.enqueue("work", {"n": number}).job for number in range(50)]
-    assert len(set(made)) == 50
-    assert client.get(queue.model.keys.seq) == "50"
+    assert len(set(made)) == 50 and client.get(queue.model.keys.seq) == "50"
     assert [leased.lease.job for leased in claim(queue, limit=100).jobs] == made

@@ -138,8 +138,7 @@ def check_ended(desk: ClusterDesk, jobs: set[str], accepted: Mapping[str, int]) 
 def test_rule_01_a_script_loses_and_doubles_nothing_while_its_slot_moves(desk: ClusterDesk, scene: Scene, order: str) -> None:
     """The call is sent at every stage of the move: in the orders with a name until it is answered, in those of a seed all the
     way, as late copies of it would be."""
-    copies = "seed" in order
-    operation = scene.begin(desk)
+    copies, operation = "seed" in order, scene.begin(desk)
     call = desk.call(operation)
     assert call.script is not None and call.script.name == scene.script
     before = desk.where()
@@ -162,8 +161,7 @@ def test_rule_01_a_script_loses_and_doubles_nothing_while_its_slot_moves(desk: C
         attempt()
     assert answers
 
-    places = desk.where()
-    jobs = set(before) | created_by(operation, answers[-1])
+    places, jobs = desk.where(), set(before) | created_by(operation, answers[-1])
     assert {job: at for job in jobs if len(at := places.get(job, set())) != 1} == {}, desk.router.met
     by_hand = {job for job in scene.gone if places[job] == {"ended"}}
     accepted = accepted_by(operation, answers[-1])
@@ -180,11 +178,8 @@ class Mix:
     they do comes from one seed."""
 
     def __init__(self, desk: ClusterDesk, seed: int) -> None:
-        self.desk = desk
-        self.dice = random.Random(seed)
-        self.created: dict[str, bool] = {}
-        self.accepted: Counter[str] = Counter()
-        self.outstanding: dict[str, Call[Any]] = {}
+        self.desk, self.dice, self.created = desk, random.Random(seed), dict[str, bool]()
+        self.accepted, self.outstanding = Counter[str](), dict[str, Call[Any]]()
         self.leases: dict[str, tuple[Lease, ...]] = {"a": (), "b": ()}
         self.sent: list[Call[Any]] = []
 
@@ -237,8 +232,7 @@ class Mix:
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])
 def test_rule_01_many_calls_and_late_copies_lose_and_double_nothing_while_the_slot_moves(desk: ClusterDesk, seed: int) -> None:
     busy(desk)
-    there = set(desk.where()) - {"finished"}
-    mix = Mix(desk, seed)
+    there, mix = set(desk.where()) - {"finished"}, Mix(desk, seed)
     for _ in range(2):
         for _ in range(10):
             mix.stage()

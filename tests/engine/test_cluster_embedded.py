@@ -15,6 +15,7 @@ from engine.testing import ServerFailed
 from engine.testing.server import free_port
 from tests.engine.cluster_desk import CALM_MS
 from tests.engine.helpers.processes import is_gone
+from tests.engine.helpers.producing import refused
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,8 +39,7 @@ def test_three_primaries_share_the_slots_inside_the_block_and_are_gone_after_it(
     offered = iter([free_port(), taken.getsockname()[1]])
     monkeypatch.setattr(cluster_module, "free_port", lambda: next(offered, None) or free_port())
     with taken, EmbeddedCluster(node_timeout_ms=CALM_MS) as cluster:
-        assert next(offered, None) is None
-        assert len(set(cluster.ports)) == 3
+        assert next(offered, None) is None and len(set(cluster.ports)) == 3
         for node, url in enumerate(cluster.urls):
             with redis.Redis.from_url(url) as client:
                 info: Any = client.execute_command("CLUSTER INFO")
@@ -78,20 +78,15 @@ def test_a_move_stops_where_the_test_wants_it(cluster: EmbeddedCluster) -> None:
     assert old.mget(FIRST, SECOND) == [b"1", b"2"]
     move.move_keys([FIRST.encode()])
     assert (move.keys_left(), cluster.owner_of(slot)) == ([SECOND.encode()], source)
-    with pytest.raises(redis.ResponseError, match=f"{slot} 127.0.0.1:{cluster.ports[target]}") as asked:
-        old.get(FIRST)
-    assert type(asked.value).__name__ == "AskError"
-    with pytest.raises(redis.ResponseError, match="Multiple keys request during rehashing of slot"):
-        old.mget(FIRST, SECOND)
-    with pytest.raises(redis.ResponseError, match="non local key"):
-        old.eval(READ_UNDECLARED, 1, SECOND, FIRST)
-    with pytest.raises(redis.ResponseError, match=f"{slot} 127.0.0.1:{cluster.ports[source]}") as moved:
-        new.get(FIRST)
-    assert type(moved.value).__name__ == "MovedError"
+    asked = refused(redis.ResponseError, f"{slot} 127.0.0.1:{cluster.ports[target]}", old.get, FIRST)
+    assert type(asked).__name__ == "AskError"
+    refused(redis.ResponseError, "Multiple keys request during rehashing of slot", old.mget, FIRST, SECOND)
+    refused(redis.ResponseError, "non local key", old.eval, READ_UNDECLARED, 1, SECOND, FIRST)
+    moved = refused(redis.ResponseError, f"{slot} 127.0.0.1:{cluster.ports[source]}", new.get, FIRST)
+    assert type(moved).__name__ == "MovedError"
 
     move.finish()
-    assert cluster.owner_of(slot) == target
-    assert new.mget(FIRST, SECOND) == [b"1", b"2"]
+    assert cluster.owner_of(slot) == target and new.mget(FIRST, SECOND) == [b"1", b"2"]
     assert old.execute_command("CLUSTER COUNTKEYSINSLOT", slot) == 0
 
 
@@ -103,8 +98,7 @@ def test_a_whole_move_is_seen_stage_by_stage(cluster: EmbeddedCluster) -> None:
         cluster.client(source).set(f"{{tag}}{number}", number)
     seen: list[int] = []
     cluster.move_slot(slot, (source + 1) % 3, portion=2, step=lambda move: seen.append(len(move.keys_left())))
-    assert seen == [5, 3, 1, 0, 0]
-    assert cluster.owner_of(slot) == (source + 1) % 3
+    assert seen == [5, 3, 1, 0, 0] and cluster.owner_of(slot) == (source + 1) % 3
 
 
 def test_a_key_that_was_written_at_both_nodes_stops_the_move(cluster: EmbeddedCluster) -> None:
@@ -116,8 +110,7 @@ def test_a_key_that_was_written_at_both_nodes_stops_the_move(cluster: EmbeddedCl
     with cluster.client(target).client() as asking:
         asking.execute_command("ASKING")
         asking.set(FIRST, "and there")
-    with pytest.raises(redis.ResponseError, match="BUSYKEY"):
-        move.finish()
+    refused(redis.ResponseError, "BUSYKEY", move.finish)
 
 
 def set_node_timeout(cluster: EmbeddedCluster, timeout_ms: int) -> None:
@@ -147,5 +140,4 @@ def test_a_replica_takes_the_place_of_a_killed_primary_which_comes_back_empty_an
         cluster.wait_until_whole()
         assert (cluster.role(old), cluster.ports[old], cluster.replicas_of(replica)) == ("slave", port, [old])
         cluster.failover(old)
-        assert cluster.wait_for_promotion(slot, replica) == old
-        assert cluster.client(old).get(FIRST) == b"kept"
+        assert cluster.wait_for_promotion(slot, replica) == old and cluster.client(old).get(FIRST) == b"kept"

@@ -37,9 +37,7 @@ class Client(threading.Thread):
 
     def __init__(self, traffic: Traffic, number: int) -> None:
         super().__init__(name=f"{type(self).__name__} {number}", daemon=True)
-        self.traffic = traffic
-        self.number = number
-        self.sends = 0
+        self.traffic, self.number, self.sends = traffic, number, 0
         self.router = Router(traffic.cluster.ports, traffic.model)
 
     def answer(self, operation: Operation) -> Any:
@@ -68,10 +66,8 @@ class Producer(Client):
         for count in itertools.count():
             if self.traffic.drains:
                 return
-            job = f"p{self.number}-{count}"
-            nonce = f"{self.number}{count:07d}".encode()
-            delay_ms = 20 if count % 3 == 0 else 0
-            assert self.answer(enqueue(job, nonce, delay_ms)).created
+            job, nonce = f"p{self.number}-{count}", f"{self.number}{count:07d}".encode()
+            assert self.answer(enqueue(job, nonce, 20 if count % 3 == 0 else 0)).created
             self.traffic.enqueued.add(job)
 
 
@@ -106,11 +102,8 @@ class Traffic:
     """Two producers, two workers and a sweeper, and what was acknowledged to them."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
-        self.cluster = cluster
-        self.model = Lanes(QUEUE)
-        self.enqueued: set[str] = set()
-        self.finished: list[tuple[str, int, str]] = []
-        self.errors: list[Exception] = []
+        self.cluster, self.model = cluster, Lanes(QUEUE)
+        self.enqueued, self.finished, self.errors = set[str](), list[tuple[str, int, str]](), list[Exception]()
         self.drains = self.stopped = self.given_up = False
         self.clients: list[Client] = [Producer(self, 1), Producer(self, 2), Worker(self, 3), Worker(self, 4), Sweeper(self, 5)]
 
@@ -147,10 +140,9 @@ class Traffic:
             client.join(DEADLINE_S)
         try:
             wait_until(lambda: self.errors or not self.missing(), "every job is finished")
-        except AssertionError:
-            raise AssertionError(
-                f"not finished: {sorted(self.missing())[:10]}, {len(self.missing())} of {len(self.enqueued)}"
-            ) from None
+        finally:
+            left = sorted(self.missing())
+            assert self.errors or not left, f"not finished: {len(left)} of {len(self.enqueued)}: {left[:10]}"
 
     def stop(self) -> None:
         self.drains = self.stopped = True
@@ -205,8 +197,7 @@ def test_rule_27_nothing_is_lost_or_finished_twice_while_the_slot_moves_there_an
         traffic.drain()
     finally:
         traffic.stop()
-    assert not traffic.errors
-    assert len(traffic.enqueued) > 50
+    assert not traffic.errors and len(traffic.enqueued) > 50
     doubled = {job: count for job, count in Counter(job for job, _, _ in traffic.finished).items() if count != 1}
     assert doubled == {}
     met = {what.split(": ", 1)[1].split(" ")[0] for client in traffic.clients for what in client.router.met}

@@ -15,35 +15,31 @@ def delivery(jitter: float = 0.0, deadline_ms: int = DEADLINE_MS) -> Delivery:
     return Delivery(0, lambda: jitter, deadline_ms)
 
 
-@pytest.mark.parametrize(
-    ("message", "trouble"),
-    [
-        ("NOSCRIPT No matching script.", Trouble.TRANSIENT),
-        ("LOADING server is loading the dataset in memory", Trouble.TRANSIENT),
-        ("BUSY Redis is busy running a script.", Trouble.TRANSIENT),
-        ("TRYAGAIN Multiple keys request during rehashing of slot", Trouble.TRANSIENT),
-        ("CLUSTERDOWN The cluster is down", Trouble.TRANSIENT),
-        ("MOVED 3999 127.0.0.1:6381", Trouble.TRANSIENT),
-        ("ASK 3999 127.0.0.1:6381", Trouble.TRANSIENT),
-        ("MASTERDOWN Link with MASTER is down", Trouble.TRANSIENT),
-        ("UNBLOCKED force unblock from blocking operation", Trouble.TRANSIENT),
-        ("OOM command not allowed when used memory > 'maxmemory'.", Trouble.REFUSED),
-        ("READONLY You can't write against a read only replica.", Trouble.TRANSIENT),
-        ("MISCONF Redis is configured to save RDB snapshots", Trouble.REFUSED),
-        ("NOREPLICAS Not enough good replicas to write.", Trouble.REFUSED),
-        ("NOAUTH Authentication required.", Trouble.REFUSED),
-        ("NOPERM this user has no permissions", Trouble.REFUSED),
-        ("WRONGPASS invalid username-password pair", Trouble.REFUSED),
-        ("DENIED Redis is running in protected mode", Trouble.REFUSED),
-        ("ERR max number of clients reached", Trouble.REFUSED),
-        ("ERR user_script:3: attempt to index a nil value", Trouble.FAULT),
-        ("WRONGTYPE Operation against a key holding the wrong kind of value", Trouble.FAULT),
-        ("IRONCLAIM sequence exhausted at 2^48", Trouble.FAULT),
-        ("BUSYGROUP Consumer Group name already exists", Trouble.FAULT),
-        ("ASKING", Trouble.FAULT),
-        ("", Trouble.FAULT),
+#: What a server says, by what it means for the call.
+REPLIES: dict[Trouble, list[str]] = {
+    Trouble.TRANSIENT: [
+        "NOSCRIPT No matching script.", "LOADING server is loading the dataset in memory",
+        "BUSY Redis is busy running a script.", "TRYAGAIN Multiple keys request during rehashing of slot",
+        "CLUSTERDOWN The cluster is down", "MOVED 3999 127.0.0.1:6381", "ASK 3999 127.0.0.1:6381",
+        "MASTERDOWN Link with MASTER is down", "UNBLOCKED force unblock from blocking operation",
+        "READONLY You can't write against a read only replica.",
     ],
-)
+    Trouble.REFUSED: [
+        "OOM command not allowed when used memory > 'maxmemory'.",
+        "MISCONF Redis is configured to save RDB snapshots", "NOREPLICAS Not enough good replicas to write.",
+        "NOAUTH Authentication required.", "NOPERM this user has no permissions",
+        "WRONGPASS invalid username-password pair", "DENIED Redis is running in protected mode",
+        "ERR max number of clients reached",
+    ],
+    Trouble.FAULT: [
+        "ERR user_script:3: attempt to index a nil value",
+        "WRONGTYPE Operation against a key holding the wrong kind of value",
+        "IRONCLAIM sequence exhausted at 2^48", "BUSYGROUP Consumer Group name already exists", "ASKING", "",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("message", "trouble"), [(one, trouble) for trouble in REPLIES for one in REPLIES[trouble]])
 def test_error_replies(message: str, trouble: Trouble) -> None:
     assert trouble_of_reply(message) is trouble
 
@@ -65,8 +61,7 @@ def test_a_long_outage_overflows_nothing() -> None:
 @pytest.mark.parametrize("trouble", [Trouble.NOT_SENT, Trouble.TRANSIENT])
 def test_what_was_never_applied_is_unavailable_at_the_deadline(trouble: Trouble) -> None:
     sends = delivery()
-    assert isinstance(sends.after(trouble, "no", 9_990 * MS), SendAgain)
-    assert sends.definite
+    assert isinstance(sends.after(trouble, "no", 9_990 * MS), SendAgain) and sends.definite
     assert sends.after(trouble, "no", 9_990 * MS) == GiveUp(Verdict.UNAVAILABLE)
     assert sends.errors == ["no", "no"] and sends.unanswered == 0
 
@@ -80,8 +75,7 @@ def test_the_deadline_counts_the_pause_that_would_follow() -> None:
 def test_one_unanswered_send_makes_the_end_unknown() -> None:
     for last in (Trouble.NOT_SENT, Trouble.TRANSIENT, Trouble.UNANSWERED, Trouble.REFUSED):
         sends = delivery()
-        assert isinstance(sends.after(Trouble.UNANSWERED, "reset", 0), SendAgain)
-        assert not sends.definite
+        assert isinstance(sends.after(Trouble.UNANSWERED, "reset", 0), SendAgain) and not sends.definite
         assert sends.after(last, "no", 10_000 * MS) == GiveUp(Verdict.UNKNOWN)
 
 
@@ -101,8 +95,7 @@ def test_a_fault_ends_at_once_and_is_certain_only_alone() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(list(Trouble)), st.integers(0, 12_000)), max_size=30), st.floats(0, 0.999))
 def test_certainty_is_never_claimed_after_an_unanswered_send(events: list[tuple[Trouble, int]], jitter: float) -> None:
-    sends = delivery(jitter)
-    unanswered = 0
+    sends, unanswered = delivery(jitter), 0
     for trouble, at_ms in sorted(events, key=lambda event: event[1]):
         step = sends.after(trouble, trouble.value, at_ms * MS)
         unanswered += trouble is Trouble.UNANSWERED

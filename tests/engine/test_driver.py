@@ -15,7 +15,7 @@ from engine.ops.claims import Failure, Finish, Retry
 from engine.ops.sweeps import Wait
 from engine.queue import producing
 from engine.redis.driver import SyncDriver
-from tests.engine.helpers.producing import claim, claim_operation, hurry, ids_of, raw_client
+from tests.engine.helpers.producing import claim, claim_operation, hurry, ids_of, refused
 from tests.engine.helpers.relay import Relay, Rule
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
@@ -29,29 +29,30 @@ def queue(relay: Relay) -> Iterator[Queue]:
     made.close()
 
 
-def evalsha_calls(url: str) -> int:
-    """How many EVALSHA the server has executed or refused since its counters were reset."""
-    with raw_client(url) as client:
-        return client.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0)
+def calls_of(client: Any, command: str) -> int:
+    """How many of them the server has executed or refused since its counters were reset."""
+    return client.info("commandstats").get(f"cmdstat_{command}", {}).get("calls", 0)
+
+
+def departed(queue: Queue) -> Any:
+    """The first half of a send of the job j, which waits for nothing."""
+    draft = producing.draft("work", {}, 1000, id="j")
+    return queue.driver.depart(queue.model.call(draft.stamped(queue.driver.not_after_ms())))
 
 
 @pytest.mark.parametrize(
     ("rule", "result"), [("lose_reply", "repeated"), ("cut_reply", "repeated"), ("lose_request", "created"), (None, "created")]
 )
-def test_a_call_that_departed_arrives_in_another_thread(
-    relay: Relay, queue: Queue, direct: Queue, rule: Rule | None, result: str
-) -> None:
+def test_a_call_arrives_in_another_thread(relay: Relay, queue: Queue, direct: Queue, rule: Rule | None, result: str) -> None:
     """The two halves of a send: the first one waits for nothing, the second one sends again if need be."""
     queue.counts()
     if rule is not None:
         relay.next(rule)
-    draft = producing.draft("work", {}, 1000, id="j")
-    flight = queue.driver.depart(queue.model.call(draft.stamped(queue.driver.not_after_ms())))
+    flight = departed(queue)
     assert flight.connection is not None
     with ThreadPoolExecutor(1) as other:
         sent = other.submit(queue.driver.arrive, flight).result()
-    assert (sent.reply.result, sent.definite) == (result, rule is None)
-    assert ids_of(direct, "waiting") == ["j"]
+    assert (sent.reply.result, sent.definite) == (result, rule is None) and ids_of(direct, "waiting") == ["j"]
     assert queue.counts().waiting == 1, "the connection in the pool is at the right reply"
 
 
@@ -63,10 +64,7 @@ def test_a_call_that_could_not_depart_is_sent_when_it_arrives(relay: Relay, queu
         relay.up()
     else:
         queue.close()
-    draft = producing.draft("work", {}, 1000, id="j")
-    flight = queue.driver.depart(queue.model.call(draft.stamped(queue.driver.not_after_ms())))
-    assert queue.driver.arrive(flight).reply.created
-    assert ids_of(direct, "waiting") == ["j"]
+    assert queue.driver.arrive(departed(queue)).reply.created and ids_of(direct, "waiting") == ["j"]
 
 
 def test_without_hiredis_redis_py_packs_the_calls(queue: Queue, direct: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,8 +78,7 @@ def test_without_hiredis_redis_py_packs_the_calls(queue: Queue, direct: Queue, m
 def test_harm_again_and_again(relay: Relay, queue: Queue, direct: Queue, times: int) -> None:
     lost: list[Rule] = ["lose_reply"]
     relay.next(*lost * times)
-    assert queue.enqueue("work", {}, id="j").result == "repeated"
-    assert direct.counts().waiting == 1
+    assert queue.enqueue("work", {}, id="j").result == "repeated" and direct.counts().waiting == 1
 
 
 def test_a_lost_claim_reply_leases_once_and_a_lost_finish_reply_finishes_once(relay: Relay, queue: Queue, direct: Queue) -> None:
@@ -95,8 +92,7 @@ def test_a_lost_claim_reply_leases_once_and_a_lost_finish_reply_finishes_once(re
     relay.next("lose_reply")
     reply = queue.driver.run(queue.model.call(Finish(leases, claim_operation(queue))))
     assert reply.finished.items == (("repeated", "finished"),) * 2
-    assert [job.lease.job for job in reply.claimed.jobs] == ["j2"]
-    assert direct.counts().finished == 2
+    assert [job.lease.job for job in reply.claimed.jobs] == ["j2"] and direct.counts().finished == 2
 
 
 def test_a_late_copy_of_an_enqueue_does_not_run_the_job_again(relay: Relay, queue: Queue, direct: Queue) -> None:
@@ -112,8 +108,7 @@ def test_a_late_copy_of_an_enqueue_does_not_run_the_job_again(relay: Relay, queu
 
 def test_a_delay_within_the_time_of_a_reply_is_waited_for(relay: Relay, queue: Queue) -> None:
     relay.delay_s = 0.1
-    assert queue.enqueue("work", {}, id="j").result == "created"
-    assert relay.calls == 2
+    assert queue.enqueue("work", {}, id="j").result == "created" and relay.calls == 2
 
 
 @pytest.mark.feature("BL33")
@@ -126,15 +121,14 @@ def test_a_server_that_comes_back_within_the_deadline(relay: Relay, queue: Queue
     assert ids_of(direct, "waiting") == ["j"]
 
 
-def test_the_client_sends_nothing_by_itself(relay: Relay, queue: Queue, ironclaim_url: str, client: Any) -> None:
+def test_the_client_sends_nothing_by_itself(relay: Relay, queue: Queue, client: Any) -> None:
     """redis-py re-sends EVALSHA by default; here each send is the engine's own."""
     driver: SyncDriver = queue.driver
     client.config_resetstat()
     relay.standing = "lose_reply"
     driver.deadline_ms = 0
-    with pytest.raises(OutcomeUnknown, match="1 of 1 sends unanswered"):
-        driver.run(queue.model.call(claim_operation(queue)))
-    assert evalsha_calls(ironclaim_url) == 1
+    refused(OutcomeUnknown, "1 of 1 sends unanswered", driver.run, queue.model.call(claim_operation(queue)))
+    assert calls_of(client, "evalsha") == 1
     assert relay.calls == 2, "the count that made the connection, and this"
 
 
@@ -159,8 +153,7 @@ def test_a_full_server_refuses_a_job_and_takes_a_finish(direct: Queue, client: A
     try:
         direct.driver.deadline_ms = int(3_000 * DEADLINE_S)
         started_s = time.monotonic()
-        with pytest.raises(ServerUnavailable, match="nothing was applied.*OOM"):
-            direct.enqueue("work", {}, id="c")
+        refused(ServerUnavailable, "nothing was applied.*OOM", direct.enqueue, "work", {}, id="c")
         assert time.monotonic() - started_s < DEADLINE_S, "a refusal is not waited out"
         assert client.exists(direct.model.keys.job("c")) == 0
         # On a new connection too: its handshake loads the scripts.
@@ -174,25 +167,18 @@ def test_a_full_server_refuses_a_job_and_takes_a_finish(direct: Queue, client: A
 
 def test_a_new_connection_loads_the_scripts_that_the_server_lacks_and_no_others(direct: Queue, client: Any) -> None:
     """Rule 28. All of them are half a megabyte, and after a fault many connections are made at once."""
-
-    def loads() -> int:
-        return int(client.info("commandstats").get("cmdstat_script|load", {}).get("calls", 0))
-
     client.script_flush()
-    before = loads()
-    direct.driver.close()
-    direct.enqueue("work", {}, id="a")
-    assert loads() - before == len(direct.model.scripts)
-    direct.driver.close()
-    direct.enqueue("work", {}, id="b")
-    assert loads() - before == len(direct.model.scripts)
+    before = calls_of(client, "script|load")
+    for job in ("a", "b"):
+        direct.driver.close()
+        direct.enqueue("work", {}, id=job)
+        assert calls_of(client, "script|load") - before == len(direct.model.scripts)
 
 
 def test_an_error_of_a_script_is_told_at_once_and_leaves_the_connection_usable(queue: Queue, client: Any) -> None:
     queue.enqueue("work", {}, id="a")
     client.set(queue.model.keys.stats, "no hash")
-    with pytest.raises(ScriptFault, match="enqueue: the server answered WRONGTYPE"):
-        queue.enqueue("work", {}, id="b")
+    refused(ScriptFault, "enqueue: the server answered WRONGTYPE", queue.enqueue, "work", {}, id="b")
     client.delete(queue.model.keys.stats)
     assert queue.enqueue("work", {}, id="b").result == "created"
 
@@ -210,8 +196,7 @@ def test_rule_05_a_refusal_of_a_call_sent_before_is_not_definite(queue: Queue) -
     assert queue.enqueue("work", {}).created
     (job,) = claim(queue, limit=1).jobs
     call = queue.model.call(Finish((job.lease,)))
-    assert queue.driver.send(call).definite
-    assert not queue.driver.send(call, again=True).definite
+    assert queue.driver.send(call).definite and not queue.driver.send(call, again=True).definite
 
 
 def test_rule_31_a_server_that_turns_unsafe_after_an_unanswered_send_leaves_the_outcome_unknown(
@@ -221,8 +206,7 @@ def test_rule_31_a_server_that_turns_unsafe_after_an_unanswered_send_leaves_the_
     relay.next("lose_reply")
     relay.before_call = lambda data: client.config_set("maxmemory-policy", "allkeys-lru")
     try:
-        with pytest.raises(OutcomeUnknown, match="maxmemory_policy"):
-            queue.enqueue("work", {}, id="j")
+        refused(OutcomeUnknown, "maxmemory_policy", queue.enqueue, "work", {}, id="j")
     finally:
         client.config_set("maxmemory-policy", "noeviction")
     assert ids_of(direct, "waiting") == ["j"]
@@ -239,9 +223,7 @@ def test_a_call_that_waits_for_its_reply_is_broken_off_and_not_sent_again(direct
         call = pool.submit(waiting.run, wait)
         wait_until(lambda: blocked() == 1, "it blocks")
         waiting.interrupt()
-        with pytest.raises(OutcomeUnknown, match="interrupted"):
-            call.result(DEADLINE_S)
+        refused(OutcomeUnknown, "interrupted", call.result, DEADLINE_S)
         wait_until(lambda: not blocked(), "the server knows")
-        with pytest.raises(OutcomeUnknown, match="interrupted"):
-            waiting.run(wait)
+        refused(OutcomeUnknown, "interrupted", waiting.run, wait)
         assert not blocked()

@@ -12,7 +12,7 @@ from engine import ConnectOptions, Queue, UnsafeServer, Worker
 from engine.redis.endpoint import DEADLINE_MS_MAX, Endpoint
 from engine.redis.handshake import check_server, parse_info
 from engine.testing import EmbeddedServer
-from tests.engine.helpers.producing import claim, ids_of, raw_client, some_handlers
+from tests.engine.helpers.producing import claim, ids_of, raw_client, refused, some_handlers
 
 FIT = {"redis_version": "7.2.4", "maxmemory_policy": "noeviction"}
 
@@ -20,8 +20,7 @@ FIT = {"redis_version": "7.2.4", "maxmemory_policy": "noeviction"}
 @pytest.mark.parametrize("version", ["7.0", "7.0.0", "7.2.4", "8.1.0", "10.0.1", "255.255.255"])
 def test_versions_that_are_new_enough(version: str) -> None:
     check_server({**FIT, "redis_version": version})
-    with pytest.raises(UnsafeServer, match="^maxmemory_policy"):
-        check_server({"redis_version": version})
+    refused(UnsafeServer, "^maxmemory_policy", check_server, {"redis_version": version})
 
 
 @pytest.mark.parametrize("version", ["6.2.14", "6.9", "5.0.7", "2.8", "0.0.0", "", "unknown", "x.y.z"])
@@ -33,8 +32,7 @@ def test_versions_that_are_too_old(version: str) -> None:
 
 @pytest.mark.parametrize("info", [{}, {"redis_version": "7.2.4"}, {"maxmemory_policy": "noeviction"}])
 def test_a_server_that_does_not_say(info: dict[str, str]) -> None:
-    with pytest.raises(UnsafeServer, match="unknown"):
-        check_server(info)
+    refused(UnsafeServer, "unknown", check_server, info)
 
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-lru", "allkeys-random", "volatile-ttl", "noevictions", ""])
@@ -56,8 +54,7 @@ def test_a_real_server_that_evicts_is_refused_at_once_and_nothing_is_written() -
         message = r"^maxmemory_policy: allkeys-lru .* it must be noeviction$"
         for use in (lambda: queue.enqueue("work", {}), queue.counts, lambda: claim(queue), Worker(queue, some_handlers()).run):
             started_s = time.monotonic()
-            with pytest.raises(UnsafeServer, match=message):
-                use()
+            refused(UnsafeServer, message, use)
             assert time.monotonic() - started_s < DEADLINE_MS_MAX / 1000, "it does not try again"
         assert client.dbsize() == 0
         client.config_set("maxmemory-policy", "noeviction")
@@ -68,8 +65,7 @@ def test_a_real_server_that_evicts_is_refused_at_once_and_nothing_is_written() -
 def test_a_forked_child_does_not_use_its_parents_connections(queue: Queue, client: Any) -> None:
     """The child connects anew; the parent goes on with what it has, also after the child has ended."""
     queue.enqueue("work", {}, id="before")
-    connections = client.info("stats")["total_connections_received"]
-    child = os.fork()
+    connections, child = client.info("stats")["total_connections_received"], os.fork()
     if child == 0:
         code = 1
         try:
@@ -79,8 +75,7 @@ def test_a_forked_child_does_not_use_its_parents_connections(queue: Queue, clien
             os._exit(code)
     results = [queue.enqueue("work", {}, id=f"parent-{number}").result for number in range(100)]
     _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
-    assert results == ["created"] * 100
+    assert os.waitstatus_to_exitcode(status) == 0 and results == ["created"] * 100
     assert queue.enqueue("work", {}, id="after").result == "created"
     assert client.info("stats")["total_connections_received"] == connections + 1
     wanted = {"before", "after", *(f"{who}-{number}" for who in ("child", "parent") for number in range(100))}
@@ -90,6 +85,5 @@ def test_a_forked_child_does_not_use_its_parents_connections(queue: Queue, clien
 def test_the_clients_own_retries_are_off() -> None:
     """Also when connecting; a url cannot turn them on."""
     for url in ("redis://localhost", "rediss://localhost?retry_on_timeout=true", "unix:///tmp/socket?health_check_interval=5"):
-        settings = Endpoint(url).settings()
-        assert settings["retry"].get_retries() == 0
+        assert (settings := Endpoint(url).settings())["retry"].get_retries() == 0
         assert settings["health_check_interval"] == 0 and not settings["decode_responses"]

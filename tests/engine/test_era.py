@@ -102,8 +102,7 @@ def test_a_failover_that_lost_acknowledged_jobs_is_told_once_also_when_others_ha
         enqueue(second, 1)
         first.close()
         enqueue(first, 1)
-        assert silent(late) and losses.only() == loss
-        assert first.counts().data_losses == 1
+        assert silent(late) and losses.only() == loss and first.counts().data_losses == 1
         assert 'ironclaim_data_losses_total{queue="q"} 1' in first.metrics().splitlines()
 
 
@@ -139,9 +138,7 @@ def test_a_worker_tells_of_claims_that_are_gone(pair: Primary) -> None:
 
 
 @pytest.mark.parametrize("how", ["connection", "bulk", "handshake"])
-def test_a_server_that_was_emptied_is_noticed(
-    ironclaim_url: str, how: str, caplog: pytest.LogCaptureFixture, client: Any
-) -> None:
+def test_an_emptied_server_is_noticed(ironclaim_url: str, how: str, caplog: pytest.LogCaptureFixture, client: Any) -> None:
     losses = Losses()
     with opened(ironclaim_url, losses) as queue:
         enqueue(queue, 3)
@@ -158,8 +155,7 @@ def test_a_server_that_was_emptied_is_noticed(
         enqueue(queue, 1)
         queue.close()
         enqueue(queue, 1)
-        assert losses.only() == loss
-        assert queue.counts().data_losses == 1
+        assert losses.only() == loss and queue.counts().data_losses == 1
     warnings = [record for record in caplog.records if record.name == "ironclaim" and record.levelno == logging.WARNING]
     assert ["the server went back" in record.message for record in warnings] == [True]
 
@@ -205,8 +201,7 @@ def test_what_people_do_to_a_queue_and_to_connections_is_no_loss(ironclaim_url: 
         with Queue("q", url=ironclaim_url) as other:
             enqueue(other, 1)
         enqueue(queue, 1)
-        assert silent(losses) and queue.counts().data_losses == 0
-        assert client.get("ic:{q}:seq") == "11"
+        assert silent(losses) and queue.counts().data_losses == 0 and client.get("ic:{q}:seq") == "11"
 
 
 @pytest.mark.parametrize(("servers", "missing"), [(15, "marker"), (16, "")])
@@ -214,18 +209,16 @@ def test_a_server_that_was_trimmed_from_the_list_is_no_loss(desk: Desk, servers:
     """The list has room for 16 servers. In one that is full, the one that a process knows may have been trimmed."""
     for number in range(servers):
         desk.redis.lpush(desk.keys.era, f"{number:040x} 0 {desk.now_ms - 1_000 + number}")
-    here = f"{servers - 1:040x}"
-    noted = desk.run(NoteEra(here, "f" * 40, f"{'f' * 40} 0 {desk.now_ms - 90_000}", 0))
+    noted = desk.run(NoteEra(f"{servers - 1:040x}", "f" * 40, f"{'f' * 40} 0 {desk.now_ms - 90_000}", 0))
     assert (noted.missing, desk.redis.llen(desk.keys.era)) == (missing, servers)
     assert (desk.redis.hget(desk.keys.stats, "data_losses") or b"0") == (b"1" if missing else b"0")
 
 
-def test_looking_at_a_queue_writes_nothing(ironclaim_url: str, client: Any) -> None:
-    with Queue("q", url=ironclaim_url) as queue:
-        queue.counts()
-        queue.close()
-        queue.metrics()
-        assert client.dbsize() == 0
+def test_looking_at_a_queue_writes_nothing(queue: Queue, client: Any) -> None:
+    queue.counts()
+    queue.close()
+    queue.metrics()
+    assert client.dbsize() == 0
 
 
 @pytest.mark.parametrize("kept", ["nothing", "snapshot", "everything"])
@@ -269,41 +262,35 @@ def test_each_of_several_losses_in_a_row_is_told(closed_port: int) -> None:
                 with raw_client(server.url) as client:
                     assert client.llen("ic:{q}:era") == 1 and client.get("ic:{q}:seq") == str(count)
         wait_until(lambda: len(losses) > 1, "both losses were told")
-        assert sorted((loss.acknowledged, loss.found, loss.missing) for loss in losses) == [
-            (2, 0, "sequence"),
-            (3, 0, "sequence"),
-        ]
+        found = sorted((loss.acknowledged, loss.found, loss.missing) for loss in losses)
+        assert found == [(2, 0, "sequence"), (3, 0, "sequence")]
 
 
-def test_callbacks_cannot_break_a_call_and_coroutines_run_in_their_loop(
-    ironclaim_url: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def use() -> None:
-        told: list[tuple[DataLoss, Any]] = []
-        async with AsyncQueue("q", url=ironclaim_url) as queue:
+async def test_callbacks_break_no_call_and_coroutines_run_in_their_loop(ironclaim_url: str, caplog: Any, client: Any) -> None:
+    told: list[tuple[DataLoss, Any]] = []
+    async with asyncio.timeout(DEADLINE_S), AsyncQueue("q", url=ironclaim_url) as queue:
 
-            @queue.on_data_loss
-            def bad(loss: DataLoss) -> None:
-                raise RuntimeError("no")
+        @queue.on_data_loss
+        def bad(loss: DataLoss) -> None:
+            raise RuntimeError("no")
 
-            @queue.on_data_loss
-            async def good(loss: DataLoss) -> None:
-                await asyncio.sleep(0)
-                told.append((loss, asyncio.get_running_loop()))
+        @queue.on_data_loss
+        async def good(loss: DataLoss) -> None:
+            await asyncio.sleep(0)
+            told.append((loss, asyncio.get_running_loop()))
 
-            await queue.enqueue("work", {})
-            with raw_client(ironclaim_url) as client:
-                client.flushall()
-            assert (await queue.enqueue("work", {})).created
-            while not told:
-                await asyncio.sleep(0.005)
-            assert told[0][0].acknowledged == 1 and told[0][1] is asyncio.get_running_loop()
-
-    asyncio.run(asyncio.wait_for(use(), DEADLINE_S))
+        await queue.enqueue("work", {})
+        client.flushall()
+        assert (await queue.enqueue("work", {})).created
+        while not told:
+            await asyncio.sleep(0.005)
+        assert told[0][0].acknowledged == 1 and told[0][1] is asyncio.get_running_loop()
     assert "a callback of its data loss failed" in caplog.text
 
+
+def test_a_callback_that_raises_breaks_no_call_of_a_blocking_queue(ironclaim_url: str, client: Any) -> None:
     losses = Losses()
-    with opened(ironclaim_url, losses) as queue, raw_client(ironclaim_url) as client:
+    with opened(ironclaim_url, losses) as queue:
         queue.on_data_loss(lambda loss: 1 / 0)
         enqueue(queue, 1)
         client.flushall()
@@ -319,23 +306,19 @@ def test_old_keyspaces_say_that_they_cannot_tell(ironclaim_url: str) -> None:
         queue.on_data_loss(None)  # type: ignore[arg-type]
 
 
-def test_a_new_connection_of_an_asyncio_queue_asks_what_is_missing(ironclaim_url: str) -> None:
-    async def use() -> list[DataLoss]:
-        told = Losses()
-        async with AsyncQueue("q", url=ironclaim_url) as queue:
-            queue.on_data_loss(told.append)
-            await asyncio.gather(*(queue.enqueue("work", {}) for _ in range(20)))
-            with raw_client(ironclaim_url) as client:
-                client.flushall()
-            await queue.close()
-            # Before the first write: others may have enqueued more than was lost.
-            await queue.counts()
-            while not told:
-                await asyncio.sleep(0.005)
-            await queue.enqueue_many([{"name": "work", "payload": 1}] * 30)
-            await queue.close()
-            await queue.enqueue("work", {})
-        return told
-
-    (loss,) = asyncio.run(asyncio.wait_for(use(), DEADLINE_S))
+async def test_a_new_connection_of_an_asyncio_queue_asks_what_is_missing(ironclaim_url: str, client: Any) -> None:
+    told = Losses()
+    async with asyncio.timeout(DEADLINE_S), AsyncQueue("q", url=ironclaim_url) as queue:
+        queue.on_data_loss(told.append)
+        await asyncio.gather(*(queue.enqueue("work", {}) for _ in range(20)))
+        client.flushall()
+        await queue.close()
+        # Before the first write: others may have enqueued more than was lost.
+        await queue.counts()
+        while not told:
+            await asyncio.sleep(0.005)
+        await queue.enqueue_many([{"name": "work", "payload": 1}] * 30)
+        await queue.close()
+        await queue.enqueue("work", {})
+    (loss,) = told
     assert (loss.acknowledged, loss.found, loss.missing) == (20, 0, "sequence")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
-import redis
+from typing import Any
 
-from engine import Handlers, Queue, validate
+import pytest
+
+from engine import Queue, validate
 from engine.handlers import fault_of
 from engine.ops.claims import Bury, Failure, Retry
 from engine.ops.jobs import Lease
 from engine.worker.worker import Worker
 from tests.engine.desk import Desk, run_texts
+from tests.engine.helpers.producing import some_handlers
 
 
 def entries(desk: Desk, job: str) -> dict[str, str]:
@@ -61,8 +63,7 @@ def test_a_lost_worker_is_an_entry_too_and_a_burial_keeps_its_own_reason(desk: D
     desk.crash("j", worker="c")
     state = desk.run_hash("j")
     assert (state["errors"], state["error"]) == ("2", "crashed 2 times, 1 are allowed")
-    assert state["e1"].split(" ", 2)[2] == "lost the worker c was lost\0"
-    assert desk.places("j") == {"dead"}
+    assert state["e1"].split(" ", 2)[2] == "lost the worker c was lost\0" and desk.places("j") == {"dead"}
 
 
 def deep(depth: int) -> None:
@@ -76,12 +77,9 @@ def test_the_end_of_a_stack_trace_travels_as_utf_8_and_is_bounded() -> None:
     try:
         deep(3)
     except ValueError as failure:
-        fault = fault_of(failure)
-        long = fault_of(ValueError("x" * 10_000))
-    assert fault.error == "ValueError: no ?"
-    assert fault.trace.endswith("ValueError: no ?")
-    assert "deep" in fault.trace
-    assert len(long.trace.encode()) == validate.TRACE_BYTES_MAX
+        fault, long = fault_of(failure), fault_of(ValueError("x" * 10_000))
+    assert fault.error == "ValueError: no ?" and fault.trace.endswith("ValueError: no ?")
+    assert "deep" in fault.trace and len(long.trace.encode()) == validate.TRACE_BYTES_MAX
 
 
 class Unspeakable(Exception):
@@ -94,27 +92,22 @@ def test_an_exception_whose_text_raises_still_has_a_trace() -> None:
         raise Unspeakable
     except Unspeakable as failure:
         fault = fault_of(failure)
-    assert fault.error == "Unspeakable"
-    assert "test_an_exception_whose_text_raises" in fault.trace
+    assert fault.error == "Unspeakable" and "test_an_exception_whose_text_raises" in fault.trace
 
 
-def test_a_worker_sends_the_trace_of_its_handler(queue: Queue) -> None:
-    handlers = Handlers()
-
-    @handlers("bad")
+def test_a_worker_sends_the_trace_of_its_handler(queue: Queue, client: Any) -> None:
     def bad(job: object) -> None:
         deep(2)
 
-    @handlers("worse")
     async def worse(job: object) -> None:
         deep(2)
 
+    handlers = some_handlers(bad, "bad")
+    handlers("worse")(worse)
     for name in ("bad", "worse"):
         queue.enqueue(name, {}, id=name, attempts=1)
     Worker(queue, handlers, sweep_ms=50).run(burst=True)
     for name in ("bad", "worse"):
-        with redis.Redis.from_url(queue.url, decode_responses=True) as client:
-            entry = run_texts(client, queue.model.keys.run(name))["e0"]
-        text, _, trace = entry.partition("\0")
-        assert text.endswith("failed ValueError: no ?")
-        assert trace.startswith("Traceback") and f"in {name}" in trace and "in deep" in trace
+        text, _, trace = run_texts(client, queue.model.keys.run(name))["e0"].partition("\0")
+        assert text.endswith("failed ValueError: no ?") and trace.startswith("Traceback")
+        assert f"in {name}" in trace and "in deep" in trace

@@ -16,6 +16,7 @@ from engine.ops.looks import NoteProgress
 from engine.queue.admin import EVENTS_KEPT_MAX
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.by_hand import alter, new_op_id, set_events
+from tests.engine.helpers.producing import refused
 
 pytestmark = pytest.mark.feature("BL31", "BL32")
 
@@ -54,16 +55,10 @@ def test_a_job_s_life_is_told_step_by_step(desk: Desk) -> None:
     (j1,) = desk.claim("a")
     desk.retry(j1.lease, 10, "boom again")
     assert told(desk) == [
-        ("promoted", "j1", ""),
-        *(("claimed", job, "a") for job in ("j1", "j2")),
-        ("progress", "j2", "42.5"),
-        ("finished", "j2", ""),
-        ("failed", "j1", "boom"),
-        ("promoted", "j1", ""),
-        ("claimed", "j1", "a"),
-        ("failed", "j1", "boom again"),
-        ("buried", "j1", "boom again"),
-    ]
+        ("promoted", "j1", ""), *(("claimed", job, "a") for job in ("j1", "j2")), ("progress", "j2", "42.5"),
+        ("finished", "j2", ""), ("failed", "j1", "boom"), ("promoted", "j1", ""), ("claimed", "j1", "a"),
+        ("failed", "j1", "boom again"), ("buried", "j1", "boom again"),
+    ]  # fmt: skip
 
 
 def test_what_is_done_by_hand_and_by_the_sweeps_is_told(desk: Desk) -> None:
@@ -89,8 +84,7 @@ def test_what_is_done_by_hand_and_by_the_sweeps_is_told(desk: Desk) -> None:
     desk.tick(500)
     assert len(desk.claim("b", limit=3)) == 3
     desk.sweep_past(LEASE_MS + 1)
-    found = told(desk)
-    assert sorted(found[3:]) == [("reaped", job, "b") for job in ("j1", "j2", "late")]
+    assert sorted(told(desk)[3:]) == [("reaped", job, "b") for job in ("j1", "j2", "late")]
 
 
 def test_children_are_told_when_their_parents_end(desk: Desk) -> None:
@@ -99,11 +93,9 @@ def test_children_are_told_when_their_parents_end(desk: Desk) -> None:
     (parent,) = desk.leased("child", needs=("parent",))
     desk.finish(parent.lease)
     assert [(kind, job, detail) for kind, job, detail in told(desk) if kind != "claimed"] == [
-        ("created", "parent", "waiting"),
-        ("created", "child", "blocked"),
-        ("finished", "parent", ""),
+        ("created", "parent", "waiting"), ("created", "child", "blocked"), ("finished", "parent", ""),
         ("unblocked", "child", ""),
-    ]
+    ]  # fmt: skip
 
 
 def operations(desk: Desk, what: str) -> Operation:
@@ -135,35 +127,20 @@ def operations(desk: Desk, what: str) -> Operation:
         forget_what_was(desk)
         return alter(desk, "requeue", "dead", "j1")
     return {
-        "finish": Finish((job.lease,)),
-        "finish and claim": Finish((job.lease,), desk.claim_operation("a")),
-        "retry": Retry((Failure(job.lease, "boom", 10),)),
-        "bury": Bury((Failure(job.lease, "boom"),)),
-        "drop": Drop((job.lease,), ("skipped",)),
-        "release": Release((job.lease,)),
+        "finish": Finish((job.lease,)), "finish and claim": Finish((job.lease,), desk.claim_operation("a")),
+        "retry": Retry((Failure(job.lease, "boom", 10),)), "bury": Bury((Failure(job.lease, "boom"),)),
+        "drop": Drop((job.lease,), ("skipped",)), "release": Release((job.lease,)),
         "progress": NoteProgress(job.lease, 1, b'"percent":1}'),
-    }[what]
+    }[what]  # fmt: skip
 
 
 TOLD = {
-    "enqueue": ["created"],
-    "enqueue many": ["created", "created"],
-    "claim": ["claimed"],
-    "pause": ["paused"],
-    "resume": ["resumed"],
-    "promote": ["promoted"],
-    "cancel": ["cancelled"],
-    "run now": ["promoted"],
-    "reap": ["reaped"],
-    "requeue": ["requeued"],
-    "finish": ["finished"],
-    "finish and claim": ["finished"],
-    "retry": ["failed"],
-    "bury": ["buried"],
-    "drop": ["skipped"],
-    "release": ["released"],
+    "enqueue": ["created"], "enqueue many": ["created", "created"], "claim": ["claimed"], "pause": ["paused"],
+    "resume": ["resumed"], "promote": ["promoted"], "cancel": ["cancelled"], "run now": ["promoted"],
+    "reap": ["reaped"], "requeue": ["requeued"], "finish": ["finished"], "finish and claim": ["finished"],
+    "retry": ["failed"], "bury": ["buried"], "drop": ["skipped"], "release": ["released"],
     "progress": ["progress"],
-}
+}  # fmt: skip
 EACH = pytest.mark.parametrize("what", TOLD)
 
 
@@ -191,8 +168,7 @@ def test_rule_07_what_is_sent_twice_is_told_once(desk: Desk, what: str) -> None:
 def test_rule_01_a_script_that_is_cut_off_has_told_nothing_and_its_next_copy_tells_at_most_once(desk: Desk, what: str) -> None:
     for writes in desk.each_cut():
         operation = begin(desk, what)
-        was_cut = desk.cut_off(operation, writes)
-        assert was_cut == (told(desk) == []), writes
+        assert (was_cut := desk.cut_off(operation, writes)) == (told(desk) == []), writes
         desk.run(operation)
         kinds = [kind for kind, _, _ in told(desk)]
         assert kinds == TOLD[what] or (was_cut and writes > 0 and kinds == TOLD[what][: len(kinds)]), (writes, kinds)
@@ -242,8 +218,7 @@ def test_a_foreign_key_in_its_place_harms_no_job(desk: Desk) -> None:
     desk.redis.set(desk.keys.events, "mine")
     (job,) = desk.leased("j1")
     assert desk.finish(job.lease) == [("ok", "finished")]
-    with pytest.raises(WrongKeyType, match="WRONGTYPE"):
-        desk.queue.events.on()
+    refused(WrongKeyType, "WRONGTYPE", desk.queue.events.on)
     assert desk.redis.get(desk.keys.events) == b"mine"
 
 
@@ -268,8 +243,7 @@ def test_off_forgets_what_was_and_tells_nothing_more(desk: Desk) -> None:
 def test_obliterate_takes_them_away(desk: Desk) -> None:
     on(desk)
     desk.enqueue("j1")
-    assert desk.queue.obliterate()
-    assert desk.redis.exists(desk.keys.events, desk.keys.stats) == 0
+    assert desk.queue.obliterate() and desk.redis.exists(desk.keys.events, desk.keys.stats) == 0
 
 
 def test_the_operation_is_void_after_its_time(desk: Desk) -> None:
@@ -279,20 +253,12 @@ def test_the_operation_is_void_after_its_time(desk: Desk) -> None:
     assert new_op_id(desk) != operation.op_id
 
 
-BAD: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("keep", {"keep": 0}),
-    ("keep", {"keep": EVENTS_KEPT_MAX + 1}),
-    ("keep", {"keep": True}),
-    ("after", {"after": "now"}),
-    ("after", {"after": 5}),
-    ("after", {"after": "1-2-3"}),
-    ("wait_ms", {"wait_ms": -1}),
-    ("wait_ms", {"wait_ms": 0.5}),
-)
-
-
-@pytest.mark.parametrize(("field", "given"), BAD)
-async def test_bad_input_is_named_before_any_call(field: str, given: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("field", "value"), [
+    *(("keep", value) for value in (0, EVENTS_KEPT_MAX + 1, True)), ("wait_ms", -1), ("wait_ms", 0.5),
+    *(("after", value) for value in ("now", 5, "1-2-3")),
+])  # fmt: skip
+async def test_bad_input_is_named_before_any_call(field: str, value: Any) -> None:
+    given: dict[str, Any] = {field: value}
     queue, other = Queue("q", url="redis://127.0.0.1:1"), AsyncQueue("q", url="redis://127.0.0.1:1")
     with pytest.raises(Malformed, match=field):
         queue.events.on(**given) if field == "keep" else next(iter(queue.events.read(**given)))
@@ -303,22 +269,20 @@ async def test_bad_input_is_named_before_any_call(field: str, given: dict[str, A
             pass
 
 
-def test_a_reader_waits_for_what_comes_and_ends_when_nothing_does(ironclaim_url: str) -> None:
-    with Queue("q", url=ironclaim_url) as queue:
-        queue.events.on()
-        queue.enqueue("work", {}, id="before")
-        after = queue.events.last()
-        timer = threading.Timer(0.1, lambda: queue.enqueue("work", {}, id="meanwhile"))
-        timer.start()
-        first = next(iter(queue.events.read(after)))
-        assert (first.kind, first.job) == ("created", "meanwhile")
-        timer.join()
-        assert [event.job for event in queue.events.read("0", wait_ms=50)] == ["before", "meanwhile"]
-        assert list(queue.events.read(wait_ms=30)) == []
-        assert list(queue.events.read(first.id, wait_ms=0)) == []
-        for number in range(250):
-            queue.enqueue("work", {}, id=f"j{number}")
-        assert [event.job for event in queue.events.read(first.id, wait_ms=0)] == [f"j{number}" for number in range(250)]
+def test_a_reader_waits_for_what_comes_and_ends_when_nothing_does(queue: Queue) -> None:
+    queue.events.on()
+    queue.enqueue("work", {}, id="before")
+    after = queue.events.last()
+    timer = threading.Timer(0.1, lambda: queue.enqueue("work", {}, id="meanwhile"))
+    timer.start()
+    first = next(iter(queue.events.read(after)))
+    assert (first.kind, first.job) == ("created", "meanwhile")
+    timer.join()
+    assert [event.job for event in queue.events.read("0", wait_ms=50)] == ["before", "meanwhile"]
+    assert list(queue.events.read(wait_ms=30)) == [] and list(queue.events.read(first.id, wait_ms=0)) == []
+    for number in range(250):
+        queue.enqueue("work", {}, id=f"j{number}")
+    assert [event.job for event in queue.events.read(first.id, wait_ms=0)] == [f"j{number}" for number in range(250)]
 
 
 async def test_tasks_read_as_well(ironclaim_url: str) -> None:

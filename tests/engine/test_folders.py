@@ -42,21 +42,17 @@ def test_a_living_owners_folder_stays_and_a_killed_ones_goes(tmp_path: Path, lat
     assert owner.stdout is not None
     try:
         path = Path(owner.stdout.readline().strip())
-        assert path.parent == tmp_path
-        assert sweep(now_s=later_s) == []
-        assert path.is_dir()
+        assert path.parent == tmp_path and sweep(now_s=later_s) == [] and path.is_dir()
     finally:
         owner.kill()
         owner.wait()
         owner.stdout.close()
-    assert sweep(now_s=later_s) == [path]
-    assert not path.exists()
+    assert sweep(now_s=later_s) == [path] and not path.exists()
 
 
 def test_a_young_folder_and_those_of_others_stay(tmp_path: Path, later_s: float) -> None:
     (tmp_path / f"{server.PREFIX}young").mkdir()
     (tmp_path / "somebody-elses").mkdir()
     (tmp_path / f"{server.PREFIX}file").write_text("no folder")
-    assert sweep() == []
-    assert sweep(now_s=later_s) == [tmp_path / f"{server.PREFIX}young"]
+    assert sweep() == [] and sweep(now_s=later_s) == [tmp_path / f"{server.PREFIX}young"]
     assert {path.name for path in tmp_path.iterdir()} == {"somebody-elses", f"{server.PREFIX}file"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -10,6 +9,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ import pytest
 from engine import ConnectOptions, Enqueued, Queue, WrongKeyType
 from engine.redis import gathering
 from engine.redis.endpoint import DEADLINE_MS_MAX
-from tests.engine.helpers.producing import ids_of
+from tests.engine.helpers.processes import in_child
+from tests.engine.helpers.producing import ids_of, raises, refused
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
@@ -43,8 +45,7 @@ class Held:
 
     def __init__(self, relay: Relay, queue: Queue, enqueues: list[Callable[[], Enqueued]]) -> None:
         #: The number of jobs in each write.
-        self.writes: list[int] = []
-        self._release = threading.Event()
+        self.writes, self._release = list[int](), threading.Event()
         self._pool = ThreadPoolExecutor(len(enqueues))
         relay.before_call = self._hold
         self.ends: list[Future[Enqueued]] = []
@@ -69,14 +70,11 @@ def enqueues(queue: Queue, *jobs: str, **options: Any) -> list[Callable[[], Enqu
 
 
 @pytest.mark.usefixtures("patient")
-def test_enqueues_of_threads_that_come_while_one_is_under_way_leave_together_in_their_order(
-    relay: Relay, queue: Queue, direct: Queue
-) -> None:
+def test_enqueues_that_come_while_one_is_under_way_leave_together_in_order(relay: Relay, queue: Queue, direct: Queue) -> None:
     jobs = [f"j{number}" for number in range(20)]
     held = Held(relay, queue, enqueues(queue, *jobs))
     assert [(end.job, end.result) for end in held.release()] == [(job, "created") for job in jobs]
-    assert held.writes == [1, 19]
-    assert ids_of(direct, "waiting") == ["contact", *jobs]
+    assert held.writes == [1, 19] and ids_of(direct, "waiting") == ["contact", *jobs]
     assert not queue.gathering._under_way and queue.enqueue("work", None).created
 
 
@@ -91,9 +89,8 @@ def test_a_batch_of_threads_is_bounded(relay: Relay, queue: Queue, monkeypatch: 
 @pytest.mark.usefixtures("patient")
 def test_a_bad_lane_and_a_taken_id_are_the_errors_of_their_own_threads(relay: Relay, queue: Queue, client: Any) -> None:
     client.set(queue.model.keys.lane("bad"), "no zset")
-    held = Held(
-        relay, queue, [*enqueues(queue, "a", "b"), lambda: queue.enqueue("bad", None, id="c"), *enqueues(queue, "contact", "d")]
-    )
+    bad = partial(queue.enqueue, "bad", None, id="c")
+    held = Held(relay, queue, [*enqueues(queue, "a", "b"), bad, *enqueues(queue, "contact", "d")])
     ends = held.release()
     assert [getattr(end, "result", type(end)) for end in ends] == ["created", "created", WrongKeyType, "duplicate", "created"]
     assert held.writes == [1, 4, 4], "what failed as a whole is sent once more, job by job, in one write"
@@ -106,8 +103,7 @@ def test_a_call_without_an_answer_holds_up_nobody(relay: Relay, queue: Queue, di
         silent = pool.submit(queue.enqueue, "work", None, id="silent")
         wait_until(lambda: relay.calls > calls, "the call has left")
         others = [pool.submit(queue.enqueue, "work", None, id=f"j{number}") for number in range(4)]
-        assert {other.result().result for other in others} == {"created"}
-        assert not silent.done()
+        assert {other.result().result for other in others} == {"created"} and not silent.done()
         relay.break_all()
         assert silent.result().result == "repeated"
     assert direct.counts().waiting == 6 and not queue.gathering._under_way
@@ -142,12 +138,8 @@ def test_a_thread_that_is_interrupted_while_it_waits_takes_its_job_back(relay: R
     class Interrupted(BaseException):
         pass
 
-    def interrupt(*_: object) -> None:
-        raise Interrupted
-
     held = Held(relay, queue, enqueues(queue, "first"))
-    before = signal.signal(signal.SIGUSR2, interrupt)
-    main = threading.get_ident()
+    before, main = signal.signal(signal.SIGUSR2, raises(Interrupted())), threading.get_ident()
 
     def signal_when_it_waits() -> None:
         wait_until(lambda: len(queue.gathering._waiting) == 1, "the main thread waits")
@@ -156,8 +148,7 @@ def test_a_thread_that_is_interrupted_while_it_waits_takes_its_job_back(relay: R
     helper = threading.Thread(target=signal_when_it_waits)
     helper.start()
     try:
-        with pytest.raises(Interrupted):
-            queue.enqueue("work", None, id="withdrawn")
+        refused(Interrupted, "", queue.enqueue, "work", None, id="withdrawn")
     finally:
         helper.join()
         signal.signal(signal.SIGUSR2, before)
@@ -169,14 +160,8 @@ def test_a_thread_that_is_interrupted_while_it_waits_takes_its_job_back(relay: R
 @pytest.mark.usefixtures("patient")
 def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent(relay: Relay, queue: Queue, direct: Queue) -> None:
     held = Held(relay, queue, enqueues(queue, "parent"))
-    child = os.fork()
-    if not child:
-        try:
-            # The relay holds the first call alone.
-            os._exit(0 if queue.enqueue("work", None, id="child").created else 1)
-        finally:
-            os._exit(2)
-    assert os.waitpid(child, 0)[1] == 0
+    # The relay holds the first call alone.
+    assert in_child(lambda: queue.enqueue("work", None, id="child").created) == 0
     assert [end.result for end in held.release()] == ["created"]
     assert sorted(ids_of(direct, "waiting")) == ["child", "contact", "parent"]
 
@@ -209,8 +194,7 @@ def test_greenlets_of_one_thread_gather_as_threads_do(ironclaim_url: str, direct
     done = subprocess.run([sys.executable, "-c", _GREENLETS, ironclaim_url], capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
     jobs, calls = map(int, done.stdout.split())
-    assert jobs == 200 and calls < 20
-    assert direct.counts().waiting == 201
+    assert jobs == 200 and calls < 20 and direct.counts().waiting == 201
 
 
 class Unwoken:
@@ -243,47 +227,41 @@ def unwoken(monkeypatch: pytest.MonkeyPatch) -> Unwoken:
     return made
 
 
-def test_a_thread_that_was_given_the_turn_and_not_woken_takes_it(queue: Queue, unwoken: Unwoken) -> None:
-    """The thread that gave it was interrupted in between."""
-    gathers = queue.gathering
+@contextmanager
+def behind_a_batch(queue: Queue, unwoken: Unwoken) -> Iterator[Any]:
+    """While the block lasts an enqueue waits behind a batch; afterwards its time is over, and its job is made."""
     with ThreadPoolExecutor(1) as pool:
-        gathers._under_way.add("a batch")
+        queue.gathering._under_way.add("a batch")
         end = pool.submit(queue.enqueue, "work", None, id="a")
-        wait_until(lambda: bool(gathers._waiting), "the enqueue waits")
-        with pytest.raises(KeyboardInterrupt):
-            gathers._end_sending("a batch")
+        wait_until(lambda: bool(queue.gathering._waiting), "the enqueue waits")
+        yield queue.gathering
         unwoken.over.set()
         assert end.result(DEADLINE_S).result == "created"
+
+
+def test_a_thread_that_was_given_the_turn_and_not_woken_takes_it(queue: Queue, unwoken: Unwoken) -> None:
+    """The thread that gave it was interrupted in between."""
+    with behind_a_batch(queue, unwoken) as gathers, pytest.raises(KeyboardInterrupt):
+        gathers._end_sending("a batch")
     assert not gathers._under_way
 
 
-def test_a_thread_whose_enqueue_was_taken_by_one_that_was_interrupted_sends_it_in_the_end(
-    queue: Queue, unwoken: Unwoken, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_enqueue_taken_by_interrupted_threads_is_sent(queue: Queue, unwoken: Unwoken, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other one could not even say that it has ended."""
-    gathers = queue.gathering
     not_after_ms = queue.driver.not_after_ms
     # It waits for twice the deadline; what it sends then is not void so soon.
     monkeypatch.setattr(queue.driver, "not_after_ms", lambda: not_after_ms() + 10_000)
     queue.driver.deadline_ms = 100
-    with ThreadPoolExecutor(1) as pool:
-        gathers._under_way.add("a batch")
-        end = pool.submit(queue.enqueue, "work", None, id="a")
-        wait_until(lambda: bool(gathers._waiting), "the enqueue waits")
+    with behind_a_batch(queue, unwoken) as gathers:
         gathers._waiting[0].not_after_ms = queue.driver.not_after_ms()
         gathers._waiting.popleft()
-        unwoken.over.set()
-        assert end.result(DEADLINE_S).result == "created"
 
 
 @pytest.mark.usefixtures("patient")
-def test_all_copies_of_an_enqueue_have_one_stamp(
-    relay: Relay, queue: Queue, direct: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_copies_of_an_enqueue_have_one_stamp(relay: Relay, queue: Queue, direct: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that sends for others stands still once it has taken theirs, for so long that one of them sends its own.
     With a stamp of its own the later copy might come when the tombstone of the first is gone: the job would run twice."""
-    stamps: list[int | None] = []
-    halt, goes_on = threading.Event(), threading.Event()
+    stamps, halt, goes_on = list[int | None](), threading.Event(), threading.Event()
     real, send, not_after_ms = gathering.merged, queue.driver.send, queue.driver.not_after_ms
 
     class Impatient:
@@ -336,14 +314,8 @@ def test_all_copies_of_an_enqueue_have_one_stamp(
     assert sorted(ids_of(direct, "waiting")) == ["contact", "first", "leads", "other"]
 
 
-def test_a_thread_that_is_interrupted_while_it_sends_alone_leaves_the_way_free(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(queue.driver, "send", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            queue.enqueue("work", None)
+def test_a_thread_that_is_interrupted_while_it_sends_alone_leaves_the_way_free(queue: Queue, monkeypatch: Any) -> None:
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(queue.driver, "send", raises(KeyboardInterrupt()))
+        queue.enqueue("work", None)
     assert not queue.gathering._under_way and queue.enqueue("work", None).created

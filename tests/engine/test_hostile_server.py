@@ -20,7 +20,7 @@ from engine.testing import EmbeddedServer, start_guarded
 from engine.testing.server import server_binary
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.processes import Workers
-from tests.engine.helpers.producing import raw_client
+from tests.engine.helpers.producing import raw_client, refused
 from tests.engine.helpers.relay import bound
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
@@ -52,24 +52,19 @@ def busy_script(server: EmbeddedServer, client: Any) -> Iterator[None]:
     thread = threading.Thread(target=loop, daemon=True)
     thread.start()
 
-    def is_busy() -> bool:
-        try:
-            return not client.get("any")
-        except redis.ResponseError as error:
-            return "BUSY" in str(error)
-        return False
-
-    wait_until(lambda: is_busy() and _refused(client), "the script runs")
+    wait_until(lambda: "BUSY" in said(client), "the script runs")
     yield
     client.script_kill()
     thread.join(DEADLINE_S)
 
 
-def _refused(client: Any) -> bool:
-    with contextlib.suppress(redis.ResponseError):
+def said(client: Any) -> str:
+    """The error of a read, nothing if there is none."""
+    try:
         client.get("any")
-        return False
-    return True
+    except redis.RedisError as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def cannot_save(server: EmbeddedServer, client: Any) -> Iterator[None]:
@@ -101,12 +96,9 @@ def scripts_flushed(_server: EmbeddedServer, client: Any) -> Iterator[None]:
 
 
 STATES: dict[str, tuple[State, str]] = {
-    "OOM": (out_of_memory, "OOM"),
-    "READONLY": (read_only, "READONLY"),
-    "BUSY": (busy_script, "BUSY"),
-    "MISCONF": (cannot_save, "MISCONF"),
-    "NOSCRIPT": (scripts_flushed, ""),
-}
+    "OOM": (out_of_memory, "OOM"), "READONLY": (read_only, "READONLY"), "BUSY": (busy_script, "BUSY"),
+    "MISCONF": (cannot_save, "MISCONF"), "NOSCRIPT": (scripts_flushed, ""),
+}  # fmt: skip
 
 
 @pytest.mark.slow
@@ -154,9 +146,7 @@ IMPATIENT = ConnectOptions(deadline_ms=200)
 
 def refusal(use: Callable[[], object]) -> str:
     """What a call says that fails."""
-    with pytest.raises((ServerUnavailable, OutcomeUnknown)) as caught:
-        use()
-    return str(caught.value)
+    return str(refused((ServerUnavailable, OutcomeUnknown), "", use))
 
 
 @pytest.mark.slow
@@ -164,8 +154,7 @@ def test_a_worker_waits_for_a_server_that_loads_its_data(tmp_path: Path, closed_
     """The server is killed with a snapshot behind it, and loads that slowly: LOADING is a state like any other."""
     port, folder = closed_port, tmp_path / "server"
     folder.mkdir()
-    payload = {"folder": str(tmp_path), "filler": "x" * 3000}
-    jobs = [f"j{number}" for number in range(100)]
+    payload, jobs = {"folder": str(tmp_path), "filler": "x" * 3000}, [f"j{number}" for number in range(100)]
     workers = Workers(tmp_path, f"redis://127.0.0.1:{port}/0")
     try:
         # A server that loads looks at its clients each so many bytes: a snapshot that is small is loaded without a look.
@@ -180,16 +169,15 @@ def test_a_worker_waits_for_a_server_that_loads_its_data(tmp_path: Path, closed_
         # 20 s, unless the test is through with it before.
         slow = ("--key-load-delay", "200000", "--loading-process-events-interval-bytes", "1024")
         with _started_slowly(port, folder, slow) as client:
-            wait_until(lambda: _is_loading(client), "it loads")
+            wait_until(lambda: "BusyLoading" in said(client), "it loads")
             hurried = Queue("q", url=workers.url, connect=IMPATIENT)
             wait_until(lambda: "LOADING" in refusal(hurried.counts), "the refusal says why")
             client.config_set("key-load-delay", 0)
-            wait_until(lambda: not _is_loading(client), "it has loaded")
+            wait_until(lambda: "BusyLoading" not in said(client), "it has loaded")
             queue = Queue("q", url=workers.url)
             queue.resume()
             wait_until(lambda: queue.counts().finished == len(jobs), "all are finished")
-            assert worker.poll() is None
-            assert sorted(mark.job for mark in workers.marks("ran")) == sorted(jobs)
+            assert worker.poll() is None and sorted(mark.job for mark in workers.marks("ran")) == sorted(jobs)
     finally:
         workers.stop_all()
 
@@ -208,21 +196,20 @@ def _started_slowly(port: int, folder: Path, flags: tuple[str, ...]) -> Iterator
         process.wait()
 
 
-def _is_loading(client: Any) -> bool:
-    try:
-        client.get("any")
-    except redis.BusyLoadingError:
-        return True
-    except redis.ConnectionError:
-        pass
-    return False
-
-
 # -- keys of another type
 
 
 def leased(desk: Desk, *jobs: str) -> Any:
     return tuple(job.lease for job in desk.leased(*jobs))
+
+
+def taken(desk: Desk, which: str, job: str) -> str:
+    """The key of this job or of its run, which holds a list of somebody else now; what was there is aside."""
+    key = getattr(desk.keys, which)(job)
+    if desk.redis.exists(key):
+        desk.redis.rename(key, "aside")
+    desk.redis.rpush(key, "x")
+    return key
 
 
 INDEXES = ("due", "active", "dead", "parked", "stats", "sweep")
@@ -238,10 +225,8 @@ def test_an_operation_names_the_key_that_is_of_another_type_and_its_two_types(de
     desk.redis.delete(key)
     desk.redis.pfadd(key, "x") if kind not in ("seq", "job") else desk.redis.rpush(key, "x")
     found = "string" if kind not in ("seq", "job") else "list"
-    before = desk.redis.dump(key)
-    with pytest.raises(WrongKeyType) as caught:
-        desk.run(operation)
-    assert f"WRONGTYPE the key {key} is a {found}, it must be a " in str(caught.value)
+    before, caught = desk.redis.dump(key), refused(WrongKeyType, "", desk.run, operation)
+    assert f"WRONGTYPE the key {key} is a {found}, it must be a " in str(caught)
     assert desk.redis.dump(key) == before
     desk.redis.delete(key)
     if kind != "sweep":
@@ -250,13 +235,9 @@ def test_an_operation_names_the_key_that_is_of_another_type_and_its_two_types(de
 
 #: What ends or keeps leases, and the answers about one whose job or run cannot be read: what the run does not say is not applied.
 ANSWERS = {
-    "finish": ("ok", "stale"),
-    "retry": ("stale", "stale"),
-    "bury": ("ok", "stale"),
-    "release": ("stale", "stale"),
-    "extend": ("ok", "stale"),
-    "drop": ("stale", "stale"),
-}
+    "finish": ("ok", "stale"), "retry": ("stale", "stale"), "bury": ("ok", "stale"),
+    "release": ("stale", "stale"), "extend": ("ok", "stale"), "drop": ("stale", "stale"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("which", ["job", "run"])
@@ -265,19 +246,14 @@ def test_what_ends_or_keeps_leases_is_applied_to_the_neighbours_of_one_that_cann
     desk: Desk, by: str, which: str
 ) -> None:
     bad, good = leased(desk, "bad", "good")
-    key = getattr(desk.keys, which)("bad")
-    desk.redis.rename(key, "aside")
-    desk.redis.rpush(key, "x")
+    key = taken(desk, which, "bad")
     operation: Any = {
-        "finish": Finish((bad, good)),
-        "retry": Retry((Failure(bad, "no", 0), Failure(good, "no", 0))),
-        "bury": Bury((Failure(bad, "no", 0), Failure(good, "no", 0))),
-        "release": Release((bad, good)),
+        "finish": Finish((bad, good)), "retry": Retry((Failure(bad, "no", 0), Failure(good, "no", 0))),
+        "bury": Bury((Failure(bad, "no", 0), Failure(good, "no", 0))), "release": Release((bad, good)),
         "extend": Extend((bad, good), 1, LEASE_MS, desk.now_ms + LEASE_MS),
         "drop": Drop((bad, good), ("discarded", "discarded")),
-    }[by]
-    told = [item[0] for item in desk.run(operation).items]
-    assert told == [ANSWERS[by][which == "run"], "ok"]
+    }[by]  # fmt: skip
+    assert (told := [item[0] for item in desk.run(operation).items]) == [ANSWERS[by][which == "run"], "ok"]
     if (by, which) != ("finish", "job"):
         assert desk.redis.lrange(key, 0, -1) == [b"x"], "it belongs to somebody else"
         desk.redis.rename("aside", key)
@@ -288,20 +264,16 @@ def test_what_ends_or_keeps_leases_is_applied_to_the_neighbours_of_one_that_cann
 
 def test_mark_names_the_key_that_cannot_be_read_and_works_when_it_is_gone(desk: Desk) -> None:
     (lease,) = leased(desk, "j1")
-    desk.redis.rename(desk.keys.run("j1"), "aside")
-    desk.redis.rpush(desk.keys.run("j1"), "x")
-    with pytest.raises(WrongKeyType, match=f"the key {desk.keys.run('j1')} is a list"):
-        desk.run(Mark(lease))
-    desk.redis.rename("aside", desk.keys.run("j1"))
+    key = taken(desk, "run", "j1")
+    refused(WrongKeyType, f"the key {key} is a list", desk.run, Mark(lease))
+    desk.redis.rename("aside", key)
     assert desk.run(Mark(lease)).result == "ok"
 
 
 @pytest.mark.parametrize("which", ["job", "run"])
 def test_a_sweep_takes_the_leases_beside_one_that_cannot_be_read(desk: Desk, which: str) -> None:
     leased(desk, "bad", "good")
-    key = getattr(desk.keys, which)("bad")
-    desk.redis.delete(key)
-    desk.redis.rpush(key, "x")
+    key = taken(desk, which, "bad")
     desk.sweep_past(LEASE_MS + 1)
     assert [job.lease.job for job in desk.claim("b")] == ["good"]
     assert desk.redis.zrange(desk.keys.dead, 0, -1) == [b"bad"]
@@ -313,15 +285,11 @@ def test_admin_actions_reach_the_jobs_beside_one_that_cannot_be_read(desk: Desk,
     for first, second in (("bad", "good"), ("bad2", "good2")):
         bad, good = leased(desk, first, second)
         desk.run(Bury((Failure(bad, "no", 0), Failure(good, "no", 0))))
-        key = getattr(desk.keys, which)(first)
-        desk.redis.delete(key)
-        desk.redis.rpush(key, "x")
+        taken(desk, which, first)
     queue = desk.queue
-    assert queue.dead.requeue_all() == 2
-    assert [job.lease.job for job in desk.claim("b")] == ["good", "good2"]
+    assert queue.dead.requeue_all() == 2 and [job.lease.job for job in desk.claim("b")] == ["good", "good2"]
     assert sorted(desk.redis.zrange(desk.keys.dead, 0, -1)) == [b"bad", b"bad2"]
-    assert queue.dead.discard("bad").result == "done"
-    assert queue.dead.clear() == 1
+    assert queue.dead.discard("bad").result == "done" and queue.dead.clear() == 1
     for job in ("bad", "bad2"):
         assert desk.redis.lrange(getattr(desk.keys, which)(job), 0, -1) == [b"x"], "it belongs to somebody else"
 
@@ -329,10 +297,7 @@ def test_admin_actions_reach_the_jobs_beside_one_that_cannot_be_read(desk: Desk,
 @pytest.mark.parametrize("which", ["job", "run"])
 def test_a_claim_sets_a_job_aside_whose_key_it_cannot_read_and_leases_its_neighbour(desk: Desk, which: str) -> None:
     desk.enqueue("j1", "j2")
-    key = getattr(desk.keys, which)("j1")
-    if which == "job":
-        desk.redis.rename(key, "aside")
-    desk.redis.rpush(key, "x")
+    key = taken(desk, which, "j1")
     assert [job.lease.job for job in desk.claim()] == ["j2"]
     assert desk.redis.zrange(desk.keys.dead, 0, -1) == [b"j1"]
     assert desk.redis.lrange(key, 0, -1) == [b"x"], "it belongs to somebody else"
@@ -342,8 +307,7 @@ def test_a_claim_sets_a_job_aside_whose_key_it_cannot_read_and_leases_its_neighb
     desk.redis.delete(key)
     if which == "job":
         desk.redis.rename("aside", key)
-    assert desk.queue.dead.requeue("j1")
-    assert [job.lease.job for job in desk.claim()] == ["j1"]
+    assert desk.queue.dead.requeue("j1") and [job.lease.job for job in desk.claim()] == ["j1"]
 
 
 def test_a_worker_sends_a_finish_until_the_foreign_key_is_gone(queue: Queue, workers: Workers, client: Any) -> None:
@@ -389,11 +353,10 @@ def test_an_index_entry_without_a_job_is_skipped_and_forgotten(desk: Desk, state
     desk.sweep()
     assert [job.lease.job for job in desk.claim("b")] == ["good"]
     assert desk.redis.zcard(desk.keys.active) == 1 and desk.redis.zcard(desk.keys.due) == 0
-    assert desk.redis.zcard(desk.keys.lane("main")) == 0
+    assert desk.redis.zcard(desk.keys.lane("main")) == 0 and desk.places("gone") == set()
 
 
 def test_a_script_fault_is_still_told_by_its_class(desk: Desk) -> None:
     assert issubclass(WrongKeyType, ScriptFault)
     desk.redis.set(desk.keys.due, "x")
-    with pytest.raises(ScriptFault):
-        desk.sweep()
+    refused(ScriptFault, "", desk.sweep)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from engine import Handlers, Queue, Worker
-from engine.observer import Intended, Outcome, ServerIdentity
-from engine.ops.claims import LeasedJob
+from engine.observer import Intended, Observer
 from engine.ops.sweeps import Sweep
 from engine.redis.call import Call
 from tests.engine.helpers.at_work import at_work
@@ -22,12 +21,11 @@ from tests.engine.helpers.producing import some_handlers
 from tests.engine.helpers.waiting import wait_until
 
 
-class Counting:
-    """An observer that counts the calls that left, by their operation, and the sweeps of each worker."""
+class Counting(Observer):
+    """Counts the calls that left, by their operation, and the sweeps of each worker."""
 
     def __init__(self) -> None:
-        self.calls: Counter[str] = Counter()
-        self.sweeps: Counter[str] = Counter()
+        self.calls, self.sweeps = Counter[str](), Counter[str]()
 
     def invoked(self, call: Call[Any], first_send_ns: int, intended_ns: Intended) -> object:
         self.calls[type(call.operation).__name__] += 1
@@ -35,38 +33,22 @@ class Counting:
             self.sweeps[call.operation.incarnation] += 1
         return None
 
-    def completed(self, call: Call[Any], ticket: object, outcome: Outcome) -> None:
-        """Nothing to count."""
-
-    def connected(self, server: ServerIdentity) -> None:
-        """Nothing to count."""
-
-    def configured(self, config: Mapping[str, object]) -> None:
-        """Nothing to count."""
-
-    def handler_started(self, job: LeasedJob, start_ns: int) -> object:
-        return None
-
-    def handler_ended(self, job: LeasedJob, ticket: object, start_ns: int, end_ns: int, error: str | None) -> None:
-        """Nothing to count."""
-
 
 @contextmanager
 def idle(url: str, number: int) -> Iterator[tuple[list[Worker], Counting]]:
     """So many workers with nothing to do, each of which has beaten and waits; and the calls of all of them together."""
-    observer = Counting()
+    observer = Counting()  # pyright: ignore[reportAbstractUsage]
     with Queue("q", url=url, observer=observer) as queue:
         workers = [Worker(queue, some_handlers(), name=f"w{at}") for at in range(number)]
         with at_work(*workers):
-            calls = observer.calls
-            wait_until(
-                lambda: calls["Beat"] >= number and calls["Wait"] >= number and calls["NoteQueue"] >= number, "all are idle"
-            )
+            told = ("Beat", "Wait", "NoteQueue")
+            wait_until(lambda: all(observer.calls[name] >= number for name in told), "all are idle")
             yield workers, observer
 
 
 def test_a_worker_that_was_paused_before_its_run_claims_nothing_until_it_is_resumed(ironclaim_url: str) -> None:
-    observer, handlers, ran = Counting(), Handlers(), threading.Event()
+    observer: Any = Counting()  # pyright: ignore[reportAbstractUsage]
+    handlers, ran = Handlers(), threading.Event()
     handlers("work")(lambda job: ran.set())
     with Queue("q", url=ironclaim_url, observer=observer) as queue:
         queue.enqueue("work", {})
@@ -86,9 +68,7 @@ def test_a_worker_that_was_paused_before_its_run_claims_nothing_until_it_is_resu
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "calls_most", "commands_most"), [(1, 2, 20), (10, 5, 40)])
-def test_idle_workers_ask_little_of_the_server(
-    ironclaim_url: str, number: int, calls_most: int, commands_most: int, client: Any
-) -> None:
+def test_idle_workers_ask_little(ironclaim_url: str, number: int, calls_most: int, commands_most: int, client: Any) -> None:
     """For each sweep of the leader, one a second, so many calls of all together and so many commands inside of scripts.
 
     When the machine has stood still, they look whether the leader lives: what they ask when nothing happens is the least of
@@ -103,8 +83,7 @@ def test_idle_workers_ask_little_of_the_server(
                 before, begun = counting.calls.copy(), counting.sweeps.copy()
                 client.config_resetstat()
                 wait_until(lambda begun=begun: max((counting.sweeps - begun).values(), default=0) >= sweeps, "the leader sweeps")
-                stats = client.info("commandstats")
-                made = counting.calls - before
+                stats, made = client.info("commandstats"), counting.calls - before
                 used = {name.removeprefix("cmdstat_"): stat["calls"] for name, stat in stats.items()}
                 inside = sum(used.values()) - sum(used.get(name, 0) for name in ("evalsha", "blpop", "info", "config|resetstat"))
                 little = sum(made.values()) <= calls_most * sweeps and inside <= commands_most * sweeps
@@ -143,11 +122,9 @@ def long_blocks(monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 @pytest.mark.usefixtures("long_blocks")
-def test_rule_22_a_marker_that_nobody_has_is_set_again_for_a_follower_that_blocks(
-    queue: Queue, ironclaim_url: str, client: Any
-) -> None:
+def test_rule_22_a_marker_that_nobody_has_is_set_again_for_a_follower_that_blocks(queue: Queue, client: Any) -> None:
     """As after the death of a worker with the marker in hand: only the leader sweeps, and all of them block."""
-    with idle(ironclaim_url, 3):
+    with idle(queue.url, 3):
         queue.pause("work")
         queue.enqueue("work", {})
         client.delete(queue.model.keys.wake("work"))

@@ -16,6 +16,7 @@ import pytest
 
 from engine.ops.admin import Pause
 from engine.ops.base import immutable
+from tests.engine.helpers.producing import refused
 
 
 class Base:
@@ -69,8 +70,7 @@ def test_it_is_the_dataclass_that_the_standard_library_makes(looked_at: int) -> 
         assert not hasattr(one, "__dict__")
         with pytest.raises(AttributeError):
             one.d = 1
-        with pytest.raises(TypeError):
-            first()
+        refused(TypeError, "", first)
         match one:
             case first(a, "b", late=late):  # pyright: ignore[reportGeneralTypeIssues]
                 assert (a, late) == (1, 2)

@@ -2,56 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import redis
 
-from engine import AsyncQueue, Handlers, Malformed, Queue
-from engine.ops.claims import Bury, Claim, Failure
+from engine import Malformed, Queue
+from engine.ops.claims import Bury, Failure
 from engine.worker.worker import Worker
 from tests.engine.desk import LEASE_MS, Desk
-from tests.engine.helpers.both import Blocking
 from tests.engine.helpers.by_hand import bury
-
-FACES = ("sync", "async")
-
-
-class Faced(Blocking):
-    """A queue of either kind, with its parts."""
-
-    def __getattr__(self, name: str) -> Any:
-        value = super().__getattr__(name)
-        return Blocking(value, self._runner) if name in ("jobs", "dead") else value
-
-
-@pytest.fixture(params=FACES)
-def face(request: pytest.FixtureRequest, ironclaim_url: str) -> Iterator[Any]:
-    """An empty queue, called as if it were synchronous."""
-    if request.param == "sync":
-        with Queue("q", url=ironclaim_url) as queue:
-            yield queue
-        return
-    with asyncio.Runner() as runner:
-        made = AsyncQueue("q", url=ironclaim_url)
-        yield Faced(made, runner)
-        runner.run(made.close())
+from tests.engine.helpers.producing import claim, refused, some_handlers
 
 
 def run_all(url: str, *, fails: bool = False) -> None:
     """Run what waits, on a queue of its own."""
-    handlers = Handlers()
 
-    @handlers("work")
     def work(job: Any) -> None:
         if fails:
             raise ValueError(f"{job.id} is bad")
 
     with Queue("q", url=url) as queue:
-        Worker(queue, handlers, sweep_ms=50).run(burst=True)
+        Worker(queue, some_handlers(work), sweep_ms=50).run(burst=True)
 
 
 @pytest.mark.feature("BQ26", "BN08", "BL28", "BL30", "MQ16", "MQ37", "BL29", "BQ30", "MQ14", "BQ33", "BL13", "BL02")
@@ -69,37 +41,27 @@ def test_what_is_told_of_jobs_in_every_state(desk: Desk) -> None:
     desk.enqueue("w1", "w2", "w3")
     states = {job: jobs.state(job) for job in ("w1", "delayed", "active", "dead", "finished", "nobody")}
     assert states == {**{job: job for job in states}, "w1": "waiting", "nobody": "gone"}
-    assert jobs.get("nobody") is None
-    active = jobs.get("active")
-    assert active is not None
+    assert jobs.get("nobody") is None and (active := jobs.get("active")) is not None
     assert (active.state, active.name, active.key, active.priority, active.payload) == ("active", "main", "k", 9, {"n": [1, 2]})
     assert (active.fence, active.owner, active.lease_end_ms, active.claims) == (lease.fence, "w", desk.now_ms + LEASE_MS, 1)
     assert (active.enqueued_ms, active.options.unique, active.failures, active.errors) == (desk.now_ms, "u", 0, ())
-    delayed = jobs.get("delayed")
-    assert delayed is not None and (delayed.name, delayed.due_ms) == ("other", desk.now_ms + 5000)
+    delayed, finished, now_ms = jobs.get("delayed"), jobs.get("finished"), desk.now_ms
+    assert delayed is not None and (delayed.name, delayed.due_ms) == ("other", now_ms + 5000)
     (died,) = dead.list()
-    assert (died.id, died.last_error, died.headers, died.ended_ms) == ("dead", "ValueError: no", {"trace": "t1"}, desk.now_ms)
-    assert [(e.at_ms, e.fence, e.kind, e.error) for e in died.errors] == [
-        (desk.now_ms, found["dead"].fence, "failed", "ValueError: no")
-    ]
-    finished = jobs.get("finished")
-    assert finished is not None and (finished.state, finished.ended_ms, finished.fence) == (
-        "finished",
-        desk.now_ms,
-        found["finished"].fence,
-    )
-    assert {name: tuple(counts) for name, counts in jobs.counts_by_name().items()} == {
-        "main": (3, 0, 1, 1, 0),
-        "other": (0, 1, 0, 0, 0),
-    }
+    assert (died.id, died.last_error, died.headers, died.ended_ms) == ("dead", "ValueError: no", {"trace": "t1"}, now_ms)
+    (error,) = died.errors
+    assert (error.at_ms, error.fence, error.kind, error.error) == (now_ms, found["dead"].fence, "failed", "ValueError: no")
+    assert finished is not None
+    assert (finished.state, finished.ended_ms, finished.fence) == ("finished", now_ms, found["finished"].fence)
+    counted = {name: tuple(counts) for name, counts in jobs.counts_by_name().items()}
+    assert counted == {"main": (3, 0, 1, 1, 0), "other": (0, 1, 0, 0, 0)}
     # The lease has ended and no sweep has come.
     desk.tick(LEASE_MS + 1)
     assert jobs.state("active") == "stuck"
     assert [job.id for job in jobs.list("stuck")] == [job.id for job in jobs.list("active")] == ["active"]
     desk.tick(60_000)
     # Its tombstone is gone, and the list of the finished ones still knows it.
-    assert jobs.state("finished") == "finished"
-    assert [job.id for job in jobs.list("finished")] == ["finished"]
+    assert jobs.state("finished") == "finished" and [job.id for job in jobs.list("finished")] == ["finished"]
 
 
 @pytest.mark.feature("BL29", "MQ37")
@@ -144,8 +106,7 @@ def test_a_page_is_two_calls_says_where_it_has_looked_and_is_gone_on_with(desk: 
     page = desk.queue.jobs.page("waiting", limit=2, key="nobody")
     assert (page.jobs, page.looked, page.next) == ((), 2, 2)
     page = desk.queue.jobs.page("waiting", offset=5)
-    assert (page.jobs, page.looked, page.next) == ((), 0, None)
-    assert page.srv_us // 1000 >= desk.now_ms
+    assert (page.jobs, page.looked, page.next) == ((), 0, None) and page.srv_us // 1000 >= desk.now_ms
 
 
 @pytest.mark.feature("BN12")
@@ -156,43 +117,29 @@ def test_a_corrupt_job_is_listed_with_what_could_be_read(desk: Desk) -> None:
     assert [job.lease.job for job in desk.claim()] == ["whole"]
     (found,) = desk.queue.dead.list()
     assert (found.id, found.last_error, found.envelope, found.name) == ("cut", "corrupt envelope", raw[:18], "")
-    assert "envelope of job cut" in found.unreadable
-    assert desk.queue.jobs.counts_by_name()[""].dead == 1
+    assert "envelope of job cut" in found.unreadable and desk.queue.jobs.counts_by_name()[""].dead == 1
     assert desk.queue.dead.requeue("cut").result == "corrupt"
     assert desk.queue.dead.discard("cut").done and desk.queue.dead.list() == []
 
 
-@pytest.mark.parametrize(
-    ("field", "call"),
-    [
-        ("id", lambda queue: queue.jobs.get("no spaces")),
-        ("id", lambda queue: queue.jobs.cancel(7)),
-        ("id", lambda queue: queue.dead.requeue("ü")),
-        ("state", lambda queue: queue.jobs.list("wating")),
-        ("state", lambda queue: queue.jobs.cancel("j", expected_state="dead")),
-        ("state", lambda queue: queue.clean("active")),
-        ("offset", lambda queue: queue.jobs.list("waiting", offset=-1)),
-        ("limit", lambda queue: queue.jobs.list("waiting", limit=0)),
-        ("limit", lambda queue: queue.dead.list(limit=1001)),
-        ("limit", lambda queue: queue.jobs.page("waiting", limit=251)),
-        ("newest_first", lambda queue: queue.dead.list(newest_first=1)),
-        ("limit", lambda queue: queue.dead.requeue_all(limit=0)),
-        ("name", lambda queue: queue.dead.requeue_all("no spaces")),
-        ("older_than_ms", lambda queue: queue.dead.clear(older_than_ms=-1)),
-        ("older_than_ms", lambda queue: queue.clean("dead", older_than_ms=2**60)),
-        ("delayed", lambda queue: queue.drain(delayed="yes")),
-        ("force", lambda queue: queue.obliterate(force=1)),
-        ("done_max", lambda queue: queue.set_retention()),
-        ("done_max", lambda queue: queue.set_retention(done_max=-1)),
-        ("dead_age_ms", lambda queue: queue.set_retention(dead_age_ms=0)),
-        ("dead_max", lambda queue: queue.set_retention(dead_max=10_000_001)),
-    ],
-)
-def test_bad_input_names_its_field_and_sends_nothing(field: str, call: Any) -> None:
-    queue = Queue("q", url="redis://127.0.0.1:1")
-    with pytest.raises(Malformed) as caught:
-        call(queue)
-    assert caught.value.field == field
+@pytest.mark.parametrize(("field", "call"), [
+    ("id", lambda q: q.jobs.get("no spaces")), ("id", lambda q: q.jobs.cancel(7)),
+    ("id", lambda q: q.dead.requeue("ü")), ("state", lambda q: q.jobs.list("wating")),
+    ("state", lambda q: q.jobs.cancel("j", expected_state="dead")), ("state", lambda q: q.clean("active")),
+    ("offset", lambda q: q.jobs.list("waiting", offset=-1)),
+    ("limit", lambda q: q.jobs.list("waiting", limit=0)), ("limit", lambda q: q.dead.list(limit=1001)),
+    ("limit", lambda q: q.jobs.page("waiting", limit=251)),
+    ("newest_first", lambda q: q.dead.list(newest_first=1)), ("limit", lambda q: q.dead.requeue_all(limit=0)),
+    ("name", lambda q: q.dead.requeue_all("no spaces")),
+    ("older_than_ms", lambda q: q.dead.clear(older_than_ms=-1)),
+    ("older_than_ms", lambda q: q.clean("dead", older_than_ms=2**60)),
+    ("delayed", lambda q: q.drain(delayed="yes")), ("force", lambda q: q.obliterate(force=1)),
+    ("done_max", lambda q: q.set_retention()), ("done_max", lambda q: q.set_retention(done_max=-1)),
+    ("dead_age_ms", lambda q: q.set_retention(dead_age_ms=0)),
+    ("dead_max", lambda q: q.set_retention(dead_max=10_000_001)),
+])  # fmt: skip
+def test_bad_input_names_its_field_and_sends_nothing(nowhere: Queue, field: str, call: Any) -> None:
+    assert refused(Malformed, "", call, nowhere).field == field
 
 
 @pytest.mark.feature("BL24", "BL25", "MQ32")
@@ -207,11 +154,9 @@ def test_jobs_are_changed_by_hand(face: Any, ironclaim_url: str) -> None:
     assert face.enqueue("work", {}, id="waits").state == "cancelled"
     assert face.enqueue("work", {}, unique="u", id="again").created
     assert face.jobs.run_now("later").done and face.jobs.state("later") == "waiting"
-    assert face.jobs.remove("again").done
-    assert face.jobs.run_now("nobody").state == "gone"
+    assert face.jobs.remove("again").done and face.jobs.run_now("nobody").state == "gone"
     run_all(ironclaim_url)
-    assert face.counts().finished == 1
-    assert face.jobs.remove("later").done and face.counts().done == 0
+    assert face.counts().finished == 1 and face.jobs.remove("later").done and face.counts().done == 0
 
 
 @pytest.mark.feature("BL23", "BQ30", "MQ14")
@@ -226,8 +171,7 @@ def test_dead_jobs_are_listed_requeued_and_discarded(face: Any, ironclaim_url: s
     assert face.dead.requeue("a").done and face.jobs.state("a") == "waiting"
     assert face.dead.discard("b").done and face.jobs.state("b") == "discarded"
     assert (face.dead.requeue_all("other"), face.dead.requeue_all("work", limit=1)) == (0, 1)
-    assert face.counts().dead == 1
-    assert (face.dead.clear(older_than_ms=3_600_000), face.dead.clear()) == (0, 1)
+    assert face.counts().dead == 1 and (face.dead.clear(older_than_ms=3_600_000), face.dead.clear()) == (0, 1)
     run_all(ironclaim_url)
     counts = face.counts()
     assert (counts.finished, counts.dead, counts.waiting) == (2, 0, 0)
@@ -243,8 +187,7 @@ def test_requeue_all_passes_by_what_is_held_and_ends(desk: Desk) -> None:
     desk.run(desk.enqueue_many_operation(*jobs))
     for _ in range(3):
         desk.run(Bury(tuple(Failure(job.lease, "no") for job in desk.claim(limit=100))))
-    assert desk.queue.dead.requeue_all("main", limit=150) == 150
-    assert desk.queue.dead.requeue_all() == 80
+    assert desk.queue.dead.requeue_all("main", limit=150) == 150 and desk.queue.dead.requeue_all() == 80
     assert [job.id for job in desk.queue.dead.list()] == ["first"]
     assert [job.lease.job for job in desk.claim(limit=300)] == jobs
 
@@ -253,41 +196,31 @@ def test_requeue_all_passes_by_what_is_held_and_ends(desk: Desk) -> None:
 def test_many_are_removed_in_pieces(face: Any) -> None:
     face.enqueue_many([{"name": "work", "payload": {}, "key": f"k{number % 3}"} for number in range(1200)])
     face.enqueue_many([{"name": "work", "payload": {}, "delay_ms": 3_600_000} for _ in range(3)])
-    assert face.clean("waiting", older_than_ms=3_600_000) == 0
-    assert face.clean("waiting", limit=10) == 10
+    assert face.clean("waiting", older_than_ms=3_600_000) == 0 and face.clean("waiting", limit=10) == 10
     assert (face.drain(), face.counts().waiting, face.counts().delayed) == (1190, 0, 3)
     face.enqueue("work", {})
     assert (face.drain(delayed=True), face.counts().delayed) == (4, 0)
 
 
-def test_an_obliterated_queue_leaves_nothing_that_does_not_expire(face: Any, ironclaim_url: str) -> None:
+def test_an_obliterated_queue_leaves_nothing_that_does_not_expire(face: Any, direct: Queue, client: Any) -> None:
     face.set_limit("work", concurrency=1)
     face.pause("other")
     face.set_retention(dead_max=10)
     for number in range(6):
         face.enqueue("work", {}, key=f"k{number}", unique=f"u{number}", attempts=1, id=f"j{number}")
-    run_all(ironclaim_url, fails=True)
+    run_all(direct.url, fails=True)
     face.enqueue("work", {}, id="new", priority=10)
     face.enqueue("work", {}, delay_ms=3_600_000)
     face.enqueue("work", {}, key="k1")
-    with Queue("q", url=ironclaim_url) as other:
-        held = other.driver.run(other.model.call(a_claim(other)))
-        assert [job.lease.job for job in held.jobs] == ["new"]
-        assert face.obliterate() is False and face.counts().dead == 6
-        assert face.obliterate(force=True) is True
-        with redis.Redis.from_url(ironclaim_url) as client:
-            keys = client.scan_iter(f"{other.model.keys.prefix}*")
-            lasting = {key.decode().split("}:")[1] for key in keys if client.pttl(key) == -1}
-    assert lasting == {"era", "seq", "sweep"}
+    assert [job.lease.job for job in claim(direct).jobs] == ["new"]
+    assert face.obliterate() is False and face.counts().dead == 6 and face.obliterate(force=True) is True
+    keys = client.scan_iter(f"{direct.model.keys.prefix}*")
+    assert {key.split("}:")[1] for key in keys if client.pttl(key) == -1} == {"era", "seq", "sweep"}
     counts = face.counts()
     assert sum((counts.waiting, counts.delayed, counts.active, counts.dead, counts.done, counts.buried)) == 0
     assert face.enqueue("work", {}, unique="u0").created
-    run_all(ironclaim_url)
+    run_all(direct.url)
     assert face.counts().finished == 1
-
-
-def a_claim(queue: Queue) -> Any:
-    return Claim("c" * 16, 1, 10, LEASE_MS, queue.driver.server_now_ms() + 5000, "c", 1000, ("work",))
 
 
 @pytest.mark.feature("BL15", "MQ15", "BN11")

@@ -19,7 +19,7 @@ from engine.worker.child_processes import Child
 from tests.engine.helpers import life
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.processes import run_of
-from tests.engine.helpers.producing import ids_of
+from tests.engine.helpers.producing import ids_of, refused
 from tests.engine.helpers.waiting import wait_until, whole_lines
 
 
@@ -92,9 +92,7 @@ def test_a_start_and_a_stop_are_told_in_the_worker_and_in_each_child_and_its_rep
     assert sorted(ids_of(queue, "done")) == ["dies", "hangs"]
 
 
-def test_a_child_that_cannot_start_is_counted_and_not_used_and_its_job_waits_uncharged(
-    queue: Queue, lived: Life, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_child_that_cannot_start_is_told_and_its_job_waits(queue: Queue, lived: Life, caplog: pytest.LogCaptureFixture) -> None:
     (lived.folder / "refuse").touch()
     (lived.folder / f"not-{os.getpid()}").touch()
     queue.enqueue("plain", "fine", id="a", attempts=1)
@@ -108,9 +106,7 @@ def test_a_child_that_cannot_start_is_counted_and_not_used_and_its_job_waits_unc
     assert not {*lived.pids("refused")} & {*lived.pids("run")}
 
 
-def test_a_worker_of_which_no_child_starts_gives_its_jobs_back_and_claims_none(
-    queue: Queue, lived: Life, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_worker_without_children_gives_back_and_claims_no(queue: Queue, lived: Life, caplog: pytest.LogCaptureFixture) -> None:
     """It would else renew for ever what it cannot run."""
     (lived.folder / "refuse").touch()
     (lived.folder / f"not-{os.getpid()}").touch()
@@ -132,9 +128,7 @@ def test_a_worker_of_which_no_child_starts_gives_its_jobs_back_and_claims_none(
     assert len(lived.pids("run", later)) == 1 and str(os.getpid()) not in lived.pids("run", later)
 
 
-def test_a_stop_at_once_gives_back_what_waits_for_a_child_that_starts_slowly(
-    queue: Queue, lived: Life, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_prompt_stop_gives_back_what_waits_for_a_slow_child(queue: Queue, lived: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     def never_ready(child: Child) -> None:
         child._closed.wait()  # pyright: ignore[reportPrivateUsage]
 
@@ -157,16 +151,13 @@ def test_what_a_start_raises_ends_the_worker_and_nothing_is_claimed(queue: Queue
 
     handlers.hooks.on_stop(lambda: called.append("stop"))
     queue.enqueue("work", 1)
-    with pytest.raises(ConnectionError, match="no database"):
-        Worker(queue, handlers).run(burst=True)
+    refused(ConnectionError, "no database", Worker(queue, handlers).run, burst=True)
     assert (called, queue.counts().waiting) == ([], 1)
     assert "connect failed, so nothing is run here" in caplog.text
 
 
 @pytest.mark.parametrize("raises", [ValueError, SystemExit, asyncio.CancelledError])
-def test_what_a_stop_raises_is_logged_and_the_others_are_called(
-    queue: Queue, caplog: pytest.LogCaptureFixture, raises: type[BaseException]
-) -> None:
+def test_what_a_stop_raises_is_only_logged(queue: Queue, caplog: pytest.LogCaptureFixture, raises: type[BaseException]) -> None:
     handlers, called = Handlers(), []
     handlers("work")(lambda job: None)
     handlers.hooks.on_stop(lambda: called.append("last"))
@@ -226,8 +217,7 @@ def test_async_handlers_of_one_process_share_the_loop_and_what_a_hook_has_opened
 
 
 def test_a_registry_that_has_started_stops_though_the_next_one_does_not_start(queue: Queue) -> None:
-    called = list[str]()
-    first, second = Handlers(), Handlers()
+    called, first, second = list[str](), Handlers(), Handlers()
     first("a")(lambda job: None)
     second("b")(lambda job: None)
     first.hooks.on_start(lambda: called.append("opened"))
@@ -335,10 +325,8 @@ def test_an_async_hook_that_raises_is_a_failed_run_and_at_the_start_the_end(queu
     async def connect() -> None:
         raise ConnectionError("no database")
 
-    with pytest.raises(ConnectionError):
-        Worker(queue, handlers).run(burst=True)
-    with pytest.raises(ConnectionError):
-        WorkerGroup([queue], handlers).run(burst=True)
+    refused(ConnectionError, "", Worker(queue, handlers).run, burst=True)
+    refused(ConnectionError, "", WorkerGroup([queue], handlers).run, burst=True)
     # It has left those of its server that it would have waited with: their thread ends.
     wait_until(lambda: "waits" not in {thread.name for thread in threading.enumerate()}, "nobody waits")
     assert not [thread.name for thread in threading.enumerate() if thread.name == "handlers-async"]
@@ -347,16 +335,13 @@ def test_an_async_hook_that_raises_is_a_failed_run_and_at_the_start_the_end(queu
 def test_what_cannot_be_a_hook_or_be_found_by_a_child_is_refused(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     async def hook(*_: Any) -> None: ...
 
-    with pytest.raises(Malformed, match="^before: .*async `around`"):
-        Handlers().hooks.before(hook)
-    with pytest.raises(Malformed, match="^after: .*async `around`"):
-        Handlers().hooks.after(hook)
+    refused(Malformed, "^before: .*async `around`", Handlers().hooks.before, hook)
+    refused(Malformed, "^after: .*async `around`", Handlers().hooks.after, hook)
     local = Handlers()
     local.include(life.handlers)
     assert Worker(queue, local, processes=1), "it has no hooks of its own"
     local.hooks.before(lambda job: None)
-    with pytest.raises(Malformed, match="^hooks: .*registered while a module is imported"):
-        Worker(queue, local, processes=1)
+    refused(Malformed, "^hooks: .*registered while a module is imported", Worker, queue, local, processes=1)
     assert Worker(queue, local), "threads find them"
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, cast
 
@@ -12,30 +10,15 @@ import pytest
 from engine import LeaseLost, Lock, Malformed, Queue, ScriptFault
 from engine.ops.workers import AcquireLock, ExtendLock, ReleaseLock
 from tests.engine.desk import START_MS, Desk
-from tests.engine.helpers.both import hurried
+from tests.engine.helpers.producing import refused
 
 
 def acquire(desk: Desk, token: str, ttl_ms: int = 5_000) -> AcquireLock:
     return AcquireLock("nightly", token, ttl_ms, not_after_ms=desk.now_ms + 10_000)
 
 
-@pytest.fixture(params=["sync", "async"])
-def face(request: pytest.FixtureRequest, ironclaim_url: str) -> Iterator[Any]:
-    with asyncio.Runner() as runner:
-        queue = hurried(request.param, runner, "q", ironclaim_url)
-        yield queue if request.param == "sync" else _Locks(queue, runner)
-        queue.close()
-
-
-class _Locks:
-    """The locks of an AsyncQueue, each call run to its end."""
-
-    def __init__(self, queue: Any, runner: asyncio.Runner) -> None:
-        self.locks = self
-        self._locks, self._runner = queue.locks, runner
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *arguments, **options: self._runner.run(getattr(self._locks, name)(*arguments, **options))
+def extend(desk: Desk, token: str, ttl_ms: int = 5_000) -> ExtendLock:
+    return ExtendLock("nightly", token, 1, ttl_ms, not_after_ms=desk.now_ms + 1_000)
 
 
 @pytest.mark.feature("BN20")
@@ -47,12 +30,10 @@ def test_a_lock_has_one_holder_until_it_is_given_back(face: Any) -> None:
     assert (longer.fence, longer.token, longer.renewals) == (lock.fence, lock.token, 1)
     assert longer.until_ms >= lock.until_ms + 59_000
     assert face.locks.release(longer) is True and face.locks.release(longer) is True
-    following = face.locks.acquire("nightly")
-    assert following is not None and following.fence > lock.fence
+    assert (following := face.locks.acquire("nightly")) is not None and following.fence > lock.fence
     assert face.locks.release(lock) is True, "it was given back once already, and the new holder is untouched"
     assert face.locks.acquire("nightly") is None
-    with pytest.raises(LeaseLost, match="nightly"):
-        face.locks.extend(longer)
+    refused(LeaseLost, "nightly", face.locks.extend, longer)
 
 
 def test_a_lock_that_cannot_be_read_is_nobodys(desk: Desk, ironclaim_url: str) -> None:
@@ -62,9 +43,8 @@ def test_a_lock_that_cannot_be_read_is_nobodys(desk: Desk, ironclaim_url: str) -
     for field in ("fence", "until_ms", "length_ms", "renewal"):
         for number in ("x", "", "1e400", "nan", "-1", "1.5", "9007199254740993", b"\xff"):
             desk.redis.hset(key, field, number)
-            for call in (acquire(desk, "2" * 16), ExtendLock("nightly", "1" * 16, 1, 5_000, not_after_ms=desk.now_ms + 10_000)):
-                with pytest.raises(ScriptFault, match=f"cannot be read: its {field} is"):
-                    desk.run(call)
+            for call in (acquire(desk, "2" * 16), extend(desk, "1" * 16)):
+                refused(ScriptFault, f"cannot be read: its {field} is", desk.run, call)
             assert desk.redis.hgetall(key) == {**sound, field.encode(): number if isinstance(number, bytes) else number.encode()}
         desk.redis.hset(key, mapping=sound)
     assert desk.run(ReleaseLock("nightly", "1" * 16)).result == "released" and held.result == "held"
@@ -74,8 +54,7 @@ def test_a_lock_that_cannot_be_read_is_nobodys(desk: Desk, ironclaim_url: str) -
         wrong: list[dict[str, Any]] = [{"name": "\ud800"}, {"name": 5}, {"token": None}, {"token": "\ud800"}, {"renewals": "1"}]
         for part in wrong:
             for call in (queue.locks.extend, queue.locks.release):
-                with pytest.raises(Malformed, match=next(iter(part))):
-                    call(replace(lock, **part))
+                refused(Malformed, next(iter(part)), call, replace(lock, **part))
 
 
 def test_a_lock_that_has_run_out_goes_to_the_next_and_its_old_holder_is_told(desk: Desk) -> None:
@@ -86,9 +65,8 @@ def test_a_lock_that_has_run_out_goes_to_the_next_and_its_old_holder_is_told(des
     desk.tick(5_000)
     second = desk.run(acquire(desk, "2" * 16))
     assert (second.result, second.fence) == ("held", START_MS + 5_000)
-    assert desk.run(ExtendLock("nightly", "1" * 16, 1, 5_000, not_after_ms=desk.now_ms + 1_000)).result == "lost"
-    assert desk.run(ReleaseLock("nightly", "1" * 16)).result == "lost"
-    assert desk.run(ExtendLock("nightly", "2" * 16, 1, 9_000, not_after_ms=desk.now_ms + 1_000)).until_ms == desk.now_ms + 9_000
+    assert desk.run(extend(desk, "1" * 16)).result == desk.run(ReleaseLock("nightly", "1" * 16)).result == "lost"
+    assert desk.run(extend(desk, "2" * 16, 9_000)).until_ms == desk.now_ms + 9_000
 
 
 @pytest.mark.parametrize("left_ms", [100, 1])
@@ -97,7 +75,7 @@ def test_a_lock_is_nobody_else_s_until_it_has_run_out(desk: Desk, left_ms: int) 
     desk.tick(5_000 - left_ms)
     early = desk.run(acquire(desk, "2" * 16))
     assert (early.result, early.until_ms) == ("taken", first.until_ms)
-    longer = desk.run(ExtendLock("nightly", "1" * 16, 1, 5_000, not_after_ms=desk.now_ms + 1_000))
+    longer = desk.run(extend(desk, "1" * 16))
     assert (longer.result, longer.fence, longer.until_ms) == ("held", first.fence, desk.now_ms + 5_000)
     desk.tick(5_000)
     assert desk.run(acquire(desk, "2" * 16)).result == "held"
@@ -109,19 +87,18 @@ def test_a_lock_that_has_run_out_is_not_extended_though_nobody_has_taken_it(desk
     assert lock is not None and lock.until_ms == START_MS + 5_000
     before = desk.redis.hgetall(desk.keys.lock("nightly"))
     desk.tick(5_000 + over_ms)
-    with pytest.raises(LeaseLost, match="nightly"):
-        desk.queue.locks.extend(lock)
+    refused(LeaseLost, "nightly", desk.queue.locks.extend, lock)
     assert desk.redis.hgetall(desk.keys.lock("nightly")) == before
 
 
 def test_late_copies_bring_nothing_back(desk: Desk) -> None:
     call = desk.call(acquire(desk, "1" * 16))
     desk.send(call)
-    extend = desk.call(ExtendLock("nightly", "1" * 16, 1, 5_000, not_after_ms=desk.now_ms + 1_000))
+    longer = desk.call(extend(desk, "1" * 16))
     desk.run(ReleaseLock("nightly", "1" * 16))
-    assert desk.send(call).result == "lost" and desk.send(extend).result == "lost"
+    assert desk.send(call).result == "lost" and desk.send(longer).result == "lost"
     assert desk.run(acquire(desk, "2" * 16)).result == "held"
-    late = desk.call(ExtendLock("nightly", "2" * 16, 1, 5_000, not_after_ms=desk.now_ms + 1_000))
+    late = desk.call(extend(desk, "2" * 16))
     desk.tick(1_001)
     assert desk.send(late).result == "refused"
     desk.tick(30_000)
@@ -142,16 +119,8 @@ def test_rule_06_fences_rise_within_one_millisecond_and_rule_10_after_a_step_bac
 
 
 def test_bad_input() -> None:
-    queue = Queue("q", url="redis://127.0.0.1:1")
-    lock = Lock("n", "f" * 16, 1, 1)
-    bad: list[Any] = [
-        lambda: queue.locks.acquire("a b"),
-        lambda: queue.locks.acquire("n", ttl_ms=9),
-        lambda: queue.locks.acquire("n", ttl_ms=86_400_001),
-        lambda: queue.locks.extend(lock, ttl_ms=9),
-        lambda: queue.locks.extend("n"),  # type: ignore[arg-type]
-        lambda: queue.locks.release(None),  # type: ignore[arg-type]
-    ]
-    for call in bad:
-        with pytest.raises(Malformed):
-            call()
+    queue, lock = Queue("q", url="redis://127.0.0.1:1"), Lock("n", "f" * 16, 1, 1)
+    short = {"ttl_ms": 9}
+    bad: list[tuple[str, Any, Any]] = [("acquire", "a b", {}), ("acquire", "n", short), ("acquire", "n", {"ttl_ms": 86_400_001})]
+    for name, first, more in (*bad, ("extend", lock, short), ("extend", "n", {}), ("release", None, {})):
+        refused(Malformed, "", getattr(queue.locks, name), first, **more)

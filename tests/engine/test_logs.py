@@ -30,7 +30,7 @@ from engine.worker.runs import Runs
 from engine.worker.worker import Worker
 from tests.engine.command.running import ROOT
 from tests.engine.helpers import warm
-from tests.engine.helpers.producing import some_handlers
+from tests.engine.helpers.producing import raises, some_handlers
 from tests.engine.helpers.waiting import wait_until
 
 log = logging.getLogger("shop.orders")
@@ -128,14 +128,8 @@ def test_records_of_a_batch_carry_the_name_and_of_one_job_its_id(queue: Queue, l
 
 
 def test_records_of_the_worker_itself_carry_its_queue_and_no_job_of_another(queue: Queue, lines: list[dict[str, Any]]) -> None:
-    handlers = Handlers()
-
-    @handlers("work")
-    def work(job: Job) -> None:
-        raise ValueError("no")
-
     queue.enqueue("work", {}, id="j", attempts=1)
-    run(queue, handlers)
+    run(queue, some_handlers(raises(ValueError("no"))))
     (failed,) = [line for line in lines if "failed" in line["message"]]
     assert fields(failed) == OF_J
     others = [line for line in lines if line["logger"] == "ironclaim.worker" and line is not failed]
@@ -144,11 +138,9 @@ def test_records_of_the_worker_itself_carry_its_queue_and_no_job_of_another(queu
 
 def test_what_a_record_has_of_its_own_stays(queue: Queue, lines: list[dict[str, Any]]) -> None:
     """`extra` may name the same fields: logging refuses names that a record has already."""
-    handlers = some_handlers(lambda job: log.info("own", extra={"queue": "own", "job_id": 7, "attempt": "x"}))
     queue.enqueue("work", {}, id="j")
-    run(queue, handlers)
-    assert fields(said(lines, "own")) == ("w", "own", 7, "work", "x")
-    assert queue.counts().finished == 1
+    run(queue, some_handlers(lambda job: log.info("own", extra={"queue": "own", "job_id": 7, "attempt": "x"})))
+    assert fields(said(lines, "own")) == ("w", "own", 7, "work", "x") and queue.counts().finished == 1
 
 
 def test_json_has_what_extra_gave_a_record_and_survives_what_it_cannot_say(lines: list[dict[str, Any]]) -> None:
@@ -158,9 +150,7 @@ def test_json_has_what_extra_gave_a_record_and_survives_what_it_cannot_say(lines
     assert line.keys() == {"time", "level", "logger", "message", "order", "to", "when", "odd"} and line["level"] == "info"
 
 
-def test_a_job_that_its_handler_buries_is_a_warning_and_one_that_it_discards_is_not(
-    queue: Queue, lines: list[dict[str, Any]]
-) -> None:
+def test_a_job_that_its_handler_buries_is_a_warning_and_a_discarded_one_is_not(queue: Queue, lines: list[dict[str, Any]]) -> None:
     def work(job: Job) -> None:
         raise (Bury if job.id == "b" else Discard)("no such order")
 
@@ -174,8 +164,7 @@ def test_a_job_that_its_handler_buries_is_a_warning_and_one_that_it_discards_is_
 def test_formats_and_queues_of_the_standard_library_see_the_fields(queue: Queue) -> None:
     """Text formats, filters, handlers that pass copies on to a thread, and pickles for sockets."""
     told: queues.SimpleQueue[Any] = queues.SimpleQueue()
-    seen, pickles = list[str](), list[bytes]()
-    stream = io.StringIO()
+    seen, pickles, stream = list[str](), list[bytes](), io.StringIO()
     direct, passing = logging.StreamHandler(stream), logging.handlers.QueueHandler(told)
     direct.setFormatter(logging.Formatter("%(job_id)s of %(queue)s: %(message)s"))
 
@@ -226,8 +215,7 @@ def test_lines_for_people_name_the_job_of_what_a_handler_logs() -> None:
         return formatter.format(record).split(" ", 2)[2]
 
     assert line("shop", job_name="work", job_id="j") == "INFO work[j]: 100% of it"
-    assert line("shop", job_name="work") == "INFO work: 100% of it"
-    assert line("shop") == "INFO 100% of it"
+    assert line("shop", job_name="work") == "INFO work: 100% of it" and line("shop") == "INFO 100% of it"
     assert line("ironclaim.worker", job_name="work", job_id="j") == "INFO 100% of it"
 
 
@@ -237,9 +225,8 @@ def test_lines_for_people_name_the_job_of_what_a_handler_logs() -> None:
 def in_a_child(job: Job) -> None:
     log.debug("not wanted")
     log.info("in a child: %s", job.payload)
-    thread = threading.Thread(
-        target=lambda: log.warning("in a thread of the child", extra={"own": {1, 2}, "lock": threading.Lock()})
-    )
+    extra = {"own": {1, 2}, "lock": threading.Lock()}
+    thread = threading.Thread(target=lambda: log.warning("in a thread of the child", extra=extra))
     thread.start()
     thread.join()
     quiet.debug("of a logger with a level of its own")
@@ -264,10 +251,9 @@ quiet = logging.getLogger("shop.quiet")
 
 @pytest.mark.feature("BN37")
 def test_records_of_a_child_process_are_written_by_its_worker(queue: Queue, lines: list[dict[str, Any]]) -> None:
-    handlers = some_handlers(in_a_child)
     queue.enqueue("work", {"n": 1}, id="j")
     quiet.setLevel(logging.DEBUG)
-    run(queue, handlers, processes=1)
+    run(queue, some_handlers(in_a_child), processes=1)
     quiet.setLevel(logging.NOTSET)
     texts = ["in a child: {'n': 1}", "in a thread of the child", "of a logger with a level of its own", "it failed"]
     assert [line["message"] for line in lines if line["logger"].startswith("shop")] == texts
@@ -277,9 +263,8 @@ def test_records_of_a_child_process_are_written_by_its_worker(queue: Queue, line
 
 
 def test_nothing_that_a_child_has_logged_is_lost_with_it(queue: Queue, lines: list[dict[str, Any]]) -> None:
-    handlers = some_handlers(dies)
     queue.enqueue("work", {}, id="j", attempts=1)
-    run(queue, handlers, processes=1)
+    run(queue, some_handlers(dies), processes=1)
     assert fields(said(lines, "before the end")) == OF_J
 
 
@@ -287,16 +272,11 @@ def test_nothing_that_a_child_has_logged_is_lost_with_it(queue: Queue, lines: li
 def test_a_filter_that_raises_does_not_come_between_a_child_and_its_answer(
     queue: Queue, lines: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    handlers, odd = Handlers(), logging.getLogger("shop.odd")
-    handlers("work")(says_to_odd)
+    odd, broken = logging.getLogger("shop.odd"), raises(ValueError("no"))
     for job in ("a", "b"):
         queue.enqueue("work", {}, id=job, result_ttl_ms=60_000)
-
-    def broken(record: logging.LogRecord) -> bool:
-        raise ValueError("no")
-
     odd.addFilter(broken)
-    run(queue, handlers, processes=1)
+    run(queue, some_handlers(says_to_odd), processes=1)
     odd.removeFilter(broken)
     kept = [queue.results.get(job) for job in ("a", "b")]
     assert [result and result.get() for result in kept] == ["a", "b"]
@@ -414,14 +394,10 @@ def test_the_log_says_what_became_of_a_failed_run(queue: Queue, lines: list[dict
     handlers("work", bury_on=KeyError)(work if kind == "thread" else awaited)
     handlers("other")(lambda job: None)
     slow: dict[str, Any] = {"backoff": "fixed", "backoff_ms": 60_000}
-    queue.enqueue("work", 1, id="again", attempts=4, **slow)
-    queue.enqueue("work", 1, id="jitter", attempts=4, **slow, jitter=0.5)
-    queue.enqueue("work", 1, id="last", attempts=1)
-    queue.enqueue("work", 1, id="rules", attempts=4)
-    queue.enqueue("work", 1, id="asks", attempts=4)
-    queue.enqueue("work", 1, id="drops", attempts=4)
-    queue.enqueue("work", 1, id="skips", attempts=4, skip_on=["ValueError"])
-    queue.enqueue("work", 1, id="goes", attempts=4, reroute_on={"ValueError": "other"})
+    options: dict[str, Any] = {"again": slow, "jitter": {**slow, "jitter": 0.5}, "last": {"attempts": 1}}
+    options |= {"skips": {"skip_on": ["ValueError"]}, "goes": {"reroute_on": {"ValueError": "other"}}}
+    for job in ("again", "jitter", "last", "rules", "asks", "drops", "skips", "goes"):
+        queue.enqueue("work", 1, id=job, **dict[str, Any]({"attempts": 4, **options.get(job, {})}))
     assert Worker(queue, handlers, name="w", sweep_ms=50).run(burst=True, delayed=False) == "empty"
     assert ends_of(lines) == {
         "again": ("warning", "retried", "again in 60000 ms", True),
@@ -435,9 +411,7 @@ def test_the_log_says_what_became_of_a_failed_run(queue: Queue, lines: list[dict
     }
 
 
-def test_a_soft_timeout_that_interrupts_nothing_is_told_once_of_each_name(
-    queue: Queue, lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_soft_timeout_in_vain_is_told_once(queue: Queue, lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a coroutine it is not told, also where the time is over before anything could interrupt it."""
     handlers, stoppable = Handlers(), Runs.stoppable
 

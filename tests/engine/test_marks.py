@@ -17,16 +17,7 @@ import pytest
 
 import engine
 import ironclaim_client
-from engine import (
-    AsyncChannel,
-    AsyncQueue,
-    Channel,
-    ConnectOptions,
-    Handlers,
-    PriorityQueue,
-    Queue,
-    Worker,
-)
+from engine import AsyncChannel, AsyncQueue, Channel, ConnectOptions, Handlers, PriorityQueue, Queue, Worker
 from engine.http.channels.settings import ChannelSettings
 from engine.http.routes import channel_routes, job_routes, page_routes
 from engine.http.settings import HttpSettings
@@ -119,8 +110,7 @@ def failures(walk: Iterator[Call], one_of: int) -> tuple[Counter[str], list[str]
 
 @SHARES
 def test_no_failing_call_of_python_writes_a_mark(one_of: int, ironclaim_url: str, caplog: pytest.LogCaptureFixture) -> None:
-    away = f"redis://user:{MARK}@127.0.0.1:{free_port()}"
-    failed, seen = Counter[str](), list[str]()
+    away, failed, seen = f"redis://user:{MARK}@127.0.0.1:{free_port()}", Counter[str](), list[str]()
     with caplog.at_level(logging.DEBUG):
         for url in (ironclaim_url, away):
             found, at = failures(python_calls(url), one_of)
@@ -169,8 +159,7 @@ def command_lines(url: str) -> Iterator[list[str]]:
     """Each command with each word in each of its places."""
     for words, parser in commands(known_parser()):
         actions = [one for one in parser._actions if one.dest not in ("help", "version")]  # pyright: ignore[reportPrivateUsage]
-        places = [one for one in actions if not one.option_strings]
-        known = {one.dest for one in actions}
+        places, known = [one for one in actions if not one.option_strings], {one.dest for one in actions}
         base = [*(["--url", url] if "url" in known else []), *(["--queue", "q"] if "queue" in known else [])]
         base += ENDS.get(words[0], [])
         plain = ["nowhere:nothing" if words[0] in ("worker", "outbox") else "x" for one in places if one.nargs not in ("?", "*")]
@@ -199,8 +188,7 @@ def test_no_failing_command_prints_a_mark(
                 if MARK in done.stdout + done.stderr:
                     seen.append(f"{line}: {done.stdout[:200]}{done.stderr[-300:]}")
     assert not seen, "\n".join(seen[:20])
-    assert MARK not in caplog.text
-    assert sum(failed.values()) > 1_000 // one_of and len(failed) > 10
+    assert MARK not in caplog.text and sum(failed.values()) > 1_000 // one_of and len(failed) > 10
 
 
 def requests(base: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -208,18 +196,14 @@ def requests(base: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
     bodies = [
         json.dumps(one)
         for one in (
-            URL,
-            [URL, {"card": MARK}],
-            {"card": MARK},
-            {"name": {"card": MARK}, "payload": MARK},
+            URL, [URL, {"card": MARK}], {"card": MARK}, {"name": {"card": MARK}, "payload": MARK},
             *({"name": "n", "payload": 1, option: {"card": MARK}} for option in OPTIONS),
             *({"name": "n", "payload": {"card": MARK}, option: URL} for option in OPTIONS),
             {"limit": {"card": MARK}, "concurrency": URL},
         )
-    ]
+    ]  # fmt: skip
     bodies += [f'{{"card": "{MARK}"', f"card={MARK}&url={quote(URL)}", MARK]
-    routes = [*job_routes(), *channel_routes(), *page_routes(HttpSettings())]
-    for route in routes:
+    for route in [*job_routes(), *channel_routes(), *page_routes(HttpSettings())]:
         path, methods_of = getattr(route, "path", ""), getattr(route, "methods", None) or ["GET"]
         method = next(one for one in sorted(methods_of) if one != "HEAD")
         names = [part[1:-1].partition(":")[0] for part in path.split("/") if part.startswith("{")]
@@ -256,5 +240,4 @@ def test_no_answer_that_is_a_failure_has_a_mark(one_of: int, ironclaim_url: str,
                     at = said.index(MARK)
                     seen.append(f"{method} {path} {more}: {answer.status_code} {said[max(0, at - 200) : at + 20]}")
     assert not seen, "\n".join(seen[:20])
-    assert MARK not in caplog.text
-    assert failed > 2_000 // one_of
+    assert MARK not in caplog.text and failed > 2_000 // one_of

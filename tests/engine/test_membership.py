@@ -27,7 +27,7 @@ from engine.worker.machine.events import Forked, StopAsked
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.machine import Machine, exits, holding
 from tests.engine.helpers.processes import Workers, stopped
-from tests.engine.helpers.producing import claim_operation, some_handlers
+from tests.engine.helpers.producing import claim_operation, refused, some_handlers
 from tests.engine.helpers.waiting import wait_until
 
 
@@ -90,8 +90,7 @@ def test_it_renews_with_each_beat_where_a_third_of_its_leases_is_longer(lease_ms
         if "renew" in machine.out:
             renewed.append(machine.now_ms)
             machine.extend("ok")
-    gaps = {after - before for before, after in itertools.pairwise(renewed)}
-    assert gaps == {every_ms}
+    assert {after - before for before, after in itertools.pairwise(renewed)} == {every_ms}
 
 
 def test_it_takes_its_leave_when_it_has_nothing_left_and_waits_a_second_for_the_answer() -> None:
@@ -102,8 +101,7 @@ def test_it_takes_its_leave_when_it_has_nothing_left_and_waits_a_second_for_the_
         machine.give()
         if "wake" in machine.out:
             machine.wake(False)
-        actions = machine.on(StopAsked())
-        assert not exits(actions)
+        assert not exits(machine.on(StopAsked()))
         leave = operation(machine)
         assert isinstance(leave, Beat) and leave.until_ms == 0
         if answered:
@@ -265,22 +263,16 @@ def ended_pid() -> int:
     return ended.pid
 
 
-@pytest.mark.parametrize(
-    ("name", "host", "pid", "warned"),
-    [
-        ("w1", "elsewhere", os.getpid, True),
-        ("w1", socket.gethostname(), os.getppid, True),
-        ("w1", socket.gethostname(), ended_pid, False),
-        ("w1", socket.gethostname(), os.getpid, False),
-        ("w2", "elsewhere", os.getpid, False),
-    ],
-)
+@pytest.mark.parametrize(("name", "host", "pid", "warned"), [
+    ("w1", "elsewhere", os.getpid, True), ("w1", socket.gethostname(), os.getppid, True),
+    ("w1", socket.gethostname(), ended_pid, False), ("w1", socket.gethostname(), os.getpid, False),
+    ("w2", "elsewhere", os.getpid, False),
+])  # fmt: skip
 def test_a_worker_that_finds_another_of_its_name_warns(
     queue: Queue, caplog: pytest.LogCaptureFixture, name: str, host: str, pid: Callable[[], int], warned: bool
 ) -> None:
     """Not of one that has just ended on this host, though its beats still count."""
-    number = pid()
-    now_ms = queue.driver.server_now_ms()
+    number, now_ms = pid(), queue.driver.server_now_ms()
     told = json.dumps({"name": name, "host": host, "pid": number})
     queue.driver.run(queue.model.call(Beat("a" * 16, 1, 30_000, now_ms + 30_000, 9_000, 1_000, told)))
     with caplog.at_level(logging.WARNING, logger="ironclaim.worker"):
@@ -306,8 +298,7 @@ def test_the_leases_of_a_lost_worker_run_elsewhere_long_before_they_end(queue: Q
     ran: list[str] = []
     queue.enqueue("work", {}, id="a")
     # It counts for the 300 ms from its arrival on, however late that is.
-    until_ms = queue.driver.server_now_ms() + 60_000
-    beat = Beat("0" * 15 + "1", 1, 300, until_ms, 3_600_000, 1000, "{}")
+    beat = Beat("0" * 15 + "1", 1, 300, queue.driver.server_now_ms() + 60_000, 3_600_000, 1000, "{}")
     queue.driver.run(queue.model.call(beat))
     claim = claim_operation(queue, lease_ms=3_600_000, incarnation=beat.incarnation)
     assert len(queue.driver.run(queue.model.call(claim)).jobs) == 1
@@ -331,31 +322,21 @@ def test_a_worker_that_starts_looks_for_lost_leases_at_once_and_then_at_each_swe
         wait_until(lambda: {*ran} == {"a", "b"}, "both have run here")
 
 
-def test_workers_as_processes_have_one_leader_and_a_killed_one_leaves_the_list_when_its_beats_run_out(
-    queue: Queue, workers: Workers
-) -> None:
+def test_processes_have_one_leader_and_a_killed_one_leaves_the_list_with_its_beats(queue: Queue, workers: Workers) -> None:
     first, second = workers.start(name="w1"), workers.start(name="w2")
     wait_until(lambda: len(queue.workers.list()) == 2, "both are listed")
     listed = {info.name: info for info in queue.workers.list()}
     assert {info.pid for info in listed.values()} == {first.pid, second.pid}
-    assert sum(info.leads for info in listed.values()) == 1
-    assert stopped(first) == 0
+    assert sum(info.leads for info in listed.values()) == 1 and stopped(first) == 0
     wait_until(lambda: [info.name for info in queue.workers.list()] == ["w2"], "the first one has left")
     second.kill()
     second.wait()
-    found = queue.workers.get("w2")
-    assert found is not None and found.alive, "nobody can know yet"
+    assert (found := queue.workers.get("w2")) is not None and found.alive, "nobody can know yet"
 
 
-def test_bad_input(queue: Queue) -> None:
-    handlers = some_handlers()
-    for field, value in (
-        ("beat_ms", -1),
-        ("beat_ms", 3_600_001),
-        ("attributes", "x"),
-        ("attributes", {"a": object()}),
-        ("attributes", {1: "a"}),
-        ("attributes", {"a": "x" * 5000}),
-    ):
-        with pytest.raises(Malformed, match=field):
-            Worker(queue, handlers, **{field: value})  # type: ignore[arg-type]
+@pytest.mark.parametrize(("field", "value"), [
+    ("beat_ms", -1), ("beat_ms", 3_600_001), ("presence", "on"), ("attributes", "x"), ("attributes", {"a": object()}),
+    ("attributes", {1: "a"}), ("attributes", {"a": "x" * 5000}),
+])  # fmt: skip
+def test_bad_input(queue: Queue, field: str, value: Any) -> None:
+    refused(Malformed, field, Worker, queue, some_handlers(), **{field: value})

@@ -14,6 +14,7 @@ from engine import EngineError, Malformed, Queue, ServerUnavailable
 from engine.redis import exchange
 from engine.redis.call import Call
 from tests.conformance.declared import every_operation
+from tests.engine.helpers.producing import refused
 
 CALLS: list[tuple[Callable[[Any], Any], str]] = [
     (
@@ -34,13 +35,11 @@ CALLS: list[tuple[Callable[[Any], Any], str]] = [
 
 @pytest.mark.parametrize(("call", "message"), CALLS, ids=range(len(CALLS)))
 def test_a_message_says_what_is_allowed(nowhere: Queue, call: Callable[[Queue], Any], message: str) -> None:
-    with pytest.raises(Malformed, match=f"^{message}"):
-        call(nowhere)
+    refused(Malformed, f"^{message}", call, nowhere)
 
 
 def test_a_call_that_fails_is_named_in_words(nowhere: Queue) -> None:
-    with pytest.raises(ServerUnavailable, match="^counts: "):
-        nowhere.counts()
+    refused(ServerUnavailable, "^counts: ", nowhere.counts)
     kinds = every_operation()
     assert len(kinds) > 30
     for kind in kinds:
@@ -50,17 +49,12 @@ def test_a_call_that_fails_is_named_in_words(nowhere: Queue) -> None:
 
 #: One of each class whose constructor takes other arguments than a message.
 ERRORS: list[EngineError] = [
-    Malformed("card", {"number": 1}, "a text", private=True),
-    engine.UnknownParent("child", "parent"),
-    engine.JobFailed("job", "dead", "ValueError: no"),
-    engine.NoResult("job"),
-    engine.TimedOut("job", 5),
-    engine.BatchFailed({"a": "no"}, {"b": 1}),
-    engine.PartlyEnqueued("partly", [ServerUnavailable("away")]),
-    engine.PartlyPublished("partly", []),
-    engine.ChannelNotFound("news"),
+    Malformed("card", {"number": 1}, "a text", private=True), engine.UnknownParent("child", "parent"),
+    engine.JobFailed("job", "dead", "ValueError: no"), engine.NoResult("job"), engine.TimedOut("job", 5),
+    engine.BatchFailed({"a": "no"}, {"b": 1}), engine.PartlyEnqueued("partly", [ServerUnavailable("away")]),
+    engine.PartlyPublished("partly", []), engine.ChannelNotFound("news"),
     engine.SubscriptionNotFound("news", "reader"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("error", [*ERRORS, engine.LeaseLost("over")], ids=lambda error: type(error).__name__)

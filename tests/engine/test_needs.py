@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -12,19 +10,9 @@ import pytest
 
 from engine import Handlers, Job, Malformed, NewJob, PartlyEnqueued, Queue, ServerUnavailable, UnknownParent, Worker
 from engine.ops.jobs import Enqueued
-from tests.engine.helpers.both import hurried
-from tests.engine.helpers.producing import some_handlers
+from tests.engine.helpers.producing import raises, refused, some_handlers
 
 pytestmark = pytest.mark.feature("BQ35")
-
-
-@pytest.fixture(params=["sync", "async"])
-def face(request: pytest.FixtureRequest, runner: asyncio.Runner, ironclaim_url: str) -> Iterator[Any]:
-    """A queue of either face, both with blocking calls."""
-    # No call is sent twice because the machine is busy: a repeat says so in its result.
-    made = hurried(request.param, runner, "q", ironclaim_url, timeout_ms=60_000)
-    yield made
-    made.close()
 
 
 #: Nobody connects to it: a child process finds the handlers of its tasks here.
@@ -55,13 +43,11 @@ def blocked(queue: Queue) -> list[str]:
 def test_a_fan_out_and_its_join_in_one_call(face: Any, queue: Queue) -> None:
     parts = [NewJob("part", number, id=f"part-{number}") for number in range(100)]
     join = NewJob("join", None, id="join", needs=[f"part-{number}" for number in range(100)])
-    after = NewJob("after", None, id="after", needs=["join"])
-    items = face.enqueue_many([*parts, join, after])
+    items = face.enqueue_many([*parts, join, NewJob("after", None, id="after", needs=["join"])])
     assert [item.result for item in items] == ["created"] * 102
     assert (sorted(blocked(queue)), face.counts().blocked, face.counts().waiting) == (["after", "join"], 2, 100)
 
-    ran: list[str] = []
-    handlers = Handlers()
+    ran, handlers = list[str](), Handlers()
 
     @handlers("part")
     @handlers("after")
@@ -142,9 +128,8 @@ def test_results_of_parents_by_the_ids_of_their_enqueues_and_not_by_mere_texts(f
     Worker(queue, handlers, sweep_ms=50).run(burst=True)
     assert queue.results.wait(sums[0]).get() == ["Decimal 3", "Decimal 4"]
     for sum, text in zip(sums[1:], ("first", other), strict=True):
-        assert f"Malformed: needs: '{text}' is not allowed, it must be what task.new(...) or enqueue(...).job" in (
-            queue.results.wait(sum).error
-        )
+        said = f"Malformed: needs: '{text}' is not allowed, it must be what task.new(...) or enqueue(...).job"
+        assert said in queue.results.wait(sum).error
     assert [job.failures for job in queue.dead.list()] == [0, 0], "no other run finds more"
 
 
@@ -152,8 +137,7 @@ def test_one_parent_with_more_children_than_one_call_tells(face: Any, queue: Que
     face.enqueue("first", None, id="p")
     face.enqueue_many([NewJob("child", number, needs=["p"]) for number in range(250)])
     assert queue.counts().blocked == 250
-    ran: list[int] = []
-    handlers = some_handlers(name="first", inline=True)
+    ran, handlers = list[int](), some_handlers(name="first", inline=True)
     handlers("child", inline=True)(lambda job: ran.append(job.payload))
     Worker(queue, handlers, sweep_ms=50).run(burst=True)
     assert sorted(ran) == list(range(250))
@@ -164,8 +148,7 @@ def test_a_parent_that_nobody_knows(face: Any, queue: Queue) -> None:
     with pytest.raises(UnknownParent, match=r"^job child needs nobody, of .* in the same enqueue_many$") as caught:
         face.enqueue("work", None, id="child", needs=["known", "nobody"])
     assert (caught.value.job, caught.value.parent) == ("child", "nobody")
-    with pytest.raises(UnknownParent):
-        face.enqueue_many([NewJob("work", None, id="child", needs=["nobody"])])
+    refused(UnknownParent, "", face.enqueue_many, [NewJob("work", None, id="child", needs=["nobody"])])
     assert (queue.counts().waiting, queue.counts().blocked) == (1, 0)
     face.enqueue("work", None, id="nobody")
     assert face.enqueue("work", None, id="child", needs=["known", "nobody"]).created, "a new call, so not the refused one"
@@ -173,11 +156,8 @@ def test_a_parent_that_nobody_knows(face: Any, queue: Queue) -> None:
 
 def test_a_bulk_that_names_an_unknown_parent_says_which_jobs_are_there(face: Any, queue: Queue) -> None:
     jobs = [NewJob("work", 0, id="a"), NewJob("work", 1, id="b", needs=["nobody"]), NewJob("work", 2, id="c", needs=["a"])]
-    with pytest.raises(PartlyEnqueued, match="needs nobody") as caught:
-        face.enqueue_many(jobs)
-    first, second, third = caught.value.results
-    assert isinstance(first, Enqueued) and first.created
-    assert isinstance(second, UnknownParent)
+    first, second, third = refused(PartlyEnqueued, "needs nobody", face.enqueue_many, jobs).results
+    assert isinstance(first, Enqueued) and first.created and isinstance(second, UnknownParent)
     assert isinstance(third, Enqueued | ServerUnavailable)
     jobs[1].options["needs"] = ["a"]
     assert [item.result in ("created", "duplicate") for item in face.enqueue_many(jobs)] == [True] * 3
@@ -190,11 +170,6 @@ def test_a_failed_parent_buries_its_child_while_the_worker_runs(face: Any, queue
     face.enqueue("child", None, id="easy", needs=["p"], on_parent_failure="ignore")
     ran: list[str] = []
     handlers = some_handlers(lambda job: ran.append(job.id), "child")
-
-    @handlers("fails")
-    def fails(job: Job) -> None:
-        raise ValueError("no")
-
+    handlers("fails")(raises(ValueError("no")))
     Worker(queue, handlers, sweep_ms=50).run(burst=True)
-    assert ran == ["easy"]
-    assert sorted(job for job, _ in queue.snapshot().states["dead"]) == ["p", "strict"]
+    assert ran == ["easy"] and sorted(job for job, _ in queue.snapshot().states["dead"]) == ["p", "strict"]

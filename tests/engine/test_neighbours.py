@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from engine import Handlers, Job, Queue, Worker
+from engine import Queue, Worker
 from engine import queues as all_queues
 from engine.models.lanes_keys import LanesKeys
 from tests.engine.helpers.at_work import at_work
+from tests.engine.helpers.producing import some_handlers
 from tests.engine.helpers.waiting import wait_until
 
 DEEP = "[" * 100_000
@@ -65,12 +66,6 @@ PLANTED: dict[str, Plant] = {
 @pytest.mark.parametrize("what", PLANTED)
 def test_whatever_one_key_holds_its_neighbours_are_served(queue: Queue, ironclaim_url: str, what: str, client: Any) -> None:
     ran: list[str] = []
-    handlers = Handlers()
-
-    @handlers("send")
-    def send(job: Job) -> None:
-        ran.append(job.id)
-
     for name in ("bad", "good"):
         queue.enqueue("send", {"n": 1}, id=name)
         queue.enqueue("send", {"n": 1}, id=f"{name}-later", delay_ms=1)
@@ -80,7 +75,8 @@ def test_whatever_one_key_holds_its_neighbours_are_served(queue: Queue, ironclai
     client.zadd(KEYS.cron, {"good": 1})
     client.hset(KEYS.schedule("good"), "next_ms", 1)
     look(queue, ironclaim_url)
-    with at_work(Worker(queue, handlers=handlers, concurrency=2, sweep_ms=20, presence=False)):
+    handlers = some_handlers(lambda job: ran.append(job.id), "send")
+    with at_work(Worker(queue, handlers, concurrency=2, sweep_ms=20, presence=False)):
         wait_until(lambda: {"good", "good-later", "good-child"} <= {*ran} and any("cron:good" in job for job in ran), "all ran")
         look(queue, ironclaim_url)
 
@@ -90,10 +86,9 @@ def look(queue: Queue, url: str) -> None:
     for state in ("waiting", "delayed", "active", "dead", "blocked", "finished"):
         queue.jobs.list(state)
         queue.jobs.page(state)
-    for ask in (queue.counts, queue.obstacles, queue.limits, queue.stats, queue.snapshot, queue.metrics):
+    asks: list[Any] = [queue.counts, queue.obstacles, queue.limits, queue.stats, queue.snapshot, queue.metrics]
+    for ask in (*asks, queue.jobs.counts_by_name, queue.workers.list, queue.dead.list):
         ask()
-    for ask_more in (queue.jobs.counts_by_name, queue.workers.list, queue.dead.list):
-        ask_more()
     queue.jobs.why("good")
     assert "good" in [schedule.name for schedule in queue.schedules.list()]
     assert "q" in [known.name for known in all_queues(url=url)]

@@ -15,7 +15,7 @@ import redis.asyncio
 
 from engine import AsyncQueue, Malformed, Queue, Worker
 from engine.queue.settings import synchronous
-from tests.engine.helpers.producing import some_handlers
+from tests.engine.helpers.producing import refused, some_handlers
 
 NAMES = itertools.count()
 Module = Callable[..., ModuleType]
@@ -79,28 +79,21 @@ def test_a_worker_is_observed_with_its_queue(ironclaim_url: str, module: Module)
     assert {queue for queue, _ in watching.heard} == {"some"} and none.observer is None
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("number", "(it is a int)"),
-        ("wrong", "(it returned a str)"),
-        ("none", "has no attribute 'none')"),
-        ("", "has no attribute '')"),
-        ("Watch.none", "has no attribute 'none')"),
-    ],
-)
+@pytest.mark.parametrize(("name", "says"), [
+    ("number", "(it is a int)"), ("wrong", "(it returned a str)"), ("none", "has no attribute 'none')"),
+    ("", "has no attribute '')"), ("Watch.none", "has no attribute 'none')"),
+])  # fmt: skip
 def test_an_object_that_is_none_is_refused_by_the_variable(module: Module, name: str, says: str) -> None:
     module(name)
-    with pytest.raises(Malformed, match=r"IRONCLAIM_OBSERVER: 'watching_\d+:.*it must be module:object of a callable") as refused:
+    with pytest.raises(Malformed, match=r"IRONCLAIM_OBSERVER: 'watching_\d+:.*it must be module:object of a callable") as caught:
         Queue("q", url="redis://nowhere:1")
-    assert str(refused.value).endswith(says)
+    assert str(caught.value).endswith(says)
 
 
 @pytest.mark.parametrize("value", ["no_such_module:x", "x", ":x", ".x:y"])
 def test_a_module_that_is_none_is_refused_by_the_variable(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("IRONCLAIM_OBSERVER", value)
-    with pytest.raises(Malformed, match=f"^IRONCLAIM_OBSERVER: '{value}' is not allowed"):
-        Queue("q", url="redis://nowhere:1")
+    refused(Malformed, f"^IRONCLAIM_OBSERVER: '{value}' is not allowed", Queue, "q", url="redis://nowhere:1")
     monkeypatch.setenv("IRONCLAIM_OBSERVER", "")
     assert Queue("q", url="redis://nowhere:1").observer is None
 
@@ -122,8 +115,7 @@ def test_a_queue_of_the_callable_itself_has_no_observer(ironclaim_url: str, modu
 
 def test_what_a_module_raises_names_the_variable(module: Module) -> None:
     module("Watch", "raise RuntimeError('no settings')\n")
-    with pytest.raises(Malformed, match=r"^IRONCLAIM_OBSERVER: .*no settings"):
-        Queue("q", url="redis://nowhere:1")
+    refused(Malformed, r"^IRONCLAIM_OBSERVER: .*no settings", Queue, "q", url="redis://nowhere:1")
 
 
 LEADING = (
@@ -138,12 +130,20 @@ class Lead(Watch):
 )
 
 
+@pytest.fixture
+def lead(module: Module, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Names an observer that leads its queues to this url."""
+
+    def make(url: str, more: str = "") -> None:
+        module("Lead", LEADING + more)
+        monkeypatch.setenv("WATCHING_LEADS_TO", url)
+
+    return make
+
+
 @pytest.mark.parametrize("shards", [None, 2])
-def test_an_observer_of_the_environment_leads_its_queue_to_another_server(
-    ironclaim_url: str, module: Module, monkeypatch: pytest.MonkeyPatch, shards: int | None
-) -> None:
-    module("Lead", LEADING)
-    monkeypatch.setenv("WATCHING_LEADS_TO", ironclaim_url)
+def test_an_observer_of_the_environment_leads_its_queue_to_another_server(ironclaim_url: str, lead: Any, shards: Any) -> None:
+    lead(ironclaim_url)
     nobody: Any = "redis://user:secret@127.0.0.1:1/3"
     with Queue("led", url=nobody, shards=shards) as queue:
         assert queue.url == ironclaim_url
@@ -154,32 +154,24 @@ def test_an_observer_of_the_environment_leads_its_queue_to_another_server(
 
 
 @pytest.mark.parametrize("shards", [None, 2])
-def test_the_keys_of_a_queue_that_is_led_begin_with_a_prefix_of_the_observers(
-    ironclaim_url: str, module: Module, monkeypatch: pytest.MonkeyPatch, shards: int | None
+def test_keys_of_a_led_queue_begin_with_a_prefix_of_the_observers(
+    ironclaim_url: str, lead: Any, shards: int | None, client: Any
 ) -> None:
-    module("Lead", LEADING + "    under = 'drill-1:'\n")
-    monkeypatch.setenv("WATCHING_LEADS_TO", ironclaim_url)
+    lead(ironclaim_url, "    under = 'drill-1:'\n")
     with Queue("led", url="redis://127.0.0.1:1", shards=shards, durability="replica") as queue:
         assert queue.prefix == "drill-1:ic" and queue.durability is not None
     with Queue("led", url="redis://127.0.0.1:1", shards=shards, prefix="own") as queue:
         queue.set_limit(name="work", concurrency=3)
         queue.enqueue("work", {})
         Worker(queue, some_handlers(), sweep_ms=100).run(burst=True)
-        assert queue.counts().finished == 1
-        other = AsyncQueue.like(queue)
-        assert other.prefix == queue.prefix == "drill-1:own"
-    with redis.Redis.from_url(ironclaim_url, decode_responses=True) as client:
-        keys: Any = client.keys()
+        assert queue.counts().finished == 1 and AsyncQueue.like(queue).prefix == queue.prefix == "drill-1:own"
+    keys = client.keys()
     assert keys and all(key.startswith("drill-1:own:") for key in keys)
 
 
-def test_an_observer_in_the_code_leads_nowhere_and_a_url_that_is_none_is_refused(
-    ironclaim_url: str, module: Module, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    module("Lead", LEADING)
-    monkeypatch.setenv("WATCHING_LEADS_TO", "nowhere")
-    with pytest.raises(Malformed, match="^url: 'nowhere' is not allowed"):
-        Queue("led", url=ironclaim_url)
+def test_an_observer_in_the_code_leads_nowhere_and_a_url_that_is_none_is_refused(ironclaim_url: str, lead: Any) -> None:
+    lead("nowhere")
+    refused(Malformed, "^url: 'nowhere' is not allowed", Queue, "led", url=ironclaim_url)
     own: Any = import_module("engine.observer").SparedObserver(object())
     with Queue("led", url=ironclaim_url, observer=own) as queue:
         assert queue.url == ironclaim_url

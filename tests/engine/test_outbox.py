@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -22,6 +22,7 @@ from engine.queue.settings import TEST_CLOCK_LEAST_MS
 from tests.conformance.test_declared import OPTIONS as EXAMPLES
 from tests.engine.desk import EXPIRE
 from tests.engine.helpers.databases import Database
+from tests.engine.helpers.producing import refused
 from tests.engine.helpers.waiting import wait_until
 
 
@@ -29,8 +30,7 @@ class Shop:
     """A queue with a task, and what its runs have been called with."""
 
     def __init__(self, queue: Queue) -> None:
-        self.queue = queue
-        self.ran: list[tuple[str, int]] = []
+        self.queue, self.ran = queue, list[tuple[str, int]]()
 
         @queue.job("ship")
         def ship(job: Job, number: int, weight: Decimal = Decimal(1)) -> None:
@@ -74,15 +74,12 @@ def test_a_committed_row_becomes_a_job_with_its_id_and_a_rolled_back_one_does_no
     connection.commit()
     assert shop.relay(database) == 1
     connection.close()
-    assert shop.work() == [1, 3]
-    assert [job for job, _ in shop.ran] == [first, last]
-    assert database.states() == {}
-    assert database.query("SELECT number FROM shipped") == [(1,)]
+    assert shop.work() == [1, 3] and [job for job, _ in shop.ran] == [first, last]
+    assert database.states() == {} and database.query("SELECT number FROM shipped") == [(1,)]
 
 
 def test_rows_are_sent_in_their_order_in_bounded_batches(shop: Shop, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes: list[int] = []
-    real = shop.queue.model.call
+    sizes, real = list[int](), shop.queue.model.call
 
     def call(operation: Any) -> Any:
         if isinstance(operation, EnqueueMany):
@@ -91,14 +88,10 @@ def test_rows_are_sent_in_their_order_in_bounded_batches(shop: Shop, database: D
 
     monkeypatch.setattr(shop.queue.model, "call", call)
     added(database, shop, *range(25))
-    assert shop.relay(database, batch=10) == 25
-    assert sizes == [10, 10, 5]
-    assert shop.work() == [*range(25)]
+    assert shop.relay(database, batch=10) == 25 and (sizes, shop.work()) == ([10, 10, 5], [*range(25)])
 
 
-def test_the_options_of_a_task_arrive_each_as_an_enqueue_has_it(
-    shop: Shop, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_options_of_a_task_arrive_as_an_enqueue_has_them(shop: Shop, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of JobOptions but callbacks and those that the outbox keeps for itself."""
     got: list[Options] = []
     monkeypatch.setattr(outbox, "_send", lambda queue, drafts, not_after_ms: got.extend(d.options for d in drafts) or [])
@@ -114,8 +107,7 @@ def test_the_options_of_a_task_arrive_each_as_an_enqueue_has_it(
             outbox.add(connection, task, 1)
             draft, _ = shop.queue._drafted(task, {"number": 1}, None, {})  # pyright: ignore[reportPrivateUsage]
             wanted.append(draft.options)
-    with pytest.raises(ValueError, match="zip"):
-        shop.relay(database)
+    refused(ValueError, "zip", shop.relay, database)
     windows = [options.dedup for options in got]
     assert len({*windows}) == len(windows) == len(given) - 1
     assert all(window.startswith("outbox:") for window in windows) and {options.dedup_ms for options in got} == {outbox.WINDOW_MS}
@@ -140,31 +132,24 @@ def test_a_payload_of_a_serializer_of_ones_own_arrives(ironclaim_url: str, datab
 
 
 def test_what_add_refuses_it_refuses_before_it_writes(shop: Shop, database: Database, ironclaim_url: str) -> None:
-    with database.transaction() as connection:
-        with pytest.raises(Malformed, match="^arguments: "):
-            outbox.add(connection, shop.ship, "a", "b", "c")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-        with pytest.raises(Malformed, match="^number: "):
-            outbox.add(connection, shop.ship, "many")  # pyright: ignore[reportArgumentType]
-        with pytest.raises(Malformed, match="^dedup: .*left out"):
-            outbox.add(connection, shop.ship.with_options(dedup="d", dedup_ms=5), 1)
-        for field in ("on_success", "on_failure"):
-            with pytest.raises(Malformed, match=f"^{field}: .*left out"):
-                outbox.add(connection, shop.ship.with_options(**{field: shop.ship.new(2)}), 1)  # type: ignore[arg-type]
-        with pytest.raises(Malformed, match="^id: .*at most 121 characters"):
-            outbox.add(connection, shop.ship.with_options(id="x" * 122), 1)
-        with pytest.raises(Malformed, match="^task: "):
-            outbox.add(connection, "ship", 1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        with pytest.raises(Malformed, match="^connection: .*driver_connection"):
-            outbox.add(object(), shop.ship, 1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        with (
-            Queue("q", models.Bull(), url=ironclaim_url) as foreign,
-            pytest.raises(UnsupportedFeature, match="bull has no outbox"),
-        ):
-            outbox.add(connection, shop.ship.with_options(queue=foreign), 1)
-        with pytest.raises(Malformed, match="^queues: .*: two are the queue q; let one module import that of the other"):
-            outbox.relay(database.connect, [shop.queue, shop.queue])
-        with pytest.raises(Malformed, match="^queues: "):
-            outbox.relay(database.connect, [])
+    ship: Any = shop.ship
+    with database.transaction() as connection, Queue("q", models.Bull(), url=ironclaim_url) as foreign:
+        wrong: list[tuple[str, Any, Any, tuple[Any, ...]]] = [
+            ("^arguments: ", connection, ship, ("a", "b", "c")),
+            ("^number: ", connection, ship, ("many",)),
+            ("^dedup: .*left out", connection, ship.with_options(dedup="d", dedup_ms=5), (1,)),
+            ("^on_success: .*left out", connection, ship.with_options(on_success=ship.new(2)), (1,)),
+            ("^on_failure: .*left out", connection, ship.with_options(on_failure=ship.new(2)), (1,)),
+            ("^id: .*at most 121 characters", connection, ship.with_options(id="x" * 122), (1,)),
+            ("^task: ", connection, "ship", (1,)),
+            ("^connection: .*driver_connection", object(), ship, (1,)),
+        ]
+        for said, by, task, arguments in wrong:
+            refused(Malformed, said, outbox.add, by, task, *arguments)
+        with pytest.raises(UnsupportedFeature, match="bull has no outbox"):
+            outbox.add(connection, ship.with_options(queue=foreign), 1)
+        for said, queues in ((": two are the queue q; let one module import that of the other", [shop.queue] * 2), ("", [])):
+            refused(Malformed, f"^queues: .*{said}", outbox.relay, database.connect, queues)
     assert database.states() == {}
 
 
@@ -182,28 +167,22 @@ def test_a_driver_of_ones_own_inserts_the_columns_itself(shop: Shop, database: D
     with database.transaction() as connection:
         names, marks = ", ".join(columns), ", ".join([database.mark] * len(columns))
         connection.execute(f"INSERT INTO ironclaim_outbox ({names}) VALUES ({marks})", (*columns.values(),))
-    assert shop.relay(database) == 1 and shop.work() == [1]
-    assert shop.ran == [(columns["job"], 1)]
+    assert shop.relay(database) == 1 and shop.work() == [1] and shop.ran == [(columns["job"], 1)]
 
 
-def test_a_coroutine_adds_through_its_own_connection(shop: Shop, database: Database) -> None:
+async def test_a_coroutine_adds_through_its_own_connection(shop: Shop, database: Database) -> None:
     if database.kind == "sqlite":
         # The standard library has none.
         with pytest.raises(Malformed, match="^connection: .*given to add and once"):
-            asyncio.run(outbox.aadd(database.connect(), shop.ship, 1))
+            await outbox.aadd(database.connect(), shop.ship, 1)
         return
-
-    async def add() -> None:
-        connection = await database.aconnect()
-        await outbox.aadd(connection, shop.ship, 1)
-        await connection.commit()
-        await outbox.aadd(connection, shop.ship, 2)
-        await connection.rollback()
-        with pytest.raises(Malformed, match="^connection: .*given to aadd and aonce"):
-            outbox.add(connection, shop.ship, 3)
-        await connection.close()
-
-    asyncio.run(add())
+    connection = await database.aconnect()
+    await outbox.aadd(connection, shop.ship, 1)
+    await connection.commit()
+    await outbox.aadd(connection, shop.ship, 2)
+    await connection.rollback()
+    refused(Malformed, "^connection: .*given to aadd and aonce", outbox.add, connection, shop.ship, 3)
+    await connection.close()
     assert shop.relay(database) == 1 and shop.work() == [1]
 
 
@@ -246,13 +225,12 @@ def test_each_relay_sends_the_rows_of_its_queues(
 
 
 def test_a_row_that_is_none_is_set_aside_and_holds_up_nobody(shop: Shop, database: Database) -> None:
-    values = (
-        "('bad', 'q', 'no name', '1', '{}')",
-        "('worse', 'q', 'ship', '1', '{\"colour\": 1}')",
-        "('worst', 'q', 'ship', '1', '[')",
-    )
-    for row in values:
-        database.change(f"INSERT INTO ironclaim_outbox (job, queue, name, payload, options) VALUES {row}")
+    for row in (
+        "'bad', 'q', 'no name', '1', '{}'",
+        "'worse', 'q', 'ship', '1', '{\"colour\": 1}'",
+        "'worst', 'q', 'ship', '1', '['",
+    ):
+        database.change(f"INSERT INTO ironclaim_outbox (job, queue, name, payload, options) VALUES ({row})")
     added(database, shop, 1)
     assert shop.relay(database) == 1 and shop.work() == [1]
     found = dict(database.query("SELECT job, error FROM ironclaim_outbox WHERE state = 'failed'"))
@@ -261,19 +239,15 @@ def test_a_row_that_is_none_is_set_aside_and_holds_up_nobody(shop: Shop, databas
     assert shop.relay(database) == 1 and shop.work() == [1, 2]
 
 
-def test_a_row_whose_parents_are_unknown_waits_for_them_and_is_set_aside_in_the_end(
-    shop: Shop, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_of_unknown_parents_waits_and_is_set_aside(shop: Shop, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     with database.transaction() as connection:
         orphans = [outbox.add(connection, shop.ship.with_options(needs=["nobody"]), number) for number in range(10)]
-        parent = outbox.add(connection, shop.ship, 20)
-        outbox.add(connection, shop.ship.with_options(needs=[parent]), 21)
+        outbox.add(connection, shop.ship.with_options(needs=[outbox.add(connection, shop.ship, 20)]), 21)
         late = outbox.add(connection, shop.ship.with_options(needs=["late"]), 22)
     while shop.relay(database):
         pass
     # All that could be sent is sent, also behind more orphans than go out together.
-    assert shop.work() == [20, 21]
-    assert database.states() == {"new": 11}
+    assert shop.work() == [20, 21] and database.states() == {"new": 11}
     shop.queue.enqueue("ship", {"number": 0}, id="late")
     monkeypatch.setattr(outbox, "ORPHAN_S", 0.0)
     while database.states().get("new"):
@@ -287,8 +261,7 @@ def test_a_unique_key_that_another_job_has_keeps_a_row_out_as_it_does_an_enqueue
     shop.queue.enqueue("ship", {"number": 1}, unique="u")
     with database.transaction() as connection:
         outbox.add(connection, shop.ship.with_options(unique="u"), 2)
-    assert shop.relay(database) == 1
-    assert (shop.work(), database.states()) == ([1], {})
+    assert shop.relay(database) == 1 and (shop.work(), database.states()) == ([1], {})
 
 
 # -- what goes wrong
@@ -298,8 +271,7 @@ class Clock:
     """The test clock of a queue: the keys of the server live by it."""
 
     def __init__(self, queue: Queue, redis: Any) -> None:
-        self.queue, self.redis = queue, redis
-        self.now_ms = TEST_CLOCK_LEAST_MS
+        self.queue, self.redis, self.now_ms = queue, redis, TEST_CLOCK_LEAST_MS
         queue.use_test_clock(self.now_ms)
 
     def tick(self, ms: int) -> None:
@@ -309,38 +281,31 @@ class Clock:
 
 
 @pytest.fixture
-def clock(shop: Shop, ironclaim_url: str) -> Iterator[Clock]:
-    import redis
-
-    with redis.Redis.from_url(ironclaim_url) as client:
-        yield Clock(shop.queue, client)
+def clock(shop: Shop, client: Any) -> Clock:
+    return Clock(shop.queue, client)
 
 
 class Killed(BaseException):
     """The relay is gone."""
 
 
+def die(*given: Any) -> Any:
+    raise Killed
+
+
 @pytest.mark.parametrize("moment", ["before the mark", "after the mark", "after the release"])
 def test_rule_23_a_relay_that_comes_back_long_after_the_job_has_ended_sends_no_second_one(
     shop: Shop, database: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    jobs = added(database, shop, 1, 2)
-
-    def die(*given: Any) -> Any:
-        raise Killed
-
+    jobs, real = added(database, shop, 1, 2), outbox._change  # pyright: ignore[reportPrivateUsage]
     with monkeypatch.context() as patch:
-        if moment == "before the mark":
-            patch.setattr(outbox, "_change", die)
-        elif moment == "after the mark":
-            patch.setattr(outbox, "CloseWindows", die)
-        else:
-            real = outbox._change  # pyright: ignore[reportPrivateUsage]
+        if moment == "after the release":
             patch.setattr(outbox, "_change", lambda *given: die() if "DELETE" in given[2] else real(*given))
+        else:
+            patch.setattr(outbox, "_change" if moment == "before the mark" else "CloseWindows", die)
         # What add and relay ask for first, a refusal of foreign formats, makes one as well.
         patch.setattr(outbox, "_refuse_foreign", lambda queue: None)
-        with pytest.raises(Killed):
-            shop.relay(database)
+        refused(Killed, "", shop.relay, database)
     assert shop.work() == [1, 2]
     assert database.states() == {"new" if moment == "before the mark" else "sent": 2}
     clock.tick(60_000)
@@ -378,8 +343,7 @@ def test_rule_23_a_relay_that_was_frozen_between_its_look_and_its_enqueue_sends_
 
         monkeypatch.setattr(outbox, "_send", frozen)
         if database.kind == "postgresql":
-            with pytest.raises(psycopg.OperationalError):
-                shop.relay(database)
+            refused(psycopg.OperationalError, "", shop.relay, database)
         else:
             shop.relay(database)
         assert shop.relay(database) == 0 and shop.queue.counts().waiting == 0, thawed_ms
@@ -390,28 +354,21 @@ def test_rule_23_a_relay_that_was_frozen_between_its_look_and_its_enqueue_sends_
 
 
 def test_two_relays_at_once_make_one_job_of_each_row(shop: Shop, database: Database, ironclaim_url: str) -> None:
-    numbers = [*range(300)]
-    stop = threading.Event()
-    failures: list[BaseException] = []
+    numbers, stop = [*range(300)], threading.Event()
 
     def work() -> None:
-        try:
-            with Queue("q", url=ironclaim_url) as own:
-                outbox.relay(database.connect, own, batch=7, poll_ms=1, stop=stop)
-        except BaseException as failure:
-            failures.append(failure)
+        with Queue("q", url=ironclaim_url) as own:
+            outbox.relay(database.connect, own, batch=7, poll_ms=1, stop=stop)
 
-    relays = [threading.Thread(target=work) for _ in range(3)]
-    for relay in relays:
-        relay.start()
-    for at in range(0, 300, 20):
-        added(database, shop, *numbers[at : at + 20])
-    wait_until(lambda: database.states() == {} or failures, "all rows are gone")
-    stop.set()
-    for relay in relays:
-        relay.join()
-    assert failures == []
-    assert sorted(shop.work()) == numbers
+    with ThreadPoolExecutor(3) as pool:
+        relays = [pool.submit(work) for _ in range(3)]
+        for at in range(0, 300, 20):
+            added(database, shop, *numbers[at : at + 20])
+        try:
+            wait_until(lambda: database.states() == {} or any(relay.done() for relay in relays), "all rows are gone")
+        finally:
+            stop.set()
+    assert [relay.result() for relay in relays] and sorted(shop.work()) == numbers
 
 
 def test_relays_on_postgresql_divide_the_rows(shop: Shop, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -429,13 +386,10 @@ def test_relays_on_postgresql_divide_the_rows(shop: Shop, database: Database, mo
 
     monkeypatch.setattr(outbox, "_send", send)
     shop.relay(database, batch=2)
-    assert (looked[0] == looked[1]) == (database.kind == "sqlite")
-    assert sorted(shop.work()) == [0, 1, 2, 3, 4]
+    assert (looked[0] == looked[1]) == (database.kind == "sqlite") and sorted(shop.work()) == [0, 1, 2, 3, 4]
 
 
-def test_a_failure_at_the_start_ends_a_relay_and_later_ones_do_not(
-    shop: Shop, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_first_failure_ends_a_relay_and_no_later_one(shop: Shop, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "_PAUSE_FIRST_S", 0.01)
     stop, calls = threading.Event(), 0
 
@@ -446,28 +400,21 @@ def test_a_failure_at_the_start_ends_a_relay_and_later_ones_do_not(
             raise OSError("the network is away")
         return database.connect()
 
-    with pytest.raises(ZeroDivisionError):
-        outbox.relay(lambda: 1 / 0, shop.queue)  # type: ignore[arg-type, return-value]  # pyright: ignore
+    refused(ZeroDivisionError, "", outbox.relay, lambda: 1 / 0, shop.queue)
     real = outbox._send  # pyright: ignore[reportPrivateUsage]
-    outcomes: list[Callable[[], EngineError] | None] = [
-        lambda: ServerUnavailable("away"),
-        None,
-        lambda: PartlyEnqueued("half", []),
-        None,
-    ]
+    outcomes: list[EngineError | None] = [ServerUnavailable("away"), None, PartlyEnqueued("half", []), None]
 
     def send(queue: Queue, drafts: Any, not_after_ms: int) -> Any:
-        failing = outcomes.pop(0) if outcomes else None
-        return real(queue, drafts, not_after_ms) if failing is None else [failing()] * len(drafts)
+        failure = outcomes.pop(0) if outcomes else None
+        return real(queue, drafts, not_after_ms) if failure is None else [failure] * len(drafts)
 
     monkeypatch.setattr(outbox, "_send", send)
     relay = threading.Thread(target=lambda: outbox.relay(connect, shop.queue, poll_ms=1, stop=stop))
     relay.start()
     wait_until(lambda: calls == 1, "the relay is at it")
-    added(database, shop, 1)
-    wait_until(lambda: database.states() == {}, "the row is gone")
-    added(database, shop, 2)
-    wait_until(lambda: database.states() == {}, "the row is gone")
+    for number in (1, 2):
+        added(database, shop, number)
+        wait_until(lambda: database.states() == {}, "the row is gone")
     stop.set()
     relay.join()
     assert shop.work() == [1, 2] and calls >= 4
@@ -475,40 +422,29 @@ def test_a_failure_at_the_start_ends_a_relay_and_later_ones_do_not(
 
 def test_an_enqueue_that_comes_too_late_leaves_its_row_for_the_next_look(shop: Shop, database: Database, clock: Clock) -> None:
     added(database, shop, 1)
-    real = shop.queue.driver.not_after_ms
-    deadlines = [clock.now_ms - 1]
+    real, deadlines = shop.queue.driver.not_after_ms, [clock.now_ms - 1]
     shop.queue.driver.not_after_ms = lambda: deadlines.pop() if deadlines else real()  # type: ignore[method-assign]
     assert shop.relay(database) == 0 and database.states() == {"new": 1}
     assert shop.relay(database) == 1 and shop.work() == [1]
 
 
 def test_a_row_that_the_server_has_lost_is_sent_again_as_long_as_it_is_not_marked(
-    shop: Shop, database: Database, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
+    shop: Shop, database: Database, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server restored to an older state, between enqueue and mark."""
     added(database, shop, 1)
-    with monkeypatch.context() as patch:
-
-        def die(*given: Any) -> Any:
-            raise Killed
-
+    with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr(outbox, "_change", die)
-        with pytest.raises(Killed):
-            shop.relay(database)
-    import redis
-
-    with redis.Redis.from_url(ironclaim_url) as client:
-        client.flushall()
+        shop.relay(database)
+    client.flushall()
     assert shop.relay(database) == 1 and shop.work() == [1]
 
 
 def test_a_relay_before_the_migration_says_what_makes_the_table(shop: Shop, database: Database) -> None:
     with database.transaction() as connection:
         connection.cursor().execute("DROP TABLE ironclaim_outbox")
-    with pytest.raises(
-        Malformed, match=r"^table: ironclaim_outbox is missing, it must be there: outbox.create_table\(connection\) makes it"
-    ):
-        outbox.relay(database.connect, shop.queue)
+    missing = r"^table: ironclaim_outbox is missing, it must be there: outbox.create_table\(connection\) makes it"
+    refused(Malformed, missing, outbox.relay, database.connect, shop.queue)
     with database.transaction() as connection:
         outbox.create_table(connection)
     added(database, shop, 1)
@@ -520,5 +456,4 @@ def test_the_tables_can_be_made_by_a_migration(tmp_path: Any) -> None:
     connection.execute(outbox.table("sqlite"))
     outbox.create_table(connection)
     assert "BYTEA" in outbox.table("postgresql")
-    with pytest.raises(Malformed, match="^database: "):
-        outbox.table("oracle")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    refused(Malformed, "^database: ", outbox.table, "oracle")

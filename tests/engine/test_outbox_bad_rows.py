@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import psycopg
 import psycopg.conninfo
 import pytest
-import redis
 
 from engine import Queue, outbox
 from engine.errors import ServerUnavailable, WrongKeyType
 from tests.engine.helpers.databases import Database
+from tests.engine.helpers.producing import refused
 
 INSERT = "INSERT INTO ironclaim_outbox (job, queue, name, payload, options) VALUES ({})"
 DEEP = "[" * 200_000 + "]" * 200_000
@@ -34,10 +33,8 @@ ON_SQLITE = [
         Bad(column, value, error, stored)
         for column, error in {"job": "id", "queue": "queue", "name": "name", "payload": "payload", "options": "options"}.items()
         for value, stored in (
-            (b'{"n":"\xe9"}', "CAST(? AS TEXT)"),
-            (b"\xff\x00\xfe", "CAST(? AS TEXT)"),
-            (b"\xff\x00\xfe", "?"),
-            ("q\0", "?"),
+            (b'{"n":"\xe9"}', "CAST(? AS TEXT)"), (b"\xff\x00\xfe", "CAST(? AS TEXT)"),
+            (b"\xff\x00\xfe", "?"), ("q\0", "?"),
         )
     ),
     *(Bad(column, b"q", error) for column, error in {"job": "id", "queue": "queue", "name": "name"}.items()),
@@ -45,7 +42,7 @@ ON_SQLITE = [
     Bad("payload", float("inf"), "payload"),
     Bad("options", 1.5, "options"),
     Bad("options", 10**18, "options"),
-]
+]  # fmt: skip
 #: Bytes of the payload; PostgreSQL keeps valid text in the other columns.
 ANYWHERE = [
     *(Bad("queue", text, "queue") for text in ("no queue", "", "x" * 129, "é")),
@@ -67,46 +64,33 @@ ANYWHERE = [
     *(
         Bad("payload", data, "payload")
         for data in (
-            b"",
-            b"[",
-            b"NaN",
-            b'{"n": -Infinity}',
-            b'"\xe9"',
-            b"\xff\xfe1\0",
-            DEEP.encode(),
-            b"1 1",
+            b"", b"[", b"NaN", b'{"n": -Infinity}', b'"\xe9"', b"\xff\xfe1\0", DEEP.encode(), b"1 1",
             b'"' + b"x" * 600_000 + b'"',
         )
     ),
-]
+]  # fmt: skip
 
 
-def insert(connection: Any, database: Database, job: str, bad: Bad | None = None) -> None:
-    fields: dict[str, tuple[Any, str]] = {
-        name: (value, database.mark)
-        for name, value in {"job": job, "queue": "q", "name": "ship", "payload": b'{"number":1}', "options": "{}"}.items()
-    }
-    if bad is not None:
-        fields[bad.column] = bad.value, bad.stored if database.kind == "sqlite" else database.mark
-    marks = ", ".join(mark for _, mark in fields.values())
-    connection.execute(INSERT.format(marks), [value for value, _ in fields.values()])
+def insert(connection: Any, database: Database, *jobs: str, bad: Bad | None = None) -> None:
+    """A row for each job, in all of which the same thing is wrong."""
+    for job in jobs:
+        row: dict[str, Any] = {"job": job, "queue": "q", "name": "ship", "payload": b'{"number":1}', "options": "{}"}
+        marks = dict.fromkeys(row, database.mark)
+        if bad is not None:
+            row[bad.column] = bad.value
+            marks |= {bad.column: bad.stored} if database.kind == "sqlite" else {}
+        connection.execute(INSERT.format(", ".join(marks.values())), [*row.values()])
 
 
 def waiting(queue: Queue) -> list[str]:
     return [job.id for job in queue.jobs.list("waiting", limit=1_000)]
 
 
-@pytest.fixture
-def client(ironclaim_url: str) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(ironclaim_url) as made:
-        yield made
-
-
 def test_whatever_is_in_a_row_it_is_set_aside_and_its_neighbours_are_sent(queue: Queue, database: Database) -> None:
     rows = ANYWHERE + (ON_SQLITE if database.kind == "sqlite" else [])
     with database.transaction() as connection:
         for at, bad in enumerate(rows):
-            insert(connection, database, f"bad-{at}", bad)
+            insert(connection, database, f"bad-{at}", bad=bad)
             insert(connection, database, f"good-{at}")
     # Also where many bad rows are all that a look finds.
     assert outbox.relay(database.connect, queue, batch=7, burst=True) == len(rows)
@@ -114,30 +98,27 @@ def test_whatever_is_in_a_row_it_is_set_aside_and_its_neighbours_are_sent(queue:
     found = database.query("SELECT state, error FROM ironclaim_outbox ORDER BY number")
     assert [state for state, _ in found] == ["failed"] * len(rows)
     wrong = [(bad, error) for bad, (_, error) in zip(rows, found, strict=True) if not error.startswith(bad.error) or not error]
-    assert wrong == []
-    assert all(error.isascii() and len(error) <= 2_000 for _, error in found)
+    assert wrong == [] and all(error.isascii() and len(error) <= 2_000 for _, error in found)
     # The reason gone, it is a row as any other.
     database.change("UPDATE ironclaim_outbox SET state = 'new', queue = 'q', job = 'mended' WHERE number = 1")
-    assert outbox.relay(database.connect, queue, burst=True) == 1
-    assert waiting(queue)[-1] == "mended"
+    assert outbox.relay(database.connect, queue, burst=True) == 1 and waiting(queue)[-1] == "mended"
 
 
 def test_a_sent_row_that_nobody_can_read_keeps_no_other_one_there(queue: Queue, database: Database) -> None:
     with database.transaction() as connection:
-        insert(connection, database, "bad", Bad("job", "é", "id"))
+        insert(connection, database, "bad", bad=Bad("job", "é", "id"))
         insert(connection, database, "good")
         connection.execute("UPDATE ironclaim_outbox SET state = 'sent'")
     assert outbox.relay(database.connect, queue, burst=True) == 0
     assert [error[:4] for (error,) in database.query("SELECT error FROM ironclaim_outbox")] == ["id: "]
 
 
-def test_a_key_of_another_program_stops_only_the_row_that_needs_it(queue: Queue, database: Database, client: redis.Redis) -> None:
+def test_a_key_of_another_program_stops_only_the_row_that_needs_it(queue: Queue, database: Database, client: Any) -> None:
     keys = queue.model.keys
     client.hset(keys.job("bad"), "a", "b")
     client.lpush(keys.dedup("outbox:worse"), "a")
     with database.transaction() as connection:
-        for job in ("first", "bad", "second", "worse", "third"):
-            insert(connection, database, job)
+        insert(connection, database, "first", "bad", "second", "worse", "third")
     assert outbox.relay(database.connect, queue, burst=True) == 3
     assert waiting(queue) == ["first", "second", "third"]
     found = database.query("SELECT job, state, error FROM ironclaim_outbox ORDER BY number")
@@ -147,19 +128,16 @@ def test_a_key_of_another_program_stops_only_the_row_that_needs_it(queue: Queue,
     client.rename(keys.seq, "aside")
     client.hset(keys.seq, "a", "b")
     with database.transaction() as connection:
-        insert(connection, database, "fourth")
-        insert(connection, database, "fifth")
-    with pytest.raises(WrongKeyType):
-        outbox.relay(database.connect, queue, burst=True)
+        insert(connection, database, "fourth", "fifth")
+    refused(WrongKeyType, "", outbox.relay, database.connect, queue, burst=True)
     client.rename("aside", keys.seq)
     assert database.states() == {"failed": 2, "new": 2}
     assert outbox.relay(database.connect, queue, burst=True) == 2
 
 
-def test_a_window_that_cannot_be_closed_keeps_its_own_row_alone(queue: Queue, database: Database, client: redis.Redis) -> None:
+def test_a_window_that_cannot_be_closed_keeps_its_own_row_alone(queue: Queue, database: Database, client: Any) -> None:
     with database.transaction() as connection:
-        insert(connection, database, "bad")
-        insert(connection, database, "good")
+        insert(connection, database, "bad", "good")
         connection.execute("UPDATE ironclaim_outbox SET state = 'sent'")
     window = queue.model.keys.dedup("outbox:bad")
     client.lpush(window, "a")
@@ -179,19 +157,16 @@ def test_a_row_that_the_database_does_not_let_be_changed_holds_up_nobody(queue: 
     else:
         database.change("ALTER TABLE ironclaim_outbox ADD CHECK (state <> 'failed')")
     with database.transaction() as connection:
-        for at in range(9):
-            insert(connection, database, f"bad-{at}", Bad("options", "[", "options"))
-        for at in range(5):
-            insert(connection, database, f"good-{at}")
+        insert(connection, database, *(f"bad-{at}" for at in range(9)), bad=Bad("options", "[", "options"))
+        insert(connection, database, *(f"good-{at}" for at in range(5)))
     assert outbox.relay(database.connect, queue, batch=3, burst=True) == 5
-    assert waiting(queue) == [f"good-{at}" for at in range(5)]
-    assert database.states() == {"new": 9}
+    assert waiting(queue) == [f"good-{at}" for at in range(5)] and database.states() == {"new": 9}
 
 
 def test_jobs_whose_parents_are_unknown_hold_up_nobody_behind_them(queue: Queue, database: Database) -> None:
     with database.transaction() as connection:
-        for at in range(9):
-            insert(connection, database, f"orphan-{at}", Bad("options", '{"needs": ["nobody"]}', ""))
+        orphan = Bad("options", '{"needs": ["nobody"]}', "")
+        insert(connection, database, *(f"orphan-{at}" for at in range(9)), bad=orphan)
         insert(connection, database, "good")
     assert outbox.relay(database.connect, queue, batch=3, burst=True) == 1
     assert (waiting(queue), database.states()) == (["good"], {"new": 9})
@@ -200,12 +175,11 @@ def test_jobs_whose_parents_are_unknown_hold_up_nobody_behind_them(queue: Queue,
 @pytest.mark.slow
 def test_a_server_that_is_away_holds_up_the_rows_of_its_own_queues_alone(queue: Queue, database: Database) -> None:
     with database.transaction() as connection:
-        insert(connection, database, "bad", Bad("queue", "away", ""))
+        insert(connection, database, "bad", bad=Bad("queue", "away", ""))
         insert(connection, database, "good")
     with Queue("away", url="redis://127.0.0.1:1") as away, pytest.raises(ServerUnavailable):
         outbox.relay(database.connect, [away, queue], burst=True)
-    assert waiting(queue) == ["good"]
-    assert database.states() == {"new": 1}
+    assert waiting(queue) == ["good"] and database.states() == {"new": 1}
 
 
 def test_a_connection_that_gives_bytes_for_text_is_read_as_any_other(queue: Queue, database: Database) -> None:
@@ -236,11 +210,8 @@ def test_a_database_without_an_encoding_is_read_as_any_other(queue: Queue, datab
     other = Database("postgresql", address)
     with other.connect() as connection:
         outbox.create_table(connection)
-        insert(connection, other, "good")
-        insert(connection, other, "bad")
-        insert(connection, other, "better")
+        insert(connection, other, "good", "bad", "better")
     with psycopg.connect(other.address, client_encoding="SQL_ASCII") as connection:
         connection.execute("UPDATE ironclaim_outbox SET name = convert_from('\\xff'::bytea, 'SQL_ASCII') WHERE job = 'bad'")
-    assert outbox.relay(other.connect, queue, burst=True) == 2
-    assert waiting(queue) == ["good", "better"]
+    assert outbox.relay(other.connect, queue, burst=True) == 2 and waiting(queue) == ["good", "better"]
     assert other.query("SELECT state, left(error, 6) FROM ironclaim_outbox") == [("failed", "name: ")]

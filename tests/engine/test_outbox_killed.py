@@ -35,9 +35,7 @@ class Yard:
     def __init__(self, queue: Queue, database: Database, url: str) -> None:
         self.queue, self.database, self.url = queue, database, url
         self.redis: Any = redis.Redis.from_url(url)
-        self.ran: list[str] = []
-        self.committed: list[str] = []
-        self.number = 0
+        self.ran, self.committed, self.number = list[str](), list[str](), 0
 
         @queue.job("ship")
         def ship(job: Job, number: int) -> None:
@@ -113,8 +111,7 @@ def test_rule_23_every_committed_row_is_one_job_when_its_relay_is_killed_at_twen
     assert {*NAMED} <= {*died}, died
     outbox.relay(yard.database.connect, yard.queue, burst=True)
     run_all(yard.queue)
-    assert sorted(yard.ran) == sorted(yard.committed)
-    assert yard.database.states() == {}
+    assert sorted(yard.ran) == sorted(yard.committed) and yard.database.states() == {}
     yard.redis.eval(EXPIRE, 0, 1, now_ms + 30_000, 0)
     assert yard.redis.keys("*dedup*") == []
 
@@ -128,11 +125,9 @@ def test_rule_23_a_relay_that_is_restarted_60_s_after_its_jobs_have_ended_sends_
     sent = yard.queue.counts().waiting
     assert 0 < sent < len(yard.committed)
     run_all(yard.queue)
-    ended_s = time.monotonic()
-    jobs = [yard.queue.model.keys.job(job) for job in yard.ran]
+    ended_s, jobs = time.monotonic(), [yard.queue.model.keys.job(job) for job in yard.ran]
     wait_until(lambda: time.monotonic() - ended_s > 60 and not yard.redis.exists(*jobs), "a minute has passed", 120)
-    relay = yard.start("--burst")
-    assert relay.wait(120) == 0
+    assert yard.start("--burst").wait(120) == 0
     run_all(yard.queue)
     assert len(yard.ran) > sent and sorted(yard.ran) == sorted(yard.committed)
     assert yard.database.states() == {}

@@ -51,8 +51,7 @@ def test_rule_21_it_shrinks_at_once() -> None:
 
 def test_rule_21_a_handler_that_runs_longer_than_usual_frees_no_place() -> None:
     prefetch = measured(10, concurrency=4)
-    assert prefetch.ahead([], 1000 * MS) == 20
-    assert prefetch.ahead([0, 0, 990 * MS], 1000 * MS) == 10
+    assert prefetch.ahead([], 1000 * MS) == 20 and prefetch.ahead([0, 0, 990 * MS], 1000 * MS) == 10
     assert prefetch.ahead([0, 0, 0, 0], 1000 * MS) == 0
     # Also before anything was measured.
     assert [Prefetch(1, 64).ahead([0], now_ms * MS) for now_ms in (50, 51)] == [1, 0]
@@ -94,8 +93,7 @@ def test_rule_21_what_would_be_taken_again_at_once_stays(desk: Desk) -> None:
     worker = fleet.start(concurrency=16, prefetch=64)
     # The first handlers are as slow as any, which nobody knows at the start: one job goes back then.
     assert fleet.run(250, lambda: fleet.sent["Release"] == 1)
-    assert fleet.run(10_000, lambda: len(worker.starts) == 160)
-    assert fleet.sent["Release"] == 1
+    assert fleet.run(10_000, lambda: len(worker.starts) == 160) and fleet.sent["Release"] == 1
 
 
 def test_rule_21_a_slow_handler_holds_up_no_other_job_while_workers_idle(desk: Desk) -> None:
@@ -113,8 +111,7 @@ def test_rule_21_a_slow_handler_holds_up_no_other_job_while_workers_idle(desk: D
     fleet.run(2)
     assert worker.steps.leased > 30, "it had every reason to take many"
     other = fleet.start(concurrency=1, prefetch=64)
-    assert fleet.run(1000, lambda: len(other.starts) == 49)
-    assert fleet.reaped == []
+    assert fleet.run(1000, lambda: len(other.starts) == 49) and fleet.reaped == []
 
 
 def test_rule_21_finishes_wait_for_company_while_more_jobs_wait_for_a_handler() -> None:
@@ -141,8 +138,7 @@ def test_rule_21_half_of_what_was_ahead_goes_before_its_time() -> None:
     jobs = machine.takes(*(f"j{number}" for number in range(machine.claim.limit)))
     if machine.work is not None:
         machine.give()
-    waiting = len(jobs) - 1
-    ended = 0
+    waiting, ended = len(jobs) - 1, 0
     for job in jobs:
         if machine.work is not None:
             break

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import redis
 
-from engine import Malformed, Queue, Worker
+from engine import Queue
 from engine.models.lanes import Lanes
 from engine.ops.admin import Forget, NoteQueue
 from engine.ops.base import Operation
@@ -28,8 +28,8 @@ from engine.worker.machine.events import MS, ControlLost, Subscribed
 from engine.worker.machine.sweeping import AGAIN_MS, DOUBT_MS, FAILED_LOOKS_MAX, PROMPT_MS, Presence
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.machine import SERVER_MS, Machine
-from tests.engine.helpers.processes import Workers
-from tests.engine.helpers.producing import raw_client, some_handlers
+from tests.engine.helpers.processes import Mark, Workers
+from tests.engine.helpers.producing import raw_client
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import wait_until, whole_lines
 
@@ -55,6 +55,12 @@ def held(desk: Desk, worker: str, *jobs: str) -> tuple[Lease, ...]:
     return tuple(job.lease for job in desk.claim(worker, limit=len(jobs)))
 
 
+def listed(desk: Desk, worker: str, connection: str, *jobs: str) -> tuple[Lease, ...]:
+    """Leases of a worker that has named its control connection."""
+    names(desk, worker, connection)
+    return held(desk, worker, *jobs)
+
+
 def look(desk: Desk, run_id: str = RUN, worker: str = "s") -> tuple[Connected, ...]:
     """What a sweep asks its worker to look at."""
     return desk.run(replace(desk.sweep_operation(worker), run_id=run_id)).watched
@@ -62,8 +68,7 @@ def look(desk: Desk, run_id: str = RUN, worker: str = "s") -> tuple[Connected, .
 
 def reap(desk: Desk, *lost: tuple[str, int], run_id: str = RUN, late_ms: int = 0, limit: int = 100, **more: Any) -> ReapLost:
     """The next reap of lost workers."""
-    counter = desk.sweep_operation().counter
-    workers = tuple(Connected(*worker) for worker in lost)
+    counter, workers = desk.sweep_operation().counter, tuple(Connected(*worker) for worker in lost)
     return ReapLost("s" * 16, counter, limit, desk.now_ms + 500 - late_ms, workers, run_id, **more)
 
 
@@ -117,14 +122,11 @@ def test_rule_39_a_beat_asks_a_follower_to_look_where_the_leader_does_not(desk: 
     assert not asked(), "nothing is leased, so nothing could be taken"
     held(desk, "a", "j1")
     assert not asked(""), "who has no connection cannot look"
-    assert asked()
-    assert look(desk, worker="b") == ((B, 8),)
-    assert not asked()
+    assert asked() and look(desk, worker="b") == ((B, 8),) and not asked()
     for passed_ms, late in ((950, False), (949, False), (1, True)):
         desk.tick(passed_ms)
         # The leader sweeps in its time, and cannot look.
-        assert look(desk, "", worker="a") == ()
-        assert names(desk, "a", "", ttl_ms=LONG_MS).leads
+        assert look(desk, "", worker="a") == () and names(desk, "a", "", ttl_ms=LONG_MS).leads
         assert asked() is late
     desk.tick(-3_600_000)
     look(desk, "", worker="a")
@@ -148,10 +150,8 @@ def test_rule_39_of_many_connections_a_look_has_a_page(desk: Desk) -> None:
 
 
 def test_rule_39_a_lost_worker_loses_its_leases_at_once_and_is_no_longer_listed(desk: Desk) -> None:
-    assert names(desk, "a", f"7 {RUN}").leads
-    names(desk, "b", f"8 {RUN}")
-    leases = held(desk, "a", "j1", "j2")
-    (kept,) = held(desk, "b", "j3")
+    leases, (kept,) = listed(desk, "a", f"7 {RUN}", "j1", "j2"), listed(desk, "b", f"8 {RUN}", "j3")
+    assert desk.redis.get(desk.keys.leader) == A.encode()
     call = desk.call(reap(desk, (A, 7)))
     first, again = desk.send(call), desk.send(call)
     assert dict(first.leases) == dict.fromkeys(leases, 1)
@@ -166,8 +166,7 @@ def test_rule_39_a_lost_worker_loses_its_leases_at_once_and_is_no_longer_listed(
 
 
 def test_rule_39_a_worker_that_has_named_another_connection_or_none_keeps_its_leases(desk: Desk) -> None:
-    names(desk, "a", f"7 {RUN}")
-    held(desk, "a", "j1")
+    listed(desk, "a", f"7 {RUN}", "j1")
     for connection in (f"9 {RUN}", f"7 {OTHER}", ""):
         names(desk, "a", connection)
         assert desk.run(reap(desk, (A, 7))).leases == ()
@@ -177,8 +176,7 @@ def test_rule_39_a_worker_that_has_named_another_connection_or_none_keeps_its_le
 
 
 def test_rule_39_a_reap_that_comes_late_or_after_a_stall_takes_nothing(desk: Desk) -> None:
-    names(desk, "a", f"7 {RUN}")
-    held(desk, "a", "j1")
+    listed(desk, "a", f"7 {RUN}", "j1")
     assert desk.run(reap(desk, (A, 7), late_ms=501)).leases == ()
     desk.sweep()
     desk.later(LEASE_MS - 1000)
@@ -187,11 +185,8 @@ def test_rule_39_a_reap_that_comes_late_or_after_a_stall_takes_nothing(desk: Des
 
 
 def test_rule_39_a_reap_goes_on_page_by_page(desk: Desk) -> None:
-    names(desk, "a", f"7 {RUN}")
     jobs = [f"j{number:03}" for number in range(130)]
-    desk.enqueue(*jobs)
-    for _ in range(13):
-        desk.claim("a", limit=10)
+    listed(desk, "a", f"7 {RUN}", *jobs)
     taken: list[str] = []
     start, pages = ("", ""), 0
     while start is not None:
@@ -204,8 +199,7 @@ def test_rule_39_a_reap_goes_on_page_by_page(desk: Desk) -> None:
 
 
 def test_rule_12_a_lease_of_a_lost_worker_is_charged_as_any_other_crash(desk: Desk) -> None:
-    names(desk, "a", f"7 {RUN}")
-    held(desk, "a", "j1")
+    listed(desk, "a", f"7 {RUN}", "j1")
     assert desk.run(reap(desk, (A, 7))).leases[0][1] == 1
     names(desk, "b", f"8 {RUN}")
     (again,) = desk.claim("b", crashed_max=1)
@@ -226,6 +220,7 @@ OWN = ClientConnection(1, "127.0.0.1:1111", RUN)
 #: The reply to what needs none.
 NOTHING: Any = None
 WATCHED = (Connected(A, 1), Connected(B, 2), Connected(C, 3))
+Seen = tuple[int, ...]
 
 
 class Looker(Machine):
@@ -260,10 +255,15 @@ class Looker(Machine):
         """A sweep is over; whether it asks for a look."""
         self.answer("sweep", Swept(self.srv_us, 1000, leads=True, watched=watched))
 
+    def sweeps(self, *watched: Connected) -> Sweep:
+        """The next sweep, which is over at once."""
+        operation = self.until(Sweep)
+        self.swept(*watched)
+        return operation
+
     def asked(self, *watched: Connected) -> ListConnections:
         """The look that the next sweep asks for."""
-        assert self.until(Sweep).run_id == RUN
-        self.swept(*(watched or WATCHED))
+        assert self.sweeps(*(watched or WATCHED)).run_id == RUN
         return self.until(ListConnections)
 
     def looked(self, *client_ids: int, own: str = OWN.address, took_ms: int = 0) -> None:
@@ -272,57 +272,59 @@ class Looker(Machine):
         addresses = {client_id: own if client_id == 1 else f"127.0.0.1:{client_id}" for client_id in client_ids}
         self.answer("sweep", ListedConnections(addresses))
 
+    def reaps(self) -> ReapLost:
+        """What follows is a reap."""
+        operation = self.out["sweep"].operation
+        assert isinstance(operation, ReapLost)
+        return operation
+
+    def reaps_after_two_looks(self, *client_ids: int) -> ReapLost:
+        """Both have found these."""
+        self.looked(*client_ids)
+        self.until(ListConnections)
+        self.looked(*client_ids)
+        return self.reaps()
+
     def reaps_nobody(self) -> None:
         """Sweeps follow, and nothing else."""
         for _ in range(3):
-            self.until(Sweep)
-            self.swept()
+            self.sweeps()
+
+    def reconnects(self) -> None:
+        self.on(Subscribed(ClientConnection(9, "127.0.0.1:9", RUN)))
 
 
 def test_rule_39_what_two_looks_in_a_row_have_missed_is_reaped() -> None:
     machine = Looker()
-    assert machine.until(Beat).connection == f"1 {RUN}"
-    assert machine.asked().client_ids == (1, 2, 3)
+    assert machine.until(Beat).connection == f"1 {RUN}" and machine.asked().client_ids == (1, 2, 3)
     looked_ms = machine.now_ms
     machine.looked(1, 3)
     machine.until(ListConnections)
     assert AGAIN_MS <= machine.now_ms - looked_ms < AGAIN_MS + 100
     machine.looked(1, 3)
-    operation = machine.out["sweep"].operation
-    assert isinstance(operation, ReapLost)
-    assert operation.lost == (WATCHED[1],) and operation.run_id == RUN
+    assert (operation := machine.reaps()).lost == (WATCHED[1],) and operation.run_id == RUN
     assert 0 < operation.not_after_ms - SERVER_MS - machine.now_ms <= 500
     machine.answer("sweep", Swept(machine.srv_us, 0, goes_on=("17", "j9")))
-    further = machine.out["sweep"].operation
-    assert isinstance(further, ReapLost) and (further.start_ms, further.start_id) == ("17", "j9")
-    assert further.counter > operation.counter
+    further = machine.reaps()
+    assert (further.start_ms, further.start_id) == ("17", "j9") and further.counter > operation.counter
     machine.answer("sweep", Swept(machine.srv_us, 0))
     machine.reaps_nobody()
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "took_ms"),
-    [
-        ((1, 3), (1, 2, 3), 0),
-        ((1,), (), 0),
-        ((2, 3), (), 0),
-        ((), (), 0),
-        ((1, 3), (1,), 0),
-        ((1, 3), (1, 2), 0),
-        ((1, 3), (1, 3), PROMPT_MS + 1),
-    ],
-    ids=["back again", "most are gone", "its own is gone", "all are gone", "then most are gone", "another one", "a slow answer"],
-)
-def test_rule_39_looks_that_say_nothing_about_one_worker_reap_nobody(
-    first: tuple[int, ...], second: tuple[int, ...], took_ms: int
-) -> None:
+@pytest.mark.parametrize(("first", "then", "took_ms"), [
+    pytest.param((1, 3), (1, 2, 3), 0, id="back again"), pytest.param((1,), (), 0, id="most are gone"),
+    pytest.param((2, 3), (), 0, id="its own is gone"), pytest.param((), (), 0, id="all are gone"),
+    pytest.param((1, 3), (1,), 0, id="then most are gone"), pytest.param((1, 3), (1, 2), 0, id="another one"),
+    pytest.param((1, 3), (1, 3), PROMPT_MS + 1, id="a slow answer"),
+])  # fmt: skip
+def test_rule_39_looks_that_say_nothing_about_one_worker_reap_nobody(first: Seen, then: Seen, took_ms: int) -> None:
     machine = Looker()
     machine.asked()
     machine.looked(*first)
-    if second:
+    if then:
         machine.until(ListConnections)
-        machine.looked(*second, took_ms=took_ms)
-    if second == (1, 2):
+        machine.looked(*then, took_ms=took_ms)
+    if then == (1, 2):
         # There is nothing to take from nobody.
         assert not isinstance(machine.until(Sweep), ReapLost)
     machine.reaps_nobody()
@@ -331,13 +333,8 @@ def test_rule_39_looks_that_say_nothing_about_one_worker_reap_nobody(
 def test_rule_39_a_worker_behind_a_proxy_names_no_connection_and_looks_after_those_that_do() -> None:
     """It counts itself among those that are there, so one that is named, and missing, is not most of all."""
     machine = Looker(OWN._replace(direct=False))
-    assert machine.until(Beat).connection == ""
-    assert machine.asked(WATCHED[1]).client_ids == (1, 2)
-    machine.looked(1)
-    machine.until(ListConnections)
-    machine.looked(1)
-    operation = machine.out["sweep"].operation
-    assert isinstance(operation, ReapLost) and operation.lost == (WATCHED[1],)
+    assert machine.until(Beat).connection == "" and machine.asked(WATCHED[1]).client_ids == (1, 2)
+    assert machine.reaps_after_two_looks(1).lost == (WATCHED[1],)
     machine.answer("sweep", Swept(machine.srv_us, 0))
     machine.asked(*WATCHED[1:])
     machine.looked(1)
@@ -346,20 +343,14 @@ def test_rule_39_a_worker_behind_a_proxy_names_no_connection_and_looks_after_tho
 
 def test_rule_39_nobody_looks_at_its_own_connection_alone() -> None:
     machine = Looker()
-    machine.until(Sweep)
-    machine.swept(WATCHED[0])
+    machine.sweeps(WATCHED[0])
     machine.reaps_nobody()
 
 
 def test_rule_39_two_incarnations_with_one_connection_are_one_that_is_gone() -> None:
-    machine = Looker()
-    former = Connected("d" * 16, 2)
+    machine, former = Looker(), Connected("d" * 16, 2)
     machine.asked(WATCHED[0], WATCHED[1], former)
-    machine.looked(1)
-    machine.until(ListConnections)
-    machine.looked(1)
-    operation = machine.out["sweep"].operation
-    assert isinstance(operation, ReapLost) and operation.lost == (WATCHED[1], former)
+    assert machine.reaps_after_two_looks(1).lost == (WATCHED[1], former)
 
 
 def test_rule_39_the_answer_of_another_server_says_nothing() -> None:
@@ -372,29 +363,25 @@ def test_rule_39_the_answer_of_another_server_says_nothing() -> None:
 
 def test_rule_39_a_lost_connection_and_a_new_one_are_named_at_once() -> None:
     machine = Looker()
-    machine.until(Sweep)
-    machine.swept()
+    machine.sweeps()
     began_ms = machine.now_ms
     machine.on(ControlLost())
     assert machine.until(Beat).connection == "" and machine.now_ms == began_ms
     machine.answer("sweep", Beaten(machine.srv_us, "ok", True, False))
-    assert machine.until(Sweep).run_id == "", "it cannot look"
-    machine.swept()
-    machine.on(Subscribed(ClientConnection(9, "127.0.0.1:9", RUN)))
+    assert machine.sweeps().run_id == "", "it cannot look"
+    machine.reconnects()
     assert machine.until(Beat).connection == f"9 {RUN}"
 
 
 def test_rule_39_a_beat_that_names_a_new_connection_and_fails_is_sent_again_before_the_next_look() -> None:
     machine = Looker()
-    machine.until(Sweep)
-    machine.swept()
+    machine.sweeps()
     began_ms = machine.now_ms
-    machine.on(Subscribed(ClientConnection(9, "127.0.0.1:9", RUN)))
+    machine.reconnects()
     for _ in range(2):
         assert machine.until(Beat).connection == f"9 {RUN}"
         machine.fail("sweep")
-    assert machine.until(Beat).connection == f"9 {RUN}"
-    assert machine.now_ms - began_ms < AGAIN_MS
+    assert machine.until(Beat).connection == f"9 {RUN}" and machine.now_ms - began_ms < AGAIN_MS
     for _ in range(5):
         machine.fail("sweep")
         began_ms = machine.now_ms
@@ -404,9 +391,8 @@ def test_rule_39_a_beat_that_names_a_new_connection_and_fails_is_sent_again_befo
 
 def test_rule_39_a_follower_that_is_asked_to_look_sweeps_once() -> None:
     machine = Looker()
-    machine.until(Sweep)
-    machine.swept()
-    machine.on(Subscribed(ClientConnection(9, "127.0.0.1:9", RUN)))
+    machine.sweeps()
+    machine.reconnects()
     machine.until(Beat)
     machine.answer("sweep", Beaten(machine.srv_us, "ok", False, False, looks=True))
     operation = machine.out["sweep"].operation
@@ -421,9 +407,8 @@ def test_rule_39_a_server_that_refuses_a_look_or_answers_none_again_and_again_is
     for _ in range(fails):
         machine.asked()
         machine.fail("sweep", fault=fault)
-    assert machine.until(Sweep).run_id == ""
-    machine.swept()
-    machine.on(Subscribed(ClientConnection(9, "127.0.0.1:9", RUN)))
+    assert machine.sweeps().run_id == ""
+    machine.reconnects()
     assert machine.until(Sweep).run_id == RUN, "a new connection may be to a server that allows it and answers"
 
 
@@ -439,14 +424,12 @@ def test_rule_39_who_lives_and_lost_a_lease_does_not_name_that_connection_for_a_
     assert presence.connection(30_000 * MS) == f"8 {RUN}", "a new one is there for certain"
 
 
-def test_rule_39_the_kernel_asks_a_silent_control_connection_for_a_sign_of_life(ironclaim_url: str) -> None:
-    with redis.Redis.from_url(ironclaim_url) as client:
-        connection = client.connection_pool.get_connection()
-        sock: Any = connection._sock
-        assert identify(connection) is not None
-        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == KEEP_ALIVE_S["TCP_KEEPIDLE"]
-        client.connection_pool.release(connection)
+def test_rule_39_the_kernel_asks_a_silent_control_connection_for_a_sign_of_life(desk: Desk) -> None:
+    connection = desk.redis.connection_pool.get_connection()
+    sock: Any = connection._sock
+    assert identify(connection) is not None and sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == KEEP_ALIVE_S["TCP_KEEPIDLE"]
+    desk.redis.connection_pool.release(connection)
 
 
 # -- real processes
@@ -468,11 +451,22 @@ def hold(workers: Workers, queue: Queue, job: str) -> int:
     return wait_until(lambda: workers.marks("start", job), f"{job} runs")[-1].pid
 
 
-def watch(client: redis.Redis, queue: Queue, looks: int) -> None:
-    """Wait until somebody has looked so often."""
-    for _ in range(looks):
-        before = client.hget(queue.model.keys.sweep, "looked_ms")
-        wait_until(lambda before=before: client.hget(queue.model.keys.sweep, "looked_ms") != before, "somebody looks")
+def kill(workers: Workers, job: str, pid: int) -> list[Mark]:
+    """The worker that runs this job is killed, and another one runs it."""
+    os.kill(pid, signal.SIGKILL)
+    return wait_until(lambda: [mark for mark in workers.marks("start", job) if mark.pid != pid], "it runs again")
+
+
+def watch(client: redis.Redis, queue: Queue, times: int, field: str = "looked_ms") -> None:
+    """Wait until somebody has looked, or swept, so often."""
+    for _ in range(times):
+        before = client.hget(queue.model.keys.sweep, field)
+        wait_until(lambda before=before: client.hget(queue.model.keys.sweep, field) != before, f"{field} changes")
+
+
+def wait_for(queue: Queue, client: redis.Redis, connections: int, alive: int) -> None:
+    wait_until(lambda: sum(info.alive for info in queue.workers.list()) == alive, "so many are there")
+    wait_until(lambda: client.hlen(queue.model.keys.connections) == connections, "their connections are known")
 
 
 def registrations(client: redis.Redis, queue: Queue) -> dict[int, int]:
@@ -490,15 +484,11 @@ def test_rule_39_the_jobs_of_a_killed_worker_run_elsewhere_long_before_their_lea
     start(workers, queue, 1 + kills)
     killed: list[int] = []
     for number in range(kills):
-        pid = hold(workers, queue, f"j{number}")
-        os.kill(pid, signal.SIGKILL)
-        killed.append(pid)
-        again = wait_until(lambda n=number, p=pid: [m for m in workers.marks("start", f"j{n}") if m.pid != p], "it runs again")
-        assert again[0].pid not in killed
+        killed.append(hold(workers, queue, f"j{number}"))
+        assert kill(workers, f"j{number}", killed[-1])[0].pid not in killed
         if number < kills - 1:
             workers.start("--lease-ms", str(LONG_MS), name="next")
-            wait_until(lambda: sum(info.alive for info in queue.workers.list()) == 3, "there are three again")
-            wait_until(lambda: client.hlen(queue.model.keys.connections) == 3, "whose connections are known")
+            wait_for(queue, client, connections=3, alive=3)
 
     def told() -> bool:
         rows = [row for path in workers.folder.glob("*.jsonl") for row in whole_lines(path) if '"f":"reap"' in row]
@@ -559,9 +549,7 @@ def test_rule_39_followers_notice_a_killed_worker_where_the_leader_cannot_look(
     leader = client.get(queue.model.keys.leader)
     seen = {info.pid for info in queue.workers.list() if info.incarnation != leader}
     # The leader has room for one of two jobs.
-    job, pid = next((job, pid) for job in ("j1", "j2") if (pid := hold(workers, queue, job)) in seen)
-    os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: any(mark.pid != pid for mark in workers.marks("start", job)), "it runs again")
+    kill(workers, *next((job, pid) for job in ("j1", "j2") if (pid := hold(workers, queue, job)) in seen))
     assert client.get(queue.model.keys.leader) == leader, "it has led all the time"
 
 
@@ -579,8 +567,7 @@ def test_rule_39_workers_behind_a_proxy_notice_one_that_is_connected_directly(
         for name in ("a", "b"):
             proxied.start(*options, name=name)
         wait_until(lambda: sum(info.alive for info in queue.workers.list()) == 3, "there are three")
-        os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: any(mark.pid != pid for mark in workers.marks("start", "j1")), "it runs again")
+        kill(workers, "j1", pid)
         assert client.hlen(queue.model.keys.connections) == 0, "only that one was named"
     finally:
         proxied.stop_all()
@@ -588,14 +575,10 @@ def test_rule_39_workers_behind_a_proxy_notice_one_that_is_connected_directly(
 
 def left_to_its_lease(queue: Queue, workers: Workers, client: redis.Redis) -> None:
     """A worker that is killed keeps its lease while the others sweep on."""
-    pid = hold(workers, queue, "j1")
-    os.kill(pid, signal.SIGKILL)
-    for _ in range(5):
-        # Sweeps are at most a second apart.
-        before = client.hget(queue.model.keys.sweep, "last_sweep_ms")
-        wait_until(lambda before=before: client.hget(queue.model.keys.sweep, "last_sweep_ms") != before, "somebody sweeps")
-    assert client.zrange(queue.model.keys.active, 0, -1) == ["j1"]
-    assert len(workers.marks("start", "j1")) == 1
+    os.kill(hold(workers, queue, "j1"), signal.SIGKILL)
+    # Sweeps are at most a second apart.
+    watch(client, queue, 5, "last_sweep_ms")
+    assert client.zrange(queue.model.keys.active, 0, -1) == ["j1"] and len(workers.marks("start", "j1")) == 1
 
 
 @pytest.mark.slow
@@ -644,21 +627,14 @@ def test_all_shards_of_a_process_name_its_one_connection(ironclaim_url: str, wor
         assert len({value for key in keys for value in client.hvals(key)}) == 1
 
 
-def test_presence_must_be_true_or_false(queue: Queue) -> None:
-    with pytest.raises(Malformed, match="presence"):
-        Worker(queue, some_handlers(name="main"), presence="on")  # type: ignore[arg-type]
-
-
 @pytest.mark.nightly
 def test_rule_39_twenty_kills(queue: Queue, workers: Workers, capsys: pytest.CaptureFixture[str]) -> None:
     """How long it takes until the job of a killed worker runs elsewhere: measured, and printed."""
     start(workers, queue, 3)
     took_s: list[float] = []
     for number in range(KILLS):
-        pid = hold(workers, queue, f"j{number}")
-        os.kill(pid, signal.SIGKILL)
-        killed_ns = time.monotonic_ns()
-        again = wait_until(lambda n=number, p=pid: [m for m in workers.marks("start", f"j{n}") if m.pid != p], "it runs again")
+        pid, killed_ns = hold(workers, queue, f"j{number}"), time.monotonic_ns()
+        again = kill(workers, f"j{number}", pid)
         took_s.append((again[0].at_ns - killed_ns) / 1e9)
         workers.open_gate(again[0].pid)
         wait_until(lambda n=number: workers.marks("end", f"j{n}"), "it ends")

@@ -23,7 +23,7 @@ class Blocking:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._target, name)
-        if name == "driver":
+        if name in ("driver", "jobs", "dead", "locks"):
             return Blocking(value, self._runner)
         if not inspect.iscoroutinefunction(value):
             return value

@@ -21,14 +21,8 @@ def say(job: Job) -> None:
         raise Discard
 
 
-@handlers("plain")
-def plain(job: Job) -> None:
-    say(job)
-
-
-@handlers("inline", inline=True)
-def inline(job: Job) -> None:
-    say(job)
+handlers("plain")(say)
+handlers("inline", inline=True)(say)
 
 
 @handlers("coroutine")
@@ -78,9 +72,7 @@ def ruled_plain(job: Job) -> None:
         fail(job)
 
 
-@ruled("inline", inline=True, **_RULES)
-def ruled_inline(job: Job) -> None:
-    fail(job)
+ruled("inline", inline=True, **_RULES)(fail)
 
 
 @ruled("coroutine", **_RULES)
@@ -91,14 +83,8 @@ async def ruled_coroutine(job: Job) -> None:
         fail(job)
 
 
-@ruled("plains", batch=9, **_RULES)
-def ruled_plains(jobs: list[Job]) -> None:
-    fail_all(jobs)
-
-
-@ruled("inlines", inline=True, batch=9, **_RULES)
-def ruled_inlines(jobs: list[Job]) -> None:
-    fail_all(jobs)
+ruled("plains", batch=9, **_RULES)(fail_all)
+ruled("inlines", inline=True, batch=9, **_RULES)(fail_all)
 
 
 @ruled("coroutines", batch=9, **_RULES)

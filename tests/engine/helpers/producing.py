@@ -1,4 +1,4 @@
-"""Short ways to use a queue below its public face: a driver with short times, claims, raw keys."""
+"""Short ways to use a queue below its public face: a driver with short times, claims, raw keys; and what a call raises."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 import redis
 
 from engine.handlers import Handlers
@@ -40,6 +41,22 @@ def some_handlers(handler: Callable[[Any], object] = lambda job: None, name: str
     handlers = Handlers()
     handlers(name, **options)(handler)
     return handlers
+
+
+def refused(error: Any, said: str, call: Callable[..., object], /, *given: Any, **named: Any) -> Any:
+    """The error of one of these classes that this call raises, which says so (a regular expression)."""
+    with pytest.raises(error, match=said) as caught:
+        call(*given, **named)
+    return caught.value
+
+
+def raises(error: BaseException) -> Callable[..., Any]:
+    """A handler, or whatever else is called, that does."""
+
+    def raising(*_: object, **__: object) -> None:
+        raise error
+
+    return raising
 
 
 def claim_operation(
