@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 import redis
 
 from engine.handlers import Handlers
@@ -33,6 +34,14 @@ def hurry(queue: Queue, *, timeout_ms: int = PATIENCE_MS, deadline_ms: int = 10_
     queue.driver = SyncDriver(endpoint, queue.model.scripts.values(), observer=queue.observer)
     queue.gathering = Gathering(queue.driver, CallMaker(queue.model.call, queue.model.merges_enqueues))
     return queue
+
+
+def must_raise(
+    kind: type[BaseException] | tuple[type[BaseException], ...], match: str | None, call: Any, *arguments: object, **options: Any
+) -> None:
+    """The call fails with this error, whose text matches."""
+    with pytest.raises(kind, match=match):
+        call(*arguments, **options)
 
 
 def some_handlers(handler: Callable[[Any], object] = lambda job: None, name: str = "work", **options: Any) -> Handlers:
