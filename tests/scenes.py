@@ -308,8 +308,7 @@ def a_reap(desk: Desk, held: Held, sweeper: str = "s") -> Operation:
 
 
 def a_reap_after_a_step_back(desk: Desk, held: Held) -> Operation:
-    desk.enqueue("j1", "j2", "j3").claim()
-    return desk.swept().tick(-900_000).sweep_operation()
+    return desk.enqueue("j1", "j2", "j3").held().swept().tick(-900_000).sweep_operation()
 
 
 def a_reap_after_a_step_back_in_a_pause(desk: Desk, held: Held) -> Operation:
@@ -328,8 +327,7 @@ def a_reap_of_what_kills_its_workers(desk: Desk, held: Held) -> Operation:
     """One is buried, one cannot be read, one waits again."""
     assert desk.enqueue("j1", "j2", crashes_max=2).crash_all("j1", "j2").mark(held_by(desk)["j1"]) == "ok"
     corrupt(desk, "j2")
-    desk.enqueue("j3").claim("b")
-    return expire(desk).sweep_operation()
+    return expire(desk.enqueue("j3").held("b")).sweep_operation()
 
 
 def a_mark_of_what_has_crashed(desk: Desk, held: Held) -> Operation:
@@ -384,14 +382,12 @@ def a_reap_of_the_lost(desk: Desk, held: Held) -> Operation:
 
 
 def a_second_beat(desk: Desk, held: Held) -> Operation:
-    desk.beat("a")
-    return desk.beat_operation("a")
+    return desk.beaten("a").beat_operation("a")
 
 
 def a_removed_limit(desk: Desk, held: Held) -> Operation:
     """Lanes that wait for it come back."""
-    desk.claim("b", limit=100)
-    return desk.set_limit_operation("k:acme")
+    return desk.held("b", limit=100).set_limit_operation("k:acme")
 
 
 def a_resume(desk: Desk, name: str) -> Operation:

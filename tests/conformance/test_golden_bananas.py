@@ -26,8 +26,7 @@ def test_a_life_of_jobs(desk: BananasDesk) -> None:
     desk.put("later", delay_ms=60_000).put("high", priority=9).put("first").put("second")
     desk.put("gpu", route="gpu", priority=1)
     # The sweep that finds the schedule due comes 20 s after this one, as after a stall, so it takes no lease (rule 11).
-    desk.swept().move(20_000).turn()
-    desk.move(1_000).succeed(leases["good"], b'{"ok":true}')
+    desk.swept().move(20_000).turned().move(1_000).succeed(leases["good"], b'{"ok":true}')
     desk.fail(leases["flaky"])
     desk.fail(leases["hopeless"], "no & never")
     desk.redis.delete(BananasKeys(layout=desk.layout).cron_lock("nightly"))

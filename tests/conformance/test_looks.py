@@ -48,8 +48,7 @@ def test_each_state_is_counted_listed_and_told(desk: ModelDesk) -> None:
 
 def test_what_is_known_of_a_job_is_told(desk: ModelDesk) -> None:
     job = desk.put_and_claim("j", worker="b", **attempts(desk.queue, 4))
-    desk.retry(job.lease, delay_ms=2_000, error="first")
-    found = desk.info("j")
+    found = desk.retried(job.lease, delay_ms=2_000, error="first").info("j")
     assert (found.state, found.due_ms, found.failures) == ("delayed", desk.now_ms + 2_000, 1)
     assert (found.last_error, [one.error for one in found.errors]) == ("first", ["first"])
     (job,) = desk.tick(2_000).swept().claim("b")
@@ -149,8 +148,7 @@ def test_progress_is_noted_once_and_only_under_the_token(desk: ModelDesk) -> Non
 def test_events_tell_what_our_side_does(desk: ModelDesk) -> None:
     job = desk.keep_events().put_and_claim("j", attempts=2)
     desk.run(NoteProgress(job.lease, 1, b'"percent":42,"message":null,"data":null}'))
-    desk.retry(job.lease, delay_ms=0)
-    desk.tick(1).swept().bury("j")
+    desk.retried(job.lease, delay_ms=0).tick(1).swept().bury("j")
     desk.alter("requeue", "dead", "j")
     desk.finished(desk.claim()[0].lease).put("k", "l", delay_ms=5_000).alter("run_now", "delayed", "k")
     desk.alter("cancel", "waiting", "k")

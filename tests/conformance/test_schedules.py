@@ -27,6 +27,11 @@ def put(desk: ModelDesk, name: str = "clean", **more: Any) -> str:
     return desk.queue.schedules.put(name, "main", {"of": name}, **given)
 
 
+def scheduled(desk: ModelDesk, name: str = "clean", **more: Any) -> ModelDesk:
+    put(desk, name, **more)
+    return desk
+
+
 def stored(desk: ModelDesk, name: str = "clean") -> dict[str, str]:
     raw: Any = desk.redis.hgetall(desk.keys.schedule(name))
     return {key.decode(): value.decode(errors="replace") for key, value in raw.items()}
@@ -69,8 +74,7 @@ def test_rule_24_a_tick_is_one_job_however_many_schedulers_there_are(desk: Model
 
 
 def test_rule_24_a_tick_that_was_made_is_not_made_again_for_who_enables_the_schedule_late(desk: ModelDesk) -> None:
-    put(desk)
-    (schedule,) = desk.queue.schedules.list()
+    (schedule,) = scheduled(desk).queue.schedules.list()
     late = EnableSchedule("clean", 1, schedule.next_ms, op_id=desk._op_id(), not_after_ms=desk.now_ms + 10 * MINUTE_MS)
     (made,) = desk.tick(MINUTE_MS).turn()
     desk.finish(desk.claim()[0].lease)
@@ -85,8 +89,7 @@ def test_rule_24_a_tick_that_was_made_is_not_made_again_for_who_enables_the_sche
 @only(FOREIGN)
 def test_rule_01_a_tick_cut_off_after_any_write_makes_one_job(desk: ModelDesk, spec: Spec) -> None:
     for writes in desk.each_cut():
-        put(desk)
-        (operation,) = desk.to(FIRST_MS).ticks()
+        (operation,) = scheduled(desk).to(FIRST_MS).ticks()
         desk.cut_off(operation, writes)
         for again in desk.ticks():
             desk.run(again)
@@ -97,8 +100,7 @@ def test_rule_01_a_tick_cut_off_after_any_write_makes_one_job(desk: ModelDesk, s
 
 
 def test_missed_ticks_run_once_or_each(desk: ModelDesk) -> None:
-    put(desk, "once")
-    put(desk, "each", missed="all")
+    put(scheduled(desk, "once"), "each", missed="all")
     desk.to(FIRST_MS + 3 * MINUTE_MS + 30_000)
     made = {operation.schedule: desk.run(operation).jobs for operation in desk.ticks()}
     assert {name: len(jobs) for name, jobs in made.items()} == {"once": 2, "each": 4} or {
@@ -108,9 +110,7 @@ def test_missed_ticks_run_once_or_each(desk: ModelDesk) -> None:
 
 
 def test_a_schedule_waits_for_its_own_job_where_it_is_told_to(desk: ModelDesk) -> None:
-    put(desk, overlap="skip")
-    desk.to(FIRST_MS).turn()
-    (job,) = desk.claim()
+    (job,) = scheduled(desk, overlap="skip").to(FIRST_MS).turned().claim()
     (reply,) = desk.to(FIRST_MS + MINUTE_MS).turn()
     assert (reply.jobs, reply.skipped, stored(desk)["skipped"]) == ((), 1, "1")
     (reply,) = desk.finished(job.lease).to(FIRST_MS + 2 * MINUTE_MS).turn()
@@ -118,8 +118,7 @@ def test_a_schedule_waits_for_its_own_job_where_it_is_told_to(desk: ModelDesk) -
 
 
 def test_a_schedule_that_is_disabled_removed_or_changed_does_not_tick(desk: ModelDesk) -> None:
-    put(desk)
-    (operation,) = desk.to(FIRST_MS).ticks()
+    (operation,) = scheduled(desk).to(FIRST_MS).ticks()
     assert desk.to(FIRST_MS - 1).run(operation).result == "moved", "its time has not come"
     assert desk.queue.schedules.disable("clean")
     assert desk.run(operation).result == "moved" and desk.ticks() == []
@@ -134,8 +133,7 @@ def test_a_schedule_that_is_disabled_removed_or_changed_does_not_tick(desk: Mode
 
 
 def test_a_schedule_is_read_back_and_may_run_now(desk: ModelDesk) -> None:
-    put(desk)
-    found = desk.queue.schedules.get("clean")
+    found = scheduled(desk).queue.schedules.get("clean")
     assert found is not None and (found.job_name, found.payload, found.next_ms) == ("main", {"of": "clean"}, FIRST_MS)
     made = desk.queue.schedules.run_now("clean")
     assert made is not None and made.created
@@ -157,8 +155,7 @@ def test_after_a_week_without_workers_the_missed_ticks_are_counted_one_by_one(de
 
 @only(FOREIGN)
 def test_a_template_that_nobody_can_read_stops_its_schedule_alone(desk: ModelDesk) -> None:
-    put(desk, "bad")
-    put(desk, "good")
+    put(scheduled(desk, "bad"), "good")
     desk.redis.hset(desk.keys.schedule("bad"), "job", b"\x00\x00\x00\xffshort")
     replies = {operation.schedule: desk.run(operation) for operation in desk.to(FIRST_MS).ticks()}
     assert len(replies["good"].jobs) == 1 and replies["bad"].jobs == ()

@@ -378,6 +378,28 @@ class Desk:
             reaped += self.sweep().leases
         return reaped
 
+    def held(self, worker: str = "a", limit: int = 10, **more: Any) -> Self:
+        """A worker has what may run, and keeps it."""
+        self.claim(worker, limit, **more)
+        return self
+
+    def beaten(self, worker: str = "a", **more: Any) -> Self:
+        self.beat(worker, **more)
+        return self
+
+    def turned(self) -> Self:
+        """One scheduler has done its turn."""
+        self.turn()
+        return self
+
+    def released(self, *leases: Lease) -> Self:
+        self.release(*leases)
+        return self
+
+    def retried(self, lease: Lease, delay_ms: int = 1000, error: str = "boom") -> Self:
+        self.retry(lease, delay_ms, error)
+        return self
+
     def past(self, ms: int) -> Self:
         """The same, whatever was reaped."""
         self.sweep_past(ms)

@@ -109,8 +109,7 @@ def test_a_delayed_job_may_run_now_at_its_place(desk: Desk) -> None:
 def test_a_dead_job_runs_again_with_all_its_attempts(desk: Desk) -> None:
     desk.enqueue("j", attempts=2)
     for _ in range(2):
-        desk.retry(desk.claim()[0].lease, delay_ms=0)
-        desk.later(1)
+        desk.retried(desk.claim()[0].lease, delay_ms=0).later(1)
     fence = int(desk.run_hash("j")["fence"])
     assert desk.places("j") == {"dead"} and desk.run_hash("j")["failures"] == "2"
     take_markers(desk)

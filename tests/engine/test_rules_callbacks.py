@@ -104,8 +104,7 @@ def test_rule_25_a_skipped_job_has_failed_and_one_without_that_callback_makes_no
 
 def test_rule_25_a_dead_job_that_is_requeued_calls_back_no_second_time(desk: Desk) -> None:
     add(desk, "j", attempts=1)
-    desk.retry(desk.claim()[0].lease)
-    assert [job.name for job in called(desk)] == ["no"]
+    assert [job.name for job in called(desk.retried(desk.claim()[0].lease))] == ["no"]
     desk.run(Alter("requeue", ("j",), "dead", op_id="0" * 16, not_after_ms=desk.now_ms + 10_000))
     assert called(desk.finished(desk.claim()[0].lease)) == []
 
@@ -173,20 +172,18 @@ def test_rule_25_a_child_reads_what_its_parents_have_left_whenever_they_ended(de
     assert [json.loads(record).get("value") if record else None for record in records] == [[2], "e", None, None]
     # A copy of the claim says the same, and so does the next run.
     assert desk.run(operation).jobs[0].left == job.left
-    desk.retry(job.lease, delay_ms=1)
-    assert desk.tick(1).claim()[0].left == job.left
+    assert desk.retried(job.lease, delay_ms=1).tick(1).claim()[0].left == job.left
 
 
 def test_rule_25_results_count_among_the_bytes_of_a_claim(desk: Desk) -> None:
     desk.enqueue("p")
     big = json.dumps("x" * 500_000).encode()
     desk.run(Finish((desk.claim()[0].lease,), values=(Value(0, big, 60_000, 1),)))
-    for at in range(4):
-        desk.enqueue(f"c{at}", needs=("p",))
+    desk.enqueue(*(f"c{at}" for at in range(4)), needs=("p",))
     assert [len(desk.claim()) for _ in range(2)] == [2, 2]
 
 
 def test_rule_25_jobs_without_parents_send_and_are_sent_nothing_more(desk: Desk) -> None:
     call = desk.enqueue("j").call(desk.claim_operation())
-    raw: Any = desk.redis.eval(call.script.text, len(call.keys), *call.keys, *call.arguments)
+    raw: Any = desk.redis.eval(call.script.text, len(call.keys), *call.keys, *call.arguments)  # type: ignore[union-attr]
     assert len(raw) == 6 and not desk.redis.exists(desk.keys.feeding)

@@ -258,7 +258,6 @@ def test_rule_11_a_worker_sweeps_at_least_four_times_a_lease(desk: Desk, lease_m
 
 def test_rule_11_the_scripts_of_other_operations_do_not_touch_the_state_of_sweeps(desk: Desk) -> None:
     """A claim that wrote its time would hide a stall."""
-    desk.enqueue("j1", "j2").claim(limit=1)
-    before = sweep_state(desk.swept())
+    before = sweep_state(desk.enqueue("j1", "j2").held(limit=1).swept())
     desk.tick(LEASE_MS).run(Claim("d" * 16, 1, 1, LEASE_MS, desk.now_ms + 1000, "d", 1000, ("main",)))
     assert sweep_state(desk) == before

@@ -63,8 +63,7 @@ def test_classes_of_one_name_spend_from_one_window(desk: Desk) -> None:
 
 def test_slots_count_jobs_and_not_costs(desk: Desk) -> None:
     desk.set_limit("n:main", concurrency=3, rate=100, per_ms=1000)
-    for number in range(5):
-        desk.enqueue(f"j{number}", cost=20)
+    desk.enqueue(*(f"j{number}" for number in range(5)), cost=20)
     assert claimed(desk) == ["j0", "j1", "j2"] and desk.redis.zcard(desk.keys.held("n:main")) == 3
     assert desk.redis.zcard(desk.keys.rate("n:main")) == 60
 

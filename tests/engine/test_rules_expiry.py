@@ -90,8 +90,7 @@ def test_rule_38_a_job_that_was_interrupted_and_given_back_does_not_expire(desk:
 def test_rule_38_a_job_that_failed_and_was_then_given_back_does_not_expire(desk: Desk) -> None:
     add(desk, "j", expires_ms=EXPIRES_MS)
     desk.did(Retry((Failure(desk.claim()[0].lease, "no", delay_ms=0),))).tick(1)
-    desk.release(desk.claim()[0].lease)
-    assert claimed(desk.swept(2 * EXPIRES_MS)) == ["j"]
+    assert claimed(desk.released(desk.claim()[0].lease).swept(2 * EXPIRES_MS)) == ["j"]
 
 
 def test_rule_38_children_of_an_expired_job_are_treated_as_after_a_discard(desk: Desk) -> None:

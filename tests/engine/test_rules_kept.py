@@ -98,10 +98,7 @@ def test_a_child_that_does_not_run_any_more_holds_nothing(desk: Desk, end: str) 
 
 
 def test_many_children_hold_a_result_until_the_last_of_them_has_ended(desk: Desk) -> None:
-    desk.enqueue("p")
-    for number in range(150):
-        desk.enqueue(f"c{number}", needs=("p",))
-    finish_all(desk, "p")
+    finish_all(desk.enqueue("p").enqueue(*(f"c{number}" for number in range(150)), needs=("p",)), "p")
     left = 150
     while left:
         sweep(desk.tick(RESULT_MS), 3)

@@ -11,12 +11,13 @@ from tests.engine.desk import ENDS, LEASE_MS, START_MS, Desk
 from tests.engine.helpers.lanes_state import BAND, check, hash_of, markers, members, parked, take_markers
 
 
-def fill(desk: Desk, lane: str, count: int, **options: Any) -> None:
-    """`count` jobs in a lane, named after it and numbered: `main/a` gets a0, a1, ..; `sms/a` gets sms-a0, sms-a1, .."""
-    name, _, key = lane.partition("/")
-    start = key if key and name == "main" else "-".join(filter(None, (name, key)))
-    for number in range(count):
-        desk.enqueue(f"{start}{number}", name=name, key=key, **options)
+def fill(desk: Desk, lanes: dict[str, int], **options: Any) -> Desk:
+    """So many jobs in each lane, named after it and numbered: `main/a` gets a0, a1, ..; `sms/a` gets sms-a0, sms-a1, .."""
+    for lane, count in lanes.items():
+        name, _, key = lane.partition("/")
+        start = key if key and name == "main" else "-".join(filter(None, (name, key)))
+        desk.enqueue(*numbered(start, 0, count - 1), name=name, key=key, **options)
+    return desk
 
 
 def claimed(desk: Desk, limit: int = 10, *, worker: str = "a", **options: Any) -> list[str]:
@@ -30,10 +31,7 @@ def numbered(name: str, first: int, last: int) -> list[str]:
 
 
 def test_rule_18_lanes_of_a_band_take_turns_of_ten(desk: Desk) -> None:
-    fill(desk, "main/a", 25)
-    fill(desk, "main/b", 12)
-    fill(desk, "main/c", 3)
-    assert claimed(desk, 100) == [
+    assert claimed(fill(desk, {"main/a": 25, "main/b": 12, "main/c": 3}), 100) == [
         *(*numbered("a", 0, 9), *numbered("b", 0, 9), *numbered("c", 0, 2), *numbered("a", 10, 19)),
         *(*numbered("b", 10, 11), *numbered("a", 20, 24)),
     ]
@@ -41,16 +39,14 @@ def test_rule_18_lanes_of_a_band_take_turns_of_ten(desk: Desk) -> None:
 
 
 def test_rule_18_turns_go_on_from_claim_to_claim(desk: Desk) -> None:
-    fill(desk, "main/a", 30)
-    fill(desk, "main/b", 30)
+    fill(desk, {"main/a": 30, "main/b": 30})
     found = [claimed(desk, 10) for _ in range(4)]
     assert found == [numbered("a", 0, 9), numbered("b", 0, 9), numbered("a", 10, 19), numbered("b", 10, 19)]
     assert [claimed(desk, 1) for _ in range(4)] == [["a20"], ["b20"], ["a21"], ["b21"]]
 
 
 def test_rule_18_a_lone_lane_is_emptied_at_once(desk: Desk) -> None:
-    fill(desk, "main", 45)
-    assert claimed(desk, 100) == numbered("main", 0, 44)
+    assert claimed(fill(desk, {"main": 45}), 100) == numbered("main", 0, 44)
     assert desk.redis.exists(desk.keys.ready("main"), desk.keys.lane("main")) == 0
 
 
@@ -65,8 +61,7 @@ def test_rule_18_a_lane_that_is_filled_again_and_again_starves_no_other(desk: De
 
 
 def test_rule_18_a_lane_that_comes_back_for_each_slot_starves_no_other(desk: Desk) -> None:
-    fill(desk.set_limit("k:a", concurrency=1), "main/a", 10)
-    fill(desk, "main/b", 2)
+    fill(desk.set_limit("k:a", concurrency=1), {"main/a": 10, "main/b": 2})
     found, job = [], desk.claim(limit=1)[0]
     for _ in range(3):
         (job,) = desk.run(Finish((job.lease,), desk.claim_operation(limit=1))).claimed.jobs
@@ -77,8 +72,7 @@ def test_rule_18_a_lane_that_comes_back_for_each_slot_starves_no_other(desk: Des
 
 def test_rule_18_a_lane_of_large_payloads_starves_no_other(desk: Desk) -> None:
     """1 MiB ends a claim in the middle of a visit: the lane has had its turn all the same."""
-    for number in range(6):
-        desk.enqueue(f"a{number}", key="a", payload="x" * 500_000)
+    desk.enqueue(*(f"a{number}" for number in range(6)), key="a", payload="x" * 500_000)
     assert claimed(desk.enqueue("b0", key="b")) == ["a0", "a1"] and claimed(desk)[0] == "b0"
 
 
@@ -124,9 +118,7 @@ def test_rule_19_a_visit_ends_where_the_next_job_has_a_lower_band_than_the_next_
 
 
 def test_rule_19_a_job_of_a_better_band_brings_its_lane_ahead_at_once(desk: Desk) -> None:
-    fill(desk, "main/a", 3)
-    fill(desk, "main/b", 3)
-    assert claimed(desk, 1) == ["a0"]
+    assert claimed(fill(desk, {"main/a": 3, "main/b": 3}), 1) == ["a0"]
     assert [claimed(desk.enqueue("urgent", key="a", priority=6), 1), claimed(desk, 1)] == [["urgent"], ["b0"]]
 
 
@@ -154,16 +146,13 @@ def test_rule_16_a_lane_keeps_its_bands_and_order_up_to_the_last_sequence(desk: 
 def test_rule_18_a_turn_near_its_end_keeps_the_order_of_lanes(desk: Desk) -> None:
     """2^48 turns last for thousands of years; scores stay exact there."""
     desk.redis.hset(desk.keys.stats, "turn", str(2**48 - 3))
-    fill(desk, "main/a", 4)
-    fill(desk, "main/b", 4)
-    desk.enqueue("low", key="z", priority=1)
+    fill(desk, {"main/a": 4, "main/b": 4}).enqueue("low", key="z", priority=1)
     assert [claimed(desk, 1) for _ in range(5)] == [["a0"], ["b0"], ["a1"], ["b1"], ["a2"]]
     assert hash_of(desk, desk.keys.stats)["turn"].isdigit() and claimed(desk, 10) == ["b2", "b3", "a3", "low"]
 
 
 def test_rule_18_classes_of_one_claim_are_served_by_band_and_then_by_turn(desk: Desk) -> None:
-    fill(desk, "mail", 12)
-    fill(desk, "sms", 12)
+    fill(desk, {"mail": 12, "sms": 12})
     assert claimed(desk.enqueue("urgent", name="sms", priority=9), 40, classes=("mail", "sms")) == [
         *("urgent", *numbered("sms", 0, 8), *numbered("mail", 0, 9), *numbered("sms", 9, 11)),
         *numbered("mail", 10, 11),
@@ -179,11 +168,8 @@ def test_rule_18_sixteen_classes_in_one_claim_all_get_their_turn(desk: Desk) -> 
 
 
 def test_rule_18_a_worker_never_gets_jobs_of_names_that_it_did_not_ask_for(desk: Desk) -> None:
-    fill(desk, "mail", 2, priority=10)
-    fill(desk, "sms", 2)
-    fill(desk, "mailer", 2, priority=10)
-    fill(desk, "sms/mail", 1, priority=6)
-    assert claimed(desk, classes=("sms",)) == ["sms-mail0", "sms0", "sms1"]
+    fill(fill(desk, {"mail": 2, "mailer": 2}, priority=10), {"sms": 2})
+    assert claimed(fill(desk, {"sms/mail": 1}, priority=6), classes=("sms",)) == ["sms-mail0", "sms0", "sms1"]
     assert claimed(desk, classes=("unknown",)) == []
 
 
@@ -195,8 +181,7 @@ def test_rule_18_exhausted_classes_do_not_use_up_a_claim(desk: Desk) -> None:
         desk.set_limit(f"n:{name}", concurrency=1)
         for number in range(16):
             desk.enqueue(f"{name}-{number}", name=name, key=f"k{number:02d}", priority=9)
-    for number in range(60):
-        desk.enqueue(f"last-{number}", name=names[15])
+    desk.enqueue(*(f"last-{number}" for number in range(60)), name=names[15])
     found = claimed(desk, 50, classes=names)
     assert len(found) == 50 and [job for job in found if job.startswith("last")] == numbered("last-", 0, 34)
 
@@ -271,15 +256,11 @@ def test_rule_17_hundreds_of_orphan_lanes_do_not_hide_the_job_behind_them(desk: 
 
 
 def test_rule_18_a_lane_with_jobs_is_found_after_every_kind_of_call(desk: Desk) -> None:
-    fill(desk.set_limit("k:b", concurrency=1), "main/a", 4)
-    fill(desk, "main/b", 4)
-    check(desk)
+    check(fill(desk.set_limit("k:b", concurrency=1), {"main/a": 4, "main/b": 4}))
     first, second, *_ = desk.claim(limit=5)
     check(desk, room=True)
-    desk.retry(first.lease, delay_ms=100)
-    check(desk, room=True)
-    desk.release(second.lease)
-    check(desk, room=True)
+    check(desk.retried(first.lease, delay_ms=100), room=True)
+    check(desk.released(second.lease), room=True)
     for job in desk.claim(limit=1):
         desk.bury(job.lease)
     check(desk, room=True)
@@ -305,8 +286,7 @@ def test_rule_18_a_claim_costs_the_same_with_ten_thousand_blocked_lanes(desk: De
                 else:
                     pipe.zadd(desk.keys.rest, {f"l:{lane}": START_MS + 60_000})
             pipe.execute()
-        fill(desk, "main/free", 1)
-        desk.redis.config_resetstat()
+        fill(desk, {"main/free": 1}).redis.config_resetstat()
         assert [job.lease.job for job in desk.claim()] == ["free0"]
         stats: Any = desk.redis.info("commandstats")
         return sum(
@@ -320,15 +300,11 @@ def test_rule_18_a_claim_costs_the_same_with_ten_thousand_blocked_lanes(desk: De
 
 
 def test_rule_22_an_enqueue_marks_its_class_once(desk: Desk) -> None:
-    fill(desk, "mail", 3)
-    fill(desk, "sms/k", 1)
-    assert take_markers(desk) == ["mail", "sms"]
+    assert take_markers(fill(desk, {"mail": 3, "sms/k": 1})) == ["mail", "sms"]
 
 
 def test_rule_22_a_claim_that_leaves_work_behind_marks_that_class_and_no_other(desk: Desk) -> None:
-    fill(desk, "mail", 3)
-    fill(desk, "sms", 3)
-    take_markers(desk)
+    take_markers(fill(desk, {"mail": 3, "sms": 3}))
     claimed(desk, 4, classes=("mail", "sms"))
     assert take_markers(desk) == ["sms"]
     claimed(desk, 2, classes=("mail", "sms"))
@@ -337,7 +313,7 @@ def test_rule_22_a_claim_that_leaves_work_behind_marks_that_class_and_no_other(d
 
 def test_rule_22_no_marker_for_what_a_limit_or_a_pause_keeps_from_being_claimed(desk: Desk) -> None:
     for name in ("full", "keyed", "paused"):
-        fill(desk, f"{name}/k", 3)
+        fill(desk, {f"{name}/k": 3})
     take_markers(desk.set_limit("n:full", concurrency=1).set_limit("k:k", concurrency=2).pause("paused"))
     assert len(claimed(desk, classes=("full", "keyed", "paused"))) == 2 and take_markers(desk) == []
     # More of the same tells nobody of what is parked.
@@ -369,7 +345,5 @@ def test_rule_22_a_freed_slot_marks_each_class_that_gains(desk: Desk, end: str) 
 
 
 def test_rule_22_a_sweep_marks_what_can_be_claimed(desk: Desk) -> None:
-    fill(desk, "mail", 1)
-    fill(desk, "sms", 1)
-    take_markers(desk.pause("sms"))
+    take_markers(fill(desk, {"mail": 1, "sms": 1}).pause("sms"))
     assert take_markers(desk.swept()) == ["mail"] and take_markers(desk.swept()) == ["mail"]

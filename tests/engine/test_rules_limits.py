@@ -209,8 +209,7 @@ def test_rule_20_a_limit_that_is_removed_while_jobs_are_in_hand_leaves_nothing_b
 
 def test_rule_20_a_job_that_was_limited_before_counts_against_nothing_when_the_limit_is_gone(desk: Desk) -> None:
     (job,) = jobs(desk.set_limit("k:k", concurrency=1).enqueue("j0", key="k"))
-    desk.release(job.lease)
-    (again,) = jobs(desk.set_limit("k:k"))
+    (again,) = jobs(desk.released(job.lease).set_limit("k:k"))
     assert "limits" not in desk.run_hash("j0")
     assert desk.finished(again.lease).redis.keys(desk.keys.held("*")) == []
 
@@ -262,8 +261,7 @@ def test_rule_20_what_is_released_unstarted_gives_its_place_back_inside_the_wind
     first, second = jobs(desk)
     assert jobs(desk, worker="b") == []
     take_markers(desk)
-    desk.release(first.lease)
-    assert markers(desk) == ["main"] and names(jobs(desk, worker="b")) == ["j0"]
+    assert markers(desk.released(first.lease)) == ["main"] and names(jobs(desk, worker="b")) == ["j0"]
     # What has ended otherwise has used its place.
     assert jobs(desk.finished(second.lease), worker="c") == []
 
@@ -282,13 +280,11 @@ def test_rule_20_each_run_of_a_job_uses_a_place_of_the_window(desk: Desk, target
     """A run that fails, and one whose worker is gone, has happened: its place does not come back with the job."""
     desk.set_limit(target, rate=3, per_ms=HOUR_MS, window=window).enqueue("j0", key="k", attempts=9)
     (first,) = jobs(desk)
-    desk.retry(first.lease, delay_ms=0)
-    (second,) = jobs(desk, worker="b")
+    (second,) = jobs(desk.retried(first.lease, delay_ms=0), worker="b")
     assert second.failures == 1
     (third,) = jobs(desk.past(LEASE_MS + 1), worker="c")
     assert third.crashes == 1
-    desk.retry(third.lease, delay_ms=0)
-    assert jobs(desk, worker="d") == [] and desk.places("j0") == {"lane"}
+    assert jobs(desk.retried(third.lease, delay_ms=0), worker="d") == [] and desk.places("j0") == {"lane"}
     assert names(jobs(desk.tick(HOUR_MS), worker="d")) == ["j0"]
 
 

@@ -154,9 +154,7 @@ def test_what_is_told_of_a_blocked_job(desk: Desk) -> None:
 
 
 def test_a_finish_tells_a_hundred_and_the_sweep_the_rest(desk: Desk) -> None:
-    desk.enqueue("p")
-    for number in range(250):
-        desk.enqueue(f"c{number}", needs=("p",))
+    desk.enqueue("p").enqueue(*(f"c{number}" for number in range(250)), needs=("p",))
     assert desk.finish(desk.one().lease) == [("ok", "finished")]
     assert (desk.redis.zcard(desk.keys.lane("main")), desk.redis.zcard(desk.keys.blocked)) == (100, 150)
     assert (handing(desk), desk.redis.scard(desk.keys.feeds("p"))) == (["+p"], 150)
@@ -169,9 +167,7 @@ def test_a_finish_tells_a_hundred_and_the_sweep_the_rest(desk: Desk) -> None:
 
 
 def test_the_sweep_tells_them_though_the_tombstone_of_their_parent_has_expired(desk: Desk) -> None:
-    desk.enqueue("p")
-    for number in range(150):
-        desk.enqueue(f"c{number}", needs=("p",))
+    desk.enqueue("p").enqueue(*(f"c{number}" for number in range(150)), needs=("p",))
     desk.finished(desk.claim()[0].lease).tick(60_000).redis.delete(desk.keys.done)
     assert (desk.swept().redis.zcard(desk.keys.lane("main")), nothing_is_left(desk)) == (150, True)
 
@@ -301,9 +297,7 @@ def test_a_retry_of_a_parent_is_no_end(desk: Desk) -> None:
 
 def used_again(desk: Desk, how: str, children: int = 3) -> None:
     """`p` has ended, and its children were not told when its id was used again."""
-    desk.enqueue("p")
-    for number in range(children):
-        desk.enqueue(f"old{number}", needs=("p",))
+    desk.enqueue("p").enqueue(*(f"old{number}" for number in range(children)), needs=("p",))
     (parent,) = desk.claim()
     told = desk.redis.smembers(desk.keys.feeding)
     desk.redis.delete(desk.keys.feeding)

@@ -34,12 +34,13 @@ class BananasDesk(Desk):
 
     # -- our side
 
-    def put(self, job: str, payload: bytes = b'{"u":1}', *, name: str = "main", **options: Any) -> Self:
-        """Enqueue a job with these bytes."""
-        operation = EnqueueOperation(
-            job, name, payload, job.encode().ljust(8, b"-")[:8], Options(**options), not_after_ms=self.now_ms + 10_000
-        )
-        assert self.run(operation).result == "created"
+    def put(self, *jobs: str, payload: bytes = b'{"u":1}', name: str = "main", **options: Any) -> Self:
+        """Enqueue jobs with these bytes."""
+        not_after_ms = self.now_ms + 10_000
+        for job in jobs:
+            nonce = job.encode().ljust(8, b"-")[:8]
+            operation = EnqueueOperation(job, name, payload, nonce, Options(**options), not_after_ms=not_after_ms)
+            assert self.run(operation).result == "created"
         return self
 
     def take(self, limit: int = 10, **more: Any) -> list[LeasedJob]:

@@ -15,7 +15,7 @@ __all__ = ["desk"]
 @pytest.mark.feature("BN01", "BN02", model="bananas")
 @pytest.mark.parametrize(("priority", "level"), [(1, "low"), (3, "low"), (4, "normal"), (5, "normal"), (7, "high"), (10, "high")])
 def test_a_job_has_the_bytes_that_go_writes(desk: BananasDesk, priority: int, level: str) -> None:
-    desk.put("j", b'{"u":1,"l":[],"big":9007199254740993}', priority=priority)
+    desk.put("j", payload=b'{"u":1,"l":[],"big":9007199254740993}', priority=priority)
     routing, last = (',"routing_key":"default"', "") if desk.layout != "live" else ("", ',"routing_key":"default"')
     assert desk.text("j") == (
         '{"id":"j","name":"main","payload":{"u":1,"l":[],"big":9007199254740993},"status":"pending",'
@@ -46,9 +46,7 @@ def test_a_delayed_job_stands_in_the_scheduled_set_in_whole_seconds(desk: Banana
 @pytest.mark.feature("BN13", model="bananas")
 def test_jobs_of_one_second_become_claimable_in_the_order_of_their_making(desk: BananasDesk) -> None:
     jobs = [f"j{number}" for number in (5, 3, 11, 1, 7, 2, 10, 4, 8, 0, 9, 6)]
-    for job in jobs:
-        desk.put(job, delay_ms=1000)
-    assert desk.tick(1000).sweep().promoted == 12 and desk.waiting() == jobs
+    assert desk.put(*jobs, delay_ms=1000).tick(1000).sweep().promoted == 12 and desk.waiting() == jobs
 
 
 @pytest.mark.feature("BN07", model="bananas")
@@ -155,9 +153,7 @@ def test_a_job_of_the_python_client_keeps_its_spelling(desk: BananasDesk) -> Non
 
 
 def test_a_job_that_is_given_back_is_the_next_one(desk: BananasDesk) -> None:
-    for job in ("a", "b"):
-        desk.put(job)
-    (leased,) = desk.take(1)
+    (leased,) = desk.put("a", "b").take(1)
     (reaped,) = desk.sweep_past(9_001)
     assert (reaped[0].job, reaped[0].fence) == ("a", leased.lease.fence)
     assert desk.waiting() == ["a", "b"] and desk.processing() == []
@@ -167,7 +163,7 @@ def test_a_job_that_is_given_back_is_the_next_one(desk: BananasDesk) -> None:
 @pytest.mark.feature("BN36", model="bananas")
 def test_bytes_travel_behind_a_prefix_and_come_back_as_they_were(desk: BananasDesk) -> None:
     data = b"\x01\x0a\x03abc\xff\x00"
-    assert desk.put("j", data, serializer="raw").body("j")["payload"] == "proto:AQoDYWJj/wA="
+    assert desk.put("j", payload=data, serializer="raw").body("j")["payload"] == "proto:AQoDYWJj/wA="
     (leased,) = desk.take()
     assert (leased.payload, leased.options.serializer) == (data, "raw")
     (leased,) = desk.go("k", payload='"proto:no base64"').take()

@@ -85,8 +85,7 @@ def test_the_schedulers_lock_is_renewed_by_its_owner_alone(ironclaim_url: str, c
     desk.beat("a", about=about, ttl_ms=120_000)
     assert client.redis.pttl(KEYS.scheduler) > 60_000
     client.redis.set(KEYS.scheduler, "another")
-    desk.beat("a", about=about, ttl_ms=120_000)
-    desk.run(replace(desk.beat_operation("a"), until_ms=0))
+    desk.beaten("a", about=about, ttl_ms=120_000).run(replace(desk.beat_operation("a"), until_ms=0))
     assert (client.redis.get(KEYS.scheduler), client.redis.pttl(KEYS.scheduler)) == ("another", -1)
     desk.close()
 

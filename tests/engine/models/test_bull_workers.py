@@ -172,7 +172,7 @@ def test_a_priority_queue_is_five_queues(priorities: PriorityQueue, client: redi
     priorities.resume()
     assert not client.keys("bull:q:prio:*:meta-paused")
     with pytest.raises(Malformed, match="priority"):
-        priorities.enqueue(UNNAMED, {}, priority="urgent")
+        priorities.enqueue(UNNAMED, {}, priority="urgent")  # type: ignore[arg-type]
 
 
 @pytest.mark.feature("BL34", model="bull")

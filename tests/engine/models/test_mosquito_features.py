@@ -96,8 +96,7 @@ def test_a_window_that_is_no_hash_or_lies_ahead_keeps_nothing_back(desk: Mosquit
 @pytest.mark.feature("MQ28", model="mosquito")
 def test_a_pause_stands_on_the_wire_with_its_end(desk: MosquitoDesk) -> None:
     id = desk.add()
-    desk.pause("*", 600_000)
-    assert 500_000 < desk.redis.pttl(desk.there.pause) <= 600_000
+    assert 500_000 < desk.pause("*", 600_000).redis.pttl(desk.there.pause) <= 600_000
     assert desk.take() == [] and desk.entries("waiting") == [id]
     assert desk.tick(600_001).swept().redis.exists(desk.there.pause) == 0
     (job,) = desk.take()
@@ -196,8 +195,7 @@ def test_our_leader_holds_the_coordinators_lock_where_it_is_told_to(ironclaim_ur
     assert [client.get(desk.there.football), client.get(desk.there.leadership)] == [A[:8], A[:8]]
     assert 0 < client.ttl(desk.there.football) <= 10 and 10 < client.ttl(desk.there.leadership) <= 30  # type: ignore[operator]
     client.persist(desk.there.leadership)
-    desk.beat("a")
-    desk.beat("a")
+    desk.beaten("a").beat("a")
     assert 0 < client.ttl(desk.there.leadership) <= 30, "renewed"  # type: ignore[operator]
     client.set(desk.there.football, "theirs")
     desk.beat("a")
@@ -210,11 +208,9 @@ def test_our_leader_holds_the_coordinators_lock_where_it_is_told_to(ironclaim_ur
 @pytest.mark.feature("MQ35", "MQ33", model="mosquito")
 def test_counts_that_others_have_set_for_runners_are_ours_too(desk: MosquitoDesk) -> None:
     about = json.dumps({"name": "w"})
-    desk.beat("a", about=about)
-    assert desk.news(0, "w").concurrency == 0
+    assert desk.beaten("a", about=about).news(0, "w").concurrency == 0
     desk.theirs.redis.hset(desk.there.executor_count(), "count", "8")
-    desk.beat("a", about=about)
-    learned = desk.news(0, "w")
+    learned = desk.beaten("a", about=about).news(0, "w")
     assert (learned.concurrency, desk.news(0, "other").concurrency) == (8, 8)
     desk.theirs.redis.hset(desk.there.executor_count("w"), "count", "3")
     desk.theirs.redis.hset(desk.there.concurrency_limits(), "desk", "5")
@@ -232,8 +228,7 @@ def test_counts_that_others_have_set_for_runners_are_ours_too(desk: MosquitoDesk
 
 
 def test_a_worker_that_leaves_is_no_overseer_any_more(desk: MosquitoDesk) -> None:
-    desk.beat("a")
-    assert desk.redis.zcard(desk.there.overseers) == 1
+    assert desk.beaten("a").redis.zcard(desk.there.overseers) == 1
     assert desk.did(replace(desk.beat_operation("a"), until_ms=0)).redis.zcard(desk.there.overseers) == 0
     assert desk.redis.exists(desk.there.overseer(A), desk.there.executor(A)) == 0
 
@@ -244,8 +239,7 @@ def test_a_worker_that_leaves_is_no_overseer_any_more(desk: MosquitoDesk) -> Non
 @pytest.mark.feature("MQ36", model="mosquito")
 def test_events_go_to_the_originals_channel(desk: MosquitoDesk, heard: Any) -> None:
     id = desk.add()
-    desk.retry(desk.one().lease, 2000)
-    late = desk.finished(desk.tick(2000).one().lease).add(1, delay_ms=1500)
+    late = desk.retried(desk.one().lease, 2000).finished(desk.tick(2000).one().lease).add(1, delay_ms=1500)
     desk.run(Bury((Failure(desk.tick(1500).one().lease, "no"),)))
     told = heard(8)
     assert [(one["event"], one["job_run"]) for one in told] == [
@@ -299,7 +293,7 @@ def test_settings_have_bounds() -> None:
             with pytest.raises(Malformed, match=f"^{field}: "):
                 models.Mosquito(**given)
         with pytest.raises(Malformed, match="^layout: "):
-            models.Mosquito(layout="both")
+            models.Mosquito(layout="both")  # type: ignore[arg-type]
 
 
 @pytest.mark.feature("MQ06", "MQ15", model="mosquito")
