@@ -57,16 +57,9 @@ def _breaks_off() -> Iterator[object]:
 def values() -> list[Any]:
     """One of each class; new ones, as a generator is used up."""
     return [
-        _odd(object, __getattr__=_raise)(),
-        _odd(object, __getattribute__=_raise)(),
-        _odd(str)("x"),
-        _odd(int)(3),
-        _odd(float)(3.5),
-        _odd(timedelta, __truediv__=_raise)(1),
-        _odd(dict, **_READ)(a=1),
-        _odd(Mapping, **_READ)(),
-        _odd(list)([1]),
-        _breaks_off(),
+        *(_odd(object, __getattr__=_raise)(), _odd(object, __getattribute__=_raise)(), _odd(str)("x")),
+        *(_odd(int)(3), _odd(float)(3.5), _odd(timedelta, __truediv__=_raise)(1), _odd(dict, **_READ)(a=1)),
+        *(_odd(Mapping, **_READ)(), _odd(list)([1]), _breaks_off()),
     ]
 
 

@@ -25,19 +25,15 @@ def test_rule_12_a_repeated_sweep_tells_again_which_leases_it_took(desk: Desk) -
     """The reply that got lost was the only witness: without it a job that the sweep buried would be dead for no reason."""
     call = desk.call(scene("sweep: what kills its workers").begin(desk))
     first = desk.send(call)
-    assert ([lease.job for lease, _ in first.leases], first.buried, first.corrupt) == (
-        ["j1", "j2", "j3"],
-        ("j1",),
-        ("j2",),
-    )
+    assert [lease.job for lease, _ in first.leases] == ["j1", "j2", "j3"]
+    assert (first.buried, first.corrupt) == (("j1",), ("j2",))
     second = desk.tick(500).send(call)
     assert (second.leases, second.buried, second.corrupt) == (first.leases, first.buried, first.corrupt)
 
 
 def test_a_sweep_that_is_older_than_the_last_one_of_its_worker_moves_nothing(desk: Desk) -> None:
     """Its rows would be nobody's: the worker has long had its answer."""
-    desk.enqueue("j1", "j2").claim(limit=1)
-    late = desk.call(desk.sweep_operation("v"))
+    late = desk.enqueue("j1", "j2").held(limit=1).call(desk.sweep_operation("v"))
     desk.past(5000).claim("b")
     assert len(desk.past(LEASE_MS - 5000).tick(1).run(desk.sweep_operation("v")).leases) == 1
     with desk.past(4999).tick(1).unchanged():
@@ -200,11 +196,8 @@ def test_rule_05_a_token_that_was_reaped_can_do_nothing(desk: Desk) -> None:
     (again,) = desk.claim("b")
     with desk.unchanged():
         for operation in (
-            Finish((zombie,)),
-            Retry((Failure(zombie, "boom", 0),)),
-            Bury((Failure(zombie, "no"),)),
-            Release((zombie,)),
-            desk.extend_operation(zombie),
+            *(Finish((zombie,)), Retry((Failure(zombie, "boom", 0),)), Bury((Failure(zombie, "no"),))),
+            *(Release((zombie,)), desk.extend_operation(zombie)),
         ):
             assert desk.run(operation).items[0][0] == "stale"
     assert desk.finish(again.lease) == [("ok", "finished")] and desk.finish(zombie) == [("stale", "")]
@@ -212,8 +205,7 @@ def test_rule_05_a_token_that_was_reaped_can_do_nothing(desk: Desk) -> None:
 
 def test_rule_05_an_older_token_keeps_its_own_outcome_when_a_newer_one_is_reaped(desk: Desk) -> None:
     (job,) = desk.leased("j1")
-    desk.release(job.lease)
-    desk.claim("b")
+    desk.released(job.lease).claim("b")
     assert desk.swept(LEASE_MS + 1).run(Release((job.lease,))).items == (("repeated", "released"),)
 
 
@@ -259,11 +251,9 @@ def test_rule_06_fences_end_loudly_at_2_to_the_53(desk: Desk) -> None:
 
 
 def test_rule_06_claims_failures_and_crashes_are_three_counters(desk: Desk) -> None:
-    desk.release(desk.enqueue("j1", attempts=5).one().lease)
-    (job,) = desk.claim()
+    (job,) = desk.released(desk.enqueue("j1", attempts=5).one().lease).claim()
     assert (job.claims, job.failures, job.crashes) == (2, 0, 0)
-    desk.retry(job.lease, delay_ms=0)
-    (job,) = desk.swept().claim()
+    (job,) = desk.retried(job.lease, delay_ms=0).swept().claim()
     assert (job.claims, job.failures, job.crashes) == (3, 1, 0)
     (job,) = desk.past(LEASE_MS + 1).claim()
     assert (job.claims, job.failures, job.crashes) == (4, 1, 1)

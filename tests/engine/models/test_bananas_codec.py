@@ -65,11 +65,8 @@ def test_what_is_no_job_is_a_script_fault() -> None:
 
 def test_what_does_not_matter_may_be_anything() -> None:
     for more in (
-        {"created_at": 5},
-        {"created_at": "yesterday"},
-        {"created_at": "0001-01-01T00:00:00Z"},
-        {"priority": 7},
-        {"max_retries": None},
+        *({"created_at": 5}, {"created_at": "yesterday"}, {"created_at": "0001-01-01T00:00:00Z"}),
+        *({"priority": 7}, {"max_retries": None}),
     ):
         job = decoded(json.dumps({"name": "a", **more}))
         assert (job.enqueued_ms, job.options.attempts, job.options.priority) == (0, 1, 5)
@@ -84,16 +81,8 @@ def test_ids_are_uuids_and_settings_are_checked() -> None:
 def test_an_option_without_room_on_the_wire_is_refused_before_any_io() -> None:
     """Nothing listens at that port."""
     for options in (
-        {"lifo": True},
-        {"backoff_ms": 5},
-        {"timeout_ms": 5},
-        {"headers": {"a": "b"}},
-        {"unique": "u"},
-        {"needs": ["p"]},
-        {"key": "k"},
-        {"target": {"stack": ["node"]}},
-        {"crashes_max": 2},
-        {"cost": 2},
+        *({"lifo": True}, {"backoff_ms": 5}, {"timeout_ms": 5}, {"headers": {"a": "b"}}, {"unique": "u"}),
+        *({"needs": ["p"]}, {"key": "k"}, {"target": {"stack": ["node"]}}, {"crashes_max": 2}, {"cost": 2}),
     ):
         queue = Queue("q", models.Bananas(), url="redis://127.0.0.1:1")
         with pytest.raises(UnsupportedFeature, match=f"bananas.*{next(iter(options))}"):
