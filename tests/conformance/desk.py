@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from engine.models.spec import Spec
 from engine.ops.admin import AdminAction, Alter, Altered, Clean, Era, SetEvents
@@ -32,21 +32,22 @@ class ModelDesk(Desk):
         #: The job of each label.
         self.ids: dict[str, str] = {}
 
-    def begin(self) -> None:
-        super().begin()
+    def begin(self) -> Self:
         self.ids.clear()
+        return super().begin()
 
     def claim_operation(self, worker: str = "a", limit: int = 10, lease_ms: int = LEASE_MS, **more: Any) -> Claim:
         """As it is there, with an incarnation as workers have it: 16 hex digits, by which a wire tells our locks from others."""
         operation = super().claim_operation(worker, limit, lease_ms, **more)
         return replace(operation, incarnation=f"{ord(worker):02x}" * 8)
 
-    def put(self, *labels: str, name: str = "main", **options: Any) -> None:
+    def put(self, *labels: str, name: str = "main", **options: Any) -> Self:
         """Enqueue jobs as a service does, one for each label."""
         for label in labels:
             enqueued = self.queue.enqueue(name, {"label": label}, **options)
             assert enqueued.result == "created"
             self.ids[label] = enqueued.job
+        return self
 
     def take(self, worker: str = "a", limit: int = 10, **more: Any) -> dict[str, LeasedJob]:
         """Claim: the jobs by their labels, in their order."""
@@ -54,9 +55,7 @@ class ModelDesk(Desk):
 
     def put_and_claim(self, label: str, *, worker: str = "a", **options: Any) -> LeasedJob:
         """A job that a worker has now, the only one that waited."""
-        self.put(label, **options)
-        (job,) = self.claim(worker)
-        return job
+        return self.put(label, **options).one(worker)
 
     def labels(self, jobs: Iterable[str]) -> list[str]:
         """What these jobs are called."""
@@ -78,7 +77,7 @@ class ModelDesk(Desk):
 
     def alter_operation(self, action: AdminAction, state: str, *labels: str) -> Alter:
         jobs = tuple(self.ids.get(label, label) for label in labels)
-        return Alter(action, jobs, state, op_id=self._op_id(), not_after_ms=self.now_ms + 10_000)
+        return Alter(action, jobs, state, **self.identity())
 
     def alter(self, action: AdminAction, state: str, *labels: str) -> tuple[Altered, ...]:
         """What came of it, sent once."""
@@ -89,10 +88,10 @@ class ModelDesk(Desk):
     def clean_operation(
         self, state: str, older_than_ms: int = 0, *, era: Era | None = None, offset: int = 0, most: int = 1000
     ) -> Clean:
-        return Clean(state, older_than_ms, era, offset, 500, most, op_id=self._op_id(), not_after_ms=self.now_ms + 10_000)
+        return Clean(state, older_than_ms, era, offset, 500, most, **self.identity())
 
-    def keep_events(self, keep: int = 100) -> None:
-        self.run(SetEvents(keep, op_id=self._op_id(), not_after_ms=self.now_ms + 10_000))
+    def keep_events(self, keep: int = 100) -> Self:
+        return self.did(SetEvents(keep, **self.identity()))
 
     def bury(self, *labels: str) -> list[Lease]:
         """Let these jobs die, which wait now; their leases."""
@@ -105,16 +104,12 @@ class ModelDesk(Desk):
         """Finish a job with what its handler returned."""
         return list(self.run(Finish((lease,), None, (Value(0, data, 60_000, 5),))).items)
 
-    def one_of_each(self) -> None:
+    def one_of_each(self) -> Self:
         """One job in each state, labelled with it."""
-        self.put("dead")
-        self.bury("dead")
-        self.put("finished")
-        assert self.finish(self.take()["finished"].lease) == [("ok", "finished")]
-        self.put("active")
-        self.take()
-        self.put("delayed", delay_ms=5_000)
-        self.put("waiting")
+        self.put("dead").bury("dead")
+        assert self.finish(self.put("finished").take()["finished"].lease) == [("ok", "finished")]
+        self.put("active").take()
+        return self.put("delayed", delay_ms=5_000).put("waiting")
 
     def wakes(self) -> int:
         """Take the markers that wake idle workers; how many there were."""

@@ -24,8 +24,7 @@ def dump(client: redis.Redis, pattern: str = "*", *, without: str = "") -> dict[
         key = raw.decode(errors="backslashreplace")
         if without and without in key:
             continue
-        kind = _text(client.type(raw))
-        left_ms = client.pttl(raw)
+        kind, left_ms = _text(client.type(raw)), client.pttl(raw)
         found[key] = {"type": kind, "ttl_s": None if left_ms < 0 else left_ms / 1000, "value": _value(client, raw, kind)}
     return found
 

@@ -25,24 +25,20 @@ def changed_keys(desk: ModelDesk, before: dict[str, Any]) -> set[str]:
 
 
 def test_rule_26_a_running_job_loses_its_token_at_once(desk: ModelDesk) -> None:
-    desk.put("j")
-    (job,) = desk.claim("a")
+    (job,) = desk.put("j").claim("a")
     (told,) = desk.alter("cancel", "active", "j")
     assert (told.done, told.state) == (True, "active")
     assert desk.run(Extend((job.lease,), 1, LEASE_MS, desk.now_ms + 3000)).items == (("cancelled", 0),)
     assert desk.finish(job.lease) == [("stale", "cancelled")]
     assert desk.run(Retry((Failure(job.lease, "boom", 0),))).items == (("stale", "cancelled"),)
     assert desk.run(Bury((Failure(job.lease, "boom"),))).items == (("stale", "cancelled"),)
-    assert desk.state("j") == "cancelled"
-    assert desk.claim("b") == [] and desk.sweep_past(LEASE_MS + 1) == []
+    assert desk.state("j") == "cancelled" and desk.claim("b") == [] and desk.sweep_past(LEASE_MS + 1) == []
     assert not any(desk.listed().values())
-    desk.tick(30_001)
-    assert desk.redis.exists(desk.keys.run(desk.ids["j"])) == 0
+    assert desk.tick(30_001).redis.exists(desk.keys.run(desk.ids["j"])) == 0
 
 
 def test_rule_26_a_claim_that_is_sent_again_does_not_lease_what_was_cancelled(desk: ModelDesk) -> None:
-    desk.put("j1", "j2")
-    call = desk.call(desk.claim_operation())
+    call = desk.put("j1", "j2").call(desk.claim_operation())
     assert len(desk.send(call).jobs) == 2
     desk.alter("cancel", "active", "j1")
     assert [label_of(job) for job in desk.send(call).jobs] == ["j2"]
@@ -62,8 +58,7 @@ def test_rule_07_a_job_that_is_in_another_state_by_now_is_left_alone(desk: Model
     desk.one_of_each()
     for action, names in ACTIONS.items():
         for name in names:
-            others = [job for job in STATES if job != name]
-            before = desk.dump()
+            others, before = [job for job in STATES if job != name], desk.dump()
             operation = desk.alter_operation(action, name, *others, "nobody")
             told = [(item.result, item.state) for item in desk.run(operation).items]
             assert told == [("changed", job) for job in (*others, "gone")], (action, name)
@@ -72,65 +67,49 @@ def test_rule_07_a_job_that_is_in_another_state_by_now_is_left_alone(desk: Model
 
 def test_rule_07_a_second_copy_changes_nothing_and_a_late_one_is_refused(desk: ModelDesk) -> None:
     for action, (name, *_) in ACTIONS.items():
-        desk.begin()
-        desk.one_of_each()
-        call = desk.call(desk.alter_operation(action, name, name))
+        call = desk.begin().one_of_each().call(desk.alter_operation(action, name, name))
         first = desk.send(call)
         assert first.result == "done" and first.items[0].done, action
-        before = desk.dump()
-        again = desk.send(call)
+        before, again = desk.dump(), desk.send(call)
         assert (again.result, again.items) == ("repeated", first.items)
         assert changed_keys(desk, before) == set(), action
         late = desk.call(desk.alter_operation("cancel", "active", "active"))
-        desk.tick(10_001)
-        before = desk.dump()
+        before = desk.tick(10_001).dump()
         assert desk.send(late).result == "refused"
         assert changed_keys(desk, before) == set(), action
 
 
 def test_rule_05_a_failed_run_that_buried_is_told_so_again_after_the_requeue(desk: ModelDesk) -> None:
-    desk.put("j", attempts=1)
-    (job,) = desk.claim("a")
-    assert desk.retry(job.lease) == ("ok", "buried")
-    assert desk.alter("requeue", "dead", "j")[0].done
-    assert desk.retry(job.lease) == ("repeated", "buried")
-    assert desk.state("j") == "waiting"
+    (job,) = desk.put("j", attempts=1).claim("a")
+    assert desk.retry(job.lease) == ("ok", "buried") and desk.alter("requeue", "dead", "j")[0].done
+    assert desk.retry(job.lease) == ("repeated", "buried") and desk.state("j") == "waiting"
 
 
 # -- many jobs
 
 
 def test_clean_removes_what_is_old_enough_and_counts_what_stays(desk: ModelDesk) -> None:
-    desk.put("old1", "old2")
-    desk.put("due", delay_ms=HOUR_MS)
-    desk.tick(2_000)
-    desk.put("young")
+    desk.put("old1", "old2").put("due", delay_ms=HOUR_MS).tick(2_000).put("young")
     for name, removed, kept in (("waiting", 2, 1), ("delayed", 1, 0)):
         reply = desk.run(desk.clean_operation(name, 1_000))
         assert (reply.removed, reply.kept) == (removed, kept)
     assert desk.listed()["waiting"] == ["young"] and desk.listed()["delayed"] == []
     desk.bury("young")
-    desk.tick(2_000)
-    desk.put("young2")
-    desk.bury("young2")
+    desk.tick(2_000).put("young2").bury("young2")
     reply = desk.run(desk.clean_operation("dead", 1_000))
     assert (reply.removed, reply.kept) == (1, 1) and desk.listed()["dead"] == ["young2"]
-    desk.put("fine")
-    desk.finish(desk.claim()[0].lease)
+    desk.put("fine").finish(desk.claim()[0].lease)
     assert desk.run(desk.clean_operation("finished", 1_000)).removed == 0
     assert desk.run(desk.clean_operation("finished")).removed == 1
 
 
 def test_clean_removes_no_more_than_asked_and_goes_on_behind_what_stays(desk: ModelDesk) -> None:
-    desk.put(*(f"j{number}" for number in range(5)))
-    operation = desk.clean_operation("waiting", most=2)
-    call = desk.call(operation)
+    call = desk.call(desk.put(*(f"j{number}" for number in range(5))).clean_operation("waiting", most=2))
     reply = desk.send(call)
     assert (reply.removed, reply.kept, reply.ordered) == (2, 0, desk.queue.model.name == "lanes")
     again = desk.send(call)
     assert (again.result, again.removed) == ("repeated", 2)
-    assert desk.run(desk.clean_operation("waiting", offset=1)).removed == 2
-    assert list(desk.take()) == ["j2"]
+    assert desk.run(desk.clean_operation("waiting", offset=1)).removed == 2 and list(desk.take()) == ["j2"]
 
 
 @only(FOREIGN)
@@ -151,31 +130,23 @@ def test_many_are_cleaned_and_drained_in_pieces(spec: Spec, ironclaim_url: str) 
     with Queue("q", spec, url=ironclaim_url) as queue:
         queue.enqueue_many([{"name": "main", "payload": {"label": number}} for number in range(1_200)])
         queue.enqueue_many([{"name": "main", "payload": {"label": number}, "delay_ms": HOUR_MS} for number in range(20)])
-        assert queue.clean("waiting", older_than_ms=HOUR_MS) == 0
-        assert queue.clean("waiting", limit=100) == 100
-        assert queue.drain() == 1_100 and queue.counts().delayed == 20
-        assert queue.drain(delayed=True) == 20
+        assert queue.clean("waiting", older_than_ms=HOUR_MS) == 0 and queue.clean("waiting", limit=100) == 100
+        assert queue.drain() == 1_100 and queue.counts().delayed == 20 and queue.drain(delayed=True) == 20
 
 
 @only(FOREIGN)
 def test_obliterate_leaves_nothing_but_what_workers_know(spec: Spec, ironclaim_url: str) -> None:
     desk = ModelDesk(ironclaim_url, spec)
-    desk.one_of_each()
-    queue = desk.queue
+    queue = desk.one_of_each().queue
     queue.schedules.put("s", "main", {}, every_ms=HOUR_MS)
     queue.pause("main")
     items = tuple(RunTimes(name, "ok", 2_000, 2_000, ((3, 1),)) for name in ("main", "other", "third"))
     desk.run(ReportRunTimes("a" * 16, 1, desk.now_ms + HOUR_MS, items))
-    assert len([key for key in desk.dump() if ":took:" in key]) == len(items)
-    assert queue.obliterate() is False
-    assert desk.state("active") == "active"
-    assert queue.obliterate(force=True) is True
-    assert not any(desk.listed().values())
-    assert desk.wire() == {}
+    assert len([key for key in desk.dump() if ":took:" in key]) == len(items) and queue.obliterate() is False
+    assert desk.state("active") == "active" and queue.obliterate(force=True) is True
+    assert not any(desk.listed().values()) and desk.wire() == {}
     left = {key.removeprefix(desk.keys.prefix).partition(":")[0] for key in desk.dump() if key.startswith(desk.keys.prefix)}
     # Bridge keeps for a week how jobs have ended that others may need.
     assert left <= {"sweep", "settings", "op", "run", "new", "claim", "swept", "workers", "told", "gone"}
-    assert queue.schedules.list() == ()
-    desk.put("fresh")
-    assert list(desk.take()) == ["fresh"]
+    assert queue.schedules.list() == () and list(desk.put("fresh").take()) == ["fresh"]
     desk.close()

@@ -13,10 +13,8 @@ HOUR_MS = 3_600_000
 
 
 def test_a_job_is_cancelled(desk: ModelDesk) -> None:
-    desk.put("active")
-    lease = desk.take("b")["active"].lease
-    desk.put("waiting")
-    desk.put("delayed", delay_ms=5_000)
+    lease = desk.put("active").take("b")["active"].lease
+    desk.put("waiting").put("delayed", delay_ms=5_000)
     for state in ("waiting", "delayed", "active"):
         assert desk.queue.jobs.cancel(desk.ids[state]).done
         assert desk.queue.jobs.state(desk.ids[state]) == "cancelled"
@@ -28,14 +26,12 @@ def test_a_job_is_cancelled(desk: ModelDesk) -> None:
         assert str(nobody) == "99999: nothing was done, the queue knows no such job"
     assert desk.finish(lease) == [("stale", "cancelled")]
     assert desk.run(desk.extend_operation(lease)).items == (("cancelled", 0),)
-    desk.tick(6_000)
-    desk.sweep()
+    desk.tick(6_000).sweep()
     assert desk.take() == {} and not any(labels for state, labels in desk.listed().items() if state != "done")
 
 
 def test_a_job_is_removed_from_wherever_it_stands_but_not_from_its_worker(desk: ModelDesk) -> None:
-    desk.one_of_each()
-    jobs = desk.queue.jobs
+    jobs = desk.one_of_each().queue.jobs
     for state in ("waiting", "delayed", "dead", "finished"):
         assert jobs.remove(desk.ids[state]).done
         assert not any(state in found for found in desk.listed().values())
@@ -44,22 +40,17 @@ def test_a_job_is_removed_from_wherever_it_stands_but_not_from_its_worker(desk: 
 
 
 def test_a_delayed_job_runs_now(desk: ModelDesk) -> None:
-    desk.put("j", delay_ms=HOUR_MS)
-    desk.wakes()
+    desk.put("j", delay_ms=HOUR_MS).wakes()
     assert desk.queue.jobs.run_now(desk.ids["j"]).done and desk.wakes() == 1
     assert list(desk.take()) == ["j"] and desk.queue.counts().delayed == 0
 
 
 def test_old_jobs_are_cleaned_and_young_ones_stay(desk: ModelDesk) -> None:
-    desk.put("old", "older")
-    desk.tick(HOUR_MS)
-    desk.put("young")
+    desk.put("old", "older").tick(HOUR_MS).put("young")
     assert desk.queue.clean("waiting", older_than_ms=HOUR_MS // 2) == 2
     assert list(desk.listed()["waiting"]) == ["young"]
-    desk.put("later", delay_ms=HOUR_MS)
-    assert desk.queue.drain() == 1 and desk.queue.drain(delayed=True) == 1
-    desk.put("dead")
-    desk.bury("dead")
+    assert desk.put("later", delay_ms=HOUR_MS).queue.drain() == 1 and desk.queue.drain(delayed=True) == 1
+    desk.put("dead").bury("dead")
     assert desk.queue.dead.clear() == 1 and not any(desk.listed().values())
 
 
@@ -71,47 +62,35 @@ def test_a_queue_is_obliterated(desk: ModelDesk) -> None:
     assert set(desk.redis.hkeys(settings)) == {b"version", b"c:w", b"p:w"}
     (before,) = desk.listed()["active"]
     assert desk.queue.obliterate() is False and desk.listed()["active"] == [before]
-    assert desk.queue.obliterate(force=True) is True
-    assert not any(desk.listed().values())
+    assert desk.queue.obliterate(force=True) is True and not any(desk.listed().values())
     counts = desk.queue.counts()
-    assert (counts.finished, counts.buried) == (0, 0)
-    assert set(desk.redis.hkeys(settings)) <= {b"version"}
+    assert (counts.finished, counts.buried) == (0, 0) and set(desk.redis.hkeys(settings)) <= {b"version"}
     if desk.queue.model.name != "lanes":
         assert desk.wire() == {}
-    desk.put("fresh")
-    assert list(desk.take()) == ["fresh"]
+    assert list(desk.put("fresh").take()) == ["fresh"]
 
 
 def test_a_pause_of_the_queue_or_a_name_holds_and_ends(desk: ModelDesk) -> None:
     for name in ("*", "main"):
-        desk.begin()
-        desk.put("before")
-        job = desk.take()["before"]
+        job = desk.begin().put("before").take()["before"]
         call = desk.call(desk.pause_operation(name))
         assert desk.send(call).result == "done"
         before = desk.dump()
         assert desk.send(call).result == "repeated" and desk.dump() == before, name
-        desk.put("during")
-        assert desk.claim() == [] and desk.state("during") == "waiting", name
+        assert desk.put("during").claim() == [] and desk.state("during") == "waiting", name
         assert desk.finish(job.lease) == [("ok", "finished")]
         desk.wakes()
-        desk.resume(name)
-        assert desk.wakes() == 1, name
+        assert desk.resume(name).wakes() == 1, name
         taken = desk.take()
         assert list(taken) == ["during"] and desk.finish(taken["during"].lease) == [("ok", "finished")]
-        desk.pause(name, 5_000)
-        desk.put("after")
+        desk.pause(name, 5_000).put("after")
         for wait_ms, runs in ((0, []), (4_999, []), (1, ["after"])):
-            desk.tick(wait_ms)
-            desk.sweep()
-            assert list(desk.take()) == runs, (name, wait_ms)
+            assert list(desk.tick(wait_ms).swept().take()) == runs, (name, wait_ms)
         assert desk.redis.exists(desk.keys.rest) == 0, name
 
 
 def test_a_pause_of_one_name_holds_that_name(desk: ModelDesk) -> None:
-    desk.put("held")
-    desk.put("free", name="other")
-    desk.queue.pause("main")
+    desk.put("held").put("free", name="other").queue.pause("main")
     assert list(desk.take(classes=("main", "other"))) == ["free"]
     desk.queue.resume("main")
     assert list(desk.take(classes=("main", "other"))) == ["held"]

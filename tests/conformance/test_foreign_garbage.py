@@ -28,8 +28,7 @@ def what_comes_behind_runs(desk: ModelDesk, write: Write) -> None:
         for job in claimed.jobs:
             desk.finish(job.lease)
             ran.append(job.lease.job)
-        desk.tick(1_100)
-        desk.sweep()
+        desk.tick(1_100).sweep()
     assert [desk.ids["good"], desk.ids["better"]] == [job for job in ran if job in desk.ids.values()]
     # Nothing is left that would be met again and again, and looking at all of it works.
     counts = desk.queue.counts()

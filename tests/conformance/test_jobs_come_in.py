@@ -36,14 +36,12 @@ def test_each_job_has_an_id_of_its_own_and_is_there_once(queue: Queue) -> None:
 
 def test_a_second_job_of_the_same_id_is_a_duplicate(desk: ModelDesk) -> None:
     id = own_id(desk.queue)
-    assert id is not None
-    assert desk.queue.enqueue("main", {"label": "j"}, id=id).created
+    assert id is not None and desk.queue.enqueue("main", {"label": "j"}, id=id).created
     again = desk.queue.enqueue("main", {"label": "j"}, id=id)
     assert (again.result, again.state, again.job, again.holder) == ("duplicate", "waiting", id, id)
     (job,) = desk.claim()
     assert desk.queue.enqueue("main", {"label": "j"}, id=id).state == "active"
-    desk.finish(job.lease)
-    assert desk.queue.enqueue("main", {"label": "j"}, id=id).state == "finished"
+    assert desk.finished(job.lease).queue.enqueue("main", {"label": "j"}, id=id).state == "finished"
     assert desk.claim() == []
 
 
@@ -57,10 +55,8 @@ def test_rule_03_a_second_copy_of_an_enqueue_makes_nothing(desk: ModelDesk) -> N
     assert (first.result, again.result, again.job) == ("created", "repeated", first.job)
     (leased,) = desk.claim()
     assert desk.send(call).result == "repeated"
-    desk.finish(leased.lease)
-    assert desk.send(call).result == "repeated"
-    desk.tick(10_001)
-    assert desk.send(call).result in ("repeated", "refused")
+    assert desk.finished(leased.lease).send(call).result == "repeated"
+    assert desk.tick(10_001).send(call).result in ("repeated", "refused")
     desk.tick(60_000)
     # A format that keeps finished jobs knows the id for ever.
     assert desk.send(call).result in ("refused", "duplicate") and desk.claim() == []
@@ -70,27 +66,22 @@ def test_rule_03_a_second_copy_of_many_makes_nothing(desk: ModelDesk) -> None:
     desk.enqueue("j1")
     call = desk.call(desk.enqueue_many_operation("j1", "j2", "j3", delays_ms=(0, 500), nonce=b"many----"))
     assert [item.result for item in desk.send(call).items] == ["duplicate", "created", "created"]
-    before = desk.dump()
-    again = desk.send(call).items
+    before, again = desk.dump(), desk.send(call).items
     assert [(item.result, item.job) for item in again] == [("duplicate", "j1"), ("repeated", "j2"), ("repeated", "j3")]
-    assert desk.dump() == before
-    assert [job.lease.job for job in desk.claim()] == ["j1", "j3"]
+    assert desk.dump() == before and [job.lease.job for job in desk.claim()] == ["j1", "j3"]
 
 
 @only(FOREIGN)
 def test_rule_03_a_duplicate_stays_one_when_the_other_job_is_not_known_any_more(desk: ModelDesk) -> None:
     for jobs in (("j1",), ("j1", "j2")):
-        desk.begin()
-        desk.enqueue(*jobs)
-        for job in desk.claim():
+        for job in desk.begin().enqueue(*jobs).claim():
             desk.finish(job.lease)
         call = desk.call(desk.enqueue_many_operation(*jobs, nonce=b"another-"))
         assert {item.result for item in desk.send(call).items} == {"duplicate"}
         # As when their time is over: nothing is left but what the engine has noted of the second call.
         kept = {desk.keys.sweep.encode(), *desk.redis.scan_iter(f"*new:{b'another-'.hex()}*")}
         desk.redis.delete(*(set(desk.redis.scan_iter()) - kept))
-        assert {item.result for item in desk.send(call).items} == {"duplicate"}
-        assert desk.claim() == []
+        assert {item.result for item in desk.send(call).items} == {"duplicate"} and desk.claim() == []
         # Another call may use the ids.
         third = desk.run(desk.enqueue_many_operation(*jobs, nonce=b"a third-"))
         assert {item.result for item in third.items} == {"created"}
@@ -103,53 +94,37 @@ def test_many_jobs_come_in_order(desk: ModelDesk) -> None:
 
 
 def test_jobs_start_in_the_order_in_which_they_came(desk: ModelDesk) -> None:
-    desk.put(*"abcdef")
-    assert list(desk.take(limit=2)) == ["a", "b"]
+    assert list(desk.put(*"abcdef").take(limit=2)) == ["a", "b"]
     assert list(desk.take("b", limit=10)) == ["c", "d", "e", "f"]
 
 
 def test_a_delayed_job_does_not_start_before_its_time(desk: ModelDesk) -> None:
     by_time: list[dict[str, Any]] = [{"delay_ms": 5_000}, {"run_at_ms": desk.now_ms + 5_000}]
     for options in by_time:
-        desk.begin()
-        if not accepts(desk.queue, **options):
+        if not accepts(desk.begin().queue, **options):
             continue
-        desk.put("later", **options)
-        desk.put("now")
-        assert desk.state("later") == "delayed", options
-        assert list(desk.take()) == ["now"]
-        desk.tick(4_999)
-        desk.sweep()
-        assert desk.claim() == []
-        desk.tick(1)
-        assert list(desk.take()) == ["later"]
+        assert desk.put("later", **options).put("now").state("later") == "delayed", options
+        assert list(desk.take()) == ["now"] and desk.tick(4_999).swept().claim() == []
+        assert list(desk.tick(1).take()) == ["later"]
 
 
 def test_delayed_jobs_of_one_time_start_in_their_order(desk: ModelDesk) -> None:
-    desk.put(*"abcdefghijkl", delay_ms=5_000)
-    desk.tick(5_000)
-    assert list(desk.take(limit=50)) == [*"abcdefghijkl"]
+    assert list(desk.put(*"abcdefghijkl", delay_ms=5_000).tick(5_000).take(limit=50)) == [*"abcdefghijkl"]
 
 
 def test_a_job_that_is_promoted_twice_is_there_once(desk: ModelDesk) -> None:
-    desk.enqueue("j1", "j2", delay_ms=500)
-    assert desk.claim() == []
-    desk.tick(2_000)
-    call = desk.call(desk.sweep_operation())
-    assert desk.send(call).promoted == desk.send(call).promoted == 2
-    assert desk.sweep().promoted == 0
+    assert desk.enqueue("j1", "j2", delay_ms=500).claim() == []
+    call = desk.tick(2_000).call(desk.sweep_operation())
+    assert desk.send(call).promoted == desk.send(call).promoted == 2 and desk.sweep().promoted == 0
     assert sorted(job.lease.job for job in desk.claim()) == ["j1", "j2"]
 
 
 @only(FOREIGN)
 def test_a_queue_of_which_nothing_is_ours_works_from_the_first_claim(desk: ModelDesk) -> None:
-    desk.enqueue("j1", "j2")
-    desk.enqueue("j3", delay_ms=500)
-    for key in desk.redis.scan_iter("*ironclaim:*"):
+    for key in desk.enqueue("j1", "j2").enqueue("j3", delay_ms=500).redis.scan_iter("*ironclaim:*"):
         if not key.endswith((b":sweep", b":routes")):
             desk.redis.delete(key)
-    desk.tick(2_000)
-    jobs = desk.claim()
+    jobs = desk.tick(2_000).claim()
     assert sorted(job.lease.job for job in jobs) == ["j1", "j2", "j3"]
     assert set(desk.finish(*[job.lease for job in jobs])) == {("ok", "finished")}
 
@@ -157,17 +132,13 @@ def test_a_queue_of_which_nothing_is_ours_works_from_the_first_claim(desk: Model
 def test_a_more_urgent_job_starts_first(desk: ModelDesk) -> None:
     if not accepts(desk.queue, priority=10):
         return
-    desk.put("low", priority=1)
-    desk.put("urgent", priority=10)
-    assert list(desk.take()) == ["urgent", "low"]
+    assert list(desk.put("low", priority=1).put("urgent", priority=10).take()) == ["urgent", "low"]
 
 
 def test_the_last_in_starts_first_where_it_is_told_to(desk: ModelDesk) -> None:
     if not accepts(desk.queue, lifo=True):
         return
-    desk.put("a", "b")
-    desk.put("c", lifo=True)
-    assert list(desk.take()) == ["c", "a", "b"]
+    assert list(desk.put("a", "b").put("c", lifo=True).take()) == ["c", "a", "b"]
 
 
 def test_what_was_put_in_comes_out_or_is_refused_before_it_is_sent(desk: ModelDesk) -> None:
@@ -189,10 +160,8 @@ def test_what_was_put_in_comes_out_or_is_refused_before_it_is_sent(desk: ModelDe
 def test_a_unique_job_keeps_another_one_out(desk: ModelDesk) -> None:
     if not accepts(desk.queue, unique="u"):
         return
-    desk.put("first", unique="u")
-    again = desk.queue.enqueue("main", {"label": "second"}, unique="u")
-    assert (again.result, again.holder) == ("duplicate", desk.ids["first"])
-    assert list(desk.take()) == ["first"]
+    again = desk.put("first", unique="u").queue.enqueue("main", {"label": "second"}, unique="u")
+    assert (again.result, again.holder) == ("duplicate", desk.ids["first"]) and list(desk.take()) == ["first"]
 
 
 def test_an_option_that_the_model_declares_travels_with_the_job(desk: ModelDesk) -> None:
@@ -203,10 +172,8 @@ def test_an_option_that_the_model_declares_travels_with_the_job(desk: ModelDesk)
     }
     kept = {**values, "headers": (("description", "b"),), "skip_on": ("ValueError",)}
     for option, given in values.items():
-        desk.begin()
-        if accepts(desk.queue, **{option: given}):
-            desk.put("j", **{option: given})
-            job = desk.take()["j"]
+        if accepts(desk.begin().queue, **{option: given}):
+            job = desk.put("j", **{option: given}).take()["j"]
             # Bull has one time of a job, and a producer may give it.
             own = option == "timestamp_ms" and job.enqueued_ms == given
             assert own or getattr(job.options, option) == kept[option], option

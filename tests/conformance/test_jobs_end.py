@@ -28,8 +28,7 @@ def fail_until_dead(desk: ModelDesk, label: str) -> int:
         assert result == "ok"
         if outcome == "buried":
             return run
-        desk.tick(1_000)
-        desk.sweep()
+        desk.tick(1_000).sweep()
     raise AssertionError("it never died")
 
 
@@ -45,8 +44,7 @@ ENDS: dict[str, Callable[[Lease], Operation]] = {
 
 def test_rule_05_a_lease_ends_once_and_a_repeat_is_told_how(desk: ModelDesk) -> None:
     for outcome, end in ENDS.items():
-        desk.begin()
-        (job,) = desk.leased("j1", **attempts(desk.queue, 3))
+        (job,) = desk.begin().leased("j1", **attempts(desk.queue, 3))
         operation = end(job.lease)
         assert desk.run(operation).items == (("ok", outcome),)
         before = desk.dump()
@@ -68,18 +66,13 @@ def test_a_job_has_one_holder_and_finishes_once(desk: ModelDesk) -> None:
 
 
 def test_rule_04_a_claim_that_is_sent_again_leases_the_same_jobs(desk: ModelDesk) -> None:
-    desk.put("a", "b", "c")
-    call = desk.call(desk.claim_operation(limit=2))
+    call = desk.put("a", "b", "c").call(desk.claim_operation(limit=2))
     first, again = desk.send(call), desk.send(call)
     assert [job.lease for job in again.jobs] == [job.lease for job in first.jobs] and again.result == "repeated"
-    desk.finish(first.jobs[0].lease)
-    assert [job.lease for job in desk.send(call).jobs] == [first.jobs[1].lease]
-    assert list(desk.take()) == ["c"]
-    assert (desk.send(call).result, desk.send(call).jobs) == ("stale", ())
+    assert [job.lease for job in desk.finished(first.jobs[0].lease).send(call).jobs] == [first.jobs[1].lease]
+    assert list(desk.take()) == ["c"] and (desk.send(call).result, desk.send(call).jobs) == ("stale", ())
     late = desk.call(desk.claim_operation("z"))
-    desk.tick(LEASE_MS)
-    desk.put("d")
-    assert (desk.send(late).result, desk.send(late).jobs) == ("void", ())
+    assert (desk.tick(LEASE_MS).put("d").send(late).result, desk.send(late).jobs) == ("void", ())
 
 
 def test_a_failed_run_is_followed_by_another_after_its_wait(desk: ModelDesk) -> None:
@@ -87,11 +80,8 @@ def test_a_failed_run_is_followed_by_another_after_its_wait(desk: ModelDesk) -> 
     assert desk.retry(job.lease, delay_ms=3_000, error="no luck") == ("ok", "retried")
     assert desk.retry(job.lease, delay_ms=3_000) == ("repeated", "retried")
     assert desk.state("j") == "delayed" and desk.info("j").last_error == "no luck"
-    desk.tick(2_000)
-    desk.sweep()
-    assert desk.claim() == []
-    desk.tick(1_000)
-    (again,) = desk.claim()
+    assert desk.tick(2_000).swept().claim() == []
+    (again,) = desk.tick(1_000).claim()
     assert (again.failures, again.claims) == (1, 2) and again.lease.fence > job.lease.fence
     assert desk.finish(job.lease) == [("repeated", "retried")]
     assert desk.finish(again.lease) == [("ok", "finished")]
@@ -100,8 +90,7 @@ def test_a_failed_run_is_followed_by_another_after_its_wait(desk: ModelDesk) -> 
 def test_a_job_is_dead_when_its_runs_are_used_up_and_may_run_again(desk: ModelDesk) -> None:
     job = desk.put_and_claim("j", **attempts(desk.queue, 2))
     runs = job.options.attempts
-    desk.run(Release((job.lease,)))
-    assert fail_until_dead(desk, "j") == runs >= 1
+    assert fail_until_dead(desk.did(Release((job.lease,))), "j") == runs >= 1
     assert desk.state("j") == "dead" and desk.queue.counts().dead == 1 and desk.queue.counts().buried == 1
     (dead,) = desk.queue.dead.list()
     assert dead.id == desk.ids["j"] and f"run {runs}" in dead.last_error
@@ -113,17 +102,14 @@ def test_a_job_is_dead_when_its_runs_are_used_up_and_may_run_again(desk: ModelDe
 
 
 def test_a_job_that_must_not_run_again_is_buried_at_once(desk: ModelDesk) -> None:
-    job = desk.put_and_claim("j")
-    assert desk.run(Bury((Failure(job.lease, "never"),))).items == (("ok", "buried"),)
+    assert desk.run(Bury((Failure(desk.put_and_claim("j").lease, "never"),))).items == (("ok", "buried"),)
     assert desk.state("j") == "dead" and "never" in desk.queue.dead.list()[0].last_error
 
 
 def test_a_job_may_end_without_its_work(desk: ModelDesk) -> None:
     outcomes: tuple[DropOutcome, ...] = ("discarded", "skipped", "rerouted")
     for outcome in outcomes:
-        desk.begin()
-        job = desk.put_and_claim("j")
-        drop = Drop((job.lease,), (outcome,), (f"ValueError: {outcome}",))
+        drop = Drop((desk.begin().put_and_claim("j").lease,), (outcome,), (f"ValueError: {outcome}",))
         assert desk.run(drop).items == (("ok", outcome),) and desk.run(drop).items == (("repeated", outcome),)
         assert desk.state("j") == outcome
         result, skipped = desk.queue.results.get(desk.ids["j"]), outcome == "skipped"
@@ -137,8 +123,7 @@ def test_a_job_may_end_without_its_work(desk: ModelDesk) -> None:
 
 
 def test_a_lease_that_is_given_back_costs_nothing(desk: ModelDesk) -> None:
-    desk.put(*"abcd")
-    first = desk.take(limit=3)
+    first = desk.put(*"abcd").take(limit=3)
     assert set(desk.run(Release(tuple(job.lease for job in first.values()))).items) == {("ok", "released")}
     again = desk.take("b")
     assert list(again) == [*"abcd"], "at the head, in their order"
@@ -156,8 +141,7 @@ def lose(desk: ModelDesk, worker: str = "a") -> LeasedJob:
 
 
 def test_a_lease_that_ends_is_taken_and_its_late_finish_refused(desk: ModelDesk) -> None:
-    desk.put("j")
-    job = lose(desk)
+    job = lose(desk.put("j"))
     assert desk.state("j") == "waiting"
     assert desk.finish(job.lease) == [("stale", "")] and desk.retry(job.lease) == ("stale", "")
     (again,) = desk.claim("b")
@@ -168,43 +152,31 @@ def test_a_lease_that_ends_is_taken_and_its_late_finish_refused(desk: ModelDesk)
 
 def test_rule_11_a_lease_that_nobody_has_taken_yet_still_ends_well(desk: ModelDesk) -> None:
     job = desk.put_and_claim("j")
-    desk.tick(3 * LEASE_MS)
-    assert desk.state("j") == "stuck"
-    assert desk.finish(job.lease) == [("ok", "finished")]
+    assert desk.tick(3 * LEASE_MS).state("j") == "stuck" and desk.finish(job.lease) == [("ok", "finished")]
 
 
 def test_rule_09_a_lease_is_renewed(desk: ModelDesk) -> None:
     job = desk.put_and_claim("j")
     for renewal in range(1, 6):
-        desk.tick(LEASE_MS // 3)
-        extended = desk.run(desk.extend_operation(job.lease, renewal=renewal))
-        assert extended.items == (("ok", desk.now_ms + LEASE_MS),)
-        assert desk.sweep().leases == ()
-    late = Extend((job.lease,), 9, LEASE_MS, desk.now_ms - 1)
-    assert desk.run(late).items[0][0] in ("void", "stale")
+        extended = desk.tick(LEASE_MS // 3).run(desk.extend_operation(job.lease, renewal=renewal))
+        assert extended.items == (("ok", desk.now_ms + LEASE_MS),) and desk.sweep().leases == ()
+    assert desk.run(Extend((job.lease,), 9, LEASE_MS, desk.now_ms - 1)).items[0][0] in ("void", "stale")
     assert desk.finish(job.lease) == [("ok", "finished")]
 
 
 def test_rule_09_a_late_renewal_arms_nothing_and_one_that_was_applied_is_not_applied_again(desk: ModelDesk) -> None:
     (job,) = desk.leased("j1")
     late, again = desk.call(desk.extend_operation(job.lease)), desk.call(desk.extend_operation(job.lease, renewal=2))
-    desk.tick(1_000)
-    assert desk.send(again).items == (("ok", desk.now_ms + LEASE_MS),)
-    desk.tick(1_000)
-    assert desk.send(again).items == (("repeated", desk.now_ms - 1_000 + LEASE_MS),)
+    assert desk.tick(1_000).send(again).items == (("ok", desk.now_ms + LEASE_MS),)
+    assert desk.tick(1_000).send(again).items == (("repeated", desk.now_ms - 1_000 + LEASE_MS),)
     assert desk.send(late).items[0][0] == "repeated"
-    third = desk.call(desk.extend_operation(job.lease, renewal=3))
-    desk.tick(3_500)
-    before = desk.dump()
+    third, before = desk.call(desk.extend_operation(job.lease, renewal=3)), desk.tick(3_500).dump()
     assert desk.send(third).items[0][0] == "void" and desk.dump() == before
 
 
 def test_rule_10_a_clock_that_steps_back_holds_no_lease_longer_than_one(desk: ModelDesk) -> None:
     (job,) = desk.leased("j1")
-    desk.sweep()
-    desk.tick(-900_000)
-    desk.sweep()
-    assert desk.redis.zscore(desk.keys.active, "j1") == desk.now_ms + LEASE_MS
+    assert desk.swept().tick(-900_000).swept().redis.zscore(desk.keys.active, "j1") == desk.now_ms + LEASE_MS
     assert [lease for lease, _ in desk.sweep_past(LEASE_MS + 1)] == [job.lease]
     assert [job.lease.job for job in desk.claim("b")] == ["j1"]
 
@@ -214,23 +186,17 @@ def test_rule_12_the_first_crash_is_free_and_the_third_that_was_marked_buries(de
     assert [desk.crash("j1", mark=mark)[1] for mark in (False, False, True)] == [1, 1, 2]
     (job,) = desk.claim()
     assert (desk.mark(job.lease), desk.mark(job.lease)) == ("ok", "repeated")
-    desk.sweep_past(LEASE_MS + 1)
-    assert desk.claim("b") == [] and desk.queue.counts().dead == 1
+    assert desk.past(LEASE_MS + 1).claim("b") == [] and desk.queue.counts().dead == 1
 
 
 def test_rule_12_a_worker_takes_one_job_with_a_crash_behind_it(desk: ModelDesk) -> None:
-    desk.enqueue("j1", "j2", "j3")
-    assert len(desk.claim("x", 2)) == 2
-    desk.sweep_past(LEASE_MS + 1)
-    assert len(desk.claim("w", 10, crashed_max=1)) == 2
-    assert desk.claim("w", 10, crashed_max=0) == []
-    assert len(desk.claim("v", 10, crashed_max=1)) == 1
+    assert len(desk.enqueue("j1", "j2", "j3").claim("x", 2)) == 2
+    assert len(desk.past(LEASE_MS + 1).claim("w", 10, crashed_max=1)) == 2
+    assert desk.claim("w", 10, crashed_max=0) == [] and len(desk.claim("v", 10, crashed_max=1)) == 1
 
 
 def test_a_fused_call_ends_and_claims_and_is_repeated_whole(desk: ModelDesk) -> None:
-    desk.enqueue("j1", "j2")
-    (first,) = desk.claim(limit=1)
-    call = desk.call(Finish((first.lease,), desk.claim_operation(limit=1)))
+    call = desk.call(Finish((desk.enqueue("j1", "j2").one(limit=1).lease,), desk.claim_operation(limit=1)))
     reply = desk.send(call)
     assert (reply.finished.items, [job.lease.job for job in reply.claimed.jobs]) == ((("ok", "finished"),), ["j2"])
     again = desk.send(call)
@@ -239,17 +205,14 @@ def test_a_fused_call_ends_and_claims_and_is_repeated_whole(desk: ModelDesk) -> 
 
 
 def test_a_worker_takes_only_jobs_that_it_has_handlers_for(desk: ModelDesk) -> None:
-    desk.put("other", name="other")
-    desk.put("mine")
-    assert list(desk.take()) == ["mine"]
+    assert list(desk.put("other", name="other").put("mine").take()) == ["mine"]
     assert list(desk.take(classes=("other",))) == ["other"]
 
 
 def test_a_job_with_a_route_waits_for_a_worker_that_takes_it(desk: ModelDesk) -> None:
     if not accepts(desk.queue, route="gpu"):
         return
-    desk.put("gpu", route="gpu")
-    desk.put("plain")
+    desk.put("gpu", route="gpu").put("plain")
     # A route is a class of its own, or the script asks what the worker takes.
     classes = ("main",) if desk.queue.model.routes_at_claim else ("main", "main@gpu")
     plain = replace(desk.claim_operation("a", classes=("main",)), worker=Attributes("a"))
@@ -259,25 +222,17 @@ def test_a_job_with_a_route_waits_for_a_worker_that_takes_it(desk: ModelDesk) ->
 
 
 def test_rule_20_a_limit_of_a_name_bounds_what_is_in_hand(desk: ModelDesk) -> None:
-    desk.set_limit("n:main", concurrency=2)
-    first, second = desk.leased("j1", "j2", "j3")
+    first, second = desk.set_limit("n:main", concurrency=2).leased("j1", "j2", "j3")
     assert desk.claim("b") == []
-    desk.finish(first.lease)
-    desk.run(Release((second.lease,)))
-    assert len(desk.claim("b")) == 2
-    desk.set_limit("n:main")
-    desk.set_limit("n:main", rate=1, per_ms=60_000)
-    desk.enqueue("j4", "j5")
-    assert len(desk.claim("c")) == 1 and desk.claim("c") == []
-    desk.tick(60_001)
-    assert len(desk.claim("c")) == 1
+    assert len(desk.finished(first.lease).did(Release((second.lease,))).claim("b")) == 2
+    desk.set_limit("n:main").set_limit("n:main", rate=1, per_ms=60_000).enqueue("j4", "j5")
+    assert len(desk.claim("c")) == 1 and desk.claim("c") == [] and len(desk.tick(60_001).claim("c")) == 1
 
 
 @only(WITH_LISTS)
 def test_a_second_entry_of_a_job_that_has_ended_runs_nothing(desk: ModelDesk, spec: Spec) -> None:
     for outcome, told in {"finished": (1, 0, 0), "buried": (0, 1, 0)}.items():
-        desk.begin()
-        desk.enqueue("j1", attempts=1)
+        desk.begin().enqueue("j1", attempts=1)
         line = waiting_of(spec, "desk")
         desk.redis.lpush(line, "j1")
         (job,) = desk.claim("a")
@@ -291,8 +246,7 @@ def test_a_second_entry_of_a_job_that_has_ended_runs_nothing(desk: ModelDesk, sp
 @only(FOREIGN)
 def test_rule_06_fences_end_loudly_at_2_to_the_53(desk: ModelDesk) -> None:
     last = 2**53 - 1
-    desk.enqueue("j1")
-    desk.run(Release((desk.claim()[0].lease,)))
+    desk.enqueue("j1").run(Release((desk.claim()[0].lease,)))
     # As after so many claims.
     desk.redis.hset(desk.keys.run("j1"), "fence", last - 2)
     fences: list[int] = []
@@ -301,8 +255,7 @@ def test_rule_06_fences_end_loudly_at_2_to_the_53(desk: ModelDesk) -> None:
         fences.append(job.lease.fence)
         desk.run(Release((job.lease,)))
     assert fences == [last - 1, last]
-    desk.enqueue("j2")
-    reply = desk.run(desk.claim_operation())
+    reply = desk.enqueue("j2").run(desk.claim_operation())
     assert ([job.lease.job for job in reply.jobs], reply.corrupt) == (["j2"], ("j1",))
 
 
@@ -312,11 +265,8 @@ def test_the_token_of_a_job_that_runs_again_does_not_expire(desk: ModelDesk) -> 
     (first,) = desk.leased("j1", attempts=3)
     run = desk.keys.run(first.lease.job)
     assert desk.redis.pttl(run) == -1
-    desk.run(Retry((Failure(first.lease, "no luck", 0),)))
-    assert desk.redis.pttl(run) > 0
-    desk.tick(1_000)
-    desk.sweep()
-    (second,) = desk.claim()
+    assert desk.did(Retry((Failure(first.lease, "no luck", 0),))).redis.pttl(run) > 0
+    (second,) = desk.tick(1_000).swept().claim()
     assert desk.redis.pttl(run) == -1 and second.lease.fence > first.lease.fence
 
 
@@ -340,8 +290,7 @@ def test_a_refused_finish_takes_the_lease_along(desk: ModelDesk, spec: Spec) -> 
     job = desk.put_and_claim("j")
     id = job.lease.job
     take_over(spec, desk.redis, "desk", id)
-    assert desk.redis.zscore(desk.keys.active, id) is not None
-    assert desk.finish(job.lease) == [("stale", "")]
+    assert desk.redis.zscore(desk.keys.active, id) is not None and desk.finish(job.lease) == [("stale", "")]
     assert desk.redis.zscore(desk.keys.active, id) is None and desk.redis.hget(desk.keys.run(id), "nonce") == b""
     assert desk.redis.keys(f"{desk.keys.prefix}held:*") == [] and desk.redis.pttl(desk.keys.run(id)) > 0
     assert desk.finish(job.lease) == [("stale", "")], "a copy"

@@ -27,8 +27,7 @@ def look(desk: ModelDesk, label: str, token: str = "") -> Seen:
 
 
 def test_each_state_is_counted_listed_and_told(desk: ModelDesk) -> None:
-    desk.one_of_each()
-    queue = desk.queue
+    queue = desk.one_of_each().queue
     for state in LISTED:
         assert desk.state(state) == state == queue.jobs.state(desk.ids[state])
         assert desk.labels(info.id for info in queue.jobs.list(state)) == [state]
@@ -49,55 +48,44 @@ def test_each_state_is_counted_listed_and_told(desk: ModelDesk) -> None:
 
 def test_what_is_known_of_a_job_is_told(desk: ModelDesk) -> None:
     job = desk.put_and_claim("j", worker="b", **attempts(desk.queue, 4))
-    desk.retry(job.lease, delay_ms=2_000, error="first")
-    found = desk.info("j")
+    found = desk.retried(job.lease, delay_ms=2_000, error="first").info("j")
     assert (found.state, found.due_ms, found.failures) == ("delayed", desk.now_ms + 2_000, 1)
     assert (found.last_error, [one.error for one in found.errors]) == ("first", ["first"])
-    desk.tick(2_000)
-    desk.sweep()
-    (job,) = desk.claim("b")
+    (job,) = desk.tick(2_000).swept().claim("b")
     found = desk.info("j")
     assert (found.name, found.payload, found.options.attempts) == ("main", {"label": "j"}, 4)
     assert (found.state, found.fence, found.owner, found.claims) == ("active", job.lease.fence, "b", 2)
     assert found.lease_end_ms == desk.now_ms + LEASE_MS and abs(found.enqueued_ms - desk.now_ms) <= 5_000
-    desk.tick(LEASE_MS + 1)
-    assert desk.state("j") == "stuck"
+    assert desk.tick(LEASE_MS + 1).state("j") == "stuck"
     assert desk.labels(desk.run(Page("stuck", 0, 10)).jobs) == ["j"]
     assert desk.queue.jobs.get(desk.queue.model.new_id() or "987654321") is None
 
 
 def test_pages_follow_the_order_in_which_jobs_will_run(desk: ModelDesk) -> None:
-    desk.put(*"abcde")
-    assert desk.labels(desk.run(Page("waiting", 0, 3)).jobs) == ["a", "b", "c"]
+    assert desk.put(*"abcde").labels(desk.run(Page("waiting", 0, 3)).jobs) == ["a", "b", "c"]
     assert desk.labels(desk.run(Page("waiting", 3, 3)).jobs) == ["d", "e"]
     assert desk.labels(desk.run(Page("waiting", 0, 2, newest_first=True)).jobs) == ["e", "d"]
     assert list(desk.take()) == [*"abcde"]
 
 
 def test_what_has_become_of_a_job_is_told(desk: ModelDesk) -> None:
-    desk.put("finished")
-    assert look(desk, "finished").state == "pending"
+    assert look(desk.put("finished"), "finished").state == "pending"
     desk.finish_with(desk.claim()[0].lease, b'{"n":[1]}')
     found = look(desk, "finished")
     assert (found.state, found.error) == ("finished", "") and b'"value":{"n":[1]}' in found.record
-    desk.put("dead")
-    desk.bury("dead")
+    desk.put("dead").bury("dead")
     found = look(desk, "dead")
     assert found.state == "dead" and (found.error or b"dead is bad" in found.record)
-    desk.put("cancelled")
-    desk.alter("cancel", "waiting", "cancelled")
-    assert look(desk, "cancelled").state == "cancelled"
-    assert look(desk, "nobody").state == "gone"
+    desk.put("cancelled").alter("cancel", "waiting", "cancelled")
+    assert look(desk, "cancelled").state == "cancelled" and look(desk, "nobody").state == "gone"
 
 
 def test_the_end_of_a_job_is_told_to_those_who_wait(desk: ModelDesk) -> None:
     for number, end in enumerate(("finish", "bury", "cancel")):
         job, token = f"j{number}", f"{number:016x}"
-        desk.put(job)
-        assert look(desk, job, token).state == "pending"
+        assert look(desk.put(job), job, token).state == "pending"
         before = desk.dump()
-        assert look(desk, job, token).state == "pending"
-        assert desk.dump() == before
+        assert look(desk, job, token).state == "pending" and desk.dump() == before
         if end == "finish":
             desk.finish(desk.claim()[0].lease)
         elif end == "bury":
@@ -147,37 +135,24 @@ def test_an_end_that_nobody_tells_is_found(spec: Spec, ironclaim_url: str, face:
 
 @only(FOREIGN)
 def test_progress_is_noted_once_and_only_under_the_token(desk: ModelDesk) -> None:
-    job = desk.put_and_claim("j")
-    body = b'"percent":42,"message":null,"data":null}'
+    job, body = desk.put_and_claim("j"), b'"percent":42,"message":null,"data":null}'
     assert desk.run(NoteProgress(job.lease, 2, body)).result == "ok"
-    noted = desk.redis.hget(desk.keys.run(desk.ids["j"]), "progress")
-    assert noted == b'{"at_ms":%d,' % desk.now_ms + body
+    assert desk.redis.hget(desk.keys.run(desk.ids["j"]), "progress") == b'{"at_ms":%d,' % desk.now_ms + body
     before = desk.dump()
     assert desk.run(NoteProgress(job.lease, 1, b'"percent":7,"message":null,"data":null}')).result == "repeated"
-    stale = job.lease._replace(fence=job.lease.fence - 1)
-    assert desk.run(NoteProgress(stale, 3, body)).result == "stale"
+    assert desk.run(NoteProgress(job.lease._replace(fence=job.lease.fence - 1), 3, body)).result == "stale"
     assert desk.dump() == before
-    desk.finish(job.lease)
-    assert desk.run(NoteProgress(job.lease, 4, body)).result == "stale"
+    assert desk.finished(job.lease).run(NoteProgress(job.lease, 4, body)).result == "stale"
 
 
 def test_events_tell_what_our_side_does(desk: ModelDesk) -> None:
-    desk.keep_events()
-    job = desk.put_and_claim("j", attempts=2)
+    job = desk.keep_events().put_and_claim("j", attempts=2)
     desk.run(NoteProgress(job.lease, 1, b'"percent":42,"message":null,"data":null}'))
-    desk.retry(job.lease, delay_ms=0)
-    desk.tick(1)
-    desk.sweep()
-    desk.bury("j")
+    desk.retried(job.lease, delay_ms=0).tick(1).swept().bury("j")
     desk.alter("requeue", "dead", "j")
-    desk.finish(desk.claim()[0].lease)
-    desk.put("k", "l", delay_ms=5_000)
-    desk.alter("run_now", "delayed", "k")
+    desk.finished(desk.claim()[0].lease).put("k", "l", delay_ms=5_000).alter("run_now", "delayed", "k")
     desk.alter("cancel", "waiting", "k")
-    desk.run(desk.clean_operation("delayed"))
-    desk.pause()
-    desk.resume()
-    page = desk.run(ReadEvents("0-0", 100, 0))
+    page = desk.did(desk.clean_operation("delayed")).pause().resume().run(ReadEvents("0-0", 100, 0))
     told = [(event.kind, *desk.labels([event.job])) for event in page.events]
     assert told == [
         *(("created", "j"), ("claimed", "j"), ("progress", "j"), ("failed", "j")),

@@ -11,6 +11,7 @@ from engine.ops.claims import Bury, Failure
 from engine.ops.jobs import EnqueueMany
 from tests.conformance.desk import ModelDesk
 from tests.conformance.models import FOREIGN, each, key_of, kind_of, put_raw, read_back, waiting_of
+from tests.engine.helpers.producing import must_raise
 
 #: What programs check as little as each other: separators of keys and records, globs, quotes, controls, other alphabets, length.
 TEXTS = (
@@ -46,11 +47,9 @@ def test_a_queue_works_jobs_of_every_name(spec: Spec, ironclaim_url: str) -> Non
                 queue.pause(text)
                 queue.resume(text)
             queue.set_limit(text, concurrency=1)
-        with pytest.raises(Malformed, match="whole queue"):
-            queue.pause("*")
+        must_raise(Malformed, "whole queue", queue.pause, "*")
         Worker(queue, handlers, sweep_ms=50).run(burst=True)
-        assert sorted(ran) == sorted(ids.items())
-        assert (queue.counts().waiting, queue.counts().dead) == (0, 0)
+        assert sorted(ran) == sorted(ids.items()) and (queue.counts().waiting, queue.counts().dead) == (0, 0)
         # Slots of the limits were given back under the names that they were taken under.
         client = queue_client(ironclaim_url)
         assert not [key for key in client.keys("*held:*") if client.zcard(key)]
@@ -59,8 +58,7 @@ def test_a_queue_works_jobs_of_every_name(spec: Spec, ironclaim_url: str) -> Non
 def test_a_job_lives_under_every_id_that_a_caller_gives(spec: Spec, ironclaim_url: str) -> None:
     desk = ModelDesk(ironclaim_url, spec)
     for text in TEXTS:
-        desk.begin()
-        desk.redis.set(BYSTANDER, "1")
+        desk.begin().redis.set(BYSTANDER, "1")
         id = desk.queue.model.check_id(text)
         call = desk.call(desk.enqueue_operation(id, nonce=b"first---", payload={"label": "j"}))
         assert (desk.send(call).result, desk.send(call).result) == ("created", "repeated")
@@ -85,8 +83,7 @@ def test_a_job_lives_under_every_id_that_a_caller_gives(spec: Spec, ironclaim_ur
         (x,) = [job for job in desk.claim(limit=2) if job.lease.job == "x"]
         assert desk.finish(x.lease) == [("ok", "finished")]
         # The worker is gone: a sweep reaps it, and says so again to who asks again.
-        desk.tick(10_000)
-        sweep = desk.call(desk.sweep_operation())
+        sweep = desk.tick(10_000).call(desk.sweep_operation())
         swept = [[lease.job for lease, _ in found.leases] for found in (desk.send(sweep), desk.send(sweep))]
         assert swept == [[id], [id]]
         assert desk.queue.jobs.remove(id).done or desk.queue.jobs.cancel(id).done
@@ -102,9 +99,7 @@ def test_a_delayed_job_has_any_id(spec: Spec, ironclaim_url: str) -> None:
         desk.queue.enqueue("main", {"label": text}, id=text, delay_ms=5_000 + number)
     assert sorted(job.id for job in desk.queue.jobs.list("delayed")) == sorted(TEXTS)
     assert desk.queue.jobs.run_now(TEXTS[0]).done and desk.queue.jobs.state(TEXTS[0]) == "waiting"
-    desk.tick(8_000)
-    desk.sweep()
-    assert {job.lease.job for job in desk.claim(limit=50)} == set(TEXTS)
+    assert {job.lease.job for job in desk.tick(8_000).swept().claim(limit=50)} == set(TEXTS)
     desk.close()
 
 
@@ -127,13 +122,11 @@ def test_an_id_that_is_no_text_stays_where_it_is_and_is_listed(spec: Spec, ironc
     bad = [b"half \xe9", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf4\x90\x80\x80", b"x" * 70_000]
     for id in bad:
         put_raw(spec, desk.redis, "desk", id, "main")
-    desk.put("good")
-    before = desk.redis.dump(waiting_of(spec, "desk"))
+    before = desk.put("good").redis.dump(waiting_of(spec, "desk"))
     claimed = desk.run(desk.claim_operation(limit=50))
     assert [job.lease.job for job in claimed.jobs] == [desk.ids["good"]] and claimed.corrupt == ()
     assert desk.finish(claimed.jobs[0].lease) == [("ok", "finished")]
-    desk.tick(1_100)
-    desk.sweep()
+    desk.tick(1_100).sweep()
     assert before and sorted(read_back(spec, desk.redis, "desk")) == sorted(bad)
     listed = desk.queue.jobs.list("waiting")
     assert len(listed) == len(bad) and all(job.unreadable for job in listed)
@@ -150,11 +143,9 @@ def test_a_name_that_is_another_key_is_refused() -> None:
         *("7", "wait", "delayed", "lock", "b:7", "b:wait", "7:lock", "ironclaim", "ironclaim:run:1"),
         *("b:ironclaim:x", "cron:a:1", ""),
     ):
-        with pytest.raises(Malformed, match="^id: "):
-            queue.enqueue("__default__", {}, id=id)
+        must_raise(Malformed, "^id: ", queue.enqueue, "__default__", {}, id=id)
     for name in ("a:ironclaim", "ironclaim", "ironclaim:a", "", "\ud800", 7, None, b"a", "x" * 65_537):
-        with pytest.raises(Malformed, match="^queue: "):
-            Queue(name, models.Bull(), url="redis://127.0.0.1:1")  # type: ignore[arg-type]
+        must_raise(Malformed, "^queue: ", Queue, name, models.Bull(), url="redis://127.0.0.1:1")
     for spec in FOREIGN.values():
         for wrong in ("", "\udcff", 5, "x" * 65_537):
             with pytest.raises(Malformed, match="^name: "):
@@ -174,11 +165,9 @@ def test_no_two_queues_have_keys_in_common(spec: Spec) -> None:
 
 
 def test_lanes_keeps_its_rule() -> None:
-    queue = Queue("q", url="redis://127.0.0.1:1")
-    handlers = Handlers()
+    queue, handlers = Queue("q", url="redis://127.0.0.1:1"), Handlers()
     handlers("video transcoding")(lambda job: None)
-    with pytest.raises(Malformed, match="^name: "):
-        Worker(queue, handlers)
+    must_raise(Malformed, "^name: ", Worker, queue, handlers)
     for text in set(TEXTS) - {"a:b"}:
         for field, use in (
             ("queue", lambda text: Queue(text, url="redis://127.0.0.1:1")),
@@ -189,5 +178,4 @@ def test_lanes_keeps_its_rule() -> None:
             ("name", lambda text: queue.pause(text)),
             ("name", lambda text: queue.schedules.remove(text)),
         ):
-            with pytest.raises(Malformed, match=f"^{field}: "):
-                use(text)
+            must_raise(Malformed, f"^{field}: ", use, text)

@@ -81,8 +81,7 @@ def test_neighbours_of_what_stands_in_own_keys_are_served(desk: ModelDesk) -> No
 
 
 def neighbours_are_served(desk: ModelDesk, plant: Plant) -> None:
-    desk.put("bad", "good")
-    plant(desk)
+    plant(desk.put("bad", "good"))
     _look(desk)
     ran: list[str] = []
     for _ in range(3):
@@ -92,8 +91,7 @@ def neighbours_are_served(desk: ModelDesk, plant: Plant) -> None:
         if claimed.jobs:
             desk.run(Finish(tuple(job.lease for job in claimed.jobs)))
         ran += [job.lease.job for job in claimed.jobs]
-        desk.tick(1_100)
-        desk.sweep()
+        desk.tick(1_100).sweep()
     assert desk.ids["good"] in ran
     _look(desk)
     counts = desk.queue.counts()
@@ -101,14 +99,12 @@ def neighbours_are_served(desk: ModelDesk, plant: Plant) -> None:
 
 
 def test_neighbours_of_a_lease_whose_run_cannot_be_read_end_and_come_back(desk: ModelDesk) -> None:
-    desk.put("bad", "good", "lost")
-    leases = {label: job.lease for label, job in desk.take().items()}
+    leases = {label: job.lease for label, job in desk.put("bad", "good", "lost").take().items()}
     _list(desk, _run(desk))
     ended = desk.run(Finish((leases["bad"], leases["good"])))
     assert list(ended.items) == [("stale", ""), ("ok", "finished")]
     _look(desk)
-    desk.sweep_past(LEASE_MS + 1)
-    assert "lost" in desk.take("b")
+    assert "lost" in desk.past(LEASE_MS + 1).take("b")
     assert desk.redis.lrange(_run(desk), 0, -1) == [b"x"], "it belongs to somebody else"
     _look(desk)
     assert desk.queue.counts().waiting == 0

@@ -36,24 +36,20 @@ def ids(jobs: list[LeasedJob]) -> list[str]:
 
 def test_jobs_for_others_in_front_starve_nobody(desk: ModelDesk) -> None:
     put(desk, "other", 450)
-    desk.enqueue("mine1", name="mine")
-    assert claims_until(desk, "mine", 8) <= 8
+    assert claims_until(desk.enqueue("mine1", name="mine"), "mine", 8) <= 8
     # What comes behind them is found at once: all in front was looked at.
-    desk.enqueue("mine2", name="mine")
-    assert claims_until(desk, "mine", 2) <= 2
+    assert claims_until(desk.enqueue("mine2", name="mine"), "mine", 2) <= 2
     assert len(desk.claim("o", 10, classes=("other",))) == 10
 
 
 def test_what_comes_in_front_of_the_place_where_a_claim_goes_on_is_found_within_a_second(desk: ModelDesk) -> None:
     put(desk, "other", 450)
-    desk.enqueue("mine1", name="mine")
-    claims_until(desk, "mine", 8)
+    claims_until(desk.enqueue("mine1", name="mine"), "mine", 8)
     assert desk.claim("w", classes=("mine",)) == []
     (job, *_) = desk.claim("o", 100, classes=("other",))
     desk.run(Release((job.lease,)))
     desk.enqueue("mine2", name="mine", **({"lifo": True} if desk.queue.model.name == "bull" else {}))
-    desk.tick(1_001)
-    assert claims_until(desk, "mine", 8) <= 8
+    assert claims_until(desk.tick(1_001), "mine", 8) <= 8
 
 
 @pytest.mark.slow
@@ -62,8 +58,7 @@ def test_a_look_that_takes_long_goes_on_instead_of_beginning_again_each_second(d
     desk.enqueue("mine1", name="mine")
     for _ in range(60):
         # An idle worker looks 20 times a second.
-        desk.tick(50)
-        if desk.claim("w", classes=("mine",)):
+        if desk.tick(50).claim("w", classes=("mine",)):
             return
     raise AssertionError("3 s of looks did not reach a job behind 3,000 others")
 
@@ -71,8 +66,7 @@ def test_a_look_that_takes_long_goes_on_instead_of_beginning_again_each_second(d
 def test_a_claim_that_left_work_behind_its_window_leaves_a_marker(desk: ModelDesk) -> None:
     put(desk, "other", 250)
     desk.wakes()
-    assert desk.claim("w", classes=("mine",)) == []
-    assert desk.wakes() == 1
+    assert desk.claim("w", classes=("mine",)) == [] and desk.wakes() == 1
     for _ in range(4):
         desk.claim("w", classes=("mine",))
     desk.wakes()

@@ -27,6 +27,11 @@ def put(desk: ModelDesk, name: str = "clean", **more: Any) -> str:
     return desk.queue.schedules.put(name, "main", {"of": name}, **given)
 
 
+def scheduled(desk: ModelDesk, name: str = "clean", **more: Any) -> ModelDesk:
+    put(desk, name, **more)
+    return desk
+
+
 def stored(desk: ModelDesk, name: str = "clean") -> dict[str, str]:
     raw: Any = desk.redis.hgetall(desk.keys.schedule(name))
     return {key.decode(): value.decode(errors="replace") for key, value in raw.items()}
@@ -38,14 +43,11 @@ def waiting(desk: ModelDesk) -> list[str]:
 
 def test_rule_24_a_tick_makes_the_job_and_moves_the_schedule_on(desk: ModelDesk) -> None:
     assert put(desk) == "new" and put(desk) == "same"
-    desk.to(FIRST_MS - 1)
-    promoted = desk.sweep()
+    promoted = desk.to(FIRST_MS - 1).sweep()
     assert (promoted.due, promoted.sleep_ms) == ((), 1)
-    desk.to(FIRST_MS)
-    desk.wakes()
+    desk.to(FIRST_MS).wakes()
     (reply,) = desk.turn()
-    assert reply.result == "ticked" and list(reply.jobs) == waiting(desk)
-    assert desk.wakes() == 1
+    assert reply.result == "ticked" and list(reply.jobs) == waiting(desk) and desk.wakes() == 1
     assert [stored(desk)[field] for field in ("next_ms", "last_ms", "last_job", "count", "missed", "skipped", "error")] == [
         str(FIRST_MS + MINUTE_MS),
         str(FIRST_MS),
@@ -60,31 +62,24 @@ def test_rule_24_a_tick_makes_the_job_and_moves_the_schedule_on(desk: ModelDesk)
 def test_rule_24_a_tick_is_one_job_however_many_schedulers_there_are(desk: ModelDesk) -> None:
     put(desk)
     for number in range(3):
-        desk.to(FIRST_MS + number * MINUTE_MS)
-        (one,), (other,) = desk.ticks("a"), desk.ticks("b")
+        (one,), (other,) = desk.to(FIRST_MS + number * MINUTE_MS).ticks("a"), desk.ticks("b")
         call = desk.call(one)
         first = desk.send(call)
         assert (first.result, len(first.jobs)) == ("ticked", 1)
-        before = desk.dump()
-        again = desk.send(call)
-        assert (again.result, again.jobs) == ("repeated", first.jobs)
-        assert desk.run(other).result == "moved"
+        before, again = desk.dump(), desk.send(call)
+        assert (again.result, again.jobs) == ("repeated", first.jobs) and desk.run(other).result == "moved"
         assert desk.dump() == before and waiting(desk) == list(first.jobs)
-        desk.finish(desk.claim()[0].lease)
-        (schedule,) = desk.queue.schedules.list()
+        (schedule,) = desk.finished(desk.claim()[0].lease).queue.schedules.list()
         assert (schedule.count, schedule.last_job) == (number + 1, first.jobs[0])
 
 
 def test_rule_24_a_tick_that_was_made_is_not_made_again_for_who_enables_the_schedule_late(desk: ModelDesk) -> None:
-    put(desk)
-    (schedule,) = desk.queue.schedules.list()
+    (schedule,) = scheduled(desk).queue.schedules.list()
     late = EnableSchedule("clean", 1, schedule.next_ms, op_id=desk._op_id(), not_after_ms=desk.now_ms + 10 * MINUTE_MS)
-    desk.tick(MINUTE_MS)
-    (made,) = desk.turn()
+    (made,) = desk.tick(MINUTE_MS).turn()
     desk.finish(desk.claim()[0].lease)
     assert len(made.jobs) == 1 and desk.queue.schedules.disable("clean")
-    desk.tick(1)
-    assert desk.run(late).found == "changed"
+    assert desk.tick(1).run(late).found == "changed"
     (again,) = desk.turn()
     assert (again.result, again.jobs, desk.claim()) == ("ticked", (), [])
     (schedule,) = desk.queue.schedules.list()
@@ -94,9 +89,7 @@ def test_rule_24_a_tick_that_was_made_is_not_made_again_for_who_enables_the_sche
 @only(FOREIGN)
 def test_rule_01_a_tick_cut_off_after_any_write_makes_one_job(desk: ModelDesk, spec: Spec) -> None:
     for writes in desk.each_cut():
-        put(desk)
-        desk.to(FIRST_MS)
-        (operation,) = desk.ticks()
+        (operation,) = scheduled(desk).to(FIRST_MS).ticks()
         desk.cut_off(operation, writes)
         for again in desk.ticks():
             desk.run(again)
@@ -107,8 +100,7 @@ def test_rule_01_a_tick_cut_off_after_any_write_makes_one_job(desk: ModelDesk, s
 
 
 def test_missed_ticks_run_once_or_each(desk: ModelDesk) -> None:
-    put(desk, "once")
-    put(desk, "each", missed="all")
+    put(scheduled(desk, "once"), "each", missed="all")
     desk.to(FIRST_MS + 3 * MINUTE_MS + 30_000)
     made = {operation.schedule: desk.run(operation).jobs for operation in desk.ticks()}
     assert {name: len(jobs) for name, jobs in made.items()} == {"once": 2, "each": 4} or {
@@ -118,42 +110,30 @@ def test_missed_ticks_run_once_or_each(desk: ModelDesk) -> None:
 
 
 def test_a_schedule_waits_for_its_own_job_where_it_is_told_to(desk: ModelDesk) -> None:
-    put(desk, overlap="skip")
-    desk.to(FIRST_MS)
-    desk.turn()
-    (job,) = desk.claim()
-    desk.to(FIRST_MS + MINUTE_MS)
-    (reply,) = desk.turn()
+    (job,) = scheduled(desk, overlap="skip").to(FIRST_MS).turned().claim()
+    (reply,) = desk.to(FIRST_MS + MINUTE_MS).turn()
     assert (reply.jobs, reply.skipped, stored(desk)["skipped"]) == ((), 1, "1")
-    desk.finish(job.lease)
-    desk.to(FIRST_MS + 2 * MINUTE_MS)
-    (reply,) = desk.turn()
+    (reply,) = desk.finished(job.lease).to(FIRST_MS + 2 * MINUTE_MS).turn()
     assert len(reply.jobs) == 1
 
 
 def test_a_schedule_that_is_disabled_removed_or_changed_does_not_tick(desk: ModelDesk) -> None:
-    put(desk)
-    desk.to(FIRST_MS)
-    (operation,) = desk.ticks()
-    desk.to(FIRST_MS - 1)
-    assert desk.run(operation).result == "moved", "its time has not come"
+    (operation,) = scheduled(desk).to(FIRST_MS).ticks()
+    assert desk.to(FIRST_MS - 1).run(operation).result == "moved", "its time has not come"
     assert desk.queue.schedules.disable("clean")
     assert desk.run(operation).result == "moved" and desk.ticks() == []
     assert desk.queue.schedules.enable("clean")
-    desk.to(FIRST_MS + MINUTE_MS)
-    (operation,) = desk.ticks()
+    (operation,) = desk.to(FIRST_MS + MINUTE_MS).ticks()
     assert desk.queue.schedules.put("clean", "main", {"of": "other"}, cron="* * * * *") == "changed"
     assert desk.run(operation).result == "moved"
     (reply,) = desk.turn()
     assert reply.result == "ticked" and json.loads(desk.claim()[0].payload) == {"of": "other"}
     assert desk.queue.schedules.remove("clean") and not desk.queue.schedules.remove("clean")
-    desk.to(FIRST_MS + 5 * MINUTE_MS)
-    assert desk.ticks() == [] and desk.queue.schedules.list() == ()
+    assert desk.to(FIRST_MS + 5 * MINUTE_MS).ticks() == [] and desk.queue.schedules.list() == ()
 
 
 def test_a_schedule_is_read_back_and_may_run_now(desk: ModelDesk) -> None:
-    put(desk)
-    found = desk.queue.schedules.get("clean")
+    found = scheduled(desk).queue.schedules.get("clean")
     assert found is not None and (found.job_name, found.payload, found.next_ms) == ("main", {"of": "clean"}, FIRST_MS)
     made = desk.queue.schedules.run_now("clean")
     assert made is not None and made.created
@@ -175,11 +155,9 @@ def test_after_a_week_without_workers_the_missed_ticks_are_counted_one_by_one(de
 
 @only(FOREIGN)
 def test_a_template_that_nobody_can_read_stops_its_schedule_alone(desk: ModelDesk) -> None:
-    put(desk, "bad")
-    put(desk, "good")
+    put(scheduled(desk, "bad"), "good")
     desk.redis.hset(desk.keys.schedule("bad"), "job", b"\x00\x00\x00\xffshort")
-    desk.to(FIRST_MS)
-    replies = {operation.schedule: desk.run(operation) for operation in desk.ticks()}
+    replies = {operation.schedule: desk.run(operation) for operation in desk.to(FIRST_MS).ticks()}
     assert len(replies["good"].jobs) == 1 and replies["bad"].jobs == ()
     assert stored(desk, "bad")["error"] and stored(desk, "bad")["next_ms"] == "0"
     assert desk.redis.zscore(desk.keys.cron, "bad") == float("inf")

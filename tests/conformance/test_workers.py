@@ -249,8 +249,7 @@ def test_a_burst_without_delayed_jobs_ends_before_a_back_off_of_50_ms(desk: Mode
 
     burst(Worker(desk.queue, notes.handlers, **QUICK, beat_ms=0), delayed=False)
     assert (notes.labels(), desk.listed()["delayed"]) == (["failing"], ["failing", "later"])
-    desk.tick(10_000)
-    burst(Worker(desk.queue, notes.handlers, **QUICK, beat_ms=0), delayed=False)
+    burst(Worker(desk.tick(10_000).queue, notes.handlers, **QUICK, beat_ms=0), delayed=False)
     assert notes.labels()[:2] == ["failing"] * 2 and "later" in desk.listed()["delayed"]
 
 

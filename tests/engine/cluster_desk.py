@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import redis
 from redis.exceptions import AskError, BusyLoadingError, ClusterDownError, MovedError, TryAgainError
@@ -122,9 +122,10 @@ class ClusterDesk(Desk):
     def close(self) -> None:
         self.router.close()
 
-    def tick(self, ms: int) -> None:
+    def tick(self, ms: int) -> Self:
         self.now_ms += ms
         self._set_clock(self.now_ms)
+        return self
 
     # -- raw keys
 

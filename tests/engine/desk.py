@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import redis
@@ -112,46 +112,52 @@ until cursor == '0'
 
 
 class Desk:
-    """One queue under a clock that the test moves."""
+    """One queue under a clock that the test moves. What only prepares it returns it: the next step follows in the same line."""
 
     #: Keys that expire before this (ms) live by the server's own clock; whether the time that the test lets pass ends them, too.
-    expires_from_ms = 1
-    passes_for_all = False
+    expires_from_ms, passes_for_all = 1, False
 
     def __init__(self, url: str, model: Spec | None = None, lua: Path | None = None) -> None:
         self.queue = Queue("desk", model, url=url, lua=lua)
-        self.redis: redis.Redis = redis.Redis.from_url(url)
+        self.redis: Any = redis.Redis.from_url(url)
         self.keys: LanesKeys = self.queue.model.keys
         self.now_ms = START_MS
         self.queue.use_test_clock(self.now_ms)
         self._counters: dict[str, int] = {}
         self._was_cut = True
 
-    def begin(self) -> None:
+    def begin(self) -> Self:
         """Begin once more, with nothing on the server."""
         self.redis.flushall()
         self.now_ms, self._counters = START_MS, {}
         self.queue.model.now_ms = None
         self.queue.use_test_clock(self.now_ms)
+        return self
 
     def close(self) -> None:
         self.queue.close()
         self.redis.close()
 
-    def tick(self, ms: int) -> None:
+    def tick(self, ms: int) -> Self:
         """Move the clock, and delete the keys that would have expired by then."""
         self.now_ms += ms
         self.queue.use_test_clock(self.now_ms)
         self.redis.eval(EXPIRE, 0, self.expires_from_ms, self.now_ms, max(0, ms) if self.passes_for_all else 0)
+        return self
 
-    def to(self, at_ms: int) -> None:
+    def to(self, at_ms: int) -> Self:
         """Let it be this time."""
-        self.tick(at_ms - self.now_ms)
+        return self.tick(at_ms - self.now_ms)
 
     def later(self, ms: int) -> Swept:
         """Move the clock, and let a worker sweep then."""
         self.tick(ms)
         return self.sweep()
+
+    def swept(self, ms: int = 0) -> Self:
+        """The same, whatever the sweep tells; without a time: now."""
+        (self.tick(ms) if ms else self).sweep()
+        return self
 
     # -- operations
 
@@ -160,6 +166,11 @@ class Desk:
 
     def run(self, operation: Operation) -> Any:
         return self.queue.driver.run(self.call(operation))
+
+    def did(self, operation: Operation) -> Self:
+        """Run it, whatever it answers."""
+        self.run(operation)
+        return self
 
     def send(self, call: Call[Any]) -> Any:
         """Run a call that was built before: a late copy of it, at the server's present time."""
@@ -198,20 +209,19 @@ class Desk:
         """Many jobs in one piece, each with its key."""
         return EnqueueMany(tuple(self.enqueue_operation(job, key=key) for job, key in jobs))
 
-    def enqueue(self, *jobs: str, **options: Any) -> None:
+    def enqueue(self, *jobs: str, **options: Any) -> Self:
         for job in jobs:
             enqueued: Enqueued = self.run(self.enqueue_operation(job, **options))
             assert enqueued.result == "created"
+        return self
 
-    def family(self, **options: Any) -> None:
+    def family(self, **options: Any) -> Self:
         """A parent `p`, and a `child` that needs it."""
-        self.enqueue("p")
-        self.enqueue("child", needs=("p",), **options)
+        return self.enqueue("p").enqueue("child", needs=("p",), **options)
 
     def leased(self, *jobs: str, **options: Any) -> list[LeasedJob]:
         """Enqueue them, and let a worker claim what may run."""
-        self.enqueue(*jobs, **options)
-        return self.claim()
+        return self.enqueue(*jobs, **options).claim()
 
     def claim_operation(
         self,
@@ -242,28 +252,36 @@ class Desk:
         claimed: Claimed = self.run(operation)
         return list(claimed.jobs)
 
+    def one(self, worker: str = "a", limit: int = 10, **more: Any) -> LeasedJob:
+        """The same, where it is a single one."""
+        (job,) = self.claim(worker, limit, **more)
+        return job
+
     def set_limit_operation(self, target: str, **limit: Any) -> SetLimit:
         """Define a limit; without any bound: remove it."""
-        return SetLimit(target, Limit(**limit) if limit else None, op_id=self._op_id(), not_after_ms=self.now_ms + 10_000)
+        return SetLimit(target, Limit(**limit) if limit else None, **self.identity())
 
-    def set_limit(self, target: str, **limit: Any) -> None:
+    def set_limit(self, target: str, **limit: Any) -> Self:
         assert self.run(self.set_limit_operation(target, **limit)).result == "done"
+        return self
 
     def pause_operation(self, name: str = "*", length_ms: int = 0) -> Pause:
-        return Pause(name, length_ms, op_id=self._op_id(), not_after_ms=self.now_ms + 10_000)
+        return Pause(name, length_ms, **self.identity())
 
-    def pause(self, name: str = "*", length_ms: int = 0) -> None:
+    def pause(self, name: str = "*", length_ms: int = 0) -> Self:
         assert self.run(self.pause_operation(name, length_ms)).result == "done"
+        return self
 
     def resume_operation(self, name: str = "*") -> Resume:
-        return Resume(name, op_id=self._op_id(), not_after_ms=self.now_ms + 10_000)
+        return Resume(name, **self.identity())
 
-    def resume(self, name: str = "*") -> None:
+    def resume(self, name: str = "*") -> Self:
         assert self.run(self.resume_operation(name)).result == "done"
+        return self
 
     def set_worker_operation(self, field: str, value: int | None) -> SetWorker:
         """Set something for a worker; None removes it."""
-        return SetWorker(field, value, op_id=self._op_id(), not_after_ms=self.now_ms + 10_000)
+        return SetWorker(field, value, **self.identity())
 
     def news(self, version: int = 0, worker: str = "w") -> WorkerUpdates:
         return self.run(ReadWorkerUpdates(version, worker))
@@ -271,6 +289,11 @@ class Desk:
     def finish(self, *leases: Lease) -> list[tuple[str, str]]:
         ended: Ended = self.run(Finish(leases))
         return list(ended.items)
+
+    def finished(self, *leases: Lease) -> Self:
+        """The same, whatever came of it."""
+        self.finish(*leases)
+        return self
 
     def retry(self, lease: Lease, delay_ms: int = 1000, error: str = "boom") -> tuple[str, str]:
         ended: Ended = self.run(Retry((Failure(lease, error, delay_ms),)))
@@ -355,6 +378,33 @@ class Desk:
             reaped += self.sweep().leases
         return reaped
 
+    def held(self, worker: str = "a", limit: int = 10, **more: Any) -> Self:
+        """A worker has what may run, and keeps it."""
+        self.claim(worker, limit, **more)
+        return self
+
+    def beaten(self, worker: str = "a", **more: Any) -> Self:
+        self.beat(worker, **more)
+        return self
+
+    def turned(self) -> Self:
+        """One scheduler has done its turn."""
+        self.turn()
+        return self
+
+    def released(self, *leases: Lease) -> Self:
+        self.release(*leases)
+        return self
+
+    def retried(self, lease: Lease, delay_ms: int = 1000, error: str = "boom") -> Self:
+        self.retry(lease, delay_ms, error)
+        return self
+
+    def past(self, ms: int) -> Self:
+        """The same, whatever was reaped."""
+        self.sweep_past(ms)
+        return self
+
     def crash(self, job: str, *, worker: str = "x", mark: bool = True) -> tuple[Lease, int]:
         """Claim a job that waits alone, mark it, and lose its lease: the lease that was reaped, and the crashes."""
         (leased,) = self.claim(worker)
@@ -364,6 +414,10 @@ class Desk:
         ((lease, crashes),) = self.sweep_past(LEASE_MS + 1)
         return lease, crashes
 
+    def identity(self) -> dict[str, Any]:
+        """What each change by hand has that is sent now, and no other."""
+        return {"op_id": self._op_id(), "not_after_ms": self.now_ms + 10_000}
+
     def _op_id(self) -> str:
         return f"{self._count('operations'):016x}"
 
@@ -371,10 +425,11 @@ class Desk:
         self._counters[name] = self._counters.get(name, 0) + 1
         return self._counters[name]
 
-    def crash_all(self, *jobs: str) -> None:
+    def crash_all(self, *jobs: str) -> Self:
         """Lose the leases of jobs once, unmarked: each has a crash behind it and waits again."""
         assert {leased.lease.job for leased in self.claim("x")} == set(jobs)
         assert {crashes for _, crashes in self.sweep_past(LEASE_MS + 1)} == {1}
+        return self
 
     # -- raw keys
 

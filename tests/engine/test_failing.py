@@ -111,7 +111,7 @@ def test_a_job_that_succeeds_in_its_last_attempt_has_succeeded(queue: Queue) -> 
 def test_a_handler_may_say_how_long_its_job_waits(desk: Desk) -> None:
     (job,) = desk.leased("j", attempts=2)
     assert desk.run(Retry((Failure(job.lease, "later", 5000, charge=False),))).items == (("ok", "retried"),)
-    assert desk.redis.zrange(desk.keys.due, 0, -1, withscores=True)[0][1] == START_MS + 5000  # type: ignore[index]
+    assert desk.redis.zrange(desk.keys.due, 0, -1, withscores=True)[0][1] == START_MS + 5000
     desk.tick(5000)
     (job,) = desk.claim()
     assert (job.failures, job.claims) == (0, 2), "no attempt is used up"

@@ -72,7 +72,7 @@ def test_rule_16_equal_due_times_keep_the_order_of_enqueue_past_every_digit(desk
     desk.redis.set(desk.keys.seq, 32**2 - 3)
     jobs = [f"j{number}" for number in (5, 1, 4, 2, 3)]
     desk.enqueue(*jobs, delay_ms=500)
-    members = [member.decode() for member in desk.redis.zrange(desk.keys.due, 0, -1)]  # type: ignore[union-attr]
+    members = [member.decode() for member in desk.redis.zrange(desk.keys.due, 0, -1)]
     assert [member[10:] for member in members] == jobs
     # Sequences 1022 to 1026 cross from two base-32 digits to three.
     assert [member[:10] for member in members] == ["00000000vu", "00000000vv", "0000000100", "0000000101", "0000000102"]
@@ -85,7 +85,7 @@ def test_rule_16_a_failed_job_goes_back_to_its_old_place(desk: Desk) -> None:
     (job,) = desk.claim(limit=1)
     desk.retry(job.lease, delay_ms=100)
     assert desk.places("first") == {"due"}
-    assert desk.redis.zrange(desk.keys.due, 0, -1, withscores=True)[0][1] == START_MS + 100  # type: ignore[index]
+    assert desk.redis.zrange(desk.keys.due, 0, -1, withscores=True)[0][1] == START_MS + 100
     desk.tick(101)
     assert order(desk) == ["first", "second"]
 
@@ -99,7 +99,7 @@ def test_attempts_used_up_bury_the_job_with_its_envelope_and_the_reason(desk: De
     assert desk.places("j1") == {"dead"}
     run = desk.run_hash("j1")
     assert (run["failures"], run["error"], run["outcome"], run.get("nonce")) == ("2", "second", "buried", None)
-    assert desk.redis.get(desk.keys.job("j1"))[:1] != TOMBSTONE  # type: ignore[index]
+    assert desk.redis.get(desk.keys.job("j1"))[:1] != TOMBSTONE
     assert desk.claim() == []
 
 

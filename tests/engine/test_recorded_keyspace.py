@@ -73,8 +73,7 @@ def test_what_an_older_engine_has_left_is_worked_off_by_this_one(old: Recorded) 
     jobs = {job for state in ("waiting", "delayed", "active") for job, _ in snapshot[state]}
     assert len(jobs) == 27 and len(snapshot["dead"]) == 2 and len(snapshot["done"]) == 1
     finished: Counter[str] = Counter()
-    payloads: set[str] = set()
-    at_once = 0
+    payloads, at_once = set[str](), 0
     for _ in range(12):
         while claimed := old.claim():
             names = Counter(job.name for job in claimed)

@@ -27,8 +27,7 @@ _SECRET = "hunter2"
 
 def passwords() -> list[str]:
     """Passwords that begin and end with a secret, with hostile characters between."""
-    dice = random.Random(7)
-    single = [f"{_SECRET}{one}{_SECRET}" for one in _HOSTILE]
+    dice, single = random.Random(7), [f"{_SECRET}{one}{_SECRET}" for one in _HOSTILE]
     return single + [_SECRET + "".join(dice.choices(_HOSTILE, k=dice.randint(2, 6))) + _SECRET for _ in range(60)]
 
 
@@ -74,8 +73,7 @@ def test_no_repr_and_no_log_record_has_a_password() -> None:
     plain = "hunter2#x/é"
     encoded = quote(plain, safe="")
     url, sentinels = f"redis://u:{encoded}@127.0.0.1:1/0", f"sentinel://:{encoded}@a:1,b:2/s?sentinel_password={encoded}"
-    quick = ConnectOptions(timeout_ms=10, connect_timeout_ms=10, deadline_ms=10)
-    told: list[str] = []
+    quick, told = ConnectOptions(timeout_ms=10, connect_timeout_ms=10, deadline_ms=10), list[str]()
     for queue in (Queue("q", url=url, connect=quick), Queue("q", url=sentinels, connect=quick), AsyncQueue("q", url=url)):
         told += [queue.url, repr(queue), repr(queue.endpoint), repr(queue.endpoint.route), repr(queue.endpoint.options)]
     with pytest.raises(EngineError) as away:
@@ -130,12 +128,10 @@ def test_texts_of_others_are_printed_without_passwords(capsys: pytest.CaptureFix
 
 
 def test_each_url_of_a_sentence_is_redacted_alone() -> None:
-    dice = random.Random(11)
-    words = passwords()
+    dice, words = random.Random(11), passwords()
     joins = (" is away, and ", " -> ", ", ", ";", " (instead of ", "\nthen '", " from [")
     for _ in range(400):
-        count = dice.choice((2, 3))
-        told, expected = "the server ", "the server "
+        count, told, expected = dice.choice((2, 3)), "the server ", "the server "
         for at in range(count):
             scheme, host = dice.choice(("redis", "rediss", "postgresql", "redis+cluster")), f"h{at}.example:{at + 1}/{at}"
             join = dice.choice(joins) if at < count - 1 else " is away"

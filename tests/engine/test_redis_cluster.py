@@ -125,8 +125,7 @@ def test_an_ask_is_followed_within_the_call(cluster: EmbeddedCluster) -> None:
         queue.enqueue("work", {}, id="a")
         move = cluster.begin_move(cluster.slot_of(queue.model.keys.prefix), 0 if _owner(cluster, queue) else 1)
         move.move_keys(move.keys_left())
-        asks = _asks(cluster, move.target)
-        call = queue.model.call(ReadEvents("$", 1, 0))
+        asks, call = _asks(cluster, move.target), queue.model.call(ReadEvents("$", 1, 0))
         assert queue.driver.run(call).after != "0-0", "the node that imports the slot has answered"
 
         async def ask() -> None:

@@ -25,7 +25,7 @@ from engine.queue.sharding import Layout, read_record
 from engine.resharding import Resharding
 from engine.testing import start_guarded
 from tests.engine.helpers.processes import HANDLERS, ROOT, Workers
-from tests.engine.helpers.producing import some_handlers
+from tests.engine.helpers.producing import must_raise, some_handlers
 from tests.engine.helpers.waiting import wait_until
 
 
@@ -87,16 +87,14 @@ def test_every_job_is_kept(before: int, after: int, ironclaim_url: str, raw: red
         assert dedup_windows(old, "first") == ["created"] * 12
         fill(old)
         assert old.counts().finished == 27
-        with pytest.raises(UnknownParent):
-            old.enqueue("send", None, id="w-orphan", key="k3", needs=["nobody"])
+        must_raise(UnknownParent, None, old.enqueue, "send", None, id="w-orphan", key="k3", needs=["nobody"])
         old.set_limit("send", concurrency=36)
         old.set_limit(key="k3", concurrency=2)
         old.pause("later")
         old.set_retention(done_max=720)
         old.schedules.put("nightly", "send", None, cron="0 3 * * *")
         known, counts, past = states(old), old.counts(), old.history.list(limit=1_000)
-        assert past
-        assert reshard(ironclaim_url, after).done
+        assert past and reshard(ironclaim_url, after).done
         with Queue("mails", url=ironclaim_url, shards=after) as queue:
             assert states(queue) == known and queue.history.list(limit=1_000) == past
             rule = queue.history.rule()
@@ -115,11 +113,7 @@ def test_every_job_is_kept(before: int, after: int, ironclaim_url: str, raw: red
             assert [queue.results.get(f"good{number}").value for number in range(15)] == [*range(15)]  # type: ignore[union-attr]
             # What was there is a duplicate, also what has ended and what holds a unique key.
             for job, options in (
-                ("w3", {"key": "k3"}),
-                ("w4", {"unique": "u4"}),
-                ("w5", {}),
-                ("d5", {}),
-                ("good4", {}),
+                *(("w3", {"key": "k3"}), ("w4", {"unique": "u4"}), ("w5", {}), ("d5", {}), ("good4", {})),
                 ("good5", {"key": "k5"}),
             ):
                 assert queue.enqueue("send", None, id=job, **options).result == "duplicate", job  # type: ignore[arg-type]
@@ -149,8 +143,7 @@ def test_dead_children_wait_for_their_parents_again_in_their_new_shard(before: i
         for key in ("acme", "beta", "gamma"):
             for id, needs in {"p": [], "q": [], "child": ["p", "q"], "grandchild": ["child"]}.items():
                 old.enqueue("step", None, id=f"{key}-{id}", needs=[f"{key}-{each}" for each in needs], key=key, attempts=1)
-        bad = {f"{key}-{id}" for key in ("acme", "beta", "gamma") for id in "pq"}
-        ran: list[str] = []
+        bad, ran = {f"{key}-{id}" for key in ("acme", "beta", "gamma") for id in "pq"}, list[str]()
 
         def step(job: Any) -> None:
             ran.append(job.id)
@@ -164,8 +157,7 @@ def test_dead_children_wait_for_their_parents_again_in_their_new_shard(before: i
         # The end of this parent is told to no dead child, and its tombstone and entry go to the shard of its id.
         assert old.dead.requeue("gamma-q").done
         Worker(old, some_handlers(step, "step"), sweep_ms=20).run(burst=True)
-        assert old.dead.requeue("beta-p").done
-        assert reshard(ironclaim_url, after).done
+        assert old.dead.requeue("beta-p").done and reshard(ironclaim_url, after).done
         with Queue("mails", url=ironclaim_url, shards=after) as queue:
             for job, children in (("acme-p", 0), ("acme-q", 2), ("beta-p", 0), ("beta-q", 2), ("gamma-p", 2)):
                 done = queue.dead.requeue(job, with_children=True)
@@ -199,19 +191,15 @@ def test_number_must_fit_and_the_model_too(ironclaim_url: str, raw: redis.Redis)
     with Queue("mails", url=ironclaim_url, shards=4) as queue:
         queue.set_limit("send", concurrency=5)
         text = raw.get("ic:{mails}:shards")
-        with pytest.raises(Malformed, match="concurrency: 5 .* at least 6"):
-            reshard(ironclaim_url, 6)
+        must_raise(Malformed, "concurrency: 5 .* at least 6", reshard, ironclaim_url, 6)
         for wrong in (1, 257):
-            with pytest.raises(Malformed, match="to"):
-                reshard(ironclaim_url, wrong)
+            must_raise(Malformed, "to", reshard, ironclaim_url, wrong)
         assert raw.get("ic:{mails}:shards") == text
     with Queue("mails", models.Bull(), url=ironclaim_url) as bull, pytest.raises(UnsupportedFeature):
         Resharding(bull, 4)
 
 
-def test_replies_of_the_shards_of_before_are_not_taken_for_those_of_now(
-    ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_replies_of_former_shards_are_not_taken_for_those_of_now(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread learns the new record while a call by the former one is under way."""
     with Queue("mails", url=ironclaim_url, shards=3) as queue:
         jobs = [f"job-{number}" for number in range(20)]
@@ -245,17 +233,14 @@ def test_what_runs_and_families_stay_until_they_have_ended(ironclaim_url: str) -
         assert [job.lease.job for job in claimed.jobs] == ["runs"]
         moved = reshard(ironclaim_url, 5, wait_ms=0)
         assert (moved.jobs, moved.left, moved.done) == (0, 4, False)
-        with pytest.raises(Malformed, match="5: a resharding to that number has begun"):
-            reshard(ironclaim_url, 7)
+        must_raise(Malformed, "5: a resharding to that number has begun", reshard, ironclaim_url, 7)
         # Children of what is there are taken, and everything else goes to the new shards.
         assert queue.enqueue("send", 6, id="latecomer", key="acme", needs=["parent"]).created
         assert queue.enqueue("send", 7, id="new", key="acme").created
         assert {queue.jobs.state(job) for job in ("child", "latecomer")} == {"blocked"}
-        with pytest.raises(UnsupportedFeature):
-            queue.obliterate()
+        must_raise(UnsupportedFeature, None, queue.obliterate)
         queue.driver.run(shard.model.call(Finish((claimed.jobs[0].lease,))))
-        ran: list[int] = []
-        handlers = Handlers()
+        ran, handlers = list[int](), Handlers()
         for name in ("send", "call"):
             handlers(name)(lambda job: ran.append(job.payload))
         Worker(queue, handlers, sweep_ms=20).run(burst=True)
@@ -263,9 +248,7 @@ def test_what_runs_and_families_stay_until_they_have_ended(ironclaim_url: str) -
         assert reshard(ironclaim_url, 5).done and queue.counts().finished == 7
 
 
-def test_a_job_that_fails_between_the_move_and_the_look_at_what_is_left_is_moved(
-    ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_fails_before_the_look_at_what_is_left_is_moved(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with Queue("mails", url=ironclaim_url, shards=3) as queue, Queue("mails", url=ironclaim_url) as plain:
         queue.enqueue("send", 1, id="runs", key="acme", attempts=3)
         shard = queue.shard(Layout(1, 3).name("mails", Layout(1, 3).home("acme", "", "")))  # type: ignore[attr-defined]
@@ -295,9 +278,7 @@ class Cut(BaseException):
     """The end of a process."""
 
 
-def test_a_job_on_its_way_is_gone_for_who_asks_and_nobody_else_has_it(
-    ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_on_its_way_is_gone_for_who_asks(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def dies(*_: object) -> int:
         raise Cut
 
@@ -352,8 +333,7 @@ def test_interrupted_at_any_call_it_is_run_again(start: int, sent: bool, ironcla
                 with contextlib.suppress(Cut):
                     ended = Resharding(dying, 4).run().done
             ran: list[str] = []
-            handlers = some_handlers(lambda job, ran=ran: ran.append(job.id), "send")
-            worker = Worker(old, handlers, sweep_ms=20)
+            worker = Worker(old, some_handlers(lambda job, ran=ran: ran.append(job.id), "send"), sweep_ms=20)
             with Queue(name, url=ironclaim_url, shards=3) as other:
                 for number, queue in enumerate((old, other)):
                     again = queue.enqueue_many(jobs)
@@ -380,10 +360,8 @@ def test_interrupted_at_any_call_it_is_run_again(start: int, sent: bool, ironcla
 def test_killed_again_and_again_under_load(seed: int, tmp_path: Path, ironclaim_url: str, raw: redis.Redis) -> None:
     """Two producers and two workers go on while `ironclaim reshard` is killed (SIGKILL), from 3 to 7 and then to 4 shards: every
     acknowledged job has exactly one accepted finish, and no repeat makes another job."""
-    draw = random.Random(seed)
-    workers = Workers(tmp_path, ironclaim_url)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    started: list[subprocess.Popen[bytes]] = []
+    draw, workers = random.Random(seed), Workers(tmp_path, ironclaim_url)
+    environment, started = {**os.environ, "PYTHONPATH": str(ROOT)}, list[subprocess.Popen[bytes]]()
 
     def start(*words: str, output: str = "output") -> subprocess.Popen[bytes]:
         with (tmp_path / output).open("ab") as file:

@@ -18,6 +18,7 @@ from engine.validate import RESULT_BYTES_MAX, json_bytes
 from engine.worker.machine.acknowledgements import CALL_BYTES_MAX, PendingAcknowledgements
 from tests.engine.desk import LEASE_MS, Desk, run_fields
 from tests.engine.helpers.machine import Machine
+from tests.engine.helpers.producing import must_raise
 
 pytestmark = pytest.mark.feature("BN14", "BL12")
 
@@ -55,8 +56,7 @@ def test_a_value_is_stored_by_the_script_that_finishes_the_job_and_expires_by_it
 
 
 def test_a_value_travels_with_a_finish_that_claims(desk: Desk) -> None:
-    desk.enqueue("j1", "j2", "j3")
-    first, second = (job.lease for job in desk.claim(limit=2))
+    first, second = (job.lease for job in desk.enqueue("j1", "j2", "j3").claim(limit=2))
     reply = desk.run(Finish((first, second), desk.claim_operation(), (Value(0, b"1", HOUR_MS, 0), Value(1, b"2", HOUR_MS, 0))))
     assert reply.finished.items == (("ok", "finished"),) * 2
     assert [job.lease.job for job in reply.claimed.jobs] == ["j3"]
@@ -65,8 +65,7 @@ def test_a_value_travels_with_a_finish_that_claims(desk: Desk) -> None:
 
 def test_a_stale_finish_and_a_repeated_one_write_no_value(desk: Desk) -> None:
     (zombie,) = desk.leased("j1")
-    desk.sweep_past(LEASE_MS + 1)
-    assert finish(desk, zombie.lease, b'"zombie"') == [("stale", "")]
+    assert finish(desk.past(LEASE_MS + 1), zombie.lease, b'"zombie"') == [("stale", "")]
     assert desk.redis.exists(desk.keys.result("j1")) == 0
     (job,) = desk.claim("b")
     assert finish(desk, job.lease, b'"first"') == [("ok", "finished")]
@@ -89,8 +88,7 @@ def test_a_finish_with_values_that_is_cut_off_anywhere_is_completed_by_the_next_
         desk.cut_off(operation, writes)
         # What is stored before the end is not yet told.
         for job in ("j1", "j2"):
-            seen = look(desk, job)
-            assert (result_of(job, seen) is not None) == ("ended" in desk.places(job)), writes
+            assert (result_of(job, look(desk, job)) is not None) == ("ended" in desk.places(job)), writes
         desk.run(operation)
         for job, value in (("j1", 1), ("j2", 2)):
             found = result_of(job, look(desk, job))
@@ -118,8 +116,7 @@ def test_a_dead_job_keeps_its_error_as_its_result(desk: Desk, end: str, ttl_ms: 
         failure = Failure(desk.claim()[0].lease, reason, 0)
         ended = desk.run(Bury((failure,))) if end == "bury" else desk.run(Retry((failure,)))
         assert ended.items == (("ok", "buried"),)
-    ended_ms = int(desk.redis.zscore(desk.keys.dead, "j1") or 0)  # type: ignore[arg-type]
-    found = result_of("j1", look(desk))
+    ended_ms, found = int(desk.redis.zscore(desk.keys.dead, "j1") or 0), result_of("j1", look(desk))
     assert found is not None and found == Result("j1", "dead", None, reason, ended_ms, None)
     with pytest.raises(JobFailed, match="is dead") as failed:
         found.get()
@@ -133,28 +130,21 @@ def test_a_dead_job_keeps_its_error_as_its_result(desk: Desk, end: str, ttl_ms: 
 
 def test_a_record_of_an_earlier_life_of_the_id_is_not_taken_for_this_one(desk: Desk) -> None:
     finish(desk, desk.leased("j1")[0].lease, b'"first life"')
-    desk.tick(60_000)
-    desk.enqueue("j1", nonce=b"another-")
-    assert record(desk)["value"] == "first life"
+    assert record(desk.tick(60_000).enqueue("j1", nonce=b"another-"))["value"] == "first life"
     assert look(desk).state == "pending"
-    (job,) = desk.claim()
-    desk.finish(job.lease)
-    found = result_of("j1", look(desk))
+    found = result_of("j1", look(desk.finished(desk.one().lease)))
     assert found == Result("j1", "finished", None, "", desk.now_ms, None)
-    desk.tick(60_000)
-    assert look(desk).fence == 0, "the tombstone is gone"
+    assert look(desk.tick(60_000)).fence == 0, "the tombstone is gone"
     assert result_of("j1", look(desk)) == found
 
 
 def test_what_is_left_when_everything_else_has_expired_is_the_record(desk: Desk) -> None:
     finish(desk, desk.leased("j1")[0].lease, b"7")
     ended_ms = desk.now_ms
-    desk.tick(60_000)
-    desk.redis.delete(desk.keys.done)
+    desk.tick(60_000).redis.delete(desk.keys.done)
     assert look(desk).state == "kept"
     assert result_of("j1", look(desk)) == Result("j1", "finished", 7, "", ended_ms, 12)
-    desk.tick(HOUR_MS)
-    assert look(desk) == Seen(desk.now_ms * 1000, "gone", 0, 0, b"", "")
+    assert look(desk.tick(HOUR_MS)) == Seen(desk.now_ms * 1000, "gone", 0, 0, b"", "")
 
 
 def test_a_look_that_registers_leaves_only_what_expires(desk: Desk) -> None:
@@ -168,16 +158,13 @@ def test_a_look_that_registers_leaves_only_what_expires(desk: Desk) -> None:
     assert desk.redis.pexpiretime(desk.keys.waits("j1")) == desk.now_ms + 30_000
     assert desk.redis.pexpiretime(desk.keys.wait(TOKEN)) == desk.now_ms + 60_000
     assert desk.redis.hget(desk.keys.stats, "waits_ms") == str(desk.now_ms + 30_000).encode()
-    assert look(desk, "none", TOKEN).state == "gone"
-    assert desk.redis.exists(desk.keys.waits("none")) == 0
-    desk.tick(60_001)
-    assert not [key for key in desk.dump() if ":wait" in key]
+    assert look(desk, "none", TOKEN).state == "gone" and desk.redis.exists(desk.keys.waits("none")) == 0
+    assert not [key for key in desk.tick(60_001).dump() if ":wait" in key]
 
 
 def test_a_look_that_is_cut_off_anywhere_registers_with_the_next_copy(desk: Desk) -> None:
     for writes in desk.each_cut():
-        desk.enqueue("j1")
-        desk.cut_off(Look("j1", TOKEN), writes)
+        desk.enqueue("j1").cut_off(Look("j1", TOKEN), writes)
         look(desk, token=TOKEN)
         kept = {key: value for key, value in desk.dump().items() if ":wait" in key}
         assert set(kept) == {desk.keys.waits("j1"), desk.keys.wait(TOKEN)}
@@ -187,18 +174,14 @@ def test_a_look_that_is_cut_off_anywhere_registers_with_the_next_copy(desk: Desk
 @pytest.mark.feature("BN15")
 @pytest.mark.parametrize("end", ["finish", "finish and claim", "bury", "crash"])
 def test_the_script_that_ends_a_job_tells_those_who_wait_and_nobody_else(desk: Desk, end: str) -> None:
-    desk.enqueue("j1", "other", crashes_max=2)
-    look(desk, token=TOKEN)
+    look(desk.enqueue("j1", "other", crashes_max=2), token=TOKEN)
     look(desk, token="e" * 16)
     if end == "crash":
-        desk.claim()
-        desk.sweep_past(LEASE_MS + 1)
-        (job, other) = desk.claim()
+        (job, other) = desk.held().past(LEASE_MS + 1).claim()
         desk.mark(job.lease)
         look(desk, token=TOKEN)
         look(desk, token="e" * 16)
-        desk.finish(other.lease)
-        desk.sweep_past(LEASE_MS + 1)
+        desk.finished(other.lease).sweep_past(LEASE_MS + 1)
     else:
         job, other = (job.lease for job in desk.claim())
         desk.finish(other)
@@ -207,14 +190,12 @@ def test_the_script_that_ends_a_job_tells_those_who_wait_and_nobody_else(desk: D
         else:
             desk.run(Finish((job,), desk.claim_operation() if end != "finish" else None))
     for token in (TOKEN, "e" * 16):
-        entries: Any = desk.redis.xrange(desk.keys.wait(token))
-        assert [fields[b"id"] for _, fields in entries] == [b"", b"j1"]
+        assert [fields[b"id"] for _, fields in desk.redis.xrange(desk.keys.wait(token))] == [b"", b"j1"]
     assert desk.redis.exists(desk.keys.waits("j1")) == 0
 
 
 def test_a_key_of_another_type_in_place_of_a_registration_does_not_stop_a_finish(desk: Desk) -> None:
-    desk.enqueue("j1", "j2")
-    look(desk, "j1", TOKEN)
+    look(desk.enqueue("j1", "j2"), "j1", TOKEN)
     look(desk, "j2", TOKEN)
     desk.redis.delete(desk.keys.waits("j1"), desk.keys.wait(TOKEN))
     desk.redis.rpush(desk.keys.waits("j1"), "someone else's")
@@ -243,8 +224,7 @@ def test_progress_is_noted_under_the_token_and_an_older_copy_changes_nothing(des
     (again,) = desk.claim("b")
     assert desk.run(NoteProgress(job.lease, 4, b'"percent":9}')).result == "stale"
     assert desk.run(NoteProgress(again.lease, 1, b'"percent":1}')).result == "ok"
-    desk.finish(again.lease)
-    assert desk.run(ReadProgress("j1")) is None
+    assert desk.finished(again.lease).run(ReadProgress("j1")) is None
     with desk.unchanged():
         assert desk.run(NoteProgress(again.lease, 2, b'"percent":9}')).result == "stale"
 
@@ -254,11 +234,9 @@ def test_progress_is_noted_under_the_token_and_an_older_copy_changes_nothing(des
 
 def test_a_waiting_job_is_pending_and_a_rejected_one_unknown() -> None:
     waiting = Waiting("j1", 1000)
-    assert waiting.take(Seen(1, "pending", 0, 0, b"", "")) is None
-    assert 0 < waiting.block_ms <= 1000
+    assert waiting.take(Seen(1, "pending", 0, 0, b"", "")) is None and 0 < waiting.block_ms <= 1000
     for state in ("gone", "rejected"):
-        with pytest.raises(UnknownJob, match="j1"):
-            waiting.take(Seen(1, state, 0, 0, b"", ""))
+        must_raise(UnknownJob, "j1", waiting.take, Seen(1, state, 0, 0, b"", ""))
 
 
 def test_a_record_with_a_part_of_another_type_is_unreadable() -> None:
@@ -288,8 +266,7 @@ def test_a_record_with_a_part_of_another_type_is_unreadable() -> None:
 def test_a_discarded_job_has_failed() -> None:
     found = result_of("j1", Seen(1, "discarded", 3, 0, b"", ""))
     assert found is not None and found == Result("j1", "discarded") and not found.ok
-    with pytest.raises(JobFailed, match="is discarded"):
-        found.get()
+    must_raise(JobFailed, "is discarded", found.get)
 
 
 @pytest.mark.parametrize(("data", "fine"), [("x" * (RESULT_BYTES_MAX - 2), True), ("x" * (RESULT_BYTES_MAX - 1), False)])
@@ -297,14 +274,12 @@ def test_a_result_has_a_bound(data: str, fine: bool) -> None:
     if fine:
         assert len(json_bytes("result", data, RESULT_BYTES_MAX)) == RESULT_BYTES_MAX
     else:
-        with pytest.raises(Malformed, match="result: '524289 bytes'"):
-            json_bytes("result", data, RESULT_BYTES_MAX)
+        must_raise(Malformed, "result: '524289 bytes'", json_bytes, "result", data, RESULT_BYTES_MAX)
 
 
 def test_values_go_out_in_calls_of_bounded_size() -> None:
     machine, owed = Machine(), PendingAcknowledgements()
-    half = b"x" * (CALL_BYTES_MAX // 2)
-    jobs = [machine.job(name) for name in "abcde"]
+    half, jobs = b"x" * (CALL_BYTES_MAX // 2), [machine.job(name) for name in "abcde"]
     for job in jobs:
         owed.finish(job.lease, 0)
     for job, data in ((jobs[1], half), (jobs[2], half), (jobs[3], b"1"), (jobs[4], 3 * half)):

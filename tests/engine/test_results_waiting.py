@@ -29,6 +29,7 @@ from engine import (
 from engine.testing import EmbeddedServer
 from tests.engine.helpers.both import Blocking
 from tests.engine.helpers.processes import Workers
+from tests.engine.helpers.producing import must_raise
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
@@ -83,14 +84,10 @@ def unspeakable(job: Job) -> object:
 def steps(job: Job) -> None:
     """Tell the progress, and wait until the queue that it names has it."""
     bads: tuple[dict[str, Any], ...] = (
-        {"percent": 101},
-        {"percent": True},
-        {"percent": 1, "message": 7},
-        {"percent": 1, "data": {1, 2}},
+        *({"percent": 101}, {"percent": True}, {"percent": 1, "message": 7}, {"percent": 1, "data": {1, 2}}),
     )
     for bad in bads:
-        with pytest.raises(Malformed):
-            job.progress(**bad)
+        must_raise(Malformed, None, job.progress, **bad)
     with Queue("q", url=job.payload) as queue:
         for percent in range(0, 99, 7):
             job.progress(percent)
@@ -127,8 +124,7 @@ def face(request: pytest.FixtureRequest, queue: Queue) -> Iterator[Any]:
     with asyncio.Runner() as runner:
         made = AsyncQueue("q", url=queue.url)
         blocking = Blocking(made, runner)
-        results = Blocking(made.results, runner)
-        blocking.__dict__["results"] = results
+        blocking.__dict__["results"] = Blocking(made.results, runner)
         yield blocking
         runner.run(made.close())
 
@@ -159,13 +155,11 @@ def test_a_call_returns_what_the_handler_returned(worker: Worker, face: Any, nam
     for number in range(20):
         assert face.call(name, {"a": number, "b": 1}) == number + 1
     assert face.call(name, {"a": ["ä"], "b": [None]}, id="mine") == ["ä", None]
-    assert face.results.get("mine").value == ["ä", None]
-    assert face.call("nothing", 1) is None
+    assert face.results.get("mine").value == ["ä", None] and face.call("nothing", 1) is None
 
 
 def test_a_call_of_a_job_that_is_there_waits_for_that_one(worker: Worker, face: Any) -> None:
-    first = face.call("add", {"a": 1, "b": 1}, id="mine")
-    assert first == face.call("add", {"a": 5, "b": 5}, id="mine") == 2
+    assert face.call("add", {"a": 1, "b": 1}, id="mine") == face.call("add", {"a": 5, "b": 5}, id="mine") == 2
     assert face.call("add", {"a": 1, "b": 2}, dedup="d", dedup_ms=60_000) == 3
     assert face.call("add", {"a": 9, "b": 9}, dedup="d", dedup_ms=60_000) == 3
 
@@ -181,12 +175,10 @@ def test_a_call_of_a_job_that_dies_raises_its_error(worker: Worker, face: Any) -
 
 
 def test_a_wait_that_comes_to_nothing_says_why(face: Any) -> None:
-    with pytest.raises(UnknownJob, match="job none"):
-        face.results.wait("none")
+    must_raise(UnknownJob, "job none", face.results.wait, "none")
     assert face.results.get("none") is None
     before_s = time.monotonic()
-    with pytest.raises(TimedOut, match="150 ms"):
-        face.results.wait(face.enqueue("add", 1).job, wait_ms=150)
+    must_raise(TimedOut, "150 ms", face.results.wait, face.enqueue("add", 1).job, wait_ms=150)
     assert time.monotonic() - before_s >= 0.15
     with pytest.raises(TimedOut) as timed_out:
         face.call("add", 1, wait_ms=0)
@@ -195,21 +187,17 @@ def test_a_wait_that_comes_to_nothing_says_why(face: Any) -> None:
         face.results.wait(timed_out.value.job, wait_ms=1)
     assert again.value.job == timed_out.value.job and (timed_out.value.wait_ms, again.value.wait_ms) == (0, 1)
     for bad in ("", "two words", 7, "x" * 257):
-        with pytest.raises(Malformed, match="id"):
-            face.results.wait(bad)
+        must_raise(Malformed, "id", face.results.wait, bad)
     for bad in (-1, None, "1"):
-        with pytest.raises(Malformed, match="wait_ms"):
-            face.results.wait("none", wait_ms=bad)
+        must_raise(Malformed, "wait_ms", face.results.wait, "none", wait_ms=bad)
 
 
 @pytest.mark.slow
 def test_the_pool_of_processes_brings_results_back(workers: Workers, queue: Queue) -> None:
     workers.start("--processes", "1", handlers="tests.engine.test_results_waiting:handlers")
     assert queue.call("add", {"a": 20, "b": 22}, wait_ms=120_000) == 42, "it starts first"
-    with pytest.raises(JobFailed, match="no such luck"):
-        queue.call("raise", 1, attempts=1)
-    with pytest.raises(JobFailed, match="Malformed: result"):
-        queue.call("unspeakable", 1, attempts=1)
+    must_raise(JobFailed, "no such luck", queue.call, "raise", 1, attempts=1)
+    must_raise(JobFailed, "Malformed: result", queue.call, "unspeakable", 1, attempts=1)
 
 
 @pytest.mark.slow
@@ -227,8 +215,7 @@ def test_progress_is_seen_while_the_handler_runs(
     found = wait_until(lambda: (seen := face.results.progress(job)) and seen.percent == 99.5 and seen, "it is seen")
     assert (found.message, found.data, found.at_ms > 10**12) == ("nearly", {"rows": []}, True)
     queue.call("nothing", 1, id="may-end")
-    assert queue.results.wait(job).get() is None
-    assert face.results.progress(job) is None
+    assert queue.results.wait(job).get() is None and face.results.progress(job) is None
 
 
 @pytest.mark.usefixtures("late_looks")
@@ -252,8 +239,7 @@ def test_whatever_ends_a_job_wakes_who_waits_for_it(
 @pytest.mark.usefixtures("late_looks")
 def test_no_wake_up_is_lost_whenever_the_wait_begins(worker: Worker, queue: Queue) -> None:
     """A lost one would cost the minute until the next look."""
-    dice = random.Random(7)
-    longest: list[float] = []
+    dice, longest = random.Random(7), list[float]()
 
     def wait(ids: list[str], results: Queue) -> None:
         for job in ids:
@@ -309,16 +295,14 @@ def test_tasks_of_two_loops_wait_over_a_connection_for_each(queue: Queue, client
     def blocked() -> int:
         return len([each for each in client.client_list() if each["cmd"] == "xread" and "b" in each["flags"]])
 
-    jobs = [queue.enqueue("add", number).job for number in range(10)]
-    waiting = list[Any]()
+    jobs, waiting = [queue.enqueue("add", number).job for number in range(10)], list[Any]()
     for number, job in enumerate(jobs):
         waiting.append(asyncio.run_coroutine_threadsafe(waits(job), loops[number % 2]))
         wait_until(lambda job=job: client.exists(queue.model.keys.prefix + "waits:" + job), "it waits")
     # What has looked listens already, or begins to at once.
     client.ping()
     wait_until(lambda: blocked() >= 2, "both listen")
-    assert blocked() == 2
-    assert [each.result() for each in waiting] == jobs
+    assert blocked() == 2 and [each.result() for each in waiting] == jobs
     for loop, thread in zip(loops, threads, strict=True):
         asyncio.run_coroutine_threadsafe(made.close(), loop).result()
         loop.call_soon_threadsafe(loop.stop)

@@ -82,8 +82,7 @@ def test_routing_keys(route: str | None, routes: list[str], runs: bool) -> None:
 def test_a_routing_key_and_a_target_are_met_together() -> None:
     worker = Attributes("w", "node", routes=frozenset({"gpu"}))
     both = wanted(route="gpu", target=Target(stack=["node"]))
-    assert matches(both, worker)
-    assert not matches(both, Attributes("w", "node", routes=frozenset({"default"})))
+    assert matches(both, worker) and not matches(both, Attributes("w", "node", routes=frozenset({"default"})))
     assert not matches(both, Attributes("w", "perl", routes=frozenset({"gpu"})))
     assert not matches(wanted(route="gpu", target={"server": "w"}), BARE)
 
@@ -124,8 +123,7 @@ def test_equal_targets_make_one_class(asked: Target, random: Any) -> None:
         return twice
 
     other = {"capabilities": mixed(asked.capabilities), "region": mixed(asked.region), "stack": mixed(asked.stack)}
-    same = Target(asked.server, mode=asked.mode, **other)
-    text = target_text("target", asked)
+    same, text = Target(asked.server, mode=asked.mode, **other), target_text("target", asked)
     assert text == target_text("target", same)
     assert class_of("work", "gpu", text) == class_of("work", "gpu", target_text("target", same))
 
@@ -178,8 +176,7 @@ def test_the_classes_of_a_worker() -> None:
 def test_bad_targets(value: Any, field: str) -> None:
     with pytest.raises(Malformed) as caught:
         target_text("target", value)
-    assert caught.value.field == field
-    assert target_text("target", {"region": [f"r{n}" for n in range(32)]})
+    assert caught.value.field == field and target_text("target", {"region": [f"r{n}" for n in range(32)]})
 
 
 @pytest.mark.parametrize(

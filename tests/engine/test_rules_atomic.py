@@ -24,8 +24,7 @@ def claim_all(desk: Desk) -> list[LeasedJob]:
     """Claim and finish whatever may run now, in the order of the claims."""
     found: list[LeasedJob] = []
     for _ in range(20):
-        desk.sweep()
-        claimed = desk.claim("z", limit=200)
+        claimed = desk.swept().claim("z", limit=200)
         if claimed:
             desk.finish(*[job.lease for job in claimed])
         found += claimed
@@ -40,15 +39,14 @@ def test_rule_01_a_bulk_beyond_one_unpack_cut_off_after_any_write_loses_and_doub
     for writes in desk.each_cut():
         operation = desk.enqueue_many_operation(*jobs, delays_ms=tuple(range(1, 601)))
         desk.cut_off(operation, writes)
-        there = int(desk.redis.exists(*[desk.keys.job(job) for job in jobs]))  # type: ignore[arg-type]
+        there = int(desk.redis.exists(*[desk.keys.job(job) for job in jobs]))
         if resend:
             reply = desk.run(operation)
             results = [item.result for item in reply.items]
             assert [item.job for item in reply.items] == jobs
             assert (results.count("repeated"), results.count("created")) == (there, 1000 - there)
             there = 1000
-        desk.later(1000)
-        finished = [job.lease.job for job in claim_all(desk)]
+        finished = [job.lease.job for job in claim_all(desk.swept(1000))]
         assert len(finished) == len(set(finished)) == there, writes
     assert writes == 9
     # In the order of the call, the delayed ones in that of their times.
@@ -59,8 +57,7 @@ def test_rule_01_a_bulk_of_4_500_is_whole_though_unpack_cannot_take_it(desk: Des
     """Of so many, an `unpack` without pages once left every job and no lane entry, and the re-send said "already there"."""
     jobs = [f"j{number}" for number in range(4500)]
     for result in ("created", "repeated"):
-        reply = desk.run(desk.enqueue_many_operation(*jobs))
-        assert {item.result for item in reply.items} == {result}
+        assert {item.result for item in desk.run(desk.enqueue_many_operation(*jobs)).items} == {result}
         assert desk.redis.zrange(desk.keys.lane("main"), 0, -1) == [job.encode() for job in jobs]
 
 
@@ -77,29 +74,23 @@ def test_rule_01_a_burial_cut_off_and_never_sent_again_is_completed_by_the_sweep
     for writes in desk.each_cut(1):
         failure = Failure(desk.leased("j1", attempts=1)[0].lease, "no", 0)
         desk.cut_off(Bury((failure,)) if end == "bury" else Retry((failure,)), writes)
-        desk.later(LEASE_MS + 1)
-        assert desk.claim("b") == [], writes
+        assert desk.swept(LEASE_MS + 1).claim("b") == [], writes
         assert desk.places("j1") == {"dead"}, writes
 
 
 def test_rule_01_a_retry_cut_off_keeps_its_back_off(desk: Desk) -> None:
     (job,) = desk.leased("j1")
     assert desk.cut_off(Retry((Failure(job.lease, "boom", 3 * LEASE_MS),)), 1)
-    desk.later(LEASE_MS + 1)
-    assert desk.places("j1") == {"due"}
-    assert desk.claim("b") == []
-    desk.tick(2 * LEASE_MS)
-    assert [job.lease.job for job in desk.claim("b")] == ["j1"]
+    assert desk.swept(LEASE_MS + 1).places("j1") == {"due"} and desk.claim("b") == []
+    assert [job.lease.job for job in desk.tick(2 * LEASE_MS).claim("b")] == ["j1"]
 
 
 def test_rule_01_a_job_whose_token_lives_is_not_leased_again_from_a_half_written_index(desk: Desk) -> None:
     first, second = (job.lease for job in desk.leased("j1", "j2"))
     # Cut off after their first index writes: j1 is in its lane again, j2 is due at once, and both tokens still live.
-    assert desk.cut_off(Release((first,)), 2)
-    assert desk.cut_off(Retry((Failure(second, "boom", 0),)), 1)
+    assert desk.cut_off(Release((first,)), 2) and desk.cut_off(Retry((Failure(second, "boom", 0),)), 1)
     assert (desk.places("j1"), desk.places("j2")) == ({"lane", "active"}, {"due", "active"})
-    desk.sweep()
-    assert desk.claim("b") == []
+    assert desk.swept().claim("b") == []
     assert (desk.places("j1"), desk.places("j2")) == ({"active"}, {"active"})
     assert desk.run(Release((first,))).items == (("ok", "released"),)
     assert desk.retry(second, delay_ms=0) == ("ok", "retried")
@@ -135,10 +126,7 @@ def test_rule_01_a_bulk_enqueue_checks_its_other_keys_before_its_first_write_too
 def test_rule_01_a_claim_checks_its_keys_before_its_first_write(desk: Desk, key: str) -> None:
     """There is something to write in each half: a job to end, one that is due, and one to lease."""
     (ends,) = desk.leased("ends")
-    desk.enqueue("waits")
-    desk.enqueue("due", delay_ms=100)
-    desk.tick(100)
-    operation = desk.claim_operation()
+    operation = desk.enqueue("waits").enqueue("due", delay_ms=100).tick(100).claim_operation()
     names = {"ready": desk.keys.ready("main"), "wake": desk.keys.wake("main"), "claim": desk.keys.claim(operation.incarnation)}
     name = names.get(key) or getattr(desk.keys, key)
     desk.redis.delete(name)
@@ -156,11 +144,9 @@ def test_a_claim_of_one_job_takes_few_commands(desk: Desk) -> None:
         stats: Any = desk.redis.info("commandstats")
         return sum(one["calls"] for name, one in stats.items() if name not in ("cmdstat_info", "cmdstat_config|resetstat"))
 
-    desk.enqueue("first", "second", "last")
-    desk.claim(limit=1)
+    desk.enqueue("first", "second", "last").claim(limit=1)
     # Among them the call itself, and a marker for the job that is left.
-    assert commands(1) <= 28
-    assert commands(10) <= 25
+    assert commands(1) <= 28 and commands(10) <= 25
 
 
 def test_rule_02_the_flags_are_what_the_server_checks(desk: Desk) -> None:
@@ -173,9 +159,7 @@ def test_rule_02_the_flags_are_what_the_server_checks(desk: Desk) -> None:
 
 @pytest.mark.feature("BL33")
 def test_rule_02_a_full_server_takes_marks_burials_promotions_and_a_finish_with_a_claim(desk: Desk) -> None:
-    desk.enqueue("a", "b", "c", "d")
-    desk.enqueue("later", delay_ms=1)
-    marked, finished, buried = desk.claim(limit=3)
+    marked, finished, buried = desk.enqueue("a", "b", "c", "d").enqueue("later", delay_ms=1).claim(limit=3)
     with desk.full():
         assert desk.mark(marked.lease) == "ok"
         answer = desk.run(Finish((finished.lease,), desk.claim_operation(limit=1)))

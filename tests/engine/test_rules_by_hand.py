@@ -24,9 +24,7 @@ HOUR_MS = 3_600_000
 
 @pytest.mark.feature("MQ32")
 def test_rule_26_a_running_job_loses_its_token_at_once(desk: Desk) -> None:
-    desk.set_limit("k:k", concurrency=1)
-    desk.enqueue("j", key="k", unique="u")
-    desk.leased("next", key="k")
+    desk.set_limit("k:k", concurrency=1).enqueue("j", key="k", unique="u").leased("next", key="k")
     take_markers(desk)
     (told,) = altered(desk, "cancel", "active", "j")
     assert (told.done, told.state) == (True, "active")
@@ -35,10 +33,7 @@ def test_rule_26_a_running_job_loses_its_token_at_once(desk: Desk) -> None:
     check(desk, room=True)
     assert desk.redis.exists(desk.keys.unique("u"), desk.keys.run("j"), desk.keys.active) == 0
     assert [found.lease.job for found in desk.claim("b")] == ["next"]
-    desk.sweep_past(LEASE_MS + 1)
-    assert desk.places("j") == {"ended"}
-    desk.tick(30_001)
-    assert desk.places("j") == set()
+    assert desk.past(LEASE_MS + 1).places("j") == {"ended"} and desk.tick(30_001).places("j") == set()
 
 
 def published(desk: Desk) -> Callable[[], list[tuple[str, str]]]:
@@ -63,8 +58,7 @@ def published(desk: Desk) -> Callable[[], list[tuple[str, str]]]:
 def test_rule_26_the_holder_of_a_cancelled_job_is_told_on_its_channel(desk: Desk) -> None:
     """And nobody else, and of nothing else: neither of a job that nobody holds, nor of one that is removed, nor by a copy."""
     look = published(desk)
-    desk.enqueue("held", "waiting", "removed")
-    desk.claim("a", limit=1)
+    desk.enqueue("held", "waiting", "removed").claim("a", limit=1)
     (job,) = desk.run(replace(desk.claim_operation("b", 1), owner="shop-1")).jobs
     call = desk.call(alter(desk, "cancel", "active", job.lease.job))
     for _ in range(2):
@@ -80,10 +74,8 @@ def test_rule_26_the_holder_of_a_cancelled_job_is_told_on_its_channel(desk: Desk
 def test_rule_26_what_has_not_started_never_starts(desk: Desk, state: str) -> None:
     desk.enqueue("j", unique="u", delay_ms=500 if state == "delayed" else 0)
     (told,) = altered(desk, "cancel", state, "j")
-    assert told.done
-    assert desk.places("j") == {"ended"} and desk.redis.exists(desk.keys.unique("u")) == 0
-    desk.later(1000)
-    assert desk.claim() == []
+    assert told.done and desk.places("j") == {"ended"} and desk.redis.exists(desk.keys.unique("u")) == 0
+    assert desk.swept(1000).claim() == []
     desk.enqueue("other", unique="u")
 
 
@@ -94,12 +86,9 @@ def test_rule_26_what_has_not_started_never_starts(desk: Desk, state: str) -> No
 def test_a_job_is_removed_from_wherever_it_stands(desk: Desk) -> None:
     dead, finished = (job.lease for job in desk.leased("dead", "finished"))
     desk.bury(dead)
-    desk.finish(finished)
-    desk.enqueue("delayed", delay_ms=5000)
-    desk.enqueue("waiting")
+    desk.finished(finished).enqueue("delayed", delay_ms=5000).enqueue("waiting")
     for job in ("dead", "delayed", "waiting", "finished"):
-        assert altered(desk, "remove", job, job)[0].done
-        assert desk.places(job) == {"ended"}
+        assert altered(desk, "remove", job, job)[0].done and desk.places(job) == {"ended"}
     assert members(desk, desk.keys.done) == []
     # The tombstone of what was finished still answers a late copy of its finish.
     assert desk.finish(finished) == [("repeated", "finished")]
@@ -107,11 +96,8 @@ def test_a_job_is_removed_from_wherever_it_stands(desk: Desk) -> None:
 
 @pytest.mark.feature("BL24")
 def test_a_delayed_job_may_run_now_at_its_place(desk: Desk) -> None:
-    desk.enqueue("first", delay_ms=50_000)
-    desk.enqueue("second")
-    take_markers(desk)
-    assert altered(desk, "run_now", "delayed", "first")[0].done
-    assert take_markers(desk) == ["main"]
+    take_markers(desk.enqueue("first", delay_ms=50_000).enqueue("second"))
+    assert altered(desk, "run_now", "delayed", "first")[0].done and take_markers(desk) == ["main"]
     assert desk.redis.exists(desk.keys.due) == 0
     assert [job.lease.job for job in desk.claim()] == ["first", "second"]
 
@@ -123,8 +109,7 @@ def test_a_delayed_job_may_run_now_at_its_place(desk: Desk) -> None:
 def test_a_dead_job_runs_again_with_all_its_attempts(desk: Desk) -> None:
     desk.enqueue("j", attempts=2)
     for _ in range(2):
-        desk.retry(desk.claim()[0].lease, delay_ms=0)
-        desk.later(1)
+        desk.retried(desk.claim()[0].lease, delay_ms=0).later(1)
     fence = int(desk.run_hash("j")["fence"])
     assert desk.places("j") == {"dead"} and desk.run_hash("j")["failures"] == "2"
     take_markers(desk)
@@ -132,18 +117,15 @@ def test_a_dead_job_runs_again_with_all_its_attempts(desk: Desk) -> None:
     assert (desk.places("j"), take_markers(desk)) == ({"lane"}, ["main"])
     (job,) = desk.claim()
     assert (job.failures, job.crashes, job.claims) == (0, 0, 3) and job.lease.fence > fence
-    assert desk.run_hash("j")["errors"] == "2"
-    assert desk.retry(job.lease, delay_ms=0) == ("ok", "retried")
+    assert desk.run_hash("j")["errors"] == "2" and desk.retry(job.lease, delay_ms=0) == ("ok", "retried")
 
 
 def test_rule_10_a_copy_of_a_requeue_leaves_a_job_dead_that_died_again_after_the_clock_stepped_back(desk: Desk) -> None:
     """Its entry is older than the requeue by then, as that of a requeue which was cut off would be."""
-    desk.enqueue("j")
-    bury(desk, "j")
+    bury(desk.enqueue("j"), "j")
     call = desk.call(alter(desk, "requeue", "dead", "j"))
     assert [told.done for told in desk.send(call).items] == [True]
-    desk.tick(-HOUR_MS)
-    bury(desk, "j")
+    bury(desk.tick(-HOUR_MS), "j")
     desk.send(call)
     assert desk.places("j") == {"dead"}
     desk.tick(HOUR_MS)
@@ -151,10 +133,8 @@ def test_rule_10_a_copy_of_a_requeue_leaves_a_job_dead_that_died_again_after_the
 
 
 def test_rule_23_a_requeued_job_takes_its_unique_key_again_or_names_the_holder(desk: Desk) -> None:
-    desk.enqueue("first", unique="u")
-    bury(desk, "first")
-    desk.enqueue("second", unique="u")
-    (told,) = altered(desk, "requeue", "dead", "first")
+    bury(desk.enqueue("first", unique="u"), "first")
+    (told,) = altered(desk.enqueue("second", unique="u"), "requeue", "dead", "first")
     assert (told.result, told.state, told.holder) == ("held", "dead", "second")
     bury(desk, "second")
     # Of two that want the key in one call, the first gets it.
@@ -166,24 +146,19 @@ def test_rule_23_a_requeued_job_takes_its_unique_key_again_or_names_the_holder(d
 
 @pytest.mark.feature("BN12")
 def test_a_corrupt_job_is_not_requeued_and_may_be_discarded(desk: Desk) -> None:
-    desk.enqueue("j")
-    desk.redis.setrange(desk.keys.job("j"), 0, b"\xff")
+    desk.enqueue("j").redis.setrange(desk.keys.job("j"), 0, b"\xff")
     assert desk.claim() == [] and desk.places("j") == {"dead"}
-    assert altered(desk, "requeue", "dead", "j")[0].result == "corrupt"
-    assert desk.places("j") == {"dead"}
+    assert altered(desk, "requeue", "dead", "j")[0].result == "corrupt" and desk.places("j") == {"dead"}
     assert altered(desk, "discard", "dead", "j")[0].done
     assert desk.places("j") == {"ended"} and desk.redis.exists(desk.keys.run("j")) == 0
 
 
 def test_rule_01_a_requeue_cut_off_and_never_sent_again_leaves_a_job_that_runs_and_crashes_as_any_other(desk: Desk) -> None:
     for writes in desk.each_cut(1):
-        desk.enqueue("j")
-        bury(desk, "j")
-        desk.tick(10)
-        desk.cut_off(alter(desk, "requeue", "dead", "j"), writes)
+        bury(desk.enqueue("j"), "j")
+        desk.tick(10).cut_off(alter(desk, "requeue", "dead", "j"), writes)
         if desk.claim():
-            desk.sweep_past(LEASE_MS + 1)
-            assert desk.places("j") == {"lane"}, writes
+            assert desk.past(LEASE_MS + 1).places("j") == {"lane"}, writes
         else:
             assert desk.places("j") == {"dead"}, writes
 
@@ -193,15 +168,12 @@ def test_rule_01_a_requeue_cut_off_and_never_sent_again_leaves_a_job_that_runs_a
 
 @pytest.mark.feature("BL26")
 def test_clean_forgets_the_lane_that_it_empties_and_the_results_of_what_it_removes(desk: Desk) -> None:
-    desk.enqueue("old1", "old2", key="a")
-    desk.tick(1000)
-    desk.enqueue("young", priority=9)
+    desk.enqueue("old1", "old2", key="a").tick(1000).enqueue("young", priority=9)
     assert desk.run(clean(desk, "waiting", 500)).removed == 2
     assert names_of(desk, desk.keys.lane("*")) == ["main"] and members(desk, desk.keys.ready("main")) == ["main"]
     check(desk)
     desk.run(Finish((desk.claim()[0].lease,), None, (Value(0, b"7", HOUR_MS, 1),)))
-    assert desk.redis.exists(desk.keys.result("young"))
-    assert desk.run(clean(desk, "finished")).removed == 1
+    assert desk.redis.exists(desk.keys.result("young")) and desk.run(clean(desk, "finished")).removed == 1
     assert not desk.redis.exists(desk.keys.result("young"))
 
 
@@ -225,9 +197,7 @@ def test_rule_07_what_came_after_the_era_stays(desk: Desk, state: str) -> None:
 
 
 def test_rule_07_a_late_copy_of_an_obliteration_touches_nothing_of_the_new_queue(desk: Desk) -> None:
-    desk.set_limit("n:main", concurrency=1)
-    desk.pause("other")
-    desk.enqueue("old1", "old2")
+    desk.set_limit("n:main", concurrency=1).pause("other").enqueue("old1", "old2")
     calls = [desk.call(forget(desk))]
     begun = desk.send(calls[0])
     assert hash_of(desk, desk.keys.limits) and desk.claim() == [], "nothing starts, least of all without its limits"
@@ -238,12 +208,9 @@ def test_rule_07_a_late_copy_of_an_obliteration_touches_nothing_of_the_new_queue
     kinds = {name.split(":")[0] for name in names_of(desk, f"{desk.keys.prefix}*")}
     assert kinds == {"claim", "job", "op", "seq", "sweep"}
     # The new queue, and copies of all calls at all times.
-    desk.set_limit("n:main", concurrency=2)
-    desk.enqueue("new1", "new2", "new3")
-    desk.enqueue("new4", delay_ms=HOUR_MS)
+    desk.set_limit("n:main", concurrency=2).enqueue("new1", "new2", "new3").enqueue("new4", delay_ms=HOUR_MS)
     for passed_ms in (0, 5_000, 24_000, 2_000, HOUR_MS - 1):
-        desk.tick(passed_ms)
-        before = desk.dump()
+        before = desk.tick(passed_ms).dump()
         for call in calls:
             assert desk.send(call).result in ("repeated", "refused")
         # Copies that had never arrived before, in time: the era keeps them from the new jobs.
@@ -255,26 +222,20 @@ def test_rule_07_a_late_copy_of_an_obliteration_touches_nothing_of_the_new_queue
 
 
 def test_an_obliteration_starts_nothing_that_is_paused(desk: Desk) -> None:
-    desk.pause()
-    desk.enqueue("j1")
-    begun = desk.run(forget(desk))
+    begun = desk.pause().enqueue("j1").run(forget(desk))
     assert desk.claim() == [], "what is about to be removed"
     assert desk.run(clean(desk, "waiting", era=begun.era)).removed == 1
-    desk.run(forget(desk, end=True))
-    desk.enqueue("new")
-    assert [job.lease.job for job in desk.claim()] == ["new"]
+    assert [job.lease.job for job in desk.did(forget(desk, end=True)).enqueue("new").claim()] == ["new"]
 
 
 def test_an_obliteration_waits_for_jobs_in_hand_unless_it_is_forced(desk: Desk) -> None:
-    desk.set_limit("n:main", concurrency=5)
-    (job, _) = desk.leased("j1", "j2")
+    (job, _) = desk.set_limit("n:main", concurrency=5).leased("j1", "j2")
     before = desk.dump()
     assert desk.run(forget(desk)).busy
     after = desk.dump()
     assert after.pop(desk.keys.op("by-hand-00000001"))[1].endswith(b" busy"), "a late copy is turned away as well"
     assert after == before
-    begun = desk.run(forget(desk, force=True))
-    assert desk.run(clean(desk, "active", era=begun.era)).removed == 2
+    assert desk.run(clean(desk, "active", era=desk.run(forget(desk, force=True)).era)).removed == 2
     assert desk.finish(job.lease) == [("stale", "")]
     assert desk.redis.exists(desk.keys.active, desk.keys.held("n:main")) == 0
 
@@ -292,21 +253,17 @@ def test_the_sweep_keeps_the_dead_and_the_done_within_their_bounds(desk: Desk) -
         one(f"d{number}", dies=True)
         one(f"f{number}", dies=False)
         desk.tick(100)
-    desk.run(set_retention(desk, dead_max=3, done_max=3))
-    desk.sweep()
+    desk.did(set_retention(desk, dead_max=3, done_max=3)).sweep()
     assert (members(desk, desk.keys.dead), members(desk, desk.keys.done)) == (["d1", "d2", "d3"], ["f1", "f2", "f3"])
     assert desk.places("d0") == {"ended"} and desk.redis.exists(desk.keys.run("d0")) == 0
     desk.run(set_retention(desk, dead_age_ms=250, done_age_ms=150))
     assert hash_of(desk, desk.keys.retention) == {"dead_max": "3", "done_max": "3", "dead_age_ms": "250", "done_age_ms": "150"}
-    desk.sweep()
-    assert (members(desk, desk.keys.dead), members(desk, desk.keys.done)) == (["d2", "d3"], ["f3"])
-    desk.later(151)
-    assert (members(desk, desk.keys.dead), members(desk, desk.keys.done)) == ([], [])
+    assert (members(desk.swept(), desk.keys.dead), members(desk, desk.keys.done)) == (["d2", "d3"], ["f3"])
+    assert (members(desk.swept(151), desk.keys.dead), members(desk, desk.keys.done)) == ([], [])
 
 
 def test_the_dead_are_kept_for_90_days_where_nothing_is_said(desk: Desk) -> None:
-    desk.enqueue("j")
-    bury(desk, "j")
+    bury(desk.enqueue("j"), "j")
     for days, there in ((89, ["j"]), (90, ["j"]), (91, [])):
         desk.later(START_MS + days * 24 * HOUR_MS - desk.now_ms)
         assert members(desk, desk.keys.dead) == there, days
@@ -314,8 +271,7 @@ def test_the_dead_are_kept_for_90_days_where_nothing_is_said(desk: Desk) -> None
 
 
 def test_retention_discards_fifty_at_a_time_and_the_sweep_comes_back_at_once(desk: Desk) -> None:
-    jobs = [f"j{number:03}" for number in range(250)]
-    desk.run(desk.enqueue_many_operation(*jobs))
+    desk.run(desk.enqueue_many_operation(*[f"j{number:03}" for number in range(250)]))
     for _ in range(3):
         desk.run(Bury(tuple(Failure(job.lease, "no") for job in desk.claim(limit=100))))
     desk.run(set_retention(desk, dead_max=0))
@@ -343,16 +299,14 @@ def test_rule_07_a_copy_that_arrives_when_all_is_over_does_nothing(desk: Desk, s
         desk.redis.delete(desk.keys.job(job), desk.keys.run(job))
         desk.enqueue(job)
     bury(desk, "m0", "m1")
-    desk.enqueue("s0")
-    with desk.unchanged():
+    with desk.enqueue("s0").unchanged():
         assert desk.send(call).result == "refused"
     assert [job.lease.job for job in desk.claim("c", classes=CLASSES)] == ["s0"]
 
 
 @pytest.mark.parametrize("key", ["sweep", "due", "active", "dead", "done", "stats"])
 def test_rule_01_a_key_of_the_wrong_type_stops_it_before_its_first_write(desk: Desk, key: str) -> None:
-    desk.enqueue("j1", "j2")
-    bury(desk, "j1", "j2")
+    bury(desk.enqueue("j1", "j2"), "j1", "j2")
     operations = [alter(desk, "discard", "dead", "j1"), clean(desk, "dead"), forget(desk)]
     if key in ("dead", "stats"):
         operations.append(alter(desk, "requeue", "dead", "j1"))
@@ -370,24 +324,17 @@ def test_rule_01_a_key_of_the_wrong_type_stops_it_before_its_first_write(desk: D
 def test_finish_reads_no_envelope_and_is_refused_all_the_same_after_a_cancel_that_was_cut_off(desk: Desk) -> None:
     (job,) = desk.leased("j")
     operation = alter(desk, "cancel", "active", "j")
-    assert desk.cut_off(operation, 1)
-    assert desk.run(Finish((job.lease,))).items == (("stale", ""),)
-    assert desk.run(operation).items[0].done
-    assert desk.places("j") == {"ended"}
+    assert desk.cut_off(operation, 1) and desk.run(Finish((job.lease,))).items == (("stale", ""),)
+    assert desk.run(operation).items[0].done and desk.places("j") == {"ended"}
 
 
 def test_rule_25_what_needs_a_cancelled_job_is_buried_and_a_cancelled_child_is_waited_for_by_nobody(desk: Desk) -> None:
-    desk.enqueue("parent", "other")
-    desk.enqueue("child", needs=("parent",))
-    desk.enqueue("second", needs=("other",))
+    desk.enqueue("parent", "other").enqueue("child", needs=("parent",)).enqueue("second", needs=("other",))
     assert altered(desk, "cancel", "blocked", "second")[0].done
     assert desk.places("second") == {"ended"} and desk.redis.exists(desk.keys.needs("second")) == 0
-    assert altered(desk, "cancel", "waiting", "parent")[0].done
-    desk.sweep()
-    assert desk.places("child") == {"dead"}
+    assert altered(desk, "cancel", "waiting", "parent")[0].done and desk.swept().places("child") == {"dead"}
     assert desk.run_hash("child")["error"] == "its parent parent is cancelled"
-    (job,) = desk.claim()
-    assert desk.finish(job.lease) == [("ok", "finished")] and desk.claim() == []
+    assert desk.finish(desk.one().lease) == [("ok", "finished")] and desk.claim() == []
 
 
 @pytest.mark.parametrize("state", ["waiting", "dead", "finished"])
@@ -396,7 +343,6 @@ def test_rule_10_what_a_clock_that_stepped_back_has_left_ahead_of_now_is_obliter
     if state != "waiting":
         (job,) = desk.claim()
         desk.run(Finish((job.lease,)) if state == "finished" else Bury((Failure(job.lease, "no use"),)))
-    desk.tick(-60_000)
-    assert desk.run(clean(desk, state, 1)).removed == 0, "it has no age yet"
+    assert desk.tick(-60_000).run(clean(desk, state, 1)).removed == 0, "it has no age yet"
     assert desk.queue.obliterate()
     assert getattr(desk.queue.counts(), "done" if state == "finished" else state) == 0

@@ -34,8 +34,7 @@ def left(desk: Desk) -> list[str]:
 
 
 def members_of_set(desk: Desk, key: str) -> list[str]:
-    raw: Any = desk.redis.smembers(key)
-    return sorted(member.decode() for member in raw)
+    return sorted(member.decode() for member in desk.redis.smembers(key))
 
 
 def test_rule_25_a_success_makes_its_callback_in_the_call_that_finishes(desk: Desk) -> None:
@@ -43,15 +42,11 @@ def test_rule_25_a_success_makes_its_callback_in_the_call_that_finishes(desk: De
     lease = desk.claim()[0].lease
     assert called(desk) == []
     operation = Finish((lease,), values=(Value(0, b'{"n":1}', 60_000, 7),))
-    desk.run(operation)
-    (job,) = called(desk)
+    (job,) = called(desk.did(operation))
     assert (job.name, job.payload, job.options.needs, job.lease.job) == ("yes", b"1", ("j",), "j>success:1")
-    assert job.left[0] == "" and json.loads(job.left[1])["value"] == {"n": 1}
-    assert left(desk) == []
+    assert job.left[0] == "" and json.loads(job.left[1])["value"] == {"n": 1} and left(desk) == []
     # A copy of the finish makes no second one.
-    desk.run(operation)
-    desk.sweep()
-    assert called(desk) == []
+    assert called(desk.did(operation).swept()) == []
     check(desk)
 
 
@@ -68,9 +63,7 @@ def test_rule_25_a_failure_makes_its_callback_however_the_job_ends(desk: Desk, h
         desk.sweep()
         cause = "its parent p is dead"
     elif how == "crashes":
-        desk.run(Bury((Failure(desk.claim(limit=2)[1].lease, "no"),)))
-        desk.sweep_past(LEASE_MS + 1)
-        desk.crash("j")
+        desk.did(Bury((Failure(desk.claim(limit=2)[1].lease, "no"),))).past(LEASE_MS + 1).crash("j")
         cause = "crashed 2 times, 1 are allowed"
     else:
         lease = desk.claim(limit=1)[0].lease
@@ -85,9 +78,7 @@ def test_rule_25_a_failure_makes_its_callback_however_the_job_ends(desk: Desk, h
             desk.run(Drop((lease,), (cause,)))  # type: ignore[arg-type]
     (job,) = called(desk)
     assert (job.name, job.payload, job.options.needs, job.left[0]) == ("no", b"2", ("j",), cause)
-    desk.sweep()
-    assert called(desk) == []
-    assert "j" not in members_of_set(desk, desk.keys.feeding)
+    assert called(desk.swept()) == [] and "j" not in members_of_set(desk, desk.keys.feeding)
 
 
 @pytest.mark.parametrize("state", ["waiting", "active", "delayed", "blocked"])
@@ -96,8 +87,7 @@ def test_rule_25_who_ends_a_job_by_hand_calls_nobody(desk: Desk, state: str) -> 
     add(desk, "j", **{"delayed": {"delay_ms": 9}, "blocked": {"needs": ("p",)}}.get(state, {}))
     if state == "active":
         desk.claim()
-    desk.run(Alter("cancel", ("j",), state, op_id="0" * 16, not_after_ms=desk.now_ms + 10_000))
-    desk.sweep()
+    desk.did(Alter("cancel", ("j",), state, op_id="0" * 16, not_after_ms=desk.now_ms + 10_000)).sweep()
     assert called(desk) == []
     # The other job still has its child listed until it ends.
     assert set(left(desk)) <= {"p"}
@@ -114,25 +104,20 @@ def test_rule_25_a_skipped_job_has_failed_and_one_without_that_callback_makes_no
 
 def test_rule_25_a_dead_job_that_is_requeued_calls_back_no_second_time(desk: Desk) -> None:
     add(desk, "j", attempts=1)
-    desk.retry(desk.claim()[0].lease)
-    assert [job.name for job in called(desk)] == ["no"]
+    assert [job.name for job in called(desk.retried(desk.claim()[0].lease))] == ["no"]
     desk.run(Alter("requeue", ("j",), "dead", op_id="0" * 16, not_after_ms=desk.now_ms + 10_000))
-    desk.finish(desk.claim()[0].lease)
-    assert called(desk) == []
+    assert called(desk.finished(desk.claim()[0].lease)) == []
 
 
 def test_rule_25_a_later_job_of_the_same_id_has_callbacks_of_its_own(desk: Desk) -> None:
     """A claim has ended the first, and no sweep has come since."""
     add(desk, "j", expires_ms=100)
-    desk.tick(100)
-    assert desk.claim() == []
+    assert desk.tick(100).claim() == []
     desk.tick(40_000)
     again = desk.enqueue_operation("j", nonce=b"another-", on_success=callback("yes", "j"), on_failure=callback("no", "j"))
     assert desk.run(again).result == "created"
-    desk.sweep()
-    assert [(job.lease.job, job.left[0]) for job in called(desk)] == [("j>failure:1", "gone")]
-    desk.finish(desk.claim()[0].lease)
-    assert [job.lease.job for job in called(desk, "d")] == ["j>success:2"]
+    assert [(job.lease.job, job.left[0]) for job in called(desk.swept())] == [("j>failure:1", "gone")]
+    assert [job.lease.job for job in called(desk.finished(desk.claim()[0].lease), "d")] == ["j>success:2"]
 
 
 @pytest.mark.parametrize("end", ["finish", "retry", "bury", "drop", "expire"])
@@ -140,8 +125,7 @@ def test_rule_25_cut_off_after_any_write_a_callback_comes_once(desk: Desk, end: 
     for writes in desk.each_cut():
         add(desk, "j", attempts=1, expires_ms=100 if end == "expire" else 0)
         if end == "expire":
-            desk.tick(100)
-            operation: Any = desk.sweep_operation()
+            operation: Any = desk.tick(100).sweep_operation()
         else:
             lease = desk.claim()[0].lease
             failure = Failure(lease, "no")
@@ -151,13 +135,9 @@ def test_rule_25_cut_off_after_any_write_a_callback_comes_once(desk: Desk, end: 
             }.get(end)
             operation = operation or (Bury((failure,)) if end == "bury" else Retry((failure,)))
         desk.cut_off(operation, writes)
-        desk.run(operation)
-        desk.sweep()
-        desk.sweep()
-        jobs = called(desk)
+        jobs = called(desk.did(operation).swept().swept())
         assert [job.name for job in jobs] == ["yes" if end == "finish" else "no"], writes
-        desk.finish(*(job.lease for job in jobs))
-        desk.later(30_000)
+        desk.finished(*(job.lease for job in jobs)).later(30_000)
         assert called(desk) == [] and left(desk) == [], writes
     assert writes > 5
 
@@ -167,12 +147,8 @@ def test_rule_25_an_enqueue_that_is_cut_off_and_sent_again_calls_back_once(desk:
         both: dict[str, Any] = {"on_success": callback("yes", "j"), "on_failure": callback("no", "j")}
         operation = desk.enqueue_operation("j", nonce=b"nonce---", unique="u", **both)
         desk.cut_off(operation, writes)
-        desk.sweep()
-        assert called(desk) == []
-        assert desk.run(operation).result in ("created", "repeated")
-        desk.finish(desk.claim()[0].lease)
-        desk.sweep()
-        assert [job.name for job in called(desk)] == ["yes"], writes
+        assert called(desk.swept()) == [] and desk.run(operation).result in ("created", "repeated")
+        assert [job.name for job in called(desk.finished(desk.claim()[0].lease).swept())] == ["yes"], writes
     assert writes > 3
 
 
@@ -181,42 +157,33 @@ def test_rule_25_many_callbacks_of_one_call_come_a_hundred_at_once_and_the_rest_
         add(desk, f"j{at}")
     desk.run(Finish(tuple(job.lease for job in desk.claim(limit=150))))
     assert len(members(desk, desk.keys.lane("yes"))) == 100
-    desk.sweep()
-    assert len(members(desk, desk.keys.lane("yes"))) == 150
-    assert left(desk) == []
+    assert len(members(desk.swept(), desk.keys.lane("yes"))) == 150 and left(desk) == []
 
 
 def test_rule_25_a_child_reads_what_its_parents_have_left_whenever_they_ended(desk: Desk) -> None:
     early, late, silent, bad = (job.lease for job in desk.leased("early", "late", "silent", "bad"))
-    desk.run(Finish((early,), values=(Value(0, b'"e"', 60_000, 1),)))
-    desk.bury(bad)
+    desk.did(Finish((early,), values=(Value(0, b'"e"', 60_000, 1),))).bury(bad)
     desk.enqueue("child", needs=("late", "early", "silent", "bad"), on_parent_failure="ignore")
     assert desk.claim() == []
-    desk.run(Finish((late, silent), values=(Value(0, b"[2]", 60_000, 1),)))
-    operation = desk.claim_operation()
+    operation = desk.did(Finish((late, silent), values=(Value(0, b"[2]", 60_000, 1),))).claim_operation()
     (job,) = desk.run(operation).jobs
     cause, *records = job.left
     assert cause == ""
     assert [json.loads(record).get("value") if record else None for record in records] == [[2], "e", None, None]
     # A copy of the claim says the same, and so does the next run.
     assert desk.run(operation).jobs[0].left == job.left
-    desk.retry(job.lease, delay_ms=1)
-    desk.tick(1)
-    assert desk.claim()[0].left == job.left
+    assert desk.retried(job.lease, delay_ms=1).tick(1).claim()[0].left == job.left
 
 
 def test_rule_25_results_count_among_the_bytes_of_a_claim(desk: Desk) -> None:
     desk.enqueue("p")
     big = json.dumps("x" * 500_000).encode()
     desk.run(Finish((desk.claim()[0].lease,), values=(Value(0, big, 60_000, 1),)))
-    for at in range(4):
-        desk.enqueue(f"c{at}", needs=("p",))
+    desk.enqueue(*(f"c{at}" for at in range(4)), needs=("p",))
     assert [len(desk.claim()) for _ in range(2)] == [2, 2]
 
 
 def test_rule_25_jobs_without_parents_send_and_are_sent_nothing_more(desk: Desk) -> None:
-    desk.enqueue("j")
-    call = desk.call(desk.claim_operation())
+    call = desk.enqueue("j").call(desk.claim_operation())
     raw: Any = desk.redis.eval(call.script.text, len(call.keys), *call.keys, *call.arguments)  # type: ignore[union-attr]
-    assert len(raw) == 6
-    assert not desk.redis.exists(desk.keys.feeding)
+    assert len(raw) == 6 and not desk.redis.exists(desk.keys.feeding)

@@ -26,37 +26,28 @@ def claim_for(desk: Desk, worker: str, lease_ms: int, limit: int = 1) -> list[Le
 
 
 def test_rule_10_the_queue_keeps_its_longest_lease_before_it_gives_one(desk: Desk) -> None:
-    desk.enqueue("j1", "j2")
-    (short,) = claim_for(desk, "a", 1500)
+    (short,) = claim_for(desk.enqueue("j1", "j2"), "a", 1500)
     assert sweep_state(desk)["max_lease_ms"] == 1500
     claim_for(desk, "b", 60_000)
     assert sweep_state(desk)["max_lease_ms"] == 60_000
-    desk.run(desk.extend_operation(short.lease))
-    assert sweep_state(desk)["max_lease_ms"] == 60_000
+    assert sweep_state(desk.did(desk.extend_operation(short.lease)))["max_lease_ms"] == 60_000
     # A claim that leases nothing says nothing about leases.
     claim_for(desk, "c", 120_000)
     assert sweep_state(desk)["max_lease_ms"] == 60_000
 
 
 def test_rule_10_also_an_extend_raises_it_first(desk: Desk) -> None:
-    desk.enqueue("j1")
-    (job,) = claim_for(desk, "a", 1500)
-    extend = desk.extend_operation(job.lease)
-    assert desk.cut_off(extend, 1)
+    (job,) = claim_for(desk.enqueue("j1"), "a", 1500)
+    assert desk.cut_off(desk.extend_operation(job.lease), 1)
     # Cut off after its first write: the length is there, the lease is not.
-    assert sweep_state(desk)["max_lease_ms"] == LEASE_MS
-    assert active_until(desk) == {"j1": 1500}
+    assert sweep_state(desk)["max_lease_ms"] == LEASE_MS and active_until(desk) == {"j1": 1500}
 
 
 def test_rule_10_a_sweep_after_a_step_back_brings_leases_to_their_longest_length_once(desk: Desk) -> None:
-    desk.tick(2 * HOUR_MS)
-    desk.leased("j1", "j2")
-    desk.enqueue("later", delay_ms=HOUR_MS)
-    desk.sweep()
-    desk.tick(-HOUR_MS)
+    desk.tick(2 * HOUR_MS).leased("j1", "j2")
+    desk.enqueue("later", delay_ms=HOUR_MS).swept().tick(-HOUR_MS)
     assert active_until(desk) == {"j1": LEASE_MS + HOUR_MS, "j2": LEASE_MS + HOUR_MS}
-    desk.sweep()
-    assert active_until(desk) == {"j1": LEASE_MS, "j2": LEASE_MS}
+    assert active_until(desk.swept()) == {"j1": LEASE_MS, "j2": LEASE_MS}
     desk.later(4000)
     # Once: clamping again at each sweep would slide along with the clock.
     assert active_until(desk) == {"j1": LEASE_MS - 4000, "j2": LEASE_MS - 4000}
@@ -65,29 +56,22 @@ def test_rule_10_a_sweep_after_a_step_back_brings_leases_to_their_longest_length
 
 
 def test_rule_10_more_leases_than_one_sweep_may_move_are_moved_by_the_next_at_once(desk: Desk) -> None:
-    desk.tick(2 * HOUR_MS)
-    desk.leased(*[f"j{number}" for number in range(5)])
+    desk.tick(2 * HOUR_MS).leased(*[f"j{number}" for number in range(5)])
     desk.tick(-HOUR_MS)
-    sleeps = [desk.run(desk.sweep_operation(limit=2)).sleep_ms for _ in range(3)]
-    assert sleeps == [0, 0, 1000]
+    assert [desk.run(desk.sweep_operation(limit=2)).sleep_ms for _ in range(3)] == [0, 0, 1000]
     assert set(active_until(desk).values()) == {LEASE_MS}
 
 
 def test_rule_10_a_step_back_clamps_the_time_of_the_last_sweep_and_the_time_without_reaping(desk: Desk) -> None:
-    desk.tick(2 * HOUR_MS)
-    desk.leased("j1")
-    desk.sweep()
-    desk.later(LEASE_MS)
+    desk.tick(2 * HOUR_MS).leased("j1")
+    desk.swept().later(LEASE_MS)
     assert sweep_state(desk)["no_reap_before_ms"] == desk.now_ms + LEASE_MS // 2, "a stall"
-    desk.later(-HOUR_MS)
-    state = sweep_state(desk)
-    assert state["last_sweep_ms"] == desk.now_ms
-    assert state["no_reap_before_ms"] == desk.now_ms + LEASE_MS // 2
+    state = sweep_state(desk.swept(-HOUR_MS))
+    assert state["last_sweep_ms"] == desk.now_ms and state["no_reap_before_ms"] == desk.now_ms + LEASE_MS // 2
 
 
 def test_rule_10_a_longer_lease_is_forgotten_when_its_last_user_is_gone(desk: Desk) -> None:
-    desk.enqueue("giant", "j1", "j2", "j3")
-    (giant,) = claim_for(desk, "g", 86_400_000)
+    (giant,) = claim_for(desk.enqueue("giant", "j1", "j2", "j3"), "g", 86_400_000)
     claim_for(desk, "a", 1500)
     desk.sweep_past(10_000)
     assert sweep_state(desk)["max_lease_ms"] == 86_400_000, "it is held: a step back must not cut it short"
@@ -100,26 +84,22 @@ def test_rule_10_a_longer_lease_is_forgotten_when_its_last_user_is_gone(desk: De
 
 
 def test_rule_10_a_long_lease_that_is_still_held_is_not_cut_short_by_short_ones(desk: Desk) -> None:
-    desk.enqueue("long", *[f"j{number}" for number in range(40)])
-    claim_for(desk, "a", 60_000)
+    claim_for(desk.enqueue("long", *[f"j{number}" for number in range(40)]), "a", 60_000)
     for number in range(40):
         claim_for(desk, "b", 1500)
-        desk.sweep_past(1000)
-        assert active_until(desk)["long"] == 60_000 - 1000 * (number + 1)
+        assert active_until(desk.past(1000))["long"] == 60_000 - 1000 * (number + 1)
 
 
 def test_rule_10_leases_are_not_cut_short_when_the_length_is_not_known(desk: Desk) -> None:
     desk.leased("j1")
     desk.redis.hdel(desk.keys.sweep, "max_lease_ms", "recent_lease_ms")
-    desk.sweep()
-    assert active_until(desk) == {"j1": LEASE_MS}
+    assert active_until(desk.swept()) == {"j1": LEASE_MS}
 
 
 @pytest.mark.parametrize("killed", [True, False], ids=["its worker died", "its worker lives"])
 def test_rule_10_a_queue_recovers_within_its_bound_from_a_step_of_an_hour(desk: Desk, killed: bool) -> None:
     """Computing with a clamp instead took 3,610 s."""
-    desk.tick(2 * HOUR_MS)
-    fleet = Fleet(desk, lambda job: None)
+    fleet = Fleet(desk.tick(2 * HOUR_MS), lambda job: None)
     desk.enqueue("j1")
     first = fleet.start()
     assert fleet.run(1000, lambda: len(first.starts) == 1)
@@ -128,8 +108,7 @@ def test_rule_10_a_queue_recovers_within_its_bound_from_a_step_of_an_hour(desk: 
     fleet.step_clock(-HOUR_MS)
     first.alive = not killed
     fleet.run(LEASE_MS + 2000, lambda: len(other.starts) == 1)
-    assert len(other.starts) == int(killed)
-    assert len(fleet.reaped) == int(killed)
+    assert len(other.starts) == int(killed) and len(fleet.reaped) == int(killed)
     if not killed:
         fleet.run(3 * LEASE_MS)
         assert fleet.reaped == [] and first.lost == []
@@ -148,74 +127,54 @@ def test_rule_10_a_step_forward_ends_no_live_lease(desk: Desk) -> None:
 
 def test_rule_11_a_sweep_after_a_stall_reaps_nothing_for_half_a_lease(desk: Desk) -> None:
     desk.leased("j1")
-    desk.sweep()
-    reaped = desk.later(2 * LEASE_MS)
-    assert (reaped.leases, desk.places("j1")) == ((), {"active"})
+    assert (desk.swept().later(2 * LEASE_MS).leases, desk.places("j1")) == ((), {"active"})
     assert sweep_state(desk)["no_reap_before_ms"] == desk.now_ms + LEASE_MS // 2
     assert desk.sweep_past(LEASE_MS // 2 - 1) == []
-    desk.tick(1)
-    assert [lease.job for lease, _ in desk.sweep().leases] == ["j1"]
+    assert [lease.job for lease, _ in desk.tick(1).sweep().leases] == ["j1"]
 
 
 @pytest.mark.parametrize(("gap_ms", "stalled"), [(LEASE_MS // 2, False), (LEASE_MS // 2 + 1, True)])
 def test_rule_11_more_than_half_a_lease_between_two_sweeps_is_a_stall(desk: Desk, gap_ms: int, stalled: bool) -> None:
     desk.leased("j1")
-    desk.sweep_past(LEASE_MS - 1000)
-    assert (desk.later(gap_ms).leases == ()) is stalled
+    assert (desk.past(LEASE_MS - 1000).later(gap_ms).leases == ()) is stalled
 
 
 def test_rules_11_and_13_sweeps_that_always_come_late_reap_all_the_same(desk: Desk) -> None:
     """Else a lone worker whose handlers hold the interpreter lock would never get back what a dead one left."""
     desk.leased("j1")
     desk.sweep()
-    reaped: list[list[str]] = []
-    for _ in range(3):
-        desk.tick(LEASE_MS // 2 + 1000)
-        reaped.append([lease.job for lease, _ in desk.sweep().leases])
+    reaped = [[lease.job for lease, _ in desk.tick(LEASE_MS // 2 + 1000).sweep().leases] for _ in range(3)]
     assert reaped == [[], ["j1"], []]
 
 
 def test_rule_11_who_was_not_heard_between_two_stalls_is_waited_for_again(desk: Desk) -> None:
     """Found by the simulator: the second stall began before the wait after the first one was over, and ended after it."""
     desk.leased("j1")
-    desk.sweep()
-    assert desk.later(LEASE_MS // 2 + 500).leases == ()
-    assert desk.later(1000).leases == ()
+    assert desk.swept().later(LEASE_MS // 2 + 500).leases == () and desk.later(1000).leases == ()
     assert desk.later(LEASE_MS // 2 + 500).leases == ()
     assert sweep_state(desk)["no_reap_before_ms"] == desk.now_ms + LEASE_MS // 2
     # Once: sweeps that come late now and then must reap in the end.
-    desk.later(1000)
-    desk.tick(LEASE_MS // 2 + 500)
-    assert [lease.job for lease, _ in desk.sweep().leases] == ["j1"]
+    assert [lease.job for lease, _ in desk.swept(1000).tick(LEASE_MS // 2 + 500).sweep().leases] == ["j1"]
 
 
 def test_rule_11_the_shortest_lease_decides_what_a_stall_is_and_how_long_its_worker_is_waited_for(desk: Desk) -> None:
-    desk.enqueue("short", "long")
-    claim_for(desk, "a", 1500)
+    claim_for(desk.enqueue("short", "long"), "a", 1500)
     claim_for(desk, "b", 60_000)
-    desk.run(desk.sweep_operation(sleep_max_ms=300))
-    assert desk.later(3000).leases == ()
+    assert desk.did(desk.sweep_operation(sleep_max_ms=300)).later(3000).leases == ()
     state = sweep_state(desk)
     assert (state["max_lease_ms"], state["least_lease_ms"]) == (60_000, 1500)
     # Three quarters of the gap, not half of the longest lease: nobody's 9 s wait for somebody's ten minutes.
     assert state["no_reap_before_ms"] == desk.now_ms + 3000 * 3 // 4
     for tick_ms in (1000, 1000, 249):
         assert desk.later(tick_ms).leases == ()
-    desk.tick(1)
-    assert [lease.job for lease, _ in desk.sweep().leases] == ["short"]
+    assert [lease.job for lease, _ in desk.tick(1).sweep().leases] == ["short"]
 
 
 def test_rule_11_a_short_lease_is_forgotten_with_its_last_user(desk: Desk) -> None:
-    desk.enqueue("j1", "j2")
-    (job,) = claim_for(desk, "a", 1500)
-    desk.finish(job.lease)
-    claim_for(desk, "b", LEASE_MS)
-    desk.sweep()
-    desk.sweep_past(10_000)
-    desk.enqueue("j3")
-    claim_for(desk, "b", LEASE_MS)
-    desk.sweep_past(10_000)
-    assert sweep_state(desk)["least_lease_ms"] == LEASE_MS
+    (job,) = claim_for(desk.enqueue("j1", "j2"), "a", 1500)
+    claim_for(desk.finished(job.lease), "b", LEASE_MS)
+    claim_for(desk.swept().past(10_000).enqueue("j3"), "b", LEASE_MS)
+    assert sweep_state(desk.past(10_000))["least_lease_ms"] == LEASE_MS
 
 
 def test_rule_11_no_sweep_before_means_no_stall(desk: Desk) -> None:
@@ -225,32 +184,25 @@ def test_rule_11_no_sweep_before_means_no_stall(desk: Desk) -> None:
 
 def test_rule_11_every_reply_lets_a_sweeper_sleep_until_reaping_is_allowed_again(desk: Desk) -> None:
     desk.leased("j1")
-    desk.sweep()
-    desk.tick(2 * LEASE_MS)
+    desk.swept().tick(2 * LEASE_MS)
     assert desk.run(desk.claim_operation("b")).sleep_ms == 0, "nobody knows of the stall yet"
-    reap = desk.sweep_operation(sleep_max_ms=2000)
-    assert desk.run(reap).sleep_ms == 2000
+    assert desk.run(desk.sweep_operation(sleep_max_ms=2000)).sleep_ms == 2000
     assert [desk.later(LEASE_MS // 2 - 300).sleep_ms, desk.run(desk.claim_operation("b")).sleep_ms] == [300, 300]
-    desk.enqueue("soon", delay_ms=50)
-    assert desk.sweep().sleep_ms == 50
+    assert desk.enqueue("soon", delay_ms=50).sweep().sleep_ms == 50
 
 
 def test_rule_11_a_stall_is_remembered_by_a_sweep_that_is_cut_off(desk: Desk) -> None:
     for writes in desk.each_cut(1):
         desk.leased("j1")
-        desk.sweep()
-        desk.tick(2 * LEASE_MS)
-        desk.cut_off(desk.sweep_operation(), writes)
+        desk.swept().tick(2 * LEASE_MS).cut_off(desk.sweep_operation(), writes)
         assert desk.later(100).leases == (), writes
         assert desk.places("j1") == {"active"}
 
 
 def test_rule_11_a_sweeper_that_is_slower_than_the_shortest_lease_reaps_all_the_same(desk: Desk) -> None:
     """Its own interval, twice, is no stall; else a worker with short leases that died would leave them for ever."""
-    desk.enqueue("j1")
-    claim_for(desk, "a", 1500)
-    reaped = desk.sweep_past(4000)
-    assert [lease.job for lease, _ in reaped] == ["j1"]
+    claim_for(desk.enqueue("j1"), "a", 1500)
+    assert [lease.job for lease, _ in desk.sweep_past(4000)] == ["j1"]
 
 
 #: Of each lease the first tier has the shorter stall.
@@ -265,8 +217,7 @@ STALLS = [
 def test_rule_11_after_a_stall_of_the_server_no_live_lease_is_reaped(desk: Desk, lease_ms: int, stall_ms: int) -> None:
     """With a whole lease and a third, 7 of 24 were reaped after 7.8 s. Every moment of the stall inside a renewal's third."""
     for started_ms in range(0, lease_ms // 3, lease_ms // 18):
-        desk.begin()
-        fleet = Fleet(desk, lambda job: None)
+        fleet = Fleet(desk.begin(), lambda job: None)
         desk.enqueue(*[f"j{number}" for number in range(24)])
         workers = [fleet.start(lease_ms=lease_ms) for _ in range(6)]
         assert fleet.run(2000, lambda fleet=fleet: sum(len(worker.starts) for worker in fleet.workers) == 24)
@@ -307,10 +258,6 @@ def test_rule_11_a_worker_sweeps_at_least_four_times_a_lease(desk: Desk, lease_m
 
 def test_rule_11_the_scripts_of_other_operations_do_not_touch_the_state_of_sweeps(desk: Desk) -> None:
     """A claim that wrote its time would hide a stall."""
-    desk.enqueue("j1", "j2")
-    desk.claim(limit=1)
-    desk.sweep()
-    before = sweep_state(desk)
-    desk.tick(LEASE_MS)
-    desk.run(Claim("d" * 16, 1, 1, LEASE_MS, desk.now_ms + 1000, "d", 1000, ("main",)))
+    before = sweep_state(desk.enqueue("j1", "j2").held(limit=1).swept())
+    desk.tick(LEASE_MS).run(Claim("d" * 16, 1, 1, LEASE_MS, desk.now_ms + 1000, "d", 1000, ("main",)))
     assert sweep_state(desk) == before

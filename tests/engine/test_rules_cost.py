@@ -24,85 +24,54 @@ def claimed(desk: Desk, limit: int = 20) -> list[str]:
 @pytest.mark.parametrize("window", ["sliding", "fixed"])
 def test_a_job_takes_as_many_places_as_it_costs(desk: Desk, target: str, window: str) -> None:
     desk.now_ms += -desk.now_ms % 1000
-    desk.tick(0)
-    desk.set_limit(target, rate=10, per_ms=1000, window=window)
+    desk.tick(0).set_limit(target, rate=10, per_ms=1000, window=window)
     for job, cost in (("a", 4), ("b", 1), ("c", 4), ("d", 2), ("e", 1)):
         desk.enqueue(job, key="k", cost=cost)
     assert claimed(desk) == ["a", "b", "c"], "d costs two and one is left; e waits behind it"
-    assert len(members(desk, desk.keys.rate(target))) == 9
-    desk.tick(999)
-    assert claimed(desk) == []
-    desk.later(1)
-    assert claimed(desk) == ["d", "e"]
+    assert len(members(desk, desk.keys.rate(target))) == 9 and claimed(desk.tick(999)) == []
+    assert claimed(desk.swept(1)) == ["d", "e"]
 
 
 def test_a_job_that_costs_more_than_the_rate_takes_a_whole_window(desk: Desk) -> None:
-    desk.set_limit("n:main", rate=3, per_ms=1000)
-    desk.enqueue("small")
-    desk.enqueue("huge", cost=1000)
-    desk.enqueue("after")
-    assert claimed(desk) == ["small"]
-    desk.tick(999)
-    assert claimed(desk) == []
-    desk.tick(1)
-    assert claimed(desk) == ["huge"]
-    assert len(members(desk, desk.keys.rate("n:main"))) == 3
-    desk.tick(1000)
-    assert claimed(desk) == ["after"]
+    desk.set_limit("n:main", rate=3, per_ms=1000).enqueue("small").enqueue("huge", cost=1000).enqueue("after")
+    assert claimed(desk) == ["small"] and claimed(desk.tick(999)) == [] and claimed(desk.tick(1)) == ["huge"]
+    assert len(members(desk, desk.keys.rate("n:main"))) == 3 and claimed(desk.tick(1000)) == ["after"]
 
 
 def test_the_end_of_the_wait_is_when_there_is_enough(desk: Desk) -> None:
     desk.set_limit("k:k", rate=4, per_ms=1000)
     for job in ("a", "b", "c"):
-        desk.enqueue(job, key="k")
-        assert claimed(desk) == [job]
+        assert claimed(desk.enqueue(job, key="k")) == [job]
         desk.tick(100)
-    desk.enqueue("big", key="k", cost=3)
-    assert claimed(desk) == []
+    assert claimed(desk.enqueue("big", key="k", cost=3)) == []
     rest: Any = desk.redis.zrange(desk.keys.rest, 0, -1, withscores=True)
     assert dict(rest) == {b"l:main/k": desk.now_ms - 200 + 1000}, "when the second place comes back"
-    desk.tick(800)
-    assert claimed(desk) == ["big"]
+    assert claimed(desk.tick(800)) == ["big"]
 
 
 def test_names_share_a_rate_by_their_key(desk: Desk) -> None:
     """MQ17's shared key: jobs of several names with one key."""
-    desk.set_limit("k:api", rate=5, per_ms=1000)
-    desk.enqueue("m", key="api", cost=3)
-    desk.enqueue("s", name="sms", key="api", cost=3)
-    first = claimed(desk)
-    assert len(first) == 1
-    desk.later(1000)
-    assert sorted(first + claimed(desk)) == ["m", "s"]
+    desk.set_limit("k:api", rate=5, per_ms=1000).enqueue("m", key="api", cost=3)
+    first = claimed(desk.enqueue("s", name="sms", key="api", cost=3))
+    assert len(first) == 1 and sorted(first + claimed(desk.swept(1000))) == ["m", "s"]
 
 
 def test_classes_of_one_name_spend_from_one_window(desk: Desk) -> None:
-    desk.set_limit("n:main", rate=5, per_ms=1000)
-    desk.enqueue("a", cost=3)
-    desk.enqueue("g", route="gpu", cost=3)
-    assert claimed(desk) == ["a"]
-    desk.tick(1000)
-    assert claimed(desk) == ["g"]
+    desk.set_limit("n:main", rate=5, per_ms=1000).enqueue("a", cost=3).enqueue("g", route="gpu", cost=3)
+    assert claimed(desk) == ["a"] and claimed(desk.tick(1000)) == ["g"]
 
 
 def test_slots_count_jobs_and_not_costs(desk: Desk) -> None:
     desk.set_limit("n:main", concurrency=3, rate=100, per_ms=1000)
-    for number in range(5):
-        desk.enqueue(f"j{number}", cost=20)
-    assert claimed(desk) == ["j0", "j1", "j2"]
-    assert desk.redis.zcard(desk.keys.held("n:main")) == 3
+    desk.enqueue(*(f"j{number}" for number in range(5)), cost=20)
+    assert claimed(desk) == ["j0", "j1", "j2"] and desk.redis.zcard(desk.keys.held("n:main")) == 3
     assert desk.redis.zcard(desk.keys.rate("n:main")) == 60
 
 
 def test_a_lease_that_goes_back_unstarted_gives_all_its_places_back(desk: Desk) -> None:
     for writes in desk.each_cut():
-        desk.set_limit("n:main", rate=5, per_ms=1000)
-        desk.set_limit("k:k", rate=5, per_ms=1000)
-        desk.enqueue("a", key="k", cost=5)
-        (job,) = desk.leased("b", key="k")
-        release = Release((job.lease,))
+        desk.set_limit("n:main", rate=5, per_ms=1000).set_limit("k:k", rate=5, per_ms=1000)
+        release = Release((desk.enqueue("a", key="k", cost=5).enqueue("b", key="k").one().lease,))
         desk.cut_off(release, writes)
-        desk.run(release)
-        assert desk.redis.exists(desk.keys.rate("n:main"), desk.keys.rate("k:k")) == 0
-        desk.sweep()
-        assert claimed(desk) == ["a"]
+        assert desk.did(release).redis.exists(desk.keys.rate("n:main"), desk.keys.rate("k:k")) == 0
+        assert claimed(desk.swept()) == ["a"]

@@ -44,25 +44,19 @@ def test_rule_38_a_job_that_nobody_started_in_time_ends_as_expired(desk: Desk, b
         assert claimed(desk) == ["other"]
     else:
         desk.sweep()
-    assert state(desk, "late") == "expired"
-    assert counts(desk).expired == 1
+    assert state(desk, "late") == "expired" and counts(desk).expired == 1
     assert not desk.redis.exists(desk.keys.unique("u"), desk.keys.expiring, desk.keys.run("late"))
     assert "late" not in members(desk, desk.keys.lane("main"))
     check(desk)
     seen: Seen = desk.run(Look("late"))
-    assert seen.state == "expired"
-    assert add(desk, "late", expires_ms=EXPIRES_MS, unique="u") == "repeated"
+    assert seen.state == "expired" and add(desk, "late", expires_ms=EXPIRES_MS, unique="u") == "repeated"
     # Nothing is counted twice, nor does it come back.
-    desk.sweep()
-    assert counts(desk).expired == 1
-    assert "late" not in claimed(desk)
+    assert counts(desk.swept()).expired == 1 and "late" not in claimed(desk)
 
 
 def test_rule_38_until_then_it_is_claimed_and_the_last_ms_decides(desk: Desk) -> None:
     add(desk, "in-time", expires_ms=EXPIRES_MS)
-    desk.later(EXPIRES_MS - 1)
-    assert claimed(desk) == ["in-time"]
-    assert not desk.redis.exists(desk.keys.expiring)
+    assert claimed(desk.swept(EXPIRES_MS - 1)) == ["in-time"] and not desk.redis.exists(desk.keys.expiring)
 
 
 @pytest.mark.parametrize("how", ["retry", "crash", "requeue"])
@@ -77,33 +71,26 @@ def test_rule_38_a_job_that_was_started_once_never_expires(desk: Desk, how: str)
         desk.run(Alter("requeue", ("j",), "dead", op_id="0" * 16, not_after_ms=desk.now_ms + 10_000))
     else:
         desk.sweep_past(LEASE_MS + 1)
-    desk.later(500)
-    assert claimed(desk) == ["j"]
+    assert claimed(desk.swept(500)) == ["j"]
 
 
 def test_rule_38_a_job_that_was_given_back_unstarted_still_expires(desk: Desk) -> None:
     add(desk, "j", expires_ms=EXPIRES_MS)
     for _ in range(2):
         desk.release(desk.claim()[0].lease)
-    desk.tick(EXPIRES_MS)
-    assert claimed(desk) == []
-    assert state(desk, "j") == "expired"
+    assert claimed(desk.tick(EXPIRES_MS)) == [] and state(desk, "j") == "expired"
 
 
 def test_rule_38_a_job_that_was_interrupted_and_given_back_does_not_expire(desk: Desk) -> None:
     add(desk, "j", expires_ms=EXPIRES_MS)
     assert desk.release(desk.claim()[0].lease, started=True) == [("ok", "released")]
-    desk.later(2 * EXPIRES_MS)
-    assert claimed(desk) == ["j"]
+    assert claimed(desk.swept(2 * EXPIRES_MS)) == ["j"]
 
 
 def test_rule_38_a_job_that_failed_and_was_then_given_back_does_not_expire(desk: Desk) -> None:
     add(desk, "j", expires_ms=EXPIRES_MS)
-    desk.run(Retry((Failure(desk.claim()[0].lease, "no", delay_ms=0),)))
-    desk.tick(1)
-    desk.release(desk.claim()[0].lease)
-    desk.later(2 * EXPIRES_MS)
-    assert claimed(desk) == ["j"]
+    desk.did(Retry((Failure(desk.claim()[0].lease, "no", delay_ms=0),))).tick(1)
+    assert claimed(desk.released(desk.claim()[0].lease).swept(2 * EXPIRES_MS)) == ["j"]
 
 
 def test_rule_38_children_of_an_expired_job_are_treated_as_after_a_discard(desk: Desk) -> None:
@@ -111,13 +98,11 @@ def test_rule_38_children_of_an_expired_job_are_treated_as_after_a_discard(desk:
     add(desk, "child", needs=("p",))
     add(desk, "alone", needs=("p",), on_parent_failure="ignore")
     add(desk, "hasty", needs=("p",), expires_ms=EXPIRES_MS // 2)
-    desk.later(EXPIRES_MS // 2)
-    assert state(desk, "hasty") == "expired"
+    assert state(desk.swept(EXPIRES_MS // 2), "hasty") == "expired"
     assert members(desk, desk.keys.blocked) == ["alone", "child"]
     desk.later(EXPIRES_MS // 2)
     assert (state(desk, "p"), state(desk, "child"), state(desk, "alone")) == ("expired", "dead", "waiting")
-    error = desk.run_hash("child")["error"]
-    assert error == "its parent p is expired"
+    assert desk.run_hash("child")["error"] == "its parent p is expired"
 
 
 def test_rule_38_a_child_that_was_buried_with_its_parent_does_not_expire_when_it_is_requeued(desk: Desk) -> None:
@@ -125,8 +110,7 @@ def test_rule_38_a_child_that_was_buried_with_its_parent_does_not_expire_when_it
     add(desk, "child", needs=("p",), expires_ms=2 * EXPIRES_MS)
     desk.later(EXPIRES_MS)
     desk.run(Alter("requeue", ("child",), "dead", op_id="0" * 16, not_after_ms=desk.now_ms + 10_000))
-    desk.later(2 * EXPIRES_MS)
-    assert claimed(desk) == ["child"]
+    assert claimed(desk.swept(2 * EXPIRES_MS)) == ["child"]
 
 
 def test_rule_38_jobs_of_a_bulk_and_of_schedules_expire_as_well(desk: Desk) -> None:
@@ -143,29 +127,23 @@ def test_rule_38_jobs_of_a_bulk_and_of_schedules_expire_as_well(desk: Desk) -> N
     (stored,) = desk.run(ListSchedules("s")).items
     desk.run(Tick("c" * 16, 1, "s", stored.version, now_ms, (now_ms,), now_ms + 100_000, 0, "allow"))
     assert len(members(desk, desk.keys.expiring)) == 5
-    desk.tick(EXPIRES_MS)
-    assert claimed(desk, 20) == ["b0", "b2", "b4"]
-    assert counts(desk).expired == 5
+    assert claimed(desk.tick(EXPIRES_MS), 20) == ["b0", "b2", "b4"] and counts(desk).expired == 5
 
 
 def test_rule_38_one_claim_and_one_sweep_end_a_bounded_number(desk: Desk) -> None:
     jobs = [desk.enqueue_operation(f"b{at}", nonce=b"bulk----", expires_ms=EXPIRES_MS) for at in range(1_000)]
-    desk.run(EnqueueMany(tuple(jobs)))
-    desk.tick(EXPIRES_MS)
+    desk.did(EnqueueMany(tuple(jobs))).tick(EXPIRES_MS)
     before = 0
     for limit in (200, 250):
-        assert desk.claim(limit=10) == []
-        assert 0 < counts(desk).expired - before <= limit
+        assert desk.claim(limit=10) == [] and 0 < counts(desk).expired - before <= limit
         before = counts(desk).expired
-        assert desk.sweep().sleep_ms == 0
-        assert 0 < counts(desk).expired - before <= 500
+        assert desk.sweep().sleep_ms == 0 and 0 < counts(desk).expired - before <= 500
         before = counts(desk).expired
 
 
 def test_rule_38_expired_jobs_before_others_do_not_hide_them_for_long(desk: Desk) -> None:
     jobs = [desk.enqueue_operation(f"b{at}", nonce=b"bulk----", expires_ms=EXPIRES_MS) for at in range(450)]
-    desk.run(EnqueueMany((*jobs, desk.enqueue_operation("last", nonce=b"bulk----"))))
-    desk.tick(EXPIRES_MS)
+    desk.did(EnqueueMany((*jobs, desk.enqueue_operation("last", nonce=b"bulk----")))).tick(EXPIRES_MS)
     found: list[str] = []
     for _ in range(6):
         found += claimed(desk)
@@ -174,13 +152,9 @@ def test_rule_38_expired_jobs_before_others_do_not_hide_them_for_long(desk: Desk
 
 
 def test_rule_38_an_entry_that_is_left_over_ends_no_other_job_of_its_id(desk: Desk) -> None:
-    operation = desk.enqueue_operation("j", nonce=b"first---", expires_ms=EXPIRES_MS)
-    desk.cut_off(operation, 3)
-    assert not desk.redis.exists(desk.keys.job("j"))
-    assert add(desk, "j") == "created"
-    desk.later(EXPIRES_MS)
-    assert state(desk, "j") == "waiting"
-    assert not desk.redis.exists(desk.keys.expiring)
+    desk.cut_off(desk.enqueue_operation("j", nonce=b"first---", expires_ms=EXPIRES_MS), 3)
+    assert not desk.redis.exists(desk.keys.job("j")) and add(desk, "j") == "created"
+    assert state(desk.swept(EXPIRES_MS), "j") == "waiting" and not desk.redis.exists(desk.keys.expiring)
 
 
 def test_rule_38_jobs_without_an_expiry_send_nothing_more(desk: Desk) -> None:
@@ -192,17 +166,13 @@ def test_rule_38_jobs_without_an_expiry_send_nothing_more(desk: Desk) -> None:
 @pytest.mark.parametrize("by", ["claim", "sweep"])
 def test_rule_38_cut_off_after_any_write_it_is_ended_all_the_same(desk: Desk, by: str) -> None:
     for writes in range(40):
-        desk.begin()
-        add(desk, "p", expires_ms=EXPIRES_MS, unique="u", key="k")
+        add(desk.begin(), "p", expires_ms=EXPIRES_MS, unique="u", key="k")
         add(desk, "child", needs=("p",))
         desk.tick(EXPIRES_MS)
         operation = desk.claim_operation() if by == "claim" else desk.sweep_operation()
         more = desk.cut_off(operation, writes)
-        assert desk.run(operation) is not None
-        desk.sweep()
-        assert desk.claim() == []
-        desk.sweep()
-        assert (state(desk, "p"), state(desk, "child")) == ("expired", "dead"), writes
+        assert desk.run(operation) is not None and desk.swept().claim() == []
+        assert (state(desk.swept(), "p"), state(desk, "child")) == ("expired", "dead"), writes
         assert not desk.redis.exists(desk.keys.unique("u"), desk.keys.expiring, desk.keys.run("p"), desk.keys.lane("main/k")), (
             writes
         )

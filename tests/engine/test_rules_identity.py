@@ -25,33 +25,21 @@ def test_rule_12_a_repeated_sweep_tells_again_which_leases_it_took(desk: Desk) -
     """The reply that got lost was the only witness: without it a job that the sweep buried would be dead for no reason."""
     call = desk.call(scene("sweep: what kills its workers").begin(desk))
     first = desk.send(call)
-    assert ([lease.job for lease, _ in first.leases], first.buried, first.corrupt) == (
-        ["j1", "j2", "j3"],
-        ("j1",),
-        ("j2",),
-    )
-    desk.tick(500)
-    second = desk.send(call)
+    assert [lease.job for lease, _ in first.leases] == ["j1", "j2", "j3"]
+    assert (first.buried, first.corrupt) == (("j1",), ("j2",))
+    second = desk.tick(500).send(call)
     assert (second.leases, second.buried, second.corrupt) == (first.leases, first.buried, first.corrupt)
 
 
 def test_a_sweep_that_is_older_than_the_last_one_of_its_worker_moves_nothing(desk: Desk) -> None:
     """Its rows would be nobody's: the worker has long had its answer."""
-    desk.enqueue("j1", "j2")
-    desk.claim(limit=1)
-    late = desk.call(desk.sweep_operation("v"))
-    desk.sweep_past(5000)
-    desk.claim("b")
-    desk.sweep_past(LEASE_MS - 5000)
-    desk.tick(1)
-    assert len(desk.run(desk.sweep_operation("v")).leases) == 1
-    desk.sweep_past(4999)
-    desk.tick(1)
-    with desk.unchanged():
+    late = desk.enqueue("j1", "j2").held(limit=1).call(desk.sweep_operation("v"))
+    desk.past(5000).claim("b")
+    assert len(desk.past(LEASE_MS - 5000).tick(1).run(desk.sweep_operation("v")).leases) == 1
+    with desk.past(4999).tick(1).unchanged():
         assert desk.send(late).leases == ()
     assert desk.places("j2") == {"active"}
-    desk.tick(1)
-    assert [lease.job for lease, _ in desk.sweep().leases] == ["j2"]
+    assert [lease.job for lease, _ in desk.tick(1).sweep().leases] == ["j2"]
 
 
 def test_rule_17_a_repeated_claim_names_the_corrupt_jobs_again(desk: Desk) -> None:
@@ -74,8 +62,7 @@ def test_rule_03_same_id_with_another_nonce_is_a_duplicate_with_state_and_fence(
     assert again() == ("duplicate", "active", job.lease.fence)
     desk.finish(job.lease)
     assert again() == ("duplicate", "finished", job.lease.fence)
-    (other,) = desk.leased("j2")
-    desk.bury(other.lease)
+    desk.bury(desk.enqueue("j2").one().lease)
     reply = desk.run(desk.enqueue_operation("j2", nonce=b"another-"))
     assert (reply.result, reply.state) == ("duplicate", "dead")
 
@@ -108,15 +95,12 @@ def test_rule_03_only_an_id_that_the_queue_draws_goes_without_a_nonce(desk: Desk
 
 
 def test_rule_03_in_a_bulk_each_job_is_looked_up_by_itself(desk: Desk) -> None:
-    desk.enqueue("waits")
-    desk.enqueue("ended", "dies", "runs", priority=9)
-    for job in desk.claim(limit=3):
+    for job in desk.enqueue("waits").enqueue("ended", "dies", "runs", priority=9).claim(limit=3):
         if job.lease.job == "ended":
             desk.finish(job.lease)
         elif job.lease.job == "dies":
             desk.bury(job.lease)
-    desk.enqueue("late", delay_ms=500)
-    fence = int(desk.run_hash("runs")["fence"])
+    fence = int(desk.enqueue("late", delay_ms=500).run_hash("runs")["fence"])
     desk.run(desk.enqueue_many_operation("same", nonce=b"another-"))
     operation = desk.enqueue_many_operation("new", "waits", "ended", "dies", "runs", "late", "same", "newer", nonce=b"another-")
     found = {item.job: (item.result, item.state, item.fence) for item in desk.run(operation).items}
@@ -134,33 +118,23 @@ def test_rule_03_in_a_bulk_each_job_is_looked_up_by_itself(desk: Desk) -> None:
 
 
 def test_rule_03_of_a_bulk_that_comes_late_only_what_is_new_is_refused(desk: Desk) -> None:
-    desk.run(desk.enqueue_many_operation("a"))
-    operation = desk.enqueue_many_operation("a", "b")
-    desk.tick(10_001)
-    with desk.unchanged():
+    operation = desk.did(desk.enqueue_many_operation("a")).enqueue_many_operation("a", "b")
+    with desk.tick(10_001).unchanged():
         assert [item.result for item in desk.send(desk.call(operation)).items] == ["repeated", "refused"]
 
 
 def test_rule_03_a_copy_after_not_after_is_refused_and_writes_nothing(desk: Desk) -> None:
-    operation = desk.enqueue_operation("j1")
-    call = desk.call(operation)
-    desk.tick(10_000)
-    assert desk.send(call).result == "created"
-    desk.begin()
-    desk.tick(10_001)
-    with desk.unchanged():
+    call = desk.call(desk.enqueue_operation("j1"))
+    assert desk.tick(10_000).send(call).result == "created"
+    with desk.begin().tick(10_001).unchanged():
         assert desk.send(call).result == "refused"
 
 
 def test_rule_03_a_tombstone_outlives_not_after_and_the_end_by_20_s(desk: Desk) -> None:
     (job,) = desk.leased("j1")
-    desk.finish(job.lease)
-    assert desk.redis.pexpiretime(desk.keys.job("j1")) == START_MS + 10_000 + 20_000
+    assert desk.finished(job.lease).redis.pexpiretime(desk.keys.job("j1")) == START_MS + 10_000 + 20_000
     (job,) = desk.leased("j2")
-    desk.tick(8_000)
-    desk.run(desk.extend_operation(job.lease))
-    desk.tick(8_000)
-    desk.finish(job.lease)
+    desk.tick(8_000).did(desk.extend_operation(job.lease)).tick(8_000).finish(job.lease)
     assert desk.redis.pexpiretime(desk.keys.job("j2")) == START_MS + 16_000 + 20_000
 
 
@@ -170,47 +144,36 @@ def test_rule_03_enqueue_starts_once_more_when_its_estimate_of_the_time_was_off(
         queue.driver.server_now_ms()
         now_us = queue.driver.server_now_ms() * 1000
         queue.driver.clock.learn(now_us - 3_600_000_000, __import__("time").monotonic_ns())
-        assert queue.enqueue("work", {}, id="j1").result == "created"
-        assert queue.counts().waiting == 1
+        assert queue.enqueue("work", {}, id="j1").result == "created" and queue.counts().waiting == 1
     finally:
         queue.close()
 
 
 def test_rule_04_a_lower_counter_leases_nothing_but_its_finish_half_is_answered(desk: Desk) -> None:
-    desk.enqueue("j1", "j2")
-    old = desk.claim_operation(limit=1)
+    old = desk.enqueue("j1", "j2").claim_operation(limit=1)
     (job,) = desk.run(old).jobs
-    desk.run(desk.claim_operation(limit=0 + 1))
-    desk.enqueue("j3")
-    reply = desk.run(Finish((job.lease,), old))
+    reply = desk.did(desk.claim_operation(limit=0 + 1)).enqueue("j3").run(Finish((job.lease,), old))
     assert reply.finished.items == (("ok", "finished"),)
-    assert (reply.claimed.result, reply.claimed.jobs) == ("stale", ())
-    assert desk.places("j3") == {"lane"}
+    assert (reply.claimed.result, reply.claimed.jobs) == ("stale", ()) and desk.places("j3") == {"lane"}
 
 
 def test_rule_04_a_claim_that_comes_too_late_is_void_and_leases_nothing(desk: Desk) -> None:
-    desk.enqueue("j1")
-    claim = desk.claim_operation()
-    desk.tick(LEASE_MS * 4 // 5 + 1)
-    assert desk.run(claim).result == "void"
-    assert desk.places("j1") == {"lane"}
+    claim = desk.enqueue("j1").claim_operation()
+    assert desk.tick(LEASE_MS * 4 // 5 + 1).run(claim).result == "void" and desk.places("j1") == {"lane"}
     assert desk.run(desk.claim_operation()).result == "leased"
 
 
 def test_rule_04_the_record_outlives_every_copy_of_its_claim(desk: Desk) -> None:
     claim = desk.claim_operation()
-    desk.run(claim)
-    assert desk.redis.pexpiretime(desk.keys.claim(claim.incarnation)) == START_MS + 2 * LEASE_MS
-    desk.tick(2 * LEASE_MS)
-    desk.enqueue("j1")
+    assert desk.did(claim).redis.pexpiretime(desk.keys.claim(claim.incarnation)) == START_MS + 2 * LEASE_MS
+    desk.tick(2 * LEASE_MS).enqueue("j1")
     # The record is gone, the late copy is void all the same.
     assert desk.run(claim).result == "void"
 
 
 @pytest.mark.parametrize("end", ["finish", "retry", "bury", "release"])
 def test_rule_05_a_repeat_of_an_end_tells_how_the_lease_ended_whatever_is_asked(desk: Desk, end: str) -> None:
-    (job,) = desk.leased("j1")
-    lease = job.lease
+    lease = desk.enqueue("j1").one().lease
     ends: dict[str, Operation] = {
         "finish": Finish((lease,)),
         "retry": Retry((Failure(lease, "boom", 0),)),
@@ -226,38 +189,30 @@ def test_rule_05_a_repeat_of_an_end_tells_how_the_lease_ended_whatever_is_asked(
 @pytest.mark.feature("BQ20", "BL16")
 def test_rule_05_a_token_that_was_reaped_can_do_nothing(desk: Desk) -> None:
     (job,) = desk.leased("j1")
-    desk.tick(LEASE_MS + 1)
-    assert [lease for lease, _ in desk.sweep().leases] == [job.lease]
+    assert [lease for lease, _ in desk.tick(LEASE_MS + 1).sweep().leases] == [job.lease]
     zombie = job.lease
     with desk.unchanged():
         assert desk.finish(zombie) == [("stale", "")], "also while nobody else holds the job"
     (again,) = desk.claim("b")
     with desk.unchanged():
         for operation in (
-            Finish((zombie,)),
-            Retry((Failure(zombie, "boom", 0),)),
-            Bury((Failure(zombie, "no"),)),
-            Release((zombie,)),
-            desk.extend_operation(zombie),
+            *(Finish((zombie,)), Retry((Failure(zombie, "boom", 0),)), Bury((Failure(zombie, "no"),))),
+            *(Release((zombie,)), desk.extend_operation(zombie)),
         ):
             assert desk.run(operation).items[0][0] == "stale"
-    assert desk.finish(again.lease) == [("ok", "finished")]
-    assert desk.finish(zombie) == [("stale", "")]
+    assert desk.finish(again.lease) == [("ok", "finished")] and desk.finish(zombie) == [("stale", "")]
 
 
 def test_rule_05_an_older_token_keeps_its_own_outcome_when_a_newer_one_is_reaped(desk: Desk) -> None:
     (job,) = desk.leased("j1")
-    desk.release(job.lease)
-    desk.claim("b")
-    desk.later(LEASE_MS + 1)
-    assert desk.run(Release((job.lease,))).items == (("repeated", "released"),)
+    desk.released(job.lease).claim("b")
+    assert desk.swept(LEASE_MS + 1).run(Release((job.lease,))).items == (("repeated", "released"),)
 
 
 def test_rule_05_rows_of_a_batch_are_judged_one_by_one(desk: Desk) -> None:
     first, second, third = (job.lease for job in desk.leased("j1", "j2", "j3"))
     desk.finish(second)
-    forged = Lease(third.job, third.fence + 1, third.nonce)
-    items = desk.finish(first, second, forged, third, third)
+    items = desk.finish(first, second, Lease(third.job, third.fence + 1, third.nonce), third, third)
     assert items == [("ok", "finished"), ("repeated", "finished"), ("stale", ""), ("ok", "finished"), ("repeated", "finished")]
 
 
@@ -270,9 +225,7 @@ def test_rule_06_the_fence_is_the_greater_of_the_last_one_plus_1_and_the_servers
         desk.release(job.lease)
     # Three claims in one millisecond.
     assert fences == [START_MS, START_MS + 1, START_MS + 2]
-    desk.tick(5_000)
-    (job,) = desk.claim()
-    assert job.lease.fence == START_MS + 5_000
+    assert desk.tick(5_000).one().lease.fence == START_MS + 5_000
 
 
 def test_rule_06_fences_end_loudly_at_2_to_the_53(desk: Desk) -> None:
@@ -288,71 +241,57 @@ def test_rule_06_fences_end_loudly_at_2_to_the_53(desk: Desk) -> None:
         fences.append(job.lease.fence)
         desk.release(job.lease)
     assert fences == [last - 1, last]
-    desk.enqueue("j2")
-    reply = desk.run(desk.claim_operation())
+    reply = desk.enqueue("j2").run(desk.claim_operation())
     assert ([job.lease.job for job in reply.jobs], reply.corrupt) == (["j2"], ("j1",))
     assert desk.places("j1") == {"dead"}
-    buried: Any = desk.redis.get(desk.keys.run("j1"))
-    assert b"fences exhausted at 2^53" in buried
+    assert b"fences exhausted at 2^53" in desk.redis.get(desk.keys.run("j1"))
     ends_ms: Any = desk.redis.pexpiretime(desk.keys.result("j1"))
     assert ends_ms - desk.now_ms == 3_600_000, "its error is kept for as long as it asks"
     assert desk.run(desk.enqueue_operation("j3", unique="key")).result == "created", "its unique key comes free"
 
 
 def test_rule_06_claims_failures_and_crashes_are_three_counters(desk: Desk) -> None:
-    (job,) = desk.leased("j1", attempts=5)
-    desk.release(job.lease)
-    (job,) = desk.claim()
+    (job,) = desk.released(desk.enqueue("j1", attempts=5).one().lease).claim()
     assert (job.claims, job.failures, job.crashes) == (2, 0, 0)
-    desk.retry(job.lease, delay_ms=0)
-    desk.sweep()
-    (job,) = desk.claim()
+    (job,) = desk.retried(job.lease, delay_ms=0).swept().claim()
     assert (job.claims, job.failures, job.crashes) == (3, 1, 0)
-    desk.sweep_past(LEASE_MS + 1)
-    (job,) = desk.claim()
+    (job,) = desk.past(LEASE_MS + 1).claim()
     assert (job.claims, job.failures, job.crashes) == (4, 1, 1)
 
 
 @pytest.mark.feature("BQ20", "BL16")
 def test_rule_06_equal_fences_with_another_nonce_are_another_token(desk: Desk) -> None:
-    (job,) = desk.leased("j1")
-    assert desk.finish(Lease("j1", job.lease.fence, "f" * 16 + ":1")) == [("stale", "")]
+    assert desk.finish(Lease("j1", desk.enqueue("j1").one().lease.fence, "f" * 16 + ":1")) == [("stale", "")]
     assert desk.places("j1") == {"active"}
 
 
 @pytest.mark.feature("BQ21", "BL17")
 def test_rule_09_a_renewal_in_time_arms_a_whole_lease_and_only_once(desk: Desk) -> None:
     (job,) = desk.leased("j1")
-    desk.tick(3_000)
-    extend = desk.extend_operation(job.lease, renewal=7)
+    extend = desk.tick(3_000).extend_operation(job.lease, renewal=7)
     assert desk.run(extend).items == (("ok", START_MS + 3_000 + LEASE_MS),)
-    desk.tick(1_000)
-    assert desk.run(extend).items == (("repeated", START_MS + 3_000 + LEASE_MS),)
+    assert desk.tick(1_000).run(extend).items == (("repeated", START_MS + 3_000 + LEASE_MS),)
     # The counter belongs to the lease: another worker's first renewal counts, however low its number.
-    desk.later(LEASE_MS + 1)
-    (again,) = desk.claim("b")
+    (again,) = desk.swept(LEASE_MS + 1).claim("b")
     assert desk.run(desk.extend_operation(again.lease, renewal=1)).items[0][0] == "ok"
 
 
 def test_rule_11_finish_and_extend_accept_a_token_that_is_late_but_not_reaped(desk: Desk) -> None:
     first, second = (job.lease for job in desk.leased("j1", "j2"))
-    desk.tick(10 * LEASE_MS)
-    assert desk.finish(first) == [("ok", "finished")]
+    assert desk.tick(10 * LEASE_MS).finish(first) == [("ok", "finished")]
     assert desk.run(desk.extend_operation(second)).items[0][0] == "ok"
 
 
 def test_a_claim_repeats_after_an_answer_that_leased_nothing(desk: Desk) -> None:
     claim: Claim = desk.claim_operation()
     assert desk.run(claim).result == "empty"
-    desk.enqueue("j1")
-    assert (desk.run(claim).result, desk.places("j1")) == ("repeated", {"lane"})
+    assert (desk.enqueue("j1").run(claim).result, desk.places("j1")) == ("repeated", {"lane"})
 
 
 @pytest.mark.parametrize("bulk", [False, True])
 def test_rule_03_who_was_told_of_an_ended_job_is_told_so_by_a_late_copy_as_well(desk: Desk, bulk: bool) -> None:
     """The tombstone outlives the copies of every call that it has answered, not only those of the call that made the job."""
-    desk.enqueue("j1")
-    desk.finish(*(job.lease for job in desk.claim()))
+    desk.enqueue("j1").finish(*(job.lease for job in desk.claim()))
     ends_ms: Any = desk.redis.pexpiretime(desk.keys.job("j1"))
     desk.tick(ends_ms - desk.now_ms - 1)
     other = desk.enqueue_many_operation("j1", nonce=b"another-") if bulk else desk.enqueue_operation("j1", nonce=b"another-")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from engine.ops.admin import Alter
@@ -27,8 +25,7 @@ def finish_all(desk: Desk, *jobs: str) -> None:
 
 def result_until(desk: Desk, job: str) -> int:
     """When the result of a job expires; 0 without one."""
-    until_ms: Any = desk.redis.pexpiretime(desk.keys.result(job))
-    return max(until_ms, 0)
+    return max(desk.redis.pexpiretime(desk.keys.result(job)), 0)
 
 
 def sweep(desk: Desk, rounds: int = 2) -> None:
@@ -42,75 +39,54 @@ def nothing_is_kept(desk: Desk) -> bool:
 
 
 def test_a_result_outlives_its_time_while_a_child_waits_for_another_parent_and_then_in_its_lane_and_runs(desk: Desk) -> None:
-    desk.enqueue("p1")
-    desk.enqueue("p2", delay_ms=60_000)
-    desk.enqueue("child", needs=("p1", "p2"))
-    finish_all(desk, "p1")
+    finish_all(desk.enqueue("p1").enqueue("p2", delay_ms=60_000).enqueue("child", needs=("p1", "p2")), "p1")
     for _ in range(6):
-        desk.tick(10_000)
-        sweep(desk)
+        sweep(desk.tick(10_000))
     assert result_until(desk, "p1"), "it waits for its other parent"
     finish_all(desk, "p2")
-    desk.tick(60_000)
-    sweep(desk)
+    sweep(desk.tick(60_000))
     assert result_until(desk, "p1") and result_until(desk, "p2"), "it is in its lane"
     (child,) = desk.claim()
-    desk.tick(1_000)
-    sweep(desk)
+    sweep(desk.tick(1_000))
     assert result_until(desk, "p1") and result_until(desk, "p2"), "it runs"
-    desk.finish(child.lease)
-    sweep(desk)
+    sweep(desk.finished(child.lease))
     desk.tick(0)
     assert not result_until(desk, "p1") and not result_until(desk, "p2"), "their own time was over long ago"
     assert nothing_is_kept(desk)
 
 
 def test_a_result_that_is_let_go_gets_the_rest_of_its_own_time(desk: Desk) -> None:
-    desk.family()
-    finish_all(desk, "p")
+    finish_all(desk.family(), "p")
     own_ms = desk.now_ms + RESULT_MS
     assert result_until(desk, "p") == own_ms + KEPT_MS
-    desk.finish(desk.claim()[0].lease)
-    sweep(desk)
-    assert result_until(desk, "p") == own_ms
-    assert nothing_is_kept(desk)
+    sweep(desk.finished(desk.claim()[0].lease))
+    assert result_until(desk, "p") == own_ms and nothing_is_kept(desk)
 
 
 @pytest.mark.parametrize("known_by", ["tombstone", "result"])
 def test_a_result_that_was_there_before_its_child_is_kept_from_its_enqueue_on(desk: Desk, known_by: str) -> None:
-    desk.enqueue("p")
-    finish_all(desk, "p")
+    finish_all(desk.enqueue("p"), "p")
     if known_by == "result":
         desk.redis.delete(desk.keys.job("p"), desk.keys.done)
-    desk.tick(RESULT_MS - 1)
-    desk.enqueue("child", needs=("p",), delay_ms=60_000)
-    desk.tick(60_000)
-    sweep(desk)
+    sweep(desk.tick(RESULT_MS - 1).enqueue("child", needs=("p",), delay_ms=60_000).tick(60_000))
     assert result_until(desk, "p")
-    desk.finish(desk.claim()[0].lease)
-    sweep(desk)
-    desk.tick(0)
-    assert not result_until(desk, "p") and nothing_is_kept(desk)
+    sweep(desk.finished(desk.claim()[0].lease))
+    assert not result_until(desk.tick(0), "p") and nothing_is_kept(desk)
 
 
 def test_the_error_of_a_parent_is_kept_for_a_child_that_goes_on_without_it(desk: Desk) -> None:
     desk.enqueue("p", error_ttl_ms=RESULT_MS, attempts=1)
-    desk.enqueue("child", needs=("p",), on_parent_failure="ignore")
-    desk.bury(desk.claim()[0].lease)
+    desk.enqueue("child", needs=("p",), on_parent_failure="ignore").bury(desk.claim()[0].lease)
     sweep(desk)
-    desk.tick(10 * RESULT_MS)
-    sweep(desk)
+    sweep(desk.tick(10 * RESULT_MS))
     assert result_until(desk, "p")
-    desk.finish(desk.claim()[0].lease)
-    sweep(desk)
-    desk.tick(0)
-    assert not result_until(desk, "p") and nothing_is_kept(desk)
+    sweep(desk.finished(desk.claim()[0].lease))
+    assert not result_until(desk.tick(0), "p") and nothing_is_kept(desk)
 
 
 @pytest.mark.parametrize("end", ["cancel", "bury", "gone"])
 def test_a_child_that_does_not_run_any_more_holds_nothing(desk: Desk, end: str) -> None:
-    desk.family()
-    finish_all(desk, "p")
+    finish_all(desk.family(), "p")
     if end == "cancel":
         assert desk.run(Alter("cancel", ("child",), "waiting", op_id="0" * 16, not_after_ms=desk.now_ms + 1000)).items[0].done
     elif end == "bury":
@@ -122,14 +98,10 @@ def test_a_child_that_does_not_run_any_more_holds_nothing(desk: Desk, end: str) 
 
 
 def test_many_children_hold_a_result_until_the_last_of_them_has_ended(desk: Desk) -> None:
-    desk.enqueue("p")
-    for number in range(150):
-        desk.enqueue(f"c{number}", needs=("p",))
-    finish_all(desk, "p")
+    finish_all(desk.enqueue("p").enqueue(*(f"c{number}" for number in range(150)), needs=("p",)), "p")
     left = 150
     while left:
-        desk.tick(RESULT_MS)
-        sweep(desk, 3)
+        sweep(desk.tick(RESULT_MS), 3)
         assert result_until(desk, "p") > KEPT_MS, left
         jobs = desk.claim(limit=50)
         desk.finish(*(job.lease for job in jobs))
@@ -150,9 +122,7 @@ def test_a_result_that_nobody_waits_for_lives_as_long_as_it_says(desk: Desk) -> 
 
 @pytest.mark.parametrize("resend", [True, False], ids=["sent again", "never again"])
 @pytest.mark.parametrize("scene", [AFTER_A_PARENT, *(a for a in SCENES if a.world is kept)], ids=lambda scene: scene.id)
-def test_rule_01_a_script_cut_off_after_any_write_neither_loses_a_result_nor_keeps_it_for_ever(
-    desk: Desk, scene: Scene, resend: bool
-) -> None:
+def test_rule_01_a_script_cut_off_anywhere_neither_loses_a_result_nor_keeps_it(desk: Desk, scene: Scene, resend: bool) -> None:
     writes, was_cut, start = 0, True, saved(desk, scene.begin)
     while was_cut:
         operation = start(desk)
@@ -164,14 +134,11 @@ def test_rule_01_a_script_cut_off_after_any_write_neither_loses_a_result_nor_kee
             # Whoever may run may read it, whatever the time is.
             assert result_until(desk, "p") > KEPT_MS or (scene.script == "bury" and not resend and writes < 4), writes
         for _ in range(4):
-            desk.sweep_past(10_000)
-            for job in desk.claim("z"):
+            for job in desk.past(10_000).claim("z"):
                 desk.finish(job.lease)
             sweep(desk)
-        desk.tick(86_400_001)
-        sweep(desk)
-        desk.tick(0)
-        assert nothing_is_kept(desk) and not result_until(desk, "p"), (writes, desk.dump())
+        sweep(desk.tick(86_400_001))
+        assert nothing_is_kept(desk.tick(0)) and not result_until(desk, "p"), (writes, desk.dump())
         writes += 1
     assert writes > 3
 

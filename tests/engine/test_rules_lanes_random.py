@@ -37,15 +37,8 @@ class Walk:
 
     def step(self) -> None:
         moves = {
-            self.enqueue: 8,
-            self.claim: 10,
-            self.end: 8,
-            self.finish_and_claim: 4,
-            self.limit: 2,
-            self.pause: 1,
-            self.resume: 1,
-            self.time: 8,
-            self.sweep: 2,
+            **{self.enqueue: 8, self.claim: 10, self.end: 8, self.finish_and_claim: 4, self.limit: 2},
+            **{self.pause: 1, self.resume: 1, self.time: 8, self.sweep: 2},
         }
         (move,) = self.random.choices(list(moves), weights=list(moves.values()))
         self.log = [*self.log[-20:], f"{self.desk.now_ms} {move.__name__}"]
@@ -115,8 +108,7 @@ class Walk:
         self.judge(list(reply.claimed.jobs), classes, limit)
 
     def limit(self) -> None:
-        target = self.random.choice(list(TARGETS))
-        bounds: dict[str, Any] = {}
+        target, bounds = self.random.choice(list(TARGETS)), dict[str, Any]()
         if self.random.random() < 0.7:
             bounds["concurrency"] = self.random.randint(1, 3)
         if self.random.random() < 0.4:
@@ -146,8 +138,7 @@ class Walk:
 
     def check(self) -> None:
         check(self.desk, room=True, held=False)
-        limits = {*names_of(self.desk, self.desk.keys.held("*")), *self.oracle.held}
-        for limit_id in limits:
+        for limit_id in {*names_of(self.desk, self.desk.keys.held("*")), *self.oracle.held}:
             assert set(members(self.desk, self.desk.keys.held(limit_id))) == self.oracle.held.get(limit_id, set()), limit_id
 
     def wind_up(self) -> None:
@@ -159,8 +150,7 @@ class Walk:
             self.sweep()
             self.finish_and_claim()
             self.desk.tick(LEASE_MS // 20)
-        assert self.oracle.jobs == {}
-        assert len(self.ended) == self.made
+        assert self.oracle.jobs == {} and len(self.ended) == self.made
         self.check()
         assert self.desk.redis.exists(self.desk.keys.active, self.desk.keys.due) == 0
         assert names_of(self.desk, self.desk.keys.lane("*")) == []
@@ -184,8 +174,7 @@ def test_rules_18_to_20_a_random_walk_agrees_with_the_oracle(desk: Desk, seed: i
 @given(dice=st.randoms(use_true_random=True), steps=st.integers(30, 80))
 def test_rules_18_to_20_a_walk_that_hypothesis_draws_agrees_with_the_oracle(desk: Desk, dice: random.Random, steps: int) -> None:
     """A walk that fails is made as short as it gets."""
-    desk.begin()
-    walk = Walk(desk, dice)
+    walk = Walk(desk.begin(), dice)
     for _ in range(steps):
         walk.step()
     walk.wind_up()
@@ -199,11 +188,7 @@ def test_rule_10_a_clock_that_steps_back_an_hour_holds_no_job_of_a_random_walk_u
         walk.step()
     for name in [name for name, until_ms in walk.oracle.pauses.items() if until_ms == 0]:
         desk.resume(name)
-    desk.later(500)
-    desk.pause("mail", 900)
-    desk.claim("y", 30, classes=NAMES)
-    desk.sweep()
-    desk.tick(-3_600_000)
+    desk.swept(500).pause("mail", 900).held("y", 30, classes=NAMES).swept().tick(-3_600_000)
     passed_ms = 0
     # What is in hand when the clock steps is lost with its worker.
     while desk.redis.exists(desk.keys.active) or names_of(desk, desk.keys.lane("*")):

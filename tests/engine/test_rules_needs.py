@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from engine.ops.admin import Alter
@@ -19,13 +17,11 @@ def ids(jobs: list[LeasedJob]) -> list[str]:
 
 
 def members(desk: Desk, key: str) -> set[str]:
-    raw: Any = desk.redis.smembers(key)
-    return {member.decode() for member in raw}
+    return {member.decode() for member in desk.redis.smembers(key)}
 
 
 def handing(desk: Desk) -> list[str]:
-    raw: Any = desk.redis.zrange(desk.keys.handing, 0, -1)
-    return [member.decode() for member in raw]
+    return [member.decode() for member in desk.redis.zrange(desk.keys.handing, 0, -1)]
 
 
 def bury(desk: Desk, lease: Lease) -> None:
@@ -50,8 +46,7 @@ def nothing_is_left(desk: Desk) -> bool:
 
 
 def test_a_child_waits_in_no_lane_and_goes_when_its_last_parent_has_finished(desk: Desk) -> None:
-    desk.enqueue("p1", "p2")
-    desk.enqueue("child", needs=("p1", "p2"), priority=9)
+    desk.enqueue("p1", "p2").enqueue("child", needs=("p1", "p2"), priority=9)
     assert desk.places("child") == {"blocked"}
     assert desk.redis.zrange(desk.keys.blocked, 0, -1, withscores=True) == [(b"child", START_MS)]
     assert members(desk, desk.keys.needs("child")) == {"p1", "p2"}
@@ -63,8 +58,7 @@ def test_a_child_waits_in_no_lane_and_goes_when_its_last_parent_has_finished(des
     assert (desk.places("child"), members(desk, desk.keys.needs("child"))) == ({"blocked"}, {"p2"})
     assert desk.claim("b") == []
     desk.redis.delete(desk.keys.wake("main"))
-    desk.finish(second.lease)
-    assert desk.places("child") == {"lane"}
+    assert desk.finished(second.lease).places("child") == {"lane"}
     assert desk.redis.llen(desk.keys.wake("main")) == 1, "an idle worker hears of it"
     assert nothing_is_left(desk)
     (child,) = desk.claim("b")
@@ -73,71 +67,54 @@ def test_a_child_waits_in_no_lane_and_goes_when_its_last_parent_has_finished(des
 
 def test_a_parent_that_runs_when_its_child_is_enqueued_is_heard(desk: Desk) -> None:
     (parent,) = desk.leased("p")
-    desk.enqueue("child", needs=("p",))
-    assert desk.places("child") == {"blocked"}
+    assert desk.enqueue("child", needs=("p",)).places("child") == {"blocked"}
     reply = desk.run(Finish((parent.lease,), desk.claim_operation()))
     assert ids(list(reply.claimed.jobs)) == ["child"], "in the very call that finished the parent"
 
 
 @pytest.mark.parametrize("known_by", ["tombstone", "done", "result"])
 def test_a_parent_that_has_finished_is_done(desk: Desk, known_by: str) -> None:
-    desk.enqueue("p")
-    desk.run(Finish((desk.claim()[0].lease,), values=(Value(0, b"1", 3_600_000, 3),)))
+    desk.enqueue("p").run(Finish((desk.claim()[0].lease,), values=(Value(0, b"1", 3_600_000, 3),)))
     if known_by != "tombstone":
-        desk.tick(60_000)
-        assert desk.redis.exists(desk.keys.job("p")) == 0
+        assert desk.tick(60_000).redis.exists(desk.keys.job("p")) == 0
     if known_by == "result":
-        desk.run(desk.sweep_operation(done_max=0))
-        assert desk.redis.exists(desk.keys.done) == 0
-    desk.enqueue("child", needs=("p",))
-    assert desk.places("child") == {"lane"}
-    assert nothing_is_left(desk)
+        assert desk.did(desk.sweep_operation(done_max=0)).redis.exists(desk.keys.done) == 0
+    assert desk.enqueue("child", needs=("p",)).places("child") == {"lane"} and nothing_is_left(desk)
 
 
 @pytest.mark.parametrize(("policy", "place"), [("bury", "dead"), ("ignore", "lane")])
 @pytest.mark.parametrize("known_by", ["tombstone", "done", "result"])
-def test_rule_25_a_parent_that_was_skipped_is_lost_as_long_as_it_is_known(
-    desk: Desk, known_by: str, policy: str, place: str
-) -> None:
+def test_rule_25_a_parent_that_was_skipped_is_lost_while_it_is_known(desk: Desk, known_by: str, policy: str, place: str) -> None:
     desk.run(Drop((desk.leased("p")[0].lease,), ("skipped",), ("E: no",)))
     if known_by != "tombstone":
-        desk.tick(60_000)
-        assert desk.redis.exists(desk.keys.job("p")) == 0
+        assert desk.tick(60_000).redis.exists(desk.keys.job("p")) == 0
     if known_by == "result":
         desk.run(desk.sweep_operation(done_max=0))
     result, info = desk.queue.results.get("p"), desk.queue.jobs.get("p")
     assert result is not None and (result.outcome, result.error) == ("skipped", "E: no")
     assert known_by == "result" or (info is not None and (info.state, info.last_error) == ("skipped", "E: no"))
-    desk.enqueue("child", needs=("p",), on_parent_failure=policy)
-    desk.sweep()
-    assert desk.places("child") == {place}
+    assert desk.enqueue("child", needs=("p",), on_parent_failure=policy).swept().places("child") == {place}
     assert nothing_is_left(desk)
 
 
 @pytest.mark.parametrize(("policy", "place"), [("bury", "dead"), ("ignore", "lane")])
 def test_a_parent_of_which_only_the_error_is_left_is_lost(desk: Desk, policy: str, place: str) -> None:
-    desk.enqueue("p")
-    desk.bury(desk.claim()[0].lease)
+    desk.enqueue("p").bury(desk.claim()[0].lease)
     # As it is found when its envelope was lost with its entry: its error is kept apart.
     desk.redis.delete(desk.keys.job("p"), desk.keys.run("p"), desk.keys.dead)
-    desk.enqueue("child", needs=("p",), on_parent_failure=policy)
-    desk.sweep()
-    assert desk.places("child") == {place}
+    assert desk.enqueue("child", needs=("p",), on_parent_failure=policy).swept().places("child") == {place}
     assert nothing_is_left(desk)
 
 
 def test_the_error_of_a_parent_that_was_requeued_and_has_finished_says_nothing(desk: Desk) -> None:
     bury(desk, desk.leased("p")[0].lease)
     assert desk.run(Alter("requeue", ("p",), "dead", op_id="0" * 16, not_after_ms=desk.now_ms + 1000)).items[0].result == "done"
-    desk.finish(desk.claim()[0].lease)
-    desk.tick(60_000)
-    desk.run(desk.sweep_operation(done_max=0))
+    desk.finished(desk.claim()[0].lease).tick(60_000).run(desk.sweep_operation(done_max=0))
     assert desk.run(desk.enqueue_operation("child", needs=("p",))).result == "orphan", "it is not taken for dead"
 
 
 def test_a_parent_that_nobody_knows_is_refused_by_its_name_and_so_is_a_late_copy(desk: Desk) -> None:
-    desk.enqueue("p1")
-    call = desk.call(desk.enqueue_operation("child", needs=("p1", "p2")))
+    call = desk.enqueue("p1").call(desk.enqueue_operation("child", needs=("p1", "p2")))
     before = desk.dump()
     for _ in range(2):
         reply = desk.send(call)
@@ -146,34 +123,24 @@ def test_a_parent_that_nobody_knows_is_refused_by_its_name_and_so_is_a_late_copy
     # Nothing but the word that this call was refused, for as long as a copy of it may come.
     assert {key for key in after if after[key] != before.get(key)} == {desk.keys.job("child")}
     assert after[desk.keys.job("child")][2] == START_MS + 10_000 + 20_000
-    desk.enqueue("p2")
-    assert desk.send(call).result == "orphan", "its caller was told that it is not there"
-    desk.enqueue("child", needs=("p1", "p2"), nonce=b"another-")
-    assert desk.places("child") == {"blocked"}
-    desk.tick(60_000)
-    assert desk.run(desk.enqueue_operation("late", needs=("child", "no"))).result == "orphan"
+    assert desk.enqueue("p2").send(call).result == "orphan", "its caller was told that it is not there"
+    assert desk.enqueue("child", needs=("p1", "p2"), nonce=b"another-").places("child") == {"blocked"}
+    assert desk.tick(60_000).run(desk.enqueue_operation("late", needs=("child", "no"))).result == "orphan"
 
 
 def test_a_delay_counts_from_the_enqueue_and_a_child_waits_for_it_as_well(desk: Desk) -> None:
-    desk.enqueue("p")
-    desk.enqueue("soon", needs=("p",), delay_ms=500)
+    desk.enqueue("p").enqueue("soon", needs=("p",), delay_ms=500)
     desk.enqueue("later", needs=("p",), delay_ms=5_000)
     assert desk.places("soon") == desk.places("later") == {"blocked"}
     (parent,) = desk.claim()
-    desk.tick(1000)
-    desk.finish(parent.lease)
+    desk.tick(1000).finish(parent.lease)
     assert (desk.places("soon"), desk.places("later")) == ({"lane"}, {"due"})
-    assert ids(desk.claim("b")) == ["soon"]
-    desk.tick(4000)
-    assert ids(desk.claim("b")) == ["later"]
+    assert ids(desk.claim("b")) == ["soon"] and ids(desk.tick(4000).claim("b")) == ["later"]
 
 
 def test_children_start_in_the_order_of_their_enqueue_and_by_priority(desk: Desk) -> None:
-    desk.enqueue("p")
-    desk.enqueue("c2", "c1", "c3", needs=("p",))
-    desk.enqueue("first", needs=("p",), priority=9)
-    desk.finish(desk.claim()[0].lease)
-    assert ids(desk.claim("b")) == ["first", "c2", "c1", "c3"]
+    desk.enqueue("p").enqueue("c2", "c1", "c3", needs=("p",)).enqueue("first", needs=("p",), priority=9)
+    assert ids(desk.finished(desk.claim()[0].lease).claim("b")) == ["first", "c2", "c1", "c3"]
 
 
 def test_what_is_told_of_a_blocked_job(desk: Desk) -> None:
@@ -187,11 +154,8 @@ def test_what_is_told_of_a_blocked_job(desk: Desk) -> None:
 
 
 def test_a_finish_tells_a_hundred_and_the_sweep_the_rest(desk: Desk) -> None:
-    desk.enqueue("p")
-    for number in range(250):
-        desk.enqueue(f"c{number}", needs=("p",))
-    (parent,) = desk.claim()
-    assert desk.finish(parent.lease) == [("ok", "finished")]
+    desk.enqueue("p").enqueue(*(f"c{number}" for number in range(250)), needs=("p",))
+    assert desk.finish(desk.one().lease) == [("ok", "finished")]
     assert (desk.redis.zcard(desk.keys.lane("main")), desk.redis.zcard(desk.keys.blocked)) == (100, 150)
     assert (handing(desk), desk.redis.scard(desk.keys.feeds("p"))) == (["+p"], 150)
     swept = desk.run(desk.sweep_operation(limit=100))
@@ -199,32 +163,22 @@ def test_a_finish_tells_a_hundred_and_the_sweep_the_rest(desk: Desk) -> None:
     # A worker's next call does its share too.
     assert len(desk.claim(limit=1)) == 1
     assert (desk.redis.zcard(desk.keys.lane("main")), desk.redis.zcard(desk.keys.blocked)) == (249, 0)
-    assert nothing_is_left(desk)
-    assert desk.sweep().sleep_ms > 0
+    assert nothing_is_left(desk) and desk.sweep().sleep_ms > 0
 
 
 def test_the_sweep_tells_them_though_the_tombstone_of_their_parent_has_expired(desk: Desk) -> None:
-    desk.enqueue("p")
-    for number in range(150):
-        desk.enqueue(f"c{number}", needs=("p",))
-    desk.finish(desk.claim()[0].lease)
-    desk.tick(60_000)
-    desk.redis.delete(desk.keys.done)
-    desk.sweep()
-    assert (desk.redis.zcard(desk.keys.lane("main")), nothing_is_left(desk)) == (150, True)
+    desk.enqueue("p").enqueue(*(f"c{number}" for number in range(150)), needs=("p",))
+    desk.finished(desk.claim()[0].lease).tick(60_000).redis.delete(desk.keys.done)
+    assert (desk.swept().redis.zcard(desk.keys.lane("main")), nothing_is_left(desk)) == (150, True)
 
 
 # -- parents that are lost
 
 
 def test_a_child_is_buried_with_its_parent_and_its_own_children_after_it(desk: Desk) -> None:
-    desk.enqueue("p", attempts=1)
-    desk.enqueue("other")
-    desk.enqueue("child", needs=("p", "other"), unique="u")
-    parent = desk.leased("grandchild", needs=("child",))[0]
-    assert desk.retry(parent.lease) == ("ok", "buried")
-    assert handing(desk) == ["-p"]
-    assert desk.sweep().sleep_ms == 0
+    desk.enqueue("p", attempts=1).enqueue("other").enqueue("child", needs=("p", "other"), unique="u")
+    assert desk.retry(desk.leased("grandchild", needs=("child",))[0].lease) == ("ok", "buried")
+    assert handing(desk) == ["-p"] and desk.sweep().sleep_ms == 0
     assert (desk.places("child"), desk.run_hash("child")["error"]) == ({"dead"}, "its parent p is dead")
     assert desk.redis.exists(desk.keys.unique("u"), desk.keys.needs("child")) == 0
     assert desk.sweep().sleep_ms > 0
@@ -236,15 +190,11 @@ def test_a_child_is_buried_with_its_parent_and_its_own_children_after_it(desk: D
 
 
 def test_a_child_may_go_on_without_a_lost_parent(desk: Desk) -> None:
-    desk.enqueue("p1", "p2")
-    desk.enqueue("child", needs=("p1", "p2"), on_parent_failure="ignore")
+    desk.enqueue("p1", "p2").enqueue("child", needs=("p1", "p2"), on_parent_failure="ignore")
     first, second = desk.leased("strict", needs=("p1",))
     bury(desk, first.lease)
-    desk.sweep()
-    assert (desk.places("child"), desk.places("strict")) == ({"blocked"}, {"dead"})
-    desk.finish(second.lease)
-    assert desk.places("child") == {"lane"}
-    assert nothing_is_left(desk)
+    assert (desk.swept().places("child"), desk.places("strict")) == ({"blocked"}, {"dead"})
+    assert desk.finished(second.lease).places("child") == {"lane"} and nothing_is_left(desk)
 
 
 @pytest.mark.parametrize(
@@ -252,8 +202,7 @@ def test_a_child_may_go_on_without_a_lost_parent(desk: Desk) -> None:
 )
 def test_a_parent_that_is_lost_takes_its_child_along(desk: Desk, how: str, parent: set[str], state: str) -> None:
     """It kills its workers, cannot be read, or its key was taken by an eviction or a hand, which did not say so."""
-    desk.enqueue("p", crashes_max=2)
-    desk.enqueue("child", needs=("p",))
+    desk.enqueue("p", crashes_max=2).enqueue("child", needs=("p",))
     if how == "crashes":
         desk.crash("p")
         desk.crash("p")
@@ -269,8 +218,7 @@ def test_a_parent_that_is_lost_takes_its_child_along(desk: Desk, how: str, paren
 
 
 def test_a_child_that_cannot_be_read_is_buried(desk: Desk) -> None:
-    desk.family()
-    desk.redis.setrange(desk.keys.job("child"), 0, b"\xff")
+    desk.family().redis.setrange(desk.keys.job("child"), 0, b"\xff")
     desk.finish(desk.claim()[0].lease)
     assert (desk.places("child"), desk.run_hash("child")["error"]) == ({"dead"}, "corrupt envelope")
     assert nothing_is_left(desk)
@@ -279,50 +227,38 @@ def test_a_child_that_cannot_be_read_is_buried(desk: Desk) -> None:
 @pytest.mark.parametrize(("policy", "place"), [("bury", "dead"), ("ignore", "lane")])
 def test_a_parent_that_is_dead_already(desk: Desk, policy: str, place: str) -> None:
     bury(desk, desk.leased("p")[0].lease)
-    desk.enqueue("child", needs=("p",), on_parent_failure=policy)
-    desk.sweep()
-    assert desk.places("child") == {place}
+    assert desk.enqueue("child", needs=("p",), on_parent_failure=policy).swept().places("child") == {place}
     assert nothing_is_left(desk)
 
 
 def test_of_a_lost_parent_that_a_child_does_without_nobody_is_told(desk: Desk) -> None:
     """Found by the mixed walk: it was noted as one whose children are still to be told."""
-    desk.enqueue("p1", "p2")
-    (leased,) = desk.claim(limit=1)
+    (leased,) = desk.enqueue("p1", "p2").claim(limit=1)
     assert desk.run(Bury((Failure(leased.lease, "no"),))).items == (("ok", "buried"),)
     desk.enqueue("child", needs=("p1", "p2"), on_parent_failure="ignore")
-    assert desk.places("child") == {"blocked"}
-    assert desk.queue.counts().handing == 0
+    assert desk.places("child") == {"blocked"} and desk.queue.counts().handing == 0
 
 
 def test_a_dead_parent_that_runs_again_sends_on_who_still_waits(desk: Desk) -> None:
-    desk.enqueue("p")
-    bury(desk, desk.leased("child", needs=("p",))[0].lease)
+    bury(desk.enqueue("p"), desk.leased("child", needs=("p",))[0].lease)
     requeue(desk, "p")
     desk.sweep()
     # Nobody had been told when it came back: its next end counts.
     assert (desk.places("child"), handing(desk)) == ({"blocked"}, [])
-    desk.finish(desk.claim()[0].lease)
-    assert desk.places("child") == {"lane"}
+    assert desk.finished(desk.claim()[0].lease).places("child") == {"lane"}
 
 
 def test_a_child_that_was_buried_stays_dead_when_its_parent_runs_again(desk: Desk) -> None:
-    desk.enqueue("p")
-    bury(desk, desk.leased("child", needs=("p",))[0].lease)
-    desk.sweep()
-    requeue(desk, "p")
-    desk.finish(desk.claim()[0].lease)
-    desk.sweep()
-    assert desk.places("child") == {"dead"}
+    bury(desk.enqueue("p"), desk.leased("child", needs=("p",))[0].lease)
+    requeue(desk.swept(), "p")
+    assert desk.finished(desk.claim()[0].lease).swept().places("child") == {"dead"}
     requeue(desk, "child")
     assert ids(desk.claim("b")) == ["child"], "and runs without asking for its parents when somebody wants that"
 
 
 def test_a_child_that_is_gone_is_forgotten(desk: Desk) -> None:
-    desk.family()
-    desk.redis.delete(desk.keys.job("child"))
-    desk.finish(desk.claim()[0].lease)
-    assert nothing_is_left(desk)
+    desk.family().redis.delete(desk.keys.job("child"))
+    assert nothing_is_left(desk.finished(desk.claim()[0].lease))
 
 
 # -- cut off and sent twice
@@ -330,8 +266,7 @@ def test_a_child_that_is_gone_is_forgotten(desk: Desk) -> None:
 
 def test_a_finish_cut_off_before_it_noted_a_parent_is_noted_by_the_sweep_that_takes_its_lease(desk: Desk) -> None:
     """Not only by the random look of every sweep, which finds one of many parents late."""
-    desk.enqueue("p1")
-    (job,) = desk.leased("c1", needs=("p1",))
+    (job,) = desk.enqueue("p1").leased("c1", needs=("p1",))
     for writes in range(1, 10):
         assert desk.cut_off(Finish((job.lease,)), writes), "before it notes the parent"
         if "ended" in desk.places("p1"):
@@ -339,9 +274,7 @@ def test_a_finish_cut_off_before_it_noted_a_parent_is_noted_by_the_sweep_that_ta
     assert not desk.redis.exists(desk.keys.handing)
     # So many that the look of a sweep for parents, ten at random, finds it in one of a hundred runs of this test.
     desk.redis.sadd(desk.keys.feeding, *(f"other-{number}" for number in range(5000)))
-    assert desk.places("c1") == {"blocked"}
-    desk.sweep_past(LEASE_MS + 1)
-    assert desk.places("c1") == {"lane"}
+    assert desk.places("c1") == {"blocked"} and desk.past(LEASE_MS + 1).places("c1") == {"lane"}
 
 
 @pytest.mark.parametrize("key", ["blocked", "feeding", "handing", "needs", "feeds"])
@@ -354,11 +287,9 @@ def test_rule_01_a_key_of_the_wrong_type_stops_an_enqueue_before_its_first_write
 
 
 def test_a_retry_of_a_parent_is_no_end(desk: Desk) -> None:
-    desk.enqueue("p")
-    (parent,) = desk.leased("child", needs=("p",))
+    (parent,) = desk.enqueue("p").leased("child", needs=("p",))
     assert desk.run(Retry((Failure(parent.lease, "boom", 100),))).items == (("ok", "retried"),)
-    desk.sweep()
-    assert (desk.places("child"), handing(desk)) == ({"blocked"}, [])
+    assert (desk.swept().places("child"), handing(desk)) == ({"blocked"}, [])
 
 
 # -- an id that is used again
@@ -366,21 +297,17 @@ def test_a_retry_of_a_parent_is_no_end(desk: Desk) -> None:
 
 def used_again(desk: Desk, how: str, children: int = 3) -> None:
     """`p` has ended, and its children were not told when its id was used again."""
-    desk.enqueue("p")
-    for number in range(children):
-        desk.enqueue(f"old{number}", needs=("p",))
+    desk.enqueue("p").enqueue(*(f"old{number}" for number in range(children)), needs=("p",))
     (parent,) = desk.claim()
     told = desk.redis.smembers(desk.keys.feeding)
     desk.redis.delete(desk.keys.feeding)
     desk.finish(parent.lease) if how == "finished" else bury(desk, parent.lease)
-    desk.redis.sadd(desk.keys.feeding, *told)  # type: ignore[misc]
+    desk.redis.sadd(desk.keys.feeding, *told)
     desk.redis.zadd(desk.keys.handing, {"+p" if how == "finished" else "-p": desk.now_ms})
     if how == "lost":
         assert desk.run(Alter("discard", ("p",), "dead", op_id="0" * 16, not_after_ms=desk.now_ms + 1000)).items[0].done
-    desk.tick(60_000)
-    assert desk.redis.exists(desk.keys.job("p")) == 0
-    desk.enqueue("p", nonce=b"another-")
-    desk.enqueue("new", needs=("p",))
+    assert desk.tick(60_000).redis.exists(desk.keys.job("p")) == 0
+    desk.enqueue("p", nonce=b"another-").enqueue("new", needs=("p",))
 
 
 @pytest.mark.parametrize(("how", "place"), [("finished", "lane"), ("lost", "dead")])
@@ -399,6 +326,5 @@ def test_children_of_a_job_that_has_ended_do_not_wait_for_the_next_one_of_its_id
 def test_they_are_told_in_pieces_and_then_the_new_ones_wait_alone(desk: Desk) -> None:
     used_again(desk, "finished", 25)
     for left in (15, 5, 0, 0):
-        desk.run(desk.sweep_operation(limit=10))
-        assert desk.redis.scard(desk.keys.feeds("p")) == left + 1
+        assert desk.did(desk.sweep_operation(limit=10)).redis.scard(desk.keys.feeds("p")) == left + 1
     assert (handing(desk), members(desk, desk.keys.feeding)) == ([], {"p"})

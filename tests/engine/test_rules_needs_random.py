@@ -107,8 +107,7 @@ class Family:
 @settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(1, 7).flatmap(plans))
 def test_each_job_of_a_family_runs_after_its_parents_and_ends_as_it_must(desk: Desk, members: list[Plan]) -> None:
-    desk.begin()
-    family = Family(desk, members)
+    family = Family(desk.begin(), members)
     for place, plan in enumerate(members):
         family.enqueue(place)
         for _ in range(plan.steps):

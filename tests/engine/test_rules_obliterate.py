@@ -28,8 +28,7 @@ def obliterate(desk: Desk, meanwhile: Meanwhile, *, force: bool = True) -> bool:
         while True:
             operation: Any = asked.stamped(desk.now_ms + 10_000)
             meanwhile(desk, operation)
-            reply = desk.run(operation)
-            asked = steps.send(reply)
+            asked = steps.send(desk.run(operation))
     except StopIteration as end:
         return end.value
 
@@ -43,20 +42,13 @@ def lasting(desk: Desk) -> set[str]:
 def full_queue(desk: Desk) -> dict[str, Lease]:
     """Jobs in all states, families, limits, pauses, a worker that is gone; the leases in hand."""
     desk.beat("g", ttl_ms=1_000)
-    desk.set_limit("k:*", concurrency=1)
-    desk.set_limit("n:main", concurrency=50)
-    desk.pause("other")
-    desk.run(desk.set_worker_operation("p:w", 0))
-    done, buried = desk.leased("done", "buried")
-    desk.run(Finish((done.lease,), values=(Value(0, b"1", 3_600_000, 3),)))
-    desk.bury(buried.lease)
+    desk.set_limit("k:*", concurrency=1).set_limit("n:main", concurrency=50).pause("other")
+    done, buried = desk.did(desk.set_worker_operation("p:w", 0)).leased("done", "buried")
+    desk.did(Finish((done.lease,), values=(Value(0, b"1", 3_600_000, 3),))).bury(buried.lease)
     desk.enqueue("heir", needs=("done",), delay_ms=3_600_000)
-    desk.enqueue("r0", "r1", "r2", "r3", unique="", priority=9)
-    desk.enqueue("k0", "k1", key="acme", priority=8)
-    desk.enqueue("child", needs=("r0", "r1"), unique="c")
-    desk.enqueue("grandchild", needs=("child",))
-    desk.enqueue("waits", unique="w")
-    desk.enqueue("later", delay_ms=500)
+    desk.enqueue("r0", "r1", "r2", "r3", unique="", priority=9).enqueue("k0", "k1", key="acme", priority=8)
+    desk.enqueue("child", needs=("r0", "r1"), unique="c").enqueue("grandchild", needs=("child",))
+    desk.enqueue("waits", unique="w").enqueue("later", delay_ms=500)
     held = {job.lease.job: job.lease for job in desk.claim(limit=5)}
     assert set(held) == {"r0", "r1", "r2", "r3", "k0"}
     desk.tick(2_000)
@@ -80,20 +72,17 @@ def test_jobs_that_end_and_workers_that_claim_while_it_goes_on_leave_nothing_beh
         desk.sweep()
         if at != state or not held:
             return
-        desk.run(Finish((held["r0"], held["r1"])))
-        desk.run(Bury((Failure(held["r2"], "no"),)))
+        desk.did(Finish((held["r0"], held["r1"]))).run(Bury((Failure(held["r2"], "no"),)))
         desk.run(Retry((Failure(held["r3"], "no", 10),)))
         desk.run(Finish((held["k0"],), desk.claim_operation("z")))
         held.clear()
 
     assert obliterate(desk, busy) and not held and claimed == []
     assert lasting(desk) <= STAYS | {"settings", "handing"}
-    desk.sweep()
-    assert lasting(desk) == STAYS | {"settings"}, "the version that workers know"
-    assert set(desk.redis.hkeys(desk.keys.settings)) == {b"version"}  # type: ignore[arg-type]
+    assert lasting(desk.swept()) == STAYS | {"settings"}, "the version that workers know"
+    assert set(desk.redis.hkeys(desk.keys.settings)) == {b"version"}
     # It is a queue like any new one.
-    desk.enqueue("new", key="acme", unique="w")
-    assert [job.lease.job for job in desk.claim("y")] == ["new"]
+    assert [job.lease.job for job in desk.enqueue("new", key="acme", unique="w").claim("y")] == ["new"]
 
 
 def test_it_takes_no_longer_than_it_has_to_and_no_job_that_came_later(desk: Desk) -> None:
@@ -110,27 +99,19 @@ def test_it_takes_no_longer_than_it_has_to_and_no_job_that_came_later(desk: Desk
 
 
 def test_one_that_is_not_finished_lets_jobs_start_again_after_a_minute(desk: Desk) -> None:
-    desk.set_limit("n:main", concurrency=1)
-    desk.enqueue("a", "b")
-    desk.run(Forget("begin", False, op_id="0" * 16, not_after_ms=desk.now_ms + 10_000))
-    desk.later(59_999)
-    assert desk.claim() == []
-    desk.later(1)
-    assert desk.redis.llen(desk.keys.wake("main")) == 1
+    desk.set_limit("n:main", concurrency=1).enqueue("a", "b")
+    desk.did(Forget("begin", False, op_id="0" * 16, not_after_ms=desk.now_ms + 10_000)).later(59_999)
+    assert desk.claim() == [] and desk.swept(1).redis.llen(desk.keys.wake("main")) == 1
     assert len(desk.claim()) == 1, "within its limit"
 
 
 def test_an_endless_pause_stays_endless_until_the_end(desk: Desk) -> None:
-    desk.pause()
-    desk.enqueue("a")
-    desk.run(Forget("begin", False, op_id="0" * 16, not_after_ms=desk.now_ms + 10_000))
+    desk.pause().enqueue("a").run(Forget("begin", False, op_id="0" * 16, not_after_ms=desk.now_ms + 10_000))
     assert desk.redis.hget(desk.keys.paused, "*") == b"0 0"
 
 
 def test_many_families_are_forgotten_in_pieces(desk: Desk) -> None:
-    for number in range(210):
-        desk.enqueue(f"p{number}")
-    leases = [job.lease for job in desk.claim(limit=300)]
+    leases = [job.lease for job in desk.enqueue(*(f"p{number}" for number in range(210))).claim(limit=300)]
     desk.run(Finish(tuple(leases), values=tuple(Value(at, b"1", 60_000, 3) for at in range(210))))
     for number in range(210):
         desk.enqueue(f"c{number}", needs=(f"p{number}",))
@@ -140,5 +121,4 @@ def test_many_families_are_forgotten_in_pieces(desk: Desk) -> None:
         nonlocal ends
         ends += isinstance(operation, Forget) and operation.phase == "end"
 
-    assert obliterate(desk, count, force=False) and ends == 2
-    assert lasting(desk) == STAYS
+    assert obliterate(desk, count, force=False) and ends == 2 and lasting(desk) == STAYS

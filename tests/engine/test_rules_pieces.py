@@ -33,7 +33,7 @@ IDS = [job.encode() for job in JOBS]
 
 def numbered(desk: Desk, key: str) -> list[tuple[bytes, float]]:
     """A zset in its order."""
-    return desk.redis.zrange(key, 0, -1, withscores=True)  # type: ignore[return-value]
+    return desk.redis.zrange(key, 0, -1, withscores=True)
 
 
 def many(desk: Desk, nonce: bytes = b"nonce---", **options: Any) -> EnqueueMany:
@@ -72,8 +72,7 @@ def enqueued_delayed(desk: Desk) -> Any:
 
 
 def enqueued_unique(desk: Desk) -> Any:
-    operation = many(desk, unique=lambda job: f"u{job}")
-    reply = desk.run(operation)
+    reply = desk.run(many(desk, unique=lambda job: f"u{job}"))
     assert desk.redis.mget([desk.keys.unique(f"u{job}") for job in JOBS]) == IDS
     assert desk.redis.exists(*[desk.keys.job(job) for job in JOBS]) == len(JOBS)
     assert desk.redis.zrange(desk.keys.lane("main"), 0, -1) == IDS
@@ -97,16 +96,14 @@ def enqueued_expiring(desk: Desk) -> Any:
 
 def claimed_expiring(desk: Desk) -> Any:
     """From their first claim on they do not expire any more."""
-    desk.run(many(desk, expires_ms=1_000))
-    found = desk.claim(limit=50)
+    found = desk.did(many(desk, expires_ms=1_000)).claim(limit=50)
     assert [job.lease.job for job in found] == [*JOBS] and not desk.redis.exists(desk.keys.expiring)
     return found
 
 
 def claimed(desk: Desk) -> Any:
     """Sent twice; some entries of the lane lead nowhere, and some to what cannot be read."""
-    desk.run(many(desk))
-    desk.redis.zadd(desk.keys.lane("main"), {f"gone{number}": number for number in range(9)})
+    desk.did(many(desk)).redis.zadd(desk.keys.lane("main"), {f"gone{number}": number for number in range(9)})
     for number in range(9):
         desk.redis.zadd(desk.keys.lane("main"), {f"bad{number}": number})
         desk.redis.set(desk.keys.job(f"bad{number}"), b"\x07rotten")
@@ -121,23 +118,19 @@ def claimed(desk: Desk) -> Any:
 
 def claimed_within_limits(desk: Desk) -> Any:
     """A job that costs 3 has three places in the window. After a step back of the clock all of them count from then on."""
-    desk.set_limit("n:main", concurrency=50, rate=60, per_ms=1_000)
-    desk.run(many(desk, cost=3))
+    desk.set_limit("n:main", concurrency=50, rate=60, per_ms=1_000).run(many(desk, cost=3))
     found = desk.claim(limit=50)
     assert numbered(desk, desk.keys.held("n:main")) == [(job, START_MS + LEASE_MS) for job in sorted(IDS)]
     rate = numbered(desk, desk.keys.rate("n:main"))
     units = {f"{job.lease.job}:{job.lease.fence}{unit}".encode() for job in found for unit in ("", ":2", ":3")}
     assert ({member for member, _ in rate}, {at_ms for _, at_ms in rate}) == (units, {START_MS})
-    desk.enqueue("late", cost=10)
-    desk.tick(-HOUR_MS)
-    assert desk.claim() == []
+    assert desk.enqueue("late", cost=10).tick(-HOUR_MS).claim() == []
     assert numbered(desk, desk.keys.rate("n:main")) == [(member, START_MS - HOUR_MS) for member, _ in rate]
     return found
 
 
 def finished(desk: Desk) -> Any:
-    desk.run(many(desk))
-    operation = Finish(tuple(job.lease for job in desk.claim(limit=50)))
+    operation = Finish(tuple(job.lease for job in desk.did(many(desk)).claim(limit=50)))
     replies = desk.run(operation), desk.run(operation)
     assert [[state for state, _ in reply.items] for reply in replies] == [["ok"] * 18, ["repeated"] * 18]
     assert numbered(desk, desk.keys.done) == [(job, START_MS) for job in sorted(IDS)]
@@ -147,8 +140,7 @@ def finished(desk: Desk) -> Any:
 
 
 def finished_by_a_claim(desk: Desk) -> Any:
-    desk.run(many(desk))
-    leases = tuple(job.lease for job in desk.claim(limit=50))
+    leases = tuple(job.lease for job in desk.did(many(desk)).claim(limit=50))
     reply = desk.run(Finish(leases, desk.claim_operation()))
     assert not desk.redis.exists(desk.keys.active, *[desk.keys.run(job) for job in JOBS])
     return reply
@@ -157,8 +149,7 @@ def finished_by_a_claim(desk: Desk) -> Any:
 def forgotten(desk: Desk) -> None:
     """An obliteration of a queue with many settings and families; its end is asked for until there is no more."""
     for job in JOBS:
-        desk.run(desk.set_worker_operation(f"c:{job}", 2))
-        desk.redis.sadd(desk.keys.feeding, job)
+        desk.did(desk.set_worker_operation(f"c:{job}", 2)).redis.sadd(desk.keys.feeding, job)
         desk.redis.sadd(desk.keys.feeds(job), "child")
     calls, more = 0, True
     while more:
@@ -167,30 +158,25 @@ def forgotten(desk: Desk) -> None:
     assert calls == 1 or scripts.PIECE_WORDS == pieces.SMALL
     assert desk.redis.hkeys(desk.keys.settings) == [b"version"]
     assert not desk.redis.exists(desk.keys.feeding, *[desk.keys.feeds(job) for job in JOBS])
-    desk.redis.delete(*desk.redis.keys(desk.keys.op("f*")))  # type: ignore[misc]
+    desk.redis.delete(*desk.redis.keys(desk.keys.op("f*")))
 
 
 def promoted_by_a_foreign_model(desk: Desk) -> Any:
     """What is about to move is noted before the first job moves: seen where the script is cut off right behind that."""
-    desk.run(many(desk, delay_ms=500))
-    desk.tick(1_000)
+    desk.did(many(desk, delay_ms=500)).tick(1_000)
     # The first one is the time of the sweep.
     writes = 1 + -(-len(JOBS) // scripts.PIECE_WORDS)
     sweep: Sweep = desk.sweep_operation()
     assert desk.cut_off(sweep, writes)
     moving = desk.redis.smembers(f"{desk.keys.prefix}moving")
     assert moving == {*IDS}
-    desk.run(sweep)
-    assert sorted(job.lease.job for job in desk.claim(limit=50)) == sorted(JOBS)
+    assert sorted(job.lease.job for job in desk.did(sweep).claim(limit=50)) == sorted(JOBS)
     return moving
 
 
 def stuck_in_a_foreign_model(desk: Desk) -> Any:
     """Those of which nobody keeps a lease; each page of the list is looked through until there are enough."""
-    desk.run(many(desk))
-    desk.claim(limit=15)
-    desk.tick(LEASE_MS + 1)
-    desk.claim("b", limit=3)
+    desk.did(many(desk)).held(limit=15).tick(LEASE_MS + 1).claim("b", limit=3)
     listed = [desk.run(Page("stuck", offset, 6)).jobs for offset in (0, 6, 12)]
     assert [job for page in listed for job in page] == [*JOBS[:15]]
     return listed
@@ -270,15 +256,12 @@ def test_rule_01_small_pieces_leave_the_keys_and_replies_of_large_ones(
     assert left[0] == left[1]
 
 
-def test_small_pieces_index_the_messages_of_a_channel_as_large_ones(
-    marked: Path, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_small_pieces_index_messages_as_large_ones(marked: Path, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scripts, "PIECE_WORDS", pieces.SMALL)
     desk = ChannelDesk(ironclaim_url, lua=marked)
     desk.run(Publish(tuple(message(job) for job in JOBS), TTL_S, None, not_after_ms=NEVER_MS))
     clocks = [str(clock).encode() for clock in range(1, 1 + len(JOBS))]
-    assert desk.redis.zrange(desk.keys.live, 0, -1) == clocks
-    assert pieces.crossed(desk.redis) == {PUBLISHED}
+    assert desk.redis.zrange(desk.keys.live, 0, -1) == clocks and pieces.crossed(desk.redis) == {PUBLISHED}
     # Of a foreign publisher's messages the index learns with the next of ours.
     foreign = [desk.foreign(f"f{number}") for number in range(9)]
     desk.publish("last")
@@ -315,8 +298,7 @@ def test_rule_23_more_unique_jobs_than_one_write_takes_all_have_their_key(desk: 
 @pytest.mark.parametrize("count", [501, 1001])
 def test_rule_04_more_leases_than_one_write_takes_are_all_active_and_told_again(desk: Desk, count: int) -> None:
     jobs = [f"j{number:04}" for number in range(count)]
-    desk.run(desk.enqueue_many_operation(*jobs))
-    operation = desk.claim_operation(limit=count)
+    operation = desk.did(desk.enqueue_many_operation(*jobs)).claim_operation(limit=count)
     first, second = desk.run(operation), desk.run(operation)
     assert (first.result, second.result) == ("leased", "repeated")
     assert [job.lease.job for job in first.jobs] == jobs and first.jobs == second.jobs

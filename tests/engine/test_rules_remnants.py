@@ -25,9 +25,7 @@ def remnants(desk: Desk) -> set[str]:
 def work_off(desk: Desk) -> None:
     """What healthy workers do until nothing is left that may run, and then a minute."""
     for _ in range(8):
-        desk.sweep_past(LEASE_MS)
-        desk.sweep()
-        desk.finish(*(job.lease for job in desk.claim("z")))
+        desk.past(LEASE_MS).swept().finish(*(job.lease for job in desk.claim("z")))
     for _ in range(20):
         desk.later(LEASE_MS // 3)
     desk.redis.delete(desk.keys.done, desk.keys.wake("main"))
@@ -41,8 +39,7 @@ def test_an_enqueue_that_was_cut_off_leaves_no_unique_key_without_its_job(desk: 
 
     writes, was_cut, start = 0, True, saved(desk, scene)
     while was_cut:
-        was_cut = desk.cut_off(start(desk), writes)
-        uniques = names_of(desk, desk.keys.unique("*"))
+        was_cut, uniques = desk.cut_off(start(desk), writes), names_of(desk, desk.keys.unique("*"))
         jobs = names_of(desk, desk.keys.job("*"))
         assert [name.replace("u", "j") for name in uniques] == jobs, writes
         work_off(desk)
@@ -53,19 +50,15 @@ def test_an_enqueue_that_was_cut_off_leaves_no_unique_key_without_its_job(desk: 
 
 def test_an_enqueue_that_was_cut_off_makes_no_later_job_of_its_id_early(desk: Desk) -> None:
     """Its entry among the delayed stays behind and is due at a time of its own."""
-    desk.enqueue("other")
-    desk.finish(desk.claim()[0].lease)
-    first = desk.enqueue_operation("j", delay_ms=100)
+    first = desk.enqueue("other").finished(desk.claim()[0].lease).enqueue_operation("j", delay_ms=100)
     writes = next(writes for writes in range(9) if desk.cut_off(first, writes) and desk.redis.zcard(desk.keys.due))
     assert not desk.redis.exists(desk.keys.job("j")), writes
-    desk.tick(50)
-    desk.enqueue("j", delay_ms=1_000, nonce=b"another-")
+    desk.tick(50).enqueue("j", delay_ms=1_000, nonce=b"another-")
     due_ms = desk.now_ms + 1_000
     desk.later(100)
     assert [score for _, score in desk.redis.zrange(desk.keys.due, 0, -1, withscores=True)] == [due_ms]
     assert not desk.claim()
-    desk.later(900)
-    assert [job.lease.job for job in desk.claim()] == ["j"] and not desk.redis.zcard(desk.keys.due)
+    assert [job.lease.job for job in desk.swept(900).claim()] == ["j"] and not desk.redis.zcard(desk.keys.due)
 
 
 def test_a_bulk_of_unique_jobs_beyond_one_write_parts_no_job_from_its_key(desk: Desk) -> None:
@@ -80,8 +73,7 @@ def test_a_bulk_of_unique_jobs_beyond_one_write_parts_no_job_from_its_key(desk: 
 
 def test_entries_of_dead_jobs_that_are_gone_are_found_wherever_they_stand(desk: Desk) -> None:
     desk.run(EnqueueMany(tuple(desk.enqueue_operation(f"j{number:03}") for number in range(250))))
-    bury_all = [job.lease for job in desk.claim(limit=300)]
-    for lease in bury_all:
+    for lease in [job.lease for job in desk.claim(limit=300)]:
         desk.redis.zadd(desk.keys.dead, {lease.job: desk.now_ms})
         desk.redis.zrem(desk.keys.active, lease.job)
     gone = ("j003", "j120", "j249")
@@ -106,18 +98,15 @@ def put(desk: Desk, every_ms: int, *, enabled: bool | None = None) -> PutSchedul
 
 
 def later_put(desk: Desk) -> Operation:
-    desk.run(put(desk, 5_000))
-    return put(desk, HOUR_MS)
+    return put(desk.did(put(desk, 5_000)), HOUR_MS)
 
 
 def earlier_put(desk: Desk) -> Operation:
-    desk.run(put(desk, HOUR_MS))
-    return put(desk, 5_000)
+    return put(desk.did(put(desk, HOUR_MS)), 5_000)
 
 
 def put_that_disables(desk: Desk) -> Operation:
-    desk.run(put(desk, 5_000))
-    return put(desk, 5_000, enabled=False)
+    return put(desk.did(put(desk, 5_000)), 5_000, enabled=False)
 
 
 def put_of_a_new_one(desk: Desk) -> Operation:
@@ -126,22 +115,19 @@ def put_of_a_new_one(desk: Desk) -> Operation:
 
 def enable(desk: Desk) -> Operation:
     desk.run(put(desk, 5_000, enabled=False))
-    return EnableSchedule("s", 1, desk.now_ms + 5_000, op_id=desk._op_id(), not_after_ms=desk.now_ms + 10_000)
+    return EnableSchedule("s", 1, desk.now_ms + 5_000, **desk.identity())
 
 
 def disable(desk: Desk) -> Operation:
-    desk.run(put(desk, 5_000))
-    return EnableSchedule("s", 1, 0, op_id=desk._op_id(), not_after_ms=desk.now_ms + 10_000)
+    return EnableSchedule("s", 1, 0, **desk.did(put(desk, 5_000)).identity())
 
 
 def remove(desk: Desk) -> Operation:
-    desk.run(put(desk, 5_000))
-    return RemoveSchedule("s", op_id=desk._op_id(), not_after_ms=desk.now_ms + 10_000)
+    return RemoveSchedule("s", op_id=desk.did(put(desk, 5_000))._op_id(), not_after_ms=desk.now_ms + 10_000)
 
 
 def remove_of_a_disabled_one(desk: Desk) -> Operation:
-    desk.run(put(desk, 5_000, enabled=False))
-    return RemoveSchedule("s", op_id=desk._op_id(), not_after_ms=desk.now_ms + 10_000)
+    return RemoveSchedule("s", **desk.did(put(desk, 5_000, enabled=False)).identity())
 
 
 SCHEDULES = [later_put, earlier_put, put_that_disables, put_of_a_new_one, enable, disable, remove, remove_of_a_disabled_one]
@@ -156,8 +142,7 @@ def test_a_schedule_that_was_changed_by_half_ticks_when_its_definition_says(desk
             # What the hash says is due is told by the sweep, at the latest when it is due; nothing else is.
             words: Any = desk.redis.hmget(desk.keys.schedule("s"), "next_ms", "enabled")
             due_ms = int(words[0] or 0) if words[1] == b"1" else 0
-            told = desk.sweep().due
-            assert len(told) == (0 < due_ms <= desk.now_ms), (writes, due_ms - desk.now_ms)
+            assert len(desk.sweep().due) == (0 < due_ms <= desk.now_ms), (writes, due_ms - desk.now_ms)
             desk.tick(1_000)
         if not desk.redis.exists(desk.keys.schedule("s")):
             assert not desk.redis.exists(desk.keys.cron), writes

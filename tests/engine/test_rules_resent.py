@@ -12,25 +12,19 @@ def test_rule_07_a_late_copy_of_a_begin_that_found_jobs_in_hand_begins_nothing(d
     (held,) = desk.leased("j")
     call = desk.call(forget(desk))
     assert desk.send(call).busy
-    desk.finish(held.lease)
-    late = desk.send(call)
-    assert late.busy and late.era is not None
-    assert desk.redis.hgetall(desk.keys.paused) == {}
+    late = desk.finished(held.lease).send(call)
+    assert late.busy and late.era is not None and desk.redis.hgetall(desk.keys.paused) == {}
 
 
 def test_an_end_that_was_cut_off_tells_workers_of_their_settings_and_keeps_the_version(desk: Desk) -> None:
     def scene(desk: Desk) -> Operation:
-        desk.run(desk.set_worker_operation("p:w", 0))
-        desk.run(desk.set_worker_operation("c:*", 3))
+        desk.did(desk.set_worker_operation("p:w", 0)).run(desk.set_worker_operation("c:*", 3))
         return forget(desk, end=True)
 
     writes, was_cut, start = 0, True, saved(desk, scene)
     while was_cut:
-        operation = start(desk)
-        known = desk.news().version
-        was_cut = desk.cut_off(operation, writes)
-        desk.run(operation)
-        after = desk.news(known)
+        operation, known = start(desk), desk.news().version
+        was_cut, after = desk.cut_off(operation, writes), desk.did(operation).news(known)
         assert after.version > known and desk.redis.hlen(desk.keys.settings) == 1, writes
         writes += 1
     assert writes > 3
@@ -54,8 +48,7 @@ def test_rule_25_sweeps_follow_at_once_while_many_results_are_let_go(desk: Desk)
         desk.redis.zadd(desk.keys.keeping, {f"p{number}": desk.now_ms})
         desk.redis.set(desk.keys.result(f"p{number}"), "1", pxat=desk.now_ms + 2**48 + 5_000)
     sleeps_ms = [desk.sweep().sleep_ms for _ in range(4)]
-    assert not desk.redis.exists(desk.keys.keeping)
-    assert sleeps_ms[:3] == [0, 0, 0] and sleeps_ms[3] > 0
+    assert not desk.redis.exists(desk.keys.keeping) and sleeps_ms[:3] == [0, 0, 0] and sleeps_ms[3] > 0
 
 
 def test_rule_25_a_sweep_looks_at_a_bounded_number_of_children_and_not_in_vain(desk: Desk) -> None:
@@ -64,9 +57,8 @@ def test_rule_25_a_sweep_looks_at_a_bounded_number_of_children_and_not_in_vain(d
         desk.redis.set(desk.keys.result(f"p{number}"), "1", pxat=desk.now_ms + 2**48 + 5_000)
         desk.redis.sadd(desk.keys.heirs(f"p{number}"), *(f"c{child}" for child in range(75)))
     assert desk.sweep().sleep_ms == 0
-    left = sum(int(desk.redis.scard(desk.keys.heirs(f"p{number}"))) for number in range(20))  # type: ignore[arg-type]
-    assert left == 500
-    assert desk.sweep().sleep_ms > 0 and not desk.redis.exists(desk.keys.keeping)
+    left = sum(int(desk.redis.scard(desk.keys.heirs(f"p{number}"))) for number in range(20))
+    assert left == 500 and desk.sweep().sleep_ms > 0 and not desk.redis.exists(desk.keys.keeping)
 
 
 def test_rule_25_results_that_are_still_needed_call_for_no_sweep(desk: Desk) -> None:
@@ -80,12 +72,9 @@ def test_rule_25_results_that_are_still_needed_call_for_no_sweep(desk: Desk) -> 
 
 def test_rule_25_a_sweep_looks_at_a_bounded_number_of_children_of_parents_that_run_again(desk: Desk) -> None:
     for parent in ("p1", "p2", "p3"):
-        desk.enqueue(parent, delay_ms=3_600_000)
-        desk.redis.sadd(desk.keys.feeding, parent)
+        desk.enqueue(parent, delay_ms=3_600_000).redis.sadd(desk.keys.feeding, parent)
         desk.redis.sadd(desk.keys.feeds(parent), *(f"c{child}" for child in range(4_000)))
         desk.redis.zadd(desk.keys.handing, {f"-{parent}": desk.now_ms})
-    assert desk.sweep().sleep_ms == 0
-    assert desk.redis.zrange(desk.keys.handing, 0, -1) == [b"-p3"]
-    assert desk.sweep().sleep_ms > 0
-    assert not desk.redis.exists(desk.keys.handing)
+    assert desk.sweep().sleep_ms == 0 and desk.redis.zrange(desk.keys.handing, 0, -1) == [b"-p3"]
+    assert desk.sweep().sleep_ms > 0 and not desk.redis.exists(desk.keys.handing)
     assert {desk.redis.scard(desk.keys.feeds(parent)) for parent in ("p1", "p2", "p3")} == {4_000}

@@ -36,8 +36,7 @@ def test_a_job_with_a_target_is_in_a_class_of_its_own(desk: Desk) -> None:
     desk.enqueue("j2")
     assert hash_of(desk, desk.keys.classes) == {"main": "", class_name: '{"route":"gpu","stack":["node"]}'}
     assert hash_of(desk, desk.keys.routed) == {"main": f" {class_name}"}
-    assert ready(desk, class_name) == [f"{class_name}/k"]
-    assert take_markers(desk) == ["main", class_name]
+    assert ready(desk, class_name) == [f"{class_name}/k"] and take_markers(desk) == ["main", class_name]
     assert jobs(desk.claim(classes=("main",))) == ["j2"]
     (leased,) = desk.claim(classes=(class_name,))
     assert (leased.name, leased.class_name, leased.lane) == ("main", class_name, f"{class_name}/k")
@@ -47,12 +46,9 @@ def test_a_job_with_a_target_is_in_a_class_of_its_own(desk: Desk) -> None:
 
 
 def test_a_failed_job_and_a_lost_one_come_back_to_their_class(desk: Desk) -> None:
-    desk.enqueue("j1", "j2", route="gpu")
-    first, _ = desk.claim(classes=("main@gpu",))
+    first, _ = desk.enqueue("j1", "j2", route="gpu").claim(classes=("main@gpu",))
     desk.retry(first.lease, delay_ms=10)
-    desk.sweep_past(9001)
-    desk.sweep()
-    assert ready(desk, "main@gpu") == ["main@gpu"] and markers(desk) == ["main@gpu"]
+    assert ready(desk.past(9001).swept(), "main@gpu") == ["main@gpu"] and markers(desk) == ["main@gpu"]
     assert jobs(desk.claim(classes=("main",))) == []
     assert jobs(desk.claim(classes=("main@gpu",))) == ["j1", "j2"]
 
@@ -80,60 +76,40 @@ def test_rule_18_jobs_of_others_in_front_cost_a_claim_nothing(desk: Desk) -> Non
 
 @pytest.mark.feature("BQ22")
 def test_rule_20_classes_of_one_name_share_its_slots(desk: Desk) -> None:
-    desk.set_limit("n:main", concurrency=3)
-    desk.enqueue("a0", "a1")
-    desk.enqueue("g0", "g1", "g2", route="gpu")
+    desk.set_limit("n:main", concurrency=3).enqueue("a0", "a1").enqueue("g0", "g1", "g2", route="gpu")
     found = desk.claim(classes=ALL)
     assert jobs(found) == ["a0", "a1", "g0"], "in one claim, of both"
-    assert jobs(desk.claim("b", classes=ALL)) == []
-    assert desk.redis.zcard(desk.keys.held("n:main")) == 3
-    desk.enqueue("a2")
-    take_markers(desk)
+    assert jobs(desk.claim("b", classes=ALL)) == [] and desk.redis.zcard(desk.keys.held("n:main")) == 3
+    take_markers(desk.enqueue("a2"))
     desk.finish(found[0].lease)
     assert markers(desk) == ["main", "main@gpu"], "whoever may run either is told of the slot"
-    assert len(desk.claim("b", classes=("main@gpu",))) == 1
-    assert desk.claim("c", classes=("main",)) == []
+    assert len(desk.claim("b", classes=("main@gpu",))) == 1 and desk.claim("c", classes=("main",)) == []
     check(desk)
 
 
 @pytest.mark.feature("BQ23")
 def test_rule_20_classes_of_one_name_share_its_rate(desk: Desk) -> None:
-    desk.set_limit("n:main", rate=2, per_ms=1000)
-    desk.enqueue("a0", "a1")
-    desk.enqueue("g0", "g1", route="gpu")
-    assert len(desk.claim(classes=ALL)) == 2
-    assert desk.claim("b", classes=ALL) == []
+    desk.set_limit("n:main", rate=2, per_ms=1000).enqueue("a0", "a1").enqueue("g0", "g1", route="gpu")
+    assert len(desk.claim(classes=ALL)) == 2 and desk.claim("b", classes=ALL) == []
     take_markers(desk)
-    desk.later(1000)
-    assert set(markers(desk)) == {lane for name in ALL for lane in ready(desk, name)}
+    assert set(markers(desk.swept(1000))) == {lane for name in ALL for lane in ready(desk, name)}
     assert len(desk.claim("b", classes=ALL)) == 2
 
 
 @pytest.mark.feature("BQ24")
 def test_rule_07_a_pause_of_a_name_holds_all_its_classes(desk: Desk) -> None:
-    desk.enqueue("a0")
-    desk.enqueue("g0", route="gpu")
-    desk.enqueue("s0", name="sms", route="gpu")
-    take_markers(desk)
-    desk.pause("main")
-    assert jobs(desk.claim(classes=(*ALL, "sms@gpu"))) == ["s0"]
-    desk.sweep()
-    assert markers(desk) == []
-    desk.resume("main")
-    assert take_markers(desk) == ["main", "main@gpu"]
-    desk.pause("main", 500)
-    assert desk.claim(classes=ALL) == []
-    desk.later(500)
-    assert take_markers(desk) == ["main", "main@gpu"]
-    assert len(desk.claim(classes=ALL)) == 2
+    take_markers(desk.enqueue("a0").enqueue("g0", route="gpu").enqueue("s0", name="sms", route="gpu"))
+    assert jobs(desk.pause("main").claim(classes=(*ALL, "sms@gpu"))) == ["s0"] and markers(desk.swept()) == []
+    assert take_markers(desk.resume("main")) == ["main", "main@gpu"]
+    assert desk.pause("main", 500).claim(classes=ALL) == []
+    assert take_markers(desk.swept(500)) == ["main", "main@gpu"] and len(desk.claim(classes=ALL)) == 2
 
 
 def test_rule_22_whoever_knows_no_better_is_told_of_a_new_class(desk: Desk) -> None:
     assert desk.sweep().version == 0
     desk.enqueue("j1")
     assert (desk.sweep().version, news_lists(desk)) == (0, []), "every worker with a handler knows the class of a name"
-    desk.enqueue("j2", route="gpu")
-    desk.enqueue("j3", route="gpu")
+    desk.enqueue("j2", route="gpu").enqueue("j3", route="gpu")
     assert (desk.sweep().version, news_lists(desk)) == (1, ["0"])
     # One marker reaches all: each that takes it leaves it for the next.
     for _ in range(3):
@@ -145,8 +121,7 @@ def test_rule_22_whoever_knows_no_better_is_told_of_a_new_class(desk: Desk) -> N
     assert news_lists(desk) == ["0"], "nobody who knows the present version is woken"
     assert 0 < desk.redis.pexpiretime(desk.keys.news(0)) <= desk.now_ms + 60_000, "it does not lie there for ever"
     again = desk.call(ReadWorkerUpdates(0, "w"))
-    assert desk.send(again) == desk.send(again)
-    assert desk.redis.llen(desk.keys.news(0)) == 1
+    assert desk.send(again) == desk.send(again) and desk.redis.llen(desk.keys.news(0)) == 1
     desk.run(desk.enqueue_many_of(("j4", "k")))
     desk.run(EnqueueMany((desk.enqueue_operation("j5", route="x"), desk.enqueue_operation("j6", route="x", key="k"))))
     assert desk.news(1).version == 2, "once a class, however many lanes of it begin"
@@ -173,20 +148,14 @@ def test_settings_of_workers(desk: Desk) -> None:
     assert (desk.news().concurrency, desk.news().pause_ms, desk.news().version) == (2, 0, 3)
     assert (desk.news(worker="other").concurrency, desk.news(worker="other").pause_ms) == (5, None)
     assert news_lists(desk) == ["0", "1", "2"]
-    desk.run(desk.set_worker_operation("p:w", 1000))
-    desk.tick(400)
-    assert desk.news().pause_ms == 600
-    desk.tick(-100_000)
-    assert desk.news().pause_ms == 1000, "rule 10: not longer than it was meant"
-    desk.tick(101_000)
-    assert desk.news().pause_ms is None
-    desk.run(desk.set_worker_operation("c:w", None))
-    assert desk.news().concurrency == 5
+    assert desk.did(desk.set_worker_operation("p:w", 1000)).tick(400).news().pause_ms == 600
+    assert desk.tick(-100_000).news().pause_ms == 1000, "rule 10: not longer than it was meant"
+    assert desk.tick(101_000).news().pause_ms is None
+    assert desk.did(desk.set_worker_operation("c:w", None)).news().concurrency == 5
 
 
 def test_counts_of_some_classes(desk: Desk) -> None:
-    desk.enqueue("a0", "a1")
-    desk.enqueue("g0", route="gpu", key="k")
+    desk.enqueue("a0", "a1").enqueue("g0", route="gpu", key="k")
     assert [desk.run(Count(classes)).waiting for classes in ((), ("main",), ("main@gpu",), ALL, ("@",))] == [3, 2, 1, 3, 0]
 
 
@@ -195,8 +164,7 @@ def test_a_queue_has_at_most_10000_classes(desk: Desk) -> None:
         for at in range(9_999):
             pipe.hset(desk.keys.classes, f"c{at}", "")
         pipe.execute()
-    desk.enqueue("last", route="gpu")
-    before = desk.dump()
+    before = desk.enqueue("last", route="gpu").dump()
     for operation in (desk.enqueue_operation("no", route="x"), EnqueueMany((desk.enqueue_operation("no", name="x"),))):
         with pytest.raises(ScriptFault, match="more than 10000 classes"):
             desk.run(operation)
@@ -244,8 +212,7 @@ def test_a_claim_of_a_range_takes_it_from_behind_better_jobs(desk: Desk, least: 
 def test_rule_19_a_range_keeps_the_order_of_lanes_and_jobs(desk: Desk) -> None:
     """Three lanes, of which one has the best job; a limit of two jobs a claim."""
     for key in ("a", "b", "c"):
-        for at in range(2):
-            desk.enqueue(f"{key}{at}", key=key, priority=4)
+        desk.enqueue(*(f"{key}{at}" for at in range(2)), key=key, priority=4)
     desk.enqueue("b-good", key="b", priority=9)
     seen = [job for _ in range(3) for job in jobs(desk.claim(limit=2, priorities=(3, 5)))]
     assert sorted(seen) == ["a0", "a1", "b0", "b1", "c0", "c1"]
@@ -255,7 +222,6 @@ def test_rule_19_a_range_keeps_the_order_of_lanes_and_jobs(desk: Desk) -> None:
 
 def test_a_claim_of_a_range_finds_its_job_behind_many_lanes_of_others(desk: Desk) -> None:
     desk.run(EnqueueMany(tuple(desk.enqueue_operation(f"o{at}", key=f"k{at}", priority=9) for at in range(300))))
-    desk.enqueue("ours", key="k250", priority=2)
-    assert jobs(desk.claim(priorities=(1, 3))) == ["ours"]
+    assert jobs(desk.enqueue("ours", key="k250", priority=2).claim(priorities=(1, 3))) == ["ours"]
     assert len(desk.claim(limit=400)) == 300
     check(desk)

@@ -44,15 +44,13 @@ def park_lanes(desk: Desk, count: int) -> None:
 def commands_of(desk: Desk, operation: Operation) -> int:
     """How many commands one call runs on the server."""
     desk.redis.config_resetstat()
-    desk.run(operation)
-    stats: Any = desk.redis.info("commandstats")
+    stats: Any = desk.did(operation).redis.info("commandstats")
     return sum(row["calls"] for name, row in stats.items() if not name.startswith(("cmdstat_evalsha", "cmdstat_config")))
 
 
 def counts_in_parts(desk: Desk, *classes: str) -> list[int]:
     """What each call counts, until there is no more."""
-    found: list[int] = []
-    cursor = ""
+    found, cursor = list[int](), ""
     while True:
         part = desk.run(Count(classes, cursor))
         found.append(part.waiting)
@@ -66,8 +64,7 @@ def test_waiting_jobs_of_many_lanes_are_counted_in_parts_that_add_up(desk: Desk,
     add_lanes(desk, 2_000, lambda number: f"c{number % classes}")
     park_lanes(desk, 1_300)
     parts = counts_in_parts(desk)
-    assert sum(parts) == desk.queue.counts().waiting == 3_300
-    assert len(parts) >= 5 and max(parts) <= 1_100
+    assert sum(parts) == desk.queue.counts().waiting == 3_300 and len(parts) >= 5 and max(parts) <= 1_100
     assert sum(counts_in_parts(desk, "c0")) == -(-2_000 // classes)
     assert sum(counts_in_parts(desk, "main")) == 1_300
     names = desk.queue.jobs.counts_by_name()
@@ -122,16 +119,15 @@ def test_rule_22_sweeps_leave_a_marker_for_each_of_many_classes_in_turn(desk: De
     add_lanes(desk, 1_500, lambda number: f"c{number}")
     pushed = []
     while pushed[-1:] != [1_500]:
-        desk.sweep()
-        pushed.append(len(list(desk.redis.scan_iter(desk.keys.wake("*"), 10_000))))
+        pushed.append(len(list(desk.swept().redis.scan_iter(desk.keys.wake("*"), 10_000))))
         assert len(pushed) < 20
     steps = [after - before for before, after in zip([0, *pushed], pushed, strict=False)]
     assert max(steps) <= 600 and len(steps) > 2
     # And then from the first one again.
-    desk.redis.delete(*desk.redis.keys(desk.keys.wake("*")))  # type: ignore[misc]
+    desk.redis.delete(*desk.redis.keys(desk.keys.wake("*")))
     for _ in range(20):
         desk.sweep()
-    assert len(desk.redis.keys(desk.keys.wake("*"))) == 1_500  # type: ignore[arg-type]
+    assert len(desk.redis.keys(desk.keys.wake("*"))) == 1_500
 
 
 def test_rule_20_slots_that_nobody_holds_come_free_among_many_limits(desk: Desk) -> None:
@@ -156,27 +152,22 @@ def test_rule_20_parked_lanes_of_many_limits_come_back_in_pieces(desk: Desk) -> 
         pipe.zadd(desk.keys.parked_by(limit), {lane: START_MS})
         pipe.zadd(desk.keys.blocking, {limit: START_MS})
     pipe.execute()
-    parked = [desk.redis.hlen(desk.keys.parked) for _ in range(3) if desk.sweep()]
-    assert parked == [350, 100, 0]
+    assert [desk.redis.hlen(desk.keys.parked) for _ in range(3) if desk.sweep()] == [350, 100, 0]
 
 
 def test_rule_20_a_released_place_among_many_classes_brings_resting_lanes_back_with_the_next_sweep(desk: Desk) -> None:
     desk.redis.hset(desk.keys.classes, mapping={f"c{number}": "" for number in range(600)})
-    desk.set_limit("k:acme", rate=1, per_ms=HOUR_MS)
-    desk.enqueue("mail0", name="mail", key="acme")
-    desk.enqueue("sms0", name="sms", key="acme")
-    (job,) = desk.claim(classes=("mail",))
+    desk.set_limit("k:acme", rate=1, per_ms=HOUR_MS).enqueue("mail0", name="mail", key="acme")
+    (job,) = desk.enqueue("sms0", name="sms", key="acme").claim(classes=("mail",))
     assert desk.claim("b", classes=("sms",)) == []
     desk.release(job.lease)
-    desk.sweep()
-    assert [found.lease.job for found in desk.claim("b", classes=("sms",))] == ["sms0"]
+    assert [found.lease.job for found in desk.swept().claim("b", classes=("sms",))] == ["sms0"]
 
 
 def test_leases_that_run_out_together_are_taken_in_pieces(desk: Desk) -> None:
     piece = SWEEP_LIMIT // 2
     jobs = [f"j{number}" for number in range(2 * piece + 20)]
-    desk.run(desk.enqueue_many_operation(*jobs))
-    assert len(desk.claim(limit=len(jobs))) == len(jobs)
+    assert len(desk.did(desk.enqueue_many_operation(*jobs)).claim(limit=len(jobs))) == len(jobs)
     for _ in range(20):
         desk.later(LEASE_MS // 20)
     desk.tick(1)
@@ -186,8 +177,7 @@ def test_leases_that_run_out_together_are_taken_in_pieces(desk: Desk) -> None:
 
 def test_jobs_that_fall_due_together_are_promoted_in_pieces(desk: Desk) -> None:
     jobs = [f"j{number}" for number in range(2 * SWEEP_LIMIT + 50)]
-    desk.run(desk.enqueue_many_operation(*jobs, delays_ms=(100,) * len(jobs)))
-    desk.tick(100)
+    desk.did(desk.enqueue_many_operation(*jobs, delays_ms=(100,) * len(jobs))).tick(100)
     moved = [(reply.promoted, reply.sleep_ms) for reply in (desk.sweep() for _ in range(3))]
     assert moved == [(SWEEP_LIMIT, 0), (SWEEP_LIMIT, 0), (50, 1000)]
 
@@ -195,19 +185,13 @@ def test_jobs_that_fall_due_together_are_promoted_in_pieces(desk: Desk) -> None:
 def test_leases_due_jobs_and_children_share_a_sweep_and_none_waits_for_all_of_the_others(desk: Desk) -> None:
     """A lease counts as two of the jobs that one sweep may move, and a fifth of these is left for each of the others."""
     leased = [f"l{number}" for number in range(70)]
-    desk.run(desk.enqueue_many_operation(*leased))
-    assert len(desk.claim(limit=70)) == 70
+    assert len(desk.did(desk.enqueue_many_operation(*leased)).claim(limit=70)) == 70
     for _ in range(20):
-        desk.sweep()
-        desk.tick(LEASE_MS // 20)
-    desk.enqueue("p")
-    for number in range(130):
-        desk.enqueue(f"c{number}", needs=("p",))
+        desk.swept().tick(LEASE_MS // 20)
+    desk.enqueue("p").enqueue(*(f"c{number}" for number in range(130)), needs=("p",))
     (parent,) = desk.claim(limit=1)
     later = [f"d{number}" for number in range(150)]
-    desk.run(desk.enqueue_many_operation(*later, delays_ms=(1,) * len(later)))
-    desk.tick(1)
-    desk.finish(parent.lease)
+    desk.did(desk.enqueue_many_operation(*later, delays_ms=(1,) * len(later))).tick(1).finish(parent.lease)
     moved = []
     for _ in range(3):
         reply = desk.sweep()
@@ -217,12 +201,10 @@ def test_leases_due_jobs_and_children_share_a_sweep_and_none_waits_for_all_of_th
 
 def test_a_page_over_leases_of_a_dead_worker_takes_fifty_of_them(desk: Desk) -> None:
     jobs = [f"j{number}" for number in range(120)]
-    desk.beat("a", lease_ms=HOUR_MS)
-    desk.run(desk.enqueue_many_operation(*jobs))
+    desk.beaten("a", lease_ms=HOUR_MS).run(desk.enqueue_many_operation(*jobs))
     assert len(desk.run(desk.claim_operation("a", 120, HOUR_MS)).jobs) == 120
     for _ in range(8):
-        desk.tick(5_000)
-        desk.beat("b")
+        desk.tick(5_000).beat("b")
     replies = [desk.run(desk.orphans_operation(limit=ORPHANS_PAGE)) for _ in range(3)]
     assert [(len(reply.leases), reply.sleep_ms) for reply in replies] == [(50, 0), (50, 0), (20, 1000)]
     assert {lease.job for reply in replies for lease, _ in reply.leases} == set(jobs)
@@ -237,13 +219,11 @@ def test_what_has_finished_between_two_sweeps_is_let_go_in_pieces(desk: Desk) ->
 
 def test_a_clean_removes_in_pieces(desk: Desk) -> None:
     jobs = [f"j{number}" for number in range(2 * CLEAN_PIECE + 50)]
-    desk.run(desk.enqueue_many_operation(*jobs))
-    desk.redis.config_resetstat()
+    desk.did(desk.enqueue_many_operation(*jobs)).redis.config_resetstat()
     assert desk.queue.drain() == len(jobs)
     calls: Any = desk.redis.info("commandstats")
     # The last one finds nothing.
-    assert calls["cmdstat_evalsha"]["calls"] == 4
-    assert desk.queue.counts().waiting == 0
+    assert calls["cmdstat_evalsha"]["calls"] == 4 and desk.queue.counts().waiting == 0
 
 
 def test_an_obliteration_removes_schedules_and_classes_in_pieces(desk: Desk) -> None:
@@ -268,14 +248,12 @@ def test_an_obliteration_removes_schedules_and_classes_in_pieces(desk: Desk) -> 
 def test_an_obliteration_that_meets_a_lease_on_the_way_is_busy(desk: Desk) -> None:
     desk.redis.zadd(desk.keys.cron, {f"s{number}": START_MS + HOUR_MS for number in range(1_500)})
     desk.leased("j")
-    assert desk.queue.obliterate() is False
-    assert desk.redis.zcard(desk.keys.cron) == 1_500
+    assert desk.queue.obliterate() is False and desk.redis.zcard(desk.keys.cron) == 1_500
 
 
 def test_dead_jobs_over_the_bound_go_fifty_at_a_time_and_the_oldest_first(desk: Desk) -> None:
     jobs = [f"j{number:03}" for number in range(120)]
-    desk.run(desk.enqueue_many_operation(*jobs))
-    for job in desk.claim(limit=120):
+    for job in desk.did(desk.enqueue_many_operation(*jobs)).claim(limit=120):
         desk.bury(job.lease)
         desk.tick(1)
     desk.run(SetRetention((("dead_max", 10),), op_id="r0", not_after_ms=desk.now_ms + 10_000))
@@ -283,5 +261,4 @@ def test_dead_jobs_over_the_bound_go_fifty_at_a_time_and_the_oldest_first(desk: 
     left = [(desk.sweep().sleep_ms, desk.redis.zcard(desk.keys.dead)) for _ in range(3)]
     assert left == [(0, 70), (0, 20), (1000, 10)]
     desk.redis.zadd(desk.keys.done, {f"d{number}": number for number in range(12_000)})
-    assert desk.sweep().sleep_ms == 0
-    assert desk.redis.zrange(desk.keys.dead, 0, 0) == [b"j110"]
+    assert desk.sweep().sleep_ms == 0 and desk.redis.zrange(desk.keys.dead, 0, 0) == [b"j110"]

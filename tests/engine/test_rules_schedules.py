@@ -29,11 +29,14 @@ def put(desk: Desk, name: str = "clean", **more: Any) -> str:
     return desk.queue.schedules.put(name, "main", {"of": name}, **more)
 
 
+def scheduled(desk: Desk, name: str = "clean", **more: Any) -> Desk:
+    put(desk, name, **more)
+    return desk
+
+
 def first_tick(desk: Desk) -> Tick:
     """The call of the first tick of a schedule, when it is due."""
-    put(desk)
-    desk.to(FIRST_MS)
-    (operation,) = desk.ticks()
+    (operation,) = scheduled(desk).to(FIRST_MS).ticks()
     return operation
 
 
@@ -71,36 +74,19 @@ def test_rule_24_a_tick_makes_the_job_and_moves_the_schedule_on(desk: Desk) -> N
     assert put(desk, priority=7, key="acme", headers={"trace": "t"}, attempts=2) == "new"
     assert index(desk) == {"clean": FIRST_MS}
     assert {key: value for key, value in state(desk).items() if key != "job"} == {
-        "version": "1",
-        "timing": '{"cron":"* * * * *"}',
-        "policy": "{}",
-        "enabled": "1",
-        "next_ms": str(FIRST_MS),
-        "anchor_ms": str(START_MS),
-        "error": "",
+        **{"version": "1", "timing": '{"cron":"* * * * *"}', "policy": "{}", "enabled": "1"},
+        **{"next_ms": str(FIRST_MS), "anchor_ms": str(START_MS), "error": ""},
     }
-    desk.to(FIRST_MS - 1)
-    promoted = desk.sweep()
+    promoted = desk.to(FIRST_MS - 1).sweep()
     assert (promoted.due, promoted.sleep_ms) == ((), 1)
-    desk.to(FIRST_MS)
-    assert [reply.jobs for reply in desk.turn()] == [(job_of(FIRST_MS),)]
+    assert [reply.jobs for reply in desk.to(FIRST_MS).turn()] == [(job_of(FIRST_MS),)]
     assert index(desk) == {"clean": FIRST_MS + MINUTE_MS}
-    assert [state(desk)[field] for field in ("next_ms", "last_ms", "last_job", "count", "missed", "skipped")] == [
-        str(FIRST_MS + MINUTE_MS),
-        str(FIRST_MS),
-        job_of(FIRST_MS),
-        "1",
-        "0",
-        "0",
-    ]
+    told = [state(desk)[field] for field in ("next_ms", "last_ms", "last_job", "count", "missed", "skipped")]
+    assert told == [str(FIRST_MS + MINUTE_MS), str(FIRST_MS), job_of(FIRST_MS), "1", "0", "0"]
     assert desk.redis.llen(desk.keys.wake("main")) == 1
     (job,) = desk.claim()
-    assert (job.lease.job, job.name, job.lane, json.loads(job.payload)) == (
-        job_of(FIRST_MS),
-        "main",
-        "main/acme",
-        {"of": "clean"},
-    )
+    found = (job.lease.job, job.name, job.lane, json.loads(job.payload))
+    assert found == (job_of(FIRST_MS), "main", "main/acme", {"of": "clean"})
     assert (job.options.priority, job.options.attempts, job.options.headers) == (7, 2, (("trace", "t"),))
     assert (job.enqueued_ms, job.due_ms) == (FIRST_MS, 0)
 
@@ -108,9 +94,7 @@ def test_rule_24_a_tick_makes_the_job_and_moves_the_schedule_on(desk: Desk) -> N
 def test_rule_24_a_scheduled_job_is_byte_for_byte_what_an_enqueue_makes(desk: Desk) -> None:
     options: dict[str, Any] = {"priority": 2, "lifo": True, "key": "k", "unique": "u", "timeout_ms": 5000}
     put(desk, **options, headers={"a": "b"})
-    desk.to(FIRST_MS)
-    desk.turn()
-    made: Any = desk.redis.get(desk.keys.job(job_of(FIRST_MS)))
+    made: Any = desk.to(FIRST_MS).turned().redis.get(desk.keys.job(job_of(FIRST_MS)))
     desk.redis.delete(desk.keys.unique("u"))
     desk.enqueue("plain", payload={"of": "clean"}, **options, headers=(("a", "b"),))
     plain: Any = desk.redis.get(desk.keys.job("plain"))
@@ -129,20 +113,16 @@ def test_rule_24_of_many_schedulers_one_fires_each_tick(desk: Desk) -> None:
     for passed in range(5):
         desk.to(FIRST_MS + 1000 * passed)
         calls = [desk.call(operation) for worker in "abcdef" for operation in desk.ticks(worker)]
-        replies = [desk.send(call) for call in calls]
-        assert [reply.result for reply in replies] == ["ticked"] + ["moved"] * 5
+        assert [reply.result for reply in [desk.send(call) for call in calls]] == ["ticked"] + ["moved"] * 5
         assert jobs(desk) == [job_of(FIRST_MS + 1000 * at) for at in range(passed + 1)]
     assert state(desk)["count"] == "5"
 
 
 def test_rule_24_a_tick_sent_twice_answers_the_same_and_changes_nothing(desk: Desk) -> None:
-    put(desk)
-    desk.to(FIRST_MS)
-    (call,) = (desk.call(operation) for operation in desk.ticks())
+    (call,) = (desk.call(operation) for operation in scheduled(desk).to(FIRST_MS).ticks())
     first = desk.send(call)
     with desk.unchanged():
-        second = desk.send(call)
-        assert (first.result, second) == ("ticked", replace(first, result="repeated"))
+        assert (first.result, desk.send(call)) == ("ticked", replace(first, result="repeated"))
 
 
 @pytest.mark.parametrize("gone", [False, True], ids=["its job is kept", "its job is gone"])
@@ -155,33 +135,24 @@ def test_rule_24_a_tick_that_was_made_is_not_made_again_for_who_enables_the_sche
     if gone:
         desk.redis.delete(desk.keys.job(job_of(FIRST_MS)))
     assert desk.queue.schedules.disable("clean")
-    desk.tick(1)
-    assert desk.run(late).found == "changed" and state(desk)["next_ms"] == str(FIRST_MS)
+    assert desk.tick(1).run(late).found == "changed" and state(desk)["next_ms"] == str(FIRST_MS)
     assert [(reply.result, reply.jobs, reply.skipped) for reply in desk.turn()] == [("ticked", (), 0)]
     assert (jobs(desk), state(desk)["count"], index(desk)) == ([], "1", {"clean": FIRST_MS + MINUTE_MS})
-    desk.to(FIRST_MS + MINUTE_MS)
-    assert [reply.jobs for reply in desk.turn()] == [(job_of(FIRST_MS + MINUTE_MS),)]
+    assert [reply.jobs for reply in desk.to(FIRST_MS + MINUTE_MS).turn()] == [(job_of(FIRST_MS + MINUTE_MS),)]
 
 
 def test_rule_24_a_schedule_that_ticked_by_a_clock_that_was_ahead_ticks_again_once_it_is_enabled_anew(desk: Desk) -> None:
-    put(desk)
-    desk.to(FIRST_MS + 1_000 * MINUTE_MS)
-    desk.turn()
-    work_off(desk)
-    desk.to(FIRST_MS - 1_000)
-    assert desk.queue.schedules.disable("clean") and desk.queue.schedules.enable("clean")
-    desk.to(FIRST_MS)
-    assert [reply.jobs for reply in desk.turn()] == [(job_of(FIRST_MS),)]
+    work_off(scheduled(desk).to(FIRST_MS + 1_000 * MINUTE_MS).turned())
+    assert desk.to(FIRST_MS - 1_000).queue.schedules.disable("clean") and desk.queue.schedules.enable("clean")
+    assert [reply.jobs for reply in desk.to(FIRST_MS).turn()] == [(job_of(FIRST_MS),)]
 
 
 def test_rule_24_a_late_copy_of_a_tick_makes_nothing_whatever_became_of_the_job_and_the_schedule(desk: Desk) -> None:
-    put(desk)
-    desk.to(FIRST_MS)
+    scheduled(desk).to(FIRST_MS)
     late = [desk.call(operation) for worker in "ab" for operation in desk.ticks(worker)]
     desk.send(late[0])
     work_off(desk)
-    desk.tick(10 * MINUTE_MS)
-    assert desk.places(job_of(FIRST_MS)) == set()
+    assert desk.tick(10 * MINUTE_MS).places(job_of(FIRST_MS)) == set()
     desk.turn()
     changes: list[Callable[[], object]] = [
         lambda: None,
@@ -198,12 +169,10 @@ def test_rule_24_a_late_copy_of_a_tick_makes_nothing_whatever_became_of_the_job_
 def test_rule_24_a_tick_that_is_not_due_by_the_servers_clock_makes_nothing(desk: Desk) -> None:
     """A scheduler whose clock is ahead, or a server whose clock stepped back in between."""
     operation = first_tick(desk)
-    desk.to(FIRST_MS - 1)
-    with desk.unchanged():
+    with desk.to(FIRST_MS - 1).unchanged():
         assert desk.run(operation).result == "moved"
         early = replace(operation, ticks_ms=(FIRST_MS, FIRST_MS + MINUTE_MS), next_ms=FIRST_MS + 2 * MINUTE_MS)
-        desk.to(FIRST_MS)
-        assert desk.run(early).result == "moved"
+        assert desk.to(FIRST_MS).run(early).result == "moved"
     assert desk.run(operation).result == "ticked"
 
 
@@ -216,18 +185,12 @@ def test_rule_24_the_next_tick_must_come_after_the_expected_one(desk: Desk, next
 
 def test_rule_24_a_tick_that_was_reckoned_for_another_version_moves_nothing(desk: Desk) -> None:
     """Both versions wait for the same tick, and the one after it differs."""
-    put(desk, cron="0 * * * *", priority=2)
-    hour_ms = int(index(desk)["clean"])
-    desk.to(hour_ms)
-    (late,) = desk.ticks()
-    desk.to(hour_ms - 1000)
-    put(desk, cron="* * * * *")
-    assert index(desk) == {"clean": hour_ms}
-    desk.to(hour_ms)
-    with desk.unchanged():
+    hour_ms = int(index(scheduled(desk, cron="0 * * * *", priority=2))["clean"])
+    (late,) = desk.to(hour_ms).ticks()
+    assert index(scheduled(desk.to(hour_ms - 1000), cron="* * * * *")) == {"clean": hour_ms}
+    with desk.to(hour_ms).unchanged():
         assert desk.run(late).result == "moved"
-    desk.turn()
-    assert index(desk) == {"clean": hour_ms + MINUTE_MS}
+    assert index(desk.turned()) == {"clean": hour_ms + MINUTE_MS}
     assert [job.options.priority for job in desk.claim()] == [5]
 
 
@@ -237,8 +200,7 @@ def test_rule_24_a_tick_that_was_reckoned_for_another_version_moves_nothing(desk
 @pytest.mark.parametrize("end", ["running", "finished"])
 def test_rules_01_and_24_a_tick_cut_off_after_its_job_makes_it_no_second_time(desk: Desk, end: str) -> None:
     """The job is claimed, or finished, before another scheduler comes by."""
-    put(desk)
-    desk.to(FIRST_MS)
+    scheduled(desk).to(FIRST_MS)
     first, second = (operation for worker in "ab" for operation in desk.ticks(worker))
     writes = next(
         count for count in range(1, 20) if desk.cut_off(first, count) and desk.redis.exists(desk.keys.job(job_of(FIRST_MS)))
@@ -259,8 +221,7 @@ def test_rules_01_and_24_a_tick_cut_off_anywhere_loses_and_doubles_no_job(desk: 
     for unique in (None, "u"):
         for writes in desk.each_cut():
             put(desk, missed="all", late_ms=0, unique=unique)
-            desk.to(FIRST_MS + 2 * MINUTE_MS)
-            (operation,) = desk.ticks()
+            (operation,) = desk.to(FIRST_MS + 2 * MINUTE_MS).ticks()
             assert len(operation.ticks_ms) == 3
             desk.cut_off(operation, writes)
             if resend:
@@ -270,17 +231,14 @@ def test_rules_01_and_24_a_tick_cut_off_anywhere_loses_and_doubles_no_job(desk: 
             expected = [job_of(FIRST_MS + MINUTE_MS * at) for at in range(1 if unique else 3)]
             assert work_off(desk) == expected, writes
             assert (index(desk), state(desk)["count"]) == ({"clean": FIRST_MS + 3 * MINUTE_MS}, str(len(expected))), writes
-            desk.tick(30_000)
-            assert desk.turn() == [] and work_off(desk) == []
+            assert desk.tick(30_000).turn() == [] and work_off(desk) == []
         assert writes > 3
 
 
 def put_operation(desk: Desk) -> PutSchedule:
     job = replace(desk.enqueue_operation("template", nonce=bytes(8)), not_after_ms=0)
     timing, policy = Timing(cron="* * * * *"), TickPolicy()
-    return PutSchedule(
-        "clean", timing, policy, job, FIRST_MS, START_MS, None, op_id=desk._op_id(), not_after_ms=desk.now_ms + 10_000
-    )
+    return PutSchedule("clean", timing, policy, job, FIRST_MS, START_MS, None, **desk.identity())
 
 
 def new(desk: Desk) -> Operation:
@@ -288,40 +246,31 @@ def new(desk: Desk) -> Operation:
 
 
 def changed(desk: Desk) -> Operation:
-    put(desk, cron="0 0 * * *")
-    return put_operation(desk)
+    return put_operation(scheduled(desk, cron="0 0 * * *"))
 
 
 def disabled(desk: Desk) -> Operation:
-    put(desk)
-    return EnableSchedule("clean", 1, 0, op_id=desk._op_id(), not_after_ms=desk.now_ms + 10_000)
+    return EnableSchedule("clean", 1, 0, **scheduled(desk).identity())
 
 
 def enabled(desk: Desk) -> Operation:
-    put(desk, enabled=False)
-    return EnableSchedule("clean", 1, FIRST_MS, op_id=desk._op_id(), not_after_ms=desk.now_ms + 10_000)
+    return EnableSchedule("clean", 1, FIRST_MS, **scheduled(desk, enabled=False).identity())
 
 
 def removed(desk: Desk) -> Operation:
-    put(desk)
-    return RemoveSchedule("clean", op_id=desk._op_id(), not_after_ms=desk.now_ms + 10_000)
+    return RemoveSchedule("clean", **scheduled(desk).identity())
 
 
 CHANGES = [new, changed, disabled, enabled, removed]
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_rules_01_and_07_a_change_cut_off_anywhere_is_done_by_the_next_copy(
-    desk: Desk, change: Callable[[Desk], Operation]
-) -> None:
+def test_rules_01_and_07_a_change_cut_off_anywhere_is_done_by_a_copy(desk: Desk, change: Callable[[Desk], Operation]) -> None:
     for writes in desk.each_cut():
         operation = change(desk)
         was_cut = desk.cut_off(operation, writes)
-        desk.tick(100)
-        assert desk.run(operation).result == ("done" if was_cut else "repeated")
-        desk.turn()
-        desk.to(FIRST_MS)
-        made = [job for reply in desk.turn() for job in reply.jobs]
+        assert desk.tick(100).run(operation).result == ("done" if was_cut else "repeated")
+        made = [job for reply in desk.turned().to(FIRST_MS).turn() for job in reply.jobs]
         ticks_now = change not in (disabled, removed)
         assert made == ([job_of(FIRST_MS)] if ticks_now else []), writes
         found = desk.queue.schedules.get("clean")
@@ -334,13 +283,9 @@ def test_rules_01_and_07_a_change_cut_off_anywhere_is_done_by_the_next_copy(
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_rule_01_a_change_cut_off_and_never_sent_again_leaves_no_schedule_that_spins(
-    desk: Desk, change: Callable[[Desk], Operation]
-) -> None:
+def test_rule_01_a_change_cut_off_for_ever_leaves_no_schedule_that_spins(desk: Desk, change: Callable[[Desk], Operation]) -> None:
     for writes in range(1, 20):
-        desk.begin()
-        operation = change(desk)
-        was_cut = desk.cut_off(operation, writes)
+        was_cut = desk.cut_off(change(desk.begin()), writes)
         desk.to(FIRST_MS)
         for _ in range(3):
             desk.turn()
@@ -356,16 +301,11 @@ def test_rule_07_a_change_sent_again_is_not_done_again(desk: Desk, change: Calla
     first = desk.send(call)
     assert first.result == "done"
     with desk.unchanged():
-        desk.tick(500)
-        assert desk.send(call) == replace(first, result="repeated", srv_us=desk.now_ms * 1000)
+        assert desk.tick(500).send(call) == replace(first, result="repeated", srv_us=desk.now_ms * 1000)
     # Another operator changes it meanwhile; the copy comes late, and later than any copy may.
-    put(desk, cron="5 5 * * *", enabled=True)
-    other = state(desk), index(desk)
-    desk.tick(9_000)
-    assert desk.send(call).result == "repeated"
-    desk.tick(30_000)
-    assert desk.send(call).result == "refused"
-    assert (state(desk), index(desk)) == other
+    other = state(scheduled(desk, cron="5 5 * * *", enabled=True)), index(desk)
+    assert desk.tick(9_000).send(call).result == "repeated"
+    assert desk.tick(30_000).send(call).result == "refused" and (state(desk), index(desk)) == other
 
 
 # -- missed ticks and overlap
@@ -378,18 +318,14 @@ def test_rule_07_a_change_sent_again_is_not_done_again(desk: Desk, change: Calla
 @pytest.mark.feature("BN19")
 def test_ticks_that_nobody_saw(desk: Desk, missed: Any, expected: list[int]) -> None:
     """Nine are late; the tenth is not, so `skip` runs it."""
-    put(desk, missed=missed, late_ms=30_000)
-    desk.to(FIRST_MS + 9 * MINUTE_MS + 5_000)
-    desk.turn()
+    scheduled(desk, missed=missed, late_ms=30_000).to(FIRST_MS + 9 * MINUTE_MS + 5_000).turn()
     assert jobs(desk) == [job_of(FIRST_MS + MINUTE_MS * at) for at in expected]
     assert state(desk)["missed"] == str(10 - len(expected))
     assert index(desk) == {"clean": FIRST_MS + 10 * MINUTE_MS}
 
 
 def test_late_ticks_are_none_where_none_shall_run(desk: Desk) -> None:
-    put(desk, missed="skip", late_ms=0)
-    desk.to(FIRST_MS + 5_000)
-    desk.turn()
+    scheduled(desk, missed="skip", late_ms=0).to(FIRST_MS + 5_000).turn()
     assert (jobs(desk), state(desk)["missed"], index(desk)) == ([], "1", {"clean": FIRST_MS + MINUTE_MS})
     assert "last_ms" not in state(desk)
 
@@ -397,23 +333,19 @@ def test_late_ticks_are_none_where_none_shall_run(desk: Desk) -> None:
 @pytest.mark.parametrize("missed", ["once", "all", "skip"])
 def test_ticks_that_are_in_time_all_run(desk: Desk, missed: Any) -> None:
     put(desk, every_ms=1000, start_ms=FIRST_MS, missed=missed)
-    desk.to(FIRST_MS + 3_000)
-    desk.turn()
-    assert jobs(desk) == [job_of(FIRST_MS + 1000 * at) for at in range(4)]
+    assert jobs(desk.to(FIRST_MS + 3_000).turned()) == [job_of(FIRST_MS + 1000 * at) for at in range(4)]
 
 
 @pytest.mark.parametrize(("away_ms", "made"), [(30_000, 100), (60_000, 100), (60_100, 1)])
 def test_whether_ticks_are_late_is_told_by_the_first_and_not_by_the_last_hundred(desk: Desk, away_ms: int, made: int) -> None:
     put(desk, every_ms=100, start_ms=FIRST_MS, missed="once", late_ms=60_000)
-    desk.to(FIRST_MS + away_ms)
-    desk.turn()
+    desk.to(FIRST_MS + away_ms).turn()
     assert (state(desk)["count"], state(desk)["missed"]) == (str(made), str(away_ms // 100 + 1 - made))
 
 
 def test_no_more_than_a_hundred_ticks_are_made_up_for(desk: Desk) -> None:
     put(desk, every_ms=1000, start_ms=FIRST_MS, missed="all", late_ms=0)
-    desk.to(FIRST_MS + 86_400_000)
-    desk.turn()
+    desk.to(FIRST_MS + 86_400_000).turn()
     assert jobs(desk) == [job_of(FIRST_MS + 86_400_000 - 1000 * back) for back in range(99, -1, -1)]
     assert desk.turn() == [] and state(desk)["missed"] == str(86_401 - 100)
 
@@ -424,8 +356,7 @@ def test_no_job_is_made_while_the_one_before_waits_or_runs(desk: Desk) -> None:
     minutes = iter(range(100))
 
     def next_tick() -> list[str]:
-        desk.to(FIRST_MS + next(minutes) * MINUTE_MS)
-        return [job for reply in desk.turn() for job in reply.jobs]
+        return [job for reply in desk.to(FIRST_MS + next(minutes) * MINUTE_MS).turn() for job in reply.jobs]
 
     first = next_tick()
     assert first == [job_of(FIRST_MS)]
@@ -434,29 +365,23 @@ def test_no_job_is_made_while_the_one_before_waits_or_runs(desk: Desk) -> None:
     assert next_tick() == [], "it runs"
     desk.retry(leased.lease, delay_ms=MINUTE_MS + 1)
     assert next_tick() == [], "it waits for its next run"
-    desk.later(1)
-    assert work_off(desk) == first
+    assert work_off(desk.swept(1)) == first
     assert next_tick() == [job_of(FIRST_MS + 4 * MINUTE_MS)], "it has finished"
-    (leased,) = desk.claim()
-    desk.bury(leased.lease)
+    desk.bury(desk.one().lease)
     assert next_tick() == [job_of(FIRST_MS + 5 * MINUTE_MS)], "it is dead"
     assert (state(desk)["skipped"], state(desk)["count"]) == ("3", "3")
 
 
 def test_of_ticks_that_are_made_up_for_only_one_runs_where_they_may_not_overlap(desk: Desk) -> None:
-    put(desk, overlap="skip", missed="all", late_ms=0)
-    desk.to(FIRST_MS + 4 * MINUTE_MS)
+    scheduled(desk, overlap="skip", missed="all", late_ms=0).to(FIRST_MS + 4 * MINUTE_MS)
     assert [(reply.jobs, reply.skipped) for reply in desk.turn()] == [((job_of(FIRST_MS),), 4)]
 
 
 def test_rule_23_a_schedules_job_stays_out_while_another_has_its_unique_key(desk: Desk) -> None:
-    put(desk, unique="u")
-    desk.enqueue("holder", unique="u")
-    desk.to(FIRST_MS)
+    scheduled(desk, unique="u").enqueue("holder", unique="u").to(FIRST_MS)
     assert [(reply.jobs, reply.skipped) for reply in desk.turn()] == [((), 1)]
     work_off(desk)
-    desk.to(FIRST_MS + MINUTE_MS)
-    desk.turn()
+    desk.to(FIRST_MS + MINUTE_MS).turn()
     assert desk.redis.get(desk.keys.unique("u")) == job_of(FIRST_MS + MINUTE_MS).encode()
 
 
@@ -467,9 +392,7 @@ def test_rule_10_a_clock_that_steps_back_fires_no_tick_twice(desk: Desk) -> None
     put(desk)
     found: list[str] = []
     for at_ms in (0, MINUTE_MS, 2 * MINUTE_MS, -10 * MINUTE_MS, 0, MINUTE_MS, 2 * MINUTE_MS, 3 * MINUTE_MS):
-        desk.to(FIRST_MS + at_ms)
-        desk.turn()
-        found += work_off(desk)
+        found += work_off(desk.to(FIRST_MS + at_ms).turned())
     assert found == [job_of(FIRST_MS + at * MINUTE_MS) for at in range(4)]
 
 
@@ -490,15 +413,11 @@ def test_rule_10_a_clock_that_steps_back_fires_no_tick_twice(desk: Desk) -> None
         ("anchor_ms", "x"),
     ],
 )
-def test_a_schedule_that_cannot_be_read_is_set_aside_with_the_reason_and_the_others_tick(
-    desk: Desk, field: str, value: str
-) -> None:
-    put(desk, "bad")
-    put(desk, "good")
+def test_a_schedule_that_cannot_be_read_is_set_aside_with_the_reason_the_others_tick(desk: Desk, field: str, value: str) -> None:
+    put(scheduled(desk, "bad"), "good")
     desk.redis.hset(desk.keys.schedule("bad"), field, value)
     for at in range(3):
-        desk.to(FIRST_MS + at * MINUTE_MS)
-        desk.turn()
+        desk.to(FIRST_MS + at * MINUTE_MS).turn()
     assert [job for job in jobs(desk) if ":good:" in job] == [job_of(FIRST_MS + at * MINUTE_MS, "good") for at in range(3)]
     if field == "anchor_ms":
         # An expression needs none.
@@ -508,27 +427,21 @@ def test_a_schedule_that_cannot_be_read_is_set_aside_with_the_reason_and_the_oth
     listed = {schedule.name: schedule for schedule in desk.queue.schedules.list()}
     assert (listed["bad"].next_ms, listed["bad"].error != "", listed["good"].error) == (0, True, "")
     # Whoever puts it again knew better.
-    put(desk, "bad")
-    desk.to(FIRST_MS + 3 * MINUTE_MS)
-    desk.turn()
+    scheduled(desk, "bad").to(FIRST_MS + 3 * MINUTE_MS).turn()
     assert jobs(desk)[-2:] == [job_of(desk.now_ms, "bad"), job_of(desk.now_ms, "good")]
     assert state(desk, "bad")["error"] == ""
 
 
 def test_an_index_entry_without_a_schedule_and_a_foreign_key_in_its_place_hold_up_nothing(desk: Desk) -> None:
-    put(desk)
-    desk.redis.zadd(desk.keys.cron, {"gone": 1, "foreign": 2})
+    scheduled(desk).redis.zadd(desk.keys.cron, {"gone": 1, "foreign": 2})
     desk.redis.set(desk.keys.schedule("foreign"), "not what the script expects")
-    desk.to(FIRST_MS)
-    desk.turn()
-    assert jobs(desk) == [job_of(FIRST_MS)]
+    assert jobs(desk.to(FIRST_MS).turned()) == [job_of(FIRST_MS)]
     assert index(desk) == {"clean": FIRST_MS + MINUTE_MS, "foreign": FIRST_MS + MINUTE_MS}
 
 
 @pytest.mark.parametrize("key", ["cron", "schedule", "seq", "classes", "lane"])
 def test_rule_01_a_key_of_the_wrong_type_stops_a_tick_before_its_first_write(desk: Desk, key: str) -> None:
-    operation = first_tick(desk)
-    keys = desk.keys
+    operation, keys = first_tick(desk), desk.keys
     name = {"schedule": keys.schedule("clean"), "lane": keys.lane("main")}.get(key) or getattr(keys, key)
     desk.redis.delete(name)
     desk.redis.rpush(name, "not what the script expects")
@@ -542,9 +455,7 @@ def test_rule_02_a_tick_is_refused_whole_when_memory_is_full_and_made_up_for_aft
         with desk.unchanged(), pytest.raises(ServerUnavailable, match="OOM"):
             desk.run(operation)
         assert desk.queue.schedules.disable("clean") and desk.queue.schedules.enable("clean")
-    desk.to(FIRST_MS + MINUTE_MS)
-    desk.turn()
-    assert jobs(desk) == [job_of(FIRST_MS + MINUTE_MS)]
+    assert jobs(desk.to(FIRST_MS + MINUTE_MS).turned()) == [job_of(FIRST_MS + MINUTE_MS)]
 
 
 def test_a_queue_has_room_for_so_many_schedules(desk: Desk) -> None:
@@ -559,9 +470,5 @@ def test_a_queue_has_room_for_so_many_schedules(desk: Desk) -> None:
 
 
 def test_a_crashed_scheduled_job_is_reaped_like_any_other(desk: Desk) -> None:
-    put(desk)
-    desk.to(FIRST_MS)
-    desk.turn()
-    assert desk.crash(job_of(FIRST_MS))[1] == 1
-    desk.tick(LEASE_MS)
-    assert work_off(desk) == [job_of(FIRST_MS)]
+    scheduled(desk).to(FIRST_MS).turn()
+    assert desk.crash(job_of(FIRST_MS))[1] == 1 and work_off(desk.tick(LEASE_MS)) == [job_of(FIRST_MS)]

@@ -36,21 +36,16 @@ def lease_of(desk: Desk) -> Lease:
 def test_rule_23_a_unique_key_turns_others_away_through_all_states_of_its_job(desk: Desk) -> None:
     assert add(desk, "j1", unique="u", delay_ms=100) == created("j1")
     assert add(desk, "j2", unique="u") == ("duplicate", "j1", "delayed")
-    desk.later(100)
-    assert add(desk, "j3", unique="u") == ("duplicate", "j1", "waiting")
+    assert add(desk.swept(100), "j3", unique="u") == ("duplicate", "j1", "waiting")
     lease = lease_of(desk)
     reply = desk.run(desk.enqueue_operation("j4", unique="u", nonce=b"4-------"))
     assert (reply.result, reply.holder, reply.state, reply.fence) == ("duplicate", "j1", "active", lease.fence)
-    desk.retry(lease, delay_ms=100)
-    assert add(desk, "j5", unique="u") == ("duplicate", "j1", "delayed")
-    desk.tick(100)
-    desk.release(lease_of(desk))
+    assert add(desk.retried(lease, delay_ms=100), "j5", unique="u") == ("duplicate", "j1", "delayed")
+    desk.tick(100).release(lease_of(desk))
     assert add(desk, "j6", unique="u", name="another", key="k") == ("duplicate", "j1", "waiting")
     lease_of(desk)
-    desk.sweep_past(LEASE_MS + 1)
-    assert add(desk, "j7", unique="u") == ("duplicate", "j1", "waiting")
-    assert add(desk, "j8", unique="v") == created("j8")
-    assert add(desk, "j9") == created("j9")
+    assert add(desk.past(LEASE_MS + 1), "j7", unique="u") == ("duplicate", "j1", "waiting")
+    assert add(desk, "j8", unique="v") == created("j8") and add(desk, "j9") == created("j9")
     assert [job.lease.job for job in desk.claim()] == ["j1", "j8", "j9"]
 
 
@@ -64,8 +59,7 @@ def test_rule_23_the_end_of_its_job_frees_the_key(desk: Desk, how: str) -> None:
         desk.crash("j1")
     else:
         desk.end({"attempts": "retry"}.get(how, how), lease_of(desk))
-    assert holder(desk, "u") is None
-    assert add(desk, "j2", unique="u") == created("j2")
+    assert holder(desk, "u") is None and add(desk, "j2", unique="u") == created("j2")
     assert holder(desk, "u") == "j2"
 
 
@@ -79,8 +73,7 @@ def test_rule_23_a_key_whose_holder_is_no_more_is_taken_over(desk: Desk, what: s
     elif what == "gone":
         desk.redis.delete(desk.keys.job("old"), desk.keys.run("old"))
     desk.redis.set(desk.keys.unique("u"), "old")
-    assert add(desk, "new", unique="u") == created("new")
-    assert holder(desk, "u") == "new"
+    assert add(desk, "new", unique="u") == created("new") and holder(desk, "u") == "new"
 
 
 @pytest.mark.parametrize("how", ["finish", "bury"])
@@ -95,21 +88,17 @@ def test_rule_23_a_job_frees_only_its_own_key(desk: Desk, how: str) -> None:
 def test_rule_23_a_repeated_end_does_not_free_the_key_of_the_next_job(desk: Desk) -> None:
     add(desk, "j1", unique="u")
     lease = lease_of(desk)
-    desk.finish(lease)
-    add(desk, "j2", unique="u")
-    assert desk.finish(lease) == [("repeated", "finished")]
-    assert holder(desk, "u") == "j2"
+    add(desk.finished(lease), "j2", unique="u")
+    assert desk.finish(lease) == [("repeated", "finished")] and holder(desk, "u") == "j2"
 
 
 def test_rule_23_a_dedup_window_lasts_its_length_whatever_becomes_of_its_job(desk: Desk) -> None:
     assert add(desk, "j1", dedup="d", dedup_ms=1000) == created("j1")
     assert add(desk, "j2", dedup="d", dedup_ms=1000) == ("duplicate", "j1", "waiting")
-    desk.finish(lease_of(desk))
-    desk.tick(999)
+    desk.finished(lease_of(desk)).tick(999)
     assert add(desk, "j3", dedup="d", dedup_ms=60_000) == ("duplicate", "j1", "finished")
     assert add(desk, "j4", dedup="e", dedup_ms=1000) == created("j4")
-    desk.tick(1)
-    assert add(desk, "j5", dedup="d", dedup_ms=1000) == created("j5")
+    assert add(desk.tick(1), "j5", dedup="d", dedup_ms=1000) == created("j5")
     desk.redis.delete(desk.keys.job("j5"))
     assert add(desk, "j6", dedup="d", dedup_ms=1000) == ("duplicate", "j5", "gone")
 
@@ -123,15 +112,13 @@ def test_rule_23_a_window_keeps_out_the_id_of_its_own_job_when_nothing_else_is_l
         return item.result, item.holder, item.state
 
     assert send(b"1-------") == created("j1")
-    desk.finish(lease_of(desk))
-    desk.tick(59_999)
+    desk.finished(lease_of(desk)).tick(59_999)
     assert desk.redis.get(desk.keys.job("j1")) is None, "its tombstone has ended"
     for _ in range(2):
         # The second time the record of the first refusal is under its id.
         assert send(b"2-------") == ("duplicate", "j1", "gone")
     assert send(b"3-------") == ("duplicate", "j1", "gone")
-    assert add(desk, "j2", dedup="d", dedup_ms=60_000) == ("duplicate", "j1", "gone")
-    assert desk.claim() == []
+    assert add(desk, "j2", dedup="d", dedup_ms=60_000) == ("duplicate", "j1", "gone") and desk.claim() == []
     desk.tick(1)
     assert send(b"4-------") == created("j1")
 
@@ -144,18 +131,13 @@ def test_rule_23_a_closed_window_lasts_20_s_more_and_never_longer_than_before(de
     add(desk, "j1", dedup="d", dedup_ms=1_000_000)
     add(desk, "j2", dedup="e", dedup_ms=5_000)
     add(desk, "j3", dedup="f", dedup_ms=1_000_000)
-    desk.finish(*[job.lease for job in desk.claim()])
-    desk.tick(1_000)
+    desk.finished(*[job.lease for job in desk.claim()]).tick(1_000)
     assert close(desk, ("d", "j1"), ("e", "j2"), ("f", "j1"), ("g", "j1")) == 2
     ends = {key: desk.redis.pexpiretime(desk.keys.dedup(key)) - desk.now_ms for key in "def"}
     assert ends == {"d": 20_000, "e": 4_000, "f": 999_000}, "e was shorter, and f belongs to another job"
-    desk.tick(10_000)
-    assert close(desk, ("d", "j1")) == 1
-    desk.tick(9_999)
-    assert add(desk, "j9", dedup="d", dedup_ms=1_000_000) == ("duplicate", "j1", "finished")
-    desk.tick(1)
-    assert close(desk, ("d", "j1")) == 0
-    assert desk.redis.exists(desk.keys.dedup("d")) == 0
+    assert close(desk.tick(10_000), ("d", "j1")) == 1
+    assert add(desk.tick(9_999), "j9", dedup="d", dedup_ms=1_000_000) == ("duplicate", "j1", "finished")
+    assert close(desk.tick(1), ("d", "j1")) == 0 and desk.redis.exists(desk.keys.dedup("d")) == 0
 
 
 def test_rules_03_and_23_whoever_fixed_its_deadline_before_a_window_was_closed_comes_in_no_more(desk: Desk) -> None:
@@ -164,8 +146,7 @@ def test_rules_03_and_23_whoever_fixed_its_deadline_before_a_window_was_closed_c
         desk.begin()
         held_up = desk.call(desk.enqueue_operation("j1", nonce=b"late----", dedup="d", dedup_ms=1_000_000))
         add(desk, "j1", dedup="d", dedup_ms=1_000_000)
-        desk.finish(lease_of(desk))
-        desk.redis.delete(desk.keys.job("j1"))
+        desk.finished(lease_of(desk)).redis.delete(desk.keys.job("j1"))
         close(desk, ("d", "j1"))
         desk.tick(late_ms)
         assert desk.send(held_up).result == ("duplicate" if late_ms <= 10_000 else "refused"), late_ms
@@ -199,27 +180,23 @@ def test_rules_03_and_23_a_copy_of_a_call_that_was_turned_away_stays_turned_away
     assert send() == ("duplicate", "j1", "waiting")
     with desk.unchanged():
         assert send() == ("duplicate", "j1", "waiting")
-    desk.finish(lease_of(desk))
-    desk.tick(2000)
+    desk.finished(lease_of(desk)).tick(2000)
     for passed_ms in (0, 7_000, 1_001, 10_000):
         desk.tick(passed_ms)
         assert send() == ("duplicate", "j1", "finished"), "also after its not_after_ms, while the record lives"
     desk.tick(60_000)
     assert (send()[0], desk.claim("b")) == ("refused", [])
     # The id is free for other calls all the while.
-    desk.begin()
-    add(desk, "j1", **options)
+    add(desk.begin(), "j1", **options)
     add(desk, "late", **options)
-    desk.finish(lease_of(desk))
-    desk.tick(1000)
+    desk.finished(lease_of(desk)).tick(1000)
     assert desk.run(desk.enqueue_operation("late", nonce=b"another-", **options)).result == "created"
 
 
 def test_rule_23_a_repeated_enqueue_opens_no_second_window(desk: Desk) -> None:
     call = desk.call(desk.enqueue_operation("j1", dedup="d", dedup_ms=1000))
     assert desk.send(call).result == "created"
-    desk.tick(1500)
-    with desk.unchanged():
+    with desk.tick(1500).unchanged():
         assert desk.send(call).result == "repeated"
     assert add(desk, "j2", dedup="d", dedup_ms=1000) == created("j2")
 
@@ -230,9 +207,7 @@ def test_rules_01_and_23_an_enqueue_cut_off_anywhere_and_sent_again_has_both_its
         one = desk.enqueue_operation("j1", unique="u", dedup="d", dedup_ms=5000)
         operation: Any = EnqueueMany((one,)) if many else one
         desk.cut_off(operation, writes)
-        desk.tick(300)
-        desk.run(operation)
-        assert holder(desk, "u") == "j1"
+        assert holder(desk.tick(300).did(operation), "u") == "j1"
         assert desk.redis.get(desk.keys.dedup("d")) == b"j1", writes
         assert desk.redis.pexpiretime(desk.keys.dedup("d")) in (desk.now_ms + 4700, desk.now_ms + 5000)
         assert [job.lease.job for job in desk.claim()] == ["j1"]
@@ -261,8 +236,7 @@ def test_rules_01_and_23_an_end_cut_off_anywhere_leaves_no_key_that_keeps_others
             desk.crash("j1")
             lease = lease_of(desk)
             desk.mark(lease)
-            desk.sweep_past(LEASE_MS)
-            desk.tick(1)
+            desk.past(LEASE_MS).tick(1)
         else:
             lease = lease_of(desk)
         failure = Failure(lease, "no")
@@ -277,8 +251,7 @@ def test_rules_01_and_23_an_end_cut_off_anywhere_leaves_no_key_that_keeps_others
         if resend:
             desk.run(operation)
         for _ in range(3):
-            desk.sweep_past(LEASE_MS + 1)
-            for job in desk.claim("b"):
+            for job in desk.past(LEASE_MS + 1).claim("b"):
                 desk.finish(job.lease)
         assert add(desk, "j2", unique="u") == created("j2"), writes
         assert holder(desk, "u") == "j2"
@@ -301,15 +274,10 @@ def test_rule_23_in_a_bulk_each_job_is_judged_by_itself_and_against_those_before
     call = desk.call(EnqueueMany(jobs))
     first = desk.send(call)
     assert [(item.job, item.result, item.holder, item.state) for item in first.items] == [
-        ("a", "created", "a", ""),
-        ("b", "duplicate", "a", "waiting"),
-        ("c", "duplicate", "old", "waiting"),
-        ("d", "created", "d", ""),
-        ("e", "duplicate", "d", "delayed"),
-        ("f", "duplicate", "old", "waiting"),
-        ("g", "created", "g", ""),
-        ("h", "created", "h", ""),
-        ("i", "duplicate", "old", "waiting"),
+        *(("a", "created", "a", ""), ("b", "duplicate", "a", "waiting")),
+        *(("c", "duplicate", "old", "waiting"), ("d", "created", "d", "")),
+        *(("e", "duplicate", "d", "delayed"), ("f", "duplicate", "old", "waiting")),
+        *(("g", "created", "g", ""), ("h", "created", "h", ""), ("i", "duplicate", "old", "waiting")),
     ]
     with desk.unchanged():
         second = desk.send(call)
@@ -323,8 +291,7 @@ def test_rule_23_in_a_bulk_each_job_is_judged_by_itself_and_against_those_before
     desk.finish(*[job.lease for job in claimed])
     # Everything but the windows is over, and a late copy still runs nothing.
     assert [item.result for item in desk.send(call).items].count("created") == 0
-    desk.tick(500)
-    assert [job.lease.job for job in desk.claim()] == ["d"]
+    assert [job.lease.job for job in desk.tick(500).claim()] == ["d"]
 
 
 def test_rules_01_and_23_a_bulk_with_keys_cut_off_anywhere_and_sent_again_makes_the_same_jobs(desk: Desk) -> None:
@@ -339,14 +306,8 @@ def test_rules_01_and_23_a_bulk_with_keys_cut_off_anywhere_and_sent_again_makes_
             )
         )
         desk.cut_off(operation, writes)
-        items = desk.run(operation).items
-        assert [item.result.replace("repeated", "created") for item in items] == [
-            "created",
-            "duplicate",
-            "created",
-            "duplicate",
-            "created",
-        ], writes
+        results = [item.result.replace("repeated", "created") for item in desk.run(operation).items]
+        assert results == ["created", "duplicate", "created", "duplicate", "created"], writes
         assert (holder(desk, "u"), holder(desk, "v")) == ("a", "f")
         assert desk.redis.get(desk.keys.dedup("d")) == b"c", writes
         check(desk)
@@ -364,8 +325,7 @@ def test_rule_23_under_memory_pressure_an_enqueue_takes_no_key_and_an_end_frees_
                 for each in (operation, EnqueueMany((operation,))):
                     with pytest.raises(ServerUnavailable, match="OOM"):
                         desk.run(each)
-        assert desk.finish(lease) == [("ok", "finished")]
-        assert holder(desk, "u") is None
+        assert desk.finish(lease) == [("ok", "finished")] and holder(desk, "u") is None
 
 
 def make(desk: Desk, job: str, **options: Any) -> Enqueue:
@@ -376,11 +336,9 @@ def make(desk: Desk, job: str, **options: Any) -> Enqueue:
 def test_rule_23_the_longest_keys_are_read_whole(desk: Desk) -> None:
     """Scripts that only need its head read 700 bytes of an envelope."""
     name, key, unique = "n" * 128, "k" * 100, "u" * 128
-    operation = desk.enqueue_operation("j1", unique=unique, key=key, name=name)
-    assert desk.run(operation).result == "created"
+    assert desk.run(desk.enqueue_operation("j1", unique=unique, key=key, name=name)).result == "created"
     again = desk.enqueue_operation("j2", unique=unique, key=key, name=name, nonce=b"another-")
     assert (desk.run(again).result, desk.run(again).holder) == ("duplicate", "j1")
     (job,) = desk.claim(classes=(name,))
     assert (job.options.key, job.options.unique, job.lane) == (key, unique, f"{name}/{key}")
-    desk.finish(job.lease)
-    assert holder(desk, unique) is None
+    assert holder(desk.finished(job.lease), unique) is None

@@ -11,7 +11,7 @@ import pytest
 from engine import AsyncQueue, Handlers, Job, Malformed, NewJob, Queue
 from engine.queue.settings import TEST_CLOCK_LEAST_MS as START_MS
 from engine.testing import run_all
-from tests.engine.helpers.producing import ids_of, some_handlers
+from tests.engine.helpers.producing import ids_of, must_raise, some_handlers
 
 DAY_MS = 86_400_000
 
@@ -33,8 +33,7 @@ def noting(queue: Queue, seen: list[Any]) -> Handlers:
 
 @pytest.mark.feature("MQ27", "MQ02")
 def test_delays_and_retries_take_no_time(ironclaim_queue: Queue) -> None:
-    seen: list[Any] = []
-    queue = ironclaim_queue
+    seen, queue = list[Any](), ironclaim_queue
     queue.enqueue("work", "fail", id="fails", backoff_ms=DAY_MS)
     queue.enqueue("work", "again", id="more", delay_ms=2 * DAY_MS)
     queue.enqueue("work", 1, id="now")
@@ -49,8 +48,7 @@ def test_delays_and_retries_take_no_time(ironclaim_queue: Queue) -> None:
 
 @pytest.mark.feature("MQ27")
 def test_how_far_the_clock_moves_is_bounded_and_pauses_do_not_hold_it_up(ironclaim_queue: Queue) -> None:
-    seen: list[Any] = []
-    queue = ironclaim_queue
+    seen, queue = list[Any](), ironclaim_queue
     handlers = noting(queue, seen)
     queue.enqueue("work", 1, id="late", delay_ms=DAY_MS)
     assert run_all(queue, handlers, for_ms=DAY_MS - 1).delayed == 1 and seen == []
@@ -59,8 +57,7 @@ def test_how_far_the_clock_moves_is_bounded_and_pauses_do_not_hold_it_up(ironcla
     assert run_all(queue, handlers).waiting == 2 and seen == []
     queue.resume("work")
     assert run_all(queue, handlers).finished == 2 and sorted(seen) == [("late", DAY_MS), ("paused", DAY_MS)]
-    with pytest.raises(Malformed, match="^for_ms: -1"):
-        run_all(queue, handlers, for_ms=-1)
+    must_raise(Malformed, "^for_ms: -1", run_all, queue, handlers, for_ms=-1)
 
 
 @pytest.mark.feature("MQ27")
@@ -94,8 +91,7 @@ def enqueue(queue: Queue, face: str, *jobs: NewJob) -> None:
 @pytest.mark.parametrize("face", ["sync", "async", "many"])
 def test_a_job_runs_at_its_time_by_the_servers_clock_and_at_once_where_that_has_passed(ironclaim_queue: Queue, face: str) -> None:
     seen: list[Any] = []
-    queue = ironclaim_queue
-    soon = datetime.fromtimestamp(START_MS / 1000, UTC) + timedelta(hours=1)
+    queue, soon = ironclaim_queue, datetime.fromtimestamp(START_MS / 1000, UTC) + timedelta(hours=1)
     enqueue(
         *(queue, face),
         NewJob("work", 1, id="hour", run_at_ms=soon),
@@ -116,8 +112,7 @@ def test_a_job_says_when_in_one_way(queue: Queue) -> None:
 
 @pytest.mark.feature("BL07")
 def test_the_producers_timestamp_travels_and_changes_nothing(ironclaim_queue: Queue) -> None:
-    seen: dict[str, Any] = {}
-    queue = ironclaim_queue
+    seen, queue = dict[str, Any](), ironclaim_queue
     queue.enqueue("work", 1, id="old", timestamp_ms=1_234_567_890_123)
     queue.enqueue("work", 1, id="none")
     run_all(queue, some_handlers(lambda job: seen.update({job.id: (job.timestamp_ms, job.enqueued_ms)})))

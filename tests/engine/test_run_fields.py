@@ -57,8 +57,7 @@ def test_rule_15_lua_and_python_read_what_the_other_wrote(client: redis.Redis, c
     for fields in changes:
         in_lua(client, "write", *(word for pair in fields.items() for word in pair))
         wanted = {name: text for name, text in ({"claims": "1"} | wanted | fields).items() if text}
-        found = {name: value.decode() for name, value in run_fields(client, "run").items()}
-        assert found == wanted
+        assert {name: value.decode() for name, value in run_fields(client, "run").items()} == wanted
     write_run(client, "run", **wanted)
     values = in_lua(client, "read", *NAMES)
     assert [value.decode() if value else "" for value in values] == [wanted.get(name, "") for name in NAMES]

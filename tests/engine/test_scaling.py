@@ -45,8 +45,7 @@ aims = st.builds(
 
 def test_it_is_the_plan_of_the_arrivals() -> None:
     # 100 / (2 / 0.04 * 0.8) = 2.5.
-    assert wanted_workers(STEADY, AIM) == 3
-    assert wanted_workers(replace(STEADY, arrivals_per_s=200), AIM) == 5
+    assert wanted_workers(STEADY, AIM) == 3 and wanted_workers(replace(STEADY, arrivals_per_s=200), AIM) == 5
     assert wanted_workers(STEADY, replace(AIM, spare_workers=1)) == 4
     assert wanted_workers(STEADY, replace(AIM, target_utilisation=1)) == 2
 
@@ -67,8 +66,7 @@ def test_a_backlog_wants_more_and_an_old_one_sooner() -> None:
 def test_what_runs_keeps_its_workers_and_what_is_unknown_gets_one() -> None:
     idle = Demand(arrivals_per_s=0, service_ms=40, backlog=0, oldest_age_ms=0, running=0, handlers_at_once=2)
     to_zero = replace(AIM, workers_min=0, spare_workers=1)
-    assert wanted_workers(idle, to_zero) == 0
-    assert wanted_workers(replace(idle, running=5), to_zero) == 3
+    assert wanted_workers(idle, to_zero) == 0 and wanted_workers(replace(idle, running=5), to_zero) == 3
     unknown = replace(idle, service_ms=0)
     assert wanted_workers(unknown, to_zero) == 0
     assert (
@@ -165,8 +163,7 @@ def test_arrivals_are_what_waits_runs_and_has_ended() -> None:
 
 
 def test_rates_are_those_of_the_window() -> None:
-    looks = Looks()
-    seconds = WINDOW_US // APART_US
+    looks, seconds = Looks(), WINDOW_US // APART_US
     for second in range(1, 3 * seconds + 1):
         # Ten a second, and thirty a second in the last third.
         ended = 10 * second + 20 * max(0, second - 2 * seconds)
@@ -182,8 +179,7 @@ def test_two_looks_at_once_are_one() -> None:
     looks = Looks()
     looks.look()
     looks.look(after_us=APART_US, finished=10)
-    again = looks.look(after_us=APART_US // 100, finished=10)
-    assert again.arrivals_per_s == pytest.approx(10, rel=0.02)
+    assert looks.look(after_us=APART_US // 100, finished=10).arrivals_per_s == pytest.approx(10, rel=0.02)
     assert looks.look(after_us=APART_US, finished=20).arrivals_per_s == pytest.approx(10, rel=0.02)
 
 
@@ -261,9 +257,7 @@ def test_a_queue_tells_what_it_wants(desk: Desk) -> None:
     ]
     # Runs of 100 ms: 40 a second of each worker, and 32 as busy as they may be.
     desk.run(ReportRunTimes("a" * 16, 1, desk.now_ms + 60_000, (RunTimes("main", "ok", 1_000_000, 100_000, ((53, 10),)),)))
-    desk.enqueue(*(f"j{number}" for number in range(203)))
-    desk.claim(limit=3)
-    desk.tick(1_000)
+    desk.enqueue(*(f"j{number}" for number in range(203))).held(limit=3).tick(1_000)
     # 203 came in a second, and 200 are to be gone in the second that is left: 403 / 32.
     assert scaling_samples(desk.queue.metrics(scaling=aim)) == [
         'ironclaim_worker_utilisation_ratio{queue="desk"} 0.7500',
@@ -276,8 +270,7 @@ def test_a_queue_tells_what_it_wants(desk: Desk) -> None:
 
 
 def test_without_workers_there_is_no_utilisation(desk: Desk) -> None:
-    desk.enqueue("j1")
-    assert scaling_samples(desk.queue.metrics()) == [
+    assert scaling_samples(desk.enqueue("j1").queue.metrics()) == [
         'ironclaim_arrivals_per_second{queue="desk"} 0.000',
         'ironclaim_wanted_workers{queue="desk"} 1',
     ]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from engine import AsyncQueue, Handlers, Job, Malformed, Queue, Schedule, Scheduler, Worker
+from engine import AsyncQueue, Handlers, Malformed, Queue, Schedule, Scheduler, Worker
 from engine.ops.schedules import TickPolicy, Timing
 from record.history import HistoryFile
 from record.recorder import Recorder
@@ -81,8 +81,7 @@ def test_what_is_put_again_keeps_its_next_tick_unless_its_timing_changed(schedul
     assert schedules.put("s", "clean", 2, every_ms=60_000) == "changed"
     assert schedules.get("s").next_ms == START_MS + 61_000
     # What an operator has disabled stays so when the service starts again.
-    assert schedules.disable("s")
-    assert schedules.put("s", "clean", 2, every_ms=60_000) == "same"
+    assert schedules.disable("s") and schedules.put("s", "clean", 2, every_ms=60_000) == "same"
     assert (schedules.get("s").enabled, schedules.get("s").next_ms) == (False, 0)
     assert schedules.put("s", "clean", 2, every_ms=60_000, enabled=True) == "same"
     assert schedules.get("s").next_ms == START_MS + 61_000
@@ -173,13 +172,8 @@ def test_a_bad_name_is_malformed_everywhere(call: str) -> None:
 
 @pytest.mark.feature("BQ10", "BN13", "MQ08")
 def test_a_worker_ticks_and_runs_what_it_ticked_to_the_millisecond(queue: Queue) -> None:
-    seen: list[tuple[str, int]] = []
-    handlers = Handlers()
-
-    @handlers("beat")
-    def beat(job: Job) -> None:
-        seen.append((job.id, queue.counts().srv_us // 1000))
-
+    seen, handlers = list[tuple[str, int]](), Handlers()
+    handlers("beat")(lambda job: seen.append((job.id, queue.counts().srv_us // 1000)))
     queue.schedules.put("pulse", "beat", None, every_ms=200)
     with _Running(Worker(queue, handlers)):
         wait_until(lambda: len(seen) >= 5, "the schedules tick")
@@ -192,13 +186,8 @@ def test_a_worker_ticks_and_runs_what_it_ticked_to_the_millisecond(queue: Queue)
 
 @pytest.mark.feature("BQ10", "BN25", "MQ10")
 def test_many_schedulers_and_workers_make_one_job_a_tick(queue: Queue, ironclaim_url: str) -> None:
-    handlers = Handlers()
-    seen: list[str] = []
-
-    @handlers("beat")
-    def beat(job: Job) -> None:
-        seen.append(job.id)
-
+    handlers, seen = Handlers(), list[str]()
+    handlers("beat")(lambda job: seen.append(job.id))
     for number in range(5):
         queue.schedules.put(f"s{number}", "beat", None, every_ms=100)
     queues = [Queue("q", url=ironclaim_url) for _ in range(3)]

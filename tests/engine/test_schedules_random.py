@@ -96,8 +96,7 @@ def test_rule_24_every_tick_makes_its_job_once_whatever_happens_to_the_calls(des
                     send(*found)
         # Made once, in the order of the oracle; and what waits is what was made, each once.
         raw: Any = desk.redis.zrange(desk.keys.lane("main"), 0, -1)
-        waiting = [job.decode() for job in raw]
-        assert sorted(waiting) == sorted(set(made))
+        assert sorted([job.decode() for job in raw]) == sorted(set(made))
     stored = {schedule.name: schedule for schedule in desk.queue.schedules.list()}
     assert set(stored) == set(oracle.known)
     for name, known in oracle.known.items():

@@ -25,6 +25,7 @@ from engine.options import PLAIN
 from engine.redis import scripts
 from engine.redis.call import Call
 from engine.redis.scripts import Script, layers_of, linked_functions, linked_model, load_model, load_script, scripts_folder
+from tests.engine.helpers.producing import must_raise
 from tests.engine.helpers.slots import check_slots
 
 LANES = layers_of(scripts_folder(), "lanes")
@@ -39,17 +40,8 @@ ALLOW_OOM = {
     *("restore_end", "shard_drop"),
 }
 READ_ONLY = {
-    "counts",
-    "listing",
-    "schedules",
-    "workers",
-    "inspect",
-    "page",
-    "list_run_times",
-    "list_history",
-    "obstacles",
-    "why",
-    "relatives",
+    *("counts", "listing", "schedules", "workers", "inspect", "page", "list_run_times", "list_history"),
+    *("obstacles", "why", "relatives"),
 }
 
 Tamper = Callable[[str, str, str], Script]
@@ -144,8 +136,7 @@ def test_a_header_that_the_body_denies(folder: Path, old: str, new: str, message
 def test_a_comment_is_no_use(folder: Path) -> None:
     path = changed(folder, ", lane, active,", ", active,")
     path.write_text(path.read_text() + "  -- lane is used by nobody\n")
-    with pytest.raises(ScriptFault, match="lane is declared and never used"):
-        load_script(path)
+    must_raise(ScriptFault, "lane is declared and never used", load_script, path)
 
 
 def test_a_script_gets_the_functions_that_it_uses_behind_what_these_use(folder: Path) -> None:
@@ -170,8 +161,7 @@ def test_a_module_says_what_it_uses_of_others(folder: Path) -> None:
         ("-- USES dsps/more: double\n", "module more.lua: USES says dsps/more: double, but it is in dsps/numbers"),
     ):
         more.write_text(f"-- More numbers.\n{uses}{fourfold}")
-        with pytest.raises(ScriptFault, match=message):
-            load_script(path)
+        must_raise(ScriptFault, message, load_script, path)
     more.write_text(f"-- More numbers.\n-- USES dsps/numbers: double\n{fourfold}")
     text = load_script(path).text
     assert text.index(DOUBLE) < text.index(fourfold[1:]) < text.index("return { fourfold") and "USES" not in text
@@ -234,8 +224,7 @@ def test_a_shared_script_says_that_a_function_is_of_the_format(folder: Path, tmp
 def test_a_module_holds_functions_alone_each_once_and_in_no_circle(folder: Path, module: str, message: str) -> None:
     """What stood beside the functions would run in every script that uses one of them."""
     (folder / "modules" / "numbers.lua").write_text(module)
-    with pytest.raises(ScriptFault, match=message):
-        load_script(folder / "sample.lua")
+    must_raise(ScriptFault, message, load_script, folder / "sample.lua")
 
 
 def test_a_name_stands_once_in_the_folders_of_a_model(tmp_path: Path) -> None:
@@ -244,8 +233,7 @@ def test_a_name_stands_once_in_the_folders_of_a_model(tmp_path: Path) -> None:
     again = lua / "admin" / "claim.lua"
     shutil.copy(lua / "core" / "claim.lua", again)
     for model in ("lanes", "bull"):
-        with pytest.raises(ScriptFault, match="script claim.lua: core and admin have one"):
-            load_model(lua, model)
+        must_raise(ScriptFault, "script claim.lua: core and admin have one", load_model, lua, model)
     again.unlink()
     shutil.copy(lua / "core" / "modules" / "lock.lua", lua / "children" / "modules" / "own.lua")
     with pytest.raises(ScriptFault, match="module own.lua: core/lock has a function lock_read, too"):
@@ -253,10 +241,8 @@ def test_a_name_stands_once_in_the_folders_of_a_model(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ScriptFault, match="no folder of scripts"):
-        load_model(tmp_path, "lanes")
-    with pytest.raises(ScriptFault, match="no folder of scripts"):
-        Queue("q", lua=tmp_path)
+    must_raise(ScriptFault, "no folder of scripts", load_model, tmp_path, "lanes")
+    must_raise(ScriptFault, "no folder of scripts", Queue, "q", lua=tmp_path)
 
 
 class Keys:
@@ -312,8 +298,7 @@ def test_flags_of_rule_2(name: str) -> None:
 def test_rule_27_a_script_that_makes_keys_of_its_own_waits_until_the_slot_is_settled(name: str) -> None:
     """A key that is not in KEYS reads as missing at the node that it has not reached; those in KEYS the server looks after."""
     script = load_script(FILES[name], LANES)
-    body = FILES[name].read_text().partition("\n\n")[2]
-    before, settles, _ = body.partition("settled(prefix")
+    before, settles, _ = FILES[name].read_text().partition("\n\n")[2].partition("settled(prefix")
     assert bool(settles) == ("prefix" in script.arguments)
     reads = re.compile(r"\bredis\.p?call\('[A-Z]+', (\w+)|\b(check_types|lanes_of|schedule_call)\(")
     for key, function in reads.findall(before) if settles else ():
@@ -356,14 +341,12 @@ def test_a_process_reads_a_folder_once(make: Callable[[Path], Any], tmp_path: Pa
     if not isinstance(first, Channel):
         assert second.model.scripts is first.model.scripts
     monkeypatch.setattr(scripts, "PIECE_WORDS", 4)
-    with pytest.raises(ScriptFault, match="no folder of scripts"):
-        make(lua)
+    must_raise(ScriptFault, "no folder of scripts", make, lua)
 
 
 def test_a_folder_that_failed_to_load_is_read_again(folder: Path) -> None:
     path = changed(folder, "double(now_ms)", "fourfold(now_ms)")
-    with pytest.raises(ScriptFault, match="fourfold is used"):
-        load_model(folder.parent, "dsps")
+    must_raise(ScriptFault, "fourfold is used", load_model, folder.parent, "dsps")
     path.write_text(SAMPLE)
     assert [*load_model(folder.parent, "dsps")] == ["sample"]
 
@@ -426,5 +409,4 @@ def test_headers_and_keys_agree_on_the_type_of_each_key() -> None:
     shared = list((scripts_folder() / "foreign").glob("*.lua"))
     places: list[tuple[type[Any], list[Path]]] = [(LanesKeys, own), (ForeignKeys, shared)]
     found = [(path.stem, *types) for keys, paths in places for path in sorted(paths) for types in types_of(keys, path)]
-    assert len(found) > 300
-    assert [types for types in found if types[2] != types[3]] == []
+    assert len(found) > 300 and [types for types in found if types[2] != types[3]] == []

@@ -121,8 +121,7 @@ async def test_clients_that_ask_sentinels_say_where_a_queue_is(servers: Embedded
     addresses = [("127.0.0.1", port) for port in servers.sentinel_ports]
     client: Any = Sentinel(addresses).master_for(SERVICE, db=2)
     with Queue("q8", client=client) as queue:
-        assert queue.enqueue("work", {}, id="a").created
-        assert client.exists(queue.model.keys.job("a")) == 1
+        assert queue.enqueue("work", {}, id="a").created and client.exists(queue.model.keys.job("a")) == 1
         assert queue.url == servers.url.removesuffix("?db=0")
     client.close()
     client: Any = AsyncSentinel(addresses).master_for(SERVICE, db=2)
@@ -141,8 +140,7 @@ def test_a_killed_primary_is_followed_and_gets_no_write_when_it_is_back(servers:
             producers = Producers(queue)
             wait_until(lambda: len(book.ran) > 50, "jobs run")
             servers.kill(old)
-            by_the_old_one = len(producers.acknowledged)
-            new = servers.wait_for_failover(old)
+            by_the_old_one, new = len(producers.acknowledged), servers.wait_for_failover(old)
             before = len(producers.acknowledged)
             servers.start_again(old)
             monitor = Monitor(servers.servers[old].port)
@@ -291,8 +289,7 @@ def test_half_of_the_sentinels_is_no_majority(agree: int, count: int) -> None:
     answers: dict[Address, Any] = {address: [str(address).encode(), fields, []] for address in addresses[:agree]}
     answers |= {address: redis.ConnectionError("refused") for address in addresses[agree:]}
     if agree > count // 2:
-        assert asked.takes(answers, last=True) is None
-        assert asked.named(0) == Node("127.0.0.1", 7000, "a" * 40)
+        assert asked.takes(answers, last=True) is None and asked.named(0) == Node("127.0.0.1", 7000, "a" * 40)
     else:
         with pytest.raises(redis.ConnectionError, match=f"no majority of {count}"):
             asked.takes(answers, last=True)
@@ -303,8 +300,7 @@ def test_half_of_the_sentinels_is_no_majority(agree: int, count: int) -> None:
 def test_one_sentinel_of_the_url_tells_of_the_others(servers: EmbeddedSentinel) -> None:
     url = f"sentinel://127.0.0.1:{servers.sentinel_ports[0]}/{SERVICE}"
     with Queue("q6", url=url) as queue, Channel("news", models.Dsps(), url=url) as channel:
-        assert queue.enqueue("work", {}).created
-        assert channel.publish("m1", {}).created
+        assert queue.enqueue("work", {}).created and channel.publish("m1", {}).created
     unknown = Queue("q6", url=url.replace(SERVICE, "other"), connect=HURRIED)
     with unknown as queue, pytest.raises(ServerUnavailable, match="primary of other"):
         queue.enqueue("work", {})
@@ -332,5 +328,4 @@ def test_a_forked_child_asks_for_itself(servers: EmbeddedSentinel) -> None:
         child = os.fork()
         if not child:
             os._exit(0 if queue.enqueue("work", {}, id="child").created else 1)
-        assert os.waitpid(child, 0)[1] == 0
-        assert queue.counts().waiting == 2
+        assert os.waitpid(child, 0)[1] == 0 and queue.counts().waiting == 2

@@ -18,7 +18,7 @@ from tests.engine.desk import run_texts
 from tests.engine.helpers import backwards
 from tests.engine.helpers.backwards import Backwards
 from tests.engine.helpers.processes import Workers
-from tests.engine.helpers.producing import ids_of, raw_client
+from tests.engine.helpers.producing import ids_of, must_raise, raw_client
 
 #: A protobuf message on the wire: field 1 is 150, field 2 a text with bytes that are no UTF-8.
 PROTOBUF = bytes.fromhex("089601") + b"\x12\x03\xff\x00\xfe"
@@ -26,8 +26,7 @@ PROTOBUF = bytes.fromhex("089601") + b"\x12\x03\xff\x00\xfe"
 
 def seen_by(queue: Queue, **options: Any) -> dict[str, Any]:
     """What the handlers of "work" have seen, by job."""
-    seen: dict[str, Any] = {}
-    handlers = Handlers()
+    seen, handlers = dict[str, Any](), Handlers()
 
     @handlers("work", inline=True)
     def work(job: Job) -> None:
@@ -54,9 +53,7 @@ def test_bytes_arrive_untouched_whatever_the_queue_writes_else(queue: Queue, iro
 
 
 @pytest.mark.feature("MQ26")
-def test_a_serialiser_of_ones_own_is_named_in_the_job_and_read_by_workers_with_another_default(
-    queue: Queue, ironclaim_url: str
-) -> None:
+def test_a_serialiser_of_ones_own_is_named_in_the_job_and_read_by_any_worker(queue: Queue, ironclaim_url: str) -> None:
     value = {"a": [1, "ä"]}
     with Queue("q", url=ironclaim_url, serializer=Backwards()) as other:
         other.enqueue("work", value, id="one")
@@ -80,9 +77,7 @@ async def test_an_asyncio_producer_and_child_processes(workers: Workers, queue: 
 
 
 @pytest.mark.feature("MQ26")
-def test_a_job_of_a_serialiser_that_a_worker_does_not_know_fails_and_the_worker_goes_on(
-    queue: Queue, ironclaim_url: str, client: Any
-) -> None:
+def test_a_job_of_a_serialiser_that_a_worker_does_not_know_fails(queue: Queue, ironclaim_url: str, client: Any) -> None:
     with Queue("q", url=ironclaim_url, serializer=Backwards()) as other:
         other.enqueue("work", 1, id="strange", attempts=1, priority=10)
     queue.enqueue("work", 2, id="next")
@@ -109,13 +104,11 @@ def test_what_a_queue_refuses(ironclaim_url: str) -> None:
             (1, {"serializer": "unknown"}, "serializer: 'unknown' .* one that this queue knows: json, raw, wrong"),
             ("x" * 10, {"serializer": "json"}, "payload: '12 bytes'"),
         ):
-            with pytest.raises(Malformed, match=f"^{message}"):
-                queue.enqueue("work", payload, **options)  # type: ignore[arg-type]
+            must_raise(Malformed, f"^{message}", queue.enqueue, "work", payload, **options)
             with pytest.raises(Malformed, match=rf"^jobs\[0\]\.{message}"):
                 queue.enqueue_many([NewJob("work", payload, **options)])  # type: ignore[arg-type]
     for serializer in (5, "json", type("Nameless", (), {"name": ""})(), type("Json", (Backwards,), {"name": "json"})()):
-        with pytest.raises(Malformed, match="^serializer: "):
-            Queue("q", url=ironclaim_url, serializer=serializer)  # type: ignore[arg-type]
+        must_raise(Malformed, "^serializer: ", Queue, "q", url=ironclaim_url, serializer=serializer)
     with pytest.raises(Malformed, match="^serializer: 'backwards'"):
         Queue("q", url=ironclaim_url, serializer=Backwards(), serializers=[Backwards()])
 

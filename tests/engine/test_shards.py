@@ -15,6 +15,7 @@ from engine.errors import UnknownParent, UnsafeServer
 from engine.ops.admin import Limit
 from engine.queue.sharding import Layout, ShardRecord, first_record, read_record
 from tests.engine.helpers.both import Blocking
+from tests.engine.helpers.producing import must_raise
 
 SHARDS = 5
 
@@ -61,8 +62,7 @@ def home(raw: redis.Redis, job: str) -> list[str]:
 def test_shards_are_filled_evenly() -> None:
     layout = Layout(1, 16)
     counts = Counter(layout.home("", "", f"job-{number}") for number in range(15_000))
-    assert set(counts) == set(range(1, 16))
-    assert max(counts.values()) < 1.2 * min(counts.values())
+    assert set(counts) == set(range(1, 16)) and max(counts.values()) < 1.2 * min(counts.values())
 
 
 def test_key_comes_before_unique_and_that_before_the_id() -> None:
@@ -84,11 +84,9 @@ def test_jobs_of_a_shard_go_to_few_others(before: int, after: int) -> None:
 
 def test_record_is_read_as_it_was_written() -> None:
     moving = first_record(16).preparing(32).moving()
-    assert read_record(moving.text()) == moving
-    assert [layout.shards for layout in moving.layouts] == [16, 32]
+    assert read_record(moving.text()) == moving and [layout.shards for layout in moving.layouts] == [16, 32]
     assert [layout.shards for layout in first_record(16).preparing(32).layouts] == [16]
-    assert moving.stable() == ShardRecord(Layout(2, 32), was=(16,))
-    assert len(set(moving.names("mails"))) == 47
+    assert moving.stable() == ShardRecord(Layout(2, 32), was=(16,)) and len(set(moving.names("mails"))) == 47
     assert moving.stable().preparing(16).moving().names("q")[1] == "q#2.1"
 
 
@@ -96,8 +94,7 @@ def test_limit_of_a_name_is_divided() -> None:
     limit = Limit(concurrency=18, rate=16, per_ms=1000)
     parts = limit.divided(16)
     assert sorted(Counter(part.concurrency for part in parts).items()) == [(1, 14), (2, 2)]
-    assert {part.rate for part in parts} == {1}
-    assert Limit.whole(parts) == limit
+    assert {part.rate for part in parts} == {1} and Limit.whole(parts) == limit
     assert Limit(rate=16, per_ms=9).divided(16)[0].concurrency == 0
     with pytest.raises(Malformed, match="rate: 15 .* at least 16"):
         Limit(concurrency=16, rate=15, per_ms=9).divided(16)
@@ -114,8 +111,7 @@ def test_enqueued_job_is_in_the_shard_of_its_key(queue: Any, raw: redis.Redis) -
         expected = layout.name("mails", layout.home(options.get("key", ""), "", f"j{number}"))
         assert home(raw, f"j{number}") == [expected]
     assert queue.enqueue("send", {}, id="j3", key="tenant-3")[2:4] == ("duplicate", "waiting")
-    assert queue.counts().waiting == 40
-    assert raw.zrange("ic:queues", 0, -1) == [b"mails"]
+    assert queue.counts().waiting == 40 and raw.zrange("ic:queues", 0, -1) == [b"mails"]
 
 
 def test_bulk_is_divided_and_keeps_the_order_of_its_results(queue: Any, raw: redis.Redis) -> None:
@@ -126,8 +122,7 @@ def test_bulk_is_divided_and_keeps_the_order_of_its_results(queue: Any, raw: red
         "duplicate" if number % 3 == 0 or number == 2_999 else "created" for number in range(3_000)
     ]
     assert [item.job for item in came[:2_999]] == [f"j{number}" for number in range(2_999)]
-    assert came[-1].job == "j2998"
-    assert queue.counts().waiting == 2_999
+    assert came[-1].job == "j2998" and queue.counts().waiting == 2_999
     sizes = [raw.zcard(f"ic:{{mails#1.{number}}}:lane:send") for number in range(1, SHARDS)]
     assert sum(sizes) == 2_999 and min(sizes) > 600  # type: ignore[type-var]
     assert queue.enqueue_many([]) == []
@@ -142,17 +137,13 @@ def test_what_needs_two_shards_is_refused_before_any_call(queue: Any, raw: redis
     ]
     before = raw.info("stats")["total_commands_processed"]  # type: ignore[index]
     for options in refused:
-        with pytest.raises(UnsupportedFeature):
-            queue.enqueue("send", {}, **options)
+        must_raise(UnsupportedFeature, None, queue.enqueue, "send", {}, **options)
         with pytest.raises(UnsupportedFeature):
             queue.enqueue_many([NewJob("send", {}), NewJob("send", {}, **options)])
-    with pytest.raises(Malformed):
-        queue.set_limit("send", concurrency=SHARDS - 1)
-    with pytest.raises(UnsupportedFeature):
-        Queue("mails", models.Bull(), shards=4)
+    must_raise(Malformed, None, queue.set_limit, "send", concurrency=SHARDS - 1)
+    must_raise(UnsupportedFeature, None, Queue, "mails", models.Bull(), shards=4)
     for shards in (0, 257, True, "4"):
-        with pytest.raises(Malformed, match="shards"):
-            Queue("mails", shards=shards)  # type: ignore[arg-type]
+        must_raise(Malformed, "shards", Queue, "mails", shards=shards)
     assert raw.info("stats")["total_commands_processed"] == before + 1  # type: ignore[index]
 
 
@@ -161,8 +152,7 @@ def test_jobs_of_a_key_may_need_each_other(queue: Any) -> None:
     assert queue.enqueue("send", {}, id="child", key="acme", needs=["parent"]).created
     assert queue.jobs.state("child") == "blocked"
     queue.enqueue("send", {}, id="elsewhere", key="tenant-2")
-    with pytest.raises(UnknownParent):
-        queue.enqueue("send", {}, id="lost", key="acme", needs=["elsewhere"])
+    must_raise(UnknownParent, None, queue.enqueue, "send", {}, id="lost", key="acme", needs=["elsewhere"])
 
 
 def test_unique_and_dedup_hold_inside_of_a_key(queue: Any) -> None:
@@ -181,21 +171,17 @@ def test_client_with_another_number_is_refused(queue: Any, ironclaim_url: str, r
     assert read_record(raw.get("ic:{mails}:shards").decode()) == first_record(SHARDS)  # type: ignore[union-attr]
     with Queue("mails", url=ironclaim_url, shards=8) as other:
         for call in (lambda: other.enqueue("send", {}), other.counts, lambda: other.schedules.put("s", "send", every_ms=1000)):
-            with pytest.raises(Malformed, match=r"shards: 8 .* 5: so many shards has queue mails"):
-                call()
+            must_raise(Malformed, r"shards: 8 .* 5: so many shards has queue mails", call)
     with Queue("mails", url=ironclaim_url) as plain:
-        with pytest.raises(UnsafeServer, match="5 shards"):
-            plain.enqueue("send", {})
-        with pytest.raises(EngineError, match="shards"):
-            plain.enqueue_many([NewJob("send", {})])
+        must_raise(UnsafeServer, "5 shards", plain.enqueue, "send", {})
+        must_raise(EngineError, "shards", plain.enqueue_many, [NewJob("send", {})])
     assert queue.counts().waiting == 1
 
 
 def test_queue_that_has_held_jobs_whole_is_not_taken_for_new(queue: Any, ironclaim_url: str, raw: redis.Redis) -> None:
     with Queue("mails", url=ironclaim_url) as plain:
         plain.enqueue("send", {}, id="old")
-    with pytest.raises(Malformed, match="reshard"):
-        queue.enqueue("send", {})
+    must_raise(Malformed, "reshard", queue.enqueue, "send", {})
     assert not raw.exists("ic:{mails}:shards")
 
 
@@ -211,8 +197,7 @@ def test_one_shard_is_a_plain_queue(ironclaim_url: str, raw: redis.Redis) -> Non
 def test_jobs_are_found_in_their_shards(queue: Any) -> None:
     queue.enqueue_many([NewJob("send", number, id=f"w{number}", key=f"k{number}") for number in range(20)])
     queue.enqueue_many([NewJob("later", number, id=f"d{number:02}", delay_ms=60_000 + number * 1_000) for number in range(20)])
-    assert queue.jobs.get("w7").payload == 7
-    assert queue.jobs.state("d03") == "delayed"
+    assert queue.jobs.get("w7").payload == 7 and queue.jobs.state("d03") == "delayed"
     assert queue.jobs.get("nobody") is None and queue.jobs.state("nobody") == "gone"
     assert str(queue.jobs.why("w7")).startswith("waits")
     assert [job.id for job in queue.jobs.list("delayed", limit=5, offset=10)] == [f"d{number}" for number in range(10, 15)]
@@ -246,8 +231,7 @@ def test_limits_pauses_and_cleaning_are_of_all_shards(queue: Any, raw: redis.Red
     assert "ironclaim_jobs_waiting" in queue.metrics()
     queue.set_retention(done_max=10)
     assert raw.hget("ic:{mails#1.1}:retention", "done_max") == b"2"
-    assert queue.clean("waiting", limit=5) == 5 and queue.drain() == 15
-    assert queue.obliterate() is True
+    assert queue.clean("waiting", limit=5) == 5 and queue.drain() == 15 and queue.obliterate() is True
     assert queue.counts().waiting == 0 and raw.hget("ic:{mails}:stats", "moved") == b"2 5"
 
 

@@ -123,9 +123,7 @@ CALLS: dict[str, Call] = {
     "limits": lambda queue: [(limit.target, limit.concurrency, limit.rate) for limit in queue.limits()],
     "obstacles": lambda queue: [queue.obstacles().pauses, [lane[:3] for lane in map(astuple, queue.obstacles().lanes)]],
     "remove_limit": lambda queue: [
-        queue.remove_limit("wait"),
-        queue.remove_limit(key="k3"),
-        queue.remove_limit(key="*"),
+        *(queue.remove_limit("wait"), queue.remove_limit(key="k3"), queue.remove_limit(key="*")),
         queue.limits(),
     ],
     "resume": lambda queue: [queue.resume("wait"), queue.resume("wait")],
@@ -181,10 +179,7 @@ def handlers() -> Handlers:
     def bad(job: Any) -> None:
         raise ValueError("no")
 
-    @made("good")
-    def good(job: Any) -> Any:
-        return job.payload
-
+    made("good")(lambda job: job.payload)
     return made
 
 

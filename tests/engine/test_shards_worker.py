@@ -23,7 +23,7 @@ from engine.worker.machine.events import MS, WatchAsked
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.machine import Machine
 from tests.engine.helpers.processes import Workers
-from tests.engine.helpers.producing import some_handlers
+from tests.engine.helpers.producing import must_raise, some_handlers
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
 SHARDS = 16
@@ -69,8 +69,7 @@ class Shards:
 
 def test_one_shard_has_all_places_until_others_want_some() -> None:
     shards = Shards(8, 3)
-    assert shards.look(0) == 1 and shards.look(0, held=1) == 8
-    assert shards.look(1) == 0
+    assert shards.look(0) == 1 and shards.look(0, held=1) == 8 and shards.look(1) == 0
     # It gives back what is more than its part, but no place in which a job runs.
     assert shards.look(0, held=8, running=6) == 6 and shards.poked == [1] and shards.granted == [6, 1, 0]
     assert shards.look(1, held=1) == 2 and shards.look(1, held=2) == 2
@@ -132,8 +131,7 @@ def test_all_shards_are_worked_off_in_the_order_of_each_key(kind: str, ironclaim
             with lock:
                 running[0] -= 1
 
-        worker = Worker(queue, handlers, concurrency=1)
-        assert worker.run(burst=True) == "empty"
+        assert Worker(queue, handlers, concurrency=1).run(burst=True) == "empty"
         assert {key: sorted(done) for key, done in seen.items()} == seen and sum(map(len, seen.values())) == 1_000
         assert most == [1] and plain.counts().finished == 1_000
         if kind == "async":
@@ -158,19 +156,13 @@ def test_handlers_run_in_so_many_places_over_all_shards(queue: Queue) -> None:
 
 def test_jobs_delays_failures_results_and_ticks(queue: Queue) -> None:
     handlers = Handlers()
-
-    @handlers("double")
-    def double(job: Any) -> int:
-        return 2 * job.payload
+    handlers("double")(lambda job: 2 * job.payload)
 
     @handlers("fail")
     def fail(job: Any) -> None:
         raise ValueError("no")
 
-    @handlers("tick")
-    def tick(job: Any) -> None:
-        ticked.set()
-
+    handlers("tick")(lambda job: ticked.set())
     ticked = threading.Event()
     queue.enqueue_many([{"name": "fail", "payload": None, "id": f"f{n}", "attempts": 1} for n in range(12)])
     queue.schedules.put("often", "tick", None, every_ms=200)
@@ -196,8 +188,7 @@ def test_jobs_delays_failures_results_and_ticks(queue: Queue) -> None:
 
 def test_running_job_is_cancelled_and_pause_of_the_worker_is_heard(queue: Queue) -> None:
     """Over the one control connection of all shards."""
-    begun, cancelled = threading.Event(), threading.Event()
-    handlers = Handlers()
+    begun, cancelled, handlers = threading.Event(), threading.Event(), Handlers()
 
     @handlers("work")
     def work(job: Any) -> None:
@@ -220,8 +211,7 @@ def test_running_job_is_cancelled_and_pause_of_the_worker_is_heard(queue: Queue)
 
 def test_worker_of_shards_has_no_child_processes_and_no_group(queue: Queue) -> None:
     handlers = some_handlers()
-    with pytest.raises(Malformed, match="processes"):
-        Worker(queue, handlers, processes=2)
+    must_raise(Malformed, "processes", Worker, queue, handlers, processes=2)
     with pytest.raises(Malformed, match="a queue with shards has a Worker of its own"):
         WorkerGroup([queue], handlers)
     queue.counts()
@@ -270,8 +260,7 @@ def test_idle_workers_of_many_shards_ask_little(ironclaim_url: str, raw: redis.R
         wait_until(lambda: raw.info("clients")["blocked_clients"] == 3, "each blocks once")  # type: ignore[index]
         # From one end of the blocks to the next one.
         raw.config_resetstat()
-        begun_s = time.monotonic()
-        used: dict[str, Any] = {}
+        begun_s, used = time.monotonic(), dict[str, Any]()
 
         def blocked_again() -> bool:
             used.update(raw.info("commandstats"))  # type: ignore[arg-type]
@@ -317,8 +306,7 @@ def test_jobs_of_a_killed_worker_run_elsewhere(queue: Queue, tmp_path: Path, iro
 
 def beats(machine: Machine, for_ms: int, *, watch_in_ms: int = 0) -> list[int]:
     """When the machine beats, each beat answered at once with its next turn to look after the leader."""
-    found: list[int] = []
-    end_ms = machine.now_ms + for_ms
+    found, end_ms = list[int](), machine.now_ms + for_ms
     while machine.now_ms < end_ms:
         call = machine.out.get("sweep")
         if call is not None and isinstance(call.operation, Beat):
@@ -331,29 +319,23 @@ def beats(machine: Machine, for_ms: int, *, watch_in_ms: int = 0) -> list[int]:
 
 
 def idle_shard() -> Machine:
-    machine = Machine(beat_ms=1_000, idle_beats=16)
-    machine.give()
-    return machine
+    return Machine(beat_ms=1_000, idle_beats=16).given()
 
 
 def test_idle_worker_of_a_shard_beats_rarely_and_leaves_the_leader_to_others() -> None:
     machine = idle_shard()
     assert [at_ms // 1_000 for at_ms in beats(machine, 40_000, watch_in_ms=1_500)] == [0, 16, 32]
-    beat = machine.steps._heartbeat.next_beat("0" * 16, (), machine.now_ns, {})
-    assert beat.ttl_ms == 48_000
+    assert machine.steps._heartbeat.next_beat("0" * 16, (), machine.now_ns, {}).ttl_ms == 48_000
 
 
 def test_worker_that_watches_beats_as_ever_and_at_once() -> None:
     machine = idle_shard()
     beats(machine, 3_000)
-    machine.on(WatchAsked(True))
-    assert len(beats(machine, 5_000)) in (5, 6)
-    machine.on(WatchAsked(False))
-    assert len(beats(machine, 15_000)) <= 1
+    assert len(beats(machine.told(WatchAsked(True)), 5_000)) in (5, 6)
+    assert len(beats(machine.told(WatchAsked(False)), 15_000)) <= 1
 
 
 def test_worker_with_a_job_in_hand_beats_as_ever() -> None:
     machine = Machine(beat_ms=1_000, idle_beats=16)
     beats(machine, 3_000)
-    machine.give(machine.job("a"))
-    assert len(beats(machine, 3_000)) in (3, 4)
+    assert len(beats(machine.given(machine.job("a")), 3_000)) in (3, 4)

@@ -12,8 +12,7 @@ from engine.sizing import worker_rate_per_s, workers_needed
 def test_a_worker_does_what_its_handlers_or_its_processor_do() -> None:
     assert worker_rate_per_s(20, 5) == 250
     # 4 ms of processor a job are 250 a second as well; more are fewer.
-    assert worker_rate_per_s(20, 5, 2_000) == 250
-    assert worker_rate_per_s(20, 5, 8_000) == 125
+    assert worker_rate_per_s(20, 5, 2_000) == 250 and worker_rate_per_s(20, 5, 8_000) == 125
 
 
 @pytest.mark.parametrize(

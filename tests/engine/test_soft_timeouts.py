@@ -65,9 +65,7 @@ def test_a_coroutine_gets_an_exception_and_may_clean_up_and_finish(queue: Queue,
     assert result_of(queue, "a") == "done" and run_of(queue, "a").get("failures") is None
 
 
-def test_an_uncaught_one_is_a_failed_run_that_is_retried_and_rules_may_name_it(
-    queue: Queue, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_uncaught_one_is_a_failed_run_and_rules_may_name_it(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
     handlers, ran = Handlers(), list[str]()
 
     @handlers("work")

@@ -21,8 +21,7 @@ def test_it_claims_at_once_for_every_free_place() -> None:
 def test_what_was_claimed_starts_up_to_the_concurrency_and_the_rest_waits() -> None:
     machine = Machine(concurrency=2, prefetch=1)
     jobs = [machine.job(name) for name in "abc"]
-    assert started(machine.give(*jobs)) == ["a", "b"]
-    assert machine.steps.leased == 3
+    assert started(machine.give(*jobs)) == ["a", "b"] and machine.steps.leased == 3
     assert started(machine.handler_ends(jobs[0])) == ["c"]
 
 
@@ -31,8 +30,7 @@ def test_never_two_claims_are_outstanding() -> None:
     machine, jobs = holding(*"abcd", concurrency=4)
     for job in jobs:
         machine.handler_ends(job)
-    machine.wait(20_000)
-    operations = [call.operation for call in machine.out.values()]
+    operations = [call.operation for call in machine.after(20_000).out.values()]
     claims = [one for one in operations if isinstance(one, Claim) or (isinstance(one, Finish) and one.claim is not None)]
     assert len(claims) == 1
 
@@ -43,28 +41,21 @@ def test_an_unanswered_claim_is_sent_again_the_same_until_it_is_answered(fused: 
     machine = Machine(concurrency=2)
     if fused:
         first, second = machine.takes("a", "b")
-        machine.handler_ends(first)
-        machine.handler_ends(second)
+        machine.ended(first).handler_ends(second)
     call = machine.out["work"]
     for _ in range(5):
         assert "work" not in machine.out or machine.out["work"] is call
-        machine.fail("work")
-        assert machine.work is None, "it must pause before it sends again"
-        machine.wait(99)
-        assert machine.work is None
-        machine.wait(2)
-        assert machine.out["work"] is call
+        assert machine.failed("work").work is None, "it must pause before it sends again"
+        assert machine.after(99).work is None and machine.after(2).out["work"] is call
     counter = machine.claim.counter
     machine.give(kind="void")
-    assert machine.claim.counter == counter + 1
-    assert machine.claim.incarnation == "0000000000000001"
+    assert machine.claim.counter == counter + 1 and machine.claim.incarnation == "0000000000000001"
 
 
 @pytest.mark.parametrize("kind", ["repeated", "leased", "void", "empty"])
 def test_an_answered_claim_advances_the_counter(kind: str) -> None:
     machine = Machine(concurrency=2)
-    machine.give(*([machine.job("a")] if kind in ("leased", "repeated") else []), kind=kind)
-    machine.wait(50)
+    machine.given(*([machine.job("a")] if kind in ("leased", "repeated") else []), kind=kind).wait(50)
     if machine.work is None:
         machine.wake(True)
     assert (machine.claim.incarnation, machine.claim.counter) == ("0000000000000001", 2)
@@ -72,21 +63,18 @@ def test_an_answered_claim_advances_the_counter(kind: str) -> None:
 
 def test_a_stale_answer_to_the_outstanding_claim_takes_a_new_incarnation() -> None:
     machine = Machine()
-    machine.give(kind="stale")
-    assert (machine.claim.incarnation, machine.claim.counter) == ("0000000000000002", 1)
+    assert (machine.given(kind="stale").claim.incarnation, machine.claim.counter) == ("0000000000000002", 1)
 
 
 def test_a_stale_claim_in_a_fused_call_does_not_send_the_finish_again() -> None:
     machine, (job,) = holding("a", concurrency=1)
-    machine.handler_ends(job)
-    machine.give(kind="stale")
+    machine.ended(job).give(kind="stale")
     assert isinstance(machine.work, Claim) and machine.claim.incarnation == "0000000000000002"
 
 
 def test_a_fork_takes_a_new_incarnation() -> None:
     machine = Machine()
-    machine.give()
-    machine.on(Forked())
+    machine.given().on(Forked())
     assert (machine.claim.incarnation, machine.claim.counter) == ("0000000000000002", 1)
 
 
@@ -96,8 +84,7 @@ def test_rule_9_no_handler_starts_with_less_than_a_fifth_of_its_lease(answered_m
     machine = Machine(concurrency=1, lease_ms=9000)
     job = machine.job("a")
     machine.now_ms = answered_ms
-    actions = machine.give(job)
-    assert started(actions) == (["a"] if starts else [])
+    assert started(machine.give(job)) == (["a"] if starts else [])
     if not starts:
         assert machine.work == Release((job.lease,))
         machine.end()
@@ -109,11 +96,9 @@ def test_rule_9_counts_from_the_first_send_of_all() -> None:
     machine = Machine(concurrency=1, lease_ms=12_000)
     job = machine.job("a")
     machine.now_ms = 10_000
-    machine.fail("work")
-    machine.wait(150)
+    machine.failed("work").wait(150)
     # Applied at 0 ms: it ends at 12,000, and 1,850 of 12,000 ms are less than a fifth.
-    assert machine.claim.counter == 1
-    assert started(machine.give(job, kind="repeated")) == []
+    assert machine.claim.counter == 1 and started(machine.give(job, kind="repeated")) == []
     assert machine.work == Release((job.lease,))
 
 
@@ -125,10 +110,7 @@ def test_rule_9_an_old_call_does_not_age_the_next_claim(fused: bool) -> None:
         (job,) = machine.takes("a")
         machine.handler_ends(job)
     machine.now_ms += 9000
-    machine.fail("work")
-    machine.wait(150)
-    machine.fail("work", fault=True)
-    machine.wait(150)
+    machine.failed("work").after(150).failed("work", fault=True).wait(150)
     if fused:
         machine.end()
     assert started(machine.give(machine.job("b"))) == ["b"]
@@ -137,60 +119,45 @@ def test_rule_9_an_old_call_does_not_age_the_next_claim(fused: bool) -> None:
 def test_rule_9_also_for_what_waited_in_hand() -> None:
     machine, (first, second) = holding("a", "b", crashes=1, concurrency=2, lease_ms=9000)
     machine.mark()
-    machine.wait(3001)
-    order = [lease.job for lease in machine.renewal.leases]
+    order = [lease.job for lease in machine.after(3001).renewal.leases]
     machine.extend(*("void" if job == "b" else "ok" for job in order))
     machine.wait(4300)
     # b was not renewed: 1,700 ms are left of it; a has 4,700.
-    assert started(machine.handler_ends(first)) == []
-    assert machine.work == Release((second.lease,))
+    assert started(machine.handler_ends(first)) == [] and machine.work == Release((second.lease,))
 
 
 @pytest.mark.feature("BQ21", "BL17")
 def test_a_renewal_at_a_third_of_the_lease_for_everything_in_hand() -> None:
     machine = Machine(concurrency=3, lease_ms=9000)
     jobs = [machine.job("a"), machine.job("b", crashes=1), machine.job("c", crashes=1)]
-    machine.give(*jobs)
-    machine.wait(2999)
-    assert "renew" not in machine.out
-    machine.wait(2)
-    first = machine.renewal
+    assert "renew" not in machine.given(*jobs).after(2999).out
+    first = machine.after(2).renewal
     assert set(first.leases) == {job.lease for job in jobs}
     assert first.lease_ms == 9000 and SERVER_MS + 5999 <= first.not_after_ms <= SERVER_MS + 6001
     machine.extend("ok", "ok", "ok")
-    machine.wait(3000)
-    second = machine.renewal
-    assert second.renewal > first.renewal
+    assert machine.after(3000).renewal.renewal > first.renewal
 
 
 def test_a_renewal_is_not_kept_waiting_by_an_unanswered_claim() -> None:
     """Rule 14."""
     machine, (job,) = holding("a", concurrency=2, lease_ms=9000)
-    machine.wait(100)
-    if machine.work is None:
+    if machine.after(100).work is None:
         machine.wake(True)
-    machine.wait(3000)
-    assert isinstance(machine.work, Claim) and machine.renewal.leases == (job.lease,)
+    assert isinstance(machine.after(3000).work, Claim) and machine.renewal.leases == (job.lease,)
 
 
 def test_a_failed_renewal_comes_again_soon() -> None:
     machine, _ = holding("a", concurrency=1, lease_ms=9000)
-    machine.wait(3001)
-    machine.fail("renew")
-    machine.wait(500)
-    assert "renew" in machine.out
+    assert "renew" in machine.after(3001).failed("renew").after(500).out
 
 
 def test_a_lost_lease_is_told_once_and_its_finish_is_sent_all_the_same() -> None:
     """Rule 37: the server decides about a late finish."""
     machine, jobs = holding("a", "b", concurrency=2, lease_ms=9000)
-    machine.wait(3001)
-    assert lost(machine.extend("stale", "ok")) == ["a"]
-    machine.wait(3001)
-    assert machine.renewal.leases == (jobs[1].lease,)
+    assert lost(machine.after(3001).extend("stale", "ok")) == ["a"]
+    assert machine.after(3001).renewal.leases == (jobs[1].lease,)
     machine.extend("ok")
-    machine.handler_ends(jobs[0])
-    assert isinstance(machine.work, Finish) and machine.work.leases == (jobs[0].lease,)
+    assert isinstance(machine.ended(jobs[0]).work, Finish) and machine.work.leases == (jobs[0].lease,)
     assert lost(machine.log) == ["a"]
 
 
@@ -198,19 +165,15 @@ def test_a_lease_that_is_lost_before_its_start_never_starts() -> None:
     """One job with a crash behind it runs at a time, so that the second one stays in hand and waits."""
     machine, (first, second) = holding("a", "b", crashes=1, concurrency=3)
     machine.mark()
-    machine.wait(3001)
-    assert set(machine.renewal.leases) == {first.lease, second.lease}
+    assert set(machine.after(3001).renewal.leases) == {first.lease, second.lease}
     told = machine.extend(*("stale" if lease == second.lease else "ok" for lease in machine.renewal.leases))
     # It has no handler that would ever clear what was said to it.
-    assert LoseLease(second.lease, started=False) in told
-    machine.handler_ends(first)
-    assert started(machine.log) == ["a"]
+    assert LoseLease(second.lease, started=False) in told and started(machine.ended(first).log) == ["a"]
 
 
 def test_a_finish_takes_the_next_claim_along() -> None:
     machine, (first, _) = holding("a", "b", concurrency=2)
-    machine.handler_ends(first)
-    assert machine.work.leases == (first.lease,) and machine.claim.limit == 1
+    assert machine.ended(first).work.leases == (first.lease,) and machine.claim.limit == 1
 
 
 def test_finishes_that_come_meanwhile_go_together() -> None:
@@ -218,36 +181,27 @@ def test_finishes_that_come_meanwhile_go_together() -> None:
     for job in jobs[:3]:
         machine.handler_ends(job)
     assert machine.work.leases == (jobs[0].lease,)
-    machine.give()
-    assert machine.work.leases == (jobs[1].lease, jobs[2].lease) and machine.claim.limit == 3
+    assert machine.given().work.leases == (jobs[1].lease, jobs[2].lease) and machine.claim.limit == 3
 
 
 def test_a_failed_run_is_retried_with_the_back_off_of_its_job() -> None:
     machine, (job,) = holding("a", backoff_ms=1234, concurrency=1)
-    machine.handler_ends(job, "ValueError: no")
-    assert isinstance(machine.work, Retry)
+    assert isinstance(machine.ended(job, "ValueError: no").work, Retry)
     failure = machine.work.failures[0]
     assert (failure.lease, failure.error, failure.delay_ms) == (job.lease, "ValueError: no", 1234)
 
 
 def test_rule_1_a_fused_call_that_fails_with_an_error_sends_its_finish_half_alone() -> None:
     machine, (job,) = holding("a", concurrency=1)
-    machine.handler_ends(job)
-    counter = machine.claim.counter
-    machine.fail("work", fault=True)
-    machine.wait(200)
-    assert machine.work == Finish((job.lease,), None)
+    counter = machine.ended(job).claim.counter
+    assert machine.failed("work", fault=True).after(200).work == Finish((job.lease,), None)
     machine.end()
-    machine.wait(200)
-    assert isinstance(machine.work, Claim) and machine.claim.counter == counter + 1
+    assert isinstance(machine.after(200).work, Claim) and machine.claim.counter == counter + 1
 
 
 def test_a_claim_that_fails_with_an_error_pauses_before_the_next() -> None:
     machine = Machine()
-    machine.fail("work", fault=True)
-    assert machine.work is None
-    machine.wait(200)
-    assert machine.claim.counter == 2
+    assert machine.failed("work", fault=True).work is None and machine.after(200).claim.counter == 2
 
 
 def test_it_blocks_for_a_marker_only_when_the_last_claim_left_nothing_and_there_is_room() -> None:
@@ -256,9 +210,7 @@ def test_it_blocks_for_a_marker_only_when_the_last_claim_left_nothing_and_there_
     assert "wake" not in machine.out, "a claim is outstanding"
     jobs = machine.takes("a", "b")
     assert "wake" not in machine.out, "no room"
-    machine.handler_ends(jobs[0])
-    machine.give()
-    assert machine.out["wake"].operation == Wait(BLOCK_MS, ("main",), 0)
+    assert machine.ended(jobs[0]).given().out["wake"].operation == Wait(BLOCK_MS, ("main",), 0)
     machine.wake(False)
     assert isinstance(machine.out["wake"].operation, Wait) and machine.work is None
     machine.wake(True)

@@ -41,8 +41,7 @@ def test_a_batch_has_at_most_so_many_jobs_and_the_next_has_the_rest() -> None:
 
 def test_a_batch_that_runs_is_one_of_the_places() -> None:
     machine = batching(concurrency=2)
-    machine.give(*jobs_of(machine, "abcd"))
-    machine.wake(True)
+    machine.given(*jobs_of(machine, "abcd")).wake(True)
     assert machine.steps.leased == 4 and machine.claim.limit == 4, "the other place wants a batch too"
     assert batches(machine.give(*jobs_of(machine, "ef"))) == [["e", "f"]]
     assert "work" not in machine.out and "wake" not in machine.out, "no place is free, and nothing is taken ahead"
@@ -53,9 +52,7 @@ def test_while_a_handler_is_measured_to_be_short_a_whole_batch_is_taken_ahead() 
     jobs = machine.takes(*"abcd")
     machine.now_ms += 10
     end(machine, *jobs)
-    assert machine.claim.limit == 4
-    machine.give(*jobs_of(machine, "efgh"))
-    assert machine.claim.limit == 4
+    assert machine.claim.limit == 4 and machine.given(*jobs_of(machine, "efgh")).claim.limit == 4
 
 
 def test_only_jobs_of_one_lane_and_name_run_together() -> None:
@@ -77,26 +74,20 @@ def test_rule_12_a_job_with_a_crash_behind_it_runs_alone() -> None:
 def test_rule_12_alone_also_where_it_is_the_first() -> None:
     machine = batching()
     crashed, *jobs = [machine.job("x", crashes=1), *jobs_of(machine, "ab")]
-    assert started(machine.give(crashed, *jobs)) == []
-    assert batches(machine.mark()) == [["x"]]
+    assert started(machine.give(crashed, *jobs)) == [] and batches(machine.mark()) == [["x"]]
 
 
 def test_rule_9_a_job_with_too_little_left_of_its_lease_is_given_back_and_the_others_start() -> None:
     machine = batching(concurrency=2, lease_ms=9000)
-    running = machine.job("r")._replace(name="else")
-    other = machine.job("s")._replace(name="else")
+    running, other = machine.job("r")._replace(name="else"), machine.job("s")._replace(name="else")
     old, fresh = machine.job("old"), machine.job("fresh")
     machine.give(running, other, old, fresh)
     # Only one of the two that wait is renewed. Neither waits so long in life: it would go back before.
     hand = machine.steps._lease_table  # pyright: ignore[reportPrivateUsage]
     hand.renewed([fresh.lease, other.lease], 7201 * 1_000_000)
-    line = hand.pooled
-    line.ready.rotate(1)
+    hand.pooled.ready.rotate(1)
     machine.now_ms = 7201
-    actions = machine.handler_ends(running)
-    assert batches(actions) == [["fresh"]]
-    releases = [machine.work]
-    assert releases == [Release((old.lease,))]
+    assert batches(machine.handler_ends(running)) == [["fresh"]] and [machine.work] == [Release((old.lease,))]
 
 
 def test_each_job_of_a_batch_has_its_own_end() -> None:
@@ -111,13 +102,10 @@ def test_each_job_of_a_batch_has_its_own_end() -> None:
 def test_all_leases_of_a_batch_are_renewed_and_one_is_lost_alone() -> None:
     machine = batching(lease_ms=9000)
     jobs = machine.takes(*"abc")
-    machine.wait(3001)
-    assert set(machine.renewal.leases) == {job.lease for job in jobs}
-    results = ["stale" if lease.job == "b" else "ok" for lease in machine.renewal.leases]
-    actions = machine.extend(*results)
+    assert set(machine.after(3001).renewal.leases) == {job.lease for job in jobs}
+    actions = machine.extend(*["stale" if lease.job == "b" else "ok" for lease in machine.renewal.leases])
     assert [action for action in actions if isinstance(action, LoseLease)] == [LoseLease(jobs[1].lease)]
-    machine.wait(3000)
-    assert {lease.job for lease in machine.renewal.leases} == {"a", "c"}
+    assert {lease.job for lease in machine.after(3000).renewal.leases} == {"a", "c"}
     end(machine, *jobs)
     assert isinstance(machine.work, Finish) and len(machine.work.leases) == 3, "rule 37: the server decides"
 
@@ -126,8 +114,7 @@ def test_a_job_of_a_batch_that_takes_too_long_is_given_up_and_the_place_is_free_
     machine = batching(lease_ms=60_000)
     slow, other = machine.job("slow", timeout_ms=100), machine.job("other")
     machine.give(slow, other)
-    actions = machine.wait(101)
-    assert [action.job for action in actions if isinstance(action, GiveUpHandler)] == [slow]
+    assert [action.job for action in machine.wait(101) if isinstance(action, GiveUpHandler)] == [slow]
     assert isinstance(machine.work, Retry)
     machine.end()
     assert machine.work is None, "its place is taken"
@@ -138,8 +125,7 @@ def test_a_job_of_a_batch_that_takes_too_long_is_given_up_and_the_place_is_free_
 def test_a_stop_waits_for_the_batch_and_gives_the_rest_back() -> None:
     machine = batching(2)
     jobs = machine.takes(*"abc")
-    machine.on(StopAsked())
-    assert machine.work == Release((jobs[2].lease,))
+    assert machine.told(StopAsked()).work == Release((jobs[2].lease,))
     machine.end()
     end(machine, *jobs[:2])
     assert isinstance(machine.work, Finish) and machine.work.claim is None
@@ -154,12 +140,10 @@ def test_a_paused_worker_starts_no_batch() -> None:
 def test_single_jobs_that_wait_behind_a_claim_for_batches_go_back_and_only_as_many_as_may_run_are_claimed_again() -> None:
     machine = batching(50)
     jobs = [machine.job(str(number))._replace(name="else") for number in range(50)]
-    machine.give(*jobs)
-    machine.wait(WAIT_MS_MAX + 1)
+    machine.given(*jobs).wait(WAIT_MS_MAX + 1)
     assert isinstance(machine.work, Release) and len(machine.work.leases) == 49
     machine.end()
-    machine.handler_ends(jobs[0])
-    assert machine.claim.limit == 1
+    assert machine.ended(jobs[0]).claim.limit == 1
     (job,) = machine.takes("w")
     end(machine, job)
     assert machine.claim.limit == 50, "a batch has come, so more may be there"
@@ -175,8 +159,7 @@ def test_in_hand_are_never_more_than_one_renewal_carries() -> None:
 def test_the_cheap_way_from_one_job_to_the_next_is_not_for_batches() -> None:
     machine = batching(inline=frozenset({"work", "else"}), concurrency=0, prefetch=4)
     running = machine.job("r")._replace(name="else")
-    machine.give(running, *jobs_of(machine, "ab"))
-    machine.steps.wake_at_ns(machine.now_ns)
+    machine.given(running, *jobs_of(machine, "ab")).steps.wake_at_ns(machine.now_ns)
     assert machine.steps.next_start(running.lease, machine.now_ns) is None
     assert batches(machine.handler_ends(running)) == [["a", "b"]]
 
@@ -196,6 +179,5 @@ def test_many_failures_with_their_traces_go_out_in_several_calls() -> None:
 def test_what_happens_to_a_worker_in_the_middle_of_a_batch(event: Any) -> None:
     machine = batching()
     jobs = machine.takes(*"ab")
-    machine.on(event)
-    end(machine, *jobs)
+    end(machine.told(event), *jobs)
     assert machine.steps.leased == 0 and not lost(machine.log)

@@ -35,11 +35,9 @@ def test_rule_26_a_running_handler_is_told_once_and_its_lease_is_renewed_no_more
     machine = Machine(concurrency=2)
     job = machine.job("a")
     lease = job.lease
-    machine.give(job, machine.job("b"))
-    assert machine.on(JobCancelled(lease)) == [LoseLease(lease, cancelled=True)]
+    assert machine.given(job, machine.job("b")).on(JobCancelled(lease)) == [LoseLease(lease, cancelled=True)]
     assert lost(machine.on(JobCancelled(lease))) == []
-    machine.wait(3001)
-    assert [renewed.job for renewed in machine.renewal.leases] == ["b"]
+    assert [renewed.job for renewed in machine.after(3001).renewal.leases] == ["b"]
 
 
 def test_rule_26_a_job_taken_ahead_leaves_before_it_starts() -> None:
@@ -51,8 +49,7 @@ def test_rule_26_a_job_taken_ahead_leaves_before_it_starts() -> None:
 def test_rule_26_a_cancel_that_overtakes_the_answer_to_the_claim_is_not_forgotten() -> None:
     machine = Machine(concurrency=2)
     early, other = machine.job("early"), machine.job("other")
-    assert isinstance(machine.work, Claim)
-    assert lost(machine.on(JobCancelled(early.lease))) == []
+    assert isinstance(machine.work, Claim) and lost(machine.on(JobCancelled(early.lease))) == []
     actions = machine.give(early, other)
     assert lost(actions) == ["early"] and started(actions) == ["other"]
 
@@ -60,55 +57,37 @@ def test_rule_26_a_cancel_that_overtakes_the_answer_to_the_claim_is_not_forgotte
 def test_rule_26_a_cancel_of_what_is_not_in_hand_changes_nothing() -> None:
     machine = Machine(concurrency=2)
     old = machine.job("a")
-    machine.give()
-    assert not lost(machine.on(JobCancelled(old.lease)))
+    assert not lost(machine.given().on(JobCancelled(old.lease)))
     # Of a claim before: the next one leases the same job anew, and that lease is another.
     machine.wake(True)
-    again = machine.job("a")
-    assert started(machine.give(again)) == ["a"]
-    assert not lost(machine.on(JobCancelled(old.lease)))
+    assert started(machine.give(machine.job("a"))) == ["a"] and not lost(machine.on(JobCancelled(old.lease)))
 
 
 def test_rule_26_a_handler_that_runs_past_its_lease_is_still_told_of_the_cancel() -> None:
     """By the worker's own clock the lease is over, and the handler knows; that nobody runs the job again is news to it."""
     machine, (job,) = holding("a", concurrency=1, lease_ms=3000)
-    machine.wait(1001)
-    machine.fail("renew")
-    told = machine.wait(2500)
-    assert lost(told) == ["a"]
+    assert lost(machine.after(1001).failed("renew").wait(2500)) == ["a"]
     assert machine.on(JobCancelled(job.lease)) == [LoseLease(job.lease, cancelled=True)]
 
 
 def test_rule_26_leases_are_renewed_at_once_when_the_connection_reads_again() -> None:
     machine = Machine(concurrency=1)
-    machine.on(Subscribed())
-    machine.wait(500)
-    assert "renew" not in machine.out
-    machine.give(machine.job("a"))
-    machine.wait(500)
-    assert "renew" not in machine.out
-    machine.on(Subscribed())
-    machine.wait(150)
-    assert isinstance(machine.renewal, Extend)
+    assert "renew" not in machine.told(Subscribed()).after(500).out
+    assert "renew" not in machine.given(machine.job("a")).after(500).out
+    assert isinstance(machine.told(Subscribed()).after(150).renewal, Extend)
 
 
 def test_rule_22_a_worker_without_room_asks_for_the_news_when_it_is_told_of_them() -> None:
     machine, _ = holding("a", concurrency=1)
     machine.sweep()
     assert "wake" not in machine.out and "sweep" not in machine.out
-    machine.on(UpdatesPublished(0))
-    assert "sweep" not in machine.out
-    machine.on(UpdatesPublished(4))
-    assert machine.out["sweep"].operation == ReadWorkerUpdates(0, "w")
-    machine.answer("sweep", WorkerUpdates(machine.srv_us, 4, 0, None, ()))
-    machine.on(UpdatesPublished(4))
+    assert "sweep" not in machine.told(UpdatesPublished(0)).out
+    assert machine.told(UpdatesPublished(4)).out["sweep"].operation == ReadWorkerUpdates(0, "w")
+    machine.answered("sweep", WorkerUpdates(machine.srv_us, 4, 0, None, ())).on(UpdatesPublished(4))
     assert "sweep" not in machine.out
 
 
 def test_rule_22_a_worker_that_blocks_leaves_the_news_to_their_marker() -> None:
     machine = Machine(concurrency=1)
-    machine.give()
-    machine.answer("sweep", Swept(machine.srv_us, 1000))
-    assert "wake" in machine.out
-    machine.on(UpdatesPublished(4))
-    assert "sweep" not in machine.out
+    assert "wake" in machine.given().answered("sweep", Swept(machine.srv_us, 1000)).out
+    assert "sweep" not in machine.told(UpdatesPublished(4)).out

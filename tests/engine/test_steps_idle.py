@@ -32,39 +32,28 @@ def test_rule_21_finishes_do_not_wait_for_the_answer_to_a_claim_when_nothing_run
 
 def test_while_something_runs_they_wait_and_travel_with_the_next_claim() -> None:
     machine, jobs = holding(*"abc", concurrency=3, prefetch=0)
-    machine.handler_ends(jobs[0])
-    machine.handler_ends(jobs[1])
-    assert "finish" not in machine.out
-    machine.give()
-    assert isinstance(machine.work, Finish) and machine.work.leases == (jobs[1].lease,)
+    assert "finish" not in machine.ended(jobs[0]).ended(jobs[1]).out
+    assert isinstance(machine.given().work, Finish) and machine.work.leases == (jobs[1].lease,)
 
 
 def test_rule_4_the_claim_stays_the_only_one() -> None:
     machine, _ = idle("a", "b")
     machine.end("finish")
     assert "finish" not in machine.out
-    machine.give()
-    assert isinstance(machine.work, Claim) or machine.work is None
+    assert isinstance(machine.given().work, Claim) or machine.work is None
 
 
 def test_rule_5_an_unanswered_finish_is_sent_again_the_same() -> None:
     machine, _ = idle("a", "b")
     call = machine.out["finish"]
-    machine.fail("finish")
-    assert "finish" not in machine.out
-    machine.wait(101)
-    assert machine.out["finish"] is call
+    assert "finish" not in machine.failed("finish").out and machine.after(101).out["finish"] is call
 
 
 def test_rule_12_a_mark_waits_until_the_end_of_the_marked_one_before_it_was_answered() -> None:
     machine = Machine(concurrency=2)
     first, crashed = machine.job("a"), machine.job("c", crashes=1)
-    machine.give(first, crashed)
-    machine.mark()
-    machine.handler_ends(first)
-    assert isinstance(machine.work, Finish)
-    machine.handler_ends(crashed)
-    assert alone(machine) == ["c"]
+    machine.given(first, crashed).mark()
+    assert isinstance(machine.ended(first).work, Finish) and alone(machine.ended(crashed)) == ["c"]
     machine.give(machine.job("d", crashes=1))
     assert not isinstance(machine.work, Mark), "its crash would be charged to the one before it"
     machine.end("finish")
@@ -75,10 +64,7 @@ def test_rule_12_a_mark_waits_until_the_end_of_the_marked_one_before_it_was_answ
 
 def test_a_stop_waits_for_the_answer() -> None:
     machine, _ = idle("a", "b")
-    machine.on(StopAsked())
-    machine.give()
-    assert not exits(machine.log)
-    assert exits(machine.end("finish"))
+    assert not exits(machine.told(StopAsked()).given().log) and exits(machine.end("finish"))
 
 
 def ahead(machine: Machine) -> list[LeasedJob]:

@@ -12,49 +12,39 @@ from tests.engine.helpers.machine import MS, Machine, exits, holding, lost, star
 
 def test_rule_12_a_job_without_a_crash_starts_unmarked() -> None:
     machine = Machine(concurrency=2)
-    assert started(machine.give(machine.job("a"), machine.job("b"))) == ["a", "b"]
-    assert machine.work is None
+    assert started(machine.give(machine.job("a"), machine.job("b"))) == ["a", "b"] and machine.work is None
 
 
 def test_rule_12_a_job_with_a_crash_behind_it_starts_when_its_mark_is_answered() -> None:
     machine = Machine(concurrency=1)
     job = machine.job("a", crashes=1)
-    assert started(machine.give(job)) == []
-    assert machine.work == Mark(job.lease)
+    assert started(machine.give(job)) == [] and machine.work == Mark(job.lease)
     assert started(machine.mark()) == ["a"]
 
 
 def test_rule_12_a_second_one_waits_for_the_first_and_the_others_pass_it() -> None:
     machine = Machine(concurrency=4)
     first, second, clean = machine.job("a", crashes=1), machine.job("b", crashes=2), machine.job("c")
-    assert started(machine.give(first, second, clean)) == ["c"]
-    assert started(machine.mark()) == ["a"]
-    machine.wait(5000)
-    assert started(machine.log) == ["c", "a"]
+    assert started(machine.give(first, second, clean)) == ["c"] and started(machine.mark()) == ["a"]
+    assert started(machine.after(5000).log) == ["c", "a"]
     machine.handler_ends(first)
     # What has ended is told before the next mark: else a would be charged when b takes the worker with it.
     assert isinstance(machine.work, Finish) and machine.work.leases == (first.lease,)
-    machine.give()
-    assert machine.work == Mark(second.lease)
-    assert started(machine.mark()) == ["b"]
+    assert machine.given().work == Mark(second.lease) and started(machine.mark()) == ["b"]
 
 
 def test_rule_12_a_mark_waits_for_no_other_finish() -> None:
     """Over a slow network some quick job has always ended when the slot is free: the mark would never be sent."""
     machine, (first, second, _) = holding("a", "b", "long", concurrency=3)
-    machine.handler_ends(first)
-    machine.handler_ends(second)
-    (crashed,) = machine.takes("c", crashes=1)
-    assert machine.work == Mark(crashed.lease)
-    assert started(machine.mark())[-1:] == ["c"]
+    (crashed,) = machine.ended(first).ended(second).takes("c", crashes=1)
+    assert machine.work == Mark(crashed.lease) and started(machine.mark())[-1:] == ["c"]
     assert isinstance(machine.work, Finish) and machine.work.leases == (second.lease,)
 
 
 def test_rule_12_also_a_failed_run_is_told_before_the_next_mark() -> None:
     machine, (first, second) = holding("a", "b", crashes=1, concurrency=2)
     machine.mark()
-    machine.handler_ends(first, "boom")
-    assert isinstance(machine.work, Retry)
+    assert isinstance(machine.ended(first, "boom").work, Retry)
     machine.end()
     assert machine.work == Mark(second.lease)
 
@@ -67,8 +57,7 @@ def test_rule_12_the_next_one_is_claimed_when_the_first_has_ended(error: str | N
     if machine.work is None:
         machine.wake(True)
     assert machine.claim.crashed_max == 0
-    machine.give()
-    machine.handler_ends(job, error)
+    machine.given().handler_ends(job, error)
     if error is not None:
         machine.end()
     assert machine.claim.crashed_max == 1
@@ -76,10 +65,8 @@ def test_rule_12_the_next_one_is_claimed_when_the_first_has_ended(error: str | N
 
 def test_rule_12_a_place_is_kept_while_the_mark_is_on_its_way() -> None:
     machine = Machine(concurrency=1)
-    crashed = machine.job("a", crashes=1)
-    machine.give(crashed, machine.job("b"))
-    assert started(machine.log) == [] and machine.steps.leased == 2
-    assert started(machine.mark()) == ["a"]
+    machine.give(machine.job("a", crashes=1), machine.job("b"))
+    assert started(machine.log) == [] and machine.steps.leased == 2 and started(machine.mark()) == ["a"]
 
 
 def test_rule_12_a_stale_mark_starts_nothing() -> None:
@@ -93,18 +80,14 @@ def test_rule_12_a_stale_mark_starts_nothing() -> None:
 def test_rule_12_a_mark_is_sent_again_until_it_is_answered() -> None:
     machine, _ = holding("a", crashes=1, concurrency=1)
     call = machine.out["work"]
-    machine.fail("work")
-    machine.wait(150)
-    assert machine.out["work"] is call
-    assert started(machine.mark("repeated")) == ["a"]
+    machine.failed("work").wait(150)
+    assert machine.out["work"] is call and started(machine.mark("repeated")) == ["a"]
 
 
 def test_rule_12_a_mark_that_fails_with_an_error_gives_the_job_back_after_a_pause() -> None:
     machine, (job,) = holding("a", crashes=1, concurrency=1)
-    machine.fail("work", fault=True)
-    assert machine.work is None
-    machine.wait(150)
-    assert machine.work == Release((job.lease,))
+    assert machine.failed("work", fault=True).work is None
+    assert machine.after(150).work == Release((job.lease,))
     machine.end()
     assert machine.steps.leased == 0 and isinstance(machine.work, Claim)
 
@@ -112,8 +95,7 @@ def test_rule_12_a_mark_that_fails_with_an_error_gives_the_job_back_after_a_paus
 def test_rules_9_and_12_a_mark_that_was_answered_late_starts_nothing() -> None:
     machine, (job,) = holding("a", crashes=1, concurrency=1, lease_ms=9000)
     machine.now_ms += 7201
-    assert started(machine.mark()) == []
-    assert machine.work == Release((job.lease,))
+    assert started(machine.mark()) == [] and machine.work == Release((job.lease,))
 
 
 def test_rule_12_leases_that_wait_for_their_turn_are_renewed() -> None:
@@ -128,15 +110,12 @@ def test_rule_12_a_lease_that_is_lost_before_its_mark_is_answered_lets_the_next_
     machine.wait(3001)
     machine.extend(*("stale" if lease == first.lease else "ok" for lease in machine.renewal.leases))
     assert machine.work == Mark(first.lease), "still unanswered"
-    assert started(machine.mark("ok" if marked else "stale")) == []
-    assert machine.work == Mark(second.lease)
+    assert started(machine.mark("ok" if marked else "stale")) == [] and machine.work == Mark(second.lease)
 
 
 def test_a_stop_gives_back_what_waits_for_its_mark() -> None:
     machine, (job,) = holding("a", crashes=1, concurrency=1)
-    machine.on(StopAsked())
-    assert not exits(machine.mark())
-    assert machine.work == Release((job.lease,))
+    assert not exits(machine.told(StopAsked()).mark()) and machine.work == Release((job.lease,))
     assert exits(machine.end()) and started(machine.log) == []
 
 
@@ -166,13 +145,10 @@ def test_rule_14_a_time_without_running_is_forgotten_with_the_next_renewal() -> 
     machine, (job,) = holding("a", concurrency=1, lease_ms=9000)
     machine.steps.wake_at_ns(machine.now_ns)
     machine.now_ms = 5_000
-    machine.on(TimerFired())
-    machine.extend("ok")
+    machine.told(TimerFired()).extend("ok")
     assert [action for action in machine.wait(12_000) if isinstance(action, LoseLease)] == [LoseLease(job.lease, 0)]
 
 
 def test_rule_14_a_lease_that_the_server_has_ended_is_not_told_again_when_its_time_is_over() -> None:
     machine, _ = holding("a", concurrency=1, lease_ms=9000)
-    machine.wait(4_000)
-    assert lost(machine.extend("stale")) == ["a"]
-    assert lost(machine.wait(20_000)) == []
+    assert lost(machine.after(4_000).extend("stale")) == ["a"] and lost(machine.wait(20_000)) == []

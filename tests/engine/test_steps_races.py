@@ -22,35 +22,29 @@ def test_rule_22_work_that_was_heard_of_while_a_claim_was_out_is_claimed(news: s
     """The claim found the lane empty, then the job came and its marker was taken by this worker, and then the
     answer arrived."""
     machine, (job,) = holding("a", concurrency=2)
-    machine.handler_ends(job)
-    assert isinstance(machine.work, Finish)
+    assert isinstance(machine.ended(job).work, Finish)
     if news == "marker":
         machine.wake(True)
     elif news == "promoted":
         machine.sweep(promoted=1)
     else:
         machine.sweep(reaped=(job.lease,))
-    machine.give()
-    assert isinstance(machine.work, Claim)
+    assert isinstance(machine.given().work, Claim)
 
 
 def test_rule_22_a_worker_without_room_hands_a_marker_on_by_a_sweep() -> None:
     machine, (job,) = holding("a", concurrency=2)
     machine.sweep()
-    machine.handler_ends(job)
-    machine.give(machine.job("b"), machine.job("c"))
-    assert "sweep" not in machine.out
+    assert "sweep" not in machine.ended(job).given(machine.job("b"), machine.job("c")).out
     machine.wake(True)
-    machine.wait(1)
-    assert "sweep" in machine.out
+    assert "sweep" in machine.after(1).out
 
 
 def test_rule_22_a_marker_of_the_news_that_is_taken_while_they_are_asked_for_is_left_again() -> None:
     """A sweep told of them as well. Others block on the list of this marker and on no other, so the worker
     asks once more."""
     machine = Machine(concurrency=1)
-    machine.give()
-    machine.answer("sweep", Swept(machine.srv_us, 1000, version=1))
+    machine.given().answer("sweep", Swept(machine.srv_us, 1000, version=1))
     learned = WorkerUpdates(machine.srv_us, 1, 0, None, ())
     for more in (True, False):
         assert machine.out["sweep"].operation == ReadWorkerUpdates(0, "w")
@@ -63,26 +57,20 @@ def test_rule_22_a_marker_of_the_news_that_is_taken_while_they_are_asked_for_is_
 def test_rule_13_a_sweep_does_not_postpone_the_sweep_that_a_claim_asked_for() -> None:
     machine = Machine(concurrency=2)
     # A job due in 20 ms came after the server ran the sweep and before it ran the claim.
-    machine.give(sleep_ms=20)
-    machine.answer("sweep", Swept(machine.srv_us, 1000))
-    machine.wait(21)
-    assert "sweep" in machine.out
+    assert "sweep" in machine.given(sleep_ms=20).answered("sweep", Swept(machine.srv_us, 1000)).after(21).out
 
 
 def test_rule_9_a_void_renewal_is_followed_by_another_at_once() -> None:
     machine, _ = holding("a", concurrency=1, lease_ms=9000)
-    machine.wait(3001)
-    machine.extend("void")
-    machine.wait(150)
-    assert isinstance(machine.renewal, Extend)
+    machine.after(3001).extend("void")
+    assert isinstance(machine.after(150).renewal, Extend)
 
 
 def test_rule_5_a_call_that_the_machine_sends_again_says_so() -> None:
     machine, (job,) = holding("a", concurrency=1)
     (finish,) = [send for send in sends(machine.handler_ends(job)) if send.kind == "work"]
     assert not finish.again
-    machine.fail("work")
-    (again,) = [send for send in sends(machine.wait(150)) if send.kind == "work"]
+    (again,) = [send for send in sends(machine.failed("work").wait(150)) if send.kind == "work"]
     assert again.call == finish.call and again.again
     machine.give(machine.job("b"))
     # The next call is a new one.
@@ -93,19 +81,15 @@ def test_what_has_ended_and_waits_to_be_sent_is_renewed() -> None:
     machine, (first, second, third) = holding(*"abc", concurrency=3, prefetch=0)
     machine.handler_ends(first)
     # The finish of a is out and unanswered; b ends behind it.
-    machine.handler_ends(second)
-    machine.wait(3001)
-    assert machine.renewal.leases == (third.lease, second.lease)
+    assert machine.ended(second).after(3001).renewal.leases == (third.lease, second.lease)
 
 
 def test_a_running_job_is_told_when_its_lease_runs_out_by_the_workers_own_clock() -> None:
     """Cut off from the server, nobody else will tell it."""
     machine, (job,) = holding("a", concurrency=1, lease_ms=9000)
     machine.wait(3001)
-    assert machine.steps.wake_at_ns(machine.now_ns) <= 9000 * MS
-    assert lost(machine.wait(5998)) == []
-    assert lost(machine.wait(2)) == ["a"]
-    assert lost(machine.wait(5000)) == []
+    assert machine.steps.wake_at_ns(machine.now_ns) <= 9000 * MS and lost(machine.wait(5998)) == []
+    assert lost(machine.wait(2)) == ["a"] and lost(machine.wait(5000)) == []
     # The server may not have reaped it: the renewal that gets through is asked for all the same.
     assert machine.renewal.leases == (job.lease,)
 
@@ -113,8 +97,5 @@ def test_a_running_job_is_told_when_its_lease_runs_out_by_the_workers_own_clock(
 def test_a_claim_of_the_old_incarnation_is_not_sent_again_after_a_fork() -> None:
     machine = Machine(concurrency=1)
     before = machine.claim
-    machine.fail("work")
-    machine.on(Forked())
-    machine.wait(150)
-    assert machine.claim.incarnation != before.incarnation
+    assert machine.failed("work").told(Forked()).after(150).claim.incarnation != before.incarnation
     assert started(machine.give(machine.job("a"))) == ["a"]

@@ -36,8 +36,7 @@ def failed(machine: Machine) -> list[tuple[Lease, str]]:
 def test_a_function_that_cannot_be_stopped_is_told_as_failed_at_once_and_keeps_its_place() -> None:
     machine = Machine(concurrency=1, lease_ms=9000)
     slow, next_job = machine.job("slow", timeout_ms=100, backoff_ms=7), machine.job("next")
-    machine.give(slow)
-    assert not of(StopHandler, machine.wait(100))
+    assert not of(StopHandler, machine.given(slow).wait(100))
     actions = machine.wait(1)
     assert of(StopHandler, actions) == [StopHandler(slow)] and of(GiveUpHandler, actions) == [GiveUpHandler(slow, 1)]
     assert machine.work == Retry((Failure(slow.lease, "TimeoutError: not done within 100 ms", 7),))
@@ -47,18 +46,15 @@ def test_a_function_that_cannot_be_stopped_is_told_as_failed_at_once_and_keeps_i
     assert "renew" not in machine.out, "and its lease is not renewed"
     machine.handler_ends(slow)
     assert machine.steps.leased == 0 and machine.claim.limit == 1, "nothing is told of it, and its place is free"
-    machine.give(next_job)
-    assert "next" in started(machine.log)
+    assert "next" in started(machine.given(next_job).log)
 
 
 def test_what_can_be_stopped_keeps_its_lease_while_it_cleans_up_and_is_told_once() -> None:
     machine, (job,) = holding("a", timeout_ms=100, concurrency=1, lease_ms=9000, stoppable=frozenset({"work"}))
     actions = machine.wait(101)
     assert of(StopHandler, actions) == [StopHandler(job)] and not of(GiveUpHandler, actions) and machine.work is None
-    machine.wait(2950)
-    assert machine.renewal.leases == (job.lease,)
-    machine.handler_ends(job, "TimeoutError: cleaned up")
-    assert failed(machine) == [(job.lease, "TimeoutError: cleaned up")]
+    assert machine.after(2950).renewal.leases == (job.lease,)
+    assert failed(machine.ended(job, "TimeoutError: cleaned up")) == [(job.lease, "TimeoutError: cleaned up")]
     machine.end()
     assert not of(GiveUpHandler, machine.wait(2 * CLEAN_UP_MS)) and machine.steps.leased == 0
 
@@ -67,8 +63,7 @@ def test_the_time_of_a_run_in_a_child_process_begins_when_the_child_says_so() ->
     machine, (job,) = holding("a", timeout_ms=100, **STOPPABLE, spawned=frozenset({"work"}))
     assert not of(StopHandler, machine.wait(START_UP_MS))
     machine.on(MoreTime(job.lease, 100))
-    assert not of(StopHandler, machine.wait(100))
-    assert of(StopHandler, machine.wait(1)) == [StopHandler(job)]
+    assert not of(StopHandler, machine.wait(100)) and of(StopHandler, machine.wait(1)) == [StopHandler(job)]
 
 
 def test_what_does_not_end_although_it_was_stopped_is_given_up() -> None:
@@ -81,52 +76,40 @@ def test_what_does_not_end_although_it_was_stopped_is_given_up() -> None:
 def test_a_handler_that_was_done_in_time_is_not_timed_out_after_all() -> None:
     machine = Machine(concurrency=2)
     quick, endless = machine.job("quick", timeout_ms=100), machine.job("endless")
-    machine.give(quick, endless)
-    machine.wait(50)
-    machine.handler_ends(quick)
-    assert not of(StopHandler, machine.wait(5000))
+    assert not of(StopHandler, machine.given(quick, endless).after(50).ended(quick).wait(5000))
 
 
 def test_a_handler_may_ask_for_more_time_until_it_was_stopped() -> None:
     machine, (job,) = holding("a", timeout_ms=100, **STOPPABLE)
-    machine.wait(90)
-    machine.on(MoreTime(job.lease, 500))
-    assert not of(StopHandler, machine.wait(500))
-    assert of(StopHandler, machine.wait(1)) == [StopHandler(job)]
-    machine.on(MoreTime(job.lease, 500_000))
-    assert of(GiveUpHandler, machine.wait(CLEAN_UP_MS + 1))
+    machine.after(90).on(MoreTime(job.lease, 500))
+    assert not of(StopHandler, machine.wait(500)) and of(StopHandler, machine.wait(1)) == [StopHandler(job)]
+    assert of(GiveUpHandler, machine.told(MoreTime(job.lease, 500_000)).wait(CLEAN_UP_MS + 1))
     machine.on(MoreTime(Lease("other", 1, "n:1"), 500))
 
 
 def test_a_worker_with_a_function_that_is_stuck_stops_without_waiting_for_it() -> None:
     machine, _ = holding("slow", timeout_ms=100, concurrency=1)
-    machine.wait(101)
-    assert not exits(machine.on(StopAsked())), "its failure is still to be told"
+    assert not exits(machine.after(101).on(StopAsked())), "its failure is still to be told"
     assert exits(machine.end())
 
 
 def test_a_stop_without_grace_gives_back_what_has_not_started() -> None:
     machine, jobs = holding(*"ab", concurrency=1, prefetch=2, grace_ms=0)
-    assert not exits(machine.on(StopAsked()))
-    assert machine.work == Release((jobs[1].lease,))
+    assert not exits(machine.on(StopAsked())) and machine.work == Release((jobs[1].lease,))
     assert exits(machine.end()), "the one that runs is not waited for"
 
 
 def test_a_stop_says_goodbye_for_a_second_at_most() -> None:
     machine, _ = holding("a", "b", concurrency=1, prefetch=2, grace_ms=0)
-    machine.on(StopAsked())
-    assert not exits(machine.wait(1000))
-    assert machine.wait(1)[-1] == Exit("grace over")
+    assert not exits(machine.told(StopAsked()).wait(1000)) and machine.wait(1)[-1] == Exit("grace over")
 
 
 def test_a_stop_says_whether_its_grace_was_over() -> None:
     for ends_in_time, reason in ((True, "stopped"), (False, "grace over")):
         machine, (job,) = holding("a", concurrency=1, grace_ms=500)
-        machine.on(StopAsked())
-        machine.wait(499)
+        machine.told(StopAsked()).wait(499)
         if ends_in_time:
-            machine.handler_ends(job)
-            last = machine.answer("work", Ended(0, (("ok", "finished"),)))[-1]
+            last = machine.ended(job).answer("work", Ended(0, (("ok", "finished"),)))[-1]
         else:
             last = machine.wait(1 + GOODBYE_MS)[-1]
         assert isinstance(last, Exit) and last.reason == reason
@@ -147,9 +130,7 @@ def test_a_second_stop_does_not_wait_for_handlers() -> None:
 
 def test_a_worker_ends_after_so_many_jobs_and_gives_the_others_back() -> None:
     machine, jobs = holding(*"abc", concurrency=1, prefetch=2, max_jobs=2)
-    machine.handler_ends(jobs[0])
-    machine.handler_ends(jobs[1])
-    machine.end()
+    machine.ended(jobs[0]).ended(jobs[1]).end()
     assert machine.work == Release((jobs[2].lease,))
     machine.end()
     finished = machine.out["finish"].operation
@@ -159,78 +140,62 @@ def test_a_worker_ends_after_so_many_jobs_and_gives_the_others_back() -> None:
 
 def test_nobody_is_told_of_a_lease_that_is_lost_before_its_handler_has_started() -> None:
     machine, jobs = holding(*"ab", concurrency=1, prefetch=1, lease_ms=300)
-    machine.wait(101)
-    actions = machine.extend("stale", "stale")
+    actions = machine.after(101).extend("stale", "stale")
     assert {(lost.lease, lost.started) for lost in of(LoseLease, actions)} == {(jobs[0].lease, True), (jobs[1].lease, False)}
 
 
 def test_beyond_its_grace_a_stop_gives_back_what_it_has_interrupted_once_that_has_ended() -> None:
     machine, (a, b, c) = holding(*"abc", concurrency=3, grace_ms=500, lease_ms=60_000, stoppable=frozenset({"work"}))
-    machine.on(StopAsked())
-    machine.wait(499)
-    machine.handler_ends(a, "ValueError: before the end of the grace")
+    machine.told(StopAsked()).after(499).handler_ends(a, "ValueError: before the end of the grace")
     assert failed(machine) == [(a.lease, "ValueError: before the end of the grace")]
     machine.end()
     actions = machine.wait(1)
     actions += machine.on(TimerFired())
     assert of(StopHandler, actions) == [StopHandler(b, "stop"), StopHandler(c, "stop")] and machine.work is None
     assert not exits(machine.wait(GOODBYE_MS - 10)), "nothing is given back that may still run"
-    machine.handler_ends(b, "CancelledError: ")
-    assert machine.work == Release((b.lease,), frozenset({b.lease}))
-    machine.on(HandlerEnded(c.lease, "no", verdict=Verdict("bury", asked=True)))
-    machine.end()
+    assert machine.ended(b, "CancelledError: ").work == Release((b.lease,), frozenset({b.lease}))
+    machine.told(HandlerEnded(c.lease, "no", verdict=Verdict("bury", asked=True))).end()
     assert isinstance(machine.work, Bury), "what the handler has asked for holds"
-    last = machine.end()[-1]
-    assert last == Exit("grace over")
+    assert machine.end()[-1] == Exit("grace over")
 
 
 def test_what_finishes_although_it_was_interrupted_has_finished() -> None:
     machine, (job,) = holding("a", concurrency=1, grace_ms=0, stoppable=frozenset({"work"}))
     assert of(StopHandler, machine.on(StopAsked())) == [StopHandler(job, "stop")]
-    machine.handler_ends(job)
-    assert isinstance(machine.work, Finish)
+    assert isinstance(machine.ended(job).work, Finish)
 
 
 def test_what_has_timed_out_is_not_given_back_by_a_stop() -> None:
     machine, (job,) = holding("a", timeout_ms=100, grace_ms=0, **STOPPABLE)
-    machine.wait(101)
-    assert not of(StopHandler, machine.on(StopAsked()))
-    machine.handler_ends(job, "TimeoutError: cleaned up")
-    assert failed(machine) == [(job.lease, "TimeoutError: cleaned up")]
+    assert not of(StopHandler, machine.after(101).on(StopAsked()))
+    assert failed(machine.ended(job, "TimeoutError: cleaned up")) == [(job.lease, "TimeoutError: cleaned up")]
 
 
 def test_what_does_not_end_in_time_keeps_its_lease() -> None:
     machine, _ = holding("a", concurrency=1, grace_ms=0, lease_ms=60_000, stoppable=frozenset({"work"}))
-    machine.on(StopAsked())
-    assert machine.wait(GOODBYE_MS + 1)[-1] == Exit("grace over") and machine.work is None
+    assert machine.told(StopAsked()).wait(GOODBYE_MS + 1)[-1] == Exit("grace over") and machine.work is None
 
 
 def test_a_handler_that_cleans_up_after_its_timeout_is_waited_for_when_the_grace_ends() -> None:
     machine, (job,) = holding("a", timeout_ms=100, grace_ms=50, **STOPPABLE)
-    machine.wait(90)
-    machine.on(StopAsked())
-    assert of(StopHandler, machine.wait(11)) == [StopHandler(job)]
+    assert of(StopHandler, machine.after(90).told(StopAsked()).wait(11)) == [StopHandler(job)]
     actions = machine.wait(GOODBYE_MS - 100)
     assert not exits(actions) and not of(StopHandler, actions), "the grace is over, and it is told once"
     machine.handler_ends(job, "TimeoutError: cleaned up")
-    assert failed(machine) == [(job.lease, "TimeoutError: cleaned up")]
-    assert exits(machine.end())
+    assert failed(machine) == [(job.lease, "TimeoutError: cleaned up")] and exits(machine.end())
 
 
 def test_a_soft_timeout_is_told_once_and_the_hard_one_still_holds() -> None:
     machine, (job,) = holding("a", soft_timeout_ms=100, timeout_ms=300, **STOPPABLE)
     assert not of(StopHandler, machine.wait(100))
     assert of(StopHandler, machine.wait(1)) == [StopHandler(job, "soft timeout")]
-    assert not of(StopHandler, machine.wait(199))
-    assert of(StopHandler, machine.wait(1)) == [StopHandler(job)]
+    assert not of(StopHandler, machine.wait(199)) and of(StopHandler, machine.wait(1)) == [StopHandler(job)]
     assert of(GiveUpHandler, machine.wait(CLEAN_UP_MS + 1)) == [GiveUpHandler(job, 1)]
 
 
 def test_a_soft_timeout_keeps_its_distance_when_a_handler_asks_for_more_time() -> None:
     machine, (job,) = holding("a", soft_timeout_ms=100, timeout_ms=300, **STOPPABLE)
-    machine.wait(90)
-    machine.on(MoreTime(job.lease, 1000))
-    assert not of(StopHandler, machine.wait(800))
+    assert not of(StopHandler, machine.after(90).told(MoreTime(job.lease, 1000)).wait(800))
     assert of(StopHandler, machine.wait(1)) == [StopHandler(job, "soft timeout")]
     machine.handler_ends(job)
     alone, (job,) = holding("a", soft_timeout_ms=100, **STOPPABLE)

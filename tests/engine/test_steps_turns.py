@@ -64,10 +64,8 @@ def test_what_turns_leave_undecided_is_decided_within_5_ms() -> None:
         machine.give()
     armed(machine, jobs[0])
     machine.now_ms += 1
-    assert turn(machine, jobs[1]) == "j2"
-    assert machine.work is None
-    machine.wait(5)
-    assert finishes(machine) == ["j0", "j1"]
+    assert turn(machine, jobs[1]) == "j2" and machine.work is None
+    assert finishes(machine.after(5)) == ["j0", "j1"]
 
 
 def test_a_turn_is_refused_where_the_finishes_are_to_go() -> None:
@@ -80,9 +78,7 @@ def test_a_turn_is_refused_where_the_finishes_are_to_go() -> None:
     at = 1
     while turn(machine, jobs[at]) is not None:
         at += 1
-    assert machine.work is None and 5 <= at <= 11
-    machine.handler_ends(jobs[at])
-    assert len(finishes(machine)) == at + 1
+    assert machine.work is None and 5 <= at <= 11 and len(finishes(machine.ended(jobs[at]))) == at + 1
 
 
 def test_rule_9_a_turn_starts_nothing_that_has_too_little_of_its_lease_left() -> None:
@@ -91,8 +87,7 @@ def test_rule_9_a_turn_starts_nothing_that_has_too_little_of_its_lease_left() ->
     jobs = batch(machine, 6)
     armed(machine, jobs[0])
     machine.now_ms += 161
-    machine.on(TimerFired())
-    assert turn(machine, jobs[1]) is None
+    assert turn(machine.told(TimerFired()), jobs[1]) is None
     assert turn(machine, jobs[1]) is None, "also now that the machine is woken often enough"
     assert started(machine.handler_ends(jobs[1])) == []
     while not isinstance(machine.work, Release):
@@ -108,8 +103,7 @@ def test_rule_9_a_turn_looks_at_the_lease_of_the_job_that_it_starts(left_ms: int
     jobs = batch(machine, 6)
     armed(machine, jobs[0])
     machine.now_ms += 200 - left_ms - 1
-    machine.on(TimerFired())
-    assert turn(machine, jobs[1]) is None
+    assert turn(machine.told(TimerFired()), jobs[1]) is None
     machine.now_ms += 1
     assert turn(machine, jobs[1]) == ("j2" if left_ms == 40 else None)
 
@@ -120,22 +114,18 @@ def test_a_turn_is_measured() -> None:
     machine.warm(3)
     jobs = [machine.job(f"j{number}") for number in range(machine.claim.limit)]
     before = len(jobs)
-    machine.give(*jobs)
-    armed(machine, jobs[0])
+    armed(machine.given(*jobs), jobs[0])
     at = 1
     while turn(machine, jobs[at]) is not None:
         at += 1
-    assert at > 2
-    machine.handler_ends(jobs[at])
-    assert machine.claim.limit + machine.steps.leased > 4 * before
+    assert at > 2 and machine.ended(jobs[at]).claim.limit + machine.steps.leased > 4 * before
 
 
 def test_rule_21_what_waits_behind_a_slow_inline_handler_goes_back() -> None:
     machine = inline_machine()
     jobs = batch(machine, 50)
     machine.give() if "work" in machine.out else None
-    machine.wait(250)
-    assert isinstance(machine.work, Release)
+    assert isinstance(machine.after(250).work, Release)
     assert {lease.job for lease in machine.work.leases} == {job.lease.job for job in jobs[1:]}
     assert machine.steps.leased == 1
 
@@ -144,8 +134,7 @@ def test_rule_21_the_places_of_the_pool_do_not_keep_what_waits_for_the_inline_on
     machine = Machine(concurrency=8, prefetch=64, inline=INLINE)
     machine.warm()
     jobs = machine.takes(*(f"j{number}" for number in range(50)))
-    machine.wait(250)
-    assert isinstance(machine.work, Release)
+    assert isinstance(machine.after(250).work, Release)
     assert {lease.job for lease in machine.work.leases} == {job.lease.job for job in jobs[1:]}
 
 
@@ -153,13 +142,11 @@ def test_rule_12_a_crash_behind_a_job_is_no_matter_for_a_turn() -> None:
     machine = inline_machine()
     machine.warm()
     plain, crashed, last = machine.job("plain"), machine.job("crashed", crashes=1), machine.job("last")
-    machine.give(plain, crashed, last)
-    assert turn(machine, plain) is None
+    assert turn(machine.given(plain, crashed, last), plain) is None
     machine.handler_ends(plain)
     while not isinstance(machine.work, Mark):
         machine.give() if isinstance(machine.work, Finish) else machine.end()
-    assert started(machine.mark()) == ["crashed"]
-    assert turn(machine, crashed) is None
+    assert started(machine.mark()) == ["crashed"] and turn(machine, crashed) is None
     assert started(machine.handler_ends(crashed)) == ["last"]
 
 
@@ -167,8 +154,7 @@ def test_a_stop_refuses_turns() -> None:
     machine = inline_machine()
     jobs = batch(machine, 10)
     armed(machine, jobs[0])
-    machine.on(StopAsked())
-    assert turn(machine, jobs[1]) is None
+    assert turn(machine.told(StopAsked()), jobs[1]) is None
 
 
 def test_one_line_does_not_hold_up_the_other() -> None:
@@ -180,8 +166,7 @@ def test_one_line_does_not_hold_up_the_other() -> None:
         ("pooled", False),
         ("inline", True),
     ]
-    machine.handler_ends(pooled)
-    more = [machine.job("p2")._replace(name="pooled"), machine.job("i2")]
+    more = [machine.ended(pooled).job("p2")._replace(name="pooled"), machine.job("i2")]
     assert started(machine.give(*more)) == ["p2"], "the inline one waits for the one that runs"
     assert started(machine.handler_ends(inline)) == ["i2"]
 
@@ -192,13 +177,9 @@ def test_turns_change_nothing_but_the_cost(seed: int) -> None:
     the same ends."""
     logs: list[tuple[list[str], list[str]]] = []
     for turns in (False, True):
-        draw = random.Random(seed)
-        machine = inline_machine()
-        starts: list[str] = []
-        ends: list[str] = []
-        running: list[LeasedJob] = []
-        count = 0
-        used = 0
+        draw, machine, starts = random.Random(seed), inline_machine(), list[str]()
+        ends, running = list[str](), list[LeasedJob]()
+        count, used = 0, 0
         for _ in range(3000):
             for action in machine.log:
                 if isinstance(action, Start):

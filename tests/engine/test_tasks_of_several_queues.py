@@ -17,7 +17,7 @@ from engine import AsyncQueue, ConnectOptions, Handlers, Job, Malformed, NewJob,
 from engine.queue.settings import asynchronous, synchronous
 from engine.testing import run_all
 from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.producing import ids_of
+from tests.engine.helpers.producing import ids_of, must_raise
 
 
 @pytest.fixture
@@ -48,8 +48,7 @@ def adding(queue: Queue | AsyncQueue, ran: list[Any], name: str = "add") -> Task
 def test_a_group_gives_each_queue_its_own_tasks(ironclaim_url: str, kinds: tuple[Any, Any]) -> None:
     ran: list[Any] = []
     pair = [kind(name, url=ironclaim_url) for kind, name in zip(kinds, ("mails", "bills"), strict=True)]
-    adds = [adding(queue, ran) for queue in pair]
-    for number, add in enumerate(adds):
+    for number, add in enumerate([adding(queue, ran) for queue in pair]):
         add.enqueue(number)
     # One name, two functions: each queue has its own.
     assert WorkerGroup(pair, sweep_ms=50).run(burst=True) == "empty"
@@ -88,8 +87,7 @@ def test_a_worker_takes_an_async_queue_with_all_its_settings(ironclaim_url: str)
     queue = AsyncQueue(
         "mails", models.Mosquito(layout="live"), url=ironclaim_url, prefix="shop", connect=ConnectOptions(timeout_ms=7_000)
     )
-    add = adding(queue, ran)
-    assert add.enqueue(3).created
+    assert adding(queue, ran).enqueue(3).created
     worker = Worker(queue, sweep_ms=50)
     assert (worker.queue.model, worker.queue.endpoint.options.timeout_ms) == (queue.model, 7_000)
     assert worker.run(burst=True) == "empty" and ran == [("mails", 3)]
@@ -102,8 +100,7 @@ def test_a_worker_takes_an_async_queue_with_all_its_settings(ironclaim_url: str)
 
 def test_a_task_is_enqueued_by_functions_and_by_coroutines(mails: Queue) -> None:
     ran: list[Any] = []
-    add = adding(mails, ran)
-    seen: list[str] = []
+    add, seen = adding(mails, ran), list[str]()
     mails.hooks.before(lambda job: seen.append(job.name))
 
     async def ask() -> list[Any]:
@@ -125,12 +122,8 @@ def test_a_task_is_enqueued_by_functions_and_by_coroutines(mails: Queue) -> None
 def test_both_faces_are_one_queue(mails: Queue, ironclaim_url: str) -> None:
     face = asynchronous(mails)
     assert asynchronous(mails) is face and synchronous(face) is mails and synchronous(mails) is mails
-    assert (face.hooks, face.handlers, face.model, face.serializers) == (
-        mails.hooks,
-        mails.handlers,
-        mails.model,
-        mails.serializers,
-    )
+    for part in ("hooks", "handlers", "model", "serializers"):
+        assert getattr(face, part) == getattr(mails, part), part
     for url, client in ((f"{ironclaim_url}?client_name=a", None), ("", redis.Redis.from_url(ironclaim_url))):
         queue = Queue("mails", url=url) if client is None else Queue("mails", client=client)
         adding(queue, [])
@@ -155,8 +148,7 @@ def test_a_client_that_cannot_be_made_anew_is_refused(ironclaim_url: str) -> Non
 
 def test_the_time_of_a_test_holds_for_both_faces(ironclaim_queue: Queue) -> None:
     ran: list[Any] = []
-    add = adding(ironclaim_queue, ran)
-    asyncio.run(add.with_options(delay_ms=60_000).aenqueue(1))
+    asyncio.run(adding(ironclaim_queue, ran).with_options(delay_ms=60_000).aenqueue(1))
     assert run_all(ironclaim_queue).finished == 1 and ran == [("test", 1)]
     asyncio.run(ironclaim_queue.aclose())
 
@@ -167,8 +159,7 @@ def test_the_time_of_a_test_holds_for_both_faces(ironclaim_queue: Queue) -> None
 def test_a_task_is_enqueued_on_another_queue(mails: Queue, bills: Queue) -> None:
     ran: list[Any] = []
     add = adding(mails, ran).with_options(queue=bills, priority=9)
-    sent = add.enqueue(1)
-    told = bills.jobs.get(sent.job)
+    told = bills.jobs.get(add.enqueue(1).job)
     assert told and (told.name, told.options.attempts, told.options.priority) == ("add", 5, 9)
     elsewhere = AsyncQueue("slips", url=mails.url)
     assert add.with_options(queue=elsewhere, id="a").enqueue(2).created
@@ -224,8 +215,7 @@ def test_new_jobs_have_ids_for_bulk_and_for_needs(mails: Queue) -> None:
     Worker(mails, concurrency=1, sweep_ms=50).run(burst=True)
     assert {number for _, number in ran[:3]} == {0, 1, 2} and [number for _, number in ran[3:]] == [9, 10]
     assert set(ids_of(mails, "done")) == {child.job, *(one.job for one in sent)}
-    with pytest.raises(Malformed, match="^number: a str of length 1 "):
-        add.new("x")  # type: ignore[arg-type]
+    must_raise(Malformed, "^number: a str of length 1 ", add.new, "x")
     with pytest.raises(
         Malformed, match=r"^needs: \[None\] is not allowed, it must be a list of at most 1000 different ids of jobs"
     ):
@@ -317,8 +307,7 @@ async def test_a_handler_awaits_the_queue_that_its_service_uses_meanwhile(ironcl
 
 
 def test_registries_are_joined(mails: Queue, bills: Queue) -> None:
-    ran: list[Any] = []
-    waits = {"outer": 1, "inner": 2}
+    ran, waits = list[Any](), {"outer": 1, "inner": 2}
     outer = Handlers(backoff=lambda failures, error: waits["outer"])
     inner = Handlers(backoff=lambda failures, error: waits["inner"])
 
@@ -334,23 +323,14 @@ def test_registries_are_joined(mails: Queue, bills: Queue) -> None:
     for name, handlers in (("outer", outer), ("inner", inner)):
         handlers.hooks.around(around(name))
         handlers.hooks.after(lambda job, error, name=name: ran.append(f"{name} after"))
-
-    @inner("batch", batch=5)
-    def batch(jobs: list[Job]) -> None:
-        ran.append(len(jobs))
-
-    @inner("inline", inline=True)
-    def inline(job: Job) -> None:
-        ran.append("inline")
+    inner("batch", batch=5)(lambda jobs: ran.append(len(jobs)))
+    inner("inline", inline=True)(lambda job: ran.append("inline"))
 
     @inner("coroutine")
     async def coroutine(job: Job) -> None:
         ran.append("coroutine")
 
-    @outer("own")
-    def own(job: Job) -> None:
-        ran.append("own")
-
+    outer("own")(lambda job: ran.append("own"))
     adding(bills, ran)
     outer.include(inner, bills.handlers)
     assert (outer.batches, outer.inline, outer.coroutines) == ({"batch": 5}, {"inline"}, {"coroutine"})
@@ -393,19 +373,16 @@ def test_names_that_two_registries_have_are_refused(mails: Queue, bills: Queue) 
     joined = Handlers()
     with pytest.raises(Malformed, match="^name: 'add' is not allowed"):
         joined.include(mails.handlers, bills.handlers)
-    with pytest.raises(Malformed, match="^handlers: "):
-        joined.include(mails)  # type: ignore[arg-type]
+    must_raise(Malformed, "^handlers: ", joined.include, mails)
     assert joined.by_name == {}
     joined.include(mails.handlers)
-    with pytest.raises(Malformed, match="^name: 'add' is not allowed"):
-        joined.include(bills.handlers)
+    must_raise(Malformed, "^name: 'add' is not allowed", joined.include, bills.handlers)
     assert [*joined.by_name] == ["add"]
 
 
 def test_a_task_is_a_handler_of_a_registry(mails: Queue, bills: Queue) -> None:
     ran: list[Any] = []
-    handlers = Handlers()
-    add = adding(mails, ran)
+    handlers, add = Handlers(), adding(mails, ran)
     assert handlers("sum")(add) is add  # type: ignore[arg-type]
     bills.enqueue("sum", {"number": 4}, id="s")
     Worker(bills, handlers, sweep_ms=50).run(burst=True)
@@ -413,8 +390,7 @@ def test_a_task_is_a_handler_of_a_registry(mails: Queue, bills: Queue) -> None:
 
 
 def test_run_all_takes_an_async_queue(ironclaim_url: str) -> None:
-    ran: list[Any] = []
-    queue = AsyncQueue("mails", url=ironclaim_url)
+    ran, queue = list[Any](), AsyncQueue("mails", url=ironclaim_url)
     adding(queue, ran).enqueue(1)
     assert run_all(queue).finished == 1 and ran == [("mails", 1)]
     asyncio.run(queue.aclose())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -40,10 +40,11 @@ CLIENT = "client"
 class SoloDesk(Desk):
     """One queue on one server, for scenes that were made for a cluster."""
 
-    def tick(self, ms: int) -> None:
+    def tick(self, ms: int) -> Self:
         """Move the clock; nothing expires."""
         self.now_ms += ms
         self.queue.model.now_ms = self.now_ms
+        return self
 
     def prepared(self, scene: Scene) -> Call[Any]:
         """Prepare a scene on an empty server; the call that it is about."""
@@ -66,8 +67,7 @@ class SoloDesk(Desk):
 
     def sends(self) -> int:
         """How many scripts the server has run since the scene was prepared."""
-        stats: Any = self.redis.info("commandstats")
-        return stats.get("cmdstat_evalsha", {}).get("calls", 0)
+        return self.redis.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0)
 
 
 class Lossy:
@@ -155,8 +155,7 @@ def test_an_operation_whose_request_or_reply_is_lost_once_has_the_outcome_of_one
 ) -> None:
     call = desk.prepared(scene)
     assert call.script is not None and call.script.name == scene.script
-    once = desk.queue.driver.send(call)
-    keys = desk.dump()
+    once, keys = desk.queue.driver.send(call), desk.dump()
 
     def again() -> Call[Any]:
         """The same call; also a beat, of which no worker sends a second copy, is sent again here."""
@@ -164,8 +163,7 @@ def test_an_operation_whose_request_or_reply_is_lost_once_has_the_outcome_of_one
 
     request_lost = lossy.send("sync", again(), "upstream")
     assert (lossy.arrived, desk.sends()) == ([0], 1), "the first copy was lost on its way, the second one was not"
-    assert request_lost.reply == once.reply and not request_lost.definite
-    assert desk.dump() == keys
+    assert request_lost.reply == once.reply and not request_lost.definite and desk.dump() == keys
 
     for kind in ("sync", "asyncio") if scene in FIRST else ("sync",):
         reply_lost = lossy.send(kind, again(), "downstream")

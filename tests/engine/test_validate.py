@@ -24,7 +24,7 @@ from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease, Options
 from engine.options import OPTIONS
 from engine.parameters import Parameters
-from tests.engine.helpers.producing import some_handlers
+from tests.engine.helpers.producing import must_raise, some_handlers
 
 NAMES = ("a", "A-z_0.9:", "q" * 128)
 BAD_NAMES = ("", "q" * 129, "two words", "new\n", "ä", "a/b", "{a}", "a|b", "nul\0", None, 7, b"bytes", ["a"])
@@ -40,8 +40,7 @@ def refused(field: str, value: object, call: Any, *arguments: object, **options:
     """The message of the Malformed that the call must raise; it names the field, the value and a bound."""
     with pytest.raises(Malformed) as caught:
         call(*arguments, **options)
-    assert caught.value.field == field
-    assert caught.value.bound
+    assert caught.value.field == field and caught.value.bound
     message = str(caught.value)
     assert message.startswith(f"{field}: ") and "it must be" in message and "\n" not in message
     assert repr(value)[:60] in message
@@ -50,10 +49,8 @@ def refused(field: str, value: object, call: Any, *arguments: object, **options:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_and_ids_inside_their_bounds(name: str) -> None:
-    assert validate.queue_name(name) == name
-    assert validate.job_id(name) == name
-    assert validate.job_name(name) == name
-    assert validate.worker_name(name) == name
+    assert validate.queue_name(name) == name and validate.job_id(name) == name
+    assert validate.job_name(name) == name and validate.worker_name(name) == name
 
 
 @pytest.mark.parametrize("name", BAD_NAMES)
@@ -122,31 +119,20 @@ class Unprintable:
 @pytest.mark.parametrize("make", [deep, lambda: 10**5000, Unprintable], ids=["deep", "huge number", "unprintable"])
 def test_values_that_cannot_even_be_printed(queue: Queue, make: Callable[[], Any]) -> None:
     value = make()
-    with pytest.raises(Malformed, match="^payload: "):
-        queue.enqueue("work", value)
-    with pytest.raises(Malformed, match="^priority: "):
-        queue.enqueue("work", {}, priority=value)
+    must_raise(Malformed, "^payload: ", queue.enqueue, "work", value)
+    must_raise(Malformed, "^priority: ", queue.enqueue, "work", {}, priority=value)
 
 
 @pytest.mark.parametrize("value", [True, "soon", 1.5, math.nan])
 def test_an_intended_time_that_is_no_time(queue: Queue, value: Any) -> None:
     """It ends up in a history row, which it must not be able to break."""
-    with pytest.raises(Malformed, match="^intended_ns: "):
-        queue.enqueue("work", {}, intended_ns=value)
+    must_raise(Malformed, "^intended_ns: ", queue.enqueue, "work", {}, intended_ns=value)
 
 
 @pytest.mark.parametrize(
     "url",
     [
-        *(
-            "",
-            "localhost:6379",
-            "http://localhost",
-            "redis://localhost:70000",
-            None,
-            6379,
-            b"redis://h",
-        ),
+        *("", "localhost:6379", "http://localhost", "redis://localhost:70000", None, 6379, b"redis://h"),
         *("redis://localhost/zero", "redis://localhost?socket_timeout=soon", "redis://localhost?no_such_option=1"),
     ],
 )
@@ -155,8 +141,7 @@ def test_urls(url: Any) -> None:
 
 
 def test_a_folder_of_scripts_of_the_wrong_type() -> None:
-    with pytest.raises(Malformed, match="^lua: "):
-        Queue("q", lua="lua")  # type: ignore[arg-type]
+    must_raise(Malformed, "^lua: ", Queue, "q", lua="lua")
 
 
 @pytest.mark.parametrize(
@@ -211,12 +196,9 @@ def test_nothing_is_written(ironclaim_url: str, client: Any) -> None:
     queue = Queue("q", url=ironclaim_url)
     before = client.info("stats")["total_connections_received"]
     for options in ({"id": ""}, {"priority": 11}, {"delay_ms": -1}, {"delay_ms": math.nan}, {"headers": 7}):
-        with pytest.raises(Malformed):
-            queue.enqueue("work", {}, **options)  # type: ignore[arg-type]
-    with pytest.raises(Malformed):
-        queue.enqueue("work", object())
-    assert client.dbsize() == 0
-    assert client.info("stats")["total_connections_received"] == before
+        must_raise(Malformed, None, queue.enqueue, "work", {}, **options)
+    must_raise(Malformed, None, queue.enqueue, "work", object())
+    assert client.dbsize() == 0 and client.info("stats")["total_connections_received"] == before
     queue.close()
 
 
@@ -230,8 +212,7 @@ def test_a_queue_may_have_another_limit_of_payloads(ironclaim_url: str) -> None:
     finally:
         small.close()
     for bad in (0, 64 * 1024 * 1024 + 1, "1", None, True):
-        with pytest.raises(Malformed, match="^payload_bytes_max: "):
-            Queue("q", payload_bytes_max=bad)  # type: ignore[arg-type]
+        must_raise(Malformed, "^payload_bytes_max: ", Queue, "q", payload_bytes_max=bad)
 
 
 def without_argument() -> None: ...
@@ -250,8 +231,7 @@ def test_a_handler_that_cannot_be_called_with_a_job(wrong: Any) -> None:
 
 @pytest.mark.parametrize("right", [print, lambda job, times=2: None, lambda *jobs: None, Handlers().find, dict])
 def test_a_handler_that_takes_more_than_it_must(right: Any) -> None:
-    handlers = some_handlers(right)
-    assert handlers.by_name["work"] is right
+    assert some_handlers(right).by_name["work"] is right
 
 
 def test_a_decorator_without_a_name() -> None:
@@ -367,19 +347,11 @@ def test_what_json_makes_equal_or_cannot_say_is_refused_by_name_wherever_values_
 
 def test_a_text_of_json_that_would_not_come_back_as_it_was_said_is_refused() -> None:
     for text in (
-        '{"a":1,"a":1}',
-        '[{"b":{"a":1,"c":2,"a":3}}]',
-        "NaN",
-        "[-Infinity]",
-        "1e400",
-        '"\\ud800"',
-        '{"\\udc00":1}',
-        "[" * 10**5,
+        *('{"a":1,"a":1}', '[{"b":{"a":1,"c":2,"a":3}}]', "NaN", "[-Infinity]", "1e400", '"\\ud800"'),
+        *('{"\\udc00":1}', "[" * 10**5),
     ):
-        with pytest.raises((ValueError, RecursionError)):
-            validate.json_value(text)
-    with pytest.raises(ValueError, match="the key 'a' comes twice"):
-        validate.json_value(b'{"b":1,"a":1,"a":2}')
+        must_raise((ValueError, RecursionError), None, validate.json_value, text)
+    must_raise(ValueError, "the key 'a' comes twice", validate.json_value, b'{"b":1,"a":1,"a":2}')
     assert validate.json_value('{"a":[1.5,{"b":"\\ud83d\\ude00"}]}') == {"a": [1.5, {"b": "😀"}]}
 
 
@@ -443,21 +415,8 @@ class Word(Enum):
 
 HOSTILE: tuple[Any, ...] = (
     *(10**400, 10**5000, -(10**5000), math.inf, math.nan, Decimal("Infinity"), Fraction(1, 3), timedelta.max, b"\xff"),
-    *(
-        Evil(),
-        NoList(),
-        NoMapping(),
-        Shouting(),
-        circle(),
-        {"a": Evil()},
-        [Evil()],
-        [[]],
-        {1: 2},
-        "\ud800",
-        "\0",
-        "x" * 10**6,
-        object(),
-    ),
+    *(Evil(), NoList(), NoMapping(), Shouting(), circle(), {"a": Evil()}, [Evil()], [[]], {1: 2}),
+    *("\ud800", "\0", "x" * 10**6, object()),
     *(datetime(2030, 1, 1, tzinfo=NoZone()), datetime.max.replace(tzinfo=timezone(timedelta(hours=-12)))),
     (10**5000,),
 )
@@ -474,17 +433,10 @@ def test_whatever_a_value_of_the_caller_raises_its_field_is_named(queue: Queue) 
     sound = {"a": 1.0, "b": 1.0, "c": "1", "e": "a", "f": 1.0, "g": None, "h": {}}
     sound_values = {**sound, "b": timedelta(1), "c": Decimal(1), "e": Word.A}
     wrong: tuple[tuple[str, Any, type[BaseException]], ...] = (
-        ("a", 10**400, OverflowError),
-        ("b", 1e300, OverflowError),
-        ("b", 10**400, OverflowError),
-        ("c", "no", ValueError),
-        ("d", {"size": 1}, ZeroDivisionError),
-        ("d", {"size": 2}, KeyError),
-        ("d", {"size": 3}, RecursionError),
-        ("d", {"size": 4}, AssertionError),
-        ("e", "b", ArithmeticError),
-        ("f", 10**400, TypeError),
-        ("g", [{"size": 1}], TypeError),
+        *(("a", 10**400, OverflowError), ("b", 1e300, OverflowError), ("b", 10**400, OverflowError)),
+        *(("c", "no", ValueError), ("d", {"size": 1}, ZeroDivisionError), ("d", {"size": 2}, KeyError)),
+        *(("d", {"size": 3}, RecursionError), ("d", {"size": 4}, AssertionError)),
+        *(("e", "b", ArithmeticError), ("f", 10**400, TypeError), ("g", [{"size": 1}], TypeError)),
         ("h", {"x": 10**400}, OverflowError),
     )
     for name, value, cause in wrong:

@@ -47,11 +47,8 @@ def test_a_job_in_every_state(desk: Desk) -> None:
     desk.enqueue("running", "failing", "dying", "done", attempts=2)
     leases = {job.lease.job: job.lease for job in desk.claim("w1")}
     desk.retry(leases["failing"], delay_ms=5_000, error="Traceback\nValueError: no")
-    desk.run(Bury((Failure(leases["dying"], "OSError: no route"),)))
-    desk.finish(leases["done"])
-    desk.enqueue("j")
-    desk.enqueue("later", delay_ms=60_000)
-    desk.enqueue("child", needs=("running", "later"))
+    desk.did(Bury((Failure(leases["dying"], "OSError: no route"),))).finished(leases["done"]).enqueue("j")
+    desk.enqueue("later", delay_ms=60_000).enqueue("child", needs=("running", "later"))
     assert why(desk) == "waits to be claimed: nothing holds it back"
     assert why(desk, "running") == f"runs on w1 since {NOW}"
     waits = "waits until 2100-01-01 01:06:45 UTC for its next attempt"
@@ -66,28 +63,21 @@ def test_a_job_in_every_state(desk: Desk) -> None:
     assert (unknown.known, unknown.state) == (False, "gone") and "no job has this id" in unknown.sentence
     desk.queue.jobs.cancel("j")
     assert why(desk).startswith("was cancelled")
-    desk.tick(LEASE_MS + 1)
-    live(desk)
+    live(desk.tick(LEASE_MS + 1))
     stuck = "is in hand of w1, whose lease ended at 2100-01-01 01:06:49 UTC; the next sweep takes it away"
     assert why(desk, "running") == stuck
 
 
 def test_a_child_that_died_with_its_parent_is_told_in_a_sentence(desk: Desk) -> None:
-    desk.enqueue("p")
-    desk.enqueue("child", needs=("p",))
-    (leased,) = desk.claim("w1")
-    desk.run(Bury((Failure(leased.lease, "OSError: no route"),)))
-    desk.sweep()
+    (leased,) = desk.enqueue("p").enqueue("child", needs=("p",)).claim("w1")
+    desk.did(Bury((Failure(leased.lease, "OSError: no route"),))).sweep()
     assert why(desk, "child") == f"is dead since {NOW}, because its parent p is dead"
 
 
 def test_pauses_of_the_queue_and_of_the_name(desk: Desk) -> None:
     live(desk)
-    desk.enqueue("j")
-    desk.pause("main")
-    assert why(desk) == "waits because the name main is paused until it is resumed"
-    desk.pause("*", length_ms=60_000)
-    assert why(desk) == (
+    assert why(desk.enqueue("j").pause("main")) == "waits because the name main is paused until it is resumed"
+    assert why(desk.pause("*", length_ms=60_000)) == (
         "waits because the queue is paused until 2100-01-01 01:07:40 UTC, and because the name main is paused until it is resumed"
     )
     found = desk.queue.obstacles()
@@ -96,8 +86,7 @@ def test_pauses_of_the_queue_and_of_the_name(desk: Desk) -> None:
         (None, START_MS + 60_000),
     ]
     assert [lane.waits_for for lane in found.lanes] == ["the queue is paused until 2100-01-01 01:07:40 UTC"]
-    desk.tick(60_000)
-    live(desk)
+    live(desk.tick(60_000))
     assert why(desk) == "waits because the name main is paused until it is resumed"
     desk.resume("main")
     assert why(desk) == "waits to be claimed: nothing holds it back" and desk.queue.obstacles().pauses == ()
@@ -106,10 +95,7 @@ def test_pauses_of_the_queue_and_of_the_name(desk: Desk) -> None:
 @pytest.mark.parametrize("target", ["k:acme", "k:*"])
 def test_a_limit_of_a_key_names_who_fills_it(desk: Desk, target: str) -> None:
     live(desk)
-    desk.set_limit(target, concurrency=2)
-    desk.enqueue("a", "b", "j", key="acme")
-    desk.claim("w1", 1)
-    desk.claim("w3", 2)
+    desk.set_limit(target, concurrency=2).enqueue("a", "b", "j", key="acme").held("w1", 1).claim("w3", 2)
     assert why(desk) == "waits for the limit of key acme: 2 of 2 in hand, by w1 and w3"
     limits = {limit.target: limit for limit in desk.queue.limits()}
     acme = limits["key acme"]
@@ -123,38 +109,31 @@ def test_a_limit_of_a_key_names_who_fills_it(desk: Desk, target: str) -> None:
 
 def test_limits_of_a_name_and_of_rates_say_when_there_is_room(desk: Desk) -> None:
     live(desk)
-    desk.set_limit("n:main", concurrency=1)
-    desk.set_limit("k:acme", rate=1, per_ms=10_000)
-    desk.enqueue("a", "j", key="acme")
-    (job,) = desk.claim("w1", 1)
+    desk.set_limit("n:main", concurrency=1).set_limit("k:acme", rate=1, per_ms=10_000)
+    (job,) = desk.enqueue("a", "j", key="acme").claim("w1", 1)
     free = "2100-01-01 01:06:50 UTC"
     assert why(desk) == (
         f"waits for the limit of name main: 1 of 1 in hand, by w1, and for the limit of key acme: 1 of 1 claims in 10 s, "
         f"free again at {free}"
     )
-    desk.finish(job.lease)
-    assert desk.claim("w1", 1) == []
+    assert desk.finished(job.lease).claim("w1", 1) == []
     assert why(desk) == f"waits for the limit of key acme: 1 of 1 claims in 10 s, free again at {free}"
     assert [lane.waits_for for lane in desk.queue.obstacles().lanes] == [
         f"limit of key acme: 1 of 1 claims in 10 s, free again at {free}"
     ]
-    desk.tick(10_000)
-    live(desk)
+    live(desk.tick(10_000))
     assert why(desk) == "waits to be claimed: nothing holds it back"
 
 
 def test_a_costly_job_waits_for_as_many_places_as_it_takes(desk: Desk) -> None:
     live(desk)
-    desk.set_limit("k:acme", rate=3, per_ms=10_000)
-    desk.enqueue("a", key="acme")
-    desk.claim("w1", 1)
+    desk.set_limit("k:acme", rate=3, per_ms=10_000).enqueue("a", key="acme").claim("w1", 1)
     desk.enqueue("j", key="acme", cost=3)
     assert why(desk).startswith("waits for the limit of key acme: 1 of 3 claims in 10 s, free again at")
 
 
 def test_workers_that_do_not_take_the_job(desk: Desk) -> None:
-    desk.enqueue("j", priority=3)
-    assert why(desk) == "waits because no worker of this queue is alive"
+    assert why(desk.enqueue("j", priority=3)) == "waits because no worker of this queue is alive"
     live(desk, "w1", "other")
     assert why(desk) == "waits because no live worker has a handler for main; alive: w1"
     live(desk, "w2", priorities=[5, 10])
@@ -169,8 +148,7 @@ def test_workers_that_do_not_take_the_job(desk: Desk) -> None:
     assert why(desk) == "waits to be claimed: nothing holds it back"
     desk.queue.workers.pause("w6")
     assert why(desk) == "waits because w5 is busy, with 2 jobs in hand for 2 handlers"
-    desk.tick(30_001)
-    assert why(desk) == "waits because no worker of this queue is alive"
+    assert why(desk.tick(30_001)) == "waits because no worker of this queue is alive"
 
 
 def test_a_route_and_a_target_that_no_worker_takes(desk: Desk) -> None:
@@ -185,21 +163,16 @@ def test_a_route_and_a_target_that_no_worker_takes(desk: Desk) -> None:
 
 def test_jobs_before_it_in_its_lane(desk: Desk) -> None:
     live(desk)
-    desk.enqueue("a", "b", "j")
-    assert why(desk) == "waits for its turn: 2 jobs of its lane come first"
+    assert why(desk.enqueue("a", "b", "j")) == "waits for its turn: 2 jobs of its lane come first"
 
 
 def test_since_when_each_lane_waits(desk: Desk) -> None:
     """The oldest of the priorities and of LIFO, which stand in other places of the lane; a delay does not count."""
-    desk.enqueue("late", delay_ms=50_000, priority=9)
-    desk.enqueue("lifo", lifo=True)
-    desk.tick(10_000)
+    desk.enqueue("late", delay_ms=50_000, priority=9).enqueue("lifo", lifo=True).tick(10_000)
     # More than are looked at: the oldest one of a row is at one of its ends.
     desk.enqueue("fifo", *(f"fifo{number}" for number in range(12)))
-    desk.enqueue(*(f"lifo{number}" for number in range(12)), lifo=True)
-    desk.enqueue("tenant", key="acme")
-    desk.later(40_000)
-    found = desk.queue.obstacles()
+    desk.enqueue(*(f"lifo{number}" for number in range(12)), lifo=True).enqueue("tenant", key="acme")
+    found = desk.swept(40_000).queue.obstacles()
     assert [(lane.name, lane.key, lane.waiting, lane.oldest_ms - START_MS) for lane in found.lanes] == [
         ("main", "", 27, 0),
         ("main", "acme", 1, 10_000),
@@ -212,8 +185,7 @@ def test_since_when_each_lane_waits(desk: Desk) -> None:
 
 
 def test_more_lanes_than_one_call_looks_at(desk: Desk) -> None:
-    jobs = [{"name": "main", "payload": {}, "key": f"k{number}"} for number in range(1_200)]
-    desk.queue.enqueue_many(jobs)
+    desk.queue.enqueue_many([{"name": "main", "payload": {}, "key": f"k{number}"} for number in range(1_200)])
     found = desk.queue.obstacles()
     assert len({lane.key for lane in found.lanes}) == len(found.lanes) == 1_200
 

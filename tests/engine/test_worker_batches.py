@@ -18,7 +18,7 @@ from record.recorder import Recorder
 from tests.engine.helpers import batch_handlers
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.processes import Workers, run_of
-from tests.engine.helpers.producing import ids_of
+from tests.engine.helpers.producing import ids_of, must_raise
 from tests.engine.helpers.schema import checked_rows
 from tests.engine.helpers.waiting import wait_until
 
@@ -135,8 +135,7 @@ def test_a_result_that_cannot_be_kept_fails_its_job_alone(queue: Queue) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_lease_that_is_lost_in_the_middle_is_told_to_its_job_and_the_others_finish(queue: Queue, kind: str) -> None:
-    seen: list[tuple[str, bool]] = []
-    started = threading.Event()
+    seen, started = list[tuple[str, bool]](), threading.Event()
 
     def body(jobs: list[Job]) -> None:
         started.set()
@@ -163,8 +162,7 @@ def test_jobs_of_a_batch_whose_worker_was_killed_run_again_each_alone(queue: Que
     first.wait(120)
     workers.open_gate()
     handlers = "tests.engine.helpers.batch_handlers:handlers"
-    second = workers.start(*options, "--burst", name="worker-2", handlers=handlers)
-    assert second.wait(120) == 0
+    assert workers.start(*options, "--burst", name="worker-2", handlers=handlers).wait(120) == 0
     assert sorted(ids_of(queue, "done")) == ["a", "b", "c"]
     assert sorted(mark.word for mark in workers.marks() if "+" not in mark.word) == ["a", "b", "c"], "rule 12"
 
@@ -192,8 +190,7 @@ def test_a_stop_waits_for_the_batch_and_starts_no_other(queue: Queue, kind: str,
 
 
 def test_a_coroutine_is_cancelled_once_when_a_job_of_its_batch_takes_too_long(queue: Queue) -> None:
-    handlers = Handlers()
-    cleaned: list[int] = []
+    handlers, cleaned = Handlers(), list[int]()
 
     @handlers("index", batch=5)
     async def index(jobs: list[Job]) -> None:
@@ -211,8 +208,7 @@ def test_a_coroutine_is_cancelled_once_when_a_job_of_its_batch_takes_too_long(qu
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_hooks_are_for_each_job_and_one_that_raises_fails_its_job_alone(queue: Queue, kind: str) -> None:
-    got: list[str] = []
-    ends: dict[str, str | None] = {}
+    got, ends = list[str](), dict[str, str | None]()
     handlers = register(Handlers(), kind, lambda jobs: got.extend(job.id for job in jobs))
 
     @handlers.hooks.before
@@ -236,8 +232,7 @@ def test_the_history_has_a_row_for_each_job(ironclaim_url: str, tmp_path: Path) 
     put(made, "a", "b", "c", attempts=1)
     burst(made, register(Handlers(), "plain", lambda jobs: fail(jobs[1])))
     made.close()
-    rows = checked_rows(path)
-    handled = [row for row in rows if row.get("f") == "handle"]
+    handled = [row for row in checked_rows(path) if row.get("f") == "handle"]
     assert sorted(row["type"] for row in handled) == ["fail"] + ["invoke"] * 3 + ["ok"] * 2, handled[0]
 
 
@@ -246,8 +241,7 @@ def fail(job: Job) -> None:
 
 
 def test_lanes_do_not_mix_and_neither_do_names(queue: Queue) -> None:
-    seen: list[set[tuple[str, str]]] = []
-    handlers = Handlers()
+    seen, handlers = list[set[tuple[str, str]]](), Handlers()
     for name in ("index", "other"):
         register(handlers, "plain", lambda jobs: seen.append({(job.name, job.payload) for job in jobs}), name=name)
     queue.enqueue_many(
@@ -285,9 +279,7 @@ def test_a_child_process_runs_a_batch_and_each_job_has_its_end(queue: Queue, cap
     assert "in index" in next(record.message for record in caplog.records if "KeyError: 'b'" in record.message)
 
 
-def test_a_batch_in_a_child_process_that_raises_has_failed_and_is_logged_once(
-    queue: Queue, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_batch_that_raises_in_a_child_process_is_logged_once(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
     queue.enqueue_many([{"name": "throw", "payload": None, "id": job, "attempts": 1} for job in "ab"])
     burst(queue, batch_handlers.handlers, processes=1, names=["throw"])
     assert run_of(queue, "a").get("error", "") == run_of(queue, "b").get("error", "") == "ValueError: all of them"
@@ -323,11 +315,9 @@ def test_a_batch_that_fails_in_part_has_results_for_the_rest(queue: Queue) -> No
 
     burst(queue, register(Handlers(), "plain", body))
     assert ids_of(queue, "dead") == ["a"] and queue.results.wait("b").get() == 7
-    with pytest.raises(Malformed, match="^results: "):
-        BatchFailed({}, [1])  # type: ignore[arg-type]
+    must_raise(Malformed, "^results: ", BatchFailed, {}, [1])
 
 
 @pytest.mark.parametrize("failures", [None, [], {"a": 1}, {1: "no"}])
 def test_failures_that_name_no_jobs_are_malformed(failures: Any) -> None:
-    with pytest.raises(Malformed, match="failures"):
-        BatchFailed(failures)
+    must_raise(Malformed, "failures", BatchFailed, failures)

@@ -71,8 +71,7 @@ def test_rule_26_a_handler_in_a_thread_reads_that_its_job_was_cancelled(queue: Q
     queue.enqueue("work", {}, id="j")
     with at_work(Worker(queue, handlers, name="w", **RARELY, concurrency=1), at_once=True):
         listening(server, queue, "w")
-        assert started.wait(120)
-        assert queue.jobs.cancel("j").state == "active"
+        assert started.wait(120) and queue.jobs.cancel("j").state == "active"
         wait_until(lambda: heard, "the handler has heard of it")
         assert heard == [(True, True)]
         wait_until(lambda: queue.counts().active == 0, "the end")
@@ -127,8 +126,7 @@ def in_a_child(job: Job) -> None:
 def test_rule_26_a_child_process_is_killed_and_the_next_job_has_another(
     queue: Queue, server: redis.Redis, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    handlers = some_handlers(in_a_child)
-    pids = [tmp_path / "first", tmp_path / "second"]
+    handlers, pids = some_handlers(in_a_child), [tmp_path / "first", tmp_path / "second"]
     for number, tells in enumerate(pids):
         queue.enqueue("work", {"tells": str(tells)}, id=f"j{number}")
     caplog.set_level(logging.INFO, "ironclaim.worker")
@@ -248,14 +246,11 @@ def test_rule_26_a_cancel_that_the_connection_missed_is_told_when_it_reads_again
     assert heard == [True]
 
 
-def test_a_worker_at_capacity_hears_of_its_pause_at_once(
-    queue: Queue, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_at_capacity_hears_its_pause_at_once(queue: Queue, server: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """It waits for no marker, and neither a sweep nor a heartbeat is due for long: rule 22."""
     handlers, started, go = holding()
     # That the server was asked says nothing of the answer: a claim could still go with the end of the first.
-    paused: list[bool] = []
-    hear = Allowance.learned
+    paused, hear = list[bool](), Allowance.learned
 
     def heard(self: Allowance, *told: Any) -> None:
         hear(self, *told)
@@ -278,9 +273,7 @@ def test_a_worker_at_capacity_hears_of_its_pause_at_once(
 
 
 @pytest.mark.slow
-def test_an_idle_worker_sends_nothing_on_its_control_connection_and_a_busy_one_checks_it(
-    queue: Queue, server: redis.Redis
-) -> None:
+def test_an_idle_worker_sends_nothing_on_its_control_connection_a_busy_one_checks_it(queue: Queue, server: redis.Redis) -> None:
     handlers, go = Handlers(), threading.Event()
     handlers("work")(lambda job: go.wait(120) and None)
 

@@ -56,8 +56,7 @@ def test_after_a_sigkill_another_worker_runs_the_jobs(queue: Queue, workers: Wor
     wait_until(lambda: queue.counts().finished == 3, "all are finished")
     elsewhere = [mark for mark in workers.marks("start") if mark.pid != victim.pid]
     assert {mark.job for mark in elsewhere} == {"a", "b", "c"}
-    rows = rows_of(workers.history())
-    assert rows[-1]["kind"] != "close"
+    assert rows_of(workers.history())[-1]["kind"] != "close"
     claims = [item for row in rows_of(workers.history("worker-2"), "operation", f="claim", type="ok") for item in row["items"]]
     # An expired lease is a crash of its job, not a failure of its handler.
     assert {item["job"]: (item["crashes"], item["failures"], item["claims"]) for item in claims} == dict.fromkeys(
@@ -78,8 +77,7 @@ def test_a_frozen_workers_late_finish_is_refused_and_the_job_is_finished_once(qu
     wait_until(lambda: finish_items(workers, "worker-2", "a"), "the finish before it is recorded")
     assert finish_items(workers, "worker-2", "a") == ["ok"]
     first, second = workers.marks("start")
-    assert second.fence > first.fence
-    assert queue.counts().finished == 1 and queue.counts().active == 0
+    assert second.fence > first.fence and queue.counts().finished == 1 and queue.counts().active == 0
     assert stopped(zombie) == 0, "it lives on and stops like any other"
 
 
@@ -111,9 +109,7 @@ def test_a_job_longer_than_its_lease_is_renewed(queue: Queue, workers: Workers) 
 
 @pytest.mark.slow
 @pytest.mark.feature("BN30", "BL33")
-def test_a_worker_outlives_an_outage_and_idles_through_it(
-    queue: Queue, workers: Workers, ironclaim_server: EmbeddedServer
-) -> None:
+def test_a_worker_outlives_an_outage_idly(queue: Queue, workers: Workers, ironclaim_server: EmbeddedServer) -> None:
     with Relay(ironclaim_server.port) as relay:
         workers.url = relay.url
         worker = workers.start()
@@ -154,8 +150,7 @@ def test_one_unreadable_job_is_buried_and_the_others_run(queue: Queue, workers: 
     payload = {"folder": str(workers.folder)}
     queue.enqueue("mark", payload, id="bad", headers={"a": "b"})
     queue.enqueue("mark", payload, id="good")
-    key = queue.model.keys.job("bad")
-    client.setrange(key, 60 + len("mainmainmark") + 2, "nonsense")
+    client.setrange(queue.model.keys.job("bad"), 60 + len("mainmainmark") + 2, "nonsense")
     workers.start("--sweep-ms", "100")
     wait_until(lambda: queue.counts().dead == 1 and queue.counts().finished == 1, "one is buried, one is finished")
     assert [mark.job for mark in workers.marks("ran")] == ["good"]

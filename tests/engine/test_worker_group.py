@@ -84,8 +84,7 @@ def test_shuffle(queues: tuple[Queue, ...]) -> None:
     counts = Counter(kinds(book)[:450])
     # Six standard deviations of a fair draw.
     assert all(abs(counts[name] - 150) <= 60 for name in NAMES), counts
-    longest = max(len(list(run)) for _, run in itertools.groupby(kinds(book)[:450]))
-    assert longest < 40, "they take turns"
+    assert max(len(list(run)) for _, run in itertools.groupby(kinds(book)[:450])) < 40, "they take turns"
 
 
 @pytest.mark.feature("MQ21")
@@ -93,8 +92,7 @@ def test_a_worker_runs_from_some_queues_alone(queues: tuple[Queue, ...]) -> None
     book = Book()
     fill(queues, 5)
     assert WorkerGroup([queues[0], queues[2]], book.handlers("w", "work")).run(burst=True) == "empty"
-    assert Counter(kinds(book)) == {"critical": 5, "low": 5}
-    assert queues[1].counts().waiting == 5
+    assert Counter(kinds(book)) == {"critical": 5, "low": 5} and queues[1].counts().waiting == 5
 
 
 def test_places_are_shared_and_a_queue_that_waits_gets_the_next_one(queues: tuple[Queue, ...]) -> None:
@@ -212,16 +210,12 @@ def test_a_queue_whose_claims_are_not_answered_asks_for_one_place() -> None:
     st.lists(st.integers(1, 5), min_size=1, max_size=4),
     st.integers(0, 2**32),
 )
-def test_places_are_never_overdrawn_and_somebody_may_always_claim(
-    strategy: Any, places: int, weights: list[int], seed: int
-) -> None:
+def test_places_are_never_overdrawn_and_somebody_may_claim(strategy: Any, places: int, weights: list[int], seed: int) -> None:
     """Machines that ask, are answered and end jobs in any order; those that are poked ask."""
     dice = random.Random(seed)
     sharing = Sharing(places, weights, strategy, dice.random)
-    waiting = [dice.randrange(30) for _ in weights]
-    held = [0] * len(weights)
-    asked = [0] * len(weights)
-    poked = set(range(len(weights)))
+    waiting, held = [dice.randrange(30) for _ in weights], [0] * len(weights)
+    asked, poked = [0] * len(weights), set(range(len(weights)))
     for share in sharing.shares:
         share.poke = lambda number=share.number: poked.add(number)
 

@@ -20,7 +20,7 @@ from engine.worker.child_processes import Child
 from tests.engine.desk import write_run
 from tests.engine.helpers import kinds_of_handlers as kinds
 from tests.engine.helpers.processes import Workers, put, run_of, stopped
-from tests.engine.helpers.producing import ids_of, some_handlers
+from tests.engine.helpers.producing import ids_of, must_raise, some_handlers
 from tests.engine.helpers.schema import checked_rows
 from tests.engine.helpers.waiting import rows_of, wait_until
 
@@ -48,9 +48,7 @@ def children_of(pid: int) -> set[int]:
 # -- coroutines
 
 
-def test_coroutines_run_side_by_side_on_one_loop_beside_blocked_threads_and_leave_a_whole_history(
-    queue: Queue, workers: Workers
-) -> None:
+def test_coroutines_run_side_by_side_on_one_loop_and_leave_a_whole_history(queue: Queue, workers: Workers) -> None:
     jobs, blocked = [f"j{number}" for number in range(40)], ["a", "b"]
     put(queue, workers, "async-hold", *jobs)
     put(queue, workers, "hold", *blocked)
@@ -69,9 +67,7 @@ def test_coroutines_run_side_by_side_on_one_loop_beside_blocked_threads_and_leav
     assert len([row for row in rows if row.get("f") == "handle" and row["type"] == "ok"]) == 43
 
 
-def test_whatever_a_coroutine_raises_or_does_to_its_task_ends_its_own_run_and_the_loop_goes_on(
-    queue: Queue, workers: Workers
-) -> None:
+def test_whatever_a_coroutine_does_to_its_task_ends_its_own_run_and_the_loop_goes_on(queue: Queue, workers: Workers) -> None:
     """Each has a task of its own: what one does to it does not reach the job that runs next in its place."""
     errors = {"value": "ValueError: no", "exit": "SystemExit: 3", "interrupt": "KeyboardInterrupt: "}
     errors |= {"cancel": "CancelledError: ", "stray exit": "ValueError: no"}
@@ -110,19 +106,15 @@ def test_a_stop_waits_for_coroutines_and_after_its_grace_cancels_them(queue: Que
 
 
 @pytest.mark.slow
-def test_what_a_stop_has_interrupted_goes_back_to_the_front_and_only_threads_keep_their_leases(
-    queue: Queue, workers: Workers
-) -> None:
+def test_what_a_stop_has_interrupted_goes_back_to_the_front_threads_keep_their_leases(queue: Queue, workers: Workers) -> None:
     """Of the deploy that hit four jobs: they run elsewhere at once, as the same attempt."""
     put(queue, workers, "async-hold", "a", "b", expires_ms=600_000)
     worker = start(workers, "--grace-ms", "300", "--concurrency", "2", "--lease-ms", "600000")
     wait_until(lambda: len(workers.marks("start")) == 2, "they run")
     put(queue, workers, "async-hold", "later")
-    assert stopped(worker) == 71
-    assert ids_of(queue, "waiting") == ["a", "b", "later"]
+    assert stopped(worker) == 71 and ids_of(queue, "waiting") == ["a", "b", "later"]
     put(queue, workers, "hold", "c", "d", priority=9)
-    names = {"child": ("--processes", "1"), "thread": ()}
-    for name, options in names.items():
+    for name, options in {"child": ("--processes", "1"), "thread": ()}.items():
         fences = len(workers.marks("start"))
         other = workers.start(
             *("--grace-ms", "300", "--concurrency", "1", "--lease-ms", "600000", "--prefetch", "0", *options),
@@ -181,8 +173,7 @@ def test_plain_functions_run_and_raise_in_child_processes_and_coroutines_stay(qu
     for job, error in errors.items():
         assert run_of(queue, job).get("error", "") == error and len(workers.marks("ran", job)) == 2
     assert workers.output().count("kinds_of_handlers.py") >= 4, "each traceback is logged"
-    assert [mark.pid for mark in workers.marks(job="e")] == [worker.pid]
-    assert queue.counts().finished == 5
+    assert [mark.pid for mark in workers.marks(job="e")] == [worker.pid] and queue.counts().finished == 5
     rows = checked_rows(workers.history())
     assert len([row for row in rows if row.get("f") == "handle" and row["type"] == "ok"]) == 5
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "no child outlives the worker")
@@ -319,8 +310,7 @@ def test_a_handler_that_a_child_would_not_find_is_refused_before_any_io(queue: Q
 
 @pytest.mark.parametrize("value", [-1, 65, None, True, "2", 1.5])
 def test_the_number_of_processes_has_bounds(queue: Queue, value: Any) -> None:
-    with pytest.raises(Malformed, match="^processes: "):
-        Worker(queue, Handlers(), processes=value)
+    must_raise(Malformed, "^processes: ", Worker, queue, Handlers(), processes=value)
 
 
 @pytest.mark.slow
@@ -346,12 +336,10 @@ def test_a_process_that_a_handler_forks_ends_with_the_handler(queue: Queue, work
     options = ("--burst", "--concurrency", "1", "--sweep-ms", "100")
     processes = ("--processes", "1") if kind == "in a process" else ()
     handlers = INLINE if kind == "fork-inline" else KINDS
-    worker = workers.start(*options, *processes, handlers=handlers)
-    assert worker.wait(120) == 0, workers.output()
+    assert workers.start(*options, *processes, handlers=handlers).wait(120) == 0, workers.output()
     counts = queue.counts()
     assert (counts.finished, counts.dead, counts.active) == (9, 0, 0)
-    codes = {"return": 0, "exit": 3, "raise": 1}
-    for what, code in codes.items():
+    for what, code in {"return": 0, "exit": 3, "raise": 1}.items():
         for number in range(3):
             assert [mark.word for mark in workers.marks("", f"{what}{number}")] == ["ran", f"child-{code}"], workers.output()
 

@@ -34,9 +34,7 @@ def drained(queue: Queue, handlers: Handlers, **settings: Any) -> None:
 
 
 def test_inline_handlers_run_in_the_order_of_the_claims_and_one_at_a_time(queue: Queue) -> None:
-    handlers = Handlers()
-    ran: list[int] = []
-    running: list[int] = []
+    handlers, ran, running = Handlers(), list[int](), list[int]()
     most: list[int] = []
 
     @handlers("work", inline=True)
@@ -86,8 +84,7 @@ def test_rule_14_a_busy_inline_handler_keeps_its_lease(queue: Queue, workers: Wo
     # A renewal each third of a lease, which is longer than a busy machine stands still.
     wait_until(lambda: len(rows_of(workers.history(), "operation", f="extend", type="ok")) >= 4, "renewals beyond one lease")
     workers.open_gate()
-    assert worker.wait(120) == 0
-    assert len(workers.marks("start")) == len(workers.marks("end")) == 1
+    assert worker.wait(120) == 0 and len(workers.marks("start")) == len(workers.marks("end")) == 1
     assert queue.counts().finished == 1 and "lease with fence" not in workers.output()
 
 
@@ -160,8 +157,7 @@ def test_rule_12_a_job_that_takes_its_worker_along_is_marked_first_and_buried_al
     put(queue, workers, "die", "poison", crashes_max=2)
     put(queue, workers, "quick", *(f"j{number}" for number in range(30)))
     for number in range(2):
-        worker = start(workers, "--lease-ms", "500", name=f"worker-{number}")
-        assert worker.wait(120) == -signal.SIGKILL
+        assert start(workers, "--lease-ms", "500", name=f"worker-{number}").wait(120) == -signal.SIGKILL
     assert start(workers, "--burst", "--lease-ms", "500", name="last").wait(120) == 0
     assert ids_of(queue, "dead") == ["poison"] and queue.counts().finished == 30
     assert len(workers.marks("start", "poison")) == 2

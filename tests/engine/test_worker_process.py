@@ -38,8 +38,7 @@ def test_rule_18_it_handles_its_jobs_leaves_others_alone_and_a_whole_history(que
     put(queue, workers, "mark", *jobs[:20])
     put(queue, workers, "mark", *jobs[20:], delay_ms=150)
     put(queue, workers, "unheard-of", "j", priority=10)
-    worker = workers.start("--burst", "--sweep-ms", "100")
-    assert worker.wait(120) == 0
+    assert workers.start("--burst", "--sweep-ms", "100").wait(120) == 0
     assert sorted(mark.job for mark in workers.marks("ran")) == sorted(jobs)
     counts = queue.counts()
     assert (counts.finished, counts.waiting, counts.delayed, counts.active) == (30, 1, 0, 0)
@@ -85,7 +84,7 @@ def test_a_failing_job_waits_its_back_off_and_is_buried_in_the_end_whatever_it_r
 @pytest.mark.feature("BL36", "BN29")
 @pytest.mark.feature("BN29", "BL36", "BQ36")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stop_gives_back_what_has_not_started_and_waits_for_what_runs(
+def test_a_stop_gives_back_what_has_not_started_and_waits_for_the_rest(
     queue: Queue, workers: Workers, number: signal.Signals
 ) -> None:
     put(queue, workers, "hold", "a", "b", "c", "d")
@@ -113,8 +112,7 @@ def test_a_stop_does_not_wait_longer_than_its_grace(queue: Queue, workers: Worke
     put(queue, workers, "hold", "a")
     worker = workers.start("--grace-ms", "200", "--sweep-ms", "100")
     wait_until(lambda: workers.marks("start"), "the job runs")
-    assert stopped(worker) == 71
-    assert rows_of(workers.history())[-1]["kind"] == "close"
+    assert stopped(worker) == 71 and rows_of(workers.history())[-1]["kind"] == "close"
 
 
 @pytest.mark.slow

@@ -139,8 +139,7 @@ def test_a_worker_for_some_names_leaves_the_others(queue: Queue) -> None:
     for name in ("resize", "train", "mail"):
         queue.enqueue(name, {}, id=name)
     make_worker(queue, book, "w", "resize", "train", "mail", names=["train", "mail"]).run(burst=True)
-    assert sorted(book.by("w")) == ["mail", "train"]
-    assert queue.counts().waiting == 1
+    assert sorted(book.by("w")) == ["mail", "train"] and queue.counts().waiting == 1
 
 
 @pytest.mark.feature("BN23")

@@ -23,7 +23,7 @@ from engine.worker.control import rss_mb
 from engine.worker.executor import Executor
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.processes import Workers, put, run_of, stopped
-from tests.engine.helpers.producing import ids_of, some_handlers
+from tests.engine.helpers.producing import ids_of, must_raise, some_handlers
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import wait_until
 
@@ -43,7 +43,7 @@ def start(workers: Workers, *options: str) -> subprocess.Popen[bytes]:
 @pytest.mark.slow
 @pytest.mark.feature("BN27", "BL10")
 @pytest.mark.parametrize("name", ["hold", "hold-inline"])
-def test_a_function_in_a_thread_that_takes_too_long_has_failed_and_its_place_stays_taken(
+def test_a_function_in_a_thread_that_takes_too_long_has_failed_and_keeps_its_place(
     queue: Queue, workers: Workers, name: str
 ) -> None:
     put(queue, workers, name, "slow", timeout_ms=TIMEOUT_MS, attempts=1)
@@ -176,13 +176,11 @@ def test_why_it_has_ended(queue: Queue) -> None:
 @pytest.mark.parametrize("field", ["max_jobs", "max_memory_mb", "child_max_jobs"])
 @pytest.mark.parametrize("value", [-1, 2**60, None, True, "2", 1.5])
 def test_bounds(queue: Queue, field: str, value: Any) -> None:
-    with pytest.raises(Malformed, match=f"^{field}: "):
-        Worker(queue, some_handlers(), **{field: value})
+    must_raise(Malformed, f"^{field}: ", Worker, queue, some_handlers(), **{field: value})
 
 
 def test_the_memory_that_this_process_holds() -> None:
-    before = rss_mb()
-    kept = bytearray(50_000_000)
+    before, kept = rss_mb(), bytearray(50_000_000)
     assert rss_mb() - before > 40 and before > 5 and len(kept)
 
 
@@ -191,9 +189,7 @@ def test_the_memory_that_this_process_holds() -> None:
 
 @pytest.mark.feature("BN37", "BN28")
 @pytest.mark.parametrize("processes", [pytest.param("0", marks=pytest.mark.slow), "1"])
-def test_each_failed_run_is_one_line_of_json_with_its_job_fence_and_traceback(
-    queue: Queue, workers: Workers, processes: str
-) -> None:
+def test_each_failed_run_is_a_line_of_json_with_its_job_fence_and_trace(queue: Queue, workers: Workers, processes: str) -> None:
     put(queue, workers, "raise", "bad", attempts=2, backoff_ms=0)
     assert start(workers, "--burst", "--log-json", "--processes", processes).wait(120) == 0
     lines = [json.loads(line) for line in workers.output().splitlines()]
@@ -219,8 +215,7 @@ def test_json_lines_of_other_libraries() -> None:
 
 def test_a_worker_that_runs_already_does_not_run_again(queue: Queue) -> None:
     """Two runs of one worker take each other's news: a stop reached one of them, and the other went on for ever."""
-    handlers = Handlers()
-    running = threading.Event()
+    handlers, running = Handlers(), threading.Event()
     handlers("begin")(lambda job: running.set())
     worker = Worker(queue, handlers, sweep_ms=50)
     thread = threading.Thread(target=worker.run)
@@ -228,8 +223,7 @@ def test_a_worker_that_runs_already_does_not_run_again(queue: Queue) -> None:
     try:
         queue.enqueue("begin", None)
         assert running.wait(120)
-        with pytest.raises(Malformed, match="a worker that does not run already"):
-            worker.run()
+        must_raise(Malformed, "a worker that does not run already", worker.run)
     finally:
         worker.stop()
         thread.join(120)

@@ -61,8 +61,7 @@ def values_of(name: str) -> tuple[list[Any], list[Any]]:
 @pytest.mark.parametrize("name", ROWS)
 def test_a_setting_is_taken_within_its_bound_and_refused_by_name_beyond(name: str, queues: tuple[Queue, Queue]) -> None:
     good, bad = values_of(name)
-    beside = COMPANIONS.get(name, {})
-    of_group = name not in settings_of(WorkerSettings)
+    beside, of_group = COMPANIONS.get(name, {}), name not in settings_of(WorkerSettings)
 
     def make(value: Any) -> None:
         given: dict[str, Any] = {**beside, name: value}

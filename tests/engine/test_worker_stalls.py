@@ -61,8 +61,7 @@ def test_rule_11_no_live_lease_is_reaped_after_the_server_stood_still(stage: tup
     # Longer than a lease, and than the time after which a client gives a reply up.
     wait_until(lambda: time.monotonic() - stopped_s > 1.2 * LEASE_MS / 1000, "the server stands still")
     os.kill(server.pid, signal.SIGCONT)
-    resumed_us = queue.counts().srv_us
-    held = {mark.job for mark in workers.marks("start")}
+    resumed_us, held = queue.counts().srv_us, {mark.job for mark in workers.marks("start")}
     wait_until(
         lambda: set().union(*(extended_since(workers, name, resumed_us) for name in names)) == held, "every lease is renewed"
     )
@@ -70,8 +69,7 @@ def test_rule_11_no_live_lease_is_reaped_after_the_server_stood_still(stage: tup
         no_reap_before_ms = int(client.hget(queue.model.keys.sweep, "no_reap_before_ms"))
     assert no_reap_before_ms > resumed_us // 1000, "a sweep has seen the stall"
     wait_until(lambda: queue.counts().srv_us // 1000 > no_reap_before_ms + LEASE_MS, "leases are reaped again where they run out")
-    assert reaped(workers, names) == []
-    assert queue.counts().active == JOBS
+    assert reaped(workers, names) == [] and queue.counts().active == JOBS
     workers.open_gate()
     wait_until(lambda: queue.counts().finished == JOBS, "all are finished")
     assert len(workers.marks("start")) == JOBS, "each ran once"
@@ -106,8 +104,7 @@ def test_rule_12_a_job_that_kills_its_workers_is_buried_and_its_neighbours_are_n
     stage: tuple[EmbeddedServer, Queue, Workers],
 ) -> None:
     _, queue, workers = stage
-    neighbours = [f"j{number}" for number in range(9)]
-    payload = {"folder": str(workers.folder)}
+    neighbours, payload = [f"j{number}" for number in range(9)], {"folder": str(workers.folder)}
     queue.enqueue("poison", payload, id="poison", crashes_max=2)
     queue.enqueue_many([{"name": "mark", "payload": payload, "id": job, "crashes_max": 2} for job in neighbours])
     for number in range(1, 6):

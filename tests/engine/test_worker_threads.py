@@ -27,7 +27,7 @@ from engine.worker.shared import SharedConnections, SharedWait, _Replies, _Waits
 from engine.worker.threads import Threads
 from engine.worker.worker import OpenRun
 from tests.engine.helpers.at_work import Book, at_work, make_worker
-from tests.engine.helpers.producing import some_handlers
+from tests.engine.helpers.producing import must_raise, some_handlers
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
@@ -55,7 +55,7 @@ def test_one_task_after_the_other_needs_one_thread() -> None:
     assert named("one") == set()
 
 
-def test_tasks_that_are_held_up_hold_up_no_others_and_their_threads_end(
+def test_tasks_that_are_held_up_hold_up_no_others_their_threads_end(
     gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(threads, "LINGER_S", 0.01)
@@ -63,8 +63,7 @@ def test_tasks_that_are_held_up_hold_up_no_others_and_their_threads_end(
     for _ in range(10):
         pool.run(gate.wait)
     pool.run(ran.set)
-    assert ran.wait(DEADLINE_S)
-    assert len(named("held")) >= 11
+    assert ran.wait(DEADLINE_S) and len(named("held")) >= 11
     gate.set()
     wait_until(lambda: len(named("held")) == 2, "those that nobody needs have ended")
     again = threading.Event()
@@ -101,12 +100,11 @@ def test_a_task_that_raises_takes_no_thread_along(caplog: pytest.LogCaptureFixtu
 
     pool.run(fails)
     pool.run(ran.set)
-    assert ran.wait(DEADLINE_S)
-    assert "thread lost-0 goes on after" in caplog.text and "a defect" in caplog.text
+    assert ran.wait(DEADLINE_S) and "thread lost-0 goes on after" in caplog.text and "a defect" in caplog.text
     pool.close()
 
 
-def test_a_system_without_threads_for_more_lets_those_that_are_there_do_it(
+def test_a_system_without_more_threads_lets_those_that_are_there_do_it(
     gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool, ran = Threads("few", kept=4), threading.Event()
@@ -127,9 +125,7 @@ def test_a_system_without_threads_for_more_lets_those_that_are_there_do_it(
 # -- workers
 
 
-def test_a_worker_of_sixteen_shards_has_as_many_threads_as_one_of_a_whole_queue(
-    ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_of_sixteen_shards_has_as_many_threads_as_any(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "LINGER_S", 0.1)
     before, book = set(threading.enumerate()), Book()
     with Queue("mails", url=ironclaim_url, shards=16) as queue:
@@ -173,10 +169,8 @@ def test_a_wait_whose_reply_never_comes_is_broken_off_and_sent_again(relay: Rela
     wait_until(lambda: len(ended) == 1, "it is interrupted")
     flight = ended.pop()
     assert isinstance(flight, Flight)
-    with pytest.raises(EngineError, match="interrupted"):
-        member.arrive(flight)
-    with pytest.raises(EngineError, match="interrupted"):
-        member.begin(wait(10), ended.append)
+    must_raise(EngineError, "interrupted", member.arrive, flight)
+    must_raise(EngineError, "interrupted", member.begin, wait(10), ended.append)
     wait_until(lambda: not named("waits") and replies._thread is None, "its thread has ended")
     member.close()
 
@@ -268,8 +262,7 @@ def test_waits_on_several_nodes_share_one_selector_and_do_without_one_that_fails
         return real()
 
     monkeypatch.setattr(selectors, "DefaultSelector", counted)
-    replies = _Replies(endpoint)
-    alone = SyncDriver(endpoint, (), block_ms_max=BLOCK_MS)
+    replies, alone = _Replies(endpoint), SyncDriver(endpoint, (), block_ms_max=BLOCK_MS)
     member = SharedWait(replies, alone)
     replies.join(member)
     alone.run(Call(None, ("x",), ("LLEN", "x"), lambda raw: raw, Wait(0, (), None)))
@@ -301,8 +294,7 @@ def test_a_group_can_be_stopped_before_it_runs(ironclaim_url: str) -> None:
         group = WorkerGroup([one, other], some_handlers())
         group.stop()
         begun_s = time.monotonic()
-        assert group.run() == "stopped"
-        assert time.monotonic() - begun_s < DEADLINE_S
+        assert group.run() == "stopped" and time.monotonic() - begun_s < DEADLINE_S
         # And runs again.
         one.enqueue("work", None)
         assert group.run(burst=True) == "empty" and one.counts().finished == 1
@@ -383,8 +375,7 @@ def test_a_second_run_of_a_group_is_refused_and_the_first_goes_on(ironclaim_url:
         first = pool.submit(group.run)
         wait_until(lambda: book.running == 1, "a job runs")
         for _ in range(3):
-            with pytest.raises(Malformed, match="does not run already"):
-                group.run()
+            must_raise(Malformed, "does not run already", group.run)
         book.release()
         wait_until(lambda: one.counts().finished == 1, "it has run")
         other.enqueue("work", 2)
@@ -400,8 +391,7 @@ def test_a_worker_of_a_group_that_runs_by_itself_hears_of_its_stop(ironclaim_url
         group = WorkerGroup([one], book.handlers("w", "work"))
         alone = pool.submit(group.workers[0].run)
         wait_until(lambda: book.running == 1, "a job runs")
-        with pytest.raises(Malformed, match="does not run already"):
-            group.run()
+        must_raise(Malformed, "does not run already", group.run)
         book.release()
         assert alone.result(DEADLINE_S) == "stopped"
 

@@ -19,13 +19,13 @@ from tests.engine.desk import Desk
 from tests.engine.helpers.by_hand import alter, altered, bury, revive
 from tests.engine.helpers.lanes_state import members as in_order
 from tests.engine.helpers.lanes_state import names_of
+from tests.engine.helpers.producing import must_raise
 
 pytestmark = pytest.mark.feature("BQ35")
 
 
 def members(desk: Desk, key: str) -> set[str]:
-    raw: Any = desk.redis.smembers(key)
-    return {member.decode() for member in raw}
+    return {member.decode() for member in desk.redis.smembers(key)}
 
 
 def places(desk: Desk, *jobs: str) -> list[str]:
@@ -43,13 +43,8 @@ def revived(desk: Desk, *jobs: str) -> list[tuple[str, str | None]]:
 
 def dead_family(desk: Desk) -> None:
     """A parent that died, its child and the child's child."""
-    desk.enqueue("p")
-    desk.enqueue("child", needs=("p",))
-    desk.enqueue("grandchild", needs=("child",))
-    bury(desk, "p")
-    desk.sweep()
-    desk.sweep()
-    assert places(desk, "p", "child", "grandchild") == ["dead"] * 3
+    bury(desk.enqueue("p").enqueue("child", needs=("p",)).enqueue("grandchild", needs=("child",)), "p")
+    assert places(desk.swept().swept(), "p", "child", "grandchild") == ["dead"] * 3
 
 
 def finish_all(desk: Desk, worker: str = "w") -> list[str]:
@@ -57,8 +52,7 @@ def finish_all(desk: Desk, worker: str = "w") -> list[str]:
     ran: list[str] = []
     while found := desk.claim(worker, 20):
         ran += [job.lease.job for job in found]
-        desk.finish(*[job.lease for job in found])
-        desk.sweep()
+        desk.finished(*[job.lease for job in found]).sweep()
     return ran
 
 
@@ -81,15 +75,11 @@ def test_rule_25_a_child_that_was_buried_with_its_parent_waits_for_it_again(desk
 
 
 def test_a_child_of_which_another_parent_is_dead_stays_dead_until_that_is_requeued_too(desk: Desk) -> None:
-    desk.enqueue("p1", "p2", "p3")
-    desk.enqueue("child", needs=("p1", "p2", "p3"))
+    desk.enqueue("p1", "p2", "p3").enqueue("child", needs=("p1", "p2", "p3"))
     found = {job.lease.job: job.lease for job in desk.claim()}
-    desk.run(Bury((Failure(found["p1"], "no"),)))
-    desk.sweep()
+    desk.did(Bury((Failure(found["p1"], "no"),))).sweep()
     assert members(desk, desk.keys.lacks("child")) == {"p1", "p2", "p3"}
-    desk.run(Bury((Failure(found["p2"], "no"),)))
-    desk.finish(found["p3"])
-    desk.sweep()
+    desk.did(Bury((Failure(found["p2"], "no"),))).finished(found["p3"]).sweep()
     assert members(desk, desk.keys.lacks("child")) == {"p1", "p2"}, "the end of p3 was heard"
     assert members(desk, desk.keys.lost("p2")) == {"child"}, "so is that of p2"
     assert revived(desk, "child") == [("orphan", "p1")]
@@ -100,20 +90,14 @@ def test_a_child_of_which_another_parent_is_dead_stays_dead_until_that_is_requeu
     assert {key.removeprefix(desk.keys.prefix).split(":")[0] for key in changed} == {"op"}
     altered(desk, "requeue", "dead", "p2")
     assert revived(desk, "child") == [("done", None)]
-    assert members(desk, desk.keys.needs("child")) == {"p1", "p2"}
-    assert finish_all(desk)[-1] == "child"
+    assert members(desk, desk.keys.needs("child")) == {"p1", "p2"} and finish_all(desk)[-1] == "child"
 
 
 def test_a_revived_child_waits_for_its_own_time_where_its_parents_have_finished(desk: Desk) -> None:
-    desk.family(delay_ms=600_000)
-    bury(desk, "p")
-    desk.sweep()
-    altered(desk, "requeue", "dead", "p")
-    assert finish_all(desk) == ["p"]
-    assert revived(desk, "child") == [("done", None)]
-    assert places(desk, "child") == ["due"]
-    desk.later(600_000)
-    assert finish_all(desk) == ["child"]
+    bury(desk.family(delay_ms=600_000), "p")
+    altered(desk.swept(), "requeue", "dead", "p")
+    assert finish_all(desk) == ["p"] and revived(desk, "child") == [("done", None)]
+    assert places(desk, "child") == ["due"] and finish_all(desk.swept(600_000)) == ["child"]
 
 
 @pytest.mark.parametrize("then", ["claims", "retries", "gives back", "looks"])
@@ -122,9 +106,7 @@ def test_rule_25_a_revival_cut_off_after_any_write_is_completed_by_the_next_wher
     for writes in desk.each_cut():
         dead_family(desk)
         altered(desk, "requeue", "dead", "p")
-        desk.finish(desk.claim()[0].lease)
-        desk.sweep()
-        desk.cut_off(revive(desk, "child"), writes)
+        desk.finished(desk.claim()[0].lease).swept().cut_off(revive(desk, "child"), writes)
         held = desk.claim() if then != "looks" else []
         for job in held:
             if then == "retries":
@@ -140,15 +122,12 @@ def test_rule_25_a_revival_cut_off_after_any_write_is_completed_by_the_next_wher
         assert names_of(desk, desk.keys.lacks("*")) == [], writes
         desk.later(500)
         ran = [job.lease.job for job in held] if then == "claims" else []
-        desk.finish(*[job.lease for job in held if then == "claims"])
-        desk.sweep()
+        desk.finished(*[job.lease for job in held if then == "claims"]).sweep()
         assert ran + finish_all(desk, "z") == ["child", "grandchild"], writes
 
 
 def test_rule_25_what_led_to_a_child_goes_with_its_requeue(desk: Desk) -> None:
-    desk.enqueue("p", "q")
-    desk.enqueue("c1", "c2", "c3", needs=("p", "q"))
-    desk.enqueue("grandchild", needs=("c3",))
+    desk.enqueue("p", "q").enqueue("c1", "c2", "c3", needs=("p", "q")).enqueue("grandchild", needs=("c3",))
     bury(desk, "p", "q")
     for _ in range(4):
         desk.sweep()
@@ -158,27 +137,19 @@ def test_rule_25_what_led_to_a_child_goes_with_its_requeue(desk: Desk) -> None:
     assert names_of(desk, desk.keys.lacks("*")) == ["c3", "grandchild"]
     altered(desk, "requeue", "dead", "p", "q", "c3")
     # It leads to one that is dead still.
-    assert members(desk, desk.keys.lost("p")) == {"c3"}
-    assert revived(desk, "grandchild") == [("done", None)]
+    assert members(desk, desk.keys.lost("p")) == {"c3"} and revived(desk, "grandchild") == [("done", None)]
     assert names_of(desk, desk.keys.lacks("*")) == [] and members(desk, desk.keys.lost("c3")) == set()
 
 
 def test_rule_25_a_child_whose_lacked_parents_have_all_finished_since_lacks_none(desk: Desk) -> None:
     """Those that had finished before its burial may be forgotten by now."""
-    desk.enqueue("early", "late", "p")
-    desk.enqueue("child", needs=("early", "late", "p"))
+    desk.enqueue("early", "late", "p").enqueue("child", needs=("early", "late", "p"))
     found = {job.lease.job: job.lease for job in desk.claim()}
-    desk.finish(found["early"])
-    desk.bury(found["p"])
-    desk.sweep()
-    altered(desk, "requeue", "dead", "p")
+    desk.finished(found["early"]).bury(found["p"])
+    altered(desk.swept(), "requeue", "dead", "p")
     desk.redis.srem(desk.keys.lacks("child"), "p")
-    desk.finish(found["late"])
-    desk.sweep()
-    desk.tick(60_000)
-    desk.redis.delete(desk.keys.done)
-    assert revived(desk, "child") == [("done", None)]
-    assert places(desk, "child") == ["lane"]
+    desk.finished(found["late"]).swept().tick(60_000).redis.delete(desk.keys.done)
+    assert revived(desk, "child") == [("done", None)] and places(desk, "child") == ["lane"]
 
 
 def test_children_of_which_nothing_is_noted_wait_for_all_that_they_need(desk: Desk) -> None:
@@ -195,23 +166,15 @@ def test_children_of_which_nothing_is_noted_wait_for_all_that_they_need(desk: De
 def test_a_job_that_has_the_id_of_an_earlier_child_is_no_child(desk: Desk) -> None:
     dead_family(desk)
     altered(desk, "requeue", "dead", "child")
-    desk.finish(*[job.lease for job in desk.claim()])
-    desk.later(600_000)
-    desk.sweep()
-    desk.enqueue("child")
+    desk.finished(*[job.lease for job in desk.claim()]).swept(600_000).swept().enqueue("child")
     done = carried(desk, workflows.cancelling(desk.queue.model, "p", 100))
-    assert (done.changed, done.left) == (0, 0)
-    assert places(desk, "child") == ["lane"]
+    assert (done.changed, done.left) == (0, 0) and places(desk, "child") == ["lane"]
 
 
 def test_a_child_of_a_parent_that_was_cancelled_stays_dead(desk: Desk) -> None:
-    desk.enqueue("p1", "p2")
-    desk.enqueue("child", needs=("p1", "p2"))
-    altered(desk, "cancel", "waiting", "p1")
-    desk.sweep()
-    assert revived(desk, "child") == [("orphan", "p1")]
-    desk.tick(60_000)
-    assert revived(desk, "child") == [("orphan", "p1")], "nobody knows it any more"
+    altered(desk.enqueue("p1", "p2").enqueue("child", needs=("p1", "p2")), "cancel", "waiting", "p1")
+    assert revived(desk.swept(), "child") == [("orphan", "p1")]
+    assert revived(desk.tick(60_000), "child") == [("orphan", "p1")], "nobody knows it any more"
     assert altered(desk, "requeue", "dead", "child")[0].done, "a person may still let it run without"
     assert places(desk, "child") == ["lane"]
 
@@ -220,29 +183,20 @@ def test_a_child_that_was_requeued_by_hand_and_died_by_itself_waits_for_nobody_a
     dead_family(desk)
     altered(desk, "requeue", "dead", "child")
     bury(desk, "child")
-    desk.sweep()
-    altered(desk, "requeue", "dead", "p")
-    assert revived(desk, "child") == [("changed", None)]
-    assert places(desk, "child") == ["dead"]
+    altered(desk.swept(), "requeue", "dead", "p")
+    assert revived(desk, "child") == [("changed", None)] and places(desk, "child") == ["dead"]
 
 
 def test_a_child_whose_unique_key_another_job_has_by_now_stays_dead(desk: Desk) -> None:
-    desk.enqueue("p")
-    desk.enqueue("child", needs=("p",), unique="u")
-    bury(desk, "p")
-    desk.sweep()
-    desk.enqueue("other", unique="u")
-    altered(desk, "requeue", "dead", "p")
-    assert revived(desk, "child") == [("held", "other")]
-    assert finish_all(desk) == ["p", "other"]
-    assert revived(desk, "child") == [("done", None)]
-    assert desk.redis.get(desk.keys.unique("u")) == b"child"
+    bury(desk.enqueue("p").enqueue("child", needs=("p",), unique="u"), "p")
+    altered(desk.swept().enqueue("other", unique="u"), "requeue", "dead", "p")
+    assert revived(desk, "child") == [("held", "other")] and finish_all(desk) == ["p", "other"]
+    assert revived(desk, "child") == [("done", None)] and desk.redis.get(desk.keys.unique("u")) == b"child"
     assert finish_all(desk) == ["child"]
 
 
 def test_a_revived_child_reads_what_its_finished_parents_have_left(desk: Desk) -> None:
-    desk.enqueue("good", "bad")
-    desk.enqueue("child", needs=("good", "bad"))
+    desk.enqueue("good", "bad").enqueue("child", needs=("good", "bad"))
     found = {job.lease.job: job.lease for job in desk.claim()}
     desk.run(Finish((found["good"],), values=(Value(0, b"7", 60_000, 1),)))
     desk.run(Bury((Failure(found["bad"], "no"),)))
@@ -251,45 +205,36 @@ def test_a_revived_child_reads_what_its_finished_parents_have_left(desk: Desk) -
     assert in_order(desk, desk.keys.keeping) == [], "a dead child reads nothing"
     altered(desk, "requeue", "dead", "bad")
     assert revived(desk, "child") == [("done", None)]
-    desk.later(600_000)
-    (job,) = [job for job in desk.claim() if job.lease.job == "bad"]
-    desk.run(Finish((job.lease,), values=(Value(0, b"8", 60_000, 1),)))
-    (child,) = desk.claim("b")
+    (job,) = [job for job in desk.swept(600_000).claim() if job.lease.job == "bad"]
+    (child,) = desk.did(Finish((job.lease,), values=(Value(0, b"8", 60_000, 1),))).claim("b")
     assert child.lease.job == "child" and b'"value":7' in child.left[1] and b'"value":8' in child.left[2]
 
 
 def test_what_a_discarded_parent_led_to_is_forgotten(desk: Desk) -> None:
     dead_family(desk)
     altered(desk, "discard", "dead", "p", "child", "grandchild")
-    desk.sweep()
-    assert [key for key in desk.dump() if key.split(":")[-2] in ("lost", "lacks")] == []
+    assert [key for key in desk.swept().dump() if key.split(":")[-2] in ("lost", "lacks")] == []
 
 
 def test_keys_of_another_type_stop_no_sweep(desk: Desk) -> None:
-    desk.enqueue("p", "q")
-    desk.enqueue("child", needs=("p", "q"))
-    desk.redis.set(desk.keys.lost("p"), "foreign")
+    desk.enqueue("p", "q").enqueue("child", needs=("p", "q")).redis.set(desk.keys.lost("p"), "foreign")
     desk.redis.set(desk.keys.lacks("child"), "foreign")
     bury(desk, "p", "q")
-    desk.sweep()
-    assert places(desk, "child") == ["dead"]
-    assert desk.redis.get(desk.keys.lost("p")) == b"foreign"
+    assert places(desk.swept(), "child") == ["dead"] and desk.redis.get(desk.keys.lost("p")) == b"foreign"
 
 
 def test_relatives_come_in_pages_and_callbacks_are_none(desk: Desk) -> None:
     desk.enqueue("p", on_success=Enqueue("", "main", b"1", b"", PLAIN))
     jobs = [f"c{at:04}" for at in range(1_500)]
     desk.enqueue(*jobs, needs=("p",))
-    found: set[str] = set()
-    cursor, pages = "", 0
+    found, cursor, pages = set[str](), "", 0
     while pages == 0 or cursor:
         (item,) = desk.run(Relatives(("p",), (cursor,))).items
         found |= set(item.children)
         cursor, pages = item.more, pages + 1
         assert len(item.children) < 600
     assert found == set(jobs) and pages > 2
-    told = desk.run(Relatives(("p",) * 20, ("",) * 20))
-    assert 1 <= len(told.items) < 20, "a reply is bounded"
+    assert 1 <= len(desk.run(Relatives(("p",) * 20, ("",) * 20)).items) < 20, "a reply is bounded"
 
 
 # -- the methods of a queue
@@ -316,18 +261,13 @@ def carried(desk: Desk, steps: Steps[Any], calls: int | None = None) -> Any:
 
 def diamond(desk: Desk) -> None:
     """`a` before `b1` and `b2`, `b3` beside `b1`, and `c` after all of these; `ready` has finished before."""
-    desk.enqueue("ready")
-    finish_all(desk)
-    desk.enqueue("a")
-    desk.enqueue("b1", needs=("a", "ready"))
-    desk.enqueue("b2", needs=("a",))
-    desk.enqueue("b3", needs=("a", "b1"))
-    desk.enqueue("c", needs=("b1", "b2", "b3"))
+    finish_all(desk.enqueue("ready"))
+    desk.enqueue("a").enqueue("b1", needs=("a", "ready")).enqueue("b2", needs=("a",))
+    desk.enqueue("b3", needs=("a", "b1")).enqueue("c", needs=("b1", "b2", "b3"))
 
 
 def bury_a(desk: Desk) -> None:
-    (a,) = desk.claim("g", limit=1)
-    desk.bury(a.lease)
+    desk.bury(desk.one("g", limit=1).lease)
     for _ in range(4):
         desk.sweep()
     assert places(desk, "a", "b1", "b2", "b3", "c") == ["dead"] * 5
@@ -336,8 +276,7 @@ def bury_a(desk: Desk) -> None:
 @pytest.mark.parametrize("asked", ["a", "b2", "c"])
 def test_a_workflow_is_the_same_from_any_of_its_jobs(desk: Desk, asked: str) -> None:
     diamond(desk)
-    desk.enqueue("stranger")
-    found = carried(desk, workflows.looking(desk.queue.model, asked, 100))
+    found = carried(desk.enqueue("stranger"), workflows.looking(desk.queue.model, asked, 100))
     order = [job.id for job in found.jobs]
     assert sorted(order) == ["a", "b1", "b2", "b3", "c", "ready"] and order[-1] == "c"
     assert {job.id: job.needs for job in found.jobs}["c"] == ("b1", "b2", "b3")
@@ -371,33 +310,24 @@ def test_a_walk_that_was_cut_off_goes_on_when_it_is_begun_again(desk: Desk, how:
     bury_a(desk)
     model = desk.queue.model
     steps = {"requeue": lambda: workflows.requeueing(model, "a"), "retry": lambda: workflows.retrying(model, "c", 100)}
-    cut = carried(desk, steps[how](), calls)
-    assert cut is None or calls == 4
-    desk.sweep()
-    ran = [*finish_all(desk)]
+    assert carried(desk, steps[how](), calls) is None or calls == 4
+    ran = [*finish_all(desk.swept())]
     assert len(ran) == min(calls, 1) + [0, 0, 2, 3, 4][calls]
     carried(desk, steps[how]())
     assert sorted(ran + finish_all(desk)) == ["a", "b1", "b2", "b3", "c"]
 
 
 def test_a_requeue_of_one_that_is_held_or_unknown_touches_no_child(desk: Desk) -> None:
-    desk.enqueue("p", unique="u")
-    desk.enqueue("child", needs=("p",))
-    bury(desk, "p")
-    desk.sweep()
-    desk.enqueue("other", unique="u")
-    done = carried(desk, workflows.requeueing(desk.queue.model, "p"))
+    bury(desk.enqueue("p", unique="u").enqueue("child", needs=("p",)), "p")
+    done = carried(desk.swept().enqueue("other", unique="u"), workflows.requeueing(desk.queue.model, "p"))
     assert (done.result, done.holder, done.children) == ("held", "other", 0)
     assert carried(desk, workflows.requeueing(desk.queue.model, "nobody")).state == "gone"
     assert places(desk, "p", "child") == ["dead", "dead"]
 
 
 def test_children_that_stay_dead_are_counted(desk: Desk) -> None:
-    desk.enqueue("p1", "p2")
-    desk.enqueue("child", needs=("p1", "p2"))
-    bury(desk, "p1", "p2")
-    desk.sweep()
-    done = carried(desk, workflows.requeueing(desk.queue.model, "p1"))
+    bury(desk.enqueue("p1", "p2").enqueue("child", needs=("p1", "p2")), "p1", "p2")
+    done = carried(desk.swept(), workflows.requeueing(desk.queue.model, "p1"))
     assert (done.result, done.children, done.left) == ("done", 0, 1)
     assert carried(desk, workflows.requeueing(desk.queue.model, "p2")).children == 1
 
@@ -425,13 +355,10 @@ def test_a_cancel_that_was_cut_off_leaves_parents_that_run(desk: Desk) -> None:
 
 
 def test_one_call_moves_at_most_a_hundred_and_few_parents(desk: Desk) -> None:
-    desk.enqueue("p")
-    desk.enqueue(*[f"c{at:03}" for at in range(250)], needs=("p",))
-    bury(desk, "p")
+    bury(desk.enqueue("p").enqueue(*[f"c{at:03}" for at in range(250)], needs=("p",)), "p")
     while desk.sweep().sleep_ms == 0:
         pass
-    sizes: list[int] = []
-    steps = workflows.requeueing(desk.queue.model, "p")
+    sizes, steps = list[int](), workflows.requeueing(desk.queue.model, "p")
     answer: Any = None
     with pytest.raises(StopIteration) as end:
         while True:
@@ -476,17 +403,14 @@ def test_of_a_whole_queue_and_of_one_with_shards(ironclaim_url: str, shards: int
         changed = queue.workflows.cancel("b")
         assert (changed.changed, changed.left) == (2, 0)
         assert [queue.jobs.state(id) for id in "bc"] == ["cancelled", "cancelled"]
-        with pytest.raises(Malformed):
-            queue.workflows.get("a", limit=0)
-        with pytest.raises(Malformed):
-            queue.dead.requeue("a", with_children=1)  # type: ignore[arg-type]
+        must_raise(Malformed, None, queue.workflows.get, "a", limit=0)
+        must_raise(Malformed, None, queue.dead.requeue, "a", with_children=1)
 
 
 @pytest.mark.parametrize("model", [models.Bridge(), models.Bull()], ids=["bridge", "bull"])
 def test_other_formats_refuse_it_before_they_change_anything(ironclaim_url: str, model: Any) -> None:
     with Queue("flows", model, url=ironclaim_url) as queue:
-        id = queue.enqueue("step", None, attempts=1).job
-        ran: list[str] = []
+        id, ran = queue.enqueue("step", None, attempts=1).job, list[str]()
         Worker(queue, handlers(ran, {id})).run(burst=True)
         assert queue.jobs.state(id) == "dead"
         for call in (
@@ -495,16 +419,12 @@ def test_other_formats_refuse_it_before_they_change_anything(ironclaim_url: str,
             lambda: queue.workflows.cancel(id),
             lambda: queue.workflows.retry(id),
         ):
-            with pytest.raises(UnsupportedFeature, match="does not keep which jobs need each other"):
-                call()
-        assert queue.jobs.state(id) == "dead"
-        assert queue.dead.requeue(id).done
+            must_raise(UnsupportedFeature, "does not keep which jobs need each other", call)
+        assert queue.jobs.state(id) == "dead" and queue.dead.requeue(id).done
 
 
 def test_a_copy_of_a_revival_tells_the_same(desk: Desk) -> None:
     dead_family(desk)
-    desk.run(alter(desk, "requeue", "dead", "p"))
-    call = desk.call(revive(desk, "child"))
-    first, before = desk.send(call), desk.dump()
-    second = desk.send(call)
+    call = desk.did(alter(desk, "requeue", "dead", "p")).call(revive(desk, "child"))
+    first, before, second = desk.send(call), desk.dump(), desk.send(call)
     assert (first.items, second.result) == (second.items, "repeated") and desk.dump() == before

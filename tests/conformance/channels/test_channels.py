@@ -17,6 +17,7 @@ from engine.channel import replies
 from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from tests.conformance.channels.places import NEAR_THE_WRAP, TTL_S, Place, acknowledge, ids, is_nothing, publish, waiting
 from tests.engine.helpers.lives import all_given, now_ms
+from tests.engine.helpers.producing import must_raise
 from tests.engine.helpers.waiting import DEADLINE_S, until_waits
 
 
@@ -53,8 +54,7 @@ def test_many_messages_are_taken_in_parts(channel: engine.Channel) -> None:
     names = [f"msg-{n}" for n in range(80)]
     assert [one.clock for one in channel.publish_many([(name, None) for name in names])] == list(range(1, 81))
     first = channel.fetch("s")
-    assert ids(first) == names[:64] and first.more_messages
-    assert acknowledge(channel, "s", first) == "OK"
+    assert ids(first) == names[:64] and first.more_messages and acknowledge(channel, "s", first) == "OK"
     second = channel.fetch("s", max_messages=16)
     assert ids(second) == names[64:] and not second.more_messages
     assert acknowledge(channel, "s", second) == "OK" and channel.fetch("s") == engine.Fetched()
@@ -80,8 +80,7 @@ def test_a_long_poll_is_woken_by_a_publish_of_another_process(place: Place, chan
 def test_a_long_poll_without_messages_ends_in_time_and_one_that_is_closed_at_once(channel: engine.Channel) -> None:
     channel.subscribe("s")
     before_s = time.monotonic()
-    assert channel.fetch("s", wait_ms=200) == engine.Fetched()
-    assert time.monotonic() - before_s >= 0.19
+    assert channel.fetch("s", wait_ms=200) == engine.Fetched() and time.monotonic() - before_s >= 0.19
     thread, came = waiting(lambda: channel.fetch("s", wait_ms=30_000))
     while not channel._waiters:
         time.sleep(0.001)
@@ -145,14 +144,12 @@ def test_what_is_missing_is_said(place: Place, channel: engine.Channel) -> None:
         lambda: channel.are_old("s", ["a"]),
     ]
     for call in calls:
-        with pytest.raises(engine.ChannelNotFound, match="ch"):
-            call()
+        must_raise(engine.ChannelNotFound, "ch", call)
     assert channel.unsubscribe("s") is False
     place.expect(clock=None)
     publish(channel, "a")
     for call in calls:
-        with pytest.raises(engine.SubscriptionNotFound, match="ch has no subscriber s"):
-            call()
+        must_raise(engine.SubscriptionNotFound, "ch has no subscriber s", call)
     assert channel.unsubscribe("s") is False
     place.expect(clock=1, r_s=None)
 
@@ -212,8 +209,7 @@ def test_every_clock_around_the_wrap_is_taken_one_by_one(place: Place) -> None:
     place.preset(CLOCK_MAX - 20)
     channel = place.channel()
     channel.subscribe("s")
-    names = [f"m{n}" for n in range(40)]
-    publish(channel, *names)
+    publish(channel, *[f"m{n}" for n in range(40)])
     found: list[int] = []
     while (fetched := channel.fetch("s", max_messages=3)).receipt is not None:
         found += [message.clock for message in fetched.messages]
@@ -263,8 +259,7 @@ def test_what_is_used_lives_on(place: Place) -> None:
     acknowledge(other, "acknowledges", first)
     channel.publish("a", "again")
     place.age(200)
-    with pytest.raises(engine.SubscriptionNotFound):
-        other.fetch("nothing")
+    must_raise(engine.SubscriptionNotFound, None, other.fetch, "nothing")
     assert other.are_old("fetches", []) == {} == other.are_old("acknowledges", [])
     assert other.publish("a", "a new one").created, "a duplicate does not make the message live longer"
     place.expect(clock=3, m_3='{"id":"a","content":"a new one"}', m_1=None, r_nothing=None)
@@ -282,8 +277,7 @@ def test_the_longest_of_the_rules_that_match_counts(place: Place) -> None:
         engine.ChannelRule("abc", 0),
         engine.ChannelRule("ab|abc", 10_001),
     )
-    model = engine.models.Dsps(rules=rules)
-    lives = {"ax": 17, "ab": 115, "abc": 26, "xb": 115}
+    model, lives = engine.models.Dsps(rules=rules), {"ax": 17, "ab": 115, "abc": 26, "xb": 115}
     for name, life_s in lives.items():
         since_ms = {id: now_ms(server) for id, server in place.servers.items()}
         channel = place.channel(name, model)
@@ -297,8 +291,7 @@ def test_the_longest_of_the_rules_that_match_counts(place: Place) -> None:
         place.age(max(0, gone_s - place.now_s + 1_000 + 1))
         with pytest.raises(engine.ChannelNotFound):
             place.channel(name, model).fetch("s")
-    with pytest.raises(engine.Malformed, match="^channel: "):
-        place.channel("xyz", model)
+    must_raise(engine.Malformed, "^channel: ", place.channel, "xyz", model)
     assert place.channel("xyz", engine.models.Dsps()).expire_ms == 1_800_000
 
 
@@ -319,8 +312,7 @@ def test_a_receipt_is_of_one_channel_and_one_subscriber_and_moves_nothing_when_i
     bad = [*foreign, replies.outer(changed), one[:-5], one[4:], bare, base64.b64encode(bare.encode()).decode(), "", "{}"]
     bad += [replies.outer({"elsewhere": bare})]
     for receipt in bad:
-        with pytest.raises(engine.Malformed, match="^receipt: "):
-            channel.acknowledge("s", receipt)  # type: ignore[arg-type]
+        must_raise(engine.Malformed, "^receipt: ", channel.acknowledge, "s", receipt)
     beyond = replies.outer({id: replies.inner("ch", "s", 3) for id in place.storages})
     before = replies.outer({id: replies.inner("ch", "s", 0) for id in place.storages})
     assert [channel.acknowledge("s", receipt).result for receipt in (beyond, before)] == ["stale", "stale"]

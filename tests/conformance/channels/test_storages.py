@@ -15,6 +15,7 @@ import engine
 from engine.channel import replies
 from engine.testing.server import EmbeddedServer
 from tests.conformance.channels.places import FIVE_MINUTES, Place, acknowledge, ids, publish, waiting
+from tests.engine.helpers.producing import must_raise
 from tests.engine.helpers.waiting import DEADLINE_S
 
 #: Calls to a server that is away end soon.
@@ -63,10 +64,8 @@ def test_it_fails_when_all_servers_are_away(away: EmbeddedServer) -> None:
     storages = {id: engine.RedisStorage(client=redis.Redis.from_url(away.url), connect=IMPATIENT) for id in ("a", "b")}
     with engine.Channel("ch", FIVE_MINUTES, storages=storages) as channel:
         away.stop()
-        with pytest.raises((engine.ServerUnavailable, engine.OutcomeUnknown)):
-            channel.publish("a", 1)
-        with pytest.raises((engine.ServerUnavailable, engine.OutcomeUnknown)):
-            channel.fetch("s")
+        must_raise((engine.ServerUnavailable, engine.OutcomeUnknown), None, channel.publish, "a", 1)
+        must_raise((engine.ServerUnavailable, engine.OutcomeUnknown), None, channel.fetch, "s")
 
 
 class Broken(engine.MemoryStorage):
@@ -85,8 +84,7 @@ def test_a_bug_in_one_storage_is_raised_and_nobody_waits_for_ever(ironclaim_url:
         async with engine.AsyncChannel("ch", FIVE_MINUTES, storages=storages) as channel:
             await channel.subscribe("s")
 
-    with pytest.raises(RuntimeError, match="a bug"):
-        asyncio.run(scene())
+    must_raise(RuntimeError, "a bug", asyncio.run, scene())
 
 
 @pytest.mark.feature("DS24", model="dsps")
@@ -99,8 +97,7 @@ def test_a_storage_with_messages_does_not_wait_for_one_without(ironclaim_url: st
     ):
         channel.subscribe("s")
         publish(alone, "x", "y")
-        before_s = time.monotonic()
-        fetched = channel.fetch("s", max_messages=10, wait_ms=30_000)
+        before_s, fetched = time.monotonic(), channel.fetch("s", max_messages=10, wait_ms=30_000)
         assert ids(fetched) == ["x", "y"] and time.monotonic() - before_s < DEADLINE_S
         acknowledge(channel, "s", fetched)
         thread, came = waiting(lambda: channel.fetch("s", wait_ms=30_000))
@@ -120,8 +117,7 @@ def test_a_receipt_outlives_the_set_of_storages(ironclaim_url: str) -> None:
     publish(before, "x", "y")
     fetched = before.fetch("s")
     assert ids(fetched) == ["x", "y"]
-    with pytest.raises(engine.Malformed, match="^receipt: "):
-        acknowledge(elsewhere, "s", fetched)
+    must_raise(engine.Malformed, "^receipt: ", acknowledge, elsewhere, "s", fetched)
     assert acknowledge(after, "s", fetched) == "OK" and ids(after.fetch("s", wait_ms=10)) == []
     assert ids(before.fetch("s", wait_ms=10)) == []
     before.close()
@@ -141,10 +137,8 @@ def test_a_subscriber_that_one_storage_lost_is_given_back(ironclaim_url: str) ->
     acknowledge(channel, "s", fetched)
     publish(channel, "c", "d")
     assert one.unsubscribe("s") and ids(two.fetch("s")) == ["c", "d"]
-    assert ids(channel.fetch("s", wait_ms=300)) == ["c", "d"]
-    assert channel.unsubscribe("s")
-    with pytest.raises(engine.SubscriptionNotFound):
-        channel.fetch("s", wait_ms=300)
+    assert ids(channel.fetch("s", wait_ms=300)) == ["c", "d"] and channel.unsubscribe("s")
+    must_raise(engine.SubscriptionNotFound, None, channel.fetch, "s", wait_ms=300)
     channel.close()
     one.close()
 

@@ -89,8 +89,7 @@ class BridgeClient:
 
     def cron(self, next_ms: int, expression: str = "*/5 * * * *", kind: str = "email", **members: Any) -> str:
         """An entry of the cron set; the id."""
-        schedule = {"cron": expression, "timezone": "America/New_York"}
-        members.setdefault("schedule", schedule)
+        members.setdefault("schedule", {"cron": expression, "timezone": "America/New_York"})
         job = self.store(kind, **members)
         self.redis.set(self.key(f"jobs:status:{job}"), "cron")
         self.redis.zadd(self.key("jobs:cron"), {job: next_ms})

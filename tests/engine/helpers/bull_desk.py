@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import redis
@@ -43,9 +43,10 @@ class BullDesk(Desk):
     def _set_clock(self, now_ms: int) -> None:
         self.now_ms = self.queue.model.now_ms = now_ms
 
-    def tick(self, ms: int) -> None:
+    def tick(self, ms: int) -> Self:
         """Move the clock; keys expire by the server's own."""
         self._set_clock(self.now_ms + ms)
+        return self
 
     def close(self) -> None:
         self._listener.close()
@@ -70,8 +71,7 @@ class BullDesk(Desk):
 
     def foreign_keys(self) -> set[str]:
         """All keys of the queue that are not ours."""
-        keys: Any = self.redis.keys(f"{self.wire.root}*")
-        return {key for key in keys if not key.startswith(self.keys.prefix)}
+        return {key for key in self.redis.keys(f"{self.wire.root}*") if not key.startswith(self.keys.prefix)}
 
     def published(self) -> list[list[str]]:
         """Channel and message of what was published since the last look."""

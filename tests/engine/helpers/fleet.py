@@ -108,8 +108,7 @@ class Fleet:
             worker.alive = False
             return
         worker.generation += 1
-        generation = worker.generation
-        wake_ms = -(-worker.steps.wake_at_ns(self.now_ms * MS) // MS)
+        generation, wake_ms = worker.generation, -(-worker.steps.wake_at_ns(self.now_ms * MS) // MS)
 
         def wake() -> None:
             if worker.generation == generation:

@@ -144,8 +144,7 @@ def leaves(job: Job) -> None:
 @handlers("grip")
 def grip(job: Job) -> None:
     """Hold the interpreter lock, as C code may, until the file `open` exists; looks every 0.4 s, or with `long` every 30 s."""
-    folder = mark_in(job, "start")
-    libc = ctypes.PyDLL(None)
+    folder, libc = mark_in(job, "start"), ctypes.PyDLL(None)
     while not Path(folder / "open").exists():
         libc.usleep(30_000_000 if job.payload["what"] == "long" else 400_000)
     mark_in(job, "end")

@@ -12,8 +12,7 @@ BAND = 2**49
 
 
 def members(desk: Desk, key: str) -> list[str]:
-    raw: Any = desk.redis.zrange(key, 0, -1)
-    return [member.decode() for member in raw]
+    return [member.decode() for member in desk.redis.zrange(key, 0, -1)]
 
 
 def zsets(desk: Desk, keys: list[str]) -> list[dict[str, float]]:
@@ -25,8 +24,7 @@ def zsets(desk: Desk, keys: list[str]) -> list[dict[str, float]]:
 
 
 def hash_of(desk: Desk, key: str) -> dict[str, str]:
-    raw: Any = desk.redis.hgetall(key)
-    return {name.decode(): value.decode() for name, value in raw.items()}
+    return {name.decode(): value.decode() for name, value in desk.redis.hgetall(key).items()}
 
 
 def names_of(desk: Desk, key: str) -> list[str]:
@@ -118,8 +116,7 @@ def check_bands(desk: Desk, lanes: list[str]) -> None:
 
 def check_held(desk: Desk) -> None:
     """`held` names exactly the leases that count against a limit with slots, with the same deadline as `active`."""
-    leases: Any = desk.redis.zrange(desk.keys.active, 0, -1, withscores=True)
-    active: dict[bytes, float] = dict(leases)
+    active: dict[bytes, float] = dict(desk.redis.zrange(desk.keys.active, 0, -1, withscores=True))
     counted: dict[str, dict[str, float]] = {}
     with desk.redis.pipeline(transaction=False) as pipe:
         for job in active:

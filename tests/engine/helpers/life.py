@@ -20,8 +20,7 @@ handlers = Handlers()
 
 
 def mark(*words: object) -> None:
-    folder = os.environ[FOLDER]
-    descriptor = os.open(Path(folder, "marks"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    descriptor = os.open(Path(os.environ[FOLDER], "marks"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     os.write(descriptor, f"{' '.join(map(str, words))} {os.getpid()}\n".encode())
     os.close(descriptor)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 from engine.models.lanes import Lanes
 from engine.ops.claims import (
@@ -99,6 +99,32 @@ class Machine:
                 wake_ns = self.steps.wake_at_ns(self.now_ns)
                 assert wake_ns > self.now_ns, f"at {self.now_ms} ms it wants to be woken at once and then does nothing"
         raise AssertionError("the machine never rests")
+
+    # -- the same, whatever the machine does, and then the next step
+
+    def after(self, ms: int) -> Self:
+        self.wait(ms)
+        return self
+
+    def told(self, event: Event) -> Self:
+        self.on(event)
+        return self
+
+    def answered(self, kind: CallKind, reply: object) -> Self:
+        self.answer(kind, reply)
+        return self
+
+    def failed(self, kind: CallKind, *, fault: bool = False) -> Self:
+        self.fail(kind, fault=fault)
+        return self
+
+    def given(self, *jobs: LeasedJob, kind: Any = None, sleep_ms: int = 1000) -> Self:
+        self.give(*jobs, kind=kind, sleep_ms=sleep_ms)
+        return self
+
+    def ended(self, job: LeasedJob, error: str | None = None) -> Self:
+        self.handler_ends(job, error)
+        return self
 
     # -- answers
 

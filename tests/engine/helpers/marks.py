@@ -41,43 +41,16 @@ def values() -> list[Any]:
     """One of each kind; new ones, as a generator is used up."""
     card = {"card": MARK, "pin": [MARK, 4111]}
     return [
-        URL,
-        DSN,
-        f"{DSN}\n{URL}",
-        [URL],
-        card,
-        [card],
-        (MARK, {"n": card}),
-        Card(),
-        [Card()],
-        {"card": Card()},
-        Paper.MARKED,
-        Lost(MARK),
-        (item for item in (card, Card())),
+        *(URL, DSN, f"{DSN}\n{URL}", [URL], card, [card], (MARK, {"n": card}), Card(), [Card()]),
+        *({"card": Card()}, Paper.MARKED, Lost(MARK), (item for item in (card, Card()))),
     ]
 
 
 #: What a parameter of this name gets while another one has the marked value.
 PLAIN: dict[str, Any] = {
-    "name": "n",
-    "payload": 1,
-    "id": "a",
-    "ids": ["a"],
-    "state": "waiting",
-    "jobs": [],
-    "messages": [],
-    "subscriber": "s",
-    "receipt": "r",
-    "content": 1,
-    "percent": 1.0,
-    "now_ms": 1,
-    "queue": "q",
-    "concurrency": 1,
-    "every_ms": 60_000,
-    "wait_ms": 1,
-    "timeout_ms": 1,
-    "per_ms": 1_000,
-    "rate": 1,
+    **{"name": "n", "payload": 1, "id": "a", "ids": ["a"], "state": "waiting", "jobs": [], "messages": []},
+    **{"subscriber": "s", "receipt": "r", "content": 1, "percent": 1.0, "now_ms": 1, "queue": "q"},
+    **{"concurrency": 1, "every_ms": 60_000, "wait_ms": 1, "timeout_ms": 1, "per_ms": 1_000, "rate": 1},
 }
 #: Those that are given also where they have a default, because it is long.
 ALWAYS = ("wait_ms", "timeout_ms")
@@ -118,8 +91,7 @@ def parameters(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
                 hint = get_type_hints(function).get(parameter.name)
             except Exception:
                 hint = None
-            table = getattr(hint, "__args__", (None,))[0]
-            for name in getattr(table, "__annotations__", ()):
+            for name in getattr(getattr(hint, "__args__", (None,))[0], "__annotations__", ()):
                 yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
         elif parameter.kind is not parameter.VAR_POSITIONAL and parameter.name not in ("self", "cls"):
             yield parameter

@@ -28,8 +28,7 @@ class Side:
         self.asked: set[str] = set()
         self.told: set[str] = set()
         self.told_ms = 0
-        desk.begin()
-        desk.sweep()
+        desk.begin().sweep()
 
     @property
     def now_ms(self) -> int:

@@ -107,8 +107,7 @@ class MixedWalk(Users):
 
     def sweep(self) -> Swept:
         """Leases that have run out are taken, what is due goes on, and children hear of their parents."""
-        wanted = self.oracle.sweep(self.now_ms)
-        swept = self.desk.sweep()
+        wanted, swept = self.oracle.sweep(self.now_ms), self.desk.sweep()
         assert sorted(swept.leases) == wanted
         self.over += [(lease, "") for lease, _ in wanted]
         self.oracle.promote(self.now_ms)

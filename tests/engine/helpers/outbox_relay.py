@@ -70,8 +70,7 @@ def main() -> None:
 
     def watched() -> Any:
         connection = connect(options.kind, options.address)
-        made = type("Connection", (Watched,), {"__module__": type(connection).__module__})
-        return made(connection, steps)
+        return type("Connection", (Watched,), {"__module__": type(connection).__module__})(connection, steps)
 
     with Queue("q", url=options.url) as queue:
         if options.clock_ms:

@@ -66,8 +66,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _marked(path: Path, text: str) -> tuple[str, list[str]]:
-    found: list[str] = []
-    where = path.stem
+    found, where = list[str](), path.stem
 
     def note(listed: str, condition: str) -> str:
         found.append(f"{where} {listed}")

@@ -36,6 +36,14 @@ def hurry(queue: Queue, *, timeout_ms: int = PATIENCE_MS, deadline_ms: int = 10_
     return queue
 
 
+def must_raise(
+    kind: type[BaseException] | tuple[type[BaseException], ...], match: str | None, call: Any, *arguments: object, **options: Any
+) -> None:
+    """The call fails with this error, whose text matches."""
+    with pytest.raises(kind, match=match):
+        call(*arguments, **options)
+
+
 def some_handlers(handler: Callable[[Any], object] = lambda job: None, name: str = "work", **options: Any) -> Handlers:
     """A worker needs at least one."""
     handlers = Handlers()

@@ -72,14 +72,8 @@ FAILURES: dict[str, Callable[[], BaseException]] = {
 
 #: What a back-off may answer that is no wait.
 NONSENSE: dict[str, Any] = {
-    "inf": float("inf"),
-    "nan": float("nan"),
-    "text": "soon",
-    "huge": 10**400,
-    "negative": -1,
-    "bool": True,
-    "list": [],
-    "object": object(),
+    **{"inf": float("inf"), "nan": float("nan"), "text": "soon", "huge": 10**400, "negative": -1},
+    **{"bool": True, "list": [], "object": object()},
 }
 
 

@@ -21,9 +21,7 @@ REPEATED_S = 8.0
 
 def main(url: str, shards: int, folder: Path, seed: int) -> None:
     """Produce until told to stop."""
-    draw = random.Random(seed)
-    made: list[tuple[str, dict[str, Any]]] = []
-    made_s: list[float] = []
+    draw, made, made_s = random.Random(seed), list[tuple[str, dict[str, Any]]](), list[float]()
     with (
         Queue("mails", url=url, shards=shards, connect=ConnectOptions(deadline_ms=10_000)) as queue,
         (folder / f"acknowledged-{seed}").open("a", buffering=1) as acknowledged,

@@ -123,8 +123,7 @@ def drain(desk: Desk, operation: Operation | None = None) -> list[str]:
         desk.resume()
     finished: list[str] = []
     for _ in range(40):
-        desk.sweep()
-        found = desk.claim("z", 20, classes=CLASSES)
+        found = desk.swept().claim("z", 20, classes=CLASSES)
         while found:
             # A finish frees slots for what waited for them.
             reply = desk.run(Finish(tuple(job.lease for job in found), desk.claim_operation("z", 20, classes=CLASSES)))
@@ -147,8 +146,7 @@ def check_outcome(
     known = there | created_by(operation, reply) if reply else there
     by_hand = known - accepted.keys() - dead
     if reply:
-        assert (dead, by_hand) == (scene.dead, scene.gone)
-        assert scene.runs <= accepted.keys()
+        assert (dead, by_hand) == (scene.dead, scene.gone) and scene.runs <= accepted.keys()
     else:
         unheard = {lease.job for lease in operation.leases} if isinstance(operation, Finish | Drop) else set[str]()
         assert dead <= scene.dead | dead_before and by_hand <= scene.gone | unheard, (dead, by_hand)

@@ -19,8 +19,7 @@ def check_slots(path: Path, tmp_path: Path, where: Sequence[Layer] = ()) -> None
     folder.mkdir()
     if not where:  # it is linked with the modules beside it
         shutil.copytree(path.parent / "modules", folder / "modules")
-    copy, source = folder / path.name, path.read_text()
-    script = load_script(path, where)
+    copy, source, script = folder / path.name, path.read_text(), load_script(path, where)
     for slot in (*script.keys, *script.arguments):
         without, count = re.subn(rf"^--   {slot}\s.*\n", "", source, flags=re.MULTILINE)
         assert count, slot

@@ -17,8 +17,7 @@ async_queue = AsyncQueue("q", url="redis://127.0.0.1:1")
 
 
 class Colour(Enum):
-    RED = "red"
-    BLUE = "blue"
+    RED, BLUE = "red", "blue"
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -34,16 +34,23 @@ class BananasDesk(Desk):
 
     # -- our side
 
-    def put(self, job: str, payload: bytes = b'{"u":1}', *, name: str = "main", **options: Any) -> None:
-        """Enqueue a job with these bytes."""
-        operation = EnqueueOperation(
-            job, name, payload, job.encode().ljust(8, b"-")[:8], Options(**options), not_after_ms=self.now_ms + 10_000
-        )
-        assert self.run(operation).result == "created"
+    def put(self, *jobs: str, payload: bytes = b'{"u":1}', name: str = "main", **options: Any) -> Self:
+        """Enqueue jobs with these bytes."""
+        not_after_ms = self.now_ms + 10_000
+        for job in jobs:
+            nonce = job.encode().ljust(8, b"-")[:8]
+            operation = EnqueueOperation(job, name, payload, nonce, Options(**options), not_after_ms=not_after_ms)
+            assert self.run(operation).result == "created"
+        return self
 
     def take(self, limit: int = 10, **more: Any) -> list[LeasedJob]:
         """The next claim of a worker."""
         return list(self.claimed(limit, **more).jobs)
+
+    def one(self, worker: str = "a", limit: int = 10, **more: Any) -> LeasedJob:
+        """The same, where it is a single one."""
+        (job,) = self.take(limit, worker=worker, **more)
+        return job
 
     def claimed(
         self,
@@ -79,17 +86,17 @@ class BananasDesk(Desk):
         ended: Ended = self.run(Bury((Failure(lease, error),)))
         return ended.items[0]
 
-    def move(self, ms: int) -> None:
+    def move(self, ms: int) -> Self:
         """Move the clock, and leave keys whose time to live is the server's where they are."""
         self.now_ms += ms
         self.queue.use_test_clock(self.now_ms)
+        return self
 
     # -- foreign clients
 
-    def go(self, job: str, *, name: str = "main", payload: str = '{"u":1}', priority: str = "normal", **more: Any) -> None:
+    def go(self, job: str, *, name: str = "main", payload: str = '{"u":1}', priority: str = "normal", **more: Any) -> Self:
         """What a Go client writes: SET, then LPUSH. `raw`: another body; `route`: a routing key; the rest are members."""
-        raw = more.pop("raw", None)
-        route = more.pop("route", "default")
+        raw, route = more.pop("raw", None), more.pop("route", "default")
         body = {"status": "pending", "created_at": START, "updated_at": START, "attempts": 0, "max_retries": 3, **more}
         routing = {"routing_key": route}
         head = json.dumps({"id": job, "name": name}, separators=(",", ":"))[:-1]
@@ -98,8 +105,9 @@ class BananasDesk(Desk):
         text = f'{head},"payload":{payload},{json.dumps(ordered, separators=(",", ":"))[1:]}'
         self.redis.set(f"bananas:job:{job}", text if raw is None else raw)
         self.redis.lpush(self.list_key(route, priority), job)
+        return self
 
-    def sdk(self, job: str, *, payload: Any = None, due_s: float | None = None, priority: str = "normal", **more: Any) -> None:
+    def sdk(self, job: str, *, payload: Any = None, due_s: float | None = None, priority: str = "normal", **more: Any) -> Self:
         """What the Python client writes: spaces, empty texts, and the job in the list of the default route whatever its routing
         key; with a time, a score with a fraction and a status that Go does not write."""
         stamp = iso(self.now_ms)
@@ -113,6 +121,7 @@ class BananasDesk(Desk):
             self.redis.lpush(self.list_key("default", priority), job)
         else:
             self.redis.zadd("bananas:queue:scheduled", {job: due_s})
+        return self
 
     # -- raw keys
 

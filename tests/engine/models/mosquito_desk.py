@@ -51,6 +51,10 @@ class MosquitoDesk(ModelDesk):
         """Claim jobs of the one kind that these tests have."""
         return self.claim(worker, limit, classes=(KIND,))
 
+    def one(self, worker: str = "a", limit: int = 10, **more: Any) -> LeasedJob:
+        """The same, where it is a single one."""
+        return super().one(worker, limit, **{"classes": (KIND,), **more})
+
     def add(self, nonce: int = 0, **options: Any) -> str:
         """Enqueue one; the id that the server gave it."""
         made = self.enqueue_operation("", name=KIND, nonce=nonce.to_bytes(8, "big"), payload={"n": nonce}, **options)

@@ -30,10 +30,7 @@ JOBS = [
 def test_a_body_that_is_no_job_is_dead_with_the_reason_and_the_next_one_runs(desk: BananasDesk) -> None:
     texts = ["", "null", "[]", "7", '"text"', "{oops", "\x00\x01", "{}", '{"error":"x","id":"bad"}', GOOD[:-1]]
     for raw in (*texts, *(GOOD.replace(*change) for change in NO_JOBS)):
-        desk.begin()
-        desk.go("bad", raw=raw)
-        desk.go("good")
-        sets_aside_bad(desk)
+        sets_aside_bad(desk.begin().go("bad", raw=raw).go("good"))
         assert desk.waiting() == []
         stub = desk.body("bad")
         assert stub["error"].startswith("Failed to unmarshal job: ") and len(stub["error"]) > 30
@@ -50,9 +47,7 @@ def sets_aside_bad(desk: BananasDesk) -> None:
 def test_what_go_would_read_runs_and_ends(desk: BananasDesk) -> None:
     spaced = " \n" + GOOD.replace(",", " , ").replace(":", " : ") + "\n"
     for raw in (spaced, *(GOOD.replace(*change) for change in JOBS)):
-        desk.begin()
-        desk.go("bad", raw=raw)
-        (leased,) = desk.take()
+        (leased,) = desk.begin().go("bad", raw=raw).take()
         assert json.loads(leased.payload) in ({}, None) and leased.enqueued_ms >= 0, raw
         assert desk.fail(leased.lease)[0] == "ok"
         body = desk.body("bad")
@@ -62,9 +57,7 @@ def test_what_go_would_read_runs_and_ends(desk: BananasDesk) -> None:
 def test_a_job_whose_key_is_no_string_is_set_aside_as_it_is(desk: BananasDesk) -> None:
     writes = {"hash": ("HSET", "id", "bad"), "list": ("LPUSH", "x"), "zset": ("ZADD", 1, "x")}
     for kind, (command, *words) in writes.items():
-        desk.begin()
-        desk.go("good")
-        desk.redis.lpush(desk.list_key(), "bad")
+        desk.begin().go("good").redis.lpush(desk.list_key(), "bad")
         desk.redis.execute_command(command, "bananas:job:bad", *words)
         sets_aside_bad(desk)
         assert desk.redis.type("bananas:job:bad") == kind.encode()
@@ -73,24 +66,18 @@ def test_a_job_whose_key_is_no_string_is_set_aside_as_it_is(desk: BananasDesk) -
 def test_ids_of_any_text_run(desk: BananasDesk) -> None:
     uuid = "550e8400-e29b-41d4-a716-446655440000"
     for job in ("a:b:c", "x" * 5000, uuid, "cron:n:5", "with space", "\xfc", "new\nline"):
-        desk.go(job)
-        (leased,) = desk.take()
+        (leased,) = desk.go(job).take()
         assert leased.lease.job == job and desk.succeed(leased.lease)[0] == "ok"
         assert desk.body(job)["status"] == "completed"
 
 
 def test_an_id_that_cannot_be_said_stops_nothing(desk: BananasDesk) -> None:
-    desk.go("x" * 70_000)
-    desk.go("good")
-    assert [leased.lease.job for leased in desk.take()] == ["good"]
+    assert [leased.lease.job for leased in desk.go("x" * 70_000).go("good").take()] == ["good"]
 
 
 def test_scores_beyond_all_time_wait_and_those_before_it_are_due(desk: BananasDesk) -> None:
     for score in (2**53 + 2.0, 1e300, float("inf")):
-        desk.begin()
-        desk.go("far")
-        desk.go("past")
-        desk.redis.delete(desk.list_key())
+        desk.begin().go("far").go("past").redis.delete(desk.list_key())
         desk.redis.zadd("bananas:queue:scheduled", {"far": score, "past": -score})
         assert desk.sweep().promoted == 1
         assert desk.waiting() == ["past"] and list(desk.scheduled()) == ["far"], score
@@ -98,15 +85,12 @@ def test_scores_beyond_all_time_wait_and_those_before_it_are_due(desk: BananasDe
 
 def test_unknown_members_and_foreign_texts_stay(desk: BananasDesk) -> None:
     body = GOOD[:-1] + ',"metadata":{"n":1.0,"s":"\\u00fc/\\/","e":[]},"x":12345678901234567890}'
-    desk.go("bad", raw=body)
-    (leased,) = desk.take()
-    desk.succeed(leased.lease)
+    desk.succeed(desk.go("bad", raw=body).one().lease)
     text = desk.text("bad")
     assert ',"metadata":{"n":1.0,"s":"\\u00fc/\\/","e":[]},"x":12345678901234567890}' in text
     assert text.replace('"completed"', '"pending"').replace(',"updated_at":"2100-01-01T01:06:40Z"', "") == body
 
 
 def test_an_error_of_any_bytes_stays_json(desk: BananasDesk) -> None:
-    desk.go("j")
-    desk.bury(desk.take()[0].lease, 'a "b" \\ \x00\x1f\x7f \u2028 <\ud7ff> \U0001f34c')
+    desk.go("j").bury(desk.take()[0].lease, 'a "b" \\ \x00\x1f\x7f \u2028 <\ud7ff> \U0001f34c')
     assert desk.body("j")["error"] == 'a "b" \\ \x00\x1f\x7f \u2028 <\ud7ff> \U0001f34c'

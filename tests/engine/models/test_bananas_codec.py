@@ -10,6 +10,7 @@ from engine import Malformed, Queue, ScriptFault, UnsupportedFeature, models
 from engine.models.foreign.bananas import BananasModel
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
+from tests.engine.helpers.producing import must_raise
 
 GO = (
     '{"id":"j","name":"img","payload":{"u":1},"status":"pending","priority":"high","routing_key":"gpu",'
@@ -59,17 +60,13 @@ def test_what_is_no_job_is_a_script_fault() -> None:
         *("", "[]", "null", "{", '{"name"}', '{"name":1}', "{}", '{"name":"a"', '{"name":"a",}'),
         '{"a":' * 10**5,
     ):
-        with pytest.raises(ScriptFault, match="^job j: it cannot be read"):
-            decoded(raw)
+        must_raise(ScriptFault, "^job j: it cannot be read", decoded, raw)
 
 
 def test_what_does_not_matter_may_be_anything() -> None:
     for more in (
-        {"created_at": 5},
-        {"created_at": "yesterday"},
-        {"created_at": "0001-01-01T00:00:00Z"},
-        {"priority": 7},
-        {"max_retries": None},
+        *({"created_at": 5}, {"created_at": "yesterday"}, {"created_at": "0001-01-01T00:00:00Z"}),
+        *({"priority": 7}, {"max_retries": None}),
     ):
         job = decoded(json.dumps({"name": "a", **more}))
         assert (job.enqueued_ms, job.options.attempts, job.options.priority) == (0, 1, 5)
@@ -78,23 +75,14 @@ def test_what_does_not_matter_may_be_anything() -> None:
 def test_ids_are_uuids_and_settings_are_checked() -> None:
     assert len(BananasModel("q", "bananas").new_id()) == 36
     for name, value in (("layout", "old"), ("adopt_after_ms", -1), ("timeout_ms", "5"), ("result_ttl_s", 0)):
-        with pytest.raises(Malformed, match=f"^{name}: "):
-            models.Bananas(**{name: value})  # type: ignore[arg-type]
+        must_raise(Malformed, f"^{name}: ", models.Bananas, **{name: value})
 
 
 def test_an_option_without_room_on_the_wire_is_refused_before_any_io() -> None:
     """Nothing listens at that port."""
     for options in (
-        {"lifo": True},
-        {"backoff_ms": 5},
-        {"timeout_ms": 5},
-        {"headers": {"a": "b"}},
-        {"unique": "u"},
-        {"needs": ["p"]},
-        {"key": "k"},
-        {"target": {"stack": ["node"]}},
-        {"crashes_max": 2},
-        {"cost": 2},
+        *({"lifo": True}, {"backoff_ms": 5}, {"timeout_ms": 5}, {"headers": {"a": "b"}}, {"unique": "u"}),
+        *({"needs": ["p"]}, {"key": "k"}, {"target": {"stack": ["node"]}}, {"crashes_max": 2}, {"cost": 2}),
     ):
         queue = Queue("q", models.Bananas(), url="redis://127.0.0.1:1")
         with pytest.raises(UnsupportedFeature, match=f"bananas.*{next(iter(options))}"):
@@ -104,5 +92,4 @@ def test_an_option_without_room_on_the_wire_is_refused_before_any_io() -> None:
 @pytest.mark.parametrize(("field", "given"), [("route", {"route": "a:b"}), ("payload", {"payload": "proto:x"})])
 def test_what_the_wire_cannot_hold_names_its_field(field: str, given: dict[str, object]) -> None:
     queue = Queue("q", models.Bananas(), url="redis://127.0.0.1:1")
-    with pytest.raises(Malformed, match=f"^{field}: "):
-        queue.enqueue("work", **{"payload": {}, **given})  # type: ignore[arg-type]
+    must_raise(Malformed, f"^{field}: ", queue.enqueue, "work", **{"payload": {}, **given})

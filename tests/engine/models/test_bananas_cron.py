@@ -32,18 +32,15 @@ def to_the_next_minute(desk: BananasDesk) -> None:
 @pytest.mark.feature("BN16", "BN19", model="bananas")
 def test_a_tick_makes_a_job_with_an_id_and_tells_it_in_the_state(desk: BananasDesk) -> None:
     desk.queue.schedules.put("s", "main", {"day": 1}, cron="*/2 * * * *", priority=9, route="gpu")
-    desk.move(80_000)
-    (ticked,) = desk.turn()
+    (ticked,) = desk.move(80_000).turn()
     job = f"cron:s:{desk.now_ms}"
     assert ticked.jobs == (job,) and desk.waiting("gpu", "high") == [job]
     body = desk.body(job)
     assert (body["id"], body["payload"], body["max_retries"]) == (job, {"day": 1}, 3)
     last = {"last_run": "2100-01-01T01:08:00Z", "last_success": "2100-01-01T01:08:00Z"}
     assert state(desk) == {**last, "next_run": "2100-01-01T01:10:00Z", "run_count": "1"}
-    desk.move(2 * MINUTE_MS)
-    desk.redis.hset(keys_of(desk).cron_state("s"), "last_error", "boom")
-    desk.turn()
-    assert state(desk)["run_count"] == "2" and "last_error" not in state(desk)
+    desk.move(2 * MINUTE_MS).redis.hset(keys_of(desk).cron_state("s"), "last_error", "boom")
+    assert state(desk.turned())["run_count"] == "2" and "last_error" not in state(desk)
 
 
 @pytest.mark.feature("BN17", model="bananas")
@@ -60,8 +57,7 @@ def test_a_disabled_schedule_does_not_tick(desk: BananasDesk) -> None:
     schedules.put("s", "main", {}, cron="* * * * *")
     assert schedules.disable("s")
     to_the_next_minute(desk)
-    assert desk.turn() == []
-    assert schedules.enable("s")
+    assert desk.turn() == [] and schedules.enable("s")
     to_the_next_minute(desk)
     assert [len(ticked.jobs) for ticked in desk.turn()] == [1]
 
@@ -106,8 +102,7 @@ def test_schedules_of_ours_may_tick_more_often_than_once_a_second(desk: BananasD
     desk.queue.schedules.put("s", "main", {}, every_ms=200)
     made = 0
     for _ in range(12):
-        desk.move(200)
-        made += sum(len(ticked.jobs) for ticked in desk.turn())
+        made += sum(len(ticked.jobs) for ticked in desk.move(200).turn())
     assert made >= 11 and state(desk)["run_count"] == str(made)
 
 
@@ -142,8 +137,7 @@ def test_other_locks_are_keys_of_ours(desk: BananasDesk) -> None:
     def foreign() -> list[str]:
         return [key.decode() for key in desk.redis.scan_iter("bananas:*") if not key.startswith(b"bananas:ironclaim:")]
 
-    before = foreign()
-    lock = desk.queue.locks.acquire("nightly")
+    before, lock = foreign(), desk.queue.locks.acquire("nightly")
     assert lock is not None and desk.queue.locks.acquire("nightly") is None and desk.queue.locks.release(lock)
     assert foreign() == before
 

@@ -14,40 +14,33 @@ def foreign_take(desk: BananasDesk) -> None:
 
 
 def test_stranded_in_processing(desk: BananasDesk) -> None:
-    desk.go("j")
-    foreign_take(desk)
-    desk.sweep_past(60_000)
-    assert desk.processing() == ["j"] and desk.take() == []
+    foreign_take(desk.go("j"))
+    assert desk.past(60_000).processing() == ["j"] and desk.take() == []
 
 
 def test_adopted_while_a_foreign_worker_runs_it(ironclaim_url: str) -> None:
     desk = BananasDesk(ironclaim_url, "document", adopt_after_ms=10_000)
-    desk.go("j")
-    foreign_take(desk)
+    foreign_take(desk.go("j"))
     desk.sweep_past(18_000)
     assert [leased.lease.job for leased in desk.take()] == ["j"], "beside the one that may still run it"
     desk.close()
 
 
 def test_foreign_promotion_doubles(desk: BananasDesk) -> None:
-    desk.go("j")
-    desk.redis.lpush(desk.list_key(), "j")
+    desk.go("j").redis.lpush(desk.list_key(), "j")
     (leased,) = desk.take()
     foreign_take(desk)
     assert desk.processing() == ["j", "j"], "both have it in hand"
     assert desk.succeed(leased.lease) == ("ok", "finished")
     # The other way round.
-    desk.begin()
-    desk.go("j")
-    desk.redis.lpush(desk.list_key(), "j")
+    desk.begin().go("j").redis.lpush(desk.list_key(), "j")
     foreign_take(desk)
     (leased,) = desk.take()
     assert desk.processing() == ["j", "j"] and desk.succeed(leased.lease) == ("ok", "finished")
 
 
 def test_foreign_ends_unfenced(desk: BananasDesk) -> None:
-    desk.go("j")
-    (leased,) = desk.take()
+    (leased,) = desk.go("j").take()
     desk.redis.lrem("bananas:queue:processing", 1, "j")
     desk.redis.set("bananas:job:j", desk.text("j").replace('"pending"', '"completed"'), ex=86_400)
     assert desk.succeed(leased.lease, b"1")[0] == "stale", "what was done here is refused"
@@ -55,35 +48,25 @@ def test_foreign_ends_unfenced(desk: BananasDesk) -> None:
 
 
 def test_cron_without_id(desk: BananasDesk) -> None:
-    desk.go("", payload='{"tick":1}')
-    desk.go("", payload='{"tick":2}')
-    desk.claimed()
+    desk.go("", payload='{"tick":1}').go("", payload='{"tick":2}').claimed()
     payloads = [leased.payload for _ in range(3) for leased in desk.take()]
     assert b'{"tick":1}' not in payloads and b'{"tick":2}' in payloads
 
 
 def test_whole_seconds(desk: BananasDesk) -> None:
-    desk.put("j", delay_ms=1)
-    desk.tick(999)
-    assert desk.sweep().promoted == 0
-    desk.tick(1)
-    assert desk.sweep().promoted == 1
+    assert desk.put("j", delay_ms=1).tick(999).sweep().promoted == 0 and desk.tick(1).sweep().promoted == 1
 
 
 def test_pause_is_ours(desk: BananasDesk) -> None:
-    desk.go("j")
-    desk.pause()
-    assert desk.take() == []
+    assert desk.go("j").pause().take() == []
     foreign_take(desk)
     assert desk.processing() == ["j"]
 
 
 def test_routes_are_not_listed(desk: BananasDesk) -> None:
-    desk.go("j", route="gpu")
-    assert desk.queue.counts().waiting == 0
+    assert desk.go("j", route="gpu").queue.counts().waiting == 0
     assert [leased.lease.job for leased in desk.take(routes=("gpu",))] == ["j"]
-    desk.go("k", route="gpu")
-    assert desk.queue.counts().waiting == 1, "from the first claim on"
+    assert desk.go("k", route="gpu").queue.counts().waiting == 1, "from the first claim on"
 
 
 def test_each_finding_has_a_test() -> None:

@@ -23,10 +23,8 @@ def look(desk: BananasDesk, job: str) -> Seen:
 
 def test_3_3_2_jobs_that_a_live_scheduler_has_promoted_are_found(desk: BananasDesk) -> None:
     """In `live` nothing of theirs reads the lists where it leaves them."""
-    desk.go("j")
-    desk.redis.rename(desk.list_key(), "bananas:route:default:queue:normal")
-    (leased,) = desk.take()
-    assert leased.lease.job == "j" and desk.processing() == ["j"]
+    desk.go("j").redis.rename(desk.list_key(), "bananas:route:default:queue:normal")
+    assert desk.one().lease.job == "j" and desk.processing() == ["j"]
 
 
 def test_3_3_3_low_priority_waits_for_no_rounds(ironclaim_url: str) -> None:
@@ -43,30 +41,22 @@ def test_3_3_3_low_priority_waits_for_no_rounds(ironclaim_url: str) -> None:
 
 
 def test_3_3_4_a_high_job_goes_before_low_ones_that_wait_already(desk: BananasDesk) -> None:
-    for number in range(3):
-        desk.put(f"low{number}", priority=1)
-    desk.put("high", priority=10)
-    assert desk.take(1)[0].lease.job == "high"
+    desk.put(*(f"low{number}" for number in range(3)), priority=1)
+    assert desk.put("high", priority=10).take(1)[0].lease.job == "high"
 
 
 def test_3_3_5_what_a_crashed_worker_of_ours_held_comes_back(desk: BananasDesk) -> None:
-    desk.put("j")
-    desk.take()
-    assert desk.processing() == ["j"]
-    desk.sweep_past(9_001)
-    assert desk.processing() == [] and desk.waiting() == ["j"]
+    desk.put("j").take()
+    assert desk.processing() == ["j"] and desk.past(9_001).processing() == [] and desk.waiting() == ["j"]
 
 
 def test_3_3_5_a_job_type_that_a_worker_does_not_handle_stays_where_it_is(desk: BananasDesk) -> None:
-    desk.go("other", name="other")
-    desk.go("main")
-    assert [leased.lease.job for leased in desk.take()] == ["main"]
+    assert [leased.lease.job for leased in desk.go("other", name="other").go("main").take()] == ["main"]
     assert desk.waiting() == ["other"] and desk.processing() == ["main"]
 
 
 def test_3_3_6_a_cron_job_without_an_id_gets_one(desk: BananasDesk) -> None:
-    desk.go("", max_retries=0, status="")
-    desk.claimed()
+    desk.go("", max_retries=0, status="").claimed()
     (leased,) = desk.take() or desk.take()
     job = leased.lease.job
     assert job.startswith("cron:unnamed:") and desk.body(job)["id"] == job
@@ -75,16 +65,13 @@ def test_3_3_6_a_cron_job_without_an_id_gets_one(desk: BananasDesk) -> None:
 
 
 def test_3_3_8_a_delayed_job_keeps_its_time_and_its_attempts(desk: BananasDesk) -> None:
-    desk.put("ahead")
-    desk.put("later", delay_ms=60_000)
+    desk.put("ahead").put("later", delay_ms=60_000)
     assert desk.scheduled() == {"later": desk.now_ms / 1000 + 60} and desk.body("later")["attempts"] == 0
     assert desk.waiting() == ["ahead"] and desk.processing() == []
 
 
 def test_3_3_9_many_promotions_bring_a_job_once(desk: BananasDesk) -> None:
-    for number in range(50):
-        desk.put(f"j{number}", delay_ms=1000)
-    desk.tick(1000)
+    desk.put(*(f"j{number}" for number in range(50)), delay_ms=1000).tick(1000)
     promotions = [desk.sweep_operation(worker) for worker in "stuv"]
     assert sum(desk.run(promotion).promoted for promotion in promotions) == 50
     assert len(desk.waiting()) == len(set(desk.waiting())) == 50
@@ -93,22 +80,18 @@ def test_3_3_9_many_promotions_bring_a_job_once(desk: BananasDesk) -> None:
 def test_3_3_9_a_missing_member_of_scheduled_is_removed_and_a_broken_one_is_dead(desk: BananasDesk) -> None:
     desk.redis.zadd("bananas:queue:scheduled", {"missing": 1, "broken": 2, "good": 3})
     desk.redis.set("bananas:job:broken", "{oops")
-    desk.go("good")
-    desk.redis.delete(desk.list_key())
-    desk.sweep()
-    assert desk.scheduled() == {} and desk.waiting() == ["good"] and desk.dead() == ["broken"]
+    desk.go("good").redis.delete(desk.list_key())
+    assert desk.swept().scheduled() == {} and desk.waiting() == ["good"] and desk.dead() == ["broken"]
     assert not desk.redis.exists("bananas:job:missing")
 
 
 def test_3_3_10_three_retries_are_three_runs(desk: BananasDesk) -> None:
-    desk.go("j", max_retries=3, attempts=2)
-    (leased,) = desk.take()
+    (leased,) = desk.go("j", max_retries=3, attempts=2).take()
     assert leased.failures == 2 and desk.fail(leased.lease)[1] == "buried"
 
 
 def test_3_3_12_what_a_handler_returns_is_stored_and_given_to_who_waits(desk: BananasDesk) -> None:
-    desk.put("j")
-    desk.succeed(desk.take()[0].lease, b'{"n":[1,2]}')
+    desk.put("j").succeed(desk.take()[0].lease, b'{"n":[1,2]}')
     seen = look(desk, "j")
     assert seen.state == "finished" and json.loads(seen.record)["value"] == {"n": [1, 2]}
 
@@ -128,8 +111,7 @@ def test_3_3_12_no_call_misses_the_end_of_its_job(ironclaim_url: str, late_looks
 
 @pytest.mark.slow
 def test_6_2_a_failure_that_is_made_good_is_not_told(ironclaim_url: str) -> None:
-    queue = Queue("q", models.Bananas(), url=ironclaim_url)
-    handlers, runs = Handlers(), list[int]()
+    queue, handlers, runs = Queue("q", models.Bananas(), url=ironclaim_url), Handlers(), list[int]()
 
     @handlers("flaky")
     def flaky(job: Job) -> str:
@@ -156,45 +138,33 @@ def test_6_2_a_stored_failure_of_a_job_that_will_run_again_is_no_end(desk: Banan
 
 
 def test_6_2_a_success_keeps_no_error_of_a_result_before_it(desk: BananasDesk) -> None:
-    desk.go("j")
-    desk.redis.hset("bananas:result:j", mapping={"status": "failed", "error": "boom"})
+    desk.go("j").redis.hset("bananas:result:j", mapping={"status": "failed", "error": "boom"})
     desk.succeed(desk.take()[0].lease, b"1")
     assert "error" not in desk.result("j") and desk.result("j")["status"] == "completed"
 
 
 def test_6_2_a_failed_job_goes_back_to_its_own_route(desk: BananasDesk) -> None:
-    desk.put("j", route="gpu")
-    (leased,) = desk.take(routes=("gpu",))
+    (leased,) = desk.put("j", route="gpu").take(routes=("gpu",))
     desk.fail(leased.lease)
-    desk.tick(2000)
-    desk.sweep()
-    assert desk.waiting("gpu") == ["j"] and desk.waiting() == []
+    assert desk.tick(2000).swept().waiting("gpu") == ["j"] and desk.waiting() == []
 
 
 def test_6_2_a_job_of_the_python_client_goes_back_to_the_list_that_it_came_from(desk: BananasDesk) -> None:
     """Its routing key says gpu, but that client routes nothing, and its workers read no other list."""
-    desk.sdk("s", routing_key="gpu")
-    desk.fail(desk.take()[0].lease)
-    desk.tick(2000)
-    desk.sweep()
-    assert desk.waiting() == ["s"] and desk.waiting("gpu") == []
+    desk.sdk("s", routing_key="gpu").fail(desk.take()[0].lease)
+    assert desk.tick(2000).swept().waiting() == ["s"] and desk.waiting("gpu") == []
 
 
 def test_6_2_scores_with_a_fraction_and_the_status_scheduled(desk: BananasDesk) -> None:
-    desk.sdk("s", due_s=desk.now_ms / 1000 + 0.75)
-    desk.tick(749)
-    assert desk.sweep().promoted == 0
-    desk.tick(1)
-    assert desk.sweep().promoted == 1
+    assert desk.sdk("s", due_s=desk.now_ms / 1000 + 0.75).tick(749).sweep().promoted == 0
+    assert desk.tick(1).sweep().promoted == 1
     assert desk.waiting() == ["s"] and desk.body("s")["status"] == "pending"
 
 
 @pytest.mark.feature("BN12", model="bananas")
 def test_6_2_the_records_of_what_cannot_be_read(desk: BananasDesk) -> None:
     desk.redis.lpush(desk.list_key(), "missing")
-    desk.go("broken", raw="{oops")
-    desk.go("good")
-    assert [leased.lease.job for leased in desk.take()] == ["good"]
+    assert [leased.lease.job for leased in desk.go("broken", raw="{oops").go("good").take()] == ["good"]
     assert desk.dead() == ["missing", "broken"] and desk.waiting() == [] and desk.processing() == ["good"]
     assert desk.text("missing") == '{"error":"Job data not found (corrupted reference)","id":"missing"}'
     stub = desk.body("broken")
@@ -216,40 +186,31 @@ def test_6_2_entries_that_were_promoted_twice_run_once(desk: BananasDesk) -> Non
 
 
 def test_6_2_what_a_foreign_worker_has_left_behind_comes_back_where_that_is_asked_for(ironclaim_url: str) -> None:
-    never = BananasDesk(ironclaim_url, "document")
-    never.go("j")
+    never = BananasDesk(ironclaim_url, "document").go("j")
     never.redis.lmove(never.list_key(), "bananas:queue:processing", "RIGHT", "LEFT")
     never.sweep_past(60_000)
     assert never.processing() == ["j"]
     never.close()
     desk = BananasDesk(ironclaim_url, "document", adopt_after_ms=30_000)
-    desk.sweep_past(27_000)
-    assert desk.processing() == ["j"]
-    desk.sweep_past(12_000)
-    assert desk.processing() == [] and desk.waiting() == ["j"]
+    assert desk.past(27_000).processing() == ["j"]
+    assert desk.past(12_000).processing() == [] and desk.waiting() == ["j"]
     desk.close()
 
 
 def test_a_finished_job_that_a_foreign_scheduler_writes_back_does_not_run_again(desk: BananasDesk) -> None:
     """It read the job and its entry of queue:scheduled, and promotes it only after a worker of the engine has run it."""
-    desk.put("j", delay_ms=1_000)
-    old = desk.text("j")
-    desk.tick(1_000)
-    (leased,) = desk.take()
+    old = desk.put("j", delay_ms=1_000).text("j")
+    (leased,) = desk.tick(1_000).take()
     assert desk.succeed(leased.lease, b'"sent"') == ("ok", "finished")
     done, result = desk.body("j"), desk.result("j")
     desk.redis.set("bananas:job:j", old.replace('"status":"scheduled"', '"status":"pending"'))
     desk.redis.lpush(desk.list_key(), "j")
-    assert desk.take() == []
-    assert desk.redis.llen(desk.list_key()) == 0 and desk.processing() == []
+    assert desk.take() == [] and desk.redis.llen(desk.list_key()) == 0 and desk.processing() == []
     assert desk.body("j") == done and done["status"] == "completed" and desk.result("j") == result
     assert 0 < desk.redis.ttl("bananas:job:j") <= 86_400
     assert desk.queue.counts().active == 0 and desk.succeed(leased.lease, b'"sent"')[0] in ("ok", "repeated")
 
 
 def test_a_job_that_is_made_later_under_the_id_of_a_finished_one_runs(desk: BananasDesk) -> None:
-    desk.go("j")
-    (leased,) = desk.take()
-    assert desk.succeed(leased.lease) == ("ok", "finished")
-    desk.go("j", created_at=iso(desk.now_ms + 1))
-    assert [again.lease.job for again in desk.take()] == ["j"]
+    assert desk.succeed(desk.go("j").one().lease) == ("ok", "finished")
+    assert [again.lease.job for again in desk.go("j", created_at=iso(desk.now_ms + 1)).take()] == ["j"]

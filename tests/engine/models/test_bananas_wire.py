@@ -15,7 +15,7 @@ __all__ = ["desk"]
 @pytest.mark.feature("BN01", "BN02", model="bananas")
 @pytest.mark.parametrize(("priority", "level"), [(1, "low"), (3, "low"), (4, "normal"), (5, "normal"), (7, "high"), (10, "high")])
 def test_a_job_has_the_bytes_that_go_writes(desk: BananasDesk, priority: int, level: str) -> None:
-    desk.put("j", b'{"u":1,"l":[],"big":9007199254740993}', priority=priority)
+    desk.put("j", payload=b'{"u":1,"l":[],"big":9007199254740993}', priority=priority)
     routing, last = (',"routing_key":"default"', "") if desk.layout != "live" else ("", ',"routing_key":"default"')
     assert desk.text("j") == (
         '{"id":"j","name":"main","payload":{"u":1,"l":[],"big":9007199254740993},"status":"pending",'
@@ -29,21 +29,16 @@ def test_a_routing_key_names_the_list(desk: BananasDesk) -> None:
     desk.put("j", route="gpu", priority=9)
     assert desk.ids("bananas:route:gpu:queue:high") == ["j"] and desk.body("j")["routing_key"] == "gpu"
     default = "bananas:queue:normal" if desk.layout == "live" else "bananas:route:default:queue:normal"
-    desk.put("k")
-    assert desk.ids(default) == ["k"]
+    assert desk.put("k").ids(default) == ["k"]
 
 
 @pytest.mark.feature("BN05", model="bananas")
 def test_a_delayed_job_stands_in_the_scheduled_set_in_whole_seconds(desk: BananasDesk) -> None:
-    desk.put("j", delay_ms=1500)
-    assert desk.scheduled() == {"j": desk.now_ms / 1000 + 2}
+    assert desk.put("j", delay_ms=1500).scheduled() == {"j": desk.now_ms / 1000 + 2}
     body = desk.body("j")
     assert (body["status"], body["scheduled_for"]) == ("scheduled", "2100-01-01T01:06:41.5Z")
-    desk.tick(1999)
-    assert desk.sweep().promoted == 0 and desk.waiting() == []
-    desk.tick(1)
-    assert desk.sweep().promoted == 1
-    assert desk.waiting() == ["j"] and desk.scheduled() == {}
+    assert desk.tick(1999).sweep().promoted == 0 and desk.waiting() == []
+    assert desk.tick(1).sweep().promoted == 1 and desk.waiting() == ["j"] and desk.scheduled() == {}
     body = desk.body("j")
     assert body["status"] == "pending" and "scheduled_for" not in body
 
@@ -51,17 +46,12 @@ def test_a_delayed_job_stands_in_the_scheduled_set_in_whole_seconds(desk: Banana
 @pytest.mark.feature("BN13", model="bananas")
 def test_jobs_of_one_second_become_claimable_in_the_order_of_their_making(desk: BananasDesk) -> None:
     jobs = [f"j{number}" for number in (5, 3, 11, 1, 7, 2, 10, 4, 8, 0, 9, 6)]
-    for job in jobs:
-        desk.put(job, delay_ms=1000)
-    desk.tick(1000)
-    assert desk.sweep().promoted == 12
-    assert desk.waiting() == jobs
+    assert desk.put(*jobs, delay_ms=1000).tick(1000).sweep().promoted == 12 and desk.waiting() == jobs
 
 
 @pytest.mark.feature("BN07", model="bananas")
 def test_a_claim_moves_the_id_to_processing_and_leaves_the_job_as_it_is(desk: BananasDesk) -> None:
-    desk.go("g")
-    text = desk.text("g")
+    text = desk.go("g").text("g")
     (leased,) = desk.take()
     assert (leased.lease.job, leased.payload, leased.options.attempts) == ("g", b'{"u":1}', 3)
     assert desk.processing() == ["g"] and desk.waiting() == [] and desk.text("g") == text
@@ -81,15 +71,13 @@ def test_priorities_are_strict_over_all_routes_of_a_worker(desk: BananasDesk) ->
 
 def test_routes_of_one_priority_take_turns(desk: BananasDesk) -> None:
     for number in range(20):
-        desk.go(f"g{number}", route="gpu")
-        desk.go(f"m{number}", route="mail")
+        desk.go(f"g{number}", route="gpu").go(f"m{number}", route="mail")
     first = [leased.lease.job for leased in desk.take(10, routes=("gpu", "mail"))]
     assert sorted(first) == sorted([f"g{number}" for number in range(5)] + [f"m{number}" for number in range(5)])
     # Each claim begins with another route, so that single claims take turns as well.
     heads: set[str] = set()
     for _ in range(4):
-        desk.tick(1)
-        heads.add(desk.take(1, routes=("gpu", "mail"))[0].lease.job[0])
+        heads.add(desk.tick(1).take(1, routes=("gpu", "mail"))[0].lease.job[0])
     assert heads == {"g", "m"}
 
 
@@ -103,21 +91,17 @@ def test_a_worker_for_some_priorities_takes_those_lists_alone(desk: BananasDesk)
 
 @pytest.mark.feature("BN09", "BN14", "BN15", model="bananas")
 def test_a_completed_job_lives_for_a_day_and_its_result_for_an_hour(desk: BananasDesk) -> None:
-    desk.put("j")
-    (leased,) = desk.take()
+    (leased,) = desk.put("j").take()
     heard = desk.redis.pubsub()
     heard.subscribe("bananas:result:notify:j")
     assert (heard.get_message(timeout=DEADLINE_S) or {})["type"] == "subscribe"
-    desk.tick(1000)
-    assert desk.succeed(leased.lease, b'{"ok":true}') == ("ok", "finished")
+    assert desk.tick(1000).succeed(leased.lease, b'{"ok":true}') == ("ok", "finished")
     assert (heard.get_message(timeout=DEADLINE_S) or {})["data"] == b"ready"
     heard.close()
     assert desk.processing() == [] and desk.body("j")["status"] == "completed"
     assert desk.body("j")["updated_at"] == "2100-01-01T01:06:41Z" and desk.body("j")["created_at"] == START
     assert desk.result("j") == {
-        "status": "completed",
-        "completed_at": "2100-01-01T01:06:41Z",
-        "duration_ms": "12",
+        **{"status": "completed", "completed_at": "2100-01-01T01:06:41Z", "duration_ms": "12"},
         "result": '{"ok":true}',
     }
     assert DAY_S - 60 < (desk.ttl_s("bananas:job:j") or 0) <= DAY_S and 3540 < (desk.ttl_s("bananas:result:j") or 0) <= 3600
@@ -125,8 +109,7 @@ def test_a_completed_job_lives_for_a_day_and_its_result_for_an_hour(desk: Banana
 
 @pytest.mark.feature("BN14", model="bananas")
 def test_what_returns_nothing_leaves_a_result_without_one(desk: BananasDesk) -> None:
-    desk.put("j")
-    desk.succeed(desk.take()[0].lease)
+    desk.put("j").succeed(desk.take()[0].lease)
     assert set(desk.result("j")) == {"status", "completed_at", "duration_ms"}
 
 
@@ -142,10 +125,8 @@ def test_a_failed_job_waits_two_and_four_seconds_and_is_dead_after_the_third_run
         body = desk.body("j")
         assert (body["status"], body["attempts"], body["error"]) == ("pending", failures, "boom")
         assert desk.result("j") == {}, "nobody is told of a failure that is not the last one"
-        desk.tick(wait_s * 1000)
-        desk.sweep()
-    (leased,) = desk.take()
-    assert desk.fail(leased.lease, 'no "<way>"', 8000) == ("ok", "buried")
+        desk.tick(wait_s * 1000).sweep()
+    assert desk.fail(desk.one().lease, 'no "<way>"', 8000) == ("ok", "buried")
     assert desk.dead() == ["j"] and desk.scheduled() == {} and desk.processing() == []
     assert '"attempts":3' in desk.text("j") and r'"error":"no \"\u003cway\u003e\""' in desk.text("j")
     assert desk.body("j")["status"] == "failed" and "scheduled_for" not in desk.body("j")
@@ -156,12 +137,10 @@ def test_a_failed_job_waits_two_and_four_seconds_and_is_dead_after_the_third_run
 
 
 def test_a_job_of_the_python_client_keeps_its_spelling(desk: BananasDesk) -> None:
-    desk.sdk("s", payload={"t": 'a "b" \u00fc', "n": [1.0, {}]})
-    before = desk.text("s")
+    before = desk.sdk("s", payload={"t": 'a "b" \u00fc', "n": [1.0, {}]}).text("s")
     (leased,) = desk.take()
     assert json.loads(leased.payload) == {"t": 'a "b" \u00fc', "n": [1.0, {}]} and b": " in leased.payload
-    desk.tick(500)
-    desk.fail(leased.lease)
+    desk.tick(500).fail(leased.lease)
     stamp = "2100-01-01T01:06:40+00:00"
     expected = (
         before.replace(
@@ -174,9 +153,7 @@ def test_a_job_of_the_python_client_keeps_its_spelling(desk: BananasDesk) -> Non
 
 
 def test_a_job_that_is_given_back_is_the_next_one(desk: BananasDesk) -> None:
-    for job in ("a", "b"):
-        desk.put(job)
-    (leased,) = desk.take(1)
+    (leased,) = desk.put("a", "b").take(1)
     (reaped,) = desk.sweep_past(9_001)
     assert (reaped[0].job, reaped[0].fence) == ("a", leased.lease.fence)
     assert desk.waiting() == ["a", "b"] and desk.processing() == []
@@ -186,12 +163,10 @@ def test_a_job_that_is_given_back_is_the_next_one(desk: BananasDesk) -> None:
 @pytest.mark.feature("BN36", model="bananas")
 def test_bytes_travel_behind_a_prefix_and_come_back_as_they_were(desk: BananasDesk) -> None:
     data = b"\x01\x0a\x03abc\xff\x00"
-    desk.put("j", data, serializer="raw")
-    assert desk.body("j")["payload"] == "proto:AQoDYWJj/wA="
+    assert desk.put("j", payload=data, serializer="raw").body("j")["payload"] == "proto:AQoDYWJj/wA="
     (leased,) = desk.take()
     assert (leased.payload, leased.options.serializer) == (data, "raw")
-    desk.go("k", payload='"proto:no base64"')
-    (leased,) = desk.take()
+    (leased,) = desk.go("k", payload='"proto:no base64"').take()
     assert (leased.payload, leased.options.serializer) == (b'"proto:no base64"', "")
 
 

@@ -102,8 +102,7 @@ def test_several_routing_keys_for_one_worker(queue: Queue) -> None:
 
 @pytest.mark.feature("BN27", model="bananas")
 def test_a_run_that_takes_too_long_has_failed(ironclaim_url: str) -> None:
-    queue = Queue("q", models.Bananas(timeout_ms=100), url=ironclaim_url)
-    handlers = Handlers()
+    queue, handlers = Queue("q", models.Bananas(timeout_ms=100), url=ironclaim_url), Handlers()
 
     @handlers("slow")
     async def slow(job: Job) -> None:
@@ -117,9 +116,7 @@ def test_a_run_that_takes_too_long_has_failed(ironclaim_url: str) -> None:
 
 
 @pytest.mark.feature("BN11", "BN28", "BN37", model="bananas")
-def test_each_failed_run_is_a_line_of_json_with_its_job_and_the_worker_goes_on(
-    queue: Queue, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_each_failed_run_is_a_line_of_json_and_the_worker_goes_on(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
     handlers, done = Handlers(), threading.Event()
 
     @handlers("raise")
@@ -143,5 +140,4 @@ def test_a_job_by_its_id_and_the_counters(queue: Queue) -> None:
     info = queue.jobs.get("j")
     assert info is not None and (info.state, info.name, info.payload_bytes) == ("waiting", "work", b'{"n":1}')
     assert (info.options.priority, info.options.route) == (8, "gpu")
-    text = queue.metrics()
-    assert 'ironclaim_jobs{queue="q",state="waiting"} 1' in text.splitlines()
+    assert 'ironclaim_jobs{queue="q",state="waiting"} 1' in queue.metrics().splitlines()

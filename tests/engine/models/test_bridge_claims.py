@@ -82,9 +82,7 @@ def test_what_stands_behind_jobs_for_others_is_found(desk: ModelDesk, client: Br
     for _ in range(250):
         client.dispatch(target={"server": "elsewhere"})
     job = client.dispatch()
-    assert client.claim() is None
-    found = [ids(claim(desk)) for _ in range(5)]
-    assert [job] in found
+    assert client.claim() is None and [job] in [ids(claim(desk)) for _ in range(5)]
 
 
 @pytest.mark.feature("BQ11", model="bridge")
@@ -96,9 +94,7 @@ def test_priorities_from_seven_on_go_to_the_head(desk: ModelDesk) -> None:
 
 @pytest.mark.feature("BQ12", "BQ19", model="bridge")
 def test_two_kinds_of_workers_never_claim_one_job(desk: ModelDesk, client: BridgeClient) -> None:
-    jobs = {client.dispatch() for _ in range(60)}
-    ours: list[str] = []
-    theirs: list[str] = []
+    jobs, ours, theirs = {client.dispatch() for _ in range(60)}, list[str](), list[str]()
     for at in range(20):
         ours += ids(claim(desk, "ab"[at % 2], 2))
         theirs += [found["jobId"] for found in (client.claim(),) if found]
@@ -143,8 +139,7 @@ def test_what_a_foreign_client_has_taken_over_is_ours_no_more(desk: ModelDesk, c
 
 @pytest.mark.feature("BQ22", model="bridge")
 def test_a_type_runs_as_often_at_once_as_its_jobs_allow(desk: ModelDesk, client: BridgeClient) -> None:
-    jobs = [client.dispatch(rateLimit={"maxConcurrent": 2}) for _ in range(4)]
-    leased = claim(desk)
+    jobs, leased = [client.dispatch(rateLimit={"maxConcurrent": 2}) for _ in range(4)], claim(desk)
     assert ids(leased) == jobs[:2] and client.redis.get(KEYS.running("email")) == "2"
     assert claim(desk, "b") == [] and client.claim() is None
     desk.finish(leased[0].lease)
@@ -195,8 +190,7 @@ def test_counters_of_another_type_stop_nothing(desk: ModelDesk, client: BridgeCl
 def test_a_pause_holds_both_sides_and_either_may_end_it(desk: ModelDesk, client: BridgeClient) -> None:
     job = client.dispatch()
     desk.queue.pause("email")
-    assert client.redis.smembers(KEYS.paused) == {"email"}
-    assert claim(desk) == [] and client.claim() is None
+    assert client.redis.smembers(KEYS.paused) == {"email"} and claim(desk) == [] and client.claim() is None
     client.redis.srem(KEYS.paused, "email")
     assert ids(claim(desk)) == [job]
     client.dispatch()
@@ -212,24 +206,18 @@ def test_a_job_waits_for_those_that_it_depends_on(desk: ModelDesk, client: Bridg
     desk.put("child", needs=[first, second])
     foreign = client.dispatch(dependsOn=[first, None, 7])
     leased = {job.lease.job: job for job in claim(desk)}
-    assert set(leased) == {first, second}
-    desk.finish(leased[first].lease)
-    assert ids(claim(desk)) == [foreign]
-    desk.finish(leased[second].lease)
-    assert ids(claim(desk)) == [desk.ids["child"]]
+    assert set(leased) == {first, second} and ids(claim(desk.finished(leased[first].lease))) == [foreign]
+    assert ids(claim(desk.finished(leased[second].lease))) == [desk.ids["child"]]
 
 
 @pytest.mark.feature("BQ35", model="bridge")
 def test_a_job_whose_parent_died_is_dead(desk: ModelDesk, client: BridgeClient) -> None:
     parent = client.dispatch()
-    desk.put("child", needs=[parent])
-    (leased,) = claim(desk)
-    desk.run(Bury((Failure(leased.lease, "no more"),)))
-    assert claim(desk) == []
+    (leased,) = claim(desk.put("child", needs=[parent]))
+    assert claim(desk.did(Bury((Failure(leased.lease, "no more"),)))) == []
     child = desk.ids["child"]
     assert client.status(child) == "dead" and client.redis.lrange(KEYS.dead, 0, -1) == [child, parent]
-    error = json.loads(str(client.redis.get(KEYS.result(child))))["error"]
-    assert parent in error["message"]
+    assert parent in json.loads(str(client.redis.get(KEYS.result(child))))["error"]["message"]
 
 
 @pytest.mark.feature("BQ35", model="bridge")
@@ -237,8 +225,7 @@ def test_a_job_whose_parent_died_is_dead(desk: ModelDesk, client: BridgeClient) 
 def test_a_job_whose_parent_was_skipped_is_dead(desk: ModelDesk, client: BridgeClient, outcome: DropOutcome) -> None:
     """As in other models: `skip_on` ends a job for good, and without its work."""
     parent = client.dispatch()
-    desk.put("child", needs=[parent])
-    (leased,) = claim(desk)
+    (leased,) = claim(desk.put("child", needs=[parent]))
     desk.run(Drop((leased.lease,), (outcome,)))
     assert client.status(parent) == "failed", "the format has no other word for either"
     assert claim(desk) == [] and client.status(desk.ids["child"]) == "dead"
@@ -247,8 +234,7 @@ def test_a_job_whose_parent_was_skipped_is_dead(desk: ModelDesk, client: BridgeC
 @pytest.mark.feature("BQ35", model="bridge")
 def test_a_job_whose_parent_was_removed_by_hand_does_not_wait_for_ever(desk: ModelDesk, client: BridgeClient) -> None:
     parent = client.dispatch()
-    desk.put("child", needs=[parent])
-    assert desk.queue.jobs.cancel(parent)
+    assert desk.put("child", needs=[parent]).queue.jobs.cancel(parent)
     assert client.status(parent) is None, "the wire knows nothing of it"
     assert claim(desk) == [] and client.status(desk.ids["child"]) == "dead"
 

@@ -19,6 +19,7 @@ from engine.ops.schedules import Timing
 from engine.ops.workers import Beat
 from engine.options import checked
 from engine.worker.machine.backoff import delay_ms
+from tests.engine.helpers.producing import must_raise
 
 MODEL = BridgeModel("q", "bridge")
 #: The first job of the reference dump, from its type to the time of its enqueue.
@@ -66,8 +67,7 @@ def test_what_is_asked_for_is_written() -> None:
 
 def test_the_payload_keeps_its_bytes() -> None:
     payload = b'{"n":9007199254740993,"f":1.0,"e":[],"x":1e21}'
-    assert f'"payload":{payload.decode()},' in encoded(payload)[1]
-    assert decoded(payload).payload == payload
+    assert f'"payload":{payload.decode()},' in encoded(payload)[1] and decoded(payload).payload == payload
 
 
 def test_an_option_without_room_on_the_wire_is_refused() -> None:
@@ -121,8 +121,7 @@ def test_back_off_of_foreign_jobs(backoff: Any, waits: list[int]) -> None:
 def test_jitter_is_a_quarter_to_both_sides_and_may_exceed_the_cap() -> None:
     """6.4: the original adds it after `maxDelay`."""
     options = decoded(retry={"backoff": {"type": "fixed", "delay": 1000, "maxDelay": 1000, "jitter": True}}).options
-    assert delay_ms(options, 0, lambda: 0.0) == 750
-    assert delay_ms(options, 0, lambda: 1.0) == 1250
+    assert delay_ms(options, 0, lambda: 0.0) == 750 and delay_ms(options, 0, lambda: 1.0) == 1250
 
 
 @pytest.mark.feature("BQ34", model="bridge")
@@ -144,8 +143,7 @@ def test_what_a_foreign_client_got_wrong_counts_as_absent() -> None:
 
 def test_what_cannot_be_read_is_a_fault_of_the_job() -> None:
     for raw in (*([b"{oops", b"1"], [b"[]", b"1"], [b"{}", b"1"], [b"1"], [b"[" * 100_000, b"1"], [b"\xff", b"1"]),):
-        with pytest.raises(ScriptFault, match="data of job a"):
-            MODEL.decode(raw, Lease("a", 1, "n"), 9, (1, 0, 0))
+        must_raise(ScriptFault, "data of job a", MODEL.decode, raw, Lease("a", 1, "n"), 9, (1, 0, 0))
 
 
 @pytest.mark.feature("BQ09", model="bridge")
@@ -156,8 +154,7 @@ def test_a_template_is_read_back_whoever_has_made_it() -> None:
         read = MODEL.read_template(raw)
         assert (read.name, json.loads(read.payload), read.options.attempts) == ("email", {"to": 1.0}, 4)
     for broken in (b"", pack(b"", pack(5, b"", b"{oops")), pack(b"")):
-        with pytest.raises(ScriptFault):
-            MODEL.read_template(broken)
+        must_raise(ScriptFault, None, MODEL.read_template, broken)
 
 
 @pytest.mark.feature("BQ01", model="bridge")
@@ -172,8 +169,7 @@ def test_a_worker_may_not_be_called_as_a_key_of_the_registry() -> None:
     for name in ("active", "heartbeat:w1"):
         claim = Claim("0" * 16, 1, 1, 1000, 0, name, 1000, ("email",))
         for operation in (claim, Beat("0" * 16, 1, 30_000, 1, 9_000, 1_000, json.dumps({"name": name}))):
-            with pytest.raises(Malformed, match="worker name"):
-                MODEL.call(operation)
+            must_raise(Malformed, "worker name", MODEL.call, operation)
 
 
 @pytest.mark.feature("BQ10", model="bridge")

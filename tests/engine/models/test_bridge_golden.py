@@ -54,8 +54,7 @@ def test_a_life_of_jobs_leaves_the_keyspace_of_the_dump(desk: ModelDesk) -> None
 
 def test_a_foreign_client_finds_nothing_that_it_cannot_read(desk: ModelDesk, ironclaim_url: str) -> None:
     """Its own scripts work on what we wrote, and ours on what it wrote: the same life, hand in hand."""
-    client = BridgeClient(ironclaim_url)
-    plain, later = put(desk), put(desk, delay_ms=1_000)
+    client, plain, later = BridgeClient(ironclaim_url), put(desk), put(desk, delay_ms=1_000)
     assert client.process_delayed(desk.now_ms + 1_000) == 1
     for job in (plain, later):
         found = client.claim()

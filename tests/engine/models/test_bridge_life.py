@@ -18,9 +18,7 @@ __all__ = ["client", "desk"]
 
 def stray_sweeps(desk: ModelDesk) -> None:
     """Two looks, a second apart."""
-    desk.run(desk.sweep_operation("s"))
-    desk.tick(1_000)
-    desk.run(desk.sweep_operation("s"))
+    desk.did(desk.sweep_operation("s")).tick(1_000).run(desk.sweep_operation("s"))
 
 
 def result(client: BridgeClient, job: str) -> dict[str, Any]:
@@ -32,9 +30,7 @@ def result(client: BridgeClient, job: str) -> dict[str, Any]:
 
 @pytest.mark.feature("BQ05", "BQ06", "BQ07", "BQ08", "BQ26", model="bridge")
 def test_status_and_place_go_together(desk: ModelDesk, client: BridgeClient) -> None:
-    desk.put("now")
-    desk.put("delay", delay_ms=1_000)
-    desk.put("at", run_at_ms=desk.now_ms + 2_000)
+    desk.put("now").put("delay", delay_ms=1_000).put("at", run_at_ms=desk.now_ms + 2_000)
     desk.put("past", run_at_ms=desk.now_ms - 2_000)
     status = {label: client.status(job) for label, job in desk.ids.items()}
     assert status == {"now": "waiting", "delay": "delayed", "at": "delayed", "past": "waiting"}
@@ -43,16 +39,14 @@ def test_status_and_place_go_together(desk: ModelDesk, client: BridgeClient) -> 
         (desk.ids["at"], desk.now_ms + 2_000),
     ]
     assert client.data(desk.ids["at"])["schedule"] == {"runAt": desk.now_ms + 2_000}
-    desk.tick(2_000)
-    desk.sweep()
+    desk.tick(2_000).sweep()
     assert client.redis.zcard(KEYS.delayed) == 0 and client.status(desk.ids["at"]) == "waiting"
     assert list(desk.take()) == ["now", "past", "delay", "at"] and client.status(desk.ids["now"]) == "active"
 
 
 def test_the_last_1000_finished_jobs_are_listed(desk: ModelDesk, client: BridgeClient) -> None:
     client.redis.zadd(desk.keys.done, {f"old-{number}": number for number in range(1_000)})
-    desk.put("new")
-    desk.finish_with(desk.take()["new"].lease, b"1")
+    desk.put("new").finish_with(desk.take()["new"].lease, b"1")
     listed = client.redis.zrange(desk.keys.done, 0, -1)
     assert (len(listed), listed[0], listed[-1]) == (1_000, "old-1", desk.ids["new"])
 
@@ -67,10 +61,8 @@ def test_no_more_than_100_are_promoted_at_once_and_each_once(desk: ModelDesk, cl
 
 @pytest.mark.feature("BQ27", model="bridge")
 def test_a_result_lives_for_a_day_and_the_rest_for_ever(desk: ModelDesk, client: BridgeClient) -> None:
-    desk.put("j")
-    desk.finish_with(desk.take()["j"].lease, b'{"n":9007199254740993,"e":[]}')
-    job = desk.ids["j"]
-    ended = f'"completedAt":{desk.now_ms},"processingTime":5'
+    desk.put("j").finish_with(desk.take()["j"].lease, b'{"n":9007199254740993,"e":[]}')
+    job, ended = desk.ids["j"], f'"completedAt":{desk.now_ms},"processingTime":5'
     assert client.redis.get(KEYS.result(job)) == '{"success":true,"data":{"n":9007199254740993,"e":[]},' + ended + "}"
     assert 86_000 < client.redis.ttl(KEYS.result(job)) <= 86_400
     assert client.redis.ttl(KEYS.data(job)) == client.redis.ttl(KEYS.status(job)) == -1
@@ -110,8 +102,7 @@ def test_attempts_are_added_where_a_foreign_job_has_none(desk: ModelDesk, client
 @pytest.mark.feature("BQ25", model="bridge")
 def test_progress_is_on_the_wire(desk: ModelDesk, client: BridgeClient) -> None:
     """Without `data`: the original's store has none, whatever the seed says."""
-    desk.put("j")
-    lease = desk.take()["j"].lease
+    lease = desk.put("j").take()["j"].lease
     desk.run(NoteProgress(lease, 1, b'"percent":75,"message":"step 3/4","data":{"a":1}}'))
     progress = client.redis.get(KEYS.progress(lease.job))
     assert progress == '{"percent":75,"message":"step 3/4","updatedAt":%d}' % desk.now_ms  # noqa: UP031
@@ -122,8 +113,7 @@ def test_progress_is_on_the_wire(desk: ModelDesk, client: BridgeClient) -> None:
 @pytest.mark.feature("BQ34", model="bridge")
 @pytest.mark.parametrize("outcome", ["skipped", "rerouted", "discarded"])
 def test_what_ends_without_its_work_has_failed(desk: ModelDesk, client: BridgeClient, outcome: Any) -> None:
-    desk.put("j", skip_on=["TypeError"], reroute_on={"MemoryError": "big"})
-    job = desk.take()["j"]
+    job = desk.put("j", skip_on=["TypeError"], reroute_on={"MemoryError": "big"}).take()["j"]
     assert job.options.skip_on == ("TypeError",) and job.options.reroute_on == (("MemoryError", "big"),)
     assert desk.run(Drop((job.lease,), (outcome,), ("TypeError: of 7",))).items == (("ok", outcome),)
     assert client.status(job.lease.job) == "failed" and client.redis.scard(KEYS.active) == 0
@@ -142,8 +132,7 @@ def test_stats_count_what_is_in_each_structure(desk: ModelDesk, client: BridgeCl
 
 
 def test_a_release_puts_a_job_back_to_the_head(desk: ModelDesk, client: BridgeClient) -> None:
-    desk.put("a", "b", "c")
-    taken = desk.take(limit=2)
+    taken = desk.put("a", "b", "c").take(limit=2)
     desk.run(Release((taken["a"].lease, taken["b"].lease)))
     assert waiting(client) == [desk.ids[label] for label in "abc"]
     assert client.redis.get(KEYS.running("main")) == "0" and client.redis.scard(KEYS.active) == 0
@@ -164,8 +153,7 @@ def test_what_a_dead_foreign_worker_held_comes_back(desk: ModelDesk, client: Bri
     stray_sweeps(desk)
     assert waiting(client) == [job] and client.status(job) == "waiting"
     assert client.redis.scard(KEYS.active) == 0 and client.redis.get(KEYS.running("main")) == "0"
-    (again,) = desk.claim()
-    assert again.lease.job == job
+    assert desk.one().lease.job == job
 
 
 @pytest.mark.feature("BQ03", "BQ32", model="bridge")
@@ -207,12 +195,9 @@ def test_what_a_foreign_worker_finished_and_could_not_release_does_not_run_again
 
 
 def test_leases_of_ours_are_no_strays(desk: ModelDesk, client: BridgeClient) -> None:
-    desk.put("j")
-    lease = desk.take()["j"].lease
+    lease = desk.put("j").take()["j"].lease
     client.redis.delete(KEYS.lock(lease.job))
-    desk.run(desk.sweep_operation("s"))
-    desk.tick(1_000)
-    desk.run(desk.sweep_operation("s"))
+    desk.did(desk.sweep_operation("s")).tick(1_000).run(desk.sweep_operation("s"))
     assert waiting(client) == [] and desk.finish(lease) == [("ok", "finished")]
 
 
@@ -234,8 +219,7 @@ def test_what_cannot_be_read_is_dead_with_the_reason(desk: ModelDesk, client: Br
     if data is not None:
         client.redis.set(KEYS.data("bad:1"), data)
     client.redis.rpush(KEYS.waiting, "bad:1")
-    desk.put("good")
-    assert list(desk.take()) == ["good"]
+    assert list(desk.put("good").take()) == ["good"]
     assert client.redis.lrange(KEYS.dead, 0, -1) == ["bad:1"] and client.status("bad:1") == "dead"
     assert result(client, "bad:1")["error"]["name"] == "SetAside"
     assert not client.redis.exists(KEYS.lock("bad:1")) and waiting(client) == []
@@ -269,14 +253,10 @@ def test_a_key_of_another_type_is_named_before_anything_is_written(desk: ModelDe
 @pytest.mark.parametrize("end", ["finish", "retry", "bury", "release", "drop"])
 def test_rule_01_an_end_cut_off_after_any_write_is_completed(desk: ModelDesk, client: BridgeClient, end: str) -> None:
     for writes in range(30):
-        desk.begin()
-        desk.put("j")
-        lease = desk.take()["j"].lease
+        lease = desk.begin().put("j").take()["j"].lease
         failure = Failure(lease, "E: x", 0)
         operations: dict[str, Any] = {
-            "retry": Retry((failure,)),
-            "bury": Bury((failure,)),
-            "release": Release((lease,)),
+            **{"retry": Retry((failure,)), "bury": Bury((failure,)), "release": Release((lease,))},
             "drop": Drop((lease,), ("skipped",)),
         }
         operation = operations.get(end) or Finish((lease,))
@@ -319,9 +299,7 @@ def test_finding_a_foreign_end_is_not_fenced(desk: ModelDesk, client: BridgeClie
 
 
 def test_finding_finished_jobs_stay(desk: ModelDesk, client: BridgeClient) -> None:
-    desk.put("j")
-    desk.finish(desk.take()["j"].lease)
-    desk.tick(8 * 86_400_000)
+    desk.put("j").finished(desk.take()["j"].lease).tick(8 * 86_400_000)
     assert client.redis.exists(KEYS.data(desk.ids["j"]), KEYS.status(desk.ids["j"])) == 2
     desk.run(desk.clean_operation("finished"))
     assert client.redis.exists(KEYS.data(desk.ids["j"]), KEYS.status(desk.ids["j"])) == 0

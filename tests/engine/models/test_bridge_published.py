@@ -65,16 +65,14 @@ def test_the_claim_of_the_dump(client: BridgeClient) -> None:
     assert client.redis.get(lock) == "worker-1" and 200_000 < client.redis.pttl(lock) <= 300_000
     assert client.redis.get("bridge:ratelimit:concurrent:email") == "1"
     assert client.status(plain) == "waiting", "the original's claim leaves the status to its client"
-    assert not client.redis.exists(f"bridge:jobs:lock:{gpu}")
-    assert client.claim(capabilities=["email"]) is None
+    assert not client.redis.exists(f"bridge:jobs:lock:{gpu}") and client.claim(capabilities=["email"]) is None
 
 
 @pytest.mark.feature("BQ20", model="bridge")
 def test_release_frees_what_its_owner_holds(client: BridgeClient) -> None:
     job = client.dispatch()
     client.claim()
-    assert client.release(job, "worker-2") == 0 and active(client) == {job}
-    assert client.release(job) == 1
+    assert client.release(job, "worker-2") == 0 and active(client) == {job} and client.release(job) == 1
     assert active(client) == set() and client.redis.get("bridge:ratelimit:concurrent:email") == "0"
     assert client.release(job) == 0 and client.redis.get("bridge:ratelimit:concurrent:email") == "0"
 
@@ -90,19 +88,15 @@ def test_release_after_the_lock_ran_out_leaves_nothing_behind(client: BridgeClie
     ended, lost = client.dispatch(), client.dispatch()
     assert client.claim() and client.claim()
     client.redis.delete(f"bridge:jobs:lock:{ended}", f"bridge:jobs:lock:{lost}")
-    assert client.complete(ended, {"sum": 3}) == 0
-    assert client.release(lost) == 0
+    assert client.complete(ended, {"sum": 3}) == 0 and client.release(lost) == 0
     assert active(client) == {lost} and client.redis.get("bridge:ratelimit:concurrent:email") == "1"
 
 
 @pytest.mark.feature("BQ06", "BQ08", model="bridge")
 def test_promotion_moves_what_is_due_and_leaves_the_status(client: BridgeClient) -> None:
-    jobs = [client.delay(1_000 + at) for at in range(5)]
-    later = client.delay(9_000)
-    assert client.process_delayed(999) == 0
-    assert client.process_delayed(5_000, 3) == 3
-    assert waiting(client) == jobs[:3]
-    assert client.process_delayed(5_000) == 2
+    jobs, later = [client.delay(1_000 + at) for at in range(5)], client.delay(9_000)
+    assert client.process_delayed(999) == 0 and client.process_delayed(5_000, 3) == 3
+    assert waiting(client) == jobs[:3] and client.process_delayed(5_000) == 2
     assert waiting(client) == jobs and client.redis.zrange("bridge:jobs:delayed", 0, -1) == [later]
     assert client.status(jobs[0]) == "delayed"
 
@@ -128,8 +122,7 @@ def test_cron_tells_its_client_what_to_reschedule(client: BridgeClient) -> None:
 def test_cron_does_not_enqueue_again_what_still_waits_or_runs(client: BridgeClient) -> None:
     """1.3.3: each pass put the same id into the list once more until the client had moved its score; the reply is the same
     each time."""
-    job = client.cron(1_000)
-    first = client.process_cron(1_000)
+    job, first = client.cron(1_000), client.process_cron(1_000)
     assert json.loads(client.process_cron(2_000)) == json.loads(first) and waiting(client) == [job]
     assert client.claim() is not None
     assert json.loads(client.process_cron(3_000)) == json.loads(first) and waiting(client) == []
@@ -167,8 +160,7 @@ STUMBLES: dict[str, dict[str, Any]] = {
 def test_null_and_text_where_more_is_meant_stop_no_claim(client: BridgeClient, members: dict[str, Any]) -> None:
     """1.3.7 and 6.4: the script of the original aborted and left its lock for 30 s."""
     client.redis.set("bridge:ratelimit:concurrent:email", 5)
-    job = client.dispatch(**members)
-    found = client.claim(stack=["node"])
+    job, found = client.dispatch(**members), client.claim(stack=["node"])
     assert found is not None and found["jobId"] == job
 
 
@@ -180,8 +172,7 @@ def test_a_claim_passes_what_it_cannot_read_by_and_keeps_no_lock(client: BridgeC
     client.redis.set("bridge:jobs:data:bad", garbage)
     client.redis.hset("bridge:jobs:data:hash", "a", "b")
     client.redis.rpush("bridge:jobs:waiting", "bad", "hash", "gone")
-    job = client.dispatch()
-    found = client.claim()
+    job, found = client.dispatch(), client.claim()
     assert found is not None and found["jobId"] == job
     assert waiting(client) == ["bad", "hash"], "ids without data leave the list, as in the original"
     assert client.redis.keys("bridge:jobs:lock:*") == [f"bridge:jobs:lock:{job}"]

@@ -80,23 +80,18 @@ def test_a_heartbeat_lives_for_30_seconds_unless_told_otherwise(ironclaim_url: s
 @pytest.mark.feature("BQ31", model="bridge")
 def test_the_schedulers_lock_is_renewed_by_its_owner_alone(ironclaim_url: str, client: BridgeClient) -> None:
     """1.3.12: the seed's has neither a renewal nor an owner's release."""
-    desk = ModelDesk(ironclaim_url, models.Bridge())
-    about = json.dumps({"name": "w"})
-    assert desk.beat("a", about=about, ttl_ms=60_000).leads
-    assert client.redis.get(KEYS.scheduler) == "a" * 16
+    desk, about = ModelDesk(ironclaim_url, models.Bridge()), json.dumps({"name": "w"})
+    assert desk.beat("a", about=about, ttl_ms=60_000).leads and client.redis.get(KEYS.scheduler) == "a" * 16
     desk.beat("a", about=about, ttl_ms=120_000)
     assert client.redis.pttl(KEYS.scheduler) > 60_000
     client.redis.set(KEYS.scheduler, "another")
-    desk.beat("a", about=about, ttl_ms=120_000)
-    desk.run(replace(desk.beat_operation("a"), until_ms=0))
+    desk.beaten("a", about=about, ttl_ms=120_000).run(replace(desk.beat_operation("a"), until_ms=0))
     assert (client.redis.get(KEYS.scheduler), client.redis.pttl(KEYS.scheduler)) == ("another", -1)
     desk.close()
 
 
 @pytest.mark.parametrize("name", ["active", "heartbeat:w"])
-def test_a_worker_with_the_name_of_a_key_of_the_registry_does_not_start(
-    ironclaim_url: str, client: BridgeClient, name: str
-) -> None:
+def test_a_worker_with_the_name_of_a_key_of_the_registry_is_refused(ironclaim_url: str, client: BridgeClient, name: str) -> None:
     """1.3.12."""
     made, _ = handlers("email")
     client.dispatch()
@@ -113,8 +108,7 @@ def test_what_a_job_skips_and_where_it_is_sent_on(queue: Queue, ironclaim_url: s
     with own(ironclaim_url) as its, at_work(Worker(its, made, **QUICK)):
         wait_until(lambda: client.status(skipped) == client.status(rerouted) == "failed", "both have ended")
         wait_until(lambda: "big" in ran, "it was sent on")
-    assert ran.count("email") == 2
-    assert client.redis.exists(KEYS.data(f"{rerouted}>reroute")) == 1
+    assert ran.count("email") == 2 and client.redis.exists(KEYS.data(f"{rerouted}>reroute")) == 1
 
 
 @pytest.mark.feature("BQ29", "BQ30", model="bridge")

@@ -27,8 +27,7 @@ def one_of_each(bull: BullDesk, node: NodeBull) -> dict[str, str]:
 
 @pytest.mark.feature("BL28", "BL29", "BL30", model="bull")
 def test_what_is_told_of_jobs_in_every_state(bull: BullDesk, node: NodeBull) -> None:
-    ids = one_of_each(bull, node)
-    jobs, queue = bull.queue.jobs, bull.queue
+    ids, jobs, queue = one_of_each(bull, node), bull.queue.jobs, bull.queue
     assert {state: jobs.state(id) for state, id in ids.items()} == {state: state for state in ids}
     assert jobs.state("404") == "gone" and jobs.get("404") is None
     for state, id in ids.items():
@@ -78,8 +77,7 @@ def test_pages_of_a_state_from_either_end(bull: BullDesk, node: NodeBull) -> Non
         assert page(state, 1, 2, newest_first=True) == ids[-2:-4:-1]
     bull.pause()
     assert page("waiting", 2, 2) == waiting[2:4]
-    bull.resume()
-    for job in bull.take(7).values():
+    for job in bull.resume().take(7).values():
         bull.finish(job.lease)
     assert page("finished", 0, 4) + page("finished", 4, 4) == waiting
     assert page("finished", 0, 2, newest_first=True) == waiting[:-3:-1]
@@ -91,8 +89,7 @@ def test_a_job_is_removed_unless_somebody_holds_it(bull: BullDesk, node: NodeBul
     node.lock(ids["waiting"])
     jobs = bull.queue.jobs
     for state in ("finished", "dead", "delayed"):
-        assert jobs.remove(ids[state]).done
-        assert not bull.redis.exists(bull.wire.job(ids[state]))
+        assert jobs.remove(ids[state]).done and not bull.redis.exists(bull.wire.job(ids[state]))
     assert not jobs.remove(ids["active"]).done and not jobs.remove(ids["waiting"]).done
     bull.redis.delete(bull.wire.lock(ids["waiting"]))
     assert jobs.remove(ids["waiting"]).done
@@ -108,8 +105,7 @@ def test_a_delayed_job_is_promoted_by_hand(bull: BullDesk, node: NodeBull) -> No
     bull.published()
     assert bull.queue.jobs.run_now(id).done and not bull.queue.jobs.run_now(id).done
     assert bull.redis.lrange(bull.wire.wait, 0, -1) == [id] and bull.redis.hget(bull.wire.job(id), "delay") == "0"
-    assert bull.published() == [[bull.wire.jobs, id]]
-    assert list(bull.take()) == [id]
+    assert bull.published() == [[bull.wire.jobs, id]] and list(bull.take()) == [id]
 
 
 @pytest.mark.feature("BL23", model="bull")
@@ -140,8 +136,7 @@ def test_clean_removes_what_was_made_so_long_ago(bull: BullDesk, node: NodeBull,
     assert bull.queue.clean(state, older_than_ms=60_000) == 1
     assert bull.queue.clean(state, older_than_ms=60_000) == 0
     assert [id for id in (old, held, young) if bull.redis.exists(bull.wire.job(id))] == [young]
-    assert bull.queue.clean(state) == 1
-    assert bull.foreign_keys() == {bull.wire.id}
+    assert bull.queue.clean(state) == 1 and bull.foreign_keys() == {bull.wire.id}
 
 
 @pytest.mark.feature("BL27", model="bull")
@@ -160,10 +155,8 @@ def test_a_queue_is_emptied(bull: BullDesk, node: NodeBull) -> None:
 
 def test_an_obliterated_queue_leaves_nothing_of_bull(bull: BullDesk, node: NodeBull) -> None:
     one_of_each(bull, node)
-    assert bull.queue.obliterate() is False
-    assert bull.queue.obliterate(force=True) is True
-    assert bull.foreign_keys() == set()
-    assert node.add({}) == "1" and list(bull.take()) == ["1"]
+    assert bull.queue.obliterate() is False and bull.queue.obliterate(force=True) is True
+    assert bull.foreign_keys() == set() and node.add({}) == "1" and list(bull.take()) == ["1"]
 
 
 @pytest.mark.feature("BL12", "BL15", model="bull")
@@ -173,8 +166,7 @@ def test_how_jobs_of_node_have_ended_is_told(bull: BullDesk, node: NodeBull) -> 
         assert node.pop() == id
     node.complete(one, {"n": 1})
     node.complete(other, 0)
-    bull.run(Bury((Failure(bull.take()[failed].lease, "ValueError: no"),)))
-    results = bull.queue.results
+    results = bull.did(Bury((Failure(bull.take()[failed].lease, "ValueError: no"),))).queue.results
     told = {id: results.get(id) for id in (one, other, failed)}
     assert json.dumps({id: [result.outcome, result.value] for id, result in told.items() if result}) == json.dumps(
         {one: ["finished", {"n": 1}], other: ["finished", None], failed: ["dead", None]}

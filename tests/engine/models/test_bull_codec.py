@@ -50,31 +50,19 @@ def test_opts_are_those_of_node() -> None:
     ):
         fields = encoded(**options)
         assert (fields[0], fields[1], fields[2]) == ('{"n":1}', opts, rest)
-        assert fields[3:] == [
-            str(options.get("attempts", 1)),
-            str(options.get("timestamp_ms", "")),
-            str(int(options.get("lifo", False))),
-        ]
+        attempts, lifo = str(options.get("attempts", 1)), str(int(options.get("lifo", False)))
+        assert fields[3:] == [attempts, str(options.get("timestamp_ms", "")), lifo]
 
 
 def test_another_name_travels_in_opts() -> None:
     assert encoded("send", timeout_ms=5)[1] == '{"timeout":5,"name":"send"}'
-    assert MODEL.decode([b"1", b'{"name":"send"}', b"", b""], Lease("1", 1, "n"), 9, (1, 2, 3))[2:6] == (
-        "send",
-        "send",
-        "send",
-        b"1",
-    )
+    job = MODEL.decode([b"1", b'{"name":"send"}', b"", b""], Lease("1", 1, "n"), 9, (1, 2, 3))
+    assert job[2:6] == ("send", "send", "send", b"1")
 
 
 def test_what_is_written_is_read_again() -> None:
     options: Any
-    for options in (
-        {"attempts": 4, "backoff_ms": 700},
-        {"timeout_ms": 9000, "lifo": True},
-        {"timestamp_ms": 5},
-        {},
-    ):
+    for options in ({"attempts": 4, "backoff_ms": 700}, {"timeout_ms": 9000, "lifo": True}, {"timestamp_ms": 5}, {}):
         _, head, rest, attempts, timestamp, _ = encoded(**options)
         found = decoded(head + rest, attempts, timestamp)
         wanted = checked({"attempts": 1, **options})
@@ -154,13 +142,7 @@ def test_ids_of_ones_own() -> None:
 
 def test_what_bull_has_no_room_for_is_refused_before_anything_is_sent() -> None:
     options: Any
-    for options in (
-        {"priority": 7},
-        {"unique": "u"},
-        {"headers": {"a": "b"}},
-        {"backoff": "linear"},
-        {"jitter": 0.5},
-    ):
+    for options in ({"priority": 7}, {"unique": "u"}, {"headers": {"a": "b"}}, {"backoff": "linear"}, {"jitter": 0.5}):
         queue = Queue("q", models.Bull(), url="redis://127.0.0.1:1")
         with pytest.raises(UnsupportedFeature, match="bull has no"):
             queue.enqueue("work", {}, **options)

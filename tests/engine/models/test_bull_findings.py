@@ -21,18 +21,15 @@ def test_unfenced_ends(bull: BullDesk, node: NodeBull) -> None:
     """A Node worker stalls, its job runs here, and then it completes the job all the same: our end is refused."""
     node.add({})
     assert node.pop() == "1"
-    bull.sweep()
-    bull.redis.delete(bull.wire.lock("1"))
+    bull.swept().redis.delete(bull.wire.lock("1"))
     for _ in range(3):
-        bull.sweep()
-        bull.tick(600)
+        bull.swept().tick(600)
     (job,) = bull.take().values()
     node.complete("1", {"by": "node"})
     assert bull.finish(job.lease) == [("stale", "")]
     assert json.loads(bull.redis.hget(bull.wire.job("1"), "returnvalue") or "") == {"by": "node"}
     # The lease runs out, and the job that is completed does not run again.
-    bull.sweep_past(LEASE_MS + 1)
-    assert bull.take() == {} and not node.lists()
+    assert bull.past(LEASE_MS + 1).take() == {} and not node.lists()
 
 
 def test_pop_before_lock(bull: BullDesk, node: NodeBull) -> None:
@@ -40,8 +37,7 @@ def test_pop_before_lock(bull: BullDesk, node: NodeBull) -> None:
     node.add({})
     assert node.pop(lock=False) == "1"
     for _ in range(3):
-        bull.sweep()
-        bull.tick(600)
+        bull.swept().tick(600)
     assert list(bull.take()) == ["1"]
     # Its lock comes too late, so it learns of it; had our lock lapsed as well, it would run the job.
     assert not node.lock("1")
@@ -56,8 +52,7 @@ def test_stalled_check(bull: BullDesk, node: NodeBull) -> None:
     listed = node.lists()["active"]
     assert not node.lock(listed[0])
     bull.retry(job.lease, delay_ms=60_000)
-    assert bull.redis.zrange(bull.wire.delayed, 0, -1) == ["1"]
-    assert node.lock(listed[0])
+    assert bull.redis.zrange(bull.wire.delayed, 0, -1) == ["1"] and node.lock(listed[0])
 
 
 def test_overwriting_resume(bull: BullDesk, node: NodeBull) -> None:
@@ -83,8 +78,7 @@ def test_equal_due_times(bull: BullDesk, node: NodeBull) -> None:
     bull.redis.set(bull.wire.id, 4094)
     assert [node.add({}, delay=5), node.add({}, delay=5)] == ["4095", "4096"]
     node.now_ms += 5
-    assert [node.promote(), node.promote()] == ["4096", "4095"]
-    assert list(bull.take()) == ["4096", "4095"]
+    assert [node.promote(), node.promote()] == ["4096", "4095"] and list(bull.take()) == ["4096", "4095"]
 
 
 def test_clocks_of_clients(bull: BullDesk, node: NodeBull) -> None:

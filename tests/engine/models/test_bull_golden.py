@@ -60,12 +60,10 @@ def test_each_step_leaves_what_the_original_leaves(bull: BullDesk) -> None:
     bull.add(PAYLOAD, delay_ms=60000)
     bull.add(PAYLOAD, attempts=3, backoff="exponential", backoff_ms=2000, timeout_ms=9000)
     golden.holds("added")
-    bull.pause()
-    bull.add(PAYLOAD)
+    bull.pause().add(PAYLOAD)
     golden.holds("paused")
 
-    bull.resume()
-    (second,) = bull.take(1).values()
+    (second,) = bull.resume().take(1).values()
     assert second.options.lifo and json.loads(second.payload) == PAYLOAD
     bull.run(NoteProgress(second.lease, 1, b'"percent":42,"message":null,"data":null}'))
     golden.holds("in flight")
@@ -75,15 +73,10 @@ def test_each_step_leaves_what_the_original_leaves(bull: BullDesk) -> None:
     assert failing(bull, others["4"]) == "retried"
     golden.holds("failed once")
 
-    bull.finish(others["1"].lease)
-    bull.finish_with(second.lease, {"ok": True})
+    bull.finished(others["1"].lease).finish_with(second.lease, {"ok": True})
     bull.finish_with(others["5"].lease, "str")
-    bull.tick(2000)
-    assert failing(bull, bull.take()["4"]) == "retried"
-    bull.tick(5999)
-    assert bull.take() == {}
-    bull.tick(1)
-    assert failing(bull, bull.take()["4"]) == "buried"
+    assert failing(bull.tick(2000), bull.take()["4"]) == "retried" and bull.tick(5999).take() == {}
+    assert failing(bull.tick(1), bull.take()["4"]) == "buried"
     golden.holds("ended")
 
     altered(bull, "requeue", "dead", "4")

@@ -21,8 +21,7 @@ __all__ = ["bull", "node"]
 
 def dead(bull: BullDesk, id: str) -> None:
     """Its one run fails."""
-    bull.run(Retry((Failure(bull.take()[id].lease, "no"),)))
-    assert bull.redis.smembers(bull.wire.failed) == {id}
+    assert bull.did(Retry((Failure(bull.take()[id].lease, "no"),))).redis.smembers(bull.wire.failed) == {id}
 
 
 @pytest.mark.feature("BL20", model="bull")
@@ -35,8 +34,7 @@ def test_what_node_promoted_during_the_pause_survives_our_resume(bull: BullDesk,
     node.now_ms += 1000
     assert node.promote() == "1" and node.lists() == {"wait": ["1"], "paused": ["3", "2"]}
     bull.resume()
-    assert node.lists() == {"wait": ["1", "3", "2"]}
-    assert list(bull.take()) == ["2", "3", "1"]
+    assert node.lists() == {"wait": ["1", "3", "2"]} and list(bull.take()) == ["2", "3", "1"]
 
 
 @pytest.mark.feature("BL20", model="bull")
@@ -52,24 +50,18 @@ def test_our_pause_keeps_what_is_paused_already(bull: BullDesk, node: NodeBull) 
 @pytest.mark.feature("BL19", "BL20", "BL24", model="bull")
 def test_nothing_comes_into_wait_during_the_pause(bull: BullDesk, node: NodeBull) -> None:
     """Bull puts what is promoted, retried by hand, or to be run again at once there, and it runs."""
-    dead_id, held = bull.add(), bull.add(attempts=2)
-    jobs = bull.take()
+    dead_id, held, jobs = bull.add(), bull.add(attempts=2), bull.take()
     bull.run(Retry((Failure(jobs[dead_id].lease, "no"),)))
     late, by_hand, lost = bull.add(delay_ms=100), bull.add(delay_ms=99_999), node.add({})
     assert node.pop() == lost
     bull.redis.delete(bull.wire.lock(lost))
     node.pause()
-    bull.run(Retry((Failure(jobs[held].lease, "no"),)))
-    altered(bull, "requeue", "dead", dead_id)
+    altered(bull.did(Retry((Failure(jobs[held].lease, "no"),))), "requeue", "dead", dead_id)
     altered(bull, "run_now", "delayed", by_hand)
-    bull.tick(100)
-    assert bull.sweep().promoted == 1
-    bull.sweep()
-    bull.tick(1000)
-    bull.sweep()
+    assert bull.tick(100).sweep().promoted == 1
+    bull.swept().tick(1000).sweep()
     assert sorted(node.lists()["paused"]) == sorted([dead_id, held, late, by_hand, lost])
-    assert "wait" not in node.lists() and "active" not in node.lists()
-    assert bull.take() == {}
+    assert "wait" not in node.lists() and "active" not in node.lists() and bull.take() == {}
     node.resume()
     assert len(bull.take()) == 5
 
@@ -99,16 +91,13 @@ def test_the_lock_is_renewed_and_never_lapses_in_between(bull: BullDesk, node: N
     """Bull's first renewal asks for a free lock, so it lapses and is taken again."""
     bull.add()
     (job,) = bull.run(bull.claim_operation(lease_ms=60_000, classes=(UNNAMED,))).jobs
-    lock = bull.wire.lock("1")
-    token = f"{job.lease.fence}:{job.lease.nonce}"
+    lock, token = bull.wire.lock("1"), f"{job.lease.fence}:{job.lease.nonce}"
     # It outlives its lease by the time that sweeps wait after a stall.
     assert bull.redis.get(lock) == token and 60_000 < bull.redis.pttl(lock) <= 90_000
     bull.redis.persist(lock)
     bull.run(replace(bull.extend_operation(job.lease), lease_ms=60_000))
-    assert bull.redis.get(lock) == token and 60_000 < bull.redis.pttl(lock) <= 90_000
-    assert not node.lock("1")
-    bull.finish(job.lease)
-    assert not bull.redis.exists(lock)
+    assert bull.redis.get(lock) == token and 60_000 < bull.redis.pttl(lock) <= 90_000 and not node.lock("1")
+    assert not bull.finished(job.lease).redis.exists(lock)
 
 
 @pytest.mark.feature("BL18", model="bull")
@@ -117,22 +106,17 @@ def test_a_job_that_was_just_popped_is_not_taken_from_its_worker(bull: BullDesk,
     node.add({})
     assert node.pop(lock=False) == "1"
     for _ in range(3):
-        bull.tick(300)
-        assert bull.sweep().leases == ()
+        assert bull.tick(300).sweep().leases == ()
     node.lock("1")
-    bull.tick(300)
-    bull.sweep()
+    bull.tick(300).sweep()
     assert node.lists() == {"active": ["1"]}
 
 
-def test_many_jobs_of_a_worker_that_is_gone_come_back_in_pieces_one_at_once_after_the_other(
-    bull: BullDesk, node: NodeBull
-) -> None:
+def test_many_jobs_of_a_worker_that_is_gone_come_back_in_pieces_one_after_the_other(bull: BullDesk, node: NodeBull) -> None:
     for number in range(SWEEP_LIMIT + 20):
         node.add({"number": number})
         node.pop(lock=False)
-    bull.sweep()
-    bull.tick(1000)
+    bull.swept().tick(1000)
     moved = [(len(node.lists()["active"]), bull.sweep().sleep_ms) for _ in range(2)]
     assert moved == [(SWEEP_LIMIT + 20, 0), (20, 1000)] and "active" not in node.lists()
 
@@ -141,11 +125,9 @@ def test_many_jobs_of_a_worker_that_is_gone_come_back_in_pieces_one_at_once_afte
 def test_what_a_node_worker_has_left_behind_runs_again(bull: BullDesk, node: NodeBull) -> None:
     node.add({"n": 1})
     assert node.pop() == "1"
-    bull.sweep()
-    bull.redis.delete(bull.wire.lock("1"))
+    bull.swept().redis.delete(bull.wire.lock("1"))
     for _ in range(3):
-        bull.sweep()
-        bull.tick(600)
+        bull.swept().tick(600)
     assert node.lists() == {"wait": ["1"]}
     (job,) = bull.take().values()
     assert json.loads(job.payload) == {"n": 1} and bull.finish(job.lease) == [("ok", "finished")]
@@ -158,9 +140,7 @@ def test_equal_due_times_keep_their_order_where_the_ids_low_bits_wrap(bull: Bull
     bull.redis.set(bull.wire.id, 4090)
     due_ms = bull.now_ms + 500
     ids = [bull.add(run_at_ms=due_ms) if at % 2 else node.add({}, delay=500) for at in range(12)]
-    assert ids[0] == "4091" and ids[-1] == "4102"
-    bull.tick(500)
-    assert bull.sweep().promoted == 12
+    assert ids[0] == "4091" and ids[-1] == "4102" and bull.tick(500).sweep().promoted == 12
     assert list(bull.take(12)) == ids
 
 
@@ -196,11 +176,8 @@ def test_an_id_without_a_hash_stays_nowhere(bull: BullDesk, node: NodeBull) -> N
     bull.redis.lpush(bull.wire.active, "405")
     bull.redis.zadd(bull.wire.delayed, {"406": 1})
     node.add({})
-    bull.sweep()
-    assert list(bull.take()) == ["1"]
-    bull.sweep()
-    bull.tick(1000)
-    bull.sweep()
+    assert list(bull.swept().take()) == ["1"]
+    bull.swept().tick(1000).sweep()
     assert node.lists() == {"active": ["1"]} and not bull.redis.exists(bull.wire.delayed)
     assert set(bull.redis.hgetall(bull.aside)) == {"404", "405"}
     assert int(bull.redis.hget(bull.keys.stats, "aside") or 0) == 3

@@ -183,10 +183,8 @@ def test_due_jobs_come_by_time_and_then_by_their_whole_id(client: redis.Redis) -
         client.zadd(ROOT + "delayed", {str(id): (NOW_MS - 5) * 4096 + id % 4096})
     client.zadd(ROOT + "delayed", {"8191": (NOW_MS - 6) * 4096 + 4095, "1": (NOW_MS + 1) * 4096 + 1})
     ids = ["8191", *map(str, range(4090, 4102))]
-    assert wired(client, "due", 100) == ids
-    assert wired(client, "due", 13) == ids
-    assert wired(client, "due", 3) == ids[:3]
-    assert wired(client, "due", 1) == ids[:1]
+    assert wired(client, "due", 100) == ids and wired(client, "due", 13) == ids
+    assert wired(client, "due", 3) == ids[:3] and wired(client, "due", 1) == ids[:1]
     assert wired(client, "next_due_ms") == str(NOW_MS - 6)
 
 
@@ -233,8 +231,7 @@ def test_promotion_respects_the_pause(client: redis.Redis, paused: bool) -> None
 
 def test_a_delayed_id_without_a_hash_is_removed(client: redis.Redis) -> None:
     client.zadd(ROOT + "delayed", {"7": 1})
-    assert wired(client, "promote", "7") is False
-    assert client.keys("*") == []
+    assert wired(client, "promote", "7") is False and client.keys("*") == []
 
 
 @pytest.mark.parametrize(("wait", "paused"), [(["1"], ["3", "2"]), (["1"], []), ([], ["2"]), ([], []), (["5", "4", "1"], ["2"])])
@@ -261,8 +258,7 @@ def test_only_what_nobody_holds_is_astray(client: redis.Redis) -> None:
     for id in ("1", "2", "3"):
         job(client, id, "active")
     client.set(ROOT + "2:lock", "someone")
-    assert wired(client, "strays", 10) == ["3", "1"]
-    assert wired(client, "strays", 1) == ["3"]
+    assert wired(client, "strays", 10) == ["3", "1"] and wired(client, "strays", 1) == ["3"]
 
 
 def test_lists_and_counts_by_state(client: redis.Redis) -> None:

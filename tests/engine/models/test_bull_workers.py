@@ -190,8 +190,7 @@ def test_workers_of_a_priority_queue_prefer_the_higher_ones(
         for _ in range(30):
             producer.add(word)
     settings = {"strategy": strategy} if strategy else {}
-    group = priorities.workers(handlers, concurrency=1, sweep_ms=50, **settings)
-    assert group.run(burst=True) == "empty"
+    assert priorities.workers(handlers, concurrency=1, sweep_ms=50, **settings).run(burst=True) == "empty"
     assert sorted(ran) == sorted(["low", "normal", "critical"] * 30)
     assert ran.index("low") >= (50 if strategy else 1) and ran[:30].count("critical") >= 20
     assert client.scard("bull:q:prio:critical:completed") == 30

@@ -34,8 +34,7 @@ def each() -> Iterator[object]:
 class ForeignDesk(Desk):
     """Formats give some keys lengths of real time."""
 
-    expires_from_ms = START_MS - 10_000_000
-    passes_for_all = True
+    expires_from_ms, passes_for_all = START_MS - 10_000_000, True
 
 
 #: A script is cut off in the same places whatever the names of the keys are: second layouts of a format are of the second tier.
@@ -48,8 +47,7 @@ def desk(request: pytest.FixtureRequest, ironclaim_url: str) -> Iterator[Desk]:
 
 
 def leased(desk: Desk) -> tuple[Lease, ...]:
-    desk.enqueue("j1", "j2", "j3")
-    return tuple(job.lease for job in desk.claim())
+    return tuple(job.lease for job in desk.enqueue("j1", "j2", "j3").claim())
 
 
 def states(desk: Desk) -> dict[str, set[str]]:
@@ -62,8 +60,7 @@ def states(desk: Desk) -> dict[str, set[str]]:
 def test_rule_01_a_script_cut_off_after_any_write_loses_and_doubles_nothing(
     desk: Desk, scene: Scene, resend: bool, step: int
 ) -> None:
-    operation = scene.begin(desk)
-    before = states(desk)
+    operation, before = scene.begin(desk), states(desk)
     there = set().union(*(jobs for name, jobs in before.items() if name != "done"))
     for writes, reply in cuts(desk, scene, operation, step, resend):
         with cut_off_after(writes):
@@ -91,27 +88,21 @@ def test_rule_01_what_is_left_of_an_enqueue_that_was_cut_off_keeps_its_id_and_sa
 
 def test_rule_01_a_retry_cut_off_anywhere_charges_one_failure(desk: Desk) -> None:
     for writes in desk.each_cut(1):
-        desk.enqueue("j1", attempts=2)
-        operation = Retry((Failure(desk.claim()[0].lease, "boom", 200),))
+        operation = Retry((Failure(desk.enqueue("j1", attempts=2).claim()[0].lease, "boom", 200),))
         desk.cut_off(operation, writes)
         assert desk.run(operation).items[0][1] == "retried", writes
-        desk.tick(1_500)
-        (job,) = desk.claim("b")
-        assert job.failures == 1, writes
+        assert desk.tick(1_500).one("b").failures == 1, writes
 
 
 def test_rule_01_a_job_whose_retry_was_cut_off_runs_before_a_sweep_and_is_nowhere_afterwards(desk: Desk) -> None:
     """The half of a retry that put the job among the delayed ones is all there is, and its time comes before the lease ends."""
     jobs: list[LeasedJob] = []
     for writes in desk.each_cut(1):
-        desk.enqueue("j1", attempts=2)
-        operation = Retry((Failure(desk.claim()[0].lease, "boom", 200),))
-        desk.cut_off(operation, writes)
+        desk.cut_off(Retry((Failure(desk.enqueue("j1", attempts=2).claim()[0].lease, "boom", 200),)), writes)
         desk.tick(1_500)
         if jobs := desk.claim("b"):
             assert desk.finish(jobs[0].lease)[0][0] == "ok", writes
-            desk.sweep_past(LEASE_MS + 1)
-            counts = desk.run(Count())
+            counts = desk.past(LEASE_MS + 1).run(Count())
             assert (counts.waiting, counts.delayed, counts.active, counts.dead) == (0, 0, 0, 0), (writes, counts)
     assert jobs, "the whole script has put the job among the delayed ones"
 
@@ -135,9 +126,7 @@ def test_rule_02_under_memory_pressure_leases_go_on_and_enqueue_is_refused_whole
             with desk.unchanged(), pytest.raises(ServerUnavailable, match="OOM"):
                 desk.run(operation)
         assert desk.run(Extend((first,), 1, LEASE_MS, desk.now_ms + 3000)).items[0][0] == "ok"
-        assert desk.finish(first) == [("ok", "finished")]
-        assert desk.retry(second) == ("ok", "retried")
+        assert desk.finish(first) == [("ok", "finished")] and desk.retry(second) == ("ok", "retried")
         assert desk.run(Release((third,))).items == (("ok", "released"),)
         assert [job.lease.job for job in desk.claim("b")] == ["j3"]
-        desk.tick(LEASE_MS + 1)
-        assert [lease.job for lease, _ in desk.sweep().leases] == ["j3"]
+        assert [lease.job for lease, _ in desk.tick(LEASE_MS + 1).sweep().leases] == ["j3"]

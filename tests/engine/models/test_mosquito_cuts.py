@@ -99,7 +99,7 @@ class Scene:
                 return
 
     def leases(self) -> int:
-        return self.desk.redis.zcard(self.desk.queue.model.keys.active)  # type: ignore[return-value]
+        return self.desk.redis.zcard(self.desk.queue.model.keys.active)
 
     def verdict(self) -> str:
         """What became of the job: '' where it did its work once, and is gone or dead as its last run has left it."""
@@ -210,8 +210,7 @@ IDS = [f"{program.__name__}-{where}" for program, where in PROGRAMS]
 
 def walk(scene: Scene, program: Program, acts: dict[int, Callable[[Scene], None]]) -> bool:
     """Run a program to its end, and before its command number n `acts[n]`. False where it has fewer commands."""
-    left, cut = dict(acts), 0
-    steps = program(scene.desk.theirs, scene.id, scene.theirs)
+    left, cut, steps = dict(acts), 0, program(scene.desk.theirs, scene.id, scene.theirs)
     while True:
         if cut in left:
             left.pop(cut)(scene)
@@ -255,7 +254,7 @@ DECLARED: dict[tuple[Program, str], tuple[str, tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.slow)], ids=["every third cell", "each cell"])
 @pytest.mark.parametrize(("program", "where"), PROGRAMS, ids=IDS)
-def test_nothing_that_the_engine_does_between_two_commands_loses_or_doubles_a_job(
+def test_nothing_that_the_engine_does_in_between_loses_or_doubles_a_job(
     scene: Scene, program: Program, where: str, step: int
 ) -> None:
     verdicts = dict(cells(scene, program, where, step))
@@ -285,9 +284,7 @@ DEATHS: dict[tuple[Program, str], list[str | tuple[str, str]]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("adopt_after_ms", [0, 60_000])
-def test_finding_a_program_of_theirs_that_dies_between_two_steps_of_a_move_loses_the_job(
-    ironclaim_url: str, adopt_after_ms: int
-) -> None:
+def test_finding_a_program_of_theirs_that_dies_in_a_move_loses_the_job(ironclaim_url: str, adopt_after_ms: int) -> None:
     scene = Scene(ironclaim_url, adopt_after_ms=adopt_after_ms)
     for (program, where), expected in DEATHS.items():
         verdicts = []

@@ -53,11 +53,8 @@ def test_three_executors_cannot_pass_a_limit_of_one(desk: MosquitoDesk) -> None:
     ends_ms = desk.now_ms // 1000 * 1000 + MINUTE_MS + 1
     assert [desk.redis.zscore(desk.there.scheduled, job) for job in jobs[1:]] == [ends_ms, ends_ms]
     assert {desk.theirs.fields(job)["retry_count"] for job in jobs} == {"0"}, "none of it is a retry"
-    desk.finish(found[0].lease)
-    desk.tick(ends_ms - desk.now_ms - 1)
-    assert desk.take() == []
-    desk.tick(1)
-    assert [job.lease.job for job in desk.take()] == jobs[1:2]
+    assert desk.finished(found[0].lease).tick(ends_ms - desk.now_ms - 1).take() == []
+    assert [job.lease.job for job in desk.tick(1).take()] == jobs[1:2]
 
 
 @pytest.mark.feature("MQ17", model="mosquito")
@@ -73,8 +70,7 @@ def test_one_claim_takes_no_more_than_the_window_has_left_whoever_has_counted(de
 
 @pytest.mark.feature("MQ17", model="mosquito")
 def test_jobs_with_a_key_share_its_window_and_cost_what_they_say(desk: MosquitoDesk) -> None:
-    desk.set_limit("k:tenant", rate=3, per_ms=MINUTE_MS)
-    first = desk.add(1, key="tenant", cost=2)
+    first = desk.set_limit("k:tenant", rate=3, per_ms=MINUTE_MS).add(1, key="tenant", cost=2)
     other = desk.run(desk.enqueue_operation("", name="other_job", nonce=b"other---", payload={}, key="tenant")).job
     third, alone = desk.add(3, key="tenant"), desk.add(4)
     found = desk.claim("a", 10, classes=(KIND, "other_job"))
@@ -100,18 +96,13 @@ def test_a_window_that_is_no_hash_or_lies_ahead_keeps_nothing_back(desk: Mosquit
 @pytest.mark.feature("MQ28", model="mosquito")
 def test_a_pause_stands_on_the_wire_with_its_end(desk: MosquitoDesk) -> None:
     id = desk.add()
-    desk.pause("*", 600_000)
-    assert 500_000 < desk.redis.pttl(desk.there.pause) <= 600_000  # type: ignore[operator]
+    assert 500_000 < desk.pause("*", 600_000).redis.pttl(desk.there.pause) <= 600_000
     assert desk.take() == [] and desk.entries("waiting") == [id]
-    desk.tick(600_001)
-    desk.sweep()
-    assert desk.redis.exists(desk.there.pause) == 0
+    assert desk.tick(600_001).swept().redis.exists(desk.there.pause) == 0
     (job,) = desk.take()
-    desk.pause("*")
-    assert desk.redis.pttl(desk.there.pause) == -1
+    assert desk.pause("*").redis.pttl(desk.there.pause) == -1
     assert desk.finish(job.lease) == [("ok", "finished")], "what is in hand goes on"
-    desk.resume("*")
-    assert desk.redis.exists(desk.there.pause) == 0
+    assert desk.resume("*").redis.exists(desk.there.pause) == 0
 
 
 @pytest.mark.feature("MQ28", model="mosquito")
@@ -140,8 +131,7 @@ def test_a_run_may_say_when_it_runs_again_and_a_job_its_own_waits(desk: Mosquito
 @pytest.mark.feature("MQ13", model="mosquito")
 def test_a_failure_without_retry_is_the_end(desk: MosquitoDesk) -> None:
     id = desk.add()
-    (job,) = desk.take()
-    assert desk.run(Bury((Failure(job.lease, "never"),))).items == (("ok", "buried"),)
+    assert desk.run(Bury((Failure(desk.one().lease, "never"),))).items == (("ok", "buried"),)
     assert desk.entries("dead") == [id] and desk.take() == []
 
 
@@ -165,24 +155,18 @@ def test_a_preempted_run_comes_next_again_and_a_cancelled_one_never(desk: Mosqui
 @pytest.mark.feature("MQ08", "MQ10", model="mosquito")
 def test_a_periodic_job_by_span_leaves_what_the_original_does(desk: MosquitoDesk) -> None:
     desk.queue.schedules.put("hourly", "tick_job", {}, every_ms=3_600_000, overlap="skip")
-    desk.tick(3_600_000)
-    (ticked,) = desk.turn()
+    (ticked,) = desk.tick(3_600_000).turn()
     assert desk.turn("t") == []
     (id,) = ticked.jobs
     assert desk.entries("waiting") == [id] and desk.theirs.fields(id)["type"] == "tick_job"
     key = desk.there.periodic_job("TickJob")
     known = desk.theirs.redis.hgetall(key)
     assert known["pending_run_id"] == id and abs(int(known["last_executed_at"]) - desk.now_ms // 1000) <= 1  # type: ignore[index]
-    assert 10_700_000 < desk.redis.pttl(key) <= 10_800_000  # type: ignore[operator]
+    assert 10_700_000 < desk.redis.pttl(key) <= 10_800_000
     # The run before is still pending: no second one.
-    desk.tick(3_600_000)
-    (ticked,) = desk.turn()
-    assert (ticked.jobs, ticked.skipped) == ((), 1)
-    assert desk.entries("waiting") == [id]
-    (job,) = desk.claim("a", classes=("tick_job",))
-    desk.finish(job.lease)
-    desk.tick(3_600_000)
-    (ticked,) = desk.turn()
+    (ticked,) = desk.tick(3_600_000).turn()
+    assert (ticked.jobs, ticked.skipped) == ((), 1) and desk.entries("waiting") == [id]
+    (ticked,) = desk.finished(desk.one("a", classes=("tick_job",)).lease).tick(3_600_000).turn()
     assert len(ticked.jobs) == 1 and ticked.jobs[0] != id
 
 
@@ -190,11 +174,10 @@ def test_a_periodic_job_by_span_leaves_what_the_original_does(desk: MosquitoDesk
 def test_a_periodic_job_by_months(desk: MosquitoDesk) -> None:
     desk.queue.schedules.put("monthly", "held_out::spaced_job", {}, months=1)
     (known,) = desk.queue.schedules.list()
-    desk.tick(known.next_ms - desk.now_ms)
-    (ticked,) = desk.turn()
+    (ticked,) = desk.tick(known.next_ms - desk.now_ms).turn()
     assert len(ticked.jobs) == 1
     key = desk.there.periodic_job("HeldOut::SpacedJob")
-    assert 27 * 86_400_000 * 3 < desk.redis.pttl(key) <= 31 * 86_400_000 * 3  # type: ignore[operator]
+    assert 27 * 86_400_000 * 3 < desk.redis.pttl(key) <= 31 * 86_400_000 * 3
 
 
 # -- runners
@@ -212,8 +195,7 @@ def test_our_leader_holds_the_coordinators_lock_where_it_is_told_to(ironclaim_ur
     assert [client.get(desk.there.football), client.get(desk.there.leadership)] == [A[:8], A[:8]]
     assert 0 < client.ttl(desk.there.football) <= 10 and 10 < client.ttl(desk.there.leadership) <= 30  # type: ignore[operator]
     client.persist(desk.there.leadership)
-    desk.beat("a")
-    desk.beat("a")
+    desk.beaten("a").beat("a")
     assert 0 < client.ttl(desk.there.leadership) <= 30, "renewed"  # type: ignore[operator]
     client.set(desk.there.football, "theirs")
     desk.beat("a")
@@ -226,19 +208,16 @@ def test_our_leader_holds_the_coordinators_lock_where_it_is_told_to(ironclaim_ur
 @pytest.mark.feature("MQ35", "MQ33", model="mosquito")
 def test_counts_that_others_have_set_for_runners_are_ours_too(desk: MosquitoDesk) -> None:
     about = json.dumps({"name": "w"})
-    desk.beat("a", about=about)
-    assert desk.news(0, "w").concurrency == 0
+    assert desk.beaten("a", about=about).news(0, "w").concurrency == 0
     desk.theirs.redis.hset(desk.there.executor_count(), "count", "8")
-    desk.beat("a", about=about)
-    learned = desk.news(0, "w")
+    learned = desk.beaten("a", about=about).news(0, "w")
     assert (learned.concurrency, desk.news(0, "other").concurrency) == (8, 8)
     desk.theirs.redis.hset(desk.there.executor_count("w"), "count", "3")
     desk.theirs.redis.hset(desk.there.concurrency_limits(), "desk", "5")
     desk.beat("a", about=about)
     assert (desk.news(0, "w").concurrency, desk.news(0, "other").concurrency) == (3, 5)
     assert desk.news(0, "w").version > learned.version, "and workers that wait are told"
-    desk.run(desk.set_worker_operation("c:w", 2))
-    desk.beat("a", about=about)
+    desk.did(desk.set_worker_operation("c:w", 2)).beat("a", about=about)
     assert desk.news(0, "w").concurrency == 2, "what our side sets stays until theirs changes again"
     for bad in ("none", "-1", "1e400"):
         desk.theirs.redis.hset(desk.there.executor_count(), "count", bad)
@@ -249,10 +228,8 @@ def test_counts_that_others_have_set_for_runners_are_ours_too(desk: MosquitoDesk
 
 
 def test_a_worker_that_leaves_is_no_overseer_any_more(desk: MosquitoDesk) -> None:
-    desk.beat("a")
-    assert desk.redis.zcard(desk.there.overseers) == 1
-    desk.run(replace(desk.beat_operation("a"), until_ms=0))
-    assert desk.redis.zcard(desk.there.overseers) == 0
+    assert desk.beaten("a").redis.zcard(desk.there.overseers) == 1
+    assert desk.did(replace(desk.beat_operation("a"), until_ms=0)).redis.zcard(desk.there.overseers) == 0
     assert desk.redis.exists(desk.there.overseer(A), desk.there.executor(A)) == 0
 
 
@@ -262,15 +239,8 @@ def test_a_worker_that_leaves_is_no_overseer_any_more(desk: MosquitoDesk) -> Non
 @pytest.mark.feature("MQ36", model="mosquito")
 def test_events_go_to_the_originals_channel(desk: MosquitoDesk, heard: Any) -> None:
     id = desk.add()
-    (job,) = desk.take()
-    desk.retry(job.lease, 2000)
-    desk.tick(2000)
-    (job,) = desk.take()
-    desk.finish(job.lease)
-    late = desk.add(1, delay_ms=1500)
-    desk.tick(1500)
-    (job,) = desk.take()
-    desk.run(Bury((Failure(job.lease, "no"),)))
+    late = desk.retried(desk.one().lease, 2000).finished(desk.tick(2000).one().lease).add(1, delay_ms=1500)
+    desk.run(Bury((Failure(desk.tick(1500).one().lease, "no"),)))
     told = heard(8)
     assert [(one["event"], one["job_run"]) for one in told] == [
         *(("enqueued", id), ("dequeued", id), ("rescheduled", id), ("dequeued", id), ("forgotten", id)),
@@ -286,11 +256,10 @@ def test_durations_of_the_last_hundred_runs(desk: MosquitoDesk) -> None:
     for number in range(103):
         desk.add(number)
         (job,) = desk.take()
-        desk.tick(7)
-        assert desk.finish(job.lease) == [("ok", "finished")]
+        assert desk.tick(7).finish(job.lease) == [("ok", "finished")]
     key = desk.there.duration(KIND)
     assert desk.theirs.redis.lrange(key, 0, -1) == ["7"] * 100
-    assert 2_591_000 < desk.redis.ttl(key) <= 2_592_000  # type: ignore[operator]
+    assert 2_591_000 < desk.redis.ttl(key) <= 2_592_000
 
 
 @pytest.mark.feature("MQ37", model="mosquito")
@@ -304,8 +273,7 @@ def test_jobs_of_either_side_can_be_looked_at(desk: MosquitoDesk) -> None:
     assert (counts.waiting, counts.delayed, counts.active, counts.dead) == (0, 1, 1, 0)
     assert [info.id for info in desk.queue.jobs.list("active")] == [theirs]
     desk.theirs.finish(theirs)
-    assert desk.queue.jobs.state(theirs) == "finished"
-    assert desk.queue.jobs.state("1:1") == "gone"
+    assert desk.queue.jobs.state(theirs) == "finished" and desk.queue.jobs.state("1:1") == "gone"
 
 
 def test_dead_jobs_of_theirs_are_requeued_with_all_their_attempts(desk: MosquitoDesk) -> None:
@@ -313,11 +281,9 @@ def test_dead_jobs_of_theirs_are_requeued_with_all_their_attempts(desk: Mosquito
     desk.theirs.redis.hset(desk.there.run(id), "retry_count", "5")
     desk.theirs.redis.expire(desk.there.run(id), 80_000)
     desk.theirs.push(desk.there.dead, id)
-    assert desk.queue.dead.requeue(id).done
-    assert (desk.entries("dead"), desk.entries("waiting")) == ([], [id])
+    assert desk.queue.dead.requeue(id).done and (desk.entries("dead"), desk.entries("waiting")) == ([], [id])
     assert desk.theirs.fields(id)["retry_count"] == "0" and desk.redis.ttl(desk.there.run(id)) == -1
-    (job,) = desk.take()
-    assert desk.finish(job.lease) == [("ok", "finished")]
+    assert desk.finish(desk.one().lease) == [("ok", "finished")]
 
 
 def test_settings_have_bounds() -> None:
@@ -335,10 +301,9 @@ def test_how_long_hashes_live_can_be_set(ironclaim_url: str) -> None:
     desk = MosquitoDesk(ironclaim_url, "live", success_ttl_s=600, dead_ttl_s=3600)
     done, died = desk.add(1), desk.add(2)
     first, second = desk.take()
-    desk.finish(first.lease)
-    desk.run(Bury((Failure(second.lease, "no"),)))
-    assert 500 < desk.redis.ttl(desk.there.run(done)) <= 600  # type: ignore[operator]
-    assert 3500 < desk.redis.ttl(desk.there.run(died)) <= 3600  # type: ignore[operator]
+    desk.finished(first.lease).run(Bury((Failure(second.lease, "no"),)))
+    assert 500 < desk.redis.ttl(desk.there.run(done)) <= 600
+    assert 3500 < desk.redis.ttl(desk.there.run(died)) <= 3600
     assert desk.take() == [] and desk.queue.jobs.state(done) == "finished"
     desk.close()
 

@@ -24,6 +24,7 @@ from engine.ops.jobs import Lease, Options
 from engine.options import checked
 from engine.parameters import Parameters
 from engine.serializers import Serializers
+from tests.engine.helpers.producing import must_raise
 
 LEASE = Lease("1795233562980:120", 1, "1:1")
 
@@ -57,8 +58,7 @@ def test_numbers_with_a_point_change_to_powers_where_crystal_does() -> None:
         *((1e14, "100000000000000.0"), (1e15, "1.0e+15"), (123456789012345678.0, "1.2345678901234568e+17")),
         *((1e-3, "0.001"), (1e-4, "0.0001"), (1e-5, "1.0e-5"), (1.5e300, "1.5e+300"), (5e-324, "5.0e-324")),
     ):
-        assert crystal_float(value) == text
-        assert float(text) == value
+        assert crystal_float(value) == text and float(text) == value
 
 
 def test_a_payload_that_no_hash_holds_is_refused_and_named() -> None:
@@ -70,8 +70,7 @@ def test_a_payload_that_no_hash_holds_is_refused_and_named() -> None:
 
 def test_parameters_with_names_of_the_metadata_are_refused() -> None:
     for name in REFUSED:
-        with pytest.raises(Malformed, match=f"^payload.{name}: "):
-            texts({"fine": 1, name: "x"})
+        must_raise(Malformed, f"^payload.{name}: ", texts, {"fine": 1, name: "x"})
     assert {"type", "enqueue_time", "retry_count", "id"} <= {*REFUSED}
     with pytest.raises(Malformed, match="^payload: '1001 parameters'"):
         texts({f"p{number}": 1 for number in range(1001)})
@@ -98,14 +97,12 @@ def test_options_of_ours_travel_beside_the_parameters() -> None:
     assert (waits.attempts, waits.backoff, waits.backoff_ms) == (5, "geometric", 5)
     engines = read({"ironclaim": left_over(checked({"attempts": 3, "backoff": "fixed", "backoff_ms": 1000}, DEFAULTS))}).options
     assert (engines.attempts, engines.backoff, engines.backoff_ms) == (3, "fixed", 1000), "the engine's defaults may be asked for"
-    later = read({"ironclaim": '{"attempts": 4, "of a later engine": []}'}).options
-    assert later.attempts == 4
+    assert read({"ironclaim": '{"attempts": 4, "of a later engine": []}'}).options.attempts == 4
 
 
 def test_options_that_are_none_make_the_job_unreadable() -> None:
     for own in ("", "[]", "null", '{"attempts": 0}', '{"headers": 5}', "{"):
-        with pytest.raises(ScriptFault, match="1795233562980:120"):
-            read({"ironclaim": own})
+        must_raise(ScriptFault, "1795233562980:120", read, {"ironclaim": own})
 
 
 def test_what_the_original_keeps_in_the_hash_is_no_parameter() -> None:
@@ -114,8 +111,7 @@ def test_what_the_original_keeps_in_the_hash_is_no_parameter() -> None:
     assert json.loads(read({"id": LEASE.job}).payload) == {}, "the document's"
     assert json.loads(read({"id": "7"}).payload) == {"id": "7"}, "a parameter of a class"
     for bad in (b"\xff", "x\udc80".encode(errors="surrogatepass")):
-        with pytest.raises(ScriptFault):
-            read({"a": bad})
+        must_raise(ScriptFault, None, read, {"a": bad})
 
 
 @pytest.mark.feature("MQ03", model="mosquito")
@@ -136,15 +132,12 @@ def test_unique_texts_are_those_of_the_original_or_of_the_callers_own() -> None:
     given = parameters(b'{"user_id":7,"kind":"a","extra":true}', Options())
     assert unique_text("ok_job", given, "params") == "ok_job:extra=true:kind=a:user_id=7"
     assert unique_text("ok_job", given, "params:user_id:kind") == "ok_job:kind=a:user_id=7"
-    assert unique_text("ok_job", given, "mine") == "ok_job:mine"
-    assert unique_text("ok_job", given, "") == ""
-    with pytest.raises(Malformed, match="^dedup: "):
-        unique_text("ok_job", given, "params:nobody")
+    assert unique_text("ok_job", given, "mine") == "ok_job:mine" and unique_text("ok_job", given, "") == ""
+    must_raise(Malformed, "^dedup: ", unique_text, "ok_job", given, "params:nobody")
 
 
 def test_what_the_model_cannot_hold_is_refused_before_any_io() -> None:
     model = MosquitoModel("q", "mosquito")
     for options in (Options(priority=1), Options(lifo=True), Options(needs=("a",)), Options(unique="u"), Options(route="gpu")):
-        with pytest.raises(UnsupportedFeature, match="mosquito"):
-            model.check("", "ok_job", b"{}", options)
+        must_raise(UnsupportedFeature, "mosquito", model.check, "", "ok_job", b"{}", options)
     model.check("", "held_out::spaced_job", b"{}", Options(delay_ms=5, dedup="params", dedup_ms=5))

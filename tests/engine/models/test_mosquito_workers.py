@@ -101,8 +101,7 @@ def test_a_hook_that_raises_before_a_run_is_a_failed_run_that_counts(queue: Queu
 
     id = theirs.enqueue("ok_job")
     Worker(queue, handlers).run(burst=True)
-    assert ran == [] and theirs.fields(id)["retry_count"] == "5"
-    assert theirs.ids(theirs.keys.dead) == [id]
+    assert ran == [] and theirs.fields(id)["retry_count"] == "5" and theirs.ids(theirs.keys.dead) == [id]
 
 
 @pytest.mark.feature("MQ12", "MQ13", model="mosquito")
@@ -119,8 +118,7 @@ def test_what_a_handler_raises_says_how_its_run_ends(queue: Queue, theirs: Cryst
 
     bury, later = theirs.enqueue("ok_job", what="bury"), theirs.enqueue("ok_job", what="later")
     Worker(queue, handlers, concurrency=1, prefetch=0).run(burst=True)
-    assert seen == [("bury", 0), ("later", 0), ("later", 1)]
-    assert theirs.ids(theirs.keys.dead) == [bury]
+    assert seen == [("bury", 0), ("later", 0), ("later", 1)] and theirs.ids(theirs.keys.dead) == [bury]
     assert queue.jobs.state(later) == "finished"
 
 
@@ -166,8 +164,7 @@ def test_queues_share_a_workers_places(queues: tuple[Queue, ...], monkeypatch: p
             queue.enqueue_many([{"name": queue.name, "payload": {}} for _ in range(30)])
         more: dict[str, Any] = {"weights": [6, 3, 1]} if strategy == "weighted" else {}
         group = WorkerGroup(queues, noting(ran), strategy=strategy, concurrency=1, **more)  # type: ignore[arg-type]
-        assert group.run(burst=True) == "empty"
-        assert Counter(ran) == dict.fromkeys(NAMES, 30)
+        assert group.run(burst=True) == "empty" and Counter(ran) == dict.fromkeys(NAMES, 30)
         first = Counter(ran[:30])
         if strategy == "strict":
             assert first["critical_job"] >= 28
@@ -182,8 +179,7 @@ def test_a_runner_works_off_some_queues_alone(queues: tuple[Queue, ...]) -> None
     for queue in queues:
         queue.enqueue_many([{"name": queue.name, "payload": {}} for _ in range(5)])
     assert WorkerGroup([queues[0], queues[2]], noting(ran)).run(burst=True) == "empty"
-    assert Counter(ran) == {"critical_job": 5, "low_job": 5}
-    assert queues[1].counts().waiting == 5
+    assert Counter(ran) == {"critical_job": 5, "low_job": 5} and queues[1].counts().waiting == 5
 
 
 @pytest.mark.feature("MQ34", model="mosquito")
@@ -195,8 +191,7 @@ def test_a_closed_gate_holds_claims(queue: Queue, theirs: Crystal) -> None:
         asked[0] += 1
         return opens[0]
 
-    id = theirs.enqueue("ok_job")
-    worker = Worker(queue, handlers, gate=gate, sweep_ms=50)
+    id, worker = theirs.enqueue("ok_job"), Worker(queue, handlers, gate=gate, sweep_ms=50)
 
     with at_work(worker):
         wait_until(lambda: asked[0] > 2, "it asks again")
@@ -245,8 +240,7 @@ def test_a_count_that_was_set_from_afar_bounds_a_running_worker(queue: Queue, th
 @pytest.mark.feature("MQ31", model="mosquito")
 def test_a_running_worker_brings_back_what_a_dead_overseer_had(queue: Queue, theirs: Crystal) -> None:
     ran: list[str] = []
-    handlers = some_handlers(lambda job: ran.append(job.id), "ok_job")
-    id = theirs.enqueue("ok_job")
+    handlers, id = some_handlers(lambda job: ran.append(job.id), "ok_job"), theirs.enqueue("ok_job")
     theirs.take()
     theirs.redis.hset(theirs.keys.run(id), "overseer_id", "gone")
     worker = Worker(queue, handlers, sweep_ms=100)
