@@ -7,7 +7,8 @@ import json
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -40,10 +41,8 @@ BUILD_S = 300
 def application_url(ironclaim_url: str) -> Iterator[str]:
     """An application that a token of the role operate may change."""
     token = Token(secret=TOKEN, role="operate")
-    settings = HttpSettings(
-        url=ironclaim_url, allow_changes=True, show_payloads=True, tokens=(token,), channels=ChannelSettings()
-    )
-    with served(settings) as base:
+    more: Any = {"allow_changes": True, "show_payloads": True, "channels": ChannelSettings()}
+    with served(HttpSettings(url=ironclaim_url, tokens=(token,), **more)) as base:
         yield base
 
 
@@ -66,6 +65,26 @@ def raw(ironclaim_url: str) -> Iterator[Any]:
     """The server itself."""
     with redis.Redis.from_url(ironclaim_url) as client:
         yield client
+
+
+@contextmanager
+def meanwhile(function: Callable[[], object]) -> Iterator[None]:
+    """Do something beside a call that waits for it."""
+    thread = threading.Thread(target=function)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+def add(job: Any) -> Any:
+    """A handler for tests of all clients."""
+    return sum(job.payload)
+
+
+def fail(job: Any) -> None:
+    raise ValueError("no such address")
 
 
 @contextmanager
@@ -102,9 +121,8 @@ class Scenarios(Protocol):
 
 def run(command: list[str | Path], folder: Path, timeout_s: float = BUILD_S) -> str:
     """What a command prints. Fails where it fails."""
-    done = subprocess.run(
-        command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False
-    )
+    apart: Any = {"cwd": folder, "stdin": subprocess.DEVNULL, "timeout": timeout_s}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **apart)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -12,7 +10,7 @@ import pytest
 from engine import Queue
 from ironclaim_client import Client
 from tests.clients import test_bananas
-from tests.clients.conftest import TOKEN, Scenarios, working
+from tests.clients.conftest import TOKEN, Scenarios, add, fail, meanwhile, working
 from tests.clients.relay import HARM, HttpRelay, relay
 from tests.clients.test_channels import ACKNOWLEDGE, POLL
 from tests.clients.test_jobs import BATCH, ENQUEUE, RESULT
@@ -39,17 +37,6 @@ def publish(harmed: HttpRelay, *contents: object) -> None:
             client.channel("news").publish(content)
 
 
-@contextmanager
-def meanwhile(function: Any) -> Iterator[None]:
-    """Do something beside a scenario."""
-    thread = threading.Thread(target=function)
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join()
-
-
 def test_a_wrong_argument_is_named_before_anything_is_sent(scenario: Scenarios) -> None:
     with relay(NOWHERE, scenario.pages) as harmed:
         found = scenario("refusals", harmed)
@@ -63,7 +50,7 @@ def test_a_wrong_argument_is_named_before_anything_is_sent(scenario: Scenarios) 
 
 @pytest.mark.feature("BN35")
 def test_the_life_of_a_job(scenario: Scenarios, harmed: HttpRelay, ironclaim_url: str) -> None:
-    with working(ironclaim_url, add=lambda job: sum(job.payload)):
+    with working(ironclaim_url, add=add):
         found = scenario("lifeOfAJob", harmed, token=TOKEN)
     id = found["enqueued"]["id"]
     assert found["enqueued"] == {"id": id, "created": True} and (found["value"], found["called"]) == (3, 7)
@@ -106,9 +93,6 @@ def test_what_the_server_refuses_names_field_value_and_bound(scenario: Scenarios
 def test_a_job_is_cancelled_though_the_reply_is_lost_and_requeued_once(
     scenario: Scenarios, harmed: HttpRelay, ironclaim_url: str, queue: Queue
 ) -> None:
-    def fail(job: Any) -> None:
-        raise ValueError("no such address")
-
     queue.enqueue("welcome", None, id="a1", delay_ms=60_000)
     harmed.next("lose_reply", "gateway", of="/cancel")
     found = scenario("cancel", harmed, token=TOKEN)

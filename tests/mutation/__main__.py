@@ -34,8 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     test_files = [file for file in options.file if file.startswith("tests")]
     sources = [file for file in options.file if not file.startswith("tests")]
     FOLDER.mkdir(parents=True, exist_ok=True)
-    edits = _edits(options, sources)
-    known = equivalents()
+    edits, known = _edits(options, sources), equivalents()
     if options.list:
         for edit in edits:
             print("\n".join([edit.id, *(f"  - {change.old}\n  + {change.new}" for change in edit.changes)]))
@@ -55,8 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if trees:
             Run(trees[0], FOLDER / "run-first", {}, stop="first").tests([record.tests[0].id])
-        judge = Judge(record, results, key, options.budget, asked)
-        for result in judge.judge(wanted, trees, FOLDER):
+        for result in Judge(record, results, key, options.budget, asked).judge(wanted, trees, FOLDER):
             judged.append(result)
             print(_line(len(judged) + len(equivalent), len(edits), result, by_id[result.id]), flush=True)
     except HarnessFault as fault:

@@ -134,8 +134,7 @@ def recorded(folder: Path, expression: str, tests: Sequence[str], jobs: int, *, 
 
 
 def _record(of: str, folder: Path, expression: str, tests: Sequence[str], jobs: int) -> Record:
-    tree = Tree(folder / "recorded")
-    clean = Tree(folder / "tree-0")
+    tree, clean = Tree(folder / "recorded"), Tree(folder / "tree-0")
     put_marks(tree.path)
     kept = tree.path / "record"
     kept.mkdir(exist_ok=True)
@@ -180,8 +179,7 @@ def _passing(tree: Tree, tests: Sequence[str], folder: Path) -> set[str]:
     """Those of some tests that pass in the clean copy."""
     from tests.mutation.running import Run
 
-    run = Run(tree, folder / "again", {}, stop="never")
-    failed = {test for test, _ in run.tests(tests).failed}
+    failed = {test for test, _ in Run(tree, folder / "again", {}, stop="never").tests(tests).failed}
     return set(tests) - failed
 
 

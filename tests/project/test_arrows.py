@@ -276,23 +276,12 @@ def all_of(folder: str) -> str:
         ),
         # Not by way of a third module.
         pytest.param(
-            all_of("worker/machine"),
-            "engine.worker.machine",
-            {*EXECUTION, *OF_USERS, "redis", *DRIVERS},
-            id="decisions are pure",
+            all_of("worker/machine"), "engine.worker.machine", {*EXECUTION, *OF_USERS, "redis", *DRIVERS}, id="decisions are pure"
         ),
         pytest.param(
-            all_of("redis"),
-            "engine.redis",
-            {*OF_USERS, "engine.worker", "engine.models"},
-            id="drivers know nothing of jobs",
+            all_of("redis"), "engine.redis", {*OF_USERS, "engine.worker", "engine.models"}, id="drivers know nothing of jobs"
         ),
-        pytest.param(
-            all_of("models"),
-            "engine.models",
-            {*OF_USERS, "redis", "engine.worker", *DRIVERS},
-            id="models are pure",
-        ),
+        pytest.param(all_of("models"), "engine.models", {*OF_USERS, "redis", "engine.worker", *DRIVERS}, id="models are pure"),
         pytest.param(
             "import engine.testing",
             "engine.testing",

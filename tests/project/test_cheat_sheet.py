@@ -69,8 +69,7 @@ def sent_twice(shop: Shop) -> bool:
 
 
 def chord(shop: Shop) -> bool:
-    blocked = shop.only("blocked")
-    return blocked.name == "alert" and len(shop.jobs()) == 3 and shop.run().finished == 4
+    return shop.only("blocked").name == "alert" and len(shop.jobs()) == 3 and shop.run().finished == 4
 
 
 def option(name: str, value: object) -> Check:
@@ -99,8 +98,7 @@ def worked(counts: str, later_ms: int = 0) -> Check:
 
     def check(shop: Shop) -> bool:
         shop.names["work"].with_options(attempts=2).enqueue()
-        after = shop.run()
-        return getattr(after, counts) >= 1 and shop.later_ms() == later_ms
+        return getattr(shop.run(), counts) >= 1 and shop.later_ms() == later_ms
 
     return check
 

@@ -78,8 +78,7 @@ def test_every_mark_names_features_that_its_model_has(found: list[Proof]) -> Non
 
 
 def test_every_marked_test_can_prove_something(found: list[Proof]) -> None:
-    assert len(found) > 30
-    assert [f"{proof.test}: {proof.problem}" for proof in found if proof.problem] == []
+    assert len(found) > 30 and [f"{proof.test}: {proof.problem}" for proof in found if proof.problem] == []
 
 
 @pytest.mark.parametrize("model", MODELS)

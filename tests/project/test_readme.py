@@ -23,14 +23,9 @@ PAGES = [ROOT / "README.md", *sorted(page for page in (ROOT / "docs").rglob("*.m
 SNIPPETS = [snippet for page in PAGES for snippet in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)]
 #: Snippets that a test of their own looks into, by words that only they have; each of the others is a program that must end well.
 SPECIAL = {
-    "FACE": "def welcome(job):",
-    "CHARGE": "def charge(job):",
-    "RENDER": "pages.store",
-    "ASYNC": "async with AsyncQueue(",
-    "LIMITS": 'queue.set_limit("send", rate=',
-    "FIXTURE": "def test_welcome",
-    "SHOP": "# shop/jobs.py",
-    "REPLACED": "def test_bill",
+    **{"FACE": "def welcome(job):", "CHARGE": "def charge(job):", "RENDER": "pages.store"},
+    **{"ASYNC": "async with AsyncQueue(", "LIMITS": 'queue.set_limit("send", rate='},
+    **{"FIXTURE": "def test_welcome", "SHOP": "# shop/jobs.py", "REPLACED": "def test_bill"},
     "EVERY_TEST": "@pytest.fixture(autouse=True)",
 }
 

@@ -60,8 +60,7 @@ def test_the_second_time_does_nothing(setup: ModuleType, steps: list[str]) -> No
     assert setup.main() == 0
     assert [step.split(":")[0] for step in steps[1:]] == ["step 1 of 3", "step 2 of 3", "step 3 of 3"]
     steps.clear()
-    assert setup.main() == 0
-    assert steps == []
+    assert setup.main() == 0 and steps == []
 
 
 def test_every_extra_and_every_group_is_installed_by_a_pip_that_knows_groups(setup: ModuleType, monkeypatch: Patch) -> None:
@@ -86,18 +85,15 @@ def test_changed_pins_are_installed_into_the_same_environment(setup: ModuleType,
     steps.clear()
     with setup.CONSTRAINTS.open("a") as constraints:
         constraints.write("# one more line\n")
-    assert setup.main() == 0
-    assert len(steps) == 3 and not any(".venv" in step for step in steps)
+    assert setup.main() == 0 and len(steps) == 3 and not any(".venv" in step for step in steps)
 
 
 def test_an_environment_of_another_folder_or_python_is_made_anew(setup: ModuleType, steps: list[str]) -> None:
     for changed in ("venv", "python"):
         setup.main()
-        stamp = json.loads(setup.STAMP.read_text())
-        setup.STAMP.write_text(json.dumps({**stamp, changed: "elsewhere"}))
+        setup.STAMP.write_text(json.dumps({**json.loads(setup.STAMP.read_text()), changed: "elsewhere"}))
         steps.clear()
-        assert setup.main() == 0
-        assert len(steps) == 4 and ".venv" in steps[0]
+        assert setup.main() == 0 and len(steps) == 4 and ".venv" in steps[0]
 
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt, OSError])
@@ -118,8 +114,7 @@ def test_an_interrupted_set_up_is_begun_again(
     assert len(error.splitlines()) == 1 and "Traceback" not in error
     (setup.VENV / "half-installed").touch()
     steps.clear()
-    assert setup.main() == 0
-    assert len(steps) == 4 and not (setup.VENV / "half-installed").exists()
+    assert setup.main() == 0 and len(steps) == 4 and not (setup.VENV / "half-installed").exists()
 
 
 def test_a_foreign_environment_is_left_alone(setup: ModuleType, steps: list[str], capfd: Output) -> None:
@@ -132,8 +127,7 @@ def test_a_foreign_environment_is_left_alone(setup: ModuleType, steps: list[str]
 
 def test_an_old_python_is_one_clear_line(setup: ModuleType, monkeypatch: Patch, capfd: Output) -> None:
     monkeypatch.setattr(setup, "PYTHON_MIN", (99, 0))
-    assert setup.main() == 1
-    assert "make PYTHON=" in capfd.readouterr().err
+    assert setup.main() == 1 and "make PYTHON=" in capfd.readouterr().err
 
 
 def run_setup(tree: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -179,8 +173,7 @@ def test_two_at_a_time_wait_for_each_other(setup: ModuleType, tree: Path) -> Non
             stdout=subprocess.PIPE,
             text=True,
         )
-        assert second.stdout is not None
-        assert "waiting for it" in second.stdout.readline()
+        assert second.stdout is not None and "waiting for it" in second.stdout.readline()
         assert second.poll() is None
         fcntl.flock(held, fcntl.LOCK_UN)
         assert second.wait(30) == 0

@@ -60,8 +60,7 @@ def test_a_file_opens_counts_and_closes(tmp_path: Path) -> None:
     assert all((row["v"], row["proc"]) == (history.SCHEMA_VERSION, "worker-1") for row in rows)
     first, *_, fault, last = rows
     assert (first["role"], first["version"], first["pid"], first["boot_id"]) == ("worker", "1.2", os.getpid(), history.boot_id())
-    assert fault["t_ns"] == 7
-    assert last["rows"] == 5 and last["recorder_ns"] > 0
+    assert fault["t_ns"] == 7 and last["rows"] == 5 and last["recorder_ns"] > 0
 
 
 def test_each_call_is_on_disk_when_it_returns(tmp_path: Path) -> None:
@@ -94,8 +93,7 @@ def test_the_closing_row_is_the_last_and_counts_right_whoever_still_writes(tmp_p
     for attempt in range(40):
         path = tmp_path / f"{attempt}.jsonl"
         file = history.HistoryFile(path, proc="a", role="worker")
-        closed = threading.Event()
-        going = threading.Barrier(4)
+        closed, going = threading.Event(), threading.Barrier(4)
 
         def write(file: history.HistoryFile = file, closed: threading.Event = closed, going: threading.Barrier = going) -> None:
             going.wait()
@@ -174,8 +172,7 @@ def test_a_torn_last_line_is_told_apart(tmp_path: Path) -> None:
     bare = written(tmp_path / "c.jsonl", b'{"v":1,"seq":0}\n{"v":1,"seq":1}')
     loaded = [history.load_file(path) for path in (whole, torn, bare)]
     assert [file.torn for file in loaded] == [False, True, True]
-    assert [len(file.rows) for file in loaded] == [2, 1, 1]
-    assert not any(file.corrupt_lines for file in loaded)
+    assert [len(file.rows) for file in loaded] == [2, 1, 1] and not any(file.corrupt_lines for file in loaded)
 
 
 def test_an_empty_file_has_no_rows(tmp_path: Path) -> None:
@@ -190,8 +187,7 @@ def test_an_empty_file_has_no_rows(tmp_path: Path) -> None:
 )
 def test_a_corrupt_line_is_named_and_the_rest_is_read(tmp_path: Path, line: bytes) -> None:
     loaded = history.load_file(written(tmp_path / "a.jsonl", b'{"v":1,"seq":0}\n' + line + b'\n{"v":1,"seq":2}\n'))
-    assert loaded.corrupt_lines == (1,)
-    assert [row["seq"] for row in loaded.rows] == [0, 2]
+    assert loaded.corrupt_lines == (1,) and [row["seq"] for row in loaded.rows] == [0, 2]
 
 
 def test_a_newer_version_is_refused(tmp_path: Path) -> None:

@@ -199,10 +199,7 @@ def test_a_fused_call_is_two_operations_with_one_call_id(queue: Queue, path: Pat
     run(queue, Finish((lease,), claim_operation(queue)))
     rows = operations(path)[-4:]
     assert [(row["f"], row["type"]) for row in rows] == [
-        ("finish", "invoke"),
-        ("claim", "invoke"),
-        ("finish", "ok"),
-        ("claim", "ok"),
+        *(("finish", "invoke"), ("claim", "invoke"), ("finish", "ok"), ("claim", "ok")),
     ]
     assert len({row["call"] for row in rows}) == 1 and rows[0]["op"] == rows[2]["op"] != rows[1]["op"] == rows[3]["op"]
     assert "incarnation" in rows[1] and "incarnation" not in rows[0]
@@ -246,8 +243,7 @@ def test_the_invocation_is_on_disk_before_the_server_hears_of_it(queue: Queue, r
     (lease,) = leased(queue, "a")
     run(queue, Finish((lease,), claim_operation(queue)))
     assert [[row["f"] for row in rows[-2:]] for rows in seen] == [["enqueue"], ["enqueue", "claim"], ["finish", "claim"]]
-    assert all(rows[-1]["type"] == "invoke" for rows in seen)
-    assert seen[0][-1]["items"][0]["job"] == "a"
+    assert all(rows[-1]["type"] == "invoke" for rows in seen) and seen[0][-1]["items"][0]["job"] == "a"
 
 
 def test_sends_and_their_errors_are_told(queue: Queue, relay: Relay, path: Path) -> None:
@@ -341,8 +337,7 @@ def test_a_job_that_the_server_gives_an_id_is_named_once_it_has_one(path: Path) 
         recorder.completed(call, ticket, Outcome(reply, error, True, True if reply else None, 1, (), 1, 1, 2))
     recorder.close()
     rows = [row for row in raw_rows(path) if row.get("f") == "enqueue"]
-    jobs = [[item["job"] for item in row["items"]] for row in rows]
-    assert jobs == [[], ["12"], [], ["13", "14"], [], []]
+    assert [[item["job"] for item in row["items"]] for row in rows] == [[], ["12"], [], ["13", "14"], [], []]
     assert [row["type"] for row in rows] == ["invoke", "ok", "invoke", "ok", "invoke", "info"]
 
 

@@ -23,8 +23,7 @@ UNSUBSCRIBE = ops.Unsubscribe("s", "fedcba9876543210", not_after_ms=NEVER_MS)
 
 @pytest.mark.feature("DS02", model="dsps")
 def test_a_second_copy_of_a_publish_is_all_duplicates(desk: ChannelDesk) -> None:
-    first = desk.publish("a", "b")
-    second = desk.publish("a", "b")
+    first, second = desk.publish("a", "b"), desk.publish("a", "b")
     assert [item.clock for item in first.items] == [item.clock for item in second.items] == [1, 2]
     assert [item.result for item in second.items] == ["duplicate"] * 2 and second.clock == 2
 
@@ -62,8 +61,7 @@ def test_a_copy_of_subscribe_creates_nobody_after_an_unsubscribe(desk: ChannelDe
     again = ops.Subscribe("s", "1" * 16, TTL_S, not_after_ms=NEVER_MS)
     assert desk.run(again).result == "exists"
     desk.publish("m1")
-    before = desk.dump()
-    copy = desk.run(SUBSCRIBE)
+    before, copy = desk.dump(), desk.run(SUBSCRIBE)
     assert (copy.result, copy.cursor, copy.clock) == ("created", 0, 1) and desk.dump() == before
     assert desk.unsubscribe().result == "deleted"
     for late, result in ((SUBSCRIBE, "created"), (again, "exists")):
@@ -80,8 +78,7 @@ def test_a_copy_of_unsubscribe_deletes_nobody_who_came_later(desk: ChannelDesk, 
     result = "deleted" if there else "missing"
     assert desk.run(UNSUBSCRIBE).result == result
     desk.subscribe()
-    assert desk.run(UNSUBSCRIBE).result == result
-    assert desk.redis.exists(desk.keys.cursor("s"))
+    assert desk.run(UNSUBSCRIBE).result == result and desk.redis.exists(desk.keys.cursor("s"))
 
 
 def test_what_a_subscribe_did_is_kept_longer_than_its_copies_may_come(desk: ChannelDesk) -> None:
@@ -302,8 +299,7 @@ def test_which_messages_are_old(desk: ChannelDesk) -> None:
     assert (reply.result, reply.old, reply.cursor, reply.clock) == ("ok", (False,) * 4, 2**53 - 2, -(2**53) + 2)
     assert (desk.dump(), desk.lives()) == (before, lives)
     desk.acknowledge(-(2**53) + 1)
-    assert desk.old("m1", "m2", "m3", "unknown").old == (True, True, False, False)
-    assert desk.old().old == ()
+    assert desk.old("m1", "m2", "m3", "unknown").old == (True, True, False, False) and desk.old().old == ()
 
 
 def test_when_memory_is_full_only_what_adds_something_is_refused(desk: ChannelDesk) -> None:

@@ -158,12 +158,9 @@ def test_who_renews_what(desk: Desk) -> None:
         desk.now_s += 10 * TTL_S
     gone, kept = "channel-not-found", "subscription-not-found"
     assert left == {
-        "subscribe again": (kept, kept, "created"),
-        "publish": (kept, kept, "created"),
-        "duplicate": (kept, kept, "created"),
-        "fetch": ("ok", kept, "created"),
-        "stale": (gone, gone, "created"),
-        "ask": (gone, gone, "created"),
+        **{"subscribe again": (kept, kept, "created"), "publish": (kept, kept, "created")},
+        **{"duplicate": (kept, kept, "created"), "fetch": ("ok", kept, "created")},
+        **{"stale": (gone, gone, "created"), "ask": (gone, gone, "created")},
     }
 
 
@@ -187,14 +184,12 @@ def test_a_clock_behind_what_the_caller_has_seen_goes_on_after_it(desk: Desk) ->
     desk.subscribe("s")
     desk.publish("a")
     reply = desk.publish("b", seen=10)
-    assert (reply.clock, reply.era, reply.turned) == (11, 1, True)
-    assert not desk.publish("b", seen=10).turned
+    assert (reply.clock, reply.era, reply.turned) == (11, 1, True) and not desk.publish("b", seen=10).turned
     fetched = desk.fetch("s")
     assert clocks_of(fetched) == [1, 11] and fetched.era_changed
     stale = desk.acknowledge("s", 11, era=0)
     assert (stale.result, stale.beyond, stale.cursor) == ("stale", True, 0)
-    assert desk.acknowledge("s", 11, era=1).result == "OK"
-    assert not desk.fetch("s").era_changed
+    assert desk.acknowledge("s", 11, era=1).result == "OK" and not desk.fetch("s").era_changed
     assert desk.fetch("s", seen=5).era == 1, "one that has seen less is no news"
 
 
@@ -220,8 +215,7 @@ def test_a_copy_of_a_subscription_does_nothing_and_says_what_the_first_did(desk:
     assert (copy.result, copy.cursor) == ("created", None) and desk.alive("s") == ["subscription-not-found"]
     assert desk.subscribe("s").cursor == 1
     assert desk.unsubscribe("s", nonce="b" * 16).result == "deleted" and desk.alive("s") == ["ok"]
-    assert desk.unsubscribe("nobody").result == "missing"
-    assert desk.subscribe("s").result == "exists"
+    assert desk.unsubscribe("nobody").result == "missing" and desk.subscribe("s").result == "exists"
 
 
 def test_what_comes_too_late_changes_nothing(desk: Desk) -> None:
@@ -249,8 +243,7 @@ def test_what_has_expired_leaves_the_memory(desk: Desk) -> None:
     assert desk.storage.held() <= 2 * TTL_S + 3
     desk.now_s += 2 * TTL_S
     desk.alive("s")
-    assert desk.storage.held() == 0
-    assert desk.publish("anew").clock == 1
+    assert desk.storage.held() == 0 and desk.publish("anew").clock == 1
 
 
 @pytest.mark.slow
@@ -267,8 +260,7 @@ def test_a_long_backlog_is_not_walked_through_by_each_fetch(desk: Desk) -> None:
         return get(key, now)  # type: ignore[arg-type]
 
     desk.storage._state._values.get = counted  # type: ignore[method-assign]
-    assert clocks_of(desk.fetch("s")) == list(range(49_991, 50_001))
-    assert looked < 20
+    assert clocks_of(desk.fetch("s")) == list(range(49_991, 50_001)) and looked < 20
 
 
 def test_whoever_listens_hears_each_publish_of_its_channel_and_duplicates_too(desk: Desk) -> None:

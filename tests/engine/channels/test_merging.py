@@ -116,8 +116,7 @@ def test_a_message_is_written_to_all_read_once_and_acknowledged_in_all(desk: Des
     found = desk.fetch()
     assert ids(found) == ["x", "y"] and parts(found) == {"a": 2, "b": 2} and not found.more_messages and found.lost == 0
     assert desk.acknowledge(found).result == "OK" and desk.acknowledge(found).result == "stale"
-    assert (desk.unread("a"), desk.unread("b")) == ([], [])
-    assert desk.fetch().receipt is None
+    assert (desk.unread("a"), desk.unread("b")) == ([], []) and desk.fetch().receipt is None
     assert desk.run(desk.steps.are_old("s", ("x", "y", "z"))) == {"x": True, "y": True, "z": False}
     assert desk.run(desk.steps.unsubscribe("s")) is True and desk.run(desk.steps.unsubscribe("s")) is False
 
@@ -233,8 +232,7 @@ def test_what_was_acknowledged_in_one_storage_alone_comes_no_more_from_the_other
     desk.down.clear()
     desk.now_s += 0.6
     desk.publish("z")
-    assert (desk.unread("a"), desk.unread("b")) == ([1, 2, 3], [3])
-    assert ids(desk.fetch()) == ["z"]
+    assert (desk.unread("a"), desk.unread("b")) == ([1, 2, 3], [3]) and ids(desk.fetch()) == ["z"]
     desk.acknowledge(desk.fetch())
     assert (desk.unread("a"), desk.unread("b")) == ([], [])
 
@@ -279,8 +277,7 @@ def test_a_subscriber_that_was_given_back_is_believed_in_the_end(desk: Desk) -> 
     desk.acknowledge(found)
     desk.down.clear()
     desk.now_s += 0.6
-    assert ids(desk.fetch()) == [] and desk.unread("a") == []
-    assert desk.steps._suspects._suspects == {}
+    assert ids(desk.fetch()) == [] and desk.unread("a") == [] and desk.steps._suspects._suspects == {}
 
 
 def test_no_more_than_asked_for_and_the_receipt_covers_no_other(desk: Desk) -> None:
@@ -293,8 +290,7 @@ def test_no_more_than_asked_for_and_the_receipt_covers_no_other(desk: Desk) -> N
     desk.acknowledge(found)
     assert ids(desk.fetch()) == ["z"] and desk.unread("b") == [2, 3]
     desk.acknowledge(desk.fetch())
-    assert desk.unread("b") == []
-    assert desk.fetch(0).messages == ()
+    assert desk.unread("b") == [] and desk.fetch(0).messages == ()
 
 
 def test_lost_is_what_no_storage_delivers(desk: Desk) -> None:
@@ -331,8 +327,7 @@ def test_a_storage_with_messages_gives_the_others_a_moment(desk: Desk) -> None:
     desk.subscribe()
     desk.publish_to("a", "x")
     desk.silent.add("b")
-    assert ids(desk.fetch()) == ["x"] and parts(desk.fetch()) == {"a": 1}
-    assert desk.asked[-1].grace_ms == 300
+    assert ids(desk.fetch()) == ["x"] and parts(desk.fetch()) == {"a": 1} and desk.asked[-1].grace_ms == 300
 
 
 @pytest.mark.parametrize("missing", ["channel", "subscription"])
@@ -367,8 +362,7 @@ def test_a_clock_that_went_back_in_one_storage_is_told(desk: Desk) -> None:
     desk.acknowledge(desk.fetch())
     desk.storages["b"] = MemoryStorage(now_ns=desk.now_ns)
     desk.storages["b"].apply("ch", Subscribe("s", "b" * 16, TTL_S, not_after_ms=LATER_MS))
-    came = desk.publish("y")[0]
-    assert came.era_changed
+    assert desk.publish("y")[0].era_changed
     found = desk.fetch()
     assert (ids(found), found.era_changed) == (["y"], True)
     assert desk.acknowledge(found).result == "OK" and not desk.fetch().era_changed

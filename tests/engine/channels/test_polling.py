@@ -34,8 +34,7 @@ def rests(wait_ms: int, ttl_s: int, answers: list[tuple[int, bool]], looks: list
         return word, word != ""
         yield
 
-    start = time.ns
-    steps = waiting(look, wait_ms, ttl_s, time.now)
+    start, steps = time.ns, waiting(look, wait_ms, ttl_s, time.now)
     try:
         request = next(steps)
         while True:
@@ -97,5 +96,4 @@ def test_it_does_not_rest_while_there_is_more_to_find() -> None:
     with pytest.raises(StopIteration) as end:
         while True:
             asked.append(steps.send(True))
-    assert end.value.value == "m"
-    assert asked == [Rest(0, 0), Rest(0, 0), Rest(10_000, 1_000)]
+    assert end.value.value == "m" and asked == [Rest(0, 0), Rest(0, 0), Rest(10_000, 1_000)]

@@ -100,10 +100,7 @@ def test_the_proofs_of_the_last_receipts_are_kept(told: Told) -> None:
     told.known.gave("sa", 4, ops.Proof(5, 200))
     assert {at: told.known.acknowledge("sa", at).proof for at in range(1, 10)} == {
         **dict.fromkeys(range(1, 10)),
-        5: ops.Proof(5, 105),
-        3: ops.Proof(3, 103),
-        6: ops.Proof(6, 106),
-        4: ops.Proof(5, 200),
+        **{5: ops.Proof(5, 105), 3: ops.Proof(3, 103), 6: ops.Proof(6, 106), 4: ops.Proof(5, 200)},
     }
     assert told.known.acknowledge("sb", 3).proof is None
 

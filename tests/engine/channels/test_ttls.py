@@ -85,12 +85,8 @@ def test_an_empty_fetch_renews_as_well(aged: ChannelDesk) -> None:
 
 def test_what_we_know_ends_with_the_clock_to_the_millisecond(desk: ChannelDesk) -> None:
     steps = [
-        lambda: desk.subscribe(),
-        lambda: desk.publish("m1"),
-        lambda: desk.publish("m1"),
-        lambda: desk.fetch(),
-        lambda: desk.acknowledge(1),
-        lambda: desk.subscribe("b"),
+        *(lambda: desk.subscribe(), lambda: desk.publish("m1"), lambda: desk.publish("m1")),
+        *(lambda: desk.fetch(), lambda: desk.acknowledge(1), lambda: desk.subscribe("b")),
     ]
     for step in steps:
         desk.redis.pexpire(desk.keys.clock, 50_000)
@@ -102,12 +98,9 @@ def test_what_we_know_ends_with_the_clock_to_the_millisecond(desk: ChannelDesk) 
 @pytest.mark.parametrize(
     "do",
     [
-        lambda desk: desk.publish("m2", ttl_s=15),
-        lambda desk: desk.publish("m1", ttl_s=15),
-        lambda desk: desk.subscribe("own", ttl_s=15),
-        lambda desk: desk.subscribe("third", ttl_s=15),
-        lambda desk: desk.fetch("own", ttl_s=15),
-        lambda desk: desk.acknowledge(1, "own", ttl_s=15),
+        *(lambda desk: desk.publish("m2", ttl_s=15), lambda desk: desk.publish("m1", ttl_s=15)),
+        *(lambda desk: desk.subscribe("own", ttl_s=15), lambda desk: desk.subscribe("third", ttl_s=15)),
+        *(lambda desk: desk.fetch("own", ttl_s=15), lambda desk: desk.acknowledge(1, "own", ttl_s=15)),
     ],
 )
 def test_a_service_that_keeps_a_channel_for_less_takes_nothing_from_one_that_keeps_it_for_longer(
@@ -119,14 +112,12 @@ def test_a_service_that_keeps_a_channel_for_less_takes_nothing_from_one_that_kee
     after = aged.lives()
     assert all(after[key] >= end_ms for key, end_ms in before.items())
     aged.age(16)
-    assert aged.publish("m3", ttl_s=15).clock in (2, 3)
-    assert aged.fetch("own", ttl_s=15).result == "ok"
+    assert aged.publish("m3", ttl_s=15).clock in (2, 3) and aged.fetch("own", ttl_s=15).result == "ok"
 
 
 def test_the_life_of_a_rule() -> None:
     for expire_ms, ttl_s in ((0, 15), (1, 16), (1_500, 17), (100_000, 115), (300_000, 315)):
-        found = dsps.expire_ms((ChannelRule(expire_ms=expire_ms),), "orders")
-        assert dsps.ttl_s(found) == ttl_s
+        assert dsps.ttl_s(dsps.expire_ms((ChannelRule(expire_ms=expire_ms),), "orders")) == ttl_s
 
 
 @pytest.mark.feature("DS02", model="dsps")

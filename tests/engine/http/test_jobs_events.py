@@ -89,8 +89,7 @@ def test_a_silent_stream_has_comments(ironclaim_url: str, queue: Queue, monkeypa
     queue.events.on()
     with served(HttpSettings(url=ironclaim_url)) as base, httpx.stream("GET", f"{base}{EVENTS}", timeout=STREAM_S) as answer:
         lines = answer.iter_lines()
-        assert next(lines) == "retry: 2000"
-        assert list(itertools.islice(coming(lines, ":"), 2)) == [": ", ": "]
+        assert next(lines) == "retry: 2000" and list(itertools.islice(coming(lines, ":"), 2)) == [": ", ": "]
         queue.enqueue("a", 1, id="j1")
         assert '"job": "j1"' in next(coming(lines, "data: ")), "an event comes in between"
 
@@ -158,7 +157,6 @@ def test_an_end_of_the_application_ends_streams_and_long_polls(ironclaim_url: st
     queue.enqueue("a", 1, id="j1")
     with contextlib.ExitStack() as stack:
         with served(HttpSettings(url=ironclaim_url)) as base:
-            stream = stack.enter_context(httpx.stream("GET", f"{base}{EVENTS}", timeout=STREAM_S))
-            lines = stream.iter_lines()
+            lines = stack.enter_context(httpx.stream("GET", f"{base}{EVENTS}", timeout=STREAM_S)).iter_lines()
             assert next(lines).startswith("retry: ")
         assert not any(rest_of(lines)), "it has ended, and the server with it"

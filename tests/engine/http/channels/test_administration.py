@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -10,11 +9,12 @@ from typing import Any
 import pytest
 import redis
 
-from engine import Malformed
 from engine.http.channels import networks
 from engine.http.channels.settings import ChannelSettings
 from engine.http.settings import Token
+from tests.engine.helpers.refusing import malformed
 from tests.engine.http.channels.desk import ADMIN, Desk, desk
+from tests.engine.http.serving import audited, bearer
 
 pytestmark = pytest.mark.feature("DS29", model="dsps")
 
@@ -30,7 +30,7 @@ def revoked(client: Desk, raw: redis.Redis, authorization: str | None) -> bool:
     return done
 
 
-BEARER = {"Authorization": f"Bearer {ADMIN}"}
+BEARER = bearer(ADMIN)
 WRONG = (None, ADMIN, f"Basic {ADMIN}", f"Bearer {ADMIN}x", f"Bearer {ADMIN[:-1]}", "Bearer", f"Bearer x{ADMIN}")
 
 
@@ -78,20 +78,11 @@ def test_the_network_counts(
         assert client.put(REVOKE, headers=[*BEARER.items(), *given]).status_code == (200 if admitted else 403)
 
 
-def audited(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
-    return [json.loads(record.getMessage()) for record in caplog.records if record.name.endswith("audit")]
-
-
 #: Values of the header, each of its lines, from which nobody can tell who calls.
 UNREADABLE = (
-    *(
-        *([], [""], ["unknown"], ["203.0.113.5, unknown"], ["unknown", ""], ["127.0.0.1,"]),
-        ["10.0.0.1", "", "127.0.0.1,unknown"],
-    ),
-    *(
-        *(["127.0.0.1:"], ["127.0.0.1:port"], ["127.0.0.1:65536"], ["[::1]:65536"]),
-        *(["127.0.0.1 127.0.0.1"], ["127.0.0.1;127.0.0.1"], ["[127.0.0.1]"]),
-    ),
+    *([], [""], ["unknown"], ["203.0.113.5, unknown"], ["unknown", ""], ["127.0.0.1,"], ["10.0.0.1", "", "127.0.0.1,unknown"]),
+    *(["127.0.0.1:"], ["127.0.0.1:port"], ["127.0.0.1:65536"], ["[::1]:65536"], ["127.0.0.1 127.0.0.1"]),
+    *(["127.0.0.1;127.0.0.1"], ["[127.0.0.1]"]),
     *(["::1]"], ["[::1"], ["[::1]443"], ["[[::1]]"], ["::1%"], ["127.0.0.1%lo"], ["127.1"], ["2130706433"], ["0x7f000001"]),
     *(["0177.0.0.1"], ["127.0.0.01"], ["localhost"], ["for=127.0.0.1"], ['"127.0.0.1"'], ["_hidden"], ["127.0.0.1/8"], ["::g"]),
     *(["::1::"], ["127.0.0.1\t127.0.0.1"], ["-"], ["null"], ["127.0.0.256"], ["\u0661\u0662\u0667.0.0.1"], ["1" * 4_000], [","]),
@@ -138,18 +129,14 @@ def test_which_entry_is_the_caller() -> None:
     for hops, forwarded, caller in (
         (0, ["10.0.0.1, 203.0.113.9"], "203.0.113.9"),
         (0, ["10.0.0.1, 203.0.113.9, 192.0.2.7"], "203.0.113.9"),
-        (0, ["unknown, 203.0.113.9"], "203.0.113.9"),
-        (0, ["192.0.2.8", "192.0.2.9"], "192.0.2.8"),
-        (0, ["203.0.113.9, unknown, 192.0.2.7"], None),
-        (1, ["10.0.0.1, 203.0.113.9"], "203.0.113.9"),
+        *((0, ["unknown, 203.0.113.9"], "203.0.113.9"), (0, ["192.0.2.8", "192.0.2.9"], "192.0.2.8")),
+        *((0, ["203.0.113.9, unknown, 192.0.2.7"], None), (1, ["10.0.0.1, 203.0.113.9"], "203.0.113.9")),
         (1, ["10.0.0.1", " 203.0.113.9:99 "], "203.0.113.9"),
-        (1, ["203.0.113.9, 192.0.2.7"], "192.0.2.7"),
-        (1, [], None),
+        *((1, ["203.0.113.9, 192.0.2.7"], "192.0.2.7"), (1, [], None)),
         (2, ["10.0.0.1, 203.0.113.9, 198.51.100.1"], "203.0.113.9"),
         (2, ["10.0.0.1", "203.0.113.9", "192.0.2.7"], "203.0.113.9"),
         (2, ["unknown, 203.0.113.9, 192.0.2.7"], "203.0.113.9"),
-        (2, ["203.0.113.9, unknown"], None),
-        (2, ["203.0.113.9"], None),
+        *((2, ["203.0.113.9, unknown"], None), (2, ["203.0.113.9"], None)),
         (3, ["203.0.113.9, 192.0.2.7"], None),
     ):
         for peer in ("192.0.2.1", "::ffff:192.0.2.1"):
@@ -191,16 +178,12 @@ def test_the_level_of_the_log_is_set_and_the_audit_goes_on(ironclaim_url: str) -
         assert client.put("/admin/log/level?category=*&level=FATAL", headers=BEARER).status_code == 204
         assert logging.getLogger("ironclaim").level == logging.FATAL
         assert logging.getLogger("ironclaim.http.audit").isEnabledFor(logging.INFO)
-        errors = [
-            client.put(f"/admin/log/level?{query}", headers=BEARER).json()["error"]
-            for query in ("level=INFO", "category=root&level=INFO", "category=auth&level=LOUD", "category=auth")
-        ]
-        assert errors == [
-            'Missing "category" parameter',
-            'Invalid "category" parameter',
-            'Invalid "level" parameter',
-            'Invalid "level" parameter',
-        ]
+        for query, error in (
+            ("level=INFO", 'Missing "category" parameter'),
+            ("category=root&level=INFO", 'Invalid "category" parameter'),
+            *((query, 'Invalid "level" parameter') for query in ("category=auth&level=LOUD", "category=auth")),
+        ):
+            assert client.put(f"/admin/log/level?{query}", headers=BEARER).json()["error"] == error
 
 
 def test_settings_that_cannot_be_are_named() -> None:
@@ -218,9 +201,7 @@ def test_settings_that_cannot_be_are_named() -> None:
         ({"webhook_queue": "no queue"}, "webhook_queue"),
         ({"webhook_concurrency": 0}, "webhook_concurrency"),
     ):
-        with pytest.raises(Malformed) as caught:
-            ChannelSettings(**settings)
-        assert caught.value.field == field
+        assert malformed(ChannelSettings, **settings).field == field
 
 
 def test_which_addresses_are_of_the_internet() -> None:
@@ -229,11 +210,8 @@ def test_which_addresses_are_of_the_internet() -> None:
         *((address, False) for address in ("127.0.0.1", "127.9.9.9", "10.0.0.1", "172.31.255.255", "192.168.1.1", "0.0.0.0")),
         *((address, False) for address in ("169.254.169.254", "100.64.0.1", "224.0.0.1", "255.255.255.255", "198.18.0.1")),
         *((address, False) for address in ("::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1", "fd00:ec2::254", "ff02::1")),
-        *(
-            (address, False)
-            for address in ("::ffff:127.0.0.1", "::ffff:10.0.0.1", "2002:7f00:1::", "2002:a00:1::", "64:ff9b::7f00:1")
-        ),
-        *((address, False) for address in ("2001:0:4136:e378:8000:63bf:3fff:fdd2", "::127.0.0.1")),
+        *((address, False) for address in ("::ffff:127.0.0.1", "::ffff:10.0.0.1", "2002:7f00:1::", "2002:a00:1::")),
+        *((address, False) for address in ("64:ff9b::7f00:1", "2001:0:4136:e378:8000:63bf:3fff:fdd2", "::127.0.0.1")),
     ):
         found = networks.address(text)
         assert found is not None and networks.is_public(found) is public
