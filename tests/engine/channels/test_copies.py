@@ -17,6 +17,8 @@ from tests.engine.channels.channel_desk import NEVER_MS, PAST_MS, TTL_S, Channel
 from tests.engine.desk import CUT_OFF, WRITES
 from tests.engine.helpers.waiting import DEADLINE_S
 
+#: Both messages in one call.
+CUT = ops.Publish((message("a"), message("b")), TTL_S, not_after_ms=NEVER_MS)
 SUBSCRIBE = ops.Subscribe("s", "0123456789abcdef", TTL_S, not_after_ms=NEVER_MS)
 UNSUBSCRIBE = ops.Unsubscribe("s", "fedcba9876543210", not_after_ms=NEVER_MS)
 
@@ -119,36 +121,32 @@ def cut_off(desk: ChannelDesk, operation: Operation, writes: int) -> bool:
     return False
 
 
+FETCH = ops.Fetch("s", 64, TTL_S)
+
+
+def prepared(desk: ChannelDesk, *messages: str, lost: tuple[str, ...] = ()) -> None:
+    """A subscriber, these messages, and keys that are lost."""
+    desk.subscribe()
+    desk.publish(*messages)
+    if lost:
+        desk.redis.delete(*lost)
+
+
 Operations = tuple[Callable[[ChannelDesk], object], Operation]
 SCENES: dict[str, Operations] = {
-    "first publish": (lambda desk: None, ops.Publish((message("a"), message("b")), TTL_S, not_after_ms=NEVER_MS)),
-    "publish": (
-        lambda desk: (desk.subscribe(), desk.publish("x")),
-        ops.Publish((message("a"), message("b")), TTL_S, not_after_ms=NEVER_MS),
-    ),
-    "publish behind foreign": (
-        lambda desk: (desk.subscribe(), desk.publish("x"), desk.foreign("f1"), desk.foreign("f2")),
-        ops.Publish((message("a"), message("b")), TTL_S, not_after_ms=NEVER_MS),
-    ),
+    "first publish": (lambda desk: None, CUT),
+    "publish": (lambda desk: prepared(desk, "x"), CUT),
+    "publish behind foreign": (lambda desk: (prepared(desk, "x"), desk.foreign("f1"), desk.foreign("f2")), CUT),
     "first subscribe": (lambda desk: None, SUBSCRIBE),
     "subscribe": (lambda desk: desk.publish("x"), SUBSCRIBE),
-    "unsubscribe": (lambda desk: (desk.subscribe(), desk.publish("x")), UNSUBSCRIBE),
-    "fetch of foreign": (lambda desk: (desk.subscribe(), desk.foreign("f1"), desk.foreign("f2")), ops.Fetch("s", 64, TTL_S)),
-    "fetch of expired": (
-        lambda desk: (desk.subscribe(), desk.publish("x", "y", "z"), desk.redis.delete(desk.keys.body(1), desk.keys.body(2))),
-        ops.Fetch("s", 64, TTL_S),
-    ),
-    "acknowledge": (lambda desk: (desk.subscribe(), desk.publish("x", "y")), ops.Acknowledge("s", 1, TTL_S)),
-    "publish after a loss": (
-        lambda desk: (desk.subscribe(), desk.publish("x"), desk.redis.delete(desk.keys.clock)),
-        ops.Publish((message("a"), message("b")), TTL_S, not_after_ms=NEVER_MS),
-    ),
-    "fetch after a loss": (
-        lambda desk: (desk.subscribe(), desk.publish("x"), desk.redis.delete(desk.keys.clock)),
-        ops.Fetch("s", 64, TTL_S),
-    ),
+    "unsubscribe": (lambda desk: prepared(desk, "x"), UNSUBSCRIBE),
+    "fetch of foreign": (lambda desk: (desk.subscribe(), desk.foreign("f1"), desk.foreign("f2")), FETCH),
+    "fetch of expired": (lambda desk: prepared(desk, "x", "y", "z", lost=(desk.keys.body(1), desk.keys.body(2))), FETCH),
+    "acknowledge": (lambda desk: prepared(desk, "x", "y"), ops.Acknowledge("s", 1, TTL_S)),
+    "publish after a loss": (lambda desk: prepared(desk, "x", lost=(desk.keys.clock,)), CUT),
+    "fetch after a loss": (lambda desk: prepared(desk, "x", lost=(desk.keys.clock,)), FETCH),
     "acknowledge after a loss": (
-        lambda desk: (desk.subscribe(), desk.publish("x", "y"), desk.redis.delete(desk.keys.clock)),
+        lambda desk: prepared(desk, "x", "y", lost=(desk.keys.clock,)),
         ops.Acknowledge("s", 1, TTL_S),
     ),
     "subscribe after a loss": (lambda desk: (desk.publish("x"), desk.redis.delete(desk.keys.clock)), SUBSCRIBE),
@@ -186,7 +184,6 @@ def test_cut_off_after_any_write_and_sent_again_it_comes_to_the_same(desk: Chann
     raise AssertionError("it writes for ever")
 
 
-CUT = ops.Publish((message("a"), message("b")), TTL_S, not_after_ms=NEVER_MS)
 BEFORE: dict[str, Callable[[ChannelDesk], object]] = {
     "new channel": lambda desk: None,
     "behind another message": lambda desk: desk.publish("x"),

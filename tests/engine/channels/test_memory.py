@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -19,6 +19,10 @@ TTL_S = 315
 LATER_MS = 2**52
 
 
+def published(*ids: str, content: bytes = b"1", ttl_s: int = TTL_S, seen: int | None = None, not_after_ms: int = LATER_MS):
+    return ops.Publish(tuple(ops.NewMessage(id, content) for id in ids), ttl_s, seen, not_after_ms=not_after_ms)
+
+
 class Desk:
     """One storage whose time the test moves, and a channel in it."""
 
@@ -28,13 +32,11 @@ class Desk:
         self._nonces: Iterator[str] = (f"{n:016x}" for n in range(10**9))
 
     def publish(self, *ids: str, seen: int | None = None, ttl_s: int = TTL_S, not_after_ms: int = LATER_MS) -> ops.PublishReply:
-        messages = tuple(ops.NewMessage(id, b"1") for id in ids)
-        return self.storage.apply("ch", ops.Publish(messages, ttl_s, seen, not_after_ms=not_after_ms))
+        return self.storage.apply("ch", published(*ids, ttl_s=ttl_s, seen=seen, not_after_ms=not_after_ms))
 
     def subscribe(self, subscriber: str, seen: int | None = None, nonce: str = "", not_after_ms: int = LATER_MS):
-        return self.storage.apply(
-            "ch", ops.Subscribe(subscriber, nonce or next(self._nonces), TTL_S, seen, not_after_ms=not_after_ms)
-        )
+        nonce = nonce or next(self._nonces)
+        return self.storage.apply("ch", ops.Subscribe(subscriber, nonce, TTL_S, seen, not_after_ms=not_after_ms))
 
     def unsubscribe(self, subscriber: str, nonce: str = "", not_after_ms: int = LATER_MS):
         return self.storage.apply("ch", ops.Unsubscribe(subscriber, nonce or next(self._nonces), not_after_ms=not_after_ms))
@@ -47,8 +49,7 @@ class Desk:
 
     def alive(self, *subscribers: str) -> list[str]:
         """What is there at this instant, asked in a way that renews nothing."""
-        found = [self.storage.apply("ch", ops.AskOld(subscriber, ())).result for subscriber in subscribers]
-        return [str(result) for result in found]
+        return [str(self.storage.apply("ch", ops.AskOld(subscriber, ())).result) for subscriber in subscribers]
 
 
 @pytest.fixture
@@ -115,25 +116,19 @@ def test_a_receipt_is_held_against_what_its_fetch_ended_with(desk: Desk) -> None
 def test_a_fetch_says_whether_there_is_more(desk: Desk) -> None:
     desk.subscribe("s")
     desk.publish("a", "b", "c")
-    assert [(len(reply.items), reply.upto, reply.more) for reply in (desk.fetch("s", most) for most in (0, 2, 3))] == [
-        (0, 0, True),
-        (2, 2, True),
-        (3, 3, False),
-    ]
+    for most, more in ((0, True), (2, True), (3, False)):
+        reply = desk.fetch("s", most)
+        assert (len(reply.items), reply.upto, reply.more) == (most, most, more)
 
 
 def test_a_fetch_ends_before_it_gets_large_but_never_before_its_first_message(desk: Desk) -> None:
     desk.subscribe("s")
     large = b'"' + b"x" * (FETCH_BYTES_MAX // 2) + b'"'
-    for id in "abc":
-        desk.storage.apply(
-            "ch", ops.Publish((ops.NewMessage(id, large if id != "a" else large * 3),), TTL_S, not_after_ms=LATER_MS)
-        )
-    assert clocks_of(desk.fetch("s")) == [1] and desk.fetch("s").more
-    desk.acknowledge("s", 1)
-    assert clocks_of(desk.fetch("s")) == [2] and desk.fetch("s").more
-    desk.acknowledge("s", 2)
-    assert clocks_of(desk.fetch("s")) == [3] and not desk.fetch("s").more
+    for id, content in (("a", large * 3), ("b", large), ("c", large)):
+        desk.storage.apply("ch", published(id, content=content))
+    for clock, more in ((1, True), (2, True), (3, False)):
+        assert clocks_of(desk.fetch("s")) == [clock] and desk.fetch("s").more is more
+        desk.acknowledge("s", clock)
 
 
 def test_who_renews_what(desk: Desk) -> None:
@@ -233,9 +228,7 @@ def test_what_comes_too_late_changes_nothing(desk: Desk) -> None:
 def test_what_has_expired_leaves_the_memory(desk: Desk) -> None:
     """Also of channels that nobody uses any more, and of those that are renewed for ever."""
     for n in range(100):
-        desk.storage.apply(
-            f"old{n}", ops.Publish(tuple(ops.NewMessage(f"m{i}", b"1") for i in range(10)), TTL_S, not_after_ms=LATER_MS)
-        )
+        desk.storage.apply(f"old{n}", published(*(f"m{i}" for i in range(10))))
     assert desk.storage.held() == 2100
     for n in range(3000):
         desk.publish(f"m{n}")
@@ -270,21 +263,16 @@ def test_whoever_listens_hears_each_publish_of_its_channel_and_duplicates_too(de
     def listener() -> None:
         called.append("called")
 
-    for one in opened:
+    for one in opened * 2:
         one.listen(listener)
-        one.listen(listener)
-    desk.publish("a", "b")
-    assert len(called) == 2
-    desk.publish("a")
-    desk.subscribe("s")
-    desk.fetch("s")
-    assert len(called) == 4
-    opened[0].unlisten(listener)
-    desk.publish("c")
-    assert len(called) == 5
-    opened[1].close()
-    desk.publish("d")
-    assert len(called) == 5
+    for do, calls in (
+        (lambda: desk.publish("a", "b"), 2),
+        (lambda: (desk.publish("a"), desk.subscribe("s"), desk.fetch("s")), 4),
+        (lambda: (opened[0].unlisten(listener), desk.publish("c")), 5),
+        (lambda: (opened[1].close(), desk.publish("d")), 5),
+    ):
+        do()
+        assert len(called) == calls
 
 
 def test_opened_for_a_channel_it_answers_as_it_does_itself(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,24 +281,20 @@ def test_opened_for_a_channel_it_answers_as_it_does_itself(desk: Desk, monkeypat
     assert sent.reply.items[0].clock == 1 and sent.definite and sent.first_send_ns <= sent.done_ns
     desk.now_s += 11
     monkeypatch.setattr("engine.channel.memory.DEADLINE_MS", -1)
-    (refused, fetched) = opened.send_many([ops.Subscribe("s", "a" * 16, TTL_S), ops.Fetch("s", 1, TTL_S)])
+    refused, fetched = opened.send_many([ops.Subscribe("s", "a" * 16, TTL_S), ops.Fetch("s", 1, TTL_S)])
     assert isinstance(refused, Sent) and refused.came_late
     assert isinstance(fetched, Sent) and fetched.reply.result == "subscription-not-found"
 
 
-def test_under_asyncio_a_caller_that_never_rests_lets_others_have_a_turn() -> None:
-    async def scene() -> int:
-        async with AsyncChannel("ch", storages={"m": MemoryStorage()}) as channel:
-            ended = asyncio.Event()
-            asyncio.get_running_loop().call_soon(ended.set)
-            calls = 0
-            while not ended.is_set():
-                await channel.publish(f"m{calls}", None)
-                calls += 1
-                assert calls < 1_000
-            return calls
-
-    assert asyncio.run(scene()) >= 1
+async def test_under_asyncio_a_caller_that_never_rests_lets_others_have_a_turn() -> None:
+    async with AsyncChannel("ch", storages={"m": MemoryStorage()}) as channel:
+        ended, calls = asyncio.Event(), 0
+        asyncio.get_running_loop().call_soon(ended.set)
+        while not ended.is_set():
+            await channel.publish(f"m{calls}", None)
+            calls += 1
+            assert calls < 1_000
+        assert calls >= 1
 
 
 def test_threads_share_it() -> None:
@@ -318,15 +302,10 @@ def test_threads_share_it() -> None:
     storage = MemoryStorage()
     replies: list[ops.PublishReply] = []
 
-    def publish() -> None:
-        replies.extend(
-            storage.apply("ch", ops.Publish((ops.NewMessage(f"m{n}", b"1"),), TTL_S, not_after_ms=LATER_MS)) for n in range(500)
-        )
+    def publish(_: int) -> None:
+        replies.extend(storage.apply("ch", published(f"m{n}")) for n in range(500))
 
-    threads = [threading.Thread(target=publish) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(publish, range(4)))
     created = [reply.items[0].clock for reply in replies if reply.items[0].result == "created"]
     assert sorted(filter(None, created)) == list(range(1, 501)) and len(replies) == 2000

@@ -49,6 +49,7 @@ def aged(desk: ChannelDesk) -> ChannelDesk:
     ("do", "renewed"),
     [
         (lambda desk: desk.subscribe("own", ttl_s=T_S), {"clock"}),
+        (lambda desk: desk.subscribe("third", ttl_s=T_S), {"clock", "third"}),
         (lambda desk: desk.publish("m2", ttl_s=T_S), {"clock", "new body", "new mid"}),
         (lambda desk: desk.publish("m1", ttl_s=T_S), {"clock"}),
         (lambda desk: desk.fetch("own", ttl_s=T_S), {"clock", "own"}),
@@ -63,17 +64,12 @@ def aged(desk: ChannelDesk) -> ChannelDesk:
         (lambda desk: desk.publish("m2", ttl_s=T_S, not_after_ms=1), set()),
     ],
     ids=[
-        *("again", "publish", "duplicate", "fetch", "fetch 0", "ack", "stale", "beyond", "old", "no sub"),
+        *("again", "new subscriber", "publish", "duplicate", "fetch", "fetch 0", "ack", "stale", "beyond", "old", "no sub"),
         *("no ack", "no unsub", "late"),
     ],
 )
 def test_the_table(aged: ChannelDesk, do: Callable[[ChannelDesk], object], renewed: set[str]) -> None:
     check(aged, do, renewed)
-
-
-@pytest.mark.feature("DS19", model="dsps")
-def test_a_new_subscriber_renews_the_clock_and_nobody_elses_cursor(aged: ChannelDesk) -> None:
-    check(aged, lambda desk: desk.subscribe("third", ttl_s=T_S), {"clock", "third"})
 
 
 @pytest.mark.feature("DS20", model="dsps")

@@ -27,14 +27,11 @@ Unfit = tuple[str, str, str]
 def ask(operation: Any, examples: int, excluded: list[Any], headers: dict[str, str] | None = None) -> None:
     """Ask for one operation, in so many ways, always with these headers. `excluded`: checks that it cannot pass."""
 
-    @hypothesis.settings(
-        max_examples=examples,
-        deadline=None,
-        database=None,
-        derandomize=True,
-        phases=(Phase.explicit, Phase.generate),
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
-    )
+    slow = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
+    phases = (Phase.explicit, Phase.generate)
+    same: dict[str, Any] = {"database": None, "derandomize": True, "phases": phases}
+
+    @hypothesis.settings(max_examples=examples, deadline=None, suppress_health_check=slow, **same)
     @hypothesis.given(case=operation.as_strategy())
     def judge(case: schemathesis.Case) -> None:
         case.call_and_validate(timeout=120, excluded_checks=excluded, headers=headers)
