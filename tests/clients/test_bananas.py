@@ -82,12 +82,12 @@ def test_errors_are_those_of_the_sdk(client: bananas.Client, harmed: HttpRelay) 
     nowhere = bananas.Client("http://127.0.0.1:9", retries=hasty)
     urgent: Any = "urgent"
     calls: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
-        "content": (lambda: client.submit_job("send", {"who": {1, 2}}, high), bananas.SerializationError, ""),
+        "content": (lambda: client.submit_job("send", {"who": {1, 2}}, high), bananas.SerializationError, "."),
         "priority": (lambda: client.submit_job("send", {}, urgent), bananas.InvalidJobError, "priority"),
         "route": (lambda: client.submit_job("send", {}, high, routing_key="a b"), bananas.InvalidJobError, "route"),
         "id": (lambda: client.get_job(".."), bananas.InvalidJobError, "^job_id: "),
-        "token": (lambda: stranger.submit_job("send", {}, high), bananas.BananasError, ""),
-        "server": (lambda: nowhere.submit_job("send", {}, high), bananas.ConnectionError, ""),
+        "token": (lambda: stranger.submit_job("send", {}, high), bananas.BananasError, "."),
+        "server": (lambda: nowhere.submit_job("send", {}, high), bananas.ConnectionError, "."),
         "url": (lambda: bananas.Client("redis://localhost:6379/0"), bananas.InvalidJobError, "^url: "),
     }
     with stranger, nowhere:

@@ -79,9 +79,7 @@ def test_a_poll_waits_for_a_message_and_is_woken_by_it(connect: Connect, applica
 
 
 @pytest.mark.feature("DS33", model="dsps")
-def test_a_subscription_goes_on_over_what_fails_and_gives_each_message_once(
-    connect: Connect, harmed: HttpRelay, raw: Any
-) -> None:
+def test_a_subscription_outlives_failures_and_gives_each_message_once(connect: Connect, harmed: HttpRelay, raw: Any) -> None:
     face = connect(harmed.url)
     channel = face.channel("news")
     channel.subscribe("ada")
@@ -97,9 +95,7 @@ def test_a_subscription_goes_on_over_what_fails_and_gives_each_message_once(
     assert contents(face.take("news", 2, subscriber="ada")) == [4, 5], "so they come to the next one of this name"
 
 
-def test_a_subscription_without_a_name_has_one_of_its_own_and_ends_with_its_block(
-    connect: Connect, harmed: HttpRelay, raw: Any
-) -> None:
+def test_a_subscription_without_name_has_its_own_and_ends_with_its_block(connect: Connect, harmed: HttpRelay, raw: Any) -> None:
     face = connect(harmed.url)
     subscribed = "PUT /channel/news/subscription/polling/s-"
 

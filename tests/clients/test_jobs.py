@@ -105,9 +105,7 @@ def test_a_job_is_cancelled_though_the_replies_are_lost(connect: Connect, harmed
         emails.cancel("nobody")
 
 
-def test_a_job_that_has_ended_otherwise_is_not_cancelled(
-    connect: Connect, application_url: str, ironclaim_url: str, queue: Queue
-) -> None:
+def test_a_job_that_has_ended_otherwise_is_not_cancelled(connect: Connect, application_url: str, ironclaim_url: str) -> None:
     emails = connect(application_url).queue("emails")
     with working(ironclaim_url, add=add):
         emails.call("add", [1], id="a1")
@@ -131,9 +129,7 @@ def test_what_a_dead_job_died_of_is_raised_and_it_is_requeued_once(
 
 
 @pytest.mark.feature("BN35")
-def test_a_wait_outlasts_lost_replies_and_a_server_that_is_away(
-    connect: Connect, harmed: HttpRelay, ironclaim_url: str, queue: Queue
-) -> None:
+def test_a_wait_outlasts_what_is_lost_or_away(connect: Connect, harmed: HttpRelay, ironclaim_url: str, queue: Queue) -> None:
     """The deadline of one request is over at once; that of the wait is not."""
     emails = connect(harmed.url, deadline_ms=0, poll_ms=50).queue("emails")
     queue.enqueue("add", [1, 2], id="a1")

@@ -109,9 +109,7 @@ def test_every_rule_of_the_relay_is_tried() -> None:
     assert set(get_args(Rule)) - {"pass"} == set(CHANGES) == set(LOOKS)
 
 
-def test_a_change_without_a_key_is_sent_once_and_says_whether_it_may_have_been_done(
-    connect: Connect, harmed: HttpRelay, queue: Queue
-) -> None:
+def test_a_change_without_key_is_sent_once_and_says_if_it_may_be_done(connect: Connect, harmed: HttpRelay, queue: Queue) -> None:
     harm(harmed)
     found = {rule: raised(connect(harmed.url, attempt_ms=patience_ms(rule)).queue("emails").requeue, rule) for rule in CHANGES}
     assert found == CHANGES

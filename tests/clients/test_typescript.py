@@ -107,9 +107,7 @@ def test_a_job_is_cancelled_though_the_reply_is_lost_and_requeued_once(
 
 
 @pytest.mark.feature("BN35")
-def test_a_wait_outlasts_lost_replies_and_a_server_that_is_away(
-    scenario: Scenarios, harmed: HttpRelay, ironclaim_url: str, queue: Queue
-) -> None:
+def test_a_wait_outlasts_what_is_lost_or_away(scenario: Scenarios, harmed: HttpRelay, ironclaim_url: str, queue: Queue) -> None:
     def add(job: Any) -> int:
         wait_until(lambda: len(harmed.requests(RESULT)) > 6, "polls", 300)
         return sum(job.payload)
@@ -139,9 +137,7 @@ def test_the_life_of_messages(scenario: Scenarios, harmed: HttpRelay, raw: Any) 
 
 
 @pytest.mark.feature("DS33", model="dsps")
-def test_a_subscription_goes_on_over_what_fails_and_gives_each_message_once(
-    scenario: Scenarios, harmed: HttpRelay, raw: Any
-) -> None:
+def test_a_subscription_outlives_failures_and_gives_each_message_once(scenario: Scenarios, harmed: HttpRelay, raw: Any) -> None:
     with Client(harmed.target, token=TOKEN) as client:
         client.channel("news").subscribe("ada")
     publish(harmed, *range(6))
@@ -159,9 +155,7 @@ def test_a_message_whose_replies_are_lost_is_published_once(scenario: Scenarios,
     assert raw.get("c.{news}.clock") == b"1"
 
 
-def test_a_subscription_without_a_name_has_one_of_its_own_and_ends_with_its_loop(
-    scenario: Scenarios, harmed: HttpRelay, raw: Any
-) -> None:
+def test_a_subscription_without_name_has_its_own_and_ends_with_its_loop(scenario: Scenarios, harmed: HttpRelay, raw: Any) -> None:
     def publish_after() -> None:
         wait_until(lambda: harmed.requests("GET /channel/news/subscription/polling/s-"), "it polls", 300)
         publish(harmed, "after")

@@ -73,12 +73,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=60, help="edits to draw, half of them in scripts")
     parser.add_argument("--set", choices=("edits", "mutants", "removals", "all"), default="edits")
-    parser.add_argument(
-        "--file",
-        action="append",
-        default=[],
-        help=f"what to edit: of {', '.join(AREAS)} (default: all in turn), folders, files; or tests, to find all that see",
-    )
+    what = f"what to edit: of {', '.join(AREAS)} (default: all in turn), folders, files; or tests, to find all that see"
+    parser.add_argument("--file", action="append", default=[], help=what)
     parser.add_argument("--tier", default=FIRST_TIER, help="pytest's expression of markers (-m), '' for all tests")
     parser.add_argument("--tests", nargs="+", default=["tests"], help="tests to choose from")
     parser.add_argument("--budget", type=float, default=180.0, help="seconds of recorded time for an edit, 0 for all its tests")

@@ -210,16 +210,10 @@ def _merged(of: str, tree: Path, kept: Path, results: dict[str, dict[str, Any]],
         for tests in found.values():
             for at in _bits(tests):
                 breadth[at] += 1
-    tests = [
-        Case(
-            test,
-            round(results[test]["seconds"], 3),
-            breadth[at],
-            starts=not starts.isdisjoint((test, test.partition("::")[0])),
-            unmarked=test in again,
-        )
-        for at, test in enumerate(ids)
-    ]
+    tests: list[Case] = []
+    for at, test in enumerate(ids):
+        started = not starts.isdisjoint((test, test.partition("::")[0]))
+        tests.append(Case(test, round(results[test]["seconds"], 3), breadth[at], started, test in again))
     return Record(of, tests, {file: dict(found) for file, found in lines.items()})
 
 

@@ -37,9 +37,8 @@ return m
 @pytest.mark.parametrize(("n", "ran"), [("1", {3, 4, 13}), ("2", {3, 4, 5, 8, 9, 11}), ("9", {3, 5, 6, 7, 11, 13})])
 def test_marks_say_which_lines_ran(ironclaim_server: EmbeddedServer, n: str, ran: set[int]) -> None:
     text, marks = mark(SCRIPT, 100)
-    body = text.removeprefix("#!lua\n").replace(
-        "return m", "local set = {} for at in pairs(_marks) do set[#set + 1] = at end return set"
-    )
+    marked = "local set = {} for at in pairs(_marks) do set[#set + 1] = at end return set"
+    body = text.removeprefix("#!lua\n").replace("return m", marked)
     with redis.Redis.from_url(ironclaim_server.url) as server:
         found = set(server.eval("local _marks = {}\n" + body, 0, n))
     lines = {line for line, at in enumerate(marks, 1) if at in found}

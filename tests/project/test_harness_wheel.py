@@ -103,14 +103,9 @@ def test_the_example_is_checked_in_an_empty_environment(commands: Path, shop: Pa
     assert done.returncode == 0, done.stdout + done.stderr
     assert "one job of queue shop was sent and ran: its handler returned" in done.stdout
     assert done.stdout.endswith("check: ready\n")
-    where = subprocess.run(
-        [str(commands / "python"), "-c", "import bench, chaos, engine, record, reports; print(chaos.__file__, engine.__file__)"],
-        cwd=shop,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert str(ROOT) not in where.stdout
+    program = "import bench, chaos, engine, record, reports; print(chaos.__file__, engine.__file__)"
+    where = subprocess.check_output([str(commands / "python"), "-c", program], cwd=shop, text=True)
+    assert str(ROOT) not in where
 
 
 def test_a_load_that_cannot_be_sent_is_told_before_a_drill(commands: Path, shop: Path) -> None:

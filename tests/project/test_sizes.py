@@ -40,13 +40,9 @@ def sizes() -> ModuleType:
 
 
 def test_code_is_counted_without_words_and_blanks(sizes: ModuleType, tmp_path: Path) -> None:
-    for folder, name, text in (
-        ("engine/queue", "a.py", SOURCE),
-        ("engine/http", "locks.py", "LOCK = 1\n"),
-        ("lua/core", "b.lua", SCRIPT),
-    ):
-        (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / folder / name).write_text(text)
+    for name, text in {"engine/queue/a.py": SOURCE, "engine/http/locks.py": "LOCK = 1\n", "lua/core/b.lua": SCRIPT}.items():
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(text)
     found = sizes.counted(tmp_path)
     assert [found[f"engine/queue: {figure}"] for figure in ("files", "code", "tokens", "imports")] == [1, 6, 15, 4]
     assert [found[f"lua/core: {figure}"] for figure in ("files", "code", "tokens")] == [1, 1, 9]
@@ -56,9 +52,8 @@ def test_code_is_counted_without_words_and_blanks(sizes: ModuleType, tmp_path: P
 
 
 def test_a_base_stands_before_what_is_there_now(sizes: ModuleType) -> None:
-    assert list(sizes.rows({"walk pause: files": 9, "walk pause: calls": 50}, {"walk pause: files": 1018})) == [
-        "walk pause  calls 0 -> 50  files 1,018 -> 9"
-    ]
+    rows = sizes.rows({"walk pause: files": 9, "walk pause: calls": 50}, {"walk pause: files": 1018})
+    assert list(rows) == ["walk pause  calls 0 -> 50  files 1,018 -> 9"]
 
 
 @pytest.mark.slow

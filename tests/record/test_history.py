@@ -45,10 +45,8 @@ def test_names_of_columns_are_unique() -> None:
 
 
 def test_a_file_opens_counts_and_closes(tmp_path: Path) -> None:
-    path = tmp_path / "worker-1.jsonl"
-    file = history.HistoryFile(
-        path, proc="worker-1", role="worker", version="1.2", clock_ns=iter(range(100, 10_000, 100)).__next__
-    )
+    path, clock_ns = tmp_path / "worker-1.jsonl", iter(range(100, 10_000, 100)).__next__
+    file = history.HistoryFile(path, proc="worker-1", role="worker", version="1.2", clock_ns=clock_ns)
     file.append(['"kind":"phase","name":"a"', '"kind":"phase","name":"b"'])
     file.append(['"kind":"fault"'], t_ns=7)
     file.close()
@@ -100,14 +98,12 @@ def test_the_closing_row_is_the_last_and_counts_right_whoever_still_writes(tmp_p
             while not closed.is_set():
                 file.append(['"kind":"phase","name":"p"'])
 
-        threads = [threading.Thread(target=write) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        going.wait()
-        file.close()
-        closed.set()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(3) as threads:
+            for _ in range(3):
+                threads.submit(write)
+            going.wait()
+            file.close()
+            closed.set()
         rows = lines_of(path)
         assert rows[-1]["kind"] == "close" and rows[-1]["rows"] == len(rows), f"attempt {attempt}"
     assert capfd.readouterr().err == ""
@@ -170,14 +166,10 @@ def test_a_torn_last_line_is_told_apart(tmp_path: Path) -> None:
     torn = written(tmp_path / "b.jsonl", b'{"v":1,"seq":0}\n{"v":1,"se')
     # Torn exactly before its line end: complete JSON, and yet nobody knows.
     bare = written(tmp_path / "c.jsonl", b'{"v":1,"seq":0}\n{"v":1,"seq":1}')
-    loaded = [history.load_file(path) for path in (whole, torn, bare)]
-    assert [file.torn for file in loaded] == [False, True, True]
-    assert [len(file.rows) for file in loaded] == [2, 1, 1] and not any(file.corrupt_lines for file in loaded)
-
-
-def test_an_empty_file_has_no_rows(tmp_path: Path) -> None:
-    loaded = history.load_file(written(tmp_path / "a.jsonl", b""))
-    assert loaded.rows == () and not loaded.torn
+    empty = written(tmp_path / "d.jsonl", b"")
+    loaded = [history.load_file(path) for path in (whole, torn, bare, empty)]
+    assert [(file.torn, len(file.rows)) for file in loaded] == [(False, 2), (True, 1), (True, 1), (False, 0)]
+    assert not any(file.corrupt_lines for file in loaded)
 
 
 @pytest.mark.parametrize(
@@ -192,10 +184,8 @@ def test_a_corrupt_line_is_named_and_the_rest_is_read(tmp_path: Path, line: byte
 
 def test_a_newer_version_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", b'{"v":%d,"seq":0}\n' % (history.SCHEMA_VERSION + 1))
-    with pytest.raises(
-        history.HistoryError,
-        match=rf"history file a\.jsonl: schema version {history.SCHEMA_VERSION + 1}.* up to {history.SCHEMA_VERSION}",
-    ):
+    words = rf"history file a\.jsonl: schema version {history.SCHEMA_VERSION + 1}.* up to {history.SCHEMA_VERSION}"
+    with pytest.raises(history.HistoryError, match=words):
         history.load_file(path)
 
 

@@ -173,9 +173,7 @@ def test_what_foreign_clients_published_is_found(desk: ChannelDesk, count: int, 
 
 
 @pytest.mark.parametrize("count", [50, 500, LATER])
-def test_a_publish_of_ours_comes_to_know_of_a_few_foreign_ones_and_leaves_many_to_the_fetches(
-    desk: ChannelDesk, count: int
-) -> None:
+def test_a_publish_of_ours_comes_to_know_of_a_few_foreign_ones_and_leaves_many_to_fetches(desk: ChannelDesk, count: int) -> None:
     desk.subscribe()
     desk.publish("first")
     made = foreign(desk, count)

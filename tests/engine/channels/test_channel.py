@@ -122,9 +122,7 @@ def test_a_late_receipt_takes_nothing_of_a_restored_channel_whose_clocks_are_use
 
 
 @pytest.mark.parametrize("answered", [True, False])
-def test_one_may_fetch_and_another_acknowledge_also_after_a_loss(
-    ironclaim_url: str, channel: Channel, server: Any, answered: bool
-) -> None:
+def test_one_fetches_another_acknowledges_after_loss(ironclaim_url: str, channel: Channel, server: Any, answered: bool) -> None:
     """Receipts of the same clock read the same, whatever message they are for: one that is refused as from before is taken when
     it comes again."""
     channel.subscribe("sa")

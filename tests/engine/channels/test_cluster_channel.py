@@ -117,9 +117,7 @@ def test_a_channel_goes_on_while_its_slot_moves(cluster: EmbeddedCluster, router
 
 
 @pytest.mark.parametrize("bodies_first", [True, False])
-def test_a_body_that_is_at_the_other_node_is_not_taken_for_expired(
-    cluster: EmbeddedCluster, router: Router, bodies_first: bool
-) -> None:
+def test_a_body_at_the_other_node_is_not_taken_for_expired(cluster: EmbeddedCluster, router: Router, bodies_first: bool) -> None:
     traffic, keys, slot = begun(cluster, router)
     traffic.run(Subscribe("s", "0" * 16, TTL_S, not_after_ms=NEVER_MS))
     traffic.run(Publish((message("m1"),), TTL_S, not_after_ms=NEVER_MS))

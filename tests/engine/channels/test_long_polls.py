@@ -91,9 +91,7 @@ def port_of(url: str) -> int:
 
 
 @pytest.mark.feature("DS12", model="dsps")
-def test_a_publish_of_anybody_ends_the_wait(
-    channel: Channel, server: Any, threads: ThreadPoolExecutor, ironclaim_url: str
-) -> None:
+def test_a_publish_of_anybody_ends_a_wait(channel: Channel, server: Any, threads: ThreadPoolExecutor, ironclaim_url: str) -> None:
     with Channel("chx", url=ironclaim_url) as other:
         for at in range(20):
             waiting = waits(threads, channel)
@@ -174,9 +172,7 @@ def test_who_may_not_subscribe_at_the_server_looks_from_time_to_time(
         server.execute_command("ACL", "DELUSER", "deaf")
 
 
-def test_close_wakes_all_who_wait_and_the_channel_may_be_used_again(
-    channel: Channel, server: Any, threads: ThreadPoolExecutor
-) -> None:
+def test_close_wakes_all_who_wait_and_the_channel_works_again(channel: Channel, server: Any, threads: ThreadPoolExecutor) -> None:
     for _ in range(2):
         before = looks(server)
         all = [waits(threads, channel) for _ in range(10)]

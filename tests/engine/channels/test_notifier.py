@@ -163,9 +163,7 @@ def _ends(thread: threading.Thread) -> bool:
     return not thread.is_alive()
 
 
-def test_a_server_that_refuses_it_is_asked_again_until_it_does_not(
-    made: Notifier, server: redis.Redis, ironclaim_url: str
-) -> None:
+def test_a_server_that_refuses_it_is_asked_until_it_does_not(made: Notifier, server: redis.Redis, ironclaim_url: str) -> None:
     server.execute_command("ACL", "SETUSER", "poller", "on", ">pw", "~*", "+@all", "resetchannels")
     refused, listener = Notifier(Endpoint(ironclaim_url.replace("://", "://poller:pw@")), TOPIC), Listener()
     try:

@@ -105,9 +105,7 @@ def test_terminals_with_few_characters_and_closed_pipes(queue: Queue, ironclaim_
     assert r"\xe4\xf6\xfc" in done.stdout or r"\u00e4\u00f6\u00fc" in done.stdout
 
 
-def test_an_interrupt_is_exit_code_130_without_a_traceback(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupt_is_code_130_and_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     for name, runs in (("top", "queues.run_top"), ("health", "health.run")):
         with monkeypatch.context() as patched:
             patched.setattr(f"engine.command.{runs}", _interrupted)
@@ -115,9 +113,7 @@ def test_an_interrupt_is_exit_code_130_without_a_traceback(
     assert capsys.readouterr().err == ""
 
 
-def test_whatever_a_command_raises_is_one_line_and_exit_code_2(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_commands_raise_is_one_line_and_code_2(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     odd = type("Odd", (BaseException,), {"__str__": lambda self: 5})
     for raised in (RecursionError("deep"), GeneratorExit(), UnicodeError("\ud800"), MemoryError(), odd(), OverflowError("a\nb")):
 

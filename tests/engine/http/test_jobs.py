@@ -122,9 +122,7 @@ def test_a_body_that_is_no_object_of_json_is_refused(client: httpx.Client, body:
     assert answer.status_code == status and answer.headers["content-type"] == "application/problem+json"
 
 
-def test_who_waits_for_a_result_is_woken_by_it(
-    client: httpx.Client, queue: Queue, working: threading.Event, late_looks: None
-) -> None:
+def test_who_waits_for_a_result_is_woken_by_it(client: httpx.Client, working: threading.Event, late_looks: None) -> None:
     put(client, name="double", payload=21, id="j1")
     waiting = client.get(f"{JOBS}/j1/result", params={"wait_ms": 1})
     assert (waiting.status_code, waiting.json()["id"]) == (202, "j1")
@@ -136,9 +134,7 @@ def test_who_waits_for_a_result_is_woken_by_it(
     assert told == {(200, "finished", 42)}
 
 
-def test_the_progress_of_a_job_is_what_its_handler_has_told_last(
-    client: httpx.Client, queue: Queue, working: threading.Event
-) -> None:
+def test_the_progress_of_a_job_is_what_its_handler_has_told_last(client: httpx.Client, working: threading.Event) -> None:
     put(client, name="nobody", id="j1")
     put(client, name="double", payload=21, id="j2")
     wait_until(lambda: client.get(f"{JOBS}/j2/progress").status_code == 200, "it has told its progress")
@@ -149,9 +145,7 @@ def test_the_progress_of_a_job_is_what_its_handler_has_told_last(
     assert client.get(f"{JOBS}/never/progress").status_code == 404
 
 
-def test_a_dead_job_shows_its_error_and_may_be_requeued_or_discarded(
-    client: httpx.Client, queue: Queue, working: threading.Event
-) -> None:
+def test_a_dead_job_shows_its_error_and_may_be_requeued_or_discarded(client: httpx.Client, queue: Queue, working: Any) -> None:
     for job in ("j1", "j2"):
         put(client, name="fail", payload=7, id=job, attempts=1)
         ended = client.get(f"{JOBS}/{job}/result", params={"wait_ms": 60_000})

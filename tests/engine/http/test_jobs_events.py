@@ -93,9 +93,8 @@ def test_who_takes_nothing_is_told_that_it_is_behind(ironclaim_url: str, queue: 
 def test_a_silent_stream_has_comments(ironclaim_url: str, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "SILENCE_S", 0.05)
     queue.events.on()
-    with served(HttpSettings(url=ironclaim_url)) as base, httpx.stream("GET", f"{base}{EVENTS}", timeout=STREAM_S) as answer:
-        lines = answer.iter_lines()
-        assert next(lines) == "retry: 2000" and list(itertools.islice(coming(lines, ":"), 2)) == [": ", ": "]
+    with begun(ironclaim_url) as lines:
+        assert list(itertools.islice(coming(lines, ":"), 2)) == [": ", ": "]
         queue.enqueue("a", 1, id="j1")
         assert '"job": "j1"' in next(coming(lines, "data: ")), "an event comes in between"
 

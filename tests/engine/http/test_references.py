@@ -94,7 +94,7 @@ def test_each_option_is_known_to_lead_out_of_its_queue_or_not() -> None:
 
 
 def test_no_reference_leads_out_of_the_queues_of_a_token(
-    client: httpx.Client, ironclaim_url: str, raw: redis.Redis, caplog: pytest.LogCaptureFixture
+    client: httpx.Client, ironclaim_url: str, raw: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="ironclaim.http.audit")
     for case, (path, body, field) in CASES.items():
@@ -143,7 +143,7 @@ def clicked(client: httpx.Client, path: str) -> httpx.Response:
 
 
 def test_a_schedule_that_leads_elsewhere_is_not_run_by_a_token_for_its_queue_alone(
-    client: httpx.Client, ironclaim_url: str, raw: redis.Redis, caplog: pytest.LogCaptureFixture
+    client: httpx.Client, ironclaim_url: str, raw: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="ironclaim.http.audit")
     with Queue("mails", url=ironclaim_url) as mails:
@@ -187,7 +187,7 @@ def test_formats_whose_keyspace_is_one_queue_are_known(ironclaim_url: str) -> No
 
 
 def test_what_the_queues_of_mosquito_share_leads_into_no_other_one(
-    ironclaim_url: str, raw: redis.Redis, caplog: pytest.LogCaptureFixture
+    ironclaim_url: str, raw: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Neither the hash of a run nor the key of a unique job says of which queue it is."""
     caplog.set_level(logging.INFO, logger="ironclaim.http.audit")

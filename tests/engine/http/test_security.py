@@ -171,9 +171,7 @@ def test_a_page_of_this_site_and_what_is_no_browser_may(open_client: httpx.Clien
     assert open_client.post(JOBS, json={"name": "a"}).status_code == 201 and queue.counts().waiting == 2
 
 
-def test_a_session_begins_with_a_token_and_ends_with_it(
-    ironclaim_url: str, queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_session_begins_and_ends_with_its_token(ironclaim_url: str, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     @public
     async def sign_in(request: Request) -> Response:
         await access.refuse_foreign(request)
@@ -312,9 +310,7 @@ def test_who_sends_or_takes_too_slowly_is_cut_off(ironclaim_url: str, queue: Que
     assert queue.counts().waiting == 100
 
 
-def test_a_connection_that_keeps_to_the_bounds_outlives_them(
-    ironclaim_url: str, queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_connection_within_the_bounds_outlives_them(ironclaim_url: str, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "HEADERS_S", 0.3)
     monkeypatch.setattr(serving, "SENT_S", 0.6)
     queue.enqueue_many([{"name": "a", "payload": "x" * 100_000, "id": f"j{at}"} for at in range(100)])

@@ -9,7 +9,6 @@ from typing import Any
 
 import httpx
 import pytest
-import redis
 
 from engine import Channel
 from engine.http.channels.settings import ChannelPolicy, ChannelSettings
@@ -21,12 +20,6 @@ from tests.engine.http.channels.desk import Desk, desk
 @pytest.fixture
 def client(ironclaim_url: str) -> Iterator[Desk]:
     with desk(ironclaim_url) as made:
-        yield made
-
-
-@pytest.fixture
-def raw(ironclaim_url: str) -> Iterator[Any]:
-    with redis.Redis.from_url(ironclaim_url) as made:
         yield made
 
 

@@ -70,9 +70,7 @@ def hook(receiver: Receiver, count: int = 3) -> WebhookSettings:
     return WebhookSettings(url=receiver.url, allow_networks=("127.0.0.0/8",), retry=retry)
 
 
-def test_a_trace_goes_from_the_publisher_to_the_receiver_of_its_webhook(
-    ironclaim_url: str, receiver: Receiver, watched: Watched
-) -> None:
+def test_a_trace_goes_from_publisher_to_receiver_of_a_webhook(ironclaim_url: str, receiver: Receiver, watched: Watched) -> None:
     receiver.answers.append(Answer(503))
     with desk(ironclaim_url, watched.settings(hook(receiver))) as client:
         headers = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"}

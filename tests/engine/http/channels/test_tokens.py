@@ -18,7 +18,6 @@ from typing import Any
 
 import httpx
 import pytest
-import redis
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -51,12 +50,6 @@ def room(**settings: Any) -> ChannelSettings:
 
 #: The same, where an administrator may revoke tokens.
 ADMINISTERED = ChannelSettings(channels=room().channels, admin_tokens=(ADMIN,), disclose_auth_rejection=True)
-
-
-@pytest.fixture
-def raw(ironclaim_url: str) -> Iterator[Any]:
-    with redis.Redis.from_url(ironclaim_url) as made:
-        yield made
 
 
 @pytest.fixture
@@ -280,9 +273,7 @@ def test_whatever_id_is_taken_can_be_revoked(revoking: Desk) -> None:
 
 @pytest.mark.slow
 @pytest.mark.feature("DS28", model="dsps")
-def test_a_revocation_lasts_as_long_as_the_token_could_be_used(
-    ironclaim_url: str, raw: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_revocation_lasts_as_long_as_its_token_could(ironclaim_url: str, raw: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="ironclaim.http.audit")
     stricter = ChannelPolicy(pattern="stricter", jwt=JwtSettings(iss=["issuer"], keys=KEYS, clock_skew_ms=0))
     channels = (stricter, *room(clock_skew_ms=300_000).channels)

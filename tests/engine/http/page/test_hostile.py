@@ -76,9 +76,7 @@ def hostile(queue: Queue, monkeypatch: pytest.MonkeyPatch, ironclaim_url: str, t
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1440])
-def test_nothing_hostile_becomes_markup(
-    window: Browser, queue: Queue, hostile: str, ironclaim_url: str, tmp_path: Path, width: int
-) -> None:
+def test_nothing_hostile_becomes_markup(window: Browser, hostile: str, ironclaim_url: str, tmp_path: Path, width: int) -> None:
     views = {
         **{"/queues": "q", "/queues/q": "alert(4)", "/queues/q/jobs": "alert(4)"},
         "/queues/q/jobs?text=%22%3E%3Cscript%3Ealert(7)%3C/script%3E": "alert(7)",

@@ -73,9 +73,7 @@ def ready(window: Browser) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1440])
-def test_each_view_is_quiet_stays_inside_and_can_be_used_by_all(
-    window: Browser, busy: Busy, axe: str, width: int, dark: bool
-) -> None:
+def test_each_view_is_quiet_and_inside_and_all_can_use_it(window: Browser, busy: Busy, axe: str, width: int, dark: bool) -> None:
     addresses = [busy.of_queue + view.format(dead=busy.dead, running=busy.running) for view in VIEWS]
     found: dict[str, Any] = {}
     for address in (*addresses, *(busy.base + path for path in SITE)):
