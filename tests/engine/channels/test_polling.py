@@ -48,21 +48,21 @@ def rests(wait_ms: int, ttl_s: int, answers: list[tuple[int, bool]], looks: list
     return asked, (time.ns - start) // MS
 
 
+RESTS = [
+    # At most thirty seconds, with a look every ten; a subscriber that lives for seconds is kept alive meanwhile.
+    *((wait_ms, 1_815, [], [], [10_000] * 3, 30_000) for wait_ms in (30_000, 30_001, 3_600_000)),
+    (30_000, 15, [], [], [5_000] * 6, 30_000),
+    # Without a wait it looks once, and it ends with the first look that tells something.
+    *((0, 1_815, [], [], [], 0), (20_000, 1_815, [], ["m"], [], 0)),
+    (20_000, 1_815, [(7, True), (30, True)], ["", "", "m"], [10_000] * 2, 37),
+    # It ends when the channel is closed, and rings for nothing do not make it longer.
+    (20_000, 1_815, [(7, True), (30, False)], [], [10_000] * 2, 37),
+    (500, 1_815, [(100, True)] * 4, [], [500, 400, 300, 200, 100], 500),
+]
+
+
 @pytest.mark.feature("DS12", model="dsps")
-@pytest.mark.parametrize(
-    ("wait_ms", "ttl_s", "answers", "looks", "rested_ms", "took_ms"),
-    [
-        # At most thirty seconds, with a look every ten; a subscriber that lives for seconds is kept alive meanwhile.
-        *((wait_ms, 1_815, [], [], [10_000] * 3, 30_000) for wait_ms in (30_000, 30_001, 3_600_000)),
-        (30_000, 15, [], [], [5_000] * 6, 30_000),
-        # Without a wait it looks once, and it ends with the first look that tells something.
-        *((0, 1_815, [], [], [], 0), (20_000, 1_815, [], ["m"], [], 0)),
-        (20_000, 1_815, [(7, True), (30, True)], ["", "", "m"], [10_000] * 2, 37),
-        # It ends when the channel is closed, and rings for nothing do not make it longer.
-        (20_000, 1_815, [(7, True), (30, False)], [], [10_000] * 2, 37),
-        (500, 1_815, [(100, True)] * 4, [], [500, 400, 300, 200, 100], 500),
-    ],
-)
+@pytest.mark.parametrize(("wait_ms", "ttl_s", "answers", "looks", "rested_ms", "took_ms"), RESTS)
 def test_how_long_it_rests(wait_ms: int, ttl_s: int, answers: Any, looks: list[str], rested_ms: list[int], took_ms: int) -> None:
     asked, found_ms = rests(wait_ms, ttl_s, list(answers), looks)
     assert ([rest.most_ms for rest in asked], found_ms) == (rested_ms, took_ms)

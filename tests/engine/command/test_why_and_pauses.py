@@ -88,14 +88,13 @@ def test_a_queue_that_does_not_exist_is_not_paused(queue: Queue, at: tuple[str, 
     assert [pause.name for pause in queue.obstacles().pauses] == [None]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        *(("pause",), ("workers",), ("top", "--count", "1"), ("cron", "list"), ("jobs", "list"), ("jobs", "times")),
-        *(("dead", "list"), ("dead", "requeue", "--all"), ("dead", "clear", "--older-than", "0s")),
-    ],
-    ids=" ".join,
-)
+LOOKS = [
+    *(("pause",), ("workers",), ("top", "--count", "1"), ("cron", "list"), ("jobs", "list"), ("jobs", "times")),
+    *(("dead", "list"), ("dead", "requeue", "--all"), ("dead", "clear", "--older-than", "0s")),
+]
+
+
+@pytest.mark.parametrize("words", LOOKS, ids=" ".join)
 def test_a_queue_that_does_not_exist_is_said_by_who_looks_at_it(queue: Queue, ironclaim_url: str, words: tuple[str, ...]) -> None:
     """The others are told that it has no such job, schedule or pause."""
     queue.enqueue("send", {})

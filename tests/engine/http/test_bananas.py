@@ -95,34 +95,34 @@ def test_a_repeat_with_its_id_is_answered_with_the_same_job(client: httpx.Client
     assert [(answer.status_code, answer.json()["id"]) for answer in answers] == [(201, "order-1"), (200, "order-1")]
 
 
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [
-        *(({}, "name"), ({"name": "a", "priority": "urgent"}, "priority")),
-        ({"name": "a", "priority": 7}, "priority"),
-        ({"name": "a", "scheduled_for": "tomorrow"}, "scheduled_for"),
-        ({"name": "a", "scheduled_for": "2030-01-01T00:00:00"}, "scheduled_for"),
-        ({"name": "a", "scheduled_for": "6000-01-01T00:00:00Z"}, "scheduled_for"),
-        *(({"name": "a", "routing_key": "a.b"}, "route"), ({"name": "a", "max_retries": 0}, "attempts")),
-        *(({"name": "a", "description": 1}, "description"), ({"name": "a", "delay_ms": 1}, "delay_ms")),
-    ],
-)
+BAD_JOBS = [
+    *(({}, "name"), ({"name": "a", "priority": "urgent"}, "priority")),
+    ({"name": "a", "priority": 7}, "priority"),
+    ({"name": "a", "scheduled_for": "tomorrow"}, "scheduled_for"),
+    ({"name": "a", "scheduled_for": "2030-01-01T00:00:00"}, "scheduled_for"),
+    ({"name": "a", "scheduled_for": "6000-01-01T00:00:00Z"}, "scheduled_for"),
+    *(({"name": "a", "routing_key": "a.b"}, "route"), ({"name": "a", "max_retries": 0}, "attempts")),
+    *(({"name": "a", "description": 1}, "description"), ({"name": "a", "delay_ms": 1}, "delay_ms")),
+]
+
+
+@pytest.mark.parametrize(("body", "field"), BAD_JOBS)
 def test_what_it_cannot_take_is_a_problem_that_names_the_field(client: httpx.Client, body: dict[str, Any], field: str) -> None:
     answer = client.post("/jobs", json=body)
     assert (answer.status_code, answer.json()["field"]) == (422, field)
     assert client.get("/jobs").json()["jobs"] == []
 
 
-@pytest.mark.parametrize(
-    ("text", "due_ms"),
-    [
-        ("2099-01-01T00:00:00.001Z", 4_070_908_800_001),
-        ("2099-01-01T00:00:00.0010001Z", 4_070_908_800_002),
-        ("2099-01-01T00:00:00.000999+00:00", 4_070_908_800_001),
-        # Finer than a datetime.
-        ("2099-01-01t02:00:00.0000001+02:00", 4_070_908_800_001),
-    ],
-)
+TIMES = [
+    ("2099-01-01T00:00:00.001Z", 4_070_908_800_001),
+    ("2099-01-01T00:00:00.0010001Z", 4_070_908_800_002),
+    ("2099-01-01T00:00:00.000999+00:00", 4_070_908_800_001),
+    # Finer than a datetime.
+    ("2099-01-01t02:00:00.0000001+02:00", 4_070_908_800_001),
+]
+
+
+@pytest.mark.parametrize(("text", "due_ms"), TIMES)
 def test_a_time_between_two_milliseconds_is_rounded_up(client: httpx.Client, ironclaim_url: str, text: str, due_ms: int) -> None:
     made = client.post("/jobs", json={"name": "a", "scheduled_for": text}).json()
     with Queue("q", models.Bananas(), url=ironclaim_url) as queue:

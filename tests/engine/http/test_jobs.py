@@ -83,16 +83,16 @@ def test_a_batch_is_enqueued_in_its_order_and_a_repeat_of_it_creates_nothing(cli
     assert [job.payload for job in queue.jobs.list("waiting")] == [0, 1, 2]
 
 
-@pytest.mark.parametrize(
-    ("job", "field"),
-    [
-        *(({"payload": 1}, "name"), ({"name": "a b"}, "name"), ({"name": "a", "priority": 11}, "priority")),
-        *(({"name": "a", "prioriti": 1}, "prioriti"), ({"name": "a", "intended_ns": 1}, "intended_ns")),
-        ({"name": "a", "id": "cron:x"}, "id"),
-        ({"name": "a", "on_success": {"name": "b", "delay_ms": 5}}, "on_success.delay_ms"),
-        ({"name": "a", "payload": "x" * 600_000}, "payload"),
-    ],
-)
+BAD_JOBS = [
+    *(({"payload": 1}, "name"), ({"name": "a b"}, "name"), ({"name": "a", "priority": 11}, "priority")),
+    *(({"name": "a", "prioriti": 1}, "prioriti"), ({"name": "a", "intended_ns": 1}, "intended_ns")),
+    ({"name": "a", "id": "cron:x"}, "id"),
+    ({"name": "a", "on_success": {"name": "b", "delay_ms": 5}}, "on_success.delay_ms"),
+    ({"name": "a", "payload": "x" * 600_000}, "payload"),
+]
+
+
+@pytest.mark.parametrize(("job", "field"), BAD_JOBS)
 def test_a_malformed_job_is_a_problem_that_names_field_value_and_bound(
     client: httpx.Client, queue: Queue, job: dict[str, Any], field: str
 ) -> None:
@@ -105,18 +105,18 @@ def test_a_malformed_job_is_a_problem_that_names_field_value_and_bound(
     assert queue.counts().waiting == 0
 
 
-@pytest.mark.parametrize(
-    ("body", "media_type", "status"),
-    [
-        (b'{"name": "a"}', "application/xml", 415),
-        (b'{"name": "a"', "application/json", 400),
-        (b'{"name": "\xff"}', "application/json", 400),
-        (b'{"name": "a", "payload": NaN}', "application/json", 400),
-        (b"[" * 100_000, "application/json", 400),
-        (b'["a"]', "application/json", 422),
-        (b"", "application/json", 400),
-    ],
-)
+BAD_BODIES = [
+    (b'{"name": "a"}', "application/xml", 415),
+    (b'{"name": "a"', "application/json", 400),
+    (b'{"name": "\xff"}', "application/json", 400),
+    (b'{"name": "a", "payload": NaN}', "application/json", 400),
+    (b"[" * 100_000, "application/json", 400),
+    (b'["a"]', "application/json", 422),
+    (b"", "application/json", 400),
+]
+
+
+@pytest.mark.parametrize(("body", "media_type", "status"), BAD_BODIES)
 def test_a_body_that_is_no_object_of_json_is_refused(client: httpx.Client, body: bytes, media_type: str, status: int) -> None:
     answer = client.post(JOBS, content=body, headers={"Content-Type": media_type})
     assert answer.status_code == status and answer.headers["content-type"] == "application/problem+json"
@@ -211,11 +211,10 @@ def test_a_job_is_cancelled_and_a_delay_is_ended(client: httpx.Client, queue: Qu
 def test_pages_lead_through_all_jobs_of_a_state(client: httpx.Client, queue: Queue) -> None:
     queue.enqueue_many([{"name": "a" if at % 2 else "b", "payload": at, "id": f"j{at}"} for at in range(25)])
     found: list[str] = []
-    cursor: str | None = "0"
-    while cursor is not None:
-        page = client.get(JOBS, params={"name": "a", "limit": 10, "cursor": cursor}).json()
+    page: dict[str, Any] = {"cursor": "0"}
+    while page["cursor"] is not None:
+        page = client.get(JOBS, params={"name": "a", "limit": 10, "cursor": page["cursor"]}).json()
         found += [job["id"] for job in page["jobs"]]
-        cursor = page["cursor"]
     assert sorted(found) == sorted(f"j{at}" for at in range(1, 25, 2))
 
 
@@ -322,13 +321,13 @@ def test_a_long_poll_leaves_nothing_that_only_the_collector_of_cycles_would_free
         gc.enable()
 
 
-@pytest.mark.parametrize(
-    ("key", "status", "id"),
-    [
-        *(("order-1", 201, "order-1"), ('"order-1"', 201, "order-1"), ('"order-1', 400, None)),
-        *(('"order-1"x', 400, None), ('"a\\b"', 400, None), ('"a\\"b"', 422, None), ('""', 422, None)),
-    ],
-)
+KEYS = [
+    *(("order-1", 201, "order-1"), ('"order-1"', 201, "order-1"), ('"order-1', 400, None)),
+    *(('"order-1"x', 400, None), ('"a\\b"', 400, None), ('"a\\"b"', 422, None), ('""', 422, None)),
+]
+
+
+@pytest.mark.parametrize(("key", "status", "id"), KEYS)
 def test_a_key_in_quotes_is_the_string_that_stands_in_them(client: httpx.Client, key: str, status: int, id: str | None) -> None:
     answer = put(client, key, name="a")
     assert answer.status_code == status, answer.text

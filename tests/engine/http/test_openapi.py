@@ -41,14 +41,11 @@ def base(ironclaim_url: str, queue: Queue) -> Iterator[str]:
 def test_a_campaign_finds_nothing(ironclaim_url: str, queue: Queue, tmp_path: Path, changes: bool) -> None:
     fill(queue)
     admin = Token(secret="admin-token-0123456789", role="admin")
-    tokens = (admin,) if changes else ()
-    settings = HttpSettings(url=ironclaim_url, allow_changes=changes, show_payloads=True, poll_max_ms=50, tokens=tokens)
+    more: Any = {"allow_changes": changes, "tokens": (admin,) if changes else ()}
     # A schema does not say which options of a job need, or exclude, each other.
     unfit = [("POST", "^/api/queues/[^/]+/jobs(/batch)?$", "positive_data_acceptance")]
-    with served(settings) as made:
-        requests = campaign(made, tmp_path, "^/api/", unfit, admin.secret if changes else "")
-    print(f"{requests} requests")
-    assert requests > 100
+    with served(HttpSettings(url=ironclaim_url, show_payloads=True, poll_max_ms=50, **more)) as made:
+        campaign(made, tmp_path, "^/api/", unfit, admin.secret if changes else "")
 
 
 @pytest.mark.slow

@@ -68,13 +68,13 @@ def client(clients: tuple[httpx.Client, httpx.Client], ironclaim_url: str) -> ht
 # -- who
 
 
-@pytest.mark.parametrize(
-    "authorization",
-    [
-        *(None, "", "Bearer", f"Bearer {ADMIN}x", f"Bearer {ADMIN[:-1]}", f"Bearer x{ADMIN}"),
-        *(f"Bearer {ADMIN} {ADMIN}", f"Basic {ADMIN}", ADMIN, "Bearer \xff\xfe", f"Bearer {ADMIN.upper()}"),
-    ],
-)
+NOT_LET_IN = [
+    *(None, "", "Bearer", f"Bearer {ADMIN}x", f"Bearer {ADMIN[:-1]}", f"Bearer x{ADMIN}"),
+    *(f"Bearer {ADMIN} {ADMIN}", f"Basic {ADMIN}", ADMIN, "Bearer \xff\xfe", f"Bearer {ADMIN.upper()}"),
+]
+
+
+@pytest.mark.parametrize("authorization", NOT_LET_IN)
 def test_only_the_whole_secret_lets_in(client: httpx.Client, authorization: str | None) -> None:
     headers = {} if authorization is None else {b"Authorization": authorization.encode("latin-1")}
     answer = client.get("/api/queues", headers=headers)

@@ -44,24 +44,24 @@ def test_without_tokens_nobody_is_admitted_and_tokens_of_the_server_are_none(iro
         assert not any(revoked(client, raw, authorization) for authorization in (*WRONG, BEARER["Authorization"]))
 
 
-@pytest.mark.parametrize(
-    ("networks", "header", "proxies", "forwarded", "admitted"),
-    [
-        (("127.0.0.0/8",), None, (), [], True),
-        (("10.0.0.0/8", "::1/128"), None, (), [], False),
-        # A header that is not configured says nothing.
-        (("10.0.0.0/8",), None, (), ["10.1.2.3"], False),
-        # Of a proxy that is not trusted neither.
-        (("10.0.0.0/8",), "X-Forwarded-For", ("192.168.0.0/16",), ["10.1.2.3"], False),
-        (("10.0.0.0/8",), "X-Forwarded-For", ("127.0.0.0/8",), ["10.1.2.3"], True),
-        (("127.0.0.0/8",), "X-Forwarded-For", ("127.0.0.0/8",), ["203.0.113.9"], False),
-        # What stands before the last address that is no proxy, the caller may have made up.
-        (("10.0.0.0/8",), "X-Forwarded-For", ("127.0.0.0/8",), ["10.1.2.3, 203.0.113.9"], False),
-        (("10.0.0.0/8",), "X-Forwarded-For", ("127.0.0.0/8", "192.168.0.0/16"), ["10.1.2.3, 192.168.0.9"], True),
-        (("10.0.0.0/8",), "X-Forwarded-For", ("127.0.0.0/8",), ["10.1.2.3", "203.0.113.9"], False),
-        (("10.0.0.0/8",), "X-Forwarded-For", ("127.0.0.0/8",), ["nonsense"], False),
-    ],
-)
+NETWORKS = [
+    (("127.0.0.0/8",), None, (), [], True),
+    (("10.0.0.0/8", "::1/128"), None, (), [], False),
+    # A header that is not configured says nothing.
+    (("10.0.0.0/8",), None, (), ["10.1.2.3"], False),
+    # Of a proxy that is not trusted neither.
+    (("10.0.0.0/8",), "X-Forwarded-For", ("192.168.0.0/16",), ["10.1.2.3"], False),
+    (("10.0.0.0/8",), "X-Forwarded-For", ("127.0.0.0/8",), ["10.1.2.3"], True),
+    (("127.0.0.0/8",), "X-Forwarded-For", ("127.0.0.0/8",), ["203.0.113.9"], False),
+    # What stands before the last address that is no proxy, the caller may have made up.
+    (("10.0.0.0/8",), "X-Forwarded-For", ("127.0.0.0/8",), ["10.1.2.3, 203.0.113.9"], False),
+    (("10.0.0.0/8",), "X-Forwarded-For", ("127.0.0.0/8", "192.168.0.0/16"), ["10.1.2.3, 192.168.0.9"], True),
+    (("10.0.0.0/8",), "X-Forwarded-For", ("127.0.0.0/8",), ["10.1.2.3", "203.0.113.9"], False),
+    (("10.0.0.0/8",), "X-Forwarded-For", ("127.0.0.0/8",), ["nonsense"], False),
+]
+
+
+@pytest.mark.parametrize(("networks", "header", "proxies", "forwarded", "admitted"), NETWORKS)
 def test_the_network_counts(
     ironclaim_url: str, networks: Any, header: str | None, proxies: Any, forwarded: list[str], admitted: bool
 ) -> None:

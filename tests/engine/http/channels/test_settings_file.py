@@ -96,28 +96,28 @@ def test_a_file_of_json_serves(ironclaim_url: str, tmp_path: Path) -> None:
         assert client.put("/channel/room-1/message/m2", content="1", headers={"Authorization": ""}).status_code == 403
 
 
-@pytest.mark.parametrize(
-    ("content", "field"),
-    [
-        ("[", "channels"),
-        ("[]", "the file"),
-        ({"port": 3000}, "port"),
-        ({"channels": {}}, "channels"),
-        ({"channels": [1]}, "channels[0]"),
-        ({"channels": [{"regex": 1}]}, "channels[0].regex"),
-        ({"channels": [{"expire": "soon"}]}, "channels[0].expire"),
-        ({"channels": [{"expire": 5}]}, "channels[0].expire"),
-        ({"channels": [{"webhooks": [{"connection": {}}]}]}, "channels[0].webhooks[0].connection"),
-        ({"channels": [{"webhooks": [{}]}]}, "channels[0].webhooks[0]"),
-        ({"channels": [{"webhooks": [{"url": "https://a.b/", "maxRedirects": True}]}]}, "channels[0].webhooks[0].maxRedirects"),
-        ({"channels": [{"webhooks": [{"url": "https://a.b/", "headers": []}]}]}, "channels[0].webhooks[0].headers"),
-        ({"channels": [{"jwt": {"iss": ["a"], "keys": {"RS256": ["nothing.pem"]}}}]}, "jwt.keys.RS256[0]"),
-        ({"channels": [{"jwt": {"iss": ["a"], "keys": {"RS256": "key.pem"}}}]}, "channels[0].jwt.keys.RS256"),
-        ({"channels": [{"jwt": {"iss": ["a"]}}]}, "channels[0].jwt"),
-        ({"admin": {"auth": {"bearer": "a-secret-of-sixteen-or-more"}}}, "admin.auth.bearer"),
-        ({"http": {"discloseAuthRejectionDetail": 1}}, "http.discloseAuthRejectionDetail"),
-    ],
-)
+WRONG = [
+    ("[", "channels"),
+    ("[]", "the file"),
+    ({"port": 3000}, "port"),
+    ({"channels": {}}, "channels"),
+    ({"channels": [1]}, "channels[0]"),
+    ({"channels": [{"regex": 1}]}, "channels[0].regex"),
+    ({"channels": [{"expire": "soon"}]}, "channels[0].expire"),
+    ({"channels": [{"expire": 5}]}, "channels[0].expire"),
+    ({"channels": [{"webhooks": [{"connection": {}}]}]}, "channels[0].webhooks[0].connection"),
+    ({"channels": [{"webhooks": [{}]}]}, "channels[0].webhooks[0]"),
+    ({"channels": [{"webhooks": [{"url": "https://a.b/", "maxRedirects": True}]}]}, "channels[0].webhooks[0].maxRedirects"),
+    ({"channels": [{"webhooks": [{"url": "https://a.b/", "headers": []}]}]}, "channels[0].webhooks[0].headers"),
+    ({"channels": [{"jwt": {"iss": ["a"], "keys": {"RS256": ["nothing.pem"]}}}]}, "jwt.keys.RS256[0]"),
+    ({"channels": [{"jwt": {"iss": ["a"], "keys": {"RS256": "key.pem"}}}]}, "channels[0].jwt.keys.RS256"),
+    ({"channels": [{"jwt": {"iss": ["a"]}}]}, "channels[0].jwt"),
+    ({"admin": {"auth": {"bearer": "a-secret-of-sixteen-or-more"}}}, "admin.auth.bearer"),
+    ({"http": {"discloseAuthRejectionDetail": 1}}, "http.discloseAuthRejectionDetail"),
+]
+
+
+@pytest.mark.parametrize(("content", "field"), WRONG)
 def test_what_is_wrong_is_named_by_its_place(tmp_path: Path, content: Any, field: str) -> None:
     (tmp_path / "channels.json").write_text(content if isinstance(content, str) else json.dumps(content))
     assert malformed(read_channels, tmp_path / "channels.json").field == field

@@ -21,13 +21,13 @@ from tests.engine.helpers.refusing import malformed
 NOW_MS = 1_800_000_000_000
 
 
-@pytest.mark.parametrize(
-    ("ms", "text"),
-    [
-        (0, "0 ms"), (0.25, "0.2 ms"), (950, "950 ms"), (1_000, "1 s"), (4_200, "4.2 s"), (60_000, "1 min"),
-        (200_000, "3 min 20 s"), (720_000, "12 min"), (12_000_000, "3 h 20 min"), (5 * 86_400_000, "5 d"), (None, "\u2013"),
-    ],
-)  # fmt: skip
+LENGTHS = [
+    (0, "0 ms"), (0.25, "0.2 ms"), (950, "950 ms"), (1_000, "1 s"), (4_200, "4.2 s"), (60_000, "1 min"),
+    (200_000, "3 min 20 s"), (720_000, "12 min"), (12_000_000, "3 h 20 min"), (5 * 86_400_000, "5 d"), (None, "\u2013"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("ms", "text"), LENGTHS)
 def test_lengths_are_read_at_a_glance(ms: float | None, text: str) -> None:
     assert rendering.length(ms) == text
 
@@ -76,13 +76,13 @@ def test_a_clock_that_stepped_back_does_not_break_the_drawing() -> None:
     assert job_views.bars(JobInfo("1", "dead", name="send", enqueued_ms=9_000, ended_ms=2_000), 3_000) == ()
 
 
-@pytest.mark.parametrize(
-    ("state", "actions"),
-    [
-        ("waiting", ["cancel"]), ("blocked", ["cancel"]), ("delayed", ["run_now", "cancel"]), ("active", ["cancel"]),
-        ("stuck", ["cancel"]), ("dead", ["requeue", "discard"]), ("finished", ["remove"]), ("cancelled", []),
-    ],
-)  # fmt: skip
+OFFERED = [
+    ("waiting", ["cancel"]), ("blocked", ["cancel"]), ("delayed", ["run_now", "cancel"]), ("active", ["cancel"]),
+    ("stuck", ["cancel"]), ("dead", ["requeue", "discard"]), ("finished", ["remove"]), ("cancelled", []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("state", "actions"), OFFERED)
 def test_only_what_a_state_allows_is_offered(state: str, actions: list[str]) -> None:
     found = JobInfo("1", state, name="send")  # type: ignore[arg-type]
     assert [action for action, _ in job_views.JOB_ACTIONS if job_views.offered(action, found)] == actions
@@ -107,15 +107,15 @@ def test_a_filter_says_in_its_address_what_it_means() -> None:
     assert job_views.filter_of({"text": "x" * 200}).text == "x" * 200
 
 
-@pytest.mark.parametrize(
-    ("query", "field"),
-    [
-        ({"state": "gone"}, "state"), ({"cursor": "1e3"}, "cursor"), ({"cursor": "\u0661"}, "cursor"),
-        ({"cursor": "10001"}, "cursor"),
-        ({"name": "x" * 65_537}, "name"), ({"key": "x" * 65_537}, "key"),
-        ({"text": "x" * 201}, "text"), ({"error": "x" * 201}, "error"), ({"error_like": "x" * 1_001}, "error_like"),
-    ],
-)  # fmt: skip
+BAD_FILTERS = [
+    ({"state": "gone"}, "state"), ({"cursor": "1e3"}, "cursor"), ({"cursor": "\u0661"}, "cursor"),
+    ({"cursor": "10001"}, "cursor"),
+    ({"name": "x" * 65_537}, "name"), ({"key": "x" * 65_537}, "key"),
+    ({"text": "x" * 201}, "text"), ({"error": "x" * 201}, "error"), ({"error_like": "x" * 1_001}, "error_like"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("query", "field"), BAD_FILTERS)
 def test_a_bad_filter_is_refused_before_any_call(query: dict[str, str], field: str) -> None:
     assert malformed(job_views.filter_of, query).field == field
 
@@ -180,14 +180,14 @@ def test_a_sample_of_a_server_that_is_away_counts_nothing() -> None:
     assert not any(astuple(Sample(0)))
 
 
-@pytest.mark.parametrize(
-    ("of", "word"),
-    [
-        ({"alive": False, "paused": True}, "lost"), ({"unreadable": "x", "paused": True}, "unreadable"),
-        ({"paused": True, "gate_closed": True}, "paused"), ({"gate_closed": True, "in_hand": 2}, "gate closed"),
-        ({"in_hand": 2}, "busy"), ({"in_hand": 1}, "alive"), ({"concurrency": 0}, "alive"),
-    ],
-)  # fmt: skip
+STATES = [
+    ({"alive": False, "paused": True}, "lost"), ({"unreadable": "x", "paused": True}, "unreadable"),
+    ({"paused": True, "gate_closed": True}, "paused"), ({"gate_closed": True, "in_hand": 2}, "gate closed"),
+    ({"in_hand": 2}, "busy"), ({"in_hand": 1}, "alive"), ({"concurrency": 0}, "alive"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("of", "word"), STATES)
 def test_the_state_of_a_worker_is_the_first_that_holds_it_back(of: dict[str, Any], word: str) -> None:
     worker = WorkerInfo("w", "i", "host", 1, "1.0", True, 0, 0, 0, (), False, 2, 0, (), {})
     assert queue_views.state_of(replace(worker, **of)) == word
