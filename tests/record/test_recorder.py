@@ -146,7 +146,7 @@ def test_every_operation_leaves_its_rows(queue: Queue, path: Path) -> None:
     assert set(rows) == {"enqueue", "claim", "extend", "retry", "bury", "release", "finish", "drop", "mark", "reap"}
     assert len(operations(path, type="invoke")) == len(operations(path)) / 2
     claimed = rows["claim"]
-    assert (claimed["result"], claimed["counter"], claimed["lease_ms"]) == ("leased", first_counter(first), 60_000)
+    assert (claimed["result"], claimed["counter"], claimed["lease_ms"]) == ("leased", int(first.nonce.split(":")[1]), 60_000)
     assert [item["job"] for item in claimed["items"]] == [*"abcdefg"]
     item = claimed["items"][0]
     assert (item["fence"], item["nonce"], item["crc"]) == (first.fence, first.nonce, zlib.crc32(b'{"job":"a"}'))
@@ -160,10 +160,6 @@ def test_every_operation_leaves_its_rows(queue: Queue, path: Path) -> None:
     assert dropped == [("f", "ok", "skipped"), ("g", "ok", "discarded"), ("none", "stale", "")]
     # One stale token inside a batch is one stale item (rule 33).
     assert [(item["job"], item["result"]) for item in rows["finish"]["items"]] == [("e", "ok"), ("none", "stale")]
-
-
-def first_counter(lease: Lease) -> int:
-    return int(lease.nonce.split(":")[1])
 
 
 def test_reaped_leases_are_rows(queue: Queue, path: Path) -> None:
@@ -258,18 +254,14 @@ def test_sends_and_their_errors_are_told(queue: Queue, relay: Relay, path: Path)
     assert row["last_send_ns"] > row["first_send_ns"]
 
 
-def late_enqueue(queue: Queue, job: str) -> Enqueue:
-    """One that the server refuses as late."""
-    return Enqueue(job, "main", b"{}", b"nonce---", Options(), not_after_ms=queue.driver.server_now_ms() - 1000)
-
-
 @pytest.mark.parametrize(("harm", "type"), [(False, "fail"), (True, "info")])
 def test_rule_31_a_refusal_is_fail_only_when_no_copy_is_unanswered(
     queue: Queue, relay: Relay, path: Path, harm: bool, type: str
 ) -> None:
     if harm:
         relay.next("lose_request")
-    assert run(queue, late_enqueue(queue, "j")).result == "refused"
+    late = Enqueue("j", "main", b"{}", b"nonce---", Options(), not_after_ms=queue.driver.server_now_ms() - 1000)
+    assert run(queue, late).result == "refused"
     assert (operations(path)[-1]["type"], operations(path)[-1]["result"]) == (type, "refused")
 
 
