@@ -106,7 +106,9 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
         def connected(url: str, token: str | None = TOKEN, **retries: int) -> Face:
             settings = Retries(**{"deadline_ms": 15_000, "attempt_ms": 15_000, "first_ms": 1, "longest_ms": 20, **retries})
             face = SyncFace if request.param == "sync" else AsyncFace
-            return stack.enter_context(face(url, token, settings))
+            client = face(url, token, settings)
+            stack.enter_context(client)
+            return client
 
         yield connected
 

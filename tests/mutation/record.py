@@ -210,11 +210,11 @@ def _merged(of: str, tree: Path, kept: Path, results: dict[str, dict[str, Any]],
         for tests in found.values():
             for at in _bits(tests):
                 breadth[at] += 1
-    tests: list[Case] = []
+    cases: list[Case] = []
     for at, test in enumerate(ids):
         started = not starts.isdisjoint((test, test.partition("::")[0]))
-        tests.append(Case(test, round(results[test]["seconds"], 3), breadth[at], started, test in again))
-    return Record(of, tests, {file: dict(found) for file, found in lines.items()})
+        cases.append(Case(test, round(results[test]["seconds"], 3), breadth[at], started, test in again))
+    return Record(of, cases, {file: dict(found) for file, found in lines.items()})
 
 
 def _add_python(lines: dict[str, dict[int, int]], tree: Path, path: Path, bits: dict[str, int]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -39,16 +40,16 @@ mails.enqueue("work", {}, id="third")
 """
 
 
-def run(program: str, *words: str, folder: Path | None = None, **told: str) -> str:
+def run(told: Mapping[str, str], program: str, *words: str, folder: Path = ROOT) -> str:
     """What a program prints that ends well, with these variables in its environment."""
-    done = warm.run(["-c", program, *words], env={**os.environ, "PYTHONPATH": str(ROOT), **told}, cwd=folder or ROOT)
+    done = warm.run(["-c", program, *words], env={**os.environ, "PYTHONPATH": str(ROOT), **told}, cwd=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def test_a_process_has_one_file_for_all_its_queues_and_its_children_have_none(ironclaim_url: str, tmp_path: Path) -> None:
     file = tmp_path / "shop-1.jsonl"
-    run(PROGRAM, "bills", ironclaim_url, "first", **recording(file))
+    run(recording(file), PROGRAM, "bills", ironclaim_url, "first")
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
     rows = checked_rows(file)
     assert {row["proc"] for row in rows} == {"shop-1"}
@@ -85,7 +86,7 @@ def test_a_file_in_which_another_process_records_is_refused(ironclaim_url: str, 
         "    done = subprocess.run([sys.executable, *words], env=told, capture_output=True, text=True)\n"
         "    print(done.returncode, *done.stderr.splitlines()[-1:])\n"
     )
-    library, command_line = run(program, ironclaim_url, str(file), **recording(file)).splitlines()
+    library, command_line = run(recording(file), program, ironclaim_url, str(file)).splitlines()
     assert library.startswith("1 engine.errors.Malformed: IRONCLAIM_HISTORY: ") and "another one records in it" in library
     assert command_line == "0", "a command that only administers is observed by nobody"
     rows = checked_rows(file)
@@ -103,7 +104,7 @@ def test_a_child_that_is_forked_while_the_file_opens_records_nothing_nor_hangs(i
         "print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)\n"
         "os.close(os.open(sys.argv[2], os.O_RDONLY))\nthread.join()\nos._exit(0)\n"
     )
-    assert run(program, ironclaim_url, str(file), **recording(file)) == "5\n"
+    assert run(recording(file), program, ironclaim_url, str(file)) == "5\n"
 
 
 LED = """
@@ -121,7 +122,7 @@ if sys.argv[1] == "first":
 
 def test_queues_are_led_to_the_server_of_a_drill_also_in_children_and_one_is_recorded(ironclaim_url: str, tmp_path: Path) -> None:
     file = tmp_path / "shop-1.jsonl"
-    run(LED, "first", **led(ironclaim_url, "mails", file))
+    run(led(ironclaim_url, "mails", file), LED, "first")
     enqueues = [row for row in checked_rows(file) if row["kind"] == "operation" and row["type"] == "ok"]
     assert [(row["queue"], row["items"][0]["job"]) for row in enqueues] == [("mails", "first")]
     for name in ("mails", "bills"):
@@ -130,6 +131,6 @@ def test_queues_are_led_to_the_server_of_a_drill_also_in_children_and_one_is_rec
 
 
 def test_a_process_that_is_only_led_records_nothing(ironclaim_url: str, tmp_path: Path) -> None:
-    run(LED, "alone", folder=tmp_path, **led(ironclaim_url, "mails", None))
+    run(led(ironclaim_url, "mails", None), LED, "alone", folder=tmp_path)
     with Queue("mails", url=ironclaim_url) as queue:
         assert queue.counts().waiting == 1 and not list(tmp_path.iterdir())

@@ -151,7 +151,8 @@ def test_each_claim_counts(client: Desk) -> None:
         *(("aud", "elsewhere", "udience"), ("aud", None, "aud"), ("aud", [], "aud")),
     )
     for name, value, word in wrong:
-        assert word in refused(client, token(**{name: value})), (name, value)
+        claim: dict[str, Any] = {name: value}
+        assert word in refused(client, token(**claim)), claim
 
 
 def test_clocks_may_differ_by_what_is_allowed_and_audiences_be_several(ironclaim_url: str) -> None:
