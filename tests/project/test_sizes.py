@@ -40,9 +40,10 @@ def sizes() -> ModuleType:
 
 
 def test_code_is_counted_without_words_and_blanks(sizes: ModuleType, tmp_path: Path) -> None:
-    for name, text in {"engine/queue/a.py": SOURCE, "engine/http/locks.py": "LOCK = 1\n", "lua/core/b.lua": SCRIPT}.items():
-        (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).write_text(text)
+    texts = (("engine/queue", "a.py", SOURCE), ("engine/http", "locks.py", "LOCK = 1\n"), ("lua/core", "b.lua", SCRIPT))
+    for folder, name, text in texts:
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / name).write_text(text)
     found = sizes.counted(tmp_path)
     assert [found[f"engine/queue: {figure}"] for figure in ("files", "code", "tokens", "imports")] == [1, 6, 15, 4]
     assert [found[f"lua/core: {figure}"] for figure in ("files", "code", "tokens")] == [1, 1, 9]
