@@ -7,7 +7,8 @@ import json
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -40,10 +41,8 @@ BUILD_S = 300
 def application_url(ironclaim_url: str) -> Iterator[str]:
     """An application that a token of the role operate may change."""
     token = Token(secret=TOKEN, role="operate")
-    settings = HttpSettings(
-        url=ironclaim_url, allow_changes=True, show_payloads=True, tokens=(token,), channels=ChannelSettings()
-    )
-    with served(settings) as base:
+    more: Any = {"allow_changes": True, "show_payloads": True, "channels": ChannelSettings()}
+    with served(HttpSettings(url=ironclaim_url, tokens=(token,), **more)) as base:
         yield base
 
 
@@ -69,6 +68,26 @@ def raw(ironclaim_url: str) -> Iterator[Any]:
 
 
 @contextmanager
+def meanwhile(function: Callable[[], object]) -> Iterator[None]:
+    """Do something beside a call that waits for it."""
+    thread = threading.Thread(target=function)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+def add(job: Any) -> Any:
+    """A handler for tests of all clients."""
+    return sum(job.payload)
+
+
+def fail(job: Any) -> None:
+    raise ValueError("no such address")
+
+
+@contextmanager
 def working(url: str, of: str = "emails", **handlers: Any) -> Iterator[None]:
     """A worker of a queue, of that of Bananas in Bananas' own keyspace."""
     known = Handlers()
@@ -87,7 +106,9 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
         def connected(url: str, token: str | None = TOKEN, **retries: int) -> Face:
             settings = Retries(**{"deadline_ms": 15_000, "attempt_ms": 15_000, "first_ms": 1, "longest_ms": 20, **retries})
             face = SyncFace if request.param == "sync" else AsyncFace
-            return stack.enter_context(face(url, token, settings))
+            client = face(url, token, settings)
+            stack.enter_context(client)
+            return client
 
         yield connected
 
@@ -102,9 +123,8 @@ class Scenarios(Protocol):
 
 def run(command: list[str | Path], folder: Path, timeout_s: float = BUILD_S) -> str:
     """What a command prints. Fails where it fails."""
-    done = subprocess.run(
-        command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False
-    )
+    apart: Any = {"cwd": folder, "stdin": subprocess.DEVNULL, "timeout": timeout_s}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **apart)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import islice
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -26,32 +27,15 @@ class Connect(Protocol):
     def __call__(self, url: str, token: str | None = ..., **retries: int) -> Face: ...
 
 
-class SyncFace:
+class SyncFace(Client):
     """The face for threads, as it is."""
 
     def __init__(self, url: str, token: str | None, retries: Retries) -> None:
-        self._client = Client(url, token=token, retries=retries)
-
-    def queue(self, name: str) -> Any:
-        return self._client.queue(name)
-
-    def channel(self, name: str) -> Any:
-        return self._client.channel(name)
+        super().__init__(url, token=token, retries=retries)
 
     def take(self, channel: str, count: int, **options: Any) -> list[Message]:
-        taken: list[Message] = []
-        with self._client.channel(channel).subscription(**options) as messages:
-            for message in messages:
-                taken.append(message)
-                if len(taken) == count:
-                    break
-        return taken
-
-    def __enter__(self) -> SyncFace:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._client.close()
+        with self.channel(channel).subscription(**options) as messages:
+            return list(islice(messages, count))
 
 
 class AsyncFace:

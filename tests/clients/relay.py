@@ -19,33 +19,15 @@ from urllib.parse import urlsplit
 #: it, and lose_reply: the connection closes; cut_reply: half of its body, then closed; silent: nothing ever comes; gateway,
 #: late, fault: a page says 502, 504, 500; page: a page comes as if it were the reply; strange: the reply is JSON of something
 #: else; garbled: the reply is said to be compressed.
-Rule = Literal[
-    "pass",
-    "lose_request",
-    "busy",
-    "limited",
-    "away",
-    "elsewhere",
-    "lose_reply",
-    "cut_reply",
-    "silent",
-    "gateway",
-    "late",
-    "fault",
-    "page",
-    "strange",
-    "garbled",
-]
-_HTML = {"Content-Type": "text/html"}
+_NotDone = Literal["lose_request", "busy", "limited", "away", "elsewhere"]
+_Done = Literal["lose_reply", "cut_reply", "silent", "gateway", "late", "fault", "page", "strange", "garbled"]
+Rule = Literal["pass", _NotDone, _Done]
+_HTML, _PROBLEM = {"Content-Type": "text/html"}, {"Content-Type": "application/problem+json"}
 #: What comes in place of the server's answer, before and after it has carried the request out: status, headers, body.
 _BEFORE: Mapping[Rule, tuple[int, Mapping[str, str], bytes]] = {
     "busy": (503, _HTML, b"<h1>busy</h1>"),
     "limited": (429, _HTML, b"<h1>too many</h1>"),
-    "away": (
-        503,
-        {"Content-Type": "application/problem+json"},
-        b'{"title": "Service Unavailable", "status": 503, "detail": "away"}',
-    ),
+    "away": (503, _PROBLEM, b'{"title": "Service Unavailable", "status": 503, "detail": "away"}'),
 }
 _AFTER: Mapping[Rule, tuple[int, Mapping[str, str], bytes]] = {
     "gateway": (502, _HTML, b"<h1>bad gateway</h1>"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from ironclaim_client import Retries, bananas
-from tests.clients.conftest import TOKEN, working
+from tests.clients.conftest import TOKEN, fail, working
 from tests.clients.relay import HARM, HttpRelay
 
 JOBS = "POST /api/v1/jobs"
@@ -60,9 +60,6 @@ def test_what_is_submitted_is_a_job_of_bananas(client: bananas.Client, ironclaim
 
 @pytest.mark.feature("BN35", model="bananas")
 def test_results_and_failures_come_back(client: bananas.Client, ironclaim_url: str) -> None:
-    def fail(job: Any) -> None:
-        raise ValueError("no such address")
-
     with working(ironclaim_url, "bananas", add=lambda job: {"sum": sum(job.payload["n"])}, fail=fail):
         done = client.submit_and_wait("add", {"n": [1, 2]}, bananas.JobPriority.HIGH, timedelta(minutes=2))
         assert done is not None and done.is_success() and not done.is_failed() and done.result == {"sum": 3}
@@ -80,19 +77,21 @@ def test_a_job_whose_replies_are_lost_is_there_once(client: bananas.Client, harm
 
 
 def test_errors_are_those_of_the_sdk(client: bananas.Client, harmed: HttpRelay) -> None:
-    with pytest.raises(bananas.SerializationError):
-        client.submit_job("send_email", {"who": {1, 2}}, bananas.JobPriority.HIGH)
-    with pytest.raises(bananas.InvalidJobError, match="priority"):
-        client.submit_job("send_email", {}, "urgent")  # type: ignore[arg-type]
-    with pytest.raises(bananas.InvalidJobError, match="route"):
-        client.submit_job("send_email", {}, bananas.JobPriority.HIGH, routing_key="no spaces")
-    with pytest.raises(bananas.InvalidJobError, match="^job_id: "):
-        client.get_job("..")
-    with bananas.Client(harmed.url, token="wrong-0123456789abcdef") as stranger, pytest.raises(bananas.BananasError) as caught:
-        stranger.submit_job("send_email", {}, bananas.JobPriority.HIGH)
-    assert type(caught.value) is bananas.BananasError
-    hasty = Retries(deadline_ms=0)
-    with bananas.Client("http://127.0.0.1:9", retries=hasty) as nowhere, pytest.raises(bananas.ConnectionError):
-        nowhere.submit_job("send_email", {}, bananas.JobPriority.HIGH)
-    with pytest.raises(bananas.InvalidJobError, match="^url: "):
-        bananas.Client("redis://localhost:6379/0")
+    high, hasty = bananas.JobPriority.HIGH, Retries(deadline_ms=0)
+    stranger = bananas.Client(harmed.url, token="wrong-0123456789abcdef")
+    nowhere = bananas.Client("http://127.0.0.1:9", retries=hasty)
+    urgent: Any = "urgent"
+    calls: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
+        "content": (lambda: client.submit_job("send", {"who": {1, 2}}, high), bananas.SerializationError, "."),
+        "priority": (lambda: client.submit_job("send", {}, urgent), bananas.InvalidJobError, "priority"),
+        "route": (lambda: client.submit_job("send", {}, high, routing_key="a b"), bananas.InvalidJobError, "route"),
+        "id": (lambda: client.get_job(".."), bananas.InvalidJobError, "^job_id: "),
+        "token": (lambda: stranger.submit_job("send", {}, high), bananas.BananasError, "."),
+        "server": (lambda: nowhere.submit_job("send", {}, high), bananas.ConnectionError, "."),
+        "url": (lambda: bananas.Client("redis://localhost:6379/0"), bananas.InvalidJobError, "^url: "),
+    }
+    with stranger, nowhere:
+        for what, (call, error, words) in calls.items():
+            with pytest.raises(error, match=words) as caught:
+                call()
+            assert type(caught.value) is error, what

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from typing import Any
 
 import pytest
-import redis
 
 import ironclaim_client
 from engine.http.channels.settings import ChannelPolicy, ChannelSettings
 from engine.http.channels.tokens import JwtSettings
 from engine.http.settings import HttpSettings
-from tests.clients.conftest import TOKEN
+from tests.clients.conftest import TOKEN, meanwhile
 from tests.clients.faces import Connect
 from tests.clients.relay import HARM, HttpRelay, Rule
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
@@ -43,17 +41,17 @@ def test_the_life_of_messages(connect: Connect, application_url: str, raw: Any) 
     assert contents(first.messages) == [{"n": 1}, None] and [message.id for message in first.messages] == ids[:2]
     assert first.more and first.receipt
     assert channel.poll("ada", max_messages=2) == first, "not acknowledged, so they come again"
-    channel.acknowledge("ada", first.receipt)
-    channel.acknowledge("ada", first.receipt)
-    assert raw.get("c.{news}.r.ada") == b"2"
+    for _ in range(2):
+        channel.acknowledge("ada", first.receipt)
+        assert raw.get("c.{news}.r.ada") == b"2"
     rest = channel.poll("ada")
     assert contents(rest.messages) == ["é", [], "five"] and not rest.more
     channel.acknowledge("ada", rest.receipt)
     empty = channel.poll("ada")
     assert empty.messages == () and empty.receipt == "" and not empty.more
-    channel.unsubscribe("ada")
-    channel.unsubscribe("ada")
-    assert raw.get("c.{news}.r.ada") is None
+    for _ in range(2):
+        channel.unsubscribe("ada")
+        assert raw.get("c.{news}.r.ada") is None
 
 
 @pytest.mark.feature("DS33", model="dsps")
@@ -64,29 +62,24 @@ def test_a_message_whose_replies_are_lost_is_published_once(connect: Connect, ha
     channel.publish({"n": 1})
     sent = harmed.requests("PUT /channel/news/message/")
     assert [seen.rule for seen in sent] == [*HARM, "pass"] and len({seen.path for seen in sent}) == 1
-    assert contents(channel.poll("ada").messages) == [{"n": 1}]
-    assert raw.get("c.{news}.clock") == b"1"
+    assert contents(channel.poll("ada").messages) == [{"n": 1}] and raw.get("c.{news}.clock") == b"1"
 
 
-def test_a_poll_waits_for_a_message_and_is_woken_by_it(connect: Connect, application_url: str, ironclaim_url: str) -> None:
+def test_a_poll_waits_for_a_message_and_is_woken_by_it(connect: Connect, application_url: str, raw: Any) -> None:
     channel = connect(application_url).channel("news")
     channel.subscribe("ada")
 
     def publish() -> None:
-        with ironclaim_client.Client(application_url, token=TOKEN) as other, redis.Redis.from_url(ironclaim_url) as raw:
-            wait_until(lambda: raw.execute_command("PUBSUB", "CHANNELS", "dsps.c.*"), "the poll waits")
+        wait_until(lambda: raw.execute_command("PUBSUB", "CHANNELS", "dsps.c.*"), "the poll waits")
+        with ironclaim_client.Client(application_url, token=TOKEN) as other:
             other.channel("news").publish("woken")
 
-    publishing = threading.Thread(target=publish)
-    publishing.start()
-    assert contents(channel.poll("ada", wait_ms=30_000).messages) == ["woken"]
-    publishing.join()
+    with meanwhile(publish):
+        assert contents(channel.poll("ada", wait_ms=30_000).messages) == ["woken"]
 
 
 @pytest.mark.feature("DS33", model="dsps")
-def test_a_subscription_goes_on_over_what_fails_and_gives_each_message_once(
-    connect: Connect, harmed: HttpRelay, raw: Any
-) -> None:
+def test_a_subscription_outlives_failures_and_gives_each_message_once(connect: Connect, harmed: HttpRelay, raw: Any) -> None:
     face = connect(harmed.url)
     channel = face.channel("news")
     channel.subscribe("ada")
@@ -102,27 +95,21 @@ def test_a_subscription_goes_on_over_what_fails_and_gives_each_message_once(
     assert contents(face.take("news", 2, subscriber="ada")) == [4, 5], "so they come to the next one of this name"
 
 
-def test_a_subscription_without_a_name_has_one_of_its_own_and_ends_with_its_block(
-    connect: Connect, harmed: HttpRelay, raw: Any
-) -> None:
+def test_a_subscription_without_name_has_its_own_and_ends_with_its_block(connect: Connect, harmed: HttpRelay, raw: Any) -> None:
     face = connect(harmed.url)
     subscribed = "PUT /channel/news/subscription/polling/s-"
-    publisher = threading.Thread(target=publish_after, args=(harmed, subscribed))
-    publisher.start()
-    assert contents(face.take("news", 1)) == ["after"]
-    publisher.join()
-    (made,), (deleted,) = harmed.requests(subscribed), harmed.requests("DELETE /channel/news/subscription/polling/s-")
-    assert made.path == deleted.path
-    assert raw.exists("c.{news}.clock") and raw.keys("c.*.r.*") == []
 
-
-def publish_after(harmed: HttpRelay, of: str) -> None:
-    """Publish once a subscriber is there."""
-    with ironclaim_client.Client(harmed.target, token=TOKEN) as client:
-        channel = client.channel("news")
-        wait_until(lambda: harmed.requests(of), "a subscriber is made", 300)
+    def publish() -> None:
+        """Once a subscriber is there."""
+        wait_until(lambda: harmed.requests(subscribed), "a subscriber is made", 300)
         wait_until(lambda: harmed.requests("GET /channel/news/subscription/polling/s-"), "it polls", 300)
-        channel.publish("after")
+        with ironclaim_client.Client(harmed.target, token=TOKEN) as client:
+            client.channel("news").publish("after")
+
+    with meanwhile(publish):
+        assert contents(face.take("news", 1)) == ["after"]
+    (made,), (deleted,) = harmed.requests(subscribed), harmed.requests("DELETE /channel/news/subscription/polling/s-")
+    assert made.path == deleted.path and raw.exists("c.{news}.clock") and raw.keys("c.*.r.*") == []
 
 
 def test_a_subscription_ends_when_its_subscriber_is_gone(connect: Connect, harmed: HttpRelay) -> None:
@@ -133,18 +120,15 @@ def test_a_subscription_ends_when_its_subscriber_is_gone(connect: Connect, harme
     assert caught.value.code == "dsps.storage.subscription-not-found" and caught.value.status == 404
     channel.subscribe("ada")
     channel.publish(1)
-    gone = threading.Thread(target=unsubscribe_after, args=(harmed, 2))
-    gone.start()
-    with pytest.raises(ironclaim_client.NotFound):
+
+    def unsubscribe() -> None:
+        """Delete the subscriber behind the back of the one that uses its name."""
+        wait_until(lambda: len(harmed.requests(POLL)) >= 2, "it polls", 300)
+        with ironclaim_client.Client(harmed.target, token=TOKEN) as client:
+            client.channel("news").unsubscribe("ada")
+
+    with meanwhile(unsubscribe), pytest.raises(ironclaim_client.NotFound):
         face.take("news", 2, subscriber="ada", wait_ms=50)
-    gone.join()
-
-
-def unsubscribe_after(harmed: HttpRelay, polls: int) -> None:
-    """Delete the subscriber behind the back of the one that uses its name."""
-    wait_until(lambda: len(harmed.requests(POLL)) >= polls, "it polls", 300)
-    with ironclaim_client.Client(harmed.target, token=TOKEN) as client:
-        client.channel("news").unsubscribe("ada")
 
 
 def test_a_token_that_is_refused_ends_it_with_the_servers_reason(connect: Connect, ironclaim_url: str) -> None:
@@ -161,8 +145,7 @@ def test_a_token_that_is_refused_ends_it_with_the_servers_reason(connect: Connec
 def test_what_the_server_refuses_is_not_repeated(connect: Connect, harmed: HttpRelay) -> None:
     with pytest.raises(ironclaim_client.Refused) as caught:
         connect(harmed.url).channel("news").publish(1, id="Not-Lower-Case")
-    assert caught.value.status == 400 and "messageID" in str(caught.value)
-    assert len(harmed.seen) == 1
+    assert caught.value.status == 400 and "messageID" in str(caught.value) and len(harmed.seen) == 1
     with pytest.raises(ironclaim_client.NotPermitted):
         connect(harmed.url, token=None).channel("news").publish(1)
 

@@ -10,7 +10,7 @@ import pytest
 import ironclaim_client
 from engine import Queue
 from engine.http.settings import HttpSettings, Token
-from tests.clients.conftest import TOKEN, working
+from tests.clients.conftest import TOKEN, add, fail, working
 from tests.clients.faces import Connect
 from tests.clients.relay import HARM, HttpRelay
 from tests.engine.helpers.waiting import wait_until
@@ -33,7 +33,7 @@ def test_the_life_of_a_job(connect: Connect, application_url: str, ironclaim_url
     assert waiting.state == "waiting" and not waiting.ended
     with pytest.raises(ironclaim_client.TimedOut, match=f"^job {enqueued.id} is waiting$"):
         emails.wait(enqueued.id, timeout_ms=0)
-    with working(ironclaim_url, add=lambda job: sum(job.payload)):
+    with working(ironclaim_url, add=add):
         assert emails.wait(enqueued.id) == 3 and emails.call("add", [3, 4]) == 7
     found = emails.result(enqueued.id)
     assert found.ended and found.value == 3 and found.ended_ms > 0 and found.took_ms is not None
@@ -45,8 +45,7 @@ def test_the_life_of_a_job(connect: Connect, application_url: str, ironclaim_url
 def test_a_job_whose_replies_are_lost_is_there_once(connect: Connect, harmed: HttpRelay, queue: Queue) -> None:
     emails = connect(harmed.url).queue("emails")
     harmed.next(*HARM, of=ENQUEUE)
-    enqueued = emails.enqueue("welcome", {"to": "ada"})
-    sent = harmed.requests(ENQUEUE)
+    enqueued, sent = emails.enqueue("welcome", {"to": "ada"}), harmed.requests(ENQUEUE)
     assert [seen.rule for seen in sent] == [*HARM, "pass"]
     assert len({seen.headers["Idempotency-Key"] for seen in sent}) == 1
     assert queue.counts().waiting == 1 and queue.jobs.get(enqueued.id) is not None
@@ -69,12 +68,10 @@ def test_jobs_whose_replies_are_lost_are_there_once_each(connect: Connect, harme
 
 def test_a_key_of_ones_own_makes_the_same_call_twice_one_job(connect: Connect, application_url: str, queue: Queue) -> None:
     emails = connect(application_url).queue("emails")
-    first, second = (emails.enqueue("welcome", idempotency_key="order-7") for _ in range(2))
-    assert (first, second) == (ironclaim_client.Enqueued("order-7", True), ironclaim_client.Enqueued("order-7", False))
-    for _ in range(2):
-        emails.enqueue_many(
-            [ironclaim_client.NewJob(name="welcome"), ironclaim_client.NewJob(name="welcome")], idempotency_key="batch-7"
-        )
+    for created in (True, False):
+        one = emails.enqueue("welcome", idempotency_key="order-7")
+        assert one == ironclaim_client.Enqueued("order-7", created)
+        emails.enqueue_many([ironclaim_client.NewJob(name="welcome")] * 2, idempotency_key="batch-7")
     assert queue.counts().waiting == 3
 
 
@@ -108,11 +105,9 @@ def test_a_job_is_cancelled_though_the_replies_are_lost(connect: Connect, harmed
         emails.cancel("nobody")
 
 
-def test_a_job_that_has_ended_otherwise_is_not_cancelled(
-    connect: Connect, application_url: str, ironclaim_url: str, queue: Queue
-) -> None:
+def test_a_job_that_has_ended_otherwise_is_not_cancelled(connect: Connect, application_url: str, ironclaim_url: str) -> None:
     emails = connect(application_url).queue("emails")
-    with working(ironclaim_url, add=lambda job: sum(job.payload)):
+    with working(ironclaim_url, add=add):
         emails.call("add", [1], id="a1")
     with pytest.raises(ironclaim_client.Refused) as caught:
         emails.cancel("a1")
@@ -122,9 +117,6 @@ def test_a_job_that_has_ended_otherwise_is_not_cancelled(
 def test_what_a_dead_job_died_of_is_raised_and_it_is_requeued_once(
     connect: Connect, harmed: HttpRelay, ironclaim_url: str, queue: Queue
 ) -> None:
-    def fail(job: Any) -> None:
-        raise ValueError("no such address")
-
     emails = connect(harmed.url).queue("emails")
     with working(ironclaim_url, send=fail), pytest.raises(ironclaim_client.JobFailed, match="no such address") as caught:
         emails.call("send", attempts=1, id="a1")
@@ -137,16 +129,17 @@ def test_what_a_dead_job_died_of_is_raised_and_it_is_requeued_once(
 
 
 @pytest.mark.feature("BN35")
-def test_a_wait_outlasts_lost_replies_and_a_server_that_is_away(
-    connect: Connect, harmed: HttpRelay, ironclaim_url: str, queue: Queue
-) -> None:
+def test_a_wait_outlasts_what_is_lost_or_away(connect: Connect, harmed: HttpRelay, ironclaim_url: str, queue: Queue) -> None:
     """The deadline of one request is over at once; that of the wait is not."""
     emails = connect(harmed.url, deadline_ms=0, poll_ms=50).queue("emails")
     queue.enqueue("add", [1, 2], id="a1")
     harmed.next("lose_reply", "busy", "gateway", "lose_request", "cut_reply", of=RESULT)
-    with working(
-        ironclaim_url, add=lambda job: wait_until(lambda: len(harmed.requests(RESULT)) > 6, "polls", 300) and sum(job.payload)
-    ):
+
+    def after_polls(job: Any) -> int:
+        wait_until(lambda: len(harmed.requests(RESULT)) > 6, "polls", 300)
+        return add(job)
+
+    with working(ironclaim_url, add=after_polls):
         assert emails.wait("a1") == 3
     harmed.next("busy", of=RESULT)
     with pytest.raises(ironclaim_client.ServerUnavailable):
@@ -159,11 +152,11 @@ def test_a_wait_is_one_request_that_is_woken_by_the_end_of_the_job(
     emails = connect(harmed.url, attempt_ms=15_000, poll_ms=60_000).queue("emails")
     queue.enqueue("add", [1, 2], id="a1")
 
-    def add(job: Any) -> int:
+    def once_asked(job: Any) -> int:
         wait_until(lambda: harmed.requests(RESULT), "somebody waits", 300)
-        return sum(job.payload)
+        return add(job)
 
-    with working(ironclaim_url, add=add):
+    with working(ironclaim_url, add=once_asked):
         assert emails.wait("a1", timeout_ms=600_000) == 3
     (asked,) = harmed.requests(RESULT)
     assert asked.path.endswith("/result?wait_ms=60000")
@@ -172,10 +165,7 @@ def test_a_wait_is_one_request_that_is_woken_by_the_end_of_the_job(
 def test_a_result_that_the_token_may_not_see_is_no_result(connect: Connect, ironclaim_url: str, queue: Queue) -> None:
     queue.enqueue("add", [1, 2], id="a1")
     reader = Token(secret="reader-0123456789abcdef", role="read")
-    with (
-        working(ironclaim_url, add=lambda job: sum(job.payload)),
-        served(HttpSettings(url=ironclaim_url, tokens=(reader,))) as base,
-    ):
+    with working(ironclaim_url, add=add), served(HttpSettings(url=ironclaim_url, tokens=(reader,))) as base:
         emails = connect(base, token=reader.secret).queue("emails")
         with pytest.raises(ironclaim_client.NotPermitted, match="may not see its result"):
             emails.wait("a1")
@@ -198,7 +188,7 @@ def test_many_waits_run_at_once_and_one_that_is_cancelled_ends_alone(application
             assert (await asyncio.gather(never, return_exceptions=True))[0].__class__ is asyncio.CancelledError
             return found
 
-    with working(ironclaim_url, add=lambda job: sum(job.payload)):
+    with working(ironclaim_url, add=add):
         assert asyncio.run(wait_for_all()) == [n + 1 for n in range(20)]
 
 

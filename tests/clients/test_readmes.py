@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from chaos.interop import node
-from tests.clients.conftest import ROOT, TOKEN, run, working
+from tests.clients.conftest import ROOT, TOKEN, add, run, working
 
 
 @pytest.mark.parametrize("language", ["python", pytest.param("typescript", marks=pytest.mark.slow)])
@@ -21,12 +20,10 @@ def test_the_example_runs_as_it_stands(
     (example,) = re.findall(r"```(?:python|js)\n(.*?)```", page, re.DOTALL)
     assert TOKEN in example
     example = example.replace("http://127.0.0.1:8080", application_url)
-    with working(ironclaim_url, add=lambda job: sum(job.payload), divide=lambda job: job.payload[0] / job.payload[1]):
+    with working(ironclaim_url, add=add, divide=lambda job: job.payload[0] / job.payload[1]):
         if language == "python":
             program = f"import sys; sys.path.insert(0, {str(ROOT / 'clients' / 'python')!r})\n{example}"
-            printed = subprocess.run(
-                [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True
-            ).stdout
+            printed = run([sys.executable, "-c", program], tmp_path)
         else:
             folder: Path = request.getfixturevalue("installed")
             file = tmp_path / "example.js"

@@ -53,6 +53,9 @@ def test_what_would_do_harm_twice_is_sent_once() -> None:
         attempts(ONCE, [0.0]).after(LOST)
     with pytest.raises(ServerUnavailable):
         attempts(ONCE, [0.0]).after(UNDONE)
+    # Without a deadline there is one attempt for all.
+    with pytest.raises(OutcomeUnknown):
+        attempts(CHANGE, [0.0], deadline_ms=0).after(LOST)
 
 
 def test_the_server_may_ask_for_a_longer_wait_but_not_beyond_the_deadline() -> None:
@@ -61,15 +64,9 @@ def test_the_server_may_ask_for_a_longer_wait_but_not_beyond_the_deadline() -> N
         attempts(LOOK, [0.0]).after(Failure("busy", True, retry_after_ms=10_000))
 
 
-def test_without_a_deadline_there_is_one_attempt() -> None:
-    with pytest.raises(OutcomeUnknown):
-        attempts(CHANGE, [0.0], deadline_ms=0).after(LOST)
-
-
 def test_nothing_is_repeated_after_the_server_may_have_forgotten_the_id() -> None:
     """The engine knows an id for 20 s after the end of its job (docs/protocol.md), so a repetition has to be there before."""
-    assert REPEATED_MS_MAX < 20_000
-    assert Retries(deadline_ms=REPEATED_MS_MAX).deadline_ms == REPEATED_MS_MAX
+    assert REPEATED_MS_MAX < 20_000 and Retries(deadline_ms=REPEATED_MS_MAX).deadline_ms == REPEATED_MS_MAX
     with pytest.raises(InvalidArgument, match=f"^deadline_ms: {REPEATED_MS_MAX + 1} must be a whole number from 0 to"):
         Retries(deadline_ms=REPEATED_MS_MAX + 1)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -12,7 +10,7 @@ import pytest
 from engine import Queue
 from ironclaim_client import Client
 from tests.clients import test_bananas
-from tests.clients.conftest import TOKEN, Scenarios, working
+from tests.clients.conftest import TOKEN, Scenarios, add, fail, meanwhile, working
 from tests.clients.relay import HARM, HttpRelay, relay
 from tests.clients.test_channels import ACKNOWLEDGE, POLL
 from tests.clients.test_jobs import BATCH, ENQUEUE, RESULT
@@ -39,17 +37,6 @@ def publish(harmed: HttpRelay, *contents: object) -> None:
             client.channel("news").publish(content)
 
 
-@contextmanager
-def meanwhile(function: Any) -> Iterator[None]:
-    """Do something beside a scenario."""
-    thread = threading.Thread(target=function)
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join()
-
-
 def test_a_wrong_argument_is_named_before_anything_is_sent(scenario: Scenarios) -> None:
     with relay(NOWHERE, scenario.pages) as harmed:
         found = scenario("refusals", harmed)
@@ -63,7 +50,7 @@ def test_a_wrong_argument_is_named_before_anything_is_sent(scenario: Scenarios) 
 
 @pytest.mark.feature("BN35")
 def test_the_life_of_a_job(scenario: Scenarios, harmed: HttpRelay, ironclaim_url: str) -> None:
-    with working(ironclaim_url, add=lambda job: sum(job.payload)):
+    with working(ironclaim_url, add=add):
         found = scenario("lifeOfAJob", harmed, token=TOKEN)
     id = found["enqueued"]["id"]
     assert found["enqueued"] == {"id": id, "created": True} and (found["value"], found["called"]) == (3, 7)
@@ -106,9 +93,6 @@ def test_what_the_server_refuses_names_field_value_and_bound(scenario: Scenarios
 def test_a_job_is_cancelled_though_the_reply_is_lost_and_requeued_once(
     scenario: Scenarios, harmed: HttpRelay, ironclaim_url: str, queue: Queue
 ) -> None:
-    def fail(job: Any) -> None:
-        raise ValueError("no such address")
-
     queue.enqueue("welcome", None, id="a1", delay_ms=60_000)
     harmed.next("lose_reply", "gateway", of="/cancel")
     found = scenario("cancel", harmed, token=TOKEN)
@@ -123,9 +107,7 @@ def test_a_job_is_cancelled_though_the_reply_is_lost_and_requeued_once(
 
 
 @pytest.mark.feature("BN35")
-def test_a_wait_outlasts_lost_replies_and_a_server_that_is_away(
-    scenario: Scenarios, harmed: HttpRelay, ironclaim_url: str, queue: Queue
-) -> None:
+def test_a_wait_outlasts_what_is_lost_or_away(scenario: Scenarios, harmed: HttpRelay, ironclaim_url: str, queue: Queue) -> None:
     def add(job: Any) -> int:
         wait_until(lambda: len(harmed.requests(RESULT)) > 6, "polls", 300)
         return sum(job.payload)
@@ -155,9 +137,7 @@ def test_the_life_of_messages(scenario: Scenarios, harmed: HttpRelay, raw: Any) 
 
 
 @pytest.mark.feature("DS33", model="dsps")
-def test_a_subscription_goes_on_over_what_fails_and_gives_each_message_once(
-    scenario: Scenarios, harmed: HttpRelay, raw: Any
-) -> None:
+def test_a_subscription_outlives_failures_and_gives_each_message_once(scenario: Scenarios, harmed: HttpRelay, raw: Any) -> None:
     with Client(harmed.target, token=TOKEN) as client:
         client.channel("news").subscribe("ada")
     publish(harmed, *range(6))
@@ -175,9 +155,7 @@ def test_a_message_whose_replies_are_lost_is_published_once(scenario: Scenarios,
     assert raw.get("c.{news}.clock") == b"1"
 
 
-def test_a_subscription_without_a_name_has_one_of_its_own_and_ends_with_its_loop(
-    scenario: Scenarios, harmed: HttpRelay, raw: Any
-) -> None:
+def test_a_subscription_without_name_has_its_own_and_ends_with_its_loop(scenario: Scenarios, harmed: HttpRelay, raw: Any) -> None:
     def publish_after() -> None:
         wait_until(lambda: harmed.requests("GET /channel/news/subscription/polling/s-"), "it polls", 300)
         publish(harmed, "after")

@@ -72,15 +72,5 @@ def test_a_strict_program_of_a_user_compiles_against_it(installed: Path, node_mo
     (tmp_path / "package.json").write_text('{"type": "module"}')
     (tmp_path / "program.ts").write_text(PROGRAM)
     tsc = node_modules / "typescript" / "bin" / "tsc"
-    options = [
-        "--strict",
-        "--noEmit",
-        "--target",
-        "es2022",
-        "--module",
-        "nodenext",
-        "--lib",
-        "es2022,dom",
-        "--exactOptionalPropertyTypes",
-    ]
-    run([node.program("node"), tsc, *options, "program.ts"], tmp_path)
+    options = "--strict --noEmit --target es2022 --module nodenext --lib es2022,dom --exactOptionalPropertyTypes"
+    run([node.program("node"), tsc, *options.split(), "program.ts"], tmp_path)

@@ -34,8 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     test_files = [file for file in options.file if file.startswith("tests")]
     sources = [file for file in options.file if not file.startswith("tests")]
     FOLDER.mkdir(parents=True, exist_ok=True)
-    edits = _edits(options, sources)
-    known = equivalents()
+    edits, known = _edits(options, sources), equivalents()
     if options.list:
         for edit in edits:
             print("\n".join([edit.id, *(f"  - {change.old}\n  + {change.new}" for change in edit.changes)]))
@@ -55,8 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if trees:
             Run(trees[0], FOLDER / "run-first", {}, stop="first").tests([record.tests[0].id])
-        judge = Judge(record, results, key, options.budget, asked)
-        for result in judge.judge(wanted, trees, FOLDER):
+        for result in Judge(record, results, key, options.budget, asked).judge(wanted, trees, FOLDER):
             judged.append(result)
             print(_line(len(judged) + len(equivalent), len(edits), result, by_id[result.id]), flush=True)
     except HarnessFault as fault:
@@ -75,12 +73,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=60, help="edits to draw, half of them in scripts")
     parser.add_argument("--set", choices=("edits", "mutants", "removals", "all"), default="edits")
-    parser.add_argument(
-        "--file",
-        action="append",
-        default=[],
-        help=f"what to edit: of {', '.join(AREAS)} (default: all in turn), folders, files; or tests, to find all that see",
-    )
+    what = f"what to edit: of {', '.join(AREAS)} (default: all in turn), folders, files; or tests, to find all that see"
+    parser.add_argument("--file", action="append", default=[], help=what)
     parser.add_argument("--tier", default=FIRST_TIER, help="pytest's expression of markers (-m), '' for all tests")
     parser.add_argument("--tests", nargs="+", default=["tests"], help="tests to choose from")
     parser.add_argument("--budget", type=float, default=180.0, help="seconds of recorded time for an edit, 0 for all its tests")

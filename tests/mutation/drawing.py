@@ -14,12 +14,8 @@ SCRIPTS = "scripts"
 #: By name, with which it may be asked for alone. A file belongs to the first area that has it.
 AREAS: dict[str, tuple[str, ...]] = {
     "shards": ("lua/shards/**/*.lua", "engine/**/*shard*.py"),
-    "drivers": ("engine/redis/*.py",),
-    "http": ("engine/http/**/*.py",),
-    "record": ("record/*.py",),
-    "reports": ("reports/**/*.py",),
-    SCRIPTS: ("lua/**/*.lua",),
-    "engine": ("engine/**/*.py",),
+    **{"drivers": ("engine/redis/*.py",), "http": ("engine/http/**/*.py",), "record": ("record/*.py",)},
+    **{"reports": ("reports/**/*.py",), SCRIPTS: ("lua/**/*.lua",), "engine": ("engine/**/*.py",)},
 }
 
 

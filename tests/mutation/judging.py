@@ -130,8 +130,7 @@ class Judge:
     def _first(self, run: Run, lot: Sequence[Case], flaky: set[str]) -> tuple[tuple[str, str], float]:
         """The first test that fails and fails again; and how long all took, seconds. Those that do not fail again are added to
         `flaky`."""
-        left = [test.id for test in lot]
-        spent_s = 0.0
+        left, spent_s = [test.id for test in lot], 0.0
         while left and len(flaky) <= _FLAKES_MAX:
             outcome = run.tests(left)
             spent_s += outcome.seconds

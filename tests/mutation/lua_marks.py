@@ -37,8 +37,7 @@ def put_marks(tree: Path) -> None:
     lines: dict[str, list[int]] = {}
     last = 0
     for path in sorted((tree / "lua").rglob("*.lua")):
-        text = path.read_text()
-        marked, marks = mark(text, last)
+        marked, marks = mark(path.read_text(), last)
         if path.parent.name == "published":
             continue
         path.write_text(marked)
@@ -56,8 +55,7 @@ def mark(text: str, last: int) -> tuple[str, list[int]]:
     have returned.
     """
     lines = text.split("\n")
-    marks = [0] * len(lines)
-    module = not text.startswith("#!")
+    marks, module = [0] * len(lines), not text.startswith("#!")
     blocks, due = [0], True
     for before, line, _ in by_line(tokens(text)):
         at = line[0].line - 1

@@ -42,8 +42,7 @@ def tokens(text: str) -> list[Token]:
     at, line, depth = (text.find("\n") if text.startswith("#!") else 0), 1, 0
     for match in _TOKEN.finditer(text, at):
         line += text.count("\n", at, match.start())
-        at = match.start()
-        kind = match.lastgroup or ""
+        at, kind = match.start(), match.lastgroup or ""
         kind = {"c": "comment", "s": "string"}.get(kind, kind)
         if kind == "comment":
             continue

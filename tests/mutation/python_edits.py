@@ -8,22 +8,14 @@ from collections.abc import Iterator
 from tests.mutation.edits import Candidate
 
 _COMPARED: dict[type[ast.AST], tuple[str, str, str]] = {
-    ast.Lt: ("boundary", "<", "<="),
-    ast.LtE: ("boundary", "<=", "<"),
-    ast.Gt: ("boundary", ">", ">="),
-    ast.GtE: ("boundary", ">=", ">"),
-    ast.Eq: ("equality", "==", "!="),
-    ast.NotEq: ("equality", "!=", "=="),
-    ast.Is: ("equality", "is", "is not"),
-    ast.IsNot: ("equality", "is not", "is"),
-    ast.In: ("equality", "in", "not in"),
+    **{ast.Lt: ("boundary", "<", "<="), ast.LtE: ("boundary", "<=", "<"), ast.Gt: ("boundary", ">", ">=")},
+    **{ast.GtE: ("boundary", ">=", ">"), ast.Eq: ("equality", "==", "!=")},
+    **{ast.NotEq: ("equality", "!=", "=="), ast.Is: ("equality", "is", "is not")},
+    **{ast.IsNot: ("equality", "is not", "is"), ast.In: ("equality", "in", "not in")},
     ast.NotIn: ("equality", "not in", "in"),
 }
 _ARITHMETIC: dict[type[ast.AST], tuple[str, str]] = {
-    ast.Add: ("+", "-"),
-    ast.Sub: ("-", "+"),
-    ast.Mult: ("*", "+"),
-    ast.FloorDiv: ("//", "*"),
+    **{ast.Add: ("+", "-"), ast.Sub: ("-", "+"), ast.Mult: ("*", "+"), ast.FloorDiv: ("//", "*")},
     ast.Mod: ("%", "+"),
 }
 _JOINED: dict[type[ast.AST], tuple[str, str]] = {ast.And: ("and", "or"), ast.Or: ("or", "and")}

@@ -134,8 +134,7 @@ def recorded(folder: Path, expression: str, tests: Sequence[str], jobs: int, *, 
 
 
 def _record(of: str, folder: Path, expression: str, tests: Sequence[str], jobs: int) -> Record:
-    tree = Tree(folder / "recorded")
-    clean = Tree(folder / "tree-0")
+    tree, clean = Tree(folder / "recorded"), Tree(folder / "tree-0")
     put_marks(tree.path)
     kept = tree.path / "record"
     kept.mkdir(exist_ok=True)
@@ -180,8 +179,7 @@ def _passing(tree: Tree, tests: Sequence[str], folder: Path) -> set[str]:
     """Those of some tests that pass in the clean copy."""
     from tests.mutation.running import Run
 
-    run = Run(tree, folder / "again", {}, stop="never")
-    failed = {test for test, _ in run.tests(tests).failed}
+    failed = {test for test, _ in Run(tree, folder / "again", {}, stop="never").tests(tests).failed}
     return set(tests) - failed
 
 
@@ -212,17 +210,11 @@ def _merged(of: str, tree: Path, kept: Path, results: dict[str, dict[str, Any]],
         for tests in found.values():
             for at in _bits(tests):
                 breadth[at] += 1
-    tests = [
-        Case(
-            test,
-            round(results[test]["seconds"], 3),
-            breadth[at],
-            starts=not starts.isdisjoint((test, test.partition("::")[0])),
-            unmarked=test in again,
-        )
-        for at, test in enumerate(ids)
-    ]
-    return Record(of, tests, {file: dict(found) for file, found in lines.items()})
+    cases: list[Case] = []
+    for at, test in enumerate(ids):
+        started = not starts.isdisjoint((test, test.partition("::")[0]))
+        cases.append(Case(test, round(results[test]["seconds"], 3), breadth[at], started, test in again))
+    return Record(of, cases, {file: dict(found) for file, found in lines.items()})
 
 
 def _add_python(lines: dict[str, dict[int, int]], tree: Path, path: Path, bits: dict[str, int]) -> None:

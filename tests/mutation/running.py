@@ -44,13 +44,8 @@ class HarnessFault(Exception):
 class Run:
     """Runs tests of one copy. `seconds`: what each test took when it was recorded."""
 
-    def __init__(
-        self, tree: Tree, scratch: Path, seconds: Mapping[str, float], *, stop: Literal["first", "file", "never"]
-    ) -> None:
-        self._tree = tree
-        self._scratch = scratch
-        self._seconds = seconds
-        self._stop = stop
+    def __init__(self, tree: Tree, scratch: Path, seconds: Mapping[str, float], *, stop: Stop) -> None:
+        self._tree, self._scratch, self._seconds, self._stop = tree, scratch, seconds, stop
 
     def tests(self, tests: Sequence[str], *, patience: float = 1.0) -> Outcome:
         """Run these in this order. Raises HarnessFault."""
@@ -63,19 +58,13 @@ class Run:
         events.touch()
         choice.write_text(json.dumps({"tests": list(tests), "stop": self._stop, "events": str(events)}))
         with (self._scratch / "pytest.log").open("wb") as output:
-            process = start_guarded(
-                [
-                    *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.mutation.chosen"),
-                    *("--numprocesses", "0", "--basetemp", str(self._scratch / "tmp")),
-                    *(("-x",) if self._stop == "first" else ("--continue-on-collection-errors",)),
-                    *dict.fromkeys(test.partition("::")[0] for test in tests),
-                ],
-                cwd=self._tree.path,
-                env={**self._tree.environment(), "IRONCLAIM_MUTATION_CHOSEN": str(choice)},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+            command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.mutation.chosen"]
+            command += ["--numprocesses", "0", "--basetemp", str(self._scratch / "tmp")]
+            command += ["-x" if self._stop == "first" else "--continue-on-collection-errors"]
+            command += dict.fromkeys(test.partition("::")[0] for test in tests)
+            env = {**self._tree.environment(), "IRONCLAIM_MUTATION_CHOSEN": str(choice)}
+            streams: Any = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": subprocess.STDOUT}
+            process = start_guarded(command, cwd=self._tree.path, env=env, **streams)
             try:
                 hung = self._watch(process, events, patience)
             finally:

@@ -42,8 +42,7 @@ def order(
     turns = [test for test in _in_turns(ranked) if test.id not in chosen]
     kept = _within(turns, budget_s - total_s(scouts)) if budget_s else turns
     places = {file: place for place, file in enumerate(dict.fromkeys(test.file for test in kept))}
-    others = sorted(kept, key=lambda test: places[test.file])
-    return Order(scouts, others, len(turns) - len(kept))
+    return Order(scouts, sorted(kept, key=lambda test: places[test.file]), len(turns) - len(kept))
 
 
 def _words(path: str) -> set[str]:

@@ -59,12 +59,9 @@ def test_lua_is_edited_where_it_is_code() -> None:
     found = new_lines(LUA, "a.lua")
     assert found.keys() == {4, 6, 7}
     assert {
-        "if a <= b and not x then return 1 end",
-        "if a < b or not x then return 1 end",
-        "if a < b and x then return 1 end",
-        "if not (a < b and not x) then return 1 end",
-        "if a < b and not x then return 2 end",
-        "",
+        *("if a <= b and not x then return 1 end", "if a < b or not x then return 1 end"),
+        *("if a < b and x then return 1 end", "if not (a < b and not x) then return 1 end"),
+        *("if a < b and not x then return 2 end", ""),
     } <= set(found[4])
     assert {"redis.call('SET', key, a)", "redis.call('SET', a, key, 'NX')", ""} == set(found[6])
     assert {"told[2] = 'said < that'", "told[1] = ''", ""} == set(found[7])
@@ -90,11 +87,7 @@ def test_the_same_seed_chooses_the_same_edits_also_after_lines_moved() -> None:
 
 
 def test_each_line_has_one_edit_and_areas_take_turns() -> None:
-    areas = [
-        catalogue.in_order(1, edits(LUA, "a.lua")),
-        catalogue.in_order(1, edits(PYTHON, "a.py")),
-        catalogue.in_order(1, edits(PYTHON, "b.py")),
-    ]
+    areas = [catalogue.in_order(1, edits(text, name)) for text, name in ((LUA, "a.lua"), (PYTHON, "a.py"), (PYTHON, "b.py"))]
     chosen = [edit.changes[0] for edit in catalogue.in_turns(areas)]
     assert "".join(change.file[0] if change.file != "a.lua" else "l" for change in chosen) == "lab" * 3 + "ab" * 2
     assert len({(change.file, change.line) for change in chosen}) == len(chosen) == 13
@@ -111,11 +104,8 @@ def test_every_source_is_in_one_area() -> None:
 def test_each_area_is_drawn_from_and_one_that_is_named_alone(
     ironclaim_server: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = {
-        "shards": ("lua/shards/shard_drop.lua", "engine/command/maintenance.py"),
-        "http": ("engine/http/jobs/events.py",),
-        SCRIPTS: ("lua/core/*.lua",),
-    }
+    files = {"shards": ("lua/shards/shard_drop.lua", "engine/command/maintenance.py"), "http": ("engine/http/jobs/events.py",)}
+    files[SCRIPTS] = ("lua/core/*.lua",)
     monkeypatch.setattr(drawing, "AREAS", files)
     loading = lua_edits.Loading(ironclaim_server.url, tmp_path)
     area_of = {name: area for area, names in files_by_area().items() for name in names}
@@ -138,17 +128,10 @@ def test_drawn_edits_load_and_compile(ironclaim_server: EmbeddedServer, tmp_path
         assert python_edits.valid(catalogue.changed(lua(edit), edit.changes)), edit
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("settled(prefix)", "settled(prefixes)"),  # the loader refuses it
-        ("settled(prefix)", "settled(prefix"),  # the server refuses it
-    ],
-)
-def test_what_does_not_load_is_no_edit(ironclaim_server: EmbeddedServer, tmp_path: Path, old: str, new: str) -> None:
-    file = "lua/core/claim.lua"
-    lines = (catalogue.ROOT / file).read_text().split("\n")
-    change = catalogue.Change(file, lines.index(old) + 1, old, new)
+@pytest.mark.parametrize("new", ["settled(prefixes)", "settled(prefix"], ids=["for the loader", "for the server"])
+def test_what_does_not_load_is_no_edit(ironclaim_server: EmbeddedServer, tmp_path: Path, new: str) -> None:
+    file, old = "lua/core/claim.lua", "settled(prefix)"
+    change = catalogue.Change(file, (catalogue.ROOT / file).read_text().split("\n").index(old) + 1, old, new)
     loading = lua_edits.Loading(ironclaim_server.url, tmp_path)
     assert not loading.accepts(catalogue.Edit("x", "x", (change,)))
     assert loading.accepts(catalogue.Edit("x", "x", (catalogue.Change(file, change.line, old, old),)))
@@ -175,22 +158,17 @@ def test_an_equivalent_edit_is_known_by_its_texts(tmp_path: Path) -> None:
     path = tmp_path / "equivalent.toml"
     path.write_text('[[edit]]\nfile = "f"\nold = "a < b"\nnew = "a <= b"\nreason = "never alike"\n')
     known = catalogue.equivalents(path)
-    assert (
-        catalogue.reason_of(catalogue.Edit("x", "x", (catalogue.Change("f", 9, "  a < b", "  a <= b"),)), known) == "never alike"
-    )
-    assert catalogue.reason_of(catalogue.Edit("x", "x", (catalogue.Change("f", 9, "  a < b", "  a > b"),)), known) is None
+    for new, reason in (("  a <= b", "never alike"), ("  a > b", None)):
+        edit = catalogue.Edit("x", "x", (catalogue.Change("f", 9, "  a < b", new),))
+        assert catalogue.reason_of(edit, known) == reason
 
 
 def test_equivalent_edits_are_edits_of_this_tree() -> None:
     for file, old, new in catalogue.equivalents():
-        texts = {
-            (edit.changes[0].old.strip(), edit.changes[0].new.strip())
-            for edit in edits((catalogue.ROOT / file).read_text(), file)
-        }
-        assert (old, new) in texts, (file, old, new)
+        changes = [edit.changes[0] for edit in edits((catalogue.ROOT / file).read_text(), file)]
+        assert (old, new) in {(change.old.strip(), change.new.strip()) for change in changes}, (file, old, new)
 
 
 def test_a_candidate_that_changes_nothing_is_none() -> None:
-    assert catalogue.edits_of(
-        "f", "a", lambda text: [catalogue.Candidate(1, 0, "x", "a"), catalogue.Candidate(1, 0, "x", "b")]
-    ) == [catalogue.Edit("f:1:x:1", "x", (catalogue.Change("f", 1, "a", "b"),))]
+    found = catalogue.edits_of("f", "a", lambda text: [catalogue.Candidate(1, 0, "x", new) for new in "ab"])
+    assert found == [catalogue.Edit("f:1:x:1", "x", (catalogue.Change("f", 1, "a", "b"),))]

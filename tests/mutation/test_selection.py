@@ -37,17 +37,13 @@ return m
 @pytest.mark.parametrize(("n", "ran"), [("1", {3, 4, 13}), ("2", {3, 4, 5, 8, 9, 11}), ("9", {3, 5, 6, 7, 11, 13})])
 def test_marks_say_which_lines_ran(ironclaim_server: EmbeddedServer, n: str, ran: set[int]) -> None:
     text, marks = mark(SCRIPT, 100)
-    body = text.removeprefix("#!lua\n").replace(
-        "return m", "local set = {} for at in pairs(_marks) do set[#set + 1] = at end return set"
-    )
+    marked = "local set = {} for at in pairs(_marks) do set[#set + 1] = at end return set"
+    body = text.removeprefix("#!lua\n").replace("return m", marked)
     with redis.Redis.from_url(ironclaim_server.url) as server:
         found = set(server.eval("local _marks = {}\n" + body, 0, n))
     lines = {line for line, at in enumerate(marks, 1) if at in found}
-    assert ran <= lines
-    assert ({6, 7} <= lines) == (n == "9")
-    assert (9 in lines) == (n == "2")
-    assert (11 in lines) == (n != "1")
-    assert text.count("\n") == SCRIPT.count("\n")
+    assert ran <= lines and ({6, 7} <= lines) == (n == "9") and (9 in lines) == (n == "2")
+    assert (11 in lines) == (n != "1") and text.count("\n") == SCRIPT.count("\n")
 
 
 def case(name: str, *, seconds: float = 0.1, breadth: int = 100, starts: bool = False, unmarked: bool = False) -> Case:
@@ -78,8 +74,7 @@ def names(tests: Sequence[Case]) -> list[str]:
 def test_only_tests_that_reach_the_line_run_the_likeliest_first() -> None:
     chosen = order(RECORD, edit(40))
     assert names(chosen.scouts) == ["pick_jobs", "small", "wide"]
-    assert names(chosen.others) == ["texts", "slow"]
-    assert names(order(RECORD, edit(41)).scouts) == ["else"]
+    assert names(chosen.others) == ["texts", "slow"] and names(order(RECORD, edit(41)).scouts) == ["else"]
     assert names(order(RECORD, edit(40), first={TESTS[0].id}).scouts)[0] == "wide"
 
 

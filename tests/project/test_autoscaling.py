@@ -31,11 +31,7 @@ def test_the_files_ask_for_metrics_that_are_there(exported: set[str]) -> None:
     (trigger,) = KEDA["spec"]["triggers"]
     (rule,) = ADAPTER["externalRules"]
     external = AUTOSCALER["spec"]["metrics"][0]["external"]
-    asked = {
-        *METRIC.findall(trigger["metadata"]["query"]),
-        *METRIC.findall(rule["seriesQuery"]),
-        external["metric"]["name"],
-    }
+    asked = {*METRIC.findall(trigger["metadata"]["query"]), *METRIC.findall(rule["seriesQuery"]), external["metric"]["name"]}
     assert asked == {"ironclaim_wanted_workers"} and asked <= exported
     assert set(METRIC.findall(PAGE)) <= exported
 
@@ -72,8 +68,7 @@ def test_the_table_of_options_is_that_of_the_command() -> None:
     rows = re.findall(r"^\| (`--[^|]*)\|[^|]*\| ([^|]*) \|$", PAGE, re.MULTILINE)
     told: dict[str, Any] = {}
     for flags, defaults in rows:
-        names = re.findall(r"--[a-z-]+", flags)
-        told |= dict(zip(names, defaults.split(", "), strict=True))
+        told |= dict(zip(re.findall(r"--[a-z-]+", flags), defaults.split(", "), strict=True))
     assert sorted(told) == sorted(flag for flag, _, _ in SCALING)
     for flag, text in told.items():
         default = getattr(Scaling(), attribute(flag))

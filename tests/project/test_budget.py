@@ -72,16 +72,12 @@ def test_what_is_over_its_budget_fails_the_run_of_several_processes(tmp_path: Pa
     code, lines = run(tmp_path, limits, "pytest", "-q", "-p", "xdist", "-n", "2", "--dist", "loadfile")
     assert code == pytest.ExitCode.TESTS_FAILED
     assert [line.split(maxsplit=3) for line in lines] == [
-        ["6", "of", "6", "tests"],
-        ["5", "of", "4", "waits_s OVER"],
+        *(["6", "of", "6", "tests"], ["5", "of", "4", "waits_s OVER"]),
         *(["2.5", f"tests/{file}"] for file in FILES),
         # Each file three times Python and a fork; the fixture of the session, which both processes set up, counts once.
-        ["13", "of", "13", "processes"],
-        ["6", "of", "5", "fork OVER"],
+        *(["13", "of", "13", "processes"], ["6", "of", "5", "fork OVER"]),
         *(["3", f"tests/{file}"] for file in FILES),
-        ["1", "of", "0.5", "true OVER"],
-        ["1", "fixture", "shared", "of tests"],
-        ["0", "of", "0", "java"],
+        *(["1", "of", "0.5", "true OVER"], ["1", "fixture", "shared", "of tests"], ["0", "of", "0", "java"]),
         ["others:", "python", "-c", "6"],
     ]
 

@@ -18,6 +18,7 @@ import pytest
 from engine import Bury, Handlers, Job, Queue, outbox
 from engine.command.main import main
 from engine.testing import run_all
+from tests.engine.helpers.producing import some_handlers
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/cheat-sheet.md").read_text()
 (MODULE,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -55,11 +56,6 @@ class Shop:
 Check = Callable[[Shop], object]
 
 
-def delayed(shop: Shop) -> bool:
-    due = shop.only("delayed")
-    return due.payload == {"to": "ada"} and shop.run().finished == 2 and shop.later_ms() == 60_000
-
-
 def sent(shop: Shop) -> bool:
     return shop.only().payload == {"to": "ada"} and shop.got.created and shop.run().finished == 2
 
@@ -69,8 +65,7 @@ def sent_twice(shop: Shop) -> bool:
 
 
 def chord(shop: Shop) -> bool:
-    blocked = shop.only("blocked")
-    return blocked.name == "alert" and len(shop.jobs()) == 3 and shop.run().finished == 4
+    return shop.only("blocked").name == "alert" and len(shop.jobs()) == 3 and shop.run().finished == 4
 
 
 def option(name: str, value: object) -> Check:
@@ -99,8 +94,7 @@ def worked(counts: str, later_ms: int = 0) -> Check:
 
     def check(shop: Shop) -> bool:
         shop.names["work"].with_options(attempts=2).enqueue()
-        after = shop.run()
-        return getattr(after, counts) >= 1 and shop.later_ms() == later_ms
+        return getattr(shop.run(), counts) >= 1 and shop.later_ms() == later_ms
 
     return check
 
@@ -111,9 +105,7 @@ def failing(raised: Exception) -> Handlers:
     def send(job: Job) -> None:
         raise raised
 
-    handlers = Handlers()
-    handlers("send")(send)
-    return handlers
+    return some_handlers(send, "send")
 
 
 def alerted(shop: Shop) -> bool:
@@ -122,9 +114,9 @@ def alerted(shop: Shop) -> bool:
     return alert.name == "alert" and alert.id.startswith(f"{shop.got.job}>failure:") and shop.run().finished == 1
 
 
-def fails(shop: Shop, later_ms: int) -> bool:
-    after = shop.run(handlers=failing(OSError("no route")), raise_failures=False)
-    return after.dead == 2 and shop.later_ms() == later_ms
+def fails(shop: Shop) -> bool:
+    """After 10 and 30 s."""
+    return shop.run(handlers=failing(OSError("no route")), raise_failures=False).dead == 2 and shop.later_ms() == 40_000
 
 
 def expires(shop: Shop) -> bool:
@@ -154,21 +146,9 @@ def scheduled(shop: Shop) -> bool:
     return (nightly.name, nightly.payload) == ("nightly", {"to": "ada"})
 
 
-def first(shop: Shop) -> bool:
-    return shop.jobs()[0].payload == {"to": "ada"} and len(shop.jobs()) == 2
-
-
 def limited(shop: Shop) -> bool:
     (limit,) = shop.queue.limits()
     return (limit.rate, limit.per_ms) == (10, 1_000) if limit.rate else limit.concurrency == 2
-
-
-def paused(shop: Shop) -> bool:
-    return shop.run().waiting == 1 and shop.queue.resume() and shop.run().finished == 1
-
-
-def starts(shop: Shop) -> bool:
-    return shop.run().finished == 1 and shop.names["calls"] != []
 
 
 CHECKS: dict[str, Check] = {
@@ -176,14 +156,16 @@ CHECKS: dict[str, Check] = {
     'queue.enqueue("send", {"to": "ada"})': sent,
     'send("ada")': lambda shop: shop.got == "sent to ada",
     'send.call("ada")': lambda shop: shop.got == "sent to ada",
-    'send.with_options(delay_ms=60_000).enqueue("ada")': delayed,
+    'send.with_options(delay_ms=60_000).enqueue("ada")': lambda shop: (
+        shop.only("delayed").payload == {"to": "ada"} and shop.run().finished == 2 and shop.later_ms() == 60_000
+    ),
     'send.with_options(run_at_ms=datetime(2200, 1, 1, tzinfo=UTC)).enqueue("ada")': lambda shop: shop.only("delayed"),
-    'send.with_options(priority=9).enqueue("ada")': first,
-    'send.with_options(priority=10).enqueue("ada")': first,
-    'send.with_options(lifo=True).enqueue("ada")': first,
+    **dict.fromkeys(
+        (f'send.with_options({option}).enqueue("ada")' for option in ("priority=9", "priority=10", "lifo=True")),
+        lambda shop: shop.jobs()[0].payload == {"to": "ada"} and len(shop.jobs()) == 2,
+    ),
     'send.with_options(expires_ms=60_000).enqueue("ada")': expires,
-    "@queue.job(attempts=5, retry_on=[OSError])": dies_after(5, 4_000),
-    "@queue.job(attempts=5)": dies_after(5, 4_000),
+    **dict.fromkeys(("@queue.job(attempts=5, retry_on=[OSError])", "@queue.job(attempts=5)"), dies_after(5, 4_000)),
     "@queue.job(attempts=1)": dies_after(1, 0),
     '@queue.job(backoff="linear", backoff_ms=10_000)': dies_after(3, 30_000),
     "@queue.job(soft_timeout_ms=5_000)": stored_of_made("soft_timeout_ms", 5_000),
@@ -208,20 +190,20 @@ CHECKS: dict[str, Check] = {
     "queue.jobs.run_now(id)": lambda shop: shop.got.done and shop.run().finished == 1 and shop.later_ms() == 0,
     "queue.drain()": lambda shop: shop.got == 1 and shop.jobs() == [],
     "queue.obliterate()": lambda shop: shop.got and shop.jobs() == [],
-    "queue.pause()": paused,
+    "queue.pause()": lambda shop: shop.run().waiting == 1 and shop.queue.resume() and shop.run().finished == 1,
     "queue.counts()": lambda shop: shop.got.waiting == 1,
     "queue.set_retention(done_max=500)": lambda shop: shop.run().finished == 1,
     "queue.dead.list()": lambda shop: [dead.id for dead in shop.got] == ["known"],
     "queue.dead.requeue(id)": lambda shop: shop.got.done and shop.run().finished == 1,
     "queue.dead.requeue_all()": lambda shop: shop.got == 1 and shop.run().finished == 1,
-    "@queue.handlers.hooks.on_start": starts,
-    "@queue.handlers.hooks.around": starts,
+    **dict.fromkeys(
+        ("@queue.handlers.hooks.on_start", "@queue.handlers.hooks.around"),
+        lambda shop: shop.run().finished == 1 and shop.names["calls"] != [],
+    ),
     "ironclaim worker shop:queue": lambda shop: shop.got == 0 and shop.queue.counts().finished == 1,
     'send.with_options(id="m-7").enqueue("ada")': named,
     'send.with_options(needs=[id]).enqueue("ada")': lambda shop: shop.only("blocked") and shop.run().finished == 2,
-    'send.with_options(attempts=3, backoff="custom", backoff_delays_ms=[10_000, 30_000]).enqueue("ada")': lambda shop: fails(
-        shop, 40_000
-    ),
+    'send.with_options(attempts=3, backoff="custom", backoff_delays_ms=[10_000, 30_000]).enqueue("ada")': fails,
     'send.with_options(attempts=5, backoff="exponential", backoff_ms=1_000).enqueue("ada")': option("attempts", 5),
     'send.with_options(timeout_ms=30_000).enqueue("ada")': option("timeout_ms", 30_000),
     'send.with_options(result_ttl_ms=600_000).enqueue("ada")': lambda shop: shop.run() and shop.queue.results.get(shop.got.job),

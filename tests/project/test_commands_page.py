@@ -35,8 +35,7 @@ def test_a_page_that_tells_something_else_or_lacks_a_command_is_found(
     for page, path in zip(pages, GENERATOR.PAGES, strict=True):
         page.write_text(path.read_text().replace("draws load and faults (default 1;", "draws load and faults (default 2;"))
     monkeypatch.setattr(GENERATOR, "PAGES", pages)
-    assert GENERATOR.main(["--check"]) == 1
-    assert (GENERATOR.main([]), GENERATOR.main(["--check"])) == (0, 0)
+    assert GENERATOR.main(["--check"]) == 1 and (GENERATOR.main([]), GENERATOR.main(["--check"])) == (0, 0)
     pages[0].write_text(pages[0].read_text().replace("<!-- help: python -m chaos run soak -->\n", ""))
     assert GENERATOR.main(["--check"]) == 1
     assert "there is no block <!-- help: python -m chaos run soak -->" in capsys.readouterr().err

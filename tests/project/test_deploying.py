@@ -104,8 +104,7 @@ def test_the_probes_of_a_pod_see_its_worker_come_and_go(shop: Path, ironclaim_ur
 @pytest.mark.slow
 def test_a_worker_that_is_killed_is_missed_after_its_beats_have_run_out(shop: Path, ironclaim_url: str) -> None:
     command = [*CONTAINER["command"], "--beat-ms", "200"]
-    worker = ironclaim(command, shop, ironclaim_url)
-    live = PROBES["liveness"]["exec"]["command"]
+    worker, live = ironclaim(command, shop, ironclaim_url), PROBES["liveness"]["exec"]["command"]
     try:
         wait_until(lambda: ironclaim(live, shop, ironclaim_url).wait(STARTED_S) == 0, "the worker lives", STARTED_S)
     finally:

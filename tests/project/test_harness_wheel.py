@@ -21,12 +21,12 @@ import pytest
 from packaging.requirements import Requirement
 
 from engine import __version__
+from tests.project.test_wheel import BUILD_TIMEOUT_S, built
 
 ROOT = Path(__file__).resolve().parents[2]
 HARNESS = ROOT / "harness"
 SHOP = ROOT / "docs" / "examples" / "shop"
 
-BUILD_TIMEOUT_S = 300
 DRILL_TIMEOUT_S = 900
 
 #: The planted defect: the handler returns, and a thread works.
@@ -44,12 +44,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1_800)]
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Both wheels of this checkout."""
-    folder = tmp_path_factory.mktemp("wheels")
-    for project in (ROOT, HARNESS):
-        command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(project)]
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False)
-        assert answer.returncode == 0, answer.stdout + answer.stderr
-    return sorted(folder.glob("*.whl"))
+    return [built(project, tmp_path_factory.mktemp("wheels")) for project in (ROOT, HARNESS)]
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +75,7 @@ def said(commands: Path, shop: Path, *words: str) -> subprocess.CompletedProcess
 def test_the_versions_and_dependencies_are_those_of_the_checkout() -> None:
     project = tomllib.loads((HARNESS / "pyproject.toml").read_text())["project"]
     own = {one.name: one for one in map(Requirement, project["dependencies"])}
-    engine = own.pop("ironclaim")
-    assert (project["version"], str(engine.specifier)) == (__version__, f"=={__version__}")
+    assert (project["version"], str(own.pop("ironclaim").specifier)) == (__version__, f"=={__version__}")
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
     listed = [one for name in ("bench", "chaos", "reports") for one in groups[name] if isinstance(one, str)]
     assert own == {one.name: one for one in map(Requirement, listed)}
@@ -104,14 +98,9 @@ def test_the_example_is_checked_in_an_empty_environment(commands: Path, shop: Pa
     assert done.returncode == 0, done.stdout + done.stderr
     assert "one job of queue shop was sent and ran: its handler returned" in done.stdout
     assert done.stdout.endswith("check: ready\n")
-    where = subprocess.run(
-        [str(commands / "python"), "-c", "import bench, chaos, engine, record, reports; print(chaos.__file__, engine.__file__)"],
-        cwd=shop,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert str(ROOT) not in where.stdout
+    program = "import bench, chaos, engine, record, reports; print(chaos.__file__, engine.__file__)"
+    where = subprocess.check_output([str(commands / "python"), "-c", program], cwd=shop, text=True)
+    assert str(ROOT) not in where
 
 
 def test_a_load_that_cannot_be_sent_is_told_before_a_drill(commands: Path, shop: Path) -> None:

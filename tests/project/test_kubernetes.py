@@ -95,9 +95,7 @@ def test_what_ends_has_a_bound_and_what_runs_has_probes() -> None:
     for name, one in WORKLOADS.items():
         (container,) = pod(name)["containers"]
         if one["kind"] == "Job":
-            assert (one["spec"]["backoffLimit"], pod(name)["restartPolicy"]) == (0, "Never"), (
-                "a second try writes a second history"
-            )
+            assert one["spec"]["backoffLimit"] == 0 and pod(name)["restartPolicy"] == "Never", "or a second history is written"
             assert one["spec"]["activeDeadlineSeconds"] > 0
         else:
             assert {"startupProbe", "livenessProbe"} <= set(container)
@@ -148,12 +146,7 @@ def test_the_commands_exist_and_take_these_options() -> None:
 def test_the_guide_names_what_is_there() -> None:
     for name in FILES:
         assert f"kubernetes/{name}" in GUIDE
-    secret = {
-        (variable["valueFrom"]["secretKeyRef"]["name"], variable["valueFrom"]["secretKeyRef"]["key"])
-        for name in WORKLOADS
-        for container in containers(name)
-        for variable in container.get("env", ())
-        if "secretKeyRef" in variable.get("valueFrom", {})
-    }
-    ((of, key),) = secret
+    variables = [one for name in WORKLOADS for container in containers(name) for one in container.get("env", ())]
+    secrets = [one["valueFrom"]["secretKeyRef"] for one in variables if "secretKeyRef" in one.get("valueFrom", {})]
+    ((of, key),) = {(secret["name"], secret["key"]) for secret in secrets}
     assert f"create secret generic {of} --from-literal={key}=" in GUIDE

@@ -80,8 +80,7 @@ def in_the_table(page: str, word: str) -> bool:
 
 def test_each_command_has_a_row_on_the_page_of_operating() -> None:
     known = list(commands(_parser()))
-    assert len(known) > 30
-    assert [word for word in known if not in_the_table("operating.md", word)] == []
+    assert len(known) > 30 and [word for word in known if not in_the_table("operating.md", word)] == []
     assert not in_the_table("operating.md", "time") and not in_the_table("operating.md", "now")
 
 

@@ -23,14 +23,9 @@ PAGES = [ROOT / "README.md", *sorted(page for page in (ROOT / "docs").rglob("*.m
 SNIPPETS = [snippet for page in PAGES for snippet in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)]
 #: Snippets that a test of their own looks into, by words that only they have; each of the others is a program that must end well.
 SPECIAL = {
-    "FACE": "def welcome(job):",
-    "CHARGE": "def charge(job):",
-    "RENDER": "pages.store",
-    "ASYNC": "async with AsyncQueue(",
-    "LIMITS": 'queue.set_limit("send", rate=',
-    "FIXTURE": "def test_welcome",
-    "SHOP": "# shop/jobs.py",
-    "REPLACED": "def test_bill",
+    **{"FACE": "def welcome(job):", "CHARGE": "def charge(job):", "RENDER": "pages.store"},
+    **{"ASYNC": "async with AsyncQueue(", "LIMITS": 'queue.set_limit("send", rate='},
+    **{"FIXTURE": "def test_welcome", "SHOP": "# shop/jobs.py", "REPLACED": "def test_bill"},
     "EVERY_TEST": "@pytest.fixture(autouse=True)",
 }
 
@@ -107,9 +102,8 @@ def test_a_snippet_runs_as_it_stands(snippet: str, run_program: Run, tmp_path: P
 def test_the_public_face_is_ten_lines_and_they_run(ironclaim_url: str, run_program: Run, tmp_path: Path) -> None:
     assert sum(1 for line in FACE.splitlines() if line.strip()) <= 10
     assert re.fullmatch(r"hello ada, fence \d{13}\n", run_program(FACE, tmp_path / "face.py"))
-    queue = engine.Queue("emails", url=ironclaim_url)
-    counts = queue.counts()
-    queue.close()
+    with engine.Queue("emails", url=ironclaim_url) as queue:
+        counts = queue.counts()
     assert (counts.finished, counts.waiting, counts.active, counts.delayed) == (1, 0, 0, 0)
 
 
@@ -134,10 +128,10 @@ def test_a_charge_comes_once_however_often_it_runs_and_every_charge_comes(ironcl
 
     names = {"handlers": engine.Handlers(), "database": database}
     exec(CHARGE, names)
-    queue = engine.Queue("money", url=ironclaim_url)
-    queue.enqueue_many([engine.NewJob("charge", {"account": "a1", "amount": 5}, id=job, backoff_ms=0) for job in ("c1", "c2")])
-    engine.Worker(queue, names["handlers"], sweep_ms=50).run(burst=True)
-    queue.close()
+    with engine.Queue("money", url=ironclaim_url) as queue:
+        new = [engine.NewJob("charge", {"account": "a1", "amount": 5}, id=job, backoff_ms=0) for job in ("c1", "c2")]
+        queue.enqueue_many(new)
+        engine.Worker(queue, names["handlers"], sweep_ms=50).run(burst=True)
     assert len(runs) == 3
     with closing(sqlite3.connect(bank)) as connection:
         assert connection.execute("SELECT balance FROM accounts").fetchall() == [(90,)]
@@ -154,10 +148,9 @@ def test_rule_34_a_store_that_keeps_the_fence_refuses_the_late_write_of_a_run_be
     pages = Pages()
     names = {"handlers": engine.Handlers(), "pages": pages}
     exec(RENDER, names)
-    queue = engine.Queue("pages", url=ironclaim_url)
-    queue.enqueue("render", {"title": "new"}, id="p1")
-    engine.Worker(queue, names["handlers"], sweep_ms=50).run(burst=True)
-    queue.close()
+    with engine.Queue("pages", url=ironclaim_url) as queue:
+        queue.enqueue("render", {"title": "new"}, id="p1")
+        engine.Worker(queue, names["handlers"], sweep_ms=50).run(burst=True)
     fence, _ = stored["p1"]
     assert fence > 1_700_000_000_000
     pages.store("p1", html="of a zombie", fence=fence - 1)
@@ -167,13 +160,11 @@ def test_rule_34_a_store_that_keeps_the_fence_refuses_the_late_write_of_a_run_be
 def test_limits_pauses_and_keys_that_keep_others_out(ironclaim_url: str) -> None:
     names: dict[str, object] = {"Queue": engine.Queue}
     exec(LIMITS.replace("redis://127.0.0.1:6379", ironclaim_url), names)
-    queue = engine.Queue("mails", url=ironclaim_url)
-    assert not queue.enqueue("report", {"day": 7}, unique="report-7").created
-    assert not queue.enqueue("remind", {"to": "ada"}, dedup="remind-ada", dedup_ms=1).created
-    with raw_client(ironclaim_url) as client:
+    with engine.Queue("mails", url=ironclaim_url) as queue, raw_client(ironclaim_url) as client:
+        assert not queue.enqueue("report", {"day": 7}, unique="report-7").created
+        assert not queue.enqueue("remind", {"to": "ada"}, dedup="remind-ada", dedup_ms=1).created
         assert client.hgetall("ic:{mails}:limits") == {"n:send": "0 100 1000 sliding", "k:*": "2 0 0 sliding"}
         assert client.hkeys("ic:{mails}:paused") == ["send"]
-    queue.close()
 
 
 def test_the_fixture_snippet_is_a_test_that_passes(ironclaim_url: str) -> None:
@@ -184,7 +175,7 @@ def test_the_fixture_snippet_is_a_test_that_passes(ironclaim_url: str) -> None:
         assert queue.counts().waiting == 1
 
 
-def test_the_test_of_a_service_passes_on_the_server_of_the_test(
+def test_the_test_of_a_service_passes_on_its_server(
     ironclaim_queue: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "shop").mkdir()
@@ -203,12 +194,9 @@ def test_the_test_of_a_service_passes_on_the_server_of_the_test(
 
 
 def test_the_async_snippet_puts_a_hundred_jobs_in_and_a_worker_runs_them(ironclaim_url: str) -> None:
-    names: dict[str, object] = {}
+    names: dict[str, Any] = {}
     exec(ASYNC.replace("redis://127.0.0.1:6379", ironclaim_url), names)
-    queue = engine.Queue("pages", url=ironclaim_url)
-    assert queue.counts().waiting == 100
-    handlers = names["handlers"]
-    assert isinstance(handlers, engine.Handlers)
-    engine.Worker(queue, handlers, sweep_ms=50).run(burst=True)
-    assert queue.counts().finished == 100
-    queue.close()
+    with engine.Queue("pages", url=ironclaim_url) as queue:
+        assert queue.counts().waiting == 100
+        engine.Worker(queue, names["handlers"], sweep_ms=50).run(burst=True)
+        assert queue.counts().finished == 100

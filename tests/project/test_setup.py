@@ -60,8 +60,7 @@ def test_the_second_time_does_nothing(setup: ModuleType, steps: list[str]) -> No
     assert setup.main() == 0
     assert [step.split(":")[0] for step in steps[1:]] == ["step 1 of 3", "step 2 of 3", "step 3 of 3"]
     steps.clear()
-    assert setup.main() == 0
-    assert steps == []
+    assert setup.main() == 0 and steps == []
 
 
 def test_every_extra_and_every_group_is_installed_by_a_pip_that_knows_groups(setup: ModuleType, monkeypatch: Patch) -> None:
@@ -86,18 +85,15 @@ def test_changed_pins_are_installed_into_the_same_environment(setup: ModuleType,
     steps.clear()
     with setup.CONSTRAINTS.open("a") as constraints:
         constraints.write("# one more line\n")
-    assert setup.main() == 0
-    assert len(steps) == 3 and not any(".venv" in step for step in steps)
+    assert setup.main() == 0 and len(steps) == 3 and not any(".venv" in step for step in steps)
 
 
 def test_an_environment_of_another_folder_or_python_is_made_anew(setup: ModuleType, steps: list[str]) -> None:
     for changed in ("venv", "python"):
         setup.main()
-        stamp = json.loads(setup.STAMP.read_text())
-        setup.STAMP.write_text(json.dumps({**stamp, changed: "elsewhere"}))
+        setup.STAMP.write_text(json.dumps({**json.loads(setup.STAMP.read_text()), changed: "elsewhere"}))
         steps.clear()
-        assert setup.main() == 0
-        assert len(steps) == 4 and ".venv" in steps[0]
+        assert setup.main() == 0 and len(steps) == 4 and ".venv" in steps[0]
 
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt, OSError])
@@ -118,8 +114,7 @@ def test_an_interrupted_set_up_is_begun_again(
     assert len(error.splitlines()) == 1 and "Traceback" not in error
     (setup.VENV / "half-installed").touch()
     steps.clear()
-    assert setup.main() == 0
-    assert len(steps) == 4 and not (setup.VENV / "half-installed").exists()
+    assert setup.main() == 0 and len(steps) == 4 and not (setup.VENV / "half-installed").exists()
 
 
 def test_a_foreign_environment_is_left_alone(setup: ModuleType, steps: list[str], capfd: Output) -> None:
@@ -130,10 +125,12 @@ def test_a_foreign_environment_is_left_alone(setup: ModuleType, steps: list[str]
     assert (setup.VENV / "precious").exists() and steps == []
 
 
-def test_an_old_python_is_one_clear_line(setup: ModuleType, monkeypatch: Patch, capfd: Output) -> None:
+def test_an_old_python_and_an_unknown_tool_are_one_clear_line(setup: ModuleType, monkeypatch: Patch, capfd: Output) -> None:
     monkeypatch.setattr(setup, "PYTHON_MIN", (99, 0))
+    assert setup.main() == 1 and "make PYTHON=" in capfd.readouterr().err
+    monkeypatch.setattr(sys, "argv", ["setup", "kafka"])
     assert setup.main() == 1
-    assert "make PYTHON=" in capfd.readouterr().err
+    assert capfd.readouterr().err == "setup: kafka: it must be one of browser, compiler, luacheck, node, postgres, redis\n"
 
 
 def run_setup(tree: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -173,14 +170,10 @@ def test_two_at_a_time_wait_for_each_other(setup: ModuleType, tree: Path) -> Non
     setup.main()
     with setup.CONSTRAINTS.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        second = subprocess.Popen(
-            [sys.executable, str(tree / ".ci" / "setup")],
-            env={**os.environ, "TOXIPROXY_SERVER": "named", "JAVA_HOME": str(fake_java(tree / "jdk", "17"))},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert second.stdout is not None
-        assert "waiting for it" in second.stdout.readline()
+        env = {**os.environ, "TOXIPROXY_SERVER": "named", "JAVA_HOME": str(fake_java(tree / "jdk", "17"))}
+        command = [sys.executable, str(tree / ".ci" / "setup")]
+        second = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
+        assert second.stdout is not None and "waiting for it" in second.stdout.readline()
         assert second.poll() is None
         fcntl.flock(held, fcntl.LOCK_UN)
         assert second.wait(30) == 0
@@ -205,9 +198,7 @@ def test_a_tool_that_is_not_there_is_installed(setup: ModuleType, steps: list[st
     assert [step for step in steps if step.startswith("installing")] == wanted
 
 
-def test_programs_that_debian_keeps_off_the_path_are_found(
-    setup: ModuleType, steps: list[str], monkeypatch: Patch, tmp_path: Path
-) -> None:
+def test_programs_off_debians_path_are_found(setup: ModuleType, steps: list[str], monkeypatch: Patch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(setup, "ELSEWHERE", str(tmp_path / "*" / "bin"))
     with pytest.raises(setup.SetupError, match="sudo apt-get install postgresql"):
@@ -224,20 +215,12 @@ def test_without_the_right_to_install_a_server_is_an_error_and_the_others_are_re
     setup: ModuleType, monkeypatch: Patch, capfd: Output
 ) -> None:
     monkeypatch.setenv("PATH", "")
-    setup.set_up(["browser"])
-    assert "no chromium on PATH; install it, on Debian: sudo apt-get install chromium" in capfd.readouterr().out
-    setup.set_up(["node"])
-    assert "no node on PATH; install it, on Debian: sudo apt-get install nodejs" in capfd.readouterr().out
-    with pytest.raises(
-        setup.SetupError, match="no redis-server on PATH; install it, on Debian: sudo apt-get install redis-server"
-    ):
+    words = "no {0} on PATH; install it, on Debian: sudo apt-get install {1}"
+    for tool, program, package in (("browser", "chromium", "chromium"), ("node", "node", "nodejs")):
+        setup.set_up([tool])
+        assert words.format(program, package) in capfd.readouterr().out
+    with pytest.raises(setup.SetupError, match=words.format("redis-server", "redis-server")):
         setup.set_up(["redis"])
-
-
-def test_an_unknown_tool_is_one_clear_line(setup: ModuleType, monkeypatch: Patch, capfd: Output) -> None:
-    monkeypatch.setattr(sys, "argv", ["setup", "kafka"])
-    assert setup.main() == 1
-    assert capfd.readouterr().err == "setup: kafka: it must be one of browser, compiler, luacheck, node, postgres, redis\n"
 
 
 def test_ci_ends_with_what_each_step_took_and_with_the_code_of_the_one_that_failed(tmp_path: Path) -> None:

@@ -40,11 +40,8 @@ def sizes() -> ModuleType:
 
 
 def test_code_is_counted_without_words_and_blanks(sizes: ModuleType, tmp_path: Path) -> None:
-    for folder, name, text in (
-        ("engine/queue", "a.py", SOURCE),
-        ("engine/http", "locks.py", "LOCK = 1\n"),
-        ("lua/core", "b.lua", SCRIPT),
-    ):
+    texts = (("engine/queue", "a.py", SOURCE), ("engine/http", "locks.py", "LOCK = 1\n"), ("lua/core", "b.lua", SCRIPT))
+    for folder, name, text in texts:
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / name).write_text(text)
     found = sizes.counted(tmp_path)
@@ -56,9 +53,8 @@ def test_code_is_counted_without_words_and_blanks(sizes: ModuleType, tmp_path: P
 
 
 def test_a_base_stands_before_what_is_there_now(sizes: ModuleType) -> None:
-    assert list(sizes.rows({"walk pause: files": 9, "walk pause: calls": 50}, {"walk pause: files": 1018})) == [
-        "walk pause  calls 0 -> 50  files 1,018 -> 9"
-    ]
+    rows = sizes.rows({"walk pause: files": 9, "walk pause: calls": 50}, {"walk pause: files": 1018})
+    assert list(rows) == ["walk pause  calls 0 -> 50  files 1,018 -> 9"]
 
 
 @pytest.mark.slow

@@ -62,15 +62,19 @@ raise SystemExit(pytest.main(["-q", "-p", "no:cacheprovider", "test_user.py"]))
 """
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built by the tools of this environment: no registry is asked."""
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+def built(project: Path, folder: Path) -> Path:
+    """The wheel of a project, built by the tools of this environment: no registry is asked."""
+    folder = folder / project.name
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(project)]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     (path,) = folder.glob("*.whl")
     return path
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(ROOT, tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")

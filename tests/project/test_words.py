@@ -17,17 +17,10 @@ COUNTS = Counts(1, waiting=1, delayed=2, active=3, dead=4, done=5, finished=6, b
 
 #: A word that no name of the engine has -> what the glossary says instead.
 PRIVATE = {
-    "hear": "receive, notify or note",
-    "heard": "received or notified",
-    "hears": "receives or notes",
-    "hungry": "wants jobs",
-    "mould": "header template",
-    "alike": "same as the last",
-    "face": "counterpart",
-    "news": "updates",
-    "marker": "wake-up, or the work that it tells of",
-    "turn": "permit, time slice or virtual time",
-    "turns": "permits, time slices or virtual time",
+    **{"hear": "receive, notify or note", "heard": "received or notified", "hears": "receives or notes"},
+    **{"hungry": "wants jobs", "mould": "header template", "alike": "same as the last"},
+    **{"face": "counterpart", "news": "updates", "marker": "wake-up, or the work that it tells of"},
+    **{"turn": "permit, time slice or virtual time", "turns": "permits, time slices or virtual time"},
 }
 #: Names that carry such a word for a reason.
 EXCUSED = {"news": "so the key of the updates is called on the server"}

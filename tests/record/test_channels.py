@@ -44,10 +44,8 @@ def test_a_publish_tells_its_messages_before_it_is_sent_and_their_clocks_after(t
     assert (invoke["type"], invoke["first_send_ns"], invoke["intended_ns"], "done_ns" in invoke) == ("invoke", 10, 5, False)
     assert (done["op"], done["f"], done["type"], done["channel"]) == (invoke["op"], "publish", "ok", "orders")
     assert (done["clock"], done["era"], done["turned"], done["ttl_s"], done["srv_us"]) == (CLOCK_MIN, 2, 1, 60, 7)
-    assert [(item["message"], item["clock"], item["result"], item["crc"]) for item in done["items"]] == [
-        ("a", CLOCK_MAX, "duplicate", sums[0]),
-        ("b", CLOCK_MIN, "created", sums[1]),
-    ]
+    items = [(item["message"], item["clock"], item["result"], item["crc"]) for item in done["items"]]
+    assert items == [("a", CLOCK_MAX, "duplicate", sums[0]), ("b", CLOCK_MIN, "created", sums[1])]
 
 
 @pytest.mark.parametrize(("definite", "told"), [(True, ("fail", "refused")), (False, ("info", "unknown"))])
@@ -96,9 +94,7 @@ def test_a_subscription_that_is_not_found_did_not_happen(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("definite", "result"), [(True, "stale"), (False, "unknown")])
-def test_an_acknowledgement_tells_the_clock_of_its_receipt_and_where_the_cursor_is(
-    definite: bool, result: str, tmp_path: Path
-) -> None:
+def test_an_acknowledgement_tells_the_clocks_of_its_receipt_and_cursor(definite: bool, result: str, tmp_path: Path) -> None:
     reply = ops.AcknowledgeReply(7, "stale", clock=9, cursor=6, era=1)
     invoke, done = tell(tmp_path / "p.jsonl", ops.Acknowledge("s", 5, 60), reply, definite=definite)
     assert (invoke["clock"], invoke["subscriber"], done["clock"], done["cursor"], done["era"]) == (5, "s", 5, 6, 1)
@@ -107,9 +103,8 @@ def test_an_acknowledgement_tells_the_clock_of_its_receipt_and_where_the_cursor_
 
 def test_subscribing_and_its_end(tmp_path: Path) -> None:
     nonce = "0" * 16
-    _, made = tell(
-        tmp_path / "a.jsonl", ops.Subscribe("s", nonce, 60, not_after_ms=1), ops.SubscribeReply(7, "exists", 9, 6, 0, False)
-    )
+    subscribe, exists = ops.Subscribe("s", nonce, 60, not_after_ms=1), ops.SubscribeReply(7, "exists", 9, 6, 0, False)
+    _, made = tell(tmp_path / "a.jsonl", subscribe, exists)
     assert (made["f"], made["type"], made["result"], made["clock"], made["cursor"]) == ("subscribe", "ok", "exists", 9, 6)
     _, gone = tell(tmp_path / "b.jsonl", ops.Unsubscribe("s", nonce, not_after_ms=1), ops.UnsubscribeReply(7, "missing"))
     assert (gone["f"], gone["type"], gone["result"], gone["subscriber"]) == ("unsubscribe", "ok", "missing", "s")
@@ -126,10 +121,8 @@ def test_a_receipt_handed_in_to_be_refused_has_a_row_of_its_own(tmp_path: Path) 
     recorder.close()
     rows = raw_rows(tmp_path / "p.jsonl")
     check_rows(rows)
-    assert [(row["name"], row.get("clock"), row["result"]) for row in rows[1:3]] == [
-        ("tampered", CLOCK_MIN, "malformed"),
-        ("truncated", None, "malformed"),
-    ]
+    told = [(row["name"], row.get("clock"), row["result"]) for row in rows[1:3]]
+    assert told == [("tampered", CLOCK_MIN, "malformed"), ("truncated", None, "malformed")]
 
 
 def test_numbers_of_operations_are_told_apart_in_a_file_of_several_channels(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -39,17 +40,20 @@ mails.enqueue("work", {}, id="third")
 """
 
 
+def run(told: Mapping[str, str], program: str, *words: str, folder: Path = ROOT) -> str:
+    """What a program prints that ends well, with these variables in its environment."""
+    done = warm.run(["-c", program, *words], env={**os.environ, "PYTHONPATH": str(ROOT), **told}, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def test_a_process_has_one_file_for_all_its_queues_and_its_children_have_none(ironclaim_url: str, tmp_path: Path) -> None:
     file = tmp_path / "shop-1.jsonl"
-    told = {**os.environ, "PYTHONPATH": str(ROOT), **recording(file)}
-    done = warm.run(["-c", PROGRAM, "bills", ironclaim_url, "first"], env=told)
-    assert done.returncode == 0, done.stderr
+    run(recording(file), PROGRAM, "bills", ironclaim_url, "first")
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
     rows = checked_rows(file)
-    assert {row["proc"] for row in rows} == {"shop-1"} and [row["kind"] for row in rows if row["kind"] in ("open", "close")] == [
-        "open",
-        "close",
-    ]
+    assert {row["proc"] for row in rows} == {"shop-1"}
+    assert [row["kind"] for row in rows if row["kind"] in ("open", "close")] == ["open", "close"]
     assert (rows[0]["kind"], rows[0]["role"], rows[-1]["kind"], rows[-1]["rows"]) == ("open", "worker", "close", len(rows))
     enqueues = [row for row in rows if row["kind"] == "operation" and row["f"] == "enqueue" and row["type"] == "ok"]
     sent = [(row["queue"], row["items"][0]["job"]) for row in enqueues]
@@ -73,7 +77,6 @@ def test_a_file_that_cannot_be_is_told_at_once(tmp_path: Path, monkeypatch: pyte
 def test_a_file_in_which_another_process_records_is_refused(ironclaim_url: str, tmp_path: Path) -> None:
     """Two writers would number their rows alike: a prefork server's children, or a command beside a service."""
     file = tmp_path / "shop-1.jsonl"
-    told = {**os.environ, "PYTHONPATH": str(ROOT), **recording(file)}
     program = (
         "import os, subprocess, sys\nfrom engine import Queue\n"
         "queue = Queue('mails', url=sys.argv[1])\nqueue.enqueue('work', {})\n"
@@ -83,21 +86,16 @@ def test_a_file_in_which_another_process_records_is_refused(ironclaim_url: str, 
         "    done = subprocess.run([sys.executable, *words], env=told, capture_output=True, text=True)\n"
         "    print(done.returncode, *done.stderr.splitlines()[-1:])\n"
     )
-    done = warm.run(["-c", program, ironclaim_url, str(file)], env=told)
-    assert done.returncode == 0, done.stderr
-    library, command_line = done.stdout.splitlines()
+    library, command_line = run(recording(file), program, ironclaim_url, str(file)).splitlines()
     assert library.startswith("1 engine.errors.Malformed: IRONCLAIM_HISTORY: ") and "another one records in it" in library
     assert command_line == "0", "a command that only administers is observed by nobody"
     rows = checked_rows(file)
     assert [row["seq"] for row in rows] == list(range(len(rows))) and [row["kind"] for row in rows].count("open") == 1
 
 
-def test_a_child_that_is_forked_while_the_file_opens_records_nothing_and_does_not_hang(
-    ironclaim_url: str, tmp_path: Path
-) -> None:
+def test_a_child_that_is_forked_while_the_file_opens_records_nothing_nor_hangs(ironclaim_url: str, tmp_path: Path) -> None:
     file = tmp_path / "shop-1.jsonl"
     os.mkfifo(file)
-    told = {**os.environ, "PYTHONPATH": str(ROOT), **recording(file)}
     program = (
         "import os, sys, threading\nfrom engine import Queue\nfrom record import environment\n"
         "thread = threading.Thread(target=Queue, args=('mails',), kwargs={'url': sys.argv[1]})\nthread.start()\n"
@@ -106,8 +104,7 @@ def test_a_child_that_is_forked_while_the_file_opens_records_nothing_and_does_no
         "print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)\n"
         "os.close(os.open(sys.argv[2], os.O_RDONLY))\nthread.join()\nos._exit(0)\n"
     )
-    done = warm.run(["-c", program, ironclaim_url, str(file)], env=told)
-    assert (done.returncode, done.stdout) == (0, "5\n"), done.stderr
+    assert run(recording(file), program, ironclaim_url, str(file)) == "5\n"
 
 
 LED = """
@@ -123,13 +120,9 @@ if sys.argv[1] == "first":
 """
 
 
-def test_all_queues_are_led_to_the_server_of_a_drill_also_in_children_and_one_is_recorded(
-    ironclaim_url: str, tmp_path: Path
-) -> None:
+def test_queues_are_led_to_the_server_of_a_drill_also_in_children_and_one_is_recorded(ironclaim_url: str, tmp_path: Path) -> None:
     file = tmp_path / "shop-1.jsonl"
-    told = {**os.environ, "PYTHONPATH": str(ROOT), **led(ironclaim_url, "mails", file)}
-    done = warm.run(["-c", LED, "first"], env=told)
-    assert done.returncode == 0, done.stderr
+    run(led(ironclaim_url, "mails", file), LED, "first")
     enqueues = [row for row in checked_rows(file) if row["kind"] == "operation" and row["type"] == "ok"]
     assert [(row["queue"], row["items"][0]["job"]) for row in enqueues] == [("mails", "first")]
     for name in ("mails", "bills"):
@@ -138,8 +131,6 @@ def test_all_queues_are_led_to_the_server_of_a_drill_also_in_children_and_one_is
 
 
 def test_a_process_that_is_only_led_records_nothing(ironclaim_url: str, tmp_path: Path) -> None:
-    told = {**os.environ, "PYTHONPATH": str(ROOT), **led(ironclaim_url, "mails", None)}
-    done = warm.run(["-c", LED, "alone"], env=told, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    run(led(ironclaim_url, "mails", None), LED, "alone", folder=tmp_path)
     with Queue("mails", url=ironclaim_url) as queue:
         assert queue.counts().waiting == 1 and not list(tmp_path.iterdir())

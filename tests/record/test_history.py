@@ -45,10 +45,8 @@ def test_names_of_columns_are_unique() -> None:
 
 
 def test_a_file_opens_counts_and_closes(tmp_path: Path) -> None:
-    path = tmp_path / "worker-1.jsonl"
-    file = history.HistoryFile(
-        path, proc="worker-1", role="worker", version="1.2", clock_ns=iter(range(100, 10_000, 100)).__next__
-    )
+    path, clock_ns = tmp_path / "worker-1.jsonl", iter(range(100, 10_000, 100)).__next__
+    file = history.HistoryFile(path, proc="worker-1", role="worker", version="1.2", clock_ns=clock_ns)
     file.append(['"kind":"phase","name":"a"', '"kind":"phase","name":"b"'])
     file.append(['"kind":"fault"'], t_ns=7)
     file.close()
@@ -60,8 +58,7 @@ def test_a_file_opens_counts_and_closes(tmp_path: Path) -> None:
     assert all((row["v"], row["proc"]) == (history.SCHEMA_VERSION, "worker-1") for row in rows)
     first, *_, fault, last = rows
     assert (first["role"], first["version"], first["pid"], first["boot_id"]) == ("worker", "1.2", os.getpid(), history.boot_id())
-    assert fault["t_ns"] == 7
-    assert last["rows"] == 5 and last["recorder_ns"] > 0
+    assert fault["t_ns"] == 7 and last["rows"] == 5 and last["recorder_ns"] > 0
 
 
 def test_each_call_is_on_disk_when_it_returns(tmp_path: Path) -> None:
@@ -94,22 +91,19 @@ def test_the_closing_row_is_the_last_and_counts_right_whoever_still_writes(tmp_p
     for attempt in range(40):
         path = tmp_path / f"{attempt}.jsonl"
         file = history.HistoryFile(path, proc="a", role="worker")
-        closed = threading.Event()
-        going = threading.Barrier(4)
+        closed, going = threading.Event(), threading.Barrier(4)
 
         def write(file: history.HistoryFile = file, closed: threading.Event = closed, going: threading.Barrier = going) -> None:
             going.wait()
             while not closed.is_set():
                 file.append(['"kind":"phase","name":"p"'])
 
-        threads = [threading.Thread(target=write) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        going.wait()
-        file.close()
-        closed.set()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(3) as threads:
+            for _ in range(3):
+                threads.submit(write)
+            going.wait()
+            file.close()
+            closed.set()
         rows = lines_of(path)
         assert rows[-1]["kind"] == "close" and rows[-1]["rows"] == len(rows), f"attempt {attempt}"
     assert capfd.readouterr().err == ""
@@ -172,15 +166,10 @@ def test_a_torn_last_line_is_told_apart(tmp_path: Path) -> None:
     torn = written(tmp_path / "b.jsonl", b'{"v":1,"seq":0}\n{"v":1,"se')
     # Torn exactly before its line end: complete JSON, and yet nobody knows.
     bare = written(tmp_path / "c.jsonl", b'{"v":1,"seq":0}\n{"v":1,"seq":1}')
-    loaded = [history.load_file(path) for path in (whole, torn, bare)]
-    assert [file.torn for file in loaded] == [False, True, True]
-    assert [len(file.rows) for file in loaded] == [2, 1, 1]
+    empty = written(tmp_path / "d.jsonl", b"")
+    loaded = [history.load_file(path) for path in (whole, torn, bare, empty)]
+    assert [(file.torn, len(file.rows)) for file in loaded] == [(False, 2), (True, 1), (True, 1), (False, 0)]
     assert not any(file.corrupt_lines for file in loaded)
-
-
-def test_an_empty_file_has_no_rows(tmp_path: Path) -> None:
-    loaded = history.load_file(written(tmp_path / "a.jsonl", b""))
-    assert loaded.rows == () and not loaded.torn
 
 
 @pytest.mark.parametrize(
@@ -190,16 +179,13 @@ def test_an_empty_file_has_no_rows(tmp_path: Path) -> None:
 )
 def test_a_corrupt_line_is_named_and_the_rest_is_read(tmp_path: Path, line: bytes) -> None:
     loaded = history.load_file(written(tmp_path / "a.jsonl", b'{"v":1,"seq":0}\n' + line + b'\n{"v":1,"seq":2}\n'))
-    assert loaded.corrupt_lines == (1,)
-    assert [row["seq"] for row in loaded.rows] == [0, 2]
+    assert loaded.corrupt_lines == (1,) and [row["seq"] for row in loaded.rows] == [0, 2]
 
 
 def test_a_newer_version_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", b'{"v":%d,"seq":0}\n' % (history.SCHEMA_VERSION + 1))
-    with pytest.raises(
-        history.HistoryError,
-        match=rf"history file a\.jsonl: schema version {history.SCHEMA_VERSION + 1}.* up to {history.SCHEMA_VERSION}",
-    ):
+    words = rf"history file a\.jsonl: schema version {history.SCHEMA_VERSION + 1}.* up to {history.SCHEMA_VERSION}"
+    with pytest.raises(history.HistoryError, match=words):
         history.load_file(path)
 
 
@@ -218,13 +204,6 @@ def test_a_folder_is_read_by_name(tmp_path: Path) -> None:
     for name in ("b.jsonl", "a.sink.jsonl", "a.jsonl", "notes.txt"):
         written(tmp_path / name, b'{"v":1,"seq":0}\n')
     assert [file.path.name for file in history.load_folder(tmp_path)] == ["a.jsonl", "a.sink.jsonl", "b.jsonl"]
-
-
-def test_it_needs_the_standard_library_alone() -> None:
-    """A judge on another machine has no redis."""
-    program = "import sys, record.history; print(*sorted(name for name in sys.modules if name in ('redis', 'engine.redis')))"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert (done.stdout.strip(), done.returncode) == ("", 0)
 
 
 def test_two_writers_do_not_share_a_file_unnoticed(tmp_path: Path) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine import Handlers, Job, OutcomeUnknown, Queue, ServerUnavailable, Worker
+from engine import Job, OutcomeUnknown, Queue, ServerUnavailable, Worker
 from engine.observer import Outcome
 from engine.ops.base import Operation
 from engine.ops.claims import Bury, Drop, Extend, Failure, Finish, Mark, Release, Retry
@@ -23,7 +23,7 @@ from engine.redis.gathering import CallMaker, GatheredEnqueue, merged
 from record.history import HistoryFile
 from record.recorder import Recorder, Sink, result_crc
 from tests.engine.desk import write_run
-from tests.engine.helpers.producing import claim, claim_operation, hurry
+from tests.engine.helpers.producing import claim, claim_operation, hurry, some_handlers
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.schema import checked_rows, raw_rows
 from tests.engine.helpers.waiting import wait_until
@@ -36,6 +36,12 @@ SENDABLE = NASTY.replace("\ud800", "?")
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "p.jsonl"
+
+
+def reaped(queue: Queue, worker: str = "a") -> None:
+    """Let a worker sweep until a lease has run out."""
+    counters = itertools.count(1)
+    wait_until(lambda: run(queue, Sweep(worker * 16, next(counters), 10, 1000, 1000)).leases, "the lease is reaped")
 
 
 @pytest.fixture
@@ -88,9 +94,7 @@ def test_an_enqueue(queue: Queue, path: Path) -> None:
         assert invoke[column] == done[column]
 
 
-def test_jobs_of_several_callers_in_one_call_each_have_the_instant_at_which_they_were_meant_to_be_sent(
-    queue: Queue, path: Path
-) -> None:
+def test_jobs_of_several_callers_in_one_call_each_have_the_instant_they_were_meant_for(queue: Queue, path: Path) -> None:
     """One of them says nothing, and the job of one is there already."""
     queue.enqueue("work", {}, id="b")
     maker, options = CallMaker(queue.model.call, merges=True), Options()
@@ -142,7 +146,7 @@ def test_every_operation_leaves_its_rows(queue: Queue, path: Path) -> None:
     assert set(rows) == {"enqueue", "claim", "extend", "retry", "bury", "release", "finish", "drop", "mark", "reap"}
     assert len(operations(path, type="invoke")) == len(operations(path)) / 2
     claimed = rows["claim"]
-    assert (claimed["result"], claimed["counter"], claimed["lease_ms"]) == ("leased", first_counter(first), 60_000)
+    assert (claimed["result"], claimed["counter"], claimed["lease_ms"]) == ("leased", int(first.nonce.split(":")[1]), 60_000)
     assert [item["job"] for item in claimed["items"]] == [*"abcdefg"]
     item = claimed["items"][0]
     assert (item["fence"], item["nonce"], item["crc"]) == (first.fence, first.nonce, zlib.crc32(b'{"job":"a"}'))
@@ -158,13 +162,9 @@ def test_every_operation_leaves_its_rows(queue: Queue, path: Path) -> None:
     assert [(item["job"], item["result"]) for item in rows["finish"]["items"]] == [("e", "ok"), ("none", "stale")]
 
 
-def first_counter(lease: Lease) -> int:
-    return int(lease.nonce.split(":")[1])
-
-
 def test_reaped_leases_are_rows(queue: Queue, path: Path) -> None:
     (lease,) = leased(queue, "a", lease_ms=300)
-    wait_until(lambda: run(queue, Sweep("a" * 16, 1, 10, 1000, 1000)).leases, "the lease is reaped")
+    reaped(queue)
     (item,) = operations(path, "reap", "ok")[-1]["items"]
     assert item == {"job": "a", "fence": lease.fence, "nonce": lease.nonce, "crashes": 1, "result": "reaped"}
 
@@ -180,13 +180,12 @@ def test_rules_12_and_17_what_scripts_bury_by_themselves_are_rows(queue: Queue, 
     queue.enqueue("work", {}, id="poison", attempts=1)
     (first,) = claim(queue, lease_ms=300).jobs
     queue.enqueue("work", {}, id="later")
-    counters = itertools.count(1)
-    wait_until(lambda: run(queue, Sweep("a" * 16, next(counters), 10, 1000, 1000)).leases, "its lease is reaped")
+    reaped(queue)
     write_run(client, queue.model.keys.run("poison"), crashes=2)
     client.set(queue.model.keys.job("later"), b"nonsense")
     (again,) = claim(queue, lease_ms=300).jobs
     run(queue, Mark(again.lease))
-    wait_until(lambda: run(queue, Sweep("a" * 16, next(counters), 10, 1000, 1000)).leases, "its lease is reaped")
+    reaped(queue, "b")
     token = {"job": "poison", "fence": again.lease.fence, "nonce": again.lease.nonce}
     assert operations(path, "reap", "ok")[-1]["items"] == [{**token, "crashes": 3, "result": "buried", "outcome": "buried"}]
     corrupt = [row["f"] for row in operations(path, type="ok") if {"job": "later", "result": "corrupt"} in row["items"]]
@@ -198,31 +197,29 @@ def test_a_fused_call_is_two_operations_with_one_call_id(queue: Queue, path: Pat
     queue.enqueue("work", {}, id="b")
     run(queue, Finish((lease,), claim_operation(queue)))
     rows = operations(path)[-4:]
-    assert [(row["f"], row["type"]) for row in rows] == [
-        ("finish", "invoke"),
-        ("claim", "invoke"),
-        ("finish", "ok"),
-        ("claim", "ok"),
-    ]
+    assert [f"{row['f']} {row['type']}" for row in rows] == ["finish invoke", "claim invoke", "finish ok", "claim ok"]
     assert len({row["call"] for row in rows}) == 1 and rows[0]["op"] == rows[2]["op"] != rows[1]["op"] == rows[3]["op"]
     assert "incarnation" in rows[1] and "incarnation" not in rows[0]
     assert rows[2]["items"][0]["outcome"] == "finished" and rows[3]["items"][0]["job"] == "b"
 
 
-def test_a_finish_says_which_result_it_sent_and_a_sink_which_one_was_returned(queue: Queue, path: Path, tmp_path: Path) -> None:
-    sink = Sink(tmp_path / "p.sink.jsonl", proc="p")
-    handlers = Handlers()
+def worked(queue: Queue, folder: Path, work: Callable[[Job, Sink], Any]) -> None:
+    """Let a worker run all jobs, whose handler gets the sink as well."""
+    sink = Sink(folder / "p.sink.jsonl", proc="p")
+    handlers = some_handlers(lambda job: work(job, sink))
+    Worker(queue, handlers, name="p", concurrency=1, sweep_ms=50).run(burst=True)
+    sink.close()
 
-    @handlers("work")
-    def work(job: Job) -> Any:
+
+def test_a_finish_says_which_result_it_sent_and_a_sink_which_one_was_returned(queue: Queue, path: Path, tmp_path: Path) -> None:
+    def work(job: Job, sink: Sink) -> Any:
         sink.write(job, job.payload)
         return job.payload
 
     results: dict[str, Any] = {"a": {"ä": [1, None]}, "b": "text", "c": None}
     for job, payload in results.items():
         queue.enqueue("work", payload, id=job)
-    Worker(queue, handlers, name="p", concurrency=1, sweep_ms=50).run(burst=True)
-    sink.close()
+    worked(queue, tmp_path, work)
     crcs = {"a": zlib.crc32('{"ä":[1,null]}'.encode()), "b": zlib.crc32(b'"text"'), "c": None}
     for kind in ("invoke", "ok"):
         sent = {item["job"]: item.get("result_crc") for row in operations(path, "finish", type=kind) for item in row["items"]}
@@ -246,8 +243,7 @@ def test_the_invocation_is_on_disk_before_the_server_hears_of_it(queue: Queue, r
     (lease,) = leased(queue, "a")
     run(queue, Finish((lease,), claim_operation(queue)))
     assert [[row["f"] for row in rows[-2:]] for rows in seen] == [["enqueue"], ["enqueue", "claim"], ["finish", "claim"]]
-    assert all(rows[-1]["type"] == "invoke" for rows in seen)
-    assert seen[0][-1]["items"][0]["job"] == "a"
+    assert all(rows[-1]["type"] == "invoke" for rows in seen) and seen[0][-1]["items"][0]["job"] == "a"
 
 
 def test_sends_and_their_errors_are_told(queue: Queue, relay: Relay, path: Path) -> None:
@@ -258,18 +254,14 @@ def test_sends_and_their_errors_are_told(queue: Queue, relay: Relay, path: Path)
     assert row["last_send_ns"] > row["first_send_ns"]
 
 
-def late_enqueue(queue: Queue, job: str) -> Enqueue:
-    """One that the server refuses as late."""
-    return Enqueue(job, "main", b"{}", b"nonce---", Options(), not_after_ms=queue.driver.server_now_ms() - 1000)
-
-
 @pytest.mark.parametrize(("harm", "type"), [(False, "fail"), (True, "info")])
 def test_rule_31_a_refusal_is_fail_only_when_no_copy_is_unanswered(
     queue: Queue, relay: Relay, path: Path, harm: bool, type: str
 ) -> None:
     if harm:
         relay.next("lose_request")
-    assert run(queue, late_enqueue(queue, "j")).result == "refused"
+    late = Enqueue("j", "main", b"{}", b"nonce---", Options(), not_after_ms=queue.driver.server_now_ms() - 1000)
+    assert run(queue, late).result == "refused"
     assert (operations(path)[-1]["type"], operations(path)[-1]["result"]) == (type, "refused")
 
 
@@ -278,7 +270,7 @@ def test_rule_31_a_stale_answer_is_definite_only_when_no_copy_is_unanswered(
     queue: Queue, relay: Relay, path: Path, harm: bool, result: str
 ) -> None:
     (lease,) = leased(queue, "a", lease_ms=300)
-    wait_until(lambda: run(queue, Sweep("a" * 16, 1, 10, 1000, 1000)).leases, "the lease is reaped")
+    reaped(queue)
     if harm:
         relay.next("lose_request")
     run(queue, Finish((lease,)))
@@ -301,19 +293,15 @@ def test_rule_31_without_an_answer_only_what_was_never_sent_is_fail(queue: Queue
 
 def test_handlers_and_their_sink(queue: Queue, path: Path, tmp_path: Path) -> None:
     """Start and end of each run are rows; the sink is the second witness."""
-    sink = Sink(tmp_path / "p.sink.jsonl", proc="p")
-    handlers = Handlers()
 
-    @handlers("work")
-    def work(job: Job) -> None:
+    def work(job: Job, sink: Sink) -> None:
         sink.write(job)
         if job.payload == "bad":
             raise ValueError(NASTY)
 
     queue.enqueue("work", "good", id="g")
     queue.enqueue("work", "bad", id="b", attempts=1)
-    Worker(queue, handlers, name="p", concurrency=1, sweep_ms=50).run(burst=True)
-    sink.close()
+    worked(queue, tmp_path, work)
     rows = {(row["items"][0]["job"], row["type"]): row for row in operations(path, "handle")}
     assert set(rows) == {("g", "invoke"), ("g", "ok"), ("b", "invoke"), ("b", "fail")}
     assert rows["b", "fail"]["items"][0]["error"] == f"ValueError: {SENDABLE}"
@@ -327,36 +315,30 @@ def test_handlers_and_their_sink(queue: Queue, path: Path, tmp_path: Path) -> No
     assert json.loads(configuration["config"])["concurrency"] == 1
 
 
-def test_a_job_that_the_server_gives_an_id_is_named_once_it_has_one(path: Path) -> None:
+def told(path: Path, *calls: tuple[Operation, Any]) -> None:
+    """Record calls, each with its reply; None for none."""
     recorder = Recorder(HistoryFile(path, proc="p", role="producer"), queue="q")
-    nameless = Enqueue("", "work", b"{}", b"n" * 16, Options(), not_after_ms=1)
-    for operation, reply in (
-        (nameless, Enqueued(7, "12", "created")),
-        (EnqueueMany((nameless, nameless)), EnqueuedMany(7, (Enqueued(7, "13", "created"), Enqueued(7, "14", "created")))),
-        (nameless, None),
-    ):
+    for operation, reply in calls:
         call: Call[Any] = Call(None, (), (), lambda raw: raw, operation)
-        ticket = recorder.invoked(call, 1, None)
-        error = "" if reply else "no answer"
+        ticket, error = recorder.invoked(call, 1, None), "" if reply else "no answer"
         recorder.completed(call, ticket, Outcome(reply, error, True, True if reply else None, 1, (), 1, 1, 2))
     recorder.close()
+
+
+def test_a_job_that_the_server_gives_an_id_is_named_once_it_has_one(path: Path) -> None:
+    nameless = Enqueue("", "work", b"{}", b"n" * 16, Options(), not_after_ms=1)
+    many = EnqueuedMany(7, (Enqueued(7, "13", "created"), Enqueued(7, "14", "created")))
+    told(path, (nameless, Enqueued(7, "12", "created")), (EnqueueMany((nameless, nameless)), many), (nameless, None))
     rows = [row for row in raw_rows(path) if row.get("f") == "enqueue"]
-    jobs = [[item["job"] for item in row["items"]] for row in rows]
-    assert jobs == [[], ["12"], [], ["13", "14"], [], []]
+    assert [[item["job"] for item in row["items"]] for row in rows] == [[], ["12"], [], ["13", "14"], [], []]
     assert [row["type"] for row in rows] == ["invoke", "ok", "invoke", "ok", "invoke", "info"]
 
 
 def test_a_tick_names_the_job_that_the_server_gave_an_id(path: Path) -> None:
     """Bull's jobs have numbers, those of its schedules as well."""
-    recorder = Recorder(HistoryFile(path, proc="p", role="worker"), queue="q")
-    for jobs in (("7",), ("cron:beat:1000",)):
-        operation = Tick("a" * 16, 1, "beat", "1", 1000, (1000, 2000), 3000, 0, "skip")
-        call: Call[Any] = Call(None, (), (), lambda raw: raw, operation)
-        ticket = recorder.invoked(call, 1, None)
-        recorder.completed(call, ticket, Outcome(Ticked(5, "ticked", jobs, 1), "", True, True, 1, (), 1, 1, 2))
-    recorder.close()
-    told = [row["items"] for row in raw_rows(path) if row.get("f") == "tick" and row["type"] == "ok"]
-    assert [[(item["job"], item["tick_ms"], item["result"]) for item in items] for items in told] == [
-        [("7", 1000, "created"), ("cron:beat:2000", 2000, "skipped")],
-        [("cron:beat:1000", 1000, "created"), ("cron:beat:2000", 2000, "skipped")],
-    ]
+    tick = Tick("a" * 16, 1, "beat", "1", 1000, (1000, 2000), 3000, 0, "skip")
+    made = ("7", "cron:beat:1000")
+    told(path, *((tick, Ticked(5, "ticked", (job,), 1)) for job in made))
+    found = [row["items"] for row in raw_rows(path) if row.get("f") == "tick" and row["type"] == "ok"]
+    ticks = [[(item["job"], item["tick_ms"], item["result"]) for item in items] for items in found]
+    assert ticks == [[(job, 1000, "created"), ("cron:beat:2000", 2000, "skipped")] for job in made]

@@ -49,8 +49,7 @@ class ChannelDesk:
         return self.redis.eval(call.script.text, len(call.keys), *call.keys, *call.arguments)
 
     def publish(self, *ids: str, ttl_s: int = TTL_S, seen: int | None = None, not_after_ms: int = NEVER_MS) -> ops.PublishReply:
-        messages = tuple(message(id) for id in ids)
-        return self.run(ops.Publish(messages, ttl_s, seen, not_after_ms=not_after_ms))
+        return self.run(ops.Publish(tuple(message(id) for id in ids), ttl_s, seen, not_after_ms=not_after_ms))
 
     def subscribe(self, subscriber: str = "s", *, ttl_s: int = TTL_S, seen: int | None = None) -> ops.SubscribeReply:
         return self.run(ops.Subscribe(subscriber, self.nonce(), ttl_s, seen, not_after_ms=NEVER_MS))

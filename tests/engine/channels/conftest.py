@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -20,6 +21,5 @@ def server(ironclaim_url: str) -> Iterator[Any]:
 @pytest.fixture
 def desk(ironclaim_url: str) -> Iterator[ChannelDesk]:
     """One channel, of which nothing is there."""
-    made = ChannelDesk(ironclaim_url)
-    yield made
-    made.close()
+    with closing(ChannelDesk(ironclaim_url)) as made:
+        yield made

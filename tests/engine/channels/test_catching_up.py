@@ -69,8 +69,7 @@ def test_expired_messages_in_front_wedge_nobody(desk: ChannelDesk) -> None:
     for most in (64, 1):
         reply = desk.fetch(most=most)
         assert ids(reply) == names(min(most, 5), 65)
-    assert (reply.upto, reply.more) == (66, True)
-    assert desk.acknowledge(66).result == "OK"
+    assert (reply.upto, reply.more) == (66, True) and desk.acknowledge(66).result == "OK"
     rest = desk.fetch()
     assert ids(rest) == names(4, 66) and (rest.upto, rest.more) == (70, False)
 
@@ -81,8 +80,7 @@ def test_when_all_have_expired_the_reply_says_up_to_where(desk: ChannelDesk) -> 
     expire(desk, range(1, 71))
     reply = desk.fetch()
     assert (reply.items, reply.cursor, reply.upto, reply.more, reply.searching) == ((), 0, 70, False, False)
-    assert desk.acknowledge(70).result == "OK"
-    assert desk.redis.zcard(desk.keys.live) == 0
+    assert desk.acknowledge(70).result == "OK" and desk.redis.zcard(desk.keys.live) == 0
 
 
 def test_a_gap_in_the_middle(desk: ChannelDesk) -> None:
@@ -133,8 +131,7 @@ def test_a_batch_across_the_wrap_is_acknowledged_as_one(desk: ChannelDesk, most:
         got += [at for at, _ in reply.items]
         assert reply.upto == got[-1] and reply.more is (got != clocks)
         assert desk.acknowledge(got[-1]).result == "OK"
-    assert got == clocks
-    assert not desk.fetch().items
+    assert got == clocks and not desk.fetch().items
     # One subscriber more, who starts there, and everything goes on.
     assert desk.subscribe("late").cursor == CLOCK_MIN + 2
     desk.publish("after")
@@ -172,14 +169,11 @@ def test_what_foreign_clients_published_is_found(desk: ChannelDesk, count: int, 
     reply, _ = search(desk, count // 500 + 2)
     assert ids(reply) == made[:64]
     desk.publish("ours")
-    got = drain(desk)
-    assert got == [*made, "ours"]
+    assert drain(desk) == [*made, "ours"]
 
 
 @pytest.mark.parametrize("count", [50, 500, LATER])
-def test_a_publish_of_ours_comes_to_know_of_a_few_foreign_ones_and_leaves_many_to_the_fetches(
-    desk: ChannelDesk, count: int
-) -> None:
+def test_a_publish_of_ours_comes_to_know_of_a_few_foreign_ones_and_leaves_many_to_fetches(desk: ChannelDesk, count: int) -> None:
     desk.subscribe()
     desk.publish("first")
     made = foreign(desk, count)
@@ -197,8 +191,7 @@ def test_a_subscriber_that_came_after_foreign_messages_is_given_none_of_them(des
     desk.place(clock=start)
     desk.subscribe("early")
     desk.publish("first")
-    made = foreign(desk, 2_000)
-    at = desk.subscribe("late").clock
+    made, at = foreign(desk, 2_000), desk.subscribe("late").clock
     assert at is not None
     desk.publish("ours")
     for _ in range(5):
@@ -218,8 +211,7 @@ def test_a_channel_of_foreign_clients_alone(desk: ChannelDesk) -> None:
     expire(desk, range(1, 2_900))
     desk.place(s=0)
     reply, calls = search(desk, 5)
-    assert ids(reply) == made[2_899:2_963] and calls == 4
-    assert drain(desk) == made[2_899:]
+    assert ids(reply) == made[2_899:2_963] and calls == 4 and drain(desk) == made[2_899:]
 
 
 def test_many_keys_and_more_clocks_are_scanned_step_by_step(desk: ChannelDesk) -> None:
@@ -239,16 +231,14 @@ def test_many_keys_and_more_clocks_are_scanned_step_by_step(desk: ChannelDesk) -
         assert desk.fetch().searching and desk.fetch("other").searching
     desk.publish("ours")
     reply, calls = search(desk, 20)
-    assert ids(reply) == [*made, "ours"] and calls <= 4
-    assert ids(desk.fetch("other")) == [*made, "ours"]
+    assert ids(reply) == [*made, "ours"] and calls <= 4 and ids(desk.fetch("other")) == [*made, "ours"]
 
 
 def test_a_scan_begins_again_on_another_server(desk: ChannelDesk) -> None:
     """Its cursor is worth nothing where the keys lie in another order."""
     desk.redis.mset({f"other:{number}": "" for number in range(3_000)})
     desk.place(clock=10**15, s=0)
-    made = foreign(desk, 40)
-    last = b""
+    made, last = foreign(desk, 40), b""
     while desk.fetch().searching:
         last = desk.redis.hget(desk.keys.meta, "scan") or last
     cursor, run, goal = last.split()
@@ -278,8 +268,7 @@ def test_many_expired_messages_of_ours_cost_next_to_nothing(desk: ChannelDesk) -
     desk.subscribe("keeps the channel")
     desk.subscribe()
     desk.publish("lives", "too")
-    ended_ms = desk.redis.pexpiretime(desk.keys.body(6_000))
-    until_past(desk, ended_ms)
+    until_past(desk, desk.redis.pexpiretime(desk.keys.body(6_000)))
     reply, calls = search(desk, 2)
     assert ids(reply) == ["lives", "too"] and calls == 1 and reply.upto == 6_002
     # Each message that comes and each fetch takes some of them out of the index.

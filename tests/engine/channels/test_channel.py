@@ -24,6 +24,11 @@ def channel(ironclaim_url: str) -> Iterator[Channel]:
         yield made
 
 
+def calls(server: Any) -> int:
+    """How many scripts were run."""
+    return server.info("commandstats")["cmdstat_evalsha"]["calls"]
+
+
 def contents_of(fetched: Fetched) -> list[Any]:
     return [message.content for message in fetched.messages]
 
@@ -32,11 +37,6 @@ def inside(receipt: str | None) -> dict[str, Any]:
     """What a receipt says, by storage."""
     assert receipt is not None
     return {storage: json.loads(part) for storage, part in json.loads(base64.b64decode(receipt)).items()}
-
-
-def channel_url(server: Any) -> str:
-    where = server.connection_pool.connection_kwargs
-    return f"redis://{where['host']}:{where['port']}/0"
 
 
 def drained(channel: Channel, subscriber: str, **options: Any) -> list[Message]:
@@ -54,16 +54,14 @@ def test_many_are_published_in_order_and_each_once(channel: Channel, server: Any
     found = channel.publish_many([(f"n{at}", at) for at in range(2_345)])
     assert [one.result for one in found] == ["duplicate" if at == 7 else "created" for at in range(2_345)]
     clocks = [one.clock for one in found if one.created]
-    assert clocks == list(range(2, 2_346)) and found[7].clock == 1
-    assert channel.publish_many(iter([])) == []
+    assert clocks == list(range(2, 2_346)) and found[7].clock == 1 and channel.publish_many(iter([])) == []
     messages = drained(channel, "sa", max_messages=1_000)
     assert [message.clock for message in messages] == list(range(1, 2_346))
     assert [message.id for message in messages[:3]] == ["n7", "n0", "n1"]
     # Three scripts for them.
-    large = [(f"big{at}", "x" * 400_000) for at in range(5)]
-    before = server.info("commandstats")["cmdstat_evalsha"]["calls"]
-    assert len(channel.publish_many(large)) == 5
-    assert server.info("commandstats")["cmdstat_evalsha"]["calls"] == before + 3
+    before = calls(server)
+    assert len(channel.publish_many([(f"big{at}", "x" * 400_000) for at in range(5)])) == 5
+    assert calls(server) == before + 3
 
 
 def test_bodies_that_are_none_are_counted_apart_and_acknowledged_with_the_others(channel: Channel, server: Any) -> None:
@@ -124,9 +122,7 @@ def test_a_late_receipt_takes_nothing_of_a_restored_channel_whose_clocks_are_use
 
 
 @pytest.mark.parametrize("answered", [True, False])
-def test_one_may_fetch_and_another_acknowledge_also_after_a_loss(
-    ironclaim_url: str, channel: Channel, server: Any, answered: bool
-) -> None:
+def test_one_fetches_another_acknowledges_after_loss(ironclaim_url: str, channel: Channel, server: Any, answered: bool) -> None:
     """Receipts of the same clock read the same, whatever message they are for: one that is refused as from before is taken when
     it comes again."""
     channel.subscribe("sa")
@@ -138,8 +134,7 @@ def test_one_may_fetch_and_another_acknowledge_also_after_a_loss(
     with Channel("chx", FIVE_MINUTES, url=ironclaim_url) as other:
         other.subscribe("sa")
         assert other.publish("new", "new").clock == 1
-        receipts = [other.fetch("sa").receipt for _ in range(2)]
-        assert receipts == [first, first]
+        assert [other.fetch("sa").receipt for _ in range(2)] == [first, first]
         told = [channel.acknowledge("sa", first) for _ in range(1 if answered else 2)]
         assert [one.result for one in told] == (["OK"] if answered else ["stale", "OK"])
 
@@ -157,13 +152,13 @@ def test_a_change_of_era_without_messages_ends_one_wait_and_not_all(channel: Cha
     assert not channel.fetch("sa", wait_ms=300).messages and time.monotonic() - start_s > 0.25
 
 
-def test_a_change_of_era_is_told_although_the_first_answer_was_lost(channel: Channel, server: Any) -> None:
+def test_a_change_of_era_is_told_although_the_first_answer_was_lost(channel: Channel, server: Any, ironclaim_url: str) -> None:
     """The server thinks that the subscriber knows."""
     channel.subscribe("sa")
     channel.publish("m1", 1)
     drained(channel, "sa")
     server.set("c.{chx}.clock", 0, ex=TTL_S)
-    with Channel("chx", FIVE_MINUTES, url=channel_url(server)) as other:
+    with Channel("chx", FIVE_MINUTES, url=ironclaim_url) as other:
         assert other.fetch("sa").era_changed
     assert channel.fetch("sa", wait_ms=5_000).era_changed and not channel.fetch("sa").era_changed
 
@@ -178,6 +173,5 @@ def test_what_a_subscriber_does_takes_one_call_each(channel: Channel, server: An
     """Delivery costs the server one round trip for up to 64 messages."""
     channel.subscribe("sa")
     channel.publish_many([(f"m{at}", at) for at in range(64)])
-    before = server.info("commandstats")["cmdstat_evalsha"]["calls"]
-    fetched = channel.fetch("sa", wait_ms=1_000)
-    assert len(fetched.messages) == 64 and server.info("commandstats")["cmdstat_evalsha"]["calls"] == before + 1
+    before = calls(server)
+    assert len(channel.fetch("sa", wait_ms=1_000).messages) == 64 and calls(server) == before + 1

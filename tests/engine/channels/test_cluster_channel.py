@@ -54,12 +54,8 @@ class Traffic:
     def step(self, _move: SlotMove | None = None) -> None:
         """Each of them tries a few times; what is read is read faster than it is published."""
         for _ in range(4):
-            for who, turn in (
-                ("publisher", self._publish),
-                ("subscriber", self._read),
-                ("subscriber", self._read),
-                ("others", self._come_and_go),
-            ):
+            reads = ("subscriber", self._read)
+            for who, turn in (("publisher", self._publish), reads, reads, ("others", self._come_and_go)):
                 operation = self._open[who] = self._open.get(who) or turn()
                 try:
                     self._answered(operation, self.run(operation))
@@ -77,12 +73,8 @@ class Traffic:
 
     def _come_and_go(self) -> Operation:
         nonce = f"{self.draw.getrandbits(64):016x}"
-        kinds = (
-            Subscribe("x", nonce, TTL_S, not_after_ms=NEVER_MS),
-            Unsubscribe("x", nonce, not_after_ms=NEVER_MS),
-            AskOld("s", ("m0", "m1")),
-        )
-        return self.draw.choice(kinds)
+        comes, goes = Subscribe("x", nonce, TTL_S, not_after_ms=NEVER_MS), Unsubscribe("x", nonce, not_after_ms=NEVER_MS)
+        return self.draw.choice((comes, goes, AskOld("s", ("m0", "m1"))))
 
     def _answered(self, operation: Operation, reply: Any) -> None:
         assert not getattr(reply, "turned", False) and getattr(reply, "era", 0) == 0
@@ -99,13 +91,17 @@ class Traffic:
             self._upto = None
 
 
+def begun(cluster: EmbeddedCluster, router: Router) -> tuple[Traffic, Any, int]:
+    """Traffic on an empty cluster, its keys and their slot."""
+    traffic = Traffic(router)
+    cluster.flush()
+    return traffic, traffic.model.keys, cluster.slot_of(traffic.model.keys.clock)
+
+
 @pytest.mark.slow
 @pytest.mark.feature("DS23", model="dsps")
 def test_a_channel_goes_on_while_its_slot_moves(cluster: EmbeddedCluster, router: Router) -> None:
-    traffic = Traffic(router)
-    keys = traffic.model.keys
-    slot = cluster.slot_of(keys.clock)
-    cluster.flush()
+    traffic, keys, slot = begun(cluster, router)
     assert {cluster.slot_of(key) for key in (keys.meta, keys.live, keys.body(1), keys.cursor("s"), keys.op("x"))} == {slot}
     owner = cluster.owner_of(slot)
     cluster.client(owner).set(keys.clock, START, ex=TTL_S)
@@ -121,13 +117,8 @@ def test_a_channel_goes_on_while_its_slot_moves(cluster: EmbeddedCluster, router
 
 
 @pytest.mark.parametrize("bodies_first", [True, False])
-def test_a_body_that_is_at_the_other_node_is_not_taken_for_expired(
-    cluster: EmbeddedCluster, router: Router, bodies_first: bool
-) -> None:
-    traffic = Traffic(router)
-    keys = traffic.model.keys
-    slot = cluster.slot_of(keys.clock)
-    cluster.flush()
+def test_a_body_at_the_other_node_is_not_taken_for_expired(cluster: EmbeddedCluster, router: Router, bodies_first: bool) -> None:
+    traffic, keys, slot = begun(cluster, router)
     traffic.run(Subscribe("s", "0" * 16, TTL_S, not_after_ms=NEVER_MS))
     traffic.run(Publish((message("m1"),), TTL_S, not_after_ms=NEVER_MS))
     move = cluster.begin_move(slot, (cluster.owner_of(slot) + 1) % 3)

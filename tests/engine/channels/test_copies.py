@@ -17,23 +17,26 @@ from tests.engine.channels.channel_desk import NEVER_MS, PAST_MS, TTL_S, Channel
 from tests.engine.desk import CUT_OFF, WRITES
 from tests.engine.helpers.waiting import DEADLINE_S
 
+#: Both messages in one call.
+CUT = ops.Publish((message("a"), message("b")), TTL_S, not_after_ms=NEVER_MS)
 SUBSCRIBE = ops.Subscribe("s", "0123456789abcdef", TTL_S, not_after_ms=NEVER_MS)
 UNSUBSCRIBE = ops.Unsubscribe("s", "fedcba9876543210", not_after_ms=NEVER_MS)
 
 
+def told(reply: ops.PublishReply) -> list[tuple[str, int | None]]:
+    return [(item.result, item.clock) for item in reply.items]
+
+
 @pytest.mark.feature("DS02", model="dsps")
 def test_a_second_copy_of_a_publish_is_all_duplicates(desk: ChannelDesk) -> None:
-    first = desk.publish("a", "b")
-    second = desk.publish("a", "b")
+    first, second = desk.publish("a", "b"), desk.publish("a", "b")
     assert [item.clock for item in first.items] == [item.clock for item in second.items] == [1, 2]
     assert [item.result for item in second.items] == ["duplicate"] * 2 and second.clock == 2
 
 
 def test_an_id_twice_in_one_call(desk: ChannelDesk) -> None:
-    reply = desk.publish("a", "b", "a")
-    assert [(item.result, item.clock) for item in reply.items] == [("created", 1), ("created", 2), ("duplicate", 1)]
-    late = desk.publish("c", "c", not_after_ms=PAST_MS)
-    assert [(item.result, item.clock) for item in late.items] == [("refused", None)] * 2
+    assert told(desk.publish("a", "b", "a")) == [("created", 1), ("created", 2), ("duplicate", 1)]
+    assert told(desk.publish("c", "c", not_after_ms=PAST_MS)) == [("refused", None)] * 2
 
 
 def test_a_late_publish_publishes_nothing_and_knows_what_is_there(desk: ChannelDesk) -> None:
@@ -41,7 +44,7 @@ def test_a_late_publish_publishes_nothing_and_knows_what_is_there(desk: ChannelD
     desk.publish("a")
     before = desk.dump()
     reply = desk.publish("b", "a", not_after_ms=PAST_MS)
-    assert [(item.result, item.clock) for item in reply.items] == [("refused", None), ("duplicate", 1)]
+    assert told(reply) == [("refused", None), ("duplicate", 1)]
     assert desk.dump() == before and reply.clock == 1
 
 
@@ -62,8 +65,7 @@ def test_a_copy_of_subscribe_creates_nobody_after_an_unsubscribe(desk: ChannelDe
     again = ops.Subscribe("s", "1" * 16, TTL_S, not_after_ms=NEVER_MS)
     assert desk.run(again).result == "exists"
     desk.publish("m1")
-    before = desk.dump()
-    copy = desk.run(SUBSCRIBE)
+    before, copy = desk.dump(), desk.run(SUBSCRIBE)
     assert (copy.result, copy.cursor, copy.clock) == ("created", 0, 1) and desk.dump() == before
     assert desk.unsubscribe().result == "deleted"
     for late, result in ((SUBSCRIBE, "created"), (again, "exists")):
@@ -80,8 +82,7 @@ def test_a_copy_of_unsubscribe_deletes_nobody_who_came_later(desk: ChannelDesk, 
     result = "deleted" if there else "missing"
     assert desk.run(UNSUBSCRIBE).result == result
     desk.subscribe()
-    assert desk.run(UNSUBSCRIBE).result == result
-    assert desk.redis.exists(desk.keys.cursor("s"))
+    assert desk.run(UNSUBSCRIBE).result == result and desk.redis.exists(desk.keys.cursor("s"))
 
 
 def test_what_a_subscribe_did_is_kept_longer_than_its_copies_may_come(desk: ChannelDesk) -> None:
@@ -122,36 +123,32 @@ def cut_off(desk: ChannelDesk, operation: Operation, writes: int) -> bool:
     return False
 
 
+FETCH = ops.Fetch("s", 64, TTL_S)
+
+
+def prepared(desk: ChannelDesk, *messages: str, lost: tuple[str, ...] = ()) -> None:
+    """A subscriber, these messages, and keys that are lost."""
+    desk.subscribe()
+    desk.publish(*messages)
+    if lost:
+        desk.redis.delete(*lost)
+
+
 Operations = tuple[Callable[[ChannelDesk], object], Operation]
 SCENES: dict[str, Operations] = {
-    "first publish": (lambda desk: None, ops.Publish((message("a"), message("b")), TTL_S, not_after_ms=NEVER_MS)),
-    "publish": (
-        lambda desk: (desk.subscribe(), desk.publish("x")),
-        ops.Publish((message("a"), message("b")), TTL_S, not_after_ms=NEVER_MS),
-    ),
-    "publish behind foreign": (
-        lambda desk: (desk.subscribe(), desk.publish("x"), desk.foreign("f1"), desk.foreign("f2")),
-        ops.Publish((message("a"), message("b")), TTL_S, not_after_ms=NEVER_MS),
-    ),
+    "first publish": (lambda desk: None, CUT),
+    "publish": (lambda desk: prepared(desk, "x"), CUT),
+    "publish behind foreign": (lambda desk: (prepared(desk, "x"), desk.foreign("f1"), desk.foreign("f2")), CUT),
     "first subscribe": (lambda desk: None, SUBSCRIBE),
     "subscribe": (lambda desk: desk.publish("x"), SUBSCRIBE),
-    "unsubscribe": (lambda desk: (desk.subscribe(), desk.publish("x")), UNSUBSCRIBE),
-    "fetch of foreign": (lambda desk: (desk.subscribe(), desk.foreign("f1"), desk.foreign("f2")), ops.Fetch("s", 64, TTL_S)),
-    "fetch of expired": (
-        lambda desk: (desk.subscribe(), desk.publish("x", "y", "z"), desk.redis.delete(desk.keys.body(1), desk.keys.body(2))),
-        ops.Fetch("s", 64, TTL_S),
-    ),
-    "acknowledge": (lambda desk: (desk.subscribe(), desk.publish("x", "y")), ops.Acknowledge("s", 1, TTL_S)),
-    "publish after a loss": (
-        lambda desk: (desk.subscribe(), desk.publish("x"), desk.redis.delete(desk.keys.clock)),
-        ops.Publish((message("a"), message("b")), TTL_S, not_after_ms=NEVER_MS),
-    ),
-    "fetch after a loss": (
-        lambda desk: (desk.subscribe(), desk.publish("x"), desk.redis.delete(desk.keys.clock)),
-        ops.Fetch("s", 64, TTL_S),
-    ),
+    "unsubscribe": (lambda desk: prepared(desk, "x"), UNSUBSCRIBE),
+    "fetch of foreign": (lambda desk: (desk.subscribe(), desk.foreign("f1"), desk.foreign("f2")), FETCH),
+    "fetch of expired": (lambda desk: prepared(desk, "x", "y", "z", lost=(desk.keys.body(1), desk.keys.body(2))), FETCH),
+    "acknowledge": (lambda desk: prepared(desk, "x", "y"), ops.Acknowledge("s", 1, TTL_S)),
+    "publish after a loss": (lambda desk: prepared(desk, "x", lost=(desk.keys.clock,)), CUT),
+    "fetch after a loss": (lambda desk: prepared(desk, "x", lost=(desk.keys.clock,)), FETCH),
     "acknowledge after a loss": (
-        lambda desk: (desk.subscribe(), desk.publish("x", "y"), desk.redis.delete(desk.keys.clock)),
+        lambda desk: prepared(desk, "x", "y", lost=(desk.keys.clock,)),
         ops.Acknowledge("s", 1, TTL_S),
     ),
     "subscribe after a loss": (lambda desk: (desk.publish("x"), desk.redis.delete(desk.keys.clock)), SUBSCRIBE),
@@ -189,7 +186,6 @@ def test_cut_off_after_any_write_and_sent_again_it_comes_to_the_same(desk: Chann
     raise AssertionError("it writes for ever")
 
 
-CUT = ops.Publish((message("a"), message("b")), TTL_S, not_after_ms=NEVER_MS)
 BEFORE: dict[str, Callable[[ChannelDesk], object]] = {
     "new channel": lambda desk: None,
     "behind another message": lambda desk: desk.publish("x"),
@@ -302,8 +298,7 @@ def test_which_messages_are_old(desk: ChannelDesk) -> None:
     assert (reply.result, reply.old, reply.cursor, reply.clock) == ("ok", (False,) * 4, 2**53 - 2, -(2**53) + 2)
     assert (desk.dump(), desk.lives()) == (before, lives)
     desk.acknowledge(-(2**53) + 1)
-    assert desk.old("m1", "m2", "m3", "unknown").old == (True, True, False, False)
-    assert desk.old().old == ()
+    assert desk.old("m1", "m2", "m3", "unknown").old == (True, True, False, False) and desk.old().old == ()
 
 
 def test_when_memory_is_full_only_what_adds_something_is_refused(desk: ChannelDesk) -> None:

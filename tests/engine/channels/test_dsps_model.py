@@ -14,6 +14,7 @@ from engine.redis.scripts import scripts_folder
 from tests.engine.channels.channel_desk import message
 
 MODEL = DspsModel("orders")
+PUBLISH = Publish((message("a"),), 1, not_after_ms=1)
 
 
 def test_its_settings() -> None:
@@ -36,12 +37,7 @@ def test_its_keys() -> None:
     keys = MODEL.keys
     assert keys.clock == "c.{orders}.clock" and keys.cursor("sub") == "c.{orders}.r.sub"
     assert keys.body(-7) == "c.{orders}.m.-7" and keys.mid("m1") == "c.{orders}.mid.m1" and keys.wake_topic == "dsps.c.{orders}"
-    for operation in (
-        Publish((message("a"),), 1, not_after_ms=1),
-        Subscribe("s", "n", 1, not_after_ms=1),
-        Fetch("s", 1, 1),
-        AskOld("s", ("a",)),
-    ):
+    for operation in (PUBLISH, Subscribe("s", "n", 1, not_after_ms=1), Fetch("s", 1, 1), AskOld("s", ("a",))):
         assert all(key.startswith("c.{orders}.") for key in MODEL.call(operation).keys)
 
 
@@ -56,11 +52,8 @@ def test_another_folder_of_scripts(tmp_path: Path) -> None:
 
 def test_a_reply_outside_the_contract() -> None:
     for operation, raw in (
-        (Publish((message("a"),), 1, not_after_ms=1), [1, b"1", 0, 0, []]),
-        (Publish((message("a"),), 1, not_after_ms=1), [1, b"1", 0, 0, [b"x1"]]),
-        (Publish((message("a"),), 1, not_after_ms=1), [1, b"1e+15", 0, 0, [b"c1"]]),
-        (Publish((message("a"),), 1, not_after_ms=1), [b"1", b"1", 0, 0, [b"c1"]]),
-        (Publish((message("a"),), 1, not_after_ms=1), [1, b"9007199254740992", 0, 0, [b"c1"]]),
+        *((PUBLISH, [1, b"1", 0, 0, []]), (PUBLISH, [1, b"1", 0, 0, [b"x1"]]), (PUBLISH, [1, b"1e+15", 0, 0, [b"c1"]])),
+        *((PUBLISH, [b"1", b"1", 0, 0, [b"c1"]]), (PUBLISH, [1, b"9007199254740992", 0, 0, [b"c1"]])),
         (Subscribe("s", "n", 1, not_after_ms=1), [1, b"done", b"1", b"1", 0, 0]),
         (Unsubscribe("s", "n", not_after_ms=1), [1, b"created"]),
         (Fetch("s", 1, 1), [1, b"ok", b"1"]),

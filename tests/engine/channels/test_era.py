@@ -34,8 +34,7 @@ def test_a_publish_goes_on_after_the_latest_clock(used: ChannelDesk, to: int | N
     """The original begins again at 1, writes over bodies, and leaves `s` wedged."""
     lose(used, to)
     reply = used.publish("m6")
-    assert (reply.clock, reply.era, reply.turned) == (6, 1, True)
-    assert used.publish("m7").turned is False
+    assert (reply.clock, reply.era, reply.turned) == (6, 1, True) and used.publish("m7").turned is False
     fetched = used.fetch()
     assert ids(fetched) == ["m3", "m4", "m5", "m6", "m7"]
     assert (fetched.era, fetched.era_changed, fetched.turned, fetched.upto) == (1, True, False, 7)
@@ -44,15 +43,13 @@ def test_a_publish_goes_on_after_the_latest_clock(used: ChannelDesk, to: int | N
 @pytest.mark.parametrize("to", [None, 0, 3])
 def test_a_fetch_finds_it(used: ChannelDesk, to: int | None) -> None:
     lose(used, to)
-    since_ms = used.now_ms()
-    fetched = used.fetch()
+    since_ms, fetched = used.now_ms(), used.fetch()
     assert ids(fetched) == ["m3", "m4", "m5"]
     assert (fetched.clock, fetched.era, fetched.turned, fetched.era_changed) == (5, 1, True, True)
     assert used.redis.get(used.keys.clock) == b"5" and used.keys.clock in used.given(since_ms)
     again = used.fetch()
     assert (again.turned, again.era_changed, again.era) == (False, True, 1), "until something is acknowledged"
-    assert used.acknowledge(4, era=1).result == "OK"
-    assert used.fetch().era_changed is False
+    assert used.acknowledge(4, era=1).result == "OK" and used.fetch().era_changed is False
     assert used.subscribe("new").era == 1 and used.fetch("new").era_changed is False
 
 
@@ -160,8 +157,7 @@ def test_a_proof_that_nothing_is_there(used: ChannelDesk) -> None:
 
 def test_a_proof_of_what_never_ends(used: ChannelDesk) -> None:
     used.redis.persist(used.keys.body(5))
-    found = used.fetch()
-    assert found.proof_ms == -1
+    assert used.fetch().proof_ms == -1
     used.redis.expire(used.keys.body(5), TTL_S)
     assert used.acknowledge(5, proof=Proof(5, -1)).beyond
     used.redis.persist(used.keys.body(5))
@@ -215,8 +211,7 @@ def test_one_with_nothing_to_acknowledge_is_told_once(desk: ChannelDesk) -> None
     desk.publish("m1")
     desk.acknowledge(1)
     lose(desk)
-    assert desk.fetch().era_changed
-    assert not desk.fetch().era_changed
+    assert desk.fetch().era_changed and not desk.fetch().era_changed
     desk.publish("m2")
     assert not desk.fetch().era_changed and ids(desk.fetch()) == ["m2"]
 
@@ -227,13 +222,11 @@ def test_eras_are_told_apart(desk: ChannelDesk) -> None:
     desk.publish("m1", "m2")
     for era in (1, 2, 3):
         lose(desk, 0)
-        assert desk.publish(f"n{era}").era == era
-        assert desk.fetch("a").era_changed
+        assert desk.publish(f"n{era}").era == era and desk.fetch("a").era_changed
         assert desk.acknowledge(desk.fetch("a").items[0][0], "a", era=era - 1).result == "stale"
         assert desk.acknowledge(desk.fetch("a").items[0][0], "a", era=era).result == "OK"
         assert not desk.fetch("a").era_changed
-    assert desk.fetch("b").era_changed and desk.fetch("b").era == 3
-    assert len(desk.fetch("b").items) == 5
+    assert desk.fetch("b").era_changed and desk.fetch("b").era == 3 and len(desk.fetch("b").items) == 5
 
 
 def test_a_channel_that_has_expired_begins_anew(desk: ChannelDesk) -> None:
@@ -273,8 +266,7 @@ def test_the_eras_of_subscribers_that_expired_do_not_pile_up(used: ChannelDesk) 
         used.redis.delete(used.keys.cursor(f"passing{number}"))
         if number == 100:
             used.subscribe("stays")
-    assert used.redis.hlen(used.keys.meta) < 50
-    assert used.redis.hget(used.keys.meta, "r.stays") == b"1"
+    assert used.redis.hlen(used.keys.meta) < 50 and used.redis.hget(used.keys.meta, "r.stays") == b"1"
 
 
 @pytest.mark.parametrize("what", ["last", "era", "upto", "known"])
@@ -300,5 +292,4 @@ def test_a_late_acknowledgement_of_an_ended_channel_takes_nothing_of_its_success
     desk.publish("m1", "m2", "m3")
     reply = desk.acknowledge(40, seen=50)
     assert (reply.result, reply.cursor, reply.beyond) == ("stale", 0, True)
-    assert ids(desk.fetch()) == ["m1", "m2", "m3"]
-    assert desk.acknowledge(3, seen=50).result == "OK"
+    assert ids(desk.fetch()) == ["m1", "m2", "m3"] and desk.acknowledge(3, seen=50).result == "OK"

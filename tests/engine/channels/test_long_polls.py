@@ -15,11 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from engine import AsyncChannel, Channel, ConnectOptions, Fetched
 from engine.channel.steps import WAIT_MS_MAX
-from engine.testing import EmbeddedServer
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
@@ -27,6 +25,7 @@ pytestmark = pytest.mark.usefixtures("late_looks")
 
 ROOT = Path(__file__).resolve().parents[3]
 TOPIC = "dsps.c.{chx}"
+HASTY = ConnectOptions(timeout_ms=400, idle_check_ms=0)
 
 
 @pytest.fixture
@@ -78,26 +77,31 @@ def contents(fetched: Fetched) -> list[Any]:
     return [message.content for message in fetched.messages]
 
 
+def takes(channel: Channel, waiting: Future[Fetched], content: object) -> None:
+    """It is woken by this message, and acknowledges it."""
+    fetched = woken(waiting)
+    assert contents(fetched) == [content] and fetched.receipt is not None
+    channel.acknowledge("sa", fetched.receipt)
+
+
+def port_of(url: str) -> int:
+    return int(url.rsplit(":", 1)[1].split("/")[0])
+
+
 @pytest.mark.feature("DS12", model="dsps")
-def test_a_publish_of_anybody_ends_the_wait(
-    channel: Channel, server: Any, threads: ThreadPoolExecutor, ironclaim_url: str
-) -> None:
+def test_a_publish_of_anybody_ends_a_wait(channel: Channel, server: Any, threads: ThreadPoolExecutor, ironclaim_url: str) -> None:
     with Channel("chx", url=ironclaim_url) as other:
         for at in range(20):
             waiting = waits(threads, channel)
             resting(server)
             other.publish(f"m{at}", at)
-            fetched = woken(waiting)
-            assert contents(fetched) == [at] and fetched.receipt is not None
-            channel.acknowledge("sa", fetched.receipt)
+            takes(channel, waiting, at)
 
 
 def test_it_rests_while_nothing_is_published(channel: Channel, server: Any, threads: ThreadPoolExecutor) -> None:
     """One look before the notifier is subscribed, one when it does, and no more."""
     before = looks(server)
-    waiting = waits(threads, channel, 600)
-    assert waiting.result() == Fetched()
-    assert looks(server) <= before + 3
+    assert waits(threads, channel, 600).result() == Fetched() and looks(server) <= before + 3
 
 
 @pytest.mark.parametrize("wait_ms", [1, 40, 300])
@@ -116,46 +120,40 @@ def test_publishes_that_race_with_the_begin_of_the_wait_are_not_missed(ironclaim
             waiting = waits(threads, made)
             time.sleep((at % 20) / 5_000)
             other.publish(f"m{at}", at)
-            fetched = woken(waiting)
-            assert contents(fetched) == [at] and fetched.receipt is not None
-            made.acknowledge("sa", fetched.receipt)
+            takes(made, waiting, at)
 
 
 def test_a_cut_bell_misses_nothing(channel: Channel, server: Any, threads: ThreadPoolExecutor) -> None:
+    """Nor one that is cut with all other connections, as when the server starts anew."""
     for at in range(10):
         waiting = waits(threads, channel)
         resting(server)
-        server.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+        for kind in ("normal", "pubsub")[at % 2 :]:
+            server.execute_command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
         channel.publish(f"m{at}", at)
-        fetched = woken(waiting)
-        assert contents(fetched) == [at] and fetched.receipt is not None
-        channel.acknowledge("sa", fetched.receipt)
+        takes(channel, waiting, at)
 
 
 @pytest.mark.slow
 def test_connections_that_are_silently_cut_cost_seconds_and_no_message(
-    ironclaim_url: str, server: Any, threads: ThreadPoolExecutor
+    ironclaim_url: str, server: Any, channel: Channel, threads: ThreadPoolExecutor
 ) -> None:
-    with Relay(int(ironclaim_url.rsplit(":", 1)[1].split("/")[0])) as relay:
-        patience = ConnectOptions(timeout_ms=400, idle_check_ms=0)
-        with Channel("chx", url=relay.url, connect=patience) as made, Channel("chx", url=ironclaim_url) as other:
-            made.subscribe("sa")
-            waiting = waits(threads, made)
-            resting(server)
-            relay.hush()
-            other.publish("m1", 1)
-            assert contents(woken(waiting)) == [1]
-
-
-def test_a_server_that_was_away_for_a_while_misses_nothing(threads: ThreadPoolExecutor, ironclaim_url: str) -> None:
-    port = int(ironclaim_url.rsplit(":", 1)[1].split("/")[0])
-    with Relay(port) as relay, Channel("chx", url=relay.url) as made, Channel("chx", url=ironclaim_url) as other:
-        made.subscribe("sa")
+    with Relay(port_of(ironclaim_url)) as relay, Channel("chx", url=relay.url, connect=HASTY) as made:
         waiting = waits(threads, made)
-        with redis.Redis.from_url(ironclaim_url, decode_responses=True) as server:
-            resting(server)
+        resting(server)
+        relay.hush()
+        channel.publish("m1", 1)
+        assert contents(woken(waiting)) == [1]
+
+
+def test_a_server_that_was_away_for_a_while_misses_nothing(
+    threads: ThreadPoolExecutor, server: Any, channel: Channel, ironclaim_url: str
+) -> None:
+    with Relay(port_of(ironclaim_url)) as relay, Channel("chx", url=relay.url) as made:
+        waiting = waits(threads, made)
+        resting(server)
         relay.down()
-        other.publish("m1", 1)
+        channel.publish("m1", 1)
         relay.up()
         assert contents(woken(waiting)) == [1]
 
@@ -174,9 +172,7 @@ def test_who_may_not_subscribe_at_the_server_looks_from_time_to_time(
         server.execute_command("ACL", "DELUSER", "deaf")
 
 
-def test_close_wakes_all_who_wait_and_the_channel_may_be_used_again(
-    channel: Channel, server: Any, threads: ThreadPoolExecutor
-) -> None:
+def test_close_wakes_all_who_wait_and_the_channel_works_again(channel: Channel, server: Any, threads: ThreadPoolExecutor) -> None:
     for _ in range(2):
         before = looks(server)
         all = [waits(threads, channel) for _ in range(10)]
@@ -185,6 +181,8 @@ def test_close_wakes_all_who_wait_and_the_channel_may_be_used_again(
         channel.close()
         assert [woken(one) for one in all] == [Fetched()] * 10
         hears(server, 0)
+        notifying = [one for one in threading.enumerate() if one.name.startswith("ironclaim-notifier")]
+        wait_until(lambda: not any(one.is_alive() for one in notifying), "no thread outlives it")  # noqa: B023
     assert channel.publish("m1", 1).created and contents(channel.fetch("sa", wait_ms=1_000)) == [1]
 
 
@@ -242,23 +240,9 @@ def test_hundreds_of_greenlets_wait_in_one_process_on_one_bell(ironclaim_url: st
     pytest.importorskip("gevent")
     program = tmp_path / "greenlets.py"
     program.write_text(GREENLETS)
-    done = subprocess.run(
-        [sys.executable, str(program), ironclaim_url], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, timeout=500, check=False,
-    )  # fmt: skip
+    command, env = [sys.executable, str(program), ironclaim_url], {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=500, check=False)
     assert (done.returncode, done.stdout.split()) == (0, ["True", "1"]), done.stderr
-
-
-def test_a_restarted_server_is_heard_again(threads: ThreadPoolExecutor) -> None:
-    with EmbeddedServer() as server, Channel("chx", url=server.url) as made:
-        made.subscribe("sa")
-        waiting = waits(threads, made)
-        with redis.Redis.from_url(server.url, decode_responses=True) as client:
-            resting(client)
-            client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-            client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
-        made.publish("m1", 1)
-        assert contents(woken(waiting)) == [1]
 
 
 # -- asyncio
@@ -268,100 +252,80 @@ async def until_hears(server: Any, count: int = 1) -> None:
     await asyncio.to_thread(hears, server, count)
 
 
-def test_asyncio_tasks_wait_on_one_bell_and_more_than_run_calls_at_once(server: Any, ironclaim_url: str) -> None:
-    async def story() -> None:
-        async with AsyncChannel("chx", url=ironclaim_url) as made:
-            names = [f"s{at}" for at in range(100)]
-            for name in names:
-                await made.subscribe(name)
-
-            async def poll(name: str) -> list[Any]:
-                found: list[Any] = []
-                while len(found) < 5:
-                    fetched = await made.fetch(name, wait_ms=WAIT_MS_MAX, max_messages=2)
-                    found += contents(fetched)
-                    assert fetched.receipt is not None
-                    await made.acknowledge(name, fetched.receipt)
-                return found
-
-            tasks = [asyncio.create_task(poll(name)) for name in names]
-            await until_hears(server)
-            for at in range(5):
-                await made.publish(f"m{at}", at)
-            assert await asyncio.wait_for(asyncio.gather(*tasks), DEADLINE_S) == [[0, 1, 2, 3, 4]] * 100
-
-    asyncio.run(story())
-    hears(server, 0)
+def poll(channel: AsyncChannel) -> asyncio.Task[Fetched]:
+    return asyncio.create_task(channel.fetch("sa", wait_ms=WAIT_MS_MAX))
 
 
-def test_asyncio_a_cancelled_wait_ends_at_once_and_hurts_nobody(server: Any, ironclaim_url: str) -> None:
-    async def story() -> None:
+async def cancelled(waiting: asyncio.Task[Fetched]) -> bool:
+    """Whether a poll that is cancelled ends with that at once."""
+    waiting.cancel()
+    await asyncio.wait([waiting], timeout=DEADLINE_S)
+    return waiting.cancelled()
+
+
+async def test_asyncio_tasks_wait_on_one_bell_and_more_than_run_calls_at_once(server: Any, ironclaim_url: str) -> None:
+    async with AsyncChannel("chx", url=ironclaim_url) as made:
+        names = [f"s{at}" for at in range(100)]
+        for name in names:
+            await made.subscribe(name)
+
+        async def polls(name: str) -> list[Any]:
+            found: list[Any] = []
+            while len(found) < 5:
+                fetched = await made.fetch(name, wait_ms=WAIT_MS_MAX, max_messages=2)
+                found += contents(fetched)
+                assert fetched.receipt is not None
+                await made.acknowledge(name, fetched.receipt)
+            return found
+
+        tasks = [asyncio.create_task(polls(name)) for name in names]
+        await until_hears(server)
+        for at in range(5):
+            await made.publish(f"m{at}", at)
+        assert await asyncio.wait_for(asyncio.gather(*tasks), DEADLINE_S) == [[0, 1, 2, 3, 4]] * 100
+    await until_hears(server, 0)
+
+
+async def test_asyncio_a_cancelled_wait_ends_at_once_and_hurts_nobody(server: Any, ironclaim_url: str) -> None:
+    async with AsyncChannel("chx", url=ironclaim_url) as made:
+        await made.subscribe("sa")
+        waiting, other = poll(made), poll(made)
+        await asyncio.to_thread(resting, server)
+        assert await cancelled(waiting)
+        await made.publish("m1", 1)
+        assert contents(await asyncio.wait_for(other, DEADLINE_S)) == [1]
+
+
+async def test_asyncio_a_wait_that_is_cancelled_at_any_moment_ends_at_once(ironclaim_url: str) -> None:
+    """While it connects, greets, sends, reads, rests: no layer below may keep the cancellation to itself."""
+    for at in range(100):
         async with AsyncChannel("chx", url=ironclaim_url) as made:
             await made.subscribe("sa")
-            waiting, other = (asyncio.create_task(made.fetch("sa", wait_ms=WAIT_MS_MAX)) for _ in range(2))
-            await asyncio.to_thread(resting, server)
-            waiting.cancel()
-            done, _ = await asyncio.wait([waiting], timeout=DEADLINE_S)
-            assert done and waiting.cancelled()
-            await made.publish("m1", 1)
-            assert contents(await asyncio.wait_for(other, DEADLINE_S)) == [1]
-
-    asyncio.run(story())
+            waiting = poll(made)
+            for _ in range(at % 50):
+                await asyncio.sleep(0)
+            assert await cancelled(waiting), f"after {at % 50} turns of the loop"
 
 
-def test_asyncio_a_wait_that_is_cancelled_at_any_moment_ends_at_once(ironclaim_url: str) -> None:
-    """While it connects, greets, sends, reads, rests: no layer below may keep the cancellation to itself."""
-
-    async def story() -> None:
-        for at in range(100):
-            async with AsyncChannel("chx", url=ironclaim_url) as made:
-                await made.subscribe("sa")
-                waiting = asyncio.create_task(made.fetch("sa", wait_ms=WAIT_MS_MAX))
-                for _ in range(at % 50):
-                    await asyncio.sleep(0)
-                waiting.cancel()
-                done, _ = await asyncio.wait([waiting], timeout=DEADLINE_S)
-                assert done and waiting.cancelled(), f"after {at % 50} turns of the loop"
-
-    asyncio.run(story())
-
-
-def test_asyncio_close_wakes_those_who_wait(server: Any, ironclaim_url: str) -> None:
-    async def story() -> None:
-        made = AsyncChannel("chx", url=ironclaim_url)
-        await made.subscribe("sa")
-        waiting = asyncio.create_task(made.fetch("sa", wait_ms=WAIT_MS_MAX))
-        await until_hears(server)
-        await made.close()
-        assert await asyncio.wait_for(waiting, DEADLINE_S) == Fetched()
-
-    asyncio.run(story())
+async def test_asyncio_close_wakes_those_who_wait(server: Any, ironclaim_url: str) -> None:
+    made = AsyncChannel("chx", url=ironclaim_url)
+    await made.subscribe("sa")
+    waiting = poll(made)
+    await until_hears(server)
+    await made.close()
+    assert await asyncio.wait_for(waiting, DEADLINE_S) == Fetched()
 
 
 @pytest.mark.slow
-def test_asyncio_cut_bells_and_silent_ones_miss_nothing(server: Any, ironclaim_url: str) -> None:
-    async def story(relay: Relay) -> None:
-        patience = ConnectOptions(timeout_ms=400, idle_check_ms=0)
-        async with AsyncChannel("chx", url=relay.url, connect=patience) as made, AsyncChannel("chx", url=ironclaim_url) as other:
+async def test_asyncio_cut_bells_and_silent_ones_miss_nothing(server: Any, ironclaim_url: str) -> None:
+    with Relay(port_of(ironclaim_url)) as relay:
+        async with AsyncChannel("chx", url=relay.url, connect=HASTY) as made, AsyncChannel("chx", url=ironclaim_url) as other:
             await made.subscribe("sa")
             for at, harm in enumerate((lambda: server.execute_command("CLIENT", "KILL", "TYPE", "pubsub"), relay.hush)):
-                waiting = asyncio.create_task(made.fetch("sa", wait_ms=WAIT_MS_MAX))
+                waiting = poll(made)
                 await asyncio.to_thread(resting, server)
                 await asyncio.to_thread(harm)
                 await other.publish(f"m{at}", at)
                 fetched = await asyncio.wait_for(waiting, DEADLINE_S)
                 assert contents(fetched) == [at] and fetched.receipt is not None
                 await made.acknowledge("sa", fetched.receipt)
-
-    with Relay(int(ironclaim_url.rsplit(":", 1)[1].split("/")[0])) as relay:
-        asyncio.run(story(relay))
-
-
-def test_threads_outlive_nothing(channel: Channel, server: Any, threads: ThreadPoolExecutor) -> None:
-    waiting = waits(threads, channel)
-    resting(server)
-    channel.close()
-    waiting.result()
-    wait_until(
-        lambda: not [one for one in threading.enumerate() if one.name.startswith("ironclaim-notifier")], "the notifier's end"
-    )

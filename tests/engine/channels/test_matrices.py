@@ -36,8 +36,7 @@ def test_the_matrix_of_publishes(desk: ChannelDesk, row: dict[str, str]) -> None
         desk.age(100)
         before, since_ms = desk.lives(), desk.now_ms()
         second = desk.raw(Publish((message("m1"),), TTL_S, not_after_ms=NEVER_MS))
-        assert second[1:] == [after, 0, 0, [b"d" + after]]
-        assert desk.keys.clock in desk.given(since_ms)
+        assert second[1:] == [after, 0, 0, [b"d" + after]] and desk.keys.clock in desk.given(since_ms)
         assert {key: desk.lives()[key] for key in wire - {desk.keys.clock}} == {
             key: before[key] for key in wire - {desk.keys.clock}
         }
@@ -68,8 +67,7 @@ def test_the_matrix_of_acknowledgements(desk: ChannelDesk, row: dict[str, str]) 
     "operation", [Fetch("s", 64, TTL_S), Acknowledge("s", 1, TTL_S), AskOld("s", ("m1",))], ids=lambda op: type(op).__name__
 )
 def test_a_missing_channel_is_told_before_a_missing_subscriber(desk: ChannelDesk, operation: Any) -> None:
-    assert desk.raw(operation)[1:] == [b"channel-not-found"]
-    assert desk.dump() == {}
+    assert desk.raw(operation)[1:] == [b"channel-not-found"] and desk.dump() == {}
     desk.place(s=0)
     assert desk.raw(operation)[1:] == [b"channel-not-found"]
     desk.redis.delete(desk.keys.cursor("s"))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -19,6 +19,10 @@ TTL_S = 315
 LATER_MS = 2**52
 
 
+def published(*ids: str, content: bytes = b"1", ttl_s: int = TTL_S, seen: int | None = None, not_after_ms: int = LATER_MS):
+    return ops.Publish(tuple(ops.NewMessage(id, content) for id in ids), ttl_s, seen, not_after_ms=not_after_ms)
+
+
 class Desk:
     """One storage whose time the test moves, and a channel in it."""
 
@@ -28,13 +32,11 @@ class Desk:
         self._nonces: Iterator[str] = (f"{n:016x}" for n in range(10**9))
 
     def publish(self, *ids: str, seen: int | None = None, ttl_s: int = TTL_S, not_after_ms: int = LATER_MS) -> ops.PublishReply:
-        messages = tuple(ops.NewMessage(id, b"1") for id in ids)
-        return self.storage.apply("ch", ops.Publish(messages, ttl_s, seen, not_after_ms=not_after_ms))
+        return self.storage.apply("ch", published(*ids, ttl_s=ttl_s, seen=seen, not_after_ms=not_after_ms))
 
     def subscribe(self, subscriber: str, seen: int | None = None, nonce: str = "", not_after_ms: int = LATER_MS):
-        return self.storage.apply(
-            "ch", ops.Subscribe(subscriber, nonce or next(self._nonces), TTL_S, seen, not_after_ms=not_after_ms)
-        )
+        nonce = nonce or next(self._nonces)
+        return self.storage.apply("ch", ops.Subscribe(subscriber, nonce, TTL_S, seen, not_after_ms=not_after_ms))
 
     def unsubscribe(self, subscriber: str, nonce: str = "", not_after_ms: int = LATER_MS):
         return self.storage.apply("ch", ops.Unsubscribe(subscriber, nonce or next(self._nonces), not_after_ms=not_after_ms))
@@ -47,8 +49,7 @@ class Desk:
 
     def alive(self, *subscribers: str) -> list[str]:
         """What is there at this instant, asked in a way that renews nothing."""
-        found = [self.storage.apply("ch", ops.AskOld(subscriber, ())).result for subscriber in subscribers]
-        return [str(result) for result in found]
+        return [str(self.storage.apply("ch", ops.AskOld(subscriber, ())).result) for subscriber in subscribers]
 
 
 @pytest.fixture
@@ -115,25 +116,19 @@ def test_a_receipt_is_held_against_what_its_fetch_ended_with(desk: Desk) -> None
 def test_a_fetch_says_whether_there_is_more(desk: Desk) -> None:
     desk.subscribe("s")
     desk.publish("a", "b", "c")
-    assert [(len(reply.items), reply.upto, reply.more) for reply in (desk.fetch("s", most) for most in (0, 2, 3))] == [
-        (0, 0, True),
-        (2, 2, True),
-        (3, 3, False),
-    ]
+    for most, more in ((0, True), (2, True), (3, False)):
+        reply = desk.fetch("s", most)
+        assert (len(reply.items), reply.upto, reply.more) == (most, most, more)
 
 
 def test_a_fetch_ends_before_it_gets_large_but_never_before_its_first_message(desk: Desk) -> None:
     desk.subscribe("s")
     large = b'"' + b"x" * (FETCH_BYTES_MAX // 2) + b'"'
-    for id in "abc":
-        desk.storage.apply(
-            "ch", ops.Publish((ops.NewMessage(id, large if id != "a" else large * 3),), TTL_S, not_after_ms=LATER_MS)
-        )
-    assert clocks_of(desk.fetch("s")) == [1] and desk.fetch("s").more
-    desk.acknowledge("s", 1)
-    assert clocks_of(desk.fetch("s")) == [2] and desk.fetch("s").more
-    desk.acknowledge("s", 2)
-    assert clocks_of(desk.fetch("s")) == [3] and not desk.fetch("s").more
+    for id, content in (("a", large * 3), ("b", large), ("c", large)):
+        desk.storage.apply("ch", published(id, content=content))
+    for clock, more in ((1, True), (2, True), (3, False)):
+        assert clocks_of(desk.fetch("s")) == [clock] and desk.fetch("s").more is more
+        desk.acknowledge("s", clock)
 
 
 def test_who_renews_what(desk: Desk) -> None:
@@ -158,12 +153,9 @@ def test_who_renews_what(desk: Desk) -> None:
         desk.now_s += 10 * TTL_S
     gone, kept = "channel-not-found", "subscription-not-found"
     assert left == {
-        "subscribe again": (kept, kept, "created"),
-        "publish": (kept, kept, "created"),
-        "duplicate": (kept, kept, "created"),
-        "fetch": ("ok", kept, "created"),
-        "stale": (gone, gone, "created"),
-        "ask": (gone, gone, "created"),
+        **{"subscribe again": (kept, kept, "created"), "publish": (kept, kept, "created")},
+        **{"duplicate": (kept, kept, "created"), "fetch": ("ok", kept, "created")},
+        **{"stale": (gone, gone, "created"), "ask": (gone, gone, "created")},
     }
 
 
@@ -187,14 +179,12 @@ def test_a_clock_behind_what_the_caller_has_seen_goes_on_after_it(desk: Desk) ->
     desk.subscribe("s")
     desk.publish("a")
     reply = desk.publish("b", seen=10)
-    assert (reply.clock, reply.era, reply.turned) == (11, 1, True)
-    assert not desk.publish("b", seen=10).turned
+    assert (reply.clock, reply.era, reply.turned) == (11, 1, True) and not desk.publish("b", seen=10).turned
     fetched = desk.fetch("s")
     assert clocks_of(fetched) == [1, 11] and fetched.era_changed
     stale = desk.acknowledge("s", 11, era=0)
     assert (stale.result, stale.beyond, stale.cursor) == ("stale", True, 0)
-    assert desk.acknowledge("s", 11, era=1).result == "OK"
-    assert not desk.fetch("s").era_changed
+    assert desk.acknowledge("s", 11, era=1).result == "OK" and not desk.fetch("s").era_changed
     assert desk.fetch("s", seen=5).era == 1, "one that has seen less is no news"
 
 
@@ -220,8 +210,7 @@ def test_a_copy_of_a_subscription_does_nothing_and_says_what_the_first_did(desk:
     assert (copy.result, copy.cursor) == ("created", None) and desk.alive("s") == ["subscription-not-found"]
     assert desk.subscribe("s").cursor == 1
     assert desk.unsubscribe("s", nonce="b" * 16).result == "deleted" and desk.alive("s") == ["ok"]
-    assert desk.unsubscribe("nobody").result == "missing"
-    assert desk.subscribe("s").result == "exists"
+    assert desk.unsubscribe("nobody").result == "missing" and desk.subscribe("s").result == "exists"
 
 
 def test_what_comes_too_late_changes_nothing(desk: Desk) -> None:
@@ -239,9 +228,7 @@ def test_what_comes_too_late_changes_nothing(desk: Desk) -> None:
 def test_what_has_expired_leaves_the_memory(desk: Desk) -> None:
     """Also of channels that nobody uses any more, and of those that are renewed for ever."""
     for n in range(100):
-        desk.storage.apply(
-            f"old{n}", ops.Publish(tuple(ops.NewMessage(f"m{i}", b"1") for i in range(10)), TTL_S, not_after_ms=LATER_MS)
-        )
+        desk.storage.apply(f"old{n}", published(*(f"m{i}" for i in range(10))))
     assert desk.storage.held() == 2100
     for n in range(3000):
         desk.publish(f"m{n}")
@@ -249,8 +236,7 @@ def test_what_has_expired_leaves_the_memory(desk: Desk) -> None:
     assert desk.storage.held() <= 2 * TTL_S + 3
     desk.now_s += 2 * TTL_S
     desk.alive("s")
-    assert desk.storage.held() == 0
-    assert desk.publish("anew").clock == 1
+    assert desk.storage.held() == 0 and desk.publish("anew").clock == 1
 
 
 @pytest.mark.slow
@@ -267,8 +253,7 @@ def test_a_long_backlog_is_not_walked_through_by_each_fetch(desk: Desk) -> None:
         return get(key, now)  # type: ignore[arg-type]
 
     desk.storage._state._values.get = counted  # type: ignore[method-assign]
-    assert clocks_of(desk.fetch("s")) == list(range(49_991, 50_001))
-    assert looked < 20
+    assert clocks_of(desk.fetch("s")) == list(range(49_991, 50_001)) and looked < 20
 
 
 def test_whoever_listens_hears_each_publish_of_its_channel_and_duplicates_too(desk: Desk) -> None:
@@ -278,21 +263,16 @@ def test_whoever_listens_hears_each_publish_of_its_channel_and_duplicates_too(de
     def listener() -> None:
         called.append("called")
 
-    for one in opened:
+    for one in opened * 2:
         one.listen(listener)
-        one.listen(listener)
-    desk.publish("a", "b")
-    assert len(called) == 2
-    desk.publish("a")
-    desk.subscribe("s")
-    desk.fetch("s")
-    assert len(called) == 4
-    opened[0].unlisten(listener)
-    desk.publish("c")
-    assert len(called) == 5
-    opened[1].close()
-    desk.publish("d")
-    assert len(called) == 5
+    for do, calls in (
+        (lambda: desk.publish("a", "b"), 2),
+        (lambda: (desk.publish("a"), desk.subscribe("s"), desk.fetch("s")), 4),
+        (lambda: (opened[0].unlisten(listener), desk.publish("c")), 5),
+        (lambda: (opened[1].close(), desk.publish("d")), 5),
+    ):
+        do()
+        assert len(called) == calls
 
 
 def test_opened_for_a_channel_it_answers_as_it_does_itself(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,24 +281,20 @@ def test_opened_for_a_channel_it_answers_as_it_does_itself(desk: Desk, monkeypat
     assert sent.reply.items[0].clock == 1 and sent.definite and sent.first_send_ns <= sent.done_ns
     desk.now_s += 11
     monkeypatch.setattr("engine.channel.memory.DEADLINE_MS", -1)
-    (refused, fetched) = opened.send_many([ops.Subscribe("s", "a" * 16, TTL_S), ops.Fetch("s", 1, TTL_S)])
+    refused, fetched = opened.send_many([ops.Subscribe("s", "a" * 16, TTL_S), ops.Fetch("s", 1, TTL_S)])
     assert isinstance(refused, Sent) and refused.came_late
     assert isinstance(fetched, Sent) and fetched.reply.result == "subscription-not-found"
 
 
-def test_under_asyncio_a_caller_that_never_rests_lets_others_have_a_turn() -> None:
-    async def scene() -> int:
-        async with AsyncChannel("ch", storages={"m": MemoryStorage()}) as channel:
-            ended = asyncio.Event()
-            asyncio.get_running_loop().call_soon(ended.set)
-            calls = 0
-            while not ended.is_set():
-                await channel.publish(f"m{calls}", None)
-                calls += 1
-                assert calls < 1_000
-            return calls
-
-    assert asyncio.run(scene()) >= 1
+async def test_under_asyncio_a_caller_that_never_rests_lets_others_have_a_turn() -> None:
+    async with AsyncChannel("ch", storages={"m": MemoryStorage()}) as channel:
+        ended, calls = asyncio.Event(), 0
+        asyncio.get_running_loop().call_soon(ended.set)
+        while not ended.is_set():
+            await channel.publish(f"m{calls}", None)
+            calls += 1
+            assert calls < 1_000
+        assert calls >= 1
 
 
 def test_threads_share_it() -> None:
@@ -326,15 +302,10 @@ def test_threads_share_it() -> None:
     storage = MemoryStorage()
     replies: list[ops.PublishReply] = []
 
-    def publish() -> None:
-        replies.extend(
-            storage.apply("ch", ops.Publish((ops.NewMessage(f"m{n}", b"1"),), TTL_S, not_after_ms=LATER_MS)) for n in range(500)
-        )
+    def publish(_: int) -> None:
+        replies.extend(storage.apply("ch", published(f"m{n}")) for n in range(500))
 
-    threads = [threading.Thread(target=publish) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(publish, range(4)))
     created = [reply.items[0].clock for reply in replies if reply.items[0].result == "created"]
     assert sorted(filter(None, created)) == list(range(1, 501)) and len(replies) == 2000

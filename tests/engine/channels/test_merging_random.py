@@ -101,8 +101,7 @@ class Walk:
             if self.last is None or self.last.receipt is None:
                 break
             self.acknowledge()
-        assert self.owed <= self.came
-        assert self.desk.unread("a") == self.desk.unread("b") == []
+        assert self.owed <= self.came and self.desk.unread("a") == self.desk.unread("b") == []
 
     def ask(self, place: str, *messages: str) -> Any:
         return self.desk.storages[place].apply("ch", AskOld("s", messages))

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -50,9 +51,33 @@ def nobody_else(server: redis.Redis) -> None:
 
 @pytest.fixture
 def made(nobody_else: None, ironclaim_url: str) -> Iterator[Notifier]:
-    listener = Notifier(Endpoint(ironclaim_url), TOPIC)
-    yield listener
-    listener.close()
+    with closing(Notifier(Endpoint(ironclaim_url), TOPIC)) as notifier:
+        yield notifier
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that nobody needs any more is closed soon."""
+    monkeypatch.setattr(notifying, "LINGER_S", 0.05)
+    monkeypatch.setattr(notifying, "PING_AFTER_S", 0.05)
+
+
+def listening(notifier: Notifier) -> Listener:
+    """One that hears all that is published from now on."""
+    listener = Listener()
+    notifier.listen(listener.notify)
+    wait_until(lambda: notifier.live, "the confirmation")
+    listener.heard()
+    return listener
+
+
+def port_of(url: str) -> int:
+    return int(url.rsplit(":", 1)[1].split("/")[0])
+
+
+def patient(relay: Relay, **more: Any) -> Endpoint:
+    """The server behind a relay, that is not waited for long."""
+    return Endpoint(relay.url, options=ConnectOptions(timeout_ms=300), **more)
 
 
 def kill_listeners(server: redis.Redis) -> None:
@@ -61,10 +86,7 @@ def kill_listeners(server: redis.Redis) -> None:
 
 @pytest.mark.feature("DS12", model="dsps")
 def test_it_calls_when_it_is_subscribed_and_at_each_publication(made: Notifier, server: redis.Redis) -> None:
-    one, other = Listener(), Listener()
-    made.listen(one.notify)
-    wait_until(lambda: made.live, "the confirmation")
-    one.heard()
+    one, other = listening(made), Listener()
     made.listen(other.notify)
     for count in range(5):
         before = one.calls, other.calls
@@ -100,42 +122,28 @@ def test_a_cut_connection_calls_at_its_end_and_when_it_hears_again(made: Notifie
 
 @pytest.mark.slow
 def test_a_connection_that_was_silently_cut_is_found(server: redis.Redis, ironclaim_url: str) -> None:
-    port = int(ironclaim_url.rsplit(":", 1)[1].split("/")[0])
-    with Relay(port) as relay:
-        made, listener = Notifier(Endpoint(relay.url, options=ConnectOptions(timeout_ms=300)), TOPIC), Listener()
-        made.listen(listener.notify)
-        wait_until(lambda: made.live, "the confirmation")
-        listener.heard()
+    with Relay(int(ironclaim_url.rsplit(":", 1)[1].split("/")[0])) as relay, closing(Notifier(patient(relay), TOPIC)) as made:
+        listener = listening(made)
         relay.hush()
         before = listener.calls
         server.publish(TOPIC, "new message")
         # It ends, and hears again: one call each.
         listener.heard(before + 1)
         wait_until(lambda: made.live, "the next confirmation")
-        made.close()
 
 
 @pytest.mark.slow
 def test_it_stays_when_nothing_is_published(made: Notifier, server: redis.Redis) -> None:
     """The answers to its pings are no messages, and no ends."""
-    listener = Listener()
-    made.listen(listener.notify)
-    wait_until(lambda: made.live, "the confirmation")
-    listener.heard()
+    listener = listening(made)
     wait_until(lambda: server.info("commandstats").get("cmdstat_ping", {}).get("calls", 0) >= 2, "two pings")
     assert listener.calls == 1 and made.live
 
 
-def test_it_ends_some_time_after_the_last_one_and_begins_again(
-    made: Notifier, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(notifying, "LINGER_S", 0.05)
-    monkeypatch.setattr(notifying, "PING_AFTER_S", 0.05)
-    listener = Listener()
+@pytest.mark.usefixtures("hasty")
+def test_it_ends_some_time_after_the_last_one_and_begins_again(made: Notifier, server: redis.Redis) -> None:
     for _ in range(3):
-        made.listen(listener.notify)
-        wait_until(lambda: made.live, "the confirmation")
-        made.unlisten(listener.notify)
+        made.unlisten(listening(made).notify)
         wait_until(lambda: not listeners(server), "the end")
         assert not made.live
 
@@ -143,8 +151,7 @@ def test_it_ends_some_time_after_the_last_one_and_begins_again(
 def test_close_ends_it_at_once(made: Notifier, server: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not wait until it would ask whether anybody is there."""
     monkeypatch.setattr(notifying, "PING_AFTER_S", 60.0)
-    made.listen(Listener().notify)
-    wait_until(lambda: made.live, "the confirmation")
+    listening(made)
     made.close()
     assert not made.live
     wait_until(lambda: not listeners(server), "the end")
@@ -156,9 +163,7 @@ def _ends(thread: threading.Thread) -> bool:
     return not thread.is_alive()
 
 
-def test_a_server_that_refuses_it_is_asked_again_until_it_does_not(
-    made: Notifier, server: redis.Redis, ironclaim_url: str
-) -> None:
+def test_a_server_that_refuses_it_is_asked_until_it_does_not(made: Notifier, server: redis.Redis, ironclaim_url: str) -> None:
     server.execute_command("ACL", "SETUSER", "poller", "on", ">pw", "~*", "+@all", "resetchannels")
     refused, listener = Notifier(Endpoint(ironclaim_url.replace("://", "://poller:pw@")), TOPIC), Listener()
     try:
@@ -175,15 +180,12 @@ def test_a_server_that_refuses_it_is_asked_again_until_it_does_not(
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_makes_its_own_and_leaves_its_parents_alone(made: Notifier, server: redis.Redis) -> None:
-    listener = Listener()
-    made.listen(listener.notify)
-    wait_until(lambda: made.live, "the confirmation")
+    listener = listening(made)
     child = os.fork()
     if child == 0:
         # Only this thread is here: whatever the parent's was doing is of no use.
         try:
-            own = Listener()
-            silent = not made.live
+            own, silent = Listener(), not made.live
             made.listen(own.notify)
             own.heard()
             os._exit(0 if silent and made.live and listener.calls <= 1 else 1)
@@ -228,12 +230,9 @@ def test_asyncio_rings_as_threads_do(server: redis.Redis, ironclaim_url: str) ->
 
 
 @pytest.mark.slow
-def test_asyncio_finds_a_connection_that_was_silently_cut(server: redis.Redis, ironclaim_url: str) -> None:
-    async def story(relay: Relay) -> None:
-        made, said = (
-            AsyncNotifier(Endpoint(relay.url, options=ConnectOptions(timeout_ms=300), asynchronous=True), TOPIC),
-            list[bool](),
-        )
+async def test_asyncio_finds_a_connection_that_was_silently_cut(server: redis.Redis, ironclaim_url: str) -> None:
+    with Relay(port_of(ironclaim_url)) as relay:
+        made, said = AsyncNotifier(patient(relay, asynchronous=True), TOPIC), list[bool]()
         made.listen(lambda: said.append(made.live))
         await until(lambda: made.live, "the confirmation")
         relay.hush()
@@ -241,25 +240,15 @@ def test_asyncio_finds_a_connection_that_was_silently_cut(server: redis.Redis, i
         await until(lambda: False in said[before:] and said[-1], "the end, and the next confirmation")
         await made.close()
 
-    with Relay(int(ironclaim_url.rsplit(":", 1)[1].split("/")[0])) as relay:
-        asyncio.run(story(relay))
 
-
-def test_asyncio_ends_it_some_time_after_the_last_one(
-    server: redis.Redis, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(notifying, "LINGER_S", 0.05)
-    monkeypatch.setattr(notifying, "PING_AFTER_S", 0.05)
-
-    async def story() -> None:
-        made, listener = AsyncNotifier(Endpoint(ironclaim_url, asynchronous=True), TOPIC), Listener()
-        for _ in range(2):
-            made.listen(listener.notify)
-            await until(lambda: made.live, "the confirmation")
-            made.unlisten(listener.notify)
-            await until(lambda: not made.live and not listeners(server), "the end")
-
-    asyncio.run(story())
+@pytest.mark.usefixtures("hasty")
+async def test_asyncio_ends_it_some_time_after_the_last_one(server: redis.Redis, ironclaim_url: str) -> None:
+    made, listener = AsyncNotifier(Endpoint(ironclaim_url, asynchronous=True), TOPIC), Listener()
+    for _ in range(2):
+        made.listen(listener.notify)
+        await until(lambda: made.live, "the confirmation")
+        made.unlisten(listener.notify)
+        await until(lambda: not made.live and not listeners(server), "the end")
 
 
 def test_asyncio_serves_one_loop_after_the_other_and_not_two_at_once(server: redis.Redis, ironclaim_url: str) -> None:
@@ -281,11 +270,8 @@ def test_asyncio_serves_one_loop_after_the_other_and_not_two_at_once(server: red
     asyncio.run(hears(another_loop))
 
 
-def test_a_loop_that_has_ended_with_a_listener_keeps_no_connection(
-    server: redis.Redis, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(notifying, "LINGER_S", 0.05)
-    monkeypatch.setattr(notifying, "PING_AFTER_S", 0.05)
+@pytest.mark.usefixtures("hasty")
+def test_a_loop_that_has_ended_with_a_listener_keeps_no_connection(server: redis.Redis, ironclaim_url: str) -> None:
     made = AsyncNotifier(Endpoint(ironclaim_url, asynchronous=True), TOPIC)
 
     async def listens() -> None:
@@ -297,28 +283,22 @@ def test_a_loop_that_has_ended_with_a_listener_keeps_no_connection(
     wait_until(lambda: not listeners(server), "the end")
 
 
-def test_what_was_said_to_an_earlier_listening_is_not_about_the_present_one(
+async def test_what_was_said_to_an_earlier_listening_is_not_about_the_present_one(
     ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = AsyncNotifier(Endpoint(ironclaim_url, asynchronous=True), TOPIC)
-
-    async def listens() -> None:
-        first, second = Listener(), Listener()
-        made.listen(first.notify)
-        while not made.live:
-            await asyncio.sleep(0.001)
-        stale = made._ring  # pyright: ignore[reportPrivateUsage]
-        assert stale is not None
-        stale()
-        # Before the loop has turned, the connection is lost, and another one listens.
-        made.unlisten(first.notify)
-        made._notifier.close()  # pyright: ignore[reportPrivateUsage]
-        # The server does not answer for now.
-        monkeypatch.setattr(notifying.Subscription, "start", lambda self: None)
-        made.listen(second.notify)
-        assert not made.live
-        await asyncio.sleep(0)
-        assert not made.live, "it would miss what is published now"
-        await made.close()
-
-    asyncio.run(listens())
+    made, first = AsyncNotifier(Endpoint(ironclaim_url, asynchronous=True), TOPIC), Listener()
+    made.listen(first.notify)
+    await until(lambda: made.live, "the confirmation")
+    stale = made._ring  # pyright: ignore[reportPrivateUsage]
+    assert stale is not None
+    stale()
+    # Before the loop has turned, the connection is lost, and another one listens.
+    made.unlisten(first.notify)
+    made._notifier.close()  # pyright: ignore[reportPrivateUsage]
+    # The server does not answer for now.
+    monkeypatch.setattr(notifying.Subscription, "start", lambda self: None)
+    made.listen(Listener().notify)
+    assert not made.live
+    await asyncio.sleep(0)
+    assert not made.live, "it would miss what is published now"
+    await made.close()

@@ -34,8 +34,7 @@ def rests(wait_ms: int, ttl_s: int, answers: list[tuple[int, bool]], looks: list
         return word, word != ""
         yield
 
-    start = time.ns
-    steps = waiting(look, wait_ms, ttl_s, time.now)
+    start, steps = time.ns, waiting(look, wait_ms, ttl_s, time.now)
     try:
         request = next(steps)
         while True:
@@ -49,38 +48,25 @@ def rests(wait_ms: int, ttl_s: int, answers: list[tuple[int, bool]], looks: list
     return asked, (time.ns - start) // MS
 
 
+RESTS = [
+    # At most thirty seconds, with a look every ten; a subscriber that lives for seconds is kept alive meanwhile.
+    *((wait_ms, 1_815, [], [], [10_000] * 3, 30_000) for wait_ms in (30_000, 30_001, 3_600_000)),
+    (30_000, 15, [], [], [5_000] * 6, 30_000),
+    # Without a wait it looks once, and it ends with the first look that tells something.
+    *((0, 1_815, [], [], [], 0), (20_000, 1_815, [], ["m"], [], 0)),
+    (20_000, 1_815, [(7, True), (30, True)], ["", "", "m"], [10_000] * 2, 37),
+    # It ends when the channel is closed, and rings for nothing do not make it longer.
+    (20_000, 1_815, [(7, True), (30, False)], [], [10_000] * 2, 37),
+    (500, 1_815, [(100, True)] * 4, [], [500, 400, 300, 200, 100], 500),
+]
+
+
 @pytest.mark.feature("DS12", model="dsps")
-def test_it_waits_at_most_thirty_seconds_and_looks_every_ten() -> None:
-    for wait_ms in (30_000, 30_001, 3_600_000):
-        asked, took_ms = rests(wait_ms, 1_815, [], [])
-        assert [rest.most_ms for rest in asked] == [10_000, 10_000, 10_000] and took_ms == 30_000
-        assert {rest.deaf_ms for rest in asked} == {1_000}
-
-
-def test_a_subscriber_that_lives_for_seconds_is_kept_alive_while_it_waits() -> None:
-    asked, _ = rests(30_000, 15, [], [])
-    assert max(rest.most_ms for rest in asked) == 5_000
-
-
-def test_without_a_wait_it_looks_once() -> None:
-    assert rests(0, 1_815, [], []) == ([], 0)
-
-
-def test_it_ends_with_the_first_look_that_tells_something() -> None:
-    assert rests(20_000, 1_815, [], ["m"]) == ([], 0)
-    asked, took_ms = rests(20_000, 1_815, [(7, True), (30, True)], ["", "", "m"])
-    assert took_ms == 37 and [rest.most_ms for rest in asked] == [10_000, 10_000]
-
-
-def test_it_ends_when_the_channel_is_closed() -> None:
-    asked, took_ms = rests(20_000, 1_815, [(7, True), (30, False)], [])
-    assert took_ms == 37 and len(asked) == 2
-
-
-def test_rings_for_nothing_do_not_make_it_longer() -> None:
-    asked, took_ms = rests(500, 1_815, [(100, True)] * 4, [])
-    assert took_ms == 500 and [rest.most_ms for rest in asked] == [500, 400, 300, 200, 100]
-    assert [rest.deaf_ms for rest in asked] == [500, 400, 300, 200, 100]
+@pytest.mark.parametrize(("wait_ms", "ttl_s", "answers", "looks", "rested_ms", "took_ms"), RESTS)
+def test_how_long_it_rests(wait_ms: int, ttl_s: int, answers: Any, looks: list[str], rested_ms: list[int], took_ms: int) -> None:
+    asked, found_ms = rests(wait_ms, ttl_s, list(answers), looks)
+    assert ([rest.most_ms for rest in asked], found_ms) == (rested_ms, took_ms)
+    assert [rest.deaf_ms for rest in asked] == [min(each_ms, 1_000) for each_ms in rested_ms]
 
 
 def test_it_does_not_rest_while_there_is_more_to_find() -> None:
@@ -97,5 +83,4 @@ def test_it_does_not_rest_while_there_is_more_to_find() -> None:
     with pytest.raises(StopIteration) as end:
         while True:
             asked.append(steps.send(True))
-    assert end.value.value == "m"
-    assert asked == [Rest(0, 0), Rest(0, 0), Rest(10_000, 1_000)]
+    assert end.value.value == "m" and asked == [Rest(0, 0), Rest(0, 0), Rest(10_000, 1_000)]

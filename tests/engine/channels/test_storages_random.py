@@ -56,8 +56,7 @@ class Sequence:
             return
         unread = [(id, at) for id, at, end_s in self.messages[place:] if end_s > now_s]
         expected = [(at, message(id).body()) for id, at in unread[: operation.most]]
-        assert list(reply.items) == expected
-        assert reply.more == (len(unread) > operation.most)
+        assert list(reply.items) == expected and reply.more == (len(unread) > operation.most)
 
     def acknowledged(self, operation: ops.Acknowledge) -> None:
         place = self.behind.get(operation.subscriber)
@@ -89,8 +88,7 @@ class Walk:
         moves = (self.publish, self.publish, self.fetch, self.fetch, self.acknowledge, self.acknowledge)
         moves += (self.subscribe, self.subscribe, self.unsubscribe, self.ask_old, self.time, self.copy, self.backup, self.restore)
         self.dice.choice(moves)()
-        lives = self.desk.lives()
-        assert all(end_ms > 0 for end_ms in lives.values()), "everything on the server ends"
+        assert all(end_ms > 0 for end_ms in self.desk.lives().values()), "everything on the server ends"
 
     def both(self, operation: Operation, in_memory: Operation | None = None) -> Any:
         """The reply, of which only the times differ."""
@@ -130,8 +128,7 @@ class Walk:
     def publish(self) -> None:
         ids = self.dice.choices(IDS, k=self.dice.choice((1, 1, 2, 5)))
         operation = ops.Publish(tuple(map(message, ids)), self.ttl_s(), self.seen(), not_after_ms=self.not_after_ms())
-        reply = self.both(operation)
-        self.list.published(operation, reply, self.now_s + operation.ttl_s)
+        self.list.published(operation, self.both(operation), self.now_s + operation.ttl_s)
 
     def subscribe(self) -> None:
         operation = ops.Subscribe(

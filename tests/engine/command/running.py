@@ -53,6 +53,14 @@ def ironclaim(*arguments: str, **environment: str) -> Done:
     return Done(code, out.getvalue(), err.getvalue())
 
 
+def refused(*arguments: str, **environment: str) -> str:
+    """The one line with which the command refuses, before it has printed anything."""
+    done = ironclaim(*arguments, **environment)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), (arguments, done)
+    assert done.stderr.startswith("ironclaim: ")
+    return done.stderr
+
+
 def said(*arguments: str, **environment: str) -> Any:
     """What the command prints as JSON."""
     done = ironclaim(*arguments, "--json", **environment)

@@ -6,15 +6,17 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from engine import Queue, outbox
 from engine.testing import start_guarded
-from tests.engine.command.running import ROOT, ironclaim
+from tests.engine.command.running import ROOT, ironclaim, refused
 from tests.engine.helpers.waiting import wait_until
 
+#: The module is written in a folder of the test: its database, and what is enqueued from it.
 SHOP = """
 import sqlite3
 from engine import AsyncQueue, Queue
@@ -35,46 +37,45 @@ def send(number: int) -> None: ...
 """
 
 
+@pytest.fixture
+def file(ironclaim_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
+    """The database of the module that the test names."""
+    monkeypatch.syspath_prepend(tmp_path)
+    file = tmp_path / "shop.db"
+    (tmp_path / f"{request.param}.py").write_text(SHOP.format(file=str(file), url=ironclaim_url))
+    return file
+
+
 def add(file: Path, url: str, queue: str, name: str, *numbers: int) -> None:
-    connection = sqlite3.connect(file, timeout=30)
-    outbox.create_table(connection)
-    with Queue(queue, url=url) as own:
+    with closing(sqlite3.connect(file, timeout=30)) as connection, Queue(queue, url=url) as own:
+        outbox.create_table(connection)
         task = own.job(name)(pay)
         for number in numbers:
             outbox.add(connection, task, number)
-    connection.commit()
-    connection.close()
+        connection.commit()
 
 
 def pay(number: int) -> None: ...
 
 
-def test_the_command_relays_the_rows_of_the_queues_it_is_given(
-    ironclaim_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
-    file = tmp_path / "shop.db"
-    (tmp_path / "outbox_shop.py").write_text(SHOP.format(file=str(file), url=ironclaim_url))
+@pytest.mark.parametrize("file", ["outbox_shop"], indirect=True)
+def test_the_command_relays_the_rows_of_the_queues_it_is_given(ironclaim_url: str, file: Path) -> None:
     add(file, ironclaim_url, "mails", "send", 1, 2)
     add(file, ironclaim_url, "bills", "pay", 3)
-    done = ironclaim("outbox", "outbox_shop:connect", "outbox_shop:mails", "--burst")
-    assert (done.returncode, done.stdout) == (0, "2 rows sent\n"), done.stderr
-    done = ironclaim("outbox", "outbox_shop.connect", "outbox_shop:mails", "outbox_shop:bills", "--burst")
-    assert (done.returncode, done.stdout) == (0, "1 rows sent\n"), done.stderr
+    for words, told in ((":connect outbox_shop:mails", "2"), (".connect outbox_shop:mails outbox_shop:bills", "1")):
+        done = ironclaim("outbox", *f"outbox_shop{words}".split(), "--burst")
+        assert (done.returncode, done.stdout) == (0, f"{told} rows sent\n"), done.stderr
     with Queue("mails", url=ironclaim_url) as mails, Queue("bills", url=ironclaim_url) as bills:
         assert (mails.counts().waiting, bills.counts().waiting) == (2, 1)
 
 
 @pytest.mark.slow
-def test_it_runs_until_sigterm(ironclaim_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
-    file = tmp_path / "shop.db"
-    (tmp_path / "outbox_stay.py").write_text(SHOP.format(file=str(file), url=ironclaim_url))
+@pytest.mark.parametrize("file", ["outbox_stay"], indirect=True)
+def test_it_runs_until_sigterm(ironclaim_url: str, file: Path) -> None:
     add(file, ironclaim_url, "mails", "send", 1)
     command = [sys.executable, "-m", "engine", "outbox", "outbox_stay:connect", "outbox_stay:mails", "--poll-ms", "10"]
-    relay = start_guarded(
-        command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}, stdout=subprocess.PIPE, text=True
-    )
+    env = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
+    relay = start_guarded(command, cwd=file.parent, env=env, stdout=subprocess.PIPE, text=True)
     try:
         with Queue("mails", url=ironclaim_url) as mails:
             wait_until(lambda: mails.counts().waiting == 1, "the first row is sent", 120)
@@ -89,10 +90,9 @@ def test_it_runs_until_sigterm(ironclaim_url: str, tmp_path: Path, monkeypatch: 
     assert (relay.returncode, out) == (0, "2 rows sent\n")
 
 
-def test_what_it_cannot_use_is_one_line(ironclaim_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
-    file = tmp_path / "shop.db"
-    (tmp_path / "outbox_bad.py").write_text(SHOP.format(file=str(file), url=ironclaim_url))
+@pytest.mark.usefixtures("file")
+@pytest.mark.parametrize("file", ["outbox_bad"], indirect=True)
+def test_what_it_cannot_use_is_one_line() -> None:
     for arguments, words in (
         (("outbox_bad:connct", "outbox_bad:mails"), "has no connct"),
         (("outbox_bad:number", "outbox_bad:mails"), "connect: "),
@@ -102,6 +102,4 @@ def test_what_it_cannot_use_is_one_line(ironclaim_url: str, tmp_path: Path, monk
         (("outbox_bad:connect", "outbox_bad:mails", "--batch", "0"), "batch: "),
         (("outbox_bad:connect", "outbox_bad:mails"), "table: ironclaim_outbox is missing, it must be there: "),
     ):
-        done = ironclaim("outbox", *arguments, "--burst")
-        assert done.returncode == 2, (arguments, done.stderr)
-        assert words in done.stderr and len(done.stderr.splitlines()) == 1
+        assert words in refused("outbox", *arguments, "--burst"), arguments

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from engine import Queue
-from tests.engine.command.running import ironclaim, said
+from tests.engine.command.running import Done, ironclaim, said
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.waiting import wait_until
 
@@ -17,8 +17,7 @@ def test_why_is_one_sentence(queue: Queue, at: tuple[str, ...]) -> None:
     sentence = "waits because no worker of this queue is alive"
     assert ironclaim("why", "j", *at).stdout == f"{sentence}\n"
     assert said("why", "j", *at) == {"job": "j", "queue": "mails", "state": "waiting", "why": sentence}
-    gone = ironclaim("why", "nobody", *at)
-    assert (gone.returncode, gone.stderr) == (1, "ironclaim: queue mails knows no job nobody\n")
+    assert ironclaim("why", "nobody", *at) == Done(1, "", "ironclaim: queue mails knows no job nobody\n")
     gone = ironclaim("why", "nobody", *at, "--json")
     assert (gone.returncode, json.loads(gone.stdout)["state"]) == (1, "gone")
 
@@ -30,16 +29,13 @@ def test_queues_and_top_tell_pauses_limits_and_lanes(queue: Queue, at: tuple[str
     queue.pause("send")
     (row,) = said("queues", "--url", ironclaim_url)
     assert [(pause["name"], pause["until_ms"]) for pause in row["pauses"]] == [("send", 0)]
-    assert [(limit["key"], limit["in_hand"], limit["full"], limit["holders"]) for limit in row["limits"]] == [
-        ("acme", 0, False, [])
-    ]
-    (lane,) = row["lanes"]
+    (limit,), (lane,) = row["limits"], row["lanes"]
+    assert (limit["key"], limit["in_hand"], limit["full"], limit["holders"]) == ("acme", 0, False, [])
     assert (lane["name"], lane["key"], lane["waiting"]) == ("send", "acme", 3) and row["oldest_age_ms"] >= 0 == row["workers"]
     assert lane["waits_for"] == "the name send is paused until it is resumed"
     shown = ironclaim("queues", "--url", ironclaim_url).stdout
     assert "held back" in shown and "send paused" in shown
-    look = said("top", *at, "--count", "1")
-    assert (look["lanes"], look["limits"], look["pauses"]) == (row["lanes"], row["limits"], row["pauses"])
+    assert said("top", *at, "--count", "1").items() >= {name: row[name] for name in ("lanes", "limits", "pauses")}.items()
     screen = ironclaim("top", *at, "--count", "1").stdout
     for piece in ("paused  until", "limit of  ", "key acme", "0 of 2", "lane       waiting", "send/acme        3"):
         assert piece in screen, piece
@@ -47,8 +43,7 @@ def test_queues_and_top_tell_pauses_limits_and_lanes(queue: Queue, at: tuple[str
 
 def test_workers_that_claim_nothing(queue: Queue, at: tuple[str, ...], ironclaim_url: str) -> None:
     queue.enqueue("work", {})
-    worker = make_worker(queue, Book(), "w1", beat_ms=60_000, sweep_ms=100, gate=lambda: False)
-    with at_work(worker):
+    with at_work(make_worker(queue, Book(), "w1", beat_ms=60_000, sweep_ms=100, gate=lambda: False)):
         wait_until(lambda: said("top", *at, "--count", "1")["kept_back"], "the gate")
         (row,) = said("queues", "--url", ironclaim_url)
         assert (row["workers"], row["kept_back"]) == (1, [{"worker": "w1", "paused": False, "gate_closed": True}])
@@ -93,14 +88,13 @@ def test_a_queue_that_does_not_exist_is_not_paused(queue: Queue, at: tuple[str, 
     assert [pause.name for pause in queue.obstacles().pauses] == [None]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        *(("pause",), ("workers",), ("top", "--count", "1"), ("cron", "list"), ("jobs", "list"), ("jobs", "times")),
-        *(("dead", "list"), ("dead", "requeue", "--all"), ("dead", "clear", "--older-than", "0s")),
-    ],
-    ids=" ".join,
-)
+LOOKS = [
+    *(("pause",), ("workers",), ("top", "--count", "1"), ("cron", "list"), ("jobs", "list"), ("jobs", "times")),
+    *(("dead", "list"), ("dead", "requeue", "--all"), ("dead", "clear", "--older-than", "0s")),
+]
+
+
+@pytest.mark.parametrize("words", LOOKS, ids=" ".join)
 def test_a_queue_that_does_not_exist_is_said_by_who_looks_at_it(queue: Queue, ironclaim_url: str, words: tuple[str, ...]) -> None:
     """The others are told that it has no such job, schedule or pause."""
     queue.enqueue("send", {})
@@ -113,10 +107,9 @@ def test_a_queue_that_does_not_exist_is_said_by_who_looks_at_it(queue: Queue, ir
 
 def test_the_end_of_a_pause_that_was_not_there_is_said(queue: Queue, at: tuple[str, ...]) -> None:
     queue.enqueue("send", {})
-    done = ironclaim("resume", "send", *at)
-    assert (done.returncode, done.stderr) == (1, "ironclaim: queue mails: the name send was not paused\n")
+    told = "ironclaim: queue mails: the {} was not paused\n"
+    assert ironclaim("resume", "send", *at) == Done(1, "", told.format("name send"))
     said("pause", "send", *at)
-    done = ironclaim("resume", *at)
-    assert (done.returncode, done.stderr) == (1, "ironclaim: queue mails: the whole queue was not paused\n")
+    assert ironclaim("resume", *at) == Done(1, "", told.format("whole queue"))
     assert said("resume", "send", *at)["resumed"] == "send"
     assert (queue.resume("send"), queue.resume()) == (False, False)

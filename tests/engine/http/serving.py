@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import socket
 import threading
 import time
@@ -51,6 +52,16 @@ def asking(url: str, *, headers: Mapping[str, str] | None = None, **settings: An
     """A client of an application with these settings, which has its jobs on the server of the url."""
     with served(HttpSettings(url=url, **settings)) as base, httpx.Client(base_url=base, timeout=120, headers=headers) as client:
         yield client
+
+
+def bearer(secret: str) -> dict[str, str]:
+    """The header that a token is sent in."""
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def audited(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    """The lines of the audit since the log was cleared."""
+    return [json.loads(record.getMessage()) for record in caplog.records if record.name.endswith("audit")]
 
 
 def rest_of(lines: Iterator[str]) -> list[str]:

@@ -18,24 +18,25 @@ from engine.http import opening, routes
 from engine.http.access import public
 from engine.http.application import application
 from engine.http.settings import HttpSettings
-from tests.engine.http.serving import served
+from tests.engine.http.serving import asking
 
 
 def test_a_path_that_there_is_not_is_a_problem_with_the_headers_of_all_answers(ironclaim_url: str) -> None:
-    with served(HttpSettings(url=ironclaim_url)) as base:
-        answer = httpx.get(f"{base}/nothing", timeout=120)
-    assert answer.status_code == 404 and answer.headers["content-type"] == "application/problem+json"
-    assert answer.json()["status"] == 404
+    with asking(ironclaim_url) as client:
+        answer = client.get("/nothing")
+    assert (answer.status_code, answer.json()["status"]) == (404, 404)
+    assert answer.headers["content-type"] == "application/problem+json"
     assert answer.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'")
     assert answer.headers["cache-control"] == "no-store"
 
 
 def test_a_method_that_a_path_does_not_have_is_answered_with_all_that_it_has(ironclaim_url: str) -> None:
-    with served(HttpSettings(url=ironclaim_url)) as base:
-        paths = ("limits/a", "events", "jobs/j1/cancel", "jobs/batch")
-        answers = [httpx.request("PATCH", f"{base}/api/queues/q/{path}") for path in paths]
-    assert [answer.status_code for answer in answers] == [405] * 4
-    assert [answer.headers["allow"] for answer in answers] == ["DELETE, PUT", "DELETE, GET, HEAD, PUT", "POST", "POST"]
+    has = {"limits/a": "DELETE, PUT", "events": "DELETE, GET, HEAD, PUT", "jobs/j1/cancel": "POST", "jobs/batch": "POST"}
+    with asking(ironclaim_url) as client:
+        answers = {path: client.patch(f"/api/queues/q/{path}") for path in has}
+    assert {path: (405, allow) for path, allow in has.items()} == {
+        path: (answer.status_code, answer.headers["allow"]) for path, answer in answers.items()
+    }
 
 
 def test_a_service_mounts_it_and_closes_it_with_its_own_lifespan(ironclaim_url: str, queue: Queue) -> None:
@@ -56,16 +57,15 @@ def test_a_service_mounts_it_and_closes_it_with_its_own_lifespan(ironclaim_url: 
 
     made, printed = asyncio.run(ask())
     assert (made.status_code, made.headers["location"]) == (201, "/jobs/api/queues/q/jobs/j1")
-    assert printed.json()["servers"] == [{"url": "/jobs"}]
-    assert queue.jobs.state("j1") == "waiting"
+    assert printed.json()["servers"] == [{"url": "/jobs"}] and queue.jobs.state("j1") == "waiting"
 
 
 def test_queues_beyond_the_bound_make_room(ironclaim_url: str, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "QUEUES_MAX", 2)
     queue.enqueue("a", 1, id="j1")
-    with served(HttpSettings(url=ironclaim_url)) as base:
+    with asking(ironclaim_url) as client:
         for name in ("q", "r", "s", "t", "q"):
-            assert httpx.get(f"{base}/api/queues/{name}", timeout=120).json()["counts"]["waiting"] == (name == "q")
+            assert client.get(f"/api/queues/{name}").json()["counts"]["waiting"] == (name == "q")
 
 
 def test_a_fault_shows_nothing_of_itself(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,7 @@ def test_a_fault_shows_nothing_of_itself(ironclaim_url: str, monkeypatch: pytest
         raise RuntimeError("a secret")
 
     monkeypatch.setattr(routes, "page_routes", lambda settings: [Route("/fail", fail, methods=["GET"])])
-    with served(HttpSettings(url=ironclaim_url)) as base:
-        answer = httpx.get(f"{base}/fail", timeout=120)
+    with asking(ironclaim_url) as client:
+        answer = client.get("/fail")
     assert answer.status_code == 500 and answer.headers["content-type"] == "application/problem+json"
     assert "secret" not in answer.text

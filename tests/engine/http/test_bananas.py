@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,8 +10,10 @@ import httpx
 import pytest
 import redis
 
-from engine import Handlers, Job, Queue, Worker, models
+from engine import Job, Queue, Worker, models
 from engine.http.settings import HttpSettings
+from tests.engine.helpers.at_work import at_work
+from tests.engine.helpers.producing import some_handlers
 from tests.engine.helpers.waiting import wait_until
 from tests.engine.http.serving import served
 
@@ -29,14 +30,13 @@ def client(ironclaim_url: str) -> Iterator[httpx.Client]:
 
 
 def test_a_job_stands_in_the_keys_of_bananas(client: httpx.Client, ironclaim_url: str) -> None:
-    body = {
+    body: dict[str, Any] = {
         "name": "send_email",
         "payload": {"to": "user@example.com"},
         "priority": "high",
         "description": "an urgent one",
-        "routing_key": "gpu",
-        "max_retries": 5,
     }
+    body |= {"routing_key": "gpu", "max_retries": 5}
     answer = client.post("/jobs", json=body)
     made = answer.json()
     assert answer.status_code == 201 and made["status"] == "pending" and made["created_at"].endswith("Z")
@@ -60,12 +60,7 @@ def test_members_that_are_null_are_as_if_left_out(client: httpx.Client) -> None:
 
 
 def test_a_job_is_followed_from_submission_to_its_result(client: httpx.Client, ironclaim_url: str) -> None:
-    queue, handlers, may = Queue("q", models.Bananas(), url=ironclaim_url), Handlers(), threading.Event()
-
-    @handlers("double")
-    def double(job: Job) -> int:
-        may.wait()
-        return 2 * job.payload
+    handlers = some_handlers(lambda job: 2 * job.payload, "double")
 
     @handlers("fail")
     def fail(job: Job) -> None:
@@ -75,24 +70,11 @@ def test_a_job_is_followed_from_submission_to_its_result(client: httpx.Client, i
     made, ids = {job["id"]: job for job in posted}, [job["id"] for job in posted]
     later = client.post("/jobs", json={"name": "double", "scheduled_for": "2099-01-01T00:00:00Z"}).json()
     assert later["status"] == "scheduled" and client.get(f"/jobs/{later['id']}").json()["status"] == "scheduled"
-    assert client.get(f"/jobs/{ids[0]}").json() | {"created_at": "", "updated_at": ""} == {
-        "id": ids[0],
-        "name": "double",
-        "status": "pending",
-        "priority": "normal",
-        "routing_key": "default",
-        "attempts": 0,
-        "max_retries": 1,
-        "created_at": "",
-        "updated_at": "",
-        "payload": 21,
-    }
+    wanted = {"id": ids[0], "name": "double", "payload": 21, "status": "pending", "priority": "normal", "created_at": ""}
+    wanted |= {"routing_key": "default", "attempts": 0, "max_retries": 1, "updated_at": ""}
+    assert client.get(f"/jobs/{ids[0]}").json() | {"created_at": "", "updated_at": ""} == wanted
     assert {job["id"] for job in client.get("/jobs", params={"status": "pending"}).json()["jobs"]} == set(ids)
-    worker = Worker(queue, handlers)
-    thread = threading.Thread(target=worker.run)
-    thread.start()
-    try:
-        may.set()
+    with Queue("q", models.Bananas(), url=ironclaim_url) as queue, at_work(Worker(queue, handlers)):
         assert queue.results.wait(ids[0], wait_ms=60_000).value == 42
         assert not queue.results.wait(ids[1], wait_ms=60_000).ok
         shown, failed = (client.get(f"/jobs/{id}").json() for id in ids)
@@ -106,10 +88,6 @@ def test_a_job_is_followed_from_submission_to_its_result(client: httpx.Client, i
         wait_until(lambda: client.get("/metrics").json()["workers"]["active"] == 1, "the worker is listed")
         numbers = client.get("/metrics").json()
         assert (numbers["scheduled"], numbers["dead_letter"], numbers["workers"]["active"]) == (1, 1, 1)
-    finally:
-        worker.stop()
-        thread.join()
-        queue.close()
 
 
 def test_a_repeat_with_its_id_is_answered_with_the_same_job(client: httpx.Client) -> None:
@@ -117,37 +95,34 @@ def test_a_repeat_with_its_id_is_answered_with_the_same_job(client: httpx.Client
     assert [(answer.status_code, answer.json()["id"]) for answer in answers] == [(201, "order-1"), (200, "order-1")]
 
 
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [
-        ({}, "name"),
-        ({"name": "a", "priority": "urgent"}, "priority"),
-        ({"name": "a", "priority": 7}, "priority"),
-        ({"name": "a", "scheduled_for": "tomorrow"}, "scheduled_for"),
-        ({"name": "a", "scheduled_for": "2030-01-01T00:00:00"}, "scheduled_for"),
-        ({"name": "a", "scheduled_for": "6000-01-01T00:00:00Z"}, "scheduled_for"),
-        ({"name": "a", "routing_key": "a.b"}, "route"),
-        ({"name": "a", "max_retries": 0}, "attempts"),
-        ({"name": "a", "description": 1}, "description"),
-        ({"name": "a", "delay_ms": 1}, "delay_ms"),
-    ],
-)
+BAD_JOBS = [
+    *(({}, "name"), ({"name": "a", "priority": "urgent"}, "priority")),
+    ({"name": "a", "priority": 7}, "priority"),
+    ({"name": "a", "scheduled_for": "tomorrow"}, "scheduled_for"),
+    ({"name": "a", "scheduled_for": "2030-01-01T00:00:00"}, "scheduled_for"),
+    ({"name": "a", "scheduled_for": "6000-01-01T00:00:00Z"}, "scheduled_for"),
+    *(({"name": "a", "routing_key": "a.b"}, "route"), ({"name": "a", "max_retries": 0}, "attempts")),
+    *(({"name": "a", "description": 1}, "description"), ({"name": "a", "delay_ms": 1}, "delay_ms")),
+]
+
+
+@pytest.mark.parametrize(("body", "field"), BAD_JOBS)
 def test_what_it_cannot_take_is_a_problem_that_names_the_field(client: httpx.Client, body: dict[str, Any], field: str) -> None:
     answer = client.post("/jobs", json=body)
     assert (answer.status_code, answer.json()["field"]) == (422, field)
     assert client.get("/jobs").json()["jobs"] == []
 
 
-@pytest.mark.parametrize(
-    ("text", "due_ms"),
-    [
-        ("2099-01-01T00:00:00.001Z", 4_070_908_800_001),
-        ("2099-01-01T00:00:00.0010001Z", 4_070_908_800_002),
-        ("2099-01-01T00:00:00.000999+00:00", 4_070_908_800_001),
-        # Finer than a datetime.
-        ("2099-01-01t02:00:00.0000001+02:00", 4_070_908_800_001),
-    ],
-)
+TIMES = [
+    ("2099-01-01T00:00:00.001Z", 4_070_908_800_001),
+    ("2099-01-01T00:00:00.0010001Z", 4_070_908_800_002),
+    ("2099-01-01T00:00:00.000999+00:00", 4_070_908_800_001),
+    # Finer than a datetime.
+    ("2099-01-01t02:00:00.0000001+02:00", 4_070_908_800_001),
+]
+
+
+@pytest.mark.parametrize(("text", "due_ms"), TIMES)
 def test_a_time_between_two_milliseconds_is_rounded_up(client: httpx.Client, ironclaim_url: str, text: str, due_ms: int) -> None:
     made = client.post("/jobs", json={"name": "a", "scheduled_for": text}).json()
     with Queue("q", models.Bananas(), url=ironclaim_url) as queue:

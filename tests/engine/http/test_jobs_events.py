@@ -35,6 +35,15 @@ def listening(base: str, **headers: str) -> Iterator[Iterator[dict[str, Any]]]:
         yield (json.loads(line.removeprefix("data: ")) for line in coming(lines, 'data: {"'))
 
 
+@contextlib.contextmanager
+def begun(url: str) -> Iterator[Iterator[str]]:
+    """The lines of the stream of an application, behind the first."""
+    with served(HttpSettings(url=url)) as base, httpx.stream("GET", f"{base}{EVENTS}", timeout=STREAM_S) as answer:
+        lines = answer.iter_lines()
+        assert next(lines) == "retry: 2000"
+        yield lines
+
+
 @pytest.mark.feature("BN34")
 def test_all_who_listen_get_each_event_in_order_by_one_reader(ironclaim_url: str, queue: Queue) -> None:
     with served(HttpSettings(url=ironclaim_url, allow_changes=True)) as base, contextlib.ExitStack() as stack:
@@ -43,9 +52,8 @@ def test_all_who_listen_get_each_event_in_order_by_one_reader(ironclaim_url: str
         queue.enqueue_many([{"name": "a", "payload": at, "id": f"j{at}"} for at in range(10)])
         for stream in streams:
             found = [next(stream) for _ in range(10)]
-            assert [(event["kind"], event["job"], event["name"]) for event in found] == [
-                ("created", f"j{at}", "a") for at in range(10)
-            ]
+            told = [(event["kind"], event["job"], event["name"]) for event in found]
+            assert told == [("created", f"j{at}", "a") for at in range(10)]
         with redis.Redis.from_url(ironclaim_url) as server:
             clients: Any = server.client_list
             wait_until(lambda: [each["cmd"] for each in clients()].count("xread") == 1, "one client of the server reads for all")
@@ -77,9 +85,7 @@ def test_who_comes_back_gets_what_it_has_missed_and_nothing_twice(ironclaim_url:
 def test_who_takes_nothing_is_told_that_it_is_behind(ironclaim_url: str, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "BEHIND_MAX", 5)
     queue.events.on()
-    with served(HttpSettings(url=ironclaim_url)) as base, httpx.stream("GET", f"{base}{EVENTS}", timeout=STREAM_S) as answer:
-        lines = answer.iter_lines()
-        next(lines)
+    with begun(ironclaim_url) as lines:
         queue.enqueue_many([{"name": "a", "payload": at} for at in range(100)])
         assert "event: behind" in rest_of(lines), "the stream ends with it"
 
@@ -87,9 +93,7 @@ def test_who_takes_nothing_is_told_that_it_is_behind(ironclaim_url: str, queue: 
 def test_a_silent_stream_has_comments(ironclaim_url: str, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "SILENCE_S", 0.05)
     queue.events.on()
-    with served(HttpSettings(url=ironclaim_url)) as base, httpx.stream("GET", f"{base}{EVENTS}", timeout=STREAM_S) as answer:
-        lines = answer.iter_lines()
-        assert next(lines) == "retry: 2000"
+    with begun(ironclaim_url) as lines:
         assert list(itertools.islice(coming(lines, ":"), 2)) == [": ", ": "]
         queue.enqueue("a", 1, id="j1")
         assert '"job": "j1"' in next(coming(lines, "data: ")), "an event comes in between"
@@ -102,22 +106,19 @@ def test_a_listener_takes_what_is_after_the_last_event_that_was_seen() -> None:
     assert listener.take((7, 2)) == b"7-10 8-0 " and not listener.waiting
 
 
-def test_many_listeners_are_woken_some_at_a_time(ironclaim_url: str) -> None:
-    async def woken() -> list[int]:
-        """How many have something to do after each turn of the loop."""
-        async with AsyncQueue("q", url=ironclaim_url) as queue, contextlib.AsyncExitStack() as stack:
-            reader = events.Reader(queue)
-            listeners = [await stack.enter_async_context(reader.listening()) for _ in range(3 * events.WOKEN_MAX)]
-            resting = [asyncio.create_task(listener.rest()) for listener in listeners]
+async def test_many_listeners_are_woken_some_at_a_time(ironclaim_url: str) -> None:
+    async with AsyncQueue("q", url=ironclaim_url) as queue, contextlib.AsyncExitStack() as stack:
+        reader = events.Reader(queue)
+        listeners = [await stack.enter_async_context(reader.listening()) for _ in range(3 * events.WOKEN_MAX)]
+        resting = [asyncio.create_task(listener.rest()) for listener in listeners]
+        await asyncio.sleep(0)
+        reader.tell((1, 0), b"an event")
+        # How many have something to do after each turn of the loop.
+        found = [0]
+        while found[-1] < len(resting):
             await asyncio.sleep(0)
-            reader.tell((1, 0), b"an event")
-            found = [0]
-            while found[-1] < len(resting):
-                await asyncio.sleep(0)
-                found.append(sum(task.done() for task in resting))
-            return found
-
-    assert all(after - before <= events.WOKEN_MAX for before, after in itertools.pairwise(asyncio.run(woken())))
+            found.append(sum(task.done() for task in resting))
+    assert all(after - before <= events.WOKEN_MAX for before, after in itertools.pairwise(found))
 
 
 def test_a_server_that_was_away_is_read_on(relay: Relay, queue: Queue) -> None:
@@ -148,17 +149,14 @@ def test_clients_that_have_gone_make_room(ironclaim_url: str, queue: Queue) -> N
 
 def polls(base: str) -> bool:
     """Whether a long poll may wait: False where there is no place; ReadTimeout where it waits, and its client goes away."""
-    answer = httpx.get(
-        f"{base}/api/queues/q/jobs/j1/result", params={"wait_ms": 60_000}, timeout=httpx.Timeout(STREAM_S, read=0.5)
-    )
-    return answer.status_code != 503
+    timeout = httpx.Timeout(STREAM_S, read=0.5)
+    return httpx.get(f"{base}/api/queues/q/jobs/j1/result?wait_ms=60000", timeout=timeout).status_code != 503
 
 
 def test_an_end_of_the_application_ends_streams_and_long_polls(ironclaim_url: str, queue: Queue) -> None:
     queue.enqueue("a", 1, id="j1")
     with contextlib.ExitStack() as stack:
         with served(HttpSettings(url=ironclaim_url)) as base:
-            stream = stack.enter_context(httpx.stream("GET", f"{base}{EVENTS}", timeout=STREAM_S))
-            lines = stream.iter_lines()
+            lines = stack.enter_context(httpx.stream("GET", f"{base}{EVENTS}", timeout=STREAM_S)).iter_lines()
             assert next(lines).startswith("retry: ")
         assert not any(rest_of(lines)), "it has ended, and the server with it"

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-import httpx
 import pytest
 
-from engine import Handlers, Queue, Worker
-from engine.http.settings import HttpSettings
+from engine import Queue, Worker
 from engine.models.spec import named
-from tests.engine.http.serving import asking, served
+from tests.engine.helpers.producing import some_handlers
+from tests.engine.http.serving import asking
 
 QUEUE = 'video trans"coding" é?#%'
 NAME = 're "encode" é'
@@ -23,11 +22,8 @@ NOT_IN_PATHS = ("a/b", "back\\slash", "line\nend", "nul\0")
     "model", ["bull", *(pytest.param(name, marks=pytest.mark.slow) for name in ("bridge", "bananas:live", "mosquito:live"))]
 )
 def test_jobs_of_every_id_are_found_changed_and_shown(model: str, ironclaim_url: str) -> None:
-    settings = HttpSettings(url=ironclaim_url, model=model, allow_changes=True, show_payloads=True)
-    handlers = Handlers()
-    handlers(NAME)(lambda job: job.id)
     of_queue = f"/api/queues/{quote(QUEUE, safe='')}"
-    with served(settings) as base, httpx.Client(base_url=base, timeout=120) as client:
+    with asking(ironclaim_url, model=model, allow_changes=True, show_payloads=True) as client:
         for id in (*IDS, *NOT_IN_PATHS):
             answer = client.post(f"{of_queue}/jobs", json={"name": NAME, "payload": {"n": "1"}, "id": id})
             assert (answer.status_code, answer.json()["id"]) == (201, id), answer.text
@@ -50,7 +46,7 @@ def test_jobs_of_every_id_are_found_changed_and_shown(model: str, ironclaim_url:
         limit = client.put(f"{of_queue}/limits/{quote(NAME, safe='')}", json={"concurrency": 2})
         assert limit.json()["name"] == NAME
         with Queue(QUEUE, named(model), url=ironclaim_url) as queue:
-            Worker(queue, handlers).run(burst=True)
+            Worker(queue, some_handlers(lambda job: job.id, NAME)).run(burst=True)
             counts = queue.counts()
         assert (counts.waiting, counts.dead) == (0, 0)
         # Mosquito keeps a finished job for a second.

@@ -6,22 +6,24 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import httpx
 import pytest
 import redis
 
-from engine import Handlers, Job, Malformed, NewJob, Queue, Worker
+from engine import Job, Malformed, NewJob, Queue, Worker
 from engine.http.channels.settings import ChannelPolicy, ChannelSettings
 from engine.http.channels.webhooks.settings import WebhookSettings
 from engine.http.jobs.jobs import CALLBACKS
 from engine.http.settings import HttpSettings, Token
 from engine.models.spec import named
 from engine.options import OPTIONS
+from tests.engine.helpers.producing import some_handlers
 from tests.engine.helpers.waiting import wait_until
 from tests.engine.http.channels.receiver import Receiver
-from tests.engine.http.serving import asking, served
+from tests.engine.http.serving import asking, audited, bearer
 
 MAILS, BOTH, ALL = "m" * 32, "b" * 32, "a" * 32
 TOKENS = (
@@ -36,12 +38,8 @@ CALLBACK = {"name": "send", "reroute_on": AWAY}
 #: Path, body, and the field that is refused.
 CASES: dict[str, tuple[str, dict[str, Any], str]] = {
     "reroute_on": ("jobs", {"name": "send", "reroute_on": AWAY}, "reroute_on"),
-    "reroute_on among others": (
-        "jobs",
-        {"name": "send", "reroute_on": {"KeyError": "send", "ValueError": "mails:x", **AWAY}},
-        "reroute_on",
-    ),
-    "reroute_on of a name with colons": ("jobs", {"name": "send", "reroute_on": {"Exception": "bills:pay:x"}}, "reroute_on"),
+    "among others": ("jobs", {"name": "send", "reroute_on": {"KeyError": "send", "ValueError": "mails:x", **AWAY}}, "reroute_on"),
+    "a name with colons": ("jobs", {"name": "send", "reroute_on": {"Exception": "bills:pay:x"}}, "reroute_on"),
     "on_success": ("jobs", {"name": "send", "on_success": CALLBACK}, "on_success.reroute_on"),
     "on_failure": ("jobs", {"name": "send", "on_failure": CALLBACK}, "on_failure.reroute_on"),
     "batch": ("jobs/batch", {"jobs": [{"name": "send"}, {"name": "send", "reroute_on": AWAY}]}, "jobs[1].reroute_on"),
@@ -49,13 +47,15 @@ CASES: dict[str, tuple[str, dict[str, Any], str]] = {
 }
 
 
-def bearer(secret: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {secret}"}
+def mailing(url: str, model: str = "lanes", *more: Token) -> AbstractContextManager[httpx.Client]:
+    """A client that may do everything in the queue mails."""
+    tokens = (*TOKENS, *more)
+    return asking(url, model=model, allow_changes=True, show_payloads=True, tokens=tokens, headers=bearer(MAILS))
 
 
 @pytest.fixture
 def client(ironclaim_url: str) -> Iterator[httpx.Client]:
-    with asking(ironclaim_url, allow_changes=True, show_payloads=True, tokens=TOKENS, headers=bearer(MAILS)) as made:
+    with mailing(ironclaim_url) as made:
         yield made
 
 
@@ -65,21 +65,22 @@ def fail(job: Job) -> None:
 
 def work_off(url: str, queue: str) -> None:
     """Let every job fail for good, and what that makes."""
-    handlers = Handlers()
-    for name in ("send", "pay", "x"):
+    handlers = some_handlers(fail, "send")
+    for name in ("pay", "x"):
         handlers(name)(fail)
     with Queue(queue, url=url) as opened:
         opened.dead.requeue_all()
         Worker(opened, handlers).run(burst=True)
 
 
-def keys_of(url: str, queue: str) -> list[bytes]:
-    with redis.Redis.from_url(url) as raw:
-        return sorted(raw.scan_iter(f"ic:{{{queue}}}*"))
+@pytest.fixture
+def raw(ironclaim_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(ironclaim_url) as made:
+        yield made
 
 
-def audited(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
-    return [json.loads(record.getMessage()) for record in caplog.records if record.name.endswith("audit")]
+def keys_of(raw: redis.Redis, queue: str) -> list[bytes]:
+    return sorted(raw.scan_iter(f"ic:{{{queue}}}*"))
 
 
 def test_each_option_is_known_to_lead_out_of_its_queue_or_not() -> None:
@@ -93,7 +94,7 @@ def test_each_option_is_known_to_lead_out_of_its_queue_or_not() -> None:
 
 
 def test_no_reference_leads_out_of_the_queues_of_a_token(
-    client: httpx.Client, ironclaim_url: str, caplog: pytest.LogCaptureFixture
+    client: httpx.Client, ironclaim_url: str, raw: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="ironclaim.http.audit")
     for case, (path, body, field) in CASES.items():
@@ -104,16 +105,17 @@ def test_no_reference_leads_out_of_the_queues_of_a_token(
         (line,) = audited(caplog)
         assert (line["who"], line["status"], line["refused"]) == ("mails", 403, f"{field} leads to the queue bills"), case
         # Nothing of it is stored, in neither queue, so that nothing can be carried out later.
-        assert not keys_of(ironclaim_url, "bills") and not keys_of(ironclaim_url, "mails"), case
-    for body in (
-        {"name": "send", "reroute_on": {"Exception": "mails:x"}, "attempts": 1},
-        {"name": "send", "reroute_on": {"Exception": "x"}, "attempts": 1, "on_failure": {"name": "x", "attempts": 1}},
+        assert not keys_of(raw, "bills") and not keys_of(raw, "mails"), case
+    for more in (
+        {"reroute_on": {"Exception": "mails:x"}},
+        {"reroute_on": {"Exception": "x"}, "on_failure": {"name": "x", "attempts": 1}},
     ):
+        body = {"name": "send", "attempts": 1, **more}
         assert client.post("/api/queues/mails/jobs", json=body).status_code == 201
     work_off(ironclaim_url, "mails")
     with Queue("mails", url=ironclaim_url) as mails:
         assert mails.counts().dead == 3, "what stays in the queue goes where it says"
-    assert not keys_of(ironclaim_url, "bills")
+    assert not keys_of(raw, "bills")
 
 
 def test_who_reaches_both_queues_may_lead_from_one_to_the_other(client: httpx.Client, ironclaim_url: str) -> None:
@@ -125,17 +127,23 @@ def test_who_reaches_both_queues_may_lead_from_one_to_the_other(client: httpx.Cl
             assert bills.counts().waiting == number
 
 
-def test_jobs_of_another_queue_are_no_parents(client: httpx.Client, ironclaim_url: str) -> None:
+def test_jobs_of_another_queue_are_no_parents(client: httpx.Client, ironclaim_url: str, raw: redis.Redis) -> None:
     with Queue("bills", url=ironclaim_url) as bills:
         bills.enqueue("pay", None, id="b1")
-    before = keys_of(ironclaim_url, "bills")
+    before = keys_of(raw, "bills")
     answer = client.post("/api/queues/mails/jobs", json={"name": "send", "needs": ["b1"]})
-    assert answer.status_code == 422, answer.text
-    assert keys_of(ironclaim_url, "bills") == before
+    assert (answer.status_code, keys_of(raw, "bills")) == (422, before), answer.text
+
+
+def clicked(client: httpx.Client, path: str) -> httpx.Response:
+    """A form of the page, as a browser sends it."""
+    base, csrf = str(client.base_url).rstrip("/"), "t" * 43
+    headers = {**bearer(MAILS), "Origin": base, "Cookie": f"ironclaim_csrf={csrf}"}
+    return client.post(path, data={"csrf_token": csrf}, headers=headers)
 
 
 def test_a_schedule_that_leads_elsewhere_is_not_run_by_a_token_for_its_queue_alone(
-    client: httpx.Client, ironclaim_url: str, caplog: pytest.LogCaptureFixture
+    client: httpx.Client, ironclaim_url: str, raw: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="ironclaim.http.audit")
     with Queue("mails", url=ironclaim_url) as mails:
@@ -144,29 +152,23 @@ def test_a_schedule_that_leads_elsewhere_is_not_run_by_a_token_for_its_queue_alo
         with pytest.raises(Malformed, match="on_failure"):
             mails.schedules.put("later", "send", None, on_failure=NewJob("send", None, reroute_on=AWAY), **far)
         mails.schedules.put("here", "send", None, reroute_on={"Exception": "x"}, **far)
-        base, csrf = str(client.base_url).rstrip("/"), "t" * 43
-        page = {**bearer(MAILS), "Origin": base, "Cookie": f"ironclaim_csrf={csrf}"}
         for action in ("run-now", "enable"):
             caplog.clear()
             assert client.post(f"/api/queues/mails/schedules/away/{action}").status_code == 403
-            form = client.post(f"/queues/mails/schedules/away/{action}", data={"csrf_token": csrf}, headers=page)
-            assert form.status_code == 403
+            assert clicked(client, f"/queues/mails/schedules/away/{action}").status_code == 403
             assert [line["status"] for line in audited(caplog)] == [403, 403]
             assert all(line["refused"].endswith("leads to the queue bills") for line in audited(caplog))
         assert not any(schedule.enabled for schedule in mails.schedules.list() if schedule.name != "here")
         assert client.post("/api/queues/mails/schedules/here/run-now").status_code == 201
         assert mails.counts().waiting == 1
         assert client.post("/api/queues/mails/schedules/away/run-now", headers=bearer(BOTH)).status_code == 201
-    assert not keys_of(ironclaim_url, "bills")
+    assert not keys_of(raw, "bills")
 
 
 @pytest.mark.parametrize("model", ["bridge", "bananas"])
 def test_where_a_keyspace_is_one_queue_no_name_of_a_path_makes_it_another_one(ironclaim_url: str, model: str) -> None:
     own = Token(secret="k" * 32, role="admin", name="own", queues=(model,))
-    with (
-        Queue("bills", named(model), url=ironclaim_url) as bills,
-        asking(ironclaim_url, model=model, allow_changes=True, tokens=(*TOKENS, own), headers=bearer(MAILS)) as client,
-    ):
+    with Queue("bills", named(model), url=ironclaim_url) as bills, mailing(ironclaim_url, model, own) as client:
         job = bills.enqueue("pay", {"a": "1"}).job
         for path in ("", "/jobs", f"/jobs/{job}", f"/jobs/{job}/result", "/metrics"):
             assert client.get(f"/api/queues/mails{path}").status_code == 403, path
@@ -184,38 +186,30 @@ def test_formats_whose_keyspace_is_one_queue_are_known(ironclaim_url: str) -> No
             assert bool(HttpSettings(model=model).keyspace) == bool(other.counts().waiting), model
 
 
-def test_what_the_queues_of_mosquito_share_leads_into_no_other_one(ironclaim_url: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_the_queues_of_mosquito_share_leads_into_no_other_one(
+    ironclaim_url: str, raw: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     """Neither the hash of a run nor the key of a unique job says of which queue it is."""
     caplog.set_level(logging.INFO, logger="ironclaim.http.audit")
-    settings = HttpSettings(url=ironclaim_url, model="mosquito", allow_changes=True, show_payloads=True, tokens=TOKENS)
-    handlers = Handlers()
-    handlers("pay")(fail)
-    with (
-        Queue("bills", named("mosquito"), url=ironclaim_url) as bills,
-        served(settings) as base,
-        httpx.Client(base_url=base, timeout=120, headers=bearer(MAILS)) as client,
-        redis.Redis.from_url(ironclaim_url) as raw,
-    ):
+    with Queue("bills", named("mosquito"), url=ironclaim_url) as bills, mailing(ironclaim_url, "mosquito") as client:
         dead = bills.enqueue("pay", {"to": "of another"}, attempts=1).job
-        Worker(bills, handlers).run(burst=True)
+        Worker(bills, some_handlers(fail, "pay")).run(burst=True)
         assert bills.jobs.state(dead) == "dead"
-        run, csrf = raw.hgetall(f"mosquito:job_run:{dead}"), "t" * 43
+        run = raw.hgetall(f"mosquito:job_run:{dead}")
         for path in (f"/api/queues/mails/jobs/{dead}", f"/queues/mails/jobs/{dead}"):
             assert client.get(path).status_code == 404 and "of another" not in client.get(path).text
-        page = {**bearer(MAILS), "Origin": base, "Cookie": f"ironclaim_csrf={csrf}"}
         for action in ("remove", "discard", "requeue"):
-            client.post(f"/queues/mails/jobs/{dead}/{action}", data={"csrf_token": csrf}, headers=page)
+            clicked(client, f"/queues/mails/jobs/{dead}/{action}")
         unique = {"dedup": "params", "dedup_ms": 60_000}
         job: dict[str, Any] = {"name": "pay", "payload": {"to": "ada"}}
-        asked = (
+        for path, body, headers, field in (
             ("jobs", {**job, "id": "taken"}, {}, "id"),
             ("jobs", job, {"Idempotency-Key": "taken"}, "id"),
             ("jobs", {**job, **unique}, {}, "dedup"),
             ("jobs/batch", {"jobs": [job, {**job, "id": "taken"}]}, {}, "jobs[1].id"),
             ("jobs/batch", {"jobs": [job]}, {"Idempotency-Key": "taken"}, "jobs[0].id"),
             ("jobs/batch", {"jobs": [{**job, **unique}]}, {}, "jobs[0].dedup"),
-        )
-        for path, body, headers, field in asked:
+        ):
             caplog.clear()
             answer = client.post(f"/api/queues/mails/{path}", json=body, headers=headers)
             assert (answer.status_code, answer.json().get("field")) == (403, field), answer.text
@@ -228,52 +222,33 @@ def test_what_the_queues_of_mosquito_share_leads_into_no_other_one(ironclaim_url
 
 
 @pytest.mark.parametrize("part", ["x", "cron"])
-def test_an_id_of_bull_is_no_job_of_another_queue(ironclaim_url: str, part: str) -> None:
+def test_an_id_of_bull_is_no_job_of_another_queue(ironclaim_url: str, raw: redis.Redis, part: str) -> None:
     """The key of job `x:1` of `mails` is that of job 1 of `mails:x`."""
-    with (
-        Queue(f"mails:{part}", named("bull"), url=ironclaim_url) as other,
-        asking(
-            ironclaim_url, model="bull", allow_changes=True, show_payloads=True, tokens=TOKENS, headers=bearer(MAILS)
-        ) as client,
-        redis.Redis.from_url(ironclaim_url) as raw,
-    ):
+    with Queue(f"mails:{part}", named("bull"), url=ironclaim_url) as other, mailing(ironclaim_url, "bull") as client:
         id = f"{part}:{other.enqueue('pay', {'secret': 'of another'}).job}"
         before = sorted(raw.scan_iter("bull:mails:*"))
         assert client.get(f"/api/queues/mails/jobs/{id}").status_code == 403
         for action in ("cancel", "discard", "requeue"):
             assert client.post(f"/api/queues/mails/jobs/{id}/{action}").status_code == 403
-        asked = (
-            ("jobs", {"name": "send", "id": "x:new"}, {}),
-            ("jobs", {"name": "send"}, {"Idempotency-Key": "x:new"}),
-            ("jobs/batch", {"jobs": [{"name": "send", "id": "x:new"}]}, {}),
-            ("jobs/batch", {"jobs": [{"name": "send"}]}, {"Idempotency-Key": "x:new"}),
-        )
-        for path, body, headers in asked:
-            answer = client.post(f"/api/queues/mails/{path}", json=body, headers=headers)
-            assert (answer.status_code, answer.json()["field"]) == (403, "id"), answer.text
+        for job, headers in (({"name": "send", "id": "x:new"}, {}), ({"name": "send"}, {"Idempotency-Key": "x:new"})):
+            for path, body in (("jobs", job), ("jobs/batch", {"jobs": [job]})):
+                answer = client.post(f"/api/queues/mails/{path}", json=body, headers=headers)
+                assert (answer.status_code, answer.json()["field"]) == (403, "id"), answer.text
         assert sorted(raw.scan_iter("bull:mails:*")) == before
         assert client.get(f"/api/queues/mails/jobs/{id}", headers=bearer(ALL)).status_code == 200
 
 
 def test_who_may_enqueue_into_the_queue_of_webhooks_speaks_for_no_channel(ironclaim_url: str) -> None:
-    with Receiver() as receiver:
-        speak_for_a_channel(ironclaim_url, receiver)
-
-
-def speak_for_a_channel(ironclaim_url: str, receiver: Receiver) -> None:
     """Two jobs that look like deliveries; neither is made."""
-    url = f"{receiver.url}/hook"
-    hook = WebhookSettings(url=url, allow_networks=("127.0.0.0/8",))
-    channels = ChannelSettings(channels=(ChannelPolicy(pattern="room", webhooks=(hook,)),))
     tokens = (Token(secret=MAILS, role="operate", queues=("webhooks",)),)
     told = {"channelID": "room", "messageID": "m1", "content": "made up"}
-    with (
-        asking(ironclaim_url, allow_changes=True, tokens=tokens, channels=channels, headers=bearer(MAILS)) as client,
-        Queue("webhooks", url=ironclaim_url) as queue,
-    ):
-        assert client.put("/channel/room/message/m1", content="1").status_code == 403
-        for payload in (json.dumps(told), told):
-            body = {"name": "webhook", "payload": payload, "headers": {"webhook-url": url}, "attempts": 1}
-            assert client.post("/api/queues/webhooks/jobs", json=body).status_code == 201
-        wait_until(lambda: queue.counts().dead == 2, "both are buried", 30)
-    assert not receiver.received
+    with Receiver() as receiver, Queue("webhooks", url=ironclaim_url) as queue:
+        hook = WebhookSettings(url=f"{receiver.url}/hook", allow_networks=("127.0.0.0/8",))
+        channels = ChannelSettings(channels=(ChannelPolicy(pattern="room", webhooks=(hook,)),))
+        with asking(ironclaim_url, allow_changes=True, tokens=tokens, channels=channels, headers=bearer(MAILS)) as client:
+            assert client.put("/channel/room/message/m1", content="1").status_code == 403
+            for payload in (json.dumps(told), told):
+                body = {"name": "webhook", "payload": payload, "headers": {"webhook-url": hook.url}, "attempts": 1}
+                assert client.post("/api/queues/webhooks/jobs", json=body).status_code == 201
+            wait_until(lambda: queue.counts().dead == 2, "both are dead", 30)
+        assert not receiver.received

@@ -135,18 +135,17 @@ def test_a_port_shows_what_the_original_shows(side: str, worker: tuple[str, ...]
     assert printed_by(HERE / side / "pictures.py", [worker], ironclaim_url, tmp_path) == PICTURES
 
 
+PROGRAMS = [
+    ("celery", [CELERY], SHOP),
+    ("shop", [(*IRONCLAIM, "shop:orders", "shop:mails", "--processes", "2")], SHOP),
+    ("rq-readme", [(*RQ, "high", "low"), (*PYTHON, "rq.cli", "cron", "--url", "{url}", "words.py")], WORDS),
+    ("words", [(*IRONCLAIM, "words:high", "words:low")], WORDS),
+    ("paint", [(*IRONCLAIM, "paint:paint", "--concurrency", "1")], PAINT),
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "workers", "expected"),
-    [
-        ("celery", [CELERY], SHOP),
-        ("shop", [(*IRONCLAIM, "shop:orders", "shop:mails", "--processes", "2")], SHOP),
-        ("rq-readme", [(*RQ, "high", "low"), (*PYTHON, "rq.cli", "cron", "--url", "{url}", "words.py")], WORDS),
-        ("words", [(*IRONCLAIM, "words:high", "words:low")], WORDS),
-        ("paint", [(*IRONCLAIM, "paint:paint", "--concurrency", "1")], PAINT),
-    ],
-    ids=list(OF_THE_PAGE),
-)
+@pytest.mark.parametrize(("name", "workers", "expected"), PROGRAMS, ids=list(OF_THE_PAGE))
 def test_a_program_of_the_page_shows_what_the_original_shows(
     name: str, workers: list[tuple[str, ...]], expected: str, ironclaim_url: str, tmp_path: Path
 ) -> None:

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from engine.http.channels.settings import ChannelSettings
 from engine.http.settings import HttpSettings
 from tests.engine.helpers.waiting import STREAM_S
-from tests.engine.http.serving import served
+from tests.engine.http.serving import bearer, served
 
 ADMIN = "admin-token-0123456789"
 
@@ -25,7 +25,7 @@ class Desk(httpx.Client):
     """Calls one application; `token` is sent with each call."""
 
     def __init__(self, base: str, token: str = "") -> None:
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        headers = bearer(token) if token else {}
         super().__init__(base_url=base, headers=headers, timeout=STREAM_S, trust_env=False)
 
     def publish(self, channel: str, message: str, content: bytes | str) -> httpx.Response:
@@ -60,6 +60,11 @@ SECRET = bytes(range(64))
 def pem(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey) -> str:
     """The public key of a private one."""
     return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+def revoke(client: Desk, jti: object, exp: int) -> httpx.Response:
+    """Revoke a token, as an administrator."""
+    return client.put("/admin/jwt/revoke", params={"jti": jti, "exp": exp}, headers=bearer(ADMIN))  # type: ignore[dict-item]
 
 
 def base64_of(secret: bytes) -> str:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import redis
 
-from engine import Malformed
 from engine.http.channels import networks
 from engine.http.channels.settings import ChannelSettings
 from engine.http.settings import Token
+from tests.engine.helpers.refusing import malformed
 from tests.engine.http.channels.desk import ADMIN, Desk, desk
+from tests.engine.http.serving import audited, bearer
 
 pytestmark = pytest.mark.feature("DS29", model="dsps")
 
@@ -30,14 +29,8 @@ def revoked(client: Desk, raw: redis.Redis, authorization: str | None) -> bool:
     return done
 
 
-BEARER = {"Authorization": f"Bearer {ADMIN}"}
+BEARER = bearer(ADMIN)
 WRONG = (None, ADMIN, f"Basic {ADMIN}", f"Bearer {ADMIN}x", f"Bearer {ADMIN[:-1]}", "Bearer", f"Bearer x{ADMIN}")
-
-
-@pytest.fixture
-def raw(ironclaim_url: str) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(ironclaim_url) as made:
-        yield made
 
 
 def test_a_bearer_token_is_asked_for(ironclaim_url: str, raw: redis.Redis) -> None:
@@ -51,24 +44,24 @@ def test_without_tokens_nobody_is_admitted_and_tokens_of_the_server_are_none(iro
         assert not any(revoked(client, raw, authorization) for authorization in (*WRONG, BEARER["Authorization"]))
 
 
-@pytest.mark.parametrize(
-    ("networks", "header", "proxies", "forwarded", "admitted"),
-    [
-        (("127.0.0.0/8",), None, (), [], True),
-        (("10.0.0.0/8", "::1/128"), None, (), [], False),
-        # A header that is not configured says nothing.
-        (("10.0.0.0/8",), None, (), ["10.1.2.3"], False),
-        # Of a proxy that is not trusted neither.
-        (("10.0.0.0/8",), "X-Forwarded-For", ("192.168.0.0/16",), ["10.1.2.3"], False),
-        (("10.0.0.0/8",), "X-Forwarded-For", ("127.0.0.0/8",), ["10.1.2.3"], True),
-        (("127.0.0.0/8",), "X-Forwarded-For", ("127.0.0.0/8",), ["203.0.113.9"], False),
-        # What stands before the last address that is no proxy, the caller may have made up.
-        (("10.0.0.0/8",), "X-Forwarded-For", ("127.0.0.0/8",), ["10.1.2.3, 203.0.113.9"], False),
-        (("10.0.0.0/8",), "X-Forwarded-For", ("127.0.0.0/8", "192.168.0.0/16"), ["10.1.2.3, 192.168.0.9"], True),
-        (("10.0.0.0/8",), "X-Forwarded-For", ("127.0.0.0/8",), ["10.1.2.3", "203.0.113.9"], False),
-        (("10.0.0.0/8",), "X-Forwarded-For", ("127.0.0.0/8",), ["nonsense"], False),
-    ],
-)
+NETWORKS = [
+    (("127.0.0.0/8",), None, (), [], True),
+    (("10.0.0.0/8", "::1/128"), None, (), [], False),
+    # A header that is not configured says nothing.
+    (("10.0.0.0/8",), None, (), ["10.1.2.3"], False),
+    # Of a proxy that is not trusted neither.
+    (("10.0.0.0/8",), "X-Forwarded-For", ("192.168.0.0/16",), ["10.1.2.3"], False),
+    (("10.0.0.0/8",), "X-Forwarded-For", ("127.0.0.0/8",), ["10.1.2.3"], True),
+    (("127.0.0.0/8",), "X-Forwarded-For", ("127.0.0.0/8",), ["203.0.113.9"], False),
+    # What stands before the last address that is no proxy, the caller may have made up.
+    (("10.0.0.0/8",), "X-Forwarded-For", ("127.0.0.0/8",), ["10.1.2.3, 203.0.113.9"], False),
+    (("10.0.0.0/8",), "X-Forwarded-For", ("127.0.0.0/8", "192.168.0.0/16"), ["10.1.2.3, 192.168.0.9"], True),
+    (("10.0.0.0/8",), "X-Forwarded-For", ("127.0.0.0/8",), ["10.1.2.3", "203.0.113.9"], False),
+    (("10.0.0.0/8",), "X-Forwarded-For", ("127.0.0.0/8",), ["nonsense"], False),
+]
+
+
+@pytest.mark.parametrize(("networks", "header", "proxies", "forwarded", "admitted"), NETWORKS)
 def test_the_network_counts(
     ironclaim_url: str, networks: Any, header: str | None, proxies: Any, forwarded: list[str], admitted: bool
 ) -> None:
@@ -78,29 +71,18 @@ def test_the_network_counts(
         assert client.put(REVOKE, headers=[*BEARER.items(), *given]).status_code == (200 if admitted else 403)
 
 
-def audited(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
-    return [json.loads(record.getMessage()) for record in caplog.records if record.name.endswith("audit")]
-
-
 #: Values of the header, each of its lines, from which nobody can tell who calls.
 UNREADABLE = (
-    *(
-        *([], [""], ["unknown"], ["203.0.113.5, unknown"], ["unknown", ""], ["127.0.0.1,"]),
-        ["10.0.0.1", "", "127.0.0.1,unknown"],
-    ),
-    *(
-        *(["127.0.0.1:"], ["127.0.0.1:port"], ["127.0.0.1:65536"], ["[::1]:65536"]),
-        *(["127.0.0.1 127.0.0.1"], ["127.0.0.1;127.0.0.1"], ["[127.0.0.1]"]),
-    ),
+    *([], [""], ["unknown"], ["203.0.113.5, unknown"], ["unknown", ""], ["127.0.0.1,"], ["10.0.0.1", "", "127.0.0.1,unknown"]),
+    *(["127.0.0.1:"], ["127.0.0.1:port"], ["127.0.0.1:65536"], ["[::1]:65536"], ["127.0.0.1 127.0.0.1"]),
+    *(["127.0.0.1;127.0.0.1"], ["[127.0.0.1]"]),
     *(["::1]"], ["[::1"], ["[::1]443"], ["[[::1]]"], ["::1%"], ["127.0.0.1%lo"], ["127.1"], ["2130706433"], ["0x7f000001"]),
     *(["0177.0.0.1"], ["127.0.0.01"], ["localhost"], ["for=127.0.0.1"], ['"127.0.0.1"'], ["_hidden"], ["127.0.0.1/8"], ["::g"]),
     *(["::1::"], ["127.0.0.1\t127.0.0.1"], ["-"], ["null"], ["127.0.0.256"], ["\u0661\u0662\u0667.0.0.1"], ["1" * 4_000], [","]),
 )
 
 
-def test_a_caller_that_cannot_be_read_is_refused_and_audited(
-    ironclaim_url: str, raw: redis.Redis, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_unreadable_caller_is_refused_and_audited(ironclaim_url: str, raw: Any, caplog: pytest.LogCaptureFixture) -> None:
     """The peer is a trusted proxy of an allowed network: it must not pass for the caller."""
     caplog.set_level(logging.INFO, logger="ironclaim.http.audit")
     settings = ChannelSettings(admin_tokens=(ADMIN,), real_ip_header="X-Forwarded-For")
@@ -138,18 +120,14 @@ def test_which_entry_is_the_caller() -> None:
     for hops, forwarded, caller in (
         (0, ["10.0.0.1, 203.0.113.9"], "203.0.113.9"),
         (0, ["10.0.0.1, 203.0.113.9, 192.0.2.7"], "203.0.113.9"),
-        (0, ["unknown, 203.0.113.9"], "203.0.113.9"),
-        (0, ["192.0.2.8", "192.0.2.9"], "192.0.2.8"),
-        (0, ["203.0.113.9, unknown, 192.0.2.7"], None),
-        (1, ["10.0.0.1, 203.0.113.9"], "203.0.113.9"),
+        *((0, ["unknown, 203.0.113.9"], "203.0.113.9"), (0, ["192.0.2.8", "192.0.2.9"], "192.0.2.8")),
+        *((0, ["203.0.113.9, unknown, 192.0.2.7"], None), (1, ["10.0.0.1, 203.0.113.9"], "203.0.113.9")),
         (1, ["10.0.0.1", " 203.0.113.9:99 "], "203.0.113.9"),
-        (1, ["203.0.113.9, 192.0.2.7"], "192.0.2.7"),
-        (1, [], None),
+        *((1, ["203.0.113.9, 192.0.2.7"], "192.0.2.7"), (1, [], None)),
         (2, ["10.0.0.1, 203.0.113.9, 198.51.100.1"], "203.0.113.9"),
         (2, ["10.0.0.1", "203.0.113.9", "192.0.2.7"], "203.0.113.9"),
         (2, ["unknown, 203.0.113.9, 192.0.2.7"], "203.0.113.9"),
-        (2, ["203.0.113.9, unknown"], None),
-        (2, ["203.0.113.9"], None),
+        *((2, ["203.0.113.9, unknown"], None), (2, ["203.0.113.9"], None)),
         (3, ["203.0.113.9, 192.0.2.7"], None),
     ):
         for peer in ("192.0.2.1", "::ffff:192.0.2.1"):
@@ -191,16 +169,12 @@ def test_the_level_of_the_log_is_set_and_the_audit_goes_on(ironclaim_url: str) -
         assert client.put("/admin/log/level?category=*&level=FATAL", headers=BEARER).status_code == 204
         assert logging.getLogger("ironclaim").level == logging.FATAL
         assert logging.getLogger("ironclaim.http.audit").isEnabledFor(logging.INFO)
-        errors = [
-            client.put(f"/admin/log/level?{query}", headers=BEARER).json()["error"]
-            for query in ("level=INFO", "category=root&level=INFO", "category=auth&level=LOUD", "category=auth")
-        ]
-        assert errors == [
-            'Missing "category" parameter',
-            'Invalid "category" parameter',
-            'Invalid "level" parameter',
-            'Invalid "level" parameter',
-        ]
+        for query, error in (
+            ("level=INFO", 'Missing "category" parameter'),
+            ("category=root&level=INFO", 'Invalid "category" parameter'),
+            *((query, 'Invalid "level" parameter') for query in ("category=auth&level=LOUD", "category=auth")),
+        ):
+            assert client.put(f"/admin/log/level?{query}", headers=BEARER).json()["error"] == error
 
 
 def test_settings_that_cannot_be_are_named() -> None:
@@ -218,9 +192,7 @@ def test_settings_that_cannot_be_are_named() -> None:
         ({"webhook_queue": "no queue"}, "webhook_queue"),
         ({"webhook_concurrency": 0}, "webhook_concurrency"),
     ):
-        with pytest.raises(Malformed) as caught:
-            ChannelSettings(**settings)
-        assert caught.value.field == field
+        assert malformed(ChannelSettings, **settings).field == field
 
 
 def test_which_addresses_are_of_the_internet() -> None:
@@ -229,11 +201,8 @@ def test_which_addresses_are_of_the_internet() -> None:
         *((address, False) for address in ("127.0.0.1", "127.9.9.9", "10.0.0.1", "172.31.255.255", "192.168.1.1", "0.0.0.0")),
         *((address, False) for address in ("169.254.169.254", "100.64.0.1", "224.0.0.1", "255.255.255.255", "198.18.0.1")),
         *((address, False) for address in ("::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1", "fd00:ec2::254", "ff02::1")),
-        *(
-            (address, False)
-            for address in ("::ffff:127.0.0.1", "::ffff:10.0.0.1", "2002:7f00:1::", "2002:a00:1::", "64:ff9b::7f00:1")
-        ),
-        *((address, False) for address in ("2001:0:4136:e378:8000:63bf:3fff:fdd2", "::127.0.0.1")),
+        *((address, False) for address in ("::ffff:127.0.0.1", "::ffff:10.0.0.1", "2002:7f00:1::", "2002:a00:1::")),
+        *((address, False) for address in ("64:ff9b::7f00:1", "2001:0:4136:e378:8000:63bf:3fff:fdd2", "::127.0.0.1")),
     ):
         found = networks.address(text)
         assert found is not None and networks.is_public(found) is public

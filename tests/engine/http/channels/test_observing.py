@@ -53,11 +53,7 @@ class Watched:
         return sum(point.value for point in self.points(name))
 
     def settings(self, *hooks: WebhookSettings) -> ChannelSettings:
-        return ChannelSettings(
-            channels=(ChannelPolicy(webhooks=hooks),),
-            tracer_provider=self.tracer_provider,
-            meter_provider=self.meter_provider,
-        )
+        return hooked(*hooks, tracer_provider=self.tracer_provider, meter_provider=self.meter_provider)
 
 
 @pytest.fixture
@@ -65,14 +61,16 @@ def watched() -> Watched:
     return Watched()
 
 
+def hooked(*hooks: WebhookSettings, **settings: Any) -> ChannelSettings:
+    return ChannelSettings(channels=(ChannelPolicy(webhooks=hooks),), **settings)
+
+
 def hook(receiver: Receiver, count: int = 3) -> WebhookSettings:
     retry = WebhookRetry(count=count, interval_ms=1, interval_jitter_ms=0)
     return WebhookSettings(url=receiver.url, allow_networks=("127.0.0.0/8",), retry=retry)
 
 
-def test_a_trace_goes_from_the_publisher_to_the_receiver_of_its_webhook(
-    ironclaim_url: str, receiver: Receiver, watched: Watched
-) -> None:
+def test_a_trace_goes_from_publisher_to_receiver_of_a_webhook(ironclaim_url: str, receiver: Receiver, watched: Watched) -> None:
     receiver.answers.append(Answer(503))
     with desk(ironclaim_url, watched.settings(hook(receiver))) as client:
         headers = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"}
@@ -88,15 +86,10 @@ def test_a_trace_goes_from_the_publisher_to_the_receiver_of_its_webhook(
     assert [one.headers["traceparent"].split("-")[1] for one in receiver.received] == [TRACE, TRACE]
     assert request.kind is SpanKind.SERVER and {span.kind for span in deliveries} == {SpanKind.CLIENT}
     assert request.attributes is not None
-    assert dict(request.attributes) == {
-        "http.request.method": "PUT",
-        "http.route": "/channel/{channel}/message/{message}",
-        "http.response.status_code": 200,
-        "messaging.system": "dsps",
-        "messaging.destination.name": "chx",
-        "messaging.message.id": "m1",
-        "messaging.message.body.size": 1,
-    }
+    http = {"request.method": "PUT", "route": "/channel/{channel}/message/{message}", "response.status_code": 200}
+    messaging = {"system": "dsps", "destination.name": "chx", "message.id": "m1", "message.body.size": 1}
+    wanted = {f"{kind}.{name}": value for kind, of in (("http", http), ("messaging", messaging)) for name, value in of.items()}
+    assert dict(request.attributes) == wanted
     assert [span.status.status_code for span in deliveries] == [StatusCode.ERROR, StatusCode.UNSET]
 
 
@@ -120,11 +113,8 @@ def test_metrics_count_requests_messages_and_what_was_given_up(ironclaim_url: st
             if point.attributes["http.route"] == "/channel/{channel}/message/{message}"
         }
         assert published == {200: 2, 400: 1}
-        sent = [
-            (point.attributes["http.response.status_code"], point.count)
-            for point in watched.points("http.client.request.duration")
-        ]
-        assert sent == [(410, 1)]
+        (sent,) = watched.points("http.client.request.duration")
+        assert (sent.attributes["http.response.status_code"], sent.count) == (410, 1)
         # Ids would make as many series as there are messages.
         names = {name for point in watched.points("http.server.request.duration") for name in point.attributes}
         assert names == {"http.request.method", "http.route", "http.response.status_code"}
@@ -140,8 +130,7 @@ def test_a_request_that_fails_is_an_error_and_one_that_is_refused_is_none(watche
 
 def test_without_opentelemetry_everything_works(ironclaim_url: str, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
-    settings = ChannelSettings(channels=(ChannelPolicy(webhooks=(hook(receiver),)),))
-    with desk(ironclaim_url, settings) as client:
+    with desk(ironclaim_url, hooked(hook(receiver))) as client:
         assert client.publish("chx", "m1", "1").status_code == 200
         soon(lambda: receiver.received, "the webhook arrives")
     assert "traceparent" not in receiver.received[0].headers
@@ -151,12 +140,9 @@ def test_without_opentelemetry_everything_works(ironclaim_url: str, receiver: Re
 def sentry() -> Iterator[Receiver]:
     """A server that Sentry's SDK sends to, which is set up as services do, without what patches the libraries of other tests."""
     with Receiver() as made:
-        sentry_sdk.init(
-            f"http://key@127.0.0.1:{made.port}/1",
-            default_integrations=False,
-            auto_enabling_integrations=False,
-            integrations=[LoggingIntegration(), DedupeIntegration()],
-        )
+        none: dict[str, Any] = {"default_integrations": False, "auto_enabling_integrations": False}
+        own = [LoggingIntegration(), DedupeIntegration()]
+        sentry_sdk.init(f"http://key@127.0.0.1:{made.port}/1", integrations=own, **none)
         yield made
         sentry_sdk.get_client().close()
         sentry_sdk.get_global_scope().set_client(None)
@@ -175,7 +161,7 @@ def events(sentry: Receiver) -> list[Any]:
 
 def test_a_webhook_that_is_given_up_is_told_to_sentry(ironclaim_url: str, receiver: Receiver, sentry: Receiver) -> None:
     receiver.answers.extend([Answer(503)] * 2)
-    with desk(ironclaim_url, ChannelSettings(channels=(ChannelPolicy(webhooks=(hook(receiver, count=1),)),))) as client:
+    with desk(ironclaim_url, hooked(hook(receiver, count=1))) as client:
         client.publish("chx", "m1", "1")
         soon(lambda: events(sentry), "it is told")
     sentry_sdk.flush(60)
@@ -191,7 +177,7 @@ def test_without_the_sdk_of_sentry_the_log_alone_hears_of_errors(
 ) -> None:
     monkeypatch.setitem(sys.modules, "sentry_sdk", None)
     receiver.answers.append(Answer(410))
-    with desk(ironclaim_url, ChannelSettings(channels=(ChannelPolicy(webhooks=(hook(receiver),)),))) as client:
+    with desk(ironclaim_url, hooked(hook(receiver))) as client:
         client.publish("chx", "m1", "1")
         soon(lambda: [text for text in caplog.messages if "410" in text and "message m1" in text], "the log has it")
     assert "could not be reported" not in caplog.text
@@ -202,8 +188,7 @@ def test_a_report_that_fails_breaks_nothing(ironclaim_url: str, receiver: Receiv
         raise RuntimeError("the watcher is ill")
 
     receiver.answers.append(Answer(410))
-    settings = ChannelSettings(channels=(ChannelPolicy(webhooks=(hook(receiver),)),), report=broken)
-    with desk(ironclaim_url, settings) as client:
-        client.publish("chx", "m1", "1")
-        client.publish("chx", "m2", "1")
+    with desk(ironclaim_url, hooked(hook(receiver), report=broken)) as client:
+        for id in ("m1", "m2"):
+            client.publish("chx", id, "1")
         soon(lambda: len(receiver.received) == 2, "both were sent")

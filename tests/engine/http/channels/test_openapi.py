@@ -12,28 +12,15 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from engine.http.channels.settings import ChannelSettings
 from tests.engine.http.channels.desk import ADMIN, desk
 from tests.engine.http.fuzzing import CAMPAIGN_S, ask, campaign
+from tests.engine.http.serving import bearer
 
 OPERATIONS = 10
 PATHS = "^/(channel|admin|probe)/"
 
 
-@pytest.mark.slow
-@pytest.mark.feature("DS33", model="dsps")
-@pytest.mark.usefixtures("levels")
-def test_a_fuzzer_finds_nothing(ironclaim_url: str) -> None:
-    fuzz(ironclaim_url, examples=5)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("levels")
-def test_a_fuzzer_finds_nothing_in_many_more_requests(ironclaim_url: str) -> None:
-    fuzz(ironclaim_url, examples=50)
-
-
 def test_what_is_not_let_in_is_refused_as_the_document_says(ironclaim_url: str) -> None:
     with desk(ironclaim_url) as client:
-        refused = client.publish("chx", "%C2%84", "1")
-        told = client.publish("chx", "NO", "1")
+        refused, told = client.publish("chx", "%C2%84", "1"), client.publish("chx", "NO", "1")
         paths = client.get("/openapi.json").json()["paths"]
     declared = paths["/channel/{channel}/message/{message}"]["put"]["responses"]["400"]["content"]
     assert {refused.status_code, told.status_code} == {400}
@@ -45,25 +32,24 @@ def test_what_is_not_let_in_is_refused_as_the_document_says(ironclaim_url: str) 
 @pytest.mark.parametrize("changes", [True, False], ids=["an admin", "anybody, to look"])
 @pytest.mark.usefixtures("levels")
 def test_a_campaign_finds_nothing(ironclaim_url: str, tmp_path: Path, changes: bool) -> None:
-    channels = ChannelSettings(admin_tokens=(ADMIN,))
     # A schema does not say what a fetch has given.
-    unfit = [("DELETE", "/message$", "positive_data_acceptance")]
+    unfit, channels = [("DELETE", "/message$", "positive_data_acceptance")], ChannelSettings(admin_tokens=(ADMIN,))
     with desk(ironclaim_url, channels, poll_max_ms=50, allow_changes=changes) as client:
-        base = str(client.base_url).rstrip("/")
-        requests = campaign(base, tmp_path, PATHS, unfit, ADMIN if changes else "")
-    print(f"{requests} requests")
-    assert requests > 100
+        campaign(str(client.base_url).rstrip("/"), tmp_path, PATHS, unfit, ADMIN if changes else "")
 
 
-def fuzz(url: str, examples: int) -> None:
-    """Ask for everything of the channel API."""
+@pytest.mark.slow
+@pytest.mark.feature("DS33", model="dsps")
+@pytest.mark.usefixtures("levels")
+def test_a_fuzzer_finds_nothing(ironclaim_url: str) -> None:
+    """It asks for everything of the channel API."""
     tried: set[tuple[str, str]] = set()
-    with desk(url, ChannelSettings(admin_tokens=(ADMIN,)), poll_max_ms=50) as client:
+    with desk(ironclaim_url, ChannelSettings(admin_tokens=(ADMIN,)), poll_max_ms=50) as client:
         schema = schemathesis.openapi.from_url(f"{client.base_url}/openapi.json")
         for found in schema.include(path_regex=PATHS).get_all_operations():
             operation: Any = found.ok()  # pyright: ignore[reportAttributeAccessIssue]
             # A schema does not say what a fetch has given, nor how deep a content may be.
             unfit = operation.method == "delete" and operation.path.endswith("/message")
-            ask(operation, examples, [positive_data_acceptance] if unfit else [], {"Authorization": f"Bearer {ADMIN}"})
+            ask(operation, 50, [positive_data_acceptance] if unfit else [], bearer(ADMIN))
             tried.add((operation.method, operation.path))
     assert len(tried) == OPERATIONS

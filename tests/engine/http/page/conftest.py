@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -41,6 +42,20 @@ class Busy:
         return f"{self.base}/queues/{self.queue.name}"
 
 
+def of_everything(url: str, folder: Path) -> HttpSettings:
+    """An application that shows and changes everything, with the runs of a folder."""
+    runs, channels = folder / "runs", ChannelSettings()
+    return HttpSettings(url=url, allow_changes=True, show_payloads=True, runs=runs, channels=channels)
+
+
+def put_run(folder: Path, spec: object, verdict: object, report: str) -> None:
+    """A run of a drill among those of the folder."""
+    run = folder / "runs" / "20260501-120000-mixed-seed7"
+    run.mkdir(parents=True)
+    for name, content in (("spec.json", json.dumps(spec)), ("verdict.json", json.dumps(verdict)), ("report.html", report)):
+        (run / name).write_text(content)
+
+
 @pytest.fixture
 def busy(queue: Queue, ironclaim_url: str, tmp_path: Path) -> Iterator[Busy]:
     """Jobs that wait, are delayed, blocked, active and dead, a schedule, a pause, limits, a worker and a run of a drill."""
@@ -66,23 +81,17 @@ def busy(queue: Queue, ironclaim_url: str, tmp_path: Path) -> Iterator[Busy]:
     queue.pause("late")
     queue.set_limit("wait", concurrency=2)
     queue.set_limit(key="tenant-1", rate=5, per_ms=60_000)
-    run = tmp_path / "runs" / "20260501-120000-mixed-seed7"
-    run.mkdir(parents=True)
-    (run / "spec.json").write_text('{"scenario": "mixed", "model": "lanes", "seed": 7, "started_utc": "2026-05-01T12:00:00Z"}')
-    (run / "verdict.json").write_text('{"verdict": "violated", "reasons": ["J6: a job was finished twice"]}')
-    (run / "report.html").write_text("<!DOCTYPE html><html lang=en><title>r</title><style>p { color: red }</style><p>Report")
+    spec = {"scenario": "mixed", "model": "lanes", "seed": 7, "started_utc": "2026-05-01T12:00:00Z"}
+    report = "<!DOCTYPE html><html lang=en><title>r</title><style>p { color: red }</style><p>Report"
+    put_run(tmp_path, spec, {"verdict": "violated", "reasons": ["J6: a job was finished twice"]}, report)
     worker = Worker(queue, handlers, name="w1", concurrency=2, beat_ms=2_000)
-    settings = HttpSettings(
-        url=ironclaim_url, allow_changes=True, show_payloads=True, runs=tmp_path / "runs", channels=ChannelSettings()
-    )
     with ExitStack() as stack:
         stack.enter_context(at_work(worker))
         stack.callback(let_go.set)
         wait_until(lambda: queue.jobs.state(dead) == "dead", "the job dies")
         wait_until(lambda: queue.jobs.state(running) == "active", "the job runs")
         wait_until(lambda: any(info.in_hand for info in queue.workers.list()), "the worker tells what it has in hand")
-        base = stack.enter_context(served(settings))
-        yield Busy(queue, base, dead, running)
+        yield Busy(queue, stack.enter_context(served(of_everything(ironclaim_url, tmp_path))), dead, running)
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ import pytest
 import redis
 
 from engine import Handlers, Job, Queue, Worker
-from engine.http.channels.settings import ChannelSettings
 from engine.http.settings import HttpSettings
 from engine.models.dsps import DspsKeys
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.waiting import wait_until
+from tests.engine.http.page.conftest import of_everything, put_run
 from tests.engine.http.page.test_page_browser import ready
 from tests.engine.http.serving import served
 from tests.reports.browser import Browser
@@ -64,58 +64,39 @@ def hostile(queue: Queue, monkeypatch: pytest.MonkeyPatch, ironclaim_url: str, t
     queue.enqueue("fine", {HOSTILE: HOSTILE}, id="payload")
     about: dict[str, Any] = {"name": HOSTILE, "host": HOSTILE, "pid": 1, "concurrency": 1, "in_hand": 1, "jobs": [HOSTILE_NAME]}
     about |= {"handlers": [HOSTILE], "started_ms": 1, "version": HOSTILE}
-    now_ms = queue.driver.server_now_ms()
-    server.zadd(keys.workers, {"feedfacefeedface": now_ms + 600_000})
+    server.zadd(keys.workers, {"feedfacefeedface": queue.driver.server_now_ms() + 600_000})
     server.set(f"{keys.prefix}worker:feedfacefeedface", f"1 600000 9000 0 {json.dumps(about)}")
     hostile_channel = DspsKeys(HOSTILE_NAME)
     server.set(hostile_channel.clock, 5)
     server.set(hostile_channel.cursor("<svg onload=alert(5)>"), 2)
-    run = tmp_path / "runs" / "20260501-120000-mixed-seed7"
-    run.mkdir(parents=True)
-    (run / "spec.json").write_text(json.dumps({"scenario": HOSTILE, "model": HOSTILE, "git_commit": HOSTILE}))
-    (run / "verdict.json").write_text(json.dumps({"verdict": HOSTILE, "reasons": [HOSTILE]}))
-    (run / "report.html").write_text(f"<!DOCTYPE html><p>Report{HOSTILE}<script>parent.alert(6); fetch('/queues')</script>")
+    spec, verdict = dict.fromkeys(("scenario", "model", "git_commit"), HOSTILE), {"verdict": HOSTILE, "reasons": [HOSTILE]}
+    put_run(tmp_path, spec, verdict, f"<!DOCTYPE html><p>Report{HOSTILE}<script>parent.alert(6); fetch('/queues')</script>")
     return dead
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1440])
-def test_nothing_hostile_becomes_markup(
-    window: Browser, queue: Queue, hostile: str, ironclaim_url: str, tmp_path: Path, width: int
-) -> None:
-    settings = HttpSettings(
-        url=ironclaim_url, allow_changes=True, show_payloads=True, runs=tmp_path / "runs", channels=ChannelSettings()
-    )
+def test_nothing_hostile_becomes_markup(window: Browser, hostile: str, ironclaim_url: str, tmp_path: Path, width: int) -> None:
     views = {
-        "/queues": "q",
-        "/queues/q": "alert(4)",
-        "/queues/q/jobs": "alert(4)",
+        **{"/queues": "q", "/queues/q": "alert(4)", "/queues/q/jobs": "alert(4)"},
         "/queues/q/jobs?text=%22%3E%3Cscript%3Ealert(7)%3C/script%3E": "alert(7)",
-        "/queues/q/jobs?state=dead": "alert(1)",
-        f"/queues/q/jobs/{hostile}": "onerror=alert(2)",
-        "/queues/q/jobs/named-0": "alert(4)",
-        "/queues/q/jobs/payload": "{{7*7}}",
+        **{"/queues/q/jobs?state=dead": "alert(1)", f"/queues/q/jobs/{hostile}": "onerror=alert(2)"},
+        **{"/queues/q/jobs/named-0": "alert(4)", "/queues/q/jobs/payload": "{{7*7}}"},
         "/queues/q/dead": "alert(1)",
         "/queues/q/bulk?state=dead&action=requeue&text=%3Cimg%20src=x%20onerror=alert(8)%3E": "alert(8)",
-        "/queues/q/schedules": "alert(4)",
-        "/queues/q/workers": "alert(1)",
+        **{"/queues/q/schedules": "alert(4)", "/queues/q/workers": "alert(1)"},
         "/queues/q/limits": "alert(4)",
         "/queues/%3Cscript%3Ealert(9)%3C%7Cscript%3E": "alert(9)",
-        "/channels": "alert(4)",
-        "/runs": "alert(1)",
+        **{"/channels": "alert(4)", "/runs": "alert(1)"},
     }
-    with served(settings) as base:
+    with served(of_everything(ironclaim_url, tmp_path)) as base:
         for path, text in views.items():
             window.open(base + path, width=width)
             ready(window)
             assert window.run(MARKUP) == [], path
-            shown = re.sub(r"\s+", " ", window.run(TEXT))
-            assert text in shown, path
-            said = [line for line in window.console() if "status of 422" not in line]
-            assert said == [], path
-            assert [
-                asked for asked in window.requests() if not asked.startswith(base + "/") and not asked.startswith("data:")
-            ] == []
+            assert text in re.sub(r"\s+", " ", window.run(TEXT)), path
+            assert [line for line in window.console() if "status of 422" not in line] == [], path
+            assert [asked for asked in window.requests() if not asked.startswith((base + "/", "data:"))] == []
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Callable
 from contextlib import closing
 from html import unescape
 from pathlib import Path
@@ -21,6 +22,7 @@ from engine.http.application import application
 from engine.http.settings import HttpSettings, Token
 from tests.engine.command.running import ironclaim
 from tests.engine.helpers.at_work import Book, at_work, make_worker
+from tests.engine.helpers.producing import some_handlers
 from tests.engine.helpers.waiting import wait_until
 from tests.engine.http.page.conftest import Busy
 from tests.engine.http.serving import asking, coming, served
@@ -42,6 +44,13 @@ def post(
     return client.post(path, data=form, headers={"Origin": str(client.base_url).rstrip("/") if origin is None else origin})
 
 
+def failing(name: str, error: Callable[[Job], Exception]) -> Handlers:
+    def fail(job: Job) -> None:
+        raise error(job)
+
+    return some_handlers(fail, name)
+
+
 def test_the_first_page_is_that_of_the_queues(client: httpx.Client) -> None:
     answer = client.get("/", follow_redirects=True)
     assert answer.url.path == "/queues" and 'href="/queues/q"' in answer.text
@@ -55,8 +64,7 @@ def test_jobs_are_found_by_name_key_error_and_text(client: httpx.Client, busy: B
     def ids(query: str) -> int:
         return client.get(f"/queues/q/jobs?{query}").text.count('class="id"')
 
-    assert ids("state=waiting") == ids("name=wait") == 12
-    assert ids("key=tenant-1") == ids("text=TENANT-1") == 4
+    assert ids("state=waiting") == ids("name=wait") == 12 and ids("key=tenant-1") == ids("text=TENANT-1") == 4
     assert ids("name=other") == ids("key=tenant-9") == ids("text=nothing") == 0
     assert ids("state=dead&error=ValueError") == ids("state=dead&text=such+user") == 1
     assert ids("state=dead&error=Value") == 0, "an error is found by whole words"
@@ -65,20 +73,17 @@ def test_jobs_are_found_by_name_key_error_and_text(client: httpx.Client, busy: B
 
 def test_a_list_goes_on_where_the_look_before_has_ended(client: httpx.Client, busy: Busy) -> None:
     busy.queue.enqueue_many({"name": "many", "payload": at, "id": f"many-{at:03d}"} for at in range(120))
-    seen: list[str] = []
-    path: str | None = "/queues/q/jobs?state=waiting"
-    while path:
-        text = client.get(path).text
+    seen, following = list[str](), ["?state=waiting"]
+    while following:
+        text = client.get(f"/queues/q/jobs{unescape(following[0])}").text
         seen += re.findall(r'title="(many-\d+)"', text)
-        following = re.search(r'rel="next" href="([^"]+)"', text)
-        path = f"/queues/q/jobs{following[1].replace('&amp;', '&')}" if following else None
+        following = re.findall(r'rel="next" href="([^"]+)"', text)
     assert seen == [f"many-{at:03d}" for at in range(120)]
 
 
 def test_one_job_is_a_timeline_with_the_jobs_around_it(client: httpx.Client, busy: Busy) -> None:
     dead = client.get(f"/queues/q/jobs/{busy.dead}").text
-    titles = re.findall(r"<p><strong>([^<]+)</strong> <time", dead)
-    assert titles == ["Enqueued", "Run 1 claimed", "Run 1 failed", "Dead"]
+    assert re.findall(r"<p><strong>([^<]+)</strong> <time", dead) == ["Enqueued", "Run 1 claimed", "Run 1 failed", "Dead"]
     assert "ValueError: no such user: 7" in dead and "Traceback" in dead
     fence = busy.queue.jobs.get(busy.dead)
     assert fence is not None and f"fence <code>{fence.fence}</code>" in dead
@@ -91,13 +96,8 @@ def test_one_job_is_a_timeline_with_the_jobs_around_it(client: httpx.Client, bus
 
 
 def test_attempts_are_one_truth_on_the_page_in_the_api_and_in_the_command(queue: Queue, ironclaim_url: str) -> None:
-    handlers = Handlers()
     ends: list[Exception] = [ValueError("no"), ValueError("no"), Bury("never")]
-
-    @handlers("send")
-    def fail(job: Job) -> None:
-        raise ends.pop(0)
-
+    handlers = failing("send", lambda job: ends.pop(0))
     queue.enqueue("send", None, id="j1", attempts=2, backoff_ms=0)
     Worker(queue, handlers).run(burst=True)
     with asking(ironclaim_url, allow_changes=True) as client:
@@ -122,8 +122,7 @@ def test_attempts_are_one_truth_on_the_page_in_the_api_and_in_the_command(queue:
 
         assert told() == {"2 of 2 used"}
         before = ["Run 1 claimed", "Run 1 failed", "Run 2 claimed", "Run 2 failed"]
-        assert runs() == before
-        assert post(client, "/queues/q/jobs/j1/requeue").status_code == 303
+        assert runs() == before and post(client, "/queues/q/jobs/j1/requeue").status_code == 303
         waiting = queue.jobs.get("j1")
         assert waiting is not None and waiting.requeued_ms and waiting.attempts == "0 of 2 used, since its requeue"
         assert runs() == [*before, "Requeued, with all its attempts"]
@@ -142,12 +141,11 @@ def test_a_job_that_there_is_not_is_a_page_that_says_so(client: httpx.Client) ->
 
 
 def test_payloads_are_hidden_unless_they_may_be_seen(busy: Busy, ironclaim_url: str, client: httpx.Client) -> None:
-    assert "someone" in client.get("/queues/q/jobs/runs").text
-    assert "text/html" in client.get("/queues/q/jobs/runs").headers["content-type"]
-    with served(HttpSettings(url=ironclaim_url)) as base:
-        hidden = httpx.get(f"{base}/queues/q/jobs/runs", timeout=120).text
-        listed = httpx.get(f"{base}/queues/q/jobs?state=active", timeout=120).text
-        found = httpx.get(f"{base}/queues/q/jobs?state=active&text=someone", timeout=120).text
+    seen = client.get("/queues/q/jobs/runs")
+    assert "someone" in seen.text and "text/html" in seen.headers["content-type"]
+    with asking(ironclaim_url) as other:
+        views = ("/runs", "?state=active", "?state=active&text=someone")
+        hidden, listed, found = (other.get(f"/queues/q/jobs{view}").text for view in views)
     assert "someone" not in hidden and "--show-payloads" in hidden
     assert 'title="runs"' in listed and "someone" not in listed
     assert 'title="runs"' not in found, "a filter must not tell what is hidden"
@@ -231,35 +229,28 @@ def test_many_jobs_are_changed_as_the_preview_has_counted_them(queue: Queue, iro
 
 
 def test_a_group_of_dead_jobs_is_changed_as_it_is_counted(queue: Queue, ironclaim_url: str) -> None:
-    handlers = Handlers()
-
-    @handlers("send")
-    def fail(job: Job) -> None:
-        raise ValueError(job.payload)
-
     for at in range(12):
         queue.enqueue("send", f"no user {at} at 10.0.0.{at}:80", id=f"user-{at}", attempts=1)
     for at in range(3):
         queue.enqueue("send", f"no user of route {at}", id=f"route-{at}", attempts=1)
-    Worker(queue, handlers).run(burst=True)
+    Worker(queue, failing("send", lambda job: ValueError(job.payload))).run(burst=True)
     with asking(ironclaim_url, allow_changes=True) as client:
+
+        def shown() -> str:
+            return client.get("/queues/q/dead").text
 
         def counts() -> dict[str, int]:
             rows = re.findall(r'class="error" title="([^"]+)".*?data-label="Jobs" class="number">(\d+)<', shown(), re.DOTALL)
             return {kind: int(count) for kind, count in rows}
-
-        def shown() -> str:
-            return client.get("/queues/q/dead").text
 
         def act(action: str, kind: str) -> str:
             """Follow the link of a group, and send the form that it leads to."""
             links = re.findall(r'href="([^"]+)">' + action, shown())
             (link,) = [unescape(link) for link in links if quote_plus(kind) in link]
             preview = client.get(link).text
-            fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', preview))
-            fields = {name: unescape(value) for name, value in fields.items() if name != "csrf_token"}
-            counted = re.search(r"<strong>(\d+)</strong>", preview)
-            assert counted is not None and int(counted[1]) == counts()[kind]
+            hidden = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', preview)
+            fields = {name: unescape(value) for name, value in hidden if name != "csrf_token"}
+            assert re.findall(r"<strong>(\d+)</strong>", preview)[0] == str(counts()[kind])
             return post(client, "/queues/q/bulk", {**fields, "limit": "10000"}).headers["location"]
 
         assert counts() == {"ValueError: no user … at …": 12, "ValueError: no user of route …": 3}
@@ -272,8 +263,8 @@ def test_a_group_of_dead_jobs_is_changed_as_it_is_counted(queue: Queue, ironclai
 
 
 def test_names_that_no_live_worker_handles_hold_jobs_back(queue: Queue, ironclaim_url: str) -> None:
-    queue.enqueue("recipt", {})
-    queue.enqueue("nigtly", {})
+    for name in ("recipt", "nigtly"):
+        queue.enqueue(name, {})
     with asking(ironclaim_url) as client:
         assert "no worker of this queue is alive" in client.get("/queues/q").text
         with at_work(make_worker(queue, Book(), "w1", beat_ms=60_000, sweep_ms=100)):
@@ -293,17 +284,11 @@ def test_names_that_no_live_worker_handles_hold_jobs_back(queue: Queue, ironclai
 
 
 def test_the_page_of_a_dead_parent_shows_its_children_and_requeues_them(queue: Queue, ironclaim_url: str) -> None:
-    handlers = Handlers()
-
-    @handlers("charge")
-    def fail(job: Job) -> None:
-        raise ValueError("no card")
-
     queue.enqueue("charge", 1, id="charge-1", attempts=1)
     for at in range(12):
         queue.enqueue("ship", at, id=f"ship-{at:02}", needs=["charge-1"])
     queue.enqueue("bill", 1, id="bill", needs=["ship-00"])
-    Worker(queue, handlers).run(burst=True)
+    Worker(queue, failing("charge", lambda job: ValueError("no card"))).run(burst=True)
     wait_until(lambda: queue.counts().dead == 14, "the children are buried")
     with asking(ironclaim_url, allow_changes=True) as client:
         page = client.get("/queues/q/jobs/charge-1").text
@@ -338,8 +323,7 @@ def test_channels_show_how_far_their_subscribers_are_behind(client: httpx.Client
             channel.publish(f"m{number}", number)
         channel.subscribe("new")
     rows = re.findall(r'data-label="(?:Subscriber|Messages behind)">(\w+)<', client.get("/channels?channel=news").text)
-    assert rows == ["slow", "3", "new", "0"]
-    assert client.get("/channels?cursor=x").status_code == 422
+    assert rows == ["slow", "3", "new", "0"] and client.get("/channels?cursor=x").status_code == 422
 
 
 def test_an_old_keyspace_shows_what_it_knows(ironclaim_url: str) -> None:

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import redis
 
-from engine import Handlers, Job, Queue, Worker
+from engine import Job, Queue, Worker
 from engine.http.page.live import Sample
 from engine.http.settings import HttpSettings
+from tests.engine.helpers.producing import some_handlers
 from tests.engine.helpers.waiting import wait_until
 from tests.engine.http.page.conftest import Busy
 from tests.engine.http.serving import served
@@ -72,9 +73,7 @@ def ready(window: Browser) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1440])
-def test_each_view_is_quiet_stays_inside_and_can_be_used_by_all(
-    window: Browser, busy: Busy, axe: str, width: int, dark: bool
-) -> None:
+def test_each_view_is_quiet_and_inside_and_all_can_use_it(window: Browser, busy: Busy, axe: str, width: int, dark: bool) -> None:
     addresses = [busy.of_queue + view.format(dead=busy.dead, running=busy.running) for view in VIEWS]
     found: dict[str, Any] = {}
     for address in (*addresses, *(busy.base + path for path in SITE)):
@@ -92,9 +91,6 @@ def test_each_view_is_quiet_stays_inside_and_can_be_used_by_all(
 
 @pytest.mark.slow
 def test_short_names_are_not_broken_in_the_middle_of_a_word(window: Browser, queue: Queue, ironclaim_url: str) -> None:
-    handlers = Handlers()
-
-    @handlers("charge-customer")
     def fail(job: Job) -> None:
         raise ValueError("the customer has neither a card nor an account that could be charged: " + "ask them for one, " * 4)
 
@@ -102,7 +98,7 @@ def test_short_names_are_not_broken_in_the_middle_of_a_word(window: Browser, que
     for at in range(4):
         queue.enqueue("charge-customer", {"to": "someone"}, key=f"customer-{at}0001", attempts=1)
     queue.enqueue("charge-customer", {"to": "someone"}, id="7" * 60, key="send_an_invoice.to_somebody:" * 3, attempts=1)
-    Worker(queue, handlers, name="checkout-worker1").run(burst=True)
+    Worker(queue, some_handlers(fail, "charge-customer"), name="checkout-worker1").run(burst=True)
     with served(HttpSettings(url=ironclaim_url, allow_changes=True)) as base:
         for view in ("history", "dead", "jobs?state=dead"):
             window.open(f"{base}/queues/q/{view}", width=1200)
@@ -189,8 +185,7 @@ def test_no_line_is_drawn_where_nobody_watched_or_the_server_was_away(fed: Brows
 
     watched = [sample(at_s) for at_s in (0, 1, 2, 20, 21)]
     lines, gaps = drawn(fed, "names", [*watched, sample(22, error="away"), sample(23), sample(24)])
-    assert gaps == 2
-    assert lines == {"0": [[[24, 0], [23, 1], [22, 2]], [[4, 20], [3, 21]], [[1, 23], [0, 24]]]}
+    assert gaps == 2 and lines == {"0": [[[24, 0], [23, 1], [22, 2]], [[4, 20], [3, 21]], [[1, 23], [0, 24]]]}
 
 
 def test_what_happens_now_and_then_is_drawn_as_steps(fed: Browser) -> None:
@@ -208,14 +203,8 @@ def test_what_happens_now_and_then_is_drawn_as_steps(fed: Browser) -> None:
 def test_a_page_is_worked_by_keyboard(window: Browser, busy: Busy) -> None:
     window.open(f"{busy.of_queue}/jobs/{busy.dead}", width=1440)
     ready(window)
-    seen: list[str] = []
-    for _ in range(60):
-        press(window, "Tab")
-        seen.append(
-            window.run("const at = document.activeElement; return (at.textContent || at.getAttribute('aria-label') || '').trim()")
-        )
-        if seen[-1] == "Requeue":
-            break
+    at = "const at = document.activeElement; return (at.textContent || at.getAttribute('aria-label') || '').trim()"
+    seen = tabbed(window, 60, at, "Requeue")
     assert seen[0] == "Skip to the content" and seen[-1] == "Requeue", seen
     assert window.run("return getComputedStyle(document.activeElement).outlineStyle") == "solid"
     press(window, "Enter", "\r")
@@ -226,32 +215,28 @@ def test_each_tab_is_reached_by_keyboard_on_a_phone(window: Browser, busy: Busy)
     window.open(f"{busy.of_queue}/limits", width=390)
     ready(window)
     tabs = window.run("return Array.from(document.querySelectorAll('.tabs a'), tab => tab.textContent)")
-    seen: list[str] = []
     at = """
         const at = document.activeElement, box = at.getBoundingClientRect();
         const inside = box.left >= 0 && box.right <= document.documentElement.clientWidth && box.top >= 0;
         return at.closest('.tabs') && inside ? at.textContent : '';
     """
-    for _ in range(30):
+    assert [tab for tab in tabbed(window, 30, at, tabs[-1]) if tab] == tabs and len(tabs) >= 6
+
+
+def tabbed(window: Browser, most: int, script: str, last: str) -> list[str]:
+    """What a script tells after each press of the tabulator, until it tells this."""
+    seen: list[str] = []
+    while len(seen) < most and last not in seen:
         press(window, "Tab")
-        seen.append(window.run(at))
-        if seen[-1] == tabs[-1]:
-            break
-    assert [tab for tab in seen if tab] == tabs and len(tabs) >= 6
+        seen.append(window.run(script))
+    return seen
 
 
 def press(window: Browser, key: str, text: str = "") -> None:
     """One key."""
+    told = {"key": key, "code": key, "windowsVirtualKeyCode": {"Tab": 9, "Enter": 13}[key]}
     for kind in ("keyDown", "keyUp"):
-        code = {"Tab": 9, "Enter": 13}[key]
-        window.devtools(
-            "Input.dispatchKeyEvent",
-            type=kind,
-            key=key,
-            code=key,
-            text=text if kind == "keyDown" else "",
-            windowsVirtualKeyCode=code,
-        )
+        window.devtools("Input.dispatchKeyEvent", type=kind, text=text if kind == "keyDown" else "", **told)
 
 
 #: Fills in a form and sends it, as somebody does who clicks its button.
@@ -280,10 +265,8 @@ def test_each_action_in_the_browser_shows_on_raw_keys(window: Browser, busy: Bus
     server, keys = redis.Redis.from_url(ironclaim_url, decode_responses=True), busy.queue.model.keys
     assert isinstance(keys.paused, str)
 
-    assert "Paused" in submit(window, busy, "", "/pause")
-    assert server.hexists(keys.paused, "*")
-    assert submit(window, busy, "", "/resume") == "Resumed."
-    assert not server.hexists(keys.paused, "*")
+    assert "Paused" in submit(window, busy, "", "/pause") and server.hexists(keys.paused, "*")
+    assert submit(window, busy, "", "/resume") == "Resumed." and not server.hexists(keys.paused, "*")
     submit(window, busy, "/limits", "/pause", name="wait", length_s="3600")
     assert server.hexists(keys.paused, "wait")
 
@@ -307,8 +290,7 @@ def test_each_action_in_the_browser_shows_on_raw_keys(window: Browser, busy: Bus
     submit(window, busy, "/workers", "/w1/pause")
     assert server.hget(keys.settings, "p:w1") is not None
 
-    assert "claimable" in submit(window, busy, "/jobs/late", "/late/run_now")
-    assert server.zcard(keys.due) == 0
+    assert "claimable" in submit(window, busy, "/jobs/late", "/late/run_now") and server.zcard(keys.due) == 0
     assert submit(window, busy, "/jobs/late", "/late/cancel") == "The job was cancelled."
     assert busy.queue.jobs.state("late") == "cancelled"
     # The worker is paused, so a job that was requeued waits.

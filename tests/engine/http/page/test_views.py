@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue
-from engine.errors import Malformed
 from engine.http.page import job_views, queue_views, rendering
 from engine.http.page.live import RunTimes, Sample, Sampler, rate
 from engine.http.page.looks import LanesRound, OneJob
@@ -17,25 +16,25 @@ from engine.ops.looks import Counts, PauseInfo
 from engine.ops.workers import Durations, HandlerTimes, WorkerInfo
 from engine.queue.looks import JobError, JobInfo
 from engine.queue.why import LaneInfo
+from tests.engine.helpers.refusing import malformed
 
 NOW_MS = 1_800_000_000_000
 
 
-@pytest.mark.parametrize(
-    ("ms", "text"),
-    [
-        (0, "0 ms"), (0.25, "0.2 ms"), (950, "950 ms"), (1_000, "1 s"), (4_200, "4.2 s"), (60_000, "1 min"),
-        (200_000, "3 min 20 s"), (720_000, "12 min"), (12_000_000, "3 h 20 min"), (5 * 86_400_000, "5 d"), (None, "\u2013"),
-    ],
-)  # fmt: skip
+LENGTHS = [
+    (0, "0 ms"), (0.25, "0.2 ms"), (950, "950 ms"), (1_000, "1 s"), (4_200, "4.2 s"), (60_000, "1 min"),
+    (200_000, "3 min 20 s"), (720_000, "12 min"), (12_000_000, "3 h 20 min"), (5 * 86_400_000, "5 d"), (None, "\u2013"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("ms", "text"), LENGTHS)
 def test_lengths_are_read_at_a_glance(ms: float | None, text: str) -> None:
     assert rendering.length(ms) == text
 
 
 def test_instants_are_told_from_now() -> None:
-    assert rendering.from_now(NOW_MS - 200_000, NOW_MS) == "3 min 20 s ago"
-    assert rendering.from_now(NOW_MS + 12_000, NOW_MS) == "in 12 s"
-    assert rendering.from_now(NOW_MS + 999, NOW_MS) == "now"
+    for by_ms, told in ((-200_000, "3 min 20 s ago"), (12_000, "in 12 s"), (999, "now")):
+        assert rendering.from_now(NOW_MS + by_ms, NOW_MS) == told
     assert rendering.instant(NOW_MS + 7) == "2027-01-15 08:00:00.007 UTC"
     assert rendering.machine_instant(NOW_MS + 7) == "2027-01-15T08:00:00.007Z"
 
@@ -53,28 +52,21 @@ def test_names_are_the_sum_of_their_lanes() -> None:
 
 
 def test_the_life_of_a_job_is_drawn_to_scale() -> None:
-    errors = (
-        JobError(2_000, 1_000, "failed", "ValueError: a", "trace", 1),
-        JobError(9_000, 5_000, "lost", "worker w2 is gone", "", 2),
-    )
-    found = JobInfo(
-        *("1", "active"), fence=9_500, name="send", enqueued_ms=500, lease_end_ms=12_000, claims=3, failures=1, crashes=1,
-        owner="w3", errors=errors,
-    )  # fmt: skip
+    failed = JobError(2_000, 1_000, "failed", "ValueError: a", "trace", 1)
+    errors = (failed, JobError(9_000, 5_000, "lost", "worker w2 is gone", "", 2))
+    of: dict[str, Any] = {"fence": 9_500, "enqueued_ms": 500, "lease_end_ms": 12_000, "claims": 3, "failures": 1, "crashes": 1}
+    found = JobInfo("1", "active", name="send", owner="w3", errors=errors, **of)
     titles = [(moment.title, moment.tone, moment.at_ms) for moment in job_views.moments(found, 10_500)]
     assert titles == [
-        ("Enqueued", "plain", 500),
-        ("Run 1 claimed", "run", 1_000),
-        ("Run 1 failed", "bad", 2_000),
-        ("Run 2 claimed", "run", 5_000),
-        ("Run 2 lost", "lost", 9_000),
-        ("Run 3 claimed", "run", 9_500),
-        ("Lease ends", "plain", 12_000),
+        *(("Enqueued", "plain", 500), ("Run 1 claimed", "run", 1_000), ("Run 1 failed", "bad", 2_000)),
+        *(("Run 2 claimed", "run", 5_000), ("Run 2 lost", "lost", 9_000)),
+        *(("Run 3 claimed", "run", 9_500), ("Lease ends", "plain", 12_000)),
     ]
     bars = [(bar.tone, bar.x, bar.width) for bar in job_views.bars(found, 10_500)]
     assert bars == [
-        ("plain", 0, 50), ("bad", 50, 100), ("plain", 150, 300), ("lost", 450, 400), ("plain", 850, 50), ("run", 900, 100),
-    ]  # fmt: skip
+        *(("plain", 0, 50), ("bad", 50, 100), ("plain", 150, 300), ("lost", 450, 400)),
+        *(("plain", 850, 50), ("run", 900, 100)),
+    ]
 
 
 def test_a_clock_that_stepped_back_does_not_break_the_drawing() -> None:
@@ -84,13 +76,13 @@ def test_a_clock_that_stepped_back_does_not_break_the_drawing() -> None:
     assert job_views.bars(JobInfo("1", "dead", name="send", enqueued_ms=9_000, ended_ms=2_000), 3_000) == ()
 
 
-@pytest.mark.parametrize(
-    ("state", "actions"),
-    [
-        ("waiting", ["cancel"]), ("blocked", ["cancel"]), ("delayed", ["run_now", "cancel"]), ("active", ["cancel"]),
-        ("stuck", ["cancel"]), ("dead", ["requeue", "discard"]), ("finished", ["remove"]), ("cancelled", []),
-    ],
-)  # fmt: skip
+OFFERED = [
+    ("waiting", ["cancel"]), ("blocked", ["cancel"]), ("delayed", ["run_now", "cancel"]), ("active", ["cancel"]),
+    ("stuck", ["cancel"]), ("dead", ["requeue", "discard"]), ("finished", ["remove"]), ("cancelled", []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("state", "actions"), OFFERED)
 def test_only_what_a_state_allows_is_offered(state: str, actions: list[str]) -> None:
     found = JobInfo("1", state, name="send")  # type: ignore[arg-type]
     assert [action for action, _ in job_views.JOB_ACTIONS if job_views.offered(action, found)] == actions
@@ -115,19 +107,17 @@ def test_a_filter_says_in_its_address_what_it_means() -> None:
     assert job_views.filter_of({"text": "x" * 200}).text == "x" * 200
 
 
-@pytest.mark.parametrize(
-    ("query", "field"),
-    [
-        ({"state": "gone"}, "state"), ({"cursor": "1e3"}, "cursor"), ({"cursor": "\u0661"}, "cursor"),
-        ({"cursor": "10001"}, "cursor"),
-        ({"name": "x" * 65_537}, "name"), ({"key": "x" * 65_537}, "key"),
-        ({"text": "x" * 201}, "text"), ({"error": "x" * 201}, "error"), ({"error_like": "x" * 1_001}, "error_like"),
-    ],
-)  # fmt: skip
+BAD_FILTERS = [
+    ({"state": "gone"}, "state"), ({"cursor": "1e3"}, "cursor"), ({"cursor": "\u0661"}, "cursor"),
+    ({"cursor": "10001"}, "cursor"),
+    ({"name": "x" * 65_537}, "name"), ({"key": "x" * 65_537}, "key"),
+    ({"text": "x" * 201}, "text"), ({"error": "x" * 201}, "error"), ({"error_like": "x" * 1_001}, "error_like"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("query", "field"), BAD_FILTERS)
 def test_a_bad_filter_is_refused_before_any_call(query: dict[str, str], field: str) -> None:
-    with pytest.raises(Malformed) as caught:
-        job_views.filter_of(query)
-    assert caught.value.field == field
+    assert malformed(job_views.filter_of, query).field == field
 
 
 def test_a_hidden_payload_is_not_searched() -> None:
@@ -142,15 +132,15 @@ def counts(waiting: int, cursor: str) -> Counts:
 
 def test_waiting_jobs_of_many_lanes_are_the_sum_of_a_round() -> None:
     found = LanesRound()
-    found.add(counts(500, "more"))
-    assert (found.waiting, found.least, found.cursor) == (500, True, "more")
-    found.add(counts(20, ""))
-    assert (found.waiting, found.least, found.cursor) == (520, False, "")
-    # The next round counts again, and is shown when it is whole.
-    found.add(counts(400, "more"))
-    assert (found.waiting, found.least) == (520, False)
-    found.add(counts(10, ""))
-    assert found.waiting == 410
+    for count, cursor, shown in (
+        (500, "more", (500, True, "more")),
+        (20, "", (520, False, "")),
+        # The next round counts again, and is shown when it is whole.
+        (400, "more", (520, False, "more")),
+        (10, "", (410, False, "")),
+    ):
+        found.add(counts(count, cursor))
+        assert (found.waiting, found.least, found.cursor) == shown
 
 
 def test_headers_are_shown_where_payloads_may_be_seen_and_nowhere_else() -> None:
@@ -165,10 +155,9 @@ def test_run_times_are_those_of_the_last_minute() -> None:
         return (HandlerTimes("send", 0, Durations(runs, 0, 0, buckets), Durations(0, 0, 0, ())),)
 
     found = RunTimes()
-    found.add(0, told((60, 1_000)))
-    assert found.percentiles_ms() == (None, None)
-    found.add(30_000, told((60, 1_000)))
-    assert found.percentiles_ms() == (None, None), "nothing ran since"
+    for now_ms in (0, 30_000):
+        found.add(now_ms, told((60, 1_000)))
+        assert found.percentiles_ms() == (None, None), "nothing ran since"
     found.add(90_000, told((40, 100), (60, 1_000)))
     p50_ms, p99_ms = found.percentiles_ms()
     assert p50_ms is not None and p99_ms is not None and 0.7 < p50_ms < p99_ms < 1.1
@@ -191,14 +180,14 @@ def test_a_sample_of_a_server_that_is_away_counts_nothing() -> None:
     assert not any(astuple(Sample(0)))
 
 
-@pytest.mark.parametrize(
-    ("of", "word"),
-    [
-        ({"alive": False, "paused": True}, "lost"), ({"unreadable": "x", "paused": True}, "unreadable"),
-        ({"paused": True, "gate_closed": True}, "paused"), ({"gate_closed": True, "in_hand": 2}, "gate closed"),
-        ({"in_hand": 2}, "busy"), ({"in_hand": 1}, "alive"), ({"concurrency": 0}, "alive"),
-    ],
-)  # fmt: skip
+STATES = [
+    ({"alive": False, "paused": True}, "lost"), ({"unreadable": "x", "paused": True}, "unreadable"),
+    ({"paused": True, "gate_closed": True}, "paused"), ({"gate_closed": True, "in_hand": 2}, "gate closed"),
+    ({"in_hand": 2}, "busy"), ({"in_hand": 1}, "alive"), ({"concurrency": 0}, "alive"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("of", "word"), STATES)
 def test_the_state_of_a_worker_is_the_first_that_holds_it_back(of: dict[str, Any], word: str) -> None:
     worker = WorkerInfo("w", "i", "host", 1, "1.0", True, 0, 0, 0, (), False, 2, 0, (), {})
     assert queue_views.state_of(replace(worker, **of)) == word

@@ -1,0 +1,17 @@
+"""What a call is refused with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from engine import Malformed
+
+
+def malformed(call: Callable[..., object], *given: Any, **more: Any) -> Malformed:
+    """The refusal of a call; fails when it is not refused."""
+    with pytest.raises(Malformed) as caught:
+        call(*given, **more)
+    return caught.value
