@@ -32,28 +32,8 @@ from engine.redis.scripts import load_model, scripts_folder
 #: The outcomes of a tombstone (engine/models/envelope.py).
 _DISCARDED, _CANCELLED = 2, 7
 #: The slots of the two scripts whose calls are not bound by name, to save time, because every job needs them.
-_ENQUEUE_KEYS = (
-    *(
-        "sweep",
-        "seq",
-        "job",
-        "run",
-        "classes",
-        "parked",
-        "ready",
-        "lane",
-        "due",
-        "active",
-        "dead",
-        "wake",
-        "stats",
-    ),
-    *("unique", "dedup"),
-)
-_ENQUEUE_ARGUMENTS = (
-    *("now_ms", "prefix", "id", "class", "lane_name", "target"),
-    *("unique_key", "dedup_key", "dedup_ms", "delay_ms", "not_after_ms", "head", "tail"),
-)
+_ENQUEUE_KEYS = ("seq", "job", "ready", "lane", "stats")
+_ENQUEUE_ARGUMENTS = ("now_ms", "prefix", "not_after_ms", "head", "tail")
 _CLAIM_KEYS = ("sweep", "due", "rest", "parked", "active", "dead", "stats", "record", "done")
 _CLAIM_ARGUMENTS = (
     *(
@@ -245,51 +225,29 @@ class Lanes(Model):
             name, target = operation.class_name, class_target(options.route, options.target)
         lane = f"{name}/{options.key}" if options.key else name
         head, tail = envelope.encode(operation)
-        bound = (
-            *(
-                keys.sweep,
-                keys.seq,
-                keys.job(operation.job),
-                keys.run(operation.job),
-                keys.classes,
-                keys.parked,
-            ),
-            *(
-                keys.ready(name),
-                keys.lane(lane),
+        job = operation.job
+        bound = (keys.seq, keys.job(job), keys.ready(name), keys.lane(lane), keys.stats)
+        now_ms = "" if self.now_ms is None else self.now_ms
+        arguments = (now_ms, keys.prefix, operation.not_after_ms, head, tail)
+        more = options.expires_ms or options.calls_back
+        alone = options.needs or more
+        if alone or options.unique or options.dedup or options.wait_ms:
+            bound += (keys.sweep, keys.classes, keys.parked, keys.wake(name), keys.run(job))
+            bound += (
                 keys.due,
                 keys.active,
                 keys.dead,
-                keys.wake(name),
-                keys.stats,
-            ),
-            *(keys.unique(options.unique), keys.dedup(options.dedup)),
-        )
-        more = options.expires_ms or options.calls_back
-        if options.needs or more:
-            bound += (
-                keys.blocked,
-                keys.feeding,
-                keys.handing,
-                keys.done,
-                keys.keeping,
-                keys.needs(operation.job),
+                keys.unique(options.unique),
+                keys.dedup(options.dedup),
             )
-            bound += (keys.expiring, keys.feeds(operation.job))
+            arguments += (target, options.unique, options.dedup, options.dedup_ms, options.wait_ms)
+        elif target:
+            arguments += (target,)
+        if alone:
+            bound += (keys.blocked, keys.feeding, keys.handing, keys.done, keys.keeping, keys.needs(job))
+            bound += (keys.expiring, keys.feeds(job))
             of_parent = (keys.job, keys.feeds, keys.heirs, keys.result)
             bound += tuple(key_of(parent) for parent in options.needs for key_of in of_parent)
-        arguments = (
-            *("" if self.now_ms is None else self.now_ms, keys.prefix, operation.job, name, lane, target),
-            *(
-                options.unique,
-                options.dedup,
-                options.dedup_ms,
-                options.wait_ms,
-                operation.not_after_ms,
-                head,
-                tail,
-            ),
-        )
         if more:
             made = (envelope.sealed(job) if job else b"" for job in (options.on_success, options.on_failure))
             arguments += (options.expires_ms, *made)

@@ -151,8 +151,8 @@ class EraWatch:
         self._callbacks.append((callback, _running_loop()))
 
     def _enqueued(self, operation: Enqueue, raw: Any, mark: tuple[object, int]) -> None:
-        if raw[1] == b"created":
-            self._created(raw[3], raw[3], raw, mark)
+        if len(raw) == 2:
+            self._created(raw[1], raw[1], raw, mark)
 
     def _enqueued_many(self, operation: EnqueueMany, raw: Any, mark: tuple[object, int]) -> None:
         if len(raw) > 3:

@@ -15,6 +15,9 @@ modules, those that all foreign models share, and those of Lanes (`layers_of`); 
 of whichever foreign format. The loader refuses a file that uses another function, or names one that it does
 not use. The server does not get these lines; `.ci/lua_uses` writes them.
 
+A server makes each function of a script anew whenever the script runs. A line `-- LINK HERE` in a block, for
+what few calls need, has the functions that only this block uses linked there.
+
 A comment `anchor: name` marks what the code there guarantees, for tests that plant defects. The server does
 not get it.
 
@@ -100,6 +103,8 @@ _KNOWN = frozenset(
 ) | {"PIECE", *CONSTANTS}
 #: The fields of a script that say which slots its header declares.
 _SLOT_FIELDS = ("keys", "arguments", "key_groups", "argument_groups")
+#: A block whose functions are linked inside of it, behind this line.
+_LINK_HERE = re.compile(r"^( +)-- LINK HERE\n((?:\1.*\n|\n)*)", re.MULTILINE)
 _SHEBANG = re.compile(r"^#!lua(?: flags=[a-z,-]+)?\n")
 
 
@@ -325,9 +330,12 @@ def _script(
     body = source[header.end() :]
     used = _check_slots(path, body, (*slots[0], *slots[1]))
     _check_uses(f"script {path.name}", path.parent.name, used, declared_uses(header[0]), functions, layers)
-    linked: dict[str, str] = {}
-    for name in sorted(used):
-        _link(f"script {path.name}", name, functions, linked, ())
+    linked = _linked(path, used & names_of(_LINK_HERE.sub("", body))[0], functions, {})
+
+    def with_its_functions(block: re.Match[str]) -> str:
+        return "".join(_linked(path, used & names_of(block[2])[0], functions, linked).values()) + block[2]
+
+    body = _LINK_HERE.sub(with_its_functions, body)
     parts = (USES.sub("", header[0]), *bindings, *linked.values(), body)
     return Script(
         path.stem,
@@ -337,6 +345,16 @@ def _script(
         groups[0],
         groups[1],
     )
+
+
+def _linked(
+    path: Path, names: Iterable[str], functions: Mapping[str, Function], known: Mapping[str, str]
+) -> dict[str, str]:
+    """The text of these functions and of all that they use, by name, without those that are `known`."""
+    linked = dict(known)
+    for name in sorted(names):
+        _link(f"script {path.name}", name, functions, linked, ())
+    return {name: text for name, text in linked.items() if name not in known}
 
 
 def required_of_formats(lua: Path) -> Sequence[str]:

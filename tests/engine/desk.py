@@ -47,15 +47,18 @@ WRITES = (
 #: Put before a script's body: lets as many write commands through as the last argument says, and raises at the next one.
 #: One text for all numbers: the server compiles it once.
 CUT_OFF = """
-local real_call, writes, writes_max = redis.call, 0, tonumber(table.remove(ARGV))
+local writes, writes_max = 0, tonumber(table.remove(ARGV))
 local is_write = { %s }
-local redis = setmetatable({ call = function(command, ...)
-  if is_write[command] then
-    if writes == writes_max then error('CUT OFF') end
-    writes = writes + 1
+local function cut(ask)
+  return function(command, ...)
+    if is_write[command] then
+      if writes == writes_max then error('CUT OFF') end
+      writes = writes + 1
+    end
+    return ask(command, ...)
   end
-  return real_call(command, ...)
-end }, { __index = redis })
+end
+local redis = setmetatable({ call = cut(redis.call), pcall = cut(redis.pcall) }, { __index = redis })
 """
 
 

@@ -363,6 +363,17 @@ def test_rule_22_an_enqueue_marks_its_class_once(desk: Desk) -> None:
     assert take_markers(desk) == ["mail", "sms"]
 
 
+def test_rule_22_of_sixteen_enqueues_into_a_ready_lane_one_looks_whether_its_marker_is_there(desk: Desk) -> None:
+    """Who took it may have died with it."""
+    fill(desk, "mail", 3)
+    assert take_markers(desk) == ["mail"]
+    found = []
+    for number in range(32):
+        desk.enqueue(f"more{number}", name="mail")
+        found += take_markers(desk)
+    assert found == ["mail", "mail"]
+
+
 def test_rule_22_a_claim_that_leaves_work_behind_marks_that_class_and_no_other(desk: Desk) -> None:
     fill(desk, "mail", 3)
     fill(desk, "sms", 3)

@@ -159,6 +159,19 @@ def test_a_script_gets_the_functions_that_it_uses_behind_what_these_use(folder: 
         linked_functions(["fourfold"], [(folder,)])
 
 
+def test_a_block_with_a_link_gets_what_only_it_uses(folder: Path) -> None:
+    """A server makes each function anew in every run of a script, so that of a rare case stands in its block."""
+    block = "\nif lane == '' then\n  -- LINK HERE\n  return triple(now_ms)\nend\n"
+    path = changed(folder, "\nreturn { double(now_ms)", block + "return { now_ms")
+    path.write_text(path.read_text().replace(": double", ": triple"))
+    assert f"then\n{DOUBLE}{TRIPLE[1:]}  return triple(now_ms)\nend\n" in load_script(path).text
+    path.write_text(
+        path.read_text().replace("return { now_ms", "return { double(now_ms)").replace(": triple", ": double, triple")
+    )
+    text = load_script(path).text
+    assert text.count(DOUBLE) == 1 and text.index(DOUBLE) < text.index("if lane") < text.index(TRIPLE[1:])
+
+
 def test_a_module_says_what_it_uses_of_others(folder: Path) -> None:
     path, more = folder / "sample.lua", folder / "modules" / "more.lua"
     fourfold = "\nlocal function fourfold(number)\n  return double(double(number))\nend\n"
@@ -271,7 +284,8 @@ def test_every_real_script_loads() -> None:
     for script in loaded.values():
         # Of a restore `sweep` is closed, which says whether a test may give the time.
         assert "now_ms" in script.arguments or script.name in ("make_test_queue", "restore_load", "restore_end")
-        assert "sweep" in script.keys
+        # Most enqueues name fewer keys, so that their calls are short.
+        assert "sweep" in script.keys or script.name == "enqueue"
     with pytest.raises(TypeError):
         loaded["more"] = loaded["claim"]  # type: ignore[index]
 
@@ -294,7 +308,9 @@ def test_rule_27_a_script_that_makes_keys_of_its_own_waits_until_the_slot_is_set
     assert bool(settles) == ("prefix" in script.arguments)
     reads = re.compile(r"\bredis\.p?call\('[A-Z]+', (\w+)|\b(check_types|lanes_of|schedule_call)\(")
     for key, function in reads.findall(before) if settles else ():
-        assert key in script.keys or (function == "check_types" and name == "enqueue"), (key, function)
+        # While the slot moves the server refuses a plain enqueue by itself, because the key of its job is missing.
+        of_plain = name == "enqueue" and (function == "check_types" or key in ("classes", "parked", "wake"))
+        assert key in script.keys or of_plain, (key, function)
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -307,7 +323,7 @@ def test_another_folder_of_scripts_is_used(tmp_path: Path, ironclaim_url: str) -
     lua = tmp_path / "lua"
     shutil.copytree(scripts_folder(), lua)
     path = lua / "core" / "enqueue.lua"
-    path.write_text(path.read_text().replace("'created', '', sequence, id }", "'created', 'mutant', sequence, id }"))
+    path.write_text(path.read_text().replace("srv_us, sequence }", "srv_us, 'created', 'mutant', sequence, id }"))
     queue = Queue("q", url=ironclaim_url, lua=lua)
     assert queue.enqueue("work", {}).state == "mutant"
     queue.close()
