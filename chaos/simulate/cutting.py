@@ -16,7 +16,10 @@ local function cut(ask)
     return ask(name, ...)
   end
 end
-local redis = setmetatable({ call = cut(redis.call), pcall = cut(redis.pcall) }, { __index = redis })
+local calls, pcalls = cut(redis.call), cut(redis.pcall)
+local redis = setmetatable({ call = calls, pcall = function(name, ...)
+  return (name == 'ZADD' and pcalls or redis.pcall)(name, ...)
+end }, { __index = redis })
 """
 
 

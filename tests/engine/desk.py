@@ -44,7 +44,8 @@ WRITES = (
     *("PUBLISH", "EXPIRE", "PEXPIRE", "LPOP", "RPOP"),
 )
 
-#: Put before a script's body: lets as many write commands through as the last argument says, and raises at the next one.
+#: Put before a script's body: lets as many write commands through as the last argument says, and raises at the next one. What a
+#: script does by `pcall` is what may fail, but for the ZADD of an enqueue.
 #: One text for all numbers: the server compiles it once.
 CUT_OFF = """
 local writes, writes_max = 0, tonumber(table.remove(ARGV))
@@ -58,7 +59,10 @@ local function cut(ask)
     return ask(command, ...)
   end
 end
-local redis = setmetatable({ call = cut(redis.call), pcall = cut(redis.pcall) }, { __index = redis })
+local calls, pcalls = cut(redis.call), cut(redis.pcall)
+local redis = setmetatable({ call = calls, pcall = function(command, ...)
+  return (command == 'ZADD' and pcalls or redis.pcall)(command, ...)
+end }, { __index = redis })
 """
 
 
