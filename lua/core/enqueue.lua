@@ -9,8 +9,8 @@
 --   ready    zset    ready lanes of the class
 --   lane     zset    id by priority band and sequence
 --   stats    hash    counters
---   own      10 for each job that is not plain: sweep, classes, parked, wake:<class>, run:<id>, due, active, dead,
---            unique:<key>, dedup:<key>
+--   own      10 for each job that is not plain: sweep, classes, parked, wake:<class>, run:<id>, due, active,
+--            dead, unique:<key>, dedup:<key>
 --   family   1 for each key of a job with parents or callbacks, or one that expires: blocked, feeding,
 --            handing, done, keeping, needs:<id>, expiring, feeds:<id>
 --   parents  4 for each parent: job:<id>, feeds:<id>, heirs:<id>, result:<id>
@@ -22,14 +22,14 @@
 --   tail          envelope after them, from the enqueue nonce on, if it has one
 --   target        1 for each job that is not plain, or whose class requires something of a worker: that, as
 --                 JSON; '' = nothing
---   own           4 for each job that is not plain: its unique key and its dedup key ('' = none), dedup_ms, the
---                 length of that window, and delay_ms, 0 = claimable at once; below 0 the time itself, which
---                 may have passed
+--   own           4 for each job that is not plain: its unique key and its dedup key ('' = none), dedup_ms,
+--                 the length of that window, and delay_ms, 0 = claimable at once; below 0 the time itself,
+--                 which may have passed
 --   more          1 for each thing that few jobs have: expires_ms (0 = never), and the envelopes of the jobs
 --                 that its success and its failure make ('' = none)
--- REPLY srv_us and the sequence of the job that was created; or srv_us, repeated | duplicate | refused, state,
---       fence, id of the existing job; or orphan and the id of the parent of which nothing is known; or moved
---       and the number of shards of the queue, which takes new jobs elsewhere
+-- REPLY srv_us and the sequence of the job that was created; or srv_us, repeated | duplicate | refused,
+--       state, fence, id of the existing job; or orphan and the id of the parent of which nothing is known;
+--       or moved and the number of shards of the queue, which takes new jobs elsewhere
 -- USES children/children: block_job, keep_results, read_parents
 --      core/call: check_types, server_us, settled
 --      core/envelope: envelope_open, envelope_start
@@ -41,8 +41,8 @@
 -- An ordinary enqueue is that of a plain job, which has no parents, callbacks, delay, expiry, unique or dedup
 -- key, under a new id, in a queue that keeps no events and takes new jobs, and of a class that has had jobs.
 -- Into a lane that is ready it costs seven commands. What others need, also the functions for it, stands in
--- blocks with a link. Each key and argument of a call costs a seventh of a command, so the names of others are
--- made of the prefix, and id and lane of their keys.
+-- blocks with a link. Each key and argument of a call costs a seventh of a command, so the names of others
+-- are made of the prefix, and id and lane of their keys.
 local id, lane_name = string.sub(job, #prefix + 5), string.sub(lane, #prefix + 6)
 local raw, noted = redis.pcall('GET', job), redis.pcall('HMGET', stats, 'turn', 'events', 'moved')
 local score, srv_us = redis.pcall('ZSCORE', ready, lane_name), server_us(now_ms, prefix .. 'sweep')
@@ -157,8 +157,8 @@ if not ordinary then
   -- LINK HERE
   own = {}
   if new then note_class(prefix, classes, class, ARGV[6] or '', now_ms) end
-  -- The index entry is written before the job, because an entry without a job is skipped, but a job without an
-  -- entry is lost (rule 1).
+  -- The index entry is written before the job, because an entry without a job is skipped, but a job without
+  -- an entry is lost (rule 1).
   -- anchor: late-children-keep-results
   if results and results[1] then keep_results(prefix, id, results, now_ms) end
   if expires_ms > 0 then redis.call('ZADD', KEYS[22], now_ms + expires_ms, due_member(sequence, id)) end
