@@ -367,11 +367,11 @@ def test_rule_22_of_sixteen_enqueues_into_a_ready_lane_one_looks_whether_its_mar
     """Who took it may have died with it."""
     fill(desk, "mail", 3)
     assert take_markers(desk) == ["mail"]
-    found = []
-    for number in range(32):
-        desk.enqueue(f"more{number}", name="mail")
-        found += take_markers(desk)
-    assert found == ["mail", "mail"]
+    marked: list[int] = []
+    for sequence in range(4, 36):
+        desk.enqueue(f"more{sequence}", name="mail")
+        marked += [sequence] if take_markers(desk) else []
+    assert marked == [16, 32]
 
 
 def test_rule_22_a_claim_that_leaves_work_behind_marks_that_class_and_no_other(desk: Desk) -> None:
