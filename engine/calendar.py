@@ -26,6 +26,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
 
+from engine.ops.base import frozen
+
 if TYPE_CHECKING:
     from engine.ops.schedules import Timing
 
@@ -109,7 +111,7 @@ class _Days:
         return (by_month and by_week) if self.both else (by_month or by_week)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cron:
     """What an expression names. `hours` of the day and `in_hour`, seconds of each of them; `months`, and
     `days` of a month by the weekday of its first (Sunday 0) and its length. All are sorted."""
@@ -298,7 +300,7 @@ class UnknownZone(Unreadable):
     """This machine does not know the time zone; another one may."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Calendar:
     """The ticks of one timing. All times that it is given or returns are ms since 1970. Raises Unreadable for
     times beyond the year 9999."""

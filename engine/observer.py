@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from operator import attrgetter
 from typing import Any, Protocol
 
 from engine.errors import Malformed, logger, meant_for_the_caller, spared
+from engine.ops.base import frozen
 from engine.ops.claims import LeasedJob
 from engine.redis.call import Call
 
@@ -28,7 +28,7 @@ _BOUND = "module:object of a callable that takes the name of a queue and returns
 Intended = int | tuple[int | None, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outcome:
     """How a call ended: its reply, or the error. `definite` is False when a copy stayed unanswered. Times are
     monotonic ns."""
@@ -44,7 +44,7 @@ class Outcome:
     done_ns: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerIdentity:
     """The server behind a new connection."""
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from engine import validate
 from engine.errors import Malformed
+from engine.ops.base import frozen
 from engine.ops.claims import DEFAULT_ROUTE, Attributes
 
 #: Whether one of the wanted capabilities is enough.
@@ -25,7 +25,7 @@ ROUTES_MAX = 64
 _CRITERIA = ("stack", "capabilities", "region")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Target:
     """Which workers may run a job. A `server` is the name of one worker, and nothing else is then asked.
     Otherwise each criterion that is given must be met. The worker's stack is one of `stack`, its region one

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol
 
 from engine import validate
 from engine.errors import Malformed, describe, meant_for_the_caller
+from engine.ops.base import frozen
 from engine.ops.jobs import Options
 from engine.options import PLAIN
 
@@ -28,7 +29,7 @@ class Texts(dict[str, str]):
     """A payload of texts: no type is known of any of them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UnreadablePayload:
     """Stands where a payload would, in what is known of a job or a schedule: why nobody here can read it, and
     its bytes."""

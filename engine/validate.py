@@ -599,7 +599,7 @@ def _texts(field: str, value: object, pattern: re.Pattern[str], most: int, what:
 
 
 def _matching(field: str, value: object, pattern: re.Pattern[str]) -> str:
-    text = plain_text(value)
+    text = value if type(value) is str else plain_text(value)
     if text is None or not pattern.fullmatch(text):
         raise Malformed(field, value, shape(pattern))
     return text

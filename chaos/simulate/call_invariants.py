@@ -273,6 +273,10 @@ def _markers(delivery: Delivery) -> None:
         # a lane behind the costliest job, which this call may have removed.
         known = claimable(before, class_name, delivery.now_ms, keys=False, cost=most_cost(after))
         gained = [job for job in jobs if job not in known]
+        if isinstance(operation, Enqueue):
+            # So had a lane that was ready, which a job joins.
+            joined = {job for lane in before.zset(name) for job in after.zset("lane:" + lane)}
+            gained = [job for job in gained if job not in joined]
         # What has come while a queue was obliterated waits for the next sweep.
         if gained and not (isinstance(claim, Claim) and class_name in claim.classes) and not isinstance(operation, Forget):
             raise Found("marker", f"{gained[0]} became claimable and no marker says so", (gained[0],))

@@ -7,14 +7,19 @@ local WRITES = { SET = true, MSET = true, DEL = true, ZADD = true, ZREM = true, 
   SADD = true, SREM = true, XADD = true,
   RPUSH = true, INCR = true, INCRBY = true, ZREMRANGEBYRANK = true, ZREMRANGEBYSCORE = true, PEXPIREAT = true, UNLINK = true,
   LREM = true, RPOP = true, RPOPLPUSH = true, LMOVE = true, EXPIRE = true, PEXPIRE = true, PERSIST = true }
-local server = redis
-local redis = setmetatable({ call = function(name, ...)
-  if WRITES[name] then
-    if writes_left == 0 then error('SIMULATED cut') end
-    writes_left = writes_left - 1
+local function cut(ask)
+  return function(name, ...)
+    if WRITES[name] then
+      if writes_left == 0 then error('SIMULATED cut') end
+      writes_left = writes_left - 1
+    end
+    return ask(name, ...)
   end
-  return server.call(name, ...)
-end }, { __index = server })
+end
+local calls, pcalls = cut(redis.call), cut(redis.pcall)
+local redis = setmetatable({ call = calls, pcall = function(name, ...)
+  return (name == 'ZADD' and pcalls or redis.pcall)(name, ...)
+end }, { __index = redis })
 """
 
 

@@ -13,10 +13,12 @@ the `FINDINGS` of the model's module. Only Lanes runs on a cluster.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+
+from engine.ops.base import frozen
 
 if TYPE_CHECKING:
     from engine.models.dsps import ChannelRule
@@ -43,7 +45,7 @@ Layout = Literal["document", "live"]
 BananasLayout = Literal["document", "live", "routed"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lanes:
     """The engine's own model, the default: every feature, and every protection."""
 
@@ -56,7 +58,7 @@ class Lanes:
         return Bound(queue, lua=lua, root=prefix)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bridge:
     """BridgeMQ: one keyspace is one queue, so the queue's name is a label that is not on the wire."""
 
@@ -69,7 +71,7 @@ class Bridge:
         return BridgeModel(queue, prefix, lua=lua)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bananas:
     """Bananas: one keyspace is one queue, so the queue's name is a label that is not on the wire.
 
@@ -115,7 +117,7 @@ class Bananas:
         return BananasModel(queue, prefix, lua=lua, layout=self.layout, settings=settings)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bull:
     """Bull 1.0.0: keys begin with the prefix and the queue's name. `priority`: the `priority` in the opts of
     each job, if the queue is one of the five of a priority queue (`engine.PriorityQueue`)."""
@@ -130,7 +132,7 @@ class Bull:
         return BullModel(queue, prefix, lua=lua, settings=self.priority)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mosquito:
     """Mosquito: the queue's name is inside of its keys. The hash of a job is kept for `success_ttl_s` after a
     success and for `dead_ttl_s` after its death. `adopt_after_ms`: active jobs without the id of a runner (v2
@@ -168,7 +170,7 @@ def _rules() -> tuple[ChannelRule, ...]:
     return (ChannelRule(),)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dsps:
     """DSPS, for channels: durable messages for any number of subscribers.
 

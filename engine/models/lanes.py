@@ -26,34 +26,17 @@ from engine.ops.schedules import Tick
 from engine.ops.sweeps import ReapLost, Sweep, Wait, Woken
 from engine.ops.transfers import LoadRestore, PutJobs, ReadShards, TakeJobs
 from engine.ops.workers import ListConnections
+from engine.options import PLAIN
 from engine.redis.call import Call
-from engine.redis.scripts import load_model, scripts_folder
+from engine.redis.scripts import Script, load_model, scripts_folder
 
 #: The outcomes of a tombstone (engine/models/envelope.py).
 _DISCARDED, _CANCELLED = 2, 7
 #: The slots of the two scripts whose calls are not bound by name, to save time, because every job needs them.
-_ENQUEUE_KEYS = (
-    *(
-        "sweep",
-        "seq",
-        "job",
-        "run",
-        "classes",
-        "parked",
-        "ready",
-        "lane",
-        "due",
-        "active",
-        "dead",
-        "wake",
-        "stats",
-    ),
-    *("unique", "dedup"),
-)
-_ENQUEUE_ARGUMENTS = (
-    *("now_ms", "prefix", "id", "class", "lane_name", "target"),
-    *("unique_key", "dedup_key", "dedup_ms", "delay_ms", "not_after_ms", "head", "tail"),
-)
+_ENQUEUE_KEYS = ("seq", "job", "ready", "lane", "stats")
+_ENQUEUE_ARGUMENTS = ("now_ms", "prefix", "not_after_ms", "head", "tail")
+#: Lanes whose keys are kept; where each job has its own key, all of them are new.
+_LANES_MAX = 1000
 _CLAIM_KEYS = ("sweep", "due", "rest", "parked", "active", "dead", "stats", "record", "done")
 _CLAIM_ARGUMENTS = (
     *(
@@ -85,6 +68,10 @@ class Lanes(Model):
         keys = LanesKeys(queue, root)
         super().__init__(keys, load_model(lua or scripts_folder(), self.name), {"prefix": keys.prefix})
         self._lua = lua
+        # The keys that enqueues into a lane share, by lane; and the script whose header was compared.
+        self._enqueue_keys: dict[str, tuple[str, str, str]] = {}
+        self._enqueue_script: Script | None = None
+        self._seq, self._job = keys.seq, keys.job("")
         # The keys of the last claim, by incarnation and classes, up to those of the jobs that it ends.
         self._claim_keys: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
 
@@ -238,58 +225,38 @@ class Lanes(Model):
     def _enqueue(self, operation: Enqueue) -> Call[Any]:
         """Built in the order of the header: binding by name would take a tenth of the whole enqueue."""
         script, keys, options = self.scripts["enqueue"], self.keys, operation.options
-        if script.keys != _ENQUEUE_KEYS or script.arguments != _ENQUEUE_ARGUMENTS:
-            raise ScriptFault("script enqueue: its header has other slots than the model")
+        if script is not self._enqueue_script:
+            if script.keys != _ENQUEUE_KEYS or script.arguments != _ENQUEUE_ARGUMENTS:
+                raise ScriptFault("script enqueue: its header has other slots than the model")
+            self._enqueue_script = script
         name, target = operation.name, ""
         if options.route or options.target:
             name, target = operation.class_name, class_target(options.route, options.target)
         lane = f"{name}/{options.key}" if options.key else name
         head, tail = envelope.encode(operation)
-        bound = (
-            *(
-                keys.sweep,
-                keys.seq,
-                keys.job(operation.job),
-                keys.run(operation.job),
-                keys.classes,
-                keys.parked,
-            ),
-            *(
-                keys.ready(name),
-                keys.lane(lane),
-                keys.due,
-                keys.active,
-                keys.dead,
-                keys.wake(name),
-                keys.stats,
-            ),
-            *(keys.unique(options.unique), keys.dedup(options.dedup)),
-        )
+        job, of_lane = operation.job, self._enqueue_keys.get(lane)
+        if of_lane is None:
+            if len(self._enqueue_keys) >= _LANES_MAX:
+                self._enqueue_keys.clear()
+            of_lane = self._enqueue_keys[lane] = (keys.ready(name), keys.lane(lane), keys.stats)
+        bound = (self._seq, self._job + job, *of_lane)
+        now_ms = "" if self.now_ms is None else self.now_ms
+        arguments = (now_ms, keys.prefix, operation.not_after_ms, head, tail)
+        if options is PLAIN:
+            return Call(script, bound, arguments, partial(self.parse, operation), operation)
         more = options.expires_ms or options.calls_back
-        if options.needs or more:
-            bound += (
-                keys.blocked,
-                keys.feeding,
-                keys.handing,
-                keys.done,
-                keys.keeping,
-                keys.needs(operation.job),
-            )
-            bound += (keys.expiring, keys.feeds(operation.job))
+        alone = options.needs or more
+        if alone or options.unique or options.dedup or options.wait_ms:
+            bound += (keys.sweep, keys.classes, keys.parked, keys.wake(name), keys.run(job), keys.due)
+            bound += (keys.active, keys.dead, keys.unique(options.unique), keys.dedup(options.dedup))
+            arguments += (target, options.unique, options.dedup, options.dedup_ms, options.wait_ms)
+        elif target:
+            arguments += (target,)
+        if alone:
+            bound += (keys.blocked, keys.feeding, keys.handing, keys.done, keys.keeping, keys.needs(job))
+            bound += (keys.expiring, keys.feeds(job))
             of_parent = (keys.job, keys.feeds, keys.heirs, keys.result)
             bound += tuple(key_of(parent) for parent in options.needs for key_of in of_parent)
-        arguments = (
-            *("" if self.now_ms is None else self.now_ms, keys.prefix, operation.job, name, lane, target),
-            *(
-                options.unique,
-                options.dedup,
-                options.dedup_ms,
-                options.wait_ms,
-                operation.not_after_ms,
-                head,
-                tail,
-            ),
-        )
         if more:
             made = (envelope.sealed(job) if job else b"" for job in (options.on_success, options.on_failure))
             arguments += (options.expires_ms, *made)

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal, NamedTuple, get_args
 
 from engine.errors import Malformed, OutcomeUnknown, UnsupportedFeature
-from engine.ops.base import DeadlineBound, Operation, immutable, one_of, server_us, whole
+from engine.ops.base import DeadlineBound, Operation, frozen, immutable, one_of, server_us, whole
 
 AdministeredResult = Literal["done", "repeated", "refused"]
 ADMINISTERED_RESULTS = get_args(AdministeredResult)
@@ -191,7 +191,7 @@ class SetEvents(AdminOperation, script="set_events"):
     keep: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HistoryRule:
     """Of the last `keep` jobs that have ended is kept how (0: of none), for `age_ms` (0: for any time); of
     those with these names (none: of all), and with payloads of up to `payload_bytes`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self, TypeVar, cast, dataclass_transform
 
@@ -117,7 +117,7 @@ def one_of(raw: bytes, allowed: tuple[str, ...]) -> Any:
 #
 # A frozen dataclass with slots would do the same and also refuse an assignment at run time. For that it
 # generates four more methods and assigns each field of a new object through a call. Here the type checker
-# alone refuses the assignment. Values that users get are frozen dataclasses.
+# alone refuses the assignment. Values that users get are `frozen`.
 #
 # A process uses a dozen of these classes of 170, and dataclass needs 0.35 ms for each. So its work is done
 # when somebody looks for the first time at what it makes, such as `__init__`.
@@ -150,7 +150,7 @@ class _Made:
         self._owner, self._name = owner, name
 
     def __get__(self, instance: object, owner: type) -> Any:
-        definition = cast("Any", dataclass(unsafe_hash=True)(self._define()))
+        definition = self._define()
         for name, member in list(vars(self._owner).items()):
             if isinstance(member, _Made):
                 setattr(self._owner, name, vars(definition)[name])
@@ -160,6 +160,18 @@ class _Made:
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def immutable(definition: type[Immutable]) -> type[Immutable]:
     """The class as a dataclass with slots that compares and hashes by its fields."""
+    return _made_later(definition, cast("Any", dataclass(unsafe_hash=True)), {})
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def frozen(definition: type[Immutable]) -> type[Immutable]:
+    """The class as `dataclass(frozen=True, slots=True)` makes it, for values that users get."""
+    own = {"__setattr__": _refuse, "__delattr__": _refuse, "__getstate__": _state, "__setstate__": _restore}
+    return _made_later(definition, cast("Any", dataclass(frozen=True)), own)
+
+
+def _made_later(definition: type[Any], make: Callable[[type], type], own: Mapping[str, object]) -> Any:
+    """The class with slots, whose other members `make` makes at the first look, but for these `own`."""
     kind = cast("Any", type(definition))
     name, bases = definition.__name__, definition.__bases__
     members = {
@@ -171,8 +183,22 @@ def immutable(definition: type[Immutable]) -> type[Immutable]:
     fields_of_its_own = tuple(members.get("__annotations__", ()))
     made = {key: value for key, value in members.items() if key not in fields_of_its_own}
     made["__slots__"] = fields_of_its_own
-    made |= {key: _Made(lambda: kind(name, bases, dict(members))) for key in _MADE}
+    made |= own
+    made |= {key: _Made(lambda: make(kind(name, bases, dict(members)))) for key in _MADE}
     return kind(name, bases, made)
+
+
+def _refuse(self: object, name: str, *value: object) -> None:
+    raise FrozenInstanceError(f"cannot {'assign to' if value else 'delete'} field {name!r}")
+
+
+def _state(self: Any) -> list[Any]:
+    return [getattr(self, one.name) for one in fields(self)]
+
+
+def _restore(self: Any, state: Sequence[Any]) -> None:
+    for one, value in zip(fields(self), state, strict=True):
+        object.__setattr__(self, one.name, value)
 
 
 @immutable

@@ -192,8 +192,11 @@ class Enqueue(DeadlineBound, script="enqueue", goes="job"):
 
     def parse(self, raw: Any, decode: object) -> Enqueued:
         """The raw reply as a value."""
+        if len(raw) == 2:
+            # With its sequence (engine/queue/era.py).
+            return Enqueued(server_us(raw), self.job, "created", "", 0, self.job)
         result = one_of(raw[1], _RESULTS)
-        # Of a job that was created this is the sequence (engine/queue/era.py).
+        # Scripts of other formats say it of a job that was created, too.
         fence = 0 if result == "created" else int(raw[3])
         return Enqueued(server_us(raw), self.job, result, raw[2].decode(), fence, raw[4].decode())
 

@@ -4,12 +4,12 @@ key."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 from engine.errors import utc
 from engine.ops.admin import Window
-from engine.ops.base import Operation, immutable, one_of, server_us, text, whole
+from engine.ops.base import Operation, frozen, immutable, one_of, server_us, text, whole
 from engine.ops.claims import Attributes, Marked, marked
 from engine.ops.jobs import LEASE_SLOTS, Lease
 from engine.ops.workers import WorkerInfo
@@ -393,7 +393,7 @@ class HistoryPart:
 # bears on one job. Nothing here changes a key.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PauseInfo:
     """A pause that is on: of the jobs of this name, None: of the whole queue; until this time (ms of the
     server's clock since 1970), 0: until it is resumed."""
@@ -408,7 +408,7 @@ class PauseInfo:
         return tuple(cls(None if name == "*" else name, until_ms) for name, until_ms in pairs)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LimitInfo:
     """A limit, and how far it is used up.
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 from engine.errors import Malformed
-from engine.ops.base import DeadlineBound, Operation, immutable, one_of, server_us, text, whole
+from engine.ops.base import DeadlineBound, Operation, frozen, immutable, one_of, server_us, text, whole
 from engine.ops.jobs import Lease
 
 
@@ -78,7 +78,7 @@ WORKERS_MAX = 1_000
 HANDLERS_TOLD = 100
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WorkerInfo:
     """A worker as its last beat told it. `beat_age_ms` is by the server's clock; `in_hand` counts its leases,
     of which `jobs` are at most 100 ids; `leads`: it sweeps for all of them. `handlers` are at most 100 names;
@@ -327,7 +327,7 @@ class ListedRunTimes:
 _MS = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Durations:
     """How long runs took. `buckets` has an entry for each bucket that is not empty, in order: its number and
     how many runs. Bucket b holds those of 2^((b-1)/2) ns up to 2^(b/2) ns, and the last one (95) all of 39
@@ -364,7 +364,7 @@ class Durations:
         return 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HandlerTimes:
     """How long the handlers of one name took since `since_ms` (server time of the first report): runs that
     returned, and runs that raised or were given up. Runs, not jobs: a job that ran three times counts thrice,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from engine import validate
@@ -34,7 +34,7 @@ from engine.ops.admin import (
     SetRetention,
     SetWorker,
 )
-from engine.ops.base import text, whole
+from engine.ops.base import frozen, text, whole
 from engine.ops.looks import Inspect, Inspected
 from engine.ops.workers import AcquireLock, ExtendLock, LockReply, ReleaseLock
 from engine.parameters import TypedJob
@@ -340,7 +340,7 @@ def check_state(value: object, allowed: tuple[str, ...]) -> str:
 LIMIT_MAX = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class QueueInfo:
     """A queue and the server's time (ms) at which it was last noted as used."""
 
@@ -369,7 +369,7 @@ TTL_MS_MAX = 86_400_000
 _TOKEN = re.compile(r"[0-9a-f]{16}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lock:
     """A lock in hand until `until_ms` (server time). `fence` is larger than that of every holder before;
     `renewals` counts the times that it was extended."""

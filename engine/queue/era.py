@@ -18,13 +18,13 @@ import inspect
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from engine.errors import logger
 from engine.models.model import Model
 from engine.observer import ServerIdentity
 from engine.ops.admin import EraNoted, NoteEra
+from engine.ops.base import frozen
 from engine.ops.claims import Claim, Finish
 from engine.ops.jobs import Enqueue, EnqueueMany
 from engine.ops.workers import Beat
@@ -45,7 +45,7 @@ _WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DataLoss:
     """A server has less than this process was told. `before` and `after` are the server that it knew and the
     one that it found (equal where one server was emptied). `acknowledged` is the highest sequence of a job
@@ -151,8 +151,8 @@ class EraWatch:
         self._callbacks.append((callback, _running_loop()))
 
     def _enqueued(self, operation: Enqueue, raw: Any, mark: tuple[object, int]) -> None:
-        if raw[1] == b"created":
-            self._created(raw[3], raw[3], raw, mark)
+        if len(raw) == 2:
+            self._created(raw[1], raw[1], raw, mark)
 
     def _enqueued_many(self, operation: EnqueueMany, raw: Any, mark: tuple[object, int]) -> None:
         if len(raw) > 3:

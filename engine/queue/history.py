@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any, Literal, TypedDict, get_args
 
 from engine import validate
 from engine.errors import Malformed, ScriptFault
 from engine.models.names import Names
 from engine.ops.admin import HistoryRule, SetHistory
-from engine.ops.base import whole
+from engine.ops.base import frozen, whole
 from engine.ops.looks import HistoryPart, ListHistory
 from engine.serializers import BUILT_IN, JSON, Serializers, UnreadablePayload
 from engine.validate import Milliseconds
@@ -36,7 +36,7 @@ _FIELDS, _NUMBERS = 11, 7
 _NOT_TOLD = ("stored", "serializer", "serializers")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PastJob:
     """How a job has ended. Times are ms of the server's clock since 1970, 0 where there is none.
 

@@ -7,7 +7,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any, Generic, Literal, TypedDict, TypeVar, cast, get_args
 
 from engine import validate
@@ -25,7 +25,7 @@ from engine.errors import (
 )
 from engine.models.model import Model
 from engine.models.names import LANES, Names
-from engine.ops.base import whole
+from engine.ops.base import frozen, whole
 from engine.ops.jobs import Lease, Options
 from engine.ops.looks import Explained, Looked, Seen
 from engine.options import PLAIN
@@ -47,7 +47,7 @@ _ERRORS_KEPT = 10
 _CONTENTS = ("headers", "on_success", "on_failure")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobError:
     """A run that came to nothing: when (ms, server time), under which fence, whether it `failed` or its
     worker was `lost`, the error, and the end of its stack trace ('' where there is none). `number` counts
@@ -61,7 +61,7 @@ class JobError:
     number: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobInfo:
     """A job as it was at one instant. Times are ms of the server's clock since 1970, 0 where there is none.
 
@@ -144,7 +144,7 @@ class JobInfo:
         return dict(self.options.headers)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobPage:
     """Some jobs of a state: those among `looked` places that are meant. `next` is the `offset` of the next
     page; None: this was the last one. `srv_us` is the server's time."""
@@ -280,7 +280,7 @@ PLACES_MAX = 250
 _ERROR_CHARACTERS_MAX = 200
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Selection:
     """Jobs that meet all that is given. `error`: whole words of the last error's last line, such as
     `ValueError`; `error_like`: the kind of the last error. Ages are from the end of a job that has ended or
@@ -331,7 +331,7 @@ class ListOptions(TypedDict, total=False):
     error_like: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Listing:
     """A page of the jobs that are meant."""
 
@@ -396,7 +396,7 @@ def selection(
 # -- Dead jobs by name and kind of error.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ErrorGroup:
     """Jobs of one name that died of errors of one kind, as `error_like` finds them: how many, when the first
     and the last of them died (ms), and the last one with its error, as an example. `name` is '' where nobody
@@ -411,7 +411,7 @@ class ErrorGroup:
     example: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ErrorGroups:
     """The groups among the `looked` jobs that died last, the largest first; `more`: others died before.
     `srv_us` is the server's time."""
@@ -458,7 +458,7 @@ AWAY = (ServerUnavailable, OutcomeUnknown)
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Result(Generic[T]):
     """How a job has ended. `value` is what its handler returned, None where it returned nothing or that is
     not kept any more.
@@ -560,7 +560,7 @@ def _record(seen: Seen) -> dict[str, Any]:
     return record
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Progress:
     """How far a run has come, as its handler told: `percent` from 0 to 100, a text, any JSON value, and when
     (server time). `unreadable` says why what is stored cannot be read, because somebody else has written

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from engine import validate
 from engine.errors import Malformed, utf8
+from engine.ops.base import frozen
 from engine.ops.looks import Counts
 from engine.ops.workers import Durations, HandlerTimes, WorkerInfo
 from engine.queue.why import Obstacles
@@ -107,7 +108,7 @@ def wanted_workers(demand: Demand, scaling: Scaling) -> int:
     return min(max(wanted, scaling.workers_min), scaling.workers_max)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Look:
     """What the server had counted at a time of its clock. `arrived`: jobs that waited, ran or had ended: a
     delayed job counts from when it is due, and one that runs again once."""

@@ -24,7 +24,7 @@ from engine.errors import (
 from engine.models.model import Model, random_id, random_ids
 from engine.ops.base import Operation
 from engine.ops.jobs import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Options, Parent
-from engine.options import OPTIONS, JobOptions, checked, nearest
+from engine.options import OPTIONS, PLAIN, JobOptions, checked, nearest
 from engine.parameters import JobName, TypedJob
 from engine.redis.call import CALL_BYTES_MAX, PIPELINE_CALLS
 from engine.redis.exchange import Sent
@@ -133,9 +133,11 @@ def draft(
         job = model.new_id() if id is None else model.check_id(id)
         generated = id is None and model.generates_ids
     job_name = validate.job_name(name) if model is None else model.names.job_name(name)
-    made = checked(options) if model is None else checked(options, model.defaults, model.names.options)
-    if made.calls_back:
-        made = _with_callbacks(made, Parent.named(job, job_name), payload_bytes_max, serializers)
+    made = PLAIN if model is None else model.defaults
+    if options:
+        made = checked(options) if model is None else checked(options, made, model.names.options)
+        if made.calls_back:
+            made = _with_callbacks(made, Parent.named(job, job_name), payload_bytes_max, serializers)
     return _written(
         job,
         job_name,
@@ -160,7 +162,7 @@ def _written(
 ) -> Enqueue:
     """The enqueue of a job whose id, name and options were checked. Raises as `draft` does."""
     if serializers.plain and not options.serializer and not issubclass(type(payload), bytes | bytearray):
-        data = validate.payload_bytes(payload, payload_bytes_max)
+        data = validate.json_bytes("payload", payload, payload_bytes_max)
     else:
         data, options = serializers.write(payload, options, payload_bytes_max)
     if model is not None:
@@ -214,15 +216,20 @@ def drafts(
 def enqueued(sent: Sent, name: str = "") -> Enqueued:
     """The result of an enqueue, of this name if it is known: its id tells it to the `needs` of other jobs.
     Raises UnknownParent, and OutcomeUnknown for a refusal when a copy may have been applied."""
-    if not isinstance(sent.reply, Enqueued):
-        raise ScriptFault(f"Enqueue: a reply of type {type(sent.reply).__name__}")
-    if (refusal := _refusal(sent.reply, sent.definite)) is not None:
+    reply: object = sent.reply
+    if not isinstance(reply, Enqueued):
+        raise ScriptFault(f"Enqueue: a reply of type {type(reply).__name__}")
+    if reply.result == "created" and name:
+        # What most calls come to.
+        srv_us, job, result, state, fence, holder = reply
+        return Enqueued(srv_us, Parent.named(job, name), result, state, fence, holder)
+    if (refusal := _refusal(reply, sent.definite)) is not None:
         raise refusal
-    if sent.reply.result == "moved":
-        raise _moved_error(sent.reply)
-    item = _existing(sent.reply)
+    if reply.result == "moved":
+        raise _moved_error(reply)
+    item = _existing(reply)
     # Of a job that has the unique or dedup key nobody knows the name here.
-    own = name and item.job == sent.reply.job
+    own = name and item.job == reply.job
     return item._replace(job=Parent.named(item.job, name)) if own else item
 
 

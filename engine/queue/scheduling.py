@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any, Literal, cast
 
 from engine import validate
@@ -13,6 +13,7 @@ from engine.errors import Malformed, OutcomeUnknown, ScriptFault
 from engine.models.model import Model
 from engine.models.names import Names
 from engine.ops import schedules
+from engine.ops.base import frozen
 from engine.ops.jobs import Enqueue, Options
 from engine.ops.schedules import (
     EnableSchedule,
@@ -52,7 +53,7 @@ _ELSEWHERE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Schedule:
     """A schedule and its state. Times are server ms, 0 where there is none: `next_ms` is the next tick,
     `last_ms` the last one that made a job, `last_job` its id; intervals count from `anchor_ms`. `count` jobs

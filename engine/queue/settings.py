@@ -182,15 +182,11 @@ class QueueSettings:
             own_id = merged.pop("id", None)
             id, tasks = own_id if id is None else id, {**tasks, task.name: task.parameters}
             name, options = task.name, cast("JobOptions", merged)
-        given, job = cast("Mapping[str, object]", options), None
+        given: Any = options
+        job = None
         if self.hooks:
             job = self.hooks.prepare(NewJob(name, payload, id=id, **options))
-            name, payload, id, given = (
-                job.name,
-                job.payload,
-                job.id,
-                cast("Mapping[str, object]", job.options),
-            )
+            name, payload, id, given = job.name, job.payload, job.id, job.options
         draft = producing.draft(
             name, payload, self.payload_bytes_max, id, given, self.serializers, self.model
         )

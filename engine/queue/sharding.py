@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple, cast
 from zlib import crc32
 
 from engine import validate
 from engine.errors import Malformed, ScriptFault, UnsupportedFeature
+from engine.ops.base import frozen
 from engine.ops.jobs import Enqueue
 from engine.ops.workers import Durations, HandlerTimes, WorkerInfo
 
@@ -59,7 +60,7 @@ class Layout(NamedTuple):
         return range(1 + (first * share >> 32), 2 + (last * share >> 32))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShardRecord:
     """How many shards a queue has. While it is resharded, `former` are those that it had; `preparing`: they
     still are the only ones in use; `moving`: new jobs go into the new ones, and those of the former ones are

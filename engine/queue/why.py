@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, cast
 
 from engine import routing
-from engine.ops.base import whole
+from engine.ops.base import frozen, whole
 from engine.ops.claims import DEFAULT_ROUTE, Attributes
 from engine.ops.looks import Explained, LaneLook, LimitInfo, ObstaclesPart, PauseInfo, instant, listed
 from engine.ops.workers import HANDLERS_TOLD, WorkerInfo
@@ -20,7 +20,7 @@ from engine.queue.looks import JobState, state_of
 _KINDS: dict[str, Literal["name", "key"]] = {"n": "name", "k": "key"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LaneInfo:
     """The waiting jobs of one name and key ('' = none), those for the same workers: how many, and since when
     the one that has waited longest could be claimed (ms, server time; of long lanes an estimate from their
@@ -33,7 +33,7 @@ class LaneInfo:
     waits_for: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Obstacles:
     """What holds the jobs of a queue back, at one instant; the lanes beyond the first 100 or so at later
     ones. `cut`: there are more lanes than the 5,000 or so that were looked at."""
@@ -155,7 +155,7 @@ def paused_words(pause: PauseInfo) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Why:
     """Why a job does not run, or what it does: `sentence`, without the job as its subject: `waits for the
     limit of key acme: 2 of 2 in hand, by w1 and w3`. `known` is False for an id that the server does not

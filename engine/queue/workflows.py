@@ -18,6 +18,7 @@ from engine import validate
 from engine.errors import UnsupportedFeature
 from engine.models.model import Model
 from engine.ops.admin import AdminAction, Alter, Altered, AlteredJobs, Revive
+from engine.ops.base import frozen
 from engine.ops.looks import Relatives, RelativesTold
 from engine.queue import admin
 from engine.queue.producing import JOBS_MAX, Steps
@@ -30,7 +31,7 @@ _PARENTS_MAX = 1_000
 _ROUNDS = 5
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WorkflowJob:
     """One job of a workflow: its state (`gone`: forgotten since it has ended), its name ('' = it is not kept
     of a job that has ended), and the jobs of the workflow that it needs."""
@@ -41,7 +42,7 @@ class WorkflowJob:
     needs: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Workflow:
     """The jobs that are connected with one by what they need, parents before their children. Their states are
     those of the moments when they were looked at. `more`: there are more jobs than were asked for."""
@@ -56,7 +57,7 @@ class Workflow:
         return dict(sorted(Counter(job.state for job in self.jobs).items()))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WorkflowChange:
     """What came of a workflow: how many jobs were `changed`, how many it could not change, and whether there
     are `more` than it has looked at."""

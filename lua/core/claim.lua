@@ -70,10 +70,14 @@ now_ms = math.floor(srv_us / 1000)
 local virtual_time, events = tonumber(noted[1] or 0), notes_kept(noted[3], noted[4])
 local is_due = tonumber(heads.due[2] or now_ms + 1) <= now_ms
   or tonumber(heads.rest[2] or now_ms + 1) <= now_ms
-local _, wakes, unread = 0, {}, {}
+local _, wakes, unread, finished, more, moved = 0, {}, {}, 0, false, false
 if is_due then _, wakes, unread = promote_due(prefix, virtual_time, now_ms, 100, events) end
-local finished, more, moved = finish_jobs(prefix, 10 + 2 * class_count, 14 + class_count, now_ms, virtual_time,
-  wakes, events, noted[2], special and redis.call('EXISTS', prefix .. 'feeding') == 1)
+local feeding = special and redis.call('EXISTS', prefix .. 'feeding') == 1
+-- Where jobs wait for others, each claim hands some of them on.
+if finishing or feeding then
+  finished, more, moved = finish_jobs(prefix, 10 + 2 * class_count, 14 + class_count, now_ms, virtual_time,
+    wakes, events, noted[2], feeding)
+end
 local kind, jobs, corrupt, open, limited, left = claim_jobs({ sweep = sweep, active = active, stats = stats,
   record = record },
   { prefix = prefix, classes = classes, incarnation = incarnation, counter = counter, limit = limit,

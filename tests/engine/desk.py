@@ -44,17 +44,24 @@ WRITES = (
     *("PUBLISH", "EXPIRE", "PEXPIRE", "LPOP", "RPOP"),
 )
 
-#: Put before a script's body: lets as many write commands through as the last argument says, and raises at the next one.
+#: Put before a script's body: lets as many write commands through as the last argument says, and raises at the next one. What a
+#: script does by `pcall` is what may fail, but for the ZADD of an enqueue.
 #: One text for all numbers: the server compiles it once.
 CUT_OFF = """
-local real_call, writes, writes_max = redis.call, 0, tonumber(table.remove(ARGV))
+local writes, writes_max = 0, tonumber(table.remove(ARGV))
 local is_write = { %s }
-local redis = setmetatable({ call = function(command, ...)
-  if is_write[command] then
-    if writes == writes_max then error('CUT OFF') end
-    writes = writes + 1
+local function cut(ask)
+  return function(command, ...)
+    if is_write[command] then
+      if writes == writes_max then error('CUT OFF') end
+      writes = writes + 1
+    end
+    return ask(command, ...)
   end
-  return real_call(command, ...)
+end
+local calls, pcalls = cut(redis.call), cut(redis.pcall)
+local redis = setmetatable({ call = calls, pcall = function(command, ...)
+  return (command == 'ZADD' and pcalls or redis.pcall)(command, ...)
 end }, { __index = redis })
 """
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -133,6 +135,39 @@ def test_rule_01_a_claim_checks_its_keys_before_its_first_write(desk: Desk, key:
     desk.redis.pfadd(name, "x") if key != "claim" else desk.redis.rpush(name, "x")
     with desk.unchanged(), pytest.raises(WrongKeyType, match=f"WRONGTYPE the key {re.escape(name)} is a "):
         desk.run(Finish((ends.lease,), operation))
+
+
+def test_rule_01_a_ready_lane_of_the_wrong_type_stops_an_enqueue_and_leaves_no_trace_of_it(desk: Desk) -> None:
+    """Its first write to the lane is the check."""
+    desk.enqueue("first")
+    desk.redis.set(desk.keys.lane("main"), "not what the script expects")
+    with desk.unchanged(), pytest.raises(WrongKeyType, match="WRONGTYPE the key ic:{.*}:lane:main is a string"):
+        desk.run(desk.enqueue_operation("second"))
+
+
+@pytest.mark.parametrize(
+    ("lane", "commands"),
+    [
+        ("ready", "GET HMGET ZSCORE TIME INCR ZADD SET"),
+        ("empty, its marker taken", "GET HMGET ZSCORE TIME EXISTS HEXISTS INCR ZADD ZADD SET RPUSH"),
+        ("empty, its marker there", "GET HMGET ZSCORE TIME EXISTS LLEN HEXISTS INCR ZADD ZADD SET"),
+    ],
+)
+def test_an_enqueue_of_a_plain_job_runs_these_commands(desk: Desk, lane: str, commands: str) -> None:
+    desk.enqueue("first")
+    if lane != "ready":
+        desk.claim()
+    if lane.endswith("taken"):
+        desk.redis.delete(desk.keys.wake("main"))
+    # The time of a test is read from a hash.
+    operation, desk.queue.model.now_ms = replace(desk.enqueue_operation("second"), not_after_ms=2**47), None
+    desk.redis.config_resetstat()
+    assert desk.run(operation).created
+    stats: Any = desk.redis.info("commandstats")
+    found = {
+        name[8:].upper(): one["calls"] for name, one in stats.items() if not name.startswith(("cmdstat_info", "cmdstat_config"))
+    }
+    assert found == Counter(commands.split()) + Counter(["EVALSHA"])
 
 
 def test_a_claim_of_one_job_takes_few_commands(desk: Desk) -> None:

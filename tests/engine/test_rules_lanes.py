@@ -303,6 +303,17 @@ def test_rule_22_an_enqueue_marks_its_class_once(desk: Desk) -> None:
     assert take_markers(fill(desk, {"mail": 3, "sms/k": 1})) == ["mail", "sms"]
 
 
+def test_rule_22_of_sixteen_enqueues_into_a_ready_lane_one_looks_whether_its_marker_is_there(desk: Desk) -> None:
+    """Who took it may have died with it."""
+    fill(desk, "mail", 3)
+    assert take_markers(desk) == ["mail"]
+    marked: list[int] = []
+    for sequence in range(4, 36):
+        desk.enqueue(f"more{sequence}", name="mail")
+        marked += [sequence] if take_markers(desk) else []
+    assert marked == [16, 32]
+
+
 def test_rule_22_a_claim_that_leaves_work_behind_marks_that_class_and_no_other(desk: Desk) -> None:
     take_markers(fill(desk, {"mail": 3, "sms": 3}))
     claimed(desk, 4, classes=("mail", "sms"))

@@ -280,7 +280,8 @@ def test_every_real_script_loads() -> None:
     for script in loaded.values():
         # Of a restore `sweep` is closed, which says whether a test may give the time.
         assert "now_ms" in script.arguments or script.name in ("make_test_queue", "restore_load", "restore_end")
-        assert "sweep" in script.keys
+        # Most enqueues name fewer keys, so that their calls are short.
+        assert "sweep" in script.keys or script.name == "enqueue"
     with pytest.raises(TypeError):
         loaded["more"] = loaded["claim"]  # type: ignore[index]
 
@@ -302,7 +303,9 @@ def test_rule_27_a_script_that_makes_keys_of_its_own_waits_until_the_slot_is_set
     assert bool(settles) == ("prefix" in script.arguments)
     reads = re.compile(r"\bredis\.p?call\('[A-Z]+', (\w+)|\b(check_types|lanes_of|schedule_call)\(")
     for key, function in reads.findall(before) if settles else ():
-        assert key in script.keys or (function == "check_types" and name == "enqueue"), (key, function)
+        # While the slot moves the server refuses a plain enqueue by itself, because the key of its job is missing.
+        of_plain = name == "enqueue" and (function == "check_types" or key in ("classes", "parked", "wake"))
+        assert key in script.keys or of_plain, (key, function)
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -315,7 +318,7 @@ def test_another_folder_of_scripts_is_used(tmp_path: Path, ironclaim_url: str) -
     lua = tmp_path / "lua"
     shutil.copytree(scripts_folder(), lua)
     path = lua / "core" / "enqueue.lua"
-    path.write_text(path.read_text().replace("'created', '', sequence, id }", "'created', 'mutant', sequence, id }"))
+    path.write_text(path.read_text().replace("srv_us, sequence }", "srv_us, 'created', 'mutant', sequence, id }"))
     queue = Queue("q", url=ironclaim_url, lua=lua)
     assert queue.enqueue("work", {}).state == "mutant"
     queue.close()

@@ -27,7 +27,7 @@ IDENTITY = (
             Edit("index-entry-before-the-job", "local gains\nredis.call('SET', job, envelope)\nif waits_for[1] then"),
             Edit(
                 "job-after-its-index-entry",
-                "if own[3] then redis.call('MSET', unpack(own)) end\n"
+                "if own[1] then redis.call('MSET', job, envelope, unpack(own)) end\n"
                 "if dedup_key ~= '' then redis.call('SET', dedup, id, 'PXAT', now_ms + dedup_ms) end",
             ),
         ),

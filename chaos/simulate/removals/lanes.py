@@ -202,7 +202,7 @@ LANES = (
         (
             Edit(
                 "job-after-its-index-entry",
-                "redis.call(own[3] and 'MSET' or 'SET', unpack(own))",
+                "if own[1] then redis.call('MSET', job, envelope, unpack(own)) else redis.call('SET', job, envelope) end",
             ),
         ),
         ("dedup",),

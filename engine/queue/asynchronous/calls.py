@@ -113,7 +113,7 @@ class AsyncQueueCalls(QueueSettings):
             async with self.driver.permits:
                 await self._contact()
         sent = await self.gathering.send(job, intended_ns)
-        if sent.came_late:
+        if sent.reply.result != "created" and sent.came_late:
             sent = await self.gathering.send(job, intended_ns)
         return sent
 

@@ -110,7 +110,7 @@ class QueueCalls(QueueSettings):
         if not (self._noted and self.driver.clock.known):
             self._contact()
         sent = self.gathering.send(job, intended_ns)
-        if sent.came_late:
+        if sent.reply.result != "created" and sent.came_late:
             sent = self.gathering.send(job, intended_ns)
         return sent
 
