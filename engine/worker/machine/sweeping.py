@@ -45,7 +45,8 @@ class Sweeping:
         self.at_ns: int | None = now_ns if self._always else None
         self._orphaned = False
         self._sweeps = 0
-        self._rest: list[Operation] = []
+        #: What is left of the sweep that is on.
+        self.rest: list[Operation] = []
         #: Due schedules of a zone that is not known here, by name, version and tick: since when (server ms).
         self._left: dict[tuple[str, str, int], int] = {}
         self._incarnation = ""
@@ -69,7 +70,7 @@ class Sweeping:
     def next_operation(self, incarnation: str, now_ns: int, run_id: str = "") -> Operation | None:
         """The next call of the running sweep, or the first one of a sweep that is due. `run_id`: as in
         Sweep."""
-        if not self._rest and self.at_ns is not None and now_ns >= self.at_ns:
+        if not self.rest and self.at_ns is not None and now_ns >= self.at_ns:
             most_ms = self._settings.sweep_ms
             self.at_ns = now_ns + most_ms * MS if self.regular else None
             self._incarnation = incarnation
@@ -83,14 +84,14 @@ class Sweeping:
                 yields=bool(self._left),
                 run_id=run_id,
             )
-            self._rest = [sweep]
+            self.rest = [sweep]
             if self._orphaned:
-                self._rest.append(
+                self.rest.append(
                     Sweep(incarnation, self.next_counter(), ORPHANS_PAGE, most_ms, 0, orphans=True)
                 )
             if self._settings.burst:
-                self._rest.append(Count())
-        operation = self._rest.pop(0) if self._rest else None
+                self.rest.append(Count())
+        operation = self.rest.pop(0) if self.rest else None
         return self._count(operation.cursor) if isinstance(operation, Count) else operation
 
     def _count(self, cursor: str) -> Count:
@@ -105,14 +106,14 @@ class Sweeping:
 
     def count_on(self, cursor: str) -> None:
         """Nothing waits in the lanes that were counted: count the next ones."""
-        self._rest.insert(0, Count(cursor=cursor))
+        self.rest.insert(0, Count(cursor=cursor))
 
     def learn(self, version: int, *, took_wake_up: bool = False) -> None:
         """There is something new to who knows this version. `took_wake_up`: others wait for the
         same wake-up, and only asking leaves it for them (read_worker_updates.lua). So while an answer is on
         its way, the updates are asked for once more after it."""
         if not self.asking:
-            self._rest.insert(0, ReadWorkerUpdates(version, self._settings.name))
+            self.rest.insert(0, ReadWorkerUpdates(version, self._settings.name))
             self.asking = True
         elif took_wake_up:
             self._taken = version
@@ -167,8 +168,8 @@ class Sweeping:
         if not (reply.sleep_ms or reply.due):
             # More is to be swept at once: a burst that ended before it would leave results of parents behind
             # that nobody lets go.
-            self._rest = [operation for operation in self._rest if not isinstance(operation, Count)]
-        self._rest[:0] = ticks
+            self.rest = [operation for operation in self.rest if not isinstance(operation, Count)]
+        self.rest[:0] = ticks
         ended = self.leads and not reply.leads and bool(self._settings.beat_ms)
         if ended:
             self._lead(False, done_ns)
@@ -196,7 +197,7 @@ class Sweeping:
     def failed(self, now_ns: int) -> None:
         """Drop the rest of a sweep of which a call was not answered; the next sweep starts from the
         beginning."""
-        self._rest.clear()
+        self.rest.clear()
         self.asking = False
         self.at_ns = now_ns + self._settings.sweep_ms * MS
 
