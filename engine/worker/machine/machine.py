@@ -491,10 +491,10 @@ class WorkerMachine:
             self._in_flight.send("sweep", self._build(operation), actions)
 
     def _send_wake(self, now_ns: int, actions: list[Action]) -> None:
-        """Block for a wake-up only when the last claim found nothing more and a handler is free (rule 22).
-        Where all are busy the end of one asks for the next job, and a wake-up would be taken from a worker
-        that idles."""
-        if self._stopping.on or self._sweeping.asking or not self._room(now_ns):
+        """Block for a wake-up only when the last claim was answered, has found nothing more, and a handler is
+        free (rule 22). Where all are busy the end of one asks for the next job, and a wake-up would be taken
+        from a worker that idles."""
+        if self._claiming.asking or self._stopping.on or self._sweeping.asking or not self._room(now_ns):
             return
         if self._lease_table.busy and self._allowance.share is None and self._allowance.quota is None:
             return
