@@ -122,7 +122,9 @@ class SyncDriver:
                 replies.put([0], found)
                 self._send_on(self._slot(flight.in_flight_call), [0], in_flight, replies)
                 found = replies.all
-            self._carry(in_flight, found)
+            # The usual end: most calls are answered at once.
+            if pause_s := flight.in_flight_call.returns(found[0]):
+                self._carry_on(in_flight, pause_s)
         elif flight.failure is not None:
             self._carry(in_flight, [flight.failure])
         else:
@@ -178,7 +180,10 @@ class SyncDriver:
 
     def _carry(self, in_flight: Sequence[InFlightCall], replies: Sequence[Any]) -> None:
         """Settle the replies of the first send, and send again until each call has ended."""
-        pause_s = settle(in_flight, replies)
+        self._carry_on(in_flight, settle(in_flight, replies))
+
+    def _carry_on(self, in_flight: Sequence[InFlightCall], pause_s: float) -> None:
+        """Send again, each time after the pause, those that have not ended; 0: all have."""
         while pause_s:
             self._pause(pause_s)
             waiting = [in_flight_call for in_flight_call in in_flight if not in_flight_call.ended]

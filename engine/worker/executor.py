@@ -395,14 +395,14 @@ class Executor:
             except BaseException as failure:
                 # A defect of ours must not leave a worker that looks alive and does nothing.
                 self._end(failure)
-            self._rearm()
+            if self._wake_at_ns < self._sleeps_until_ns:
+                self._rearm()
         return decided
 
     def _rearm(self) -> None:
-        """Wake the thread in `run` when it would sleep too long."""
-        if self._wake_at_ns < self._sleeps_until_ns:
-            self._sleeps_until_ns = 0
-            self._events.put(None)
+        """Wake the thread in `run`, which would sleep too long."""
+        self._sleeps_until_ns = 0
+        self._events.put(None)
 
     def _tell_stuck(self, given_up: GiveUpHandler) -> None:
         job = given_up.job
@@ -484,7 +484,8 @@ class Executor:
                 self._parked.append(task)
                 self._parked_until_ns = time.monotonic_ns() + PARKED_MS * MS
                 self._wake_at_ns = min(self._wake_at_ns, self._parked_until_ns)
-                self._rearm()
+                if self._wake_at_ns < self._sleeps_until_ns:
+                    self._rearm()
         elif task.send.kind != "work" or not self._offer(task):
             self._hand_over(task)
 

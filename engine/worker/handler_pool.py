@@ -96,7 +96,7 @@ class HandlerPool:
         )
         #: Whether its threads read replies as well. They do not run coroutines and what child processes run,
         #: and where other queues share them, one whose server does not answer would hold those up.
-        self.reads = alone and not self._children and not all_coroutines
+        self.reads = alone and places > 0 and not self._children and not all_coroutines
         # Those whose last start has failed.
         self._failing: set[Child] = set()
         self._not_started = not_started

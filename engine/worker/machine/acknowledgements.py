@@ -40,19 +40,17 @@ class Rerouting:
     server has answered for it."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Reroute] = deque()
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
+        #: In their order.
+        self.waiting: deque[Reroute] = deque()
 
     def add(self, job: LeasedJob, failure: Failure, target: str) -> None:
         """Append a job."""
-        self._waiting.append(Reroute(job, failure, target))
+        self.waiting.append(Reroute(job, failure, target))
 
     @property
     def first(self) -> Reroute:
         """The job that is rerouted next, if any."""
-        return self._waiting[0]
+        return self.waiting[0]
 
     def enqueue(self, now_ms: int) -> Enqueue:
         """Of the first one, at this server time. Its nonce is made of the token of the lease: what another
@@ -72,11 +70,11 @@ class Rerouting:
 
     def answered(self) -> Reroute:
         """Remove the first job: it has been enqueued at its target, or never can be."""
-        return self._waiting.popleft()
+        return self.waiting.popleft()
 
     def leases(self) -> list[Lease]:
         """Leases of the jobs that wait; they have to be renewed meanwhile."""
-        return [reroute.job.lease for reroute in self._waiting]
+        return [reroute.job.lease for reroute in self.waiting]
 
 
 #: Runs that failed in one call, each with its stack trace.
@@ -104,7 +102,7 @@ class PendingAcknowledgements:
 
     def __bool__(self) -> bool:
         ends = self.finishes or self._failures or self._releases or self._burials or self._drops
-        return bool(ends or self.rerouting)
+        return bool(ends or self.rerouting.waiting)
 
     def finish(self, lease: Lease, now_ns: int) -> None:
         """Add the finish of a job whose handler has returned."""
@@ -192,7 +190,7 @@ class PendingAcknowledgements:
 
     def leases(self) -> list[Lease]:
         """Leases whose ends have not been sent; without renewals they would be reaped meanwhile."""
-        if not (self._failures or self._burials or self._drops or self.rerouting):
+        if not (self._failures or self._burials or self._drops or self.rerouting.waiting):
             return [*self.finishes, *self._releases]
         told = [failure.lease for failure in (*self._failures, *self._burials)]
         return [

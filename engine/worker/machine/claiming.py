@@ -11,7 +11,7 @@ from engine.ops.claims import Claim, Claimed
 from engine.ops.sweeps import Wait, WorkerUpdates
 from engine.redis.call import BLOCK_MS, Call, ServerClock
 from engine.routing import DEFAULT_ROUTE, matching
-from engine.worker.machine.events import MS, Action, Answered, CallKind, Send, Settings
+from engine.worker.machine.events import MS, Action, CallKind, Send, Settings
 
 #: Blocking on 1,000 lists costs the server 0.4 ms: at most 16, and one of them is the worker's own, on which
 #: it hears of updates.
@@ -25,13 +25,10 @@ class ClassRotation:
     def __init__(self, classes: Sequence[str]) -> None:
         step = CLASSES_PER_CALL_MAX
         self._groups = [tuple(classes[at : at + step]) for at in range(0, len(classes), step)] or [()]
+        #: How many.
+        self.groups = len(self._groups)
         self._at = 0
         self._found_empty = 0
-
-    @property
-    def groups(self) -> int:
-        """The number of groups."""
-        return len(self._groups)
 
     def current(self) -> tuple[str, ...]:
         """The classes that the next call names."""
@@ -180,12 +177,15 @@ class CallsInFlight:
     def __init__(self) -> None:
         #: The kinds of those that are in flight.
         self.busy: set[CallKind] = set()
-        self._first_send_ns: dict[CallKind, int] = {}
+        #: When those were first sent of which a copy is unanswered, monotonic ns: a lease counts from there
+        #: (rule 9).
+        self.first_sends: dict[CallKind, int] = {}
         #: What has to be sent again.
         self.again: dict[CallKind, Call[Any]] = {}
         #: When the pauses end of kinds of which nothing is sent for a while, monotonic ns.
         self.paused: dict[CallKind, int] = {}
-        self._failures: dict[CallKind, int] = {}
+        #: How often in a row they have failed: the pause after the next failure is as long.
+        self.failures: dict[CallKind, int] = {}
 
     def tick(self, now_ns: int) -> None:
         """End the pauses whose time is over."""
@@ -199,23 +199,14 @@ class CallsInFlight:
         """When the pauses end of kinds without a call in flight, monotonic ns."""
         return [at_ns for kind, at_ns in self.paused.items() if kind not in self.busy]
 
-    def answered(self, kind: CallKind) -> None:
-        """The call was answered, so the pause after the next failure is a short one."""
-        self.busy.discard(kind)
-        self._failures.pop(kind, None)
-
-    def first_send_ns(self, event: Answered) -> int:
-        """When the call was sent for the first time, monotonic ns: a lease counts from there (rule 9)."""
-        return self._first_send_ns.get(event.kind, event.first_send_ns)
-
     def settled(self, kind: CallKind) -> None:
         """Note that no copy of the last call of this kind is unanswered."""
-        self._first_send_ns.pop(kind, None)
+        self.first_sends.pop(kind, None)
 
     def pause(self, kind: CallKind, now_ns: int) -> None:
         """Send nothing for a while, longer with each failure in a row. So a server that refuses for hours is
         not asked ten times a second by each worker."""
-        failures = self._failures[kind] = self._failures.get(kind, 0) + 1
+        failures = self.failures[kind] = self.failures.get(kind, 0) + 1
         pause_ms = min(RESEND_MS << min(max(0, failures - _PATIENT), 10), RESEND_MOST_MS)
         self.paused[kind] = now_ns + pause_ms * MS
 
@@ -225,7 +216,7 @@ class CallsInFlight:
         """Send this call after the pause. `unanswered_since_ns`: a copy that was first sent then is
         unanswered."""
         if unanswered_since_ns is not None:
-            self._first_send_ns.setdefault(kind, unanswered_since_ns)
+            self.first_sends.setdefault(kind, unanswered_since_ns)
         self.again[kind] = call
         self.pause(kind, now_ns)
 
@@ -242,7 +233,7 @@ class CallsInFlight:
             return False
         call = self.again.pop(kind, None)
         if call is not None:
-            self.send(kind, call, actions, again=kind in self._first_send_ns)
+            self.send(kind, call, actions, again=kind in self.first_sends)
         return call is None
 
     def send(self, kind: CallKind, call: Call[Any], actions: list[Action], *, again: bool = False) -> None:

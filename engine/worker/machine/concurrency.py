@@ -190,11 +190,21 @@ class Allowance:
         self.pooled = settings.concurrency if quota is None else 0
         #: Whether the gate has allowed nothing when it was last asked.
         self.gate_closed = False
-        #: By the worker's own `pause`.
-        self.paused_here = False
+        #: Whether there is a pause, or the gate was found closed: only then time decides what may be claimed.
+        self.restrained = False
+        # By the worker's own `pause`.
+        self._paused_here = False
         # From afar: until this instant, 0 = until it is resumed.
         self._paused_until_ns: int | None = None
         self._ask_at_ns = 0
+
+    def pause_here(self, paused: bool) -> None:
+        """The worker itself begins or ends a pause."""
+        self._paused_here = paused
+        self._restrain()
+
+    def _restrain(self) -> None:
+        self.restrained = self._paused_here or self._paused_until_ns is not None or self._ask_at_ns > 0
 
     def learned(self, reply: WorkerUpdates, done_ns: int) -> None:
         """Apply what an administrator has set. A worker cannot run more handlers than it was started with."""
@@ -206,11 +216,14 @@ class Allowance:
             self._paused_until_ns = reply.pause_ms
         else:
             self._paused_until_ns = done_ns + reply.pause_ms * MS
+        self._restrain()
 
     def paused(self, now_ns: int) -> bool:
         """Whether nothing may be claimed or started."""
+        if not self.restrained:
+            return False
         until_ns = self._paused_until_ns
-        return self.paused_here or (until_ns is not None and (until_ns == 0 or now_ns < until_ns))
+        return self._paused_here or (until_ns is not None and (until_ns == 0 or now_ns < until_ns))
 
     def closed(self, now_ns: int) -> bool:
         """Whether nothing may be claimed: a pause is on, or the gate has just been found closed."""
@@ -223,15 +236,15 @@ class Allowance:
 
     def most(self, free: int, leased: int, now_ns: int) -> int:
         """How many of so many jobs may be claimed; so many are leased."""
-        if self.closed(now_ns) or (self.quota is not None and not self.quota.open):
+        if (self.restrained and self.closed(now_ns)) or (self.quota is not None and not self.quota.open):
             return 0
         most = free
         if self._gate is not None:
             said = self._gate()
             most = free if said is True else min(free, int(said))
             self.gate_closed = most <= 0
-            if most <= 0:
-                self._ask_at_ns = now_ns + GATE_MS * MS
+            self._ask_at_ns = now_ns + GATE_MS * MS if most <= 0 else 0
+            self._restrain()
         return most if self.share is None or most <= 0 else self.share.allow(most, leased)
 
     def next_ns(self, now_ns: int) -> int | None:

@@ -130,7 +130,8 @@ class LeaseTable:
         self._margin_ns = self._lease_ns // 5
         self._inline_names = settings.inline
         self._batches = settings.batches
-        self._largest = max(settings.batches.values(), default=0)
+        #: Jobs of the largest batch; 0 where no handler takes several.
+        self.largest = max(settings.batches.values(), default=0)
         # Whether jobs are taken ahead for batches: not from when others of them went back until the next
         # batch has started.
         self._batching = True
@@ -332,17 +333,17 @@ class LeaseTable:
         return True
 
     def ahead(self, measured: int) -> int:
-        """How many jobs to take ahead, where `measured` handlers' worth would do: a whole batch for a place
-        that is free, or will be soon. Where it turned out that others waited behind them, no more than
-        measured."""
-        if not self._largest or not self._batching or not (measured or not self.busy):
+        """How many jobs to take ahead where there are batches, and `measured` handlers' worth would do: a
+        whole batch for a place that is free, or will be soon. Where it turned out that others waited behind
+        them, no more than measured."""
+        if not self._batching or not (measured or not self.busy):
             return measured
         # A free place is claimed for beside these.
-        return max(measured, self._largest if self.busy else self._largest - 1)
+        return max(measured, self.largest if self.busy else self.largest - 1)
 
     def room(self, wanted: int) -> int:
         """How many jobs to claim for so many runs and jobs ahead: a batch that runs counts as one."""
-        if self._largest:
+        if self.largest:
             wanted = min(wanted + sum(run_queue.followers for run_queue in self.run_queues), LEASES_MAX)
         return wanted - len(self)
 

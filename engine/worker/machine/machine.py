@@ -169,17 +169,21 @@ class WorkerMachine:
     def wake_at_ns(self, now_ns: int) -> int:
         """When to feed TimerFired if no event comes first, monotonic ns."""
         busy = self._in_flight.busy
-        times: list[int | None] = [self._allowance.next_ns(now_ns), self._lease_table.next_end_ns()]
+        times: list[int | None] = []
         if "renew" not in busy:
             times.append(self._renewing.at_ns)
         if "sweep" not in busy:
-            times += (self._sweeping.at_ns, self._presence.next_ns(), self._beat_at_ns)
+            times += (self._sweeping.at_ns, self._beat_at_ns)
+            if self._presence.looks:
+                times.append(self._presence.next_ns())
+        if self._allowance.restrained:
+            times.append(self._allowance.next_ns(now_ns))
         if self._in_flight.paused:
             times += self._in_flight.pauses()
         if self._timeouts.jobs:
             times.append(self._timeouts.next_ns())
-        if self._lease_table.startable:
-            times.append(self._wait_over_ns(now_ns))
+        if self._lease_table:
+            times += (self._lease_table.next_end_ns(), self._wait_over_ns(now_ns))
         if self._stopping.on:
             times += (self._stopping.next_ns(now_ns), self._heartbeat.leaving_until_ns)
         if self._acknowledgements.finishes and self._in_flight.free("work"):
@@ -214,11 +218,14 @@ class WorkerMachine:
             in_flight.tick(now_ns)
         match event:
             case Answered():
-                in_flight.answered(event.kind)
+                in_flight.busy.discard(event.kind)
+                if in_flight.failures:
+                    in_flight.failures.pop(event.kind, None)
                 if event.kind == "finish":
                     self._finishing = ()
                 self._learn(event, now_ns, actions)
-                in_flight.settled(event.kind)
+                if in_flight.first_sends:
+                    in_flight.settled(event.kind)
             case Unanswered():
                 in_flight.busy.discard(event.kind)
                 self._failed(event, now_ns)
@@ -235,7 +242,7 @@ class WorkerMachine:
             case MoreTime(lease=lease, for_ms=for_ms):
                 self._timeouts.extend(lease, for_ms, now_ns)
             case PauseAsked(paused=paused):
-                self._allowance.paused_here = paused
+                self._allowance.pause_here(paused)
             case WatchAsked(on=on):
                 self._heartbeat.watch(on, now_ns)
             case JobCancelled(lease=lease):
@@ -258,7 +265,7 @@ class WorkerMachine:
                 self._take_new_incarnation()
             case TimerFired():
                 pass
-        if run_out := self._lease_table.run_out(now_ns):
+        if self._lease_table and (run_out := self._lease_table.run_out(now_ns)):
             actions.extend(LoseLease(lease, self._starved_ms) for lease in run_out)
         if self._timeouts.jobs:
             self._time_out(now_ns, actions)
@@ -280,7 +287,7 @@ class WorkerMachine:
         if now_ns >= self._renewing.at_ns and "renew" not in in_flight.busy:
             self._send_renew(now_ns, actions)
         # Before the sweep: a worker that waits for updates need not ask for them.
-        if not self._claiming.wants_jobs and in_flight.free("wake"):
+        if not (self._claiming.wants_jobs or "wake" in in_flight.busy or "wake" in in_flight.paused):
             self._send_wake(now_ns, actions)
         if "sweep" not in in_flight.busy:
             self._send_sweep(now_ns, actions)
@@ -357,8 +364,12 @@ class WorkerMachine:
     # -- What to send, of all that is wanted and may go now.
 
     def _start_jobs(self, now_ns: int, actions: list[Action]) -> None:
-        if self._stopping.on or self._allowance.paused(now_ns):
+        if self._stopping.on or (self._allowance.restrained and self._allowance.paused(now_ns)):
             self._acknowledgements.release(self._lease_table.give_back())
+            return
+        places = None if self._allowance.quota is None else self._allowance.pooled
+        if not self._lease_table and not self._lease_table.largest:
+            self._ahead = self._prefetch.ahead((), now_ns, places)
             return
         begun = self._lease_table.begin(now_ns)
         if begun is not NOTHING:
@@ -369,7 +380,6 @@ class WorkerMachine:
             if begun.too_late:
                 self._acknowledgements.release(begun.too_late)
             self._mark = begun.mark or self._mark
-        places = None if self._allowance.quota is None else self._allowance.pooled
         measured = self._prefetch.ahead(self._lease_table.running_since_ns(), now_ns, places)
         for run_queue in self._lease_table.run_queues:
             if run_queue.ready:
@@ -380,7 +390,9 @@ class WorkerMachine:
                 )
                 self._acknowledgements.release(idle)
         # The places of a group are shared job by job.
-        self._ahead = measured if self._allowance.share is not None else self._lease_table.ahead(measured)
+        self._ahead = measured
+        if self._lease_table.largest and self._allowance.share is None:
+            self._ahead = self._lease_table.ahead(measured)
 
     def _send_work(self, now_ns: int, actions: list[Action]) -> None:
         if not self._in_flight.takes("work", actions):
@@ -407,7 +419,7 @@ class WorkerMachine:
         end = self._acknowledgements.take_end()
         if end is not None:
             return end
-        if self._acknowledgements.rerouting and self._clock.known:
+        if self._acknowledgements.rerouting.waiting and self._clock.known:
             return self._acknowledgements.rerouting.enqueue(self._clock.now_ms(now_ns))
         mark = self._mark if self._mark is not None and self._lease_table.is_marking(self._mark) else None
         ending = (*self._acknowledgements.finishes, *self._finishing)
@@ -465,7 +477,9 @@ class WorkerMachine:
     def _send_sweep(self, now_ns: int, actions: list[Action]) -> None:
         incarnation = self._claiming.incarnation
         operation: Operation | None = None
-        beat_at_ns = self._beat_at_ns = self._heartbeat.next_ns(informed=self._informed)
+        # Who blocks for updates, or sweeps, gets them soon without a heartbeat.
+        informed = self._sweeping.regular or "wake" in self._in_flight.busy
+        beat_at_ns = self._beat_at_ns = self._heartbeat.next_ns(informed=informed)
         if beat_at_ns is not None and now_ns >= beat_at_ns and self._clock.known:
             kept_back = self._allowance.kept_back(now_ns)
             operation = self._heartbeat.next_beat(
@@ -482,7 +496,7 @@ class WorkerMachine:
             operation = self._heartbeat.next_note(now_ns)
         if operation is None and now_ns >= self._statistics.at_ns:
             operation = self._statistics.next_report(incarnation, now_ns)
-        if operation is None:
+        if operation is None and self._presence.looks:
             operation = self._presence.next_operation(incarnation, self._sweeping.next_counter, now_ns)
         sweep_at_ns = self._sweeping.at_ns
         if operation is None and (self._sweeping.rest or (sweep_at_ns is not None and now_ns >= sweep_at_ns)):
@@ -616,12 +630,14 @@ class WorkerMachine:
         if claimed.result == "stale":
             # The outstanding claim was refused as old: another process uses this incarnation (rule 4).
             self._take_new_incarnation()
+        first_send_ns = self._in_flight.first_sends.get(event.kind, event.first_send_ns)
         # anchor: lease-counts-from-the-first-send
-        self._lease_table.add(claimed.jobs, self._in_flight.first_send_ns(event), now_ns)
+        self._lease_table.add(claimed.jobs, first_send_ns, now_ns)
         for lease in self._cancelled_early:
             actions += self._lease_table.lose(lease, self._starved_ms, cancelled=True)
         self._cancelled_early.clear()
-        self._acknowledgements.bury(claimed.unreadable)
+        if claimed.unreadable:
+            self._acknowledgements.bury(claimed.unreadable)
         claim = (
             event.call.operation.claim if isinstance(event.call.operation, Finish) else event.call.operation
         )
@@ -796,18 +812,14 @@ class WorkerMachine:
         busy = self._in_flight.busy
         return bool(self._acknowledgements or self._in_flight.again or "work" in busy or "finish" in busy)
 
-    @property
-    def _informed(self) -> bool:
-        """Whether this worker gets updates soon without a heartbeat: it blocks for them, or sweeps."""
-        return "wake" in self._in_flight.busy or self._sweeping.regular
-
     def _room(self, now_ns: int) -> bool:
         if not self._settings.classes:
             return False
-        if self._allowance.share is not None or self._allowance.quota is not None:
-            # Whether this queue has work decides what the others may claim, so it is always listened to.
-            return not self._allowance.closed(now_ns)
-        return self._free > 0 and not self._allowance.closed(now_ns)
+        if self._allowance.restrained and self._allowance.closed(now_ns):
+            return False
+        # Where places are shared, whether this queue has work decides what the others may claim, so it is
+        # always listened to.
+        return self._allowance.share is not None or self._allowance.quota is not None or self._free > 0
 
     def _may_claim(self, now_ns: int) -> bool:
         share, quota = self._allowance.share, self._allowance.quota

@@ -41,6 +41,8 @@ class Sweeping:
         #: Whether it sweeps whoever leads.
         self._always = not settings.beat_ms or settings.burst
         self.leads = not settings.beat_ms
+        #: Whether it sweeps in each interval.
+        self.regular = self._always or self.leads
         #: When the next sweep begins; None: it is left to the leader.
         self.at_ns: int | None = now_ns if self._always else None
         self._orphaned = False
@@ -56,11 +58,6 @@ class Sweeping:
         self.asking = False
         # The version of the last wake-up that came meanwhile.
         self._taken: int | None = None
-
-    @property
-    def regular(self) -> bool:
-        """Whether it sweeps in each interval."""
-        return self._always or self.leads
 
     def next_counter(self) -> int:
         """The number of the next call that counts as a sweep of this incarnation."""
@@ -139,6 +136,7 @@ class Sweeping:
     def _lead(self, leads: bool, done_ns: int) -> None:
         """From now on this worker leads, and sweeps at once, or leads no more."""
         self.leads = leads
+        self.regular = self._always or leads
         if leads:
             self.soon(done_ns)  # anchor: new-leader-sweeps
         elif not self._always:
@@ -233,6 +231,8 @@ class Presence:
 
     def __init__(self, clock: ServerClock) -> None:
         self._clock = clock
+        #: Whether there is a look or a reap to do, now or later.
+        self.looks = False
         self._own: ClientConnection | None = None
         # A server that refuses a look is not asked again before the next connection.
         self._may_look = True
@@ -281,6 +281,7 @@ class Presence:
         own_id = None if self._own is None else self._own.client_id
         others = any(worker.client_id != own_id for worker in watched)
         if others and self._look_at_ns is None and not self._lost:
+            self.looks = True
             self._watched, self._look_at_ns = watched, now_ns  # anchor: looks-follow-at-once
 
     def next_operation(
@@ -321,7 +322,7 @@ class Presence:
         else:
             lost = missing & (self._missed or missing)
             self._drop()
-            self._lost = tuple(sorted(lost))
+            self._lost, self.looks = tuple(sorted(lost)), bool(lost)
             self._void_ms = self._clock.now_ms(done_ns) + VOID_MS
 
     def _says_something(self, reply: ListedConnections, first_send_ns: int, done_ns: int) -> bool:
@@ -333,7 +334,7 @@ class Presence:
         """A page of the reap is over."""
         self._goes_on = reply.goes_on or ("", "")
         if reply.goes_on is None:
-            self._lost = ()
+            self._lost, self.looks = (), False
         self._void_ms = self._clock.now_ms(done_ns) + VOID_MS
 
     def failed(self, *, fault: bool = False) -> None:
@@ -344,4 +345,4 @@ class Presence:
 
     def _drop(self) -> None:
         self._watched, self._missed, self._look_at_ns = (), frozenset(), None
-        self._lost, self._goes_on = (), ("", "")
+        self._lost, self._goes_on, self.looks = (), ("", ""), False
