@@ -17,7 +17,7 @@ from engine.logs import running
 from engine.ops.claims import LeasedJob
 from engine.outcomes import ErrorRules
 from engine.worker.child_processes import Child, ChildFailed, reference_of
-from engine.worker.machine.events import HandlerEnded, Start
+from engine.worker.machine.events import HandlerEnded
 from engine.worker.runs import RunContexts, Runs
 
 
@@ -31,11 +31,6 @@ class Batch:
     def name(self) -> str:
         """The name of its jobs."""
         return self.jobs[0].name
-
-    @staticmethod
-    def of(start: Start) -> Run:
-        """The batch of a Start action."""
-        return Batch(start.batch) if start.batch else start.job
 
 
 Run = LeasedJob | Batch

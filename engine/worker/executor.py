@@ -22,7 +22,7 @@ from functools import partial
 from engine.errors import EngineError, ScriptFault, UnsafeServer, WrongKeyType, logger
 from engine.handlers import Fault
 from engine.logs import NOBODY, Source, about
-from engine.ops.base import Operation
+from engine.ops.base import Operation, immutable
 from engine.ops.claims import (
     FINISHED,
     Bury,
@@ -131,7 +131,7 @@ PARKED_MS = 5
 SAY_AGAIN_MS = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Departed:
     """A call that was sent and whose reply has not been read."""
 
@@ -310,18 +310,16 @@ class Executor:
     def _follow(self, event: HandlerEnded | BatchEnded, place: Place) -> Run | Departed | None:
         decided = self._decide(event, pool=place != "inline")
         following: Run | Departed | None = decided.inline if place == "inline" else decided.pooled
+        reads = place == "inline" or (place == "thread" and self._running.reads)
         for send in decided.sends:
-            departed = self._depart(send)
+            task = self._depart(send)
             # What a thread of the pool waits for brings the next job of its place: none comes meanwhile.
-            reads = place == "inline" or (place == "thread" and self._running.reads)
-            mine = following is None and reads and send.kind == "work"
-            if not mine or not isinstance(departed, Departed):
-                self._pass_on(departed, park=place == "inline")
-                continue
-            following = departed
-            if place == "thread":
+            if following is None and reads and send.kind == "work" and isinstance(task, Departed):
+                following = task
                 with self._lock:
-                    self._tasks += 1
+                    self._tasks += place == "thread"
+            else:
+                self._pass_on(task, park=place == "inline")
         if place != "inline" and decided.inline is not None:
             self._hand_over(decided.inline)
         return following
@@ -361,12 +359,13 @@ class Executor:
                         case Send():
                             decided.sends.append(action)
                         case Start(inline=True):
-                            decided.inline = Batch.of(action)
+                            decided.inline = Batch(action.batch) if action.batch else action.job
                         case Start():
+                            run = Batch(action.batch) if action.batch else action.job
                             if pool and decided.pooled is None:
-                                decided.pooled = Batch.of(action)
+                                decided.pooled = run
                             else:
-                                self._running.start(Batch.of(action))
+                                self._running.start(run)
                         case LoseLease():
                             lease, extra = action.lease, about(action.lease, self._source)
                             if action.started:
@@ -395,14 +394,14 @@ class Executor:
             except BaseException as failure:
                 # A defect of ours must not leave a worker that looks alive and does nothing.
                 self._end(failure)
-            if self._wake_at_ns < self._sleeps_until_ns:
-                self._rearm()
+            self._rearm()
         return decided
 
     def _rearm(self) -> None:
-        """Wake the thread in `run`, which would sleep too long."""
-        self._sleeps_until_ns = 0
-        self._events.put(None)
+        """Wake the thread in `run` when it would sleep too long."""
+        if self._wake_at_ns < self._sleeps_until_ns:
+            self._sleeps_until_ns = 0
+            self._events.put(None)
 
     def _tell_stuck(self, given_up: GiveUpHandler) -> None:
         job = given_up.job
@@ -477,26 +476,25 @@ class Executor:
     def _pass_on(self, task: Send | Departed, *, park: bool = False) -> None:
         """Have another thread carry out a call. `park`: this caller goes on to run handlers, and takes the
         reply after them if they are short; to wake another one would cost more."""
-        if not isinstance(task, Departed):
-            self._hand_over(task)
-        elif park:
+        if park and isinstance(task, Departed):
             with self._lock:
                 self._parked.append(task)
                 self._parked_until_ns = time.monotonic_ns() + PARKED_MS * MS
                 self._wake_at_ns = min(self._wake_at_ns, self._parked_until_ns)
-                if self._wake_at_ns < self._sleeps_until_ns:
-                    self._rearm()
-        elif task.send.kind != "work" or not self._offer(task):
+                self._rearm()
+        elif not self._offer(task):
             self._hand_over(task)
 
-    def _offer(self, departed: Departed) -> bool:
-        """Whether a thread of the handlers reads this reply, because it has nothing to run."""
+    def _offer(self, task: Send | Departed) -> bool:
+        """Whether a thread of the handlers, which has nothing to run, reads the reply of this call."""
+        if not self._running.reads or not isinstance(task, Departed) or task.send.kind != "work":
+            return False
         with self._lock:
             self._tasks += 1
-        if self._running.offer(partial(self.serve, departed)):
-            return True
-        self._done()
-        return False
+        offered = self._running.offer(partial(self.serve, task))
+        if not offered:
+            self._done()
+        return offered
 
     def _take_parked(self) -> Departed | None:
         with self._lock:
@@ -513,18 +511,25 @@ class Executor:
         """Have a caller carry out a task. Does not wait."""
         with self._lock:
             self._tasks += 1
-        self._callers.run(partial(self._serve, task))
+        self._callers.run(partial(self.serve, task, "inline"))
 
-    def _serve(self, task: Task) -> None:
-        """What a caller does with a task."""
+    def serve(self, first: Task, place: Place = "thread") -> None:
+        """What a caller does with a task, or a thread of the handlers with a run or a reply, and what follows
+        in its place."""
+        task: Task | None = first
         try:
-            self._take_up(task, "inline")
+            while task is not None:
+                if place == "thread" and isinstance(task, LeasedJob | Batch):
+                    task = self._running.run_here(task, place)
+                    continue
+                try:
+                    task = self._take_up(task, place)
+                finally:
+                    self._done()
         except BaseException as failure:
             # A defect of ours, or an observer that raises: without its callers the worker would look alive
             # and do nothing.
             self._end(failure)
-        finally:
-            self._done()
 
     def _done(self) -> None:
         """A task is no longer in hand."""
@@ -532,23 +537,6 @@ class Executor:
             self._tasks -= 1
             if self._over and not self._tasks:
                 self._no_tasks.notify_all()
-
-    def serve(self, first: Run | Departed) -> None:
-        """What a thread of the handlers does: a run, or the reply of a call, and what follows in its
-        place."""
-        task: Task | None = first
-        try:
-            while task is not None:
-                if isinstance(task, LeasedJob | Batch):
-                    task = self._running.run_here(task, "thread")
-                    continue
-                try:
-                    task = self._take_up(task, "thread")
-                finally:
-                    self._done()
-        except BaseException as failure:
-            # As in a caller.
-            self._end(failure)
 
     def _log_error(self, kind: str, error: EngineError) -> None:
         """Log why a call failed: the same reason once in a while, however often it is tried again."""
@@ -577,16 +565,13 @@ class Executor:
             if not inline and decided.inline is not None:
                 self._hand_over(decided.inline)
             # What this thread cannot wait for at once leaves before it waits for anything.
-            busy, task = run is not None or (inline and bool(self._parked)), run
+            busy, task = inline and bool(self._parked), run
             for send in decided.sends:
-                if task is not None or busy or not (inline or send.kind == "work"):
-                    self._pass_on(self._depart(send), park=inline and busy)
-                elif send.kind != "work" or not self._running.reads or not inline:
-                    task = send
-                else:
-                    departed = self._depart(send)
-                    offered = isinstance(departed, Departed) and self._offer(departed)
-                    task = None if offered else departed
+                sent = self._depart(send)
+                if busy or task is not None or not (inline or send.kind == "work"):
+                    self._pass_on(sent, park=inline and (busy or run is not None))
+                elif not (inline and self._offer(sent)):
+                    task = sent
             task = task or (self._take_parked() if inline else None)
         return None
 

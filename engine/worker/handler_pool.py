@@ -126,16 +126,9 @@ class HandlerPool:
         else:
             self._loop.run(partial(self._run_coroutine, run), f"job {run.lease.job} ({run.name})")
 
-    def run_here(self, run: Run, place: Place) -> Any:
-        """Run the handler of a job or a batch in this thread. Returns what is next here."""
-        if place == "thread" and self._handlers.is_coroutine(run.name):
-            self.start(run)
-            return None
-        return self._run_plain(run, None, place)
-
     def offer(self, task: Callable[[], object]) -> bool:
         """Whether a thread that would run handlers carries this out instead, because none of them is to."""
-        return self.reads and self._threads.offer(task)
+        return self._threads.offer(task)
 
     def close(self) -> None:
         """Stop. Functions that still run in threads go on; coroutines are cancelled and child processes
@@ -212,20 +205,24 @@ class HandlerPool:
         """Run a plain function, and those that follow in its place."""
         following: Run | None = run
         while following is not None:
-            # Another child may be ready. When the worker stops none will, and the run ends as stopped.
-            if self._handlers.is_coroutine(following.name) or not (child.ready or child.closed):
+            if not (child.ready or child.closed):
+                # Another child may be. When the worker stops none will, and the run ends as stopped.
                 self.start(following)
                 return
-            following = self._run_plain(following, child, "elsewhere")
+            following = self.run_here(following, "elsewhere", child)
 
-    def _run_plain(self, leased: Run, child: Child | None, place: Place) -> Any:
-        """Run a plain function. Returns what is next in this place."""
-        if isinstance(leased, Batch):
+    def run_here(self, run: Run, place: Place, child: Child | None = None) -> Any:
+        """Run the handler of a job or a batch in this thread, or in a child process. Returns what is next
+        here."""
+        if place != "inline" and self._handlers.is_coroutine(run.name):
+            self.start(run)
+            return None
+        if isinstance(run, Batch):
             assert self._batches is not None
-            return self._batches.run_plain(leased, child, place)
-        start_ns, ticket = self.runs.begins(leased)
-        fault, result = self._contexts.new().run(self._carry_out, leased, child)
-        return self._ends(leased, ticket, start_ns, fault, place, result)
+            return self._batches.run_plain(run, child, place)
+        start_ns, ticket = self.runs.begins(run)
+        fault, result = self._contexts.run(self._carry_out, run, child)
+        return self._ends(run, ticket, start_ns, fault, place, result)
 
     def _carry_out(self, leased: LeasedJob, child: Child | None) -> Answer:
         """Run a plain function with its hooks. What it raised, and its result."""

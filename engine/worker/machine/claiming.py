@@ -199,10 +199,6 @@ class CallsInFlight:
         """When the pauses end of kinds without a call in flight, monotonic ns."""
         return [at_ns for kind, at_ns in self.paused.items() if kind not in self.busy]
 
-    def settled(self, kind: CallKind) -> None:
-        """Note that no copy of the last call of this kind is unanswered."""
-        self.first_sends.pop(kind, None)
-
     def pause(self, kind: CallKind, now_ns: int) -> None:
         """Send nothing for a while, longer with each failure in a row. So a server that refuses for hours is
         not asked ten times a second by each worker."""

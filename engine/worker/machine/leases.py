@@ -63,8 +63,6 @@ class RunQueue:
 
     def running_since_ns(self) -> list[int]:
         """When each running handler was started, oldest first."""
-        if not self.running:
-            return []
         return [held.since_ns for held in self.running.values() if not held.follows]
 
     def oldest(self) -> Held | None:
@@ -170,10 +168,9 @@ class LeaseTable:
         for run_queue in self.run_queues:
             if run_queue.ready and run_queue.free > 0:
                 new = self._begin(run_queue, now_ns)
-                if begun is not NOTHING:
-                    started, too_late = begun.started + new.started, begun.too_late + new.too_late
-                    new = Begun(started, too_late, begun.mark or new.mark)
-                begun = new
+                begun = Begun(
+                    begun.started + new.started, begun.too_late + new.too_late, begun.mark or new.mark
+                )
         return begun
 
     def _begin(self, run_queue: RunQueue, now_ns: int) -> Begun:
@@ -321,16 +318,12 @@ class LeaseTable:
     @property
     def startable(self) -> int:
         """Jobs that start as soon as a handler is free."""
-        pooled, inline = self.pooled, self.inline
-        return len(pooled.ready) - pooled.crashed + len(inline.ready) - inline.crashed
+        return self.pooled.startable + self.inline.startable
 
     @property
     def busy(self) -> bool:
         """Whether no handler of any kind is free."""
-        for run_queue in self.run_queues:
-            if run_queue.places > len(run_queue.running) - run_queue.followers:
-                return False
-        return True
+        return all(run_queue.free <= 0 for run_queue in self.run_queues)
 
     def ahead(self, measured: int) -> int:
         """How many jobs to take ahead where there are batches, and `measured` handlers' worth would do: a

@@ -169,17 +169,11 @@ class WorkerMachine:
     def wake_at_ns(self, now_ns: int) -> int:
         """When to feed TimerFired if no event comes first, monotonic ns."""
         busy = self._in_flight.busy
-        times: list[int | None] = []
+        times: list[int | None] = [self._allowance.next_ns(now_ns), *self._in_flight.pauses()]
         if "renew" not in busy:
             times.append(self._renewing.at_ns)
         if "sweep" not in busy:
-            times += (self._sweeping.at_ns, self._beat_at_ns)
-            if self._presence.looks:
-                times.append(self._presence.next_ns())
-        if self._allowance.restrained:
-            times.append(self._allowance.next_ns(now_ns))
-        if self._in_flight.paused:
-            times += self._in_flight.pauses()
+            times += (self._sweeping.at_ns, self._beat_at_ns, self._presence.next_ns())
         if self._timeouts.jobs:
             times.append(self._timeouts.next_ns())
         if self._lease_table:
@@ -190,11 +184,8 @@ class WorkerMachine:
             times.append(self._acknowledgements.linger_until_ns)
         if self._start_asked_ns is not None and now_ns - self._start_asked_ns < START_POLL_MS * MS:
             times.append(now_ns + LINGER_MS * MS)
-        first_ns: int | None = None
-        for at_ns in times:
-            if at_ns is not None and (first_ns is None or at_ns < first_ns):
-                first_ns = at_ns
-        self._asked_ns = max(now_ns, now_ns + self._settings.sweep_ms * MS if first_ns is None else first_ns)
+        known = [at_ns for at_ns in times if at_ns is not None]
+        self._asked_ns = max(now_ns, min(known, default=now_ns + self._settings.sweep_ms * MS))
         return self._asked_ns
 
     def _wait_over_ns(self, now_ns: int) -> int | None:
@@ -219,13 +210,12 @@ class WorkerMachine:
         match event:
             case Answered():
                 in_flight.busy.discard(event.kind)
-                if in_flight.failures:
-                    in_flight.failures.pop(event.kind, None)
+                in_flight.failures.pop(event.kind, None)
                 if event.kind == "finish":
                     self._finishing = ()
                 self._learn(event, now_ns, actions)
-                if in_flight.first_sends:
-                    in_flight.settled(event.kind)
+                # No copy of it is unanswered.
+                in_flight.first_sends.pop(event.kind, None)
             case Unanswered():
                 in_flight.busy.discard(event.kind)
                 self._failed(event, now_ns)
@@ -265,7 +255,7 @@ class WorkerMachine:
                 self._take_new_incarnation()
             case TimerFired():
                 pass
-        if self._lease_table and (run_out := self._lease_table.run_out(now_ns)):
+        if run_out := self._lease_table.run_out(now_ns):
             actions.extend(LoseLease(lease, self._starved_ms) for lease in run_out)
         if self._timeouts.jobs:
             self._time_out(now_ns, actions)
@@ -276,8 +266,8 @@ class WorkerMachine:
             self._interrupted = {job.lease: job in jobs for job in running}
             self._cut_off = bool(running)
             actions.extend(StopHandler(job, "stop") for job in jobs)
-        if self._starved_ms and not starved and isinstance(event, Answered):
-            self._starved_ms = 0 if isinstance(event.reply, Extended) else self._starved_ms
+        if isinstance(event, Answered) and isinstance(event.reply, Extended) and not starved:
+            self._starved_ms = 0
         if self._allowance.quota is not None:
             self._take_places(self._allowance.quota, now_ns)
         self._start_jobs(now_ns, actions)
@@ -287,7 +277,7 @@ class WorkerMachine:
         if now_ns >= self._renewing.at_ns and "renew" not in in_flight.busy:
             self._send_renew(now_ns, actions)
         # Before the sweep: a worker that waits for updates need not ask for them.
-        if not (self._claiming.wants_jobs or "wake" in in_flight.busy or "wake" in in_flight.paused):
+        if not self._claiming.wants_jobs and in_flight.free("wake"):
             self._send_wake(now_ns, actions)
         if "sweep" not in in_flight.busy:
             self._send_sweep(now_ns, actions)
@@ -377,8 +367,7 @@ class WorkerMachine:
                 for job in start.batch or (start.job,):
                     self._timeouts.began(job, now_ns)  # anchor: finishes-follow-their-handlers
             actions.extend(begun.started)
-            if begun.too_late:
-                self._acknowledgements.release(begun.too_late)
+            self._acknowledgements.release(begun.too_late)
             self._mark = begun.mark or self._mark
         measured = self._prefetch.ahead(self._lease_table.running_since_ns(), now_ns, places)
         for run_queue in self._lease_table.run_queues:
@@ -498,9 +487,7 @@ class WorkerMachine:
             operation = self._statistics.next_report(incarnation, now_ns)
         if operation is None and self._presence.looks:
             operation = self._presence.next_operation(incarnation, self._sweeping.next_counter, now_ns)
-        sweep_at_ns = self._sweeping.at_ns
-        if operation is None and (self._sweeping.rest or (sweep_at_ns is not None and now_ns >= sweep_at_ns)):
-            operation = self._sweeping.next_operation(incarnation, now_ns, self._presence.run_id)
+        operation = operation or self._sweeping.next_operation(incarnation, now_ns, self._presence.run_id)
         if operation is not None:
             self._in_flight.send("sweep", self._build(operation), actions)
 
@@ -636,8 +623,7 @@ class WorkerMachine:
         for lease in self._cancelled_early:
             actions += self._lease_table.lose(lease, self._starved_ms, cancelled=True)
         self._cancelled_early.clear()
-        if claimed.unreadable:
-            self._acknowledgements.bury(claimed.unreadable)
+        self._acknowledgements.bury(claimed.unreadable)
         claim = (
             event.call.operation.claim if isinstance(event.call.operation, Finish) else event.call.operation
         )
@@ -674,7 +660,7 @@ class WorkerMachine:
     def _failed(self, event: Unanswered, now_ns: int) -> None:
         operation = event.call.operation
         if event.fault:
-            self._in_flight.settled(event.kind)
+            self._in_flight.first_sends.pop(event.kind, None)
             if event.kind == "finish":
                 self._finishing = ()
         match operation:
