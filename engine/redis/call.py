@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from engine.errors import ScriptFault
-from engine.ops.base import Operation
+from engine.ops.base import Operation, immutable
 from engine.redis.scripts import Script
 
 # -- An estimate of the server's time that never runs ahead of it.
@@ -78,7 +77,7 @@ PIPELINE_CALLS = 8
 BLOCK_MS = 5_000
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Call(Generic[T]):
     """Which script, its keys, its arguments, how to parse the reply, and the operation that it carries out.
     The first key says where in a cluster it goes; all keys of a call are of one slot.

@@ -71,13 +71,15 @@ class Connections:
     def take_idle(self, slot: int) -> Connection | None:
         """A connection for calls of a slot that was used a moment ago and needs no check, or None."""
         node = None
-        if self._resolver is not None and (node := self._resolver.known(slot)) is None:
+        if self._pid != os.getpid() or (
+            self._resolver is not None and (node := self._resolver.known(slot)) is None
+        ):
             return None
         if self._permits is not None and not self._permits.acquire(blocking=False):
             return None
         with self._lock:
-            idle = self._idle.get(address_of(node))
-            if idle and self._pid == os.getpid() and time.monotonic_ns() - idle[-1][1] <= self._check_ns:
+            idle = self._idle.get(None if node is None else node.address)
+            if idle and time.monotonic_ns() - idle[-1][1] <= self._check_ns:
                 return idle.pop()[0]
         self._give_permit_back()
         return None
@@ -136,10 +138,10 @@ class Connections:
     def give_back(self, connection: Connection) -> None:
         """Return a connection that is alive and whose last reply has been read."""
         with self._lock:
-            self._idle.setdefault(address_of(self._open.get(connection)), []).append(
-                (connection, time.monotonic_ns())
-            )
-        self._give_permit_back()
+            address = None if self._resolver is None else address_of(self._open.get(connection))
+            self._idle.setdefault(address, []).append((connection, time.monotonic_ns()))
+        if self._permits is not None:
+            self._permits.release()
 
     def drop(self, connection: Connection) -> None:
         """Close a connection that was taken and on which a reply may still come."""
@@ -241,7 +243,7 @@ def address_of(node: Node | None) -> Address | None:
 def packed(connection: Connection, commands: Sequence[tuple[object, ...]]) -> list[bytes]:
     """The bytes of commands that go out together. Many are one piece, and so one write."""
     if _pack is not None:
-        return [b"".join([_pack(words) for words in commands])]
+        return [b"".join(map(_pack, commands))]
     return [b"".join(chunk for words in commands for chunk in connection.pack_command(*words))]
 
 

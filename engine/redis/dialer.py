@@ -78,10 +78,11 @@ def ask(connection: Connection, commands: Sequence[tuple[object, ...]]) -> list[
     return replies
 
 
-def read_replies(connection: Connection, count: int, replies: list[Any]) -> None:
+def read_replies(connection: Connection, count: int, replies: list[Any]) -> bool:
     """Put the next replies of a connection into `replies`, errors that the server sent among them: an answer
-    that stays unread would be taken for the next call's. A failure of the connection is raised; what came
-    before it is in the list."""
+    that stays unread would be taken for the next call's. Returns whether there are such errors. A failure of
+    the connection is raised; what came before it is in the list."""
+    refused = False
     while len(replies) < count:
         try:
             replies.append(connection.read_response(disconnect_on_error=False))
@@ -89,6 +90,8 @@ def read_replies(connection: Connection, count: int, replies: list[Any]) -> None
             if not is_reply(error):
                 raise
             replies.append(error)
+            refused = True
+    return refused
 
 
 def asker(reach: Callable[[Address], Endpoint]) -> Ask:

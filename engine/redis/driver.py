@@ -40,11 +40,12 @@ T = TypeVar("T")
 
 
 class Flight(NamedTuple):
-    """A call that may have left: the connection that its reply comes on, None when it has not; or how its
-    first send failed."""
+    """A call that may have left: the connection that so many replies come on, None when it has not; or how
+    its first send failed."""
 
     in_flight_call: InFlightCall
     connection: Any = None
+    replies: int = 0
     failure: Exception | None = None
 
 
@@ -86,43 +87,44 @@ class SyncDriver:
         """Run a call and say when it was first sent. Raises as `run` does, and ScriptFault for a call that
         blocks for longer than this driver waits. `again`: a copy of this call from an earlier `send` is still
         unanswered (rule 5)."""
-        in_flight_call = InFlightCall(
-            call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, intended_ns, again
-        )
-        self._carry((in_flight_call,), self._exchange((in_flight_call,)))
-        return in_flight_call.sent()
+        return self.arrive(self.depart(call, intended_ns, again=again))
 
-    def depart(self, call: Call[Any], *, again: bool = False) -> Flight:
+    def depart(self, call: Call[Any], intended_ns: int | None = None, *, again: bool = False) -> Flight:
         """The first half of `send`, which waits for nothing: the call leaves if a connection is at hand. The
         other half is `arrive`, which any thread may do."""
         in_flight_call = InFlightCall(
-            call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, None, again
+            call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, intended_ns, again
         )
-        connection = self._connections.take_idle(self._slot(in_flight_call))
+        connection = self._connections.take_idle(0 if self._home is None else self._slot(in_flight_call))
         if connection is None:
             return Flight(in_flight_call)
+        commands = [call.words()] if self._durability is None else self._commands((in_flight_call,))
         try:
-            connection.send_packed_command(
-                packed(connection, self._commands((in_flight_call,))), check_health=False
-            )
+            connection.send_packed_command(packed(connection, commands), check_health=False)
         except FAILURES as error:
             self._connections.drop(connection)
             self._connections.note_error(error)
             return Flight(in_flight_call, failure=error)
         except BaseException:
+            # A killed greenlet or an interrupt: the replies may still come, so the connection is not for
+            # others.
             self._connections.drop(connection)
             raise
-        return Flight(in_flight_call, connection)
+        return Flight(in_flight_call, connection, len(commands))
 
     def arrive(self, flight: Flight) -> Sent:
         """Wait for the reply of a call that departed; send it, again if need be. Raises as `run` does."""
         in_flight = (flight.in_flight_call,)
         if flight.connection is not None:
-            replies = Replies(1)
-            replies.put([0], self._read(flight.connection, in_flight, len(self._commands(in_flight))))
+            found = self._read(flight.connection, in_flight, flight.replies)
             if self._home is not None:
+                replies = Replies(1)
+                replies.put([0], found)
                 self._send_on(self._slot(flight.in_flight_call), [0], in_flight, replies)
-            self._carry(in_flight, replies.all)
+                found = replies.all
+            # The usual end: most calls are answered at once.
+            if pause_s := flight.in_flight_call.returns(found[0]):
+                self._carry_on(in_flight, pause_s)
         elif flight.failure is not None:
             self._carry(in_flight, [flight.failure])
         else:
@@ -178,9 +180,13 @@ class SyncDriver:
 
     def _carry(self, in_flight: Sequence[InFlightCall], replies: Sequence[Any]) -> None:
         """Settle the replies of the first send, and send again until each call has ended."""
-        pause_s = settle(in_flight, replies)
-        while waiting := [in_flight_call for in_flight_call in in_flight if not in_flight_call.ended]:
+        self._carry_on(in_flight, settle(in_flight, replies))
+
+    def _carry_on(self, in_flight: Sequence[InFlightCall], pause_s: float) -> None:
+        """Send again, each time after the pause, those that have not ended; 0: all have."""
+        while pause_s:
             self._pause(pause_s)
+            waiting = [in_flight_call for in_flight_call in in_flight if not in_flight_call.ended]
             for in_flight_call in waiting:
                 in_flight_call.leaves_again()
             pause_s = settle(waiting, self._exchange(waiting))
@@ -241,8 +247,8 @@ class SyncDriver:
         return self._read(connection, in_flight, len(commands), asks=asks)
 
     def _slot(self, in_flight_call: InFlightCall) -> int:
-        """The slot of a call; 0 where one server has all of them."""
-        return 0 if self._home is None else slots_of((in_flight_call,), self._home)(0)
+        """The slot of a call in a cluster."""
+        return slots_of((in_flight_call,), self._home or 0)(0)
 
     def _commands(self, in_flight: Sequence[InFlightCall]) -> list[tuple[object, ...]]:
         """The commands of these calls."""
@@ -255,8 +261,9 @@ class SyncDriver:
         """Read the replies to the commands of calls that were sent on a connection, and return the connection
         to the pool."""
         replies: list[Any] = []
+        refused = True
         try:
-            read_replies(connection, count, replies)
+            refused = read_replies(connection, count, replies)
         except FAILURES as error:
             self._connections.drop(connection)
             replies.append(error)
@@ -264,11 +271,12 @@ class SyncDriver:
             self._connections.drop(connection)
             raise
         else:
-            if loads_again(replies):
+            if refused and loads_again(replies):
                 self._connections.retire(connection)
             else:
                 self._connections.give_back(connection)
-        self._connections.note_errors(replies)
+        if refused:
+            self._connections.note_errors(replies)
         if asks:
             replies = without_asking(replies)
         return replies if self._durability is None else self._durability.judge(in_flight, replies)

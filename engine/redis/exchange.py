@@ -129,6 +129,7 @@ class InFlightCall:
             "_clock",
             "_deadline_ms",
             "_delivery",
+            "_definite",
             "_done_ns",
             "_failure",
             "_first_send_ns",
@@ -168,6 +169,8 @@ class InFlightCall:
         self._reply: Any = None
         self._failure: EngineError | None = None
         self._done_ns = 0
+        # No copy of the call is unanswered.
+        self._definite = not again
 
     def leaves_again(self) -> None:
         """Count another send of the call."""
@@ -204,10 +207,6 @@ class InFlightCall:
         """The reply, or the error that `sent` would raise."""
         return self._failure or self.sent()
 
-    @property
-    def _definite(self) -> bool:
-        return not self._again if self._delivery is None else self._delivery.definite
-
     def _step(self, error: Exception) -> float | EngineError:
         """Decide the pause before the next send, or end the call."""
         if self._delivery is None:
@@ -235,6 +234,8 @@ class InFlightCall:
     def _end(self) -> None:
         self.ended = True
         self._done_ns = time.monotonic_ns()
+        if self._delivery is not None:
+            self._definite = self._delivery.definite
         srv_us = getattr(self._reply, "srv_us", None)
         if isinstance(srv_us, int):
             self._clock.learn(srv_us, self._done_ns)

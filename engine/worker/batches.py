@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, Literal
 
 from engine.handlers import End, Fault, Handlers, Said, call_here, end_fork, ends, fault_in_batch
 from engine.hooks import Hooked, RunHooks
@@ -16,7 +17,7 @@ from engine.logs import running
 from engine.ops.claims import LeasedJob
 from engine.outcomes import ErrorRules
 from engine.worker.child_processes import Child, ChildFailed, reference_of
-from engine.worker.machine.events import HandlerEnded, Start
+from engine.worker.machine.events import HandlerEnded
 from engine.worker.runs import RunContexts, Runs
 
 
@@ -31,16 +32,14 @@ class Batch:
         """The name of its jobs."""
         return self.jobs[0].name
 
-    @staticmethod
-    def of(start: Start) -> Run:
-        """The batch of a Start action."""
-        return Batch(start.batch) if start.batch else start.job
-
 
 Run = LeasedJob | Batch
-#: Hears that a batch is over, how each of its jobs did and whether it was inline; says what its place runs
-#: next, as `Ended` does.
-BatchEndedTold = Callable[[tuple[HandlerEnded, ...], bool], Run | None]
+#: Where a run was: in the thread of the inline ones, in one of the pool, or elsewhere, where nothing but runs
+#: can follow: on the loop, or in a child process.
+Place = Literal["inline", "thread", "elsewhere"]
+#: Hears that a batch is over, how each of its jobs did and where it was; says what is next there, as `Ended`
+#: does.
+BatchEndedTold = Callable[[tuple[HandlerEnded, ...], Place], Any]
 
 
 @dataclass(slots=True)
@@ -73,12 +72,12 @@ class BatchRuns:
         self._handlers = handlers
         self._ended = ended
 
-    def run_plain(self, batch: Batch, child: Child | None, *, inline: bool) -> Run | None:
-        """Run a plain function, here or in a child process. Returns the next start of this place."""
+    def run_plain(self, batch: Batch, child: Child | None, place: Place) -> Any:
+        """Run a plain function, here or in a child process. Returns what is next here."""
         # Hooks of a run in a child process are called there.
         ones = self._begin(batch, () if child is not None else self._handlers.hooks_of(batch.name))
         self._contexts.run(self._carry_out, batch, ones, child)
-        return self._told(ones, inline=inline)
+        return self._told(ones, place)
 
     def _carry_out(self, batch: Batch, ones: list[_One], child: Child | None) -> None:
         """Run a plain function with the hooks of its jobs."""
@@ -146,7 +145,7 @@ class BatchRuns:
         for one in ones:
             await one.run.leave_async()
         self._end(ones)
-        following = Context().run(partial(self._told, ones, inline=False))
+        following = Context().run(self._told, ones, "elsewhere")
         if following is not None:
             self._start(following)
 
@@ -174,8 +173,8 @@ class BatchRuns:
                     known[id(failure)] = _fault(failure, rules)
             one.run.ended(None if one.fault is None else one.fault.error)
 
-    def _told(self, ones: list[_One], *, inline: bool) -> Run | None:
-        """Tell that the run of a batch is over, outside of its context. What runs next in its place."""
+    def _told(self, ones: list[_One], place: Place) -> Any:
+        """Tell that the run of a batch is over, outside of its context. What is next in its place."""
         told: list[HandlerEnded] = []
         for one in ones:
             self._runs.over(one.leased, one.ticket, one.start_ns, one.fault)
@@ -185,7 +184,7 @@ class BatchRuns:
                 if one.fault is None
                 else HandlerEnded(lease, *one.fault)
             )
-        following = self._ended(tuple(told), inline)
+        following = self._ended(tuple(told), place)
         for one in ones:
             self._runs.forget(one.leased.lease)
         return following

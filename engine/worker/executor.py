@@ -2,9 +2,11 @@
 executes what follows.
 
 Callers run the machine's calls, and one of them the inline handlers; the machines of several queues share
-them. A caller that brings a reply sends the next call or runs the next handler itself: each hand-over to
-another thread costs a switch and a wait for the interpreter lock. While a handler is on, other callers take
-the replies and send the renewals, so that a busy one holds up neither (rule 14).
+them. Who brings a reply sends the next call or runs the next handler itself: each hand-over to another thread
+costs a switch and a wait for the interpreter lock. So a thread of the handlers reads the reply of a claim,
+and is awake when a job comes with it; and it reads that of a finish when nothing else is to run in its place.
+While a handler is on, callers take the replies and send the renewals, so that a busy one holds up neither
+(rule 14).
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from functools import partial
 from engine.errors import EngineError, ScriptFault, UnsafeServer, WrongKeyType, logger
 from engine.handlers import Fault
 from engine.logs import NOBODY, Source, about
-from engine.ops.base import Operation
+from engine.ops.base import Operation, immutable
 from engine.ops.claims import (
     FINISHED,
     Bury,
@@ -37,7 +39,7 @@ from engine.ops.schedules import Tick
 from engine.ops.sweeps import ReapLost, Swept
 from engine.redis.driver import Flight, SyncDriver
 from engine.redis.exchange import Sent
-from engine.worker.batches import Batch, Run
+from engine.worker.batches import Batch, Place, Run
 from engine.worker.control import SIGNAL_LOOK_S, rss_mb
 from engine.worker.handler_pool import HandlerPool
 from engine.worker.machine.events import (
@@ -129,7 +131,7 @@ PARKED_MS = 5
 SAY_AGAIN_MS = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Departed:
     """A call that was sent and whose reply has not been read."""
 
@@ -283,9 +285,9 @@ class Executor:
             self._no_tasks.wait_for(lambda: not self._tasks, timeout_s)
 
     def ended(
-        self, leased: LeasedJob, fault: Fault | None, inline: bool, result: bytes | None = None
-    ) -> Run | None:
-        """A run is over. What runs next in its place, if there is something."""
+        self, leased: LeasedJob, fault: Fault | None, place: Place, result: bytes | None = None
+    ) -> Run | Departed | None:
+        """A run is over. What is next in its place, if there is something."""
         following = self._next_start(leased, result) if fault is None else None
         if following is not None:
             return following
@@ -295,23 +297,32 @@ class Executor:
             if fault is None
             else HandlerEnded(leased.lease, *fault)
         )
-        return self._follow(event, inline)
+        return self._follow(event, place)
 
-    def batch_ended(self, ends: tuple[HandlerEnded, ...], inline: bool) -> Run | None:
+    def batch_ended(self, ends: tuple[HandlerEnded, ...], place: Place) -> Run | Departed | None:
         """As `ended`, for a batch: the end of each of its jobs."""
-        return self._follow(BatchEnded(ends), inline)
+        return self._follow(BatchEnded(ends), place)
 
     def not_started(self, leases: tuple[Lease, ...]) -> None:
         """Runs that were to start will not."""
         self._feed(NotStarted(leases))
 
-    def _follow(self, event: HandlerEnded | BatchEnded, inline: bool) -> Run | None:
-        decided = self._decide(event, pool=not inline)
+    def _follow(self, event: HandlerEnded | BatchEnded, place: Place) -> Run | Departed | None:
+        decided = self._decide(event, pool=place != "inline")
+        following: Run | Departed | None = decided.inline if place == "inline" else decided.pooled
+        reads = place == "inline" or (place == "thread" and self._running.reads)
         for send in decided.sends:
-            self._pass_on(send, park=inline)
-        if not inline and decided.inline is not None:
+            task = self._depart(send)
+            # What a thread of the pool waits for brings the next job of its place: none comes meanwhile.
+            if following is None and reads and send.kind == "work" and isinstance(task, Departed):
+                following = task
+                with self._lock:
+                    self._tasks += place == "thread"
+            else:
+                self._pass_on(task, park=place == "inline")
+        if place != "inline" and decided.inline is not None:
             self._hand_over(decided.inline)
-        return decided.inline if inline else decided.pooled
+        return following
 
     # -- deciding
 
@@ -330,7 +341,7 @@ class Executor:
         """Process an event, and have the callers execute the actions."""
         decided = self._decide(event)
         for send in decided.sends:
-            self._pass_on(send)
+            self._pass_on(self._depart(send))
         if decided.inline is not None:
             self._hand_over(decided.inline)
 
@@ -348,12 +359,13 @@ class Executor:
                         case Send():
                             decided.sends.append(action)
                         case Start(inline=True):
-                            decided.inline = Batch.of(action)
+                            decided.inline = Batch(action.batch) if action.batch else action.job
                         case Start():
+                            run = Batch(action.batch) if action.batch else action.job
                             if pool and decided.pooled is None:
-                                decided.pooled = Batch.of(action)
+                                decided.pooled = run
                             else:
-                                self._running.start(Batch.of(action))
+                                self._running.start(run)
                         case LoseLease():
                             lease, extra = action.lease, about(action.lease, self._source)
                             if action.started:
@@ -450,28 +462,39 @@ class Executor:
 
     # -- calling
 
-    def _pass_on(self, send: Send, *, park: bool = False) -> None:
-        """Have a caller run this call. A claim or a finish leaves here and now: the server works on it
-        meanwhile. `park`: this caller goes on to run handlers, and takes the reply after them if they are
-        short; to wake another one would cost more."""
+    def _depart(self, send: Send) -> Send | Departed:
+        """A claim or a finish leaves here and now: the server works on it meanwhile."""
         if send.kind not in ("work", "finish"):
-            self._hand_over(send)
-            return
+            return send
         try:
-            departed = Departed(send, self._driver.depart(send.call, again=send.again))
+            return Departed(send, self._driver.depart(send.call, again=send.again))
         except Exception:
             # A defect of ours. The thread that runs handlers goes on; the caller that takes the call up fails
             # again, and logs it.
-            self._hand_over(send)
-            return
-        if not park:
-            self._hand_over(departed)
-            return
+            return send
+
+    def _pass_on(self, task: Send | Departed, *, park: bool = False) -> None:
+        """Have another thread carry out a call. `park`: this caller goes on to run handlers, and takes the
+        reply after them if they are short; to wake another one would cost more."""
+        if park and isinstance(task, Departed):
+            with self._lock:
+                self._parked.append(task)
+                self._parked_until_ns = time.monotonic_ns() + PARKED_MS * MS
+                self._wake_at_ns = min(self._wake_at_ns, self._parked_until_ns)
+                self._rearm()
+        elif not self._offer(task):
+            self._hand_over(task)
+
+    def _offer(self, task: Send | Departed) -> bool:
+        """Whether a thread of the handlers, which has nothing to run, reads the reply of this call."""
+        if not self._running.reads or not isinstance(task, Departed) or task.send.kind != "work":
+            return False
         with self._lock:
-            self._parked.append(departed)
-            self._parked_until_ns = time.monotonic_ns() + PARKED_MS * MS
-            self._wake_at_ns = min(self._wake_at_ns, self._parked_until_ns)
-            self._rearm()
+            self._tasks += 1
+        offered = self._running.offer(partial(self.serve, task))
+        if not offered:
+            self._done()
+        return offered
 
     def _take_parked(self) -> Departed | None:
         with self._lock:
@@ -488,21 +511,32 @@ class Executor:
         """Have a caller carry out a task. Does not wait."""
         with self._lock:
             self._tasks += 1
-        self._callers.run(partial(self._serve, task))
+        self._callers.run(partial(self.serve, task, "inline"))
 
-    def _serve(self, task: Task) -> None:
-        """What a caller does with a task."""
+    def serve(self, first: Task, place: Place = "thread") -> None:
+        """What a caller does with a task, or a thread of the handlers with a run or a reply, and what follows
+        in its place."""
+        task: Task | None = first
         try:
-            self._take_up(task)
+            while task is not None:
+                if place == "thread" and isinstance(task, LeasedJob | Batch):
+                    task = self._running.run_here(task, place)
+                    continue
+                try:
+                    task = self._take_up(task, place)
+                finally:
+                    self._done()
         except BaseException as failure:
             # A defect of ours, or an observer that raises: without its callers the worker would look alive
             # and do nothing.
             self._end(failure)
-        finally:
-            with self._lock:
-                self._tasks -= 1
-                if self._over and not self._tasks:
-                    self._no_tasks.notify_all()
+
+    def _done(self) -> None:
+        """A task is no longer in hand."""
+        with self._lock:
+            self._tasks -= 1
+            if self._over and not self._tasks:
+                self._no_tasks.notify_all()
 
     def _log_error(self, kind: str, error: EngineError) -> None:
         """Log why a call failed: the same reason once in a while, however often it is tried again."""
@@ -514,22 +548,32 @@ class Executor:
             log.warning("%s", error)
         self._said = recent
 
-    def _take_up(self, first: Task) -> None:
-        """Execute what was decided, and what follows from it."""
+    def _take_up(self, first: Task, place: Place) -> Run | None:
+        """Execute what was decided, and what follows from it. Returns what a thread of the handlers is to run
+        after that."""
+        inline = place == "inline"
         task: Task | None = first
         while task is not None:
             if isinstance(task, LeasedJob | Batch):
-                self._running.run_inline(task)
-                task = self._take_parked()
+                if not inline:
+                    return task
+                task = self._running.run_here(task, place) or self._take_parked()
                 continue
             event = self._call(task)
-            decided = self._decide(event) if event is not None else Decided()
-            # What this caller cannot wait for at once leaves before it waits for anything.
-            busy = decided.inline is not None or bool(self._parked)
-            task = decided.inline or (decided.sends.pop(0) if decided.sends and not busy else None)
+            decided = self._decide(event, pool=not inline) if event is not None else Decided()
+            run = decided.inline if inline else decided.pooled
+            if not inline and decided.inline is not None:
+                self._hand_over(decided.inline)
+            # What this thread cannot wait for at once leaves before it waits for anything.
+            busy, task = inline and bool(self._parked), run
             for send in decided.sends:
-                self._pass_on(send, park=busy)
-            task = task or self._take_parked()
+                sent = self._depart(send)
+                if busy or task is not None or not (inline or send.kind == "work"):
+                    self._pass_on(sent, park=inline and (busy or run is not None))
+                elif not (inline and self._offer(sent)):
+                    task = sent
+            task = task or (self._take_parked() if inline else None)
+        return None
 
     def _call(self, task: Send | Departed | WaitEnded) -> Event | None:
         """Run a call until it is answered or has failed. None: its answer comes as another task."""

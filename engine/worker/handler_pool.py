@@ -17,6 +17,7 @@ from contextvars import Context
 from functools import partial
 from inspect import getattr_static
 from itertools import chain
+from typing import Any
 
 from engine.errors import Malformed, logger
 from engine.handlers import Fault, Handlers, call_plain, end_fork
@@ -27,7 +28,7 @@ from engine.observer import Observer
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
 from engine.serializers import BUILT_IN, Serializers
-from engine.worker.batches import Batch, BatchEndedTold, BatchRuns, Run
+from engine.worker.batches import Batch, BatchEndedTold, BatchRuns, Place, Run
 from engine.worker.child_processes import END_S, Answer, Child, ChildFailed, reference_of
 from engine.worker.machine.events import StopCause
 from engine.worker.runs import Coroutines, LoopThread, RunContexts, Runs
@@ -35,18 +36,18 @@ from engine.worker.threads import Threads
 
 log = logger("ironclaim.worker")
 
-#: Hears that a run is over, with what it raised and what it returned, and says what its place runs next; None
-#: when another thread will know.
-Ended = Callable[[LeasedJob, Fault | None, bool, bytes | None], Run | None]
+#: Hears that a run is over, where it was, what it raised and what it returned, and says what is next there: a
+#: run, or in a thread also a call whose reply that thread reads; None when another thread will know.
+Ended = Callable[[LeasedJob, Fault | None, Place, bytes | None], Any]
 
 
 class HandlerPool:
     """The handlers that run. At most `places` run at once and one more inline, which its user sees to; plain
-    functions run in `threads`, and coroutines on `loop`. `processes`: in as many child processes instead,
-    which are replaced after `child_max_jobs` each (0 = never). While none of them starts, what was to run
-    goes back by `not_started`. `ended` gets True as its third argument for an inline run, and `batch_ended`
-    is told of batches. `say` takes what handlers tell the worker; `source` is for the log. `runs` are those
-    under way."""
+    functions run in `threads`, each of which `serve` gives its first run, and coroutines on `loop`.
+    `processes`: in as many child processes instead, which are replaced after `child_max_jobs` each (0 =
+    never). While none of them starts, what was to run goes back by `not_started`. `ended` is told of runs,
+    and `batch_ended` of batches. `say` takes what handlers tell the worker; `source` is for the log. `alone`:
+    no other queue has these threads. `runs` are those under way."""
 
     def __init__(
         self,
@@ -55,6 +56,7 @@ class HandlerPool:
         ended: Ended,
         threads: Threads,
         loop: LoopThread,
+        serve: Callable[[Run], object],
         *,
         batch_ended: BatchEndedTold | None = None,
         not_started: Callable[[tuple[Lease, ...]], None] = lambda leases: None,
@@ -64,11 +66,13 @@ class HandlerPool:
         child_max_jobs: int = 0,
         serializers: Serializers = BUILT_IN,
         source: Source = NOBODY,
+        alone: bool = True,
     ) -> None:
         self._handlers = handlers
         self._serializers = serializers
         self._say = say
         self._ended = ended
+        self._serve = serve
         self.runs = Runs(handlers, observer, say=say, serializers=serializers, source=source)
         self._contexts = RunContexts()
         all_coroutines = handlers.by_name and all(map(handlers.is_coroutine, handlers.by_name))
@@ -90,6 +94,9 @@ class HandlerPool:
             if processes and not all_coroutines
             else []
         )
+        #: Whether its threads read replies as well. They do not run coroutines and what child processes run,
+        #: and where other queues share them, one whose server does not answer would hold those up.
+        self.reads = alone and places > 0 and not self._children and not all_coroutines
         # Those whose last start has failed.
         self._failing: set[Child] = set()
         self._not_started = not_started
@@ -113,17 +120,15 @@ class HandlerPool:
                     # In another thread: the machine has its lock here.
                     self._threads.run(self._give_back)
             else:
-                self._threads.run(partial(self._run_on, run, None))
+                self._threads.run(partial(self._serve, run))
         elif isinstance(run, Batch):
             self._loop.run(partial(self._run_batch, run), f"a batch ({run.name})")
         else:
             self._loop.run(partial(self._run_coroutine, run), f"job {run.lease.job} ({run.name})")
 
-    def run_inline(self, run: Run) -> None:
-        """Run the handler of a job or a batch here, and those that follow."""
-        following: Run | None = run
-        while following is not None:
-            following = self._run_plain(following, None, inline=True)
+    def offer(self, task: Callable[[], object]) -> bool:
+        """Whether a thread that would run handlers carries this out instead, because none of them is to."""
+        return self._threads.offer(task)
 
     def close(self) -> None:
         """Stop. Functions that still run in threads go on; coroutines are cancelled and child processes
@@ -154,7 +159,7 @@ class HandlerPool:
         """Run plain functions in a child process, one at a time."""
         self._until_ready(child)
         while (run := self._work.get()) is not None:
-            self._run_on(run, child)
+            self._run_in_child(run, child)
             # Ahead of the next job.
             self._until_ready(child)
         # Here, because the kernel kills a child when the thread that has started it ends.
@@ -196,27 +201,28 @@ class HandlerPool:
             for lease in leases:
                 self.runs.forget(lease)
 
-    def _run_on(self, run: Run, child: Child | None) -> None:
+    def _run_in_child(self, run: Run, child: Child) -> None:
         """Run a plain function, and those that follow in its place."""
         following: Run | None = run
         while following is not None:
-            if self._handlers.is_coroutine(following.name):
-                self.start(following)
-                return
-            if child is not None and not child.ready and not child.closed:
+            if not (child.ready or child.closed):
                 # Another child may be. When the worker stops none will, and the run ends as stopped.
                 self.start(following)
                 return
-            following = self._run_plain(following, child, inline=False)
+            following = self.run_here(following, "elsewhere", child)
 
-    def _run_plain(self, leased: Run, child: Child | None, *, inline: bool) -> Run | None:
-        """Run a plain function. Returns the next start of this place."""
-        if isinstance(leased, Batch):
+    def run_here(self, run: Run, place: Place, child: Child | None = None) -> Any:
+        """Run the handler of a job or a batch in this thread, or in a child process. Returns what is next
+        here."""
+        if place != "inline" and self._handlers.is_coroutine(run.name):
+            self.start(run)
+            return None
+        if isinstance(run, Batch):
             assert self._batches is not None
-            return self._batches.run_plain(leased, child, inline=inline)
-        start_ns, ticket = self.runs.begins(leased)
-        fault, result = self._contexts.run(self._carry_out, leased, child)
-        return self._ends(leased, ticket, start_ns, fault, inline=inline, result=result)
+            return self._batches.run_plain(run, child, place)
+        start_ns, ticket = self.runs.begins(run)
+        fault, result = self._contexts.run(self._carry_out, run, child)
+        return self._ends(run, ticket, start_ns, fault, place, result)
 
     def _carry_out(self, leased: LeasedJob, child: Child | None) -> Answer:
         """Run a plain function with its hooks. What it raised, and its result."""
@@ -286,8 +292,7 @@ class HandlerPool:
         if os.getpid() != pid:
             end_fork(None)
         ended(hooks, job, None if fault is None else fault.error)
-        ends = partial(self._ends, leased, ticket, start_ns, fault, inline=False, result=result)
-        following = Context().run(ends)
+        following = Context().run(self._ends, leased, ticket, start_ns, fault, "elsewhere", result)
         if following is not None:
             # In a task of its own: what a handler does to its task (cancel it, set context variables) is not
             # for the next job.
@@ -299,13 +304,12 @@ class HandlerPool:
         ticket: object,
         start_ns: int,
         fault: Fault | None,
-        *,
-        inline: bool,
+        place: Place,
         result: bytes | None,
-    ) -> Run | None:
-        """Tell that a run is over, outside of its context. What runs next in its place."""
+    ) -> Any:
+        """Tell that a run is over, outside of its context. What is next in its place."""
         self.runs.over(leased, ticket, start_ns, fault)
-        following = self._ended(leased, fault, inline, result)
+        following = self._ended(leased, fault, place, result)
         self.runs.forget(leased.lease)
         return following
 

@@ -58,13 +58,23 @@ class Threads:
     def run(self, task: Task) -> None:
         """Run a task, in a thread that waits or in a new one. Does not wait, and is safe from any thread."""
         with self._lock:
-            if self._free:
-                free = self._free.pop()
-                free.task = task
-                free.wake.release()
-            elif len(self._threads) >= self._kept or not self._begin(task):
+            if not self._run(task):
                 self._waiting.append((time.monotonic(), task))
                 self._watch()
+
+    def offer(self, task: Task) -> bool:
+        """Run a task, as `run` does; False where it would have to wait, as all threads that are kept are
+        busy."""
+        with self._lock:
+            return self._run(task)
+
+    def _run(self, task: Task) -> bool:
+        if self._free:
+            free = self._free.pop()
+            free.task = task
+            free.wake.release()
+            return True
+        return len(self._threads) < self._kept and self._begin(task)
 
     def _watch(self) -> None:
         """Have a thread look after the tasks that wait, unless one does or there may be no more threads."""

@@ -408,6 +408,7 @@ class Worker:
                 executor.ended,
                 threads.handlers,
                 threads.coroutines,
+                executor.serve,
                 batch_ended=executor.batch_ended,
                 not_started=executor.not_started,
                 say=self._events.put,
@@ -416,6 +417,7 @@ class Worker:
                 child_max_jobs=settings.child_max_jobs,
                 serializers=self._queue.serializers,
                 source=source,
+                alone=self._share is None,
             )
             undo.callback(running.close)
             running.open()

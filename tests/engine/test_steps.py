@@ -217,6 +217,17 @@ def test_it_blocks_for_a_marker_only_when_the_last_claim_left_nothing_and_there_
     assert machine.claim.limit == 1 and "wake" not in machine.out
 
 
+def test_rule_22_while_all_handlers_are_busy_it_leaves_markers_to_others_though_it_would_take_jobs_ahead() -> None:
+    machine = Machine(concurrency=1, prefetch=8)
+    assert machine.claim.limit == 2
+    (job,) = machine.takes("a")
+    assert machine.work is None and "wake" not in machine.out
+    machine.handler_ends(job)
+    assert isinstance(machine.work, Finish) and machine.work.claim is not None
+    machine.give()
+    assert isinstance(machine.out["wake"].operation, Wait)
+
+
 def test_timers_alone_change_nothing() -> None:
     machine = Machine()
     before = dict(machine.out)

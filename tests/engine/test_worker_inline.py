@@ -12,6 +12,7 @@ import pytest
 from engine import Handlers, Job, Malformed, Queue, Worker
 from engine.handlers import Fault
 from engine.ops.claims import LeasedJob
+from engine.worker.batches import Place
 from engine.worker.handler_pool import HandlerPool
 from engine.worker.runs import LoopThread
 from engine.worker.threads import Threads
@@ -181,7 +182,7 @@ def test_a_worker_runs_inline_handlers_where_gevent_has_patched_the_process(queu
     [
         "machine.machine.WorkerMachine._handler_ended",
         "machine.machine.WorkerMachine.next_start",
-        "handler_pool.HandlerPool.run_inline",
+        "handler_pool.HandlerPool.run_here",
     ],
 )
 def test_a_defect_ends_the_worker_loudly(queue: Queue, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
@@ -213,7 +214,7 @@ def test_what_is_said_of_a_lease_while_its_run_ends_is_not_kept() -> None:
     such job, it would fill a worker that runs for months."""
     job = Machine().job("a")
 
-    def ended(leased: LeasedJob, fault: Fault | None, inline: bool, result: bytes | None) -> None:
+    def ended(leased: LeasedJob, fault: Fault | None, place: Place, result: bytes | None) -> None:
         running.runs.lose(leased.lease, cancelled=False)
 
     running = HandlerPool(
@@ -222,12 +223,13 @@ def test_what_is_said_of_a_lease_while_its_run_ends_is_not_kept() -> None:
         ended,
         Threads("handler", kept=0),
         LoopThread("loop"),
+        lambda run: None,
         say=lambda event: None,
         places=0,
         processes=False,
     )
     try:
-        running.run_inline(job)
+        running.run_here(job, "inline")
         assert running.runs._lost == {}
     finally:
         running.close()

@@ -122,7 +122,50 @@ def test_a_system_without_more_threads_lets_those_that_are_there_do_it(
     pool.close()
 
 
+def test_a_task_is_offered_to_threads_that_are_kept_and_have_none(gate: threading.Event) -> None:
+    pool, ran = Threads("offered", kept=1), threading.Event()
+    assert pool.offer(gate.wait) and not pool.offer(ran.set)
+    gate.set()
+    wait_until(lambda: pool.offer(ran.set), "its thread waits")
+    assert ran.wait(DEADLINE_S) and named("offered") == {"offered-0"}
+    pool.close()
+    assert Threads("none", kept=0).offer(ran.set) is False
+
+
 # -- workers
+
+
+@pytest.mark.parametrize(("inline", "handed_over"), [(True, set[str]()), (False, {"wake"})])
+def test_a_job_that_comes_alone_passes_no_thread_but_that_of_its_handler(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, inline: bool, handed_over: set[str]
+) -> None:
+    """From the claim to its finish, beside what a worker does without jobs."""
+    handed, hand_over = list[str](), Executor._hand_over
+    names = dict[str, list[str]]()
+
+    def noted(self: Executor, task: Any) -> None:
+        handed.append(getattr(task, "kind", "") or getattr(getattr(task, "send", None), "kind", "run"))
+        hand_over(self, task)
+
+    arrive = SyncDriver.arrive
+
+    def arrived(self: SyncDriver, flight: Flight) -> Sent:
+        names.setdefault(type(flight.in_flight_call.call.operation).__name__, []).append(threading.current_thread().name)
+        return arrive(self, flight)
+
+    handlers = Handlers()
+    handlers("work", inline=inline)(lambda job: names.setdefault("handler", []).append(threading.current_thread().name))
+    with at_work(Worker(queue, handlers, concurrency=1)):
+        for number in range(12):
+            if number == 2:
+                monkeypatch.setattr(Executor, "_hand_over", noted)
+                monkeypatch.setattr(SyncDriver, "arrive", arrived)
+            queue.enqueue("work", number)
+            wait_until(lambda most=number + 1: (now := queue.counts()).finished == most and not now.active, "it has run")
+        monkeypatch.undo()
+    assert {kind for kind in handed if kind != "sweep"} <= handed_over
+    (thread,) = set(names["handler"])
+    assert set(names["Finish"]) == set(names["Claim"][1:]) == {thread}
 
 
 def test_a_worker_of_sixteen_shards_has_as_many_threads_as_any(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

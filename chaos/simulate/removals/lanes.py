@@ -135,7 +135,7 @@ LANES = (
         "finishes wait for as long as jobs wait",
         (
             Edit("finishes-linger-while-handlers-are-busy", "return count + more < startable"),
-            Edit("finishes-linger-briefly", "return self._finishes_since_ns + 1000 * MS if self._finishes else None"),
+            Edit("finishes-linger-briefly", "return self._finishes_since_ns + 1000 * MS if self.finishes else None"),
         ),
         ("linger",),
         ("quick",),

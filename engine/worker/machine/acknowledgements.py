@@ -40,19 +40,17 @@ class Rerouting:
     server has answered for it."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Reroute] = deque()
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
+        #: In their order.
+        self.waiting: deque[Reroute] = deque()
 
     def add(self, job: LeasedJob, failure: Failure, target: str) -> None:
         """Append a job."""
-        self._waiting.append(Reroute(job, failure, target))
+        self.waiting.append(Reroute(job, failure, target))
 
     @property
     def first(self) -> Reroute:
         """The job that is rerouted next, if any."""
-        return self._waiting[0]
+        return self.waiting[0]
 
     def enqueue(self, now_ms: int) -> Enqueue:
         """Of the first one, at this server time. Its nonce is made of the token of the lease: what another
@@ -72,11 +70,11 @@ class Rerouting:
 
     def answered(self) -> Reroute:
         """Remove the first job: it has been enqueued at its target, or never can be."""
-        return self._waiting.popleft()
+        return self.waiting.popleft()
 
     def leases(self) -> list[Lease]:
         """Leases of the jobs that wait; they have to be renewed meanwhile."""
-        return [reroute.job.lease for reroute in self._waiting]
+        return [reroute.job.lease for reroute in self.waiting]
 
 
 #: Runs that failed in one call, each with its stack trace.
@@ -88,7 +86,8 @@ class PendingAcknowledgements:
     other ends go first."""
 
     def __init__(self) -> None:
-        self._finishes: list[Lease] = []
+        #: Finishes that have not been sent.
+        self.finishes: list[Lease] = []
         self._finishes_since_ns = 0
         # What the handlers of finishes returned, by lease: ttl_ms, took_ms, JSON.
         self._values: dict[Lease, tuple[int, int, bytes]] = {}
@@ -102,14 +101,14 @@ class PendingAcknowledgements:
         self.rerouting = Rerouting()
 
     def __bool__(self) -> bool:
-        ends = self._finishes or self._failures or self._releases or self._burials or self._drops
-        return bool(ends or self.rerouting)
+        ends = self.finishes or self._failures or self._releases or self._burials or self._drops
+        return bool(ends or self.rerouting.waiting)
 
     def finish(self, lease: Lease, now_ns: int) -> None:
         """Add the finish of a job whose handler has returned."""
-        if not self._finishes:
+        if not self.finishes:
             self._finishes_since_ns = now_ns
-        self._finishes.append(lease)
+        self.finishes.append(lease)
 
     def keep(self, job: LeasedJob, result: bytes, took_ns: int) -> None:
         """Store the return value that is sent with a finish."""
@@ -134,26 +133,17 @@ class PendingAcknowledgements:
         """End a job without a finish, because of this error."""
         self._drops.append((lease, outcome, error))
 
-    def has_finish(self, lease: Lease | None) -> bool:
-        """Whether the finish of this lease has not been sent."""
-        return lease in self._finishes
-
-    @property
-    def finishes(self) -> int:
-        """How many finishes wait."""
-        return len(self._finishes)
-
     @property
     def linger_until_ns(self) -> int | None:
         """The latest time to send the finishes, monotonic ns (rule 21); None without any."""
         return (
-            self._finishes_since_ns + LINGER_MS * MS if self._finishes else None
+            self._finishes_since_ns + LINGER_MS * MS if self.finishes else None
         )  # anchor: finishes-linger-briefly
 
     def lingers(self, startable: int, now_ns: int, *, more: int = 0) -> bool:
         """Whether the finishes, and so many `more` that would be added now, wait for company: for 5 ms, and
         only while more jobs wait for a handler (rule 21)."""
-        count = len(self._finishes)
+        count = len(self.finishes)
         in_time = now_ns < self._finishes_since_ns + LINGER_MS * MS if count else bool(more)
         return in_time and count + more < startable  # anchor: finishes-linger-while-handlers-are-busy
 
@@ -178,7 +168,7 @@ class PendingAcknowledgements:
     def take_finishes(self) -> tuple[tuple[Lease, ...], tuple[Value, ...]]:
         """The finishes that go out now, and what their handlers returned: of the latter at most 1 MiB, or
         one."""
-        leases, self._finishes = tuple(self._finishes), []
+        leases, self.finishes = tuple(self.finishes), []
         if not self._values:
             return leases, ()
         values: list[Value] = []
@@ -191,7 +181,7 @@ class PendingAcknowledgements:
             size += len(data)
             if size > CALL_BYTES_MAX and values:
                 # The rest goes with the next call, which the machine makes as long as something is pending.
-                self._finishes = list(leases[item:])
+                self.finishes = list(leases[item:])
                 leases = leases[:item]
                 break
             del self._values[lease]
@@ -200,11 +190,11 @@ class PendingAcknowledgements:
 
     def leases(self) -> list[Lease]:
         """Leases whose ends have not been sent; without renewals they would be reaped meanwhile."""
-        if not (self._failures or self._burials or self._drops or self.rerouting):
-            return [*self._finishes, *self._releases]
+        if not (self._failures or self._burials or self._drops or self.rerouting.waiting):
+            return [*self.finishes, *self._releases]
         told = [failure.lease for failure in (*self._failures, *self._burials)]
         return [
-            *self._finishes,
+            *self.finishes,
             *self._releases,
             *told,
             *(lease for lease, _, _ in self._drops),

@@ -11,7 +11,7 @@ from engine.ops.claims import Claim, Claimed
 from engine.ops.sweeps import Wait, WorkerUpdates
 from engine.redis.call import BLOCK_MS, Call, ServerClock
 from engine.routing import DEFAULT_ROUTE, matching
-from engine.worker.machine.events import MS, Action, Answered, CallKind, Send, Settings, Unanswered
+from engine.worker.machine.events import MS, Action, CallKind, Send, Settings
 
 #: Blocking on 1,000 lists costs the server 0.4 ms: at most 16, and one of them is the worker's own, on which
 #: it hears of updates.
@@ -25,13 +25,10 @@ class ClassRotation:
     def __init__(self, classes: Sequence[str]) -> None:
         step = CLASSES_PER_CALL_MAX
         self._groups = [tuple(classes[at : at + step]) for at in range(0, len(classes), step)] or [()]
+        #: How many.
+        self.groups = len(self._groups)
         self._at = 0
         self._found_empty = 0
-
-    @property
-    def groups(self) -> int:
-        """The number of groups."""
-        return len(self._groups)
 
     def current(self) -> tuple[str, ...]:
         """The classes that the next call names."""
@@ -77,21 +74,17 @@ class Claiming:
         self._rotation = ClassRotation(self.classes)
         #: Of the updates that this worker has.
         self.version = 0
-        self._wants_jobs = True
+        #: A claim may find work.
+        self.wants_jobs = bool(self.classes)
         #: A claim is on its way.
         self.asking = False
         # A wake-up came since the last claim was built: that claim may have been answered before the work
         # came.
         self._notified = False
 
-    @property
-    def wants_jobs(self) -> bool:
-        """Whether a claim may find work."""
-        return self._wants_jobs and bool(self.classes)
-
-    @wants_jobs.setter
-    def wants_jobs(self, wants_jobs: bool) -> None:
-        self._wants_jobs = wants_jobs
+    def want(self) -> None:
+        """A claim may find work, where there is a class to claim from."""
+        self.wants_jobs = bool(self.classes)
 
     def learned(self, reply: WorkerUpdates) -> None:
         """The classes with targets, of which some may match this worker."""
@@ -101,18 +94,20 @@ class Claiming:
         if classes != self.classes:
             self.classes = classes
             self._rotation = ClassRotation(classes)
+            self.wants_jobs = False
             self.notify_work(True)
 
     def take_new_incarnation(self) -> None:
         """Go on under a new incarnation: another process uses the present one."""
         self.incarnation = self._new_incarnation()
         self._counter = 0
-        self.wants_jobs = True
+        self.want()
 
     def notify_work(self, found_work: bool) -> None:
         """Note that there may be work."""
-        self.wants_jobs = self._wants_jobs or found_work
-        self._notified = self._notified or found_work
+        if found_work:
+            self.want()
+            self._notified = True
 
     def look_again(self) -> bool:
         """Claim from all classes once more, whatever was found before. False: there is no class to claim
@@ -133,7 +128,7 @@ class Claiming:
         asked = claim.limit if claim is not None else 0
         full = len(claimed.jobs) + len(claimed.unreadable) >= asked
         more = full or self._notified or claimed.result not in ("leased", "empty")
-        self.wants_jobs = self._rotation.claimed(more=more)
+        self.wants_jobs = self._rotation.claimed(more=more) and bool(self.classes)
 
     def next_claim(self, limit: int, crashed_max: int, now_ns: int) -> Claim:
         """Build the next claim, which is sent now. The server's time must be known."""
@@ -180,52 +175,36 @@ class CallsInFlight:
     (rule 4)."""
 
     def __init__(self) -> None:
-        self._busy: set[CallKind] = set()
-        self._first_send_ns: dict[CallKind, int] = {}
-        self._again: dict[CallKind, Call[Any]] = {}
-        self._again_at_ns: dict[CallKind, int] = {}
-        self._failures: dict[CallKind, int] = {}
+        #: The kinds of those that are in flight.
+        self.busy: set[CallKind] = set()
+        #: When those were first sent of which a copy is unanswered, monotonic ns: a lease counts from there
+        #: (rule 9).
+        self.first_sends: dict[CallKind, int] = {}
+        #: What has to be sent again.
+        self.again: dict[CallKind, Call[Any]] = {}
+        #: When the pauses end of kinds of which nothing is sent for a while, monotonic ns.
+        self.paused: dict[CallKind, int] = {}
+        #: How often in a row they have failed: the pause after the next failure is as long.
+        self.failures: dict[CallKind, int] = {}
 
     def tick(self, now_ns: int) -> None:
         """End the pauses whose time is over."""
-        if self._again_at_ns:
-            self._again_at_ns = {kind: at_ns for kind, at_ns in self._again_at_ns.items() if at_ns > now_ns}
-
-    def busy(self, kind: CallKind) -> bool:
-        """Whether a call of this kind is in flight."""
-        return kind in self._busy
+        self.paused = {kind: at_ns for kind, at_ns in self.paused.items() if at_ns > now_ns}
 
     def free(self, kind: CallKind) -> bool:
         """Whether a call of this kind may be sent: none is in flight, and there is no pause."""
-        return kind not in self._busy and kind not in self._again_at_ns
+        return kind not in self.busy and kind not in self.paused
 
     def pauses(self) -> list[int]:
         """When the pauses end of kinds without a call in flight, monotonic ns."""
-        if not self._again_at_ns:
-            return []
-        return [at_ns for kind, at_ns in self._again_at_ns.items() if kind not in self._busy]
-
-    def returned(self, event: Answered | Unanswered) -> None:
-        """The call was answered or has failed."""
-        self._busy.discard(event.kind)
-        if isinstance(event, Answered):
-            self._failures.pop(event.kind, None)
-
-    def first_send_ns(self, event: Answered) -> int:
-        """When the call was sent for the first time, monotonic ns: a lease counts from there (rule 9)."""
-        return self._first_send_ns.get(event.kind, event.first_send_ns)
-
-    def settled(self, kind: CallKind) -> None:
-        """Note that no copy of the last call of this kind is unanswered."""
-        self._first_send_ns.pop(kind, None)
+        return [at_ns for kind, at_ns in self.paused.items() if kind not in self.busy]
 
     def pause(self, kind: CallKind, now_ns: int) -> None:
         """Send nothing for a while, longer with each failure in a row. So a server that refuses for hours is
         not asked ten times a second by each worker."""
-        failures = self._failures[kind] = self._failures.get(kind, 0) + 1
-        self._again_at_ns[kind] = (
-            now_ns + min(RESEND_MS << min(max(0, failures - _PATIENT), 10), RESEND_MOST_MS) * MS
-        )
+        failures = self.failures[kind] = self.failures.get(kind, 0) + 1
+        pause_ms = min(RESEND_MS << min(max(0, failures - _PATIENT), 10), RESEND_MOST_MS)
+        self.paused[kind] = now_ns + pause_ms * MS
 
     def resend(
         self, kind: CallKind, call: Call[Any], now_ns: int, *, unanswered_since_ns: int | None = None
@@ -233,29 +212,27 @@ class CallsInFlight:
         """Send this call after the pause. `unanswered_since_ns`: a copy that was first sent then is
         unanswered."""
         if unanswered_since_ns is not None:
-            self._first_send_ns.setdefault(kind, unanswered_since_ns)
-        self._again[kind] = call
+            self.first_sends.setdefault(kind, unanswered_since_ns)
+        self.again[kind] = call
         self.pause(kind, now_ns)
-
-    @property
-    def resending(self) -> bool:
-        """Whether any call waits to be sent again."""
-        return bool(self._again)
 
     def drop_claim(self) -> None:
         """A claim of an old incarnation is not sent again: its other user is answered by it."""
-        waiting = self._again.get("work")
+        waiting = self.again.get("work")
         if waiting is not None and isinstance(waiting.operation, Claim):
-            del self._again["work"]
+            del self.again["work"]
 
-    def send_again(self, kind: CallKind, actions: list[Action]) -> bool:
-        """Send what waits to be sent again; False when nothing does."""
-        call = self._again.pop(kind, None) if self._again else None
+    def takes(self, kind: CallKind, actions: list[Action]) -> bool:
+        """Whether a new call of this kind may be sent. What waits to be sent again goes first, and is sent
+        here."""
+        if kind in self.busy or kind in self.paused:
+            return False
+        call = self.again.pop(kind, None)
         if call is not None:
-            self.send(kind, call, actions, again=kind in self._first_send_ns)
-        return call is not None
+            self.send(kind, call, actions, again=kind in self.first_sends)
+        return call is None
 
     def send(self, kind: CallKind, call: Call[Any], actions: list[Action], *, again: bool = False) -> None:
         """Send a call of this kind."""
-        self._busy.add(kind)
+        self.busy.add(kind)
         actions.append(Send(kind, call, again))

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal
 
 from engine.ops.sweeps import WorkerUpdates
@@ -22,8 +23,8 @@ PATIENCE_S = 1.0
 
 
 class Share:
-    """The part that one queue has of the places of a group: its machine asks here before it claims, and
-    reports what it holds."""
+    """The part that one queue has of the places of a group: its machine asks here before it claims, reports
+    what it holds, and says how many jobs a claim has brought. See `Sharing`."""
 
     def __init__(self, sharing: Sharing, number: int) -> None:
         self._sharing = sharing
@@ -38,19 +39,9 @@ class Share:
         self.wants_jobs = True
         #: Jobs so far by weight: the least is next.
         self.passed = 0.0
-
-    def allow(self, want: int, held: int) -> int:
-        """How many of so many jobs may be claimed now; so many are leased."""
-        return self._sharing.allow(self, want, held)
-
-    def report(self, held: int, *, asking: bool, wants_jobs: bool) -> None:
-        """What the machine has come to: jobs leased, whether a claim is on its way, and whether it would
-        claim more."""
-        self._sharing.report(self, held, asking=asking, wants_jobs=wants_jobs)
-
-    def answered(self, jobs: int) -> None:
-        """Note how many jobs a claim has brought."""
-        self._sharing.answered(self, jobs)
+        self.allow = partial(sharing.allow, self)
+        self.report = partial(sharing.report, self)
+        self.answered = partial(sharing.answered, self)
 
     @property
     def full(self) -> bool:
@@ -190,11 +181,21 @@ class Allowance:
         self.pooled = settings.concurrency if quota is None else 0
         #: Whether the gate has allowed nothing when it was last asked.
         self.gate_closed = False
-        #: By the worker's own `pause`.
-        self.paused_here = False
+        #: Whether there is a pause, or the gate was found closed: only then time decides what may be claimed.
+        self.restrained = False
+        # By the worker's own `pause`.
+        self._paused_here = False
         # From afar: until this instant, 0 = until it is resumed.
         self._paused_until_ns: int | None = None
         self._ask_at_ns = 0
+
+    def pause_here(self, paused: bool) -> None:
+        """The worker itself begins or ends a pause."""
+        self._paused_here = paused
+        self._restrain()
+
+    def _restrain(self) -> None:
+        self.restrained = self._paused_here or self._paused_until_ns is not None or self._ask_at_ns > 0
 
     def learned(self, reply: WorkerUpdates, done_ns: int) -> None:
         """Apply what an administrator has set. A worker cannot run more handlers than it was started with."""
@@ -206,11 +207,12 @@ class Allowance:
             self._paused_until_ns = reply.pause_ms
         else:
             self._paused_until_ns = done_ns + reply.pause_ms * MS
+        self._restrain()
 
     def paused(self, now_ns: int) -> bool:
         """Whether nothing may be claimed or started."""
         until_ns = self._paused_until_ns
-        return self.paused_here or (until_ns is not None and (until_ns == 0 or now_ns < until_ns))
+        return self._paused_here or (until_ns is not None and (until_ns == 0 or now_ns < until_ns))
 
     def closed(self, now_ns: int) -> bool:
         """Whether nothing may be claimed: a pause is on, or the gate has just been found closed."""
@@ -223,15 +225,15 @@ class Allowance:
 
     def most(self, free: int, leased: int, now_ns: int) -> int:
         """How many of so many jobs may be claimed; so many are leased."""
-        if self.closed(now_ns) or (self.quota is not None and not self.quota.open):
+        if (self.restrained and self.closed(now_ns)) or (self.quota is not None and not self.quota.open):
             return 0
         most = free
         if self._gate is not None:
             said = self._gate()
             most = free if said is True else min(free, int(said))
             self.gate_closed = most <= 0
-            if most <= 0:
-                self._ask_at_ns = now_ns + GATE_MS * MS
+            self._ask_at_ns = now_ns + GATE_MS * MS if most <= 0 else 0
+            self._restrain()
         return most if self.share is None or most <= 0 else self.share.allow(most, leased)
 
     def next_ns(self, now_ns: int) -> int | None:
@@ -267,15 +269,9 @@ class Quota:
         self.since_ns = 0
         #: Whether it would use more places than it has.
         self.short = False
-
-    def update(self, held: int, running: int, now_ns: int, *, wants: bool) -> int:
-        """How many places it has, when so many jobs are leased or asked for, and so many run; `wants`: it
-        would claim more."""
-        return self._places.update(self, held, running, now_ns, wants)
-
-    def leave(self) -> None:
-        """Give everything back: the shard is served no more."""
-        self._places.leave(self)
+        self.update = partial(places.update, self)
+        #: Give everything back: the shard is served no more.
+        self.leave = partial(places.leave, self)
 
     @property
     def idle(self) -> bool:
@@ -314,8 +310,9 @@ class Places:
         for other in given:
             other.poke()
 
-    def update(self, quota: Quota, held: int, running: int, now_ns: int, wants: bool) -> int:
-        """See Quota."""
+    def update(self, quota: Quota, held: int, running: int, now_ns: int, *, wants: bool) -> int:
+        """How many places a shard has, when so many jobs are leased or asked for, and so many run; `wants`:
+        it would claim more."""
         with self._lock:
             if not wants:
                 self._forget(quota)

@@ -4,7 +4,7 @@ worker's clock."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from engine.ops.base import immutable
@@ -61,9 +61,9 @@ class RunQueue:
         """Jobs that start as soon as a handler is free."""
         return len(self.ready) - self.crashed
 
-    def running_since_ns(self) -> Iterator[int]:
+    def running_since_ns(self) -> list[int]:
         """When each running handler was started, oldest first."""
-        return (held.since_ns for held in self.running.values() if not held.follows)
+        return [held.since_ns for held in self.running.values() if not held.follows]
 
     def oldest(self) -> Held | None:
         """The job that has waited longest for a free handler."""
@@ -128,7 +128,8 @@ class LeaseTable:
         self._margin_ns = self._lease_ns // 5
         self._inline_names = settings.inline
         self._batches = settings.batches
-        self._largest = max(settings.batches.values(), default=0)
+        #: Jobs of the largest batch; 0 where no handler takes several.
+        self.largest = max(settings.batches.values(), default=0)
         # Whether jobs are taken ahead for batches: not from when others of them went back until the next
         # batch has started.
         self._batching = True
@@ -325,17 +326,17 @@ class LeaseTable:
         return all(run_queue.free <= 0 for run_queue in self.run_queues)
 
     def ahead(self, measured: int) -> int:
-        """How many jobs to take ahead, where `measured` handlers' worth would do: a whole batch for a place
-        that is free, or will be soon. Where it turned out that others waited behind them, no more than
-        measured."""
-        if not self._largest or not self._batching or not (measured or not self.busy):
+        """How many jobs to take ahead where there are batches, and `measured` handlers' worth would do: a
+        whole batch for a place that is free, or will be soon. Where it turned out that others waited behind
+        them, no more than measured."""
+        if not self._batching or not (measured or not self.busy):
             return measured
         # A free place is claimed for beside these.
-        return max(measured, self._largest if self.busy else self._largest - 1)
+        return max(measured, self.largest if self.busy else self.largest - 1)
 
     def room(self, wanted: int) -> int:
         """How many jobs to claim for so many runs and jobs ahead: a batch that runs counts as one."""
-        if self._largest:
+        if self.largest:
             wanted = min(wanted + sum(run_queue.followers for run_queue in self.run_queues), LEASES_MAX)
         return wanted - len(self)
 
@@ -351,7 +352,7 @@ class LeaseTable:
     def running_since_ns(self) -> list[int]:
         """When each running handler was started, oldest first."""
         if len(self.run_queues) == 1:
-            return list(self.run_queues[0].running_since_ns())
+            return self.run_queues[0].running_since_ns()
         return sorted([*self.pooled.running_since_ns(), *self.inline.running_since_ns()])
 
     def leases(self) -> list[Lease]:
@@ -481,17 +482,15 @@ class Timeouts:
         self._spawned = settings.spawned
         self._until_ns: dict[Lease, int] = {}
         self._soft_ns: dict[Lease, int] = {}
-        self._jobs: dict[Lease, LeasedJob] = {}
+        #: Those that have one and have not ended.
+        self.jobs: dict[Lease, LeasedJob] = {}
         #: Those that were told to end.
         self._told: set[Lease] = set()
-
-    def __bool__(self) -> bool:
-        return bool(self._until_ns or self._soft_ns)
 
     def began(self, job: LeasedJob, now_ns: int) -> None:
         """Start the timeout of a job whose handler starts now."""
         if job.options.is_timed:
-            self._jobs[job.lease] = job
+            self.jobs[job.lease] = job
             start_up_ms = START_UP_MS if job.name in self._spawned else 0
             for times, limit_ms in (
                 (self._until_ns, job.options.timeout_ms),
@@ -508,13 +507,13 @@ class Timeouts:
         if lease in self._until_ns:
             self._until_ns[lease] = now_ns + for_ms * MS
         if lease in self._soft_ns:
-            options = self._jobs[lease].options
+            options = self.jobs[lease].options
             distance_ms = options.timeout_ms - options.soft_timeout_ms if options.timeout_ms else 0
             self._soft_ns[lease] = now_ns + (for_ms - distance_ms) * MS
 
     def ended(self, lease: Lease) -> None:
         """Forget the timeout of a job whose handler has ended."""
-        if self._jobs.pop(lease, None) is not None:
+        if self.jobs.pop(lease, None) is not None:
             self._until_ns.pop(lease, None)
             self._soft_ns.pop(lease, None)
             self._told.discard(lease)
@@ -533,9 +532,9 @@ class Timeouts:
         give_up: list[LeasedJob] = []
         for lease in [lease for lease, soft_ns in self._soft_ns.items() if soft_ns <= now_ns]:
             del self._soft_ns[lease]
-            stop.append(StopHandler(self._jobs[lease], "soft timeout"))
+            stop.append(StopHandler(self.jobs[lease], "soft timeout"))
         for lease in [lease for lease, until_ns in self._until_ns.items() if until_ns <= now_ns]:
-            job = self._jobs[lease]
+            job = self.jobs[lease]
             if lease not in self._told:
                 self._told.add(lease)
                 self._soft_ns.pop(lease, None)

@@ -68,6 +68,7 @@ from engine.worker.machine.events import (
     Settings,
     StopAsked,
     StopHandler,
+    StopReason,
     Subscribed,
     TimerFired,
     Unanswered,
@@ -159,24 +160,22 @@ class WorkerMachine:
         self._asked_ns: int | None = None
         # When `next_start` was last asked: what it leaves undecided is decided within a linger.
         self._start_asked_ns: int | None = None
+        self._starved_after_ns = settings.lease_ms // 5 * MS
         self._starved_ms = 0
         self._progress = ProgressReports(self._lease_table)
+        # When the next heartbeat is due, as of the last decision about sweeps and beats.
+        self._beat_at_ns = self._heartbeat.next_ns(informed=False)
 
     def wake_at_ns(self, now_ns: int) -> int:
         """When to feed TimerFired if no event comes first, monotonic ns."""
-        times: list[int | None] = [
-            self._timeouts.next_ns(),
-            self._allowance.next_ns(now_ns),
-            *self._in_flight.pauses(),
-        ]
-        if not self._in_flight.busy("renew"):
+        busy = self._in_flight.busy
+        times: list[int | None] = [self._allowance.next_ns(now_ns), *self._in_flight.pauses()]
+        if "renew" not in busy:
             times.append(self._renewing.at_ns)
-        if not self._in_flight.busy("sweep"):
-            times += (
-                self._sweeping.at_ns,
-                self._presence.next_ns(),
-                self._heartbeat.next_ns(informed=self._informed),
-            )
+        if "sweep" not in busy:
+            times += (self._sweeping.at_ns, self._beat_at_ns, self._presence.next_ns())
+        if self._timeouts.jobs:
+            times.append(self._timeouts.next_ns())
         if self._lease_table:
             times += (self._lease_table.next_end_ns(), self._wait_over_ns(now_ns))
         if self._stopping.on:
@@ -201,17 +200,24 @@ class WorkerMachine:
     def on(self, event: Event, now_ns: int) -> list[Action]:
         """Process one event. Returns the actions to execute, in order."""
         actions: list[Action] = []
-        starved = self._was_starved(now_ns)
-        self._in_flight.tick(now_ns)
+        in_flight, asked_ns, self._asked_ns = self._in_flight, self._asked_ns, None
+        starved = asked_ns is not None and now_ns - asked_ns >= self._starved_after_ns
+        if starved:
+            # Woken so late that a renewal may have come too late for it (rule 14).
+            self._starved_ms = max(self._starved_ms, (now_ns - (asked_ns or 0)) // MS)
+        if in_flight.paused:
+            in_flight.tick(now_ns)
         match event:
             case Answered():
-                self._in_flight.returned(event)
+                in_flight.busy.discard(event.kind)
+                in_flight.failures.pop(event.kind, None)
                 if event.kind == "finish":
                     self._finishing = ()
                 self._learn(event, now_ns, actions)
-                self._in_flight.settled(event.kind)
+                # No copy of it is unanswered.
+                in_flight.first_sends.pop(event.kind, None)
             case Unanswered():
-                self._in_flight.returned(event)
+                in_flight.busy.discard(event.kind)
                 self._failed(event, now_ns)
             case HandlerEnded():
                 self._handler_ended(event, now_ns)
@@ -226,14 +232,14 @@ class WorkerMachine:
             case MoreTime(lease=lease, for_ms=for_ms):
                 self._timeouts.extend(lease, for_ms, now_ns)
             case PauseAsked(paused=paused):
-                self._allowance.paused_here = paused
+                self._allowance.pause_here(paused)
             case WatchAsked(on=on):
                 self._heartbeat.watch(on, now_ns)
             case JobCancelled(lease=lease):
                 self._cancel_told(lease, actions)
             case UpdatesPublished(version=version):
                 # The wait that is in flight gets the wake-up of the updates.
-                if not self._in_flight.busy("wake"):
+                if "wake" not in in_flight.busy:
                     self._compare(version)
             case Subscribed(connection=connection):
                 self._is_connected(connection, now_ns)
@@ -249,10 +255,11 @@ class WorkerMachine:
                 self._take_new_incarnation()
             case TimerFired():
                 pass
-        actions.extend(LoseLease(lease, self._starved_ms) for lease in self._lease_table.run_out(now_ns))
-        if self._timeouts:
+        if run_out := self._lease_table.run_out(now_ns):
+            actions.extend(LoseLease(lease, self._starved_ms) for lease in run_out)
+        if self._timeouts.jobs:
             self._time_out(now_ns, actions)
-        if self._stopping.grace_over(now_ns) and not self._cut_off:
+        if self._stopping.on and not self._cut_off and self._stopping.grace_over(now_ns):
             running = self._lease_table.running(self._settings.stoppable)
             jobs = self._timeouts.untold(running)
             # Those that were told of their timeout are waited for as well, and have failed.
@@ -265,12 +272,17 @@ class WorkerMachine:
             self._take_places(self._allowance.quota, now_ns)
         self._start_jobs(now_ns, actions)
         self._send_work(now_ns, actions)
-        self._send_finish(actions)
-        self._send_renew(now_ns, actions)
+        if self._acknowledgements.finishes or in_flight.again:
+            self._send_finish(actions)
+        if now_ns >= self._renewing.at_ns and "renew" not in in_flight.busy:
+            self._send_renew(now_ns, actions)
         # Before the sweep: a worker that waits for updates need not ask for them.
-        self._send_wake(now_ns, actions)
-        self._send_sweep(now_ns, actions)
-        self._maybe_exit(now_ns, actions)
+        if not self._claiming.wants_jobs and in_flight.free("wake"):
+            self._send_wake(now_ns, actions)
+        if "sweep" not in in_flight.busy:
+            self._send_sweep(now_ns, actions)
+        if self._stopping.reason is not None:
+            self._maybe_exit(self._stopping.reason, now_ns, actions)
         if self._allowance.share is not None:
             self._report(self._allowance.share, now_ns)
         if self._sweeping.leads is not self._led:
@@ -315,15 +327,6 @@ class WorkerMachine:
         if self._presence.connected(connection):
             self._heartbeat.soon(now_ns)  # anchor: new-connections-are-named-at-once
 
-    def _was_starved(self, now_ns: int) -> bool:
-        """Whether the machine was woken so late that a renewal may have come too late for it (rule 14)."""
-        late_ms = 0 if self._asked_ns is None else (now_ns - self._asked_ns) // MS
-        self._asked_ns = None
-        if late_ms < self._settings.lease_ms // 5:
-            return False
-        self._starved_ms = max(self._starved_ms, late_ms)
-        return True
-
     def _take_places(self, quota: Quota, now_ns: int) -> None:
         """Use as many places as this shard has now."""
         work = (
@@ -341,7 +344,7 @@ class WorkerMachine:
     def _able(self, now_ns: int) -> bool:
         """Whether this worker could claim, had it a place."""
         able = self._clock.known and not self._stopping.on and not self._allowance.closed(now_ns)
-        return able and (self._in_flight.free("work") or self._in_flight.busy("work"))
+        return able and ("work" in self._in_flight.busy or "work" not in self._in_flight.paused)
 
     def _report(self, share: Share, now_ns: int) -> None:
         """Report this queue's use of the group's places, so that other queues can claim."""
@@ -351,8 +354,12 @@ class WorkerMachine:
     # -- What to send, of all that is wanted and may go now.
 
     def _start_jobs(self, now_ns: int, actions: list[Action]) -> None:
-        if self._stopping.on or self._allowance.paused(now_ns):
+        if self._stopping.on or (self._allowance.restrained and self._allowance.paused(now_ns)):
             self._acknowledgements.release(self._lease_table.give_back())
+            return
+        places = None if self._allowance.quota is None else self._allowance.pooled
+        if not self._lease_table and not self._lease_table.largest:
+            self._ahead = self._prefetch.ahead((), now_ns, places)
             return
         begun = self._lease_table.begin(now_ns)
         if begun is not NOTHING:
@@ -362,7 +369,6 @@ class WorkerMachine:
             actions.extend(begun.started)
             self._acknowledgements.release(begun.too_late)
             self._mark = begun.mark or self._mark
-        places = None if self._allowance.quota is None else self._allowance.pooled
         measured = self._prefetch.ahead(self._lease_table.running_since_ns(), now_ns, places)
         for run_queue in self._lease_table.run_queues:
             if run_queue.ready:
@@ -373,10 +379,12 @@ class WorkerMachine:
                 )
                 self._acknowledgements.release(idle)
         # The places of a group are shared job by job.
-        self._ahead = measured if self._allowance.share is not None else self._lease_table.ahead(measured)
+        self._ahead = measured
+        if self._lease_table.largest and self._allowance.share is None:
+            self._ahead = self._lease_table.ahead(measured)
 
     def _send_work(self, now_ns: int, actions: list[Action]) -> None:
-        if not self._in_flight.free("work") or self._in_flight.send_again("work", actions):
+        if not self._in_flight.takes("work", actions):
             return
         operation = self._next_work(now_ns)
         if isinstance(operation, Enqueue):
@@ -390,9 +398,9 @@ class WorkerMachine:
         """Finishes travel with the next claim. While one is in flight and nothing runs here, they would wait
         for its answer past an idle moment. Then they go by themselves, and the server has work while the next
         jobs come in (rule 21)."""
-        if not self._in_flight.free("finish") or self._in_flight.send_again("finish", actions):
+        if not self._in_flight.takes("finish", actions):
             return
-        if self._acknowledgements.finishes and not self.owned and self._in_flight.busy("work"):
+        if self._acknowledgements.finishes and not self.owned and "work" in self._in_flight.busy:
             self._finishing, values = self._acknowledgements.take_finishes()
             self._in_flight.send("finish", self._build(Finish(self._finishing, None, values)), actions)
 
@@ -400,17 +408,17 @@ class WorkerMachine:
         end = self._acknowledgements.take_end()
         if end is not None:
             return end
-        if self._acknowledgements.rerouting and self._clock.known:
+        if self._acknowledgements.rerouting.waiting and self._clock.known:
             return self._acknowledgements.rerouting.enqueue(self._clock.now_ms(now_ns))
         mark = self._mark if self._mark is not None and self._lease_table.is_marking(self._mark) else None
-        pending = self._acknowledgements.has_finish(self._crashed_end) or self._crashed_end in self._finishing
-        if mark is not None and not pending:
+        ending = (*self._acknowledgements.finishes, *self._finishing)
+        if mark is not None and self._crashed_end not in ending:
             # Not before the end of the one that was marked before it is told: that would be charged for the
             # crash of this one. It waits for nothing else: the finishes of a flood of others would never let
             # it through.
             self._mark = None
             return Mark(mark)
-        if mark is None and self._lingers(now_ns):
+        if mark is None and self._acknowledgements.finishes and self._lingers(now_ns):
             return None
         claim = self._next_claim(now_ns)
         if self._acknowledgements.finishes:
@@ -426,21 +434,21 @@ class WorkerMachine:
     def _next_claim(self, now_ns: int) -> Claim | None:
         """A claim for the free places. It rides on a finish even when the last one found nothing: that costs
         no round trip."""
+        if not self._claiming.wants_jobs and (
+            not self._acknowledgements.finishes or self._allowance.share is not None
+        ):
+            # Places that others may need are not kept for what is not known to be there.
+            return None
         free = self._free
         if free <= 0 or self._stopping.on or not self._clock.known:
             return None
         if (
             not self._acknowledgements.finishes
-            and self._lease_table.busy
             and free < self._lease_table.startable
+            and self._lease_table.busy
         ):
             # It would bring a few, and the next one many: as long as most of what was taken ahead has not
             # started, it can wait.
-            return None
-        if not self._claiming.wants_jobs and not self._acknowledgements.finishes:
-            return None
-        if self._allowance.share is not None and not self._claiming.wants_jobs:
-            # Places that others may need are not kept for what is not known to be there.
             return None
         if not self._claiming.classes or (free := self._allowance.most(free, self.leased, now_ns)) <= 0:
             return None
@@ -448,8 +456,6 @@ class WorkerMachine:
         return self._claiming.next_claim(free, 0 if self._lease_table.has_crashed else 1, now_ns)
 
     def _send_renew(self, now_ns: int, actions: list[Action]) -> None:
-        if self._in_flight.busy("renew") or now_ns < self._renewing.at_ns:
-            return
         self._renewing.begin(now_ns)
         renewal = self._renewing.next_renewal(
             self._lease_table.leases() + self._acknowledgements.leases(), now_ns
@@ -458,38 +464,45 @@ class WorkerMachine:
             self._in_flight.send("renew", self._build(renewal), actions)
 
     def _send_sweep(self, now_ns: int, actions: list[Action]) -> None:
-        if self._in_flight.busy("sweep"):
-            return
         incarnation = self._claiming.incarnation
         operation: Operation | None = None
-        if self._heartbeat.due(now_ns, informed=self._informed):
+        # Who blocks for updates, or sweeps, gets them soon without a heartbeat.
+        informed = self._sweeping.regular or "wake" in self._in_flight.busy
+        beat_at_ns = self._beat_at_ns = self._heartbeat.next_ns(informed=informed)
+        if beat_at_ns is not None and now_ns >= beat_at_ns and self._clock.known:
             kept_back = self._allowance.kept_back(now_ns)
             operation = self._heartbeat.next_beat(
                 incarnation, self._lease_table.leases(), now_ns, kept_back, self._presence.connection(now_ns)
             )
-        idle = not (self.owned or self._unacknowledged)
-        if operation is None and self._stopping.on and idle and self._heartbeat.leaves(now_ns):
+        idle = self._stopping.on and not (self.owned or self._unacknowledged)
+        if operation is None and idle and self._heartbeat.leaves(now_ns):
             operation = self._statistics.next_report(
                 incarnation, now_ns, last=True
             ) or self._heartbeat.next_leave(incarnation)
-        operation = operation or self._progress.next_operation() or self._heartbeat.next_note(now_ns)
-        operation = operation or self._statistics.next_report(incarnation, now_ns)
-        operation = operation or self._presence.next_operation(
-            incarnation, self._sweeping.next_counter, now_ns
-        )
+        if operation is None and self._progress.told:
+            operation = self._progress.next_operation()
+        if operation is None and now_ns >= self._heartbeat.note_at_ns:
+            operation = self._heartbeat.next_note(now_ns)
+        if operation is None and now_ns >= self._statistics.at_ns:
+            operation = self._statistics.next_report(incarnation, now_ns)
+        if operation is None and self._presence.looks:
+            operation = self._presence.next_operation(incarnation, self._sweeping.next_counter, now_ns)
         operation = operation or self._sweeping.next_operation(incarnation, now_ns, self._presence.run_id)
         if operation is not None:
             self._in_flight.send("sweep", self._build(operation), actions)
 
     def _send_wake(self, now_ns: int, actions: list[Action]) -> None:
-        """Block for a wake-up only when the last claim found nothing more and there is room (rule 22)."""
-        if self._claiming.wants_jobs or not self._room(now_ns) or self._stopping.on or self._sweeping.asking:
+        """Block for a wake-up only when the last claim was answered, has found nothing more, and a handler is
+        free (rule 22). Where all are busy the end of one asks for the next job, and a wake-up would be taken
+        from a worker that idles."""
+        if self._claiming.asking or self._stopping.on or self._sweeping.asking or not self._room(now_ns):
             return
-        if self._in_flight.free("wake"):
-            self._in_flight.send("wake", self._build(self._claiming.next_wait()), actions)
+        if self._lease_table.busy and self._allowance.share is None and self._allowance.quota is None:
+            return
+        self._in_flight.send("wake", self._build(self._claiming.next_wait()), actions)
 
-    def _maybe_exit(self, now_ns: int, actions: list[Action]) -> None:
-        if self._exited or self._stopping.reason is None:
+    def _maybe_exit(self, reason: StopReason, now_ns: int, actions: list[Action]) -> None:
+        if self._exited:
             return
         telling = bool(
             self._unacknowledged or self._interrupted or (not self.owned and self._heartbeat.leaves(now_ns))
@@ -497,11 +510,7 @@ class WorkerMachine:
         if self._stopping.over(now_ns, running=self.owned > 0, telling=telling):
             self._exited = True
             cut_off = self._cut_off or self.owned or self._unacknowledged
-            actions.append(
-                Exit(
-                    "grace over" if cut_off and self._stopping.reason == "stopped" else self._stopping.reason
-                )
-            )
+            actions.append(Exit("grace over" if cut_off and reason == "stopped" else reason))
 
     # -- What replies change.
 
@@ -583,7 +592,7 @@ class WorkerMachine:
         on = counts.active + counts.handing
         if self._settings.delayed:
             return counts.waiting + counts.delayed + on == 0
-        if on or self._claiming.wants_jobs or self._in_flight.busy("work"):
+        if on or self._claiming.wants_jobs or "work" in self._in_flight.busy:
             return False
         # The last claim may be older than the last finish, which has let go of a child: a claim that is sent
         # now would find it.
@@ -608,8 +617,9 @@ class WorkerMachine:
         if claimed.result == "stale":
             # The outstanding claim was refused as old: another process uses this incarnation (rule 4).
             self._take_new_incarnation()
+        first_send_ns = self._in_flight.first_sends.get(event.kind, event.first_send_ns)
         # anchor: lease-counts-from-the-first-send
-        self._lease_table.add(claimed.jobs, self._in_flight.first_send_ns(event), now_ns)
+        self._lease_table.add(claimed.jobs, first_send_ns, now_ns)
         for lease in self._cancelled_early:
             actions += self._lease_table.lose(lease, self._starved_ms, cancelled=True)
         self._cancelled_early.clear()
@@ -650,7 +660,7 @@ class WorkerMachine:
     def _failed(self, event: Unanswered, now_ns: int) -> None:
         operation = event.call.operation
         if event.fault:
-            self._in_flight.settled(event.kind)
+            self._in_flight.first_sends.pop(event.kind, None)
             if event.kind == "finish":
                 self._finishing = ()
         match operation:
@@ -668,7 +678,7 @@ class WorkerMachine:
                 )
             case Claim():
                 self._claiming.asking = False
-                self._claiming.wants_jobs = True
+                self._claiming.want()
                 self._in_flight.pause("work", now_ns)
             case Enqueue():
                 # It cannot go there: here it has failed like any other.
@@ -693,7 +703,7 @@ class WorkerMachine:
             case Extend():
                 self._renewing.soon(now_ns)
             case Wait():
-                self._claiming.wants_jobs = True
+                self._claiming.want()
                 self._in_flight.pause("wake", now_ns)
             case _:
                 pass
@@ -785,21 +795,17 @@ class WorkerMachine:
     @property
     def _unacknowledged(self) -> bool:
         """Whether a call about jobs is unanswered or has not been sent."""
-        busy = self._in_flight.busy("work") or self._in_flight.busy("finish")
-        return bool(self._acknowledgements) or self._in_flight.resending or busy
-
-    @property
-    def _informed(self) -> bool:
-        """Whether this worker gets updates soon without a heartbeat: it blocks for them, or sweeps."""
-        return self._sweeping.regular or self._in_flight.busy("wake")
+        busy = self._in_flight.busy
+        return bool(self._acknowledgements or self._in_flight.again or "work" in busy or "finish" in busy)
 
     def _room(self, now_ns: int) -> bool:
         if not self._settings.classes:
             return False
-        if self._allowance.share is not None or self._allowance.quota is not None:
-            # Whether this queue has work decides what the others may claim, so it is always listened to.
-            return not self._allowance.closed(now_ns)
-        return self._free > 0 and not self._allowance.closed(now_ns)
+        if self._allowance.restrained and self._allowance.closed(now_ns):
+            return False
+        # Where places are shared, whether this queue has work decides what the others may claim, so it is
+        # always listened to.
+        return self._allowance.share is not None or self._allowance.quota is not None or self._free > 0
 
     def _may_claim(self, now_ns: int) -> bool:
         share, quota = self._allowance.share, self._allowance.quota

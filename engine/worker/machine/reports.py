@@ -26,6 +26,8 @@ LEAVE_MS = 1_000
 #: presence.py).
 _AGAIN_MS = 1_000
 _FIRST_AGAIN_MS = 100
+#: An instant that does not come.
+NEVER = 2**63
 #: So often a worker notes that its queue is in use.
 _NOTE_MS = 60_000
 
@@ -43,7 +45,8 @@ class Heartbeat:
         self._holds = holds
         self._watches = settings.idle_beats == 1
         self._counter = 0
-        self._note_at_ns = 0
+        #: When to note next that the queue is in use; with the first beat.
+        self.note_at_ns = NEVER
         self._started_ms = 0
         self._leaving_since_ns: int | None = None
         self._gone = not settings.beat_ms
@@ -70,11 +73,6 @@ class Heartbeat:
             self.soon(now_ns)
         self._watches = on or self._settings.idle_beats == 1
 
-    def due(self, now_ns: int, *, informed: bool) -> bool:
-        """Whether a heartbeat is due."""
-        at_ns = self.next_ns(informed=informed)
-        return at_ns is not None and now_ns >= at_ns and self._clock.known
-
     def next_beat(
         self,
         incarnation: str,
@@ -95,17 +93,17 @@ class Heartbeat:
         # before.
         others = {lease.nonce.partition(":")[0] for lease in held} - {incarnation}
         self._counter += 1
+        if self.note_at_ns == NEVER:
+            self.note_at_ns = now_ns
         about = self._about(held, kept_back)
         ttl_ms = every_ms * BEATS_MISSED
         settings = self._settings
         words = (settings.lease_ms, settings.sweep_ms, about, tuple(sorted(others)))
         return Beat(incarnation, self._counter, ttl_ms, now_ms + ttl_ms, *words, connection)
 
-    def next_note(self, now_ns: int) -> NoteQueue | None:
-        """The call that lists the queue as used, once a minute beside the heartbeats; else None."""
-        if not self._counter or now_ns < self._note_at_ns:
-            return None
-        self._note_at_ns = now_ns + _NOTE_MS * MS
+    def next_note(self, now_ns: int) -> NoteQueue:
+        """The call that lists the queue as used, once a minute beside the heartbeats."""
+        self.note_at_ns = now_ns + _NOTE_MS * MS
         return NoteQueue(self._clock.now_ms(now_ns))
 
     def next_leave(self, incarnation: str) -> Beat:
@@ -178,18 +176,19 @@ class ProgressReports:
 
     def __init__(self, lease_table: LeaseTable) -> None:
         self._lease_table = lease_table
-        # Progress by lease that has not been sent, and how many reports were sent.
-        self._told: dict[Lease, bytes] = {}
+        #: By lease: what has not been sent.
+        self.told: dict[Lease, bytes] = {}
+        # How many reports were sent.
         self._count = 0
 
     def tell(self, lease: Lease, body: bytes) -> None:
         """Keep the progress that a handler reports; it replaces an older report of the same run."""
-        self._told[lease] = body
+        self.told[lease] = body
 
     def next_operation(self) -> NoteProgress | None:
         """The call for one report of a job that still runs; None without any."""
-        while self._told:
-            lease, body = self._told.popitem()
+        while self.told:
+            lease, body = self.told.popitem()
             if self._lease_table.queue_running(lease) is not None:
                 self._count += 1
                 return NoteProgress(lease, self._count, body)
@@ -218,12 +217,13 @@ class RunStatistics:
     def __init__(self, clock: ServerClock, interval_ms: int, now_ns: int) -> None:
         self._clock = clock
         self._interval_ms = interval_ms
-        self._at_ns = now_ns + interval_ms * MS
+        #: When the next report is due.
+        self.at_ns = now_ns + interval_ms * MS if interval_ms else NEVER
         self._counter = 0
         # By name: the rows of runs that succeeded, and of those that failed.
         self._ok: dict[str, list[int]] = {}
         self._failed: dict[str, list[int]] = {}
-        # The report that is out; it may be sent again at `_at_ns`.
+        # The report that is out; it may be sent again at `at_ns`.
         self._out: ReportRunTimes | None = None
 
     def succeeded(self, name: str, took_ns: int) -> None:
@@ -249,7 +249,7 @@ class RunStatistics:
     def next_report(self, incarnation: str, now_ns: int, *, last: bool = False) -> ReportRunTimes | None:
         """The report that is due, or has to be sent again; with `last` whatever there is to tell. None where
         reports are off."""
-        if now_ns < self._at_ns and (self._out is not None or not last):
+        if now_ns < self.at_ns and (self._out is not None or not last):
             return None
         if not self._interval_ms or not self._clock.known:
             return None
@@ -259,7 +259,7 @@ class RunStatistics:
         self._out = None
         items = self._take()
         if not (self._ok or self._failed):
-            self._at_ns = now_ns + self._interval_ms * MS
+            self.at_ns = now_ns + self._interval_ms * MS
         if not items:
             return None
         self._counter += 1
@@ -275,7 +275,7 @@ class RunStatistics:
         if fault:
             self._out = None
         else:
-            self._at_ns = now_ns + _AGAIN_MS * MS
+            self.at_ns = now_ns + _AGAIN_MS * MS
 
     def forget(self) -> None:
         """Drop all numbers after a fork: the process that was copied reports them."""

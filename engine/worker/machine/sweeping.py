@@ -41,11 +41,14 @@ class Sweeping:
         #: Whether it sweeps whoever leads.
         self._always = not settings.beat_ms or settings.burst
         self.leads = not settings.beat_ms
+        #: Whether it sweeps in each interval.
+        self.regular = self._always or self.leads
         #: When the next sweep begins; None: it is left to the leader.
         self.at_ns: int | None = now_ns if self._always else None
         self._orphaned = False
         self._sweeps = 0
-        self._rest: list[Operation] = []
+        #: What is left of the sweep that is on.
+        self.rest: list[Operation] = []
         #: Due schedules of a zone that is not known here, by name, version and tick: since when (server ms).
         self._left: dict[tuple[str, str, int], int] = {}
         self._incarnation = ""
@@ -56,11 +59,6 @@ class Sweeping:
         # The version of the last wake-up that came meanwhile.
         self._taken: int | None = None
 
-    @property
-    def regular(self) -> bool:
-        """Whether it sweeps in each interval."""
-        return self._always or self.leads
-
     def next_counter(self) -> int:
         """The number of the next call that counts as a sweep of this incarnation."""
         self._sweeps += 1
@@ -69,7 +67,7 @@ class Sweeping:
     def next_operation(self, incarnation: str, now_ns: int, run_id: str = "") -> Operation | None:
         """The next call of the running sweep, or the first one of a sweep that is due. `run_id`: as in
         Sweep."""
-        if not self._rest and self.at_ns is not None and now_ns >= self.at_ns:
+        if not self.rest and self.at_ns is not None and now_ns >= self.at_ns:
             most_ms = self._settings.sweep_ms
             self.at_ns = now_ns + most_ms * MS if self.regular else None
             self._incarnation = incarnation
@@ -83,14 +81,14 @@ class Sweeping:
                 yields=bool(self._left),
                 run_id=run_id,
             )
-            self._rest = [sweep]
+            self.rest = [sweep]
             if self._orphaned:
-                self._rest.append(
+                self.rest.append(
                     Sweep(incarnation, self.next_counter(), ORPHANS_PAGE, most_ms, 0, orphans=True)
                 )
             if self._settings.burst:
-                self._rest.append(Count())
-        operation = self._rest.pop(0) if self._rest else None
+                self.rest.append(Count())
+        operation = self.rest.pop(0) if self.rest else None
         return self._count(operation.cursor) if isinstance(operation, Count) else operation
 
     def _count(self, cursor: str) -> Count:
@@ -105,14 +103,14 @@ class Sweeping:
 
     def count_on(self, cursor: str) -> None:
         """Nothing waits in the lanes that were counted: count the next ones."""
-        self._rest.insert(0, Count(cursor=cursor))
+        self.rest.insert(0, Count(cursor=cursor))
 
     def learn(self, version: int, *, took_wake_up: bool = False) -> None:
         """There is something new to who knows this version. `took_wake_up`: others wait for the
         same wake-up, and only asking leaves it for them (read_worker_updates.lua). So while an answer is on
         its way, the updates are asked for once more after it."""
         if not self.asking:
-            self._rest.insert(0, ReadWorkerUpdates(version, self._settings.name))
+            self.rest.insert(0, ReadWorkerUpdates(version, self._settings.name))
             self.asking = True
         elif took_wake_up:
             self._taken = version
@@ -138,6 +136,7 @@ class Sweeping:
     def _lead(self, leads: bool, done_ns: int) -> None:
         """From now on this worker leads, and sweeps at once, or leads no more."""
         self.leads = leads
+        self.regular = self._always or leads
         if leads:
             self.soon(done_ns)  # anchor: new-leader-sweeps
         elif not self._always:
@@ -167,8 +166,8 @@ class Sweeping:
         if not (reply.sleep_ms or reply.due):
             # More is to be swept at once: a burst that ended before it would leave results of parents behind
             # that nobody lets go.
-            self._rest = [operation for operation in self._rest if not isinstance(operation, Count)]
-        self._rest[:0] = ticks
+            self.rest = [operation for operation in self.rest if not isinstance(operation, Count)]
+        self.rest[:0] = ticks
         ended = self.leads and not reply.leads and bool(self._settings.beat_ms)
         if ended:
             self._lead(False, done_ns)
@@ -196,7 +195,7 @@ class Sweeping:
     def failed(self, now_ns: int) -> None:
         """Drop the rest of a sweep of which a call was not answered; the next sweep starts from the
         beginning."""
-        self._rest.clear()
+        self.rest.clear()
         self.asking = False
         self.at_ns = now_ns + self._settings.sweep_ms * MS
 
@@ -232,6 +231,8 @@ class Presence:
 
     def __init__(self, clock: ServerClock) -> None:
         self._clock = clock
+        #: Whether there is a look or a reap to do, now or later.
+        self.looks = False
         self._own: ClientConnection | None = None
         # A server that refuses a look is not asked again before the next connection.
         self._may_look = True
@@ -280,6 +281,7 @@ class Presence:
         own_id = None if self._own is None else self._own.client_id
         others = any(worker.client_id != own_id for worker in watched)
         if others and self._look_at_ns is None and not self._lost:
+            self.looks = True
             self._watched, self._look_at_ns = watched, now_ns  # anchor: looks-follow-at-once
 
     def next_operation(
@@ -320,7 +322,7 @@ class Presence:
         else:
             lost = missing & (self._missed or missing)
             self._drop()
-            self._lost = tuple(sorted(lost))
+            self._lost, self.looks = tuple(sorted(lost)), bool(lost)
             self._void_ms = self._clock.now_ms(done_ns) + VOID_MS
 
     def _says_something(self, reply: ListedConnections, first_send_ns: int, done_ns: int) -> bool:
@@ -332,7 +334,7 @@ class Presence:
         """A page of the reap is over."""
         self._goes_on = reply.goes_on or ("", "")
         if reply.goes_on is None:
-            self._lost = ()
+            self._lost, self.looks = (), False
         self._void_ms = self._clock.now_ms(done_ns) + VOID_MS
 
     def failed(self, *, fault: bool = False) -> None:
@@ -343,4 +345,4 @@ class Presence:
 
     def _drop(self) -> None:
         self._watched, self._missed, self._look_at_ns = (), frozenset(), None
-        self._lost, self._goes_on = (), ("", "")
+        self._lost, self._goes_on, self.looks = (), ("", ""), False
