@@ -115,11 +115,7 @@ def flags_of(check: Check, frames: AnyFrames) -> list[tuple[DataFrame, Flag]]:
     """The flags of a check, each with the frame whose rows it is about. Flags on leases and jobs are raised by no plain job."""
     if not isinstance(frames, Frames):
         return check.channels(frames)
-    bases: dict[Base, DataFrame] = {
-        "tokens": frames.eventful.tokens,
-        "jobs": frames.eventful.jobs,
-        "in_hand": frames.in_hand,
-    }
+    bases: dict[Base, DataFrame] = {"tokens": frames.eventful.tokens, "jobs": frames.eventful.jobs, "in_hand": frames.in_hand}
     of_bases = [(bases[base], flag) for base, some in check.flags(frames.run).items() for flag in some]
     return [*of_bases, *check.more(frames)]
 

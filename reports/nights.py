@@ -16,11 +16,9 @@ from urllib.parse import quote
 
 from reports.errors import JudgeError
 from reports.page import FILE as REPORT
-from reports.page.colours import style_sheet
-from reports.page.document import PAGE, POLICY, SIGNS
 from reports.page.facts import laid
 from reports.page.spark import line, thinned
-from reports.page.tables import cell, marked_up, safe
+from reports.page.tables import SIGNS, Section, cell, header, marked_up, page, safe
 from reports.table import grid
 from reports.verdict import place
 
@@ -108,14 +106,8 @@ def document(nights: Sequence[Night], folder: Path) -> str:
         (verdict, cell(newest.counts[verdict]), ' class="bad"' if verdict == "violated" and newest.counts[verdict] else "")
         for verdict in VERDICTS
     ]
-    body = [
-        f'<header class="plain"><p class="run">newest: {safe(newest.folder.name)}</p><h1>{TITLE}</h1>{laid(tiles)}</header>',
-        '<main class="wide">',
-        f'<section id="cells"><h2>Cells by nights</h2>{by_nights(nights, folder)}</section>',
-        f'<section id="nights"><h2>Every night</h2>{every(nights)}</section>',
-        "</main>",
-    ]
-    return PAGE.format(title=TITLE, policy=POLICY, style=style_sheet(), body="\n".join(body))
+    sections = [Section("cells", "Cells by nights", by_nights(nights, folder)), Section("nights", "Every night", every(nights))]
+    return page(TITLE, header("plain", f"newest: {newest.folder.name}", TITLE, laid(tiles)), sections, main="wide")
 
 
 def by_nights(nights: Sequence[Night], folder: Path) -> str:

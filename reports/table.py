@@ -160,11 +160,7 @@ def rates(measures: Mapping[str, Any]) -> list[str]:
     recorder = "?" if share is None else f"{share:.2%}"
     listed = ", ".join(f"{name.removesuffix('_per_s')} {number(per_s)}/s" for name, per_s in each.items())
     lags = f"send lag p50 {number(lag['p50_ms'])} ms, p99 {number(lag['p99_ms'])} ms"
-    return [
-        "rates",
-        f"  {listed}; {lags}; recorder {recorder} of the processes' time",
-        *delayed(measures["delayed"]),
-    ]
+    return ["rates", f"  {listed}; {lags}; recorder {recorder} of the processes' time", *delayed(measures["delayed"])]
 
 
 def delayed(late: Mapping[str, Any]) -> list[str]:

@@ -15,11 +15,11 @@ from itertools import pairwise
 from typing import Any
 
 import engine
-from bench.micro.http_place import SETTLE_S, answer, child, serving
+from bench.micro.http_place import SETTLE_S, answer, serving
 from bench.micro.http_waiting_process import Order, job_id
 from bench.micro.jobs import Claims
 from bench.micro.payload import NAME, PAYLOAD
-from bench.micro.place import SERVER_CPU, pinned_server
+from bench.micro.place import SERVER_CPU, child, pinned_server
 from bench.micro.rounds import quantile
 from engine.ops.claims import Finish
 
@@ -127,9 +127,4 @@ def _sleep_until(at_s: float) -> None:
 def _spread(values_ms: Sequence[float]) -> dict[str, float]:
     if not values_ms:
         raise RuntimeError("bench-http: nobody was woken")
-    return {
-        "count": len(values_ms),
-        "p50": quantile(values_ms, 0.50),
-        "p99": quantile(values_ms, 0.99),
-        "max": max(values_ms),
-    }
+    return {"count": len(values_ms), "p50": quantile(values_ms, 0.50), "p99": quantile(values_ms, 0.99), "max": max(values_ms)}

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import random
+import time
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+from bench.micro.place import evalsha_stats, server_cpu_s
 
 T = TypeVar("T")
 
@@ -21,6 +24,31 @@ class Cost(NamedTuple):
     script_us: float
     server_us: float
     client_us: float
+
+
+class Side:
+    """The measurements of one side of a comparison in one repetition."""
+
+    def __init__(self) -> None:
+        self._jobs, self._seconds, self._script_us, self._server_s, self._client_s = 0, 0.0, 0.0, 0.0, 0.0
+
+    def run(self, work: Callable[[int], object], jobs: int, plain: Any) -> None:
+        """Run and measure one block."""
+        plain.config_resetstat()
+        server_s, client_s, started_ns = server_cpu_s(plain), time.process_time(), time.monotonic_ns()
+        work(jobs)
+        self._seconds += (time.monotonic_ns() - started_ns) / 1e9
+        self._client_s += time.process_time() - client_s
+        self._server_s += server_cpu_s(plain) - server_s
+        self._script_us += evalsha_stats(plain)[1]
+        self._jobs += jobs
+
+    def cost(self) -> Cost:
+        """The cost per job."""
+        return Cost(
+            self._jobs / self._seconds,
+            *(1e6 * seconds / self._jobs for seconds in (self._script_us / 1e6, self._server_s, self._client_s)),
+        )
 
 
 def columns(rows: Mapping[str, Sequence[Cost]]) -> dict[str, dict[str, list[float]]]:
@@ -38,6 +66,20 @@ def in_turns(cases: Mapping[str, Callable[[], T]], repeat: int, report: Callable
             results[name].append(cases[name]())
         report(f"repetition {turn + 1} of {repeat}")
     return results
+
+
+def alternate(
+    plain: Any, jobs: int, block: int, ours: Callable[[int], object], theirs: Callable[[int], object]
+) -> tuple[Side, Side]:
+    """So many jobs of each of two sides on an emptied server, alternating in blocks."""
+    plain.flushall()
+    mine, other = Side(), Side()
+    size = min(block, jobs)
+    for number in range(2 * (jobs // size)):
+        # The order is ours, theirs, theirs, ours, ..., so that a drift of the machine favours neither side.
+        first = number % 4 in (0, 3)
+        (mine if first else other).run(ours if first else theirs, size, plain)
+    return mine, other
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:

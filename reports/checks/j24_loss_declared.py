@@ -46,10 +46,7 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
         return Flag("end undone", again(always), words_of, absence=False, loss=explanation(run, again))
 
     found: dict[Base, list[Flag]] = {
-        "jobs": [
-            undone("finishes", F.col("accepted_done_ns"), "finish"),
-            undone("drops", F.col("dropped_done_ns"), "drop"),
-        ]
+        "jobs": [undone("finishes", F.col("accepted_done_ns"), "finish"), undone("drops", F.col("dropped_done_ns"), "drop")]
     }
     if run.of_lanes:
         lost = gone_by(run, before["claim_done_ns"], F.col("claim_done_ns"))

@@ -80,10 +80,7 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
             ),
             flag("dropped twice", different(drops, *TOKEN), twice_dropped, pairs(drops, drops, TOKEN)),
             flag(
-                "run again",
-                revived(always) & ~again(always),
-                sentence(*claimed_after(F.col("dropped_done_ns")), "drop"),
-                revived,
+                "run again", revived(always) & ~again(always), sentence(*claimed_after(F.col("dropped_done_ns")), "drop"), revived
             ),
             flag("created twice", F.size(creations) > 1, created, pairs(creations, creations, ("op", "position"))),
         ]

@@ -34,12 +34,7 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     unknown = F.col("claim_done_ns").isNotNull() & srv_ms.isNull()
     return {
         "tokens": [
-            Flag(
-                "early",
-                soon,
-                sentence(*claimed, due_ms - srv_ms, " ms before the job was due"),
-                absence=False,
-            ),
+            Flag("early", soon, sentence(*claimed, due_ms - srv_ms, " ms before the job was due"), absence=False),
             Flag(
                 "early",
                 retried,

@@ -40,11 +40,7 @@ def first_claims(frames: Frames) -> DataFrame:
     claimable from its enqueue on."""
     waited = F.col("created") & (F.coalesce("delay_ns", F.lit(0)) == 0) & F.col("needs").isNull()
     return frames.jobs.where(F.col("first_claim").isNotNull() & F.col("enqueue_sent_ns").isNotNull()).select(
-        "job",
-        "first_claim.*",
-        "enqueue_sent_ns",
-        F.col("created_done_ns").alias("enqueued_ns"),
-        waited.alias("waited"),
+        "job", "first_claim.*", "enqueue_sent_ns", F.col("created_done_ns").alias("enqueued_ns"), waited.alias("waited")
     )
 
 

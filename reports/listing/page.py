@@ -8,11 +8,9 @@ from statistics import median
 from urllib.parse import quote
 
 from reports.listing.entries import BROKEN, STATES, TABLE, VERDICTS, Entry
-from reports.page.colours import style_sheet
-from reports.page.document import PAGE, POLICY, Section, contents
 from reports.page.facts import laid
 from reports.page.spark import line, thinned
-from reports.page.tables import NO_VALUE, cell, marked_up, safe
+from reports.page.tables import NO_VALUE, Section, cell, header, marked_up, page, safe
 from reports.page.words import milliseconds
 
 TITLE = "All runs"
@@ -26,19 +24,11 @@ OBJECTIVES, WHY = "objectives", "why"
 def document(found: Sequence[Entry]) -> str:
     """The whole page. `found`: the runs, newest first."""
     sections = [Section("kinds", "Over time", kinds(found)), Section("runs", "Every run", every(found))]
-    shown = [section for section in sections if section.body]
     states = Counter(one.state for one in found)
     tiles = [("runs", cell(len(found)), "")]
     tiles += [(state, cell(states[state]), ' class="bad"' if state == "violated" else "") for state in STATES if states[state]]
     newest = f"newest: {found[0].date or found[0].name}" if found else "there is none yet: make bench"
-    body = [
-        f'<header class="plain"><p class="run">{safe(newest)}</p><h1>{TITLE}</h1>{laid(tiles)}</header>',
-        contents(shown),
-        '<main class="wide">',
-        *(f'<section id="{one.anchor}"><h2>{safe(one.title)}</h2>\n{one.body}</section>' for one in shown),
-        "</main>",
-    ]
-    return PAGE.format(title=TITLE, policy=POLICY, style=style_sheet(), body="\n".join(body))
+    return page(TITLE, header("plain", newest, TITLE, laid(tiles)), sections, main="wide")
 
 
 def kinds(found: Sequence[Entry]) -> str:

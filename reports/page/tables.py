@@ -1,10 +1,13 @@
-"""HTML tables and the escaping of everything that goes into a page."""
+"""What every page is made of: its skeleton, its tables, and the escaping of everything that goes into it."""
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from typing import NamedTuple
+
+from reports.page.colours import style_sheet
 
 #: A cell shows at most this many characters of a text from the run.
 TEXT_MAX = 2_000
@@ -17,6 +20,58 @@ SHORT_MAX = 24
 
 #: From this length on a text counts as a sentence.
 LONG_MIN = 60
+
+#: The page loads nothing. This policy makes the browser refuse, should content from a run try to.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+SIGNS = {"valid": "✓", "violated": "✗", "unknown": "?"}
+
+PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
+<title>{title}</title>
+<style>
+{style}
+</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+
+
+class Section(NamedTuple):
+    """A part of the page: its anchor, its title, and its content as HTML."""
+
+    anchor: str
+    title: str
+    body: str
+
+
+def page(title: str, head: str, sections: Iterable[Section], *, main: str = "", after: str = "", policy: str = POLICY) -> str:
+    """A whole page: its head, links to the sections that have content, and those. `main`: the classes of their column; `after`:
+    HTML behind them."""
+    shown = [section for section in sections if section.body]
+    links = "".join(f'<li><a href="#{one.anchor}">{safe(one.title)}</a></li>' for one in shown)
+    body = [
+        head,
+        f'<nav aria-label="contents"><ul>{links}</ul></nav>',
+        f'<main class="{main}">' if main else "<main>",
+        *(f'<section id="{one.anchor}"><h2>{safe(one.title)}</h2>\n{one.body}</section>' for one in shown),
+        "</main>",
+        *([after] if after else []),
+    ]
+    return PAGE.format(title=safe(title), policy=policy, style=style_sheet(), body="\n".join(body))
+
+
+def header(tone: str, run: object, title: str, *more: str) -> str:
+    """The head of a page that is of no single run: its class, the small line above the title, and HTML below that."""
+    return f'<header class="{tone}"><p class="run">{safe(run)}</p><h1>{safe(title)}</h1>{"".join(more)}</header>'
 
 
 def safe(value: object) -> str:

@@ -8,9 +8,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from reports.page import ink
-from reports.page.colours import style_sheet
-from reports.page.document import PAGE, POLICY, Section, contents
-from reports.page.tables import safe, table
+from reports.page.tables import Section, header, page, safe, table
 
 #: Unit of lines -> title of their section, and label of the axis.
 UNITS = {"MB": ("Memory", "MB"), "ms": ("Latency, from due until the end was accepted", "ms")}
@@ -34,14 +32,7 @@ def document(found: Mapping[str, Any]) -> str:
             if any(line["points"] for line in lines_of(found, unit))
         ]
     sections.append(Section("lines", "The lines", f"<p>{safe(NOTE)}</p>{lines(found)}"))
-    body = [
-        f'<header class="plain"><p class="run">{safe(found["id"])}</p><h1>{safe(title)}</h1></header>',
-        contents(sections),
-        '<main class="wide wraps">',
-        *(f'<section id="{one.anchor}"><h2>{safe(one.title)}</h2>\n{one.body}</section>' for one in sections),
-        "</main>",
-    ]
-    return PAGE.format(title=safe(title), policy=POLICY, style=style_sheet(), body="\n".join(body))
+    return page(title, header("plain", found["id"], title), sections, main="wide wraps")
 
 
 def lines_of(found: Mapping[str, Any], unit: str) -> Sequence[Mapping[str, Any]]:

@@ -11,10 +11,8 @@ from urllib.parse import quote
 
 from reports.page import FILE as REPORT
 from reports.page import ink
-from reports.page.colours import style_sheet
-from reports.page.document import PAGE, POLICY, Section, contents
 from reports.page.facts import badge
-from reports.page.tables import NO_VALUE, cell, marked_up, safe
+from reports.page.tables import NO_VALUE, Section, cell, header, marked_up, page, safe
 from reports.targets.draw import recoveries
 from reports.targets.promise import Promise, promise_of
 
@@ -71,16 +69,8 @@ def document(found: Sequence[Entry]) -> str:
         Section("calm", "Without faults", matrix(calm) if calm else ""),
         Section("again", "How to run each again", again(found)),
     ]
-    shown = [section for section in sections if section.body]
     targets = len({one.target for one in found})
-    body = [
-        f'<header class="plain"><p class="run">{len(found)} runs of {targets} job queues</p><h1>{TITLE}</h1></header>',
-        contents(shown),
-        '<main class="wide wraps">',
-        *(f'<section id="{one.anchor}"><h2>{safe(one.title)}</h2>\n{one.body}</section>' for one in shown),
-        "</main>",
-    ]
-    return PAGE.format(title=TITLE, policy=POLICY, style=style_sheet(), body="\n".join(body))
+    return page(TITLE, header("plain", f"{len(found)} runs of {targets} job queues", TITLE), sections, main="wide wraps")
 
 
 LEAD = (

@@ -179,11 +179,6 @@ def test_servers_and_declared_loss_of_a_run_are_listed(tmp_path: Path) -> None:
     found = [{"name": "loss by primary-kill", "rows": 2, "examples": []}]
     (run / "verdict.json").write_text(json.dumps({**decided, "spec": {"loss": loss, **servers}, "findings": found}))
     (entry,) = entries(run.parent)
-    assert (entry.state, entry.lossy, entry.servers, entry.label) == (
-        "valid",
-        True,
-        "topology sentinel, durability server",
-        "",
-    )
+    assert (entry.state, entry.lossy, entry.servers, entry.label) == ("valid", True, "topology sentinel, durability server", "")
     page = document([entry])
     assert '<span class="badge lossy">valid, with loss</span>' in page and "topology sentinel, durability server" in page

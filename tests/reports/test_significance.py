@@ -41,13 +41,7 @@ def test_the_smallest_p_is_that_of_sides_that_do_not_overlap() -> None:
 
 
 @pytest.mark.parametrize(
-    ("a", "b"),
-    [
-        ([1, 2, 2], [2, 3, 3, 4]),
-        ([1, 1, 1, 1], [1, 1, 1]),
-        ([1, 1, 5, 9], [1, 5, 5, 7, 9]),
-        ([3.5], [1.0, 2.0, 9.0]),
-    ],
+    ("a", "b"), [([1, 2, 2], [2, 3, 3, 4]), ([1, 1, 1, 1], [1, 1, 1]), ([1, 1, 5, 9], [1, 5, 5, 7, 9]), ([3.5], [1.0, 2.0, 9.0])]
 )
 def test_ties_are_dealt_out_like_everything_else(a: list[float], b: list[float]) -> None:
     pooled = sorted([*a, *b])
