@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from reports.page.tables import NO_VALUE, Section, header, page, safe
+from reports.page.html import NO_VALUE, Section, header, page, safe
 from reports.table import grid
 from reports.verdict import content, place
 
@@ -188,7 +188,7 @@ def document(found: Mapping[str, Any]) -> str:
         Section("remarks", "Remarks", f"<ul>{items}</ul>" if items else ""),
         Section("machine", "Machine", f"<p>{safe(machine(found))}</p>"),
     ]
-    return page(f"{TITLE}: {found['id']}", header("", f"{found['id']}, seed {found['seed']}", TITLE), sections)
+    return page(f"{TITLE}: {found['id']}", header("plain", f"{found['id']}, seed {found['seed']}", TITLE), sections)
 
 
 def machine(found: Mapping[str, Any]) -> str:

@@ -17,8 +17,7 @@ from urllib.parse import quote
 from reports.errors import JudgeError
 from reports.page import FILE as REPORT
 from reports.page.facts import laid
-from reports.page.spark import line, thinned
-from reports.page.tables import SIGNS, Section, cell, header, marked_up, page, safe
+from reports.page.html import SIGNS, Section, cell, header, marked_up, page, safe, spark, thinned
 from reports.table import grid
 from reports.verdict import place
 
@@ -149,7 +148,7 @@ def every(nights: Sequence[Night]) -> str:
     """A row for each night, and how the share of valid cells went."""
     shares = [100 * night.counts["valid"] / max(1, len(night.cells)) for night in reversed(nights)]
     words = f"valid cells from the oldest to the newest night: {shares[0]:.0f} % to {shares[-1]:.0f} %"
-    drawn = f"<p>{line(thinned(shares), words)} {safe(words)}</p>" if len(shares) > 1 else ""
+    drawn = f"<p>{spark(thinned(shares), words)} {safe(words)}</p>" if len(shares) > 1 else ""
     rows: list[list[str]] = []
     for night in nights:
         reasons = [safe(one["reason"]) for one in night.cells.values() if one["reason"]]

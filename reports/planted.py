@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 
 from reports.errors import JudgeError
 from reports.page import ink
-from reports.page.tables import Section, header, marked_up, page, safe
+from reports.page.html import Section, header, marked_up, page, safe
 from reports.table import cut, grid
 from reports.verdict import content, place
 

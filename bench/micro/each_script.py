@@ -137,7 +137,7 @@ def _reap_lost(desk: Desk) -> sweeps.ReapLost:
     return sweeps.ReapLost(INCARNATION, desk.counter(), REAP_PAGE, desk.void_ms(), connected, "none")
 
 
-def _void(desk: Desk) -> dict[str, int]:
+def _void(desk: Desk) -> dict[str, Any]:
     return {"not_after_ms": desk.void_ms()}
 
 

@@ -23,8 +23,7 @@ import engine
 from bench.micro.desk import Desk
 from bench.micro.place import ROOT, Unpinnable, client, pinned_server
 from bench.micro.runner import Runner, one_line
-from bench.micro.scale_bounds import BOUND_MS, FLAT_BELOW, SMALL_MS
-from bench.micro.scale_calls import OWN_BULK, STEPS, Meter
+from bench.micro.scale_calls import BOUND_MS, FLAT_BELOW, OWN_BULK, SMALL_MS, STEPS, Meter
 from bench.micro.scale_states import STATES, State, fill_fast
 
 FOLDER = ROOT / "runs" / "bench-scale"
@@ -137,7 +136,8 @@ def last_line(table: Sequence[Mapping[str, Any]]) -> str:
 
 def _write(found: Found, runner: Runner, *, docs: bool) -> None:
     # Imported late, because importing matplotlib is slow.
-    from bench.micro.scale_figure import draw, markdown
+    from bench.micro.figure import draw_scale as draw
+    from bench.micro.figure import markdown
 
     table, base, card = rows(found), runner.base, one_line(runner.card)
     runner.write({"machine": card, "rows": table, "ms": found}, indent=None)

@@ -19,6 +19,17 @@ from engine.queue.admin import PIECE as ALTER_PIECE
 from engine.queue.admin import PIECE as CLEAN_PIECE
 from engine.worker.machine.sweeping import DONE_MAX, ORPHANS_PAGE, SWEEP_LIMIT
 
+# What `python -m bench scale` demands of a script.
+
+
+#: No script may take longer than this (ms), judged by the 95th percentile: now and then another program takes the core.
+BOUND_MS = 5.0
+#: Exponent of the growth over the last decade that counts as flat or logarithmic: 1 is linear.
+FLAT_BELOW = 0.3
+#: Below this (ms) growth is noise, or not worth a word.
+SMALL_MS = 0.25
+
+
 _BULK = 1_000
 #: The one call that may take longer than others: a caller asks for so many at once.
 OWN_BULK = f"enqueue_many {_BULK} (own bulk)"

@@ -20,7 +20,7 @@ from reports.capacity.question import EXTRAPOLATION_MAX
 from reports.capacity.words import duration
 from reports.page import ink
 from reports.page.facts import fields, laid
-from reports.page.tables import POLICY, Section, cell, details, header, marked_up, page, safe, table
+from reports.page.html import POLICY, Section, cell, details, header, marked_up, page, safe, table
 
 #: Field of the question -> its label and unit, the lowest and the highest value, and whether the slider moves the logarithm.
 SLIDERS: dict[str, tuple[str, float, float, bool]] = {
@@ -90,14 +90,8 @@ def plans(made: Answer) -> str:
     simulated = f"<p>Simulated: {safe(simulation_words(made))}.</p>" if made.simulated is not None else ""
     rows = [[safe(one.name), safe(one.value), safe(one.derived)] for one in made.figures]
     heads = (
-        "jobs/s",
-        "workers",
-        "shards",
-        "memory GiB",
-        "network Mbit/s",
-        "drained in",
-        "after a worker's loss",
-        "cost per million",
+        *("jobs/s", "workers", "shards", "memory GiB", "network Mbit/s", "drained in"),
+        *("after a worker's loss", "cost per million"),
     )
     others = [
         [

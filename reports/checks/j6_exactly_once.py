@@ -21,12 +21,12 @@ from pyspark.sql import functions as F
 
 from reports.checks.base import Base, Check, Flag, milliseconds, sentence, token
 from reports.facts import Run
-from reports.loss import explanation
+from reports.windows import explanation
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-    from reports.loss import Clash, Test
+    from reports.windows import Clash, Test
 
 #: What tells one lease of a job from another.
 TOKEN = ("fence", "nonce")

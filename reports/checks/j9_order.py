@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from reports.checks.base import Check, Flag, sentence
 from reports.checks.j1_no_overlap import doubts
 from reports.facts import Run
-from reports.loss import one_era
+from reports.windows import one_era
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec

@@ -12,8 +12,7 @@ from reports.compare.sides import MACHINE, Repetition
 from reports.compare.words import answer, chance, claim, last_line, method, noise, percent, quantity, spread
 from reports.page import FILE as REPORT
 from reports.page.facts import fields, machine_fact, reasons
-from reports.page.spark import span
-from reports.page.tables import NO_VALUE, Section, details, header, marked_up, page, safe
+from reports.page.html import NO_VALUE, Section, details, header, marked_up, page, safe, span
 
 #: The axis of the drawings reaches at least this far, and at most that far: a factor to either side.
 AXIS_LEAST, AXIS_MOST = 1.1, 4.0

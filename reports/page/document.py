@@ -10,7 +10,7 @@ from reports import evidence
 from reports.facts import of_channels
 from reports.page import facts, words
 from reports.page.channels import words as channels
-from reports.page.tables import SIGNS, Section, page, safe
+from reports.page.html import SIGNS, Section, page, safe
 
 if TYPE_CHECKING:
     from reports.page.chapter import Chapter

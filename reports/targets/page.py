@@ -8,8 +8,8 @@ from typing import Any
 
 from reports import page
 from reports.page import facts
-from reports.page.tables import SIGNS, Section, cell, marked_up, safe, table
-from reports.page.tables import page as whole
+from reports.page.html import SIGNS, Section, cell, marked_up, safe, table
+from reports.page.html import page as whole
 from reports.page.words import milliseconds
 from reports.targets.promise import promise_of
 from reports.verdict import place

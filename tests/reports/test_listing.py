@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from reports.command import main
-from reports.listing.entries import Entry, entries, objectives
-from reports.listing.page import document
+from reports.listing.command import Entry, document, entries, objectives
 from tests.reports.repetitions import TYPICAL, judged
 
 #: Jobs finished by each second: steady, none for a second, a server that forgot some, twice as many in the next.

@@ -8,8 +8,7 @@ from statistics import median
 
 import pytest
 
-from reports.compare.resample import interval, noise_floor, ratio
-from reports.compare.significance import LEVEL, holm, mann_whitney, repetitions_needed, smallest_p
+from reports.statistics import LEVEL, holm, interval, mann_whitney, noise_floor, ratio, repetitions_needed, smallest_p
 
 #: Sizes of the sides -> the largest U that is significant at 5 %, two-sided (Mann and Whitney's table as textbooks print it).
 CRITICAL_U = {

@@ -1,14 +1,33 @@
-"""The page: a figure for each unit, with the samples, the line through them, and its interval; and the lines as a table."""
+"""The command `soak`: draw what a soak has left as its page."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
 
+from reports import verdict
 from reports.page import ink
-from reports.page.tables import Section, header, page, safe, table
+from reports.page.html import Section, header, page, safe, table
+
+SCHEMA = 1
+FILE = "soak.json"
+PAGE_FILE = "soak.html"
+
+
+def drawn(options: argparse.Namespace) -> tuple[str, int]:
+    """Where the page is, and exit code 0. Raises JudgeError."""
+    found = verdict.content(options.run, FILE, SCHEMA)
+    page = options.run / PAGE_FILE
+    verdict.place(page, document(found))
+    return f"page: {page}", 0
+
+
+# The page: a figure for each unit, with the samples, the line through them, and its interval; and the lines
+# as a table.
+
 
 #: Unit of lines -> title of their section, and label of the axis.
 UNITS = {"MB": ("Memory", "MB"), "ms": ("Latency, from due until the end was accepted", "ms")}
