@@ -89,16 +89,12 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
 
 def ratio_interval(ours: Sequence[float], theirs: Sequence[float], *, seed: int = 1, draws: int = 1000) -> tuple[float, float]:
     """95 % interval of `ratio`, by resampling the rounds."""
-    random_draws = random.Random(seed)
-    ratios = [mine / other for mine, other in zip(ours, theirs, strict=True)]
-    medians = [median(random_draws.choices(ratios, k=len(ratios))) for _ in range(draws)]
-    return quantile(medians, 0.025), quantile(medians, 0.975)
+    return median_interval([mine / other for mine, other in zip(ours, theirs, strict=True)], seed=seed, draws=draws)
 
 
-def quantile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least this share of the values does not exceed."""
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+def median_interval(values: Sequence[float], *, seed: int = 1, draws: int = 1000) -> tuple[float, float]:
+    """95 % interval of the median, by resampling."""
+    return resampled(lambda draw: median(draw.choices(values, k=len(values))), seed=seed, draws=draws)
 
 
 def interval(
@@ -106,18 +102,22 @@ def interval(
 ) -> tuple[float, float]:
     """95 % interval of the ratio of two quantiles, by resampling whole slices: samples within a slice share disturbances, so
     only slices are independent."""
-    random_draws = random.Random(seed)
-    ratios: list[float] = []
-    for _ in range(draws):
-        top, bottom = (
-            [value for slice_ in random_draws.choices(slices, k=len(slices)) for value in slice_] for slices in (ours, theirs)
-        )
-        ratios.append(quantile(top, share) / quantile(bottom, share))
-    return quantile(ratios, 0.025), quantile(ratios, 0.975)
+
+    def of(draw: random.Random) -> float:
+        top, bottom = ([value for slice_ in draw.choices(all_, k=len(all_)) for value in slice_] for all_ in (ours, theirs))
+        return quantile(top, share) / quantile(bottom, share)
+
+    return resampled(of, seed=seed, draws=draws)
 
 
-def median_interval(values: Sequence[float], *, seed: int = 1, draws: int = 1000) -> tuple[float, float]:
-    """95 % interval of the median, by resampling."""
+def resampled(estimate: Callable[[random.Random], float], *, seed: int = 1, draws: int = 1000) -> tuple[float, float]:
+    """The 95 % interval of an estimate that is made so often, each time of other draws."""
     random_draws = random.Random(seed)
-    medians = [median(random_draws.choices(values, k=len(values))) for _ in range(draws)]
-    return quantile(medians, 0.025), quantile(medians, 0.975)
+    found = [estimate(random_draws) for _ in range(draws)]
+    return quantile(found, 0.025), quantile(found, 0.975)
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least this share of the values does not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]

@@ -22,6 +22,7 @@ from typing import Any
 import engine
 from bench.micro.desk import Desk
 from bench.micro.place import ROOT, Unpinnable, client, pinned_server
+from bench.micro.rounds import quantile
 from bench.micro.runner import Runner, one_line
 from bench.micro.scale_calls import BOUND_MS, FLAT_BELOW, OWN_BULK, SMALL_MS, STEPS, Meter
 from bench.micro.scale_states import STATES, State, fill_fast
@@ -110,17 +111,13 @@ def rows(found: Found) -> list[dict[str, Any]]:
     for dimension, calls in found.items():
         for title, sizes in calls.items():
             medians = {size: median(values) for size, values in sizes.items()}
-            slow = max(_percentile_95(values) for values in sizes.values())
+            slow = max(quantile(values, 0.95) for values in sizes.values())
             exponent = growth(medians)
             row = {"dimension": dimension, "call": title, "medians": medians, "p95_ms": slow, "growth": exponent}
             row["most_ms"] = max(max(values) for values in sizes.values())
             row["met"] = (title == OWN_BULK or slow <= BOUND_MS) and exponent < FLAT_BELOW
             table.append(row)
     return table
-
-
-def _percentile_95(values: Sequence[float]) -> float:
-    return sorted(values)[math.ceil(0.95 * len(values)) - 1]
 
 
 def last_line(table: Sequence[Mapping[str, Any]]) -> str:
