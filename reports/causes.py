@@ -1,4 +1,4 @@
-"""Why a verdict is unknown, as a value, and what to do about each cause."""
+"""Why a verdict is unknown, as a value, what to do about each cause, and what the words of a verdict mean."""
 
 from __future__ import annotations
 

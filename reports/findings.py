@@ -1,4 +1,4 @@
-"""Run every check and count the violations, in one pass over one frame of violation rows."""
+"""Run every check and count the violations, in one pass over one frame of violation rows; set apart what was declared."""
 
 from __future__ import annotations
 

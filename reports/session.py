@@ -1,4 +1,4 @@
-"""One Spark session per verdict: no console output, loopback only, in UTC, scratch files removed afterwards."""
+"""One Spark session per verdict, and its settings: no console output, loopback only, in UTC, scratch files removed afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Could chance alone have made this difference: the exact Mann-Whitney test, and Holm's correction for several metrics."""
+"""Differences of two sides: whether chance alone made them (Mann-Whitney, Holm), how large they are, and how large noise is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""verdict.json: built from the checks and measures, and written to disk atomically."""
+"""verdict.json and junit.xml: built from the results of the checks and the measures, and written to disk atomically."""
 
 from __future__ import annotations
 

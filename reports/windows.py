@@ -1,4 +1,4 @@
-"""The windows of a run's faults: the processes that each one hit, and when it was in force."""
+"""The windows of a run's faults: the processes that each one hit, when it was in force, and what it may have lost."""
 
 from __future__ import annotations
 

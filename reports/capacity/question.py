@@ -1,4 +1,4 @@
-"""What is asked of a plan, and whether the measurement can answer it."""
+"""What is asked of a plan, at which prices, and whether the measurement can answer it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A comparison in words and as plain text; its last line counts the outcomes."""
+"""A comparison in words, as plain text, whose last line counts the outcomes, and as JSON."""
 
 from __future__ import annotations
 

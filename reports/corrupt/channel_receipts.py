@@ -1,4 +1,4 @@
-"""Corruptions of acknowledgements, cursors and subscribers: what comes again, receipts that are no good, orders that differ."""
+"""Corruptions of receipts, cursors and subscribers, and of what callers are handed: what comes again, is no good, or differs."""
 
 from __future__ import annotations
 

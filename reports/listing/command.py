@@ -1,4 +1,4 @@
-"""The command `list`: its arguments, the table as plain text, and the page `index.html`."""
+"""The command `list`: its arguments, what it reads of each run, the table as plain text, and the page `index.html`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A chapter of a page, the common input of all chapters, and the chapters that both kinds of run have."""
+"""A chapter of a page, its captions, the common input of all chapters, and the chapters that both kinds of run have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lanes per worker: the leases that each worker held around one fault."""
+"""Lanes per worker: the leases that each worker held around one fault, found and drawn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fault bands: the time in which each fault was in force, shaded behind every figure over time."""
+"""The time of a run in buckets, and the bands of its faults, shaded behind every figure over time."""
 
 from __future__ import annotations
 
