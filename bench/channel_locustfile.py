@@ -36,20 +36,19 @@ from bench.channels.publishing import Publishing
 from bench.channels.reading import Readers
 from bench.channels.workload import LOCUST_SHARE, SHARES, ChannelWorkload, of_share
 from bench.history_files import history_of
-from bench.locust_process import REFUSED_EXIT_CODE, fire, id_prefix, options_of, refuse
+from bench.locust_process import REFUSED_EXIT_CODE, ScheduledLoad, fire, id_prefix, options_of, refuse, share_out
 from bench.workload import WorkloadError
-from engine.testing import EmbeddedServer, ServerFailed, ServerMissing
+from engine.testing import ServerFailed, ServerMissing
 
 #: Longer than the 10 s for which the driver re-sends before it gives up.
 STOP_TIMEOUT_S = 12.0
 
 
-class Load:
+class Load(ScheduledLoad):
     """The load of this Locust process: handles Locust's events, and gives its users their work."""
 
     def __init__(self) -> None:
-        self._server: EmbeddedServer | None = None
-        self._publishing: Publishing | None = None
+        super().__init__()
         self._readers: Readers | None = None
         self._numbers = 0
 
@@ -75,7 +74,7 @@ class Load:
     def prepare(self, environment: Environment, **_: Any) -> None:
         """Check the options before anything runs, and start a server when none was named."""
         options = options_of(environment)
-        _share_out(environment, options.subscribers)
+        share_out(environment, Publisher, Subscriber, options.subscribers)
         if isinstance(environment.runner, WorkerRunner):
             return
         try:
@@ -107,26 +106,16 @@ class Load:
                 self._numbers = number
                 gevent.signal_handler(signal.SIGUSR1, self._readers.catch_up)
             if Publisher in environment.user_classes:
-                self._publishing = Publishing(
+                self._sending = Publishing(
                     _workload(options, options.load_prefix),
                     _place(environment, options.history, number),
                     part=options.part * options.load_parts + number,
                     parts=options.parts * options.load_parts,
                     report=report,
                 )
-                self._publishing.warm_up()
+                self._sending.warm_up()
         except (WorkloadError, engine.EngineError, OSError) as error:
             refuse(environment, error)
-
-    def start(self) -> None:
-        """Called by each user when it starts; the first call fixes the instant from which the schedule counts."""
-        if self._publishing is not None:
-            self._publishing.start()
-
-    def pace(self) -> None:
-        """Send the next publish at its instant. Raises StopUser when the schedule has ended."""
-        if self._publishing is None or not self._publishing.pace():
-            raise StopUser
 
     def subscribe(self, environment: Environment) -> None:
         """Run the next subscriber of the share until the load ends. Raises StopUser then, or when none is left."""
@@ -142,23 +131,13 @@ class Load:
 
     def end(self, **_: Any) -> None:
         """Locust's stop event, from the command line, the button or a signal. Publishing stops before the readers do."""
-        publishing, self._publishing = self._publishing, None
-        if publishing is not None:
-            publishing.stop()
+        self.stop_sending()
         readers, self._readers = self._readers, None
         if readers is not None:
             readers.stop(STOP_TIMEOUT_S)
 
-    def quit(self, **_: Any) -> None:
-        """The Locust process exits, after the load has ended."""
-        server, self._server = self._server, None
-        if server is not None:
-            server.stop()
-
     def _serve(self) -> str:
-        self._server = EmbeddedServer().__enter__()
-        url = self._server.url
-        print(f"No --host was given, so a server was started: {url}")
+        url = self.serve()
         print(f"Start subscribers with: python -m bench.channels subscribe --host {url}", flush=True)
         return url
 
@@ -171,16 +150,6 @@ def _place(environment: Environment, given: str, number: int) -> Place:
     """Where this process publishes. Each process has its own history: publisher-1.jsonl, publisher-1-2.jsonl and so on."""
     options = options_of(environment)
     return Place(environment.host or "", Path(options.lua) if options.lua else None, history_of(given, number))
-
-
-def _share_out(environment: Environment, subscribers: int) -> None:
-    """Set the number of subscribers: --subscribers of the users, or all if the command line names only that class."""
-    if Publisher not in environment.user_classes:
-        return
-    if subscribers > 0:
-        Subscriber.fixed_count = subscribers
-    else:
-        environment.user_classes = [kind for kind in environment.user_classes if kind is not Subscriber]
 
 
 load = Load()

@@ -32,21 +32,20 @@ from locust.runners import MasterRunner, WorkerRunner
 import engine
 from bench.consumption import Consumption, Source
 from bench.history_files import history_of
-from bench.locust_process import REFUSED_EXIT_CODE, fire, id_prefix, options_of, refuse
+from bench.locust_process import REFUSED_EXIT_CODE, ScheduledLoad, fire, id_prefix, options_of, refuse, share_out
 from bench.models import LANES, NAMES, ModelMissing
 from bench.production import REQUEST_TYPE, Destination, Production
 from bench.workload import CAPABILITY, Workload, WorkloadError
-from engine.testing import EmbeddedServer, ServerFailed, ServerMissing
+from engine.testing import ServerFailed, ServerMissing
 
 DEFAULT_RATE_PER_S = 120.0
 
 
-class Load:
+class Load(ScheduledLoad):
     """The load of this Locust process: handles Locust's events, and gives its users their work."""
 
     def __init__(self) -> None:
-        self._server: EmbeddedServer | None = None
-        self._production: Production | None = None
+        super().__init__()
         self._consumptions: list[Consumption] = []
 
     def add_options(self, parser: ArgumentParser, **_: Any) -> None:
@@ -76,7 +75,7 @@ class Load:
     def prepare(self, environment: Environment, **_: Any) -> None:
         """Check the options before anything runs, and start a server when none was named."""
         options = options_of(environment)
-        _share_out(environment, options.consumers)
+        share_out(environment, Producer, Consumer, options.consumers)
         if isinstance(environment.runner, WorkerRunner):
             return
         try:
@@ -102,26 +101,16 @@ class Load:
                 _check_users(environment, options)
             if isinstance(runner, MasterRunner) or Producer not in environment.user_classes:
                 return
-            self._production = Production(
+            self._sending = Production(
                 _workload(options, options.load_prefix),
                 _destination(environment, part=runner.worker_index),
                 part=runner.worker_index,
                 parts=options.load_parts,
                 report=_producer_report(environment),
             )
-            self._production.warm_up()
+            self._sending.warm_up()
         except (WorkloadError, engine.EngineError, OSError) as error:
             refuse(environment, error)
-
-    def start(self) -> None:
-        """Called by each user when it starts; the first call fixes the instant from which the schedule counts."""
-        if self._production is not None:
-            self._production.start()
-
-    def pace(self) -> None:
-        """Send the next job at its instant. Raises StopUser when the schedule has ended."""
-        if self._production is None or not self._production.pace():
-            raise StopUser
 
     def consume(self, environment: Environment) -> None:
         """Run a worker until the load ends. Raises StopUser when it cannot start, or when it has ended."""
@@ -138,22 +127,12 @@ class Load:
 
     def end(self, **_: Any) -> None:
         """Locust's stop event, from the command line, the button or a signal. Sending stops before the consumers do."""
-        production, self._production = self._production, None
-        if production is not None:
-            production.stop()
+        self.stop_sending()
         consumptions, self._consumptions = self._consumptions, []
         gevent.joinall([gevent.spawn(consumption.stop) for consumption in consumptions])
 
-    def quit(self, **_: Any) -> None:
-        """The Locust process exits, after the load has ended."""
-        server, self._server = self._server, None
-        if server is not None:
-            server.stop()
-
     def _serve(self, queue: str) -> str:
-        self._server = EmbeddedServer().__enter__()
-        url = self._server.url
-        print(f"No --host was given, so a server was started: {url}")
+        url = self.serve()
         print("Add --consumers 1 for a consumer among the users, or start a worker:")
         worker = f"python -m engine worker bench.handlers:handlers --capabilities {CAPABILITY}"
         print(f"Start a worker with: {worker} --queue {queue} --url {url}", flush=True)
@@ -197,16 +176,6 @@ def _source(environment: Environment, *, number: int) -> Source:
         lease_ms=options.lease_ms,
         sweep_ms=options.sweep_ms,
     )
-
-
-def _share_out(environment: Environment, consumers: int) -> None:
-    """Set the number of consumers: --consumers of the users, or all if the command line names only that class."""
-    if Producer not in environment.user_classes:
-        return
-    if consumers > 0:
-        Consumer.fixed_count = consumers
-    else:
-        environment.user_classes = [kind for kind in environment.user_classes if kind is not Consumer]
 
 
 def _check_users(environment: Environment, options: Namespace) -> None:

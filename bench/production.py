@@ -134,11 +134,7 @@ class Production:
         failure: Exception | None = None
         try:
             reply = self._queue.enqueue(
-                job.name,
-                self._carried.payload(job.payload),
-                id=job.id,
-                intended_ns=intended_ns,
-                **self._options(job),
+                job.name, self._carried.payload(job.payload), id=job.id, intended_ns=intended_ns, **self._options(job)
             )
             if reply.created:
                 self._created.add(job.id)

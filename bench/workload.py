@@ -128,14 +128,8 @@ class Workload:
         if self.jobs_max is not None:
             _check_whole("jobs_max", self.jobs_max, 0, 10**9)
         for field in (
-            "routed_share",
-            "delayed_share",
-            "failing_share",
-            "hopeless_share",
-            "large_share",
-            "keyed_share",
-            "unique_share",
-            "needs_share",
+            *("routed_share", "delayed_share", "failing_share", "hopeless_share", "large_share", "keyed_share"),
+            *("unique_share", "needs_share"),
         ):
             _check_number(field, getattr(self, field), 0, 1)
         _check_number("failing_share + hopeless_share", self.failing_share + self.hopeless_share, 0, 1)

@@ -109,7 +109,7 @@ class RunSpec(SpecFile):
     results: bool = False
     #: Outside of faults no job waits so long for its first claim while a worker is idle; 0 = the judge does not look.
     pickup_bound_ms: int = declared(low=0, high=600_000, default=0)
-    #: What the wire format of the model cannot protect: each with `name`, `checks` and `text` (see reports/declared.py).
+    #: What the wire format of the model cannot protect: each with `name`, `checks` and `text` (see reports/findings.py).
     findings: tuple[dict[str, Any], ...] = ()
     #: What was seen of the machine before the load (see chaos/calibration.py); empty = nothing.
     calibration: dict[str, Any] = field(default_factory=dict)

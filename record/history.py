@@ -306,12 +306,7 @@ ITEM_FIELDS: tuple[Field, ...] = (
     Field("wants", "str", "enqueue", "what it wants of a worker, as JSON (rule 18)", since=4),
     Field("schedule", "str", "tick", "the schedule whose tick made the job (rule 24)", since=2),
     Field("tick_ms", "int", "tick", "server time of the tick", since=2),
-    Field(
-        "delay_ms",
-        "int",
-        "enqueue retry",
-        "delay asked for; with run_at_ms the delay until then, about",
-    ),
+    Field("delay_ms", "int", "enqueue retry", "delay asked for; with run_at_ms the delay until then, about"),
     Field("run_at_ms", "int", "enqueue", "server time asked for instead of a delay", since=3),
     Field(
         "intended_ns",

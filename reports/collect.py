@@ -12,12 +12,40 @@ import numpy as np
 import pyarrow as pa
 
 from reports.arrow import compute as pc
-from reports.collected import Collected
+from reports.errors import row_of
 from reports.facts import SLOT_NS
-from reports.file_facts import CALL_SLOT_NS, LAG_STEP_NS, FileFacts, ObservedCall
-from reports.folder import is_object, torn_tail
+from reports.file_facts import CALL_SLOT_NS, LAG_STEP_NS, Collected, FileFacts, ObservedCall
+from reports.folder import torn_tail
 from reports.lines import Block
-from reports.oddities import KINDS, OPERATIONS, tokenless
+from reports.meaning import ENDS
+
+# Rows that no recorder of this schema writes. Checks ignore them, which is as bad as missing rows, so H0
+# reports them.
+
+
+#: Kinds of row, and operations, that `record.history` documents.
+KINDS = (
+    *("process", "open", "close", "connection", "configuration", "operation", "effect", "effects", "handed", "misuse", "fault"),
+    *("phase", "clock", "offset", "final", "drop"),
+)
+OPERATIONS = (
+    *("enqueue", "tick", "claim", "finish", "retry", "bury", "release", "drop", "extend", "mark", "promote", "reap", "handle"),
+    *("result", "publish", "subscribe", "unsubscribe", "fetch", "acknowledge"),
+)
+
+#: Operations whose answered items concern a lease and so carry its token. Reap is absent: it may bury a job without a lease.
+OF_LEASES = ("claim", *ENDS, "extend", "mark")
+
+
+def tokenless(events: pa.Table) -> Any:
+    """Where an item of an effect, or of an answered row about leases, lacks its token. Corrupt items need none."""
+    item = events["item"]
+    answered = pc.and_(pc.equal(pc.fill_null(events["type"], ""), "ok"), pc.is_in(events["f"], pa.array(OF_LEASES)))
+    about_leases = pc.or_(pc.and_(pc.equal(events["kind"], "operation"), answered), pc.equal(events["kind"], "effect"))
+    lacks = pc.or_(pc.is_null(pc.struct_field(item, "fence")), pc.is_null(pc.struct_field(item, "nonce")))
+    corrupt = pc.equal(pc.fill_null(pc.struct_field(item, "result"), ""), "corrupt")
+    return pc.and_(pc.and_(about_leases, lacks), pc.invert(corrupt))
+
 
 #: Kinds of row of which a file has few; they are kept as they are, but for the items of snapshots.
 RARE = ("process", "fault", "phase", "final", "drop", "clock")
@@ -95,7 +123,7 @@ class Collector:
         facts: dict[str, Any] = {
             "name": self._path.name,
             "torn": bool(tail),
-            "torn_corrupt": bool(tail) and not is_object(tail),
+            "torn_corrupt": bool(tail) and row_of(tail) is None,
             "opens_first": first is not None and self._ends[first] == "open",
             "closes_last": last is not None and self._ends[last] == "close",
             "unknown_kinds": tuple(sorted(self._sets["kind"] - set(KINDS))),

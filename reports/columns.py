@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from reports.facts import MS, Run
-from reports.loss import in_loss
 from reports.meaning import (
     ENDS,
     ENQUEUE_NS,
@@ -35,7 +34,7 @@ from reports.meaning import (
     some,
     unanswered,
 )
-from reports.windows import clock_jumps, within
+from reports.windows import clock_jumps, in_loss, within
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -26,11 +26,9 @@ from reports.listing.command import add_arguments as list_arguments
 from reports.listing.command import list_runs
 from reports.models_table import side_by_side
 from reports.nights import last_nights
-from reports.session import spark_session
-from reports.simulation.command import add_arguments as simulation_arguments
-from reports.simulation.command import near_to_measured
-from reports.soak.command import drawn as soaked
-from reports.spark_settings import CONF_VARIABLE, LOCAL, MASTER_VARIABLE, chosen_conf, chosen_master
+from reports.session import CONF_VARIABLE, LOCAL, MASTER_VARIABLE, chosen_conf, chosen_master, spark_session
+from reports.simulation.measured import add_arguments as simulation_arguments
+from reports.simulation.measured import near_to_measured
 from reports.table import COLUMNS, render
 from reports.targets import words as target_words
 from reports.targets.command import add_arguments as targets_arguments
@@ -53,6 +51,13 @@ def mutants(options: argparse.Namespace) -> tuple[str, int]:
     from reports.planted import caught_by
 
     return caught_by(options.folder), 0
+
+
+def soaked(options: argparse.Namespace) -> tuple[str, int]:
+    """The page of a soak; it draws, too."""
+    from reports.soak import drawn
+
+    return drawn(options)
 
 
 #: Commands that need no Spark: each returns the text to print and the exit code.

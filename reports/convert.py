@@ -31,8 +31,8 @@ import pyarrow.parquet as pq
 from record.history import SCHEMA_VERSION
 from reports.arrow import compute as pc
 from reports.collect import Collector
-from reports.collected import Collected
 from reports.errors import JudgeError
+from reports.file_facts import Collected
 from reports.hosts import Host
 from reports.lines import Block, events_schema, parsed, rows_schema
 

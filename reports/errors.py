@@ -1,9 +1,13 @@
-"""The exception of the judge, and the conversion of a Spark failure to one line."""
+"""The exception of the judge, a Spark failure as one line, and the reading of files that others may have broken."""
 
 from __future__ import annotations
 
+import json
 import re
+import tomllib
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 #: Error lines for the user are cut to this many characters.
 LINE_MAX = 300
@@ -16,6 +20,26 @@ CAUSE = "Caused by: "
 class JudgeError(Exception):
     """The run cannot be judged: an input or a tool is missing or broken. The message is one line that names it and the
     remedy."""
+
+
+def content_of(file: Path, named: str, form: str = "JSON") -> Any:
+    """What is in a file of JSON or TOML. Raises JudgeError, whose line begins with `named`."""
+    try:
+        text = file.read_text("utf-8")
+        return tomllib.loads(text) if form == "TOML" else json.loads(text)
+    except OSError as error:
+        raise JudgeError(f"{named}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise JudgeError(f"{named} is not {form}: {error}") from error
+
+
+def row_of(line: bytes) -> dict[str, Any] | None:
+    """The JSON object on a line; None when there is none."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) else None
 
 
 def one_line(error: BaseException) -> str:

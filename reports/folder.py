@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from reports.errors import JudgeError
+from reports.errors import JudgeError, content_of
 from reports.targets.promise import of_target, promise_faults
 
 #: A window of loss reaches at most so far beyond its fault.
@@ -56,12 +56,7 @@ def read_spec(run: Path) -> dict[str, Any]:
     violation."""
     if not run.is_dir():
         raise JudgeError(f"run folder {run} does not exist")
-    try:
-        spec = json.loads((run / "spec.json").read_text("utf-8"))
-    except OSError as error:
-        raise JudgeError(f"spec.json of {run.name}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise JudgeError(f"spec.json of {run.name} is not JSON: {error}") from error
+    spec = content_of(run / "spec.json", f"spec.json of {run.name}")
     if not isinstance(spec, dict):
         raise JudgeError(f"spec.json of {run.name} is not a JSON object")
     if faults := spec_faults(spec):
@@ -209,11 +204,3 @@ def torn_tail(path: Path) -> bytes:
             tail = file.read(end - start) + tail
             end = start
     return tail.rpartition(b"\n")[2]
-
-
-def is_object(line: bytes) -> bool:
-    """True when the bytes are one complete JSON object."""
-    try:
-        return isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
-        return False

@@ -12,7 +12,6 @@ exactly one stretch of the harness's looks, without a jump in between, has its s
 
 from __future__ import annotations
 
-import json
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -24,6 +23,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from reports.errors import row_of
 
 #: The most by which two clocks drift apart, in millionths. A quartz is off by 100 at most, so two of them by 200. A clock that is
 #: being set right by more than that is no clock to measure by.
@@ -131,7 +132,7 @@ def _opened(file: Path) -> _Opened | None:
     """What the first row of a file says: nothing where it is no open row. None for an empty file, which has no times."""
     with file.open("rb") as content:
         line = content.readline()
-    row = _row(line)
+    row = row_of(line) or {}
     told = row if row.get("kind") == "open" else {}
     host, boot_id, role = (str(told.get(name) or "") for name in ("host", "boot_id", "role"))
     return _Opened(file, host, boot_id, role) if line else None
@@ -141,15 +142,6 @@ def _homeless(file: Path) -> Host:
     """The host of a file that does not say where it was written."""
     trouble = f"nobody knows on which host history file {file.name} was written, and so what its times mean"
     return Host("not known", "", (file.name,), trouble=trouble)
-
-
-def _row(line: bytes) -> dict[str, Any]:
-    """A line as a row; empty when it is none."""
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return row if isinstance(row, dict) else {}
 
 
 class _Look(NamedTuple):
@@ -170,9 +162,9 @@ def _read(files: Iterable[Path]) -> tuple[list[_Look], tuple[int, int]]:
         with file.open("rb") as content:
             for line in content:
                 first, last = first or line, line if line.endswith(b"\n") else last
-                if _OFFSET in line and (look := _look(_row(line))) is not None:
+                if _OFFSET in line and (look := _look(row_of(line) or {})) is not None:
                     looks.append(look)
-        ends_ns += [at_ns for line in (first, last) if isinstance(at_ns := _row(line).get("t_ns"), int)]
+        ends_ns += [at_ns for line in (first, last) if isinstance(at_ns := (row_of(line) or {}).get("t_ns"), int)]
     ends_ns += [look.at_ns for look in looks]
     return sorted(looks), (min(ends_ns, default=0), max(ends_ns, default=0))
 

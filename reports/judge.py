@@ -10,15 +10,14 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reports import evidence, junit, page, slo, slo_file, verdict
+from reports import evidence, page, slo, slo_file, verdict
 from reports.causes import Cause
 from reports.errors import JudgeError, one_line
 from reports.facts import of_channels
 from reports.folder import history_files, read_spec
 from reports.interrupts import INTERRUPTS
 from reports.samples import cpu_usage
-from reports.session import spark_session
-from reports.spark_settings import LOCAL
+from reports.session import LOCAL, spark_session
 from reports.targets import page as target_page
 from reports.targets.promise import of_target
 
@@ -97,7 +96,7 @@ def publish(run: Path, decided: dict[str, Any], frames: AnyFrames | None, wanted
     if frames is not None:
         evidence.collect(run, decided, frames.run, say)
     INTERRUPTS.check()
-    junit.write(run, decided)
+    verdict.write_junit(run, decided)
     verdict.write(run, decided)
     try:
         if of_target(decided["spec"]):
@@ -114,7 +113,7 @@ def evaluate(
 ) -> tuple[dict[str, Any], AnyFrames | None]:
     """The verdict and the frames that it was decided on. PySpark is imported only here, so that its absence is reported as one
     line."""
-    from reports import findings, frames, load, loss, measure
+    from reports import findings, frames, load, measure, windows
     from reports.channels import measure as channel_measure
 
     if of_target(spec):
@@ -143,7 +142,7 @@ def evaluate(
         measured, trouble = measure.measures(built) if of_jobs else channel_measure.measures(built), ""
     except Exception as error:
         measured, trouble = verdict.NO_MEASURES, f"the measures crashed: {one_line(error)}"
-    return verdict.decide(found, measured, spec, trouble, loss.findings(spec)), built
+    return verdict.decide(found, measured, spec, trouble, windows.findings(spec)), built
 
 
 def tables_folder(run: Path) -> Path:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from reports.collected import Collected
+    from reports.file_facts import Collected
 
 #: Bytes of history per shuffle partition, so that what a task holds fits in memory however long the run was.
 PARTITION_BYTES = 64 * 1024 * 1024

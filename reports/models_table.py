@@ -6,9 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from reports.page.colours import style_sheet
-from reports.page.document import PAGE, POLICY
-from reports.page.tables import NO_VALUE, safe
+from reports.page.html import NO_VALUE, Section, header, page, safe
 from reports.table import grid
 from reports.verdict import content, place
 
@@ -42,8 +40,7 @@ def side_by_side(folder: Path) -> str:
     """Write the page of a comparison and return its table as plain text. Raises JudgeError when models.json cannot be
     read."""
     found = content(folder, FILE, SCHEMA)
-    page = PAGE.format(title=safe(f"{TITLE}: {found['id']}"), policy=POLICY, style=style_sheet(), body=body(found))
-    place(folder / PAGE_FILE, page)
+    place(folder / PAGE_FILE, document(found))
     return render(found)
 
 
@@ -165,7 +162,7 @@ def remarks(models: Sequence[Mapping[str, Any]]) -> list[str]:
     return ["remarks", *found] if found else []
 
 
-def body(found: Mapping[str, Any]) -> str:
+def document(found: Mapping[str, Any]) -> str:
     """The page: one table, then the remarks."""
     models = found["models"]
     heads = "".join(f'<th scope="col" class="number">{safe(one["model"])}</th>' for one in models)
@@ -179,18 +176,19 @@ def body(found: Mapping[str, Any]) -> str:
         rows.append(f'<tr><th scope="row">{safe(line.title)}</th>{cells}</tr>')
     items = "".join(f"<li>{safe(remark.strip())}</li>" for remark in remarks(models)[1:])
     quick = " Small numbers, for trying things out." if found.get("quick") else ""
-    return "\n".join(
-        [
-            f'<header><p class="run">{safe(found["id"])}, seed {safe(found["seed"])}</p><h1>{TITLE}</h1></header>',
-            f'<main><section id="table"><p>{safe(LEAD)}{quick}</p>',
-            f'<div class="scroll" tabindex="0" role="region" aria-label="{TITLE}"><table><caption>{TITLE}</caption>',
-            f'<thead><tr><th scope="col">measured</th>{heads}</tr></thead><tbody>',
-            *rows,
-            "</tbody></table></div></section>",
-            f'<section id="remarks"><h2>Remarks</h2><ul>{items}</ul></section>' if items else "",
-            f'<section id="machine"><h2>Machine</h2><p>{safe(machine(found))}</p></section></main>',
-        ]
-    )
+    table = [
+        f"<p>{safe(LEAD)}{quick}</p>",
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{TITLE}"><table><caption>{TITLE}</caption>',
+        f'<thead><tr><th scope="col">measured</th>{heads}</tr></thead><tbody>',
+        *rows,
+        "</tbody></table></div>",
+    ]
+    sections = [
+        Section("table", "What was measured", "\n".join(table)),
+        Section("remarks", "Remarks", f"<ul>{items}</ul>" if items else ""),
+        Section("machine", "Machine", f"<p>{safe(machine(found))}</p>"),
+    ]
+    return page(f"{TITLE}: {found['id']}", header("plain", f"{found['id']}, seed {found['seed']}", TITLE), sections)
 
 
 def machine(found: Mapping[str, Any]) -> str:

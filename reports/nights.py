@@ -16,11 +16,8 @@ from urllib.parse import quote
 
 from reports.errors import JudgeError
 from reports.page import FILE as REPORT
-from reports.page.colours import style_sheet
-from reports.page.document import PAGE, POLICY, SIGNS
 from reports.page.facts import laid
-from reports.page.spark import line, thinned
-from reports.page.tables import cell, marked_up, safe
+from reports.page.html import SIGNS, Section, cell, header, marked_up, page, safe, spark, thinned
 from reports.table import grid
 from reports.verdict import place
 
@@ -108,14 +105,8 @@ def document(nights: Sequence[Night], folder: Path) -> str:
         (verdict, cell(newest.counts[verdict]), ' class="bad"' if verdict == "violated" and newest.counts[verdict] else "")
         for verdict in VERDICTS
     ]
-    body = [
-        f'<header class="plain"><p class="run">newest: {safe(newest.folder.name)}</p><h1>{TITLE}</h1>{laid(tiles)}</header>',
-        '<main class="wide">',
-        f'<section id="cells"><h2>Cells by nights</h2>{by_nights(nights, folder)}</section>',
-        f'<section id="nights"><h2>Every night</h2>{every(nights)}</section>',
-        "</main>",
-    ]
-    return PAGE.format(title=TITLE, policy=POLICY, style=style_sheet(), body="\n".join(body))
+    sections = [Section("cells", "Cells by nights", by_nights(nights, folder)), Section("nights", "Every night", every(nights))]
+    return page(TITLE, header("plain", f"newest: {newest.folder.name}", TITLE, laid(tiles)), sections, main="wide")
 
 
 def by_nights(nights: Sequence[Night], folder: Path) -> str:
@@ -157,7 +148,7 @@ def every(nights: Sequence[Night]) -> str:
     """A row for each night, and how the share of valid cells went."""
     shares = [100 * night.counts["valid"] / max(1, len(night.cells)) for night in reversed(nights)]
     words = f"valid cells from the oldest to the newest night: {shares[0]:.0f} % to {shares[-1]:.0f} %"
-    drawn = f"<p>{line(thinned(shares), words)} {safe(words)}</p>" if len(shares) > 1 else ""
+    drawn = f"<p>{spark(thinned(shares), words)} {safe(words)}</p>" if len(shares) > 1 else ""
     rows: list[list[str]] = []
     for night in nights:
         reasons = [safe(one["reason"]) for one in night.cells.values() if one["reason"]]

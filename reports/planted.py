@@ -13,9 +13,7 @@ from matplotlib.patches import Rectangle
 
 from reports.errors import JudgeError
 from reports.page import ink
-from reports.page.colours import style_sheet
-from reports.page.document import PAGE, POLICY
-from reports.page.tables import marked_up, safe
+from reports.page.html import Section, header, marked_up, page, safe
 from reports.table import cut, grid
 from reports.verdict import content, place
 
@@ -61,8 +59,7 @@ def caught_by(folder: Path) -> str:
     except OSError as error:
         raise JudgeError(f"{PICTURE} of {folder.name} cannot be written: {error.strerror or error}") from error
     place(folder / TEXT, text.lstrip("\n") + "\n")
-    title = safe(f"{TITLE}: {found['id']}")
-    place(folder / PAGE_FILE, PAGE.format(title=title, policy=POLICY, style=style_sheet(), body=body(found, svg)))
+    place(folder / PAGE_FILE, document(found, svg))
     return text
 
 
@@ -128,7 +125,7 @@ def draw(drills: Sequence[Mapping[str, Any]], checks: Sequence[str]) -> Any:
     return drawn
 
 
-def body(found: Mapping[str, Any], svg: str) -> str:
+def document(found: Mapping[str, Any], svg: str) -> str:
     """The page: the sum, the matrix, and one row for each drill."""
     drills = found["drills"]
     heads = ("drill", "must be", "is", "planted defect", "drilled with", "seed", "why not")
@@ -144,16 +141,12 @@ def body(found: Mapping[str, Any], svg: str) -> str:
         ]
         for drill in drills
     ]
-    return "\n".join(
-        [
-            f'<header class="plain"><p class="run">{safe(found["id"])}</p><h1>{safe(TITLE)}</h1>',
-            f'<p class="headline">{safe(found["line"])}</p></header>',
-            f'<main class="wide"><section id="matrix"><h2>Matrix</h2><p>{safe(LEAD)}</p><figure>{svg}</figure></section>',
-            '<section id="drills"><h2>Every drill</h2>',
-            marked_up("Drills", heads, rows, words=(1, 2, 3, 4, 6)),
-            "</section></main>",
-        ]
-    )
+    sections = [
+        Section("matrix", "Matrix", f"<p>{safe(LEAD)}</p><figure>{svg}</figure>"),
+        Section("drills", "Every drill", marked_up("Drills", heads, rows, words=(1, 2, 3, 4, 6))),
+    ]
+    head = header("plain", found["id"], TITLE, f'<p class="headline">{safe(found["line"])}</p>')
+    return page(f"{TITLE}: {found['id']}", head, sections, main="wide")
 
 
 def linked(drill: Mapping[str, Any]) -> str:

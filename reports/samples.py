@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from reports.errors import row_of
 from reports.facts import Usage
 
 #: Path of the process samples in the folder of a run.
@@ -42,11 +42,8 @@ def samples(path: Path) -> Iterator[dict[str, Any]]:
     try:
         with path.open("rb") as file:
             for line in file:
-                try:
-                    row = json.loads(line)
-                except (ValueError, RecursionError):
-                    continue
-                if isinstance(row, dict):
+                row = row_of(line)
+                if row is not None:
                     yield row
     except OSError:
         return

@@ -1,15 +1,18 @@
-"""One Spark session per verdict: no console output, loopback only, in UTC, scratch files removed afterwards."""
+"""One Spark session per verdict, and its settings: no console output, loopback only, in UTC, scratch files removed afterwards."""
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,13 +20,145 @@ from typing import TYPE_CHECKING, Any
 
 from reports.class_archive import OPTIONS, ClassArchive
 from reports.errors import JudgeError
-from reports.executors import require_executor
 from reports.interrupts import INTERRUPTS, blocked
-from reports.java_names import remember
-from reports.spark_settings import LOCAL, by_place
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
+
+# The names of Java that PySpark looks up again for each column that it makes: here the JVM is asked once
+# for each.
+#
+# A third of all round trips of a judging were such questions, and for some of them the JVM searched all
+# jars of Spark.
+
+
+#: What columns are made by, each by the name that PySpark uses.
+ASKED_OFTEN = ("org.apache.spark.sql.functions", "functions", "PythonUtils", "PythonSQLUtils")
+
+
+def remember(context: SparkContext) -> None:
+    """Keep these classes, and each static function of theirs when it has been used once, as long as the JVM lives."""
+    from py4j.java_gateway import JavaClass, JavaMember
+
+    class Known(JavaClass):
+        """A class whose functions are looked up once."""
+
+        def __getattr__(self, name: str) -> Any:
+            found = super().__getattr__(name)
+            if isinstance(found, JavaMember):
+                self.__dict__[name] = found
+            return found
+
+    jvm: Any = context._jvm
+    for name in ASKED_OFTEN:
+        asked = getattr(jvm, name)
+        setattr(jvm, name, Known(asked._fqn, asked._gateway_client))
+
+
+# Wait until a cluster has given the judge an executor: without one Spark waits for ever, and says so only
+# in its log.
+
+
+#: Executors are processes of Java on machines that may be busy.
+START_TIMEOUT_S = 60.0
+LOOK_S = 0.1
+
+
+def require_executor(context: SparkContext, timeout_s: float = START_TIMEOUT_S) -> None:
+    """Return when an executor is there, or when the master is local and needs none. Raises JudgeError when none comes in time."""
+    # PySpark declares parts of a context as optional; a started one has them.
+    started: Any = context
+    if started.master.startswith("local"):
+        return
+    scala = started._jsc.sc()
+    deadline_s = time.monotonic() + timeout_s
+    # The driver is counted as well.
+    while scala.getExecutorMemoryStatus().size() <= 1:
+        INTERRUPTS.check()
+        if time.monotonic() >= deadline_s:
+            size = context.getConf().get("spark.executor.memory", "1g")
+            raise JudgeError(
+                f"{context.master} gave no executor within {timeout_s:.0f} s: its workers are gone, busy, or have less memory "
+                f"than spark.executor.memory, {size}"
+            )
+        time.sleep(LOOK_S)
+
+
+# Where Spark runs and with which settings: from the command line, or from the environment where that says
+# nothing.
+
+
+#: This checkout.
+ROOT = Path(__file__).resolve().parents[1]
+
+#: Environment variables: the Spark master, and settings as `key=value`, quoted as in a shell where a value has blanks.
+MASTER_VARIABLE = "IRONCLAIM_SPARK_MASTER"
+CONF_VARIABLE = "IRONCLAIM_SPARK_CONF"
+
+#: The master of who names none: this machine, all its cores.
+LOCAL = "local[*]"
+
+#: Settings on which the verdict depends, or which the judge needs for itself.
+FIXED = (
+    *("spark.master", "spark.app.name", "spark.sql.ansi.enabled", "spark.sql.session.timeZone"),
+    *("spark.sql.warehouse.dir", "spark.ui.showConsoleProgress"),
+)
+
+#: Settings that are sizes: Java refuses others with a page of its own.
+SIZES = ("spark.driver.memory", "spark.executor.memory", "spark.executor.memoryOverhead", "spark.driver.maxResultSize")
+
+KEY = re.compile(r"spark\.[A-Za-z0-9_]+([.-][A-Za-z0-9_]+)*")
+SIZE = re.compile(r"[1-9]\d*[kmgt]b?", re.IGNORECASE)
+
+
+def chosen_master(option: str | None) -> str:
+    """The master to use. Raises JudgeError for an empty one."""
+    master = os.environ.get(MASTER_VARIABLE, LOCAL) if option is None else option
+    if not master.strip():
+        raise JudgeError("the Spark master is empty: name one, such as local[2] or spark://host:7077")
+    return master
+
+
+def chosen_conf(options: Sequence[str]) -> dict[str, str]:
+    """The further settings: those of the environment, then those of the command line. Raises JudgeError for a wrong one."""
+    try:
+        told = shlex.split(os.environ.get(CONF_VARIABLE, ""))
+    except ValueError as error:
+        raise JudgeError(f"{CONF_VARIABLE} cannot be split into key=value: {error}") from error
+    return dict(setting(text) for text in (*told, *options))
+
+
+def setting(text: str) -> tuple[str, str]:
+    """One `key=value`. Raises JudgeError naming the key and what it must be."""
+    key, equals, value = text.partition("=")
+    key, value = key.strip(), value.strip()
+    if not equals or not KEY.fullmatch(key) or not value:
+        raise JudgeError(f"Spark setting {text!r}: it must be key=value, and the key must begin with spark.")
+    if key in FIXED:
+        raise JudgeError(f"Spark setting {key} cannot be set: the judge needs its own")
+    if key in SIZES and not SIZE.fullmatch(value):
+        raise JudgeError(f"Spark setting {key} is {value!r}: it must be a size with its unit, such as 512m or 4g")
+    return key, value
+
+
+def by_place(master: str) -> Mapping[str, str]:
+    """Settings that follow from where the master is: on this machine everything stays on the loopback interface, and executors
+    elsewhere find this checkout where it is here."""
+    settings = {} if master.startswith("local") else {"spark.executorEnv.PYTHONPATH": str(ROOT)}
+    host = re.fullmatch(r"spark://\[?([^,\]]+)\]?:\d+", master)
+    if master.startswith("local") or (host and is_loopback(host[1])):
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return settings
+
+
+def is_loopback(host: str) -> bool:
+    """True for this machine's own address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
 
 #: The oldest Java that Spark 4 runs on.
 JAVA_MIN = 17
@@ -59,12 +194,8 @@ LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger", "py4j")
 
 #: Environment variables that would select another Spark installation or its settings.
 FOREIGN = (
-    "SPARK_HOME",
-    "SPARK_CONF_DIR",
-    "SPARK_LOCAL_DIRS",
-    "PYSPARK_SUBMIT_ARGS",
-    "PYSPARK_GATEWAY_PORT",
-    "PYSPARK_GATEWAY_SECRET",
+    *("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_LOCAL_DIRS", "PYSPARK_SUBMIT_ARGS"),
+    *("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"),
 )
 
 #: A JVM that has nothing more to do ends in this; one that writes an archive of its classes took 5 s of an idle core for that.

@@ -17,10 +17,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf, isfinite
 from typing import Any, NamedTuple
 
-from reports.facts import KILLS, WAYS, of_channels
-from reports.phases import common
-from reports.ranks import samples_min
-from reports.slo_file import RECOVERIES, Objective, dotted
+from reports.facts import KILLS, WAYS, of_channels, samples_min
+from reports.slo_file import RECOVERIES, Objective, common, dotted
 
 #: Results of an objective, the worst last.
 RESULTS = ("met", "unknown", "missed")

@@ -20,7 +20,7 @@ Every objective is optional, but a file must set one. `reports.slo` tells how ea
 from __future__ import annotations
 
 import json
-import tomllib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -28,10 +28,56 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from reports import phases
-from reports.errors import JudgeError
-from reports.facts import DIRECT, PROXIED
-from reports.ranks import RANKS, SERIES
+from reports.errors import JudgeError, content_of
+from reports.facts import ALL, DIRECT, PROXIED, RANKS, SERIES
+
+# The names that a phase of a run may have, for files that are read before there is a run.
+#
+# The harness, which the judge does not import, names its phases after its faults: `kill` while one is in
+# force, `recover-kill` after it, and `kill-in-freeze` while two are. The second kill of a run that has two
+# is `kill-2`; `kill` is also the name of all of its kills, as it was before they had names of their own. A
+# test holds this list to the faults that the harness has.
+
+
+#: Phases without a fault, and all phases together. Two are of `python -m chaos run scale`.
+QUIET = (ALL, "lead-in", "doubled", "doubled-twice", "settle", "drain", "end")
+
+#: Faults, as phases are named after them.
+FAULTS = (
+    *("kill", "freeze", "cut", "oom", "clock-jump", "lease-expired", "app-kill", "subscriber-kill", "foreign-freeze"),
+    *("net-latency", "net-request-lost", "net-reply-lost", "net-down", "dns-change", "clients-killed"),
+    *("server-kill", "server-restart", "server-pause", "server-clock-jump", "clock-wrap", "disk-slow", "memory-full"),
+    *("script-busy", "scripts-flushed", "snapshot-restore", "slot-move"),
+    *("primary-kill", "primary-cut", "replica-lag", "failover-clean", "failover-lossy"),
+)
+
+RECOVERY, WITHIN = "recover-", "-in-"
+
+
+#: The number of a fault that is not the first of its kind.
+_NUMBER = re.compile(r"(?<=[a-z])-[2-9]$")
+
+
+def common(name: str) -> str:
+    """The name that the phases of all faults of a kind have in common: `recover-kill` of `recover-kill-2`."""
+    return _NUMBER.sub("", name)
+
+
+def known(name: str) -> bool:
+    """Whether a run may have a phase of this name."""
+    if name != common(name) and common(name) in QUIET:
+        return False
+    name = common(name)
+    fault, _, around = name.removeprefix(RECOVERY).partition(WITHIN)
+    return name in QUIET or (fault in FAULTS and (around in FAULTS or name.endswith(fault)))
+
+
+def bound(name: str) -> str:
+    """What a phase must be in place of this name, with the nearest."""
+    near = get_close_matches(name, (*QUIET, *FAULTS, *(RECOVERY + fault for fault in FAULTS)), n=1)
+    perhaps = f"perhaps {near[0]}; " if near else ""
+    return f"{perhaps}the phase must be {', '.join(QUIET)}, a fault ({', '.join(FAULTS)}), recover-FAULT or FAULT-in-FAULT"
+
 
 #: The objectives of a run, in its folder.
 FILE = "slo.toml"
@@ -95,13 +141,7 @@ def read(file: Path, *, channels: bool) -> list[Objective]:
 
     Raises JudgeError when it cannot be read, is not TOML, or says what it must not: the message names every wrong value.
     """
-    try:
-        content = tomllib.loads(file.read_text("utf-8"))
-    except OSError as error:
-        raise JudgeError(f"{file.name}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise JudgeError(f"{file.name} is not TOML: {error}") from error
-    found, wrong = parsed(content, channels=channels)
+    found, wrong = parsed(content_of(file, file.name, "TOML"), channels=channels)
     if wrong:
         raise JudgeError(f"{file.name}: {'; '.join(wrong)}")
     return found
@@ -135,8 +175,8 @@ def misplaced(path: tuple[str, ...], value: object, *, channels: bool) -> str:
     if section not in NAMES:
         return f"{section} is not known, {perhaps(section, NAMES)}it must be {listed(NAMES)}"
     depth = PLACES[section].count(".") + 1
-    if len(path) >= 2 and section == "latency" and not phases.known(path[1]):
-        return f"{dotted(path[:2])} is not known, {phases.bound(path[1])}"
+    if len(path) >= 2 and section == "latency" and not known(path[1]):
+        return f"{dotted(path[:2])} is not known, {bound(path[1])}"
     if len(path) >= 3 and section == "latency" and not channels and path[2] not in SERIES:
         return f"{dotted(path[:3])} is not known, {perhaps(path[2], SERIES)}the series must be {listed(SERIES)}"
     if len(path) >= depth and path[depth - 1] not in NAMES[section]:

@@ -8,10 +8,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from reports import slo, what_now
-from reports.facts import of_channels
-from reports.ranks import ALL
-from reports.words import explained
+from reports import causes, slo
+from reports.causes import explained
+from reports.facts import ALL, of_channels
 
 #: Details are cut to this length and reasons to four of it; verdict.json has the full text.
 WORDS_MAX = 110
@@ -38,7 +37,7 @@ def render(verdict: Mapping[str, Any], folder: Path = Path(), *, columns: int = 
         sections += [faults(measures["faults"], columns), rates(measures)]
         sections += [checks(verdict["checks"], columns, every=every)]
         sections += [not_judged(verdict["checks"]), findings(verdict["findings"], columns)]
-    sections += [objectives(lines, columns), reasons(verdict), what_now.lines(verdict, folder)]
+    sections += [objectives(lines, columns), reasons(verdict), causes.lines(verdict, folder)]
     return page(sections, [*filter(None, [slo.summary(lines)]), f"verdict: {verdict['verdict']}"], columns)
 
 
@@ -83,15 +82,8 @@ def counts(measures: Mapping[str, Any]) -> list[str]:
 def messages(measures: Mapping[str, Any]) -> list[str]:
     """Counts of the messages of a channel run by outcome."""
     titles = (
-        "published",
-        "deliveries",
-        "again",
-        "subscribers",
-        "lost",
-        "told as lost",
-        "wraps crossed",
-        "era changes",
-        "not sent",
+        *("published", "deliveries", "again", "subscribers", "lost", "told as lost", "wraps crossed"),
+        *("era changes", "not sent"),
     )
     names = ("published", "deliveries", "redelivered", "subscribers", "lost", "lost_declared")
     crossed = f"{number(measures.get('wraps_crossed'))} of {number(measures.get('wrap_channels'))}"
@@ -160,11 +152,7 @@ def rates(measures: Mapping[str, Any]) -> list[str]:
     recorder = "?" if share is None else f"{share:.2%}"
     listed = ", ".join(f"{name.removesuffix('_per_s')} {number(per_s)}/s" for name, per_s in each.items())
     lags = f"send lag p50 {number(lag['p50_ms'])} ms, p99 {number(lag['p99_ms'])} ms"
-    return [
-        "rates",
-        f"  {listed}; {lags}; recorder {recorder} of the processes' time",
-        *delayed(measures["delayed"]),
-    ]
+    return ["rates", f"  {listed}; {lags}; recorder {recorder} of the processes' time", *delayed(measures["delayed"])]
 
 
 def delayed(late: Mapping[str, Any]) -> list[str]:

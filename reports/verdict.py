@@ -1,15 +1,102 @@
-"""verdict.json: built from the checks and measures, and written to disk atomically."""
+"""verdict.json and junit.xml: built from the results of the checks and the measures, and written to disk atomically."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
-from reports.causes import REMEDIES, Cause
-from reports.check_result import DECLARED, EXAMPLES_MAX, IN_DOUBT, CheckResult
-from reports.errors import JudgeError
+from reports import slo
+from reports.causes import REMEDIES, Cause, of_doubt, of_row
+from reports.errors import JudgeError, content_of
+
+if TYPE_CHECKING:
+    from reports.checks.base import Check
+
+# The result of one check: its violations by level, the first examples, and the verdict that follows.
+
+
+#: A check shows at most this many examples.
+EXAMPLES_MAX = 10
+
+#: The level of a violation that a declared finding covers. The other levels are those of `reports.checks.base.Flag`.
+DECLARED = "declared"
+
+#: Levels of what may be a violation: because something is not known, handlers had all places, the clock of a host is not known,
+#: rows are missing, or the machine was too slow.
+IN_DOUBT = ("unknown", "full", "astray", "unproven", "slow")
+
+
+@dataclass
+class CheckResult:
+    """The result of one check. `counts` is by (level, kind); `examples` are whole sentences, by level."""
+
+    check: Check
+    doubts: list[str]
+    #: The parts of the check that this history cannot show.
+    not_judged: list[str] = field(default_factory=list)
+    counts: dict[tuple[str, str], int] = field(default_factory=dict)
+    examples: dict[str, list[str]] = field(default_factory=dict)
+    #: The subject of each example.
+    subjects: dict[str, list[str]] = field(default_factory=dict)
+    #: True when rows are missing that may hide a violation.
+    hidden: bool = False
+    #: Per declared finding, the number of rows that it covers, which then do not count as violations; and their first examples.
+    declared: dict[str, int] = field(default_factory=dict)
+    declared_examples: dict[str, list[str]] = field(default_factory=dict)
+
+    def total(self, level: str) -> int:
+        """Number of violation rows of one level."""
+        return sum(count for (at, _), count in self.counts.items() if at == level)
+
+    @property
+    def verdict(self) -> str:
+        """Violated if any violation is proved, else unknown if anything is in doubt, else valid."""
+        if self.total("violated"):
+            return "violated"
+        doubtful = self.doubts or self.hidden or any(map(self.total, IN_DOUBT))
+        return "unknown" if doubtful else "valid"
+
+    @property
+    def causes(self) -> set[Cause]:
+        """Why the check is unknown; empty when it is not."""
+        if self.verdict != "unknown":
+            return set()
+        found = {
+            of_row(self.check.id, level, kind) for (level, kind), count in self.counts.items() if count and level in IN_DOUBT
+        }
+        found |= {of_doubt(self.check.id, doubt) for doubt in self.doubts}
+        return found | ({Cause.HOLES} if self.hidden else set())
+
+    @property
+    def why(self) -> str:
+        """Why the check is not valid, in one line; empty when it is."""
+        if self.verdict == "violated":
+            return summarize(self.total("violated"), self.examples["violated"])
+        reasons = list(self.doubts)
+        if self.total("unknown"):
+            reasons.append(summarize(self.total("unknown"), self.examples["unknown"]))
+        if self.total("full"):
+            reasons.append(summarize(self.total("full"), self.examples["full"]))
+        if self.total("astray"):
+            reasons.append("the clock of a host may explain it: " + summarize(self.total("astray"), self.examples["astray"]))
+        if self.total("unproven"):
+            reasons.append("missing rows may explain it: " + summarize(self.total("unproven"), self.examples["unproven"]))
+        elif self.hidden:
+            reasons.append("missing rows may hide a violation")
+        if self.total("slow"):
+            reasons.append("a slow machine may explain it: " + summarize(self.total("slow"), self.examples["slow"]))
+        return "; ".join(reasons)
+
+
+def summarize(count: int, examples: Sequence[str]) -> str:
+    """The first example, with the count if there are more."""
+    return examples[0] if count == 1 else f"{count} found, the first: {examples[0]}"
+
 
 SCHEMA = 1
 FILE = "verdict.json"
@@ -155,12 +242,7 @@ def write(run: Path, verdict: Mapping[str, Any]) -> None:
 
 def content(folder: Path, file: str, schema: int) -> dict[str, Any]:
     """The JSON object in a file of this folder. Raises JudgeError when it is missing, not JSON or of another schema."""
-    try:
-        found = json.loads((folder / file).read_text("utf-8"))
-    except OSError as error:
-        raise JudgeError(f"{file} of {folder.name}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise JudgeError(f"{file} of {folder.name} is not JSON: {error}") from error
+    found = content_of(folder / file, f"{file} of {folder.name}")
     if not isinstance(found, dict) or found.get("schema") != schema:
         raise JudgeError(f"{file} of {folder.name} is not of schema {schema}")
     return found
@@ -175,3 +257,57 @@ def place(path: Path, words: str) -> None:
         fresh.replace(path)
     except OSError as error:
         raise JudgeError(f"{path.name} of {path.parent.name} cannot be written: {error.strerror or error}") from error
+
+
+# junit.xml: the verdict as CI systems show it. One test case per check: violated is a failure, unknown an
+# error. And one per service level objective: missed is a failure, unknown an error.
+
+
+#: Verdict of a check, or result of an objective -> the XML element that reports it.
+ELEMENTS = {"violated": "failure", "missed": "failure", "unknown": "error"}
+
+#: The attributes that count the elements.
+SUMS = {"failures": "failure", "errors": "error"}
+
+#: Characters that XML 1.0 does not allow.
+UNSPEAKABLE = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
+
+
+def write_junit(run: Path, decided: Mapping[str, Any]) -> None:
+    """Write junit.xml atomically, whatever the verdict. Raises JudgeError when it cannot be written."""
+    place(run / JUNIT, junit(decided))
+
+
+def junit(decided: Mapping[str, Any]) -> str:
+    """The document. If no check has the overall verdict, an extra test case reports it."""
+    cases = [(f"{check['id']} {check['name']}", check["verdict"], check["why"], proof(check)) for check in decided["checks"]]
+    reported = {one[1] for one in cases}
+    if decided["verdict"] not in reported:
+        cases.append(("verdict", decided["verdict"], "; ".join(decided["reasons"]), []))
+    cases += [(f"slo {line['objective']}", line["result"], shortfall(line), []) for line in decided.get("slo", ())]
+    run = spoken(str(decided["spec"].get("id", "run")))
+    counts = {name: str(sum(ELEMENTS.get(one[1]) == element for one in cases)) for name, element in SUMS.items()}
+    suite = ElementTree.Element("testsuite", {"name": run, "tests": str(len(cases)), **counts})
+    for name, verdict, why, examples in cases:
+        case = ElementTree.SubElement(suite, "testcase", classname=run, name=spoken(name))
+        if verdict in ELEMENTS:
+            element = ElementTree.SubElement(case, ELEMENTS[verdict], type=verdict, message=spoken(why))
+            element.text = spoken("\n".join(examples or [why]))
+    ElementTree.indent(suite)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(suite, "unicode")}\n'
+
+
+def proof(check: Mapping[str, Any]) -> list[str]:
+    """The examples of a check, and the rows that prove the first one."""
+    return [*check["examples"], *(f"  {row}" for row in check.get("evidence", ()))]
+
+
+def shortfall(line: Mapping[str, Any]) -> str:
+    """What an objective wants and what the run has."""
+    note = f" ({line['note']})" if line["note"] else ""
+    return f"{line['objective']} must be {slo.wanted(line)}, it is {slo.measured(line)}{note}"
+
+
+def spoken(words: str) -> str:
+    """The text with a question mark for each character that XML does not allow."""
+    return UNSPEAKABLE.sub("?", words)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -18,10 +18,9 @@ import redis
 import engine
 from bench.micro.bare_publish import BarePublish
 from bench.micro.channel_process import Order
-from bench.micro.enqueue import Side
 from bench.micro.payload import PAYLOAD
-from bench.micro.place import client, evalsha_stats, pinned_server, start_module
-from bench.micro.rounds import columns, in_turns, quantile, ratio
+from bench.micro.place import child, client, evalsha_stats, pinned_server
+from bench.micro.rounds import Side, alternate, columns, in_turns, quantile, ratio
 from engine.testing import EmbeddedServer
 
 BATCH = 100
@@ -34,7 +33,7 @@ DSPS_PER_S = 7_394
 SUBSCRIBERS = 100
 #: Default number of messages of one fetch.
 FETCH = 64
-_BLOCK = {"one": 400, "batch": 4_000}
+_BLOCK = 400
 _RATE_PER_S = 100.0
 _WARM_UP = 50
 _TIMEOUT_S = 60
@@ -107,15 +106,6 @@ def publish(size: Size, report: Report) -> dict[str, Any]:
                 for done in [pool.submit(in_batches, count // CONNECTIONS) for _ in range(CONNECTIONS)]:
                     done.result()
 
-        def alternate() -> tuple[Side, Side]:
-            plain.flushall()
-            mine, other = Side(), Side()
-            block = min(_BLOCK["one"], size.publishes)
-            for number in range(2 * (size.publishes // block)):
-                first = number % 4 in (0, 3)
-                (mine if first else other).run(one_by_one if first else bare.run, block, plain)
-            return mine, other
-
         def batches() -> tuple[Side, Side]:
             plain.flushall()
             one, two = Side(), Side()
@@ -123,7 +113,8 @@ def publish(size: Size, report: Report) -> dict[str, Any]:
             two.run(on_two_connections, size.batch_messages, plain)
             return one, two
 
-        sides = in_turns({"one": alternate, "batch": batches}, size.repeat, lambda text: report(f"publish: {text}"))
+        cases = {"one": lambda: alternate(plain, size.publishes, _BLOCK, one_by_one, bare.run), "batch": batches}
+        sides = in_turns(cases, size.repeat, lambda text: report(f"publish: {text}"))
     rows = {
         "channel, one by one": [mine.cost() for mine, _ in sides["one"]],
         "bare loop, one by one": [other.cost() for _, other in sides["one"]],
@@ -185,10 +176,7 @@ def _slice(server: EmbeddedServer, role: str, wakes: int) -> list[float]:
 
         def start(asked: str) -> subprocess.Popen[bytes]:
             order = Order(asked, server.url, "wake", total, _RATE_PER_S)
-            child = start_module("bench.micro.channel_process", json.dumps(asdict(order)))
-            children.callback(child.wait)
-            children.callback(child.kill)
-            return child
+            return children.enter_context(child("bench.micro.channel_process", order))
 
         listener = start(role)
         assert listener.stdout is not None

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from bench.micro import channels, claim_cost, drain, enqueue, floor_check, memory, pickup, profile, scripts, targets
-from bench.micro.card import machine_card, one_line
-from bench.micro.place import ROOT, Unpinnable, check_cores, pin_client, servers
+from bench.micro.place import ROOT, Unpinnable
 from bench.micro.rounds import Cost
+from bench.micro.runner import Runner, one_line
 
 FOLDER = ROOT / "runs" / "bench-engine"
 
@@ -109,13 +106,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, default=FOLDER, help="folder for the files")
     options = parser.parse_args(arguments)
     try:
-        check_cores()
+        runner = Runner(options.folder)
+        size, parts = QUICK if options.quick else FULL, options.only or list(PARTS)
+        return Run(size, parts, options.profile, options.floor_file, runner).run()
     except Unpinnable as error:
         print(f"bench-engine: {error}", file=sys.stderr)
         return UNKNOWN
-    run = Run(QUICK if options.quick else FULL, options.only or list(PARTS), options.profile, options.floor_file, options.folder)
-    try:
-        return run.run()
     except KeyboardInterrupt:
         print("bench-engine: interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -124,45 +120,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
 class Run:
     """One run, from the machine card to the line of ratios."""
 
-    def __init__(self, size: Size, parts: Sequence[str], profiled: bool, floor_file: Path | None, folder: Path) -> None:
+    def __init__(self, size: Size, parts: Sequence[str], profiled: bool, floor_file: Path | None, runner: Runner) -> None:
         self._size, self._parts, self._profiled, self._floor_file = size, parts, profiled, floor_file
-        self._started_s = time.monotonic()
-        self._base = folder / datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
-        folder.mkdir(parents=True, exist_ok=True)
-        self._servers = servers()
+        self._runner = runner
         self._found: dict[str, Any] = {}
         self._numbers: dict[str, float | None] = {}
         self._failed = False
 
     def run(self) -> int:
         """Measure each part; return the exit code. A part that fails is unknown, and the others go on."""
-        card = machine_card(self._servers)
-        pin_client()
-        print(one_line(card), flush=True)
-        if card["load"][0] > QUIET_LOAD:
-            print(f"the machine is not quiet (load {card['load'][0]:g}): other programs will disturb the numbers", flush=True)
+        load = self._runner.card["load"][0]
+        if load > QUIET_LOAD:
+            print(f"the machine is not quiet (load {load:g}): other programs will disturb the numbers", flush=True)
         program = self._floor_file
         if program is not None:
-            jobs, repeat = self._size.floor_jobs, FLOOR_REPEAT
-            self._measure(
-                "floor_check",
-                (),
-                lambda report: floor_check.compare(program.absolute(), jobs, repeat, report),
-            )
+            jobs = self._size.floor_jobs
+            self._measure("floor_check", (), lambda report: floor_check.compare(program.absolute(), jobs, FLOOR_REPEAT, report))
         for name in self._parts:
             self._measure(name, PARTS[name], self._measurements()[name])
         if self._profiled:
             self._measure("profile", (), lambda report: profile.measure(PROFILE_JOBS, report))
         intervals = (self._found.get("pickup") or {}).get("interval", {})
-        self._write(card, intervals)
+        self._write(intervals)
         self._print(intervals)
         return UNKNOWN if self._failed or None in self._numbers.values() else MEASURED
 
     def _measurements(self) -> dict[str, Callable[[Callable[[str], None]], dict[str, Any]]]:
         size = self._size
         return {
-            "scripts": lambda report: scripts.measure(size.script_rounds, self._base.with_suffix(".scripts.json"), report),
-            "memory": lambda report: memory.measure(self._servers, size.memory_jobs, report),
+            "scripts": lambda report: scripts.measure(size.script_rounds, self._runner.base.with_suffix(".scripts.json"), report),
+            "memory": lambda report: memory.measure(self._runner.servers, size.memory_jobs, report),
             "enqueue": lambda report: enqueue.measure(size.enqueue_jobs, size.repeat, report),
             "drain": lambda report: drain.measure(size.drain_jobs, size.repeat, report),
             "claim_cost": lambda report: claim_cost.measure(
@@ -174,35 +161,32 @@ class Run:
 
     def _measure(self, name: str, keys: Sequence[str], work: Callable[[Callable[[str], None]], dict[str, Any]]) -> None:
         try:
-            self._found[name] = work(lambda text: self._print_progress(f"{name}: {text}"))
+            self._found[name] = work(lambda text: self._runner.report(f"{name}: {text}"))
         except Exception as error:
             # A failed part must not discard the results of the others.
             traceback.print_exc()
-            self._print_progress(f"{name}: {type(error).__name__}: {error}")
+            self._runner.report(f"{name}: {type(error).__name__}: {error}")
             self._found[name] = None
             self._failed = True
         ratios = (self._found[name] or {}).get("ratios", {})
         self._numbers |= {key: ratios.get(key) for key in keys}
 
-    def _print_progress(self, text: str) -> None:
-        print(f"{time.monotonic() - self._started_s:6.0f} s  {text}", flush=True)
-
-    def _write(self, card: dict[str, Any], intervals: dict[str, Any]) -> None:
+    def _write(self, intervals: dict[str, Any]) -> None:
         bounds = {target.key: {"bound": target.bound, "at_least": target.at_least} for target in targets.TARGETS}
         verdicts = {target.key: targets.verdict(target, self._numbers) for target in targets.TARGETS}
         whole = {
-            "machine": card,
+            "machine": self._runner.card,
             "numbers": self._numbers,
             "intervals": intervals,
             "targets": bounds,
             "verdicts": verdicts,
             "parts": self._found,
         }
-        self._base.with_suffix(".json").write_text(json.dumps(whole, indent=1) + "\n")
+        self._runner.write(whole)
         # Imported late, because importing matplotlib is slow.
         from bench.micro.figure import draw
 
-        draw(self._found, self._numbers, one_line(card), self._base.with_suffix(".png"))
+        draw(self._found, self._numbers, one_line(self._runner.card), self._runner.base.with_suffix(".png"))
 
     def _print(self, intervals: dict[str, Any]) -> None:
         print()
@@ -211,8 +195,7 @@ class Run:
         for line in targets.table(self._numbers, intervals):
             print(line)
         print()
-        for path in (self._base.with_suffix(".json"), self._base.with_suffix(".png")):
-            print(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+        self._runner.files(".json", ".png")
         print(targets.ratio_line(self._numbers), flush=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from typing import Any
 
@@ -10,12 +11,19 @@ import redis
 import engine
 from bench.micro.jobs import Claims, run_as_eval
 from bench.micro.payload import NAME, PAYLOAD
+from engine.ops.admin import AdminAction, Alter
 from engine.ops.claims import Failure
 from engine.ops.jobs import Enqueue, EnqueueMany, Lease
+from engine.ops.schedules import PutSchedule, TickPolicy, Timing
 from engine.queue import producing
+from engine.redis.call import Call
+from engine.redis.exchange import DEADLINE_MS
 
 #: Jobs of one call.
 BATCH = 10
+
+#: The worker that sweeps, ticks and beats.
+INCARNATION = "00000000000000b2"
 
 
 class Desk:
@@ -38,14 +46,24 @@ class Desk:
         """The time after which a call made now is void."""
         return self.queue.driver.not_after_ms()
 
-    def waiting(self, count: int = BATCH, **options: Any) -> None:
-        """Enqueue this many jobs."""
-        run_as_eval(self.plain, self.queue.model.call(EnqueueMany(self.enqueues(count, **options))))
+    def call(self, operation: Any) -> Call[Any]:
+        """The call of an operation."""
+        return operation if isinstance(operation, Call) else self.queue.model.call(operation)
+
+    def prepare(self, operation: Any) -> Any:
+        """Run an operation that is not measured; return its reply."""
+        return run_as_eval(self.plain, self.call(operation))
+
+    def waiting(self, count: int = BATCH, **options: Any) -> tuple[str, ...]:
+        """Enqueue this many jobs; return their ids."""
+        made = self.enqueues(count, **options)
+        self.prepare(EnqueueMany(made))
+        return tuple(job.job for job in made)
 
     def leased(self, count: int = BATCH, **options: Any) -> tuple[Lease, ...]:
         """Enqueue and lease this many jobs."""
         self.waiting(count, **options)
-        return tuple(job.lease for job in run_as_eval(self.plain, self.claims.call(count)).jobs)
+        return tuple(job.lease for job in self.prepare(self.claims.call(count)).jobs)
 
     def failed(self) -> tuple[Failure, ...]:
         """Lease jobs, and return failures of their handlers."""
@@ -55,3 +73,18 @@ class Desk:
         """The counter of the next sweep."""
         self._counter += 1
         return self._counter
+
+    def alter(self, action: AdminAction, jobs: tuple[str, ...], state: str) -> Alter:
+        """The operation that does this to jobs in this state."""
+        return Alter(action, jobs, state, not_after_ms=self.void_ms())
+
+    def put_schedule(self, **options: Any) -> PutSchedule:
+        """The operation that makes a schedule which is due now."""
+        (job,) = self.enqueues(1, **options)
+        name, due_ms = os.urandom(8).hex(), self.void_ms() - DEADLINE_MS
+        return PutSchedule(name, Timing(every_ms=1000), TickPolicy(), job, due_ms, due_ms, None, not_after_ms=self.void_ms())
+
+    def version_of(self, put: PutSchedule) -> str:
+        """The version of a schedule."""
+        version: Any = self.plain.hget(self.queue.model.keys.schedule(put.schedule), "version")
+        return version.decode()

@@ -5,14 +5,13 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 import engine
 from bench.micro.drain_process import Order
 from bench.micro.floor import Floor
 from bench.micro.jobs import fill
-from bench.micro.place import client, evalsha_stats, pinned_server, server_cpu_s, start_module
+from bench.micro.place import child, client, evalsha_stats, pinned_server, server_cpu_s
 from bench.micro.rounds import Cost, columns, in_turns, ratio
 from bench.models import LANES
 
@@ -56,22 +55,15 @@ def measure(jobs: int, repeat: int, report: Callable[[str], None]) -> dict[str, 
         found = in_turns(cases, repeat, report)
     costs = columns(found)
     rates = costs["jobs_per_s"]
-    return {
-        **costs,
-        "ratios": {"drain": ratio(rates[f"inline, prefetch {PREFETCH}"], rates[f"floor, batch {FLOOR_BATCH}"])},
-    }
+    return {**costs, "ratios": {"drain": ratio(rates[f"inline, prefetch {PREFETCH}"], rates[f"floor, batch {FLOOR_BATCH}"])}}
 
 
 def drain_once(
     url: str, queue: str, jobs: int, path: str, prefetch: int, profile: bool = False, model: str = LANES
 ) -> dict[str, Any]:
     """Drain in a child process, and return its result: `seconds`, `cpu_s`, `profile`."""
-    child = start_module("bench.micro.drain_process", json.dumps(asdict(Order(url, queue, jobs, path, prefetch, profile, model))))
-    try:
-        output = child.communicate(timeout=_TIMEOUT_S)[0]
-    finally:
-        child.kill()
-        child.wait()
-    if child.returncode:
-        raise RuntimeError(f"drain: the process of path {path} ended with code {child.returncode}")
+    with child("bench.micro.drain_process", Order(url, queue, jobs, path, prefetch, profile, model)) as drained:
+        output = drained.communicate(timeout=_TIMEOUT_S)[0]
+    if drained.returncode:
+        raise RuntimeError(f"drain: the process of path {path} ended with code {drained.returncode}")
     return json.loads(output)

@@ -17,58 +17,18 @@ from typing import Any
 import pytest
 
 import engine
-from bench.micro.desk import BATCH, Desk
-from bench.micro.jobs import LEASE_MS, run_as_eval
+from bench.micro.desk import BATCH, INCARNATION, Desk
+from bench.micro.jobs import LEASE_MS
 from bench.micro.payload import NAME
 from bench.micro.place import client, evalsha_stats, pin_client, pinned_server
-from engine.ops.admin import (
-    AdminAction,
-    Alter,
-    Clean,
-    Forget,
-    HistoryRule,
-    Limit,
-    MakeTestQueue,
-    NoteEra,
-    Pause,
-    Resume,
-    Revive,
-    SetEvents,
-    SetHistory,
-    SetLimit,
-    SetRetention,
-    SetWorker,
-)
-from engine.ops.claims import Bury, Drop, Extend, Failure, Finish, Mark, Release, Retry
-from engine.ops.jobs import CloseWindows, EnqueueMany, Options
-from engine.ops.looks import Count, Explain, Inspect, ListHistory, Listing, ListObstacles, Look, NoteProgress, Page, Relatives
-from engine.ops.schedules import EnableSchedule, ListSchedules, PutSchedule, RemoveSchedule, Tick, TickPolicy, Timing
-from engine.ops.sweeps import ReadWorkerUpdates, ReapLost, Sweep
-from engine.ops.workers import (
-    AcquireLock,
-    Beat,
-    Connected,
-    ExtendLock,
-    ListRunTimes,
-    ListWorkers,
-    ReleaseLock,
-    ReplicationProbe,
-    ReportRunTimes,
-    RunTimes,
-)
+from engine.ops import admin, claims, jobs, looks, sweeps, workers
+from engine.ops.schedules import EnableSchedule, ListSchedules, PutSchedule, RemoveSchedule, Tick
 from engine.redis.call import Call
-from engine.redis.exchange import DEADLINE_MS
 from engine.redis.scripts import load_model, scripts_folder
 from engine.worker.machine.sweeping import REAP_PAGE
 
 BULK = 100
 _DELAY_MS = 1
-_INCARNATION = "00000000000000b2"
-
-
-def _claim(desk: Desk) -> Call[Any]:
-    desk.waiting()
-    return desk.claims.call(BATCH)
 
 
 def _finish_and_claim(desk: Desk) -> Call[Any]:
@@ -77,180 +37,171 @@ def _finish_and_claim(desk: Desk) -> Call[Any]:
     return desk.claims.call(BATCH, leases)
 
 
-def _sweep(desk: Desk, *, orphans: bool = False) -> Call[Any]:
-    return desk.queue.model.call(Sweep(_INCARNATION, desk.counter(), 1000, 1000, 1000, orphans=orphans))
+def _claim(desk: Desk) -> Call[Any]:
+    desk.waiting()
+    return desk.claims.call(BATCH)
 
 
-def _promote(desk: Desk) -> Call[Any]:
+def _sweep(desk: Desk, *, orphans: bool = False) -> sweeps.Sweep:
+    return sweeps.Sweep(INCARNATION, desk.counter(), 1000, 1000, 1000, orphans=orphans)
+
+
+def _promote(desk: Desk) -> sweeps.Sweep:
     desk.waiting(delay_ms=_DELAY_MS)
     time.sleep(2 * _DELAY_MS / 1000)
     return _sweep(desk)
 
 
-def _put_schedule(desk: Desk, name: str) -> PutSchedule:
-    """A schedule that is due now."""
-    job = desk.enqueues(1)[0]
-    due_ms = desk.void_ms() - DEADLINE_MS
-    return PutSchedule(name, Timing(every_ms=1000), TickPolicy(), job, due_ms, due_ms, None, not_after_ms=desk.void_ms())
-
-
-def _schedule(desk: Desk) -> tuple[PutSchedule, int]:
+def _schedule(desk: Desk) -> tuple[PutSchedule, str]:
     """Create a schedule; return its operation and its version."""
-    put = _put_schedule(desk, os.urandom(8).hex())
-    run_as_eval(desk.plain, desk.queue.model.call(put))
-    version: Any = desk.plain.hget(desk.queue.model.keys.schedule(put.schedule), "version")
-    return put, int(version)
+    put = desk.put_schedule()
+    desk.prepare(put)
+    return put, desk.version_of(put)
 
 
-def _enable_schedule(desk: Desk) -> Call[Any]:
+def _enable_schedule(desk: Desk) -> EnableSchedule:
     put, version = _schedule(desk)
-    return desk.queue.model.call(EnableSchedule(put.schedule, version, 0, not_after_ms=desk.void_ms()))
+    return EnableSchedule(put.schedule, int(version), 0, not_after_ms=desk.void_ms())
 
 
-def _tick(desk: Desk) -> Call[Any]:
+def _tick(desk: Desk) -> Tick:
     put, version = _schedule(desk)
     due_ms = put.next_ms
-    ticks = (_INCARNATION, desk.counter(), put.schedule, str(version), due_ms, (due_ms,), due_ms + 1000, 0)
-    return desk.queue.model.call(Tick(*ticks, "allow"))
+    return Tick(INCARNATION, desk.counter(), put.schedule, version, due_ms, (due_ms,), due_ms + 1000, 0, "allow")
 
 
-def _jobs(desk: Desk, count: int = BATCH, **options: Any) -> tuple[str, ...]:
-    """Enqueue this many jobs; return their ids."""
-    made = desk.enqueues(count, **options)
-    run_as_eval(desk.plain, desk.queue.model.call(EnqueueMany(made)))
-    return tuple(job.job for job in made)
-
-
-def _alter(desk: Desk, action: AdminAction, jobs: tuple[str, ...], state: str) -> Call[Any]:
-    return desk.queue.model.call(Alter(action, jobs, state, not_after_ms=desk.void_ms()))
-
-
-def _requeue(desk: Desk) -> Call[Any]:
+def _requeue(desk: Desk) -> admin.Alter:
     failed = desk.failed()
-    run_as_eval(desk.plain, desk.queue.model.call(Bury(failed)))
-    return _alter(desk, "requeue", tuple(failure.lease.job for failure in failed), "dead")
+    desk.prepare(claims.Bury(failed))
+    return desk.alter("requeue", tuple(failure.lease.job for failure in failed), "dead")
 
 
 def _family(desk: Desk) -> tuple[str, tuple[str, ...]]:
     """A leased job is buried, and its children with it; their ids."""
     (lease,) = desk.leased(1)
     children = desk.enqueues(BATCH, needs=(lease.job,))
-    for operation in (*children, Bury((Failure(lease, "RuntimeError: planned"),))):
-        run_as_eval(desk.plain, desk.queue.model.call(operation))
-    run_as_eval(desk.plain, _sweep(desk))
+    for operation in (*children, claims.Bury((claims.Failure(lease, "RuntimeError: planned"),)), _sweep(desk)):
+        desk.prepare(operation)
     return lease.job, tuple(child.job for child in children)
 
 
-def _revive(desk: Desk) -> Call[Any]:
+def _revive(desk: Desk) -> admin.Revive:
     parent, children = _family(desk)
-    run_as_eval(desk.plain, _alter(desk, "requeue", (parent,), "dead"))
-    return desk.queue.model.call(Revive(children, not_after_ms=desk.void_ms()))
+    desk.prepare(desk.alter("requeue", (parent,), "dead"))
+    return admin.Revive(children, not_after_ms=desk.void_ms())
 
 
-def _lock(desk: Desk) -> AcquireLock:
+def _lock(desk: Desk) -> workers.AcquireLock:
     """Take a lock, and return its operation."""
     name = os.urandom(8).hex()
-    lock = AcquireLock(name, name, 60_000, not_after_ms=desk.void_ms())
-    run_as_eval(desk.plain, desk.queue.model.call(lock))
+    lock = workers.AcquireLock(name, name, 60_000, not_after_ms=desk.void_ms())
+    desk.prepare(lock)
     return lock
 
 
-def _lock_extend(desk: Desk) -> Call[Any]:
+def _extend_lock(desk: Desk) -> workers.ExtendLock:
     lock = _lock(desk)
-    return desk.queue.model.call(ExtendLock(lock.name, lock.token, 1, 60_000, not_after_ms=desk.void_ms()))
+    return workers.ExtendLock(lock.name, lock.token, 1, 60_000, not_after_ms=desk.void_ms())
 
 
-def _lock_release(desk: Desk) -> Call[Any]:
+def _release_lock(desk: Desk) -> workers.ReleaseLock:
     lock = _lock(desk)
-    return desk.queue.model.call(ReleaseLock(lock.name, lock.token))
+    return workers.ReleaseLock(lock.name, lock.token)
 
 
-def _report(desk: Desk) -> ReportRunTimes:
+def _report(desk: Desk) -> workers.ReportRunTimes:
     """A report of handler run times for some names, each in a dozen buckets."""
     buckets = tuple((bucket, 100) for bucket in range(40, 52))
-    items = tuple(RunTimes(f"{NAME}{at}", "ok", 1_000_000, 50_000, buckets) for at in range(BATCH))
-    return ReportRunTimes(_INCARNATION, desk.counter(), desk.void_ms(), items)
+    items = tuple(workers.RunTimes(f"{NAME}{at}", "ok", 1_000_000, 50_000, buckets) for at in range(BATCH))
+    return workers.ReportRunTimes(INCARNATION, desk.counter(), desk.void_ms(), items)
 
 
-def _took(desk: Desk) -> Call[Any]:
-    run_as_eval(desk.plain, desk.queue.model.call(_report(desk)))
-    return desk.queue.model.call(ListRunTimes(0, 100))
+def _list_run_times(desk: Desk) -> workers.ListRunTimes:
+    desk.prepare(_report(desk))
+    return workers.ListRunTimes(0, 100)
 
 
-def _windows(desk: Desk) -> Call[Any]:
+def _windows(desk: Desk) -> jobs.CloseWindows:
     """The windows of jobs that were enqueued with a dedup key each."""
-    jobs = [replace(job, options=Options(dedup=f"outbox:{job.job}", dedup_ms=60_000)) for job in desk.enqueues(BATCH)]
-    run_as_eval(desk.plain, desk.queue.model.call(EnqueueMany(tuple(jobs))))
-    return desk.queue.model.call(CloseWindows(tuple((job.options.dedup, job.job) for job in jobs)))
+    made = [replace(job, options=jobs.Options(dedup=f"outbox:{job.job}", dedup_ms=60_000)) for job in desk.enqueues(BATCH)]
+    desk.prepare(jobs.EnqueueMany(tuple(made)))
+    return jobs.CloseWindows(tuple((job.options.dedup, job.job) for job in made))
 
 
-def _op_id() -> str:
+def _clean(desk: Desk) -> admin.Clean:
+    return admin.Clean("waiting", 0, None, 0, len(desk.waiting(BULK)), BULK, not_after_ms=desk.void_ms())
+
+
+def _reap_lost(desk: Desk) -> sweeps.ReapLost:
+    connected = (workers.Connected(INCARNATION, 1),)
+    return sweeps.ReapLost(INCARNATION, desk.counter(), REAP_PAGE, desk.void_ms(), connected, "none")
+
+
+def _void(desk: Desk) -> dict[str, Any]:
+    return {"not_after_ms": desk.void_ms()}
+
+
+def _id() -> str:
     return os.urandom(8).hex()
 
 
-#: Name of the benchmark, which begins with the script's name -> function that builds the call.
-CALLS: dict[str, Callable[[Desk], Call[Any]]] = {
-    "enqueue": lambda desk: desk.queue.model.call(desk.enqueues(1)[0]),
-    f"enqueue_many {BULK}": lambda desk: desk.queue.model.call(EnqueueMany(desk.enqueues(BULK))),
+#: Name of the benchmark, which begins with the script's name -> function that makes the operation, or its call.
+CALLS: dict[str, Callable[[Desk], Any]] = {
+    "enqueue": lambda desk: desk.enqueues(1)[0],
+    f"enqueue_many {BULK}": lambda desk: jobs.EnqueueMany(desk.enqueues(BULK)),
     f"close_windows {BATCH}": _windows,
     f"claim {BATCH}": _claim,
     f"claim {BATCH} and finish {BATCH}": _finish_and_claim,
-    f"finish {BATCH}": lambda desk: desk.queue.model.call(Finish(desk.leased())),
-    f"release {BATCH}": lambda desk: desk.queue.model.call(Release(desk.leased())),
-    f"retry {BATCH}": lambda desk: desk.queue.model.call(Retry(desk.failed())),
-    f"bury {BATCH}": lambda desk: desk.queue.model.call(Bury(desk.failed())),
-    f"extend {BATCH}": lambda desk: desk.queue.model.call(Extend(desk.leased(), 1, LEASE_MS, desk.void_ms())),
-    "mark": lambda desk: desk.queue.model.call(Mark(desk.leased(1)[0])),
+    f"finish {BATCH}": lambda desk: claims.Finish(desk.leased()),
+    f"release {BATCH}": lambda desk: claims.Release(desk.leased()),
+    f"retry {BATCH}": lambda desk: claims.Retry(desk.failed()),
+    f"bury {BATCH}": lambda desk: claims.Bury(desk.failed()),
+    f"extend {BATCH}": lambda desk: claims.Extend(desk.leased(), 1, LEASE_MS, desk.void_ms()),
+    "mark": lambda desk: claims.Mark(desk.leased(1)[0]),
     f"sweep {BATCH} that are due": _promote,
     "sweep nothing": _sweep,
-    "counts": lambda desk: desk.queue.model.call(Count()),
-    f"listing {BULK}": lambda desk: desk.queue.model.call(Listing(0, BULK)),
-    "pause": lambda desk: desk.queue.model.call(Pause(NAME, 0, not_after_ms=desk.void_ms())),
-    "resume": lambda desk: desk.queue.model.call(Resume(NAME, not_after_ms=desk.void_ms())),
-    "set_limit": lambda desk: desk.queue.model.call(SetLimit("k:tenant", Limit(concurrency=1), not_after_ms=desk.void_ms())),
-    "put_schedule": lambda desk: desk.queue.model.call(_put_schedule(desk, os.urandom(8).hex())),
+    "counts": lambda desk: looks.Count(),
+    f"listing {BULK}": lambda desk: looks.Listing(0, BULK),
+    "pause": lambda desk: admin.Pause(NAME, 0, **_void(desk)),
+    "resume": lambda desk: admin.Resume(NAME, **_void(desk)),
+    "set_limit": lambda desk: admin.SetLimit("k:tenant", admin.Limit(concurrency=1), **_void(desk)),
+    "put_schedule": lambda desk: desk.put_schedule(),
     "enable_schedule": _enable_schedule,
-    "remove_schedule": lambda desk: desk.queue.model.call(
-        RemoveSchedule(_schedule(desk)[0].schedule, not_after_ms=desk.void_ms())
-    ),
-    "schedules": lambda desk: desk.queue.model.call(ListSchedules(_schedule(desk)[0].schedule)),
+    "remove_schedule": lambda desk: RemoveSchedule(_schedule(desk)[0].schedule, **_void(desk)),
+    "schedules": lambda desk: ListSchedules(_schedule(desk)[0].schedule),
     "tick": _tick,
-    f"run_now {BATCH}": lambda desk: _alter(desk, "run_now", _jobs(desk, delay_ms=60_000), "delayed"),
-    f"discard {BATCH}": lambda desk: _alter(desk, "cancel", _jobs(desk), "waiting"),
+    f"run_now {BATCH}": lambda desk: desk.alter("run_now", desk.waiting(delay_ms=60_000), "delayed"),
+    f"discard {BATCH}": lambda desk: desk.alter("cancel", desk.waiting(), "waiting"),
     f"requeue {BATCH}": _requeue,
     f"revive {BATCH}": _revive,
-    f"drop {BATCH}": lambda desk: desk.queue.model.call(Drop(desk.leased(), ("discarded",) * BATCH)),
-    f"clean {BULK}": lambda desk: desk.queue.model.call(
-        Clean("waiting", 0, None, 0, len(_jobs(desk, BULK)), BULK, not_after_ms=desk.void_ms())
-    ),
-    "forget begin": lambda desk: desk.queue.model.call(Forget("begin", force=True, not_after_ms=desk.void_ms())),
-    "set_retention": lambda desk: desk.queue.model.call(SetRetention((("done_max", 1000),), not_after_ms=desk.void_ms())),
-    "set_events": lambda desk: desk.queue.model.call(SetEvents(0, not_after_ms=desk.void_ms())),
-    "set_history": lambda desk: desk.queue.model.call(SetHistory(HistoryRule(1000), not_after_ms=desk.void_ms())),
-    f"list_history {BATCH}": lambda desk: desk.queue.model.call(ListHistory(0, 0, 2**52, 0, BATCH)),
-    "set_worker": lambda desk: desk.queue.model.call(SetWorker("c:*", 4, not_after_ms=desk.void_ms())),
-    f"inspect {BATCH}": lambda desk: desk.queue.model.call(Inspect(_jobs(desk))),
-    f"page {BULK}": lambda desk: desk.queue.model.call(Page("waiting", 0, BULK)),
-    "obstacles": lambda desk: desk.queue.model.call(ListObstacles()),
-    "why": lambda desk: desk.queue.model.call(Explain(_jobs(desk, 1)[0])),
-    f"relatives with {BATCH} children": lambda desk: desk.queue.model.call(Relatives((_family(desk)[0],), ("",))),
-    "look": lambda desk: desk.queue.model.call(Look(_jobs(desk, 1)[0])),
-    "progress": lambda desk: desk.queue.model.call(NoteProgress(desk.leased(1)[0], 1, b'"percent":5}')),
-    "read_worker_updates": lambda desk: desk.queue.model.call(ReadWorkerUpdates(0, "worker")),
-    "beat": lambda desk: desk.queue.model.call(Beat(_INCARNATION, desk.counter(), 30_000, desk.void_ms(), LEASE_MS, 1000, "{}")),
-    "reap_lost of nobody": lambda desk: desk.queue.model.call(
-        ReapLost(_INCARNATION, desk.counter(), REAP_PAGE, desk.void_ms(), (Connected(_INCARNATION, 1),), "none")
-    ),
+    f"drop {BATCH}": lambda desk: claims.Drop(desk.leased(), ("discarded",) * BATCH),
+    f"clean {BULK}": _clean,
+    "forget begin": lambda desk: admin.Forget("begin", force=True, **_void(desk)),
+    "set_retention": lambda desk: admin.SetRetention((("done_max", 1000),), **_void(desk)),
+    "set_events": lambda desk: admin.SetEvents(0, **_void(desk)),
+    "set_history": lambda desk: admin.SetHistory(admin.HistoryRule(1000), **_void(desk)),
+    f"list_history {BATCH}": lambda desk: looks.ListHistory(0, 0, 2**52, 0, BATCH),
+    "set_worker": lambda desk: admin.SetWorker("c:*", 4, **_void(desk)),
+    f"inspect {BATCH}": lambda desk: looks.Inspect(desk.waiting()),
+    f"page {BULK}": lambda desk: looks.Page("waiting", 0, BULK),
+    "obstacles": lambda desk: looks.ListObstacles(),
+    "why": lambda desk: looks.Explain(desk.waiting(1)[0]),
+    f"relatives with {BATCH} children": lambda desk: looks.Relatives((_family(desk)[0],), ("",)),
+    "look": lambda desk: looks.Look(desk.waiting(1)[0]),
+    "progress": lambda desk: looks.NoteProgress(desk.leased(1)[0], 1, b'"percent":5}'),
+    "read_worker_updates": lambda desk: sweeps.ReadWorkerUpdates(0, "worker"),
+    "beat": lambda desk: workers.Beat(INCARNATION, desk.counter(), 30_000, desk.void_ms(), LEASE_MS, 1000, "{}"),
+    "reap_lost of nobody": _reap_lost,
     "orphans of nobody": lambda desk: _sweep(desk, orphans=True),
-    "workers": lambda desk: desk.queue.model.call(ListWorkers(0, 100)),
-    f"report_run_times {BATCH}": lambda desk: desk.queue.model.call(_report(desk)),
-    f"list_run_times {BATCH}": _took,
-    "lock_acquire": lambda desk: desk.queue.model.call(AcquireLock(_op_id(), _op_id(), 60_000, not_after_ms=desk.void_ms())),
-    "lock_extend": _lock_extend,
-    "lock_release": _lock_release,
-    "replication_probe": lambda desk: desk.queue.model.call(ReplicationProbe()),
-    "note_era": lambda desk: desk.queue.model.call(NoteEra("first", "", "", 0)),
-    "make_test_queue refused": lambda desk: desk.queue.model.call(MakeTestQueue()),
+    "workers": lambda desk: workers.ListWorkers(0, 100),
+    f"report_run_times {BATCH}": _report,
+    f"list_run_times {BATCH}": _list_run_times,
+    "lock_acquire": lambda desk: workers.AcquireLock(_id(), _id(), 60_000, **_void(desk)),
+    "lock_extend": _extend_lock,
+    "lock_release": _release_lock,
+    "replication_probe": lambda desk: workers.ReplicationProbe(),
+    "note_era": lambda desk: admin.NoteEra("first", "", "", 0),
+    "make_test_queue refused": lambda desk: admin.MakeTestQueue(),
 }
 
 
@@ -280,7 +231,7 @@ def test_script(benchmark: Any, desk: Desk, title: str, request: pytest.FixtureR
     desk.plain.config_resetstat()
 
     def prepared() -> tuple[tuple[Call[Any]], dict[str, Any]]:
-        return (CALLS[title](desk),), {}
+        return (desk.call(CALLS[title](desk)),), {}
 
     benchmark.group = "scripts"
     benchmark.pedantic(desk.queue.driver.run, setup=prepared, rounds=request.config.getoption("benchmark_min_rounds"))

@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from typing import Any
 
 from bench.micro.http_enqueue_process import Order
-from bench.micro.http_place import START_S, Face, answer, bare_application, child, serving
-from bench.micro.place import CLIENT_CPU, SERVER_CPU, pinned_server
+from bench.micro.http_place import START_S, Face, answer, bare_application, serving
+from bench.micro.place import CLIENT_CPU, SERVER_CPU, child, pinned_server
 from bench.micro.rounds import in_turns, quantile, ratio, ratio_interval
 
 _QUEUE = "q"

@@ -114,11 +114,7 @@ async def direct(order: Order) -> object:
 
 
 def _took(took_ns: list[int], began_ns: int, cpu_s: float) -> object:
-    return {
-        "took_ns": took_ns,
-        "seconds": (time.monotonic_ns() - began_ns) / 1e9,
-        "cpu_s": time.process_time() - cpu_s,
-    }
+    return {"took_ns": took_ns, "seconds": (time.monotonic_ns() - began_ns) / 1e9, "cpu_s": time.process_time() - cpu_s}
 
 
 def bare(port: int) -> None:

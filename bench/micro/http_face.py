@@ -7,21 +7,17 @@ takes too long, or memory certainly grows.
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from bench.micro import http_enqueue, http_wake
-from bench.micro.card import machine_card, one_line
 from bench.micro.http_wake import MEMORY_EVERY_S, WAKE_P99_MS, met
-from bench.micro.place import ROOT, SERVER_CPU, Unpinnable, check_cores, servers
+from bench.micro.place import ROOT, SERVER_CPU, Unpinnable
+from bench.micro.runner import Runner
 
 FOLDER = ROOT / "runs" / "bench-http"
 #: Exit codes: the bounds are met, one is not, cannot be measured here.
@@ -57,28 +53,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = {name: getattr(options, name) for name in ("polls", "listeners", "seconds", "ends_per_s")}
     wake = replace(size.wake, **{name: value for name, value in given.items() if value is not None})
     try:
-        check_cores()
+        runner = Runner(options.folder, SERVER_CPU)
     except Unpinnable as error:
         print(f"bench-http: {error}", file=sys.stderr)
         return UNKNOWN
-    os.sched_setaffinity(0, {SERVER_CPU})
-    card = machine_card(servers())
-    print(one_line(card), flush=True)
-    began_s = time.monotonic()
-
-    def report(text: str) -> None:
-        print(f"{time.monotonic() - began_s:6.0f} s  {text}", flush=True)
-
     parts: dict[str, Callable[[], dict[str, Any]]] = {
-        "wake": lambda: http_wake.measure(wake, report),
-        "enqueue": lambda: http_enqueue.measure(size.enqueues, size.repeat, report),
+        "wake": lambda: http_wake.measure(wake, runner.report),
+        "enqueue": lambda: http_enqueue.measure(size.enqueues, size.repeat, runner.report),
     }
     found = {name: parts[name]() for name in options.only or parts}
-    options.folder.mkdir(parents=True, exist_ok=True)
-    path = options.folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S}.json"
-    whole = {"machine": card, "size": asdict(replace(size, wake=wake)), "parts": found}
-    path.write_text(json.dumps(whole, indent=1) + "\n")
-    print("\n".join(["", *details(found), str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)]))
+    runner.write({"machine": runner.card, "size": asdict(replace(size, wake=wake)), "parts": found})
+    print("\n".join(["", *details(found)]))
+    runner.files(".json")
     return MET if "wake" not in found or met(found["wake"]) else MISSED
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import time
@@ -90,18 +89,6 @@ def _running(process: subprocess.Popen[bytes], port: int) -> Iterator[Face]:
 def _listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex((HOST, port)) == 0
-
-
-@contextmanager
-def child(module: str, order: Any, cpu: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A process of this harness that carries out an order on this core."""
-    process = start_module(module, json.dumps(asdict(order)))
-    try:
-        os.sched_setaffinity(process.pid, {cpu})
-        yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
 def answer(process: subprocess.Popen[bytes], timeout_s: float) -> Any:

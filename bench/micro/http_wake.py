@@ -6,7 +6,6 @@ every reader. A wake-up is the time from the call that finishes a job to the las
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -15,12 +14,12 @@ from itertools import pairwise
 from typing import Any
 
 import engine
-from bench.micro.http_place import SETTLE_S, answer, child, serving
+from bench.micro.http_place import SETTLE_S, answer, serving
 from bench.micro.http_waiting_process import Order, job_id
 from bench.micro.jobs import Claims
 from bench.micro.payload import NAME, PAYLOAD
-from bench.micro.place import SERVER_CPU, pinned_server
-from bench.micro.rounds import quantile
+from bench.micro.place import SERVER_CPU, child, pinned_server
+from bench.micro.rounds import quantile, resampled
 from engine.ops.claims import Finish
 
 #: What is asked of one process: no wake-up takes longer, but for the slowest hundredth.
@@ -103,9 +102,8 @@ def growth(memory_mb: Sequence[tuple[float, float]], *, seed: int = 1, draws: in
     def per_minute(drawn: Sequence[tuple[float, float]]) -> float:
         return 60 * sum(grown for _, grown in drawn) / sum(passed_s for passed_s, _ in drawn)
 
-    random_draws = random.Random(seed)
-    found = [per_minute(random_draws.choices(steps, k=len(steps))) for _ in range(draws)]
-    return {"mb_per_minute": per_minute(steps), "low": quantile(found, 0.025), "high": quantile(found, 0.975)}
+    low, high = resampled(lambda draw: per_minute(draw.choices(steps, k=len(steps))), seed=seed, draws=draws)
+    return {"mb_per_minute": per_minute(steps), "low": low, "high": high}
 
 
 def met(found: dict[str, Any]) -> bool:
@@ -127,9 +125,4 @@ def _sleep_until(at_s: float) -> None:
 def _spread(values_ms: Sequence[float]) -> dict[str, float]:
     if not values_ms:
         raise RuntimeError("bench-http: nobody was woken")
-    return {
-        "count": len(values_ms),
-        "p50": quantile(values_ms, 0.50),
-        "p99": quantile(values_ms, 0.99),
-        "max": max(values_ms),
-    }
+    return {"count": len(values_ms), "p50": quantile(values_ms, 0.50), "p99": quantile(values_ms, 0.99), "max": max(values_ms)}

@@ -6,13 +6,12 @@ import json
 import subprocess
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict
 from typing import Any
 
 import redis
 
 from bench.micro.pickup_process import Order
-from bench.micro.place import client, pinned_server, start_module
+from bench.micro.place import child, client, pinned_server
 from bench.micro.rounds import interval, quantile
 from engine.testing import EmbeddedServer
 
@@ -53,10 +52,7 @@ def _slice(server: EmbeddedServer, plain: redis.Redis, role: str, jobs: int) -> 
 
     def start(role: str) -> subprocess.Popen[bytes]:
         order = Order(role, server.url, "pickup", total, RATE_PER_S)
-        child = start_module("bench.micro.pickup_process", json.dumps(asdict(order)))
-        children.callback(child.wait)
-        children.callback(child.kill)
-        return child
+        return children.enter_context(child("bench.micro.pickup_process", order))
 
     with ExitStack() as children:
         consumer = start(role)
@@ -64,7 +60,7 @@ def _slice(server: EmbeddedServer, plain: redis.Redis, role: str, jobs: int) -> 
         if consumer.stdout.readline().strip() != b"ready":
             raise RuntimeError(f"pickup: the {role} did not start")
         producer = start("producer")
-        answers = [json.loads(child.communicate(timeout=total / RATE_PER_S + _TIMEOUT_S)[0]) for child in (producer, consumer)]
+        answers = [json.loads(one.communicate(timeout=total / RATE_PER_S + _TIMEOUT_S)[0]) for one in (producer, consumer)]
     late_ms, picked_ms = answers[0]["late_ms"], answers[1]["pickup_ms"]
     if len(picked_ms) != total:
         raise RuntimeError(f"pickup: the {role} saw {len(picked_ms)} of {total} jobs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shutil
@@ -9,8 +10,9 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import redis
 from redis.backoff import NoBackoff
@@ -76,6 +78,19 @@ def servers() -> dict[str, Path | None]:
 def start_module(module: str, *arguments: str, tree: Path = ROOT, stderr: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
     """A child process that runs a module of this harness, or of the checkout in `tree`; see `start_program`."""
     return start_program(["-m", module, *arguments], tree, stderr=stderr)
+
+
+@contextmanager
+def child(module: str, order: Any, cpu: int | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of this harness that carries out an order, on this core where one is named; it is ended at the end."""
+    process = start_module(module, json.dumps(asdict(order)))
+    try:
+        if cpu is not None:
+            os.sched_setaffinity(process.pid, {cpu})
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 def start_program(

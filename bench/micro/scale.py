@@ -10,24 +10,21 @@ measured (met or missed), 2 cannot be measured here.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import engine
-from bench.micro.card import machine_card, one_line
 from bench.micro.desk import Desk
-from bench.micro.place import ROOT, Unpinnable, check_cores, client, pin_client, pinned_server, servers
-from bench.micro.scale_bounds import BOUND_MS, FLAT_BELOW, SMALL_MS
-from bench.micro.scale_calls import OWN_BULK, STEPS, Meter
+from bench.micro.place import ROOT, Unpinnable, client, pinned_server
+from bench.micro.rounds import quantile
+from bench.micro.runner import Runner, one_line
+from bench.micro.scale_calls import BOUND_MS, FLAT_BELOW, OWN_BULK, SMALL_MS, STEPS, Meter
 from bench.micro.scale_states import STATES, State, fill_fast
 
 FOLDER = ROOT / "runs" / "bench-scale"
@@ -52,23 +49,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--docs", action="store_true", help="write docs/scale.md and docs/scale.png, too")
     options = parser.parse_args(arguments)
     try:
-        check_cores()
+        runner = Runner(FOLDER)
     except Unpinnable as error:
         print(f"bench-scale: {error}", file=sys.stderr)
         return UNKNOWN
-    card = one_line(machine_card(servers()))
-    pin_client()
-    print(card, flush=True)
     states = {name: STATES[name].up_to(QUICK_MOST) if options.quick else STATES[name] for name in options.only or STATES}
-    found = measure(states, QUICK_STEP_S if options.quick else STEP_S, lambda text: print(text, flush=True))
-    _write(found, card, docs=options.docs)
+    found = measure(states, QUICK_STEP_S if options.quick else STEP_S, runner.report)
+    _write(found, runner, docs=options.docs)
     return MEASURED
 
 
 def measure(states: Mapping[str, State], step_s: float, report: Callable[[str], None]) -> Found:
     """Grow each dimension on a server of its own, and measure every call at each of its sizes."""
     found: Found = {}
-    started_s = time.monotonic()
     for name, state in states.items():
         found[state.title] = {}
         with ExitStack() as stack:
@@ -83,7 +76,7 @@ def measure(states: Mapping[str, State], step_s: float, report: Callable[[str], 
                 before = size
                 for title, took_ms in _calls(desk, name, step_s).items():
                     found[state.title].setdefault(title, {})[size] = took_ms
-                report(f"{time.monotonic() - started_s:6.0f} s  {size:,} {state.title}")
+                report(f"{size:,} {state.title}")
             for connected in desk.sockets:
                 connected.close()
     return found
@@ -118,17 +111,13 @@ def rows(found: Found) -> list[dict[str, Any]]:
     for dimension, calls in found.items():
         for title, sizes in calls.items():
             medians = {size: median(values) for size, values in sizes.items()}
-            slow = max(_percentile_95(values) for values in sizes.values())
+            slow = max(quantile(values, 0.95) for values in sizes.values())
             exponent = growth(medians)
             row = {"dimension": dimension, "call": title, "medians": medians, "p95_ms": slow, "growth": exponent}
             row["most_ms"] = max(max(values) for values in sizes.values())
             row["met"] = (title == OWN_BULK or slow <= BOUND_MS) and exponent < FLAT_BELOW
             table.append(row)
     return table
-
-
-def _percentile_95(values: Sequence[float]) -> float:
-    return sorted(values)[math.ceil(0.95 * len(values)) - 1]
 
 
 def last_line(table: Sequence[Mapping[str, Any]]) -> str:
@@ -142,14 +131,13 @@ def last_line(table: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _write(found: Found, card: str, *, docs: bool) -> None:
+def _write(found: Found, runner: Runner, *, docs: bool) -> None:
     # Imported late, because importing matplotlib is slow.
-    from bench.micro.scale_figure import draw, markdown
+    from bench.micro.figure import draw_scale as draw
+    from bench.micro.figure import markdown
 
-    table = rows(found)
-    base = FOLDER / datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    base.with_suffix(".json").write_text(json.dumps({"machine": card, "rows": table, "ms": found}) + "\n")
+    table, base, card = rows(found), runner.base, one_line(runner.card)
+    runner.write({"machine": card, "rows": table, "ms": found}, indent=None)
     base.with_suffix(".md").write_text(markdown(table, card))
     draw(table, card, base.with_suffix(".png"))
     if docs:
@@ -161,9 +149,7 @@ def _write(found: Found, card: str, *, docs: bool) -> None:
         numbers = (row["medians"][sizes[0]], row["medians"][sizes[-1]], row["p95_ms"], row["most_ms"], row["growth"])
         shown = " ".join(f"{number:8.3f}" for number in numbers)
         print(f"{row['dimension']:<24} {row['call']:<40} {shown}  {'' if row['met'] else 'MISSED'}")
-    for ending in (".json", ".md", ".png"):
-        path = base.with_suffix(ending)
-        print(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+    runner.files(".json", ".md", ".png")
     print(last_line(table), flush=True)
 
 

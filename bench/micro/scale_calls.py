@@ -7,28 +7,34 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bench.micro.desk import BATCH, Desk
-from bench.micro.jobs import LEASE_MS, Claims, run_as_eval
+from bench.micro.desk import BATCH, INCARNATION, Desk
+from bench.micro.jobs import LEASE_MS, Claims
 from bench.micro.place import evalsha_stats, server_cpu_s
 from bench.micro.scale_states import BEAT_MS, fill_fast
-from engine.ops.admin import Alter, Clean, Limit, Pause, Resume, SetLimit, SetRetention, SetWorker
-from engine.ops.claims import Bury, Extend, Failure, Finish, Release, Retry
+from engine.ops import admin, claims, looks, workers
 from engine.ops.jobs import Enqueue, EnqueueMany, Lease
-from engine.ops.looks import Count, Inspect, Listing, ListObstacles, Look, Page
-from engine.ops.schedules import ListSchedules, PutSchedule, RemoveSchedule, Tick, TickPolicy, Timing
+from engine.ops.schedules import ListSchedules, RemoveSchedule, Tick
 from engine.ops.sweeps import ReadWorkerUpdates, Sweep
-from engine.ops.workers import Beat, ListRunTimes, ListWorkers
 from engine.queue.admin import PIECE as ALTER_PIECE
 from engine.queue.admin import PIECE as CLEAN_PIECE
-from engine.redis.exchange import DEADLINE_MS
 from engine.worker.machine.sweeping import DONE_MAX, ORPHANS_PAGE, SWEEP_LIMIT
+
+# What `python -m bench scale` demands of a script.
+
+
+#: No script may take longer than this (ms), judged by the 95th percentile: now and then another program takes the core.
+BOUND_MS = 5.0
+#: Exponent of the growth over the last decade that counts as flat or logarithmic: 1 is linear.
+FLAT_BELOW = 0.3
+#: Below this (ms) growth is noise, or not worth a word.
+SMALL_MS = 0.25
+
 
 _BULK = 1_000
 #: The one call that may take longer than others: a caller asks for so many at once.
 OWN_BULK = f"enqueue_many {_BULK} (own bulk)"
 _PAGE = 100
 _URGENT = 10
-_INCARNATION = "00000000000000b2"
 _GONE = "00000000000000b3"
 #: The interval of sweeps: so long that no pause of this measurement looks like a stall of the server (rule 11).
 _SWEEP_MS = 300_000
@@ -47,7 +53,7 @@ class Meter:
 
     def run(self, title: str, operation: Any) -> Any:
         """Run a measured operation; return its reply."""
-        return self.send(title, self.desk.queue.model.call(operation))
+        return self.send(title, self.desk.call(operation))
 
     def send(self, title: str, call: Any) -> Any:
         """Run a measured call; return its reply."""
@@ -60,14 +66,6 @@ class Meter:
             raise RuntimeError(f"scale: {title} was sent {calls} times")
         self.took_ms.setdefault(title, []).append(min(clock_us, cpu_us) / 1000)
         return reply
-
-    def prepare(self, operation: Any) -> Any:
-        """Run an operation that is not measured; return its reply."""
-        return run_as_eval(self.desk.plain, self.desk.queue.model.call(operation))
-
-
-def _op() -> str:
-    return os.urandom(8).hex()
 
 
 def _enqueue(meter: Meter) -> None:
@@ -97,21 +95,21 @@ def _enqueue_bulk(meter: Meter) -> None:
 def _cancel(meter: Meter, jobs: tuple[Enqueue, ...], state: str) -> None:
     ids = [job.job for job in jobs]
     for at in range(0, len(ids), ALTER_PIECE):
-        meter.prepare(Alter("cancel", tuple(ids[at : at + ALTER_PIECE]), state, not_after_ms=meter.desk.void_ms()))
+        meter.desk.prepare(meter.desk.alter("cancel", tuple(ids[at : at + ALTER_PIECE]), state))
 
 
 def _claim(meter: Meter) -> None:
     claimed = meter.send(f"claim {BATCH}", meter.desk.claims.call(BATCH))
     leases = tuple(job.lease for job in claimed.jobs)
-    meter.run(f"extend {BATCH}", Extend(leases, 1, LEASE_MS, meter.desk.void_ms()))
-    meter.run(f"release {BATCH}", Release(leases))
+    meter.run(f"extend {BATCH}", claims.Extend(leases, 1, LEASE_MS, meter.desk.void_ms()))
+    meter.run(f"release {BATCH}", claims.Release(leases))
 
 
 def _drain(meter: Meter) -> None:
     leases = _urgent(meter)
     meter.desk.waiting(BATCH, priority=_URGENT)
     claimed = meter.send(f"finish and claim {BATCH}", meter.desk.claims.call(BATCH, leases)).claimed
-    meter.run(f"finish {BATCH}", Finish(tuple(job.lease for job in claimed.jobs)))
+    meter.run(f"finish {BATCH}", claims.Finish(tuple(job.lease for job in claimed.jobs)))
 
 
 def _urgent(meter: Meter, count: int = BATCH) -> tuple[Lease, ...]:
@@ -120,20 +118,20 @@ def _urgent(meter: Meter, count: int = BATCH) -> tuple[Lease, ...]:
 
 
 def _ends(meter: Meter) -> None:
-    failed = tuple(Failure(lease, "RuntimeError: planned", 60_000) for lease in _urgent(meter))
+    failed = tuple(claims.Failure(lease, "RuntimeError: planned", 60_000) for lease in _urgent(meter))
     ids = tuple(failure.lease.job for failure in failed)
-    meter.run(f"retry {BATCH}", Retry(failed))
-    meter.run(f"cancel {BATCH}", Alter("cancel", ids, "delayed", not_after_ms=meter.desk.void_ms()))
-    failed = tuple(Failure(lease, "RuntimeError: planned", 0) for lease in _urgent(meter))
+    meter.run(f"retry {BATCH}", claims.Retry(failed))
+    meter.run(f"cancel {BATCH}", meter.desk.alter("cancel", ids, "delayed"))
+    failed = tuple(claims.Failure(lease, "RuntimeError: planned", 0) for lease in _urgent(meter))
     ids = tuple(failure.lease.job for failure in failed)
-    meter.run(f"bury {BATCH}", Bury(failed))
-    meter.run("look", Look(ids[0]))
-    meter.run(f"inspect {BATCH}", Inspect(ids))
-    meter.prepare(Alter("discard", ids, "dead", not_after_ms=meter.desk.void_ms()))
+    meter.run(f"bury {BATCH}", claims.Bury(failed))
+    meter.run("look", looks.Look(ids[0]))
+    meter.run(f"inspect {BATCH}", looks.Inspect(ids))
+    meter.desk.prepare(meter.desk.alter("discard", ids, "dead"))
 
 
 def _next_sweep(desk: Desk) -> Sweep:
-    return Sweep(_INCARNATION, desk.counter(), SWEEP_LIMIT, _SWEEP_MS, DONE_MAX)
+    return Sweep(INCARNATION, desk.counter(), SWEEP_LIMIT, _SWEEP_MS, DONE_MAX)
 
 
 def _sweep(meter: Meter) -> None:
@@ -153,14 +151,14 @@ def _full_sweeps(meter: Meter) -> None:
 
 def _full_sweep(meter: Meter, title: str, expired: int, due: int) -> None:
     desk = meter.desk
-    claims = Claims(desk.queue, (_SWEPT,), owner=int.from_bytes(os.urandom(7), "big"))
+    worker = Claims(desk.queue, (_SWEPT,), owner=int.from_bytes(os.urandom(7), "big"))
     jobs = desk.enqueues(expired, name=_SWEPT) if expired else ()
     if jobs:
-        meter.prepare(EnqueueMany(jobs))
-        run_as_eval(desk.plain, claims.call(expired, lease_ms=1))
+        meter.desk.prepare(EnqueueMany(jobs))
+        desk.prepare(worker.call(expired, lease_ms=1))
     if due:
         later = desk.enqueues(due, name=_SWEPT, delay_ms=1)
-        meter.prepare(EnqueueMany(later))
+        meter.desk.prepare(EnqueueMany(later))
         jobs += later
     time.sleep(0.003)
     swept = meter.run(title, _next_sweep(desk))
@@ -171,60 +169,58 @@ def _full_sweep(meter: Meter, title: str, expired: int, due: int) -> None:
 
 def _beat(meter: Meter) -> None:
     desk = meter.desk
-    meter.run("beat", Beat(_INCARNATION, desk.counter(), BEAT_MS, desk.void_ms() + BEAT_MS, LEASE_MS, _SWEEP_MS, "{}"))
-    meter.prepare(Beat(_GONE, desk.counter(), 1, desk.void_ms(), LEASE_MS, _SWEEP_MS, "{}"))
+    meter.run("beat", workers.Beat(INCARNATION, desk.counter(), BEAT_MS, desk.void_ms() + BEAT_MS, LEASE_MS, _SWEEP_MS, "{}"))
+    meter.desk.prepare(workers.Beat(_GONE, desk.counter(), 1, desk.void_ms(), LEASE_MS, _SWEEP_MS, "{}"))
     time.sleep(0.002)
-    meter.run("orphans, a page", Sweep(_INCARNATION, desk.counter(), ORPHANS_PAGE, _SWEEP_MS, 0, orphans=True))
-    meter.run(f"workers {_PAGE}", ListWorkers(0, _PAGE))
+    meter.run("orphans, a page", Sweep(INCARNATION, desk.counter(), ORPHANS_PAGE, _SWEEP_MS, 0, orphans=True))
+    meter.run(f"workers {_PAGE}", workers.ListWorkers(0, _PAGE))
     meter.run("read_worker_updates", ReadWorkerUpdates(0, "worker"))
 
 
 def _looks(meter: Meter) -> None:
-    meter.run("counts", Count())
-    meter.run(f"listing {_PAGE}", Listing(0, _PAGE))
-    meter.run("obstacles", ListObstacles())
-    meter.run(f"page {_PAGE}", Page("waiting", 0, _PAGE))
-    meter.run(f"page {_PAGE} of names", Page("waiting", 0, _PAGE, names=True))
+    meter.run("counts", looks.Count())
+    meter.run(f"listing {_PAGE}", looks.Listing(0, _PAGE))
+    meter.run("obstacles", looks.ListObstacles())
+    meter.run(f"page {_PAGE}", looks.Page("waiting", 0, _PAGE))
+    meter.run(f"page {_PAGE} of names", looks.Page("waiting", 0, _PAGE, names=True))
     meter.run(f"schedules {_PAGE}", ListSchedules())
-    meter.run("list_run_times", ListRunTimes(0, _PAGE))
+    meter.run("list_run_times", workers.ListRunTimes(0, _PAGE))
+
+
+def _clean_of(meter: Meter, state: str, older_ms: int) -> admin.Clean:
+    return admin.Clean(state, older_ms, None, 0, CLEAN_PIECE, CLEAN_PIECE, not_after_ms=meter.desk.void_ms())
 
 
 def _clean(meter: Meter) -> None:
     """A piece of a clean that finds nothing old enough, and one that removes."""
-    void_ms = meter.desk.void_ms()
-    meter.run(
-        f"clean {CLEAN_PIECE}, none old", Clean("waiting", 86_400_000, None, 0, CLEAN_PIECE, CLEAN_PIECE, not_after_ms=void_ms)
-    )
-    removed = meter.run(f"clean {CLEAN_PIECE}", Clean("waiting", 0, None, 0, CLEAN_PIECE, CLEAN_PIECE, not_after_ms=void_ms))
+    meter.run(f"clean {CLEAN_PIECE}, none old", _clean_of(meter, "waiting", 86_400_000))
+    removed = meter.run(f"clean {CLEAN_PIECE}", _clean_of(meter, "waiting", 0))
     fill_fast(meter.desk, removed.removed)
 
 
 def _clean_dead(meter: Meter) -> None:
-    void_ms = meter.desk.void_ms()
-    meter.run("clean, none of the dead", Clean("dead", 86_400_000, None, 0, CLEAN_PIECE, CLEAN_PIECE, not_after_ms=void_ms))
+    meter.run("clean, none of the dead", _clean_of(meter, "dead", 86_400_000))
 
 
 def _administer(meter: Meter) -> None:
     desk = meter.desk
-    meter.run("pause", Pause("another", 0, not_after_ms=desk.void_ms()))
-    meter.run("resume", Resume("another", not_after_ms=desk.void_ms()))
-    meter.run("set_limit", SetLimit("k:another", Limit(concurrency=1), not_after_ms=desk.void_ms()))
-    meter.run("set_limit, none", SetLimit("k:another", None, not_after_ms=desk.void_ms()))
-    meter.run("set_retention", SetRetention((("dead_age_ms", 90 * 86_400_000),), not_after_ms=desk.void_ms()))
-    meter.run("set_worker", SetWorker("c:*", 4, not_after_ms=desk.void_ms()))
+    meter.run("pause", admin.Pause("another", 0, not_after_ms=desk.void_ms()))
+    meter.run("resume", admin.Resume("another", not_after_ms=desk.void_ms()))
+    meter.run("set_limit", admin.SetLimit("k:another", admin.Limit(concurrency=1), not_after_ms=desk.void_ms()))
+    meter.run("set_limit, none", admin.SetLimit("k:another", None, not_after_ms=desk.void_ms()))
+    meter.run("set_retention", admin.SetRetention((("dead_age_ms", 90 * 86_400_000),), not_after_ms=desk.void_ms()))
+    meter.run("set_worker", admin.SetWorker("c:*", 4, not_after_ms=desk.void_ms()))
 
 
 def _schedule(meter: Meter) -> None:
     desk = meter.desk
-    name, due_ms = _op(), desk.void_ms() - DEADLINE_MS
-    (job,) = desk.enqueues(1, priority=_URGENT)
-    put = PutSchedule(name, Timing(every_ms=1000), TickPolicy(), job, due_ms, due_ms, None, not_after_ms=desk.void_ms())
+    put = desk.put_schedule(priority=_URGENT)
     meter.run("put_schedule", put)
-    version: Any = desk.plain.hget(desk.queue.model.keys.schedule(name), "version")
-    tick = Tick(_INCARNATION, desk.counter(), name, version.decode(), due_ms, (due_ms,), due_ms + 1000, 0, "allow")
+    due_ms = put.next_ms
+    tick = Tick(INCARNATION, desk.counter(), put.schedule, desk.version_of(put), due_ms, (due_ms,), due_ms + 1000, 0, "allow")
     made = meter.run("tick", tick)
-    meter.run("remove_schedule", RemoveSchedule(name, not_after_ms=desk.void_ms()))
-    meter.prepare(Alter("cancel", made.jobs, "waiting", not_after_ms=desk.void_ms()))
+    meter.run("remove_schedule", RemoveSchedule(put.schedule, not_after_ms=desk.void_ms()))
+    desk.prepare(desk.alter("cancel", made.jobs, "waiting"))
 
 
 #: Each step, with the dimensions in which it is taken; none: in all.

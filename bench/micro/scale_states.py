@@ -12,7 +12,7 @@ from typing import Any
 import redis
 
 from bench.micro.desk import Desk
-from bench.micro.jobs import LEASE_MS, Claims, run_as_eval
+from bench.micro.jobs import LEASE_MS, Claims
 from bench.micro.payload import NAME
 from engine.models.model import random_ids
 from engine.ops.claims import Bury, Failure, Finish
@@ -109,7 +109,7 @@ def _taken(desk: Desk, count: int) -> Iterator[tuple[Lease, ...]]:
     """Lease so many jobs, in batches, for a worker of its own."""
     claims = Claims(desk.queue, owner=int.from_bytes(os.urandom(7), "big"))
     while count > 0:
-        leases = tuple(job.lease for job in run_as_eval(desk.plain, claims.call(min(count, _BULK))).jobs)
+        leases = tuple(job.lease for job in desk.prepare(claims.call(min(count, _BULK))).jobs)
         if not leases:
             raise RuntimeError(f"scale: {count} jobs that could be claimed are missing")
         count -= len(leases)
@@ -130,14 +130,12 @@ def _active(desk: Desk, before: int, after: int) -> None:
 def _finished(desk: Desk, before: int, after: int) -> None:
     """Jobs that finish between two sweeps: the next one lets go of all but the newest."""
     for leases in _leased(desk, after):
-        run_as_eval(desk.plain, desk.queue.model.call(Finish(leases)))
+        desk.prepare(Finish(leases))
 
 
 def _dead(desk: Desk, before: int, after: int) -> None:
     for leases in _leased(desk, after - before):
-        run_as_eval(
-            desk.plain, desk.queue.model.call(Bury(tuple(Failure(lease, "RuntimeError: planned", 0) for lease in leases)))
-        )
+        desk.prepare(Bury(tuple(Failure(lease, "RuntimeError: planned", 0) for lease in leases)))
 
 
 def _workers(desk: Desk, before: int, after: int) -> None:
@@ -145,7 +143,7 @@ def _workers(desk: Desk, before: int, after: int) -> None:
     wake = desk.queue.model.keys.wake(NAME)
     for number in range(before, after):
         beat = Beat(f"{number + 1:016x}", 1, BEAT_MS, desk.void_ms() + BEAT_MS, LEASE_MS, 1000, '{"host":"bench"}')
-        run_as_eval(desk.plain, desk.queue.model.call(beat))
+        desk.prepare(beat)
         desk.sockets.append(_blocked(desk.plain, wake))
 
 

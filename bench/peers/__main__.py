@@ -21,8 +21,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench.micro.card import machine_card, one_line
 from bench.micro.place import ROOT, Unpinnable, check_cores, client, pinned_server, servers
+from bench.micro.runner import machine_card, one_line
 from bench.peers import drilled, table
 from bench.peers.environments import NotAvailable, command_of
 from bench.peers.libraries import LIBRARIES, Library

@@ -98,15 +98,7 @@ _BUILD = {"python": _python, "node": _node, "go": _go}
 def _run(command: list[str], folder: Path) -> None:
     with _LOG.open("ab") as log:
         try:
-            subprocess.run(
-                command,
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                check=True,
-                timeout=_TIMEOUT_S,
-            )
+            subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=True, timeout=_TIMEOUT_S)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired, OSError) as error:
             shutil.rmtree(folder, ignore_errors=True)
             raise NotAvailable(f"could not be installed ({type(error).__name__}); see {_LOG.relative_to(ROOT)}") from error

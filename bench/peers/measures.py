@@ -8,16 +8,7 @@ from statistics import median
 
 from bench.micro.rounds import quantile
 from bench.peers.libraries import Library
-from bench.peers.processes import (
-    ENDED,
-    ENQUEUED,
-    STARTED,
-    Bench,
-    PeerFailed,
-    busy_cpu_s,
-    server_use,
-    wait_for,
-)
+from bench.peers.processes import ENDED, ENQUEUED, STARTED, Bench, PeerFailed, busy_cpu_s, server_use, wait_for
 
 #: Column -> value; a column that a library has not is missing.
 Values = dict[str, float]

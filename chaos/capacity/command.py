@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.arrivals import RATE_MAX_PER_S, Arrivals
-from bench.micro.card import cpu_model
+from bench.micro.runner import cpu_model
 from chaos import machine, runs, topology
 from chaos.capacity import prediction
 from chaos.capacity.prediction import ABOVE, BELOW, Prediction, Verdict, predicted, verdict

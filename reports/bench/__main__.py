@@ -14,7 +14,7 @@ from reports.bench.command import Order, bench
 from reports.bench.grow import SHAPES, grow
 from reports.errors import JudgeError
 from reports.interrupts import INTERRUPTS
-from reports.spark_settings import chosen_master
+from reports.session import chosen_master
 
 UNKNOWN = 2
 

@@ -17,9 +17,8 @@ from typing import Any
 from reports.bench.cost import ROOT, Cost, judged
 from reports.bench.grow import Grown, grow
 from reports.bench.planted import Compared, findings, later, plant, unseen
-from reports.cluster import cluster
+from reports.cluster import cluster, dying_with_parent
 from reports.errors import JudgeError
-from reports.guard import dying_with_parent
 
 Say = Callable[[str], None]
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from reports.cluster import dying_with_parent
 from reports.errors import JudgeError
-from reports.guard import dying_with_parent
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,15 +6,15 @@ import argparse
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from reports.capacity import measurement, prices
+from reports.capacity import measurement
 from reports.capacity.basis import Basis, basis
 from reports.capacity.fit import Law, Refused, fit, points
 from reports.capacity.little import Bottleneck, Little, bottleneck, little
 from reports.capacity.measurement import Measurement
 from reports.capacity.plan import Numbers, numbers
 from reports.capacity.prediction import Confirmed, Prediction, confirmed, predict
-from reports.capacity.prices import Prices
-from reports.capacity.question import EXTRAPOLATION_MAX, Question, beyond
+from reports.capacity.question import EXTRAPOLATION_MAX, Prices, Question, beyond
+from reports.capacity.question import read as read_prices
 from reports.capacity.words import Figure, figures
 from reports.errors import JudgeError
 from reports.simulation.measured import of_plan
@@ -50,7 +50,7 @@ def answer(options: argparse.Namespace) -> Answer:
     """Everything about one question."""
     found = measurement.read(options.plan)
     law = fit(points(found), options.seed)
-    known, priced = basis(found, law), prices.read(options.prices)
+    known, priced = basis(found, law), read_prices(options.prices)
     asked = question(options, found)
     plan = numbers(asked, known, priced)
     far = beyond(asked, known)

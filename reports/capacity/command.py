@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from reports.capacity import measurement, prices
+from reports.capacity import measurement, question
 from reports.capacity.answer import Answer, answer, as_json, fitted, simulation_words
 from reports.capacity.question import Question
 from reports.table import grid
@@ -37,7 +37,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         default = getattr(Question, name.replace("-", "_"))
         command.add_argument(f"--{name}", type=float, default=default, help=f"{words} (default: %(default)s)")
     command.add_argument("--workers", type=int, help="so many workers are given: what do they do")
-    command.add_argument("--prices", type=Path, default=prices.FILE, help="TOML file of prices (default: an example)")
+    command.add_argument("--prices", type=Path, default=question.FILE, help="TOML file of prices (default: an example)")
     command.add_argument(
         "--simulate", action="store_true", help="simulate the plan, which may then go far beyond the measurement"
     )

@@ -13,14 +13,7 @@ from reports.capacity.prediction import Prediction
 from reports.page import ink
 
 #: Colours and markers of worker counts, in turn.
-LOOKS = (
-    (ink.BLUE, "o"),
-    (ink.GREEN, "s"),
-    (ink.PURPLE, "D"),
-    (ink.AMBER, "^"),
-    (ink.SKY, "v"),
-    (ink.VERMILLION, "P"),
-)
+LOOKS = ((ink.BLUE, "o"), (ink.GREEN, "s"), (ink.PURPLE, "D"), (ink.AMBER, "^"), (ink.SKY, "v"), (ink.VERMILLION, "P"))
 
 #: Margins in inches.
 LEFT_IN, RIGHT_IN, TOP_IN, BOTTOM_IN = 0.9, 0.3, 0.5, 0.55

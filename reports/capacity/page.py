@@ -19,10 +19,8 @@ from reports.capacity.plan import SHARDS_MAX
 from reports.capacity.question import EXTRAPOLATION_MAX
 from reports.capacity.words import duration
 from reports.page import ink
-from reports.page.colours import style_sheet
-from reports.page.document import PAGE, POLICY, Section, contents
 from reports.page.facts import fields, laid
-from reports.page.tables import cell, details, marked_up, safe, table
+from reports.page.html import POLICY, Section, cell, details, header, marked_up, page, safe, table
 
 #: Field of the question -> its label and unit, the lowest and the highest value, and whether the slider moves the logarithm.
 SLIDERS: dict[str, tuple[str, float, float, bool]] = {
@@ -72,22 +70,14 @@ def document(made: Answer) -> str:
             Section("checks", "Cross-checks of the steps", steps(made)),
             Section("measured", "What was measured", cards(made)),
         ]
-    shown = [section for section in sections if section.body]
     asked, plan = made.asked, made.plan
     title = f"{plan.workers} workers and {plan.shards} {'shard' if plan.shards == 1 else 'shards'} for {asked.rate:,.0f} jobs/s"
     tone = "valid" if made.confirmed.holds else "unknown"
     tiles = [(safe(one.name), safe(one.value), "") for one in made.figures]
-    body = [
-        f'<header class="plain {tone}"><p class="run">measured {safe(made.found.made)}</p><h1>{safe(title)}</h1>',
-        f'<p class="headline">{safe(made.confirmed.words)}</p>{laid(tiles)}</header>',
-        contents(shown),
-        '<main class="wide wraps">',
-        *(f'<section id="{one.anchor}"><h2>{safe(one.title)}</h2>\n{one.body}</section>' for one in shown),
-        "</main>",
-        f"<script>{script}</script>",
-    ]
+    head = (f'<p class="headline">{safe(made.confirmed.words)}</p>', laid(tiles))
+    header_of = header(f"plain {tone}", f"measured {made.found.made}", title, *head)
     policy = f"{POLICY}; script-src 'sha256-{digest}'"
-    return PAGE.format(title=safe(title), policy=policy, style=style_sheet(), body="\n".join(body))
+    return page(title, header_of, sections, main="wide wraps", after=f"<script>{script}</script>", policy=policy)
 
 
 def plans(made: Answer) -> str:
@@ -100,14 +90,8 @@ def plans(made: Answer) -> str:
     simulated = f"<p>Simulated: {safe(simulation_words(made))}.</p>" if made.simulated is not None else ""
     rows = [[safe(one.name), safe(one.value), safe(one.derived)] for one in made.figures]
     heads = (
-        "jobs/s",
-        "workers",
-        "shards",
-        "memory GiB",
-        "network Mbit/s",
-        "drained in",
-        "after a worker's loss",
-        "cost per million",
+        *("jobs/s", "workers", "shards", "memory GiB", "network Mbit/s", "drained in"),
+        *("after a worker's loss", "cost per million"),
     )
     others = [
         [

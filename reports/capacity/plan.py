@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from engine.sizing import worker_rate_per_s, workers_needed
 from reports.capacity.basis import Basis
-from reports.capacity.prices import Prices
-from reports.capacity.question import Question, check
+from reports.capacity.question import Prices, Question, check
 from reports.errors import JudgeError
 
 GIB = 2**30

@@ -1,12 +1,38 @@
-"""What is asked of a plan, and whether the measurement can answer it."""
+"""What is asked of a plan, at which prices, and whether the measurement can answer it."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from pathlib import Path
 
 from reports.capacity.basis import Basis
-from reports.errors import JudgeError
+from reports.capacity.measurement import least, read_as
+from reports.errors import JudgeError, content_of
+
+# The price file: a small TOML file that says what a worker, a server, memory and network cost.
+
+
+#: Example prices, used unless another file is named.
+FILE = Path(__file__).with_name("prices.toml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prices:
+    """What things cost. A replica costs what its primary costs."""
+
+    currency: str
+    worker_per_hour: float = least(0)
+    server_per_hour: float = least(0)
+    memory_gib_per_hour: float = least(0)
+    network_per_gib: float = least(0)
+    replicas: int = least(0)
+
+
+def read(file: Path) -> Prices:
+    """The prices in a file. Raises JudgeError with one line."""
+    return read_as(Prices, content_of(file, f"price file {file.name}", "TOML"), file.name)
+
 
 #: A plan goes at most this factor beyond what was measured, in rate, payload and handler time.
 EXTRAPOLATION_MAX = 4.0

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from reports.capacity.basis import PRIMARY_LOST, WORKER_LOST, Basis
 from reports.capacity.plan import Numbers, per_worker, shards_least
-from reports.capacity.prices import Prices
-from reports.capacity.question import Question
+from reports.capacity.question import Prices, Question
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,8 @@ from reports import measure
 from reports.channels.deliveries import OTHERS, meant, timed
 from reports.channels.plan import Planned, planned
 from reports.channels.turns import Era, eras
-from reports.facts import MS, Run
-from reports.percentiles import NEVER_MS, shown, stated
-from reports.ranks import ALL, RANKS
+from reports.facts import ALL, MS, RANKS, Run
+from reports.measure import NEVER_MS, shown, stated
 from reports.verdict import NO_MEASURES
 
 if TYPE_CHECKING:

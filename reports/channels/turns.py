@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from reports.channels.circle import CLOCK_MAX, CLOCKS, NEAR, past_wrap
-from reports.channels.plan import planned
+from reports.channels.plan import CLOCK_MAX, CLOCKS, NEAR, past_wrap, planned
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row

@@ -14,7 +14,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from reports.facts import MS, Run
-from reports.host_errors import in_turn_ns
+from reports.meaning import in_turn_ns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

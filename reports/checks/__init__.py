@@ -1,89 +1,15 @@
-"""The checks, one file each. Each is a pure function from the frames of a run to violation rows."""
+"""The checks, one file each: a pure function from the frames of a run to violation rows. Each module with a `CHECK` is one."""
 
 from __future__ import annotations
 
-from reports.checks import (
-    h0_history_whole,
-    h1_faults_bit,
-    h2_coverage,
-    h3_recorder_sound,
-    j1_no_overlap,
-    j2_fence_rises,
-    j3_no_stale_finish,
-    j4_conservation,
-    j5_no_ghosts,
-    j6_exactly_once,
-    j7_attempts,
-    j8_not_early,
-    j9_order,
-    j10_fairness,
-    j11_rates_hold,
-    j12_limits_hold,
-    j13_liveness,
-    j14_unique_kept,
-    j15_ticks_once,
-    j16_payload_kept,
-    j17_needs_met,
-    j18_routed_right,
-    j19_delayed_on_time,
-    j20_handlers_agree,
-    j21_lease_length,
-    j22_calm_pickup,
-    j23_results_kept,
-    j24_loss_declared,
-    j25_effects,
-    p1_all_delivered,
-    p2_only_published,
-    p3_no_gaps,
-    p4_one_clock_one_message,
-    p5_ack_is_final,
-    p6_receipts_safe,
-    p7_one_order,
-    p8_handed_out,
-    p9_no_stray_writes,
-)
+from importlib import import_module
+from pkgutil import iter_modules
+
 from reports.checks.base import Check
 
+_MODULES = [import_module(f"{__name__}.{found.name}") for found in iter_modules(__path__)]
+
+#: By letter, H first, then by number.
 CHECKS: tuple[Check, ...] = tuple(
-    module.CHECK
-    for module in (
-        h0_history_whole,
-        h1_faults_bit,
-        h2_coverage,
-        h3_recorder_sound,
-        j1_no_overlap,
-        j2_fence_rises,
-        j3_no_stale_finish,
-        j4_conservation,
-        j5_no_ghosts,
-        j6_exactly_once,
-        j7_attempts,
-        j8_not_early,
-        j9_order,
-        j10_fairness,
-        j11_rates_hold,
-        j12_limits_hold,
-        j13_liveness,
-        j14_unique_kept,
-        j15_ticks_once,
-        j16_payload_kept,
-        j17_needs_met,
-        j18_routed_right,
-        j19_delayed_on_time,
-        j20_handlers_agree,
-        j21_lease_length,
-        j22_calm_pickup,
-        j23_results_kept,
-        j24_loss_declared,
-        j25_effects,
-        p1_all_delivered,
-        p2_only_published,
-        p3_no_gaps,
-        p4_one_clock_one_message,
-        p5_ack_is_final,
-        p6_receipts_safe,
-        p7_one_order,
-        p8_handed_out,
-        p9_no_stray_writes,
-    )
+    sorted((module.CHECK for module in _MODULES if hasattr(module, "CHECK")), key=lambda check: (check.id[0], int(check.id[1:])))
 )

@@ -21,7 +21,7 @@ from reports.checks.base import Check, Flag, sentence, token
 from reports.facts import MS, Run
 from reports.file_facts import FileFacts
 from reports.frames import Frames
-from reports.loss import of_cluster
+from reports.windows import of_cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

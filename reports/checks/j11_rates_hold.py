@@ -27,7 +27,7 @@ from reports.checks.base import Check, Flag, milliseconds, sentence
 from reports.checks.j1_no_overlap import doubts
 from reports.checks.j12_limits_hold import limited
 from reports.facts import MS, Run
-from reports.loss import in_loss
+from reports.windows import in_loss
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -16,7 +16,7 @@ from reports.caching import kept
 from reports.checks.base import Check, Flag, sentence
 from reports.checks.j1_no_overlap import doubts
 from reports.facts import Run
-from reports.loss import in_loss
+from reports.windows import in_loss
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 
 from reports.checks.base import Check, Flag, milliseconds, sentence
 from reports.facts import Run
-from reports.loss import in_loss
 from reports.meaning import NEVER_NS
+from reports.windows import in_loss
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

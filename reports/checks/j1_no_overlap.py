@@ -20,8 +20,8 @@ from pyspark.sql import functions as F
 
 from reports.checks.base import Base, Check, Flag, milliseconds, sentence, token
 from reports.facts import MS, Run
-from reports.loss import gone_by
 from reports.recovery import holder_of, value_of
+from reports.windows import gone_by
 
 #: The fault whose stages name the leases that it has ended.
 EXPIRED = "lease-expired"

@@ -19,8 +19,7 @@ from pyspark.sql import functions as F
 from reports.checks.base import Base, Check, Flag, milliseconds, sentence, token
 from reports.checks.j1_no_overlap import doubts as nothing_claimed
 from reports.facts import Run, whole
-from reports.loss import gone_by
-from reports.windows import clock_jumps
+from reports.windows import clock_jumps, gone_by
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

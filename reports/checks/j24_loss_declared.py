@@ -1,4 +1,4 @@
-"""J24: what was acknowledged is kept, except in the windows of the declared loss (see `reports.loss`), and nobody writes to a
+"""J24: what was acknowledged is kept, except in the windows of the declared loss (see `reports.windows`), and nobody writes to a
 server that was replaced.
 
 A job whose finish or drop was accepted is not handed out again by a later era of the server; a lease that was handed out is
@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from reports.checks.base import Base, Check, Flag, sentence, token
 from reports.checks.j6_exactly_once import always, claimed_after, run_again
 from reports.facts import Run
-from reports.loss import explanation, gone_by
+from reports.windows import explanation, gone_by
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -46,10 +46,7 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
         return Flag("end undone", again(always), words_of, absence=False, loss=explanation(run, again))
 
     found: dict[Base, list[Flag]] = {
-        "jobs": [
-            undone("finishes", F.col("accepted_done_ns"), "finish"),
-            undone("drops", F.col("dropped_done_ns"), "drop"),
-        ]
+        "jobs": [undone("finishes", F.col("accepted_done_ns"), "finish"), undone("drops", F.col("dropped_done_ns"), "drop")]
     }
     if run.of_lanes:
         lost = gone_by(run, before["claim_done_ns"], F.col("claim_done_ns"))

@@ -44,10 +44,7 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
         judged = (F.size("classes") > 0) & ~F.coalesce(exempt, F.lit(True))
     lacks = F.col("accepted") & (times == 0) & judged
     return [
-        (
-            beside,
-            Flag("no effect", lacks, sentence("was finished, and took no effect; handler runs: ", starts), absence=True),
-        ),
+        (beside, Flag("no effect", lacks, sentence("was finished, and took no effect; handler runs: ", starts), absence=True)),
         (
             jobs,
             Flag(

@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 
 from reports.checks.base import Base, Check, Flag, sentence, token
 from reports.facts import Run, Snapshot
-from reports.loss import lost_with_all
+from reports.windows import lost_with_all
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -44,14 +44,7 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     return {
         "jobs": [
             # A job whose enqueue was not answered may have been claimed at the old server, and be refused by the next.
-            Flag(
-                "from nowhere",
-                never,
-                sentence(f"was claimed, {unsent_words}"),
-                absence=True,
-                level=level,
-                loss=all_lost(run),
-            ),
+            Flag("from nowhere", never, sentence(f"was claimed, {unsent_words}"), absence=True, level=level, loss=all_lost(run)),
             Flag(
                 "appeared",
                 appeared,

@@ -21,12 +21,12 @@ from pyspark.sql import functions as F
 
 from reports.checks.base import Base, Check, Flag, milliseconds, sentence, token
 from reports.facts import Run
-from reports.loss import explanation
+from reports.windows import explanation
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-    from reports.loss import Clash, Test
+    from reports.windows import Clash, Test
 
 #: What tells one lease of a job from another.
 TOKEN = ("fence", "nonce")
@@ -80,10 +80,7 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
             ),
             flag("dropped twice", different(drops, *TOKEN), twice_dropped, pairs(drops, drops, TOKEN)),
             flag(
-                "run again",
-                revived(always) & ~again(always),
-                sentence(*claimed_after(F.col("dropped_done_ns")), "drop"),
-                revived,
+                "run again", revived(always) & ~again(always), sentence(*claimed_after(F.col("dropped_done_ns")), "drop"), revived
             ),
             flag("created twice", F.size(creations) > 1, created, pairs(creations, creations, ("op", "position"))),
         ]

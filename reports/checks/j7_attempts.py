@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from reports.checks.base import Base, Check, Flag, sentence, token
 from reports.checks.j1_no_overlap import doubts
 from reports.facts import Run
-from reports.loss import gone_by
+from reports.windows import gone_by
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

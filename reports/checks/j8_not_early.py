@@ -15,8 +15,7 @@ from pyspark.sql import functions as F
 from reports.checks.base import Base, Check, Flag, sentence, token
 from reports.checks.j1_no_overlap import doubts
 from reports.facts import Run, whole
-from reports.loss import gone_by
-from reports.windows import went_back_ms
+from reports.windows import gone_by, went_back_ms
 
 
 def flags(run: Run) -> dict[Base, list[Flag]]:
@@ -34,12 +33,7 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     unknown = F.col("claim_done_ns").isNotNull() & srv_ms.isNull()
     return {
         "tokens": [
-            Flag(
-                "early",
-                soon,
-                sentence(*claimed, due_ms - srv_ms, " ms before the job was due"),
-                absence=False,
-            ),
+            Flag("early", soon, sentence(*claimed, due_ms - srv_ms, " ms before the job was due"), absence=False),
             Flag(
                 "early",
                 retried,

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from reports.checks.base import Check, Flag, sentence
 from reports.checks.j1_no_overlap import doubts
 from reports.facts import Run
-from reports.loss import one_era
+from reports.windows import one_era
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
@@ -40,11 +40,7 @@ def first_claims(frames: Frames) -> DataFrame:
     claimable from its enqueue on."""
     waited = F.col("created") & (F.coalesce("delay_ns", F.lit(0)) == 0) & F.col("needs").isNull()
     return frames.jobs.where(F.col("first_claim").isNotNull() & F.col("enqueue_sent_ns").isNotNull()).select(
-        "job",
-        "first_claim.*",
-        "enqueue_sent_ns",
-        F.col("created_done_ns").alias("enqueued_ns"),
-        waited.alias("waited"),
+        "job", "first_claim.*", "enqueue_sent_ns", F.col("created_done_ns").alias("enqueued_ns"), waited.alias("waited")
     )
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from reports.caching import kept
+from reports.channels.frames import EARLY_NS, subscriptions
 from reports.channels.plan import planned
-from reports.channels.subscriptions import EARLY_NS, subscriptions
 from reports.checks.base import Check, Flag, sentence
 from reports.facts import Run
 from reports.meaning import NEVER_NS

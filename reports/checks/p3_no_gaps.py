@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from reports.channels.frames import EARLY_NS
 from reports.channels.messages import first_deliveries
 from reports.channels.plan import planned, restores
-from reports.channels.subscriptions import EARLY_NS
 from reports.checks.base import Check, Flag, sentence
 from reports.checks.p1_all_delivered import to
 from reports.meaning import NEVER_NS

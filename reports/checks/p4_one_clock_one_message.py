@@ -15,7 +15,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from reports.caching import kept
-from reports.channels.circle import CLOCK_MAX
+from reports.channels.plan import CLOCK_MAX
 from reports.checks.base import Check, Flag, sentence
 
 if TYPE_CHECKING:

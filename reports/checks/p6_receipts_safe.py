@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from reports.channels.circle import CLOCK_MAX
-from reports.channels.plan import restores
+from reports.channels.plan import CLOCK_MAX, restores
 from reports.checks.base import Check, Flag, sentence
 from reports.checks.p1_all_delivered import to
 from reports.checks.p5_ack_is_final import LIFE, ends

@@ -35,9 +35,8 @@ def compare(options: argparse.Namespace) -> tuple[str, int]:
     # NumPy is imported only here: other commands do without.
     from reports.compare.decide import decide
     from reports.compare.page import document
-    from reports.compare.record import record
     from reports.compare.sides import obstacles, read_side
-    from reports.compare.words import render
+    from reports.compare.words import record, render
 
     if not 0 < options.margin < 100:
         raise JudgeError(f"--margin is {options.margin:g}: it must be above 0 and below 100")

@@ -9,10 +9,9 @@ from math import log
 from statistics import median
 
 from reports.compare.metrics import Metric, main_metrics
-from reports.compare.resample import interval, noise_floor, ratio
 from reports.compare.sides import Repetition, interleaved, variant
-from reports.compare.significance import LEVEL, holm, mann_whitney, repetitions_needed, smallest_p
 from reports.errors import JudgeError
+from reports.statistics import LEVEL, holm, interval, mann_whitney, noise_floor, ratio, repetitions_needed, smallest_p
 
 FASTER, SLOWER, SAME, CANNOT_SHOW, NOT_TESTED = "faster", "slower", "same", "cannot_show", "not_tested"
 OUTCOMES = (FASTER, SLOWER, SAME, CANNOT_SHOW)

@@ -16,14 +16,7 @@ ALL, CALM = "all", ("lead-in", "settle")
 RANKS = {"p50": "p50_ms", "p99": "p99_ms"}
 
 #: Metrics that are tested unless others are asked for. Few, because each one more needs more repetitions.
-MAIN = (
-    "end_to_end.p50.calm",
-    "end_to_end.p99.calm",
-    "end_to_end.p99.all",
-    "finished_per_s",
-    "recovery_ms",
-    "cpu_ms_per_job",
-)
+MAIN = ("end_to_end.p50.calm", "end_to_end.p99.calm", "end_to_end.p99.all", "finished_per_s", "recovery_ms", "cpu_ms_per_job")
 
 #: What is tested in runs that have none of these: those of channels.
 MAIN_RANK = ".p99.all"

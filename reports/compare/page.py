@@ -11,11 +11,8 @@ from reports.compare.decide import FASTER, SLOWER, Comparison, Line
 from reports.compare.sides import MACHINE, Repetition
 from reports.compare.words import answer, chance, claim, last_line, method, noise, percent, quantity, spread
 from reports.page import FILE as REPORT
-from reports.page.colours import style_sheet
-from reports.page.document import PAGE, POLICY, Section, contents
 from reports.page.facts import fields, machine_fact, reasons
-from reports.page.spark import span
-from reports.page.tables import NO_VALUE, details, marked_up, safe
+from reports.page.html import NO_VALUE, Section, details, header, marked_up, page, safe, span
 
 #: The axis of the drawings reaches at least this far, and at most that far: a factor to either side.
 AXIS_LEAST, AXIS_MOST = 1.1, 4.0
@@ -32,18 +29,9 @@ def document(found: Comparison, folder: Path) -> str:
         Section("sides", "A and B", cards(found)),
     ]
     title = answer(found)
-    body = [
-        f'<header class="{tone(found)}"><p class="run">{safe(last_line(found))}</p>',
-        f"<h1>{safe(title[:1].upper() + title[1:])}</h1>",
-        f'<p class="headline">{safe(found.too_few)}</p>' if found.too_few else claims(found),
-        reasons(found.warnings),
-        "</header>",
-        contents([section for section in sections if section.body]),
-        '<main class="wide wraps">',
-        *(f'<section id="{one.anchor}"><h2>{safe(one.title)}</h2>\n{one.body}</section>' for one in sections if one.body),
-        "</main>",
-    ]
-    return PAGE.format(title=safe(title), policy=POLICY, style=style_sheet(), body="\n".join(body))
+    told = f'<p class="headline">{safe(found.too_few)}</p>' if found.too_few else claims(found)
+    head = header(tone(found), last_line(found), title[:1].upper() + title[1:], told, reasons(found.warnings))
+    return page(title, head, sections, main="wide wraps")
 
 
 def tone(found: Comparison) -> str:

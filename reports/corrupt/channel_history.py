@@ -10,8 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from reports.channels.circle import CLOCK_MAX, CLOCKS, distance
-from reports.channels.plan import SAVED_SLACK_NS
+from reports.channels.plan import CLOCK_MAX, CLOCKS, SAVED_SLACK_NS, distance
 from reports.corrupt.history import History, Row
 from reports.errors import JudgeError
 from reports.facts import KILLS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reports.channels.circle import CLOCK_MAX
+from reports.channels.plan import CLOCK_MAX
 from reports.corrupt.channel_history import ChannelHistory, Visit, after, ahead
 from reports.corrupt.history import Row
 from reports.corrupt.kinds import channel_kind

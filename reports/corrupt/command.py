@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reports.corrupt import channel_callers, channel_receipts, channel_whole, channels, features, jobs, whole
+from reports.corrupt import channel_receipts, channels, features, jobs, whole
 from reports.corrupt.channel_history import ChannelHistory
 from reports.corrupt.history import History
 from reports.corrupt.kinds import CHANNEL_KINDS, CHANNEL_UNSEEABLE, KINDS, UNSEEABLE, Kind
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 #: The modules that register kinds when they are imported.
-CATALOGUE = (jobs, features, whole, channels, channel_receipts, channel_callers, channel_whole)
+CATALOGUE = (jobs, features, whole, channels, channel_receipts, channel_receipts, whole)
 
 #: Each edit of a channel run takes a channel for itself, so a copy holds at most this many of them.
 CHANNEL_EDITS_MAX = 16

@@ -23,10 +23,7 @@ from reports.lines import INSTANTS
 Row = dict[str, Any]
 
 #: What a job without delay, parents, unique key or wishes shows when all goes well, in this order.
-PLAIN = (
-    *("enqueue invoke", "enqueue ok", "claim ok", "handle invoke", "handle ok"),
-    *("effect ", "finish invoke", "finish ok"),
-)
+PLAIN = (*("enqueue invoke", "enqueue ok", "claim ok", "handle invoke", "handle ok"), *("effect ", "finish invoke", "finish ok"))
 #: Name and boot id of a host that the run did not have.
 OTHER_HOST = "another-host"
 #: A fault may still show so long after it has healed.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from reports.corrupt.channel_history import ChannelHistory
 from reports.corrupt.history import History
@@ -13,6 +13,7 @@ from reports.corrupt.history import History
 #: channel, of which every subscriber counts. `None`: the check itself must not be valid any more, whatever it names.
 Edit = Callable[[History], str | None]
 ChannelEdit = Callable[[ChannelHistory], str | None]
+E = TypeVar("E", bound=Callable[[Any], str | None])
 
 
 @dataclass(frozen=True)
@@ -36,23 +37,18 @@ UNSEEABLE: dict[str, str] = {}
 CHANNEL_UNSEEABLE: dict[str, str] = {}
 
 
-def kind(check: str, *, apart: bool = False) -> Callable[[Edit], Edit]:
-    """Register an edit; its docstring says what the broken engine did, its name is the kind's."""
+def into(kinds: dict[str, Kind]) -> Callable[..., Callable[[E], E]]:
+    """What registers edits: their docstring says what the broken engine did, their name is the kind's."""
 
-    def register(edit: Edit) -> Edit:
-        name = edit.__name__.replace("_", "-")
-        KINDS[name] = Kind(name, check, edit, apart)
-        return edit
+    def kind(check: str, *, apart: bool = False) -> Callable[[E], E]:
+        def register(edit: E) -> E:
+            name = edit.__name__.replace("_", "-")
+            kinds[name] = Kind(name, check, edit, apart)
+            return edit
 
-    return register
+        return register
+
+    return kind
 
 
-def channel_kind(check: str, *, apart: bool = False) -> Callable[[ChannelEdit], ChannelEdit]:
-    """As `kind`, for channel runs."""
-
-    def register(edit: ChannelEdit) -> ChannelEdit:
-        name = edit.__name__.replace("_", "-")
-        CHANNEL_KINDS[name] = Kind(name, check, edit, apart)
-        return edit
-
-    return register
+kind, channel_kind = into(KINDS), into(CHANNEL_KINDS)

@@ -10,11 +10,10 @@ from typing import Any
 from reports import evidence
 from reports.facts import WORKER_FAULTS
 from reports.frames import AnyFrames, Frames
-from reports.page import captions, draw_lanes, draw_phases, draw_time, ink, leases, numbers
-from reports.page.captions import Caption
+from reports.page import chapter, draw_lanes, draw_phases, draw_time, ink, numbers
 from reports.page.channels.chapters import channel_chapters
-from reports.page.chapter import Chapter, Common, drawn, faults, first_violation, guarded, machine
-from reports.page.recoveries import Recovery, recoveries
+from reports.page.chapter import Caption, Chapter, Common, drawn, faults, first_violation, guarded, machine
+from reports.page.draw_phases import Recovery, recoveries
 from reports.page.samples import samples
 from reports.page.series import Series, series
 from reports.page.timeline import axis, windows
@@ -43,7 +42,7 @@ def chapters(run: Path, decided: Mapping[str, Any], frames: AnyFrames) -> list[C
 
 def phases(matter: Matter) -> list[Chapter]:
     lines = matter.decided["measures"]["percentiles"]
-    return [drawn("phases", captions.PHASES, draw_phases.phases(lines), numbers.phases(lines))] if lines else []
+    return [drawn("phases", chapter.PHASES, draw_phases.phases(lines), numbers.phases(lines))] if lines else []
 
 
 def latency(matter: Matter) -> list[Chapter]:
@@ -51,14 +50,14 @@ def latency(matter: Matter) -> list[Chapter]:
         return []
     width = "one second" if matter.axis.width_s == 1 else f"{matter.axis.width_s} seconds"
     figure = draw_time.latency(matter.series, matter.axis, matter.windows)
-    return [drawn("latency", captions.LATENCY, figure, numbers.latency(matter.series, matter.axis), width=width)]
+    return [drawn("latency", chapter.LATENCY, figure, numbers.latency(matter.series, matter.axis), width=width)]
 
 
 def load(matter: Matter) -> list[Chapter]:
     if not matter.series.counts:
         return []
     figure = draw_time.load(matter.series, matter.samples, matter.axis, matter.windows)
-    return [drawn("load", captions.LOAD, figure, numbers.load(matter.series, matter.samples, matter.axis))]
+    return [drawn("load", chapter.LOAD, figure, numbers.load(matter.series, matter.samples, matter.axis))]
 
 
 def recovery(matter: Matter) -> list[Chapter]:
@@ -66,24 +65,26 @@ def recovery(matter: Matter) -> list[Chapter]:
         return []
     bounds_s = {line["fault"]: line["bound_ms"] / 1_000 for line in matter.decided["measures"]["recovery"]}
     figure = draw_phases.recovery(matter.recoveries, bounds_s, matter.frames.run.lease_ms / 1_000)
-    return [drawn("recovery", captions.RECOVERY, figure, numbers.recovery(matter.recoveries))]
+    return [drawn("recovery", chapter.RECOVERY, figure, numbers.recovery(matter.recoveries))]
 
 
 def timelines(matter: Matter) -> list[Chapter]:
     """Lanes around each kill and freeze of a worker that held leases."""
-    held = leases.in_hand_at(matter.frames, matter.recoveries)
-    found = leases.leases_of(matter.frames, [job for jobs in held.values() for job in jobs[: leases.JOBS_MAX]], matter.axis)
+    held = draw_lanes.in_hand_at(matter.frames, matter.recoveries)
+    found = draw_lanes.leases_of(
+        matter.frames, [job for jobs in held.values() for job in jobs[: draw_lanes.JOBS_MAX]], matter.axis
+    )
     finished = matter.series.count("finished", matter.axis.buckets)
     made: list[Chapter] = []
     for window in matter.windows:
         if window.name in WORKER_FAULTS and held.get(window.fault):
             limit_s = 1.5 * matter.frames.run.liveness_ms / 1_000
-            shown = leases.around(window, held[window.fault], found, limit_s, matter.axis)
+            shown = draw_lanes.around(window, held[window.fault], found, limit_s, matter.axis)
             made.append(
                 lanes(
                     f"lanes-{len(made) + 1}",
-                    captions.LANES,
-                    leases.with_others(matter.frames, shown, finished, matter.axis),
+                    chapter.LANES,
+                    draw_lanes.with_others(matter.frames, shown, finished, matter.axis),
                     matter,
                 )
             )
@@ -92,12 +93,12 @@ def timelines(matter: Matter) -> list[Chapter]:
 
 def offenders(matter: Matter) -> list[Chapter]:
     """Lanes of the first jobs that violated a check."""
-    names = leases.first_subjects(matter.decided["checks"])
-    shown = leases.whole_story(names, leases.leases_of(matter.frames, names, matter.axis))
-    return [lanes("offenders", captions.OFFENDERS, shown, matter)] if shown else []
+    names = draw_lanes.first_subjects(matter.decided["checks"])
+    shown = draw_lanes.whole_story(names, draw_lanes.leases_of(matter.frames, names, matter.axis))
+    return [lanes("offenders", chapter.OFFENDERS, shown, matter)] if shown else []
 
 
-def lanes(name: str, caption: Caption, shown: leases.Lanes, matter: Matter) -> Chapter:
+def lanes(name: str, caption: Caption, shown: draw_lanes.Lanes, matter: Matter) -> Chapter:
     """One set of lanes."""
     text = caption.lead
     text += f" {shown.left_out} more jobs were in hand and are not shown." if shown.left_out else ""

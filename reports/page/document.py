@@ -4,51 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from reports import evidence
 from reports.facts import of_channels
 from reports.page import facts, words
 from reports.page.channels import words as channels
-from reports.page.colours import style_sheet
-from reports.page.tables import safe
+from reports.page.html import SIGNS, Section, page, safe
 
 if TYPE_CHECKING:
     from reports.page.chapter import Chapter
 
-#: The page loads nothing. This policy makes the browser refuse, should content from a run try to.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-
 #: The class of a valid run in which declared losses were seen: it is not green.
 LOSSY = "lossy"
-
-SIGNS = {"valid": "✓", "violated": "✗", "unknown": "?"}
-
-PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="icon" href="data:,">
-<title>{title}</title>
-<style>
-{style}
-</style>
-</head>
-<body>
-{body}
-</body>
-</html>
-"""
-
-
-class Section(NamedTuple):
-    """A part of the page: its anchor, its title, and its content as HTML."""
-
-    anchor: str
-    title: str
-    body: str
 
 
 def document(run: Path, decided: Mapping[str, Any], drawn: Sequence[Chapter]) -> str:
@@ -61,22 +29,10 @@ def document(run: Path, decided: Mapping[str, Any], drawn: Sequence[Chapter]) ->
         Section("run", "What the run was", facts.particulars(spec, decided["measures"])),
         Section("again", "How to judge it again", facts.again(run, spec)),
     ]
-    shown = [section for section in sections if section.body]
     name = str(spec.get("id") or run.name)
-    body = [
-        head(name + in_brackets(spec), decided),
-        contents(shown),
-        "<main>",
-        *(f'<section id="{one.anchor}"><h2>{safe(one.title)}</h2>\n{one.body}</section>' for one in shown),
-        "</main>",
-        f"<footer><p>{channels.FOOTER if of_channels(spec) else FOOTER}</p></footer>",
-    ]
-    return PAGE.format(
-        title=f"{safe(words.title(decided))}: {safe(name)}{safe(in_brackets(spec))}",
-        policy=POLICY,
-        style=style_sheet(),
-        body="\n".join(body),
-    )
+    foot = f"<footer><p>{channels.FOOTER if of_channels(spec) else FOOTER}</p></footer>"
+    title = f"{words.title(decided)}: {name}{in_brackets(spec)}"
+    return page(title, head(name + in_brackets(spec), decided), sections, after=foot)
 
 
 FOOTER = "Ironclaim promises: handlers run at least once, fenced; a job is finished exactly once."
@@ -110,9 +66,3 @@ def head(name: str, decided: Mapping[str, Any]) -> str:
         "</header>",
     ]
     return "\n".join(part for part in parts if part)
-
-
-def contents(sections: Sequence[Section]) -> str:
-    """Links to the sections."""
-    links = "".join(f'<li><a href="#{section.anchor}">{safe(section.title)}</a></li>' for section in sections)
-    return f'<nav aria-label="contents"><ul>{links}</ul></nav>'

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from pyspark.sql import functions as F
 
+from reports.facts import MS
 from reports.page import ink
 from reports.page.draw_time import duration
-from reports.page.recoveries import Recovery
 from reports.page.words import LATENCY_NAMES
+
+if TYPE_CHECKING:
+    from reports.frames import Frames
 
 ROW_IN = 0.24
 
@@ -123,3 +128,37 @@ def kill_row(panel: Axes, row: int, jobs: Sequence[Recovery], bound_s: float, lo
         edge_s = longest_s * 1.06
         panel.plot(edge_s, row, ls="none", marker="X", ms=9, color=ink.VERMILLION, clip_on=False)
         panel.annotate(f"{never} never", (edge_s, row), (0, 9), ha="right", color=ink.VERMILLION, **beside)
+
+
+# The recovery time of each job leased at a kill.
+
+
+#: At most this many jobs of one kill are drawn: the slowest.
+JOBS_MAX = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """One job leased at a kill. `connected`: how the worker was (see `Run.connected`). `seconds`: until it ran elsewhere, None =
+    never; `ended`: it never ran again because the call that ended its lease took effect, or because it was buried."""
+
+    fault: str
+    target: str
+    connected: str
+    job: str
+    seconds: float | None
+    ended: bool
+
+
+def recoveries(frames: Frames) -> list[Recovery]:
+    """Every job leased at a witnessed kill, by kill, the slowest first."""
+    rows = frames.in_hand.where(F.col("fault") != "").orderBy("fault", F.desc_nulls_first("recovery_ns"), "job")
+    found: list[Recovery] = []
+    seen: dict[str, int] = {}
+    for row in rows.limit(JOBS_MAX * max(1, len(frames.run.kills))).collect():
+        seen[row["fault"]] = seen.get(row["fault"], 0) + 1
+        if seen[row["fault"]] <= JOBS_MAX:
+            took_s = None if row["recovery_ns"] is None else row["recovery_ns"] / MS / 1_000
+            way = frames.run.connected(row["target"])
+            found.append(Recovery(row["fault"], row["target"], way, row["job"], took_s, bool(row["ended"])))
+    return found

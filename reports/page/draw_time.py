@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from reports.page import bands, ink
+from reports.page import ink, timeline
 from reports.page.samples import ROLES, STATES, Samples
 from reports.page.series import TROUBLES, Series, Spread, per_second
 from reports.page.timeline import Axis, Window
@@ -30,8 +30,8 @@ def stack(
     axis: Axis, windows: Sequence[Window], heights_in: Sequence[float], *, legend: bool = False
 ) -> tuple[Figure, list[Axes]]:
     """A figure of panels over the run's seconds, faults shaded and named; `legend`: reserve room for a legend at the top."""
-    names = bands.placed(windows, AXES_IN, axis.end_s)
-    above_in = LEGEND_IN * legend + bands.height_in(names) + TITLE_IN + 0.05
+    names = timeline.placed(windows, AXES_IN, axis.end_s)
+    above_in = LEGEND_IN * legend + timeline.height_in(names) + TITLE_IN + 0.05
     gap_in = TITLE_IN + 0.12
     total_in = above_in + sum(heights_in) + gap_in * (len(heights_in) - 1) + BOTTOM_IN
     drawn = ink.figure(total_in)
@@ -45,8 +45,8 @@ def stack(
         panels.append(panel)
         top_in += height_in + gap_in
     panels[-1].set_xlabel("seconds since the load began")
-    bands.shade(panels, windows)
-    bands.write(panels[0], [(window, middle_s, row + 1) for window, middle_s, row in names])
+    timeline.shade(panels, windows)
+    timeline.write(panels[0], [(window, middle_s, row + 1) for window, middle_s, row in names])
     return drawn, panels
 
 

@@ -11,9 +11,45 @@ from typing import Any
 
 from reports import slo
 from reports.facts import WAYS, of_channels
-from reports.page import rows as rows_of
-from reports.page.tables import NO_VALUE, cell, details, marked_up, safe
+from reports.page.html import NO_VALUE, cell, details, marked_up, safe
 from reports.page.words import milliseconds, slowest_ms
+
+# Rows of the history as tables of the page: the evidence of the violations.
+
+ROW_HEADS = ("row", "place", "at s", "answered at s", "process", "what", "answer", "lease or message", "job")
+
+
+def proof(violations: Sequence[Mapping[str, Any]]) -> str:
+    """The rows that prove the violations of a check, to unfold; empty without any."""
+    parts = [f"<h3>{safe(one['example'])}</h3>{note(one)}{rows_table(one) if one['rows'] else ''}" for one in violations]
+    title = "Evidence: rows of the history" + (f" for {len(parts)} violations" if len(parts) > 1 else "")
+    return details(title, "".join(parts)) if parts else ""
+
+
+def note(one: Mapping[str, Any]) -> str:
+    """What is to be said about the rows of a violation, or why there are none."""
+    return f"<p>{safe(one['note'])}</p>" if one["note"] else ""
+
+
+def rows_table(one: Mapping[str, Any]) -> str:
+    """The rows of one violation with their places; those that its sentence names are marked."""
+    cells = [
+        [
+            str(number),
+            f"<code>{safe(line['file'])}:{line['line']}</code>",
+            f"{line['at_s']:,.3f}",
+            "" if line["done_s"] is None else f"{line['done_s']:,.3f}",
+            safe(line["process"]),
+            f"<mark>{safe(line['what'])}</mark>" if line["named"] else safe(line["what"]),
+            safe(line["answer"]),
+            f"<code>{safe(line['about'])}</code>",
+            safe(line["job"]),
+        ]
+        for number, line in enumerate(one["rows"], 1)
+    ]
+    more = f"<p>{one['left_out']:,} more rows are about it.</p>" if one["left_out"] else ""
+    return marked_up("Rows of the history, in order of time", ROW_HEADS, cells, words=(1, 4, 5, 6, 7, 8)) + more
+
 
 #: Fields of a spec that the page shows in sections of their own; the others are listed unchanged.
 CARDS = ("machine", "calibration", "versions", "plan", "channels", "harness_errors", "findings")
@@ -112,9 +148,7 @@ def checks(lines: Sequence[Mapping[str, Any]], evidence: Sequence[Mapping[str, A
         "<p>A check is violated only by what the history proves. What may be a violation, or rests on rows that are missing, is "
         "counted as possible. A check that lacks evidence is unknown, never a pass.</p>"
     )
-    proofs = (
-        (number, rows_of.proof([one for one in evidence if one["check"] == line["id"]])) for number, line in enumerate(lines)
-    )
+    proofs = ((number, proof([one for one in evidence if one["check"] == line["id"]])) for number, line in enumerate(lines))
     below = {number: proof for number, proof in proofs if proof}
     return note + marked_up("Every check and what it came to", heads, rows, words=(1, 2, 6), below=below)
 

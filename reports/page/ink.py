@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from reports.page.colours import COLOURS
+from reports.page.html import COLOURS
 
 INK, SOFT, GRID, PAPER, BAND, EDGE = (COLOURS[name][0] for name in ("ink", "soft", "grid", "paper", "band", "edge"))
 BLUE, VERMILLION, GREEN, PURPLE = (COLOURS[name][0] for name in ("blue", "vermillion", "green", "purple"))

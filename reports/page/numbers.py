@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from reports.page.leases import Lanes, Lease
-from reports.page.recoveries import Recovery
+from reports.page.draw_lanes import Lanes, Lease
+from reports.page.draw_phases import Recovery
+from reports.page.html import table
 from reports.page.samples import ROLES, STATES, Samples
 from reports.page.series import RATES, TROUBLES, Series
-from reports.page.tables import table
 from reports.page.timeline import Axis, Window
 from reports.page.words import LATENCY_NAMES
 
@@ -27,14 +27,8 @@ def faults(lines: Sequence[Mapping[str, Any]], windows: Sequence[Window]) -> str
         for line in lines
     ]  # fmt: skip
     heads = (
-        "fault",
-        "target",
-        "at s",
-        "for s",
-        "seen to bite",
-        "seen to heal",
-        "what the witness saw",
-        "what was seen afterwards",
+        *("fault", "target", "at s", "for s", "seen to bite", "seen to heal"),
+        *("what the witness saw", "what was seen afterwards"),
     )
     return table("Injected faults and their witnesses", heads, rows, words=(1, 4, 5, 6, 7))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from reports import percentiles
+from reports import measure
 from reports.meaning import unanswered
 from reports.page.timeline import SECOND_NS, Axis
 
@@ -71,9 +71,9 @@ def latencies(frames: Frames, axis: Axis) -> DataFrame:
     The latency of an unanswered enqueue, or of a job without an accepted finish, is infinite; such jobs are not left out.
     """
     jobs = frames.jobs.where(F.col("intended_ns").isNotNull())
-    values = {name: F.coalesce(value, F.lit(percentiles.NEVER_MS)) for name, value in percentiles.series().items()}
+    values = {name: F.coalesce(value, F.lit(measure.NEVER_MS)) for name, value in measure.series().items()}
     long = spread_out(jobs, {name: (F.col("intended_ns"), value) for name, value in values.items()}, axis)
-    infinite = F.col("value") == F.lit(percentiles.NEVER_MS)
+    infinite = F.col("value") == F.lit(measure.NEVER_MS)
     return long.groupBy("name", "bucket").agg(
         F.count(F.lit(1)).alias("n"),
         F.count_if(infinite).alias("unfinished"),

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from reports.capacity import measurement
 from reports.capacity.basis import Basis
 from reports.capacity.measurement import Bin, Measurement, Step
 from reports.capacity.plan import Numbers
 from reports.capacity.question import Question
+from reports.errors import JudgeError
 from reports.simulation.queueing import simulate
 from reports.simulation.system import RANDOM, Load, Outcome, Sampler, System, measured, quantiles
+from reports.table import grid
 
 #: The simulator must come as close to p50, p99 and backlog, or, of a backlog of few jobs, within so many.
 WITHIN = 0.1
@@ -104,3 +109,39 @@ def of_plan(found: Measurement, basis: Basis, asked: Question, plan: Numbers, *,
     )
     load = Load(rate=asked.rate, seconds=seconds, warm_up_s=seconds * WARM_UP, arrivals=RANDOM)
     return simulate(load, system, seed)
+
+
+# The command `simulation`: how near the queueing simulator comes to the steps of a measurement, printed.
+
+
+#: Fewer points, from a low rate to one beyond what the workers do, show little.
+POINTS_LEAST = 3
+
+HEADS = ("jobs/s", "figure", "measured", "simulated", "off by", "near")
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    command.add_argument("run", type=Path, help=f"folder of `python -m chaos capacity --validate`, or its {measurement.FILE}")
+    command.add_argument("--seed", type=int, default=1, help="of the simulation (default: %(default)s)")
+
+
+def near_to_measured(options: argparse.Namespace) -> tuple[str, int]:
+    """The table, and the exit code: 0 when all figures are near, 1 when not. Raises JudgeError when there is too little to
+    compare."""
+    found = compare(measurement.read(options.run), seed=options.seed)
+    points = {one.step.rate for one in found}
+    if len(points) < POINTS_LEAST:
+        raise JudgeError(
+            f"points that can be compared beside the calmest: {len(points)}, it needs {POINTS_LEAST}; measure them with "
+            "`python -m chaos capacity --validate`"
+        )
+    rows = [
+        [f"{one.step.rate:,.1f}", one.name, f"{one.measured:,.1f}", f"{one.simulated:,.1f}", f"{one.off:.1%}",
+         "yes" if one.within else "no"]
+        for one in found
+    ]  # fmt: skip
+    near = sum(one.within for one in found)
+    words = f"within {WITHIN:.0%}, or {WITHIN_JOBS:g} job of a backlog"
+    last = f"simulation: points={len(points)} near={near}/{len(found)} ({words})"
+    return "\n".join([*grid("Measured, and simulated", HEADS, rows), "", last]), 0 if near == len(found) else 1

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from reports.check_result import DECLARED
 from reports.checks.base import Flag, flagged, milliseconds, sentence
 from reports.facts import MS
-from reports.targets.facts import TargetRun
-from reports.targets.frames import TargetFrames
+from reports.targets.facts import TargetFrames, TargetRun
+from reports.verdict import DECLARED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from reports import verdict
-from reports.check_result import DECLARED, EXAMPLES_MAX, CheckResult
 from reports.checks.base import Check
 from reports.facts import MS
 from reports.targets.checks import CANNOT_BE_KNOWN, NAMES, violations
-from reports.targets.facts import TargetRun, read
-from reports.targets.frames import TargetFrames, build
+from reports.targets.facts import TargetFrames, TargetRun, build, read
+from reports.verdict import DECLARED, EXAMPLES_MAX, CheckResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,9 +8,8 @@ from typing import Any
 
 from reports import page
 from reports.page import facts
-from reports.page.colours import style_sheet
-from reports.page.document import PAGE, POLICY, SIGNS, Section, contents
-from reports.page.tables import cell, marked_up, safe, table
+from reports.page.html import SIGNS, Section, cell, marked_up, safe, table
+from reports.page.html import page as whole
 from reports.page.words import milliseconds
 from reports.targets.promise import promise_of
 from reports.verdict import place
@@ -37,20 +36,15 @@ def document(run: Path, decided: Mapping[str, Any]) -> str:
         Section("again", "How to run it again", again(run, spec)),
     ]
     name, verdict = str(spec.get("id") or run.name), str(decided["verdict"])
-    shown = [section for section in sections if section.body]
     title = f"{spec.get('target', 'a job queue')}: {verdict}"
-    body = [
+    head = [
         f'<header class="{safe(verdict)}"><p class="run">{safe(name)}</p>',
         f'<h1><span class="sign" aria-hidden="true">{SIGNS.get(verdict, "?")}</span> {safe(title)}</h1>',
         facts.reasons(decided["reasons"]),
         tiles(measures) if judged else "",
         "</header>",
-        contents(shown),
-        "<main>",
-        *(f'<section id="{one.anchor}"><h2>{safe(one.title)}</h2>\n{one.body}</section>' for one in shown),
-        "</main>",
     ]
-    return PAGE.format(title=safe(title), policy=POLICY, style=style_sheet(), body="\n".join(body))
+    return whole(title, "\n".join(head), sections)
 
 
 def tiles(measures: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from reports import what_now
+from reports import causes
 from reports.table import COLUMNS, checks, faults, findings, grid, number, page, reasons, recoveries
 from reports.targets.promise import promise_of
 
@@ -22,7 +22,7 @@ def render(decided: Mapping[str, Any], folder: Path = Path(), *, columns: int = 
         sections += [recoveries(measures["recovery"]), faults(measures["faults"], columns)]
         sections += [checks(decided["checks"], columns, every=every)]
         sections += [findings(decided["findings"], columns), cannot_be_known(decided["cannot_be_known"])]
-    sections += [reasons(decided), what_now.lines(decided, folder)]
+    sections += [reasons(decided), causes.lines(decided, folder)]
     if spec.get("again") and decided["verdict"] == "valid":
         sections.append(["again", f"  {spec['again']}"])
     return page(sections, [f"verdict: {decided['verdict']}"], columns)

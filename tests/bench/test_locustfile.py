@@ -12,16 +12,7 @@ import pytest
 
 import engine
 from engine.testing import EmbeddedServer, free_port
-from tests.bench.real_parts import (
-    Page,
-    Processes,
-    enqueued_items,
-    enqueues,
-    jobs_of,
-    rows_of,
-    schedule_kept,
-    wait_until,
-)
+from tests.bench.real_parts import Page, Processes, enqueued_items, enqueues, jobs_of, rows_of, schedule_kept, wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -18,12 +18,12 @@ import engine
 from bench.micro import channels, claim_cost, drain, enqueue, floor_check, memory, pickup, place, scripts
 from bench.micro.bare import BareEnqueue, NewSlot
 from bench.micro.bare_publish import BarePublish
-from bench.micro.card import machine_card, one_line
 from bench.micro.drain_process import Order
 from bench.micro.drain_process import drain as drain_here
 from bench.micro.floor import Floor
 from bench.micro.jobs import Claims, fill
 from bench.micro.payload import NAME, PAYLOAD, compact
+from bench.micro.runner import machine_card, one_line
 from engine.redis.scripts import load_model, scripts_folder
 from engine.testing import EmbeddedServer
 

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from statistics import mean, pstdev
 from typing import Any
 
 import gevent
 import gevent.event
 import pytest
+import redis
 
+from bench.arrivals import Arrivals, payload
 from bench.openloop import OpenLoop
+from bench.production import Destination, Production
 from bench.workload import PlannedJob, Workload
+from chaos.foreign_keys import BridgeKeys
+from engine.testing import EmbeddedServer
 
 MS = 1_000_000
 #: So late may a job be of which it does not matter how late it is: no pause of a busy machine lasts as long.
@@ -170,3 +179,61 @@ def test_pace_before_start_is_an_error() -> None:
     loop = OpenLoop(iter(plan(5)), send=server.send, drop=server.drop)
     with pytest.raises(RuntimeError, match="start"):
         loop.pace()
+
+
+# The arrivals of a capacity measurement: the same in every process, at the rate, and of the size that is
+# asked for.
+
+
+def test_the_same_numbers_give_the_same_arrivals_and_another_step_gives_others() -> None:
+    first = [arrival.offset_ms for arrival in Arrivals(1, 1, 200, 10)]
+    assert first == [arrival.offset_ms for arrival in Arrivals(1, 1, 200, 10)]
+    assert first != [arrival.offset_ms for arrival in Arrivals(1, 2, 200, 10)]
+    assert first != [arrival.offset_ms for arrival in Arrivals(2, 1, 200, 10)]
+    assert Arrivals(1, 3, 200, 10).id_of(7) == "step3-7"
+
+
+@pytest.mark.parametrize("rate_per_s", [10.0, 500.0])
+def test_arrivals_are_a_poisson_process_of_the_rate_within_the_step(rate_per_s: float) -> None:
+    arrivals = list(Arrivals(1, 1, rate_per_s, 100))
+    assert [arrival.index for arrival in arrivals] == list(range(len(arrivals)))
+    assert len(arrivals) == pytest.approx(100 * rate_per_s, rel=0.1)
+    offsets = [arrival.offset_ms for arrival in arrivals]
+    assert offsets == sorted(offsets) and offsets[0] > 0 and offsets[-1] < 100_000
+    gaps = [after - before for before, after in pairwise(offsets)]
+    # What tells them from evenly spaced ones: gaps spread as much as they are long.
+    assert pstdev(gaps) == pytest.approx(mean(gaps), rel=0.1)
+
+
+@pytest.mark.parametrize("payload_bytes", [64, 200, 2_048, 100_000])
+def test_a_payload_has_its_size_and_says_how_long_its_handler_waits(payload_bytes: int) -> None:
+    made = payload(payload_bytes, 20.0)
+    assert made["work_ms"] == 20.0
+    assert len(json.dumps(made, separators=(",", ":"))) == pytest.approx(payload_bytes, abs=8)
+
+
+# What the load sends depends on what was answered so far.
+
+
+def test_a_parent_that_was_refused_keeps_no_job_waiting() -> None:
+    """A server without memory refuses it, and on Bridge a job that needs it would wait for ever."""
+    with EmbeddedServer() as server, redis.Redis(port=server.port, decode_responses=True) as client:
+        failures: list[str] = []
+        production = Production(
+            Workload(seed=1, rate_per_s=100),
+            Destination("bench", server.url, model="bridge"),
+            part=0,
+            parts=1,
+            report=lambda name, response_ms, failure: failures.append(str(failure)) if failure else None,
+        )
+        job = next(job for job in Workload(seed=1, rate_per_s=100).jobs() if len(job.needs) == 2)
+        there, refused = (replace(job, id=parent, needs=(), fail_first=0, unique=None) for parent in job.needs)
+        production._send(there, 0)
+        client.config_set("maxmemory", 1)
+        production._send(refused, 0)
+        client.config_set("maxmemory", 0)
+        production._send(job, 0)
+        (failure,) = failures
+        assert "OOM" in failure
+        data: Any = client.get(next(client.scan_iter(f"*{BridgeKeys('').data(job.id)}")))
+        assert json.loads(data)["dependsOn"] == [there.id]

@@ -91,7 +91,8 @@ def test_a_call_misses_when_it_is_slow_or_grows(tmp_path: Path) -> None:
     line = scale.last_line(table)
     assert line == 'scale: slowest="slow" ms=6.00 (lanes) slope_max=1.00 ("steep", lanes) met=2/4'
     # Imported here, because matplotlib takes a second of each process that only collects this module.
-    from bench.micro.scale_figure import draw, markdown
+    from bench.micro.figure import draw_scale as draw
+    from bench.micro.figure import markdown
 
     page = markdown(table, "a machine")
     assert "| slow | 6.00 | 6.00 | 6.00 | 6.00 | 0.00 | **missed** |" in page and "| flat |" in page

@@ -19,7 +19,7 @@ from chaos.watch import Watch
 from engine.testing import start_guarded
 from engine.testing.server import BINARY_VARIABLE
 from record.history import HistoryFile, load_file
-from reports.spark_settings import CONF_VARIABLE, MASTER_VARIABLE
+from reports.session import CONF_VARIABLE, MASTER_VARIABLE
 from tests.engine.helpers.waiting import wait_until
 
 SPEC = RunSpec(id="test", seed=4, rate_per_s=77, lease_ms=1_500, sweep_ms=300)

@@ -25,16 +25,8 @@ HELP = "install the Debian packages chromium and chromium-driver"
 
 #: Chromium by itself asks the network for many things. None of that is of the page; all of it is switched off.
 SWITCHES = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-default-apps",
-    "--disable-extensions",
-    "--disable-sync",
-    "--no-first-run",
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-default-apps", "--disable-extensions", "--disable-sync", "--no-first-run"),
 )
 
 #: A proxy that the environment names is not for the loopback.

@@ -12,12 +12,12 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from reports import frames, load, page
-from reports.check_result import CheckResult
 from reports.checks import CHECKS
 from reports.findings import examine
 from reports.folder import history_files
 from reports.judge import judge, tables_folder
 from reports.samples import cpu_usage
+from reports.verdict import CheckResult
 from tests.reports.browser import window as window
 from tests.reports.good_run import healthy
 from tests.reports.story import Story

@@ -11,13 +11,12 @@ from pyspark.sql import SparkSession
 
 from engine.channel import clock as engine_clock
 from reports import frames, load
-from reports.channels.circle import CLOCK_MAX, CLOCKS, clock_at, distance, lag, past_wrap
 from reports.channels.frames import ChannelFrames
 from reports.channels.measure import measures
+from reports.channels.plan import CLOCK_MAX, CLOCKS, clock_at, distance, lag, past_wrap
 from reports.channels.turns import era_of
 from reports.folder import history_files
-from reports.page.channels.falls import Fall, falls
-from reports.page.channels.series import ChannelSeries, channel_series
+from reports.page.channels.series import ChannelSeries, Fall, channel_series, falls
 from reports.page.timeline import Axis, axis
 from tests.reports.channel_story import ChannelStory
 from tests.reports.story import ns

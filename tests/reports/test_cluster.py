@@ -19,7 +19,7 @@ from reports.bench.cost import descendants, judged
 from reports.cluster import cluster
 from reports.command import main
 from reports.errors import JudgeError
-from reports.spark_settings import by_place, chosen_conf, chosen_master
+from reports.session import by_place, chosen_conf, chosen_master
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from reports import evidence
-from reports.evidence import scan
-from reports.evidence.rows import ROWS_MAX, chosen, names_in, printed
-from reports.evidence.scan import HITS_MAX, search
+from reports.evidence import HITS_MAX, ROWS_MAX, chosen, names_in, printed, search
 from reports.facts import Phase, Process, Run
 from tests.reports.channel_story import ChannelStory
 from tests.reports.good_channels import healthy as healthy_channels
@@ -84,7 +82,7 @@ def test_lines_are_counted_over_corrupt_ones_and_blocks(tmp_path: Path, monkeypa
     run = story.write()
     file = run / "history" / "worker-1.jsonl"
     file.write_bytes(b'not a row about "twice"\n\n' + file.read_bytes() + b'{"torn":"twice"')
-    monkeypatch.setattr(scan, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(evidence, "BLOCK_BYTES", 100)
     (one,) = gathered(run, ("J1", "twice", sentence))
     own = [line for line in one["rows"] if line["file"] == file.name]
     assert len(own) == 3 and all(row_at(run, line)["items"][0]["job"] == "twice" for line in own)

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from record.history import ROW_FIELDS, SCHEMA_VERSION
-from reports import load, oddities
+from reports import collect, load
 from reports.causes import Cause, of_doubt
 from reports.checks import h1_faults_bit
 from reports.checks.h0_history_whole import doubts
@@ -308,7 +308,7 @@ def test_processes_that_write_while_they_are_frozen_are_in_doubt(story: Story, s
 
 def test_every_name_that_the_schema_documents_is_known() -> None:
     documented = {field.name: tuple(field.meaning.split(" | ")) for field in ROW_FIELDS if field.name in ("kind", "f")}
-    assert documented == {"kind": oddities.KINDS, "f": oddities.OPERATIONS}
+    assert documented == {"kind": collect.KINDS, "f": collect.OPERATIONS}
 
 
 def test_consumers_inside_locust_are_not_counted_among_the_workers(tmp_path: Path, spark: SparkSession) -> None:

@@ -17,9 +17,9 @@ from reports.corrupt.history import History
 from reports.facts import MS, Process, Run, Usage
 from reports.file_facts import FileFacts
 from reports.folder import history_files
-from reports.host_errors import widened
 from reports.hosts import Host, hosts_of
 from reports.lines import parsed
+from reports.meaning import widened
 from tests.reports import good_channels
 from tests.reports.conftest import Checked
 from tests.reports.story import ns

@@ -9,8 +9,9 @@ from xml.etree import ElementTree
 import pytest
 
 from reports.errors import JudgeError
-from reports.junit import render, write
+from reports.verdict import junit as render
 from reports.verdict import undecided
+from reports.verdict import write_junit as write
 
 
 def entry(check: str, verdict: str, why: str = "", examples: list[str] | None = None) -> dict[str, Any]:

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from reports.command import main
-from reports.listing.entries import Entry, entries, objectives
-from reports.listing.page import document
+from reports.listing.command import Entry, document, entries, objectives
 from tests.reports.repetitions import TYPICAL, judged
 
 #: Jobs finished by each second: steady, none for a second, a server that forgot some, twice as many in the next.
@@ -179,11 +178,6 @@ def test_servers_and_declared_loss_of_a_run_are_listed(tmp_path: Path) -> None:
     found = [{"name": "loss by primary-kill", "rows": 2, "examples": []}]
     (run / "verdict.json").write_text(json.dumps({**decided, "spec": {"loss": loss, **servers}, "findings": found}))
     (entry,) = entries(run.parent)
-    assert (entry.state, entry.lossy, entry.servers, entry.label) == (
-        "valid",
-        True,
-        "topology sentinel, durability server",
-        "",
-    )
+    assert (entry.state, entry.lossy, entry.servers, entry.label) == ("valid", True, "topology sentinel, durability server", "")
     page = document([entry])
     assert '<span class="badge lossy">valid, with loss</span>' in page and "topology sentinel, durability server" in page

@@ -11,9 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from reports.facts import Run
-from reports.percentiles import NEVER_MS, stated
-from reports.ranks import RANKS
+from reports.facts import RANKS, Run
+from reports.measure import NEVER_MS, stated
 from tests.reports.conftest import Judge
 from tests.reports.good_run import GENERAL, healthy
 from tests.reports.story import ns, srv_ms

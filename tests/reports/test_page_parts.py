@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from reports.facts import MS, Phase, Run, Stage
-from reports.page import bands, ink, tables, words
-from reports.page.colours import COLOURS
+from reports.page import html, ink, timeline, words
 from reports.page.document import document
-from reports.page.draw_lanes import gone, mark
+from reports.page.draw_lanes import Lease, gone, in_hand_at, mark
 from reports.page.facts import again, checks, tiles
-from reports.page.leases import Lease, in_hand_at
+from reports.page.html import COLOURS
 from reports.page.timeline import BUCKETS_MAX, Window, axis, windows
 from reports.verdict import NO_MEASURES
 
@@ -80,8 +79,8 @@ def test_names_of_bands_do_not_cover_each_other() -> None:
         drawn = ink.figure(3.0)
         panel = drawn.add_axes((0.0, 0.0, 1.0, 0.5))
         panel.set_xlim(0, 60)
-        bands.shade([panel], found)
-        bands.write(panel, bands.placed(found, ink.WIDTH_IN, 60))
+        timeline.shade([panel], found)
+        timeline.write(panel, timeline.placed(found, ink.WIDTH_IN, 60))
         boxes = [text.get_window_extent() for text in panel.texts]
         edges = drawn.bbox
     assert len(boxes) == len(spans) and len([patch for patch in panel.patches if patch.get_hatch()]) == 3
@@ -101,7 +100,7 @@ def test_colours_of_a_figure_follow_the_scheme_of_the_page() -> None:
 
 
 def test_cells_of_a_table_are_text() -> None:
-    made = tables.table("a & b", ("<i>", "n"), [("<b>", 1_234), ("x", None), ("\u202e\0", 1.5), ("y" * 5_000, True)], words=())
+    made = html.table("a & b", ("<i>", "n"), [("<b>", 1_234), ("x", None), ("\u202e\0", 1.5), ("y" * 5_000, True)], words=())
     assert "<caption>a &amp; b</caption>" in made and "&lt;i&gt;" in made and "&lt;b&gt;" in made and "1,234" in made
     assert "&ndash;" in made and "\\u202e\\x00" in made and "1.500" in made and "yes" in made and len(made) < 4_000
 

@@ -8,8 +8,7 @@ from statistics import median
 
 import pytest
 
-from reports.compare.resample import interval, noise_floor, ratio
-from reports.compare.significance import LEVEL, holm, mann_whitney, repetitions_needed, smallest_p
+from reports.statistics import LEVEL, holm, interval, mann_whitney, noise_floor, ratio, repetitions_needed, smallest_p
 
 #: Sizes of the sides -> the largest U that is significant at 5 %, two-sided (Mann and Whitney's table as textbooks print it).
 CRITICAL_U = {
@@ -41,13 +40,7 @@ def test_the_smallest_p_is_that_of_sides_that_do_not_overlap() -> None:
 
 
 @pytest.mark.parametrize(
-    ("a", "b"),
-    [
-        ([1, 2, 2], [2, 3, 3, 4]),
-        ([1, 1, 1, 1], [1, 1, 1]),
-        ([1, 1, 5, 9], [1, 5, 5, 7, 9]),
-        ([3.5], [1.0, 2.0, 9.0]),
-    ],
+    ("a", "b"), [([1, 2, 2], [2, 3, 3, 4]), ([1, 1, 1, 1], [1, 1, 1]), ([1, 1, 5, 9], [1, 5, 5, 7, 9]), ([3.5], [1.0, 2.0, 9.0])]
 )
 def test_ties_are_dealt_out_like_everything_else(a: list[float], b: list[float]) -> None:
     pooled = sorted([*a, *b])

@@ -12,7 +12,7 @@ from chaos.channels.faults import FAULTS as CHANNEL_FAULTS
 from chaos.faults import FAULTS
 from chaos.plan import Pace, Plan, PlannedFault, draw
 from chaos.scale.drill import ScaleDrill
-from reports import phases
+from reports import slo_file
 from reports.command import main
 from reports.errors import JudgeError
 from reports.slo import judged, measured, summary, wanted
@@ -133,13 +133,13 @@ def test_every_phase_that_the_harness_can_begin_is_known() -> None:
         for during in ("", "2-worker-freeze", "3-net-down")
     }
     second = draw(1, workers=["worker-1", "worker-2"], direct=["worker-1"]).phases()
-    assert {"kill", "kill-2", "recover-kill-2"} <= {*second} and all(map(phases.known, second))
+    assert {"kill", "kill-2", "recover-kill-2"} <= {*second} and all(map(slo_file.known, second))
     of_plan = Plan(1, Pace(), ()).phases()
-    assert not [name for name in {*faults, *of_plan, *ScaleDrill.PHASES, "all"} if not phases.known(name)]
-    assert not [name for name in faults if not phases.known(f"recover-{name}")]
+    assert not [name for name in {*faults, *of_plan, *ScaleDrill.PHASES, "all"} if not slo_file.known(name)]
+    assert not [name for name in faults if not slo_file.known(f"recover-{name}")]
     # And no more than those.
-    assert {name for name in faults if "-in-" not in name} == set(phases.FAULTS)
-    assert {*of_plan, *ScaleDrill.PHASES, "all"} == set(phases.QUIET)
+    assert {name for name in faults if "-in-" not in name} == set(slo_file.FAULTS)
+    assert {*of_plan, *ScaleDrill.PHASES, "all"} == set(slo_file.QUIET)
 
 
 def test_an_objective_of_a_kill_is_of_the_worst_of_all_kills_and_one_with_a_number_of_that_kill() -> None:

@@ -10,14 +10,13 @@ from pyspark.sql import SparkSession
 from chaos.verdicts import parsed
 from reports import load
 from reports.bench.grow import grow
-from reports.check_result import CheckResult
 from reports.checks import j15_ticks_once
 from reports.checks.h3_recorder_sound import CPU_SAMPLES, LATE_NS, LATE_SLOTS, LOOKS_APART_MS, lagged, slow, starved, stood_still
 from reports.facts import MS, SLOT_NS, ClockLook, Process, Run, Stage, Usage
 from reports.file_facts import FileFacts
 from reports.folder import history_files
 from reports.samples import cpu_usage
-from reports.verdict import NO_MEASURES, decide
+from reports.verdict import NO_MEASURES, CheckResult, decide
 from tests.reports.conftest import Checked
 from tests.reports.good_run import healthy
 from tests.reports.story import Story, ns, srv_ms

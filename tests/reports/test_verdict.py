@@ -11,17 +11,15 @@ import pytest
 
 from chaos import cli
 from record.history import ITEM_FIELDS, ROW_FIELDS
-from reports import what_now
-from reports.causes import REMEDIES, Cause, Doubt
-from reports.check_result import CheckResult
+from reports import causes
+from reports.causes import PATTERNS, REMEDIES, WORDS, Cause, Doubt
 from reports.checks import CHECKS
 from reports.checks.h1_faults_bit import doubts
 from reports.errors import JudgeError, one_line
 from reports.facts import Process, Run, Stage
 from reports.lines import item_type, line_schema
 from reports.table import cut, render
-from reports.verdict import NO_MEASURES, decide, merge, undecided, withdraw, write
-from reports.words import PATTERNS, WORDS
+from reports.verdict import NO_MEASURES, CheckResult, decide, merge, undecided, withdraw, write
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -263,12 +261,8 @@ def test_objectives_are_a_table_and_a_line_before_the_verdict() -> None:
     line = {"objective": "errors.lost", "bound": 0.01, "at_least": False, "unit": "share", "value": 0.05, "result": "missed"}
     head = {"verdict": "valid", "reasons": [], "checks": [], "findings": [], "measures": MEASURES, "spec": {}}
     assert render({**head, "slo": [{**line, "note": "5 of 100"}]}).splitlines() == [
-        "service level objectives",
-        "  objective    wanted       measured  result  rests on",
-        "  errors.lost  at most 1 %  5 %       missed  5 of 100",
-        "",
-        "slo: missed 1 of 1",
-        "verdict: valid",
+        *("service level objectives", "  objective    wanted       measured  result  rests on"),
+        *("  errors.lost  at most 1 %  5 %       missed  5 of 100", "", "slo: missed 1 of 1", "verdict: valid"),
     ]
 
 
@@ -337,9 +331,9 @@ def test_only_commands_that_can_repeat_the_run_are_named(spec: dict[str, Any], c
 
 
 def test_the_named_commands_are_those_of_the_harness(tmp_path: Path) -> None:
-    for scenario in (*what_now.BY_SEED, what_now.SERVICE, "bench"):
+    for scenario in (*causes.BY_SEED, causes.SERVICE, "bench"):
         spec = {"scenario": scenario, "seed": 1, "pace": {"settle_ms": 1}, "plan": PLAN}
-        for command in what_now.repeated(spec, tmp_path, violated=True).values():
+        for command in causes.repeated(spec, tmp_path, violated=True).values():
             assert cli.parse(command.partition(" -m chaos ")[2].partition("  (")[0].split()).command
 
 

@@ -11,8 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from reports.page import ink
-from reports.page.channels.falls import Fall
-from reports.page.channels.series import TROUBLES, ChannelSeries, Clock
+from reports.page.channels.series import TROUBLES, ChannelSeries, Clock, Fall
 from reports.page.draw_time import key, latency_panel, scale, stack, stacked
 from reports.page.series import per_second
 from reports.page.timeline import Axis, Window

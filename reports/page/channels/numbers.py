@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reports.channels.circle import clock_at
+from reports.channels.plan import clock_at
 from reports.page.channels.series import RATES, TROUBLES, ChannelSeries
-from reports.page.tables import table
+from reports.page.html import table
 from reports.page.timeline import Axis
 
 

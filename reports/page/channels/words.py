@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reports.page.facts import bad, laid, told
-from reports.page.tables import cell
+from reports.page.html import cell
 from reports.page.words import faults, milliseconds
 
 FOOTER = (

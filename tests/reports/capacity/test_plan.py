@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reports.capacity import prices
+from reports.capacity import question
 from reports.capacity.little import bottleneck, little
 from reports.capacity.measurement import read
 from reports.capacity.page import shares
@@ -280,12 +280,12 @@ def test_the_busiest_part_is_the_bottleneck(tmp_path: Path, made: Row, part: str
 
 def test_prices_are_read_with_their_bounds(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
-    file.write_text(prices.FILE.read_text().replace("worker_per_hour = 0.04", "worker_per_hour = -1"))
+    file.write_text(question.FILE.read_text().replace("worker_per_hour = 0.04", "worker_per_hour = -1"))
     with pytest.raises(JudgeError, match=r"mine.toml.worker_per_hour is -1.0, it must be at least 0"):
-        prices.read(file)
+        question.read(file)
     file.write_text("currency = ")
     with pytest.raises(JudgeError, match=r"mine.toml is not TOML"):
-        prices.read(file)
+        question.read(file)
 
 
 def test_a_measurement_that_is_not_there_is_one_line_that_says_what_makes_one(

@@ -10,8 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from record.history import LoadedFile
-from reports.targets.facts import collect
-from reports.targets.frames import build
+from reports.targets.facts import build, collect
 from reports.targets.judge import decide, doubtful
 from reports.targets.promise import promise_faults
 from tests.reports.targets.story import AT_LEAST, AT_MOST, Story, good, spec

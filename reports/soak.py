@@ -1,16 +1,33 @@
-"""The page: a figure for each unit, with the samples, the line through them, and its interval; and the lines as a table."""
+"""The command `soak`: draw what a soak has left as its page."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
 
+from reports import verdict
 from reports.page import ink
-from reports.page.colours import style_sheet
-from reports.page.document import PAGE, POLICY, Section, contents
-from reports.page.tables import safe, table
+from reports.page.html import Section, header, page, safe, table
+
+SCHEMA = 1
+FILE = "soak.json"
+PAGE_FILE = "soak.html"
+
+
+def drawn(options: argparse.Namespace) -> tuple[str, int]:
+    """Where the page is, and exit code 0. Raises JudgeError."""
+    found = verdict.content(options.run, FILE, SCHEMA)
+    page = options.run / PAGE_FILE
+    verdict.place(page, document(found))
+    return f"page: {page}", 0
+
+
+# The page: a figure for each unit, with the samples, the line through them, and its interval; and the lines
+# as a table.
+
 
 #: Unit of lines -> title of their section, and label of the axis.
 UNITS = {"MB": ("Memory", "MB"), "ms": ("Latency, from due until the end was accepted", "ms")}
@@ -34,14 +51,7 @@ def document(found: Mapping[str, Any]) -> str:
             if any(line["points"] for line in lines_of(found, unit))
         ]
     sections.append(Section("lines", "The lines", f"<p>{safe(NOTE)}</p>{lines(found)}"))
-    body = [
-        f'<header class="plain"><p class="run">{safe(found["id"])}</p><h1>{safe(title)}</h1></header>',
-        contents(sections),
-        '<main class="wide wraps">',
-        *(f'<section id="{one.anchor}"><h2>{safe(one.title)}</h2>\n{one.body}</section>' for one in sections),
-        "</main>",
-    ]
-    return PAGE.format(title=safe(title), policy=POLICY, style=style_sheet(), body="\n".join(body))
+    return page(title, header("plain", found["id"], title), sections, main="wide wraps")
 
 
 def lines_of(found: Mapping[str, Any], unit: str) -> Sequence[Mapping[str, Any]]:

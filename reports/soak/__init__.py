@@ -1,1 +1,0 @@
-"""The page of a soak: memory and latency over time, each with its line."""
