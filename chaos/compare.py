@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from bench.models import NAMES
-from chaos import machine, runs, topology
+from chaos import campaign, machine, runs, topology
 from chaos.calibration import Calibration
-from chaos.command import drill_and_judge, measure, toxiproxy_program, utc
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
 from chaos.judge import EXIT_CODES, SHOW_TIMEOUT_S, UNKNOWN, exit_code, show, stop
 from chaos.plan import Pace
 from chaos.processes import ROOT, child_environment
 from chaos.progress import Progress
+from chaos.run import carry_out, measure, toxiproxy_program
+from chaos.scenarios import bench
 from chaos.spec import RunSpec
 from engine.testing import start_guarded
 
@@ -61,7 +62,7 @@ def compare(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
         "id": folder.path.name,
         "seed": arguments.seed,
         "quick": arguments.quick,
-        "started_utc": utc(now_s),
+        "started_utc": runs.utc(now_s),
         **machine.provenance(server, toxiproxy),
         "models": [],
     }
@@ -103,7 +104,7 @@ def one(
         liveness_slack_ms=LIVENESS_SLACK_MS,
     )
     try:
-        _, run = drill_and_judge(spec, PACE, arguments, interrupts, calibration=calibration)
+        _, run = carry_out(bench.drawn(spec, pace=PACE), arguments, interrupts, calibration)
         entry["run"], entry["verdict"] = run.name, json.loads((run / "verdict.json").read_text())
     except (OSError, ValueError) as error:
         entry["trouble"].append(f"the drill has no verdict: {error}")
@@ -146,5 +147,4 @@ def costs(model: str, quick: bool, logs: Path, interrupts: Interrupts, timeout_s
 def worst(entries: list[dict[str, Any]]) -> int:
     """Violated beats unknown beats valid; what is missing is unknown."""
     codes = [EXIT_CODES[entry["verdict"]["verdict"]] if entry["verdict"] else UNKNOWN for entry in entries]
-    codes += [UNKNOWN for entry in entries if entry["costs"] is None]
-    return max(codes, key=[EXIT_CODES[name] for name in ("valid", "unknown", "violated")].index)
+    return campaign.worst([*codes, *(UNKNOWN for entry in entries if entry["costs"] is None)])

@@ -72,7 +72,11 @@ class Drill(Frame[RunSpec]):
         stack.callback(self._stop_crew)
         self._sampler.start()
         working = self._start_workers()
-        self._require(lambda: all(self._watch.view(name).completed.get("claim") for name in working), "the workers did not claim")
+        self._require(lambda: all(map(self._works, working)), "the workers did not claim")
+
+    def _works(self, name: str) -> bool:
+        """Whether a worker is ready: it has asked for jobs."""
+        return bool(self._watch.view(name).completed.get("claim"))
 
     def _open_queue(self, url: str) -> Queue:
         """The queue that the run is about, without I/O so far; another object each time."""

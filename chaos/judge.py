@@ -86,11 +86,7 @@ class EarlyJudge:
 
 
 def judge(
-    run: Path,
-    interrupts: Interrupts,
-    command: Sequence[str] | None = None,
-    *,
-    started: subprocess.Popen[bytes] | None = None,
+    run: Path, interrupts: Interrupts, command: Sequence[str] | None = None, *, started: subprocess.Popen[bytes] | None = None
 ) -> tuple[int, str]:
     """Judge a run, its output passed through. Returns the exit code (0 to 3) and a complaint, empty when all went well.
 

@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bench.models import DSPS, LANES
-from chaos import command, runs, topologies
-from chaos.channels import command as of_channels
+from chaos import runs, topologies
 from chaos.channels import mutants as channel_mutants
 from chaos.channels.faults import FAULTS as CHANNEL_FAULTS
 from chaos.channels.spec import Channel, ChannelSpec
-from chaos.command import Order
 from chaos.errors import HarnessError
 from chaos.faces import DIRECT
 from chaos.faults import FAULTS
@@ -25,6 +23,9 @@ from chaos.interrupts import Interrupts
 from chaos.judge import OBJECTIVES
 from chaos.mutants import find, of_jobs
 from chaos.plan import Pace, Plan, PlannedFault
+from chaos.run import Scenario, carry_out
+from chaos.scenarios import bench
+from chaos.scenarios.channels import Channels
 from chaos.shrink import shrink
 from chaos.spec import SPEC_SCHEMA, RunSpec, SpecFile
 
@@ -45,7 +46,7 @@ class Recorded:
     spec: RunSpec | ChannelSpec
     plan: Plan
 
-    def order(self, faults: Sequence[PlannedFault], interrupts: Interrupts) -> Order[Any]:
+    def scenario(self, faults: Sequence[PlannedFault]) -> Scenario[Any]:
         """The run once more, with these faults of its plan."""
         spec: Any = self.spec
         model = "" if spec.model == LANES else spec.model
@@ -55,13 +56,10 @@ class Recorded:
         spec = replace(spec, id=runs.run_id("bench", spec.seed, label, time.time()))
         plan = replace(self.plan, faults=tuple(faults))
         kept = self.folder / OBJECTIVES
-        objectives = kept if kept.exists() else None
+        same: dict[str, Any] = {"objectives": kept if kept.exists() else None, "own_rate": True}
         if isinstance(spec, ChannelSpec):
-            mutant = find(spec.mutant, channel_mutants.MUTANTS)
-            made: Order[Any] = of_channels.of_plan(spec, plan, interrupts, mutant)
-        else:
-            made = command.of_plan(spec, plan, interrupts, find(spec.mutant, of_jobs.MUTANTS))
-        return replace(made, objectives=objectives)
+            return Channels(spec=spec, plan=plan, mutant=find(spec.mutant, channel_mutants.MUTANTS), **same)
+        return bench.of_plan(spec, plan, mutant=find(spec.mutant, of_jobs.MUTANTS), **same)
 
     def options(self, arguments: argparse.Namespace) -> argparse.Namespace:
         """The arguments with the run's own model and rate, which a calibration is to judge and not to change."""
@@ -70,12 +68,12 @@ class Recorded:
 
 
 def replay(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
-    """Repeat the plan of a run, or shrink it, and judge that. Returns the exit code. Raises as `chaos.command.bench`."""
+    """Repeat the plan of a run, or shrink it, and judge that. Returns the exit code. Raises as `carry_out`."""
     recorded = read(arguments.replay)
     options = recorded.options(arguments)
     if arguments.shrink:
         return shrink(recorded, options, interrupts)
-    return command.carry_out(recorded.order(recorded.plan.faults, interrupts), options, interrupts)[0]
+    return carry_out(recorded.scenario(recorded.plan.faults), options, interrupts)[0]
 
 
 def read(folder: Path) -> Recorded:

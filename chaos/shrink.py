@@ -10,13 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from chaos.command import Order, carry_out, measure
+from chaos.campaign import stop_if_interrupted
 from chaos.ddmin import minimal
-from chaos.errors import HarnessError, Interrupted, TooSlow
+from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
 from chaos.judge import EXIT_CODES, UNKNOWN
 from chaos.plan import Plan, PlannedFault
 from chaos.progress import Progress
+from chaos.run import Scenario, carry_out, measure
 
 VIOLATED = EXIT_CODES["violated"]
 WORDS = {code: name for name, code in EXIT_CODES.items()}
@@ -31,20 +32,18 @@ class Repeatable(Protocol):
     @property
     def plan(self) -> Plan: ...
 
-    def order(self, faults: Sequence[PlannedFault], interrupts: Interrupts) -> Order[Any]: ...
+    def scenario(self, faults: Sequence[PlannedFault]) -> Scenario[Any]: ...
 
 
 def shrink(recorded: Repeatable, arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     """Repeat a violated run with fewer and fewer faults, and say which are enough. Returns 1 when the violation came again, 2
-    when it did not. Raises HarnessError for a run that is not violated, and as `chaos.command.bench`."""
+    when it did not. Raises HarnessError for a run that is not violated, and as `carry_out`."""
     folder, faults = recorded.folder, recorded.plan.faults
     wanted = violated_checks(folder)
     if not wanted:
         raise HarnessError(f"{folder.name} is not violated: there is nothing to shrink (`show` judges it)")
     progress = Progress(sys.stdout)
     calibration = measure(progress, arguments, interrupts)
-    if not calibration.rate_per_s:
-        raise TooSlow(calibration.words())
     tried: dict[tuple[str, ...], bool] = {}
 
     def enough(left: tuple[PlannedFault, ...]) -> bool:
@@ -52,8 +51,8 @@ def shrink(recorded: Repeatable, arguments: argparse.Namespace, interrupts: Inte
         names = tuple(planned.fault for planned in left)
         if names not in tried:
             progress.say(f"shrink: drill {len(tried) + 1}, with {listed(names)}")
-            code, run = carry_out(recorded.order(without_others(faults, left), interrupts), arguments, interrupts, calibration)
-            stop_if_interrupted(run)
+            code, run = carry_out(recorded.scenario(without_others(faults, left)), arguments, interrupts, calibration)
+            stop_if_interrupted(json.loads((run / "spec.json").read_text()).get("harness_errors", []))
             seen = violated_checks(run)
             again = sorted(wanted & seen)
             others = f" by {', '.join(sorted(seen))} alone" if seen else ""
@@ -97,10 +96,3 @@ def violated_checks(run: Path) -> set[str]:
         return {check["id"] for check in checks if check["verdict"] == "violated"}
     except (OSError, ValueError, KeyError, TypeError):
         return set()
-
-
-def stop_if_interrupted(run: Path) -> None:
-    """A drill that a signal ended is judged all the same; nobody wants the next one. Raises Interrupted."""
-    errors = json.loads((run / "spec.json").read_text()).get("harness_errors", [])
-    if interrupted := [error for error in errors if error.startswith("interrupted by ")]:
-        raise Interrupted(interrupted[0])

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from bench.models import LANES, NAMES
 from bench.workload import LIMITS, SCHEDULES
@@ -131,6 +131,12 @@ class RunSpec(SpecFile):
             if self.face == HTTP and getattr(self, name) != only:
                 raise HarnessError(f"{name} is {getattr(self, name)!r}: with the face {HTTP} it must be {only}")
         check_bounds(self, BOUNDS)
+
+    @classmethod
+    def bare(cls, **fields: Any) -> Self:
+        """A run of plain jobs: no limits, unique keys, schedules, parents, or capabilities."""
+        without = {"limits": (), "unique_keys": False, "schedules": (), "dependencies": False, "routing": False}
+        return cls(**{**without, **fields})
 
     @property
     def load(self) -> str:

@@ -48,13 +48,7 @@ class Toxic:
 
     def as_json(self) -> dict[str, Any]:
         """As the server takes it, and as it must read back."""
-        return {
-            "name": self.name,
-            "type": self.kind,
-            "stream": self.stream,
-            "toxicity": 1,
-            "attributes": dict(self.attributes),
-        }
+        return {"name": self.name, "type": self.kind, "stream": self.stream, "toxicity": 1, "attributes": dict(self.attributes)}
 
 
 def latency(stream: str, latency_ms: int) -> Toxic:

@@ -58,10 +58,7 @@ def calibrated(model: str, interrupts: Interrupts, asked_per_s: int | None = Non
 def stage(folder: Path, model: str, interrupts: Interrupts) -> Iterator[Callable[[int], Samples]]:
     """A server with as many workers as a drill has, ready to work, and what offers them a rate."""
     spec = RunSpec(id="trial", seed=1, model=model, queue=QUEUE)
-    with (
-        EmbeddedServer(log=folder / "server.log") as server,
-        models.queue(model, QUEUE, url=server.url) as queue,
-    ):
+    with EmbeddedServer(log=folder / "server.log") as server, models.queue(model, QUEUE, url=server.url) as queue:
         # On a slow machine workers hold jobs for longer, and then it is the limits that no longer let the load through.
         for limit in models.carried(model).features()["limits"]:
             queue.set_limit(**limit)

@@ -87,13 +87,7 @@ RUN = Option("run", "folder of the run, such as runs/latest", Path, word=True, r
 FILE = Option("file", "the file", Path, Path("chaos.toml"), word=True)
 
 DRILL = (SEED, MUTANT, FAULT)
-ONE, MANY, MEASURE, PLAY, LOOK = (
-    "run one scenario and judge it",
-    "run many",
-    "measure",
-    "play in virtual time",
-    "look",
-)
+ONE, MANY, MEASURE, PLAY, LOOK = ("run one scenario and judge it", "run many", "measure", "play in virtual time", "look")
 
 VERBS = (
     Verb(
@@ -101,7 +95,7 @@ VERBS = (
         ONE,
         "the drill of a service of your own, which a chaos.toml describes",
         "Starts servers and the commands of a chaos.toml, puts its load on them, breaks, heals and judges. " + AND_MISSED,
-        "chaos.service.command:run",
+        "chaos.scenarios.service:run",
         (FILE, SEED, ALL, *KEPT),
     ),
     Verb(
@@ -110,7 +104,7 @@ VERBS = (
         "steady load with faults of workers and of the network",
         "Steady load with two killed workers, a frozen worker and four faults of the network, then the Spark verdict. "
         + AND_MISSED,
-        "chaos.command:bench",
+        "chaos.scenarios.bench:bench",
         (
             *(SEED, OF_JOBS, MUTANT, FAULT, CHOSEN_TOPOLOGY, DURABILITY, MINUTES, CHOSEN_RATE, CHOSEN_LEASE, PRODUCERS),
             *(SLO.but(words="default that of the harness, with the default model and lease"), ALL, *KEPT),
@@ -123,7 +117,7 @@ VERBS = (
         "the same with a producer over HTTP to two apps, one of which is killed",
         "The drill of `run bench` with a producer that reaches no server but two apps, processes of `ironclaim serve`. "
         + AND_MISSED,
-        "chaos.command:bench",
+        "chaos.scenarios.bench:bench",
         (*DRILL, MINUTES, CHOSEN_RATE, CHOSEN_LEASE, PRODUCERS, SLO, ALL, *KEPT),
         {"face": HTTP, "model": "lanes", "topology": None, "durability": ""},
     ),
@@ -132,7 +126,7 @@ VERBS = (
         ONE,
         "load on channels, whose clocks wrap in mid-load",
         "Publishers and subscribers of 44 channels, with faults of the network, of subscribers and of the server. " + AND_MISSED,
-        "chaos.channels.command:bench_channels",
+        "chaos.scenarios.channels:channels",
         (*DRILL, TOPOLOGY.but(default=None, words="default aof"), DURABILITY, MINUTES, SLO, ALL, *KEPT),
     ),
     Verb(
@@ -141,7 +135,7 @@ VERBS = (
         "the original Bull under Node beside the engine on one queue",
         "The original npm client bull and the engine send to one queue and work on it, while workers of both sides are killed. "
         "Exits 0 when every run is valid, 1 when one is violated, 2 when one is unknown.",
-        "chaos.interop.command:interop",
+        "chaos.scenarios.interop:interop",
         (Option("scenario", "only this one", default="", words="default all", metavar="NAME"), SEED, *KEPT),
     ),
     Verb(
@@ -151,7 +145,7 @@ VERBS = (
         "Workers and producers of the engine on an old format, and a client of that format that takes, ends, deletes, moves, "
         "doubles and promotes jobs at random times. Exits 0 when every run is valid, 1 when one is violated, 2 when one is "
         "unknown.",
-        "chaos.mischief.command:mischief",
+        "chaos.scenarios.mischief:mischief",
         (SEED, Option("model", "only this format", default="", words="default all", metavar="NAME"), MUTANT, *KEPT),
     ),
     Verb(
@@ -160,7 +154,7 @@ VERBS = (
         "the engine of another commit and that of HEAD on one queue",
         "Workers and producers of two engines, each from a wheel that is built of its commit, share a queue, while workers of "
         f"both are killed and frozen. {EXITS}.",
-        "chaos.upgrade:upgrade",
+        "chaos.scenarios.upgrade:upgrade",
         (Option("from", "the commit of the other engine", dest="rev", metavar="REV", required=True), SEED, *KEPT),
     ),
     Verb(
@@ -169,7 +163,7 @@ VERBS = (
         "the load doubles twice and falls again: do workers follow?",
         "Load that doubles twice and falls again, a small autoscaler that reads the metrics once a second and starts and stops "
         f"workers. {EXITS}, 3 when it is valid and jobs waited for too long or the workers did not follow.",
-        "chaos.scale.command:scale",
+        "chaos.scenarios.scale:scale",
         (SEED, *KEPT),
     ),
     Verb(
@@ -179,7 +173,7 @@ VERBS = (
         "Load and a fault every ten seconds; a line is fitted to the memory of a worker that is never killed, to that of the "
         "server, and to the latency of jobs, and drawn as soak.html. Exits 0 when all are steady, 1 when memory grows by 1 MB a "
         "minute or more or the median latency surely by 1 ms, 2 when that could not be measured.",
-        "chaos.soak:soak",
+        "chaos.scenarios.soak:soak",
         (
             # Two minutes hardly show a trend; a line of more than a day is too coarse.
             Option("minutes", "how long", int, 5, low=2, high=1_440),
@@ -194,7 +188,7 @@ VERBS = (
         "another job queue, judged by its own promise",
         "Kills, freezes and cuts off the workers of another job queue, with its defaults. "
         "Exits 0 when it kept its promise, 1 when it broke it, 2 when that is unknown.",
-        "chaos.targets.command:bench_targets",
+        "chaos.scenarios.target:target",
         (
             Option("target", "its name, such as rq; a wrong one is answered by all", word=True, required=True, metavar="NAME"),
             SEED,
@@ -210,7 +204,7 @@ VERBS = (
         "a load whose producers and workers others start, here or on other hosts",
         "The harness without its processes: announces producers and workers, whose histories belong in the folder of the run, "
         "looks at server and clocks, and takes the snapshots when the load has ended. Exits 0 when the run is whole, 2 when not.",
-        "chaos.attended:attend",
+        "chaos.scenarios.attended:attend",
         (
             Option("url", "the server, redis://...", required=True),
             Option("queue", "the queue", default="bench"),
@@ -288,7 +282,7 @@ VERBS = (
         "every other job queue that this machine can run",
         "The drill of `run target` for each library, one after the other. Exits 0 when all kept their promises, 1 when one broke "
         "it, 2 when one is unknown.",
-        "chaos.targets.command:bench_targets",
+        "chaos.scenarios.target:targets",
         (
             SEED,
             FAULT.but(help="only these kinds of fault; none: without faults"),
@@ -296,7 +290,6 @@ VERBS = (
             ALL,
             *KEPT,
         ),
-        {"target": "all"},
     ),
     Verb(
         "capacity",
@@ -355,7 +348,7 @@ VERBS = (
         "what `run` would do with a chaos.toml, what is missing, and one job of its load",
         "Validates a chaos.toml, imports what it names, says what would run and what is missing, and runs one job. Exits 0 when "
         "all is there, 2 when not.",
-        "chaos.service.command:check",
+        "chaos.scenarios.service:check",
         (FILE, SEED),
     ),
     Verb(

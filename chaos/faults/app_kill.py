@@ -70,7 +70,7 @@ class AppKill:
 
     def witness_healed(self) -> Seen:
         scene = self._scene
-        # Of all crews only that of chaos/http_face.py has apps.
+        # Of all crews only that of chaos/http_drill.py has apps.
         crew: Any = scene.crew
         url = crew.apps[self._target].url
 

@@ -4,77 +4,50 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from chaos import topology
 from chaos.drill import Drill
 from chaos.interop.crew import MixedCrew, on_node
 from chaos.interop.keyspace import BullKeys
 from chaos.interop.load import jobs
-from chaos.interop.scenarios import Scenario
-from chaos.sampler import Sampler
-from chaos.topology import Setting
-from chaos.watch import Watch
-from record.history import HistoryFile
+from chaos.interop.scenarios import Mixture
 
 
 @dataclass(kw_only=True)
 class MixedDrill(Drill):
-    """One run of a scenario."""
+    """One run of a mixture."""
 
-    scenario: Scenario
+    mixture: Mixture
+
+    crew_of = MixedCrew
+    _crew: MixedCrew = field(init=False, repr=False)
 
     def _set_up(self, stack: ExitStack) -> None:
-        """Start server, sampler and workers. What is started first is stopped last."""
-        spec, history = self.spec, self.folder.history
-        manifest = self._open_manifest(stack)
-        self._servers = stack.enter_context(topology.make(spec.topology, Setting(self.folder.logs / "server.log")))
-        url = self._servers.url
-        self._keys = BullKeys(url, spec.queue)
+        super()._set_up(stack)
+        self._keys = BullKeys(self._servers.url, self.spec.queue)
         stack.callback(self._keys.close)
-        self._watch = Watch(history)
-        stack.callback(self._watch.close)
-        self._crew = self._make_crew(url, manifest)
-        self._sampler = Sampler(
-            queue=self._open_queue(url),
-            address=self._servers.address,
-            samples=self.folder.samples,
-            harness=self._harness,
-            pids=self._pids,
-        )
-        stack.callback(self._sampler.close)
-        stack.callback(self._stop_crew)
-        self._sampler.start()
-        for name in self.scenario.workers:
-            self._crew.start_worker(name)
-        self._require(lambda: all(map(self._ready, self.scenario.workers)), "the workers did not begin to work")
 
-    def _make_crew(self, url: str, manifest: HistoryFile) -> MixedCrew:
-        crew = MixedCrew(self.spec, lambda name: url, self.folder.history, self.folder.logs, manifest, self._watch, self.lua)
-        crew.port = urlsplit(url).port or 0
-        crew.node_concurrency = self.scenario.concurrency
-        crew.sent = {name: jobs(self.spec.seed, name, self.scenario.mix) for name in self.scenario.producers}
-        return crew
+    def _start_workers(self) -> tuple[str, ...]:
+        crew, mixture = self._crew, self.mixture
+        crew.port = urlsplit(self._servers.url).port or 0
+        crew.node_concurrency = mixture.concurrency
+        crew.sent = {name: jobs(self.spec.seed, name, mixture.mix) for name in mixture.producers}
+        for name in mixture.workers:
+            crew.start_worker(name)
+        return mixture.workers
 
-    def _ready(self, name: str) -> bool:
-        """A worker of the engine has asked for jobs; one of Bull is connected, as it writes nothing down while there are none."""
-        view = self._watch.view(name)
-        return bool(view.connected_ns if on_node(name) else view.completed.get("claim"))
+    def _works(self, name: str) -> bool:
+        # A worker of Bull is connected; it writes nothing down while there are no jobs.
+        return bool(self._watch.view(name).connected_ns) if on_node(name) else super()._works(name)
 
-    def _begin_load(self) -> None:
-        """Start the producers, and with them the lead-in."""
-        load_ns = time.monotonic_ns()
-        for name in self.scenario.producers:
+    def _start_producers(self) -> None:
+        for name in self.mixture.producers:
             self._crew.start_producer(name)
-        self._require(
-            lambda: all(self._watch.view(name).created for name in self.scenario.producers), "a producer created no job"
-        )
-        self.loaded = True
-        self._begin_phase("lead-in", load_ns)
+        self._require(lambda: all(self._watch.view(name).created for name in self.mixture.producers), "a producer created no job")
 
     def _end_load(self) -> None:
-        self.errors += self._crew.stop(list(self.scenario.producers))
+        self.errors += self._crew.stop(list(self.mixture.producers))
 
     def _drained(self) -> bool:
         return self._keys.drained()

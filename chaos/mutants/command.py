@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -12,17 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chaos import machine, runs, together
+from chaos import campaign, machine, runs
 from chaos.calibration import Calibration
-from chaos.command import measure, utc
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
 from chaos.judge import show
 from chaos.mutants import Mutant
 from chaos.mutants.outcome import CONTROLS, Result, alarm, exit_code, last_line, missed
-from chaos.mutants.short import Planted, Shape, calibration_of, clean_shapes, every, order
+from chaos.mutants.short import Planted, Shape, calibration_of, clean_shapes, drawn, every
 from chaos.processes import ROOT
 from chaos.progress import Progress
+from chaos.run import measure
 
 SCHEMA = 1
 FILE = "mutants.json"
@@ -55,7 +53,8 @@ def catch_mutants(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     wanted = drills(chosen(arguments.only), arguments.seed, controls=1 if arguments.only else CONTROLS)
     progress = Progress(sys.stdout)
     measured = measure(progress, arguments, interrupts)
-    place = make_place(arguments.runs.absolute() / FOLDER, arguments.seed)
+    stamp = time.strftime(f"%Y%m%d-%H%M%S-seed{arguments.seed}", time.gmtime())
+    place = campaign.new_place(arguments.runs.absolute() / FOLDER, stamp, KEEP)
     results: dict[str, Result] = {}
     missing = wanted
     for _ in range(TRIES):
@@ -68,7 +67,7 @@ def catch_mutants(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     for result in found:
         if not result.why and result.run:
             runs.slim(place / result.run)
-    write(place / FILE, found, arguments.seed)
+    campaign.write(place / FILE, content(found, arguments.seed, place.name))
     show(["mutants", str(place)], interrupts)
     progress.say(f"mutants: {time.monotonic() - began_s:.0f} s, in {place}")
     progress.say(last_line(found))
@@ -96,15 +95,15 @@ def made(
     wanted: Sequence[Wanted], place: Path, measured: Calibration, arguments: argparse.Namespace, interrupts: Interrupts
 ) -> list[Result]:
     """Carry out these drills, and what follows from their verdicts."""
-    orders = [(order(one.shape, one.seed, interrupts, one.mutant), calibration_of(one.shape, measured)) for one in wanted]
-    judged = together.carry_out(orders, place, arguments, interrupts)
+    scenarios = [(drawn(one.shape, one.seed, one.mutant), calibration_of(one.shape, measured)) for one in wanted]
+    judged = campaign.together(scenarios, place, arguments, interrupts)
     return [
         Result(
             one.name,
             one.shape.words,
             one.mutant,
             one.seed,
-            each.run.name if each.run else "",
+            each.name,
             each.verdict,
             missed(one.mutant, each.verdict) if one.mutant else alarm(each.verdict),
         )
@@ -119,32 +118,17 @@ def words(result: Result) -> str:
     return f"{result.name}: NOT CAUGHT, {result.why}" if result.why else f"{result.name}: caught by {result.mutant.check}"
 
 
-def make_place(folder: Path, seed: int) -> Path:
-    """A new folder for the runs and the result; the oldest results are removed. Raises HarnessError."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for old in sorted(path for path in folder.iterdir() if path.is_dir())[: -(KEEP - 1)]:
-            shutil.rmtree(old, ignore_errors=True)
-        return runs.make_unique(folder / time.strftime(f"%Y%m%d-%H%M%S-seed{seed}", time.gmtime()))
-    except OSError as error:
-        raise HarnessError(f"folder {folder}: {error.strerror or error}") from error
-
-
-def write(path: Path, results: Sequence[Result], seed: int) -> None:
-    """Write what was found, for the table. Raises HarnessError."""
-    found = {
+def content(results: Sequence[Result], seed: int, name: str) -> dict[str, Any]:
+    """What was found, as it is written for the table."""
+    return {
         "schema": SCHEMA,
-        "id": path.parent.name,
+        "id": name,
         "seed": seed,
-        "ended_utc": utc(time.time()),
+        "ended_utc": runs.utc(time.time()),
         "git_commit": machine.git_commit(ROOT),
         "line": last_line(results),
         "drills": [entry(one) for one in results],
     }
-    try:
-        path.write_text(json.dumps(found, indent=1) + "\n")
-    except OSError as error:
-        raise HarnessError(f"{path.name} cannot be written: {error.strerror or error}") from error
 
 
 def entry(result: Result) -> Mapping[str, Any]:

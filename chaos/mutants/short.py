@@ -12,20 +12,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bench.models import DSPS
-from chaos import catalogue, command, runs, topologies
+from chaos import catalogue, runs, topologies
 from chaos.calibration import Calibration
-from chaos.channels import command as channels
 from chaos.channels.mutants import MUTANTS as OF_CHANNELS
-from chaos.channels.plan import draw as draw_channels
-from chaos.channels.plan import publisher_names
 from chaos.channels.presets import Crossings
 from chaos.channels.spec import ChannelSpec
-from chaos.command import Order
-from chaos.interrupts import Interrupts
-from chaos.mischief import command as mischief
 from chaos.mutants import Mutant, of_services
 from chaos.mutants.of_jobs import MUTANTS as OF_JOBS
-from chaos.plan import Pace, consumer_names, draw, worker_names
+from chaos.plan import Pace
+from chaos.run import Scenario
+from chaos.scenarios import bench, channels, mischief
 from chaos.spec import RunSpec
 
 #: Beside the loads of the catalogue: a queue of an old format in which a foreign client meddles, and a service of its own.
@@ -75,10 +71,7 @@ class Planted:
 
 #: The clean drill of channels: its faults meet wraps, for which it needs more time than those of single mutants.
 CLEAN_CHANNELS = Shape(
-    catalogue.CHANNELS,
-    topologies.AOF,
-    ("net-reply-lost", "subscriber-kill", "snapshot-restore"),
-    wrapped_ms=24_000,
+    catalogue.CHANNELS, topologies.AOF, ("net-reply-lost", "subscriber-kill", "snapshot-restore"), wrapped_ms=24_000
 )
 
 
@@ -111,46 +104,24 @@ def clean_shapes(planted: Iterable[Planted]) -> list[Shape]:
     return found
 
 
-def order(shape: Shape, seed: int, interrupts: Interrupts, mutant: Mutant | None = None) -> Order[Any]:
+def drawn(shape: Shape, seed: int, mutant: Mutant | None = None) -> Scenario[Any]:
     """The drill of a shape, with a planted defect or without. Raises HarnessError."""
     name = mutant.name if mutant else ""
+    times = {"lease_ms": LEASE_MS, "sweep_ms": SWEEP_MS, "liveness_slack_ms": LIVENESS_SLACK_MS}
     if shape.load == MISCHIEF:
-        return mischief.order(shape.model, seed, interrupts, mutant)
+        return mischief.of_model(shape.model, seed, mutant)
     if shape.load == SERVICE:
-        times = {"lease_ms": LEASE_MS, "sweep_ms": SWEEP_MS, "liveness_slack_ms": LIVENESS_SLACK_MS}
-        return of_services.order(shape.faults, seed, interrupts, mutant, PACE, **times)
-    if shape.load == catalogue.CHANNELS:
-        label = "-".join(filter(None, (DSPS, name)))
-        spec = ChannelSpec(
-            id=runs.run_id("mutants", seed, label, time.time()),
-            seed=seed,
-            mutant=name,
-            scenario="mutants",
-            topology=shape.topology,
-        )
-        publishers = publisher_names(spec.publishers)
-        plan = draw_channels(seed, publishers=publishers, pace=PACE, kinds=shape.faults, topology=shape.topology)
-        return channels.order(spec, plan, Crossings(FIRST_WRAP_MS, shape.wrapped_ms), interrupts, mutant)
-    spec = RunSpec(
-        id=runs.run_id("mutants", seed, name, time.time()),
-        seed=seed,
-        mutant=name,
-        scenario="mutants",
-        topology=shape.topology,
-        lease_ms=LEASE_MS,
-        sweep_ms=SWEEP_MS,
-        liveness_slack_ms=LIVENESS_SLACK_MS,
-        limits=(),
-        unique_keys=False,
-        schedules=(),
-        dependencies=False,
-        routing=False,
-    )
-    workers, consumers = worker_names(spec.workers), consumer_names(spec.consumers)
-    spec = replace(spec, **shape.scenario)
-    drawn: dict[str, Any] = {"pace": PACE, "kinds": shape.faults, "topology": shape.topology, "load": spec.load}
-    made = command.of_plan(spec, draw(seed, workers=workers, consumers=consumers, **drawn), interrupts, mutant)
-    return replace(made, rated=command.rated)
+        return of_services.drawn(shape.faults, seed, mutant, PACE, **times)
+    of_channels = shape.load == catalogue.CHANNELS
+    label = "-".join(filter(None, (DSPS if of_channels else "", name)))
+    same: dict[str, Any] = {"id": runs.run_id("mutants", seed, label, time.time()), "seed": seed, "mutant": name}
+    same |= {"scenario": "mutants", "topology": shape.topology}
+    plan: dict[str, Any] = {"pace": PACE, "kinds": shape.faults}
+    if of_channels:
+        wrapped = Crossings(FIRST_WRAP_MS, shape.wrapped_ms)
+        return channels.drawn(ChannelSpec(**same), crossings=wrapped, mutant=mutant, **plan)
+    spec = RunSpec.bare(**{**same, **times, **shape.scenario})
+    return bench.drawn(spec, whole_load=False, mutant=mutant, **plan)
 
 
 def calibration_of(shape: Shape, measured: Calibration) -> Calibration:

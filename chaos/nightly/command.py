@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import argparse
-import json
-import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 from bench.models import DSPS
-from chaos import command, machine, runs, together, verdicts
+from chaos import campaign, machine, runs, verdicts
 from chaos.calibration import Calibration
-from chaos.channels import command as of_channels
-from chaos.channels.plan import draw as draw_channels
-from chaos.channels.plan import publisher_names
 from chaos.channels.spec import ChannelSpec
-from chaos.command import Order, measure, utc
 from chaos.errors import HarnessError, TooSlow
 from chaos.interrupts import Interrupts
 from chaos.judge import show
 from chaos.nightly.cells import NightDrill, night
 from chaos.nightly.outcome import CellResult, complaint, exit_code, last_line
-from chaos.plan import Pace, consumer_names, draw, worker_names
+from chaos.plan import Pace
 from chaos.processes import ROOT
 from chaos.progress import Progress
+from chaos.run import Scenario, measure
+from chaos.scenarios import bench, channels
 from chaos.spec import RunSpec
 
 SCHEMA = 1
@@ -66,7 +61,7 @@ def nightly(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
         left_out = str(error)
     everything = arguments.runs.absolute()
     # One cell alone is a run like any other, and no night.
-    place = everything if arguments.only else make_place(everything / FOLDER, day)
+    place = everything if arguments.only else new_place(everything / FOLDER, day)
     results: list[CellResult] = []
     for first in range(0, len(wanted), TOGETHER):
         batch = wanted[first : first + TOGETHER]
@@ -82,7 +77,7 @@ def nightly(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
                 runs.slim(place / result.run)
         if not arguments.only:
             # After each batch, so that an interrupt leaves what there is.
-            write(place / FILE, day, results)
+            campaign.write(place / FILE, content(day, results))
     if not arguments.only:
         show(["nights", str(place.parent)], interrupts)
     progress.say(f"nightly: {(time.monotonic() - began_s) / 60:.0f} minutes, in {place}")
@@ -90,6 +85,11 @@ def nightly(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
         progress.say(line)
     progress.say(last_line(results))
     return exit_code(results)
+
+
+def new_place(folder: Path, day: date) -> Path:
+    """A new folder for the runs of a night; the oldest nights are removed. Raises HarnessError."""
+    return campaign.new_place(folder, day.isoformat(), KEEP, lambda path: (path / FILE).exists())
 
 
 def chosen(drills: Sequence[NightDrill], only: str) -> list[NightDrill]:
@@ -109,70 +109,28 @@ def drilled(
     drills: Sequence[NightDrill], place: Path, calibration: Calibration, arguments: argparse.Namespace, interrupts: Interrupts
 ) -> list[CellResult]:
     """Carry out these drills and judge them together."""
-    orders = [(order(drill, interrupts), calibration) for drill in drills]
-    judged = together.carry_out(orders, place, arguments, interrupts)
-    return [
-        CellResult(drill, each.run.name if each.run else "", each.verdict) for drill, each in zip(drills, judged, strict=True)
-    ]
+    judged = campaign.together([(drawn(drill), calibration) for drill in drills], place, arguments, interrupts)
+    return [CellResult(drill, each.name, each.verdict) for drill, each in zip(drills, judged, strict=True)]
 
 
-def order(drill: NightDrill, interrupts: Interrupts) -> Order[Any]:
-    """The drill of a cell. Raises HarnessError."""
-    make: Callable[[NightDrill, Interrupts], Order[Any]] = channel_order if drill.cell.model == DSPS else job_order
-    return make(drill, interrupts)
-
-
-def job_order(drill: NightDrill, interrupts: Interrupts) -> Order[RunSpec]:
-    """The drill of a cell of jobs, with everything that the load has on its model."""
+def drawn(drill: NightDrill) -> Scenario[Any]:
+    """The drill of a cell; of jobs with everything that the load has on its model. Raises HarnessError."""
     cell = drill.cell
-    spec = RunSpec(
-        id=runs.run_id("nightly", drill.seed, cell.name, time.time()),
-        seed=drill.seed,
-        scenario="nightly",
-        model=cell.model,
-        topology=cell.topology,
-        durability=cell.durability,
-        lease_ms=LEASE_MS,
-        sweep_ms=SWEEP_MS,
-        liveness_slack_ms=LIVENESS_SLACK_MS,
-    )
-    workers, consumers = worker_names(spec.workers), consumer_names(spec.consumers)
-    plan = draw(spec.seed, workers=workers, consumers=consumers, pace=PACE, kinds=drill.faults, topology=cell.topology)
-    return replace(command.of_plan(command.featured(spec), plan, interrupts), rated=command.rated)
+    same: dict[str, Any] = {"id": runs.run_id("nightly", drill.seed, cell.name, time.time()), "seed": drill.seed}
+    same |= {"scenario": "nightly", "topology": cell.topology, "durability": cell.durability}
+    plan: dict[str, Any] = {"pace": PACE, "kinds": drill.faults}
+    if cell.model == DSPS:
+        return channels.drawn(ChannelSpec(**same), **plan)
+    times: dict[str, Any] = {"lease_ms": LEASE_MS, "sweep_ms": SWEEP_MS, "liveness_slack_ms": LIVENESS_SLACK_MS}
+    return bench.drawn(RunSpec(model=cell.model, **same, **times), **plan)
 
 
-def channel_order(drill: NightDrill, interrupts: Interrupts) -> Order[ChannelSpec]:
-    """The drill of a cell of channels."""
-    cell = drill.cell
-    spec = ChannelSpec(
-        id=runs.run_id("nightly", drill.seed, cell.name, time.time()),
-        seed=drill.seed,
-        scenario="nightly",
-        topology=cell.topology,
-        durability=cell.durability,
-    )
-    publishers = publisher_names(spec.publishers)
-    plan = draw_channels(spec.seed, publishers=publishers, pace=PACE, kinds=drill.faults, topology=cell.topology)
-    return of_channels.order(spec, plan, of_channels.crossings(plan), interrupts, None)
-
-
-def make_place(folder: Path, day: date) -> Path:
-    """A new folder for the runs of a night; the oldest nights are removed. Raises HarnessError."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for old in sorted(path for path in folder.iterdir() if (path / FILE).exists())[: -(KEEP - 1)]:
-            shutil.rmtree(old, ignore_errors=True)
-        return runs.make_unique(folder / day.isoformat())
-    except OSError as error:
-        raise HarnessError(f"folder {folder}: {error.strerror or error}") from error
-
-
-def write(path: Path, day: date, results: Sequence[CellResult]) -> None:
-    """Write what was found, for the page. Raises HarnessError."""
-    found = {
+def content(day: date, results: Sequence[CellResult]) -> dict[str, Any]:
+    """What was found, as it is written for the page."""
+    return {
         "schema": SCHEMA,
         "date": day.isoformat(),
-        "ended_utc": utc(time.time()),
+        "ended_utc": runs.utc(time.time()),
         "git_commit": machine.git_commit(ROOT),
         "machine": machine.machine_card(),
         "line": last_line(results),
@@ -191,9 +149,3 @@ def write(path: Path, day: date, results: Sequence[CellResult]) -> None:
             for result in results
         ],
     }
-    fresh = path.with_suffix(".tmp")
-    try:
-        fresh.write_text(json.dumps(found, indent=1) + "\n")
-        fresh.replace(path)
-    except OSError as error:
-        raise HarnessError(f"{path.name} cannot be written: {error.strerror or error}") from error

@@ -14,7 +14,7 @@ import requests
 from bench.workload import Workload
 from chaos.drill import Drill
 from chaos.faces import APPS
-from chaos.http_face import HttpCrew
+from chaos.http_drill import HttpCrew
 from chaos.plan import PRODUCER, worker_names
 from chaos.processes import Child, producer_command, send
 from chaos.scale.scaler import WANTED, Scaler, read

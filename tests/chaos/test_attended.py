@@ -17,10 +17,11 @@ import pytest
 import redis
 from pyspark.sql import SparkSession
 
-from chaos import attended, cli
+from chaos import cli
 from chaos.interrupts import Interrupts
 from chaos.plan import worker_names
 from chaos.processes import CAPABILITY, ROOT, child_environment
+from chaos.scenarios import attended
 from chaos.verbs import VERBS
 from engine import Queue
 from engine.testing import EmbeddedServer

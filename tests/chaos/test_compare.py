@@ -16,6 +16,7 @@ from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
 from chaos.plan import FAULT_NAMES, draw, worker_names
 from chaos.progress import Progress
+from chaos.scenarios.bench import Jobs
 from chaos.spec import RunSpec
 
 Patch = pytest.MonkeyPatch
@@ -55,14 +56,14 @@ def test_every_model_sees_every_fault_within_a_short_lease() -> None:
 def test_a_drill_and_its_costs_make_an_entry(arguments: argparse.Namespace, tmp_path: Path, monkeypatch: Patch) -> None:
     asked: list[RunSpec] = []
 
-    def drill(spec: RunSpec, *_: object, calibration: Calibration) -> tuple[int, Path]:
+    def drill(scenario: Jobs, arguments: object, interrupts: object, calibration: Calibration) -> tuple[int, Path]:
         assert calibration is CARRIED
-        asked.append(spec)
+        asked.append(scenario.spec)
         (tmp_path / "run").mkdir()
         (tmp_path / "run" / "verdict.json").write_text('{"verdict": "valid"}')
         return 0, tmp_path / "run"
 
-    monkeypatch.setattr(compare, "drill_and_judge", drill)
+    monkeypatch.setattr(compare, "carry_out", drill)
     monkeypatch.setattr(compare, "costs", lambda *_: {"bytes": {}})
     found = entry(arguments, tmp_path)
     assert (asked[0].model, asked[0].scenario, asked[0].seed) == ("lanes", "compare", 3)
@@ -79,7 +80,7 @@ def test_what_fails_is_missing_and_said_and_the_rest_is_measured(
     def no_costs(*_: object) -> None:
         raise CostsFailed("exit code 1: bang")
 
-    monkeypatch.setattr(compare, "drill_and_judge", no_drill)
+    monkeypatch.setattr(compare, "carry_out", no_drill)
     monkeypatch.setattr(compare, "costs", no_costs)
     found = entry(arguments, tmp_path)
     assert found["trouble"] == [

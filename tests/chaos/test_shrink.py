@@ -75,7 +75,7 @@ class Recorded:
     unknown: tuple[str, ...] = ()
     plan: Plan = field(default_factory=lambda: Plan(1, Pace(), FAULTS))
 
-    def order(self, faults: Sequence[PlannedFault], interrupts: Interrupts) -> Any:
+    def scenario(self, faults: Sequence[PlannedFault]) -> Any:
         return tuple(planned.fault for planned in faults)
 
     def carry_out(self, order: Any, *_: object) -> tuple[int, Path]:

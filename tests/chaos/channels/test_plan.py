@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from bench.channels.workload import LOCUST_SHARE, PLAIN_SHARES, ChannelWorkload
-from chaos.channels.command import crossings
 from chaos.channels.plan import FAULT_NAMES, KILL, PACE, RESTORE, draw, publisher_names
 from chaos.channels.presets import Crossings, channels
 from chaos.channels.spec import Channel, ChannelSpec
 from chaos.errors import HarnessError
 from chaos.plan import SERVERS
+from chaos.scenarios.channels import crossings_of
 from engine.channel.clock import CLOCK_MAX, ahead
 
 PUBLISHERS = publisher_names(2)
@@ -97,11 +97,11 @@ def test_crossings_are_spread_over_the_load() -> None:
 
 
 def test_clocks_wrap_while_the_faults_of_the_plan_last() -> None:
-    usual = crossings(draw(1, publishers=PUBLISHERS))
+    usual = crossings_of(draw(1, publishers=PUBLISHERS))
     assert Crossings().last_ms - 5_000 < usual.last_ms <= Crossings().last_ms
     for seed in range(60):
         plan = draw(seed, publishers=PUBLISHERS, minutes=1)
-        found = crossings(plan)
+        found = crossings_of(plan)
         # With few faults the load is over soon.
         assert found.first_ms + 2_000 < found.last_ms < PACE.lead_in_ms + PACE.settle_ms + 16_000 * len(plan.faults) + 1_000
         assert found.last_ms < usual.last_ms

@@ -1,8 +1,7 @@
-"""The commands `run` and `check`: from a `chaos.toml` to a verdict, or to what would run and what is missing."""
+"""A service whose file is read and whose names resolve: what its run is, and what is missing for it."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -20,22 +19,15 @@ import redis
 from bench.models import NAMES as MODELS
 from bench.models import carried
 from chaos import runs, topologies, topology, toxiproxy_binary
-from chaos.command import Order, carry_out
 from chaos.errors import HarnessError
-from chaos.interrupts import Interrupts
 from chaos.judge import validate_objectives
 from chaos.plan import PRODUCER, Pace, Plan, draw, worker_names
 from chaos.processes import inherited
-from chaos.progress import Progress
-from chaos.runs import RunFolder
-from chaos.service import placeholders, trial
+from chaos.service import placeholders
 from chaos.service.crew import program_of
-from chaos.service.drill import ServiceDrill
-from chaos.service.file import ServiceFile, read, toml
+from chaos.service.file import ServiceFile, toml
 from chaos.service.spec import AT_LEAST_ONCE, SCENARIO, ServiceSpec
-from chaos.spec import RunSpec
 from chaos.topology.given import Given
-from engine.errors import redacted_url
 from engine.testing import ServerMissing
 
 #: Modules of a service are imported within this time.
@@ -43,8 +35,6 @@ IMPORT_TIMEOUT_S = 60.0
 
 #: What is wrong with an object of the service is cut to this many characters.
 WRONG_MAX = 250
-
-VALID, UNKNOWN = 0, 2
 
 #: The app that users call. The apps of the harness have other names, and no histories.
 APP_1 = "web-1"
@@ -67,7 +57,7 @@ class Known:
             )
         waits = self.queue["durability"] if "replica" in topologies.DURABILITIES[service.topology] else ""
         declared = carried(model).findings + (() if service.once or not service.effects else (AT_LEAST_ONCE,))
-        return ServiceSpec(
+        return ServiceSpec.bare(
             id=runs.run_id(SCENARIO, seed, "", time.time()),
             seed=seed,
             scenario=SCENARIO,
@@ -78,11 +68,6 @@ class Known:
             workers=len(service.workers),
             consumers=0,
             rate_per_s=service.rate,
-            limits=(),
-            unique_keys=False,
-            schedules=(),
-            dependencies=False,
-            routing=False,
             # A handler may ask for a wait of its own.
             retries_by_policy=False,
             findings=declared,
@@ -90,55 +75,14 @@ class Known:
             without_effects=service.without_effects,
         )
 
-    def plan(self, spec: ServiceSpec) -> Plan:
+    def plan(self, spec: ServiceSpec, pace: Pace | None = None) -> Plan:
         """The faults of a spec. Raises HarnessError."""
         shape: dict[str, Any] = {"topology": spec.topology, "minutes": self.service.minutes, "kinds": self.service.faults}
-        plan = draw(spec.seed, workers=worker_names(spec.workers), pace=Pace(), **shape)
+        plan = draw(spec.seed, workers=worker_names(spec.workers), pace=pace, **shape)
         if not (self.of_users and self.service.apps):
             return plan
         # Users call the app, and it is the app that calls the server.
         return replace(plan, faults=tuple(replace(one, target=one.target.replace(PRODUCER, APP_1)) for one in plan.faults))
-
-
-def run(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
-    """Drill the service of a file and judge it. Returns the exit code. Raises HarnessError, before anything has started, for a
-    file that says what it must not."""
-    known = resolved(read(arguments.file))
-    spec = known.spec(arguments.seed)
-    order = ordered(known, spec, known.plan(spec), interrupts)
-    with tempfile.TemporaryDirectory() as folder:
-        return carry_out(replace(order, objectives=objectives(known.service, Path(folder))), arguments, interrupts)[0]
-
-
-def objectives(service: ServiceFile, folder: Path) -> Path | None:
-    """The service level objectives as a file in the folder, validated; None without any. Raises HarnessError."""
-    if not service.slo:
-        return None
-    file = folder / "slo.toml"
-    file.write_text(toml(service.slo))
-    try:
-        validate_objectives(file, channels=False)
-    except HarnessError as error:
-        raise HarnessError(f"{service.path.name}: slo: {str(error).removeprefix('slo.toml: ')}") from None
-    return file
-
-
-def ordered(known: Known, spec: ServiceSpec, plan: Plan, interrupts: Interrupts) -> Order[RunSpec]:
-    """The drill of a file, a spec and a plan."""
-
-    def make(spec: Any, folder: RunFolder, progress: Progress, toxiproxy: Path | None) -> ServiceDrill:
-        more: dict[str, Any] = {"toxiproxy": toxiproxy, "service": known.service, "of_users": known.of_users}
-        return ServiceDrill(spec, plan, folder, progress, interrupts, **more)
-
-    return Order(spec, plan, make, lambda spec: about(known, spec), None)
-
-
-def about(known: Known, spec: RunSpec) -> str:
-    """What runs, in one line."""
-    apps = f", {len(known.service.apps)} apps" if known.service.apps else ""
-    load = "tasks of Locust users" if known.of_users else "jobs"
-    servers = redacted_url(known.service.servers) if known.service.servers else spec.topology
-    return f"{spec.workers} workers{apps}, {spec.rate_per_s} {load}/s to queue {spec.queue}, {servers}, seed {spec.seed}"
 
 
 def resolved(service: ServiceFile) -> Known:
@@ -179,26 +123,17 @@ def resolved(service: ServiceFile) -> Known:
     return Known(service, told["queue"], told["load"].get("users", False))
 
 
-def check(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
-    """Say what `run` would do and what is missing, and run one job of the load. Returns 0 when nothing is."""
-    progress = Progress(sys.stdout)
-    known = resolved(read(arguments.file))
-    spec = known.spec(arguments.seed)
-    plan = known.plan(spec)
-    progress.say(about(known, spec))
-    for planned in plan.faults:
-        progress.say(f"planned: {planned.name} of {planned.target}")
-    if not plan.faults:
-        progress.say("planned: no fault")
-    missing = list(lacking(known.service, spec, plan))
-    for words in missing:
-        progress.say(f"missing: {words}")
-    with tempfile.TemporaryDirectory() as folder:
-        objectives(known.service, Path(folder))
-    for words in trial.tried(known.service, spec, known.of_users, interrupts):
-        progress.say(words)
-    progress.say("check: something is missing" if missing else "check: ready")
-    return UNKNOWN if missing else VALID
+def objectives(service: ServiceFile, folder: Path) -> Path | None:
+    """The service level objectives as a file in the folder, validated; None without any. Raises HarnessError."""
+    if not service.slo:
+        return None
+    file = folder / "slo.toml"
+    file.write_text(toml(service.slo))
+    try:
+        validate_objectives(file, channels=False)
+    except HarnessError as error:
+        raise HarnessError(f"{service.path.name}: slo: {str(error).removeprefix('slo.toml: ')}") from None
+    return file
 
 
 def lacking(service: ServiceFile, spec: ServiceSpec, plan: Plan) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The soak: steady load and a fault every ten seconds for minutes, to see that nothing grows that should not.
+"""`run soak`: steady load and a fault every ten seconds for minutes, to see that nothing grows that should not.
 
 Worker 1 is never killed nor stopped, only the network is taken from it at times; its resident memory and the server's
 `used_memory` are sampled every second, and from second 60 on a line is fitted to each, and to the latency of jobs, which is the
@@ -12,22 +12,23 @@ import argparse
 import json
 import math
 import random
-import sys
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from chaos import machine, runs, slopes, topology
-from chaos.command import prune, toxiproxy_program, utc
+from chaos import runs, slopes
 from chaos.drill import Drill
 from chaos.faults import FAULTS
-from chaos.faults.base import carry_out
+from chaos.faults.base import carry_out as strike
+from chaos.frame import Frame
 from chaos.interrupts import Interrupts
-from chaos.judge import show
+from chaos.judge import EarlyJudge, show
 from chaos.plan import FAULT_NAMES, NETWORK_FAULT_NAMES, PRODUCER, Pace, Plan, PlannedFault, worker_names
 from chaos.progress import Progress
+from chaos.run import Run, carry_out
+from chaos.scenarios.bench import Jobs
 from chaos.slopes import Sample, Slope
 from chaos.spec import RunSpec
 from chaos.tail import Tail
@@ -118,7 +119,7 @@ class Soak(Drill):
                 break
             self._hold(round(due_s * 1e9))
             self._fault = f"{planned.fault} on {planned.target}"
-            carry_out(FAULTS[planned.name](scene, planned), planned, harness=self._harness, begin_phase=self._begin_phase)
+            strike(FAULTS[planned.name](scene, planned), planned, harness=self._harness, begin_phase=self._begin_phase)
             self._fault = ""
         self._begin_phase("settle", time.monotonic_ns())
         self._hold(round(end_s * 1e9))
@@ -201,13 +202,40 @@ def verdict(drill: Soak, progress: Progress) -> int:
     return code
 
 
+@dataclass(frozen=True, kw_only=True)
+class SoakRun(Jobs):
+    """A soak, which is judged by the lines of memory and latency."""
+
+    times: Times
+
+    DRILL = Soak
+    CALIBRATED, EARLY = False, False
+
+    def announced(self, run: Run[RunSpec]) -> Iterator[str]:
+        spec, times = run.spec, self.times
+        yield f"soak {spec.id} in {run.folder.path}"
+        often = f"a fault every {times.fault_every_s:g} s, {times.total_s / 60:g} min"
+        yield f"{spec.workers} workers, {spec.rate_per_s} jobs/s, {often}"
+
+    def drill(self, run: Run[RunSpec], **more: Any) -> Frame[RunSpec]:
+        drill: Any = super().drill(run, **more)
+        drill.times = self.times
+        return drill
+
+    def judged_by(self, drill: Any, early: EarlyJudge | None = None) -> int:
+        code = verdict(drill, drill.progress)
+        if drill.ended_s:
+            (drill.folder.path / FILE).write_text(json.dumps(drill.content()) + "\n")
+            show(["soak", str(drill.folder.path)], drill.interrupts)
+        return code
+
+
 def soak(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     """Run the soak. Returns the exit code: 0 steady, 1 leaking, 2 unknown. Raises HarnessError and ServerMissing."""
     minutes = arguments.minutes if arguments.hours is None else arguments.hours * 60
     times = Times(minutes * 60)
-    now_s = time.time()
     spec = RunSpec(
-        id=runs.run_id("soak", arguments.seed, "", now_s),
+        id=runs.run_id("soak", arguments.seed, "", time.time()),
         seed=arguments.seed,
         scenario="soak",
         lease_ms=LEASE_MS,
@@ -217,30 +245,6 @@ def soak(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
         rate_per_s=RATE_PER_S,
         retention_ms=RETENTION_MS,
         load_bound_s=round(times.total_s) + 300,
-        started_utc=utc(now_s),
     )
-    progress = Progress(sys.stdout)
-    server, toxiproxy = topology.binary(), toxiproxy_program(progress, interrupts)
-    interrupts.check()
-    folder = runs.create(arguments.runs.absolute(), spec.id)
-    planned = draw(spec.seed, worker_names(spec.workers), round(times.total_s / times.fault_every_s))
-    spec = replace(
-        spec,
-        id=folder.path.name,
-        plan=tuple(asdict(fault) for fault in planned),
-        **machine.provenance(server, toxiproxy),
-    )
-    spec.write(folder.path / "spec.json", harness_errors=[])
-    progress.say(f"soak {spec.id} in {folder.path}")
-    progress.say(f"{spec.workers} workers, {spec.rate_per_s} jobs/s, a fault every {times.fault_every_s:g} s, {minutes:g} min")
-    prune(progress, arguments, now_s)
-    drill = Soak(spec, Plan(spec.seed, Pace(), planned), folder, progress, interrupts, toxiproxy=toxiproxy)
-    drill.times = times
-    drill.run()
-    spec.write(folder.path / "spec.json", **drill.outcome(), ended_utc=utc(time.time()))
-    code = verdict(drill, progress)
-    if drill.ended_s:
-        (folder.path / FILE).write_text(json.dumps(drill.content()) + "\n")
-        show(["soak", str(folder.path)], interrupts)
-    folder.release()
-    return code
+    faults = draw(spec.seed, worker_names(spec.workers), round(times.total_s / times.fault_every_s))
+    return carry_out(SoakRun(spec=spec, plan=Plan(spec.seed, Pace(), faults), times=times), arguments, interrupts)[0]

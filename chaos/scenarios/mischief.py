@@ -1,26 +1,20 @@
-"""The command `mischief`: a run for each old format with a foreign client that meddles, and the verdict on it."""
+"""`run mischief`: for each old format a run in which a foreign client meddles with the queue."""
 
 from __future__ import annotations
 
 import argparse
 import time
 from dataclasses import replace
-from pathlib import Path
 
-from chaos import mutants, runs
-from chaos.calibration import Calibration
-from chaos.command import Order, carry_out, features
+from chaos import campaign, runs
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
 from chaos.mischief.clients import CLIENTS, LOCK_MS
 from chaos.mischief.drill import MischiefDrill
 from chaos.mutants import Mutant
 from chaos.plan import Pace, Plan
-from chaos.planting import Edit
-from chaos.progress import Progress
-from chaos.runs import RunFolder
+from chaos.scenarios.bench import Jobs, features
 from chaos.spec import RunSpec
-from engine.redis.scripts import scripts_folder
 
 PACE = Pace(lead_in_ms=2_000, delay_max_ms=0, calm_ms=0, settle_ms=15_000)
 SWEEP_MS, LIVENESS_SLACK_MS = 250, 9_000
@@ -28,13 +22,18 @@ SWEEP_MS, LIVENESS_SLACK_MS = 250, 9_000
 #: The defects that these runs must catch, by the format whose run it is.
 MUTANTS = {
     "bananas": Mutant(
-        name="written-back-runs-again",
-        defect="a completed job that a slow foreign promotion has written back as pending runs again",
-        check="J6",
-        verdict="violated",
-        edits=(Edit("written-back-has-run", "local ended_ms = nil"),),
-    )
+        "written-back-runs-again", "a completed job that a slow foreign promotion has written back as pending runs again", "J6"
+    ).by("written-back-has-run", "local ended_ms = nil")
 }
+
+
+class Mischief(Jobs):
+    """A run of jobs with a foreign client in it."""
+
+    DRILL = MischiefDrill
+
+    def about(self, spec: RunSpec) -> str:
+        return f"a foreign client of {spec.model} meddles with {spec.rate_per_s} jobs/s, seed {spec.seed}"
 
 
 def mischief(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
@@ -51,14 +50,11 @@ def mischief(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
         if mutant is None or len(asked) > 1:
             known = ", ".join(f"{one.name} of {model}" for model, one in MUTANTS.items())
             raise HarnessError(f"mutant {arguments.mutant!r} does not exist for this model; choose from {known}")
-    codes = [carry_out(order(model, arguments.seed, interrupts, mutant), arguments, interrupts)[0] for model in asked]
-    # Violated beats unknown beats valid.
-    return next(code for code in (1, 2, 0) if code in codes)
+    return campaign.worst_of((of_model(model, arguments.seed, mutant) for model in asked), arguments, interrupts)
 
 
-def order(model: str, seed: int, interrupts: Interrupts, mutant: Mutant | None = None) -> Order[RunSpec]:
+def of_model(model: str, seed: int, mutant: Mutant | None = None) -> Mischief:
     """The run of one format."""
-    plan = Plan(seed, PACE, ())
     planted = mutant.name if mutant else ""
     spec = RunSpec(
         id=runs.run_id("mischief", seed, "-".join(filter(None, (model, planted))), time.time()),
@@ -72,17 +68,4 @@ def order(model: str, seed: int, interrupts: Interrupts, mutant: Mutant | None =
     )
     # A foreign client knows neither limits nor unique keys of the engine.
     spec = replace(spec, **{**features(model), "limits": (), "unique_keys": False, "results": False})
-
-    def about(spec: RunSpec) -> str:
-        return f"a foreign client of {model} meddles with {spec.rate_per_s} jobs/s, seed {spec.seed}"
-
-    def rated(spec: RunSpec, calibration: Calibration) -> RunSpec:
-        return replace(spec, rate_per_s=calibration.rate_per_s, calibration=calibration.for_spec())
-
-    def make(spec: RunSpec, folder: RunFolder, progress: Progress, toxiproxy: Path | None) -> MischiefDrill:
-        drill = MischiefDrill(spec, plan, folder, progress, interrupts, toxiproxy=toxiproxy)
-        if mutant:
-            drill.lua = mutants.plant(mutant, scripts_folder(), folder.path / "lua")
-        return drill
-
-    return Order(spec, plan, make, about, rated, mutant)
+    return Mischief(spec=spec, plan=Plan(seed, PACE, ()), mutant=mutant)

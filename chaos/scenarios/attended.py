@@ -1,4 +1,4 @@
-"""The command `attend`: the harness of a load whose processes somebody else starts, on this host or on others.
+"""`run attended`: the harness of a load whose processes somebody else starts, on this host or on others.
 
 It announces the processes of the load and the workers in the manifest, looks at the server and at the clocks, and takes the
 snapshots when the load has ended: what a history needs beside the files that those processes write into the folder of the run. It
@@ -10,25 +10,24 @@ from __future__ import annotations
 
 import argparse
 import socket
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
 
 from bench import models
-from chaos import machine, runs
-from chaos.command import featured, perform, prune, utc
+from chaos import runs
 from chaos.drill import Drill
 from chaos.errors import HarnessError
-from chaos.frame import START_TIMEOUT_S
+from chaos.frame import START_TIMEOUT_S, Frame
 from chaos.interrupts import Interrupts
-from chaos.judge import UNKNOWN, VALID
+from chaos.judge import UNKNOWN, VALID, EarlyJudge
 from chaos.plan import PRODUCER, Pace, Plan, worker_names
 from chaos.probe import Address, address_of
-from chaos.progress import Progress
+from chaos.run import Run, carry_out
+from chaos.scenarios.bench import Jobs, featured
 from chaos.spec import RunSpec
 from engine import EngineError, Queue, validate
 from record.environment import recording
@@ -204,14 +203,32 @@ def own_features(url: str, name: str) -> dict[str, Any]:
     return {"limits": limits, "schedules": ()}
 
 
+class Attended(Jobs):
+    """A run whose processes others start, and which is judged afterwards."""
+
+    DRILL = Attendance
+    CALIBRATED, OWN_SERVERS, EARLY = False, False, False
+
+    def announced(self, run: Run[RunSpec]) -> Iterator[str]:
+        yield f"run {run.folder.path.name} in {run.folder.path}"
+
+    def drill(self, run: Run[RunSpec], **more: Any) -> Frame[RunSpec]:
+        return super().drill(run, url=run.arguments.url, **more)
+
+    def judged_by(self, drill: Frame[RunSpec], early: EarlyJudge | None = None) -> int:
+        for error in drill.errors:
+            drill.progress.say(f"harness: {error}")
+        drill.progress.say(f"judge it: python -m reports judge {drill.folder.path}")
+        return UNKNOWN if drill.errors else VALID
+
+
 def attend(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     """Record a run whose processes others start; 0 when all of it is there, for `python -m reports judge` to judge. Raises
     HarnessError when it cannot begin."""
-    now_s = time.time()
     name = validate.queue_name(arguments.queue)
     spec = featured(
         RunSpec(
-            id=runs.run_id(SCENARIO, arguments.seed, "", now_s),
+            id=runs.run_id(SCENARIO, arguments.seed, "", time.time()),
             scenario=SCENARIO,
             seed=arguments.seed,
             queue=name,
@@ -222,23 +239,5 @@ def attend(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
             lease_ms=arguments.lease_ms,
         )
     )
-    own = own_features(arguments.url, name)
-    folder = runs.create(arguments.runs.absolute(), spec.id)
-    spec = replace(
-        spec,
-        id=folder.path.name,
-        started_utc=utc(now_s),
-        **own,
-        **machine.provenance(),
-    )
-    spec.write(folder.path / "spec.json", harness_errors=[])
-    progress = Progress(sys.stdout)
-    progress.say(f"run {folder.path.name} in {folder.path}")
-    prune(progress, arguments, now_s)
-    drill = Attendance(spec, Plan(spec.seed, Pace(), ()), folder, progress, interrupts, url=arguments.url)
-    perform(drill)
-    for error in drill.errors:
-        progress.say(f"harness: {error}")
-    progress.say(f"judge it: python -m reports judge {folder.path}")
-    folder.release()
-    return UNKNOWN if drill.errors else VALID
+    spec = replace(spec, **own_features(arguments.url, name))
+    return carry_out(Attended(spec=spec, plan=Plan(spec.seed, Pace(), ())), arguments, interrupts)[0]

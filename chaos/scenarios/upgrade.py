@@ -1,4 +1,4 @@
-"""The command `upgrade`: the engine of another commit and that of HEAD share a queue, as while a service is upgraded.
+"""`run upgrade`: the engine of another commit and that of HEAD share a queue, as while a service is upgraded.
 
 Both are wheels, built from their commits, of which the processes get the package `engine`; the harness's own modules are those of
 this checkout for all. Processes with odd numbers have the other engine, and those with even ones that of HEAD.
@@ -17,18 +17,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from bench.commits import NoCommit, short_hash, unpacked
 from chaos import rows, runs
-from chaos.calibration import Calibration
-from chaos.command import Order, carry_out
 from chaos.drill import Drill
 from chaos.errors import HarnessError
+from chaos.frame import Frame
 from chaos.interrupts import Interrupts
 from chaos.plan import Pace, Plan, PlannedFault
 from chaos.processes import ROOT, Child, Crew, producer_command
-from chaos.progress import Progress
-from chaos.runs import RunFolder
+from chaos.run import Run, carry_out
+from chaos.scenarios.bench import Jobs
 from chaos.spec import RunSpec
 from record.environment import FILE
 
@@ -50,12 +50,11 @@ FAULTS = (
 
 
 def upgrade(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
-    """Carry out the drill of both engines, and judge it. Returns the exit code. Raises as `bench`."""
+    """Carry out the drill of both engines, and judge it. Returns the exit code. Raises as `chaos.scenarios.bench.bench`."""
     try:
         old, new = short_hash(arguments.rev), short_hash(NEW)
     except NoCommit as error:
         raise HarnessError(str(error)) from error
-    plan = draw(arguments.seed)
     spec = RunSpec(
         id=runs.run_id("upgrade", arguments.seed, old, time.time()),
         seed=arguments.seed,
@@ -65,20 +64,7 @@ def upgrade(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
         workers=4,
         consumers=2,
     )
-
-    def about(spec: RunSpec) -> str:
-        return f"workers and producers of {old} and {new}, {spec.rate_per_s} jobs/s, seed {spec.seed}"
-
-    def rated(spec: RunSpec, calibration: Calibration) -> RunSpec:
-        return replace(spec, rate_per_s=calibration.rate_per_s, calibration=calibration.for_spec())
-
-    def make(spec: RunSpec, folder: RunFolder, progress: Progress, toxiproxy: Path | None) -> UpgradeDrill:
-        progress.say("building the wheels of both commits")
-        for commit, name in ((old, OLD_ENGINE), (new, NEW_ENGINE)):
-            unpack_engine(commit, folder.path / name)
-        return UpgradeDrill(spec, plan, folder, progress, interrupts, toxiproxy=toxiproxy)
-
-    return carry_out(Order(spec, plan, make, about, rated), arguments, interrupts)[0]
+    return carry_out(Upgrade(spec=spec, plan=draw(arguments.seed), old=old, new=new), arguments, interrupts)[0]
 
 
 def draw(seed: int) -> Plan:
@@ -147,3 +133,23 @@ class UpgradeDrill(Drill):
     def _end_load(self) -> None:
         self.errors += self._crew.stop([SECOND_PRODUCER])
         super()._end_load()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upgrade(Jobs):
+    """The engines of two commits on one queue."""
+
+    old: str
+    new: str
+
+    DRILL = UpgradeDrill
+    RATED = False
+
+    def about(self, spec: RunSpec) -> str:
+        return f"workers and producers of {self.old} and {self.new}, {spec.rate_per_s} jobs/s, seed {spec.seed}"
+
+    def drill(self, run: Run[RunSpec], **more: Any) -> Frame[RunSpec]:
+        run.progress.say("building the wheels of both commits")
+        for commit, name in ((self.old, OLD_ENGINE), (self.new, NEW_ENGINE)):
+            unpack_engine(commit, run.folder.path / name)
+        return super().drill(run, **more)
