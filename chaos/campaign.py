@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chaos import runs, verdicts
+from chaos import runs
 from chaos.calibration import Calibration
 from chaos.errors import HarnessError, Interrupted
 from chaos.interrupts import Interrupts
-from chaos.judge import EXIT_CODES, judge_all
+from chaos.judge import EXIT_CODES, Verdict, judge_all, read_verdict, unknown
 from chaos.run import Run, Scenario, carry_out
-from chaos.verdicts import Verdict
 
 #: What the judge prints about all of them, in the folder that holds their runs.
 LOG = "judge.log"
@@ -65,13 +64,12 @@ def together(
     judged = judge_all(there, interrupts, place / LOG) if there else []
     complaints = {run: complaint for run, (_, complaint) in zip(there, judged, strict=True)}
     return [
-        Judged(None, verdicts.unknown(each)) if isinstance(each, str) else Judged(each, _verdict(each, complaints[each]))
-        for each in found
+        Judged(None, unknown(each)) if isinstance(each, str) else Judged(each, _verdict(each, complaints[each])) for each in found
     ]
 
 
 def _verdict(run: Path, complaint: str) -> Verdict:
-    return verdicts.unknown(complaint) if complaint else verdicts.read(run)
+    return unknown(complaint) if complaint else read_verdict(run)
 
 
 def _recorded(scenario: Scenario[Any], calibration: Calibration, here: argparse.Namespace, interrupts: Interrupts) -> Path | str:

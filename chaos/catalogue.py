@@ -211,3 +211,11 @@ def declared_loss(topology: str, durability: str) -> tuple[dict[str, Any], ...]:
         }
         for fault, one in losses.items()
     )
+
+
+#: How the producer of a drill of jobs sends: to the server itself, or over HTTP to apps that lead to it.
+DIRECT = "direct"
+FACES = (DIRECT, HTTP)
+
+#: The processes of `ironclaim serve` that are called over HTTP.
+APPS = ("app-1", "app-2")

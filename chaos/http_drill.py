@@ -9,8 +9,8 @@ import signal
 import sys
 from dataclasses import dataclass, field
 
+from chaos.catalogue import APPS
 from chaos.drill import Drill
-from chaos.faces import APPS
 from chaos.network import Network
 from chaos.plan import PRODUCER
 from chaos.probe import Address, refused

@@ -17,10 +17,9 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from bench.models import LANES, NAMES
 from chaos import machine, mutants, runs, topologies, topology, toxiproxy_binary
-from chaos.calibration import Calibration
-from chaos.drill import Drill
+from chaos.calibration import Calibration, calibrated
+from chaos.drill import Drill, Frame
 from chaos.errors import HarnessError, TooSlow
-from chaos.frame import Frame
 from chaos.interrupts import Interrupts
 from chaos.judge import MISSED, OBJECTIVES, UNKNOWN, VALID, EarlyJudge, judge
 from chaos.mutants import Mutant
@@ -29,7 +28,6 @@ from chaos.processes import send
 from chaos.progress import Progress
 from chaos.runs import RunFolder, utc
 from chaos.spec import SpecFile
-from chaos.trial import calibrated
 from engine.redis.scripts import scripts_folder
 
 S = TypeVar("S", bound=SpecFile)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.capacity import options as of_capacity
-from chaos.faces import HTTP
+from chaos.catalogue import HTTP
 from chaos.options import Option, day, names, options_of
 from chaos.spec import RunSpec
 
@@ -356,7 +356,7 @@ VERBS = (
         LOOK,
         "all runs with their verdicts, printed and as a page",
         "Lists every run of a folder with its verdict, and writes its index.html. Exits 0, 2 when it cannot.",
-        "chaos.looking:runs",
+        "chaos.judge:list_runs",
         (Option("runs", "folder of all runs", Path, Path("runs"), word=True, metavar="FOLDER"),),
     ),
     Verb(
@@ -364,7 +364,7 @@ VERBS = (
         LOOK,
         "the verdict of a recorded run, judged again",
         "Judges a run again from its folder alone, without a server. " + AND_MISSED,
-        "chaos.looking:show",
+        "chaos.judge:show_run",
         (RUN, SLO.but(words="default slo.toml of the run, if any"), ALL),
     ),
     Verb(
@@ -380,7 +380,7 @@ VERBS = (
         LOOK,
         "each tool, its version and path, or the line that installs it",
         "Looks for every tool and package that the harness uses. Exits 0 when all is there that something needs, 1 otherwise.",
-        "chaos.looking:doctor",
+        "chaos.doctor:look",
     ),
 )
 

@@ -12,15 +12,14 @@ import redis
 from bench.channels.opening import Place
 from bench.channels.workload import CHANNELS, LOCUST_SHARE, PLAIN_SHARES, of_share
 from chaos import rows
-from chaos.channels.crew import SUBSCRIBER, ChannelCrew
+from chaos.channels.crew import SUBSCRIBER, ChannelCrew, ChannelScene
 from chaos.channels.faults import FAULTS
 from chaos.channels.keyspace import Keyspace
 from chaos.channels.plan import publisher_names
 from chaos.channels.sampler import ChannelSampler
-from chaos.channels.scene import ChannelScene
 from chaos.channels.spec import ChannelSpec
 from chaos.channels.watch import ChannelWatch, Reader
-from chaos.frame import Frame
+from chaos.drill import Frame
 from chaos.sampler import PERIOD_S
 from record.history import HistoryFile
 

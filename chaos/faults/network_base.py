@@ -11,15 +11,14 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from chaos.catalogue import APPS
 from chaos.errors import HarnessError
-from chaos.faces import APPS
 from chaos.faults.base import ASK_TIMEOUT_S, LOST_MS, Scene, Seen
-from chaos.network import Network
+from chaos.network import Network, Way
 from chaos.plan import PRODUCER, PlannedFault
 from chaos.probe import Silence
 from chaos.topology.given import Given
-from chaos.toxiproxy_client import blackhole
-from chaos.ways import Way
+from chaos.toxiproxy import blackhole
 
 #: A fault that takes something away stays this long: past the 2 s after which the engine takes a reply for lost.
 HOLD_S = 2.5

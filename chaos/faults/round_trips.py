@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import inf, nan
 
-from chaos.network import Network
+from chaos.network import Network, Way
 from chaos.probe import Address
-from chaos.ways import Way
 
 
 class RoundTrips:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chaos import topologies
-from chaos.faces import HTTP
+from chaos.catalogue import HTTP
 from chaos.mutants import Mutant
 
 #: A reply of one job, or a letter for each of several: what the script answers when it has made them.

@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.models import LANES
 from chaos import runs
-from chaos.frame import Frame
+from chaos.drill import Frame
 from chaos.mutants import Mutant
 from chaos.plan import Pace
 from chaos.processes import ROOT

@@ -19,9 +19,8 @@ from typing import Any
 
 from bench import models
 from chaos import runs
-from chaos.drill import Drill
+from chaos.drill import START_TIMEOUT_S, Drill, Frame
 from chaos.errors import HarnessError
-from chaos.frame import START_TIMEOUT_S, Frame
 from chaos.interrupts import Interrupts
 from chaos.judge import UNKNOWN, VALID, EarlyJudge
 from chaos.plan import PRODUCER, Pace, Plan, worker_names

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 from bench.models import LANES, ModelMissing, carried
 from chaos import catalogue, mutants, runs, topologies
 from chaos.calibration import RATES_PER_S, Calibration
+from chaos.catalogue import DIRECT, HTTP
 from chaos.errors import HarnessError
-from chaos.faces import DIRECT, HTTP
 from chaos.http_drill import HttpDrill
 from chaos.interrupts import Interrupts
 from chaos.judge import validate_objectives

@@ -18,7 +18,7 @@ from chaos.channels.mutants import MUTANTS, PLANTED
 from chaos.channels.plan import draw, publisher_names
 from chaos.channels.presets import Crossings
 from chaos.channels.spec import ChannelSpec
-from chaos.frame import Frame
+from chaos.drill import Frame
 from chaos.interrupts import Interrupts
 from chaos.judge import validate_objectives
 from chaos.mutants import Mutant, find

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from chaos import campaign, runs
-from chaos.frame import Frame
+from chaos.drill import Frame
 from chaos.interop import node
-from chaos.interop.drill import MixedDrill
+from chaos.interop.crew import MixedDrill
 from chaos.interop.scenarios import EARLY_MS, LEASE_MS, SCENARIOS, SWEEP_MS, Mixture, find
 from chaos.interrupts import Interrupts
 from chaos.progress import Progress

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
-from chaos import campaign, runs
+from bench.models import FOREIGN
+from chaos import campaign, rows, runs
+from chaos.drill import Drill
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
 from chaos.mischief.clients import CLIENTS, LOCK_MS
-from chaos.mischief.drill import MischiefDrill
 from chaos.mutants import Mutant
 from chaos.plan import Pace, Plan
+from chaos.processes import Child, Crew
 from chaos.scenarios.bench import Jobs, features
 from chaos.spec import RunSpec
 
@@ -25,6 +28,35 @@ MUTANTS = {
         "written-back-runs-again", "a completed job that a slow foreign promotion has written back as pending runs again", "J6"
     ).by("written-back-has-run", "local ended_ms = nil")
 }
+
+
+@dataclass
+class MeddledCrew(Crew):
+    """The children of a run, and the client that meddles."""
+
+    def start_client(self, name: str) -> Child:
+        """Announce the foreign client in the manifest, then start it."""
+        history, sink = f"{name}.jsonl", f"{name}.sink.jsonl"
+        self.manifest.append([rows.process("worker", name, history), rows.process("sink", name, sink)])
+        spec = self.spec
+        words = [name, self.connect(name), spec.model, spec.queue, str(spec.seed), self.history / history, self.history / sink]
+        return self._start(name, "producer", [sys.executable, "-m", "chaos.mischief.client", *map(str, words)], {})
+
+
+@dataclass
+class MischiefDrill(Drill):
+    """A run of jobs with a foreign client in it."""
+
+    crew_of = MeddledCrew
+    _crew: MeddledCrew = field(init=False, repr=False)
+
+    def _begin_load(self) -> None:
+        super()._begin_load()
+        self._crew.start_client(CLIENT)
+
+    def _end_load(self) -> None:
+        self.errors += self._crew.stop([CLIENT])
+        super()._end_load()
 
 
 class Mischief(Jobs):
@@ -69,3 +101,7 @@ def of_model(model: str, seed: int, mutant: Mutant | None = None) -> Mischief:
     # A foreign client knows neither limits nor unique keys of the engine.
     spec = replace(spec, **{**features(model), "limits": (), "unique_keys": False, "results": False})
     return Mischief(spec=spec, plan=Plan(seed, PACE, ()), mutant=mutant)
+
+
+#: The client's process. Declared findings cover jobs that it had in hand.
+CLIENT = f"{FOREIGN}client-1"

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from chaos import runs
-from chaos.frame import Frame
+from chaos.drill import Frame
 from chaos.interrupts import Interrupts
 from chaos.judge import EXIT_CODES, MISSED, VALID, EarlyJudge
 from chaos.plan import Pace, Plan

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from chaos.frame import Frame
+from chaos.drill import Frame
 from chaos.interrupts import Interrupts
 from chaos.judge import UNKNOWN, VALID
 from chaos.progress import Progress

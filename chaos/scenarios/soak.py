@@ -19,10 +19,9 @@ from functools import cached_property
 from typing import Any
 
 from chaos import runs, slopes
-from chaos.drill import Drill
+from chaos.drill import Drill, Frame
 from chaos.faults import FAULTS
 from chaos.faults.base import carry_out as strike
-from chaos.frame import Frame
 from chaos.interrupts import Interrupts
 from chaos.judge import EarlyJudge, show
 from chaos.plan import FAULT_NAMES, NETWORK_FAULT_NAMES, PRODUCER, Pace, Plan, PlannedFault, worker_names

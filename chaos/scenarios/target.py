@@ -11,14 +11,13 @@ from typing import Any
 from bench.peers.environments import NotAvailable, command_of
 from bench.peers.libraries import LIBRARIES, Library
 from chaos import campaign, runs
+from chaos.drill import Frame
 from chaos.errors import HarnessError
-from chaos.frame import Frame
 from chaos.interrupts import Interrupts
 from chaos.run import Run, Scenario, carry_out
 from chaos.targets.drill import TargetDrill
-from chaos.targets.plan import draw
 from chaos.targets.promises import find
-from chaos.targets.spec import TargetSpec, wait_ms
+from chaos.targets.spec import TargetSpec, draw, wait_ms
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,9 +21,8 @@ from typing import Any
 
 from bench.commits import NoCommit, short_hash, unpacked
 from chaos import rows, runs
-from chaos.drill import Drill
+from chaos.drill import Drill, Frame
 from chaos.errors import HarnessError
-from chaos.frame import Frame
 from chaos.interrupts import Interrupts
 from chaos.plan import Pace, Plan, PlannedFault
 from chaos.processes import ROOT, Child, Crew, producer_command

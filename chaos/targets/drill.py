@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from chaos import rows, topologies
-from chaos.frame import Frame
+from chaos.drill import Frame
 from chaos.plan import PRODUCER, worker_names
 from chaos.progress import State
 from chaos.targets.crew import TargetCrew
 from chaos.targets.faults import FAULTS, TargetScene, send_to_tree
-from chaos.targets.keyspace import held
 from chaos.targets.spec import TargetSpec
-from chaos.targets.watch import TargetWatch
+from chaos.targets.watch import TargetWatch, held
 
 #: What probes through the proxies take for a lease: it bounds their patience, and is none of the queue's.
 LEASE_MS = 9_000

@@ -14,8 +14,7 @@ from typing import Any
 
 from chaos import runs, toxiproxy_binary
 from chaos.calibration import Calibration, Trial
-from chaos.drill import Drill
-from chaos.frame import Frame
+from chaos.drill import Drill, Frame
 from chaos.interrupts import Interrupts
 from chaos.plan import Pace, Plan, PlannedFault, consumer_names, draw, worker_names
 from chaos.progress import Progress

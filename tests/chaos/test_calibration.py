@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos import cli, run, trial
+from chaos import calibration, cli, run
 from chaos.calibration import HEADROOM, LAG_MAX_MS, RATES_PER_S, TRIAL_S, Calibration, Samples, calibrate, judged
 from chaos.channels.plan import PACE
 from chaos.channels.presets import Crossings
@@ -130,8 +130,8 @@ def test_a_machine_that_is_too_slow_is_said_before_the_load(
 def test_a_calibration_on_the_real_parts_leaves_nothing_behind(ironclaim_server: EmbeddedServer, monkeypatch: Patch) -> None:
     """Whatever this machine carries, the senders had their time, and the server answered."""
     # Longer than a pause of the machine, in which nothing is sent in time.
-    monkeypatch.setattr(trial, "TRIAL_S", 8.0)
-    found: Calibration = trial.calibrated("lanes", Interrupts(), asked_per_s=40)
+    monkeypatch.setattr(calibration, "TRIAL_S", 8.0)
+    found: Calibration = calibration.calibrated("lanes", Interrupts(), asked_per_s=40)
     assert found.rate_per_s == 40 and found.last.sent > 0 and found.last.ping_ms > 0 and found.last.server > 0
     assert RATES_PER_S[-1] == 40
 
@@ -139,7 +139,7 @@ def test_a_calibration_on_the_real_parts_leaves_nothing_behind(ironclaim_server:
 def test_workers_that_cannot_start_are_one_line(monkeypatch: Patch) -> None:
     monkeypatch.setattr("chaos.processes.worker_command", lambda *_: ["sh", "-c", "echo no luck; exit 3"])
     with pytest.raises(HarnessError, match=r"^calibration: worker-\d: exit code 3 \(no luck\)$"):
-        trial.calibrated("lanes", Interrupts())
+        calibration.calibrated("lanes", Interrupts())
 
 
 def test_a_spec_without_a_calibration_has_an_empty_one() -> None:

@@ -18,10 +18,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from chaos import catalogue, replay, runs, toxiproxy_binary
+from chaos.catalogue import APPS
 from chaos.errors import HarnessError
-from chaos.faces import APPS
-from chaos.faults.app_kill import AppKill
 from chaos.faults.base import LOST_MS, Scene
+from chaos.faults.kills import AppKill
 from chaos.faults.round_trips import RoundTrips
 from chaos.http_drill import HttpDrill
 from chaos.interrupts import Interrupts
@@ -31,7 +31,7 @@ from chaos.probe import PATIENCE_S, Address, Silence, refused
 from chaos.processes import Child
 from chaos.progress import Progress
 from chaos.spec import RunSpec
-from chaos.toxiproxy_client import blackhole, latency
+from chaos.toxiproxy import blackhole, latency
 from chaos.watch import Watch
 from engine.http.settings import HttpSettings
 from tests.chaos import judged

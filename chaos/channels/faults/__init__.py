@@ -11,8 +11,7 @@ from chaos.channels.faults.snapshot_restore import ClocksRestore
 from chaos.channels.faults.subscriber_kill import SubscriberKill
 from chaos.faults import FAULTS as OF_JOBS
 from chaos.faults.base import Fault
-from chaos.faults.net_down import NetDown
-from chaos.faults.net_request_lost import NetRequestLost
+from chaos.faults.network import NetDown, NetRequestLost
 from chaos.plan import PlannedFault
 
 #: Kind of fault in a plan -> how to make it.

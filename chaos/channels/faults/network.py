@@ -6,10 +6,10 @@ import time
 
 from chaos.channels.crew import PUBLISHER
 from chaos.faults.base import Scene, Seen
-from chaos.faults.net_latency import NetLatency
+from chaos.faults.network import NetLatency
 from chaos.faults.network_base import ANSWER_TIMEOUT_S, LostFault
 from chaos.plan import PlannedFault
-from chaos.toxiproxy_client import blackhole
+from chaos.toxiproxy import blackhole
 
 #: Replies are lost for short moments first, until a publish was said to be a duplicate or this time is over.
 SHORT_LOSSES_S = 12.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from chaos.channels.crew import ChannelScene
 from chaos.channels.keyspace import gone_back
-from chaos.channels.scene import ChannelScene
 from chaos.faults.snapshot_restore import SnapshotRestore
 from chaos.plan import PlannedFault
 

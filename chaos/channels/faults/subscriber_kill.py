@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 
-from chaos.channels.scene import ChannelScene
+from chaos.channels.crew import ChannelScene
 from chaos.channels.watch import Reader
 from chaos.faults.base import Seen
 from chaos.plan import PlannedFault

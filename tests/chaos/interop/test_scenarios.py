@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from chaos.interop.crew import on_node
-from chaos.interop.drill import MixedDrill
+from chaos.interop.crew import MixedDrill, on_node
 from chaos.interop.scenarios import FINDINGS, MAY_SHOW, NODE, SCENARIOS, find
 from chaos.scenarios.interop import of_mixture
 from record.history import load_file

@@ -10,8 +10,19 @@ from hypothesis import strategies as st
 
 from chaos.errors import HarnessError
 from chaos.plan import PRODUCER
-from chaos.scale.drill import DRAIN_MS, FALLEN, GREATEST, PRODUCERS, Look, ScaleCrew, ScaleDrill, followed, numbers_of
-from chaos.scale.scaler import Scaler, read
+from chaos.scale.drill import (
+    DRAIN_MS,
+    FALLEN,
+    GREATEST,
+    PRODUCERS,
+    Look,
+    ScaleCrew,
+    ScaleDrill,
+    Scaler,
+    followed,
+    numbers_of,
+    read,
+)
 from chaos.scenarios.scale import SLO, spec_of
 from chaos.spec import RunSpec
 from chaos.watch import Watch
