@@ -18,9 +18,8 @@ from chaos.capacity import prediction
 from chaos.capacity.prediction import ABOVE, BELOW, Prediction, Verdict, predicted, verdict
 from chaos.capacity.request import Request
 from chaos.capacity.search import VOID, VOIDS_MAX, Found, Limits, Tried, decide
-from chaos.capacity.stage import Stage, Work, stage
+from chaos.capacity.stage import OwnWork, Stage, Work, stage
 from chaos.capacity.steps import Step
-from chaos.capacity.work import OwnWork
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
 from chaos.judge import show, shown

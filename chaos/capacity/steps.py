@@ -11,8 +11,8 @@ from typing import Any
 from bench.arrivals import Arrivals
 from bench.capacity_steps import Order, Sent
 from chaos.capacity import figures
+from chaos.capacity.figures import Look, Ran, Used
 from chaos.capacity.request import Request
-from chaos.capacity.samples import Look, Ran, Used
 from chaos.capacity.search import MET, Tried
 from chaos.slopes import slope_interval
 

@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable
 
 from chaos.faults.base import Scene, Seen
-from chaos.faults.network_base import ANSWER_TIMEOUT_S, LostFault, NetworkFault
-from chaos.faults.round_trips import RoundTrips
+from chaos.faults.network_base import ANSWER_TIMEOUT_S, LostFault, NetworkFault, RoundTrips
 from chaos.plan import PRODUCER, PlannedFault
 from chaos.probe import refused
 from chaos.toxiproxy import blackhole, latency

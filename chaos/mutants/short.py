@@ -15,8 +15,7 @@ from bench.models import DSPS
 from chaos import catalogue, runs, topologies
 from chaos.calibration import Calibration
 from chaos.channels.mutants import MUTANTS as OF_CHANNELS
-from chaos.channels.presets import Crossings
-from chaos.channels.spec import ChannelSpec
+from chaos.channels.spec import ChannelSpec, Crossings
 from chaos.mutants import Mutant, of_services
 from chaos.mutants.of_jobs import MUTANTS as OF_JOBS
 from chaos.plan import Pace

@@ -11,13 +11,11 @@ from typing import Any
 from bench.models import DSPS
 from chaos import catalogue, runs, topologies
 from chaos.calibration import RATES_PER_S, Calibration
-from chaos.channels import presets
 from chaos.channels.crew import workload_of
 from chaos.channels.drill import ChannelDrill
 from chaos.channels.mutants import MUTANTS, PLANTED
 from chaos.channels.plan import draw, publisher_names
-from chaos.channels.presets import Crossings
-from chaos.channels.spec import ChannelSpec
+from chaos.channels.spec import ChannelSpec, Crossings, preset_channels
 from chaos.drill import Frame
 from chaos.interrupts import Interrupts
 from chaos.judge import validate_objectives
@@ -97,4 +95,4 @@ def crossings_of(plan: Plan) -> Crossings:
 
 def preset(spec: ChannelSpec, crossings: Crossings) -> ChannelSpec:
     """The spec with its clocks preset for its rate."""
-    return replace(spec, channels=presets.channels(workload_of(spec), crossings))
+    return replace(spec, channels=preset_channels(workload_of(spec), crossings))

@@ -13,7 +13,7 @@ from chaos.interrupts import Interrupts
 from chaos.judge import EXIT_CODES, MISSED, VALID, EarlyJudge
 from chaos.plan import Pace, Plan
 from chaos.run import carry_out
-from chaos.scale.drill import FILE, ScaleDrill, followed, numbers_of
+from chaos.scaling import FILE, ScaleDrill, followed, numbers_of
 from chaos.scenarios.bench import Jobs
 from chaos.spec import RunSpec
 

@@ -12,8 +12,7 @@ import pytest
 from chaos import calibration, cli, run
 from chaos.calibration import HEADROOM, LAG_MAX_MS, RATES_PER_S, TRIAL_S, Calibration, Samples, calibrate, judged
 from chaos.channels.plan import PACE
-from chaos.channels.presets import Crossings
-from chaos.channels.spec import ChannelSpec
+from chaos.channels.spec import ChannelSpec, Crossings
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
 from chaos.plan import Plan

@@ -22,7 +22,7 @@ from chaos.catalogue import APPS
 from chaos.errors import HarnessError
 from chaos.faults.base import LOST_MS, Scene
 from chaos.faults.kills import AppKill
-from chaos.faults.round_trips import RoundTrips
+from chaos.faults.network_base import RoundTrips
 from chaos.http_drill import HttpDrill
 from chaos.interrupts import Interrupts
 from chaos.network import Network

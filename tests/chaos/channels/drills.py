@@ -9,8 +9,7 @@ from chaos import runs
 from chaos.channels.drill import ChannelDrill
 from chaos.channels.mutants import MUTANTS
 from chaos.channels.plan import FAULT_NAMES
-from chaos.channels.presets import Crossings
-from chaos.channels.spec import ChannelSpec
+from chaos.channels.spec import ChannelSpec, Crossings
 from chaos.plan import Pace
 from chaos.scenarios.channels import drawn
 from tests.chaos.drills import prepared

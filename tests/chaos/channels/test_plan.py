@@ -11,8 +11,7 @@ import pytest
 
 from bench.channels.workload import LOCUST_SHARE, PLAIN_SHARES, ChannelWorkload
 from chaos.channels.plan import FAULT_NAMES, KILL, PACE, RESTORE, draw, publisher_names
-from chaos.channels.presets import Crossings, channels
-from chaos.channels.spec import Channel, ChannelSpec
+from chaos.channels.spec import Channel, ChannelSpec, Crossings, preset_channels
 from chaos.errors import HarnessError
 from chaos.plan import SERVERS
 from chaos.scenarios.channels import crossings_of
@@ -67,7 +66,7 @@ def test_a_fault_that_does_not_exist_is_refused_by_name() -> None:
 
 def test_each_clock_wraps_when_what_is_planned_until_its_instant_is_published() -> None:
     workload, crossings = ChannelWorkload(3), Crossings(first_ms=2_000, last_ms=20_000)
-    made = channels(workload, crossings)
+    made = preset_channels(workload, crossings)
     assert [channel.name for channel in made] == [channel.name for channel in workload.channels]
     planned = workload.new_messages(crossings.last_ms)
     at_start = workload.new_messages(0)
@@ -86,7 +85,7 @@ def test_each_clock_wraps_when_what_is_planned_until_its_instant_is_published() 
 @pytest.mark.slow
 def test_crossings_are_spread_over_the_load() -> None:
     workload, crossings = ChannelWorkload(1), Crossings()
-    presets = {channel.name: channel.preset_clock for channel in channels(workload, crossings)}
+    presets = {channel.name: channel.preset_clock for channel in preset_channels(workload, crossings)}
     span_ms = crossings.last_ms - crossings.first_ms
     wrapped: list[int] = []
     for part in range(4):

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from chaos import mutants
+from chaos.channels import faults as channel_faults
 from chaos.channels.faults import FAULTS
-from chaos.channels.faults import snapshot_restore as clocks_restore
 from chaos.faults import server, snapshot_restore
 from chaos.faults.base import carry_out
 from chaos.processes import send
@@ -47,7 +47,7 @@ def carried_out(stage: Stage, name: str, folder: Path, delay_ms: int = 0) -> lis
 def a_server_that_did_not_end_is_no_witness(name: str, stage: Stage) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(server, "END_TIMEOUT_S", 0.2)
-        patch.setattr(clocks_restore, "AHEAD_TIMEOUT_S", 0.2)
+        patch.setattr(channel_faults, "AHEAD_TIMEOUT_S", 0.2)
         object.__setattr__(stage.scene, "signal", mutants.pretend)
         fault = stage.make(name)
         assert fault.inject().ok and not fault.witness().ok
