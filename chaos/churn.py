@@ -28,8 +28,8 @@ from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
 from chaos.progress import Progress
 from chaos.run import prune
-from chaos.scenarios.soak import LEAKING, STEADY, WORDS
 from chaos.slopes import MB
+from chaos.soaking import LEAKING, STEADY, WORDS
 from engine import EngineError, Queue
 from engine.ops.claims import Finish
 from engine.testing import EmbeddedServer, ServerFailed

@@ -21,8 +21,8 @@ from chaos.cli import parse
 from chaos.interrupts import Interrupts
 from chaos.plan import FAULT_NAMES, PRODUCER, Pace, Plan, PlannedFault, worker_names
 from chaos.progress import Progress
-from chaos.scenarios.soak import LEAKING, STEADY, UNKNOWN, Soak, Times, draw, verdict
 from chaos.slopes import LATENCY, MB, Slope, fit, latencies, percentiles, slope
+from chaos.soaking import LEAKING, STEADY, UNKNOWN, Soak, Times, draw, verdict
 from chaos.spec import RunSpec
 from tests.chaos.drills import pids_of, run
 

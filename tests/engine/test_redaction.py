@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 import pytest
 
+from chaos.attendance import Attendance
 from chaos.errors import HarnessError
 from chaos.probe import address_of
-from chaos.scenarios.attended import Attendance
 from engine import AsyncQueue, Channel, ConnectOptions, EngineError, Malformed, Queue
 from engine.command.output import print_error
 from engine.errors import redacted, redacted_url
