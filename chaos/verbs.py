@@ -241,7 +241,7 @@ VERBS = (
         "a short drill of each model on each topology, with the faults of a date",
         "Short drills with seeds and faults that follow from a date, judged together. Exits 0 unless one is violated (1), or "
         "none is valid (2); of each that is not valid it prints the line that repeats it.",
-        "chaos.nightly.command:nightly",
+        "chaos.campaigns.nightly:nightly",
         (
             Option("date", "the night, such as 2026-11-27", day, words="default today's, UTC"),
             Option("minutes", "begin no drill that would end later", int, 75, low=1),
@@ -255,7 +255,7 @@ VERBS = (
         "every planted defect in a short drill: is it caught by its check?",
         "A short drill of each planted defect, and twenty of the clean engine. Exits 0 when each defect is caught by the check "
         "that is named for it and each clean drill is valid, 1 otherwise, 2 when it could not be tried.",
-        "chaos.mutants.command:catch_mutants",
+        "chaos.campaigns.mutants:catch_mutants",
         (
             SEED.but(help="draws load and faults; clean drills take those after it"),
             Option("only", "only the defect of this name, and one clean drill", default="", metavar="NAME"),
@@ -268,7 +268,7 @@ VERBS = (
         "a short drill and the costs of every model, in one table",
         "For each model 45 seconds of load with all faults, judged, then what it costs on a server of its own; one table of all, "
         "in at most thirty minutes. Exits 0 when every drill is valid, 1 when one is violated, 2 when something is unknown.",
-        "chaos.compare:compare",
+        "chaos.campaigns.models:models",
         (
             SEED,
             Option("models", "only these, with commas", names, (), words="default all", metavar="NAME[,NAME]"),

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from chaos import catalogue, judge
+from chaos.campaigns.mutants import CONTROLS, Result, alarm, chosen, drills, exit_code, last_line, missed
+from chaos.campaigns.short import CLEAN_CHANNELS, clean_shapes, every
 from chaos.catalogue import HTTP
 from chaos.errors import HarnessError
 from chaos.judge import Verdict, read_verdict
 from chaos.mutants import KEPT, Mutant, lose_histories
-from chaos.mutants.command import CONTROLS, Result, alarm, chosen, drills, exit_code, last_line, missed
-from chaos.mutants.short import CLEAN_CHANNELS, clean_shapes, every
 from reports.causes import Cause, of_doubt
 from reports.checks import CHECKS, h1_faults_bit
 from reports.facts import Run

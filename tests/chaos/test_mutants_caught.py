@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from chaos.campaigns.mutants import missed
+from chaos.campaigns.short import calibration_of, drawn, every
 from chaos.judge import parsed
-from chaos.mutants.command import missed
-from chaos.mutants.short import calibration_of, drawn, every
 from tests.chaos.drills import CARRIED, recorded
 from tests.chaos.judged import TIMEOUT, drilled
 

@@ -11,14 +11,14 @@ import pytest
 
 from bench.models import DSPS, NAMES
 from chaos import campaign, catalogue
+from chaos.campaigns import cells as schedule
+from chaos.campaigns import nightly as command
+from chaos.campaigns.cells import CONTROL_EVERY, FAULTS_A_NIGHT, Cell, cells, faults_of, night
+from chaos.campaigns.nightly import CellResult, complaint, exit_code, last_line
 from chaos.cli import parse
 from chaos.errors import HarnessError, TooSlow
 from chaos.interrupts import Interrupts
 from chaos.judge import Verdict
-from chaos.nightly import cells as schedule
-from chaos.nightly import command
-from chaos.nightly.cells import CONTROL_EVERY, FAULTS_A_NIGHT, Cell, cells, faults_of, night
-from chaos.nightly.command import CellResult, complaint, exit_code, last_line
 from chaos.topologies import CLUSTER, DURABILITIES, TOPOLOGIES
 from reports.errors import JudgeError
 from reports.nights import last_nights

@@ -1,4 +1,4 @@
-"""The command `nightly`: the drills of a date, judged together, and the page of the last nights."""
+"""`campaign nightly`: the drills of a date, judged together, and the page of the last nights."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import Any
 from bench.models import DSPS
 from chaos import campaign, machine, runs
 from chaos.calibration import Calibration
+from chaos.campaigns.cells import NightDrill, night
 from chaos.channels.spec import ChannelSpec
 from chaos.errors import HarnessError, TooSlow
 from chaos.interrupts import Interrupts
 from chaos.judge import Verdict, show, unknown
-from chaos.nightly.cells import NightDrill, night
 from chaos.plan import Pace
 from chaos.processes import ROOT
 from chaos.progress import Progress

@@ -1,4 +1,4 @@
-"""The command `mutants`: each planted defect in a short drill, clean drills of the same shapes, and who was caught by what."""
+"""`campaign mutants`: each planted defect in a short drill, clean drills of the same shapes, and who was caught by what."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 
 from chaos import campaign, machine, runs
 from chaos.calibration import Calibration
+from chaos.campaigns.short import Planted, Shape, calibration_of, clean_shapes, drawn, every
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
 from chaos.judge import Verdict, show
 from chaos.mutants import Mutant
-from chaos.mutants.short import Planted, Shape, calibration_of, clean_shapes, drawn, every
 from chaos.processes import ROOT
 from chaos.progress import Progress
 from chaos.run import measure

@@ -1,4 +1,4 @@
-"""The command `compare`: a short drill and the costs of each model, and one table of all of them.
+"""`campaign models`: a short drill and the costs of each model, and one table of all of them.
 
 Every model gets the same seed, load, pace and faults, as far as it carries them, and its costs on a server of its own afterwards.
 What has no time any more stays unknown: the whole ends within its budget.
@@ -45,7 +45,7 @@ SWEEP_MS = 250
 LIVENESS_SLACK_MS = 9_000
 
 
-def compare(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
+def models(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     """Measure each model, write models.json, draw the table. Returns the worst exit code of the verdicts, unknown when something
     is missing. Raises HarnessError, ServerMissing and ToxiproxyMissing when it cannot begin, or is interrupted."""
     if unknown := [name for name in arguments.models if name not in NAMES]:
