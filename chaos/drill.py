@@ -47,6 +47,7 @@ DNS_CHANGE = "dns-change"
 LOST_GRACE_S = 1.0
 
 S = TypeVar("S", bound=SpecFile)
+K = TypeVar("K", bound=Scene)
 
 
 @dataclass
@@ -113,11 +114,25 @@ class Frame(Generic[S]):
 
     def _begin_load(self) -> None:
         """Start the load, and with it the lead-in."""
+        load_ns = time.monotonic_ns()
+        self._send()
+        self.loaded = True
+        self._begin_phase("lead-in", load_ns)
+
+    def _send(self) -> None:
+        """Start what sends, and wait for the first that it has sent."""
         raise NotImplementedError
 
     def _scene(self) -> Scene:
         """What faults act on."""
         raise NotImplementedError
+
+    def _scene_of(self, kind: type[K], lease_ms: int, recovery_bound_ms: int, **more: Any) -> K:
+        """What faults act on, with leases of this length; `more`: what this kind of scene has besides."""
+        own: dict[str, Any] = {"crew": self._crew, "watch": self._watch, "wait": self.wait, "signal": self.signal}
+        own |= {"network": self._network, "servers": self._servers, "harness": self._harness}
+        own |= {"pretend": self.pretend, "preload": self._preload}
+        return kind(lease_ms=lease_ms, recovery_bound_ms=recovery_bound_ms, **own, **more)
 
     def _drain(self, healed_ns: int) -> None:
         """End the load, wait until nothing is left of it, and record what is there then."""
@@ -351,33 +366,16 @@ class Drill(Frame[RunSpec]):
             self._crew.start_consumer(name)
         return (*names, *consumers)
 
-    def _begin_load(self) -> None:
-        """Start the producer, and with it the lead-in."""
-        load_ns = time.monotonic_ns()
+    def _send(self) -> None:
         self._start_producers()
         self._require(lambda: self._watch.created() > 0, "the producer created no job")
-        self.loaded = True
-        self._begin_phase("lead-in", load_ns)
 
     def _start_producers(self) -> None:
         """Start what sends."""
         self._crew.start_producer(PRODUCER)
 
     def _scene(self) -> Scene:
-        spec = self.spec
-        return Scene(
-            self._crew,
-            self._watch,
-            self.wait,
-            self.signal,
-            spec.lease_ms,
-            spec.recovery_bound_ms,
-            self._network,
-            self._servers,
-            self._harness,
-            self.pretend,
-            self._preload,
-        )
+        return self._scene_of(Scene, self.spec.lease_ms, self.spec.recovery_bound_ms)
 
     def _drain(self, healed_ns: int) -> None:
         """End the load, look at the queue when nothing may be stuck any more, and again when it is empty or time is up."""

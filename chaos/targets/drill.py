@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from chaos import rows, topologies
@@ -51,18 +51,12 @@ class TargetDrill(Frame[TargetSpec]):
         for name in worker_names(spec.workers):
             self._crew.start_worker(name)
 
-    def _begin_load(self) -> None:
-        load_ns = time.monotonic_ns()
+    def _send(self) -> None:
         self._crew.start_producer(PRODUCER)
         self._require(lambda: bool(self._watch.ended), "no job ran to its end")
-        self.loaded = True
-        self._begin_phase("lead-in", load_ns)
 
     def _scene(self) -> TargetScene:
-        return TargetScene(
-            *(self._crew, self._watch, self.wait, send_to_tree, LEASE_MS, LEASE_MS, self._network, self._servers, self._harness),
-            freeze_ms=self.spec.freeze_ms,
-        )
+        return replace(self._scene_of(TargetScene, LEASE_MS, LEASE_MS), signal=send_to_tree, freeze_ms=self.spec.freeze_ms)
 
     def _drain(self, healed_ns: int) -> None:
         self._begin_phase("drain", time.monotonic_ns())
