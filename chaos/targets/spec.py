@@ -46,6 +46,7 @@ class TargetSpec(SpecFile):
     #: The command that runs the same plan again.
     again: str = ""
     plan: tuple[dict[str, Any], ...] = ()
+    pace: dict[str, int] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     git_commit: str = ""
     machine: dict[str, Any] = field(default_factory=dict)
