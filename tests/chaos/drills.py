@@ -48,9 +48,9 @@ def make_drill(
     return Drill(short, plan, place, Progress(StringIO()), Interrupts(), toxiproxy=toxiproxy), plan
 
 
-def prepared(scenario: Scenario[Any], folder: Path, calibration: Calibration = CARRIED) -> Frame[Any]:
+def prepared(scenario: Scenario[Any], folder: Path, calibration: Calibration = CARRIED, **options: Any) -> Frame[Any]:
     """The drill of a scenario, in a folder of its own, as the command makes it on a machine that carries its load."""
-    arguments = argparse.Namespace(runs=folder, keep=100, keep_days=100)
+    arguments = argparse.Namespace(runs=folder, keep=100, keep_days=100, **options)
     return Run(scenario, arguments, Interrupts(), calibration).prepare()
 
 
