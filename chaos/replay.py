@@ -1,6 +1,5 @@
 """`replay RUN`: the plan of a recorded run once more, from its spec.json alone: the same faults, pace, load and servers; and
-`shrink RUN`: the least of a violated run's faults that is enough for the violation.
-"""
+`shrink RUN`: the least of a violated run's faults that is enough for the violation."""
 
 from __future__ import annotations
 
