@@ -7,7 +7,7 @@ An acknowledged write may be lost only in the windows that a kind declares here,
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from chaos.topologies import AOF, CLUSTER, DURABILITIES, EMBEDDED, FOLLOWED, REPLICA, SENTINEL, TOPOLOGIES, meant
@@ -75,6 +75,10 @@ class FaultKind:
     #: It acts inside of processes, which are started with the library of `chaos.preload`.
     preload: bool = False
 
+    def losing(self, *loss: Any, since: str = "inject") -> FaultKind:
+        """The same with what it may lose, as fields of `Loss`."""
+        return replace(self, loss=Loss(*loss, since=since))
+
 
 KINDS: dict[str, FaultKind] = {
     kind.name: kind
@@ -101,81 +105,43 @@ KINDS: dict[str, FaultKind] = {
         FaultKind("net-down", NETWORK, "everybody connects again", 5, PROXIED, ALL, during=("worker-freeze",)),
         FaultKind("app-kill", PROCESS, "a request outlives the app that has it in hand", 5, (EMBEDDED,), (HTTP,)),
         FaultKind(
-            "subscriber-kill",
-            PROCESS,
-            "a message stays until it is acknowledged",
-            4,
-            loads=(CHANNELS,),
-            during=("net-latency",),
+            "subscriber-kill", PROCESS, "a message stays until it is acknowledged", 4, loads=(CHANNELS,), during=("net-latency",)
         ),
-        FaultKind(
-            "server-kill",
-            SERVERS,
-            "what was acknowledged is on the disk",
-            4,
-            (AOF,),
-            (JOBS,),
-            loss=Loss(
-                ("everysec",),
-                0,
-                "witness",
-                0,
-                "what the server had not brought to the disk: about the last second, since its file was noted",
-                since="snapshot",
-            ),
+        FaultKind("server-kill", SERVERS, "what was acknowledged is on the disk", 4, (AOF,), (JOBS,)).losing(
+            ("everysec",),
+            0,
+            "witness",
+            0,
+            "what the server had not brought to the disk: about the last second, since its file was noted",
+            since="snapshot",
         ),
         FaultKind("replica-lag", SERVERS, "the primary goes on without its replicas", 8, (REPLICA, *FOLLOWED)),
-        FaultKind(
-            "primary-kill",
-            SERVERS,
-            "clients follow to the new primary",
-            15,
-            FOLLOWED,
-            loss=Loss(("server",), BEHIND_MS, "inject", SLACK_MS, "what the promoted replica had not got from the primary yet"),
+        FaultKind("primary-kill", SERVERS, "clients follow to the new primary", 15, FOLLOWED).losing(
+            ("server",), BEHIND_MS, "inject", SLACK_MS, "what the promoted replica had not got from the primary yet"
         ),
         FaultKind("failover-clean", SERVERS, "a failover in order loses nothing", 10, FOLLOWED),
-        FaultKind(
-            "failover-lossy",
-            SERVERS,
-            "a server that went back is noticed",
-            15,
-            FOLLOWED,
-            loss=Loss(
-                ("server",),
-                SLACK_MS,
-                "witness",
-                HEARD_MS,
-                "what the primary answered while nothing reached its replicas, and until its clients heard of the new one",
-            ),
+        FaultKind("failover-lossy", SERVERS, "a server that went back is noticed", 15, FOLLOWED).losing(
+            ("server",),
+            SLACK_MS,
+            "witness",
+            HEARD_MS,
+            "what the primary answered while nothing reached its replicas, and until its clients heard of the new one",
         ),
         # A write that a replica has confirmed outlives every failover but this one: a primary that is only cut off from its
         # sentinels may still reach the replica that was not promoted, and gets its confirmation.
-        FaultKind(
-            "primary-cut",
-            SERVERS,
-            "nobody writes to a primary that was replaced",
-            15,
-            (SENTINEL,),
-            loss=Loss(
-                ("server", "replica"),
-                BEHIND_MS,
-                "witness",
-                HEARD_MS,
-                "what the old primary answered until its clients heard of the new one",
-            ),
+        FaultKind("primary-cut", SERVERS, "nobody writes to a primary that was replaced", 15, (SENTINEL,)).losing(
+            ("server", "replica"),
+            BEHIND_MS,
+            "witness",
+            HEARD_MS,
+            "what the old primary answered until its clients heard of the new one",
         ),
         FaultKind("slot-move", SERVERS, "calls follow a slot while it moves", 6, (CLUSTER,)),
         FaultKind("server-restart", SERVERS, "a server that was away is found again", 4, (AOF,), usual=(CHANNELS,)),
         FaultKind(
-            "snapshot-restore",
-            SERVERS,
-            "a server that went back is noticed, as is a clock",
-            15,
-            (AOF,),
-            loss=Loss(
-                DURABILITIES[AOF], 0, "heal", 0, "what the server answered after the snapshot that was put back", since="snapshot"
-            ),
-            usual=(CHANNELS,),
+            "snapshot-restore", SERVERS, "a server that went back is noticed, as is a clock", 15, (AOF,), usual=(CHANNELS,)
+        ).losing(
+            DURABILITIES[AOF], 0, "heal", 0, "what the server answered after the snapshot that was put back", since="snapshot"
         ),
         FaultKind("server-pause", SERVERS, "a stall is no end of leases", 6, UNWATCHED, usual=()),
         FaultKind("memory-full", SERVERS, "work ends where none can begin", 6, usual=()),
@@ -245,3 +211,11 @@ def declared_loss(topology: str, durability: str) -> tuple[dict[str, Any], ...]:
         }
         for fault, one in losses.items()
     )
+
+
+#: How the producer of a drill of jobs sends: to the server itself, or over HTTP to apps that lead to it.
+DIRECT = "direct"
+FACES = (DIRECT, HTTP)
+
+#: The processes of `ironclaim serve` that are called over HTTP.
+APPS = ("app-1", "app-2")

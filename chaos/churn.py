@@ -24,12 +24,12 @@ from bench.micro.jobs import Claims
 from bench.micro.memory import settled
 from bench.micro.payload import NAME
 from chaos import runs
-from chaos.command import prune
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
 from chaos.progress import Progress
+from chaos.run import prune
 from chaos.slopes import MB
-from chaos.soak import LEAKING, STEADY, WORDS
+from chaos.soaking import LEAKING, STEADY, WORDS
 from engine import EngineError, Queue
 from engine.ops.claims import Finish
 from engine.testing import EmbeddedServer, ServerFailed

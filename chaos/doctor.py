@@ -5,6 +5,7 @@ Standard library only, so that it also runs before there is an environment. It s
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import os
 import platform
@@ -19,6 +20,7 @@ from importlib import metadata
 from pathlib import Path
 
 from chaos import toxiproxy_binary
+from chaos.interrupts import Interrupts
 from chaos.preload import library
 from engine.testing.server import bundled_binary
 
@@ -159,6 +161,12 @@ def package(name: str) -> Finding:
         return Finding(name, "", "", "make bench and make test", "make setup")
     place = importlib.util.find_spec(name.removesuffix("-python").replace("-", "_"))
     return Finding(name, version, str(Path(place.origin).parent) if place and place.origin else "", "", "")
+
+
+def look(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
+    """The verb `doctor`: look for all tools."""
+    with interrupts.raised():
+        return main()
 
 
 def main() -> int:

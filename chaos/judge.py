@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
@@ -86,11 +89,7 @@ class EarlyJudge:
 
 
 def judge(
-    run: Path,
-    interrupts: Interrupts,
-    command: Sequence[str] | None = None,
-    *,
-    started: subprocess.Popen[bytes] | None = None,
+    run: Path, interrupts: Interrupts, command: Sequence[str] | None = None, *, started: subprocess.Popen[bytes] | None = None
 ) -> tuple[int, str]:
     """Judge a run, its output passed through. Returns the exit code (0 to 3) and a complaint, empty when all went well.
 
@@ -194,3 +193,88 @@ def validate_objectives(file: Path, *, channels: bool) -> None:
         raise HarnessError(f"{file.name} was not validated within {OBJECTIVES_TIMEOUT_S} s") from error
     if done.returncode:
         raise HarnessError(done.stderr.strip().rpartition("\n")[2].removeprefix("slo: "))
+
+
+#: Causes as the judge writes them, which imports nothing of the harness nor is imported by it.
+SLOW, RECORDER, CRASHED = "slow", "recorder", "crashed"
+
+#: Causes for which a slow machine alone is enough: what came late may be due to it, and so may a recording out of order.
+LATE = frozenset((SLOW, RECORDER))
+
+#: The check that is about nothing but the time at which jobs were started.
+PUNCTUAL = "J19"
+
+#: The check that says whether the drill was carried out.
+CARRIED_OUT = "H1"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A verdict, that of each check, and the reasons for a reader. `causes`: why it is unknown, each with its checks; none of
+    a run that was judged before there were causes. `why`: the reason of each check that is not valid."""
+
+    verdict: str
+    checks: Mapping[str, str] = field(default_factory=dict)
+    reasons: Sequence[str] = ()
+    causes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    why: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def reason(self) -> str:
+        """The first reason, empty without any."""
+        return next(iter(self.reasons), "")
+
+    @property
+    def tripped(self) -> frozenset[str]:
+        """The checks that are not valid."""
+        return frozenset(check for check, found in self.checks.items() if found != "valid")
+
+    @property
+    def late(self) -> frozenset[str]:
+        """The checks that complain of late work alone."""
+        return frozenset(check for check in self.tripped if check == PUNCTUAL or self._only_late(check))
+
+    @property
+    def too_slow(self) -> bool:
+        """Whether all that it complains of is late work, or the drill was given up for it."""
+        late = bool(self.tripped) and self.tripped == self.late and CRASHED not in self.causes
+        return late or (self.verdict != "violated" and CARRIED_OUT in self.causes.get(SLOW, ()))
+
+    def _only_late(self, check: str) -> bool:
+        causes = {cause for cause, checks in self.causes.items() if check in checks}
+        return bool(causes) and causes <= LATE
+
+
+def unknown(reason: str) -> Verdict:
+    """The verdict of a run that nobody could judge."""
+    return Verdict("unknown", reasons=(reason,))
+
+
+def read_verdict(run: Path) -> Verdict:
+    """The verdict of a run; unknown where there is none that can be used."""
+    try:
+        return parsed(json.loads((run / "verdict.json").read_text()))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return unknown(f"the judge left no verdict: {type(error).__name__}: {error}")
+
+
+def parsed(found: Any) -> Verdict:
+    """What the content of a verdict.json says. Raises KeyError and TypeError."""
+    checks = {check["id"]: check["verdict"] for check in found["checks"]}
+    why = {check["id"]: check["why"] for check in found["checks"] if check["verdict"] != "valid"}
+    return Verdict(found["verdict"], checks, tuple(found["reasons"]), found.get("causes", {}), why)
+
+
+def list_runs(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
+    """List all runs. Returns the exit code of `reports`."""
+    return shown(["list", str(arguments.runs.absolute())], interrupts)
+
+
+def show_run(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
+    """Judge a recorded run again. Returns the exit code of its verdict."""
+    run = arguments.run.absolute()
+    words = ["--slo", str(arguments.slo.absolute())] if arguments.slo else []
+    code, complaint = judge(run, interrupts, [*judge_command(run), *words, *listing(every=arguments.all)])
+    if complaint:
+        print(f"chaos: {complaint}", file=sys.stderr)
+    return code

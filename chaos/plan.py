@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from itertools import cycle, repeat
 
 from chaos import catalogue, topologies
+from chaos.catalogue import APPS
 from chaos.errors import HarnessError
-from chaos.faces import APPS
 
 #: Faults of the network: each hits the producers, and one worker or all of them, at once.
 NETWORK_FAULT_NAMES = catalogue.fitting(topologies.EMBEDDED, hits=(catalogue.NETWORK,))

@@ -1,31 +1,36 @@
-"""`replay RUN`: the plan of a recorded run once more, from its spec.json alone: the same faults, pace, load and servers."""
+"""`replay RUN`: the plan of a recorded run once more, from its spec.json alone: the same faults, pace, load and servers; and
+`shrink RUN`: the least of a violated run's faults that is enough for the violation."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
 import json
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from bench.models import DSPS, LANES
-from chaos import command, runs, topologies
-from chaos.channels import command as of_channels
+from chaos import runs, topologies
+from chaos.campaign import stop_if_interrupted
+from chaos.catalogue import DIRECT
 from chaos.channels import mutants as channel_mutants
 from chaos.channels.faults import FAULTS as CHANNEL_FAULTS
 from chaos.channels.spec import Channel, ChannelSpec
-from chaos.command import Order
+from chaos.ddmin import minimal
 from chaos.errors import HarnessError
-from chaos.faces import DIRECT
 from chaos.faults import FAULTS
 from chaos.interrupts import Interrupts
-from chaos.judge import OBJECTIVES
+from chaos.judge import EXIT_CODES, OBJECTIVES, UNKNOWN
 from chaos.mutants import find, of_jobs
 from chaos.plan import Pace, Plan, PlannedFault
-from chaos.shrink import shrink
+from chaos.progress import Progress
+from chaos.run import Scenario, carry_out, measure
+from chaos.scenarios import bench
+from chaos.scenarios.channels import Channels
 from chaos.spec import SPEC_SCHEMA, RunSpec, SpecFile
 
 #: Scenario of a run that can be repeated, by whether it is of channels.
@@ -45,7 +50,7 @@ class Recorded:
     spec: RunSpec | ChannelSpec
     plan: Plan
 
-    def order(self, faults: Sequence[PlannedFault], interrupts: Interrupts) -> Order[Any]:
+    def scenario(self, faults: Sequence[PlannedFault]) -> Scenario[Any]:
         """The run once more, with these faults of its plan."""
         spec: Any = self.spec
         model = "" if spec.model == LANES else spec.model
@@ -55,13 +60,10 @@ class Recorded:
         spec = replace(spec, id=runs.run_id("bench", spec.seed, label, time.time()))
         plan = replace(self.plan, faults=tuple(faults))
         kept = self.folder / OBJECTIVES
-        objectives = kept if kept.exists() else None
+        same: dict[str, Any] = {"objectives": kept if kept.exists() else None, "own_rate": True}
         if isinstance(spec, ChannelSpec):
-            mutant = find(spec.mutant, channel_mutants.MUTANTS)
-            made: Order[Any] = of_channels.of_plan(spec, plan, interrupts, mutant)
-        else:
-            made = command.of_plan(spec, plan, interrupts, find(spec.mutant, of_jobs.MUTANTS))
-        return replace(made, objectives=objectives)
+            return Channels(spec=spec, plan=plan, mutant=find(spec.mutant, channel_mutants.MUTANTS), **same)
+        return bench.of_plan(spec, plan, mutant=find(spec.mutant, of_jobs.MUTANTS), **same)
 
     def options(self, arguments: argparse.Namespace) -> argparse.Namespace:
         """The arguments with the run's own model and rate, which a calibration is to judge and not to change."""
@@ -70,12 +72,12 @@ class Recorded:
 
 
 def replay(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
-    """Repeat the plan of a run, or shrink it, and judge that. Returns the exit code. Raises as `chaos.command.bench`."""
+    """Repeat the plan of a run, or shrink it, and judge that. Returns the exit code. Raises as `carry_out`."""
     recorded = read(arguments.replay)
     options = recorded.options(arguments)
     if arguments.shrink:
         return shrink(recorded, options, interrupts)
-    return command.carry_out(recorded.order(recorded.plan.faults, interrupts), options, interrupts)[0]
+    return carry_out(recorded.scenario(recorded.plan.faults), options, interrupts)[0]
 
 
 def read(folder: Path) -> Recorded:
@@ -132,3 +134,82 @@ def plan_of(content: Mapping[str, Any], faults: Mapping[str, object]) -> Plan:
         if one.during and one.during not in {earlier.fault for earlier in planned[:at]}:
             raise HarnessError(f"fault {one.fault!r} of the plan comes during {one.during!r}, which is not before it in the plan")
     return Plan(content["seed"], Pace(**content["pace"]), planned)
+
+
+VIOLATED = EXIT_CODES["violated"]
+WORDS = {code: name for name, code in EXIT_CODES.items()}
+
+
+class Repeatable(Protocol):
+    """A recorded run that can be repeated with some of its faults."""
+
+    @property
+    def folder(self) -> Path: ...
+
+    @property
+    def plan(self) -> Plan: ...
+
+    def scenario(self, faults: Sequence[PlannedFault]) -> Scenario[Any]: ...
+
+
+def shrink(recorded: Repeatable, arguments: argparse.Namespace, interrupts: Interrupts) -> int:
+    """Repeat a violated run with fewer and fewer faults, and say which are enough. Returns 1 when the violation came again, 2
+    when it did not. Raises HarnessError for a run that is not violated, and as `carry_out`."""
+    folder, faults = recorded.folder, recorded.plan.faults
+    wanted = violated_checks(folder)
+    if not wanted:
+        raise HarnessError(f"{folder.name} is not violated: there is nothing to shrink (`show` judges it)")
+    progress = Progress(sys.stdout)
+    calibration = measure(progress, arguments, interrupts)
+    tried: dict[tuple[str, ...], bool] = {}
+
+    def enough(left: tuple[PlannedFault, ...]) -> bool:
+        """Whether a drill with these faults alone violates one of the same checks."""
+        names = tuple(planned.fault for planned in left)
+        if names not in tried:
+            progress.say(f"shrink: drill {len(tried) + 1}, with {listed(names)}")
+            code, run = carry_out(recorded.scenario(without_others(faults, left)), arguments, interrupts, calibration)
+            stop_if_interrupted(json.loads((run / "spec.json").read_text()).get("harness_errors", []))
+            seen = violated_checks(run)
+            again = sorted(wanted & seen)
+            others = f" by {', '.join(sorted(seen))} alone" if seen else ""
+            came = f"violated by {', '.join(again)} again" if again else f"{WORDS[code]}{others}, so it is taken for not enough"
+            progress.say(f"shrink: {listed(names)}: {came} ({run.name})")
+            tried[names] = bool(again)
+        return tried[names]
+
+    left = minimal(faults, enough)
+    if left == faults and not enough(faults):
+        progress.say(f"shrink: the violation did not come again, not even with all {len(faults)} faults, in {len(tried)} drills")
+        return UNKNOWN
+    found = listed([planned.fault for planned in left])
+    progress.say(f"shrink: {len(left)} of {len(faults)} faults are enough, after {len(tried)} drills: {found}")
+    return VIOLATED
+
+
+def without_others(faults: Sequence[PlannedFault], left: Sequence[PlannedFault]) -> tuple[PlannedFault, ...]:
+    """The faults that are left of a plan. A worker whose kill is left out goes on in the place of its replacement, and what came
+    during a fault that is left out comes by itself."""
+    kept = {planned.fault for planned in left}
+    stays: dict[str, str] = {}
+    found: list[PlannedFault] = []
+    for planned in faults:
+        target = ",".join(stays.get(name, name) for name in planned.targets)
+        if planned.fault in kept:
+            found.append(replace(planned, target=target, during=planned.during if planned.during in kept else ""))
+        elif planned.replacement:
+            stays[planned.replacement] = target
+    return tuple(found)
+
+
+def listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "no fault"
+
+
+def violated_checks(run: Path) -> set[str]:
+    """The checks that a run violates; none where it has no verdict."""
+    try:
+        checks = json.loads((run / "verdict.json").read_text())["checks"]
+        return {check["id"] for check in checks if check["verdict"] == "violated"}
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()

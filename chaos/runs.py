@@ -117,6 +117,11 @@ def slim(run: Path) -> None:
         shutil.rmtree(run / part, ignore_errors=True)
 
 
+def utc(now_s: float) -> str:
+    """ISO 8601 in UTC, to the second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now_s))
+
+
 def started_s(name: str) -> float:
     """The start of a run in seconds since 1970, from its name; a date that no calendar has counts as long ago."""
     try:

@@ -1,14 +1,16 @@
-"""Final snapshots: which job is in which state, as rows of the harness's history."""
+"""What is there in the end: which job is in which state, and results of finished ones, as rows of the harness's history."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import chain
 
 from chaos import rows
-from engine import Counts, Queue, Snapshot
+from engine import Counts, EngineError, Queue, Snapshot
 from record.history import HistoryFile
+from record.recorder import result_crc
 
 STATES = ("waiting", "delayed", "active", "dead", "done", "blocked")
 
@@ -85,3 +87,23 @@ def drained(queue: Queue) -> bool:
     """True when no job is left that still has to run. Raises EngineError."""
     counts = queue.counts()
     return not any(getattr(counts, state) for state in OPEN_STATES)
+
+
+#: So many results are read, spread evenly over the finished jobs that are listed: a round trip each.
+RESULTS_MAX = 500
+
+
+def read_results(queue: Queue, harness: HistoryFile, finished: Iterable[str]) -> str:
+    """Ask the queue for results of these jobs, and record what it says. Returns a complaint, empty when all went well."""
+    jobs = sorted(finished)
+    for number, job in enumerate(jobs[:: -(-len(jobs) // RESULTS_MAX) or 1]):
+        first_send_ns = time.monotonic_ns()
+        try:
+            found = queue.results.get(job)
+        except EngineError as error:
+            return f"the result of {job} could not be read: {error}"
+        crc = None if found is None or found.value is None else result_crc(found.value)
+        outcome = None if found is None else found.outcome
+        times = (first_send_ns, time.monotonic_ns())
+        harness.append([rows.result(f"harness-result-{number}", job, outcome=outcome, crc=crc, times_ns=times)])
+    return ""

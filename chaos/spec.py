@@ -7,13 +7,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from bench.models import LANES, NAMES
 from bench.workload import LIMITS, SCHEDULES
 from chaos import catalogue, topologies
+from chaos.catalogue import APPS, DIRECT, FACES, HTTP
 from chaos.errors import HarnessError
-from chaos.faces import APPS, DIRECT, FACES, HTTP
 from chaos.options import bounds, declared
 
 SPEC_SCHEMA = 1
@@ -76,7 +76,7 @@ class RunSpec(SpecFile):
     )
     queue: str = "bench"
     model: str = declared("whose wire format the keys have", default=LANES, choices=NAMES)
-    #: How the producer sends (see chaos/faces.py).
+    #: How the producer sends (see chaos/catalogue.py).
     face: str = DIRECT
     lease_ms: int = declared("lease of a claimed job in ms", 1_000, 60_000, default=9_000)
     sweep_ms: int = declared(low=50, high=10_000, default=1_000)
@@ -131,6 +131,12 @@ class RunSpec(SpecFile):
             if self.face == HTTP and getattr(self, name) != only:
                 raise HarnessError(f"{name} is {getattr(self, name)!r}: with the face {HTTP} it must be {only}")
         check_bounds(self, BOUNDS)
+
+    @classmethod
+    def bare(cls, **fields: Any) -> Self:
+        """A run of plain jobs: no limits, unique keys, schedules, parents, or capabilities."""
+        without = {"limits": (), "unique_keys": False, "schedules": (), "dependencies": False, "routing": False}
+        return cls(**{**without, **fields})
 
     @property
     def load(self) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.capacity import options as of_capacity
-from chaos.faces import HTTP
+from chaos.catalogue import HTTP
 from chaos.options import Option, day, names, options_of
 from chaos.spec import RunSpec
 
@@ -87,13 +87,7 @@ RUN = Option("run", "folder of the run, such as runs/latest", Path, word=True, r
 FILE = Option("file", "the file", Path, Path("chaos.toml"), word=True)
 
 DRILL = (SEED, MUTANT, FAULT)
-ONE, MANY, MEASURE, PLAY, LOOK = (
-    "run one scenario and judge it",
-    "run many",
-    "measure",
-    "play in virtual time",
-    "look",
-)
+ONE, MANY, MEASURE, PLAY, LOOK = ("run one scenario and judge it", "run many", "measure", "play in virtual time", "look")
 
 VERBS = (
     Verb(
@@ -101,7 +95,7 @@ VERBS = (
         ONE,
         "the drill of a service of your own, which a chaos.toml describes",
         "Starts servers and the commands of a chaos.toml, puts its load on them, breaks, heals and judges. " + AND_MISSED,
-        "chaos.service.command:run",
+        "chaos.scenarios.service:run",
         (FILE, SEED, ALL, *KEPT),
     ),
     Verb(
@@ -110,7 +104,7 @@ VERBS = (
         "steady load with faults of workers and of the network",
         "Steady load with two killed workers, a frozen worker and four faults of the network, then the Spark verdict. "
         + AND_MISSED,
-        "chaos.command:bench",
+        "chaos.scenarios.bench:bench",
         (
             *(SEED, OF_JOBS, MUTANT, FAULT, CHOSEN_TOPOLOGY, DURABILITY, MINUTES, CHOSEN_RATE, CHOSEN_LEASE, PRODUCERS),
             *(SLO.but(words="default that of the harness, with the default model and lease"), ALL, *KEPT),
@@ -123,7 +117,7 @@ VERBS = (
         "the same with a producer over HTTP to two apps, one of which is killed",
         "The drill of `run bench` with a producer that reaches no server but two apps, processes of `ironclaim serve`. "
         + AND_MISSED,
-        "chaos.command:bench",
+        "chaos.scenarios.bench:bench",
         (*DRILL, MINUTES, CHOSEN_RATE, CHOSEN_LEASE, PRODUCERS, SLO, ALL, *KEPT),
         {"face": HTTP, "model": "lanes", "topology": None, "durability": ""},
     ),
@@ -132,7 +126,7 @@ VERBS = (
         ONE,
         "load on channels, whose clocks wrap in mid-load",
         "Publishers and subscribers of 44 channels, with faults of the network, of subscribers and of the server. " + AND_MISSED,
-        "chaos.channels.command:bench_channels",
+        "chaos.scenarios.channels:channels",
         (*DRILL, TOPOLOGY.but(default=None, words="default aof"), DURABILITY, MINUTES, SLO, ALL, *KEPT),
     ),
     Verb(
@@ -141,7 +135,7 @@ VERBS = (
         "the original Bull under Node beside the engine on one queue",
         "The original npm client bull and the engine send to one queue and work on it, while workers of both sides are killed. "
         "Exits 0 when every run is valid, 1 when one is violated, 2 when one is unknown.",
-        "chaos.interop.command:interop",
+        "chaos.scenarios.interop:interop",
         (Option("scenario", "only this one", default="", words="default all", metavar="NAME"), SEED, *KEPT),
     ),
     Verb(
@@ -151,7 +145,7 @@ VERBS = (
         "Workers and producers of the engine on an old format, and a client of that format that takes, ends, deletes, moves, "
         "doubles and promotes jobs at random times. Exits 0 when every run is valid, 1 when one is violated, 2 when one is "
         "unknown.",
-        "chaos.mischief.command:mischief",
+        "chaos.scenarios.mischief:mischief",
         (SEED, Option("model", "only this format", default="", words="default all", metavar="NAME"), MUTANT, *KEPT),
     ),
     Verb(
@@ -160,7 +154,7 @@ VERBS = (
         "the engine of another commit and that of HEAD on one queue",
         "Workers and producers of two engines, each from a wheel that is built of its commit, share a queue, while workers of "
         f"both are killed and frozen. {EXITS}.",
-        "chaos.upgrade:upgrade",
+        "chaos.scenarios.upgrade:upgrade",
         (Option("from", "the commit of the other engine", dest="rev", metavar="REV", required=True), SEED, *KEPT),
     ),
     Verb(
@@ -169,7 +163,7 @@ VERBS = (
         "the load doubles twice and falls again: do workers follow?",
         "Load that doubles twice and falls again, a small autoscaler that reads the metrics once a second and starts and stops "
         f"workers. {EXITS}, 3 when it is valid and jobs waited for too long or the workers did not follow.",
-        "chaos.scale.command:scale",
+        "chaos.scenarios.scale:scale",
         (SEED, *KEPT),
     ),
     Verb(
@@ -179,7 +173,7 @@ VERBS = (
         "Load and a fault every ten seconds; a line is fitted to the memory of a worker that is never killed, to that of the "
         "server, and to the latency of jobs, and drawn as soak.html. Exits 0 when all are steady, 1 when memory grows by 1 MB a "
         "minute or more or the median latency surely by 1 ms, 2 when that could not be measured.",
-        "chaos.soak:soak",
+        "chaos.scenarios.soak:soak",
         (
             # Two minutes hardly show a trend; a line of more than a day is too coarse.
             Option("minutes", "how long", int, 5, low=2, high=1_440),
@@ -194,7 +188,7 @@ VERBS = (
         "another job queue, judged by its own promise",
         "Kills, freezes and cuts off the workers of another job queue, with its defaults. "
         "Exits 0 when it kept its promise, 1 when it broke it, 2 when that is unknown.",
-        "chaos.targets.command:bench_targets",
+        "chaos.scenarios.target:target",
         (
             Option("target", "its name, such as rq; a wrong one is answered by all", word=True, required=True, metavar="NAME"),
             SEED,
@@ -210,7 +204,7 @@ VERBS = (
         "a load whose producers and workers others start, here or on other hosts",
         "The harness without its processes: announces producers and workers, whose histories belong in the folder of the run, "
         "looks at server and clocks, and takes the snapshots when the load has ended. Exits 0 when the run is whole, 2 when not.",
-        "chaos.attended:attend",
+        "chaos.scenarios.attended:attend",
         (
             Option("url", "the server, redis://...", required=True),
             Option("queue", "the queue", default="bench"),
@@ -247,7 +241,7 @@ VERBS = (
         "a short drill of each model on each topology, with the faults of a date",
         "Short drills with seeds and faults that follow from a date, judged together. Exits 0 unless one is violated (1), or "
         "none is valid (2); of each that is not valid it prints the line that repeats it.",
-        "chaos.nightly.command:nightly",
+        "chaos.campaigns.nightly:nightly",
         (
             Option("date", "the night, such as 2026-11-27", day, words="default today's, UTC"),
             Option("minutes", "begin no drill that would end later", int, 75, low=1),
@@ -261,7 +255,7 @@ VERBS = (
         "every planted defect in a short drill: is it caught by its check?",
         "A short drill of each planted defect, and twenty of the clean engine. Exits 0 when each defect is caught by the check "
         "that is named for it and each clean drill is valid, 1 otherwise, 2 when it could not be tried.",
-        "chaos.mutants.command:catch_mutants",
+        "chaos.campaigns.mutants:catch_mutants",
         (
             SEED.but(help="draws load and faults; clean drills take those after it"),
             Option("only", "only the defect of this name, and one clean drill", default="", metavar="NAME"),
@@ -274,7 +268,7 @@ VERBS = (
         "a short drill and the costs of every model, in one table",
         "For each model 45 seconds of load with all faults, judged, then what it costs on a server of its own; one table of all, "
         "in at most thirty minutes. Exits 0 when every drill is valid, 1 when one is violated, 2 when something is unknown.",
-        "chaos.compare:compare",
+        "chaos.campaigns.models:models",
         (
             SEED,
             Option("models", "only these, with commas", names, (), words="default all", metavar="NAME[,NAME]"),
@@ -288,7 +282,7 @@ VERBS = (
         "every other job queue that this machine can run",
         "The drill of `run target` for each library, one after the other. Exits 0 when all kept their promises, 1 when one broke "
         "it, 2 when one is unknown.",
-        "chaos.targets.command:bench_targets",
+        "chaos.scenarios.target:targets",
         (
             SEED,
             FAULT.but(help="only these kinds of fault; none: without faults"),
@@ -296,7 +290,6 @@ VERBS = (
             ALL,
             *KEPT,
         ),
-        {"target": "all"},
     ),
     Verb(
         "capacity",
@@ -355,7 +348,7 @@ VERBS = (
         "what `run` would do with a chaos.toml, what is missing, and one job of its load",
         "Validates a chaos.toml, imports what it names, says what would run and what is missing, and runs one job. Exits 0 when "
         "all is there, 2 when not.",
-        "chaos.service.command:check",
+        "chaos.scenarios.service:check",
         (FILE, SEED),
     ),
     Verb(
@@ -363,7 +356,7 @@ VERBS = (
         LOOK,
         "all runs with their verdicts, printed and as a page",
         "Lists every run of a folder with its verdict, and writes its index.html. Exits 0, 2 when it cannot.",
-        "chaos.looking:runs",
+        "chaos.judge:list_runs",
         (Option("runs", "folder of all runs", Path, Path("runs"), word=True, metavar="FOLDER"),),
     ),
     Verb(
@@ -371,7 +364,7 @@ VERBS = (
         LOOK,
         "the verdict of a recorded run, judged again",
         "Judges a run again from its folder alone, without a server. " + AND_MISSED,
-        "chaos.looking:show",
+        "chaos.judge:show_run",
         (RUN, SLO.but(words="default slo.toml of the run, if any"), ALL),
     ),
     Verb(
@@ -387,7 +380,7 @@ VERBS = (
         LOOK,
         "each tool, its version and path, or the line that installs it",
         "Looks for every tool and package that the harness uses. Exits 0 when all is there that something needs, 1 otherwise.",
-        "chaos.looking:doctor",
+        "chaos.doctor:look",
     ),
 )
 

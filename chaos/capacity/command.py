@@ -18,14 +18,13 @@ from chaos.capacity import prediction
 from chaos.capacity.prediction import ABOVE, BELOW, Prediction, Verdict, predicted, verdict
 from chaos.capacity.request import Request
 from chaos.capacity.search import VOID, VOIDS_MAX, Found, Limits, Tried, decide
-from chaos.capacity.stage import Stage, Work, stage
+from chaos.capacity.stage import OwnWork, Stage, Work, stage
 from chaos.capacity.steps import Step
-from chaos.capacity.work import OwnWork
-from chaos.command import prune, utc
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
 from chaos.judge import show, shown
 from chaos.progress import Progress
+from chaos.run import prune
 from chaos.service.capacity import service_work
 
 SCHEMA = 2
@@ -270,7 +269,7 @@ def header(request: Request, server: str, now_s: float) -> dict[str, Any]:
     """What is known before anything is measured."""
     return {
         "schema": SCHEMA,
-        "made": utc(now_s),
+        "made": runs.utc(now_s),
         "machine": {"cores": os.cpu_count(), "cpu": cpu_model(), "server": server},
         "target": target(request),
         "steps": [],

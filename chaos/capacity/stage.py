@@ -12,11 +12,14 @@ from typing import Any, ClassVar, Protocol
 
 import redis
 
+from bench import models
+from bench.arrivals import NAME, payload
 from bench.capacity_steps import Order, Sent
 from bench.micro.memory import settled
-from chaos.capacity.crew import MeasuredCrew
+from chaos.capacity.crew import QUEUE, CapacityCrew, MeasuredCrew
+from chaos.capacity.figures import HandlerTimes, Look, Looker, Used
+from chaos.capacity.recovery import recoveries
 from chaos.capacity.request import Request
-from chaos.capacity.samples import HandlerTimes, Look, Looker, Used
 from chaos.capacity.steps import Seen, Step, measured
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
@@ -254,3 +257,54 @@ def stage(work: Work, folder: RunFolder, interrupts: Interrupts) -> Iterator[Sta
             yield Stage(work, work.request, queue, server, crew, looker, looker.cost(), interrupts, complaint)
         except (ServerFailed, EngineError, redis.RedisError, OSError) as error:
             raise HarnessError(f"capacity: {type(error).__name__}: {error}") from error
+
+
+#: Jobs by whose memory that of one is told.
+MEMORY_JOBS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class OwnWork:
+    """Jobs that are all alike, and handlers that wait. `web_port`: of Locust's page, 0 = none."""
+
+    request: Request
+    web_port: int = 0
+
+    IDLE: ClassVar[str] = "the workers ran no job"
+
+    @property
+    def queue(self) -> str:
+        return QUEUE
+
+    @property
+    def several_kinds(self) -> bool:
+        return False
+
+    @property
+    def label(self) -> str:
+        return self.request.model
+
+    def open(self, url: str) -> Queue:
+        return models.queue(self.request.model, QUEUE, url=url)
+
+    def crew(self, url: str, folder: RunFolder, manifest: HistoryFile, watch: Watch) -> CapacityCrew:
+        more: Any = {"web_port": self.web_port}
+        return CapacityCrew(self.request, lambda name: url, folder.history, folder.logs, manifest, watch, **more)
+
+    def fill(self, stage: Stage) -> int:
+        stage.queue.enqueue_many([{"name": NAME, "payload": self._carried()} for _ in range(MEMORY_JOBS)])
+        return MEMORY_JOBS
+
+    def begun(self, stage: Stage, before: Mapping[str, int]) -> bool:
+        stage.queue.enqueue(NAME, self._carried())
+        return all(stage.times.read(stage.crew.times(name)) > jobs for name, jobs in before.items())
+
+    def learned(self, stage: Stage) -> Request:
+        return self.request
+
+    def recovery(self, runs: Path, stage: Stage) -> dict[str, dict[str, Any]]:
+        return recoveries(runs, self.request.model, self.request.topology)
+
+    def _carried(self) -> dict[str, Any]:
+        """A short job's payload in the form that the model carries."""
+        return models.carried(self.request.model).payload(payload(self.request.payload_bytes, 1.0))

@@ -11,8 +11,8 @@ from typing import Any
 from bench.arrivals import Arrivals
 from bench.capacity_steps import Order, Sent
 from chaos.capacity import figures
+from chaos.capacity.figures import Look, Ran, Used
 from chaos.capacity.request import Request
-from chaos.capacity.samples import Look, Ran, Used
 from chaos.capacity.search import MET, Tried
 from chaos.slopes import slope_interval
 
@@ -82,11 +82,7 @@ def measured(seen: Seen, request: Request) -> Step:
         "offered": sent.offered,
         "finished": sum(one.reported_ns <= sent.end_ns for one in ran.values()),
         "dropped": dropped,
-        "latency_ms": {
-            "p50": figures.percentile(latencies_ms, 0.5),
-            "p99": p99_ms,
-            "histogram": figures.histogram(latencies_ms),
-        },
+        "latency_ms": {"p50": figures.percentile(latencies_ms, 0.5), "p99": p99_ms, "histogram": figures.histogram(latencies_ms)},
         "service_ms": {"mean": mean(services_ms) or request.handler_ms, "histogram": figures.histogram(services_ms)},
         "report_ms": {"mean": mean(reports_ms), "histogram": figures.histogram(reports_ms)},
         "waiting": {"mean": mean([value for _, value in backlog]), "slope_per_s": slope, "slope_interval": [low, high]},

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 
 from bench.channels.workload import LOCUST_SHARE, ChannelWorkload, of_share
 from chaos import rows
+from chaos.channels.keyspace import Keyspace
 from chaos.channels.spec import ChannelSpec
+from chaos.channels.watch import ChannelWatch
+from chaos.faults.base import Scene
 from chaos.processes import ROOT, Child, Children
 
 #: Users of a publishing process: each waits for its answer, so this many calls may be under way.
@@ -81,3 +84,12 @@ class ChannelCrew(Children[ChannelSpec]):
 def workload_of(spec: ChannelSpec) -> ChannelWorkload:
     """The load of a run, as its processes make it."""
     return ChannelWorkload(spec.seed, spec.rate)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChannelScene(Scene):
+    """`lease_ms` is only how long faults of the network last at most; nothing is leased."""
+
+    crew: ChannelCrew
+    watch: ChannelWatch
+    keyspace: Keyspace

@@ -12,15 +12,14 @@ import redis
 from bench.channels.opening import Place
 from bench.channels.workload import CHANNELS, LOCUST_SHARE, PLAIN_SHARES, of_share
 from chaos import rows
-from chaos.channels.crew import SUBSCRIBER, ChannelCrew
+from chaos.channels.crew import SUBSCRIBER, ChannelCrew, ChannelScene
 from chaos.channels.faults import FAULTS
 from chaos.channels.keyspace import Keyspace
 from chaos.channels.plan import publisher_names
 from chaos.channels.sampler import ChannelSampler
-from chaos.channels.scene import ChannelScene
 from chaos.channels.spec import ChannelSpec
 from chaos.channels.watch import ChannelWatch, Reader
-from chaos.frame import Frame
+from chaos.drill import Frame
 from chaos.sampler import PERIOD_S
 from record.history import HistoryFile
 
@@ -117,30 +116,14 @@ class ChannelDrill(Frame[ChannelSpec]):
                     for name in planned.names:
                         channel.subscribe(name)
 
-    def _begin_load(self) -> None:
-        load_ns = time.monotonic_ns()
+    def _send(self) -> None:
         names = publisher_names(self.spec.publishers)
         for part, name in enumerate(names):
             self._crew.start_publisher(name, part)
         self._require(lambda: all(self._watch.view(name).created for name in names), "a publisher published nothing")
-        self.loaded = True
-        self._begin_phase("lead-in", load_ns)
 
     def _scene(self) -> ChannelScene:
-        return ChannelScene(
-            crew=self._crew,
-            watch=self._watch,
-            wait=self.wait,
-            signal=self.signal,
-            lease_ms=HOLD_LEASE_MS,
-            recovery_bound_ms=HOLD_LEASE_MS,
-            network=self._network,
-            servers=self._servers,
-            keyspace=self._keyspace,
-            harness=self._harness,
-            pretend=self.pretend,
-            preload=self._preload,
-        )
+        return self._scene_of(ChannelScene, HOLD_LEASE_MS, HOLD_LEASE_MS, keyspace=self._keyspace)
 
     def _wrapping(self) -> int:
         return sum(channel.preset_clock is not None for channel in self.spec.channels)

@@ -12,7 +12,7 @@ from redis.exceptions import RedisClusterException
 
 from chaos import rows
 from chaos.channels.spec import Channel
-from chaos.topology.clients import client_of
+from chaos.topology.base import client_of
 from engine.channel.clock import after, parse
 from record.history import HistoryFile
 

@@ -4,36 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from chaos.faults.app_kill import AppKill
 from chaos.faults.base import Fault, Scene
-from chaos.faults.clients_killed import ClientsKilled
-from chaos.faults.clock_wrap import ClockWrap
-from chaos.faults.disk_slow import DiskSlow
+from chaos.faults.clocks import ClockWrap, ServerClockJump, WorkerClockJump
+from chaos.faults.commands import ClientsKilled, MemoryFull, ScriptBusy, ScriptsFlushed
+from chaos.faults.disks import DiskSlow
 from chaos.faults.dns_change import DnsChange
-from chaos.faults.failover_clean import FailoverClean
-from chaos.faults.failover_lossy import FailoverLossy
-from chaos.faults.lease_expired import LeaseExpired
-from chaos.faults.memory_full import MemoryFull
-from chaos.faults.net_down import NetDown
-from chaos.faults.net_latency import NetLatency
-from chaos.faults.net_reply_lost import NetReplyLost
-from chaos.faults.net_request_lost import NetRequestLost
-from chaos.faults.primary_cut import PrimaryCut
-from chaos.faults.primary_kill import PrimaryKill
+from chaos.faults.failover import FailoverClean, FailoverLossy, PrimaryCut, PrimaryKill
+from chaos.faults.kills import AppKill, WorkerKill, WorkerOom
+from chaos.faults.leases import LeaseExpired, WorkerCut, WorkerFreeze
+from chaos.faults.network import NetDown, NetLatency, NetReplyLost, NetRequestLost
 from chaos.faults.replica_lag import ReplicaLag
-from chaos.faults.script_busy import ScriptBusy
-from chaos.faults.scripts_flushed import ScriptsFlushed
-from chaos.faults.server_clock_jump import ServerClockJump
-from chaos.faults.server_kill import ServerKill
-from chaos.faults.server_pause import ServerPause
-from chaos.faults.server_restart import ServerRestart
+from chaos.faults.server import ServerKill, ServerPause, ServerRestart
 from chaos.faults.slot_move import SlotMoving
 from chaos.faults.snapshot_restore import SnapshotRestore
-from chaos.faults.worker_clock_jump import WorkerClockJump
-from chaos.faults.worker_cut import WorkerCut
-from chaos.faults.worker_freeze import WorkerFreeze
-from chaos.faults.worker_kill import WorkerKill
-from chaos.faults.worker_oom import WorkerOom
 from chaos.plan import PlannedFault
 
 #: Kind of fault in a plan -> how to make it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from chaos.faults.base import Scene, Seen, preload_of
-from chaos.faults.net_down import NetDown
+from chaos.faults.network import NetDown
 from chaos.plan import PlannedFault
 from chaos.preload.control import HOST
 from chaos.probe import Address, ask, refused

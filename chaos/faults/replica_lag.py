@@ -6,7 +6,7 @@ import signal
 import time
 
 from chaos.faults.base import Scene, Seen, process_states
-from chaos.faults.failover_base import FOLLOW_TIMEOUT_S, WHOLE_TIMEOUT_S
+from chaos.faults.failover import FOLLOW_TIMEOUT_S, WHOLE_TIMEOUT_S
 from chaos.plan import PlannedFault
 from chaos.topology.base import Replicated
 from chaos.topology.several import replication_offset

@@ -7,9 +7,9 @@ import time
 import redis
 
 from chaos.errors import HarnessError
+from chaos.faults.asking import refusals, tell
 from chaos.faults.base import Scene, Seen
-from chaos.faults.commands import refusals, tell
-from chaos.faults.failover_base import FOLLOW_TIMEOUT_S
+from chaos.faults.failover import FOLLOW_TIMEOUT_S
 from chaos.plan import PlannedFault
 from chaos.topology.embedded_cluster import SlotMove
 from chaos.topology.several import InCluster

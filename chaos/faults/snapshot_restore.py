@@ -10,9 +10,9 @@ from typing import Any
 import redis
 
 from chaos.errors import HarnessError
+from chaos.faults.asking import counted_losses, record, record_noticed
 from chaos.faults.base import Scene, Seen
-from chaos.faults.noticed import counted_losses, record, record_noticed
-from chaos.faults.server_restart import ServerEnd
+from chaos.faults.server import ServerEnd
 from chaos.network import Network
 from chaos.plan import PlannedFault
 from chaos.probe import address_of

@@ -25,7 +25,7 @@ DELAYED_P99_MS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Scenario:
+class Mixture:
     """One run. Names of producers and workers that begin with `node-` run the original client, the others the engine."""
 
     name: str
@@ -62,15 +62,15 @@ MAY_SHOW = ("unfenced ends", "pop before lock", "stalled check")
 FINDINGS = tuple({**asdict(finding), "procs": [NODE]} for finding in bull.FINDINGS if finding.name in MAY_SHOW)
 
 
-def one_way(name: str, about: str, producer: str, workers: tuple[str, ...]) -> Scenario:
+def one_way(name: str, about: str, producer: str, workers: tuple[str, ...]) -> Mixture:
     """One side sends and one side works; nobody is killed, and workers are idle in between."""
-    return Scenario(name, about, (producer,), workers, ONE_WAY, CALM, concurrency=4, delayed_p99_ms=DELAYED_P99_MS)
+    return Mixture(name, about, (producer,), workers, ONE_WAY, CALM, concurrency=4, delayed_p99_ms=DELAYED_P99_MS)
 
 
-SCENARIOS: tuple[Scenario, ...] = (
+SCENARIOS: tuple[Mixture, ...] = (
     one_way("node-to-engine", "Bull sends, the engine works", "node-producer-1", ("worker-1", "worker-2")),
     one_way("engine-to-node", "the engine sends, Bull works", "producer-1", ("node-worker-1", "node-worker-2")),
-    Scenario(
+    Mixture(
         "mixed",
         "Bull and the engine send and work, and a worker of each is killed in mid-job",
         producers=("node-producer-1", "producer-1"),
@@ -84,7 +84,7 @@ SCENARIOS: tuple[Scenario, ...] = (
             PlannedFault("2-worker-kill", "worker-kill", "worker-1", 0, "worker-3"),
         ),
     ),
-    Scenario(
+    Mixture(
         "zombie",
         "both work, and a worker of Bull is frozen for longer than its locks last: its late ends ask for no lock",
         producers=("node-producer-1", "producer-1"),
@@ -97,7 +97,7 @@ SCENARIOS: tuple[Scenario, ...] = (
 )
 
 
-def find(name: str) -> Scenario:
+def find(name: str) -> Mixture:
     """The scenario of that name. Raises HarnessError naming those that exist."""
     for scenario in SCENARIOS:
         if scenario.name == name:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ class Mutant:
     name: str
     defect: str
     check: str
-    verdict: str
+    verdict: str = "violated"
     edits: tuple[Edit, ...] = ()
     faults_do_nothing: bool = False
     #: What the recorders of the processes wrote is lost before the judge sees it.
@@ -44,6 +44,16 @@ class Mutant:
     def closure(self) -> frozenset[str]:
         """The checks that it may trip."""
         return self.also | {self.check}
+
+    def on(self, *faults: str, topology: str = "", also: str | frozenset[str] = "", **scenario: Any) -> Mutant:
+        """The same in a drill with these faults, on these servers; a text of `also` names several checks with commas."""
+        checks = frozenset(filter(None, also.split(", "))) if isinstance(also, str) else also
+        servers = topology or self.topology
+        return replace(self, provoked_by=faults, topology=servers, also=checks, scenario=scenario)
+
+    def by(self, anchor: str, new: str) -> Mutant:
+        """The same with these lines in the place of those of an anchor, too."""
+        return replace(self, edits=(*self.edits, Edit(anchor, new)))
 
     def for_spec(self) -> dict[str, str]:
         """As it is written to spec.json: what the defect is, and what the judge must say of it."""

@@ -15,10 +15,10 @@ from chaos.capacity.request import BOUNDS, Request, target_ms
 from chaos.capacity.stage import Stage
 from chaos.errors import HarnessError
 from chaos.runs import RunFolder
-from chaos.service.command import Known, resolved
 from chaos.service.crew import ServiceCrew
+from chaos.service.drill import open_queue
 from chaos.service.file import read
-from chaos.service.queues import open_queue
+from chaos.service.known import Known, resolved
 from chaos.service.spec import ServiceSpec
 from chaos.spec import RunSpec
 from chaos.watch import Watch

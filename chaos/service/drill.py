@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import time
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+from bench.references import found
 from chaos import rows, snapshot
 from chaos.drill import Drill
 from chaos.errors import HarnessError
 from chaos.faults.base import Scene
 from chaos.plan import PlannedFault, worker_names
 from chaos.probe import Address, refused
-from chaos.service import effects, places
+from chaos.processes import inherited, last_line
 from chaos.service.crew import WORKER, ServiceCrew
 from chaos.service.file import ServiceFile
-from chaos.service.queues import open_queue
 from chaos.service.spec import ServiceSpec
 from chaos.topology import Setting, Topology
 from chaos.topology.given import Given
+from chaos.watch import Watch
 from engine import Queue
+from engine.errors import redacted_url
+from engine.ops.looks import LimitInfo
+from engine.queue.settings import synchronous
+from engine.redis.endpoint import Endpoint
 from engine.testing.server import LOOPBACK
 from record.environment import led
 from record.history import HistoryError, load_file
@@ -168,19 +178,19 @@ class ServiceDrill(Drill):
         """As of any drill, with why jobs might rightly wait meanwhile."""
         before = self._taken()
         super()._snapshot(name)
-        found = places.all_the_while(before, self._taken())
+        found = all_the_while(before, self._taken())
         if found.full:
             self.spec = replace(self.spec, full={**self.spec.full, name: ", and ".join(found.full)})
         if name == "deadline":
             self.spec = replace(self.spec, busy=tuple(sorted(found.busy)))
 
-    def _taken(self) -> places.Taken:
+    def _taken(self) -> Taken:
         """Which places handlers have now."""
         self._watch.poll()
         living = [child.name for child in self._crew.children.values() if child.role == WORKER and child.alive()]
         told = {name: self._configurations(name) for name in living}
         each = {name: sum(one["concurrency"] for one in found) for name, found in told.items() if found}
-        return places.taken(self._watch, each, self._queue.limits())
+        return taken(self._watch, each, self._queue.limits())
 
     def _read_effects(self) -> None:
         """Record how often each job took effect, as the service says; that it cannot say it is an error of the run."""
@@ -188,7 +198,7 @@ class ServiceDrill(Drill):
         environment |= led(self._servers.url, self.spec.queue, None, self._under)
         log = self.folder.logs / "effects.log"
         try:
-            told = effects.counted(self.service, environment, log, self._crew.hide, EFFECTS_TIMEOUT_S)
+            told = counted(self.service, environment, log, self._crew.hide, EFFECTS_TIMEOUT_S)
         except HarnessError as error:
             self.errors.append(str(error))
             return
@@ -196,3 +206,87 @@ class ServiceDrill(Drill):
         for start in range(0, max(len(counts), 1), EFFECTS_MAX):
             items = [{"job": job, "times": times} for job, times in counts[start : start + EFFECTS_MAX]]
             self._harness.append([rows.body("effects", items=items)])
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """At one instant: `busy`, the workers without a free place; and what else is full, in words."""
+
+    busy: frozenset[str]
+    full: tuple[str, ...]
+
+
+def taken(watch: Watch, places: Mapping[str, int], limits: Iterable[LimitInfo]) -> Taken:
+    """What is full. `places`: of each worker that lives. A limit whose places are held by jobs that no handler runs is not full
+    of work, but a defect; one of a rate is full until its time comes."""
+    running = {name: watch.view(name).running for name in places}
+    jobs = {token.job for tokens in running.values() for token in tokens}
+    busy = frozenset(name for name, tokens in running.items() if len(tokens) >= places[name])
+    full = [f"handlers had all {sum(places.values())} places of the workers"] if busy == places.keys() and places else []
+    for limit in limits:
+        held = 0 < limit.concurrency <= limit.in_hand and all(job in jobs for job, _ in limit.holders)
+        if held or limit.free_ms:
+            full.append(f"the limit of {limit.target} was full")
+    return Taken(busy, tuple(full))
+
+
+def all_the_while(before: Taken, after: Taken) -> Taken:
+    """What was full at both instants, and so between them, too."""
+    return Taken(before.busy & after.busy, tuple(one for one in before.full if one in after.full))
+
+
+def counted(
+    service: ServiceFile, environment: Mapping[str, str], log: Path, hide: Callable[[str], str], timeout_s: float
+) -> dict[str, int]:
+    """The effects of each job by its id. `log`: what the function prints. Raises HarnessError, in one line, where the function
+    raises, takes too long, or returns something else."""
+    command = [sys.executable, "-P", "-m", "chaos.service.names", "effects", str(service.folder), service.effects]
+    try:
+        with log.open("ab") as output:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                cwd=service.folder,
+                env=environment,
+                timeout=timeout_s,
+                check=True,
+            )
+        found: dict[str, int] = json.loads(done.stdout)
+    except subprocess.TimeoutExpired as error:
+        raise HarnessError(f"effects {service.effects}: it did not return within {timeout_s:.0f} s") from error
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        # The text of the error has the words of the command alone.
+        raise HarnessError(f"effects {service.effects}: {last_line(log, hide) or hide(str(error))}") from None
+    return found
+
+
+def open_queue(service: ServiceFile, name: str, url: str, under: str = "") -> Queue:
+    """The service's own queue, as its module makes it, at this url, with keys that begin with `under`. Raises HarnessError for
+    one that cannot be made."""
+    told, folder = led(url, name, None, under), str(service.folder)
+    without = os.environ.keys() - inherited().keys()
+    before = {variable: os.environ.get(variable) for variable in told.keys() | without}
+    for variable in without:
+        del os.environ[variable]
+    os.environ.update(told)
+    if folder not in sys.path:
+        # Behind all others: no module of the service takes the place of one of the harness's.
+        sys.path.append(folder)
+    try:
+        made = Queue.like(synchronous(found(service.queue)))
+    except Exception as error:
+        # Without the cause, whose text may have a secret of the service.
+        said = service.secrets.hide(f"{type(error).__name__}: {error}")
+        raise HarnessError(f"queue {service.queue}: {' '.join(said.split())}") from None
+    finally:
+        for variable, value in before.items():
+            if value is None:
+                os.environ.pop(variable, None)
+            else:
+                os.environ[variable] = value
+    if not made.endpoint.reaches(Endpoint(url)) or not made.prefix.startswith(under):
+        # Nothing is ever done to the service's own server.
+        raise HarnessError(f"queue {service.queue} is at {redacted_url(made.url)}, and not at the server of the drill")
+    return made

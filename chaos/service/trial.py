@@ -15,7 +15,7 @@ from chaos.interrupts import Interrupts
 from chaos.plan import PRODUCER
 from chaos.processes import last_line
 from chaos.service.crew import ServiceCrew
-from chaos.service.effects import counted
+from chaos.service.drill import counted
 from chaos.service.file import ServiceFile
 from chaos.service.spec import ServiceSpec
 from chaos.watch import Token, Watch

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,19 @@ class Removal:
 
     rule: int
     what: str
-    edits: tuple[Edit, ...]
     finds: tuple[str, ...]
     profiles: tuple[str, ...]
+    edits: tuple[Edit, ...] = ()
+
+    def by(self, anchor: str, new: str) -> Removal:
+        """The same with these lines in the place of those of an anchor, too."""
+        return replace(self, edits=(*self.edits, Edit(anchor, new)))
+
+
+def removal(rule: int, what: str, finds: str | tuple[str, ...], profiles: str | tuple[str, ...]) -> Removal:
+    """A row of a table, in which a text names several with commas; its edits follow."""
+    several = [tuple(one.split(", ")) if isinstance(one, str) else one for one in (finds, profiles)]
+    return Removal(rule, what, several[0], several[1])
 
 
 @contextmanager

@@ -9,14 +9,7 @@ from dataclasses import dataclass, field
 from engine.worker.machine.reports import BEATS_MISSED
 
 #: Nothing on the network is sure: lost, late, doubled, and connections that break.
-NETWORK = {
-    "lose request": 0.01,
-    "lose reply": 0.02,
-    "late request": 0.015,
-    "late reply": 0.01,
-    "copy": 0.03,
-    "break": 0.01,
-}
+NETWORK = {"lose request": 0.01, "lose reply": 0.02, "late request": 0.015, "late reply": 0.01, "copy": 0.03, "break": 0.01}
 PROCESS = {"kill": 0.002, "freeze": 0.003, "cut off": 0.001}
 SERVER = {"stall": 0.001}
 #: How far a clock jumps ahead of its lowest, at most. A tombstone lives for 20 s after its call was void, which is 10 s after the

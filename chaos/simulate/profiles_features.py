@@ -14,14 +14,7 @@ def _limited(name: str, *, jobs: int = 24, limits: int = 5, **more: Any) -> Prof
 
 
 #: Bulks that are longer than a piece.
-_PIECES: dict[str, Any] = {
-    "pieces": True,
-    "bulk": 0.8,
-    "bulk_most": 12,
-    "concurrency": 6,
-    "prefetch": 16,
-    "poison": 0.0,
-}
+_PIECES: dict[str, Any] = {"pieces": True, "bulk": 0.8, "bulk_most": 12, "concurrency": 6, "prefetch": 16, "poison": 0.0}
 
 #: What these have in common that are of all that there is.
 _ALL: dict[str, Any] = {"schedules": 5, "with_parents": 0.4, "hands": 16, "failing": 0.3, "revivals": 6, "histories": 2}
@@ -196,12 +189,7 @@ FEATURES = (
     _limited("all in trouble", **_ALL, unique=0.2, pauses=1, limits=3),
     _limited("all in failover", **_ALL, server={"failover": 0.004}),
     _limited("all cut", **_ALL, poison=0.0, network=QUIET, server={"cut script": 0.04}),
-    _limited(
-        "all in odd times",
-        **_ALL,
-        poison=0.0,
-        server={"clock back": 0.003, "clock forward": 0.002},
-    ),
+    _limited("all in odd times", **_ALL, poison=0.0, server={"clock back": 0.003, "clock forward": 0.002}),
     Profile(
         "beats",
         beat_ms=800,
@@ -431,16 +419,7 @@ FEATURES = (
         chaos_ms=6000,
         handler_ms=(0.3, 300),
     ),
-    _limited(
-        "pieces and limits",
-        **_PIECES,
-        rated=True,
-        costly=0.4,
-        schedules=2,
-        clears=3,
-        server=QUIET,
-        handler_ms=(0.3, 600),
-    ),
+    _limited("pieces and limits", **_PIECES, rated=True, costly=0.4, schedules=2, clears=3, server=QUIET, handler_ms=(0.3, 600)),
     _limited(
         "pieces and slots",
         **dict(_PIECES, bulk=0.9, concurrency=8),

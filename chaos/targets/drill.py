@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from chaos import rows, topologies
-from chaos.frame import Frame
+from chaos.drill import Frame
 from chaos.plan import PRODUCER, worker_names
 from chaos.progress import State
 from chaos.targets.crew import TargetCrew
 from chaos.targets.faults import FAULTS, TargetScene, send_to_tree
-from chaos.targets.keyspace import held
 from chaos.targets.spec import TargetSpec
-from chaos.targets.watch import TargetWatch
+from chaos.targets.watch import TargetWatch, held
 
 #: What probes through the proxies take for a lease: it bounds their patience, and is none of the queue's.
 LEASE_MS = 9_000
@@ -52,18 +51,12 @@ class TargetDrill(Frame[TargetSpec]):
         for name in worker_names(spec.workers):
             self._crew.start_worker(name)
 
-    def _begin_load(self) -> None:
-        load_ns = time.monotonic_ns()
+    def _send(self) -> None:
         self._crew.start_producer(PRODUCER)
         self._require(lambda: bool(self._watch.ended), "no job ran to its end")
-        self.loaded = True
-        self._begin_phase("lead-in", load_ns)
 
     def _scene(self) -> TargetScene:
-        return TargetScene(
-            *(self._crew, self._watch, self.wait, send_to_tree, LEASE_MS, LEASE_MS, self._network, self._servers, self._harness),
-            freeze_ms=self.spec.freeze_ms,
-        )
+        return replace(self._scene_of(TargetScene, LEASE_MS, LEASE_MS), signal=send_to_tree, freeze_ms=self.spec.freeze_ms)
 
     def _drain(self, healed_ns: int) -> None:
         self._begin_phase("drain", time.monotonic_ns())

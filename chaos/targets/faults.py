@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import psutil
 
 from chaos.faults.base import STOPS_MAX, Fault, Scene, Seen, Stopped, process_states
+from chaos.faults.kills import REAP_TIMEOUT_S
 from chaos.faults.network_base import LostFault, NetworkFault
-from chaos.faults.worker_kill import REAP_TIMEOUT_S
 from chaos.plan import PRODUCER, PlannedFault
 from chaos.probe import ask, refused
 from chaos.processes import send
 from chaos.targets.watch import TargetWatch
-from chaos.toxiproxy_client import blackhole
+from chaos.toxiproxy import blackhole
 from chaos.watch import Token
 
 #: A fault of the network lasts this long.

@@ -101,12 +101,7 @@ PROMISES: dict[str, Promise] = {
         "lockDuration=30000, stalledInterval=30000, maxStalledCount=1",
         "docs.bullmq.io/guide/workers/stalled-jobs, bullmq/worker.py",
     ),
-    "ardiq": Promise(
-        AT_LEAST_ONCE,
-        60_000,
-        "idle timeout of 60 s",
-        "the description of the package ardiq",
-    ),
+    "ardiq": Promise(AT_LEAST_ONCE, 60_000, "idle timeout of 60 s", "the description of the package ardiq"),
     "bullmq": Promise(
         AT_LEAST_ONCE,
         _STALLED,

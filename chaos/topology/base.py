@@ -6,7 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import redis
+from redis.cluster import ClusterNode
 
 from chaos.network import Network
 from chaos.probe import Address
@@ -101,3 +105,15 @@ class Replicated(Topology, Protocol):
     def is_whole(self) -> bool:
         """True when all servers are up, agree about the primary, and every replica is in step with it."""
         ...
+
+
+def client_of(url: str, timeout_s: float) -> Any:
+    """A client that finds the primary by itself; texts come decoded."""
+    common: dict[str, Any] = {"decode_responses": True, "socket_timeout": timeout_s, "socket_connect_timeout": timeout_s}
+    parts = urlsplit(url)
+    if parts.scheme == "redis":
+        return redis.Redis.from_url(url, **common)
+    seeds = [(host, int(port)) for host, _, port in (one.rpartition(":") for one in parts.netloc.split(","))]
+    if parts.scheme == "sentinel":
+        return redis.Sentinel(seeds, **common).master_for(parts.path.strip("/"))
+    return redis.RedisCluster(startup_nodes=[ClusterNode(host, port) for host, port in seeds], **common)

@@ -96,10 +96,7 @@ class WithSentinels(Followed[EmbeddedSentinel]):
         super().__init__()
         self.url = ""
         self.servers = EmbeddedSentinel(
-            sentinels=sentinels,
-            down_after_ms=DOWN_AFTER_MS,
-            logs=setting.log.parent,
-            announce=announcing(setting),
+            sentinels=sentinels, down_after_ms=DOWN_AFTER_MS, logs=setting.log.parent, announce=announcing(setting)
         )
 
     def __enter__(self) -> WithSentinels:
@@ -169,10 +166,7 @@ class InCluster(Followed[EmbeddedCluster]):
         self._tag = setting.tag
         self.slot = 0
         self.servers = EmbeddedCluster(
-            replicas=1,
-            node_timeout_ms=NODE_TIMEOUT_MS,
-            logs=setting.log.parent,
-            announce=announcing(setting),
+            replicas=1, node_timeout_ms=NODE_TIMEOUT_MS, logs=setting.log.parent, announce=announcing(setting)
         )
 
     def __enter__(self) -> InCluster:

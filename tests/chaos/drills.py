@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import threading
 import time
@@ -12,13 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from chaos import runs, toxiproxy_binary
-from chaos.drill import Drill
+from chaos.calibration import Calibration, Trial
+from chaos.drill import Drill, Frame
 from chaos.interrupts import Interrupts
 from chaos.plan import Pace, Plan, PlannedFault, consumer_names, draw, worker_names
 from chaos.progress import Progress
+from chaos.run import Run, Scenario
 from chaos.spec import RunSpec
 from record.history import load_file
 from tests.engine.helpers.waiting import whole_lines
+
+#: What a calibration says of a machine that carries the usual load.
+CARRIED = Calibration(120, (Trial(120, 240, 1.0, 0, 1.0),))
 
 LEASE_MS = 1_500
 PACE = Pace(lead_in_ms=1_000, delay_max_ms=200, calm_ms=300, settle_ms=1_000)
@@ -34,13 +40,25 @@ def make_drill(
     first, then kills. `direct`: workers without a proxy, which are killed first."""
     plan = draw(seed, workers=WORKERS, consumers=CONSUMERS, pace=pace, kinds=kinds, direct=direct)
     fields: dict[str, Any] = {"lease_ms": LEASE_MS, "sweep_ms": 200, "rate_per_s": 80, "direct": direct, **more}
-    short = RunSpec(id=runs.run_id("bench", seed, "", 0.0), seed=seed, **fields)
     # In so short a run no limit need be reached, and nobody be kept out: J12 and J14 would be unknown.
-    short = replace(short, limits=(), unique_keys=False, schedules=(), dependencies=False, routing=False)
+    short = RunSpec.bare(id=runs.run_id("bench", seed, "", 0.0), seed=seed, **fields)
     place = runs.create(folder, short.id)
     # Built by the set-up; without it these tests fail with the line that says so.
     toxiproxy = toxiproxy_binary.find() if plan.needs_network() else None
     return Drill(short, plan, place, Progress(StringIO()), Interrupts(), toxiproxy=toxiproxy), plan
+
+
+def prepared(scenario: Scenario[Any], folder: Path, calibration: Calibration = CARRIED, **options: Any) -> Frame[Any]:
+    """The drill of a scenario, in a folder of its own, as the command makes it on a machine that carries its load."""
+    arguments = argparse.Namespace(runs=folder, keep=100, keep_days=100, **options)
+    return Run(scenario, arguments, Interrupts(), calibration).prepare()
+
+
+def recorded(scenario: Scenario[Any], folder: Path, calibration: Calibration = CARRIED) -> Frame[Any]:
+    """The drill of a scenario, carried out as a campaign does."""
+    arguments = argparse.Namespace(runs=folder, keep=100, keep_days=100)
+    with Interrupts() as interrupts:
+        return Run(scenario, arguments, interrupts, calibration).record()
 
 
 def run(drill: Drill, meanwhile: Callable[[], bool] = lambda: True) -> None:

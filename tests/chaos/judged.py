@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import pytest
 from pyspark.sql import SparkSession
 
-from chaos.verdicts import parsed
+from chaos.judge import parsed
 from tests.reports.conftest import verdict_of
 
 Verdict = dict[str, Any]

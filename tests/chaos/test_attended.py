@@ -17,7 +17,7 @@ import pytest
 import redis
 from pyspark.sql import SparkSession
 
-from chaos import attended, cli
+from chaos import attendance, cli
 from chaos.interrupts import Interrupts
 from chaos.plan import worker_names
 from chaos.processes import CAPABILITY, ROOT, child_environment
@@ -134,7 +134,7 @@ def test_a_run_of_processes_that_others_start_is_whole_and_valid(tmp_path: Path,
 def test_a_load_that_nobody_starts_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(attended, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(attendance, "PATIENCE_S", 1.0)
     with attending(tmp_path / "runs") as made:
         pass
     assert made.code == 2
@@ -227,8 +227,8 @@ def test_who_does_not_record_is_named_in_place_of_a_wait(
     start: Callable[[Attended], object],
     words: tuple[str, ...],
 ) -> None:
-    monkeypatch.setattr(attended, "SAID_AFTER_S", 0.5)
-    monkeypatch.setattr(attended, "START_TIMEOUT_S", 3.0)
+    monkeypatch.setattr(attendance, "SAID_AFTER_S", 0.5)
+    monkeypatch.setattr(attendance, "START_TIMEOUT_S", 3.0)
     with attending(tmp_path / "runs") as made:
         start(made)
     assert made.code == 2

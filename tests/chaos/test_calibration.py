@@ -9,15 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from chaos import cli, command, trial
+from chaos import calibration, cli, run
 from chaos.calibration import HEADROOM, LAG_MAX_MS, RATES_PER_S, TRIAL_S, Calibration, Samples, calibrate, judged
-from chaos.channels import command as channel_command
 from chaos.channels.plan import PACE
-from chaos.channels.presets import Crossings
-from chaos.channels.spec import ChannelSpec
+from chaos.channels.spec import ChannelSpec, Crossings
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
 from chaos.plan import Plan
+from chaos.scenarios.channels import Channels
 from chaos.spec import RunSpec
 from engine.testing import EmbeddedServer
 from reports.catch_up import LAG_HIGHEST_MS, LAG_OF_CALIBRATION
@@ -110,18 +109,16 @@ def test_what_is_carried_is_within_what_the_judge_allows() -> None:
 @pytest.mark.slow
 def test_channels_publish_at_the_same_part_of_their_rates() -> None:
     """And their clocks are preset for that: they wrap when they should."""
-    order = channel_command.order(ChannelSpec(id="x", seed=1), Plan(1, PACE, ()), Crossings(), Interrupts(), None)
-    assert order.rated is not None
-    slower = order.rated(order.spec, calibrate(carrying(60)))
+    made = Channels(spec=ChannelSpec(id="x", seed=1), plan=Plan(1, PACE, ()), crossings=Crossings())
+    slower, usual = made.at_rate(calibrate(carrying(60))), made.at_rate(calibrate(carrying(120)))
     assert slower.rate == 0.5 and slower.calibration["rate_per_s"] == 60
-    assert slower.channels != order.spec.channels
-    assert order.rated(order.spec, calibrate(carrying(500))).channels == order.spec.channels
+    assert slower.channels != usual.channels == made.at_rate(calibrate(carrying(500))).channels
 
 
 def test_a_machine_that_is_too_slow_is_said_before_the_load(
     tmp_path: Path, monkeypatch: Patch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(command, "calibrated", lambda *_: calibrate(carrying(10)))
+    monkeypatch.setattr(run, "calibrated", lambda *_: calibrate(carrying(10)))
     assert cli.main(["run", "bench", "--faults", "worker-kill", "--runs", str(tmp_path)], Interrupts()) == 2
     said = capsys.readouterr().out.splitlines()
     assert said[-2].startswith(TOO_SLOW) and said[-1] == "verdict: unknown"
@@ -132,8 +129,8 @@ def test_a_machine_that_is_too_slow_is_said_before_the_load(
 def test_a_calibration_on_the_real_parts_leaves_nothing_behind(ironclaim_server: EmbeddedServer, monkeypatch: Patch) -> None:
     """Whatever this machine carries, the senders had their time, and the server answered."""
     # Longer than a pause of the machine, in which nothing is sent in time.
-    monkeypatch.setattr(trial, "TRIAL_S", 8.0)
-    found: Calibration = trial.calibrated("lanes", Interrupts(), asked_per_s=40)
+    monkeypatch.setattr(calibration, "TRIAL_S", 8.0)
+    found: Calibration = calibration.calibrated("lanes", Interrupts(), asked_per_s=40)
     assert found.rate_per_s == 40 and found.last.sent > 0 and found.last.ping_ms > 0 and found.last.server > 0
     assert RATES_PER_S[-1] == 40
 
@@ -141,7 +138,7 @@ def test_a_calibration_on_the_real_parts_leaves_nothing_behind(ironclaim_server:
 def test_workers_that_cannot_start_are_one_line(monkeypatch: Patch) -> None:
     monkeypatch.setattr("chaos.processes.worker_command", lambda *_: ["sh", "-c", "echo no luck; exit 3"])
     with pytest.raises(HarnessError, match=r"^calibration: worker-\d: exit code 3 \(no luck\)$"):
-        trial.calibrated("lanes", Interrupts())
+        calibration.calibrated("lanes", Interrupts())
 
 
 def test_a_spec_without_a_calibration_has_an_empty_one() -> None:

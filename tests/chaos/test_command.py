@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from chaos import command
 from chaos.cli import main, parse
 from chaos.fault_table import table
 from chaos.interrupts import Interrupts
 from chaos.plan import consumer_names, draw, worker_names
 from chaos.processes import ROOT
+from chaos.scenarios import bench
 from chaos.simulate.games import GAMES
 from chaos.spec import RunSpec
 from chaos.verbs import OF_SPEC, PLAYED, VERBS, Verb
@@ -348,7 +348,7 @@ def test_a_run_whose_end_cannot_be_written_is_not_judged(tmp_path: Path) -> None
     ],
 )
 def test_a_drill_of_all_faults_has_a_worker_without_a_proxy_where_that_shows(words: str, topology: str, some: bool) -> None:
-    assert command.names_connections(parse(words.split()), topology) is some
+    assert bench.names_connections(parse(words.split()), topology) is some
 
 
 @pytest.mark.parametrize(
@@ -361,12 +361,11 @@ def test_a_drill_of_all_faults_has_a_worker_without_a_proxy_where_that_shows(wor
 )
 def test_the_spec_names_all_that_are_connected_directly(kinds: tuple[str, ...], direct: tuple[str, ...]) -> None:
     """Replacements as well, which are here of the worker without a proxy and of another one."""
-    spec = RunSpec(id="x", seed=1, direct=command.DIRECTLY)
-    plan = draw(1, workers=worker_names(3), consumers=consumer_names(1), kinds=kinds, direct=command.DIRECTLY)
-    with Interrupts() as caught:
-        assert command.of_plan(spec, plan, caught).spec.direct == direct
-        several = replace(spec, topology="sentinel", direct=None)
-        assert command.of_plan(several, draw(1, workers=worker_names(3), kinds=()), caught).spec.direct == ()
+    spec = RunSpec(id="x", seed=1, direct=bench.DIRECTLY)
+    plan = draw(1, workers=worker_names(3), consumers=consumer_names(1), kinds=kinds, direct=bench.DIRECTLY)
+    assert bench.of_plan(spec, plan).spec.direct == direct
+    several = replace(spec, topology="sentinel", direct=None)
+    assert bench.of_plan(several, draw(1, workers=worker_names(3), kinds=())).spec.direct == ()
 
 
 @pytest.mark.parametrize("before", [signal.default_int_handler, signal.SIG_IGN])

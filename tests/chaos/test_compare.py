@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from chaos import compare
 from chaos.calibration import Calibration, Trial
-from chaos.compare import PACE, CostsFailed, one, worst
+from chaos.campaigns import models
+from chaos.campaigns.models import PACE, CostsFailed, one, worst
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
 from chaos.plan import FAULT_NAMES, draw, worker_names
 from chaos.progress import Progress
+from chaos.scenarios.bench import Jobs
 from chaos.spec import RunSpec
 
 Patch = pytest.MonkeyPatch
@@ -44,9 +45,7 @@ def entry(arguments: argparse.Namespace, folder: Path, left_s: float = 1_000) ->
 
 
 def test_every_model_sees_every_fault_within_a_short_lease() -> None:
-    spec = RunSpec(
-        id="x", seed=1, lease_ms=compare.LEASE_MS, sweep_ms=compare.SWEEP_MS, liveness_slack_ms=compare.LIVENESS_SLACK_MS
-    )
+    spec = RunSpec(id="x", seed=1, lease_ms=models.LEASE_MS, sweep_ms=models.SWEEP_MS, liveness_slack_ms=models.LIVENESS_SLACK_MS)
     assert spec.sweep_ms <= spec.lease_ms / 4
     plan = draw(1, workers=worker_names(3), pace=PACE)
     assert {planned.name for planned in plan.faults} == set(FAULT_NAMES)
@@ -55,15 +54,15 @@ def test_every_model_sees_every_fault_within_a_short_lease() -> None:
 def test_a_drill_and_its_costs_make_an_entry(arguments: argparse.Namespace, tmp_path: Path, monkeypatch: Patch) -> None:
     asked: list[RunSpec] = []
 
-    def drill(spec: RunSpec, *_: object, calibration: Calibration) -> tuple[int, Path]:
+    def drill(scenario: Jobs, arguments: object, interrupts: object, calibration: Calibration) -> tuple[int, Path]:
         assert calibration is CARRIED
-        asked.append(spec)
+        asked.append(scenario.spec)
         (tmp_path / "run").mkdir()
         (tmp_path / "run" / "verdict.json").write_text('{"verdict": "valid"}')
         return 0, tmp_path / "run"
 
-    monkeypatch.setattr(compare, "drill_and_judge", drill)
-    monkeypatch.setattr(compare, "costs", lambda *_: {"bytes": {}})
+    monkeypatch.setattr(models, "carry_out", drill)
+    monkeypatch.setattr(models, "costs", lambda *_: {"bytes": {}})
     found = entry(arguments, tmp_path)
     assert (asked[0].model, asked[0].scenario, asked[0].seed) == ("lanes", "compare", 3)
     assert (found["run"], found["verdict"], found["costs"], found["trouble"]) == ("run", {"verdict": "valid"}, {"bytes": {}}, [])
@@ -79,8 +78,8 @@ def test_what_fails_is_missing_and_said_and_the_rest_is_measured(
     def no_costs(*_: object) -> None:
         raise CostsFailed("exit code 1: bang")
 
-    monkeypatch.setattr(compare, "drill_and_judge", no_drill)
-    monkeypatch.setattr(compare, "costs", no_costs)
+    monkeypatch.setattr(models, "carry_out", no_drill)
+    monkeypatch.setattr(models, "costs", no_costs)
     found = entry(arguments, tmp_path)
     assert found["trouble"] == [
         "the drill could not be run: no server",
@@ -92,7 +91,7 @@ def test_what_fails_is_missing_and_said_and_the_rest_is_measured(
 
 
 def test_without_time_nothing_is_begun(arguments: argparse.Namespace, tmp_path: Path) -> None:
-    found = entry(arguments, tmp_path, left_s=compare.DRILL_S - 1)
+    found = entry(arguments, tmp_path, left_s=models.DRILL_S - 1)
     assert found["trouble"] == ["there was no time for it"] and found["costs"] is None
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos import cli, command, judge, runs
+from chaos import cli, judge, runs
+from chaos import run as one_run
 from chaos.calibration import Calibration, Trial
 from chaos.drill import Drill
 from chaos.interrupts import Interrupts
@@ -24,16 +25,15 @@ def conclude(folder: Path, *, errors: list[str], loaded: bool = True) -> tuple[i
     """Exit code and printed lines of a drill that ended like this."""
     spec = RunSpec(id=runs.run_id("bench", 1, "", 0.0), seed=1)
     stream = StringIO()
-    progress = Progress(stream)
     place, plan = runs.create(folder, spec.id), draw(1, workers=worker_names(3))
     spec.write(place.path / "spec.json", harness_errors=errors)
-    drill = Drill(spec, plan, place, progress, Interrupts(), errors=errors, loaded=loaded)
-    code = command.conclude(drill, progress)
+    drill = Drill(spec, plan, place, Progress(stream), Interrupts(), errors=errors, loaded=loaded)
+    code = one_run.judged(drill)
     return code, stream.getvalue().splitlines()
 
 
 def judge_says(monkeypatch: Patch, code: int, complaint: str = "") -> None:
-    monkeypatch.setattr(command, "judge", lambda run, interrupts, started: (code, complaint))
+    monkeypatch.setattr(one_run, "judge", lambda run, interrupts, started: (code, complaint))
 
 
 INTERRUPTED = "interrupted by SIGINT"
@@ -99,12 +99,12 @@ def undrilled(monkeypatch: Patch) -> None:
     """A run is calibrated and carried out in no time, and nothing happens in it."""
     monkeypatch.setattr(Drill, "run", lambda drill: None)
     carried = Calibration(120, (Trial(120, sent=360, lag_ms=5.0, waiting=0, ping_ms=0.4),))
-    monkeypatch.setattr(command, "calibrated", lambda *_: carried)
+    monkeypatch.setattr(one_run, "calibrated", lambda *_: carried)
 
 
 @pytest.mark.usefixtures("undrilled")
 def test_two_runs_of_one_second_have_two_ids(tmp_path: Path, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(command.time, "time", lambda: 1_769_860_800.0)
+    monkeypatch.setattr(one_run.time, "time", lambda: 1_769_860_800.0)
     for _ in range(2):
         assert cli.main(["run", "bench", "--runs", str(tmp_path)], Interrupts()) == 2
     names = {"20260131-120000-bench-seed1", "20260131-120000-bench-seed1-2"}

@@ -16,10 +16,10 @@ import pytest
 
 from chaos import mutants
 from chaos.errors import HarnessError
-from chaos.faults import base, worker_freeze, worker_kill
+from chaos.faults import base, kills, leases
 from chaos.faults.base import Scene, Seen, carry_out, process_states
-from chaos.faults.worker_freeze import WorkerFreeze
-from chaos.faults.worker_kill import WorkerKill
+from chaos.faults.kills import WorkerKill
+from chaos.faults.leases import WorkerFreeze
 from chaos.plan import PlannedFault
 from chaos.processes import Child, Crew, send
 from chaos.spec import RunSpec
@@ -110,17 +110,17 @@ def content_with_few(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits for what never comes are short."""
-    monkeypatch.setattr(worker_kill, "OVERTIME_S", -3.0)
-    monkeypatch.setattr(worker_kill, "REPLACEMENT_TIMEOUT_S", 0.1)
-    monkeypatch.setattr(worker_freeze, "OVERTIME_S", -0.9)
-    monkeypatch.setattr(worker_freeze, "ANSWER_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(kills, "OVERTIME_S", -3.0)
+    monkeypatch.setattr(kills, "REPLACEMENT_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(leases, "OVERTIME_S", -0.9)
+    monkeypatch.setattr(leases, "LATE_TIMEOUT_S", 0.1)
 
 
 @pytest.fixture
 def harmless(impatient: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Signals do nothing: waits for their effect, which else comes however late, are short as well."""
-    monkeypatch.setattr(worker_kill, "REAP_TIMEOUT_S", 0.1)
-    for module in (base, worker_freeze):
+    monkeypatch.setattr(kills, "REAP_TIMEOUT_S", 0.1)
+    for module in (base, leases):
         monkeypatch.setattr(module, "STATE_TIMEOUT_S", 0.1)
 
 
@@ -248,7 +248,7 @@ def test_a_freeze_that_caught_no_handler_is_undone_and_tried_again(make_stage: M
 def test_a_freeze_after_which_no_handler_of_others_ends_is_undone_and_tried_again(
     make_stage: MakeStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_freeze, "STALL_S", 0.3)
+    monkeypatch.setattr(leases, "STALL_S", 0.3)
     stops: list[int] = []
 
     def kill(pid: int, number: int) -> None:
@@ -270,11 +270,11 @@ def test_a_freeze_after_which_no_handler_of_others_ends_is_undone_and_tried_agai
 def test_handlers_of_others_that_take_long_are_no_reason_to_stop_again_and_again(
     make_stage: MakeStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_freeze, "STALL_S", 0.1)
+    monkeypatch.setattr(leases, "STALL_S", 0.1)
     stage = make_stage()
     stage.others_take(token("long", 22))
     _, injected = stage.injected(WorkerFreeze)
-    assert f"attempt {worker_freeze.STALLS_MAX + 1}, 2 handlers running" in injected.detail
+    assert f"attempt {leases.STALLS_MAX + 1}, 2 handlers running" in injected.detail
     assert process_states(stage.victim.pid) == {"T"}
 
 
@@ -310,10 +310,8 @@ def test_a_freeze_that_nobody_notices_names_the_workers_that_wait_as_for_a_lock(
         watch.follow(name)
     frozen_ns = 100_000_000_000
     watch.view("worker-1").running[token("frozen", 1)] = frozen_ns - 5
-    watch.view("worker-2").running[token("waits", 2)] = frozen_ns + worker_freeze.SOON_NS // 2
-    watch.view("worker-3").running.update(
-        {token("waits-too", 3): frozen_ns - 5, token("new", 4): frozen_ns + 2 * worker_freeze.SOON_NS}
-    )
+    watch.view("worker-2").running[token("waits", 2)] = frozen_ns + leases.SOON_NS // 2
+    watch.view("worker-3").running.update({token("waits-too", 3): frozen_ns - 5, token("new", 4): frozen_ns + 2 * leases.SOON_NS})
     scene: Any = SimpleNamespace(watch=watch)
     fault = WorkerFreeze(scene, PlannedFault("1-worker-freeze", "worker-freeze", "worker-1", 0))
     fault._stopped_ns = frozen_ns  # pyright: ignore[reportPrivateUsage]

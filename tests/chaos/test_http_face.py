@@ -18,12 +18,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from chaos import catalogue, replay, runs, toxiproxy_binary
+from chaos.catalogue import APPS
 from chaos.errors import HarnessError
-from chaos.faces import APPS
-from chaos.faults.app_kill import AppKill
 from chaos.faults.base import LOST_MS, Scene
-from chaos.faults.round_trips import RoundTrips
-from chaos.http_face import HttpDrill
+from chaos.faults.kills import AppKill
+from chaos.faults.network_base import RoundTrips
+from chaos.http_drill import HttpDrill
 from chaos.interrupts import Interrupts
 from chaos.network import Network
 from chaos.plan import NETWORK_FAULT_NAMES, PRODUCER, Plan, PlannedFault, consumer_names, draw, worker_names
@@ -31,11 +31,11 @@ from chaos.probe import PATIENCE_S, Address, Silence, refused
 from chaos.processes import Child
 from chaos.progress import Progress
 from chaos.spec import RunSpec
-from chaos.toxiproxy_client import blackhole, latency
+from chaos.toxiproxy import blackhole, latency
 from chaos.watch import Watch
 from engine.http.settings import HttpSettings
 from tests.chaos import judged
-from tests.chaos.drills import LEASE_MS, PACE, history, run, wait_for
+from tests.chaos.drills import LEASE_MS, PACE, history, prepared, run, wait_for
 from tests.chaos.test_toxiproxy import program
 from tests.engine.http.serving import served
 
@@ -70,8 +70,9 @@ def test_other_drills_know_no_apps() -> None:
 def made_drill(folder: Path, seed: int) -> tuple[HttpDrill, Plan]:
     """A short drill with every kind of fault, and its plan."""
     plan = draw(seed, workers=WORKERS, consumers=CONSUMERS, pace=PACE, load=catalogue.HTTP)
-    short = RunSpec(runs.run_id("bench", seed, "http", 0.0), seed, face="http", lease_ms=LEASE_MS, sweep_ms=200, rate_per_s=80)
-    short = replace(short, limits=(), unique_keys=False, schedules=(), dependencies=False, routing=False)
+    short = RunSpec.bare(
+        id=runs.run_id("bench", seed, "http", 0.0), seed=seed, face="http", lease_ms=LEASE_MS, sweep_ms=200, rate_per_s=80
+    )
     short = replace(
         short, plan=tuple(asdict(planned) for planned in plan.faults), pace=asdict(plan.pace), liveness_slack_ms=3_000
     )
@@ -83,10 +84,9 @@ def made_drill(folder: Path, seed: int) -> tuple[HttpDrill, Plan]:
 def test_a_replay_is_over_http_again(tmp_path: Path) -> None:
     drill, plan = made_drill(tmp_path, 1)
     found = replay.read(drill.folder.path)
-    order = found.order(plan.faults, Interrupts())
-    assert (found.plan, order.spec.face, order.spec.load) == (plan, "http", "http")
-    made = order.make(order.spec, drill.folder, Progress(StringIO()), None)
-    assert isinstance(made, HttpDrill) and order.spec.id.endswith("-http-replay")
+    again = found.scenario(plan.faults)
+    assert (found.plan, again.spec.face, again.spec.load) == (plan, "http", "http")
+    assert isinstance(prepared(again, tmp_path / "again"), HttpDrill) and again.spec.id.endswith("-http-replay")
     drill.folder.release()
 
 

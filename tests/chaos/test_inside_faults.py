@@ -11,8 +11,8 @@ import pytest
 
 from bench import models
 from chaos import mutants
-from chaos.faults import clock_wrap, disk_slow, lease_expired, server_clock_jump, worker_clock_jump, worker_cut, worker_oom
-from chaos.faults.recorder_disk_full import RecorderDiskFull
+from chaos.faults import clocks, disks, kills, leases
+from chaos.faults.disks import RecorderDiskFull
 from tests.chaos.work_stage import LEASE_MS, TARGET, Stage, stage
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("nothing_left")]
@@ -37,14 +37,14 @@ PRETENDED = ("server-clock-jump", "worker-clock-jump", "disk-slow", "dns-change"
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fault that does nothing is not waited for."""
-    monkeypatch.setattr(server_clock_jump, "HOLD_S", 0.1)
-    monkeypatch.setattr(worker_clock_jump, "HOLD_S", 0.1)
-    monkeypatch.setattr(worker_clock_jump, "CLOCK_TIMEOUT_S", 2.0)
-    monkeypatch.setattr(disk_slow, "HOLD_S", {"always": 0.1, "everysec": 0.1})
-    monkeypatch.setattr(lease_expired, "STRIKES_S", 2.0)
-    monkeypatch.setattr(worker_oom, "GROWTH_TIMEOUT_S", 1.0)
-    monkeypatch.setattr(worker_cut, "CUTS_S", 0.5)
-    monkeypatch.setattr(worker_cut, "ANSWER_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(clocks, "HOLD_S", 0.1)
+    monkeypatch.setattr(clocks, "HOLD_S", 0.1)
+    monkeypatch.setattr(clocks, "CLOCK_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(disks, "HOLD_S", {"always": 0.1, "everysec": 0.1})
+    monkeypatch.setattr(leases, "STRIKES_S", 2.0)
+    monkeypatch.setattr(kills, "GROWTH_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(leases, "CUTS_S", 0.5)
+    monkeypatch.setattr(leases, "ANSWER_TIMEOUT_S", 0.1)
 
 
 def unseen(work: Stage, name: str, target: str = TARGET, **more: Any) -> None:
@@ -88,15 +88,15 @@ def test_a_fault_that_did_nothing_has_no_witness(name: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("script", ["SET_FENCE", "SET_SEQUENCE"])
 def test_numbers_that_were_not_set_have_no_witness(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clock_wrap, script, "return 1")
-    monkeypatch.setattr(clock_wrap, "CLAIM_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(clocks, script, "return 1")
+    monkeypatch.setattr(clocks, "CLAIM_TIMEOUT_S", 2.0)
     with stage(tmp_path, delay_ms=400) as work:
         unseen(work, "clock-wrap", "servers")
 
 
 @pytest.mark.usefixtures("impatient")
 def test_leases_that_were_not_ended_have_no_witness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease_expired, "EXPIRE", "return 1")
+    monkeypatch.setattr(leases, "EXPIRE", "return 1")
     with stage(tmp_path) as work:
         unseen(work, "lease-expired")
 
@@ -125,7 +125,7 @@ def test_a_worker_that_did_not_grow_is_not_killed(tmp_path: Path, monkeypatch: p
 
 
 def test_a_worker_that_is_too_big_and_lives_has_no_witness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chaos.faults.worker_kill.REAP_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("chaos.faults.kills.REAP_TIMEOUT_S", 0.5)
     with stage(tmp_path) as work:
         work.scene = replace(work.scene, signal=mutants.pretend)
         fault = work.fault("worker-oom")
@@ -141,8 +141,8 @@ def test_a_worker_whose_history_is_full_goes_on_working(tmp_path: Path) -> None:
 
 
 def test_a_history_that_is_not_full_has_no_witness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chaos.faults.recorder_disk_full.STOP_TIMEOUT_S", 1.0)
-    monkeypatch.setattr("chaos.faults.recorder_disk_full.ROOM_BYTES", 1 << 40)
+    monkeypatch.setattr("chaos.faults.disks.STOP_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("chaos.faults.disks.ROOM_BYTES", 1 << 40)
     with stage(tmp_path) as work:
         unseen(work, "recorder-disk-full", make_fault=RecorderDiskFull)
 
@@ -151,7 +151,7 @@ def test_the_jump_is_drawn_by_the_seed(tmp_path: Path) -> None:
     with stage(tmp_path) as work:
         assert all(jump_of(work, seed) == jump_of(work, seed) for seed in range(3))
         found = {jump_of(work, seed) for seed in range(60)}
-    assert found == {sign * jump for jump in server_clock_jump.JUMPS_S for sign in (1, -1)}
+    assert found == {sign * jump for jump in clocks.JUMPS_S for sign in (1, -1)}
 
 
 def jump_of(work: Any, seed: int) -> int:

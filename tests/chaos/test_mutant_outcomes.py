@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from chaos import catalogue, verdicts
+from chaos import catalogue, judge
+from chaos.campaigns.mutants import CONTROLS, Result, alarm, chosen, drills, exit_code, last_line, missed
+from chaos.campaigns.short import CLEAN_CHANNELS, clean_shapes, every
+from chaos.catalogue import HTTP
 from chaos.errors import HarnessError
-from chaos.faces import HTTP
+from chaos.judge import Verdict, read_verdict
 from chaos.mutants import KEPT, Mutant, lose_histories
-from chaos.mutants.command import chosen, drills
-from chaos.mutants.outcome import CONTROLS, Result, alarm, exit_code, last_line, missed
-from chaos.mutants.short import CLEAN_CHANNELS, clean_shapes, every
-from chaos.verdicts import Verdict, read
 from reports.causes import Cause, of_doubt
 from reports.checks import CHECKS, h1_faults_bit
 from reports.facts import Run
@@ -91,12 +90,12 @@ def test_whether_only_the_machine_is_to_blame_is_told_by_causes(
     entries = [{"id": check, "verdict": found, "why": "it rained"} for check, found in checks.items()]
     written = {"verdict": "unknown", "checks": entries, "reasons": ["it rained"], "causes": causes}
     (tmp_path / "verdict.json").write_text(json.dumps(written))
-    assert read(tmp_path).too_slow is too_slow
+    assert read_verdict(tmp_path).too_slow is too_slow
 
 
 def test_what_the_harness_knows_of_causes_and_checks_is_what_the_judge_writes() -> None:
-    assert (verdicts.SLOW, verdicts.RECORDER, verdicts.CRASHED) == (Cause.SLOW, Cause.RECORDER, Cause.CRASHED)
-    assert {check.id: check.name for check in CHECKS if check.id in (verdicts.PUNCTUAL, verdicts.CARRIED_OUT)} == {
+    assert (judge.SLOW, judge.RECORDER, judge.CRASHED) == (Cause.SLOW, Cause.RECORDER, Cause.CRASHED)
+    assert {check.id: check.name for check in CHECKS if check.id in (judge.PUNCTUAL, judge.CARRIED_OUT)} == {
         "H1": "every fault took effect and healed",
         "J19": "delayed jobs start on time",
     }
@@ -180,10 +179,10 @@ def test_histories_of_processes_are_lost_and_those_of_the_harness_stay(tmp_path:
 
 
 def test_a_verdict_that_cannot_be_read_is_unknown(tmp_path: Path) -> None:
-    assert read(tmp_path).verdict == "unknown"
+    assert read_verdict(tmp_path).verdict == "unknown"
     (tmp_path / "verdict.json").write_text("[]")
-    assert read(tmp_path).verdict == "unknown"
+    assert read_verdict(tmp_path).verdict == "unknown"
     (tmp_path / "verdict.json").write_text(
         json.dumps({"verdict": "valid", "checks": [{"id": "J1", "verdict": "valid"}], "reasons": []})
     )
-    assert read(tmp_path) == Verdict("valid", {"J1": "valid"})
+    assert read_verdict(tmp_path) == Verdict("valid", {"J1": "valid"})

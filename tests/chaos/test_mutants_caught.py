@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 from functools import partial
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from chaos.calibration import Calibration, Trial
-from chaos.command import record
-from chaos.interrupts import Interrupts
-from chaos.mutants.outcome import missed
-from chaos.mutants.short import calibration_of, every, order
-from chaos.verdicts import parsed
+from chaos.campaigns.mutants import missed
+from chaos.campaigns.short import calibration_of, drawn, every
+from chaos.judge import parsed
+from tests.chaos.drills import CARRIED, recorded
 from tests.chaos.judged import TIMEOUT, drilled
 
 pytestmark = TIMEOUT
@@ -24,16 +21,11 @@ PLANTED = every()
 #: One for each tier: the other drills are of the third.
 SOON = "limit-not-counted"
 
-CALIBRATION = Calibration(120, (Trial(120, 240, 1.0, 0, 1.0),))
-
 
 def drill_of(name: str, folder: Path) -> Path:
     """Carry out the drill of a mutant; the folder of its run."""
     planted = PLANTED[name]
-    arguments = argparse.Namespace(runs=folder, keep=100, keep_days=100)
-    with Interrupts() as interrupts:
-        wanted = order(planted.shape, 1, interrupts, planted.mutant)
-        made = record(wanted, arguments, interrupts, calibration_of(planted.shape, CALIBRATION))
+    made = recorded(drawn(planted.shape, 1, planted.mutant), folder, calibration_of(planted.shape, CARRIED))
     made.folder.release()
     return made.folder.path
 

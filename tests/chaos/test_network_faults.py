@@ -15,7 +15,7 @@ from chaos.faults.base import Scene, Seen, carry_out
 from chaos.plan import NETWORK_FAULT_NAMES, PlannedFault
 from chaos.probe import ask
 from chaos.processes import send
-from chaos.toxiproxy_client import Toxic, blackhole
+from chaos.toxiproxy import Toxic, blackhole
 from record.history import HistoryFile, load_file
 from tests.chaos.network_stage import LEASE_MS, TARGETS, Stage, planned
 from tests.chaos.network_stage import stage as stage
@@ -38,8 +38,8 @@ def healed(stage: Stage) -> Iterator[None]:
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """What does nothing is not waited for."""
-    for name in ("net_reply_lost.SHORT_LOSSES_S", "net_latency.ANSWERS_S", "net_latency.RENEWAL_LEASES"):
-        monkeypatch.setattr(f"chaos.faults.{name}", 0.1)
+    for name in ("SHORT_LOSSES_S", "ANSWERS_S", "RENEWAL_LEASES"):
+        monkeypatch.setattr(f"chaos.faults.network.{name}", 0.1)
 
 
 def unseen(stage: Stage, name: str) -> tuple[Seen, Seen]:
@@ -106,20 +106,19 @@ def test_a_target_that_asks_for_nothing_is_no_witness(name: str, stage: Stage, m
 @pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize(("name", "other"), [("net-request-lost", "downstream"), ("net-reply-lost", "upstream")])
 def test_the_wrong_direction_has_no_witness(name: str, other: str, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = f"chaos.faults.{name.replace('-', '_')}"
-    monkeypatch.setattr(f"{module}.blackhole", lambda stream: blackhole(other))
+    monkeypatch.setattr("chaos.faults.network.blackhole", lambda stream: blackhole(other))
     _, seen = unseen(stage, name)
     assert ("not at the server" in seen.detail) == (other == "upstream")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_fault_that_stays_is_not_healed(name: str, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chaos.faults.net_reply_lost.SHORT_LOSSES_S", 0.0)
+    monkeypatch.setattr("chaos.faults.network.SHORT_LOSSES_S", 0.0)
     fault = stage.make(name)
     fault.inject()
     assert fault.witness().ok
     # From here on it waits for what never comes.
-    for module in ("network_base", "net_down", "net_reply_lost"):
+    for module in ("network_base", "network"):
         monkeypatch.setattr(f"chaos.faults.{module}.ANSWER_TIMEOUT_S", 0.3)
     with monkeypatch.context() as stubborn:
         stubborn.setattr(stage.network, "heal", lambda names: None)

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from bench.models import DSPS, NAMES
-from chaos import catalogue
+from chaos import campaign, catalogue
+from chaos.campaigns import cells as schedule
+from chaos.campaigns import nightly as command
+from chaos.campaigns.cells import CONTROL_EVERY, FAULTS_A_NIGHT, Cell, cells, faults_of, night
+from chaos.campaigns.nightly import CellResult, complaint, exit_code, last_line
 from chaos.cli import parse
 from chaos.errors import HarnessError, TooSlow
 from chaos.interrupts import Interrupts
-from chaos.nightly import cells as schedule
-from chaos.nightly import command
-from chaos.nightly.cells import CONTROL_EVERY, FAULTS_A_NIGHT, Cell, cells, faults_of, night
-from chaos.nightly.outcome import CellResult, complaint, exit_code, last_line
+from chaos.judge import Verdict
 from chaos.topologies import CLUSTER, DURABILITIES, TOPOLOGIES
-from chaos.verdicts import Verdict
 from reports.errors import JudgeError
 from reports.nights import last_nights
 
@@ -73,16 +73,10 @@ def test_without_a_fault_that_fits_there_is_none() -> None:
 
 @pytest.mark.slow
 def test_every_drill_of_a_night_can_be_made() -> None:
-    with Interrupts() as interrupts:
-        for number in range(4):
-            for drill in night(DAY + timedelta(number)):
-                made = command.order(drill, interrupts)
-                assert tuple(sorted(planned.name for planned in made.plan.faults)) == tuple(sorted(drill.faults))
-                assert (made.spec.seed, made.spec.model, made.spec.topology) == (
-                    drill.seed,
-                    drill.cell.model,
-                    drill.cell.topology,
-                )
+    for drill in (drill for number in range(4) for drill in night(DAY + timedelta(number))):
+        made, cell = command.drawn(drill), drill.cell
+        assert sorted(planned.name for planned in made.plan.faults) == sorted(drill.faults)
+        assert (made.spec.seed, made.spec.model, made.spec.topology) == (drill.seed, cell.model, cell.topology)
 
 
 def result(verdict: str, reason: str = "", number: int = 0) -> CellResult:
@@ -162,7 +156,7 @@ def test_a_machine_that_is_too_slow_leaves_every_cell_unknown(tmp_path: Path, mo
 
 
 def write_night(folder: Path, day: date, verdicts: dict[int, str]) -> Path:
-    place = command.make_place(folder, day)
+    place = command.new_place(folder, day)
     results: list[CellResult] = []
     for number, drill in enumerate(night(day)[:4]):
         run = place / f"run-{number}"
@@ -170,7 +164,7 @@ def write_night(folder: Path, day: date, verdicts: dict[int, str]) -> Path:
         if number:
             (run / "report.html").write_text("a report")
         results.append(CellResult(drill, run.name, Verdict(verdicts.get(number, "valid"), {}, ("J4 violated: <lost>",))))
-    command.write(place / command.FILE, day, results)
+    campaign.write(place / command.FILE, command.content(day, results))
     return place
 
 
@@ -198,7 +192,7 @@ def test_a_night_that_cannot_be_read_is_one_clear_error(content: str, tmp_path: 
 def test_a_night_that_cannot_be_read_is_left_out_and_named_and_the_others_are_shown(tmp_path: Path) -> None:
     write_night(tmp_path, DAY - timedelta(1), {})
     for content in ("{oops", "[" * 100_000):
-        bad = command.make_place(tmp_path, DAY)
+        bad = command.new_place(tmp_path, DAY)
         (bad / command.FILE).write_text(content)
         lines = last_nights(tmp_path).splitlines()
         assert [line.split()[0] for line in lines[3:4]] == ["2026-11-26"] and lines[-1].startswith("nights: 1 in ")
@@ -213,8 +207,8 @@ def test_a_folder_without_a_night_is_an_error(tmp_path: Path) -> None:
 
 def test_old_nights_go(tmp_path: Path) -> None:
     for number in range(command.KEEP + 3):
-        place = command.make_place(tmp_path, DAY + timedelta(number))
-        command.write(place / command.FILE, DAY, [])
+        place = command.new_place(tmp_path, DAY + timedelta(number))
+        campaign.write(place / command.FILE, command.content(DAY, []))
     left = sorted(path.name for path in tmp_path.iterdir())
     assert len(left) == command.KEEP and left[-1] == (DAY + timedelta(command.KEEP + 2)).isoformat()
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from chaos.channels import mutants as channel_mutants
-from chaos.mischief import command as mischief
 from chaos.mutants import of_services
 from chaos.mutants.of_jobs import MUTANTS
 from chaos.planting import ENGINE, Edit, anchors, layers_around, planted, without_unused
+from chaos.scenarios import mischief
 from chaos.simulate.games import GAMES
 from chaos.simulate.patching import changed_methods
 from engine.redis.scripts import linked_functions, load_model, load_script, scripts_folder

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from chaos.drill import Drill
 from chaos.faults import FAULTS
-from chaos.faults.recorder_disk_full import RecorderDiskFull
+from chaos.faults.disks import RecorderDiskFull
 from chaos.plan import PlannedFault
 from tests.chaos.drills import history, make_drill, run
 from tests.chaos.judged import TIMEOUT, drilled

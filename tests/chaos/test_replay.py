@@ -10,15 +10,14 @@ from typing import Any
 
 import pytest
 
-from chaos import command, replay, topologies
+from chaos import replay, topologies
 from chaos.calibration import Calibration, Trial
-from chaos.channels import command as of_channels
 from chaos.channels.plan import draw as draw_channels
 from chaos.channels.plan import publisher_names
 from chaos.channels.spec import ChannelSpec
 from chaos.errors import HarnessError
-from chaos.interrupts import Interrupts
 from chaos.plan import Pace, Plan, draw, worker_names
+from chaos.scenarios import bench, channels
 from chaos.spec import RunSpec, SpecFile
 
 #: The plan of this seed has a fault in the force of another one.
@@ -39,13 +38,13 @@ def written(folder: Path, spec: Any, plan: Plan) -> Path:
 def jobs(folder: Path) -> tuple[Path, RunSpec, Plan]:
     plan = draw(CROWDED, workers=worker_names(3), pace=Pace(calm_ms=7), minutes=1)
     fields: dict[str, Any] = {"mutant": "no-reap", "model": "lanes", "rate_per_s": 90, "lease_ms": 5_000, "direct": ()}
-    spec = RunSpec("one", CROWDED, **fields, **command.features("lanes"))
+    spec = RunSpec("one", CROWDED, **fields, **bench.features("lanes"))
     return written(folder, spec, plan), spec, plan
 
 
 def of_channels_too(folder: Path) -> tuple[Path, ChannelSpec, Plan]:
     plan = draw_channels(1, publishers=publisher_names(2), minutes=1)
-    spec = of_channels.preset(ChannelSpec("one", 1, rate=0.5), of_channels.crossings(plan))
+    spec = channels.preset(ChannelSpec("one", 1, rate=0.5), channels.crossings_of(plan))
     return written(folder, spec, plan), spec, plan
 
 
@@ -57,15 +56,14 @@ def test_a_replay_has_the_spec_and_the_plan_of_its_run(record: Callable[[Path], 
     # The durability is written down as what was meant.
     meant = topologies.meant(spec.topology, spec.durability)
     assert json.loads(json.dumps(asdict(found.spec))) == json.loads(json.dumps(asdict(replace(spec, id="", durability=meant))))
-    order = found.order(plan.faults, Interrupts())
+    made = found.scenario(plan.faults)
     # Also on a machine that carries less: the rate, the limits and the clocks that were preset belong to what is repeated.
-    assert order.rated is not None
-    again = order.rated(order.spec, SLOW)
+    again = made.at_rate(SLOW)
     assert asdict(replace(again, id="", calibration={})) == asdict(found.spec)
-    assert order.plan == plan and order.spec.id.endswith("-replay")
+    assert made.plan == plan and made.spec.id.endswith("-replay")
     servers = topologies.label(spec.topology, spec.durability)
-    assert servers in order.spec.id and (spec.model != "dsps" or servers == "aof-always")
-    assert (order.mutant.name if order.mutant else "") == spec.mutant
+    assert servers in made.spec.id and (spec.model != "dsps" or servers == "aof-always")
+    assert (made.mutant.name if made.mutant else "") == spec.mutant
 
 
 def test_a_plan_has_a_fault_during_another_and_keeps_it(tmp_path: Path) -> None:
@@ -76,9 +74,9 @@ def test_a_plan_has_a_fault_during_another_and_keeps_it(tmp_path: Path) -> None:
 
 def test_the_objectives_of_the_run_are_its_objectives_again(tmp_path: Path) -> None:
     folder, _, plan = jobs(tmp_path / "run")
-    assert replay.read(folder).order(plan.faults, Interrupts()).objectives is None
+    assert replay.read(folder).scenario(plan.faults).objectives is None
     (folder / "slo.toml").write_text("")
-    assert replay.read(folder).order(plan.faults, Interrupts()).objectives == folder / "slo.toml"
+    assert replay.read(folder).scenario(plan.faults).objectives == folder / "slo.toml"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chaos import results
+from chaos import snapshot
 from engine import Handlers, Job, Queue, Worker
 from record.history import HistoryFile, load_file
 from record.recorder import result_crc
@@ -37,7 +37,7 @@ def work_off(queue: Queue, payloads: dict[str, Any]) -> None:
 def read(queue: Queue, folder: Path, jobs: list[str]) -> tuple[str, dict[str, dict[str, Any]]]:
     """The complaint, and the items of the rows by job."""
     harness = HistoryFile(folder / "harness.jsonl", proc="harness", role="harness")
-    complaint = results.read(queue, harness, jobs)
+    complaint = snapshot.read_results(queue, harness, jobs)
     harness.close()
     rows = [row for row in load_file(folder / "harness.jsonl").rows if row["kind"] == "operation"]
     assert all((row["f"], row["type"]) == ("result", "ok") and row["first_send_ns"] <= row["done_ns"] for row in rows)
@@ -59,11 +59,11 @@ def test_what_a_caller_is_given_is_recorded(queue: Queue, tmp_path: Path) -> Non
 
 
 def test_of_many_jobs_some_are_read_over_the_whole_run(queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "RESULTS_MAX", 4)
+    monkeypatch.setattr(snapshot, "RESULTS_MAX", 4)
     jobs = [f"job-{number:02}" for number in range(10)]
     complaint, found = read(queue, tmp_path, jobs)
     assert complaint == "" and list(found) == ["job-00", "job-03", "job-06", "job-09"]
-    assert results.read(queue, HistoryFile(tmp_path / "other.jsonl", proc="other", role="harness"), []) == ""
+    assert snapshot.read_results(queue, HistoryFile(tmp_path / "other.jsonl", proc="other", role="harness"), []) == ""
 
 
 def test_a_server_that_is_away_is_a_complaint(tmp_path: Path) -> None:

@@ -11,17 +11,8 @@ import pytest
 
 from chaos import catalogue, mutants, topologies
 from chaos.errors import HarnessError
-from chaos.faults import (
-    clients_killed,
-    memory_full,
-    script_busy,
-    scripts_flushed,
-    server_base,
-    server_pause,
-    server_restart,
-    snapshot_restore,
-)
-from chaos.faults.commands import refusals, setting, tell
+from chaos.faults import commands, server, snapshot_restore
+from chaos.faults.asking import refusals, setting, tell
 from chaos.plan import SERVERS, PlannedFault
 from chaos.topology import Durable
 from tests.chaos.topology_stage import TopologyStage, stage
@@ -36,12 +27,11 @@ STAGES = {"inject", "witness", "heal", "healed"}
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Faults stay for as long as takes to see them."""
-    monkeypatch.setattr(server_pause, "PAUSE_S", 1.0)
-    monkeypatch.setattr(memory_full, "HOLD_S", 0.3)
-    monkeypatch.setattr(script_busy, "HOLD_S", 0.3)
-    for module in (scripts_flushed, clients_killed):
-        monkeypatch.setattr(module, "STORM_S", 0.5)
-    monkeypatch.setattr(server_restart, "DOWN_S", 0.3)
+    monkeypatch.setattr(server, "PAUSE_S", 1.0)
+    monkeypatch.setattr(commands, "OOM_HOLD_S", 0.3)
+    monkeypatch.setattr(commands, "HOLD_S", 0.3)
+    monkeypatch.setattr(commands, "STORM_S", 0.5)
+    monkeypatch.setattr(server, "DOWN_S", 0.3)
     monkeypatch.setattr(snapshot_restore, "LOST_LOAD_S", 0.5)
 
 
@@ -60,18 +50,17 @@ def has_no_witness_when_it_does_nothing(found: TopologyStage, name: str) -> None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(found, "scene", replace(scene, pretend=True, signal=mutants.pretend))
         for module, timeout in (
-            (server_base, "ASK_TIMEOUT_S"),
-            (server_pause, "STATE_TIMEOUT_S"),
-            (memory_full, "REFUSED_TIMEOUT_S"),
-            (scripts_flushed, "REFUSED_TIMEOUT_S"),
-            (clients_killed, "ANSWER_TIMEOUT_S"),
-            (server_restart, "END_TIMEOUT_S"),
+            (server, "ASK_TIMEOUT_S"),
+            (server, "STATE_TIMEOUT_S"),
+            (commands, "OOM_TIMEOUT_S"),
+            (commands, "REFUSED_TIMEOUT_S"),
+            (commands, "ANSWER_TIMEOUT_S"),
+            (server, "END_TIMEOUT_S"),
         ):
             patch.setattr(module, timeout, 0.1)
-        patch.setattr(script_busy, "BUSY_TIMEOUT_S", 0.5)
-        patch.setattr(server_pause, "PAUSE_S", 0.2)
-        for module in (scripts_flushed, clients_killed):
-            patch.setattr(module, "STORM_S", 0.1)
+        patch.setattr(commands, "BUSY_TIMEOUT_S", 0.5)
+        patch.setattr(server, "PAUSE_S", 0.2)
+        patch.setattr(commands, "STORM_S", 0.1)
         seen = found.carry_out(name)
         assert seen["inject"][0] and not seen["witness"][0], (name, seen)
 
@@ -79,7 +68,7 @@ def has_no_witness_when_it_does_nothing(found: TopologyStage, name: str) -> None
 def is_interrupted(found: TopologyStage) -> None:
     """What was done in part is undone."""
 
-    class Interrupted(memory_full.MemoryFull):
+    class Interrupted(commands.MemoryFull):
         def act(self) -> str:
             super().act()
             raise HarnessError("interrupted by SIGINT")

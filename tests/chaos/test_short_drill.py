@@ -20,11 +20,11 @@ from pyspark.sql import SparkSession
 from chaos import mutants, runs, toxiproxy_binary
 from chaos.drill import Drill
 from chaos.interrupts import Interrupts
+from chaos.judge import Verdict, parsed
 from chaos.mutants.of_jobs import MUTANTS
 from chaos.plan import PRODUCER, Pace, Plan, PlannedFault
 from chaos.progress import Progress
 from chaos.spec import RunSpec
-from chaos.verdicts import Verdict, parsed
 from engine.redis.scripts import scripts_folder
 from tests.chaos.drills import history, repeated, run, run_elsewhere
 from tests.chaos.judged import TIMEOUT

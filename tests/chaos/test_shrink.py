@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from chaos import shrink
+from chaos import replay
 from chaos.calibration import Calibration, Trial
 from chaos.ddmin import minimal
 from chaos.errors import HarnessError, Interrupted
 from chaos.interrupts import Interrupts
 from chaos.plan import Pace, Plan, PlannedFault
-from chaos.shrink import without_others
+from chaos.replay import without_others
 
 Patch = pytest.MonkeyPatch
 Output = pytest.CaptureFixture[str]
@@ -75,7 +75,7 @@ class Recorded:
     unknown: tuple[str, ...] = ()
     plan: Plan = field(default_factory=lambda: Plan(1, Pace(), FAULTS))
 
-    def order(self, faults: Sequence[PlannedFault], interrupts: Interrupts) -> Any:
+    def scenario(self, faults: Sequence[PlannedFault]) -> Any:
         return tuple(planned.fault for planned in faults)
 
     def carry_out(self, order: Any, *_: object) -> tuple[int, Path]:
@@ -92,9 +92,9 @@ def decided(folder: Path, result: str, errors: Sequence[str] = ()) -> Path:
 
 
 def shrunk(recorded: Recorded, monkeypatch: Patch) -> int:
-    monkeypatch.setattr(shrink, "measure", lambda *_: CARRIED)
-    monkeypatch.setattr(shrink, "carry_out", recorded.carry_out)
-    return shrink.shrink(recorded, argparse.Namespace(), Interrupts())
+    monkeypatch.setattr(replay, "measure", lambda *_: CARRIED)
+    monkeypatch.setattr(replay, "carry_out", recorded.carry_out)
+    return replay.shrink(recorded, argparse.Namespace(), Interrupts())
 
 
 def test_the_faults_that_are_enough_are_said_in_the_last_line(tmp_path: Path, monkeypatch: Patch, capsys: Output) -> None:

@@ -13,13 +13,13 @@ from dataclasses import replace
 import pytest
 
 from chaos.errors import HarnessError
-from chaos.planting import Edit, planted
+from chaos.planting import planted
 from chaos.simulate.book import Book
 from chaos.simulate.campaign import Tally
 from chaos.simulate.chance import Chance
 from chaos.simulate.episode import QUEUE, Stage, plan_of
 from chaos.simulate.games import GAMES
-from chaos.simulate.patching import Removal, removed
+from chaos.simulate.patching import removal, removed
 from chaos.simulate.profiles import BY_NAME, PROFILES
 from chaos.simulate.removals import NOT_REMOVABLE, REMOVALS
 from chaos.simulate.rules import look
@@ -186,14 +186,14 @@ def test_a_rule_that_is_taken_away_is_found(ironclaim_server: EmbeddedServer, wh
 
 
 def test_each_rule_is_taken_away_or_said_not_to_be() -> None:
-    assert {removal.rule for removal in REMOVALS} | set(NOT_REMOVABLE) >= RULES
-    for removal in REMOVALS:
-        assert set(removal.profiles) <= set(BY_NAME), removal.what
-        assert planted(removal.edits)
+    assert {one.rule for one in REMOVALS} | set(NOT_REMOVABLE) >= RULES
+    for one in REMOVALS:
+        assert set(one.profiles) <= set(BY_NAME), one.what
+        assert planted(one.edits)
 
 
 def test_a_removal_at_an_anchor_that_is_gone_is_an_error() -> None:
-    unknown = Removal(1, "nothing", (Edit("no-such-anchor", ""),), ("one place",), ("calm",))
+    unknown = removal(1, "nothing", "one place", "calm").by("no-such-anchor", "")
     with pytest.raises(HarnessError, match="anchor 'no-such-anchor' occurs 0 times"), removed(unknown):
         pass
 

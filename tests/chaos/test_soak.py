@@ -22,7 +22,7 @@ from chaos.interrupts import Interrupts
 from chaos.plan import FAULT_NAMES, PRODUCER, Pace, Plan, PlannedFault, worker_names
 from chaos.progress import Progress
 from chaos.slopes import LATENCY, MB, Slope, fit, latencies, percentiles, slope
-from chaos.soak import LEAKING, STEADY, UNKNOWN, Soak, Times, draw, verdict
+from chaos.soaking import LEAKING, STEADY, UNKNOWN, Soak, Times, draw, verdict
 from chaos.spec import RunSpec
 from tests.chaos.drills import pids_of, run
 

@@ -17,7 +17,7 @@ from chaos.errors import HarnessError
 from chaos.plan import FAULTS_A_MINUTE, NETWORK_FAULT_NAMES, SERVERS, draw, worker_names
 from chaos.spec import RunSpec
 from chaos.topology import Setting, make
-from chaos.topology.clients import client_of
+from chaos.topology.base import client_of
 from reports.folder import loss_faults
 from tests.chaos.topology_stage import stage, wait
 from tests.engine.helpers.waiting import wait_until

@@ -18,8 +18,7 @@ from chaos.errors import HarnessError
 from chaos.network import Network
 from chaos.probe import Address, Silence, ask, pinged, refused, round_trip_ms, through
 from chaos.processes import ROOT
-from chaos.toxiproxy import ToxiproxyServer
-from chaos.toxiproxy_client import Toxic, ToxiproxyClient, ToxiproxyError, blackhole, latency
+from chaos.toxiproxy import Toxic, ToxiproxyClient, ToxiproxyError, ToxiproxyServer, blackhole, latency
 from engine.testing import EmbeddedServer
 from engine.testing.server import free_port, lowest_local_port
 from tests.chaos.drills import wait_for

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from chaos import upgrade
 from chaos.errors import HarnessError
 from chaos.processes import ROOT
+from chaos.scenarios import upgrade
+from chaos.scenarios.upgrade import FAULTS, NEW_ENGINE, OLD_ENGINE, UpgradeCrew, draw, number_of, unpack_engine
 from chaos.spec import RunSpec
-from chaos.upgrade import FAULTS, NEW_ENGINE, OLD_ENGINE, UpgradeCrew, draw, number_of, unpack_engine
 from chaos.watch import Watch
 from record.history import HistoryFile
 

@@ -24,7 +24,7 @@ from chaos.network import Network
 from chaos.plan import SERVERS, PlannedFault
 from chaos.processes import send
 from chaos.topology import Durable, Setting, make
-from chaos.topology.clients import client_of
+from chaos.topology.base import client_of
 from chaos.watch import NEVER, Answer
 from record.history import HistoryFile
 from tests.chaos.histories import waiting

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from chaos.attended import Attendance
+from chaos.attendance import Attendance
 from chaos.errors import HarnessError
 from chaos.probe import address_of
 from engine import AsyncQueue, Channel, ConnectOptions, EngineError, Malformed, Queue

@@ -16,7 +16,7 @@ import pytest
 from chaos import toxiproxy_binary
 from chaos.network import Network
 from chaos.probe import through
-from chaos.toxiproxy_client import blackhole
+from chaos.toxiproxy import blackhole
 from engine.models.lanes import Lanes
 from engine.ops.admin import MakeTestQueue
 from engine.redis.async_driver import AsyncDriver

@@ -11,7 +11,7 @@ from chaos.catalogue import KINDS
 from chaos.channels.faults import FAULTS as CHANNEL_FAULTS
 from chaos.faults import FAULTS
 from chaos.plan import Pace, Plan, PlannedFault, draw
-from chaos.scale.drill import ScaleDrill
+from chaos.scaling import ScaleDrill
 from reports import slo_file
 from reports.command import main
 from reports.errors import JudgeError

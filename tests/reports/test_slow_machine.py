@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from chaos.verdicts import parsed
+from chaos.judge import parsed
 from reports import load
 from reports.bench.grow import grow
 from reports.checks import j15_ticks_once

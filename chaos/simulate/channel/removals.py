@@ -2,79 +2,38 @@
 
 from __future__ import annotations
 
-from chaos.planting import Edit
-from chaos.simulate.patching import Removal
+from chaos.simulate.patching import removal
 
 _WRAPS = ("wrap and late copies", "wrap")
 
 CHANNEL_REMOVALS = (
-    Removal(
-        3,
-        "a message is published again under an id that is known",
-        (Edit("known-ids-are-not-published-again", "if true then"),),
-        ("published twice",),
-        ("late copies", "network"),
+    removal(3, "a message is published again under an id that is known", "published twice", "late copies, network").by(
+        "known-ids-are-not-published-again", "if true then"
     ),
-    Removal(
-        3,
-        "a publish is never void",
-        (Edit("late-publish-is-void", "local words, refused, late = {}, 0, now_ms > not_after_ms + 1e9"),),
-        ("late publish",),
-        ("late publishes",),
+    removal(3, "a publish is never void", "late publish", "late publishes").by(
+        "late-publish-is-void", "local words, refused, late = {}, 0, now_ms > not_after_ms + 1e9"
     ),
-    Removal(
-        3,
-        "a publish takes the clocks of one that was cut off",
-        (Edit("unfinished-publishes-stay", ""),),
-        ("clock order",),
-        ("cut scripts",),
+    removal(3, "a publish takes the clocks of one that was cut off", "clock order", "cut scripts").by(
+        "unfinished-publishes-stay", ""
     ),
-    Removal(
-        5,
-        "an old receipt moves the cursor back",
-        (Edit("cursors-only-go-forward", "if beyond or unproven then"),),
-        ("final",),
-        ("late copies", "everything"),
+    removal(5, "an old receipt moves the cursor back", "final", "late copies, everything").by(
+        "cursors-only-go-forward", "if beyond or unproven then"
     ),
-    Removal(
-        0,
-        "receipts are compared as numbers",
-        (Edit("cursors-only-go-forward", "if beyond or unproven or receipt <= own then"),),
-        ("receipt",),
-        _WRAPS,
+    removal(0, "receipts are compared as numbers", "receipt", _WRAPS).by(
+        "cursors-only-go-forward", "if beyond or unproven or receipt <= own then"
     ),
-    Removal(
-        0,
-        "clocks are compared as numbers",
-        (Edit("clocks-are-compared-on-the-circle", "if true then return clock > other end"),),
-        ("receipt", "delivery", "clock order", "liveness"),
-        _WRAPS,
+    removal(0, "clocks are compared as numbers", "receipt, delivery, clock order, liveness", _WRAPS).by(
+        "clocks-are-compared-on-the-circle", "if true then return clock > other end"
     ),
-    Removal(
-        0,
-        "a clock is written as Lua writes numbers",
-        (Edit("clocks-keep-every-digit", "local text = tostring(position)"),),
-        ("contract",),
-        _WRAPS,
+    removal(0, "a clock is written as Lua writes numbers", "contract", _WRAPS).by(
+        "clocks-keep-every-digit", "local text = tostring(position)"
     ),
-    Removal(
-        0,
-        "what comes after the wrap is not delivered",
-        (Edit("the-index-goes-on-behind-the-wrap", "if true then return found end"),),
-        ("delivery",),
-        _WRAPS,
+    removal(0, "what comes after the wrap is not delivered", "delivery", _WRAPS).by(
+        "the-index-goes-on-behind-the-wrap", "if true then return found end"
     ),
-    Removal(
-        0,
-        "a fetch moves the cursor",
-        (
-            Edit(
-                "cursor-stays-at-a-fetch",
-                "if #items > 0 then redis.call('SET', cursor, items[#items - 1], 'KEEPTTL') end\n"
-                "local more, searching = upto ~= at, #items == 0 and upto ~= at and most > 0",
-            ),
-        ),
-        ("cursor",),
-        ("network",),
+    removal(0, "a fetch moves the cursor", "cursor", "network").by(
+        "cursor-stays-at-a-fetch",
+        "if #items > 0 then redis.call('SET', cursor, items[#items - 1], 'KEEPTTL') end\n"
+        "local more, searching = upto ~= at, #items == 0 and upto ~= at and most > 0",
     ),
 )

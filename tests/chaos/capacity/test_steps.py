@@ -12,9 +12,8 @@ import redis
 import engine
 from bench.arrivals import Arrivals
 from bench.capacity_steps import Order, Sent
-from chaos.capacity.figures import SENT
+from chaos.capacity.figures import SENT, HandlerTimes, Look, Looker, Ran, Used
 from chaos.capacity.request import Request
-from chaos.capacity.samples import HandlerTimes, Look, Looker, Ran, Used
 from chaos.capacity.search import MET, MISSED, VOID
 from chaos.capacity.steps import Seen, measured
 from chaos.capacity.steps import Step as MeasuredStep

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
-from io import StringIO
 from pathlib import Path
 
-from chaos import runs, toxiproxy_binary
-from chaos.channels.command import order
+from chaos import runs
 from chaos.channels.drill import ChannelDrill
 from chaos.channels.mutants import MUTANTS
-from chaos.channels.plan import FAULT_NAMES, draw, publisher_names
-from chaos.channels.presets import Crossings
-from chaos.channels.spec import ChannelSpec
-from chaos.interrupts import Interrupts
+from chaos.channels.plan import FAULT_NAMES
+from chaos.channels.spec import ChannelSpec, Crossings
 from chaos.plan import Pace
-from chaos.progress import Progress
+from chaos.scenarios.channels import drawn
+from tests.chaos.drills import prepared
 
 PACE = Pace(lead_in_ms=1_500, delay_max_ms=200, calm_ms=500, settle_ms=1_500)
 
@@ -27,14 +23,8 @@ def make_drill(
     """A drill with short phases, in which every clock wraps within so many ms."""
     spec = ChannelSpec(id=runs.run_id("bench", seed, "dsps", 0.0), seed=seed, mutant=mutant)
     crossings = Crossings(first_ms=500, last_ms=last_ms)
-    interrupts = Interrupts()
-    plan = draw(seed, publishers=publisher_names(spec.publishers), pace=PACE, kinds=kinds)
-    made = order(spec, plan, crossings, interrupts, MUTANTS[mutant] if mutant else None)
-    place = runs.create(folder, spec.id)
-    planned = tuple(asdict(fault) for fault in made.plan.faults)
-    # Built by the set-up; without it these tests fail with the line that says so.
-    toxiproxy = toxiproxy_binary.find() if made.plan.needs_network() else None
-    drill = made.make(replace(made.spec, plan=planned), place, Progress(StringIO()), toxiproxy)
+    made = drawn(spec, crossings=crossings, mutant=MUTANTS[mutant] if mutant else None, pace=PACE, kinds=kinds)
+    drill = prepared(made, folder)
     assert isinstance(drill, ChannelDrill)
     return drill
 

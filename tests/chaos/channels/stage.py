@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from chaos.channels.crew import ChannelCrew
+from chaos.channels.crew import ChannelCrew, ChannelScene
 from chaos.channels.faults import FAULTS
 from chaos.channels.keyspace import Keyspace
-from chaos.channels.scene import ChannelScene
 from chaos.channels.spec import Channel as SpecChannel
 from chaos.channels.spec import ChannelSpec
 from chaos.channels.watch import ChannelWatch

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from bench.channels.workload import LOCUST_SHARE, PLAIN_SHARES, ChannelWorkload
-from chaos.channels.command import crossings
 from chaos.channels.plan import FAULT_NAMES, KILL, PACE, RESTORE, draw, publisher_names
-from chaos.channels.presets import Crossings, channels
-from chaos.channels.spec import Channel, ChannelSpec
+from chaos.channels.spec import Channel, ChannelSpec, Crossings, preset_channels
 from chaos.errors import HarnessError
 from chaos.plan import SERVERS
+from chaos.scenarios.channels import crossings_of
 from engine.channel.clock import CLOCK_MAX, ahead
 
 PUBLISHERS = publisher_names(2)
@@ -67,7 +66,7 @@ def test_a_fault_that_does_not_exist_is_refused_by_name() -> None:
 
 def test_each_clock_wraps_when_what_is_planned_until_its_instant_is_published() -> None:
     workload, crossings = ChannelWorkload(3), Crossings(first_ms=2_000, last_ms=20_000)
-    made = channels(workload, crossings)
+    made = preset_channels(workload, crossings)
     assert [channel.name for channel in made] == [channel.name for channel in workload.channels]
     planned = workload.new_messages(crossings.last_ms)
     at_start = workload.new_messages(0)
@@ -86,7 +85,7 @@ def test_each_clock_wraps_when_what_is_planned_until_its_instant_is_published() 
 @pytest.mark.slow
 def test_crossings_are_spread_over_the_load() -> None:
     workload, crossings = ChannelWorkload(1), Crossings()
-    presets = {channel.name: channel.preset_clock for channel in channels(workload, crossings)}
+    presets = {channel.name: channel.preset_clock for channel in preset_channels(workload, crossings)}
     span_ms = crossings.last_ms - crossings.first_ms
     wrapped: list[int] = []
     for part in range(4):
@@ -97,11 +96,11 @@ def test_crossings_are_spread_over_the_load() -> None:
 
 
 def test_clocks_wrap_while_the_faults_of_the_plan_last() -> None:
-    usual = crossings(draw(1, publishers=PUBLISHERS))
+    usual = crossings_of(draw(1, publishers=PUBLISHERS))
     assert Crossings().last_ms - 5_000 < usual.last_ms <= Crossings().last_ms
     for seed in range(60):
         plan = draw(seed, publishers=PUBLISHERS, minutes=1)
-        found = crossings(plan)
+        found = crossings_of(plan)
         # With few faults the load is over soon.
         assert found.first_ms + 2_000 < found.last_ms < PACE.lead_in_ms + PACE.settle_ms + 16_000 * len(plan.faults) + 1_000
         assert found.last_ms < usual.last_ms

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from chaos import mutants
+from chaos.channels import faults as channel_faults
 from chaos.channels.faults import FAULTS
-from chaos.channels.faults import snapshot_restore as clocks_restore
-from chaos.faults import server_restart, snapshot_restore
+from chaos.faults import server, snapshot_restore
 from chaos.faults.base import carry_out
 from chaos.processes import send
 from record.history import HistoryFile, load_file
@@ -22,7 +22,7 @@ from tests.chaos.channels.stage import stage as stage
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_restart, "DOWN_S", 0.3)
+    monkeypatch.setattr(server, "DOWN_S", 0.3)
     monkeypatch.setattr(snapshot_restore, "LOST_LOAD_S", 0.5)
 
 
@@ -46,8 +46,8 @@ def carried_out(stage: Stage, name: str, folder: Path, delay_ms: int = 0) -> lis
 
 def a_server_that_did_not_end_is_no_witness(name: str, stage: Stage) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(server_restart, "END_TIMEOUT_S", 0.2)
-        patch.setattr(clocks_restore, "AHEAD_TIMEOUT_S", 0.2)
+        patch.setattr(server, "END_TIMEOUT_S", 0.2)
+        patch.setattr(channel_faults, "AHEAD_TIMEOUT_S", 0.2)
         object.__setattr__(stage.scene, "signal", mutants.pretend)
         fault = stage.make(name)
         assert fault.inject().ok and not fault.witness().ok
@@ -58,7 +58,7 @@ def a_server_that_did_not_end_is_no_witness(name: str, stage: Stage) -> None:
 
 def a_process_that_is_not_answered_again_is_named(stage: Stage) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(server_restart, "ANSWER_TIMEOUT_S", 0.5)
+        patch.setattr(server, "ANSWER_TIMEOUT_S", 0.5)
         fault = stage.make("server-restart")
         fault.inject()
         fault.witness()
@@ -78,13 +78,13 @@ def test_a_server_that_ends_comes_back_with_everything(stage: Stage, tmp_path: P
     a_server_that_did_not_end_is_no_witness("server-restart", stage)
     seen: set[str] = set()
     for delay_ms in range(20):
-        if len(seen) == len(server_restart.SIGNALS):
+        if len(seen) == len(server.SIGNALS):
             break
         before = stage.scene.keyspace.clocks()[CHANNEL]
         rows = carried_out(stage, "server-restart", tmp_path / str(delay_ms), delay_ms)
         assert (stage.scene.keyspace.clocks()[CHANNEL] or 0) >= (before or 0)
         seen.add(rows[0]["detail"].split()[0])
-    assert seen == {number.name for number in server_restart.SIGNALS}
+    assert seen == {number.name for number in server.SIGNALS}
     a_process_that_is_not_answered_again_is_named(stage)
     servers = stage.scene.servers
     assert servers.complaint() == ""

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from chaos.interop import command
-from chaos.interop.crew import on_node
-from chaos.interop.drill import MixedDrill
+from chaos.interop.crew import MixedDrill, on_node
 from chaos.interop.scenarios import FINDINGS, MAY_SHOW, NODE, SCENARIOS, find
-from chaos.interrupts import Interrupts
-from chaos.progress import Progress
+from chaos.scenarios.interop import of_mixture
 from record.history import load_file
+from tests.chaos.drills import recorded
 from tests.chaos.judged import TIMEOUT, Verdict, drilled
 from tests.reports.conftest import verdict_of
 
@@ -25,11 +22,9 @@ pytestmark = [pytest.mark.nightly, TIMEOUT]
 
 
 def run(name: str, folder: Path) -> MixedDrill:
-    """Carry out a scenario, as the command does."""
-    drill = command.make(find(name), folder, 1, Progress(StringIO()), Interrupts())
-    with drill.interrupts:
-        command.carry_out(drill)
-    assert drill.errors == []
+    """Carry out a mixture, as the command does."""
+    drill = recorded(of_mixture(find(name), 1), folder)
+    assert isinstance(drill, MixedDrill) and drill.errors == []
     return drill
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from bench import models
 from chaos.mischief.clients import CLIENTS, ForeignClient
-from chaos.mischief.command import MUTANTS
 from chaos.planting import planted
+from chaos.scenarios.mischief import MUTANTS
 from engine import Handlers, Job, Queue, Worker
 from tests.engine.helpers.waiting import wait_until
 

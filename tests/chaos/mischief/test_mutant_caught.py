@@ -9,7 +9,7 @@ import pytest
 
 from chaos.cli import main
 from chaos.interrupts import Interrupts
-from chaos.mischief.command import MUTANTS
+from chaos.scenarios.mischief import MUTANTS
 
 
 @pytest.mark.nightly

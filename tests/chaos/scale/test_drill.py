@@ -14,8 +14,8 @@ from chaos import runs
 from chaos.interrupts import Interrupts
 from chaos.plan import Plan
 from chaos.progress import Progress
-from chaos.scale.command import PACE, spec_of
-from chaos.scale.drill import FILE, ScaleDrill, Times, followed
+from chaos.scaling import FILE, ScaleDrill, Times, followed
+from chaos.scenarios.scale import PACE, spec_of
 from tests.chaos.drills import history, run
 from tests.chaos.judged import TIMEOUT, drilled
 

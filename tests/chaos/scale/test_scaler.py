@@ -10,9 +10,20 @@ from hypothesis import strategies as st
 
 from chaos.errors import HarnessError
 from chaos.plan import PRODUCER
-from chaos.scale.command import SLO, spec_of
-from chaos.scale.drill import DRAIN_MS, FALLEN, GREATEST, PRODUCERS, Look, ScaleCrew, ScaleDrill, followed, numbers_of
-from chaos.scale.scaler import Scaler, read
+from chaos.scaling import (
+    DRAIN_MS,
+    FALLEN,
+    GREATEST,
+    PRODUCERS,
+    Look,
+    ScaleCrew,
+    ScaleDrill,
+    Scaler,
+    followed,
+    numbers_of,
+    read,
+)
+from chaos.scenarios.scale import SLO, spec_of
 from chaos.spec import RunSpec
 from chaos.watch import Watch
 from engine import Queue
@@ -70,7 +81,7 @@ def test_workers_are_started_and_the_newest_told_to_stop(crew: ScaleCrew, monkey
             self.name = name
 
     told: list[int] = []
-    monkeypatch.setattr("chaos.scale.drill.send", lambda pid, number: told.append(number))
+    monkeypatch.setattr("chaos.scaling.send", lambda pid, number: told.append(number))
     monkeypatch.setattr(crew, "start_worker", lambda name: crew.children.update({name: Started(name)}))
     starting: set[str] = set()
     monkeypatch.setattr(crew, "has_begun", lambda name: name not in starting)

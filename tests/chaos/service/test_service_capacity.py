@@ -13,8 +13,7 @@ import pytest
 from bench.arrivals import Arrivals
 from bench.capacity_steps import Other, Sent, Timed
 from bench.handler_times import Times
-from chaos.capacity.figures import load_reason
-from chaos.capacity.samples import HandlerTimes
+from chaos.capacity.figures import HandlerTimes, load_reason
 from chaos.capacity.steps import due
 from chaos.errors import HarnessError
 from chaos.service.capacity import service_work, upper_ms

@@ -12,9 +12,9 @@ from chaos import catalogue, cli
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
 from chaos.service import placeholders
+from chaos.service.drill import open_queue
 from chaos.service.file import OF_OWN_HANDLERS, read, toml
 from chaos.service.names import described, effects
-from chaos.service.queues import open_queue
 from reports import slo_file
 
 GOOD = {"queue": '"shop.jobs:queue"', "load": '"load:orders"', "rate": "30"}

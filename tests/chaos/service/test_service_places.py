@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.service.places import Taken, all_the_while, taken
+from chaos.service.drill import Taken, all_the_while, taken
 from chaos.watch import Token, Watch
 from engine import Handlers, Job, Queue, Worker
 from tests.engine.helpers.waiting import wait_until

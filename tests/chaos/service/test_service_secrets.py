@@ -10,9 +10,9 @@ import pytest
 
 from chaos.errors import HarnessError
 from chaos.processes import last_line
-from chaos.service.command import resolved
 from chaos.service.crew import ServiceCrew
 from chaos.service.file import ServiceFile, read
+from chaos.service.known import resolved
 from chaos.service.secrets import LENGTH_LEAST, secrets_of
 from chaos.service.spec import ServiceSpec
 from chaos.watch import Watch

@@ -19,9 +19,8 @@ from chaos.interrupts import Interrupts
 from chaos.plan import Pace
 from chaos.progress import Progress
 from chaos.targets.drill import TargetDrill
-from chaos.targets.plan import draw
 from chaos.targets.promises import find
-from chaos.targets.spec import TargetSpec, wait_ms
+from chaos.targets.spec import TargetSpec, draw, wait_ms
 from reports.judge import judge
 from tests.chaos.judged import TIMEOUT
 

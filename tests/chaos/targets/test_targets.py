@@ -25,11 +25,9 @@ from chaos.errors import HarnessError
 from chaos.processes import child_environment
 from chaos.targets.crew import python_path
 from chaos.targets.faults import is_gone, send_to_tree, stands_still, tree
-from chaos.targets.keyspace import held
-from chaos.targets.plan import TIMES, draw
 from chaos.targets.promises import AT_LEAST_ONCE, AT_MOST_ONCE, PROMISES, find
-from chaos.targets.spec import SLACK_MS, TargetSpec, wait_ms
-from chaos.targets.watch import TargetWatch
+from chaos.targets.spec import SLACK_MS, TIMES, TargetSpec, draw, wait_ms
+from chaos.targets.watch import TargetWatch, held
 from engine.testing import start_guarded
 from record.history import SCHEMA_VERSION, load_file
 from reports.targets.promise import promise_faults
