@@ -72,7 +72,7 @@ LANES = (
     removal(23, "a dead job keeps its unique key", "unique left", "unique").by("dead-job-frees-its-unique-key", "local _ = job"),
     removal(23, "the window of a dedup key opens for nobody", "dedup", "unique").by(
         "job-after-its-index-entry",
-        "redis.call('SET', job, envelope)\nif own[1] then redis.call('MSET', unpack(own)) end",
+        "redis.call(own[1] and 'MSET' or 'SET', job, envelope, unpack(own))",
     ),
     removal(23, "a job that was turned away may come in by a late copy", "told nothing", "unique and late").by(
         "late-copy-of-a-rejected-enqueue-stays-out", ""
