@@ -305,7 +305,7 @@ def test_rule_22_an_enqueue_marks_its_class_once(desk: Desk) -> None:
 
 def test_rule_22_of_sixteen_enqueues_into_a_ready_lane_one_looks_whether_its_marker_is_there(desk: Desk) -> None:
     """Who took it may have died with it."""
-    fill(desk, "mail", 3)
+    fill(desk, {"mail": 3})
     assert take_markers(desk) == ["mail"]
     marked: list[int] = []
     for sequence in range(4, 36):
