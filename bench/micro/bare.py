@@ -19,7 +19,7 @@ from engine.queue import producing
 from engine.redis.call import Call
 
 #: Slots that differ between jobs. If any other slot differs, the script has changed, and this loop refuses to run.
-_OF_THE_JOB = {"job", "run", "id", "not_after_ms"}
+_OF_THE_JOB = {"job", "not_after_ms"}
 _DEADLINE_MS = 10_000
 
 
@@ -45,8 +45,7 @@ class BareEnqueue:
         self._at = {name: at for at, name in enumerate(names)}
         self._key_count = len(one.keys)
         self._digest = str(plain.script_load(one.script.text))
-        job = str(slots["id"])
-        self._job_prefix, self._run_prefix = (str(slots[name]).removesuffix(job) for name in ("job", "run"))
+        self._job_prefix = queue.model.keys.job("")
         # The tail is a part that is equal for all jobs, then the payload.
         tail: Any = slots["tail"]
         self._middle = tail[: len(tail) - len(payload)]
@@ -56,14 +55,11 @@ class BareEnqueue:
     def run(self, jobs: int) -> None:
         """Enqueue this many jobs, one by one."""
         words, at, middle, dumps = self._words, self._at, self._middle, _encoder()
-        at_job, at_run, at_id, at_void, at_tail = (at[name] for name in ("job", "run", "id", "not_after_ms", "tail"))
+        at_job, at_void, at_tail = (at[name] for name in ("job", "not_after_ms", "tail"))
         evalsha, digest, key_count, new_id = self._plain.evalsha, self._digest, self._key_count, random_id
         for _ in range(jobs):
-            job = new_id()
             void_ms = int(time.time() * 1000) + _DEADLINE_MS
-            words[at_job] = self._job_prefix + job
-            words[at_run] = self._run_prefix + job
-            words[at_id] = job
+            words[at_job] = self._job_prefix + new_id()
             words[at_void] = void_ms
             words[at_tail] = middle + dumps(PAYLOAD).encode()
             evalsha(digest, key_count, *words)

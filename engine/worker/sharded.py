@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from engine.errors import EngineError, logger
 from engine.handlers import Handlers
@@ -27,9 +27,6 @@ from engine.worker.machine.concurrency import Places, Quota
 from engine.worker.machine.events import PauseAsked, Settings, StopAsked, StopReason
 from engine.worker.shared import SharedConnections
 
-if TYPE_CHECKING:
-    from engine.worker.worker import Worker
-
 log = logger("ironclaim.worker")
 
 #: Between two looks at the record.
@@ -38,18 +35,48 @@ LOOK_S = 5.0
 IDLE_BEATS = 16
 
 
+class OfShard(Protocol):
+    """What a Worker can be asked as that of one shard."""
+
+    def ask(self, event: StopAsked | PauseAsked) -> None:
+        """What it is asked like all others: to stop, or to pause."""
+        ...
+
+    def watch(self, on: bool) -> None:
+        """Whether it looks after the leader of its shard."""
+        ...
+
+    def beats_rarely(self, times: int) -> None:
+        """Beat so many times more rarely."""
+        ...
+
+    def on_lead(self, told: Callable[[bool], None]) -> None:
+        """Whom to tell that it leads."""
+        ...
+
+    def take_part(self, share: Quota, connections: SharedConnections, threads: SharedThreads) -> None:
+        """What it shares with the others."""
+        ...
+
+    def begin(
+        self, ended: Callable[[StopReason | BaseException], None], *, burst: bool, delayed: bool
+    ) -> None:
+        """Begin to work."""
+        ...
+
+
 class ShardWorkers:
     """The workers of all shards of a queue, which have these settings; `make` makes that of one shard, which
     sweeps so often, in ms. `max_jobs` counts the jobs of each shard."""
 
     def __init__(
-        self, whole: Queue, handlers: Handlers, settings: Settings, make: Callable[[Queue, int], Worker]
+        self, whole: Queue, handlers: Handlers, settings: Settings, make: Callable[[Queue, int], OfShard]
     ) -> None:
         self._whole = whole
         self._handlers = handlers
         self._settings = settings
         self._make = make
-        self._of_each: dict[str, Worker] = {}
+        self._of_each: dict[str, OfShard] = {}
         self._quotas: dict[str, Quota] = {}
         self._ended = threading.Condition()
         self._ends = Ends()
