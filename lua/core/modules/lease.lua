@@ -235,7 +235,8 @@ end
 -- wake lists to push are added to `wakes`. Then up to 100 jobs that waited for the finished ones are handled
 -- (rule 25); the second value is true while more are left. The third one is true if anything but the jobs
 -- themselves may have changed: lanes, and jobs that wait. `feeding`: whether any job waits for another one.
-local function finish_jobs(prefix, keys_at, arguments_at, now_ms, virtual_time, wakes, events, waits_ms, feeding)
+local function finish_jobs(prefix, keys_at, arguments_at, now_ms, virtual_time, wakes, events, waits_ms,
+    feeding)
   -- An item has 2 KEYS and 2 ARGV, a result 1 and 3.
   local results = (#ARGV - arguments_at - #KEYS + keys_at) / 2
   local count = (#KEYS - keys_at + 1 - results) / 2
