@@ -82,9 +82,9 @@ local function read_entries(pick, head, count)
     expiries = pick.ask.expiring and expiries_of(pick.prefix, ids, raws) or none }
 end
 
--- Candidates: one entry of such a page: the job's id, envelope and kind, its size in a reply, and the fence of
--- a lease on it. Only where it has run before: `ran`, its run, and its counters. Only where they are set: when
--- it expires, what its parents have left, and its limit.
+-- Candidates: one entry of such a page: the job's id, envelope and kind, its size in a reply, and the fence
+-- of a lease on it. Only where it has run before: `ran`, its run, and its counters. Only where they are set:
+-- when it expires, what its parents have left, and its limit.
 local function entry_of(pick, head, page, at, id)
   -- A key of another type reads as nil above. Its job is buried as corrupt, and blocks no other job.
   local raw = page.raws[at] or look_at(page.job_keys[at], 0)
