@@ -60,6 +60,14 @@ def test_scripts_with_a_planted_defect_load(tmp_path: Path) -> None:
                 path.write_text(clean)
 
 
+def test_python_with_a_planted_defect_is_python() -> None:
+    """An anchor on one line of several of a statement would leave the others behind."""
+    for defect in DEFECTS:
+        for path, text in planted(defect.edits).items():
+            if path.suffix == ".py":
+                compile(text, path.name, "exec")
+
+
 def loaded(path: Path, lua: Path) -> str:
     """What the server gets of a script; of a module all its functions, with those of other folders that they use."""
     layers = layers_around(path, lua)

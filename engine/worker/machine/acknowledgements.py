@@ -136,9 +136,8 @@ class PendingAcknowledgements:
     @property
     def linger_until_ns(self) -> int | None:
         """The latest time to send the finishes, monotonic ns (rule 21); None without any."""
-        return (
-            self._finishes_since_ns + LINGER_MS * MS if self.finishes else None
-        )  # anchor: finishes-linger-briefly
+        # anchor: finishes-linger-briefly
+        return self._finishes_since_ns + LINGER_MS * MS if self.finishes else None
 
     def lingers(self, startable: int, now_ns: int, *, more: int = 0) -> bool:
         """Whether the finishes, and so many `more` that would be added now, wait for company: for 5 ms, and

@@ -668,7 +668,7 @@ class WorkerMachine:
                 # Rule 1: the fused call failed as a whole; the finish half goes alone.
                 self._claiming.asking = False
                 self._in_flight.resend(event.kind, self._build(Finish(leases, None, values)), now_ns)
-            # anchor: unanswered-calls-are-repeated
+            # anchor: unanswered-calls-are-repeated, 3 lines
             case Claim() | Finish() | Retry() | Bury() | Drop() | Release() | Mark() | Enqueue() if (
                 not event.fault
             ):
@@ -750,8 +750,9 @@ class WorkerMachine:
     def _fail(self, job: LeasedJob, error: str, trace: str, verdict: Verdict) -> None:
         delay_ms = verdict.delay_ms
         if delay_ms is None:
+            failures = job.failures
             delay_ms = backoff.delay_ms(
-                job.options, job.failures, self._draw
+                job.options, failures, self._draw
             )  # anchor: backoff-grows-with-failures
         failure = Failure(job.lease, error, delay_ms, trace, verdict.charge)
         end = ending(job.options, verdict)

@@ -142,9 +142,8 @@ class Heartbeat:
         self._gone = self._gone or not beat.until_ms
         self._again_ms = _FIRST_AGAIN_MS
         if watch_in_ms and self._at_ns is not None and (self._watches or self._holds()):
-            self._at_ns = min(
-                self._at_ns, done_ns + watch_in_ms * MS
-            )  # anchor: followers-look-after-the-leader
+            # anchor: followers-look-after-the-leader
+            self._at_ns = min(self._at_ns, done_ns + watch_in_ms * MS)
 
     def soon(self, now_ns: int) -> None:
         """Send one now: this worker leads no more, and has no watch slot yet; or its control connection is
