@@ -94,9 +94,10 @@ class HandlerPool:
             if processes and not all_coroutines
             else []
         )
-        #: Whether its threads read replies as well. They do not run coroutines and what child processes run,
-        #: and where other queues share them, one whose server does not answer would hold those up.
-        self.reads = alone and places > 0 and not self._children and not all_coroutines
+        #: Whether its threads read replies as well: where each place has one. A coroutine or a child process
+        #: has a place without it, and a job that follows would wait for the thread that reads. Where other
+        #: queues share them, one whose server does not answer would hold those up.
+        self.reads = alone and places > 0 and not self._children and not handlers.coroutines
         # Those whose last start has failed.
         self._failing: set[Child] = set()
         self._not_started = not_started

@@ -16,9 +16,11 @@ from engine import Handlers, Job, Malformed, Queue, Worker
 from engine.errors import describe
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease, Options
+from engine.testing import EmbeddedServer
 from engine.worker.child_processes import Child
 from tests.engine.desk import write_run
 from tests.engine.helpers import kinds_of_handlers as kinds
+from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.processes import Workers, put, run_of, stopped
 from tests.engine.helpers.producing import ids_of, must_raise, some_handlers
 from tests.engine.helpers.schema import checked_rows
@@ -86,6 +88,26 @@ def test_whatever_a_coroutine_does_to_its_task_ends_its_own_run_and_the_loop_goe
     assert (sorted(ids_of(queue, "dead")), sorted(ids_of(queue, "done"))) == ([*bad, "plain"], sorted([*tasks, "next"]))
     assert [[mark.word for mark in workers.marks(job=job)] for job in tasks] == [["ran"]] * 30
     assert workers.marks(job="plain") == []
+
+
+def test_a_function_that_follows_a_coroutine_runs_while_the_server_stands_still() -> None:
+    """What was taken ahead needs no server: no reply is read in the one thread that it runs in."""
+    handlers, ran = Handlers(), threading.Event()
+    handlers("follows")(lambda job: ran.set())
+    with EmbeddedServer() as server, Queue("q", url=server.url) as queue:
+
+        @handlers("stops")
+        async def stops(job: Job) -> None:
+            os.kill(server.pid, signal.SIGSTOP)
+
+        queue.enqueue("stops", {}, priority=10)
+        queue.enqueue("follows", {}, timeout_ms=200)
+        with at_work(Worker(queue, handlers, concurrency=1, prefetch=8)):
+            try:
+                assert ran.wait(2), "it waits for the server"
+            finally:
+                os.kill(server.pid, signal.SIGCONT)
+            wait_until(lambda: queue.counts().finished == 2, "both are finished")
 
 
 @pytest.mark.slow
