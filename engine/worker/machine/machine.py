@@ -750,10 +750,8 @@ class WorkerMachine:
     def _fail(self, job: LeasedJob, error: str, trace: str, verdict: Verdict) -> None:
         delay_ms = verdict.delay_ms
         if delay_ms is None:
-            failures = job.failures
-            delay_ms = backoff.delay_ms(
-                job.options, failures, self._draw
-            )  # anchor: backoff-grows-with-failures
+            # anchor: backoff-grows-with-failures
+            delay_ms = backoff.delay_ms(job.options, job.failures, self._draw)
         failure = Failure(job.lease, error, delay_ms, trace, verdict.charge)
         end = ending(job.options, verdict)
         match end.kind:
