@@ -65,7 +65,7 @@ def test_python_with_a_planted_defect_is_python() -> None:
     for defect in DEFECTS:
         for path, text in planted(defect.edits).items():
             if path.suffix == ".py":
-                compile(text, path.name, "exec")
+                assert compile(text, path.name, "exec")
 
 
 def loaded(path: Path, lua: Path) -> str:
