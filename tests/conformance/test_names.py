@@ -11,7 +11,7 @@ from engine.ops.claims import Bury, Failure
 from engine.ops.jobs import EnqueueMany
 from tests.conformance.desk import ModelDesk
 from tests.conformance.models import FOREIGN, each, key_of, kind_of, put_raw, read_back, waiting_of
-from tests.engine.helpers.producing import must_raise
+from tests.engine.helpers.producing import refused
 
 #: What programs check as little as each other: separators of keys and records, globs, quotes, controls, other alphabets, length.
 TEXTS = (
@@ -47,7 +47,7 @@ def test_a_queue_works_jobs_of_every_name(spec: Spec, ironclaim_url: str) -> Non
                 queue.pause(text)
                 queue.resume(text)
             queue.set_limit(text, concurrency=1)
-        must_raise(Malformed, "whole queue", queue.pause, "*")
+        refused(Malformed, "whole queue", queue.pause, "*")
         Worker(queue, handlers, sweep_ms=50).run(burst=True)
         assert sorted(ran) == sorted(ids.items()) and (queue.counts().waiting, queue.counts().dead) == (0, 0)
         # Slots of the limits were given back under the names that they were taken under.
@@ -143,9 +143,9 @@ def test_a_name_that_is_another_key_is_refused() -> None:
         *("7", "wait", "delayed", "lock", "b:7", "b:wait", "7:lock", "ironclaim", "ironclaim:run:1"),
         *("b:ironclaim:x", "cron:a:1", ""),
     ):
-        must_raise(Malformed, "^id: ", queue.enqueue, "__default__", {}, id=id)
+        refused(Malformed, "^id: ", queue.enqueue, "__default__", {}, id=id)
     for name in ("a:ironclaim", "ironclaim", "ironclaim:a", "", "\ud800", 7, None, b"a", "x" * 65_537):
-        must_raise(Malformed, "^queue: ", Queue, name, models.Bull(), url="redis://127.0.0.1:1")
+        refused(Malformed, "^queue: ", Queue, name, models.Bull(), url="redis://127.0.0.1:1")
     for spec in FOREIGN.values():
         for wrong in ("", "\udcff", 5, "x" * 65_537):
             with pytest.raises(Malformed, match="^name: "):
@@ -167,7 +167,7 @@ def test_no_two_queues_have_keys_in_common(spec: Spec) -> None:
 def test_lanes_keeps_its_rule() -> None:
     queue, handlers = Queue("q", url="redis://127.0.0.1:1"), Handlers()
     handlers("video transcoding")(lambda job: None)
-    must_raise(Malformed, "^name: ", Worker, queue, handlers)
+    refused(Malformed, "^name: ", Worker, queue, handlers)
     for text in set(TEXTS) - {"a:b"}:
         for field, use in (
             ("queue", lambda text: Queue(text, url="redis://127.0.0.1:1")),
@@ -178,4 +178,4 @@ def test_lanes_keeps_its_rule() -> None:
             ("name", lambda text: queue.pause(text)),
             ("name", lambda text: queue.schedules.remove(text)),
         ):
-            must_raise(Malformed, f"^{field}: ", use, text)
+            refused(Malformed, f"^{field}: ", use, text)

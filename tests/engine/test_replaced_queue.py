@@ -15,7 +15,7 @@ import pytest
 from engine import AsyncQueue, Bury, Discard, Job, Malformed, Queue, RetryLater, Task
 from engine.testing import run_all, running
 from engine.testing.running import QueueInTest
-from tests.engine.helpers.producing import must_raise
+from tests.engine.helpers.producing import refused
 
 #: Nobody listens at port 1.
 SHOP = """
@@ -67,9 +67,9 @@ def test_tasks_of_modules_run_on_the_server_and_by_the_time_of_the_test(ironclai
     mails = queue.replaces(jobs.mails)
     assert mails is not queue and mails.name == "mails" and jobs.mails.mine == 7 and isinstance(jobs.mails, jobs.Own)
     for again in ("shop_jobs:mails", jobs.queue):
-        must_raise(Malformed, r"^queue: .* each once", queue.replaces, again)
+        refused(Malformed, r"^queue: .* each once", queue.replaces, again)
     for wrong in ("shop_jobs:bill", "shop_jobs:nothing", "no_such:queue", 7):
-        must_raise(Malformed, "a Queue or an AsyncQueue, or where one is", queue.replaces, wrong)
+        refused(Malformed, "a Queue or an AsyncQueue, or where one is", queue.replaces, wrong)
     job, late = jobs.bill.enqueue(Decimal(3)), jobs.later.enqueue()
     assert run_all(queue).finished == 2 and queue.results.wait(job.job, jobs.bill).get() == 4
     assert late.srv_us == 4_200_000_000_000_000 and queue.model.now_ms == 4_200_086_400_000
@@ -143,7 +143,7 @@ def test_what_a_handler_raises_is_raised(ironclaim_queue: Queue, kind: str) -> N
     assert queue.jobs.state("1") == "finished" and queue.jobs.state("2") == "delayed"
     counts = run_all(queue, raise_failures=False)
     assert (counts.dead, counts.finished) == (1, 1) and ran.count(2) == 2
-    must_raise(Malformed, "^raise_failures: 1 ", run_all, queue, raise_failures=1)
+    refused(Malformed, "^raise_failures: 1 ", run_all, queue, raise_failures=1)
 
 
 def test_what_a_handler_decides_is_no_failure_and_what_does_not_fit_is_one(ironclaim_queue: Queue) -> None:
@@ -163,7 +163,7 @@ def test_what_a_handler_decides_is_no_failure_and_what_does_not_fit_is_one(ironc
     with Queue("test", url=queue.url) as producer:
         producer.model.now_ms = queue.model.now_ms
         producer.enqueue("decide", {"whta": 1})
-    must_raise(Malformed, r"^payload\.whta: ", run_all, queue)
+    refused(Malformed, r"^payload\.whta: ", run_all, queue)
 
 
 def test_a_queue_at_a_server_that_no_test_has_started_is_not_run(

@@ -25,7 +25,7 @@ from engine.queue.sharding import Layout, read_record
 from engine.resharding import Resharding
 from engine.testing import start_guarded
 from tests.engine.helpers.processes import HANDLERS, ROOT, Workers
-from tests.engine.helpers.producing import must_raise, some_handlers
+from tests.engine.helpers.producing import refused, some_handlers
 from tests.engine.helpers.waiting import wait_until
 
 
@@ -87,7 +87,7 @@ def test_every_job_is_kept(before: int, after: int, ironclaim_url: str, raw: red
         assert dedup_windows(old, "first") == ["created"] * 12
         fill(old)
         assert old.counts().finished == 27
-        must_raise(UnknownParent, None, old.enqueue, "send", None, id="w-orphan", key="k3", needs=["nobody"])
+        refused(UnknownParent, None, old.enqueue, "send", None, id="w-orphan", key="k3", needs=["nobody"])
         old.set_limit("send", concurrency=36)
         old.set_limit(key="k3", concurrency=2)
         old.pause("later")
@@ -191,9 +191,9 @@ def test_number_must_fit_and_the_model_too(ironclaim_url: str, raw: redis.Redis)
     with Queue("mails", url=ironclaim_url, shards=4) as queue:
         queue.set_limit("send", concurrency=5)
         text = raw.get("ic:{mails}:shards")
-        must_raise(Malformed, "concurrency: 5 .* at least 6", reshard, ironclaim_url, 6)
+        refused(Malformed, "concurrency: 5 .* at least 6", reshard, ironclaim_url, 6)
         for wrong in (1, 257):
-            must_raise(Malformed, "to", reshard, ironclaim_url, wrong)
+            refused(Malformed, "to", reshard, ironclaim_url, wrong)
         assert raw.get("ic:{mails}:shards") == text
     with Queue("mails", models.Bull(), url=ironclaim_url) as bull, pytest.raises(UnsupportedFeature):
         Resharding(bull, 4)
@@ -233,12 +233,12 @@ def test_what_runs_and_families_stay_until_they_have_ended(ironclaim_url: str) -
         assert [job.lease.job for job in claimed.jobs] == ["runs"]
         moved = reshard(ironclaim_url, 5, wait_ms=0)
         assert (moved.jobs, moved.left, moved.done) == (0, 4, False)
-        must_raise(Malformed, "5: a resharding to that number has begun", reshard, ironclaim_url, 7)
+        refused(Malformed, "5: a resharding to that number has begun", reshard, ironclaim_url, 7)
         # Children of what is there are taken, and everything else goes to the new shards.
         assert queue.enqueue("send", 6, id="latecomer", key="acme", needs=["parent"]).created
         assert queue.enqueue("send", 7, id="new", key="acme").created
         assert {queue.jobs.state(job) for job in ("child", "latecomer")} == {"blocked"}
-        must_raise(UnsupportedFeature, None, queue.obliterate)
+        refused(UnsupportedFeature, None, queue.obliterate)
         queue.driver.run(shard.model.call(Finish((claimed.jobs[0].lease,))))
         ran, handlers = list[int](), Handlers()
         for name in ("send", "call"):

@@ -18,7 +18,7 @@ from engine.validate import RESULT_BYTES_MAX, json_bytes
 from engine.worker.machine.acknowledgements import CALL_BYTES_MAX, PendingAcknowledgements
 from tests.engine.desk import LEASE_MS, Desk, run_fields
 from tests.engine.helpers.machine import Machine
-from tests.engine.helpers.producing import must_raise
+from tests.engine.helpers.producing import refused
 
 pytestmark = pytest.mark.feature("BN14", "BL12")
 
@@ -236,7 +236,7 @@ def test_a_waiting_job_is_pending_and_a_rejected_one_unknown() -> None:
     waiting = Waiting("j1", 1000)
     assert waiting.take(Seen(1, "pending", 0, 0, b"", "")) is None and 0 < waiting.block_ms <= 1000
     for state in ("gone", "rejected"):
-        must_raise(UnknownJob, "j1", waiting.take, Seen(1, state, 0, 0, b"", ""))
+        refused(UnknownJob, "j1", waiting.take, Seen(1, state, 0, 0, b"", ""))
 
 
 def test_a_record_with_a_part_of_another_type_is_unreadable() -> None:
@@ -266,7 +266,7 @@ def test_a_record_with_a_part_of_another_type_is_unreadable() -> None:
 def test_a_discarded_job_has_failed() -> None:
     found = result_of("j1", Seen(1, "discarded", 3, 0, b"", ""))
     assert found is not None and found == Result("j1", "discarded") and not found.ok
-    must_raise(JobFailed, "is discarded", found.get)
+    refused(JobFailed, "is discarded", found.get)
 
 
 @pytest.mark.parametrize(("data", "fine"), [("x" * (RESULT_BYTES_MAX - 2), True), ("x" * (RESULT_BYTES_MAX - 1), False)])
@@ -274,7 +274,7 @@ def test_a_result_has_a_bound(data: str, fine: bool) -> None:
     if fine:
         assert len(json_bytes("result", data, RESULT_BYTES_MAX)) == RESULT_BYTES_MAX
     else:
-        must_raise(Malformed, "result: '524289 bytes'", json_bytes, "result", data, RESULT_BYTES_MAX)
+        refused(Malformed, "result: '524289 bytes'", json_bytes, "result", data, RESULT_BYTES_MAX)
 
 
 def test_values_go_out_in_calls_of_bounded_size() -> None:

@@ -29,7 +29,7 @@ from engine import (
 from engine.testing import EmbeddedServer
 from tests.engine.helpers.both import Blocking
 from tests.engine.helpers.processes import Workers
-from tests.engine.helpers.producing import must_raise
+from tests.engine.helpers.producing import refused
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
@@ -87,7 +87,7 @@ def steps(job: Job) -> None:
         *({"percent": 101}, {"percent": True}, {"percent": 1, "message": 7}, {"percent": 1, "data": {1, 2}}),
     )
     for bad in bads:
-        must_raise(Malformed, None, job.progress, **bad)
+        refused(Malformed, None, job.progress, **bad)
     with Queue("q", url=job.payload) as queue:
         for percent in range(0, 99, 7):
             job.progress(percent)
@@ -175,10 +175,10 @@ def test_a_call_of_a_job_that_dies_raises_its_error(worker: Worker, face: Any) -
 
 
 def test_a_wait_that_comes_to_nothing_says_why(face: Any) -> None:
-    must_raise(UnknownJob, "job none", face.results.wait, "none")
+    refused(UnknownJob, "job none", face.results.wait, "none")
     assert face.results.get("none") is None
     before_s = time.monotonic()
-    must_raise(TimedOut, "150 ms", face.results.wait, face.enqueue("add", 1).job, wait_ms=150)
+    refused(TimedOut, "150 ms", face.results.wait, face.enqueue("add", 1).job, wait_ms=150)
     assert time.monotonic() - before_s >= 0.15
     with pytest.raises(TimedOut) as timed_out:
         face.call("add", 1, wait_ms=0)
@@ -187,17 +187,17 @@ def test_a_wait_that_comes_to_nothing_says_why(face: Any) -> None:
         face.results.wait(timed_out.value.job, wait_ms=1)
     assert again.value.job == timed_out.value.job and (timed_out.value.wait_ms, again.value.wait_ms) == (0, 1)
     for bad in ("", "two words", 7, "x" * 257):
-        must_raise(Malformed, "id", face.results.wait, bad)
+        refused(Malformed, "id", face.results.wait, bad)
     for bad in (-1, None, "1"):
-        must_raise(Malformed, "wait_ms", face.results.wait, "none", wait_ms=bad)
+        refused(Malformed, "wait_ms", face.results.wait, "none", wait_ms=bad)
 
 
 @pytest.mark.slow
 def test_the_pool_of_processes_brings_results_back(workers: Workers, queue: Queue) -> None:
     workers.start("--processes", "1", handlers="tests.engine.test_results_waiting:handlers")
     assert queue.call("add", {"a": 20, "b": 22}, wait_ms=120_000) == 42, "it starts first"
-    must_raise(JobFailed, "no such luck", queue.call, "raise", 1, attempts=1)
-    must_raise(JobFailed, "Malformed: result", queue.call, "unspeakable", 1, attempts=1)
+    refused(JobFailed, "no such luck", queue.call, "raise", 1, attempts=1)
+    refused(JobFailed, "Malformed: result", queue.call, "unspeakable", 1, attempts=1)
 
 
 @pytest.mark.slow

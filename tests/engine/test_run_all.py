@@ -11,7 +11,7 @@ import pytest
 from engine import AsyncQueue, Handlers, Job, Malformed, NewJob, Queue
 from engine.queue.settings import TEST_CLOCK_LEAST_MS as START_MS
 from engine.testing import run_all
-from tests.engine.helpers.producing import ids_of, must_raise, some_handlers
+from tests.engine.helpers.producing import ids_of, refused, some_handlers
 
 DAY_MS = 86_400_000
 
@@ -57,7 +57,7 @@ def test_how_far_the_clock_moves_is_bounded_and_pauses_do_not_hold_it_up(ironcla
     assert run_all(queue, handlers).waiting == 2 and seen == []
     queue.resume("work")
     assert run_all(queue, handlers).finished == 2 and sorted(seen) == [("late", DAY_MS), ("paused", DAY_MS)]
-    must_raise(Malformed, "^for_ms: -1", run_all, queue, handlers, for_ms=-1)
+    refused(Malformed, "^for_ms: -1", run_all, queue, handlers, for_ms=-1)
 
 
 @pytest.mark.feature("MQ27")

@@ -25,7 +25,7 @@ from engine.options import PLAIN
 from engine.redis import scripts
 from engine.redis.call import Call
 from engine.redis.scripts import Script, layers_of, linked_functions, linked_model, load_model, load_script, scripts_folder
-from tests.engine.helpers.producing import must_raise
+from tests.engine.helpers.producing import refused
 from tests.engine.helpers.slots import check_slots
 
 LANES = layers_of(scripts_folder(), "lanes")
@@ -136,7 +136,7 @@ def test_a_header_that_the_body_denies(folder: Path, old: str, new: str, message
 def test_a_comment_is_no_use(folder: Path) -> None:
     path = changed(folder, ", lane, active,", ", active,")
     path.write_text(path.read_text() + "  -- lane is used by nobody\n")
-    must_raise(ScriptFault, "lane is declared and never used", load_script, path)
+    refused(ScriptFault, "lane is declared and never used", load_script, path)
 
 
 def test_a_script_gets_the_functions_that_it_uses_behind_what_these_use(folder: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_module_says_what_it_uses_of_others(folder: Path) -> None:
         ("-- USES dsps/more: double\n", "module more.lua: USES says dsps/more: double, but it is in dsps/numbers"),
     ):
         more.write_text(f"-- More numbers.\n{uses}{fourfold}")
-        must_raise(ScriptFault, message, load_script, path)
+        refused(ScriptFault, message, load_script, path)
     more.write_text(f"-- More numbers.\n-- USES dsps/numbers: double\n{fourfold}")
     text = load_script(path).text
     assert text.index(DOUBLE) < text.index(fourfold[1:]) < text.index("return { fourfold") and "USES" not in text
@@ -224,7 +224,7 @@ def test_a_shared_script_says_that_a_function_is_of_the_format(folder: Path, tmp
 def test_a_module_holds_functions_alone_each_once_and_in_no_circle(folder: Path, module: str, message: str) -> None:
     """What stood beside the functions would run in every script that uses one of them."""
     (folder / "modules" / "numbers.lua").write_text(module)
-    must_raise(ScriptFault, message, load_script, folder / "sample.lua")
+    refused(ScriptFault, message, load_script, folder / "sample.lua")
 
 
 def test_a_name_stands_once_in_the_folders_of_a_model(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_a_name_stands_once_in_the_folders_of_a_model(tmp_path: Path) -> None:
     again = lua / "admin" / "claim.lua"
     shutil.copy(lua / "core" / "claim.lua", again)
     for model in ("lanes", "bull"):
-        must_raise(ScriptFault, "script claim.lua: core and admin have one", load_model, lua, model)
+        refused(ScriptFault, "script claim.lua: core and admin have one", load_model, lua, model)
     again.unlink()
     shutil.copy(lua / "core" / "modules" / "lock.lua", lua / "children" / "modules" / "own.lua")
     with pytest.raises(ScriptFault, match="module own.lua: core/lock has a function lock_read, too"):
@@ -241,8 +241,8 @@ def test_a_name_stands_once_in_the_folders_of_a_model(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    must_raise(ScriptFault, "no folder of scripts", load_model, tmp_path, "lanes")
-    must_raise(ScriptFault, "no folder of scripts", Queue, "q", lua=tmp_path)
+    refused(ScriptFault, "no folder of scripts", load_model, tmp_path, "lanes")
+    refused(ScriptFault, "no folder of scripts", Queue, "q", lua=tmp_path)
 
 
 class Keys:
@@ -344,12 +344,12 @@ def test_a_process_reads_a_folder_once(make: Callable[[Path], Any], tmp_path: Pa
     if not isinstance(first, Channel):
         assert second.model.scripts is first.model.scripts
     monkeypatch.setattr(scripts, "PIECE_WORDS", 4)
-    must_raise(ScriptFault, "no folder of scripts", make, lua)
+    refused(ScriptFault, "no folder of scripts", make, lua)
 
 
 def test_a_folder_that_failed_to_load_is_read_again(folder: Path) -> None:
     path = changed(folder, "double(now_ms)", "fourfold(now_ms)")
-    must_raise(ScriptFault, "fourfold is used", load_model, folder.parent, "dsps")
+    refused(ScriptFault, "fourfold is used", load_model, folder.parent, "dsps")
     path.write_text(SAMPLE)
     assert [*load_model(folder.parent, "dsps")] == ["sample"]
 

@@ -18,7 +18,7 @@ from tests.engine.desk import run_texts
 from tests.engine.helpers import backwards
 from tests.engine.helpers.backwards import Backwards
 from tests.engine.helpers.processes import Workers
-from tests.engine.helpers.producing import ids_of, must_raise, raw_client
+from tests.engine.helpers.producing import ids_of, raw_client, refused
 
 #: A protobuf message on the wire: field 1 is 150, field 2 a text with bytes that are no UTF-8.
 PROTOBUF = bytes.fromhex("089601") + b"\x12\x03\xff\x00\xfe"
@@ -104,11 +104,11 @@ def test_what_a_queue_refuses(ironclaim_url: str) -> None:
             (1, {"serializer": "unknown"}, "serializer: 'unknown' .* one that this queue knows: json, raw, wrong"),
             ("x" * 10, {"serializer": "json"}, "payload: '12 bytes'"),
         ):
-            must_raise(Malformed, f"^{message}", queue.enqueue, "work", payload, **options)
+            refused(Malformed, f"^{message}", queue.enqueue, "work", payload, **options)
             with pytest.raises(Malformed, match=rf"^jobs\[0\]\.{message}"):
                 queue.enqueue_many([NewJob("work", payload, **options)])  # type: ignore[arg-type]
     for serializer in (5, "json", type("Nameless", (), {"name": ""})(), type("Json", (Backwards,), {"name": "json"})()):
-        must_raise(Malformed, "^serializer: ", Queue, "q", url=ironclaim_url, serializer=serializer)
+        refused(Malformed, "^serializer: ", Queue, "q", url=ironclaim_url, serializer=serializer)
     with pytest.raises(Malformed, match="^serializer: 'backwards'"):
         Queue("q", url=ironclaim_url, serializer=Backwards(), serializers=[Backwards()])
 

@@ -15,7 +15,7 @@ from engine.errors import UnknownParent, UnsafeServer
 from engine.ops.admin import Limit
 from engine.queue.sharding import Layout, ShardRecord, first_record, read_record
 from tests.engine.helpers.both import Blocking
-from tests.engine.helpers.producing import must_raise
+from tests.engine.helpers.producing import refused
 
 SHARDS = 5
 
@@ -129,21 +129,21 @@ def test_bulk_is_divided_and_keeps_the_order_of_its_results(queue: Any, raw: red
 
 
 def test_what_needs_two_shards_is_refused_before_any_call(queue: Any, raw: redis.Redis) -> None:
-    refused: list[dict[str, Any]] = [
+    bad_options: list[dict[str, Any]] = [
         {"needs": ["a"]},
         {"dedup": "d", "dedup_ms": 1000},
         {"on_success": NewJob("next", {}, key="other")},
         {"key": "acme", "on_failure": NewJob("next", {}, key="other")},
     ]
     before = raw.info("stats")["total_commands_processed"]  # type: ignore[index]
-    for options in refused:
-        must_raise(UnsupportedFeature, None, queue.enqueue, "send", {}, **options)
+    for options in bad_options:
+        refused(UnsupportedFeature, None, queue.enqueue, "send", {}, **options)
         with pytest.raises(UnsupportedFeature):
             queue.enqueue_many([NewJob("send", {}), NewJob("send", {}, **options)])
-    must_raise(Malformed, None, queue.set_limit, "send", concurrency=SHARDS - 1)
-    must_raise(UnsupportedFeature, None, Queue, "mails", models.Bull(), shards=4)
+    refused(Malformed, None, queue.set_limit, "send", concurrency=SHARDS - 1)
+    refused(UnsupportedFeature, None, Queue, "mails", models.Bull(), shards=4)
     for shards in (0, 257, True, "4"):
-        must_raise(Malformed, "shards", Queue, "mails", shards=shards)
+        refused(Malformed, "shards", Queue, "mails", shards=shards)
     assert raw.info("stats")["total_commands_processed"] == before + 1  # type: ignore[index]
 
 
@@ -152,7 +152,7 @@ def test_jobs_of_a_key_may_need_each_other(queue: Any) -> None:
     assert queue.enqueue("send", {}, id="child", key="acme", needs=["parent"]).created
     assert queue.jobs.state("child") == "blocked"
     queue.enqueue("send", {}, id="elsewhere", key="tenant-2")
-    must_raise(UnknownParent, None, queue.enqueue, "send", {}, id="lost", key="acme", needs=["elsewhere"])
+    refused(UnknownParent, None, queue.enqueue, "send", {}, id="lost", key="acme", needs=["elsewhere"])
 
 
 def test_unique_and_dedup_hold_inside_of_a_key(queue: Any) -> None:
@@ -171,17 +171,17 @@ def test_client_with_another_number_is_refused(queue: Any, ironclaim_url: str, r
     assert read_record(raw.get("ic:{mails}:shards").decode()) == first_record(SHARDS)  # type: ignore[union-attr]
     with Queue("mails", url=ironclaim_url, shards=8) as other:
         for call in (lambda: other.enqueue("send", {}), other.counts, lambda: other.schedules.put("s", "send", every_ms=1000)):
-            must_raise(Malformed, r"shards: 8 .* 5: so many shards has queue mails", call)
+            refused(Malformed, r"shards: 8 .* 5: so many shards has queue mails", call)
     with Queue("mails", url=ironclaim_url) as plain:
-        must_raise(UnsafeServer, "5 shards", plain.enqueue, "send", {})
-        must_raise(EngineError, "shards", plain.enqueue_many, [NewJob("send", {})])
+        refused(UnsafeServer, "5 shards", plain.enqueue, "send", {})
+        refused(EngineError, "shards", plain.enqueue_many, [NewJob("send", {})])
     assert queue.counts().waiting == 1
 
 
 def test_queue_that_has_held_jobs_whole_is_not_taken_for_new(queue: Any, ironclaim_url: str, raw: redis.Redis) -> None:
     with Queue("mails", url=ironclaim_url) as plain:
         plain.enqueue("send", {}, id="old")
-    must_raise(Malformed, "reshard", queue.enqueue, "send", {})
+    refused(Malformed, "reshard", queue.enqueue, "send", {})
     assert not raw.exists("ic:{mails}:shards")
 
 

@@ -23,7 +23,7 @@ from engine.worker.machine.events import MS, WatchAsked
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.machine import Machine
 from tests.engine.helpers.processes import Workers
-from tests.engine.helpers.producing import must_raise, some_handlers
+from tests.engine.helpers.producing import refused, some_handlers
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
 SHARDS = 16
@@ -211,7 +211,7 @@ def test_running_job_is_cancelled_and_pause_of_the_worker_is_heard(queue: Queue)
 
 def test_worker_of_shards_has_no_child_processes_and_no_group(queue: Queue) -> None:
     handlers = some_handlers()
-    must_raise(Malformed, "processes", Worker, queue, handlers, processes=2)
+    refused(Malformed, "processes", Worker, queue, handlers, processes=2)
     with pytest.raises(Malformed, match="a queue with shards has a Worker of its own"):
         WorkerGroup([queue], handlers)
     queue.counts()

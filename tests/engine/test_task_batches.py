@@ -10,7 +10,7 @@ import pytest
 
 from engine import AsyncQueue, Job, Malformed, Queue, Worker
 from tests.engine.helpers import task_batches
-from tests.engine.helpers.producing import ids_of, must_raise
+from tests.engine.helpers.producing import ids_of, refused
 from tests.engine.helpers.task_batches import Kind
 
 USER = UUID(int=7)
@@ -51,7 +51,7 @@ def test_it_is_called_with_one_item(queue: Queue) -> None:
     count = task_batches.count
     assert count("three") == [5] and task_batches.plain(USER, counts=3)[0][:4] == ["direct", "UUID", 3, 1]
     assert count.payload("three") == {"words": "three"}
-    must_raise(Malformed, "^words: an int .* a value of type str", count.payload, 5)
+    refused(Malformed, "^words: an int .* a value of type str", count.payload, 5)
     queue.enqueue_many([{"name": "count", "payload": count.payload("x" * number), "id": f"j{number}"} for number in range(20)])
     burst(queue)
     assert [queue.results.wait(f"j{number}").get() for number in range(20)] == list(range(20))
@@ -68,5 +68,5 @@ def test_functions_that_can_take_no_batches_are_refused_when_they_are_registered
             with pytest.raises(Malformed, match="^handler: .*with batch "):
                 made.job("work", batch=5)(function)
         for bad in (0, 1001, True):
-            must_raise(Malformed, "^batch: ", made.job, "work", batch=bad)
+            refused(Malformed, "^batch: ", made.job, "work", batch=bad)
         assert made.handlers.by_name == {}

@@ -18,7 +18,7 @@ from engine import AsyncQueue, Handlers, Job, Malformed, NewJob, Queue, Worker
 from engine.ops.jobs import Enqueued
 from tests.engine.helpers import tasks
 from tests.engine.helpers.processes import Workers
-from tests.engine.helpers.producing import ids_of, must_raise
+from tests.engine.helpers.producing import ids_of, refused
 
 ROOT = Path(__file__).resolve().parents[2]
 USER = UUID(int=7)
@@ -38,10 +38,10 @@ def test_a_function_whose_parameters_cannot_travel_is_refused_when_it_is_registe
         with pytest.raises(Malformed, match="^handler: "):
             nowhere.job("work")(function)
     assert nowhere.handlers.by_name == {}
-    must_raise(Malformed, "^attempts: 0", nowhere.job, "work", attempts=0)
+    refused(Malformed, "^attempts: 0", nowhere.job, "work", attempts=0)
     with pytest.raises(Malformed, match=r'^name: .* @queue.job\(\) or @queue.job\("name"\), with the name'):
         nowhere.job(lambda: None)  # type: ignore[call-overload]
-    must_raise(Malformed, "^retries: .* perhaps attempts; ", nowhere.job, "work", retries=3)
+    refused(Malformed, "^retries: .* perhaps attempts; ", nowhere.job, "work", retries=3)
     with pytest.raises(Malformed, match="^delay_ms: 1.5 .* a timedelta, or whole ms, from 0 to "):
         nowhere.enqueue("work", None, delay_ms=1.5)  # type: ignore[arg-type]
     with pytest.raises(Malformed, match="^name: .* this function has none of its own"):
@@ -192,7 +192,7 @@ def test_arguments_that_do_not_fit_are_refused_before_any_io(nowhere: Queue) -> 
         (lambda: work.with_options(id="two words"), "id: "),
     ]
     for call, message in calls:
-        must_raise(Malformed, f"^{message}", call)
+        refused(Malformed, f"^{message}", call)
     assert work(3) == 4 and work.payload(3, date(2026, 2, 3)) == {"user": 3, "at": "2026-02-03"}
 
 
@@ -266,6 +266,6 @@ def test_its_options_and_those_of_a_call(queue: Queue) -> None:
 
 
 def test_a_worker_without_any_handlers_says_so(queue: Queue) -> None:
-    must_raise(Malformed, "^handlers: 'none'", Worker, queue)
-    must_raise(Malformed, "^handlers: ", Worker, queue, {})
+    refused(Malformed, "^handlers: 'none'", Worker, queue)
+    refused(Malformed, "^handlers: ", Worker, queue, {})
     assert isinstance(queue.handlers, Handlers)

@@ -12,7 +12,7 @@ import pytest
 
 from engine import AsyncQueue, JobFailed, Malformed, NewJob, Queue, TimedOut, Worker
 from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.producing import ids_of, must_raise
+from tests.engine.helpers.producing import ids_of, refused
 
 
 class Sealed:
@@ -57,7 +57,7 @@ def test_what_does_not_fit_the_function_of_a_name_is_refused_before_any_io(
 ) -> None:
     work = register(nowhere)
     for job in ("work", work, work.with_options(attempts=1)):
-        must_raise(Malformed, f"^{message}", way, nowhere, job, payload)
+        refused(Malformed, f"^{message}", way, nowhere, job, payload)
 
 
 def test_one_of_many_that_does_not_fit_is_named_by_its_place(nowhere: Queue) -> None:
@@ -117,7 +117,7 @@ def test_a_task_has_schedules(queue: Queue) -> None:
         queue.schedules.put("nightly", work, cron="0 3 * * *")
     with pytest.raises(Malformed, match="^id: 'one' is not allowed, it must be left out"):
         queue.schedules.put("pulse", ping.with_options(id="one"), every_ms=1000)
-    must_raise(Malformed, "^name: 5 ", queue.schedules.put, "pulse", 5, every_ms=1000)
+    refused(Malformed, "^name: 5 ", queue.schedules.put, "pulse", 5, every_ms=1000)
 
 
 def test_a_task_stands_for_its_name_in_pauses_and_limits(queue: Queue) -> None:
@@ -160,13 +160,13 @@ def test_a_call_waits_for_what_the_function_returns(queue: Queue) -> None:
     def fail(why: str) -> None:
         raise ValueError(why)
 
-    must_raise(Malformed, "^user: a str of length 1 ", work.call, "x")
+    refused(Malformed, "^user: a str of length 1 ", work.call, "x")
     with pytest.raises(TimedOut, match="late has not ended within 10 ms"):
         work.with_options(wait_ms=10, id="late").call(1)
     for bad in (-1, True, "5"):
-        must_raise(Malformed, "^wait_ms: ", work.with_options, wait_ms=bad)
+        refused(Malformed, "^wait_ms: ", work.with_options, wait_ms=bad)
     with at_work(Worker(queue, sweep_ms=50)):
         assert work.call(41) == 42 and work.with_options(id="named", wait_ms=20_000).call(user=1) == 2
-        must_raise(JobFailed, "ValueError: no", fail.call, "no")
+        refused(JobFailed, "ValueError: no", fail.call, "no")
         assert asyncio.run(ask(queue.url)) == [6, 7]
     assert {"named", "late"} <= set(ids_of(queue, "done"))

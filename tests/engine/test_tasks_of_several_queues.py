@@ -17,7 +17,7 @@ from engine import AsyncQueue, ConnectOptions, Handlers, Job, Malformed, NewJob,
 from engine.queue.settings import asynchronous, synchronous
 from engine.testing import run_all
 from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.producing import ids_of, must_raise
+from tests.engine.helpers.producing import ids_of, refused
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def test_new_jobs_have_ids_for_bulk_and_for_needs(mails: Queue) -> None:
     Worker(mails, concurrency=1, sweep_ms=50).run(burst=True)
     assert {number for _, number in ran[:3]} == {0, 1, 2} and [number for _, number in ran[3:]] == [9, 10]
     assert set(ids_of(mails, "done")) == {child.job, *(one.job for one in sent)}
-    must_raise(Malformed, "^number: a str of length 1 ", add.new, "x")
+    refused(Malformed, "^number: a str of length 1 ", add.new, "x")
     with pytest.raises(
         Malformed, match=r"^needs: \[None\] is not allowed, it must be a list of at most 1000 different ids of jobs"
     ):
@@ -373,10 +373,10 @@ def test_names_that_two_registries_have_are_refused(mails: Queue, bills: Queue) 
     joined = Handlers()
     with pytest.raises(Malformed, match="^name: 'add' is not allowed"):
         joined.include(mails.handlers, bills.handlers)
-    must_raise(Malformed, "^handlers: ", joined.include, mails)
+    refused(Malformed, "^handlers: ", joined.include, mails)
     assert joined.by_name == {}
     joined.include(mails.handlers)
-    must_raise(Malformed, "^name: 'add' is not allowed", joined.include, bills.handlers)
+    refused(Malformed, "^name: 'add' is not allowed", joined.include, bills.handlers)
     assert [*joined.by_name] == ["add"]
 
 

@@ -20,7 +20,7 @@ from engine.worker.machine.events import Forked, HandlerEnded, Send, StopAsked
 from engine.worker.machine.reports import ITEMS_MAX, RunStatistics
 from tests.engine.desk import Desk
 from tests.engine.helpers.machine import Machine, exits
-from tests.engine.helpers.producing import must_raise, some_handlers
+from tests.engine.helpers.producing import refused, some_handlers
 from tests.engine.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.feature("MQ36")
@@ -162,7 +162,7 @@ def test_percentiles_of_nothing_of_one_run_and_out_of_bounds() -> None:
     one = Durations(1, 3_000, 3_000, ((44, 1),))
     assert one.percentile_ms(0) <= one.percentile_ms(50) <= one.percentile_ms(100) == 3.0
     for percent in (-0.1, 100.1, float("nan")):
-        must_raise(Malformed, "percent", one.percentile_ms, percent)
+        refused(Malformed, "percent", one.percentile_ms, percent)
 
 
 def test_prometheus_text_is_a_histogram_for_each_name_and_outcome(desk: Desk) -> None:
@@ -296,7 +296,7 @@ def test_the_machine_tells_runs_that_returned_raised_or_were_given_up() -> None:
     assert sum(runs for _, runs in told["failed"].buckets) == 2 and 5_000_000 <= told["failed"].most_us < 9_000_000
     assert report.incarnation == "0000000000000001" and report.counter == 1
     machine.answered("sweep", RunTimesReported(machine.srv_us, "ok")).on(HandlerEnded(slow.lease, None))
-    must_raise(AssertionError, "no ReportRunTimes", sweep_until, machine, ReportRunTimes, 25_000)
+    refused(AssertionError, "no ReportRunTimes", sweep_until, machine, ReportRunTimes, 25_000)
 
 
 def test_a_worker_that_stops_tells_before_it_leaves_and_does_not_wait_for_a_deaf_server() -> None:

@@ -24,7 +24,8 @@ from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease, Options
 from engine.options import OPTIONS
 from engine.parameters import Parameters
-from tests.engine.helpers.producing import must_raise, some_handlers
+from tests.engine.helpers import producing
+from tests.engine.helpers.producing import some_handlers
 
 NAMES = ("a", "A-z_0.9:", "q" * 128)
 BAD_NAMES = ("", "q" * 129, "two words", "new\n", "ä", "a/b", "{a}", "a|b", "nul\0", None, 7, b"bytes", ["a"])
@@ -119,14 +120,14 @@ class Unprintable:
 @pytest.mark.parametrize("make", [deep, lambda: 10**5000, Unprintable], ids=["deep", "huge number", "unprintable"])
 def test_values_that_cannot_even_be_printed(queue: Queue, make: Callable[[], Any]) -> None:
     value = make()
-    must_raise(Malformed, "^payload: ", queue.enqueue, "work", value)
-    must_raise(Malformed, "^priority: ", queue.enqueue, "work", {}, priority=value)
+    producing.refused(Malformed, "^payload: ", queue.enqueue, "work", value)
+    producing.refused(Malformed, "^priority: ", queue.enqueue, "work", {}, priority=value)
 
 
 @pytest.mark.parametrize("value", [True, "soon", 1.5, math.nan])
 def test_an_intended_time_that_is_no_time(queue: Queue, value: Any) -> None:
     """It ends up in a history row, which it must not be able to break."""
-    must_raise(Malformed, "^intended_ns: ", queue.enqueue, "work", {}, intended_ns=value)
+    producing.refused(Malformed, "^intended_ns: ", queue.enqueue, "work", {}, intended_ns=value)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +142,7 @@ def test_urls(url: Any) -> None:
 
 
 def test_a_folder_of_scripts_of_the_wrong_type() -> None:
-    must_raise(Malformed, "^lua: ", Queue, "q", lua="lua")
+    producing.refused(Malformed, "^lua: ", Queue, "q", lua="lua")
 
 
 @pytest.mark.parametrize(
@@ -196,8 +197,8 @@ def test_nothing_is_written(ironclaim_url: str, client: Any) -> None:
     queue = Queue("q", url=ironclaim_url)
     before = client.info("stats")["total_connections_received"]
     for options in ({"id": ""}, {"priority": 11}, {"delay_ms": -1}, {"delay_ms": math.nan}, {"headers": 7}):
-        must_raise(Malformed, None, queue.enqueue, "work", {}, **options)
-    must_raise(Malformed, None, queue.enqueue, "work", object())
+        producing.refused(Malformed, None, queue.enqueue, "work", {}, **options)
+    producing.refused(Malformed, None, queue.enqueue, "work", object())
     assert client.dbsize() == 0 and client.info("stats")["total_connections_received"] == before
     queue.close()
 
@@ -212,7 +213,7 @@ def test_a_queue_may_have_another_limit_of_payloads(ironclaim_url: str) -> None:
     finally:
         small.close()
     for bad in (0, 64 * 1024 * 1024 + 1, "1", None, True):
-        must_raise(Malformed, "^payload_bytes_max: ", Queue, "q", payload_bytes_max=bad)
+        producing.refused(Malformed, "^payload_bytes_max: ", Queue, "q", payload_bytes_max=bad)
 
 
 def without_argument() -> None: ...
@@ -350,8 +351,8 @@ def test_a_text_of_json_that_would_not_come_back_as_it_was_said_is_refused() -> 
         *('{"a":1,"a":1}', '[{"b":{"a":1,"c":2,"a":3}}]', "NaN", "[-Infinity]", "1e400", '"\\ud800"'),
         *('{"\\udc00":1}', "[" * 10**5),
     ):
-        must_raise((ValueError, RecursionError), None, validate.json_value, text)
-    must_raise(ValueError, "the key 'a' comes twice", validate.json_value, b'{"b":1,"a":1,"a":2}')
+        producing.refused((ValueError, RecursionError), None, validate.json_value, text)
+    producing.refused(ValueError, "the key 'a' comes twice", validate.json_value, b'{"b":1,"a":1,"a":2}')
     assert validate.json_value('{"a":[1.5,{"b":"\\ud83d\\ude00"}]}') == {"a": [1.5, {"b": "😀"}]}
 
 

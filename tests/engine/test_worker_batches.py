@@ -18,7 +18,7 @@ from record.recorder import Recorder
 from tests.engine.helpers import batch_handlers
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.processes import Workers, run_of
-from tests.engine.helpers.producing import ids_of, must_raise
+from tests.engine.helpers.producing import ids_of, refused
 from tests.engine.helpers.schema import checked_rows
 from tests.engine.helpers.waiting import wait_until
 
@@ -315,9 +315,9 @@ def test_a_batch_that_fails_in_part_has_results_for_the_rest(queue: Queue) -> No
 
     burst(queue, register(Handlers(), "plain", body))
     assert ids_of(queue, "dead") == ["a"] and queue.results.wait("b").get() == 7
-    must_raise(Malformed, "^results: ", BatchFailed, {}, [1])
+    refused(Malformed, "^results: ", BatchFailed, {}, [1])
 
 
 @pytest.mark.parametrize("failures", [None, [], {"a": 1}, {1: "no"}])
 def test_failures_that_name_no_jobs_are_malformed(failures: Any) -> None:
-    must_raise(Malformed, "failures", BatchFailed, failures)
+    refused(Malformed, "failures", BatchFailed, failures)

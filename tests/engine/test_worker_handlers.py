@@ -22,7 +22,7 @@ from tests.engine.desk import write_run
 from tests.engine.helpers import kinds_of_handlers as kinds
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.processes import Workers, put, run_of, stopped
-from tests.engine.helpers.producing import ids_of, must_raise, some_handlers
+from tests.engine.helpers.producing import ids_of, refused, some_handlers
 from tests.engine.helpers.schema import checked_rows
 from tests.engine.helpers.waiting import rows_of, wait_until
 
@@ -332,7 +332,7 @@ def test_a_handler_that_a_child_would_not_find_is_refused_before_any_io(queue: Q
 
 @pytest.mark.parametrize("value", [-1, 65, None, True, "2", 1.5])
 def test_the_number_of_processes_has_bounds(queue: Queue, value: Any) -> None:
-    must_raise(Malformed, "^processes: ", Worker, queue, Handlers(), processes=value)
+    refused(Malformed, "^processes: ", Worker, queue, Handlers(), processes=value)
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from engine.worker.control import rss_mb
 from engine.worker.executor import Executor
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.processes import Workers, put, run_of, stopped
-from tests.engine.helpers.producing import ids_of, must_raise, some_handlers
+from tests.engine.helpers.producing import ids_of, refused, some_handlers
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import wait_until
 
@@ -176,7 +176,7 @@ def test_why_it_has_ended(queue: Queue) -> None:
 @pytest.mark.parametrize("field", ["max_jobs", "max_memory_mb", "child_max_jobs"])
 @pytest.mark.parametrize("value", [-1, 2**60, None, True, "2", 1.5])
 def test_bounds(queue: Queue, field: str, value: Any) -> None:
-    must_raise(Malformed, f"^{field}: ", Worker, queue, some_handlers(), **{field: value})
+    refused(Malformed, f"^{field}: ", Worker, queue, some_handlers(), **{field: value})
 
 
 def test_the_memory_that_this_process_holds() -> None:
@@ -223,7 +223,7 @@ def test_a_worker_that_runs_already_does_not_run_again(queue: Queue) -> None:
     try:
         queue.enqueue("begin", None)
         assert running.wait(120)
-        must_raise(Malformed, "a worker that does not run already", worker.run)
+        refused(Malformed, "a worker that does not run already", worker.run)
     finally:
         worker.stop()
         thread.join(120)

@@ -27,7 +27,7 @@ from engine.worker.shared import SharedConnections, SharedWait, _Replies, _Waits
 from engine.worker.threads import Threads
 from engine.worker.worker import OpenRun
 from tests.engine.helpers.at_work import Book, at_work, make_worker
-from tests.engine.helpers.producing import must_raise, some_handlers
+from tests.engine.helpers.producing import refused, some_handlers
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
@@ -213,8 +213,8 @@ def test_a_wait_whose_reply_never_comes_is_broken_off_and_sent_again(relay: Rela
     wait_until(lambda: len(ended) == 1, "it is interrupted")
     flight = ended.pop()
     assert isinstance(flight, Flight)
-    must_raise(EngineError, "interrupted", member.arrive, flight)
-    must_raise(EngineError, "interrupted", member.begin, wait(10), ended.append)
+    refused(EngineError, "interrupted", member.arrive, flight)
+    refused(EngineError, "interrupted", member.begin, wait(10), ended.append)
     wait_until(lambda: not named("waits") and replies._thread is None, "its thread has ended")
     member.close()
 
@@ -419,7 +419,7 @@ def test_a_second_run_of_a_group_is_refused_and_the_first_goes_on(ironclaim_url:
         first = pool.submit(group.run)
         wait_until(lambda: book.running == 1, "a job runs")
         for _ in range(3):
-            must_raise(Malformed, "does not run already", group.run)
+            refused(Malformed, "does not run already", group.run)
         book.release()
         wait_until(lambda: one.counts().finished == 1, "it has run")
         other.enqueue("work", 2)
@@ -435,7 +435,7 @@ def test_a_worker_of_a_group_that_runs_by_itself_hears_of_its_stop(ironclaim_url
         group = WorkerGroup([one], book.handlers("w", "work"))
         alone = pool.submit(group.workers[0].run)
         wait_until(lambda: book.running == 1, "a job runs")
-        must_raise(Malformed, "does not run already", group.run)
+        refused(Malformed, "does not run already", group.run)
         book.release()
         assert alone.result(DEADLINE_S) == "stopped"
 

@@ -19,7 +19,7 @@ from tests.engine.desk import Desk
 from tests.engine.helpers.by_hand import alter, altered, bury, revive
 from tests.engine.helpers.lanes_state import members as in_order
 from tests.engine.helpers.lanes_state import names_of
-from tests.engine.helpers.producing import must_raise
+from tests.engine.helpers.producing import refused
 
 pytestmark = pytest.mark.feature("BQ35")
 
@@ -403,8 +403,8 @@ def test_of_a_whole_queue_and_of_one_with_shards(ironclaim_url: str, shards: int
         changed = queue.workflows.cancel("b")
         assert (changed.changed, changed.left) == (2, 0)
         assert [queue.jobs.state(id) for id in "bc"] == ["cancelled", "cancelled"]
-        must_raise(Malformed, None, queue.workflows.get, "a", limit=0)
-        must_raise(Malformed, None, queue.dead.requeue, "a", with_children=1)
+        refused(Malformed, None, queue.workflows.get, "a", limit=0)
+        refused(Malformed, None, queue.dead.requeue, "a", with_children=1)
 
 
 @pytest.mark.parametrize("model", [models.Bridge(), models.Bull()], ids=["bridge", "bull"])
@@ -419,7 +419,7 @@ def test_other_formats_refuse_it_before_they_change_anything(ironclaim_url: str,
             lambda: queue.workflows.cancel(id),
             lambda: queue.workflows.retry(id),
         ):
-            must_raise(UnsupportedFeature, "does not keep which jobs need each other", call)
+            refused(UnsupportedFeature, "does not keep which jobs need each other", call)
         assert queue.jobs.state(id) == "dead" and queue.dead.requeue(id).done
 
 

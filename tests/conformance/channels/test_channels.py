@@ -17,7 +17,7 @@ from engine.channel import replies
 from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from tests.conformance.channels.places import NEAR_THE_WRAP, TTL_S, Place, acknowledge, ids, is_nothing, publish, waiting
 from tests.engine.helpers.lives import all_given, now_ms
-from tests.engine.helpers.producing import must_raise
+from tests.engine.helpers.producing import refused
 from tests.engine.helpers.waiting import DEADLINE_S, until_waits
 
 
@@ -144,12 +144,12 @@ def test_what_is_missing_is_said(place: Place, channel: engine.Channel) -> None:
         lambda: channel.are_old("s", ["a"]),
     ]
     for call in calls:
-        must_raise(engine.ChannelNotFound, "ch", call)
+        refused(engine.ChannelNotFound, "ch", call)
     assert channel.unsubscribe("s") is False
     place.expect(clock=None)
     publish(channel, "a")
     for call in calls:
-        must_raise(engine.SubscriptionNotFound, "ch has no subscriber s", call)
+        refused(engine.SubscriptionNotFound, "ch has no subscriber s", call)
     assert channel.unsubscribe("s") is False
     place.expect(clock=1, r_s=None)
 
@@ -259,7 +259,7 @@ def test_what_is_used_lives_on(place: Place) -> None:
     acknowledge(other, "acknowledges", first)
     channel.publish("a", "again")
     place.age(200)
-    must_raise(engine.SubscriptionNotFound, None, other.fetch, "nothing")
+    refused(engine.SubscriptionNotFound, None, other.fetch, "nothing")
     assert other.are_old("fetches", []) == {} == other.are_old("acknowledges", [])
     assert other.publish("a", "a new one").created, "a duplicate does not make the message live longer"
     place.expect(clock=3, m_3='{"id":"a","content":"a new one"}', m_1=None, r_nothing=None)
@@ -291,7 +291,7 @@ def test_the_longest_of_the_rules_that_match_counts(place: Place) -> None:
         place.age(max(0, gone_s - place.now_s + 1_000 + 1))
         with pytest.raises(engine.ChannelNotFound):
             place.channel(name, model).fetch("s")
-    must_raise(engine.Malformed, "^channel: ", place.channel, "xyz", model)
+    refused(engine.Malformed, "^channel: ", place.channel, "xyz", model)
     assert place.channel("xyz", engine.models.Dsps()).expire_ms == 1_800_000
 
 
@@ -312,7 +312,7 @@ def test_a_receipt_is_of_one_channel_and_one_subscriber_and_moves_nothing_when_i
     bad = [*foreign, replies.outer(changed), one[:-5], one[4:], bare, base64.b64encode(bare.encode()).decode(), "", "{}"]
     bad += [replies.outer({"elsewhere": bare})]
     for receipt in bad:
-        must_raise(engine.Malformed, "^receipt: ", channel.acknowledge, "s", receipt)
+        refused(engine.Malformed, "^receipt: ", channel.acknowledge, "s", receipt)
     beyond = replies.outer({id: replies.inner("ch", "s", 3) for id in place.storages})
     before = replies.outer({id: replies.inner("ch", "s", 0) for id in place.storages})
     assert [channel.acknowledge("s", receipt).result for receipt in (beyond, before)] == ["stale", "stale"]

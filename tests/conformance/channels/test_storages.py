@@ -15,7 +15,7 @@ import engine
 from engine.channel import replies
 from engine.testing.server import EmbeddedServer
 from tests.conformance.channels.places import FIVE_MINUTES, Place, acknowledge, ids, publish, waiting
-from tests.engine.helpers.producing import must_raise
+from tests.engine.helpers.producing import refused
 from tests.engine.helpers.waiting import DEADLINE_S
 
 #: Calls to a server that is away end soon.
@@ -64,8 +64,8 @@ def test_it_fails_when_all_servers_are_away(away: EmbeddedServer) -> None:
     storages = {id: engine.RedisStorage(client=redis.Redis.from_url(away.url), connect=IMPATIENT) for id in ("a", "b")}
     with engine.Channel("ch", FIVE_MINUTES, storages=storages) as channel:
         away.stop()
-        must_raise((engine.ServerUnavailable, engine.OutcomeUnknown), None, channel.publish, "a", 1)
-        must_raise((engine.ServerUnavailable, engine.OutcomeUnknown), None, channel.fetch, "s")
+        refused((engine.ServerUnavailable, engine.OutcomeUnknown), None, channel.publish, "a", 1)
+        refused((engine.ServerUnavailable, engine.OutcomeUnknown), None, channel.fetch, "s")
 
 
 class Broken(engine.MemoryStorage):
@@ -84,7 +84,7 @@ def test_a_bug_in_one_storage_is_raised_and_nobody_waits_for_ever(ironclaim_url:
         async with engine.AsyncChannel("ch", FIVE_MINUTES, storages=storages) as channel:
             await channel.subscribe("s")
 
-    must_raise(RuntimeError, "a bug", asyncio.run, scene())
+    refused(RuntimeError, "a bug", asyncio.run, scene())
 
 
 @pytest.mark.feature("DS24", model="dsps")
@@ -117,7 +117,7 @@ def test_a_receipt_outlives_the_set_of_storages(ironclaim_url: str) -> None:
     publish(before, "x", "y")
     fetched = before.fetch("s")
     assert ids(fetched) == ["x", "y"]
-    must_raise(engine.Malformed, "^receipt: ", acknowledge, elsewhere, "s", fetched)
+    refused(engine.Malformed, "^receipt: ", acknowledge, elsewhere, "s", fetched)
     assert acknowledge(after, "s", fetched) == "OK" and ids(after.fetch("s", wait_ms=10)) == []
     assert ids(before.fetch("s", wait_ms=10)) == []
     before.close()
@@ -138,7 +138,7 @@ def test_a_subscriber_that_one_storage_lost_is_given_back(ironclaim_url: str) ->
     publish(channel, "c", "d")
     assert one.unsubscribe("s") and ids(two.fetch("s")) == ["c", "d"]
     assert ids(channel.fetch("s", wait_ms=300)) == ["c", "d"] and channel.unsubscribe("s")
-    must_raise(engine.SubscriptionNotFound, None, channel.fetch, "s", wait_ms=300)
+    refused(engine.SubscriptionNotFound, None, channel.fetch, "s", wait_ms=300)
     channel.close()
     one.close()
 

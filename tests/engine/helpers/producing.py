@@ -36,14 +36,6 @@ def hurry(queue: Queue, *, timeout_ms: int = PATIENCE_MS, deadline_ms: int = 10_
     return queue
 
 
-def must_raise(
-    kind: type[BaseException] | tuple[type[BaseException], ...], match: str | None, call: Any, *arguments: object, **options: Any
-) -> None:
-    """The call fails with this error, whose text matches."""
-    with pytest.raises(kind, match=match):
-        call(*arguments, **options)
-
-
 def some_handlers(handler: Callable[[Any], object] = lambda job: None, name: str = "work", **options: Any) -> Handlers:
     """A worker needs at least one."""
     handlers = Handlers()
@@ -51,9 +43,9 @@ def some_handlers(handler: Callable[[Any], object] = lambda job: None, name: str
     return handlers
 
 
-def refused(error: Any, said: str, call: Callable[..., object], /, *given: Any, **named: Any) -> Any:
-    """The error of one of these classes that this call raises, which says so (a regular expression)."""
-    with pytest.raises(error, match=said) as caught:
+def refused(error: Any, said: str | None, call: Callable[..., object], /, *given: Any, **named: Any) -> Any:
+    """The error of one of these classes that this call raises, which says so (a regular expression; none: anything)."""
+    with pytest.raises(error, match=said or None) as caught:
         call(*given, **named)
     return caught.value
 

@@ -10,7 +10,7 @@ from engine import Malformed, Queue, ScriptFault, UnsupportedFeature, models
 from engine.models.foreign.bananas import BananasModel
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
-from tests.engine.helpers.producing import must_raise
+from tests.engine.helpers.producing import refused
 
 GO = (
     '{"id":"j","name":"img","payload":{"u":1},"status":"pending","priority":"high","routing_key":"gpu",'
@@ -60,7 +60,7 @@ def test_what_is_no_job_is_a_script_fault() -> None:
         *("", "[]", "null", "{", '{"name"}', '{"name":1}', "{}", '{"name":"a"', '{"name":"a",}'),
         '{"a":' * 10**5,
     ):
-        must_raise(ScriptFault, "^job j: it cannot be read", decoded, raw)
+        refused(ScriptFault, "^job j: it cannot be read", decoded, raw)
 
 
 def test_what_does_not_matter_may_be_anything() -> None:
@@ -75,7 +75,7 @@ def test_what_does_not_matter_may_be_anything() -> None:
 def test_ids_are_uuids_and_settings_are_checked() -> None:
     assert len(BananasModel("q", "bananas").new_id()) == 36
     for name, value in (("layout", "old"), ("adopt_after_ms", -1), ("timeout_ms", "5"), ("result_ttl_s", 0)):
-        must_raise(Malformed, f"^{name}: ", models.Bananas, **{name: value})
+        refused(Malformed, f"^{name}: ", models.Bananas, **{name: value})
 
 
 def test_an_option_without_room_on_the_wire_is_refused_before_any_io() -> None:
@@ -92,4 +92,4 @@ def test_an_option_without_room_on_the_wire_is_refused_before_any_io() -> None:
 @pytest.mark.parametrize(("field", "given"), [("route", {"route": "a:b"}), ("payload", {"payload": "proto:x"})])
 def test_what_the_wire_cannot_hold_names_its_field(field: str, given: dict[str, object]) -> None:
     queue = Queue("q", models.Bananas(), url="redis://127.0.0.1:1")
-    must_raise(Malformed, f"^{field}: ", queue.enqueue, "work", **{"payload": {}, **given})
+    refused(Malformed, f"^{field}: ", queue.enqueue, "work", **{"payload": {}, **given})

@@ -19,7 +19,7 @@ from engine.ops.schedules import Timing
 from engine.ops.workers import Beat
 from engine.options import checked
 from engine.worker.machine.backoff import delay_ms
-from tests.engine.helpers.producing import must_raise
+from tests.engine.helpers.producing import refused
 
 MODEL = BridgeModel("q", "bridge")
 #: The first job of the reference dump, from its type to the time of its enqueue.
@@ -143,7 +143,7 @@ def test_what_a_foreign_client_got_wrong_counts_as_absent() -> None:
 
 def test_what_cannot_be_read_is_a_fault_of_the_job() -> None:
     for raw in (*([b"{oops", b"1"], [b"[]", b"1"], [b"{}", b"1"], [b"1"], [b"[" * 100_000, b"1"], [b"\xff", b"1"]),):
-        must_raise(ScriptFault, "data of job a", MODEL.decode, raw, Lease("a", 1, "n"), 9, (1, 0, 0))
+        refused(ScriptFault, "data of job a", MODEL.decode, raw, Lease("a", 1, "n"), 9, (1, 0, 0))
 
 
 @pytest.mark.feature("BQ09", model="bridge")
@@ -154,7 +154,7 @@ def test_a_template_is_read_back_whoever_has_made_it() -> None:
         read = MODEL.read_template(raw)
         assert (read.name, json.loads(read.payload), read.options.attempts) == ("email", {"to": 1.0}, 4)
     for broken in (b"", pack(b"", pack(5, b"", b"{oops")), pack(b"")):
-        must_raise(ScriptFault, None, MODEL.read_template, broken)
+        refused(ScriptFault, None, MODEL.read_template, broken)
 
 
 @pytest.mark.feature("BQ01", model="bridge")
@@ -169,7 +169,7 @@ def test_a_worker_may_not_be_called_as_a_key_of_the_registry() -> None:
     for name in ("active", "heartbeat:w1"):
         claim = Claim("0" * 16, 1, 1, 1000, 0, name, 1000, ("email",))
         for operation in (claim, Beat("0" * 16, 1, 30_000, 1, 9_000, 1_000, json.dumps({"name": name}))):
-            must_raise(Malformed, "worker name", MODEL.call, operation)
+            refused(Malformed, "worker name", MODEL.call, operation)
 
 
 @pytest.mark.feature("BQ10", model="bridge")

@@ -19,7 +19,7 @@ from engine.ops.admin import Pause
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Enqueue, Lease
 from engine.redis.scripts import layers_of, linked_functions, load_model, required_of_formats, scripts_folder
-from tests.engine.helpers.producing import must_raise
+from tests.engine.helpers.producing import refused
 
 REQUIRED = required_of_formats(scripts_folder())
 WIRE = f"""-- A wire.
@@ -93,14 +93,14 @@ def test_a_queue_has_its_model_second_and_the_prefix_of_the_model(lua: Path, que
     assert (Queue("q").model.name, Queue("q", models.Lanes()).model.keys.prefix) == ("lanes", "ic:{q}:")
     assert queue.model.sibling("r").keys.queue == "r"
     for wrong in ("bull", 5, models.Bull):
-        must_raise(Malformed, "^prefix: |^model: ", Queue, "q", wrong)
+        refused(Malformed, "^prefix: |^model: ", Queue, "q", wrong)
 
 
 def test_the_specs_are_values_with_a_prefix_of_their_own() -> None:
     made = (models.Lanes(), models.Bridge(), models.Bananas(), models.Bull(), models.Mosquito())
     assert [spec.prefix for spec in made] == ["ic", "bridge", "bananas", "bull", "mosquito"]
     assert models.Bananas() == models.Bananas(layout="document") != models.Bananas(layout="live")
-    must_raise(Malformed, "^layout: ", models.Mosquito, layout="old")
+    refused(Malformed, "^layout: ", models.Mosquito, layout="old")
     assert engine.models is models and models.Finding("n", ("J1",), "t").name == "n"
 
 
@@ -109,7 +109,7 @@ def test_an_option_and_an_operation_that_the_model_lacks_are_refused_before_any_
         queue.enqueue("work", {}, unique="u")
     with pytest.raises(UnsupportedFeature, match=r"^jobs\[1\]: tiny has no option priority"):
         queue.enqueue_many([{"name": "work", "payload": 1}, {"name": "work", "payload": 1, "priority": 9}])
-    must_raise(UnsupportedFeature, "^tiny has no Pause", queue.pause)
+    refused(UnsupportedFeature, "^tiny has no Pause", queue.pause)
 
 
 def test_what_the_engine_needs_of_lanes_is_loaded_beside_the_model_s_own(lua: Path, ironclaim_url: str) -> None:
@@ -124,7 +124,7 @@ def test_a_format_that_lacks_a_function_is_refused(lua: Path, name: str) -> None
     path = lua / "foreign" / "tiny" / "modules" / "wire.lua"
     path.write_text((PART + WIRE).replace(f"w.{name}()", "w.other()"))
     try:
-        must_raise(ScriptFault, f"model tiny: its wire lacks {name}$", load_model, lua, "tiny", ())
+        refused(ScriptFault, f"model tiny: its wire lacks {name}$", load_model, lua, "tiny", ())
     finally:
         path.write_text(PART + WIRE)
 
@@ -138,7 +138,7 @@ def test_shared_scripts_call_nothing_of_a_format_that_is_not_listed() -> None:
 
 
 def test_a_model_without_a_folder_of_scripts(lua: Path) -> None:
-    must_raise(ScriptFault, "no folder of scripts", load_model, lua, "absent", ())
+    refused(ScriptFault, "no folder of scripts", load_model, lua, "absent", ())
 
 
 @pytest.mark.parametrize("fields", [(), (b"",), (b"\0\xff", "text ä", -5, b"x" * 300)])

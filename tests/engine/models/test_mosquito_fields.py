@@ -24,7 +24,7 @@ from engine.ops.jobs import Lease, Options
 from engine.options import checked
 from engine.parameters import Parameters
 from engine.serializers import Serializers
-from tests.engine.helpers.producing import must_raise
+from tests.engine.helpers.producing import refused
 
 LEASE = Lease("1795233562980:120", 1, "1:1")
 
@@ -70,7 +70,7 @@ def test_a_payload_that_no_hash_holds_is_refused_and_named() -> None:
 
 def test_parameters_with_names_of_the_metadata_are_refused() -> None:
     for name in REFUSED:
-        must_raise(Malformed, f"^payload.{name}: ", texts, {"fine": 1, name: "x"})
+        refused(Malformed, f"^payload.{name}: ", texts, {"fine": 1, name: "x"})
     assert {"type", "enqueue_time", "retry_count", "id"} <= {*REFUSED}
     with pytest.raises(Malformed, match="^payload: '1001 parameters'"):
         texts({f"p{number}": 1 for number in range(1001)})
@@ -102,7 +102,7 @@ def test_options_of_ours_travel_beside_the_parameters() -> None:
 
 def test_options_that_are_none_make_the_job_unreadable() -> None:
     for own in ("", "[]", "null", '{"attempts": 0}', '{"headers": 5}', "{"):
-        must_raise(ScriptFault, "1795233562980:120", read, {"ironclaim": own})
+        refused(ScriptFault, "1795233562980:120", read, {"ironclaim": own})
 
 
 def test_what_the_original_keeps_in_the_hash_is_no_parameter() -> None:
@@ -111,7 +111,7 @@ def test_what_the_original_keeps_in_the_hash_is_no_parameter() -> None:
     assert json.loads(read({"id": LEASE.job}).payload) == {}, "the document's"
     assert json.loads(read({"id": "7"}).payload) == {"id": "7"}, "a parameter of a class"
     for bad in (b"\xff", "x\udc80".encode(errors="surrogatepass")):
-        must_raise(ScriptFault, None, read, {"a": bad})
+        refused(ScriptFault, None, read, {"a": bad})
 
 
 @pytest.mark.feature("MQ03", model="mosquito")
@@ -133,11 +133,11 @@ def test_unique_texts_are_those_of_the_original_or_of_the_callers_own() -> None:
     assert unique_text("ok_job", given, "params") == "ok_job:extra=true:kind=a:user_id=7"
     assert unique_text("ok_job", given, "params:user_id:kind") == "ok_job:kind=a:user_id=7"
     assert unique_text("ok_job", given, "mine") == "ok_job:mine" and unique_text("ok_job", given, "") == ""
-    must_raise(Malformed, "^dedup: ", unique_text, "ok_job", given, "params:nobody")
+    refused(Malformed, "^dedup: ", unique_text, "ok_job", given, "params:nobody")
 
 
 def test_what_the_model_cannot_hold_is_refused_before_any_io() -> None:
     model = MosquitoModel("q", "mosquito")
     for options in (Options(priority=1), Options(lifo=True), Options(needs=("a",)), Options(unique="u"), Options(route="gpu")):
-        must_raise(UnsupportedFeature, "mosquito", model.check, "", "ok_job", b"{}", options)
+        refused(UnsupportedFeature, "mosquito", model.check, "", "ok_job", b"{}", options)
     model.check("", "held_out::spaced_job", b"{}", Options(delay_ms=5, dedup="params", dedup_ms=5))
