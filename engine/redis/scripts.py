@@ -49,6 +49,8 @@ _ANCHOR = re.compile(r"^ *-- anchor: .*\n| +-- anchor: .*", re.MULTILINE)
 USES = re.compile(r"^-- USES (.*\n(?:--      .*\n)*)", re.MULTILINE)
 RARELY = re.compile(r"^-- RARELY (.*\n(?:--        .*\n)*)", re.MULTILINE)
 _COMMENT_OR_STRING = re.compile(r"""'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|--.*""")
+#: A comment, a string, or a name that is no field of something else.
+_WORD = re.compile(rf"{_COMMENT_OR_STRING.pattern}|(?<![\w.:])[A-Za-z_]\w*")
 #: A name that is read: not a field of something else, not one that is assigned or the key of a table, not a
 #: part of a number.
 _NAME = re.compile(r"(?<!\w)(?<![^.][.:])[A-Za-z_]\w*\b(?! =(?!=))")
@@ -340,7 +342,7 @@ def _script(
     _check_rare(f"script {path.name}", rare, used)
     often = _often(used - rare, functions)
     if len(often) < len(linked):
-        code = (*_parted(linked, often, used, functions), _with_rare(body, used - often))
+        code = (*_parted(linked, often, used, functions), _with_rare(body, frozenset(used - often)))
     else:
         code = (*linked.values(), body)
     parts = (RARELY.sub("", USES.sub("", header[0])), *bindings, *code)
@@ -383,12 +385,13 @@ def _parted(
     yield "  return rare\nend\n"
 
 
-def _with_rare(code: str, names: Set[str]) -> str:
+# Most scripts link the same functions, and know the same of them as rare.
+@lru_cache(maxsize=1024)
+def _with_rare(code: str, names: frozenset[str]) -> str:
     """Code outside of `rarely`, with the way to these functions inside."""
     if not names:
         return code
-    pattern = rf"{_COMMENT_OR_STRING.pattern}|(?<![\w.:])(?:{'|'.join(sorted(names))})\b"
-    return re.sub(pattern, lambda found: found[0] if found[0][0] in "-'\"" else f"rarely().{found[0]}", code)
+    return _WORD.sub(lambda found: f"rarely().{found[0]}" if found[0] in names else found[0], code)
 
 
 def required_of_formats(lua: Path) -> Sequence[str]:
