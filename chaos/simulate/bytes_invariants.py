@@ -15,7 +15,7 @@ from engine.ops.jobs import Enqueue, EnqueueMany
 from engine.ops.looks import Look, Seen
 from engine.ops.schedules import PutSchedule, Tick
 from engine.ops.sweeps import Sweep
-from engine.queue.looks import result_of
+from engine.queue.results import result_of
 
 #: What a result lives longer while it is kept for a child (release_results, lua/children/modules/children.lua).
 _KEPT_MS = 2**48

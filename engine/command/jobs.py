@@ -14,9 +14,8 @@ from engine.command.output import instant, json_text, print_error, show, show_on
 from engine.ops.admin import Altered
 from engine.ops.looks import listed
 from engine.queue import looks
-from engine.queue.error_kinds import main_line
 from engine.queue.history import OUTCOMES, HistoryOptions, PastJob, wanted
-from engine.queue.looks import JobError, JobInfo, options_told, payload_members
+from engine.queue.looks import JobError, JobInfo, main_line, options_told, payload_members
 from engine.queue.producing import JOBS_MAX
 from engine.queue.synchronous.queue import Queue
 from engine.queue.workflows import SHOWN

@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import field, fields, replace
-from typing import Any, Generic, Literal, TypedDict, TypeVar, cast, get_args
+from typing import Any, Literal, TypedDict, cast, get_args
 
 from engine import validate
-from engine.errors import (
-    EngineError,
-    JobFailed,
-    Malformed,
-    NoResult,
-    OutcomeUnknown,
-    ScriptFault,
-    ServerUnavailable,
-    TimedOut,
-    UnknownJob,
-    utf8,
-)
+from engine.errors import Malformed, ScriptFault, utf8
 from engine.models.model import Model
 from engine.models.names import LANES, Names
 from engine.ops.base import frozen, whole
 from engine.ops.jobs import Lease, Options
-from engine.ops.looks import Explained, Looked, Seen
+from engine.ops.looks import Explained, Looked
 from engine.options import PLAIN
-from engine.parameters import TypedJob
-from engine.queue.error_kinds import CHARACTERS_MAX, error_kind, main_line
-from engine.redis.call import BLOCK_MS
 from engine.routing import read_target
 from engine.serializers import BUILT_IN, Serializers, UnreadablePayload
 
@@ -436,194 +420,89 @@ def error_groups(jobs: Iterable[JobInfo]) -> tuple[ErrorGroup, ...]:
     return tuple(sorted(found.values(), key=lambda group: (-group.count, -group.last_ms, group.name)))
 
 
-# -- Results of jobs: what a handler returned, or the error of a dead job; and waiting for one without
-# losing a wake-up.
-#
-# Who waits looks and registers in one step of the server (`look.lua`), and then blocks on a stream of its
-# own, which the script that ends the job writes to. Reading a stream takes nothing away, so a lost reply is
-# read again; and every block is followed by another look, at the latest after `BLOCK_MS`, so that also a
-# server that has forgotten everything leaves nobody waiting.
+# -- Which errors are of one kind: those that differ in ids, numbers, addresses and quoted values alone.
+# Dead jobs are grouped by it wherever they are grouped, and a filter that is given one of them finds its
+# group.
 
-#: How a job has ended, in the words of its state; rerouted ones are discarded.
-Outcome = Literal["finished", "dead", "cancelled", "discarded", "skipped", "expired"]
-#: Ends without the work, and without an error.
-_UNDONE = ("cancelled", "discarded", "expired")
-#: The id that the first entry of a stream comes after.
-FIRST_ENTRY = "0-1"
-#: What a record that is none makes of its reader.
-_NO_RECORD = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
-#: The server could not be asked, perhaps only now.
-AWAY = (ServerUnavailable, OutcomeUnknown)
+#: Stands in a kind for what was taken out.
+TAKEN_OUT = "…"
+#: The kind of a job that died without an error.
+NO_ERROR = "no error"
+#: Of an error's line so much is read: the engine stores no more.
+CHARACTERS_MAX = 1_000
 
-T = TypeVar("T")
-
-
-@frozen
-class Result(Generic[T]):
-    """How a job has ended. `value` is what its handler returned, None where it returned nothing or that is
-    not kept any more.
-
-    `outcome`: finished, dead (it failed or crashed too often, and may be requeued), cancelled, discarded (by
-    its handler, or after its death), skipped (by its `skip_on`), or expired before anybody had started it;
-    `error` is the last error of a dead or skipped job as text. `ended_ms` is server time and 0 where nobody
-    knows it any more; `took_ms` is how long the handler ran, None where no value is kept. `kept` is False
-    where the task says that it returns something and that is not there. `unreadable` says why what is stored
-    of the end cannot be read, because somebody else has written it.
-    """
-
-    job: str
-    outcome: Outcome
-    value: T | None = None
-    error: str = ""
-    ended_ms: int = 0
-    took_ms: int | None = None
-    kept: bool = True
-    unreadable: str = ""
-
-    @property
-    def ok(self) -> bool:
-        """True for a job that has finished."""
-        return self.outcome == "finished"
-
-    def get(self) -> T:
-        """The value. Raises JobFailed where the job has not finished, NoResult where a value of its type is
-        not kept, and ScriptFault where nobody can read it."""
-        if not self.ok:
-            raise JobFailed(self.job, self.outcome, self.error)
-        if self.unreadable:
-            raise ScriptFault(f"job {self.job}: {self.unreadable}")
-        if not self.kept:
-            raise NoResult(self.job)
-        return cast("T", self.value)
+#: The class at the start, whose digits are part of its name: `botocore.exceptions.S3UploadFailedError`.
+_CLASS = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*[a-z](?=:|\Z)")
+_QUOTED = "|".join(rf"(?<!\w){q}(?:\\.|[^\\{q}]|{q}(?=\w))*{q}(?!\w)" for q in "'\"`")
+_IPV6 = r"(?:[0-9a-f]{0,4}:){2,7}(?:\d+(?:\.\d+){3}|[0-9a-f]{0,4})(?:%\w+)?"
+#: Addresses with a scheme, quoted values, addresses of mail, UUIDs, IPv6 and MAC addresses, and words, of
+#: which those with a digit are looked at.
+_TAKEN = re.compile(
+    rf"""
+      (?P<scheme>\b[A-Za-z][A-Za-z0-9+.-]*://)[^\s'"`<>]+
+    | {_QUOTED}
+    | [\w.+-]+@[\w-]+(?:\.[\w-]+)*
+    | \b[0-9a-f]{{8}}-(?:[0-9a-f]{{4}}-){{3}}[0-9a-f]{{12}}\b
+    | \[{_IPV6}\](?::\d+)?
+    | (?<![\w:])(?=[0-9a-f:.]*[0-9a-f]){_IPV6}(?![\w:])
+    | (?<!\w)(?<!\w-)(?P<word>\w+(?:-\w+)*)
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_UNITS = "ns us µs ms s secs? seconds? min mins? minutes? h hrs? hours? d days? B bytes? [kKMGT]i?B"
+_JOINED = re.compile(
+    rf"""
+      {TAKEN_OUT}(?:(?:[./_+-]|\s*[,:;]\s*){TAKEN_OUT})+   # versions, instants, addresses with a port, lists
+    | (?<![\w{TAKEN_OUT}])[-+.]{TAKEN_OUT}                 # a sign
+    | {TAKEN_OUT}\s?(?:{"|".join(_UNITS.split())})\b       # a length of time or a size
+    | {TAKEN_OUT}(?:\s?{TAKEN_OUT})+                       # `3 h 20 min`
+    """,
+    re.VERBOSE,
+)
+_HEX = re.compile(r"(?:0x)?[0-9a-f]{8,}|(?=[a-f]*\d)[0-9a-f]{6,}|0x[0-9a-f]+", re.IGNORECASE)
+_NUMBERED = re.compile(r"([^\W\d]+)\d+")
+_NUMBER = re.compile(r"\d+[^\W\d_]{0,3}")
 
 
-def typed(found: Result[Any], task: object) -> Result[Any]:
-    """The same result with its value as the function of this task returned it; unchanged for a job that has
-    not finished, and where no task is given, or a name. Raises Malformed."""
-    if not isinstance(task, TypedJob) or not found.ok or found.unreadable:
-        return found
-    try:
-        return replace(found, value=task.parameters.read_result(found.value))
-    except Malformed:
-        if found.value is None:
-            return replace(found, kept=False)
-        raise
+def main_line(error: str) -> str:
+    """The line of an error that says most: the first one where a class begins it, else the last one, as of a
+    stack trace."""
+    lines = error.strip().splitlines() or [""]
+    return lines[0] if _CLASS.match(lines[0]) else lines[-1]
 
 
-def result_of(job: str, seen: Seen) -> Result[Any] | None:
-    """The result in a reply; None for a job that has not ended or is not known."""
-    if seen.state in ("pending", "gone", "rejected"):
-        return None
-    try:
-        record, unreadable = _record(seen), ""
-    except _NO_RECORD as error:
-        record, unreadable = {}, f"its record cannot be read ({error}): {seen.record!r:.200}"
-    if seen.state in ("dead", "skipped"):
-        error, ended_ms = record.get("error") or seen.error, seen.ended_ms or record.get("ended_ms", 0)
-        return Result(job, seen.state, None, error, ended_ms, unreadable=unreadable)
-    if record.get("ok") is False:
-        # A dead or skipped job whose entry is gone.
-        ended = "skipped" if record.get("skipped") is True else "dead"
-        outcome: Any = seen.state if seen.state in _UNDONE else ended
-        return Result(job, outcome, None, record.get("error") or "", record["ended_ms"])
-    outcome = seen.state if seen.state in _UNDONE else "finished"
-    ended_ms, took_ms = seen.ended_ms or record.get("ended_ms", 0), record.get("took_ms")
-    return Result(job, outcome, record.get("value"), "", ended_ms, took_ms, unreadable=unreadable)
+def error_kind(error: str) -> str:
+    """The main line of an error without ids, numbers, addresses, lengths of time and quoted values. The kind
+    of a kind is itself."""
+    line = main_line(error)[:CHARACTERS_MAX]
+    named = _CLASS.match(line)
+    head = named[0] if named else ""
+    before, rest = "", line[len(head) :]
+    # Each pass takes something out, so it ends: a quote that stood behind a digit is seen in the next one.
+    while rest != before:
+        before, rest = rest, _JOINED.sub(TAKEN_OUT, _TAKEN.sub(_without, rest))
+    return head + " ".join(rest.split()) or NO_ERROR
 
 
-def best(job: str, looks: Iterable[Seen]) -> Result[Any] | None:
-    """How a job has ended, by what each shard has seen of it. After a resharding its id may be known to
-    several, and its result to one of them."""
-    found = [result for seen in looks if (result := result_of(job, seen)) is not None]
-    return max(
-        found, key=lambda result: (result.took_ms is not None, result.error, result.ended_ms), default=None
-    )
+def _without(found: re.Match[str]) -> str:
+    if found["scheme"]:
+        return found["scheme"] + TAKEN_OUT
+    return TAKEN_OUT if found["word"] is None else _word(found["word"])
 
 
-def _record(seen: Seen) -> dict[str, Any]:
-    """The stored record, empty where there is none of this end: a job of the same id, or an earlier life of
-    this one, may have left one. Raises one of _NO_RECORD."""
-    if not seen.record:
-        return {}
-    record: Any = json.loads(seen.record)
-    ok, error, took_ms = record["ok"], record.get("error") or "", record.get("took_ms")
-    if not isinstance(ok, bool) or not isinstance(error, str):
-        raise ValueError(f"ok {ok!r:.20}, error {error!r:.20}")
-    ended_ms, fence = _ms(record["ended_ms"]), validate.integer("fence", record.get("fence", 0), 0, 2**63)
-    record |= {"ended_ms": ended_ms, "error": error, "took_ms": None if took_ms is None else _ms(took_ms)}
-    if seen.state == "finished" and (
-        not ok or (seen.fence and fence != seen.fence) or (seen.ended_ms not in (0, ended_ms))
-    ):
-        return {}
-    if seen.state in ("dead", "skipped") and (ok or seen.ended_ms not in (0, ended_ms)):
-        return {}
-    return record
-
-
-@frozen
-class Progress:
-    """How far a run has come, as its handler told: `percent` from 0 to 100, a text, any JSON value, and when
-    (server time). `unreadable` says why what is stored cannot be read, because somebody else has written
-    it."""
-
-    percent: float
-    message: str | None
-    data: Any
-    at_ms: int
-    unreadable: str = ""
-
-
-def progress_of(raw: bytes | None) -> Progress | None:
-    """The stored progress; None without any."""
-    if raw is None:
-        return None
-    try:
-        found: Any = json.loads(raw)
-        message = found["message"]
-        if not isinstance(message, str | None):
-            raise ValueError(f"message {message!r:.20}")
-        return Progress(
-            validate.number("percent", found["percent"], 0, 100), message, found["data"], _ms(found["at_ms"])
-        )
-    except _NO_RECORD as error:
-        return Progress(0.0, None, None, 0, f"it cannot be read ({error}): {raw!r:.200}")
-
-
-def _ms(value: Any) -> int:
-    """A time of a record, or a length. Raises Malformed."""
-    return validate.integer("a time", value, 0, validate.INSTANT_MS_MAX)
-
-
-class Waiting:
-    """One wait for a job, without I/O: when to poll, how long to block, and what the replies mean. Raises
-    Malformed for a time out of bounds."""
-
-    def __init__(self, job: str, wait_ms: object) -> None:
-        self.job = job
-        self._wait_ms = validate.duration_ms("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX)
-        self._until_s = time.monotonic() + self._wait_ms / 1000
-
-    def take(self, seen: Seen) -> Result[Any] | None:
-        """Interpret a reply. Returns None to block for `block_ms` and poll again. Raises UnknownJob and
-        TimedOut."""
-        if seen.state in ("gone", "rejected"):
-            raise UnknownJob(f"job {self.job}: the server knows no such job")
-        found = result_of(self.job, seen)
-        if found is None and self.left_ms <= 0:
-            raise TimedOut(self.job, self._wait_ms)
-        return found
-
-    def failed(self, error: EngineError) -> None:
-        """Note that a poll was not answered. Raises its error when no time is left."""
-        if self.left_ms <= 0:
-            raise error
-
-    @property
-    def left_ms(self) -> int:
-        """The time left to wait, in ms."""
-        return int((self._until_s - time.monotonic()) * 1000)
-
-    @property
-    def block_ms(self) -> int:
-        """How long to block before the next poll, in ms."""
-        return max(1, min(BLOCK_MS, self.left_ms))
+def _word(word: str) -> str:
+    """`user7` -> `user…`, `order-7` -> `order-…`, `worker-a1b2c3` -> `worker-…`; what has no digit stays."""
+    kept: list[str] = []
+    for part in word.split("-"):
+        if _HEX.fullmatch(part):
+            return "-".join([*kept, TAKEN_OUT])
+        if not any(map(str.isdigit, part)):
+            kept.append(part)
+        elif numbered := _NUMBERED.fullmatch(part):
+            kept.append(numbered[1] + TAKEN_OUT)
+        elif _NUMBER.fullmatch(part):
+            kept.append(TAKEN_OUT)
+        else:
+            # An id of letters and digits: what follows is a part of it.
+            return "-".join([*kept, TAKEN_OUT])
+    return "-".join(kept)

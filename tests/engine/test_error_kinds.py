@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from engine import Queue, Worker
 from engine.errors import Malformed
 from engine.job import Job
-from engine.queue.error_kinds import NO_ERROR, error_kind, main_line
-from engine.queue.looks import JobInfo, error_groups
+from engine.queue.looks import NO_ERROR, JobInfo, error_groups, error_kind, main_line
 from tests.engine.helpers.producing import refused, some_handlers
 from tests.walks import examples
 

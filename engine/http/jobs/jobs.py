@@ -24,9 +24,8 @@ from engine.ops.looks import LISTED
 from engine.ops.workers import WorkerInfo
 from engine.options import nearest
 from engine.queue.admin import PIECE
-from engine.queue.error_kinds import CHARACTERS_MAX
 from engine.queue.history import PastJob
-from engine.queue.looks import PLACES_MAX, JobInfo, options_told, payload_members
+from engine.queue.looks import CHARACTERS_MAX, PLACES_MAX, JobInfo, options_told, payload_members
 from engine.queue.producing import NewJob
 from engine.queue.scheduling import Schedule
 from engine.queue.workflows import SHOWN

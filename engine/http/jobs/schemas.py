@@ -8,9 +8,9 @@ from typing import Any, cast, get_args
 from engine import validate
 from engine.http.describing import Schema
 from engine.options import OPTIONS, Checked, Choice, Duration, Flag, Whole
-from engine.queue.error_kinds import CHARACTERS_MAX
 from engine.queue.history import KEPT_MAX, NAMES_MAX, OUTCOMES, PAYLOAD_BYTES_MAX
-from engine.queue.looks import JobState, Outcome
+from engine.queue.looks import CHARACTERS_MAX, JobState
+from engine.queue.results import Outcome
 from engine.routing import VALUES_MAX, Mode, route_text
 from engine.validate import DEAD_MAX, DURATION_MS_MAX, RATE_MAX
 

@@ -18,8 +18,7 @@ from engine.ops.looks import LISTED, Counts, Event
 from engine.queue import admin, looks
 from engine.queue.admin import ALLOWED
 from engine.queue.asynchronous.queue import AsyncQueue
-from engine.queue.error_kinds import main_line
-from engine.queue.looks import PLACES_MAX, JobInfo, JobPage, Selection
+from engine.queue.looks import PLACES_MAX, JobInfo, JobPage, Selection, main_line
 from engine.queue.why import why
 from engine.serializers import TEXTS, UnreadablePayload
 

@@ -23,7 +23,7 @@ from engine.http.access import Endpoint, access_of, csrf_token, declared, needs
 from engine.http.answers import Problem, problem_of
 from engine.http.settings import HttpSettings, Role
 from engine.ops.admin import Altered
-from engine.queue.error_kinds import main_line
+from engine.queue.looks import main_line
 from engine.version import __version__
 
 # -- How the page writes numbers, lengths of time and instants.

@@ -10,7 +10,7 @@ from collections.abc import Generator
 from engine.errors import EngineError
 from engine.ops.looks import AwaitEnds, EndedJobs
 from engine.queue.asynchronous.calls import AsyncBlockingCalls
-from engine.queue.looks import FIRST_ENTRY
+from engine.queue.results import FIRST_ENTRY
 from engine.redis.async_connections import OfEachLoop
 from engine.redis.call import BLOCK_MS
 

@@ -15,15 +15,7 @@ from engine.errors import Malformed, UnknownJob, UnsupportedFeature
 from engine.ops import schedules
 from engine.ops.admin import HistoryRule, SetHistory
 from engine.ops.jobs import Enqueue, Enqueued
-from engine.ops.looks import (
-    Event,
-    EventPage,
-    HistoryPart,
-    ListHistory,
-    Look,
-    ReadEvents,
-    ReadProgress,
-)
+from engine.ops.looks import Event, EventPage, HistoryPart, ListHistory, Look, ReadEvents, ReadProgress
 from engine.ops.schedules import ListSchedules, Missed, Overlap, SchedulePage
 from engine.ops.workers import WORKERS_MAX, ListedWorkers, ListWorkers, WorkerInfo
 from engine.options import JobOptions
@@ -33,19 +25,11 @@ from engine.queue.admin import Lock
 from engine.queue.asynchronous.calls import AsyncBlockingCalls, AsyncPart, AsyncQueueCalls
 from engine.queue.asynchronous.end_listeners import AsyncEndListeners, check_may_wait
 from engine.queue.history import HistoryOptions, PastJobs
-from engine.queue.looks import (
-    AWAY,
-    BLOCK_MS,
-    Progress,
-    Result,
-    Waiting,
-    best,
-    progress_of,
-    typed,
-)
 from engine.queue.producing import TaskJob
+from engine.queue.results import AWAY, Progress, Result, Waiting, best, progress_of, typed
 from engine.queue.scheduling import PutResult, Schedule, schedule_of, template
 from engine.queue.sharding import added_workers
+from engine.redis.call import BLOCK_MS
 from engine.validate import Milliseconds
 
 # -- The schedules of a queue, `queue.schedules`: jobs that come again and again, by a cron expression or

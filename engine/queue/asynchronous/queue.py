@@ -36,9 +36,9 @@ from engine.queue.asynchronous.parts import (
     AsyncSchedules,
     AsyncWorkers,
 )
-from engine.queue.looks import Waiting, typed
 from engine.queue.metrics import DemandWatch, Scaling, exposition
 from engine.queue.producing import NewJob
+from engine.queue.results import Waiting, typed
 from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable, QueueSettings, asynchronous
 from engine.queue.sharding import added_times, moved
 from engine.queue.why import Obstacles, added_obstacles, obstacles_of

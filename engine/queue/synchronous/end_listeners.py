@@ -9,7 +9,7 @@ from collections.abc import Generator
 
 from engine.handlers import refuse_wait
 from engine.ops.looks import AwaitEnds, EndedJobs
-from engine.queue.looks import FIRST_ENTRY
+from engine.queue.results import FIRST_ENTRY
 from engine.queue.synchronous.calls import BlockingCalls
 
 

@@ -16,15 +16,7 @@ from engine.errors import Malformed, UnknownJob, UnsupportedFeature
 from engine.ops import schedules
 from engine.ops.admin import HistoryRule, SetHistory
 from engine.ops.jobs import Enqueue, Enqueued
-from engine.ops.looks import (
-    Event,
-    EventPage,
-    HistoryPart,
-    ListHistory,
-    Look,
-    ReadEvents,
-    ReadProgress,
-)
+from engine.ops.looks import Event, EventPage, HistoryPart, ListHistory, Look, ReadEvents, ReadProgress
 from engine.ops.schedules import ListSchedules, Missed, Overlap, SchedulePage
 from engine.ops.workers import WORKERS_MAX, ListedWorkers, ListWorkers, WorkerInfo
 from engine.options import JobOptions
@@ -32,21 +24,13 @@ from engine.parameters import JobName, TypedJob
 from engine.queue import admin, history, producing, scheduling
 from engine.queue.admin import Lock
 from engine.queue.history import HistoryOptions, PastJobs
-from engine.queue.looks import (
-    AWAY,
-    BLOCK_MS,
-    Progress,
-    Result,
-    Waiting,
-    best,
-    progress_of,
-    typed,
-)
 from engine.queue.producing import TaskJob
+from engine.queue.results import AWAY, Progress, Result, Waiting, best, progress_of, typed
 from engine.queue.scheduling import PutResult, Schedule, schedule_of, template
 from engine.queue.sharding import added_workers
 from engine.queue.synchronous.calls import BlockingCalls, Part, QueueCalls
 from engine.queue.synchronous.end_listeners import EndListeners, check_may_wait
+from engine.redis.call import BLOCK_MS
 from engine.validate import Milliseconds
 
 # -- The schedules of a queue, `queue.schedules`: jobs that come again and again, by a cron expression or

@@ -26,22 +26,15 @@ from engine.options import JobOptions, checked
 from engine.parameters import JobName, TypedJob
 from engine.queue import admin, producing
 from engine.queue.admin import QueueInfo
-from engine.queue.looks import Waiting, typed
 from engine.queue.metrics import DemandWatch, Scaling, exposition
 from engine.queue.producing import NewJob
+from engine.queue.results import Waiting, typed
 from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable, QueueSettings, asynchronous
 from engine.queue.sharding import added_times, moved
 from engine.queue.synchronous.calls import QueueCalls
 from engine.queue.synchronous.end_listeners import check_may_wait
 from engine.queue.synchronous.jobs import Dead, Jobs, Workflows
-from engine.queue.synchronous.parts import (
-    Events,
-    History,
-    Locks,
-    Results,
-    Schedules,
-    Workers,
-)
+from engine.queue.synchronous.parts import Events, History, Locks, Results, Schedules, Workers
 from engine.queue.why import Obstacles, added_obstacles, obstacles_of
 from engine.redis.driver import SyncDriver
 from engine.redis.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
