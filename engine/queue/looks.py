@@ -363,9 +363,11 @@ def selection(
             "error", error, f"a text of 1 to {_ERROR_CHARACTERS_MAX} characters, such as ValueError"
         )
     if error_like is not None and not (
-        isinstance(error_like, str) and 1 <= len(error_like) <= CHARACTERS_MAX
+        isinstance(error_like, str) and 1 <= len(error_like) <= ERROR_CHARACTERS_MAX
     ):
-        raise Malformed("error_like", error_like, f"an error, a text of 1 to {CHARACTERS_MAX} characters")
+        raise Malformed(
+            "error_like", error_like, f"an error, a text of 1 to {ERROR_CHARACTERS_MAX} characters"
+        )
     most = validate.DURATION_MS_MAX
     return Selection(
         None if name is None else names.job_name(name),
@@ -429,7 +431,7 @@ TAKEN_OUT = "…"
 #: The kind of a job that died without an error.
 NO_ERROR = "no error"
 #: Of an error's line so much is read: the engine stores no more.
-CHARACTERS_MAX = 1_000
+ERROR_CHARACTERS_MAX = 1_000
 
 #: The class at the start, whose digits are part of its name: `botocore.exceptions.S3UploadFailedError`.
 _CLASS = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*[a-z](?=:|\Z)")
@@ -474,7 +476,7 @@ def main_line(error: str) -> str:
 def error_kind(error: str) -> str:
     """The main line of an error without ids, numbers, addresses, lengths of time and quoted values. The kind
     of a kind is itself."""
-    line = main_line(error)[:CHARACTERS_MAX]
+    line = main_line(error)[:ERROR_CHARACTERS_MAX]
     named = _CLASS.match(line)
     head = named[0] if named else ""
     before, rest = "", line[len(head) :]

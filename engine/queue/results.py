@@ -8,11 +8,14 @@ server that has forgotten everything leaves nobody waiting."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
+import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import replace
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import Any, Generic, Literal, Protocol, TypeVar, cast
 
 from engine import validate
 from engine.errors import (
@@ -26,8 +29,10 @@ from engine.errors import (
     TimedOut,
     UnknownJob,
 )
-from engine.ops.base import frozen
-from engine.ops.looks import Seen
+from engine.handlers import refuse_wait
+from engine.models.model import Model
+from engine.ops.base import Operation, frozen
+from engine.ops.looks import AwaitEnds, EndedJobs, Seen
 from engine.parameters import TypedJob
 from engine.redis.call import BLOCK_MS
 
@@ -214,3 +219,147 @@ class Waiting:
     def block_ms(self) -> int:
         """How long to block before the next poll, in ms."""
         return max(1, min(BLOCK_MS, self.left_ms))
+
+
+# -- Who listens for the ends of jobs. A thread or greenlet blocks on a stream of its own; the tasks of an
+# event loop share one stream, which one task reads, and so one connection, however many of them wait.
+
+
+class Blocking(Protocol):
+    """The calls of a queue that block on the server; of an asyncio queue they are awaited."""
+
+    model: Model
+
+    def run(self, operation: Operation) -> Any:
+        """Run an operation that blocks for at most `BLOCK_MS`, and return its reply."""
+        ...
+
+    def close(self) -> Any:
+        """Close the idle connections."""
+        ...
+
+
+class EndListener:
+    """One thread that waits for the end of a job. `token`: what a look registers it under."""
+
+    def __init__(self, blocking: Blocking) -> None:
+        self.token = secrets.token_hex(8)
+        self._after = FIRST_ENTRY
+        self._blocking = blocking
+
+    def rest(self, most_ms: int) -> None:
+        """Wait until the job may have ended; at most so long. Raises ServerUnavailable, OutcomeUnknown."""
+        ended: EndedJobs = self._blocking.run(AwaitEnds(self.token, self._after, most_ms))
+        self._after = ended.after
+
+
+class EndListeners:
+    """What all threads that wait for ends of jobs of one queue share: connections."""
+
+    #: Raises Malformed in an async handler, which is to await another call instead.
+    check_may_wait = staticmethod(refuse_wait)
+
+    def __init__(self, blocking: Blocking) -> None:
+        self._blocking = blocking
+
+    @contextlib.contextmanager
+    def listening_for(self, job: str) -> Generator[EndListener]:
+        """A listener for the end of this job, from before the first look on, so that nothing is told in
+        between."""
+        yield EndListener(self._blocking)
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        self._blocking.close()
+
+
+class AsyncEndListener:
+    """One task that waits for the end of a job. `token`: what a look registers it under. `model_ms`: at most
+    so long it may rest, because its model may tell nothing of an end."""
+
+    def __init__(self, token: str, model_ms: int) -> None:
+        self.token = token
+        self._model_ms = model_ms
+        self._told = asyncio.Event()
+
+    def tell(self) -> None:
+        """Wake the task: its job may have ended."""
+        self._told.set()
+
+    async def rest(self, most_ms: int) -> None:
+        """Wait until the job may have ended, for at most this time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(most_ms, self._model_ms) / 1000):
+                await self._told.wait()
+        self._told.clear()
+
+
+class AsyncEndListeners:
+    """All tasks that wait for ends of jobs of one queue; those of each event loop apart."""
+
+    def __init__(self, blocking: Blocking) -> None:
+        from engine.redis.async_connections import OfEachLoop
+
+        self._of_loops = OfEachLoop(lambda: _Listening(blocking))
+
+    @staticmethod
+    def check_may_wait(call: str, of: object, instead: str) -> None:
+        """A coroutine may wait anywhere."""
+
+    def listening_for(self, job: str) -> contextlib.AbstractContextManager[AsyncEndListener]:
+        """A listener for the end of this job, from before the first look on, so that no end is missed in
+        between."""
+        return self._of_loops.here().listening_for(job)
+
+    async def close(self) -> None:
+        """End the listening of the running loop."""
+        await self._of_loops.here().close()
+
+
+class _Listening:
+    """The tasks of one event loop that wait. Its own task ends within `BLOCK_MS` of the last wait."""
+
+    def __init__(self, blocking: Blocking) -> None:
+        self._model_ms = blocking.model.result_poll_ms
+        self._by_job: dict[str, set[AsyncEndListener]] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._blocking = blocking
+        self._token = ""
+
+    @contextlib.contextmanager
+    def listening_for(self, job: str) -> Generator[AsyncEndListener]:
+        if self._task is None or self._task.done():
+            # State of an earlier task is dropped; a new stream begins at its first entry.
+            self._by_job, self._token = {}, secrets.token_hex(8)
+            self._task = asyncio.get_running_loop().create_task(self._listen(self._token, self._by_job))
+        by_job, listener = self._by_job, AsyncEndListener(self._token, self._model_ms)
+        by_job.setdefault(job, set()).add(listener)
+        try:
+            yield listener
+        finally:
+            by_job[job].discard(listener)
+            if not by_job[job]:
+                del by_job[job]
+
+    async def close(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await self._blocking.close()
+
+    async def _listen(self, token: str, by_job: dict[str, set[AsyncEndListener]]) -> None:
+        after = FIRST_ENTRY
+        while True:
+            try:
+                ended: EndedJobs = await self._blocking.run(AwaitEnds(token, after, BLOCK_MS))
+                after, told = ended.after, ended.jobs
+            except EngineError:
+                # The server fails: the tasks that wait poll, and get the error themselves.
+                told = tuple(by_job)
+            for job in told:
+                for listener in by_job.get(job, ()):
+                    listener.tell()
+            if not by_job:
+                return

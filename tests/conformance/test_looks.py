@@ -101,8 +101,7 @@ def test_the_end_of_a_job_is_told_to_those_who_wait(desk: ModelDesk) -> None:
 def test_an_end_that_nobody_tells_is_found(spec: Spec, ironclaim_url: str, face: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when a foreign client ends a job: without a word to us."""
     # Who waits looks again after this, and not after five seconds.
-    for module in ("looks", "asynchronous.end_listeners"):
-        monkeypatch.setattr(f"engine.queue.{module}.BLOCK_MS", 300)
+    monkeypatch.setattr("engine.queue.results.BLOCK_MS", 300)
 
     async def wait(job: str) -> Any:
         waiting = AsyncQueue("desk", spec, url=ironclaim_url)

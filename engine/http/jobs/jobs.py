@@ -25,7 +25,7 @@ from engine.ops.workers import WorkerInfo
 from engine.options import nearest
 from engine.queue.admin import PIECE
 from engine.queue.history import PastJob
-from engine.queue.looks import CHARACTERS_MAX, PLACES_MAX, JobInfo, options_told, payload_members
+from engine.queue.looks import ERROR_CHARACTERS_MAX, PLACES_MAX, JobInfo, options_told, payload_members
 from engine.queue.producing import NewJob
 from engine.queue.scheduling import Schedule
 from engine.queue.workflows import SHOWN
@@ -114,7 +114,7 @@ _CURSORS_END = 1_000_000
             "error_like",
             "only those whose last error is of the kind of this one: ids, numbers, addresses and quoted "
             "values do not count",
-            most=CHARACTERS_MAX,
+            most=ERROR_CHARACTERS_MAX,
         ),
         text(
             "text",

@@ -9,7 +9,7 @@ from engine import validate
 from engine.http.describing import Schema
 from engine.options import OPTIONS, Checked, Choice, Duration, Flag, Whole
 from engine.queue.history import KEPT_MAX, NAMES_MAX, OUTCOMES, PAYLOAD_BYTES_MAX
-from engine.queue.looks import CHARACTERS_MAX, JobState
+from engine.queue.looks import ERROR_CHARACTERS_MAX, JobState
 from engine.queue.results import Outcome
 from engine.routing import VALUES_MAX, Mode, route_text
 from engine.validate import DEAD_MAX, DURATION_MS_MAX, RATE_MAX
@@ -225,7 +225,7 @@ SELECTION = an_object(
     error=or_null({"type": "string", "pattern": r"\S", "maxLength": 200}),
     older_than_ms=_whole(0, DURATION_MS_MAX),
     newer_than_ms=or_null(_whole(1, DURATION_MS_MAX)),
-    error_like=or_null({"type": "string", "minLength": 1, "maxLength": CHARACTERS_MAX}),
+    error_like=or_null({"type": "string", "minLength": 1, "maxLength": ERROR_CHARACTERS_MAX}),
     limit=_whole(1, DEAD_MAX),
 )
 COUNT: Schema = {"type": "integer", "minimum": 0}

@@ -23,10 +23,9 @@ from engine.parameters import JobName, TypedJob
 from engine.queue import admin, history, producing, scheduling
 from engine.queue.admin import Lock
 from engine.queue.asynchronous.calls import AsyncBlockingCalls, AsyncPart, AsyncQueueCalls
-from engine.queue.asynchronous.end_listeners import AsyncEndListeners, check_may_wait
 from engine.queue.history import HistoryOptions, PastJobs
 from engine.queue.producing import TaskJob
-from engine.queue.results import AWAY, Progress, Result, Waiting, best, progress_of, typed
+from engine.queue.results import AWAY, AsyncEndListeners, Progress, Result, Waiting, best, progress_of, typed
 from engine.queue.scheduling import PutResult, Schedule, schedule_of, template
 from engine.queue.sharding import added_workers
 from engine.redis.call import BLOCK_MS
@@ -202,7 +201,7 @@ class AsyncEvents(AsyncPart):
         self._check_whole()
         if not isinstance(after, str) or not (after == "$" or _ENTRY.match(after)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Malformed("after", after, "the id of an event, 0 or $")
-        check_may_wait("events.read", after, "queue.aio.events.read(...)")
+        AsyncEndListeners.check_may_wait("events.read", after, "queue.aio.events.read(...)")
         most_ms = (
             None if wait_ms is None else validate.duration_ms("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX)
         )
@@ -341,7 +340,7 @@ class AsyncResults(AsyncPart):
         to 10 s later.
         """
         id, task = producing.meant(id, task)
-        check_may_wait("results.wait", id, "queue.aio.results.wait(...)")
+        AsyncEndListeners.check_may_wait("results.wait", id, "queue.aio.results.wait(...)")
         return typed(await self.wait_out(Waiting(self._queue.model.names.known_id(id), wait_ms)), task)
 
     async def wait_out(self, waiting: Waiting) -> Result[Any]:

@@ -26,7 +26,6 @@ from engine.parameters import JobName, TypedJob
 from engine.queue import admin, producing
 from engine.queue.admin import QueueInfo
 from engine.queue.asynchronous.calls import AsyncQueueCalls
-from engine.queue.asynchronous.end_listeners import check_may_wait
 from engine.queue.asynchronous.jobs import AsyncDead, AsyncJobs, AsyncWorkflows
 from engine.queue.asynchronous.parts import (
     AsyncEvents,
@@ -38,7 +37,7 @@ from engine.queue.asynchronous.parts import (
 )
 from engine.queue.metrics import DemandWatch, Scaling, exposition
 from engine.queue.producing import NewJob
-from engine.queue.results import Waiting, typed
+from engine.queue.results import AsyncEndListeners, Waiting, typed
 from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable, QueueSettings, asynchronous
 from engine.queue.sharding import added_times, moved
 from engine.queue.why import Obstacles, added_obstacles, obstacles_of
@@ -273,7 +272,7 @@ class AsyncQueue(AsyncQueueCalls):
         on, and `results.wait` with the error's `job` still finds it.
         """
         instead = "queue.aio.call(...), or of a task acall(...)"
-        check_may_wait("call", name if isinstance(name, str) else name.name, instead)
+        AsyncEndListeners.check_may_wait("call", name if isinstance(name, str) else name.name, instead)
         waiting = Waiting("-", wait_ms)
         enqueued = await self.enqueue(name, payload, id=id, **options)
         waiting.job = enqueued.job

@@ -1,1 +1,1 @@
-"""The synchronous interface of a queue, generated from `asynchronous` but for `end_listeners`."""
+"""The synchronous interface of a queue, generated from `asynchronous`."""

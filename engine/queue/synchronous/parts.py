@@ -25,11 +25,10 @@ from engine.queue import admin, history, producing, scheduling
 from engine.queue.admin import Lock
 from engine.queue.history import HistoryOptions, PastJobs
 from engine.queue.producing import TaskJob
-from engine.queue.results import AWAY, Progress, Result, Waiting, best, progress_of, typed
+from engine.queue.results import AWAY, EndListeners, Progress, Result, Waiting, best, progress_of, typed
 from engine.queue.scheduling import PutResult, Schedule, schedule_of, template
 from engine.queue.sharding import added_workers
 from engine.queue.synchronous.calls import BlockingCalls, Part, QueueCalls
-from engine.queue.synchronous.end_listeners import EndListeners, check_may_wait
 from engine.redis.call import BLOCK_MS
 from engine.validate import Milliseconds
 
@@ -203,7 +202,7 @@ class Events(Part):
         self._check_whole()
         if not isinstance(after, str) or not (after == "$" or _ENTRY.match(after)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Malformed("after", after, "the id of an event, 0 or $")
-        check_may_wait("events.read", after, "queue.aio.events.read(...)")
+        EndListeners.check_may_wait("events.read", after, "queue.aio.events.read(...)")
         most_ms = (
             None if wait_ms is None else validate.duration_ms("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX)
         )
@@ -339,7 +338,7 @@ class Results(Part):
         to 10 s later.
         """
         id, task = producing.meant(id, task)
-        check_may_wait("results.wait", id, "queue.aio.results.wait(...)")
+        EndListeners.check_may_wait("results.wait", id, "queue.aio.results.wait(...)")
         return typed(self.wait_out(Waiting(self._queue.model.names.known_id(id), wait_ms)), task)
 
     def wait_out(self, waiting: Waiting) -> Result[Any]:

@@ -28,11 +28,10 @@ from engine.queue import admin, producing
 from engine.queue.admin import QueueInfo
 from engine.queue.metrics import DemandWatch, Scaling, exposition
 from engine.queue.producing import NewJob
-from engine.queue.results import Waiting, typed
+from engine.queue.results import EndListeners, Waiting, typed
 from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable, QueueSettings, asynchronous
 from engine.queue.sharding import added_times, moved
 from engine.queue.synchronous.calls import QueueCalls
-from engine.queue.synchronous.end_listeners import check_may_wait
 from engine.queue.synchronous.jobs import Dead, Jobs, Workflows
 from engine.queue.synchronous.parts import Events, History, Locks, Results, Schedules, Workers
 from engine.queue.why import Obstacles, added_obstacles, obstacles_of
@@ -263,7 +262,7 @@ class Queue(QueueCalls):
         on, and `results.wait` with the error's `job` still finds it.
         """
         instead = "queue.aio.call(...), or of a task acall(...)"
-        check_may_wait("call", name if isinstance(name, str) else name.name, instead)
+        EndListeners.check_may_wait("call", name if isinstance(name, str) else name.name, instead)
         waiting = Waiting("-", wait_ms)
         enqueued = self.enqueue(name, payload, id=id, **options)
         waiting.job = enqueued.job
