@@ -44,12 +44,12 @@ from engine.queue.asynchronous.parts import AsyncResults
 from engine.queue.asynchronous.queue import AsyncQueue, async_queues
 from engine.queue.era import DataLoss
 from engine.queue.history import HistoryOptions, PastJob
-from engine.queue.looks import JobError, JobInfo, JobPage, ListOptions, Progress, Result
+from engine.queue.looks import JobError, JobInfo, JobPage, ListOptions
 from engine.queue.metrics import Scaling, join_metrics
 from engine.queue.producing import NewJob, TaskJob
+from engine.queue.results import Progress, Result
 from engine.queue.scheduling import Schedule
-from engine.queue.synchronous.parts import Results
-from engine.queue.synchronous.queue import Queue, queues
+from engine.queue.synchronous import Queue, Results, queues
 from engine.queue.why import LaneInfo, Obstacles, Why
 from engine.redis.endpoint import ConnectOptions
 from engine.routing import Target

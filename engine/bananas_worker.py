@@ -35,7 +35,7 @@ from engine import validate
 from engine.errors import Malformed
 from engine.handlers import Handlers
 from engine.models import Bananas, BananasLayout
-from engine.queue.synchronous.queue import Queue
+from engine.queue.synchronous import Queue
 from engine.routing import DEFAULT_ROUTE
 from engine.worker.worker import SCHEDULER_SWEEP_MS_MAX, Scheduler, Worker
 

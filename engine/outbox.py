@@ -36,7 +36,7 @@ from engine.ops.jobs import CloseWindows, Enqueue, Enqueued, Options
 from engine.options import PLAIN, checked
 from engine.queue import producing
 from engine.queue.settings import QueueSettings, synchronous
-from engine.queue.synchronous.queue import Queue
+from engine.queue.synchronous import Queue
 from engine.sql import AsyncConnection, Connection, Database, Dialect, arun, dialect_of, named, rows, run
 from engine.tasks import Task
 from engine.worker.control import stop_signals

@@ -13,7 +13,7 @@ from engine.models import Bull
 from engine.ops.jobs import Enqueued
 from engine.ops.looks import Counts
 from engine.parameters import JobName
-from engine.queue.synchronous.queue import Queue
+from engine.queue.synchronous import Queue
 from engine.worker.group import WorkerGroup
 
 #: From the last to the first.

@@ -47,7 +47,7 @@ from engine.ops.transfers import DropTaken, PutJobs, ReadShards, SetGate, SetSha
 from engine.queue import admin, sharding
 from engine.queue.looks import job_info
 from engine.queue.sharding import PLAIN, Layout, ShardRecord
-from engine.queue.synchronous.queue import Queue
+from engine.queue.synchronous import Queue
 from engine.redis.call import Call
 from engine.redis.exchange import PIPELINE_MAX
 from engine.serializers import BUILT_IN

@@ -26,7 +26,7 @@ redis.utils.get_lib_version = functools.cache(redis.utils.get_lib_version)
 def late_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits, for a result or a message, looks again after ten minutes only, and so is woken or fails."""
     monkeypatch.setattr("engine.channel.steps._LOOK_MS", 600_000)
-    for module in ("results", "asynchronous.calls", "synchronous.calls"):
+    for module in ("results", "asynchronous.calls", "synchronous"):
         monkeypatch.setattr(f"engine.queue.{module}.BLOCK_MS", 600_000)
 
 

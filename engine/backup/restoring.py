@@ -17,7 +17,7 @@ from engine.backup.taking import Progress
 from engine.errors import EngineError, ScriptFault, UnsupportedFeature
 from engine.ops.admin import NoteQueue
 from engine.ops.transfers import EndRestore, LoadRestore, RestoreEnded, RestoreLoaded
-from engine.queue.synchronous.queue import Queue
+from engine.queue.synchronous import Queue
 
 #: Keys and bytes of one call, which the server carries out at once.
 _CALL_KEYS, _CALL_BYTES = 200, 1 << 20

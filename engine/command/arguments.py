@@ -25,7 +25,7 @@ from engine.options import nearest
 from engine.queue import admin
 from engine.queue.settings import QueueSettings
 from engine.queue.sharding import read_record
-from engine.queue.synchronous.queue import Queue
+from engine.queue.synchronous import Queue
 from engine.redis.endpoint import DEFAULT_URL, Endpoint
 from engine.validate import UNITS_NS
 from engine.worker.group import WorkerGroup

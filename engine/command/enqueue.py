@@ -17,7 +17,7 @@ from engine.ops.workers import WORKERS_MAX
 from engine.options import OPTIONS, Described, JobOptions, nearest, sentences
 from engine.queue import producing
 from engine.queue.producing import NewJob
-from engine.queue.synchronous.queue import Queue
+from engine.queue.synchronous import Queue
 from engine.queue.why import unhandled, unhandled_words
 
 #: What a flag does with its value: the argument of `add_argument` for each kind of option.

@@ -20,7 +20,7 @@ from engine.errors import EngineError, Malformed, UnsupportedFeature
 from engine.handlers import Handlers
 from engine.ops.workers import WORKERS_MAX, WorkerInfo
 from engine.queue.settings import QueueSettings
-from engine.queue.synchronous.queue import Queue
+from engine.queue.synchronous import Queue
 from engine.redis.endpoint import DEADLINE_MS_MAX, DEFAULT_URL, ConnectOptions
 from engine.worker.group import WorkerGroup
 from engine.worker.worker import Worker

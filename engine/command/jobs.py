@@ -17,7 +17,7 @@ from engine.queue import looks
 from engine.queue.history import OUTCOMES, HistoryOptions, PastJob, wanted
 from engine.queue.looks import JobError, JobInfo, main_line, options_told, payload_members
 from engine.queue.producing import JOBS_MAX
-from engine.queue.synchronous.queue import Queue
+from engine.queue.synchronous import Queue
 from engine.queue.workflows import SHOWN
 
 Act = Callable[[Queue, str], Altered]

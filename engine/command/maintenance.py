@@ -21,7 +21,7 @@ from engine.command.worker import add_logging, begin_logging, resume_logging
 from engine.errors import EngineError, Malformed
 from engine.models.dsps import DspsModel
 from engine.queue.settings import QueueSettings
-from engine.queue.synchronous.queue import Queue
+from engine.queue.synchronous import Queue
 from engine.redis.endpoint import DEFAULT_URL
 from engine.redis.scripts import Script
 from engine.resharding import Resharding

@@ -16,8 +16,7 @@ from engine.errors import Malformed, UnsupportedFeature
 from engine.ops.looks import Counts
 from engine.ops.workers import WORKERS_MAX, WorkerInfo
 from engine.queue.scheduling import Schedule
-from engine.queue.synchronous.parts import Schedules
-from engine.queue.synchronous.queue import Queue, queues
+from engine.queue.synchronous import Queue, Schedules, queues
 from engine.queue.why import LaneInfo, Obstacles, unhandled, unhandled_words
 
 # -- What holds the jobs of a queue back, as the commands print it: pauses, limits, lanes, and workers

@@ -9,7 +9,7 @@ from engine.command.arguments import add_json, add_queue, duration_ms, never_was
 from engine.command.output import instant, show, show_one, tell
 from engine.ops.looks import LimitInfo
 from engine.queue import admin, history
-from engine.queue.synchronous.queue import Queue
+from engine.queue.synchronous import Queue
 
 #: Exit code where there is nothing to do it to.
 _NOT_DONE = 1

@@ -33,7 +33,7 @@ from engine.handlers import Handlers
 from engine.logs import JsonFormatter, TextFormatter, give_form, switch_on
 from engine.options import Setting, sentences, settings_of
 from engine.queue.settings import QueueSettings
-from engine.queue.synchronous.queue import Queue
+from engine.queue.synchronous import Queue
 from engine.redis.endpoint import DEFAULT_URL
 from engine.worker.control import stop_signals
 from engine.worker.group import WorkerGroup

@@ -7,10 +7,11 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, Protocol, cast
 
 from engine import validate
 from engine.errors import LeaseLost, Malformed, OutcomeUnknown, UnsupportedFeature
+from engine.models.model import Model
 from engine.models.names import Names
 from engine.models.spec import Spec, bind
 from engine.ops.admin import (
@@ -34,15 +35,12 @@ from engine.ops.admin import (
     SetRetention,
     SetWorker,
 )
-from engine.ops.base import frozen, text, whole
+from engine.ops.base import Operation, frozen, text, whole
 from engine.ops.looks import Inspect, Inspected
 from engine.ops.workers import AcquireLock, ExtendLock, LockReply, ReleaseLock
 from engine.parameters import TypedJob
 from engine.queue.producing import Steps
 from engine.redis.call import Call
-
-if TYPE_CHECKING:
-    from engine.queue.synchronous.calls import QueueCalls
 
 #: The field of a pause of all names.
 _WHOLE_QUEUE = "*"
@@ -164,10 +162,20 @@ def _target(names: Names, name: object, key: object) -> str:
 _FIELDS_MAX = 1000
 
 
+class Doing(Protocol):
+    """What is needed of a Queue here."""
+
+    model: Model
+
+    def do(self, operation: Operation) -> Any:
+        """Carry out an operation, and return its reply."""
+        ...
+
+
 class JobMetadata:
     """The shared values of one name of jobs. Raises UnsupportedFeature for a queue of another model."""
 
-    def __init__(self, queue: QueueCalls, name: str) -> None:
+    def __init__(self, queue: Doing, name: str) -> None:
         if queue.model.name != "mosquito":
             raise UnsupportedFeature(f"{queue.model.name} has no metadata of jobs by their name")
         self._queue = queue

@@ -316,7 +316,7 @@ class ListOptions(TypedDict, total=False):
 
 
 @frozen
-class Listing:
+class PageRequest:
     """A page of the jobs that are meant."""
 
     wanted: Selection
@@ -338,12 +338,12 @@ def listing(
     newer_than_ms: object = None,
     error_like: object = None,
     names: Names = LANES,
-) -> Listing:
+) -> PageRequest:
     """The page that ListOptions ask for, of at most `limit_max` jobs. Raises Malformed."""
     wanted = selection(name, key, error, older_than_ms, newer_than_ms, names, error_like)
     backwards = validate.truth("newest_first", newest_first)
     first = validate.integer("offset", offset, 0, 2**48)
-    return Listing(wanted, first, validate.integer("limit", limit, 1, limit_max), backwards)
+    return PageRequest(wanted, first, validate.integer("limit", limit, 1, limit_max), backwards)
 
 
 def selection(

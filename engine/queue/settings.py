@@ -240,7 +240,7 @@ _making = threading.Lock()
 
 def synchronous(queue: QueueSettings) -> Any:
     """The Queue of these settings. Raises Malformed where a client of redis-py cannot be made anew for it."""
-    return _other(queue, "engine.queue.synchronous.queue", "Queue") if queue.endpoint.asynchronous else queue
+    return _other(queue, "engine.queue.synchronous", "Queue") if queue.endpoint.asynchronous else queue
 
 
 def asynchronous(queue: QueueSettings) -> Any:

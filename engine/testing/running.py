@@ -14,7 +14,7 @@ from engine.job import Job
 from engine.ops.looks import Counts, Listing
 from engine.outcomes import Bury, Discard, RetryLater
 from engine.queue.settings import TEST_CLOCK_LEAST_MS, QueueSettings, asynchronous
-from engine.queue.synchronous.queue import Queue
+from engine.queue.synchronous import Queue
 from engine.testing.server import serving
 from engine.worker.worker import Worker
 

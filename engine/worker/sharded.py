@@ -20,7 +20,7 @@ from typing import Protocol
 from engine.errors import EngineError, logger
 from engine.handlers import Handlers
 from engine.logs import Source, about
-from engine.queue.synchronous.queue import Queue
+from engine.queue.synchronous import Queue
 from engine.worker.control import stop_signals
 from engine.worker.loop import Ends, SharedThreads
 from engine.worker.machine.concurrency import Places, Quota

@@ -34,7 +34,7 @@ from engine.outcomes import verdict_of
 from engine.queue import admin
 from engine.queue.settings import QueueSettings, synchronous
 from engine.queue.sharding import read_record
-from engine.queue.synchronous.queue import Queue
+from engine.queue.synchronous import Queue
 from engine.redis.call import BLOCK_MS, Call
 from engine.redis.driver import SyncDriver
 from engine.serializers import Serializers

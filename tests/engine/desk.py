@@ -24,7 +24,7 @@ from engine.ops.schedules import Tick, Ticked
 from engine.ops.sweeps import ReadWorkerUpdates, Sweep, Swept, WorkerUpdates
 from engine.ops.workers import Beat, Beaten, ReportRunTimes, RunTimes
 from engine.queue.settings import TEST_CLOCK_LEAST_MS
-from engine.queue.synchronous.queue import Queue
+from engine.queue.synchronous import Queue
 from engine.redis.call import Call
 from engine.worker.machine.sweeping import SWEEP_LIMIT
 from engine.worker.machine.ticking import tick

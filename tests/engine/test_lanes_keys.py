@@ -9,7 +9,7 @@ import pytest
 from engine.errors import Malformed, ScriptFault
 from engine.ops.claims import Bury, Claim, Extend, Failure, Finish, Release
 from engine.ops.looks import Count, Listing
-from engine.queue.synchronous.queue import Queue
+from engine.queue.synchronous import Queue
 from tests.engine.desk import LEASE_MS, START_MS, TOMBSTONE, Desk
 from tests.engine.helpers.producing import refused
 

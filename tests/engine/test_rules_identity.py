@@ -15,7 +15,7 @@ from engine.ops.jobs import Enqueue, EnqueueMany, Lease
 from engine.ops.schedules import PutSchedule
 from engine.ops.workers import AcquireLock
 from engine.queue.producing import NewJob
-from engine.queue.synchronous.queue import Queue
+from engine.queue.synchronous import Queue
 from engine.redis.call import Call
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.scenes import scene

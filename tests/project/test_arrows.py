@@ -76,7 +76,6 @@ UNKNOWN_TO: dict[str, tuple[str, ...]] = {
     "engine/worker": ("engine.queue", "engine.models", "redis", *FACES),
     "engine/queue": ("engine.worker", "redis", *FACES),
     "engine/queue/asynchronous": ("engine.worker", "engine.queue.synchronous", "engine.channel", "engine.command"),
-    "engine/queue/synchronous": ("engine.worker", "engine.queue.asynchronous", "engine.channel", "engine.command"),
     "engine/channel": ("engine.worker", "redis", *OF_USERS, *FACES),
     "engine/channel/asynchronous": ("engine.worker", "engine.channel.synchronous", *OF_USERS),
     "engine/channel/synchronous": ("engine.worker", "engine.channel.asynchronous", *OF_USERS),

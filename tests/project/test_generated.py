@@ -10,13 +10,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CLIENT = "clients/python/ironclaim_client"
-FOLDERS = ("engine/queue/synchronous", "engine/channel/synchronous", f"{CLIENT}/synchronous")
+FOLDERS = ("engine/channel/synchronous", f"{CLIENT}/synchronous")
+QUEUE = "engine/queue/synchronous.py"
 STUB = "engine/__init__.pyi"
 
 
 def contents(root: Path) -> dict[str, str]:
     paths = [path for folder in FOLDERS for path in (root / folder).glob("*.py")]
-    return {path.relative_to(root).as_posix(): path.read_text() for path in [root / STUB, *paths]}
+    return {path.relative_to(root).as_posix(): path.read_text() for path in [root / STUB, root / QUEUE, *paths]}
 
 
 def generate(root: Path) -> None:
@@ -27,22 +28,37 @@ def test_the_committed_modules_are_those_that_are_generated_now(tmp_path: Path) 
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for folder in ("engine", CLIENT):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    edited = tmp_path / "engine/queue/synchronous/parts.py"
+    edited = tmp_path / "engine/channel/synchronous/channel.py"
     edited.write_text(edited.read_text() + "edited = True\n")
-    (tmp_path / "engine/queue/synchronous/parts.py").unlink()
+    (tmp_path / QUEUE).unlink()
     (tmp_path / STUB).unlink()
     generate(tmp_path)
     assert contents(tmp_path) == contents(ROOT)
+
+
+def test_names_that_two_modules_of_one_interface_define_differently_are_told(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    folder = tmp_path / "engine/queue/asynchronous"
+    shutil.copytree(ROOT / "engine/queue/asynchronous", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    jobs = folder / "jobs.py"
+    jobs.write_text(jobs.read_text().replace("JOBS_MAX", "Listing"))
+    done = subprocess.run([sys.executable, ROOT / ".ci/generate", tmp_path], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1 and "mean something else by Listing" in done.stderr
 
 
 def test_nothing_of_asyncio_is_left_in_them() -> None:
     found = contents(ROOT)
     del found[STUB]
     generated = {name: text for name, text in found.items() if text.startswith("# Generated from ")}
-    assert {Path(name).stem for name in generated} > {"queue", "calls", "parts"}
+    assert {Path(name).stem for name in generated} >= {"synchronous", "channel", "client"}
     for name, text in generated.items():
         _, code = text.split("\n", 1)
         # What a synchronous queue has for coroutines.
         of_both = r"Of both kinds of queue .*|engine\.queue\.asynchronous\.queue import AsyncQueue as|`await queue\.aio"
         code = re.sub(of_both, "", code)
-        assert re.search(r"\basync\b|\bawait\b|\basyncio\b|\bAsync|driver\.permits", code) is None, name
+        assert (
+            re.search(
+                r"\basync\b|\bawait\b|\basyncio\b|\bAsync|driver\.permits|queue\.asynchronous|engine\.(worker|command)", code
+            )
+            is None
+        ), name

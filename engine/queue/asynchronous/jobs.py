@@ -11,17 +11,7 @@ from typing import Unpack
 
 from engine import validate
 from engine.ops.admin import AdminAction, Alter, Altered
-from engine.ops.looks import (
-    LISTED,
-    Count,
-    Explain,
-    Explained,
-    Inspect,
-    Inspected,
-    NameCounts,
-    Page,
-    Paged,
-)
+from engine.ops.looks import LISTED, Count, Explain, Explained, Inspect, Inspected, NameCounts, Page, Paged
 from engine.queue import admin, looks, workflows
 from engine.queue.asynchronous.calls import AsyncPart, AsyncQueueCalls
 from engine.queue.looks import (
@@ -29,8 +19,8 @@ from engine.queue.looks import (
     JobInfo,
     JobPage,
     JobState,
-    Listing,
     ListOptions,
+    PageRequest,
     Selection,
     job_info,
     state_of,
@@ -47,7 +37,7 @@ _NAMES_PAGE = 250
 class AsyncJobsPart(AsyncPart):
     """The base of the parts that list jobs: pages of one shard, and of all shards together."""
 
-    async def _select(self, state: str, listing: Listing) -> builtins.list[JobInfo]:
+    async def _select(self, state: str, listing: PageRequest) -> builtins.list[JobInfo]:
         """One page of the jobs in a state that are meant, in all shards; those that wait come shard by shard,
         the others by time."""
         shards = await self._queue.in_use()
@@ -72,7 +62,7 @@ class AsyncJobsPart(AsyncPart):
         return found[first:most]
 
     async def _select_in(
-        self, shard: AsyncQueueCalls, state: str, listing: Listing
+        self, shard: AsyncQueueCalls, state: str, listing: PageRequest
     ) -> builtins.list[JobInfo]:
         """One page of the jobs of a shard that are meant; of all of them without looking at others."""
         wanted, first, most = listing.wanted, listing.offset, listing.offset + listing.limit
@@ -90,7 +80,7 @@ class AsyncJobsPart(AsyncPart):
                 break
         return found[first:most]
 
-    async def _page(self, state: str, listing: Listing) -> JobPage:
+    async def _page(self, state: str, listing: PageRequest) -> JobPage:
         """The jobs at these places that are meant; of one shard in two calls."""
         shards = await self._queue.in_use()
         if len(shards) > 1:
@@ -301,7 +291,7 @@ class AsyncDead(AsyncJobsPart):
         offset: int | None = 0
         srv_us = 0
         while offset is not None and left > 0:
-            listing = Listing(Selection(), offset, min(left, looks.PLACES_MAX), newest_first=True)
+            listing = PageRequest(Selection(), offset, min(left, looks.PLACES_MAX), newest_first=True)
             page = await self._page("dead", listing)
             # What dies meanwhile moves the others on, so that they come again.
             found |= {job.id: job for job in page.jobs}

@@ -282,7 +282,7 @@ class AsyncHistory(AsyncPart):
         return PastJobs(jobs, history.rule_of(settings))
 
 
-# -- The results of a queue's jobs, and waiting for them: see `engine.queue.looks`.
+# -- The results of a queue's jobs, and waiting for them: see `engine.queue.results`.
 
 R = TypeVar("R")
 

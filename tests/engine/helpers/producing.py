@@ -12,7 +12,7 @@ import redis
 
 from engine.handlers import Handlers
 from engine.ops.claims import Claim, Claimed
-from engine.queue.synchronous.queue import Queue
+from engine.queue.synchronous import Queue
 from engine.redis.driver import SyncDriver
 from engine.redis.endpoint import ConnectOptions, Endpoint
 from engine.redis.gathering import CallMaker, Gathering

@@ -1,1 +1,0 @@
-"""The synchronous interface of a queue, generated from `asynchronous`."""
