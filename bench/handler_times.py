@@ -18,9 +18,9 @@ from typing import Any
 
 from bench.capacity_steps import TIMED_VARIABLE, Timed
 from engine.observer import VARIABLE, Intended, Outcome, ServerIdentity
+from engine.ops.base import Call
 from engine.ops.claims import Bury, Drop, Finish, LeasedJob, Retry
 from engine.ops.jobs import Lease
-from engine.redis.call import Call
 from record.environment import Leading
 
 #: How the last lease of a job ends that a failed run has used up.

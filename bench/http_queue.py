@@ -20,9 +20,9 @@ import httpx
 
 import engine
 from engine.observer import Outcome
+from engine.ops.base import Call
 from engine.ops.jobs import Enqueue, Enqueued
 from engine.queue.producing import draft
-from engine.redis.call import Call
 from engine.redis.exchange import DEADLINE_MS, Delivery, GiveUp, Trouble, Verdict
 from ironclaim_client import errors
 from ironclaim_client.jobs import Jobs

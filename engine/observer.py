@@ -10,9 +10,8 @@ from operator import attrgetter
 from typing import Any, Protocol
 
 from engine.errors import Malformed, logger, meant_for_the_caller, spared
-from engine.ops.base import frozen
+from engine.ops.base import Call, frozen
 from engine.ops.claims import LeasedJob
-from engine.redis.call import Call
 
 log = logger("ironclaim")
 

@@ -41,14 +41,13 @@ from engine import validate
 from engine.errors import Malformed, ServerUnavailable, UnsupportedFeature
 from engine.models.names import LANES
 from engine.ops.admin import AdminOperation, HistoryRule, Limit, SetHistory
-from engine.ops.base import Operation, text
+from engine.ops.base import Call, Operation, text
 from engine.ops.looks import Count, Counts, Inspect, Inspected, Page, Paged
 from engine.ops.transfers import DropTaken, PutJobs, ReadShards, SetGate, SetShards, TakeJobs, TakenJobs
 from engine.queue import admin, sharding
 from engine.queue.looks import job_info
 from engine.queue.sharding import PLAIN, Layout, ShardRecord
 from engine.queue.synchronous import Queue
-from engine.redis.call import Call
 from engine.redis.exchange import PIPELINE_MAX
 from engine.serializers import BUILT_IN
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from engine.channel.clock import after, distance
 from engine.observer import Intended, Outcome
-from engine.ops.base import Operation
+from engine.ops.base import Call, Operation
 from engine.ops.channels import (
     Acknowledge,
     AcknowledgeReply,
@@ -26,7 +26,6 @@ from engine.ops.channels import (
     Unsubscribe,
     UnsubscribeReply,
 )
-from engine.redis.call import Call
 from record.history import HistoryFile, text
 from record.recorder import Recorder
 

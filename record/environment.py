@@ -21,8 +21,8 @@ import engine
 from engine import validate
 from engine.errors import Malformed
 from engine.observer import VARIABLE, Intended, Outcome, ServerIdentity
+from engine.ops.base import Call
 from engine.ops.claims import LeasedJob
-from engine.redis.call import Call
 from record.history import HistoryFile
 from record.recorder import Recorder
 

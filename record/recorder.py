@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import engine
 from engine.job import Job
 from engine.observer import Intended, Outcome, ServerIdentity
-from engine.ops.base import Operation
+from engine.ops.base import Call, Operation
 from engine.ops.claims import (
     Bury,
     Claim,
@@ -43,7 +43,6 @@ from engine.ops.claims import (
 from engine.ops.jobs import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Lease, Options
 from engine.ops.schedules import Tick, Ticked
 from engine.ops.sweeps import ReapLost, Sweep, Swept
-from engine.redis.call import Call
 from engine.redis.exchange import DEADLINE_MS
 from record.history import HistoryFile, text
 

@@ -15,8 +15,8 @@ import redis
 import engine
 from bench.micro.payload import NAME, PAYLOAD, compact
 from engine.models.model import random_id
+from engine.ops.base import Call
 from engine.queue import producing
-from engine.redis.call import Call
 
 #: Slots that differ between jobs. If any other slot differs, the script has changed, and this loop refuses to run.
 _OF_THE_JOB = {"job", "not_after_ms"}

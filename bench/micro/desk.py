@@ -12,11 +12,11 @@ import engine
 from bench.micro.jobs import Claims, run_as_eval
 from bench.micro.payload import NAME, PAYLOAD
 from engine.ops.admin import AdminAction, Alter
+from engine.ops.base import Call
 from engine.ops.claims import Failure
 from engine.ops.jobs import Enqueue, EnqueueMany, Lease
 from engine.ops.schedules import PutSchedule, TickPolicy, Timing
 from engine.queue import producing
-from engine.redis.call import Call
 from engine.redis.exchange import DEADLINE_MS
 
 #: Jobs of one call.

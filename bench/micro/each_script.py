@@ -22,8 +22,8 @@ from bench.micro.jobs import LEASE_MS
 from bench.micro.payload import NAME
 from bench.micro.place import client, evalsha_stats, pin_client, pinned_server
 from engine.ops import admin, claims, jobs, looks, sweeps, workers
+from engine.ops.base import Call
 from engine.ops.schedules import EnableSchedule, ListSchedules, PutSchedule, RemoveSchedule, Tick
-from engine.redis.call import Call
 from engine.redis.scripts import load_model, scripts_folder
 from engine.worker.machine.sweeping import REAP_PAGE
 

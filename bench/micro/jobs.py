@@ -9,9 +9,9 @@ import redis
 
 import engine
 from bench.micro.payload import NAME, PAYLOAD
+from engine.ops.base import Call
 from engine.ops.claims import Claim, Claimed, Finish
 from engine.ops.jobs import Lease
-from engine.redis.call import Call
 
 #: Jobs that are built at once: some 15 MB of drafts.
 _PIECE = 10_000

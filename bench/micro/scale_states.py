@@ -15,11 +15,11 @@ from bench.micro.desk import Desk
 from bench.micro.jobs import LEASE_MS, Claims
 from bench.micro.payload import NAME
 from engine.models.model import random_ids
+from engine.ops.base import Call
 from engine.ops.claims import Bury, Failure, Finish
 from engine.ops.jobs import EnqueueMany, Lease
 from engine.ops.schedules import PutSchedule, TickPolicy, Timing
 from engine.ops.workers import Beat
-from engine.redis.call import Call
 
 #: Jobs of one call that fills.
 _BULK = 1_000

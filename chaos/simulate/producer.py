@@ -22,8 +22,7 @@ from engine.ops.jobs import Enqueue, Enqueued, EnqueueMany
 from engine.ops.looks import Look
 from engine.queue import admin, producing, scheduling, workflows
 from engine.queue.producing import Steps
-from engine.redis.call import ServerClock
-from engine.redis.exchange import DEADLINE_MS
+from engine.redis.exchange import DEADLINE_MS, ServerClock
 from engine.redis.gathering import CallMaker, GatheredEnqueue, merged
 from engine.serializers import BUILT_IN
 

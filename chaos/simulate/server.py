@@ -22,10 +22,9 @@ from chaos.simulate.wire import Wire
 from chaos.simulate.world import EPOCH_MS, MS, Found, World
 from engine.errors import ScriptFault
 from engine.observer import ServerIdentity
-from engine.ops.base import Operation
+from engine.ops.base import Call, Operation
 from engine.ops.sweeps import Wait
 from engine.ops.workers import ListConnections
-from engine.redis.call import Call
 from engine.redis.exchange import message_of
 from engine.redis.scripts import Script
 

@@ -14,7 +14,7 @@ from engine.channel import clock
 from engine.errors import ScriptFault, logger
 from engine.models.dsps import DspsKeys
 from engine.ops.admin import ListSubscribers, ReadClocks
-from engine.redis.call import Call
+from engine.ops.base import Call
 
 #: Keys that one call looks at: some milliseconds of the server.
 SCANNED = 5_000

@@ -12,8 +12,8 @@ from engine.channel.session_state import SessionState
 from engine.channel.steps import Send, SendMany, Steps, sent_of
 from engine.channel.values import Acknowledged, Fetched, Published, Subscribed
 from engine.errors import EngineError, Malformed
+from engine.ops.base import PIPELINE_CALLS
 from engine.ops.channels import NewMessage, OldReply
-from engine.redis.call import PIPELINE_CALLS
 from engine.redis.exchange import Sent
 
 #: How long a fetch that need not wait goes on looking for living messages among those that foreign publishers

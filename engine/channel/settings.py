@@ -16,8 +16,8 @@ from engine.channel.storage import RedisStorage, Storage
 from engine.errors import Malformed
 from engine.models import Dsps, dsps
 from engine.observer import Observer, spared_observer
+from engine.ops.base import CALL_BYTES_MAX
 from engine.ops.channels import NewMessage
-from engine.redis.call import CALL_BYTES_MAX
 from engine.redis.endpoint import DEFAULT_URL
 
 # -- Ids of channels, subscribers and messages.

@@ -19,9 +19,8 @@ from engine.channel.session_state import SessionState, SuspectCursors
 from engine.channel.steps import Round, Steps
 from engine.channel.values import Acknowledged, Fetched, Message, Published, Subscribed
 from engine.errors import EngineError, Malformed, OutcomeUnknown, ScriptFault
-from engine.ops.base import Operation
+from engine.ops.base import PIPELINE_CALLS, Operation
 from engine.ops.channels import FetchReply, NewMessage, OldReply
-from engine.redis.call import PIPELINE_CALLS
 from engine.redis.exchange import Sent
 
 # -- Merges the replies of several storages into one batch: each message once, in the order of the

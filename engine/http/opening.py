@@ -14,13 +14,13 @@ from engine import models
 from engine.channel.asynchronous.channel import AsyncChannel
 from engine.http.answers import RETRY_AFTER_S, Problem
 from engine.http.settings import HttpSettings
+from engine.ops.base import Call
 from engine.ops.transfers import ReadShards
 from engine.queue import admin
 from engine.queue.admin import QueueInfo
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.sharding import read_record
 from engine.redis.async_driver import AsyncDriver
-from engine.redis.call import Call
 from engine.redis.endpoint import Endpoint
 
 #: Queues, and channels, that are open at once. The one that was asked for longest ago makes room: whoever

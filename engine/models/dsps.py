@@ -32,7 +32,7 @@ from engine import validate
 from engine.channel import clock
 from engine.errors import Malformed
 from engine.models.model import FilledSlots, Finding
-from engine.ops.base import Operation
+from engine.ops.base import Call, Operation
 from engine.ops.channels import (
     Acknowledge,
     AcknowledgeReply,
@@ -49,7 +49,6 @@ from engine.ops.channels import (
     Unsubscribe,
     UnsubscribeReply,
 )
-from engine.redis.call import Call
 from engine.redis.scripts import load_model, scripts_folder
 from engine.validate import settle
 

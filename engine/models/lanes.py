@@ -18,7 +18,7 @@ from engine.models.lanes_keys import LanesKeys
 from engine.models.model import Model, random_ids, token
 from engine.models.names import LANES
 from engine.ops.admin import Alter, NoteEra, Revive
-from engine.ops.base import Operation
+from engine.ops.base import Call, Operation
 from engine.ops.claims import Bury, Claim, Drop, Finish, LeasedJob, Release, Retry, Value
 from engine.ops.jobs import CloseWindows, Enqueue, EnqueueMany, Lease, Options, class_target
 from engine.ops.looks import ReadProgress, Relatives
@@ -27,7 +27,6 @@ from engine.ops.sweeps import ReapLost, Sweep, Wait, Woken
 from engine.ops.transfers import LoadRestore, PutJobs, ReadShards, TakeJobs
 from engine.ops.workers import ListConnections
 from engine.options import PLAIN
-from engine.redis.call import Call
 from engine.redis.scripts import Script, load_model, scripts_folder
 
 #: The outcomes of a tombstone (engine/models/envelope.py).

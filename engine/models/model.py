@@ -14,14 +14,13 @@ from engine.models.lanes_keys import LanesKeys
 from engine.models.names import ANY_TEXT, Names
 from engine.ops import schedules
 from engine.ops.admin import Alter, NoteQueue, SetRetention
-from engine.ops.base import Operation
+from engine.ops.base import Call, Operation
 from engine.ops.claims import Extend, Failure, LeasedJob
 from engine.ops.jobs import Enqueue, Lease, Options
 from engine.ops.looks import AwaitEnds, Count, Inspect, ReadEvents, ReadProgress
 from engine.ops.schedules import PutSchedule
 from engine.ops.workers import Beat, ReportRunTimes
 from engine.options import PLAIN
-from engine.redis.call import Call
 from engine.redis.scripts import Script
 from engine.validate import OF_SCHEDULES
 

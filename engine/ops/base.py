@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Self, TypeVar, cast, dataclass_transform
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, cast, dataclass_transform
 
 #: Where an operation goes: see `Operation.goes`.
 Route = Literal["home", "job", "find", "all", "each"]
@@ -213,3 +213,41 @@ class DeadlineBound(Operation):
     def stamped(self, not_after_ms: int) -> Self:
         """The same operation, to leave now."""
         return replace(self, not_after_ms=not_after_ms)
+
+
+# -- A call: one operation as it is sent. Building one does no I/O; a driver runs it (docs/architecture.md).
+
+#: What calls of many things carry at most: a longer one would keep the server's one thread for too long.
+CALL_BYTES_MAX = 1024 * 1024
+#: Calls of one bulk that go out together.
+PIPELINE_CALLS = 8
+#: A call blocks on the server for at most this long, and who waits longer asks again: a connection that has
+#: died unnoticed shows only when a block is over.
+BLOCK_MS = 5_000
+T = TypeVar("T")
+
+
+@immutable
+class Call(Generic[T]):
+    """Which script, its keys, its arguments, how to parse the reply, and the operation that it carries out.
+    The first key says where in a cluster it goes; all keys of a call are of one slot.
+
+    A call may be sent any number of times: its arguments hold the identity that makes a second send harmless.
+    `block_ms` is how long the server may hold the reply back. One that is not `patient` is sent once: what it
+    does is not worth waiting for.
+    """
+
+    #: A Script of `engine.redis.scripts`; None for a plain command, whose words are `arguments`.
+    script: Any
+    keys: tuple[str, ...]
+    arguments: tuple[object, ...]
+    parse: Callable[[Any], T]
+    operation: Operation
+    block_ms: int = 0
+    patient: bool = True
+
+    def words(self) -> tuple[object, ...]:
+        """The command as it goes on the wire."""
+        if self.script is None:
+            return self.arguments
+        return ("EVALSHA", self.script.digest, len(self.keys), *self.keys, *self.arguments)

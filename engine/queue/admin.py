@@ -35,12 +35,11 @@ from engine.ops.admin import (
     SetRetention,
     SetWorker,
 )
-from engine.ops.base import Operation, frozen, text, whole
+from engine.ops.base import Call, Operation, frozen, text, whole
 from engine.ops.looks import Inspect, Inspected
 from engine.ops.workers import AcquireLock, ExtendLock, LockReply, ReleaseLock
 from engine.parameters import TypedJob
 from engine.queue.producing import Steps
-from engine.redis.call import Call
 
 #: The field of a pause of all names.
 _WHOLE_QUEUE = "*"

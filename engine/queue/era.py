@@ -24,11 +24,10 @@ from engine.errors import logger
 from engine.models.model import Model
 from engine.observer import ServerIdentity
 from engine.ops.admin import EraNoted, NoteEra
-from engine.ops.base import frozen
+from engine.ops.base import Call, frozen
 from engine.ops.claims import Claim, Finish
 from engine.ops.jobs import Enqueue, EnqueueMany
 from engine.ops.workers import Beat
-from engine.redis.call import Call
 
 log = logger("ironclaim")
 

@@ -22,11 +22,10 @@ from engine.errors import (
     UnsupportedFeature,
 )
 from engine.models.model import Model, random_id, random_ids
-from engine.ops.base import Operation
+from engine.ops.base import CALL_BYTES_MAX, PIPELINE_CALLS, Operation
 from engine.ops.jobs import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Options, Parent
 from engine.options import OPTIONS, PLAIN, JobOptions, checked, nearest
 from engine.parameters import JobName, TypedJob
-from engine.redis.call import CALL_BYTES_MAX, PIPELINE_CALLS
 from engine.redis.exchange import Sent
 from engine.serializers import BUILT_IN, Serializers
 

@@ -31,10 +31,9 @@ from engine.errors import (
 )
 from engine.handlers import refuse_wait
 from engine.models.model import Model
-from engine.ops.base import Operation, frozen
+from engine.ops.base import BLOCK_MS, Operation, frozen
 from engine.ops.looks import AwaitEnds, EndedJobs, Seen
 from engine.parameters import TypedJob
-from engine.redis.call import BLOCK_MS
 
 #: How a job has ended, in the words of its state; rerouted ones are discarded.
 Outcome = Literal["finished", "dead", "cancelled", "discarded", "skipped", "expired"]

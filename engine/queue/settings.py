@@ -21,9 +21,8 @@ from engine.parameters import JobName, Parameters, TypedJob
 from engine.queue import producing, sharding
 from engine.queue.era import EraWatch, OnDataLoss, ShardsWatch
 from engine.queue.producing import NewJob
-from engine.redis.call import ServerClock
 from engine.redis.endpoint import TIMEOUT_MS_MAX, Endpoint
-from engine.redis.exchange import Durability
+from engine.redis.exchange import Durability, ServerClock
 from engine.serializers import Serializer, Serializers
 
 #: Whose word makes a call answered: the server's, or a replica's as well (rule 8).

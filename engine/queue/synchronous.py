@@ -43,7 +43,7 @@ from engine.ops.admin import (
     SetHistory,
     Window,
 )
-from engine.ops.base import DeadlineBound, Operation
+from engine.ops.base import BLOCK_MS, Call, DeadlineBound, Operation
 from engine.ops.jobs import Enqueue, Enqueued, EnqueueMany
 from engine.ops.looks import (
     LISTED,
@@ -104,7 +104,6 @@ from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable, QueueSettings, a
 from engine.queue.sharding import PLAIN, ShardRecord, added_times, added_workers, moved
 from engine.queue.why import Obstacles, Why, added_obstacles, obstacles_of, why
 from engine.queue.workflows import Workflow, WorkflowChange
-from engine.redis.call import BLOCK_MS, Call
 from engine.redis.driver import SyncDriver
 from engine.redis.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
 from engine.redis.exchange import PIPELINE_MAX, Sent

@@ -17,11 +17,10 @@ from typing import Any, Generic, TypeVar
 import redis
 from redis.exceptions import AskError
 
-from engine.redis.call import ServerClock
 from engine.redis.connections import Idle, address_of, packed
 from engine.redis.dialer import Connection, resolver_of
 from engine.redis.endpoint import Endpoint
-from engine.redis.exchange import FAILURES, is_reply, refused_credentials
+from engine.redis.exchange import FAILURES, ServerClock, is_reply, refused_credentials
 from engine.redis.handshake import Handshake
 from engine.redis.routes import Address, Node
 

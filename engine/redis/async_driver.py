@@ -11,8 +11,8 @@ from redis.exceptions import AskError
 
 from engine.errors import EngineError
 from engine.observer import Intended, Observer
+from engine.ops.base import Call
 from engine.redis.async_connections import AsyncConnections, OfEachLoop, PipelinedConnection
-from engine.redis.call import Call, ServerClock
 from engine.redis.endpoint import Endpoint
 from engine.redis.exchange import (
     FAILURES,
@@ -21,6 +21,7 @@ from engine.redis.exchange import (
     InFlightCall,
     Replies,
     Sent,
+    ServerClock,
     asking,
     grouped,
     loads_again,

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 from engine.errors import EngineError
 from engine.observer import Intended
+from engine.ops.base import Call
 from engine.ops.jobs import Enqueue
 from engine.redis.async_connections import OfEachLoop
-from engine.redis.call import Call
 from engine.redis.exchange import InFlightCall, Sent
 from engine.redis.gathering import (
     BATCH_BYTES_MAX,

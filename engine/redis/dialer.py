@@ -17,9 +17,8 @@ import redis
 
 from engine.errors import UnsafeServer, logger
 from engine.ops.workers import ClientConnection, read_client
-from engine.redis.call import ServerClock
 from engine.redis.endpoint import Endpoint
-from engine.redis.exchange import FAILURES, is_reply, message_of, refused_credentials
+from engine.redis.exchange import FAILURES, ServerClock, is_reply, message_of, refused_credentials
 from engine.redis.handshake import Handshake, parse_info
 from engine.redis.resolver import SWITCHED, Ask, ClusterNodes, Resolver, Sentinels, shared
 from engine.redis.routes import Address, Node, SentinelRoute

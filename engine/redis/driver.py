@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from engine.errors import EngineError, OutcomeUnknown
 from engine.observer import Intended, Observer
-from engine.redis.call import Call, ServerClock
+from engine.ops.base import Call
 from engine.redis.connections import Connections, packed
 from engine.redis.dialer import read_replies
 from engine.redis.endpoint import Endpoint
@@ -24,6 +24,7 @@ from engine.redis.exchange import (
     InFlightCall,
     Replies,
     Sent,
+    ServerClock,
     asking,
     grouped,
     loads_again,

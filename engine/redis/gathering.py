@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 from engine.errors import EngineError, ScriptFault
 from engine.observer import Intended
+from engine.ops.base import Call
 from engine.ops.jobs import Enqueue, EnqueuedMany, EnqueueMany
-from engine.redis.call import Call
 from engine.redis.driver import SyncDriver
 from engine.redis.exchange import InFlightCall, Sent
 

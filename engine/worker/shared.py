@@ -18,8 +18,8 @@ from collections.abc import Callable
 from typing import Any
 
 from engine.errors import EngineError, OutcomeUnknown, ScriptFault, logger, spared
+from engine.ops.base import BLOCK_MS, Call
 from engine.ops.sweeps import Wait
-from engine.redis.call import BLOCK_MS, Call
 from engine.redis.connections import break_off
 from engine.redis.driver import Flight, SyncDriver
 from engine.redis.endpoint import Endpoint

@@ -25,7 +25,7 @@ from engine.errors import EngineError, Malformed, logger, spared
 from engine.handlers import Handlers
 from engine.logs import Source, about, mark_records
 from engine.models.spec import bind
-from engine.ops.base import Operation
+from engine.ops.base import BLOCK_MS, Call, Operation
 from engine.ops.claims import Attributes
 from engine.ops.transfers import ReadShards
 from engine.ops.workers import HANDLERS_TOLD
@@ -35,7 +35,6 @@ from engine.queue import admin
 from engine.queue.settings import QueueSettings, synchronous
 from engine.queue.sharding import read_record
 from engine.queue.synchronous import Queue
-from engine.redis.call import BLOCK_MS, Call
 from engine.redis.driver import SyncDriver
 from engine.serializers import Serializers
 from engine.validate import Milliseconds

@@ -12,7 +12,7 @@ from chaos.topology.embedded_cluster import EmbeddedCluster
 from engine.models.lanes import Lanes
 from engine.models.lanes_keys import LanesKeys
 from engine.ops.admin import MakeTestQueue
-from engine.redis.call import Call
+from engine.ops.base import Call
 from engine.testing.server import LOOPBACK
 from tests.engine.desk import START_MS, TOMBSTONE, Desk
 

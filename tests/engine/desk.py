@@ -17,7 +17,7 @@ from engine.models.envelope import read_run_fields
 from engine.models.lanes_keys import LanesKeys
 from engine.models.spec import Spec
 from engine.ops.admin import Limit, Pause, Resume, SetLimit, SetWorker
-from engine.ops.base import Operation
+from engine.ops.base import Call, Operation
 from engine.ops.claims import Bury, Claim, Claimed, Ended, Extend, Failure, Finish, LeasedJob, Mark, MarkResult, Release, Retry
 from engine.ops.jobs import Enqueue, Enqueued, EnqueueMany, Lease, Options
 from engine.ops.schedules import Tick, Ticked
@@ -25,7 +25,6 @@ from engine.ops.sweeps import ReadWorkerUpdates, Sweep, Swept, WorkerUpdates
 from engine.ops.workers import Beat, Beaten, ReportRunTimes, RunTimes
 from engine.queue.settings import TEST_CLOCK_LEAST_MS
 from engine.queue.synchronous import Queue
-from engine.redis.call import Call
 from engine.worker.machine.sweeping import SWEEP_LIMIT
 from engine.worker.machine.ticking import tick
 

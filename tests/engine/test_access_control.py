@@ -13,7 +13,7 @@ import redis
 
 from engine import AsyncQueue, Channel, Queue, ServerUnavailable, UnsafeServer, Worker, queues
 from engine.redis import handshake
-from engine.redis.call import ServerClock
+from engine.redis.exchange import ServerClock
 from engine.redis.handshake import Handshake, parse_hello
 from record.history import HistoryFile, load_file
 from record.recorder import Recorder

@@ -12,10 +12,9 @@ import pytest
 
 from chaos.topology.embedded_cluster import EmbeddedCluster
 from engine.models.lanes import Lanes
-from engine.ops.base import Operation
+from engine.ops.base import Call, Operation
 from engine.ops.claims import Bury, Extend, Failure, Finish, Release, Retry
 from engine.ops.jobs import EnqueueMany, Lease
-from engine.redis.call import Call
 from tests.engine.cluster_desk import ClusterDesk, NotNow
 from tests.engine.desk import LEASE_MS
 from tests.engine.helpers.scenes import accepted_by, created_by, drain

@@ -12,10 +12,10 @@ import pytest
 from chaos.topology.embedded_cluster import EmbeddedCluster
 from engine.errors import OutcomeUnknown, ServerUnavailable
 from engine.models.lanes import Lanes
+from engine.ops.base import Call
 from engine.ops.claims import Claim
 from engine.ops.jobs import Enqueue, Enqueued, Options
 from engine.ops.looks import Count
-from engine.redis.call import Call
 from engine.redis.driver import SyncDriver
 from engine.redis.endpoint import DEADLINE_MS_MAX, ConnectOptions, Endpoint
 from engine.redis.exchange import Trouble, trouble_of_reply

@@ -13,8 +13,8 @@ import pytest
 
 from engine import Handlers, Queue, Worker
 from engine.observer import Intended, Observer
+from engine.ops.base import Call
 from engine.ops.sweeps import Sweep
-from engine.redis.call import Call
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import some_handlers

@@ -11,8 +11,8 @@ import pytest
 
 import engine
 from engine import EngineError, Malformed, Queue, ServerUnavailable
+from engine.ops.base import Call
 from engine.redis import exchange
-from engine.redis.call import Call
 from tests.conformance.declared import every_operation
 from tests.engine.helpers.producing import refused
 

@@ -11,7 +11,7 @@ import pytest
 
 from engine.models.lanes import Lanes
 from engine.ops.admin import Alter, Revive
-from engine.redis.call import Call
+from engine.ops.base import Call
 from engine.redis.scripts import scripts_folder
 from tests.engine.desk import TOMBSTONE, WRITES, Desk
 from tests.engine.helpers.lanes_state import check, members

@@ -11,9 +11,8 @@ import pytest
 
 from engine.errors import Malformed, ScriptFault, ServerUnavailable
 from engine.ops import schedules
-from engine.ops.base import Operation
+from engine.ops.base import Call, Operation
 from engine.ops.schedules import EnableSchedule, PutSchedule, RemoveSchedule, Tick, TickPolicy, Timing
-from engine.redis.call import Call
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers.lanes_state import members, zsets
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from engine.ops.base import Call
 from engine.ops.schedules import Tick
-from engine.redis.call import Call
 from engine.worker.machine.ticking import tick
 from tests.engine.desk import START_MS, Desk
 from tests.engine.helpers.schedules_oracle import SchedulesOracle

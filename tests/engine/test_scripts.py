@@ -18,12 +18,11 @@ from engine.models.foreign.foreign import ForeignKeys
 from engine.models.lanes_keys import LanesKeys
 from engine.models.model import _ATTRIBUTES as ATTRIBUTES  # pyright: ignore[reportPrivateUsage]
 from engine.models.model import FilledSlots
-from engine.ops.base import Operation
+from engine.ops.base import Call, Operation
 from engine.ops.claims import Bury, Release
 from engine.ops.jobs import Enqueue
 from engine.options import PLAIN
 from engine.redis import scripts
-from engine.redis.call import Call
 from engine.redis.scripts import Script, layers_of, linked_functions, linked_model, load_model, load_script, scripts_folder
 from tests.engine.helpers.producing import refused
 from tests.engine.helpers.slots import check_slots

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine import Queue, ScriptFault
-from engine.redis.call import ServerClock
+from engine.redis.exchange import ServerClock
 
 YEAR_US = 366 * 86_400 * 1_000_000
 

@@ -19,8 +19,8 @@ from chaos.probe import through
 from chaos.toxiproxy import blackhole
 from engine.models.lanes import Lanes
 from engine.ops.admin import MakeTestQueue
+from engine.ops.base import Call
 from engine.redis.async_driver import AsyncDriver
-from engine.redis.call import Call
 from engine.redis.driver import SyncDriver
 from engine.redis.endpoint import ConnectOptions, Endpoint
 from engine.redis.exchange import InFlightCall, Sent, settle

@@ -11,8 +11,8 @@ import pytest
 
 from engine import Malformed, Queue, Target, Worker
 from engine.observer import Outcome
+from engine.ops.base import Call
 from engine.ops.sweeps import WorkerUpdates
-from engine.redis.call import Call
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.both import hurried
 from tests.engine.helpers.waiting import wait_until

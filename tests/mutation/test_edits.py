@@ -112,7 +112,7 @@ def test_each_area_is_drawn_from_and_one_that_is_named_alone(
     drawn = [area_of[edit.changes[0].file] for edit in drawing.draw(1, 8, (), loading)]
     assert drawn == [SCRIPTS, "shards", SCRIPTS, "http"] * 2
     assert {edit.changes[0].file for edit in drawing.draw(1, 4, ("http",), loading)} == set(files["http"])
-    half = drawing.draw(1, 6, ("lua/dsps", "engine/redis/call.py"), loading)
+    half = drawing.draw(1, 6, ("lua/dsps", "engine/ops/base.py"), loading)
     assert [edit.lua for edit in half] == [True, False] * 3
 
 

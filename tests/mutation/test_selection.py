@@ -84,12 +84,12 @@ def test_a_budget_and_files_leave_tests_out() -> None:
 
 
 def test_for_python_the_tests_with_processes_of_their_own_come_last() -> None:
-    line = (ROOT / "engine/redis/call.py").read_text().split("\n").index("        if self.script is None:") + 1
-    record = Record("f", TESTS, {"engine/redis/call.py": {line: 0b100, 1: 0b1000}})
-    chosen = order(record, edit(line, "engine/redis/call.py"))
+    line = (ROOT / "engine/ops/base.py").read_text().split("\n").index("        if self.script is None:") + 1
+    record = Record("f", TESTS, {"engine/ops/base.py": {line: 0b100, 1: 0b1000}})
+    chosen = order(record, edit(line, "engine/ops/base.py"))
     assert (names(chosen.scouts), names(chosen.others)) == (["small"], ["processes", "texts"])
     # What runs on import is tested by whoever uses the module.
-    assert names(record.reaching(edit(12, "engine/redis/call.py"))) == ["small", "slow"]
+    assert names(record.reaching(edit(12, "engine/ops/base.py"))) == ["small", "slow"]
 
 
 def test_tests_of_texts_are_left_out() -> None:

@@ -62,11 +62,11 @@ OF_USERS = ("engine.queue", "engine.handlers", "engine.job")
 #: What carries a worker's decisions out.
 EXECUTION = tuple(f"engine.worker.{path.stem}" for path in sorted((ROOT / "engine/worker").glob("[!_]*.py")))
 
-#: What sends calls: all of its folder but the calls themselves and the scripts that they name.
+#: What sends calls: all of its folder but the scripts that they name.
 DRIVERS = tuple(
     f"engine.redis.{path.stem}"
     for path in sorted((ROOT / "engine/redis").glob("[!_]*.py"))
-    if path.stem not in ("call", "scripts")
+    if path.stem != "scripts"
 )
 
 #: The arrows inside the engine. Decisions know no socket and no thread; a model knows nothing of who carries out its calls.

@@ -11,7 +11,7 @@ import pytest
 from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from engine.observer import Outcome
 from engine.ops import channels as ops
-from engine.redis.call import Call
+from engine.ops.base import Call
 from record.channels import ChannelRecorder
 from record.history import HistoryFile
 from tests.engine.helpers.schema import check_rows, raw_rows

@@ -24,8 +24,7 @@ from engine.errors import EngineError
 from engine.models import dsps
 from engine.ops.base import DeadlineBound, Operation
 from engine.ops.channels import NewMessage
-from engine.redis.call import ServerClock
-from engine.redis.exchange import DEADLINE_MS
+from engine.redis.exchange import DEADLINE_MS, ServerClock
 
 STORAGE = "default"
 #: Keys live longer than any episode.

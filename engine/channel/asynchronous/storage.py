@@ -7,9 +7,8 @@ from typing import Any, Protocol
 
 from engine.channel.steps import Answers, Opening
 from engine.models.dsps import DspsModel
-from engine.ops.base import DeadlineBound, Operation
+from engine.ops.base import Call, DeadlineBound, Operation
 from engine.redis.async_driver import AsyncDriver
-from engine.redis.call import Call
 from engine.redis.endpoint import Endpoint
 from engine.redis.exchange import Sent
 from engine.redis.notifier import AsyncNotifier

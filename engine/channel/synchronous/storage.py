@@ -8,8 +8,7 @@ from typing import Any, Protocol
 
 from engine.channel.steps import Answers, Opening
 from engine.models.dsps import DspsModel
-from engine.ops.base import DeadlineBound, Operation
-from engine.redis.call import Call
+from engine.ops.base import Call, DeadlineBound, Operation
 from engine.redis.driver import SyncDriver
 from engine.redis.endpoint import Endpoint
 from engine.redis.exchange import Sent

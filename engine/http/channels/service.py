@@ -14,9 +14,9 @@ from engine.http.channels.observing import report_of, telemetry_of
 from engine.http.channels.settings import ChannelSettings, Policies
 from engine.http.channels.webhooks.delivery import Delivery, WebhookQueue
 from engine.models.dsps import revocation
+from engine.ops.base import Call
 from engine.ops.channels import AskRevoked, Revoke
 from engine.redis.async_driver import AsyncDriver
-from engine.redis.call import Call
 from engine.redis.endpoint import ConnectOptions, Endpoint
 
 # -- The list of revoked tokens on the server, in the keys of DSPS, so that both servers heed it.

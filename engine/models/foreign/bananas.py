@@ -59,11 +59,10 @@ from engine import validate
 from engine.errors import EPOCH, Malformed, ScriptFault, UnsupportedFeature
 from engine.models.foreign.foreign import Foreign, pack
 from engine.models.model import Finding
-from engine.ops.base import Operation
+from engine.ops.base import Call, Operation
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Enqueue, Lease, Options
 from engine.ops.workers import AcquireLock, ExtendLock, ReleaseLock
-from engine.redis.call import Call
 from engine.serializers import RAW
 
 #: The words on the wire, and the priorities as which they are read.

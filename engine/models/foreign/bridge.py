@@ -42,11 +42,10 @@ from uuid import uuid4
 from engine.errors import Malformed, ScriptFault, UnsupportedFeature
 from engine.models.foreign.foreign import Foreign, pack, unpack
 from engine.models.model import Finding
-from engine.ops.base import Operation
+from engine.ops.base import Call, Operation
 from engine.ops.claims import Claim, Finish, LeasedJob
 from engine.ops.jobs import Backoff, Enqueue, Lease, Options
 from engine.ops.workers import Beat
-from engine.redis.call import Call
 from engine.validate import ATTEMPTS_MAX, BACKOFF_MS_MAX, DURATION_MS_MAX
 
 _BACKOFFS: tuple[Backoff, ...] = ("fixed", "linear", "exponential")

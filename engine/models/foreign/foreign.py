@@ -19,7 +19,7 @@ from engine.models import envelope
 from engine.models.lanes_keys import LanesKeys
 from engine.models.model import Model, raw_texts, token
 from engine.ops.admin import Alter, Cleaned, SetLimit
-from engine.ops.base import Operation
+from engine.ops.base import Call, Operation
 from engine.ops.claims import (
     NOTHING_SPECIAL,
     Attributes,
@@ -37,7 +37,6 @@ from engine.ops.jobs import CloseWindows, Enqueue, Enqueued, EnqueuedMany, Enque
 from engine.ops.looks import Count, Explain, Inspect, ListObstacles, ReadProgress
 from engine.ops.schedules import Tick
 from engine.ops.sweeps import Sweep, Wait, Woken
-from engine.redis.call import Call
 from engine.redis.scripts import load_model, scripts_folder
 
 # -- Fields of bytes packed into one string, for script arguments whose parts only the model knows.

@@ -51,11 +51,10 @@ from engine.models.foreign.foreign import Foreign, pack
 from engine.models.model import Finding
 from engine.models.names import ANY_TEXT
 from engine.ops.admin import ReadMetadata, SetLimit, SetMetadata
-from engine.ops.base import Operation
+from engine.ops.base import Call, Operation
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Enqueue, Lease, Options, class_of
 from engine.options import checked
-from engine.redis.call import Call
 from engine.serializers import TEXTS
 
 # -- Mosquito's hash of a job run and its decoding: parameters as texts, followed by metadata.

@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar, cast
 from engine import validate
 from engine.errors import EngineError, Malformed, ServerUnavailable, UnsupportedFeature
 from engine.ops.admin import Administered, NoteQueue
-from engine.ops.base import DeadlineBound, Operation
+from engine.ops.base import BLOCK_MS, Call, DeadlineBound, Operation
 from engine.ops.jobs import Enqueue, Enqueued, EnqueueMany
 from engine.ops.looks import LISTED, Inspect, Inspected
 from engine.ops.transfers import ReadShards, SetShards
@@ -26,7 +26,6 @@ from engine.queue.settings import QueueSettings
 from engine.queue.sharding import PLAIN, ShardRecord
 from engine.redis.async_driver import AsyncDriver
 from engine.redis.async_gathering import AsyncGathering
-from engine.redis.call import BLOCK_MS, Call
 from engine.redis.exchange import PIPELINE_MAX, Sent
 
 #: Looks at a record that changes all the time, or at a job that is on its way to another shard.

@@ -14,6 +14,7 @@ from engine import validate
 from engine.errors import Malformed, UnknownJob, UnsupportedFeature
 from engine.ops import schedules
 from engine.ops.admin import HistoryRule, SetHistory
+from engine.ops.base import BLOCK_MS
 from engine.ops.jobs import Enqueue, Enqueued
 from engine.ops.looks import Event, EventPage, HistoryPart, ListHistory, Look, ReadEvents, ReadProgress
 from engine.ops.schedules import ListSchedules, Missed, Overlap, SchedulePage
@@ -28,7 +29,6 @@ from engine.queue.producing import TaskJob
 from engine.queue.results import AWAY, AsyncEndListeners, Progress, Result, Waiting, best, progress_of, typed
 from engine.queue.scheduling import PutResult, Schedule, schedule_of, template
 from engine.queue.sharding import added_workers
-from engine.redis.call import BLOCK_MS
 from engine.validate import Milliseconds
 
 # -- The schedules of a queue, `queue.schedules`: jobs that come again and again, by a cron expression or

@@ -9,10 +9,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from engine.ops.base import Operation
+from engine.ops.base import CALL_BYTES_MAX, Operation
 from engine.ops.claims import Bury, Drop, DropOutcome, Failure, LeasedJob, Release, Retry, Value
 from engine.ops.jobs import Enqueue, Lease, reroute_target
-from engine.redis.call import CALL_BYTES_MAX
 from engine.worker.machine.events import MS
 
 #: A finish waits at most this long for others to travel with.

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Literal
 
-from engine.ops.base import immutable
+from engine.ops.base import Call, immutable
 from engine.ops.claims import NOTHING_SPECIAL, Attributes, LeasedJob
 from engine.ops.jobs import Lease
 from engine.ops.workers import ClientConnection, ControlMessage
 from engine.outcomes import FAILED, Verdict
-from engine.redis.call import Call
 
 #: One call of each kind is in flight at a time: work (claim, finish and claim, retry, bury, release, mark);
 #: finish (finishes that would wait for the call on `work`); renew (extend, so that neither a slow claim nor a

@@ -11,7 +11,7 @@ from engine.ops.admin import NoteQueue
 from engine.ops.jobs import Lease
 from engine.ops.looks import NoteProgress
 from engine.ops.workers import BUCKET_MAX, Beat, ReportRunTimes, RunTimes
-from engine.redis.call import ServerClock
+from engine.redis.exchange import ServerClock
 from engine.worker.machine.events import MS, Settings
 from engine.worker.machine.leases import LeaseTable
 

@@ -9,7 +9,7 @@ from engine.ops.base import Operation
 from engine.ops.looks import Count
 from engine.ops.sweeps import ReadWorkerUpdates, ReapLost, Sweep, Swept
 from engine.ops.workers import Beaten, ClientConnection, Connected, ListConnections, ListedConnections
-from engine.redis.call import ServerClock
+from engine.redis.exchange import ServerClock
 from engine.worker.machine.events import MS, Settings
 from engine.worker.machine.ticking import tick, zone_unknown
 

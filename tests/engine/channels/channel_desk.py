@@ -12,8 +12,7 @@ import redis
 
 from engine.models.dsps import DspsModel
 from engine.ops import channels as ops
-from engine.ops.base import Operation
-from engine.redis.call import Call
+from engine.ops.base import Call, Operation
 from engine.redis.driver import SyncDriver
 
 #: T of an expiry of 300 s.

@@ -11,8 +11,7 @@ import pytest
 from engine import ServerUnavailable, WrongKeyType
 from engine.channel.clock import CLOCK_MAX, distance
 from engine.ops import channels as ops
-from engine.ops.base import Operation
-from engine.redis.call import Call
+from engine.ops.base import Call, Operation
 from tests.engine.channels.channel_desk import NEVER_MS, PAST_MS, TTL_S, ChannelDesk, ids, message
 from tests.engine.desk import CUT_OFF, WRITES
 from tests.engine.helpers.waiting import DEADLINE_S
