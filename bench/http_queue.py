@@ -23,7 +23,8 @@ from engine.observer import Outcome
 from engine.ops.base import Call
 from engine.ops.jobs import Enqueue, Enqueued
 from engine.queue.producing import draft
-from engine.redis.exchange import DEADLINE_MS, Delivery, GiveUp, Trouble, Verdict
+from engine.redis.endpoint import DEADLINE_MS
+from engine.redis.exchange import Delivery, GiveUp, Trouble, Verdict
 from ironclaim_client import errors
 from ironclaim_client.jobs import Jobs
 from ironclaim_client.replies import member

@@ -43,7 +43,7 @@ from engine.ops.claims import (
 from engine.ops.jobs import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Lease, Options
 from engine.ops.schedules import Tick, Ticked
 from engine.ops.sweeps import ReapLost, Sweep, Swept
-from engine.redis.exchange import DEADLINE_MS
+from engine.redis.endpoint import DEADLINE_MS
 from record.history import HistoryFile, text
 
 _TYPE = re.compile(r"[A-Za-z_][\w.]*(?=: |:?$)", re.ASCII)

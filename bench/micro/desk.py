@@ -17,7 +17,7 @@ from engine.ops.claims import Failure
 from engine.ops.jobs import Enqueue, EnqueueMany, Lease
 from engine.ops.schedules import PutSchedule, TickPolicy, Timing
 from engine.queue import producing
-from engine.redis.exchange import DEADLINE_MS
+from engine.redis.endpoint import DEADLINE_MS
 
 #: Jobs of one call.
 BATCH = 10

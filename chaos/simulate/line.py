@@ -13,9 +13,9 @@ from chaos.simulate.chance import spread_ms
 from chaos.simulate.world import MS, Found, World
 from engine.errors import EngineError, ScriptFault
 from engine.observer import ServerIdentity
-from engine.ops.base import Call
-from engine.redis.endpoint import TIMEOUT_MS
-from engine.redis.exchange import DEADLINE_MS, InFlightCall, Sent, ServerClock, not_sent
+from engine.ops.base import Call, ServerClock
+from engine.redis.endpoint import DEADLINE_MS, TIMEOUT_MS
+from engine.redis.exchange import InFlightCall, Sent, not_sent
 
 Outcome = Sent | EngineError
 

@@ -17,12 +17,12 @@ from chaos.simulate.watching import SimulatedWatch
 from chaos.simulate.world import MS, World
 from engine.errors import EngineError, LeaseLost, OutcomeUnknown, PartlyEnqueued, ScriptFault, UnknownParent
 from engine.ops.admin import Administered, AdminOperation
-from engine.ops.base import DeadlineBound, Operation
+from engine.ops.base import DeadlineBound, Operation, ServerClock
 from engine.ops.jobs import Enqueue, Enqueued, EnqueueMany
 from engine.ops.looks import Look
 from engine.queue import admin, producing, scheduling, workflows
 from engine.queue.producing import Steps
-from engine.redis.exchange import DEADLINE_MS, ServerClock
+from engine.redis.endpoint import DEADLINE_MS
 from engine.redis.gathering import CallMaker, GatheredEnqueue, merged
 from engine.serializers import BUILT_IN
 

@@ -15,12 +15,11 @@ from chaos.simulate.server import SimulatedServer
 from chaos.simulate.watching import SimulatedWatch
 from chaos.simulate.world import MS, World
 from engine.errors import EngineError, ScriptFault
-from engine.ops.base import Call, Operation
+from engine.ops.base import Call, Operation, ServerClock
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
 from engine.outcomes import FAILED, Verdict
 from engine.queue.era import DataLoss
-from engine.redis.exchange import ServerClock
 from engine.worker.machine.claiming import BLOCK_MS
 from engine.worker.machine.events import (
     Answered,

@@ -27,10 +27,11 @@ from types import TracebackType
 from typing import IO, Any, NamedTuple, cast
 
 from engine.errors import EngineError, ServerUnavailable
+from engine.ops.base import ServerClock
 from engine.queue.settings import QueueSettings
-from engine.redis.connections import Connections, packed
 from engine.redis.dialer import read_replies
-from engine.redis.exchange import FAILURES, ServerClock, is_reply, message_of
+from engine.redis.driver import Connections, packed
+from engine.redis.exchange import FAILURES, is_reply, message_of
 from engine.redis.handshake import Handshake, parse_info
 
 FORMAT = 1

@@ -36,7 +36,8 @@ from engine.ops.channels import (
     Unsubscribe,
     UnsubscribeReply,
 )
-from engine.redis.exchange import DEADLINE_MS, Sent
+from engine.redis.endpoint import DEADLINE_MS
+from engine.redis.exchange import Sent
 from engine.redis.scripts import LATE_COPY_MS, REPLY_BYTES
 
 # -- The clocks of a channel's messages in memory, in the order of the circle: what a sorted set is on a

@@ -24,7 +24,8 @@ from engine.ops.channels import (
     Subscribe,
     Unsubscribe,
 )
-from engine.redis.exchange import DEADLINE_MS, Sent
+from engine.redis.endpoint import DEADLINE_MS
+from engine.redis.exchange import Sent
 
 #: Subscribers whose eras are kept; more than that are those of a service that makes names up.
 _ERAS_MAX = 100_000

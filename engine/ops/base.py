@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, cast, dataclass_transform
+from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, cast, dataclass_transform
 
 #: Where an operation goes: see `Operation.goes`.
 Route = Literal["home", "job", "find", "all", "each"]
@@ -251,3 +251,60 @@ class Call(Generic[T]):
         if self.script is None:
             return self.arguments
         return ("EVALSHA", self.script.digest, len(self.keys), *self.keys, *self.arguments)
+
+
+# -- An estimate of the server's time that never runs ahead of it.
+#
+# Each reply says the server's time. It is counted from the reply's *arrival*, so the estimate is early by the
+# reply's travel (rule 3): a call that is void after `not_after_ms` may be refused a little too soon, and is
+# then sent again, but a copy of it can never be accepted too late.
+
+
+class Watch(Protocol):
+    """What looks out for a server that went back (`engine.queue.era`). Called from many threads, it does not
+    raise."""
+
+    #: Commands of each handshake.
+    commands: tuple[tuple[object, ...], ...]
+
+    def mark_of(self, call: Any) -> Any:
+        """What a call that leaves now remembers for `answered`."""
+        ...
+
+    def greeted(self, server: Any, replies: list[Any]) -> tuple[tuple[object, ...], ...]:
+        """A handshake has met this server (a ServerIdentity): the command that it has to send in addition, if
+        any."""
+        ...
+
+    def concluded(self, raw: Any) -> None:
+        """The reply to that."""
+        ...
+
+    def answered(self, call: Any, raw: Any, mark: Any) -> None:
+        """This call has been answered, which left with this mark."""
+        ...
+
+
+class ServerClock:
+    """The offset between the server's clock and this process's monotonic clock, from the latest reply. All
+    drivers of a queue have one in common, and with it the `watch` over its server, None where nobody
+    watches."""
+
+    def __init__(self, watch: Watch | None = None) -> None:
+        self.watch = watch
+        self._offset_us: int | None = None
+
+    def learn(self, srv_us: int, arrival_ns: int) -> None:
+        """Take the server time of a reply that arrived at `arrival_ns` (monotonic). The latest one counts."""
+        self._offset_us = srv_us - arrival_ns // 1000
+
+    @property
+    def known(self) -> bool:
+        """Whether any reply has arrived."""
+        return self._offset_us is not None
+
+    def now_ms(self, now_ns: int) -> int:
+        """The server's time in ms at the monotonic instant `now_ns`, or a little before it."""
+        if self._offset_us is None:
+            raise RuntimeError("the server's time is not known before the first reply")
+        return (now_ns // 1000 + self._offset_us) // 1000

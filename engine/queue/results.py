@@ -297,7 +297,7 @@ class AsyncEndListeners:
     """All tasks that wait for ends of jobs of one queue; those of each event loop apart."""
 
     def __init__(self, blocking: Blocking) -> None:
-        from engine.redis.async_connections import OfEachLoop
+        from engine.redis.async_driver import OfEachLoop
 
         self._of_loops = OfEachLoop(lambda: _Listening(blocking))
 

@@ -14,6 +14,7 @@ from engine.handlers import Handlers
 from engine.hooks import EnqueueHooks
 from engine.models.spec import Bound, Spec, bind
 from engine.observer import Observer, observer_of, spared_observer
+from engine.ops.base import ServerClock
 from engine.ops.jobs import Enqueue
 from engine.ops.workers import ReplicationProbe
 from engine.options import JobOptions
@@ -22,7 +23,7 @@ from engine.queue import producing, sharding
 from engine.queue.era import EraWatch, OnDataLoss, ShardsWatch
 from engine.queue.producing import NewJob
 from engine.redis.endpoint import TIMEOUT_MS_MAX, Endpoint
-from engine.redis.exchange import Durability, ServerClock
+from engine.redis.exchange import Durability
 from engine.serializers import Serializer, Serializers
 
 #: Whose word makes a call answered: the server's, or a replica's as well (rule 8).

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import redis
 from redis.exceptions import AskError, MovedError, TryAgainError
@@ -27,8 +27,8 @@ from engine.errors import (
     WrongKeyType,
 )
 from engine.observer import Intended, Observer, Outcome
-from engine.ops.base import Call
-from engine.redis.routes import slot_of
+from engine.ops.base import Call, ServerClock
+from engine.redis.endpoint import DEADLINE_MS, slot_of
 
 #: What a connection raises while it is made or used; UnsafeServer comes from the handshake.
 FAILURES = (redis.RedisError, OSError, UnsafeServer)
@@ -57,63 +57,6 @@ def trouble_of(error: BaseException, *, sent: bool) -> Trouble:
         # want) is no fault of the call that had to wait for that.
         return trouble if sent or trouble is not Trouble.FAULT else Trouble.REFUSED
     return Trouble.UNANSWERED if sent else Trouble.NOT_SENT
-
-
-# -- An estimate of the server's time that never runs ahead of it.
-#
-# Each reply says the server's time. It is counted from the reply's *arrival*, so the estimate is early by the
-# reply's travel (rule 3): a call that is void after `not_after_ms` may be refused a little too soon, and is
-# then sent again, but a copy of it can never be accepted too late.
-
-
-class Watch(Protocol):
-    """What looks out for a server that went back (`engine.queue.era`). Called from many threads, it does not
-    raise."""
-
-    #: Commands of each handshake.
-    commands: tuple[tuple[object, ...], ...]
-
-    def mark_of(self, call: Any) -> Any:
-        """What a call that leaves now remembers for `answered`."""
-        ...
-
-    def greeted(self, server: Any, replies: list[Any]) -> tuple[tuple[object, ...], ...]:
-        """A handshake has met this server (a ServerIdentity): the command that it has to send in addition, if
-        any."""
-        ...
-
-    def concluded(self, raw: Any) -> None:
-        """The reply to that."""
-        ...
-
-    def answered(self, call: Any, raw: Any, mark: Any) -> None:
-        """This call has been answered, which left with this mark."""
-        ...
-
-
-class ServerClock:
-    """The offset between the server's clock and this process's monotonic clock, from the latest reply. All
-    drivers of a queue have one in common, and with it the `watch` over its server, None where nobody
-    watches."""
-
-    def __init__(self, watch: Watch | None = None) -> None:
-        self.watch = watch
-        self._offset_us: int | None = None
-
-    def learn(self, srv_us: int, arrival_ns: int) -> None:
-        """Take the server time of a reply that arrived at `arrival_ns` (monotonic). The latest one counts."""
-        self._offset_us = srv_us - arrival_ns // 1000
-
-    @property
-    def known(self) -> bool:
-        """Whether any reply has arrived."""
-        return self._offset_us is not None
-
-    def now_ms(self, now_ns: int) -> int:
-        """The server's time in ms at the monotonic instant `now_ns`, or a little before it."""
-        if self._offset_us is None:
-            raise ScriptFault("the server's time is not known before the first reply")
-        return (now_ns // 1000 + self._offset_us) // 1000
 
 
 # -- One call on its way: what its driver does after each send, what its observer hears, and how it ends.
@@ -373,9 +316,6 @@ def _name(call: Call[Any]) -> str:
 # Every call of the engine carries an identity that makes a second send harmless, so a call without an answer
 # is sent again until its deadline. What is unknown after that is said to be unknown.
 
-#: How long a call is re-sent. A tombstone lives 20 s, so a repeat inside this time always meets what the
-#: first one did.
-DEADLINE_MS = 10_000
 _PAUSE_FIRST_MS = 10
 _PAUSE_MOST_MS = 500
 #: A slot that is on its way is there soon, and a call that meets it should cost no second.

@@ -16,8 +16,9 @@ import redis
 
 from engine.errors import UnsafeServer, logger
 from engine.observer import Observer, ServerIdentity
-from engine.redis.exchange import ServerClock, message_of
-from engine.redis.routes import ClusterRoute, Node, Route
+from engine.ops.base import ServerClock
+from engine.redis.endpoint import ClusterRoute, Node, Route
+from engine.redis.exchange import message_of
 from engine.redis.scripts import Script
 
 log = logger("ironclaim")

@@ -20,8 +20,8 @@ from typing import Any, Protocol, cast
 import redis
 from redis.exceptions import MovedError
 
+from engine.redis.endpoint import Address, ClusterRoute, Node, Route, SentinelRoute
 from engine.redis.exchange import FAILURES, is_reply, message_of
-from engine.redis.routes import Address, ClusterRoute, Node, Route, SentinelRoute
 
 #: What is sent to one sentinel or node, and what came back: its replies, or the error of the connection.
 Words = tuple[object, ...]

@@ -20,8 +20,7 @@ from typing import Any
 from engine.errors import EngineError, OutcomeUnknown, ScriptFault, logger, spared
 from engine.ops.base import BLOCK_MS, Call
 from engine.ops.sweeps import Wait
-from engine.redis.connections import break_off
-from engine.redis.driver import Flight, SyncDriver
+from engine.redis.driver import Flight, SyncDriver, break_off
 from engine.redis.endpoint import Endpoint
 from engine.redis.exchange import Sent
 from engine.worker.control import Controls

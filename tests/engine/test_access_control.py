@@ -12,8 +12,8 @@ import pytest
 import redis
 
 from engine import AsyncQueue, Channel, Queue, ServerUnavailable, UnsafeServer, Worker, queues
+from engine.ops.base import ServerClock
 from engine.redis import handshake
-from engine.redis.exchange import ServerClock
 from engine.redis.handshake import Handshake, parse_hello
 from record.history import HistoryFile, load_file
 from record.recorder import Recorder

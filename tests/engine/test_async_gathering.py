@@ -13,8 +13,8 @@ from redis.asyncio import Connection
 
 from engine import AsyncQueue, ConnectOptions, Queue, ServerUnavailable, WrongKeyType, models
 from engine.ops.jobs import Enqueue, Options
-from engine.redis import async_connections, async_gathering
-from engine.redis.async_connections import CONNECTIONS_MAX
+from engine.redis import async_driver, gathering
+from engine.redis.async_driver import CONNECTIONS_MAX
 from engine.redis.endpoint import DEADLINE_MS_MAX
 from tests.engine.helpers.producing import ids_of
 from tests.engine.helpers.relay import Relay
@@ -27,8 +27,8 @@ ENDLESS = ConnectOptions(timeout_ms=600_000, deadline_ms=DEADLINE_MS_MAX)
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """No batch is overdue, and no connection silent, because a machine stands still."""
-    monkeypatch.setattr(async_gathering, "OVERDUE_S", 600.0)
-    monkeypatch.setattr(async_connections, "SILENT_NS", 600_000_000_000)
+    monkeypatch.setattr(gathering, "OVERDUE_S", 600.0)
+    monkeypatch.setattr(async_driver, "SILENT_NS", 600_000_000_000)
 
 
 def writes_of(relay: Relay) -> list[int]:
@@ -74,10 +74,10 @@ async def test_a_batch_is_one_call_of_the_server(ironclaim_url: str, client: Any
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize(("payload", "sizes"), [("", [10, 10]), ("x" * 1_000, [3, 2])], ids=["jobs", "bytes"])
 async def test_a_batch_is_bounded_in_jobs_and_in_bytes(relay: Relay, monkeypatch: Any, payload: str, sizes: list[int]) -> None:
-    monkeypatch.setattr(async_gathering, "BATCH_JOBS_MAX", 10)
-    monkeypatch.setattr(async_gathering, "BATCH_BYTES_MAX", 2_500)
+    monkeypatch.setattr(gathering, "BATCH_JOBS_MAX", 10)
+    monkeypatch.setattr(gathering, "BATCH_BYTES_MAX", 2_500)
     # One batch at a time, so that each is a write of its own.
-    monkeypatch.setattr(async_gathering, "BATCHES_MAX", 1)
+    monkeypatch.setattr(gathering, "BATCHES_MAX", 1)
     async with AsyncQueue("q", url=relay.url) as queue:
         tasks = await started(queue, *(f"j{number}" for number in range(21)), payload=payload)
         writes = writes_of(relay)
@@ -207,8 +207,8 @@ async def test_a_batch_without_an_answer_holds_up_no_later_one(relay: Relay, dir
 
 async def test_a_silent_connection_gets_no_further_batch(relay: Relay, direct: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch of many is without an answer, and the next ones go out on another connection."""
-    monkeypatch.setattr(async_connections, "SILENT_NS", 0)
-    monkeypatch.setattr(async_gathering, "OVERDUE_S", 600.0)
+    monkeypatch.setattr(async_driver, "SILENT_NS", 0)
+    monkeypatch.setattr(gathering, "OVERDUE_S", 600.0)
     async with AsyncQueue("q", url=relay.url, connect=ENDLESS) as queue:
         tasks = await started(queue, *(f"a{number}" for number in range(9)))
         await tasks[0]

@@ -14,8 +14,7 @@ import pytest
 
 import engine
 from engine import AsyncQueue, ConnectOptions, EngineError, NewJob, Queue
-from engine.redis.async_connections import CONNECTIONS_MAX
-from engine.redis.async_driver import AsyncDriver
+from engine.redis.async_driver import CONNECTIONS_MAX, AsyncDriver
 from engine.redis.driver import SyncDriver
 from engine.redis.endpoint import DEADLINE_MS_MAX
 from tests.engine.desk import START_MS, Desk

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.redis.exchange import DEADLINE_MS, Delivery, GiveUp, SendAgain, Trouble, Verdict, trouble_of_reply
+from engine.redis.endpoint import DEADLINE_MS
+from engine.redis.exchange import Delivery, GiveUp, SendAgain, Trouble, Verdict, trouble_of_reply
 
 MS = 1_000_000
 

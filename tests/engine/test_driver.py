@@ -68,7 +68,7 @@ def test_a_call_that_could_not_depart_is_sent_when_it_arrives(relay: Relay, queu
 
 
 def test_without_hiredis_redis_py_packs_the_calls(queue: Queue, direct: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.redis.connections._pack", None)
+    monkeypatch.setattr("engine.redis.driver._pack", None)
     assert queue.enqueue("work", {"n": 1}, id="a").created
     queue.enqueue_many([{"name": "work", "payload": 1, "id": "b"}, {"name": "work", "payload": 1, "id": "c"}])
     assert sorted(ids_of(direct, "waiting")) == ["a", "b", "c"]

@@ -18,12 +18,11 @@ import redis
 from engine import Queue
 from engine.models.lanes import Lanes
 from engine.ops.admin import Forget, NoteQueue
-from engine.ops.base import Operation
+from engine.ops.base import Operation, ServerClock
 from engine.ops.jobs import Lease
 from engine.ops.sweeps import ReapLost, Sweep, Swept
 from engine.ops.workers import Beat, Beaten, ClientConnection, Connected, ListConnections, ListedConnections
 from engine.redis.dialer import KEEP_ALIVE_S, identify
-from engine.redis.exchange import ServerClock
 from engine.worker.machine.events import MS, ControlLost, Subscribed
 from engine.worker.machine.sweeping import AGAIN_MS, DOUBT_MS, FAILED_LOOKS_MAX, PROMPT_MS, Presence
 from tests.engine.desk import LEASE_MS, Desk

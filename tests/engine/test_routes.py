@@ -10,9 +10,8 @@ import redis
 
 from engine import Malformed, Queue, UnsupportedFeature, models
 from engine.models.spec import Spec
-from engine.redis.endpoint import Endpoint
+from engine.redis.endpoint import Address, ClusterRoute, Endpoint, Node, SentinelRoute, slot_of
 from engine.redis.resolver import Answer, Sentinels
-from engine.redis.routes import Address, ClusterRoute, Node, SentinelRoute, slot_of
 
 OLD, NEW = Address("10.0.0.1", 6379), Address("10.0.0.2", 6379)
 

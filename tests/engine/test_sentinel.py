@@ -17,8 +17,8 @@ from redis.sentinel import Sentinel
 
 from chaos.topology.embedded_sentinel import SERVICE, EmbeddedSentinel
 from engine import AsyncChannel, AsyncQueue, Channel, ConnectOptions, OutcomeUnknown, Queue, ServerUnavailable, Worker, models
+from engine.redis.endpoint import Address, Node, SentinelRoute
 from engine.redis.resolver import Sentinels
-from engine.redis.routes import Address, Node, SentinelRoute
 from engine.testing import EmbeddedServer, ServerFailed
 from engine.testing.server import ask_server
 from tests.engine.helpers.at_work import Book, at_work

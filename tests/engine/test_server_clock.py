@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine import Queue, ScriptFault
-from engine.redis.exchange import ServerClock
+from engine import Queue, RuntimeError
+from engine.ops.base import ServerClock
 
 YEAR_US = 366 * 86_400 * 1_000_000
 
@@ -18,7 +18,7 @@ YEAR_US = 366 * 86_400 * 1_000_000
 def test_nothing_is_known_before_the_first_reply() -> None:
     clock = ServerClock()
     assert not clock.known
-    with pytest.raises(ScriptFault, match="not known before the first reply"):
+    with pytest.raises(RuntimeError, match="not known before the first reply"):
         clock.now_ms(0)
 
 

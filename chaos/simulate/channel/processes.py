@@ -22,9 +22,9 @@ from engine.channel.steps import Rest, Send, SendMany, Steps, waiting
 from engine.channel.values import Acknowledged, Fetched, Published, Subscribed
 from engine.errors import EngineError
 from engine.models import dsps
-from engine.ops.base import DeadlineBound, Operation
+from engine.ops.base import DeadlineBound, Operation, ServerClock
 from engine.ops.channels import NewMessage
-from engine.redis.exchange import DEADLINE_MS, ServerClock
+from engine.redis.endpoint import DEADLINE_MS
 
 STORAGE = "default"
 #: Keys live longer than any episode.

@@ -9,9 +9,9 @@ from engine.channel.steps import Answers, Opening
 from engine.models.dsps import DspsModel
 from engine.ops.base import Call, DeadlineBound, Operation
 from engine.redis.async_driver import AsyncDriver
+from engine.redis.dialer import AsyncNotifier
 from engine.redis.endpoint import Endpoint
 from engine.redis.exchange import Sent
-from engine.redis.notifier import AsyncNotifier
 
 #: What is called after a publication, from any thread, also with nobody waiting any more; it must be short
 #: and not raise.

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 from engine.channel.steps import Answers, Opening
 from engine.models.dsps import DspsModel
 from engine.ops.base import Call, DeadlineBound, Operation
+from engine.redis.dialer import Notifier
 from engine.redis.driver import SyncDriver
 from engine.redis.endpoint import Endpoint
 from engine.redis.exchange import Sent
-from engine.redis.notifier import Notifier
 
 #: What is called after a publication, from any thread, also with nobody waiting any more; it must be short
 #: and not raise.

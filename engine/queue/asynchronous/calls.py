@@ -25,8 +25,8 @@ from engine.queue.producing import Steps
 from engine.queue.settings import QueueSettings
 from engine.queue.sharding import PLAIN, ShardRecord
 from engine.redis.async_driver import AsyncDriver
-from engine.redis.async_gathering import AsyncGathering
 from engine.redis.exchange import PIPELINE_MAX, Sent
+from engine.redis.gathering import AsyncGathering
 
 #: Looks at a record that changes all the time, or at a job that is on its way to another shard.
 _TRIES = 50

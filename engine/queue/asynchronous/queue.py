@@ -42,9 +42,8 @@ from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable, QueueSettings, a
 from engine.queue.sharding import added_times, moved
 from engine.queue.why import Obstacles, added_obstacles, obstacles_of
 from engine.redis.async_driver import AsyncDriver
-from engine.redis.async_gathering import AsyncGathering
 from engine.redis.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
-from engine.redis.gathering import CallMaker
+from engine.redis.gathering import AsyncGathering, CallMaker
 from engine.serializers import Serializer
 from engine.tasks import BatchTaskDecorator, TaskDecorator, TaskFunction, TaskOptions
 from engine.validate import Milliseconds

@@ -7,10 +7,9 @@ from collections import deque
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
-from engine.ops.base import immutable
+from engine.ops.base import ServerClock, immutable
 from engine.ops.claims import Extend, LeasedJob
 from engine.ops.jobs import Lease
-from engine.redis.exchange import ServerClock
 from engine.worker.machine.claiming import RESEND_MS
 from engine.worker.machine.events import MS, LoseLease, Settings, Start, StopHandler, StopReason
 

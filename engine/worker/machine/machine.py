@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from engine.ops.base import Call, Operation
+from engine.ops.base import Call, Operation, ServerClock
 from engine.ops.claims import (
     Bury,
     Claim,
@@ -44,7 +44,6 @@ from engine.ops.workers import (
     UpdatesPublished,
 )
 from engine.outcomes import Verdict, ending, verdict_of
-from engine.redis.exchange import ServerClock
 from engine.worker.machine import backoff
 from engine.worker.machine.acknowledgements import LINGER_MS, PendingAcknowledgements
 from engine.worker.machine.claiming import CallsInFlight, Claiming

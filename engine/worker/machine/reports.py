@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
 from engine.ops.admin import NoteQueue
+from engine.ops.base import ServerClock
 from engine.ops.jobs import Lease
 from engine.ops.looks import NoteProgress
 from engine.ops.workers import BUCKET_MAX, Beat, ReportRunTimes, RunTimes
-from engine.redis.exchange import ServerClock
 from engine.worker.machine.events import MS, Settings
 from engine.worker.machine.leases import LeaseTable
 

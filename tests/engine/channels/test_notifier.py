@@ -14,9 +14,9 @@ import pytest
 import redis
 
 from engine import Malformed
-from engine.redis import notifier as notifying
+from engine.redis import dialer as notifying
 from engine.redis.endpoint import ConnectOptions, Endpoint
-from engine.redis.notifier import AsyncNotifier, Notifier
+from engine.redis.dialer import AsyncNotifier, Notifier
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 

@@ -8,9 +8,8 @@ from typing import Any
 
 from engine import AsyncQueue, Queue
 from engine.redis.async_driver import AsyncDriver
-from engine.redis.async_gathering import AsyncGathering
 from engine.redis.endpoint import ConnectOptions, Endpoint
-from engine.redis.gathering import CallMaker
+from engine.redis.gathering import AsyncGathering, CallMaker
 from tests.engine.helpers.producing import PATIENCE_MS, hurry
 
 

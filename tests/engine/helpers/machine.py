@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from engine.models.lanes import Lanes
-from engine.ops.base import Call
+from engine.ops.base import Call, ServerClock
 from engine.ops.claims import (
     Claim,
     Claimed,
@@ -22,7 +22,6 @@ from engine.ops.claims import (
 )
 from engine.ops.jobs import Lease, Options
 from engine.ops.sweeps import Swept, Woken
-from engine.redis.exchange import ServerClock
 from engine.worker.machine.events import (
     Action,
     Answered,
