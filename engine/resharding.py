@@ -39,7 +39,7 @@ from typing import Any, cast
 
 from engine import validate
 from engine.errors import Malformed, ServerUnavailable, UnsupportedFeature
-from engine.models.names import LANES
+from engine.models.model import LANES
 from engine.ops.admin import AdminOperation, HistoryRule, Limit, SetHistory
 from engine.ops.base import Call, Operation, text
 from engine.ops.looks import Count, Counts, Inspect, Inspected, Page, Paged

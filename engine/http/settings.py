@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from engine import models, validate
 from engine.errors import Malformed
-from engine.models.spec import Spec, bind, named
+from engine.models import Spec, bind, named
 from engine.queue.metrics import Scaling
 from engine.redis.endpoint import Endpoint
 from engine.validate import settle

@@ -15,8 +15,7 @@ from typing import Any
 from engine.errors import ScriptFault
 from engine.models import envelope
 from engine.models.lanes_keys import LanesKeys
-from engine.models.model import Model, random_ids, token
-from engine.models.names import LANES
+from engine.models.model import LANES, Model, random_ids, token
 from engine.ops.admin import Alter, NoteEra, Revive
 from engine.ops.base import Call, Operation
 from engine.ops.claims import Bury, Claim, Drop, Finish, LeasedJob, Release, Retry, Value

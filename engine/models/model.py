@@ -7,11 +7,12 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
-from engine.errors import ScriptFault, UnsupportedFeature
+from engine import validate
+from engine.errors import Malformed, ScriptFault, UnsupportedFeature
 from engine.models.lanes_keys import LanesKeys
-from engine.models.names import ANY_TEXT, Names
 from engine.ops import schedules
 from engine.ops.admin import Alter, NoteQueue, SetRetention
 from engine.ops.base import Call, Operation
@@ -20,7 +21,7 @@ from engine.ops.jobs import Enqueue, Lease, Options
 from engine.ops.looks import AwaitEnds, Count, Inspect, ReadEvents, ReadProgress
 from engine.ops.schedules import PutSchedule
 from engine.ops.workers import Beat, ReportRunTimes
-from engine.options import PLAIN
+from engine.options import NO_CHECKS, PLAIN
 from engine.redis.scripts import Script
 from engine.validate import OF_SCHEDULES
 
@@ -33,6 +34,71 @@ class Finding:
     name: str
     checks: tuple[str, ...]
     text: str
+
+
+# -- What the names and ids of a queue may be: each model has one rule, and whatever takes a name from a
+# caller asks that rule.
+#
+# Lanes has a narrow one, because its names stand in braces, in envelopes of bytes, and between spaces. The
+# programs of the older formats check nothing, so their names and ids are any texts; what would be another
+# key on the wire is refused.
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The rule of a model: each function returns the name that it is given, or raises Malformed.
+
+    `job_id` is for the id of a new job, `known_id` for that of one that is there. `key` is the key of a
+    limit; its first argument is the field that an error names. `options` checks the options of jobs that hold
+    names and ids, where that is not what their table says.
+    """
+
+    queue: Callable[[object], str]
+    prefix: Callable[[object], str]
+    job_name: Callable[[object], str]
+    job_id: Callable[[object], str]
+    known_id: Callable[[object], str]
+    schedule: Callable[[object], str]
+    key: Callable[[str, object], str]
+    options: Mapping[str, Callable[[str, object], Any]]
+
+
+def own_id(value: object) -> str:
+    """An id that a caller gives: any text, but those of the jobs of schedules. Raises Malformed."""
+    id = validate.any_text("id", value)
+    if id.startswith(validate.OF_SCHEDULES):
+        raise Malformed("id", id, f"without the prefix {validate.OF_SCHEDULES}, which belongs to schedules")
+    return id
+
+
+LANES = Names(
+    queue=validate.queue_name,
+    prefix=validate.prefix,
+    job_name=validate.job_name,
+    job_id=validate.job_id,
+    known_id=validate.known_id,
+    schedule=validate.schedule_name,
+    key=validate.limit_key,
+    options=NO_CHECKS,
+)
+#: Of a format whose programs check nothing: any text but the empty one.
+ANY_TEXT = Names(
+    queue=partial(validate.any_text, "queue"),
+    prefix=partial(validate.any_text, "prefix"),
+    job_name=partial(validate.any_text, "name"),
+    job_id=own_id,
+    known_id=partial(validate.any_text, "id"),
+    schedule=partial(validate.any_text, "name"),
+    key=validate.any_text,
+    options=MappingProxyType(
+        {
+            "needs": validate.any_parents,
+            "reroute_on": validate.any_reroutes,
+            "key": validate.any_text,
+            "dedup": validate.any_text,
+        }
+    ),
+)
 
 
 # -- Calls of scripts whose slots are filled by name, from what an operation declares.

@@ -11,9 +11,8 @@ from typing import Any, Literal, Protocol, cast
 
 from engine import validate
 from engine.errors import LeaseLost, Malformed, OutcomeUnknown, UnsupportedFeature
-from engine.models.model import Model
-from engine.models.names import Names
-from engine.models.spec import Spec, bind
+from engine.models import Spec, bind
+from engine.models.model import Model, Names
 from engine.ops.admin import (
     AdminAction,
     Alter,

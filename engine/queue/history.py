@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict, get_args
 
 from engine import validate
 from engine.errors import Malformed, ScriptFault
-from engine.models.names import Names
+from engine.models.model import Names
 from engine.ops.admin import HistoryRule, SetHistory
 from engine.ops.base import frozen, whole
 from engine.ops.looks import HistoryPart, ListHistory

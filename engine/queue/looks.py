@@ -10,8 +10,7 @@ from typing import Any, Literal, TypedDict, cast, get_args
 
 from engine import validate
 from engine.errors import Malformed, ScriptFault, utf8
-from engine.models.model import Model
-from engine.models.names import LANES, Names
+from engine.models.model import LANES, Model, Names
 from engine.ops.base import frozen, whole
 from engine.ops.jobs import Lease, Options
 from engine.ops.looks import Explained, Looked

@@ -10,8 +10,7 @@ from typing import Any, Literal, cast
 from engine import validate
 from engine.calendar import Unreadable, calendar
 from engine.errors import Malformed, OutcomeUnknown, ScriptFault
-from engine.models.model import Model
-from engine.models.names import Names
+from engine.models.model import Model, Names
 from engine.ops import schedules
 from engine.ops.base import frozen
 from engine.ops.jobs import Enqueue, Options

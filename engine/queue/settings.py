@@ -12,7 +12,7 @@ from engine import validate
 from engine.errors import Malformed, UnsupportedFeature, meant_for_the_caller
 from engine.handlers import Handlers
 from engine.hooks import EnqueueHooks
-from engine.models.spec import Bound, Spec, bind
+from engine.models import Bound, Spec, bind
 from engine.observer import Observer, observer_of, spared_observer
 from engine.ops.base import ServerClock
 from engine.ops.jobs import Enqueue

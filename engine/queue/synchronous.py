@@ -28,7 +28,7 @@ from engine.errors import (
     UnsupportedFeature,
 )
 from engine.handlers import BATCH_MAX
-from engine.models.spec import Spec
+from engine.models import Spec
 from engine.observer import Observer
 from engine.ops import schedules
 from engine.ops.admin import (

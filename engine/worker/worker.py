@@ -24,7 +24,7 @@ from engine import routing, validate
 from engine.errors import EngineError, Malformed, logger, spared
 from engine.handlers import Handlers
 from engine.logs import Source, about, mark_records
-from engine.models.spec import bind
+from engine.models import bind
 from engine.ops.base import BLOCK_MS, Call, Operation
 from engine.ops.claims import Attributes
 from engine.ops.transfers import ReadShards

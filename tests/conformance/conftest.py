@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine import Queue
-from engine.models.spec import Spec
+from engine.models import Spec
 from tests.conformance.desk import ModelDesk
 from tests.conformance.models import ALL, each
 

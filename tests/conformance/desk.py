@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Self
 
-from engine.models.spec import Spec
+from engine.models import Spec
 from engine.ops.admin import AdminAction, Alter, Altered, Clean, Era, SetEvents
 from engine.ops.claims import Bury, Claim, Failure, Finish, LeasedJob, Value
 from engine.ops.jobs import Lease

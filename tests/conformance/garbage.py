@@ -7,7 +7,7 @@ from typing import Any
 
 import redis
 
-from engine.models.spec import Spec
+from engine.models import Spec
 
 #: JSON that is nested deeper than the server's decoder goes.
 DEEP = "[" * 1_100 + "]" * 1_100

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from engine import models
-from engine.models.spec import Spec
+from engine.models import Spec
 
 #: Those of foreign formats, by the name of their test. Mosquito keeps the hash of a finished job for one second of real time
 #: unless told otherwise, and so would lose it between two looks of a test on a busy machine.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from engine import Queue
-from engine.models.spec import Spec
+from engine.models import Spec
 from engine.ops.admin import AdminAction, Era
 from engine.ops.claims import Bury, Extend, Failure, Retry
 from engine.ops.workers import ReportRunTimes, RunTimes

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, Malformed, NewJob, Queue, UnsupportedFeature
-from engine.models.spec import Spec
+from engine.models import Spec
 from engine.ops.admin import (
     AdminOperation,
     Alter,

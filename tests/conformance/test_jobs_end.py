@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from engine.errors import UnsupportedFeature
-from engine.models.spec import Spec
+from engine.models import Spec
 from engine.ops.base import Operation
 from engine.ops.claims import Bury, Drop, DropOutcome, Extend, Failure, Finish, LeasedJob, Release, Retry
 from engine.ops.jobs import Lease

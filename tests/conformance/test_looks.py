@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from engine import AsyncQueue, Queue, TimedOut, UnknownJob
-from engine.models.spec import Spec
+from engine.models import Spec
 from engine.ops.looks import Count, Listing, Look, NoteProgress, Page, ReadEvents, Seen
 from tests.conformance.declared import attempts
 from tests.conformance.desk import STATES, ModelDesk

@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from engine import Handlers, Malformed, Queue, Worker, models
-from engine.models.spec import Spec
+from engine.models import Spec
 from engine.ops.claims import Bury, Failure
 from engine.ops.jobs import EnqueueMany
 from tests.conformance.desk import ModelDesk

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from engine.models.spec import Spec
+from engine.models import Spec
 from engine.ops.looks import Listing
 from engine.ops.schedules import EnableSchedule, Missed
 from tests.conformance.desk import ModelDesk

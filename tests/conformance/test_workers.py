@@ -15,7 +15,7 @@ import pytest
 
 from engine import AsyncQueue, ConnectOptions, Handlers, Job, JobFailed, Queue, Target, Worker, models
 from engine.bananas_worker import read
-from engine.models.spec import Spec
+from engine.models import Spec
 from engine.testing import EmbeddedServer, start_guarded
 from tests.conformance.declared import accepts, attempts
 from tests.conformance.desk import ModelDesk

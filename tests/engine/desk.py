@@ -13,9 +13,9 @@ import pytest
 import redis
 
 from engine import validate
+from engine.models import Spec
 from engine.models.envelope import read_run_fields
 from engine.models.lanes_keys import LanesKeys
-from engine.models.spec import Spec
 from engine.ops.admin import Limit, Pause, Resume, SetLimit, SetWorker
 from engine.ops.base import Call, Operation
 from engine.ops.claims import Bury, Claim, Claimed, Ended, Extend, Failure, Finish, LeasedJob, Mark, MarkResult, Release, Retry

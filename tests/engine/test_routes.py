@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from engine import Malformed, Queue, UnsupportedFeature, models
-from engine.models.spec import Spec
+from engine.models import Spec
 from engine.redis.endpoint import Address, ClusterRoute, Endpoint, Node, SentinelRoute, slot_of
 from engine.redis.resolver import Answer, Sentinels
 

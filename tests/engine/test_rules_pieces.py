@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from engine import models
-from engine.models.spec import Spec
+from engine.models import Spec
 from engine.ops.admin import Forget
 from engine.ops.channels import Publish
 from engine.ops.claims import Finish

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine import Queue, RuntimeError
+from engine import Queue
 from engine.ops.base import ServerClock
 
 YEAR_US = 366 * 86_400 * 1_000_000

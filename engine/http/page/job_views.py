@@ -12,7 +12,7 @@ from engine import validate
 from engine.errors import Malformed, bounded_repr
 from engine.http.page.looks import OneJob
 from engine.http.page.rendering import length, query_of, short
-from engine.models.names import ANY_TEXT
+from engine.models.model import ANY_TEXT
 from engine.ops.admin import AdminAction, Alter
 from engine.ops.looks import LISTED, Counts, Event
 from engine.queue import admin, looks

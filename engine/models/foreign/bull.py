@@ -23,13 +23,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from engine import validate
-from engine.errors import ScriptFault, UnsupportedFeature
+from engine.errors import Malformed, ScriptFault, UnsupportedFeature
 from engine.models.foreign.foreign import Foreign, pack
-from engine.models.model import Finding
-from engine.models.names import BULL
+from engine.models.model import ANY_TEXT, Finding, own_id
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Enqueue, Lease, Options
 
@@ -96,6 +96,42 @@ FINDINGS = (
         "never ends it.",
     ),
 )
+
+
+#: What stands behind the root in Bull's own keys, and behind an id in the key of its lock: no end of an id.
+_BULL_KEYS = frozenset(
+    {"id", "wait", "paused", "meta-paused", "active", "delayed", "completed", "failed", "jobs", "lock"}
+)
+#: What the engine's own keys begin with, behind the root of the format.
+_OWN = "ironclaim"
+_NUMBER = re.compile(r"[0-9]+")
+
+
+def _bull_queue(value: object) -> str:
+    name = validate.any_text("queue", value)
+    if _OWN in name.split(":"):
+        raise Malformed(
+            "queue", name, f"without a part {_OWN} between its colons, where the engine has keys of its own"
+        )
+    return name
+
+
+def _bull_id(value: object) -> str:
+    """Jobs lie directly below the name of their queue: `a` has the job `b:7` where `a:b` has the job 7."""
+    id = own_id(value)
+    if _NUMBER.fullmatch(id):
+        raise Malformed("id", value, "no number: Bull gives the numbers")
+    end = id.rpartition(":")[2]
+    if end in _BULL_KEYS or id.startswith(_OWN):
+        raise Malformed("id", value, "another one than the name of a key of Bull's")
+    if _NUMBER.fullmatch(end) or _OWN in id.split(":"):
+        raise Malformed(
+            "id", value, "another one: what stands behind its colon makes it a key of another queue"
+        )
+    return id
+
+
+BULL = replace(ANY_TEXT, queue=_bull_queue, job_id=_bull_id)
 
 
 class BullModel(Foreign):

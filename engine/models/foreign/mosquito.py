@@ -48,8 +48,7 @@ from typing import Any, cast
 
 from engine.errors import Malformed, ScriptFault, UnsupportedFeature
 from engine.models.foreign.foreign import Foreign, pack
-from engine.models.model import Finding
-from engine.models.names import ANY_TEXT
+from engine.models.model import ANY_TEXT, Finding
 from engine.ops.admin import ReadMetadata, SetLimit, SetMetadata
 from engine.ops.base import Call, Operation
 from engine.ops.claims import LeasedJob

@@ -14,7 +14,7 @@ import redis.asyncio
 from engine import tasks, validate
 from engine.errors import Malformed, ScriptFault, UnsupportedFeature
 from engine.handlers import BATCH_MAX
-from engine.models.spec import Spec
+from engine.models import Spec
 from engine.observer import Observer
 from engine.ops.admin import MakeTestQueue, Resumed, Window
 from engine.ops.jobs import Enqueued

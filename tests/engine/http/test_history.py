@@ -12,7 +12,7 @@ import pytest
 from engine import Job, Queue, Worker, models
 from engine.http.jobs import schemas
 from engine.http.settings import Token
-from engine.models.names import LANES
+from engine.models.model import LANES
 from engine.queue.history import wanted
 from tests.engine.helpers.producing import some_handlers
 from tests.engine.http.serving import asking, bearer

@@ -11,7 +11,7 @@ import redis
 from engine import Malformed, Queue
 from engine.command.main import main
 from engine.errors import json_text
-from engine.models.spec import named
+from engine.models import named
 from tests.engine.http.peopled import hostile
 from tests.engine.http.serving import asking
 

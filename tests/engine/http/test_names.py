@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from engine import Queue, Worker
-from engine.models.spec import named
+from engine.models import named
 from tests.engine.helpers.producing import some_handlers
 from tests.engine.http.serving import asking
 

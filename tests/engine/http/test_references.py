@@ -18,7 +18,7 @@ from engine.http.channels.settings import ChannelPolicy, ChannelSettings
 from engine.http.channels.webhooks.settings import WebhookSettings
 from engine.http.jobs.jobs import CALLBACKS
 from engine.http.settings import HttpSettings, Token
-from engine.models.spec import named
+from engine.models import named
 from engine.options import OPTIONS
 from tests.engine.helpers.producing import some_handlers
 from tests.engine.helpers.waiting import wait_until

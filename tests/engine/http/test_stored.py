@@ -20,7 +20,7 @@ from engine.errors import ScriptFault
 from engine.http.application import application
 from engine.http.channels.settings import ChannelSettings
 from engine.http.settings import HttpSettings
-from engine.models.spec import named
+from engine.models import named
 from tests.engine.http.peopled import STATES, STORED, WORKER, hostile, peopled
 from tests.engine.http.serving import served
 
