@@ -286,14 +286,14 @@ class EnqueueHooks:
     def __init__(self) -> None:
         self._before: list[Callable[[NewJob], object]] = []
         self._after: list[Callable[[NewJob, Enqueued], object]] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._before or self._after)
+        #: Whether there are any.
+        self.some = False
 
     def before(self, hook: Callable[[NewJob], object]) -> Callable[[NewJob], object]:
         """Call this with each NewJob before it is checked and sent; it may change it. What it raises goes to
         who enqueues, and nothing is sent."""
         self._before.append(hook)
+        self.some = True
         return hook
 
     def after(self, hook: Callable[[NewJob, Enqueued], object]) -> Callable[[NewJob, Enqueued], object]:
@@ -301,6 +301,7 @@ class EnqueueHooks:
         KeyboardInterrupt and SystemExit of the main thread, and what ends a greenlet, go on. Not called where
         the enqueue has raised."""
         self._after.append(hook)
+        self.some = True
         return hook
 
     def prepare(self, job: NewJob) -> NewJob:

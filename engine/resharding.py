@@ -39,8 +39,7 @@ from typing import Any, cast
 
 from engine import validate
 from engine.errors import Malformed, ServerUnavailable, UnsupportedFeature
-from engine.models.model import LANES
-from engine.ops.admin import AdminOperation, HistoryRule, Limit, SetHistory
+from engine.ops.admin import AdminOperation, HistoryRule, Limit, Pause, SetHistory
 from engine.ops.base import Call, Operation, text
 from engine.ops.looks import Count, Counts, Inspect, Inspected, Page, Paged
 from engine.ops.transfers import DropTaken, PutJobs, ReadShards, SetGate, SetShards, TakeJobs, TakenJobs
@@ -198,7 +197,7 @@ class Resharding:
         for name, words in self._hash(keys.paused).items():
             until_ms = int(words.split()[0])
             if not until_ms or until_ms > now_ms:
-                found.append(admin.pause(LANES, None if name == "*" else name, max(0, until_ms - now_ms)))
+                found.append(Pause(name, max(0, until_ms - now_ms)))
         found += self._bounds(former, self._to)
         for field, words in self._hash(keys.settings).items():
             if field.startswith("p:"):

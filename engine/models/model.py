@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 from engine import validate
 from engine.errors import Malformed, ScriptFault, UnsupportedFeature
@@ -22,6 +22,7 @@ from engine.ops.looks import AwaitEnds, Count, Inspect, ReadEvents, ReadProgress
 from engine.ops.schedules import PutSchedule
 from engine.ops.workers import Beat, ReportRunTimes
 from engine.options import NO_CHECKS, PLAIN
+from engine.parameters import TypedJob
 from engine.redis.scripts import Script
 from engine.validate import OF_SCHEDULES
 
@@ -44,6 +45,10 @@ class Finding:
 # key on the wire is refused.
 
 
+#: The class of a pause of all names.
+WHOLE_QUEUE = "*"
+
+
 @dataclass(frozen=True, slots=True)
 class Names:
     """The rule of a model: each function returns the name that it is given, or raises Malformed.
@@ -61,6 +66,18 @@ class Names:
     schedule: Callable[[object], str]
     key: Callable[[str, object], str]
     options: Mapping[str, Callable[[str, object], Any]]
+
+    def class_name(self, name: object) -> str:
+        """The class of jobs that a pause is of: a name, also as a task; None is the whole queue. Raises
+        Malformed."""
+        if name is None:
+            return WHOLE_QUEUE
+        if issubclass(type(name), TypedJob):
+            name = cast("TypedJob[Any]", name).name
+        if name == WHOLE_QUEUE:
+            bound = f"another one: {WHOLE_QUEUE} stands for the whole queue, which is None here"
+            raise Malformed("name", name, bound)
+        return self.job_name(name)
 
 
 def own_id(value: object) -> str:
@@ -126,13 +143,14 @@ Source = Callable[[Operation], Any]
 
 class _Filling(NamedTuple):
     """How one kind of operation fills the slots of a script: the constant values, in the order of the header,
-    and for the other slots their positions, names and sources."""
+    and for the other slots their positions, names and sources. `has_groups`: its header declares groups."""
 
     script: Script
     keys: Sequence[Any]
     key_sources: Sequence[tuple[int, str, Source]]
     arguments: Sequence[Any]
     argument_sources: Sequence[tuple[int, str, Source]]
+    has_groups: bool
 
 
 class FilledSlots:
@@ -175,7 +193,8 @@ class FilledSlots:
         filling = self._fillings.get((name, kind))
         if filling is None:
             filling = self._fillings[name, kind] = self._find(name, kind, given)
-        filling.script.check_groups(key_groups, argument_groups)
+        if key_groups or argument_groups or filling.has_groups:
+            filling.script.check_groups(key_groups, argument_groups)
         keys = _filled(filling.keys, filling.key_sources, operation, given, key_groups)
         arguments = _filled(filling.arguments, filling.argument_sources, operation, given, argument_groups)
         return Call(
@@ -223,7 +242,8 @@ class FilledSlots:
             ]
             return [constants.get(slot) for slot in slots], dynamic
 
-        return _Filling(script, *split_slots(script.keys), *split_slots(script.arguments))
+        has_groups = bool(script.key_groups or script.argument_groups)
+        return _Filling(script, *split_slots(script.keys), *split_slots(script.arguments), has_groups)
 
 
 def _filled(

@@ -266,6 +266,8 @@ class Watch(Protocol):
 
     #: Commands of each handshake.
     commands: tuple[tuple[object, ...], ...]
+    #: Kinds of operations: it is told of the calls of these alone.
+    readers: Mapping[Any, Any]
 
     def mark_of(self, call: Any) -> Any:
         """What a call that leaves now remembers for `answered`."""

@@ -25,9 +25,7 @@ from engine.ops.admin import (
     Forgotten,
     ListQueues,
     MetadataSet,
-    Pause,
     ReadMetadata,
-    Resume,
     SetEvents,
     SetLimit,
     SetMetadata,
@@ -40,22 +38,8 @@ from engine.ops.workers import AcquireLock, ExtendLock, LockReply, ReleaseLock
 from engine.parameters import TypedJob
 from engine.queue.producing import Steps
 
-#: The field of a pause of all names.
-_WHOLE_QUEUE = "*"
 #: Most events that a queue keeps.
 EVENTS_KEPT_MAX = 1_000_000
-
-
-def pause(names: Names, name: object, length_ms: object) -> Pause:
-    """Pause a name, or the queue (None). Raises Malformed."""
-    return Pause(
-        _class_name(names, name), validate.duration_ms("length_ms", length_ms, 0, validate.DURATION_MS_MAX)
-    )
-
-
-def resume(names: Names, name: object) -> Resume:
-    """Resume a name, or the queue (None). Raises Malformed."""
-    return Resume(_class_name(names, name))
 
 
 def set_limit(
@@ -119,17 +103,6 @@ def pause_worker(name: object, length_ms: object) -> SetWorker:
     return SetWorker(
         field, None if length_ms is None else validate.duration_ms("length_ms", length_ms, 0, most_ms)
     )
-
-
-def _class_name(names: Names, name: object) -> str:
-    if name is None:
-        return _WHOLE_QUEUE
-    name = _named(name)
-    if name == _WHOLE_QUEUE:
-        raise Malformed(
-            "name", name, f"another one: {_WHOLE_QUEUE} stands for the whole queue, which is None here"
-        )
-    return names.job_name(name)
 
 
 def _named(name: object) -> object:

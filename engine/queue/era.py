@@ -17,7 +17,7 @@ import asyncio
 import inspect
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from engine.errors import logger
@@ -85,8 +85,8 @@ class EraWatch:
         self._server = self._latest = _NOBODY
         self._met: dict[str, ServerIdentity] = {}
         self._claims: dict[str, tuple[int, int, int]] = {}
-        #: What is done with the reply of each kind of call.
-        self._readers: dict[Any, Callable[[Any, Any, Any], None]] = {
+        #: What is done with the reply of each kind of call; of no other one it is told.
+        self.readers: Mapping[Any, Callable[[Any, Any, Any], None]] = {
             **{Enqueue: self._enqueued, EnqueueMany: self._enqueued_many},
             **{Claim: self._claimed, Finish: self._claimed, Beat: self._beaten, NoteEra: self._noted_by_call},
         }
@@ -141,9 +141,7 @@ class EraWatch:
     def answered(self, call: Call[Any], raw: Any, mark: Any) -> None:
         """A call has been answered; `mark` is what `mark_of` returned when it left."""
         operation = call.operation
-        read = self._readers.get(type(operation))
-        if read is not None:
-            read(operation, raw, mark)
+        self.readers[type(operation)](operation, raw, mark)
 
     def call_back(self, callback: OnDataLoss) -> None:
         """Call this with each DataLoss."""

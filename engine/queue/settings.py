@@ -184,7 +184,7 @@ class QueueSettings:
             name, options = task.name, cast("JobOptions", merged)
         given: Any = options
         job = None
-        if self.hooks:
+        if self.hooks.some:
             job = self.hooks.prepare(NewJob(name, payload, id=id, **options))
             name, payload, id, given = job.name, job.payload, job.id, job.options
         draft = producing.draft(

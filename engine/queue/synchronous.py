@@ -39,6 +39,8 @@ from engine.ops.admin import (
     HistoryRule,
     MakeTestQueue,
     NoteQueue,
+    Pause,
+    Resume,
     Resumed,
     SetHistory,
     Window,
@@ -1468,7 +1470,7 @@ class Queue(QueueCalls):
         whose `results` tells them apart.
         """
         given = producing.listed(jobs)
-        prepared = producing.new_jobs(given, self.hooks.prepare) if self.hooks else []
+        prepared = producing.new_jobs(given, self.hooks.prepare) if self.hooks.some else []
         drafts = self._drafted_many(prepared or given)
         came = self._send_drafts(drafts, validate.intended_ns(intended_ns))
         producing.note_ids(given, came)
@@ -1478,12 +1480,15 @@ class Queue(QueueCalls):
     def pause(self, name: JobName | None = None, *, length_ms: Milliseconds = 0) -> None:
         """Claim no jobs of this name or task, or of the whole queue, until `resume`, or for `length_ms`; jobs
         in hand go on. Raises as `enqueue` does."""
-        self.do(admin.pause(self.model.names, name, length_ms))
+        most_ms = validate.DURATION_MS_MAX
+        self.do(
+            Pause(self.model.names.class_name(name), validate.duration_ms("length_ms", length_ms, 0, most_ms))
+        )
 
     def resume(self, name: JobName | None = None) -> bool:
         """End the pause of a name, or that of the whole queue; they are two pauses. False where there was no
         such pause."""
-        reply: Resumed = self.do(admin.resume(self.model.names, name))
+        reply: Resumed = self.do(Resume(self.model.names.class_name(name)))
         return reply.was_paused
 
     def set_limit(

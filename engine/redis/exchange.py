@@ -134,7 +134,7 @@ class InFlightCall:
             "_failure",
             "_first_send_ns",
         ),
-        *("_last_send_ns", "_mark", "_observer", "_reply", "_sends", "_ticket"),
+        *("_last_send_ns", "_mark", "_observer", "_reply", "_sends", "_ticket", "_watch"),
     )
 
     def __init__(
@@ -155,7 +155,9 @@ class InFlightCall:
         #: Nothing is left to send: `sent` has the reply or raises.
         self.ended = False
         self._clock = clock
-        self._mark = clock.watch.mark_of(call) if clock.watch is not None else None
+        watch = clock.watch
+        self._watch = watch if watch is not None and type(call.operation) in watch.readers else None
+        self._mark = self._watch.mark_of(call) if self._watch is not None else None
         self._observer = observer
         self._deadline_ms = deadline_ms if call.patient else 0
         self._again = again
@@ -187,8 +189,8 @@ class InFlightCall:
             except ScriptFault as error:
                 self._failure = error
             else:
-                if self._clock.watch is not None:
-                    self._clock.watch.answered(self.call, reply, self._mark)
+                if self._watch is not None:
+                    self._watch.answered(self.call, reply, self._mark)
         else:
             step = self._step(reply)
             if not isinstance(step, EngineError):

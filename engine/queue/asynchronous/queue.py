@@ -16,7 +16,7 @@ from engine.errors import Malformed, ScriptFault, UnsupportedFeature
 from engine.handlers import BATCH_MAX
 from engine.models import Spec
 from engine.observer import Observer
-from engine.ops.admin import MakeTestQueue, Resumed, Window
+from engine.ops.admin import MakeTestQueue, Pause, Resume, Resumed, Window
 from engine.ops.jobs import Enqueued
 from engine.ops.looks import Count, Counts, LimitInfo, Listing, ListObstacles, ObstaclesPart, Snapshot
 from engine.ops.transfers import SetGate
@@ -292,7 +292,7 @@ class AsyncQueue(AsyncQueueCalls):
         whose `results` tells them apart.
         """
         given = producing.listed(jobs)
-        prepared = producing.new_jobs(given, self.hooks.prepare) if self.hooks else []
+        prepared = producing.new_jobs(given, self.hooks.prepare) if self.hooks.some else []
         drafts = self._drafted_many(prepared or given)
         came = await self._send_drafts(drafts, validate.intended_ns(intended_ns))
         producing.note_ids(given, came)
@@ -302,12 +302,15 @@ class AsyncQueue(AsyncQueueCalls):
     async def pause(self, name: JobName | None = None, *, length_ms: Milliseconds = 0) -> None:
         """Claim no jobs of this name or task, or of the whole queue, until `resume`, or for `length_ms`; jobs
         in hand go on. Raises as `enqueue` does."""
-        await self.do(admin.pause(self.model.names, name, length_ms))
+        most_ms = validate.DURATION_MS_MAX
+        await self.do(
+            Pause(self.model.names.class_name(name), validate.duration_ms("length_ms", length_ms, 0, most_ms))
+        )
 
     async def resume(self, name: JobName | None = None) -> bool:
         """End the pause of a name, or that of the whole queue; they are two pauses. False where there was no
         such pause."""
-        reply: Resumed = await self.do(admin.resume(self.model.names, name))
+        reply: Resumed = await self.do(Resume(self.model.names.class_name(name)))
         return reply.was_paused
 
     async def set_limit(
