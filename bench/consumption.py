@@ -19,8 +19,7 @@ from bench.handlers import handlers
 from bench.models import LANES, queue
 from engine.observer import Intended, Observer, Outcome, ServerIdentity
 from engine.ops.base import Call
-from engine.ops.claims import LeasedJob
-from engine.ops.sweeps import Wait
+from engine.ops.claims import LeasedJob, Wait
 from record.history import HistoryFile
 from record.recorder import Recorder
 

@@ -22,6 +22,7 @@ from itertools import groupby
 from typing import Any, NamedTuple, ParamSpec, cast
 
 from engine import validate
+from engine.effects import AsyncConnection, Connection, Database, Dialect, arun, dialect_of, named, rows, run
 from engine.errors import (
     EngineError,
     Malformed,
@@ -37,7 +38,6 @@ from engine.options import PLAIN, checked
 from engine.queue import producing
 from engine.queue.settings import QueueSettings, synchronous
 from engine.queue.synchronous import Queue
-from engine.sql import AsyncConnection, Connection, Database, Dialect, arun, dialect_of, named, rows, run
 from engine.tasks import Task
 from engine.worker.control import stop_signals
 

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Never, NoReturn, TypeVar, cast, get_args, get_origin
 
 from engine.errors import Malformed, describe
-from engine.kinds import hints_of, kind_of
-from engine.kinds.kind import Kind, Unfit
+from engine.kinds import Kind, Unfit, hints_of, kind_of
 from engine.serializers import Texts
 
 #: What a function is called with.

@@ -39,10 +39,22 @@ from typing import Any, cast
 
 from engine import validate
 from engine.errors import Malformed, ServerUnavailable, UnsupportedFeature
-from engine.ops.admin import AdminOperation, HistoryRule, Limit, Pause, SetHistory
+from engine.ops.admin import (
+    AdminOperation,
+    DropTaken,
+    HistoryRule,
+    Limit,
+    Pause,
+    PutJobs,
+    ReadShards,
+    SetGate,
+    SetHistory,
+    SetShards,
+    TakeJobs,
+    TakenJobs,
+)
 from engine.ops.base import Call, Operation, text
 from engine.ops.looks import Count, Counts, Inspect, Inspected, Page, Paged
-from engine.ops.transfers import DropTaken, PutJobs, ReadShards, SetGate, SetShards, TakeJobs, TakenJobs
 from engine.queue import admin, sharding
 from engine.queue.looks import job_info
 from engine.queue.sharding import PLAIN, Layout, ShardRecord

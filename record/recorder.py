@@ -37,12 +37,14 @@ from engine.ops.claims import (
     LeasedJob,
     Mark,
     Marked,
+    ReapLost,
     Release,
     Retry,
+    Sweep,
+    Swept,
 )
 from engine.ops.jobs import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Lease, Options
 from engine.ops.schedules import Tick, Ticked
-from engine.ops.sweeps import ReapLost, Sweep, Swept
 from engine.redis.endpoint import DEADLINE_MS
 from record.history import HistoryFile, text
 

@@ -11,14 +11,23 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from engine.ops.admin import AdminAction, MakeTestQueue, NoteEra
+from engine.ops.admin import (
+    AdminAction,
+    DropTaken,
+    EndRestore,
+    LoadRestore,
+    MakeTestQueue,
+    NoteEra,
+    PutJobs,
+    SetGate,
+    SetShards,
+    TakeJobs,
+)
 from engine.ops.base import Operation
-from engine.ops.claims import Bury, Drop, Failure, Finish, Mark, Release, Retry, Value
+from engine.ops.claims import Bury, Drop, Failure, Finish, Mark, ReadWorkerUpdates, ReapLost, Release, Retry, Value
 from engine.ops.jobs import CloseWindows, EnqueueMany, Lease
 from engine.ops.looks import Count, Explain, Inspect, ListHistory, Listing, ListObstacles, Look, NoteProgress, Page, Relatives
 from engine.ops.schedules import EnableSchedule, ListSchedules, PutSchedule, RemoveSchedule, Tick, TickPolicy, Timing
-from engine.ops.sweeps import ReadWorkerUpdates, ReapLost
-from engine.ops.transfers import DropTaken, EndRestore, LoadRestore, PutJobs, SetGate, SetShards, TakeJobs
 from engine.ops.workers import (
     AcquireLock,
     Connected,

@@ -21,7 +21,7 @@ from bench.micro.desk import BATCH, INCARNATION, Desk
 from bench.micro.jobs import LEASE_MS
 from bench.micro.payload import NAME
 from bench.micro.place import client, evalsha_stats, pin_client, pinned_server
-from engine.ops import admin, claims, jobs, looks, sweeps, workers
+from engine.ops import admin, claims, jobs, looks, workers
 from engine.ops.base import Call
 from engine.ops.schedules import EnableSchedule, ListSchedules, PutSchedule, RemoveSchedule, Tick
 from engine.redis.scripts import load_model, scripts_folder
@@ -42,11 +42,11 @@ def _claim(desk: Desk) -> Call[Any]:
     return desk.claims.call(BATCH)
 
 
-def _sweep(desk: Desk, *, orphans: bool = False) -> sweeps.Sweep:
-    return sweeps.Sweep(INCARNATION, desk.counter(), 1000, 1000, 1000, orphans=orphans)
+def _sweep(desk: Desk, *, orphans: bool = False) -> claims.Sweep:
+    return claims.Sweep(INCARNATION, desk.counter(), 1000, 1000, 1000, orphans=orphans)
 
 
-def _promote(desk: Desk) -> sweeps.Sweep:
+def _promote(desk: Desk) -> claims.Sweep:
     desk.waiting(delay_ms=_DELAY_MS)
     time.sleep(2 * _DELAY_MS / 1000)
     return _sweep(desk)
@@ -132,9 +132,9 @@ def _clean(desk: Desk) -> admin.Clean:
     return admin.Clean("waiting", 0, None, 0, len(desk.waiting(BULK)), BULK, not_after_ms=desk.void_ms())
 
 
-def _reap_lost(desk: Desk) -> sweeps.ReapLost:
+def _reap_lost(desk: Desk) -> claims.ReapLost:
     connected = (workers.Connected(INCARNATION, 1),)
-    return sweeps.ReapLost(INCARNATION, desk.counter(), REAP_PAGE, desk.void_ms(), connected, "none")
+    return claims.ReapLost(INCARNATION, desk.counter(), REAP_PAGE, desk.void_ms(), connected, "none")
 
 
 def _void(desk: Desk) -> dict[str, Any]:
@@ -189,7 +189,7 @@ CALLS: dict[str, Callable[[Desk], Any]] = {
     f"relatives with {BATCH} children": lambda desk: looks.Relatives((_family(desk)[0],), ("",)),
     "look": lambda desk: looks.Look(desk.waiting(1)[0]),
     "progress": lambda desk: looks.NoteProgress(desk.leased(1)[0], 1, b'"percent":5}'),
-    "read_worker_updates": lambda desk: sweeps.ReadWorkerUpdates(0, "worker"),
+    "read_worker_updates": lambda desk: claims.ReadWorkerUpdates(0, "worker"),
     "beat": lambda desk: workers.Beat(INCARNATION, desk.counter(), 30_000, desk.void_ms(), LEASE_MS, 1000, "{}"),
     "reap_lost of nobody": _reap_lost,
     "orphans of nobody": lambda desk: _sweep(desk, orphans=True),

@@ -12,9 +12,9 @@ from bench.micro.jobs import LEASE_MS, Claims
 from bench.micro.place import evalsha_stats, server_cpu_s
 from bench.micro.scale_states import BEAT_MS, fill_fast
 from engine.ops import admin, claims, looks, workers
+from engine.ops.claims import ReadWorkerUpdates, Sweep
 from engine.ops.jobs import Enqueue, EnqueueMany, Lease
 from engine.ops.schedules import ListSchedules, RemoveSchedule, Tick
-from engine.ops.sweeps import ReadWorkerUpdates, Sweep
 from engine.queue.admin import PIECE as ALTER_PIECE
 from engine.queue.admin import PIECE as CLEAN_PIECE
 from engine.worker.machine.sweeping import DONE_MAX, ORPHANS_PAGE, SWEEP_LIMIT

@@ -10,11 +10,10 @@ from chaos.simulate.book import Book
 from chaos.simulate.server import Delivery
 from chaos.simulate.world import Found
 from engine.ops.admin import Administered, Alter, Clean, Forget
-from engine.ops.claims import Claimed, Finish, FinishedAndClaimed, LeasedJob, Value
+from engine.ops.claims import Claimed, Finish, FinishedAndClaimed, LeasedJob, Sweep, Value
 from engine.ops.jobs import Enqueue, EnqueueMany
 from engine.ops.looks import Look, Seen
 from engine.ops.schedules import PutSchedule, Tick
-from engine.ops.sweeps import Sweep
 from engine.queue.results import result_of
 
 #: What a result lives longer while it is kept for a child (release_results, lua/children/modules/children.lua).

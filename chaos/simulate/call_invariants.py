@@ -33,11 +33,12 @@ from engine.ops.claims import (
     Finish,
     FinishedAndClaimed,
     Mark,
+    ReapLost,
     Release,
     Retry,
+    Sweep,
 )
 from engine.ops.jobs import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Lease
-from engine.ops.sweeps import ReapLost, Sweep
 
 CLAIM_BYTES_MAX = 1 << 20
 

@@ -8,8 +8,8 @@ from chaos.simulate.server import Delivery
 from chaos.simulate.state import CANCELLED, EXPIRED, IGNORES, State
 from chaos.simulate.world import Found
 from engine.ops.admin import Alter, Clean, Revive
+from engine.ops.claims import Sweep
 from engine.ops.jobs import Enqueue
-from engine.ops.sweeps import Sweep
 
 #: Outcomes of tombstones: finished; discarded, skipped, rerouted, cancelled and expired.
 _DONE, _LOST = (1,), (2, 5, 6, CANCELLED, EXPIRED)

@@ -9,7 +9,7 @@ from chaos.simulate.server import Delivery
 from chaos.simulate.state import State
 from chaos.simulate.world import Found
 from engine.ops.admin import Clean, Cleaned, Era, Forget, Forgotten
-from engine.ops.sweeps import Sweep
+from engine.ops.claims import Sweep
 
 _TIMED = {"dead": "dead", "finished": "done"}
 #: Unless a queue says otherwise.

@@ -12,7 +12,7 @@ from chaos.simulate.server import Delivery
 from chaos.simulate.state import Envelope, State
 from chaos.simulate.world import Found
 from engine.ops.admin import Forget, HistoryRule, SetHistory
-from engine.ops.sweeps import Sweep
+from engine.ops.claims import Sweep
 
 #: Entries that a sweep removes at most.
 _TRIMMED_MAX = 5_000

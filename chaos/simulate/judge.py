@@ -28,9 +28,8 @@ from chaos.simulate.worker import SimulatedWorker
 from chaos.simulate.world import EPOCH_MS, MS, Found, World
 from engine.errors import ScriptFault
 from engine.ops.base import Operation
-from engine.ops.claims import Claim, Claimed, Finish, FinishedAndClaimed, LeasedJob, Release, Retry
+from engine.ops.claims import Claim, Claimed, Finish, FinishedAndClaimed, LeasedJob, ReapLost, Release, Retry, Sweep, Swept
 from engine.ops.jobs import Enqueue, EnqueueMany, Lease
-from engine.ops.sweeps import ReapLost, Sweep, Swept
 from engine.ops.workers import AcquireLock
 from engine.queue.era import DataLoss
 from engine.redis.exchange import Sent

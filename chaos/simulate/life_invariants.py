@@ -8,10 +8,9 @@ from chaos.simulate.server import Delivery
 from chaos.simulate.state import Envelope
 from chaos.simulate.world import Found
 from engine.ops.admin import Alter, Clean
-from engine.ops.claims import Claim, Drop, Finish
+from engine.ops.claims import Claim, Drop, Finish, Sweep
 from engine.ops.jobs import Enqueue, EnqueueMany
 from engine.ops.schedules import Tick
-from engine.ops.sweeps import Sweep
 
 #: What a job that nobody could read has left of its nonce.
 _UNKNOWN = bytes(8)

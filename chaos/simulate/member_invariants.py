@@ -7,7 +7,7 @@ from chaos.simulate.book import Book
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import State
 from chaos.simulate.world import Found
-from engine.ops.sweeps import Sweep
+from engine.ops.claims import Sweep
 from engine.ops.workers import Beat, Beaten, ReportRunTimes
 
 

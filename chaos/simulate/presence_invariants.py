@@ -8,7 +8,7 @@ from chaos.simulate.presence import Clients
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import State
 from chaos.simulate.world import MS, Found
-from engine.ops.sweeps import ReapLost, Sweep, Swept
+from engine.ops.claims import ReapLost, Sweep, Swept
 from engine.worker.machine.sweeping import AGAIN_MS, PROMPT_MS
 
 #: Two looks are no closer, on the server's clock.

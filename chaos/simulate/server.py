@@ -23,7 +23,7 @@ from chaos.simulate.world import EPOCH_MS, MS, Found, World
 from engine.errors import ScriptFault
 from engine.observer import ServerIdentity
 from engine.ops.base import Call, Operation
-from engine.ops.sweeps import Wait
+from engine.ops.claims import Wait
 from engine.ops.workers import ListConnections
 from engine.redis.exchange import message_of
 from engine.redis.scripts import Script

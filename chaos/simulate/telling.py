@@ -30,13 +30,15 @@ from engine.ops.claims import (
     FinishedAndClaimed,
     Mark,
     Marked,
+    ReapLost,
     Release,
     Retry,
+    Sweep,
+    Swept,
 )
 from engine.ops.jobs import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Lease
 from engine.ops.looks import Look, Seen
 from engine.ops.schedules import ScheduleChanged, Tick, Ticked
-from engine.ops.sweeps import ReapLost, Sweep, Swept
 from engine.ops.workers import AcquireLock, Beat, Beaten, ExtendLock, LockReply, ReleaseLock, RunTimesReported
 
 

@@ -15,8 +15,7 @@ from typing import Any
 from engine.backup.archive import Archive, BadBackup, Entry, ServerConnection
 from engine.backup.taking import Progress
 from engine.errors import EngineError, ScriptFault, UnsupportedFeature
-from engine.ops.admin import NoteQueue
-from engine.ops.transfers import EndRestore, LoadRestore, RestoreEnded, RestoreLoaded
+from engine.ops.admin import EndRestore, LoadRestore, NoteQueue, RestoreEnded, RestoreLoaded
 from engine.queue.synchronous import Queue
 
 #: Keys and bytes of one call, which the server carries out at once.

@@ -20,7 +20,7 @@ from engine.command.output import print_error
 from engine.errors import HIDDEN, EngineError, Malformed, describe, logger, redacted, redacted_url
 from engine.handlers import Handlers
 from engine.models import named
-from engine.ops.transfers import ReadShards
+from engine.ops.admin import ReadShards
 from engine.options import nearest
 from engine.queue import admin
 from engine.queue.settings import QueueSettings

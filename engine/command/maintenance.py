@@ -18,6 +18,7 @@ from engine.backup.taking import take
 from engine.command.arguments import add, add_json, add_server, duration_ms, find, load, model
 from engine.command.output import instant, print_error, show_one
 from engine.command.worker import add_logging, begin_logging, resume_logging
+from engine.effects import Connection, of_database
 from engine.errors import EngineError, Malformed
 from engine.models.dsps import DspsModel
 from engine.queue.settings import QueueSettings
@@ -25,7 +26,6 @@ from engine.queue.synchronous import Queue
 from engine.redis.endpoint import DEFAULT_URL
 from engine.redis.scripts import Script
 from engine.resharding import Resharding
-from engine.sql import Connection, of_database
 
 #: How long it takes until progress is shown, and how often then.
 _SILENT_S, _EVERY_S = 2.0, 1.0

@@ -14,8 +14,8 @@ from engine import models
 from engine.channel.asynchronous.channel import AsyncChannel
 from engine.http.answers import RETRY_AFTER_S, Problem
 from engine.http.settings import HttpSettings
+from engine.ops.admin import ReadShards
 from engine.ops.base import Call
-from engine.ops.transfers import ReadShards
 from engine.queue import admin
 from engine.queue.admin import QueueInfo
 from engine.queue.asynchronous.queue import AsyncQueue

@@ -16,14 +16,25 @@ from engine.errors import ScriptFault
 from engine.models import envelope
 from engine.models.lanes_keys import LanesKeys
 from engine.models.model import LANES, Model, random_ids, token
-from engine.ops.admin import Alter, NoteEra, Revive
+from engine.ops.admin import Alter, LoadRestore, NoteEra, PutJobs, ReadShards, Revive, TakeJobs
 from engine.ops.base import Call, Operation
-from engine.ops.claims import Bury, Claim, Drop, Finish, LeasedJob, Release, Retry, Value
+from engine.ops.claims import (
+    Bury,
+    Claim,
+    Drop,
+    Finish,
+    LeasedJob,
+    ReapLost,
+    Release,
+    Retry,
+    Sweep,
+    Value,
+    Wait,
+    Woken,
+)
 from engine.ops.jobs import CloseWindows, Enqueue, EnqueueMany, Lease, Options, class_target
 from engine.ops.looks import ReadProgress, Relatives
 from engine.ops.schedules import Tick
-from engine.ops.sweeps import ReapLost, Sweep, Wait, Woken
-from engine.ops.transfers import LoadRestore, PutJobs, ReadShards, TakeJobs
 from engine.ops.workers import ListConnections
 from engine.options import PLAIN
 from engine.redis.scripts import Script, load_model, scripts_folder

@@ -40,9 +40,12 @@ from engine.ops.admin import (
     MakeTestQueue,
     NoteQueue,
     Pause,
+    ReadShards,
     Resume,
     Resumed,
+    SetGate,
     SetHistory,
+    SetShards,
     Window,
 )
 from engine.ops.base import BLOCK_MS, Call, DeadlineBound, Operation
@@ -72,7 +75,6 @@ from engine.ops.looks import (
     Snapshot,
 )
 from engine.ops.schedules import ListSchedules, Missed, Overlap, SchedulePage
-from engine.ops.transfers import ReadShards, SetGate, SetShards
 from engine.ops.workers import (
     WORKERS_MAX,
     HandlerTimes,

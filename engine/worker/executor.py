@@ -31,12 +31,13 @@ from engine.ops.claims import (
     Finish,
     FinishedAndClaimed,
     LeasedJob,
+    ReapLost,
     Release,
     Retry,
+    Swept,
 )
 from engine.ops.jobs import Lease
 from engine.ops.schedules import Tick
-from engine.ops.sweeps import ReapLost, Swept
 from engine.redis.driver import Flight, SyncDriver
 from engine.redis.exchange import Sent
 from engine.worker.batches import Batch, Place, Run

@@ -19,7 +19,7 @@ from typing import Any
 
 from engine.errors import EngineError, OutcomeUnknown, ScriptFault, logger, spared
 from engine.ops.base import BLOCK_MS, Call
-from engine.ops.sweeps import Wait
+from engine.ops.claims import Wait
 from engine.redis.driver import Flight, SyncDriver, break_off
 from engine.redis.endpoint import Endpoint
 from engine.redis.exchange import Sent

@@ -25,9 +25,9 @@ from engine.errors import EngineError, Malformed, logger, spared
 from engine.handlers import Handlers
 from engine.logs import Source, about, mark_records
 from engine.models import bind
+from engine.ops.admin import ReadShards
 from engine.ops.base import BLOCK_MS, Call, Operation
 from engine.ops.claims import Attributes
-from engine.ops.transfers import ReadShards
 from engine.ops.workers import HANDLERS_TOLD
 from engine.options import checked_settings, read_often, settings_of, shows
 from engine.outcomes import verdict_of

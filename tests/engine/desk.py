@@ -18,10 +18,26 @@ from engine.models.envelope import read_run_fields
 from engine.models.lanes_keys import LanesKeys
 from engine.ops.admin import Limit, Pause, Resume, SetLimit, SetWorker
 from engine.ops.base import Call, Operation
-from engine.ops.claims import Bury, Claim, Claimed, Ended, Extend, Failure, Finish, LeasedJob, Mark, MarkResult, Release, Retry
+from engine.ops.claims import (
+    Bury,
+    Claim,
+    Claimed,
+    Ended,
+    Extend,
+    Failure,
+    Finish,
+    LeasedJob,
+    Mark,
+    MarkResult,
+    ReadWorkerUpdates,
+    Release,
+    Retry,
+    Sweep,
+    Swept,
+    WorkerUpdates,
+)
 from engine.ops.jobs import Enqueue, Enqueued, EnqueueMany, Lease, Options
 from engine.ops.schedules import Tick, Ticked
-from engine.ops.sweeps import ReadWorkerUpdates, Sweep, Swept, WorkerUpdates
 from engine.ops.workers import Beat, Beaten, ReportRunTimes, RunTimes
 from engine.queue.settings import TEST_CLOCK_LEAST_MS
 from engine.queue.synchronous import Queue

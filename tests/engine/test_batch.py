@@ -15,9 +15,9 @@ import redis
 
 from engine import OutcomeUnknown, Queue, ScriptFault, ServerUnavailable
 from engine.ops.base import Operation
+from engine.ops.claims import Wait
 from engine.ops.jobs import Enqueue, Options
 from engine.ops.looks import Count, Counts
-from engine.ops.sweeps import Wait
 from engine.redis.exchange import PIPELINE_MAX, Sent
 from tests.engine.helpers.both import hurried
 from tests.engine.helpers.producing import HASTE_MS, PATIENCE_MS, claim_operation, ids_of, refused

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine import Queue
-from engine.ops.sweeps import Wait
+from engine.ops.claims import Wait
 from engine.redis.driver import SyncDriver
 from tests.engine.helpers.producing import claim, ids_of
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until

@@ -17,9 +17,8 @@ from engine import validate
 from engine.models.lanes import Lanes
 from engine.ops.admin import Limit, Pause, SetLimit
 from engine.ops.base import Operation
-from engine.ops.claims import Bury, Claim, Failure, Finish
+from engine.ops.claims import Bury, Claim, Failure, Finish, Sweep
 from engine.ops.jobs import Enqueue, Lease, Options
-from engine.ops.sweeps import Sweep
 from tests.engine.cluster_desk import NotNow, Router
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 

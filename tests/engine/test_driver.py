@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from engine import OutcomeUnknown, Queue, ScriptFault, ServerUnavailable
-from engine.ops.claims import Failure, Finish, Retry
-from engine.ops.sweeps import Wait
+from engine.ops.claims import Failure, Finish, Retry, Wait
 from engine.queue import producing
 from engine.redis.driver import SyncDriver
 from tests.engine.helpers.producing import claim, claim_operation, hurry, ids_of, refused

@@ -14,7 +14,7 @@ import pytest
 from engine import Handlers, Queue, Worker
 from engine.observer import Intended, Observer
 from engine.ops.base import Call
-from engine.ops.sweeps import Sweep
+from engine.ops.claims import Sweep
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import some_handlers

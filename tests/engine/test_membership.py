@@ -20,8 +20,8 @@ import pytest
 
 from engine import Handlers, Malformed, Queue, Worker, queues
 from engine.ops.admin import NoteQueue
+from engine.ops.claims import ReadWorkerUpdates, Sweep, Swept
 from engine.ops.looks import Count
-from engine.ops.sweeps import ReadWorkerUpdates, Sweep, Swept
 from engine.ops.workers import Beat, Beaten
 from engine.worker.machine.events import Forked, StopAsked
 from tests.engine.helpers.at_work import at_work

@@ -19,8 +19,8 @@ from engine import Queue
 from engine.models.lanes import Lanes
 from engine.ops.admin import Forget, NoteQueue
 from engine.ops.base import Operation, ServerClock
+from engine.ops.claims import ReapLost, Sweep, Swept
 from engine.ops.jobs import Lease
-from engine.ops.sweeps import ReapLost, Sweep, Swept
 from engine.ops.workers import Beat, Beaten, ClientConnection, Connected, ListConnections, ListedConnections
 from engine.redis.dialer import KEEP_ALIVE_S, identify
 from engine.worker.machine.events import MS, ControlLost, Subscribed

@@ -15,9 +15,8 @@ import pytest
 import redis
 
 from engine import Queue
-from engine.ops.claims import Claim, Finish
+from engine.ops.claims import Claim, Finish, Sweep
 from engine.ops.jobs import Lease
-from engine.ops.sweeps import Sweep
 from tests.engine.desk import run_texts
 
 RECORDED = sorted((Path(__file__).parent / "recorded").glob("*.json"))

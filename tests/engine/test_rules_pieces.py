@@ -16,10 +16,9 @@ from engine import models
 from engine.models import Spec
 from engine.ops.admin import Forget
 from engine.ops.channels import Publish
-from engine.ops.claims import Finish
+from engine.ops.claims import Finish, Sweep
 from engine.ops.jobs import Enqueue, Enqueued, EnqueueMany
 from engine.ops.looks import Page
-from engine.ops.sweeps import Sweep
 from engine.redis import scripts
 from tests.engine.channels.channel_desk import NEVER_MS, TTL_S, ChannelDesk, message
 from tests.engine.desk import LEASE_MS, START_MS, Desk

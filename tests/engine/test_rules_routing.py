@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from engine.errors import ScriptFault
+from engine.ops.claims import ReadWorkerUpdates
 from engine.ops.jobs import EnqueueMany
 from engine.ops.looks import Count
-from engine.ops.sweeps import ReadWorkerUpdates
 from tests.engine.desk import Desk
 from tests.engine.helpers.lanes_state import check, hash_of, markers, ready, take_markers
 

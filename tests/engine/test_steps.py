@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.ops.claims import Claim, Finish, Release, Retry
-from engine.ops.sweeps import Wait
+from engine.ops.claims import Claim, Finish, Release, Retry, Wait
 from engine.worker.machine.claiming import BLOCK_MS
 from engine.worker.machine.events import Forked, LoseLease, TimerFired
 from tests.engine.helpers.machine import SERVER_MS, Machine, holding, lost, started

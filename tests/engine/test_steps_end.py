@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from engine.ops.claims import Claim, Finish, Release, Retry
+from engine.ops.claims import Claim, Finish, Release, Retry, Sweep, Wait
 from engine.ops.looks import Count, Counts
-from engine.ops.sweeps import Sweep, Wait
 from engine.worker.machine.claiming import CLASSES_PER_CALL_MAX
 from engine.worker.machine.events import PauseAsked, StopAsked, TimerFired
 from tests.engine.helpers.machine import MS, Machine, exits, holding, started

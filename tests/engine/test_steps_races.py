@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from engine.ops.claims import Claim, Extend, Finish
-from engine.ops.sweeps import ReadWorkerUpdates, Swept, Woken, WorkerUpdates
+from engine.ops.claims import Claim, Extend, Finish, ReadWorkerUpdates, Swept, Woken, WorkerUpdates
 from engine.worker.machine.events import Forked, Send
 from tests.engine.helpers.machine import MS, Machine, holding, lost, started
 

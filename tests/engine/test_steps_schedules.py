@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.ops.claims import Claim
+from engine.ops.claims import Claim, Sweep, Swept
 from engine.ops.looks import Count, Counts
 from engine.ops.schedules import DueSchedule, Tick, Ticked
-from engine.ops.sweeps import Sweep, Swept
 from engine.worker.machine.events import StopAsked
 from tests.engine.helpers.machine import SERVER_MS, Machine, exits
 

@@ -12,7 +12,7 @@ import pytest
 from engine import Malformed, Queue, Target, Worker
 from engine.observer import Outcome
 from engine.ops.base import Call
-from engine.ops.sweeps import WorkerUpdates
+from engine.ops.claims import WorkerUpdates
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.both import hurried
 from tests.engine.helpers.waiting import wait_until

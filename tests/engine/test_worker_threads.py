@@ -15,7 +15,7 @@ import pytest
 
 from engine import ConnectOptions, EngineError, Handlers, Malformed, OutcomeUnknown, Queue, Worker, WorkerGroup
 from engine.ops.base import BLOCK_MS, Call
-from engine.ops.sweeps import Wait
+from engine.ops.claims import Wait
 from engine.redis.driver import Flight, SyncDriver
 from engine.redis.endpoint import Endpoint
 from engine.redis.exchange import Sent

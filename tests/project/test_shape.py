@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SHAPE: dict[str, Any] = tomllib.loads((ROOT / "tests/shape.toml").read_text())
 
 #: What a queue and its worker are made of; everything else is a room that imports these.
-CORE = ("engine/*.py", "engine/kinds/*.py", "engine/queue/**/*.py", "engine/ops/*.py", "engine/redis/*.py", "engine/models/*.py")
+CORE = ("engine/*.py", "engine/queue/**/*.py", "engine/ops/*.py", "engine/redis/*.py", "engine/models/*.py")
 CORE += ("engine/worker/**/*.py",)
 GENERATED = "# Generated from"
 

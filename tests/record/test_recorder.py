@@ -14,10 +14,9 @@ import pytest
 from engine import Job, OutcomeUnknown, Queue, ServerUnavailable, Worker
 from engine.observer import Outcome
 from engine.ops.base import Call, Operation
-from engine.ops.claims import Bury, Drop, Extend, Failure, Finish, Mark, Release, Retry
+from engine.ops.claims import Bury, Drop, Extend, Failure, Finish, Mark, Release, Retry, Sweep
 from engine.ops.jobs import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Lease, Options
 from engine.ops.schedules import Tick, Ticked
-from engine.ops.sweeps import Sweep
 from engine.redis.gathering import CallMaker, GatheredEnqueue, merged
 from record.history import HistoryFile
 from record.recorder import Recorder, Sink, result_crc

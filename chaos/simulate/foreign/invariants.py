@@ -10,9 +10,8 @@ from chaos.simulate.foreign.book import ForeignBook, birth_of
 from chaos.simulate.foreign.state import ForeignState, Format
 from chaos.simulate.server import Delivery
 from chaos.simulate.world import Found
-from engine.ops.claims import Bury, Claim, Claimed, Ended, Extend, Extended, Finish, FinishedAndClaimed, Release, Retry
+from engine.ops.claims import Bury, Claim, Claimed, Ended, Extend, Extended, Finish, FinishedAndClaimed, Release, Retry, Swept
 from engine.ops.jobs import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Lease
-from engine.ops.sweeps import Swept
 
 #: Where the format has no bound for crashes.
 _CRASHES_MAX = 3

@@ -14,9 +14,8 @@ from chaos.simulate.line import describe_name
 from chaos.simulate.server import SimulatedServer
 from chaos.simulate.telling import jobs_of, results_of, tell
 from chaos.simulate.world import Found, World
-from engine.ops.claims import Claimed, FinishedAndClaimed
+from engine.ops.claims import Claimed, FinishedAndClaimed, Swept
 from engine.ops.jobs import Enqueue
-from engine.ops.sweeps import Swept
 
 
 class ForeignJudge(Judge):

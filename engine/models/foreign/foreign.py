@@ -31,12 +31,14 @@ from engine.ops.claims import (
     LeasedJob,
     Release,
     Retry,
+    Sweep,
     Value,
+    Wait,
+    Woken,
 )
 from engine.ops.jobs import CloseWindows, Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Lease, Options
 from engine.ops.looks import Count, Explain, Inspect, ListObstacles, ReadProgress
 from engine.ops.schedules import Tick
-from engine.ops.sweeps import Sweep, Wait, Woken
 from engine.redis.scripts import load_model, scripts_folder
 
 # -- Fields of bytes packed into one string, for script arguments whose parts only the model knows.

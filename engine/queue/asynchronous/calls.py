@@ -15,11 +15,10 @@ from typing import Any, Self, TypeVar, cast
 
 from engine import validate
 from engine.errors import EngineError, Malformed, ServerUnavailable, UnsupportedFeature
-from engine.ops.admin import Administered, NoteQueue
+from engine.ops.admin import Administered, NoteQueue, ReadShards, SetShards
 from engine.ops.base import BLOCK_MS, Call, DeadlineBound, Operation
 from engine.ops.jobs import Enqueue, Enqueued, EnqueueMany
 from engine.ops.looks import LISTED, Inspect, Inspected
-from engine.ops.transfers import ReadShards, SetShards
 from engine.queue import producing, sharding
 from engine.queue.producing import Steps
 from engine.queue.settings import QueueSettings

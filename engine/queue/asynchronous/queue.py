@@ -16,10 +16,9 @@ from engine.errors import Malformed, ScriptFault, UnsupportedFeature
 from engine.handlers import BATCH_MAX
 from engine.models import Spec
 from engine.observer import Observer
-from engine.ops.admin import MakeTestQueue, Pause, Resume, Resumed, Window
+from engine.ops.admin import MakeTestQueue, Pause, Resume, Resumed, SetGate, Window
 from engine.ops.jobs import Enqueued
 from engine.ops.looks import Count, Counts, LimitInfo, Listing, ListObstacles, ObstaclesPart, Snapshot
-from engine.ops.transfers import SetGate
 from engine.ops.workers import HandlerTimes, ListedRunTimes, ListRunTimes
 from engine.options import JobOptions, checked
 from engine.parameters import JobName, TypedJob

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from engine.ops.base import BLOCK_MS, Call, ServerClock
-from engine.ops.claims import Claim, Claimed
-from engine.ops.sweeps import Wait, WorkerUpdates
+from engine.ops.claims import Claim, Claimed, Wait, WorkerUpdates
 from engine.routing import DEFAULT_ROUTE, matching
 from engine.worker.machine.events import MS, Action, CallKind, Send, Settings
 

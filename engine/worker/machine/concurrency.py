@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal
 
-from engine.ops.sweeps import WorkerUpdates
+from engine.ops.claims import WorkerUpdates
 from engine.worker.machine.events import MS, Settings
 
 Strategy = Literal["strict", "weighted", "shuffle"]

@@ -25,13 +25,19 @@ from engine.ops.claims import (
     LeasedJob,
     Mark,
     Marked,
+    ReadWorkerUpdates,
+    ReapLost,
     Release,
     Retry,
+    Sweep,
+    Swept,
+    Wait,
+    Woken,
+    WorkerUpdates,
 )
 from engine.ops.jobs import Enqueue, Enqueued, Lease
 from engine.ops.looks import Count, Counts, NoteProgress
 from engine.ops.schedules import Tick, Ticked
-from engine.ops.sweeps import ReadWorkerUpdates, ReapLost, Sweep, Swept, Wait, Woken, WorkerUpdates
 from engine.ops.workers import (
     Beat,
     Beaten,

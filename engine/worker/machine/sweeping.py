@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from engine.ops.base import Operation, ServerClock
+from engine.ops.claims import ReadWorkerUpdates, ReapLost, Sweep, Swept
 from engine.ops.looks import Count
-from engine.ops.sweeps import ReadWorkerUpdates, ReapLost, Sweep, Swept
 from engine.ops.workers import Beaten, ClientConnection, Connected, ListConnections, ListedConnections
 from engine.worker.machine.events import MS, Settings
 from engine.worker.machine.ticking import tick, zone_unknown

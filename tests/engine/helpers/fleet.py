@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.ops.base import ServerClock
-from engine.ops.claims import LeasedJob
+from engine.ops.claims import LeasedJob, Swept, Wait, Woken
 from engine.ops.jobs import Lease
-from engine.ops.sweeps import Swept, Wait, Woken
 from engine.worker.machine.events import MS, Action, Answered, Event, HandlerEnded, LoseLease, Send, Settings, Start, TimerFired
 from engine.worker.machine.machine import WorkerMachine
 from tests.engine.desk import Desk

@@ -19,9 +19,10 @@ from engine.ops.claims import (
     Mark,
     Marked,
     MarkResult,
+    Swept,
+    Woken,
 )
 from engine.ops.jobs import Lease, Options
-from engine.ops.sweeps import Swept, Woken
 from engine.worker.machine.events import (
     Action,
     Answered,

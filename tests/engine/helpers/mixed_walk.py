@@ -6,9 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from engine.ops.base import Operation
-from engine.ops.claims import Bury, Drop, Failure, Finish, LeasedJob, Release, Retry
+from engine.ops.claims import Bury, Drop, Failure, Finish, LeasedJob, Release, Retry, Swept
 from engine.ops.jobs import Lease
-from engine.ops.sweeps import Swept
 from engine.worker.machine.ticking import tick
 from tests.engine.desk import LEASE_MS
 from tests.engine.helpers.mixed_sides import LATE_MS, NAMES
