@@ -38,6 +38,7 @@ import json
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from operator import attrgetter
 from typing import Any, NamedTuple, cast, get_args, get_type_hints
 
 from engine.errors import ScriptFault
@@ -54,7 +55,9 @@ _LIFO, _DELAYED, _SETTINGS, _OPTIONS, _ALONE, _COST, _NONCE, _WIDE = (1 << bit f
 #: Sequence and enqueued_ms, unless the envelope is wide.
 NUMBERS_BYTES = 9
 _TIME_MASK = (1 << 42) - 1
-#: Attempts, kind of back-off, crashes_max, backoff_ms, timeout_ms; lengths of key, name and unique key.
+#: The settings that are numbers, in their order; behind them the lengths of key, name and unique key.
+_NUMBERS = ("attempts", "backoff", "crashes_max", "backoff_ms", "timeout_ms")
+_numbers_of = attrgetter(*_NUMBERS)
 _SETTINGS_FIELDS = struct.Struct(">HBBIIBBB")
 #: A byte holds the length of a seal, which is the unique key and up to 15 bytes more
 #: (`lua/core/modules/run.lua`).
@@ -120,9 +123,9 @@ def _shape(name: str, options: Options, has_nonce: bool) -> HeaderTemplate:
 
 
 def _numbers(options: Options) -> tuple[int, ...]:
-    """The settings that are numbers, in their order in the envelope."""
-    backoff = _BACKOFFS.index(options.backoff)
-    return options.attempts, backoff, options.crashes_max, options.backoff_ms, options.timeout_ms
+    """The settings as numbers, in their order: a kind of back-off by its place."""
+    attempts, backoff, *others = _numbers_of(options)
+    return attempts, _BACKOFFS.index(backoff), *others
 
 
 class Form(NamedTuple):
@@ -197,9 +200,10 @@ def _form(form_bytes: bytes) -> Form:
         at += _SETTINGS_FIELDS.size
     if lengths[2] > _UNIQUE_BYTES_MAX:
         raise ValueError(f"a unique key of {lengths[2]} bytes")
-    attempts, backoff, crashes_max, backoff_ms, timeout_ms = numbers
-    if backoff >= len(_BACKOFFS):
-        raise ValueError(f"back-off {backoff}")
+    settings: dict[str, Any] = dict(zip(_NUMBERS, numbers, strict=True))
+    if settings["backoff"] >= len(_BACKOFFS):
+        raise ValueError(f"back-off {settings['backoff']}")
+    settings["backoff"] = _BACKOFFS[settings["backoff"]]
     texts: list[str] = []
     lengths.insert(0, form_bytes[at])
     at += 1
@@ -210,14 +214,10 @@ def _form(form_bytes: bytes) -> Form:
     options = Options(
         priority=priority,
         lifo=bool(flags & _LIFO),
-        attempts=attempts,
-        backoff_ms=backoff_ms,
-        timeout_ms=timeout_ms,
-        backoff=_BACKOFFS[backoff],
-        crashes_max=crashes_max,
         key=key,
         unique=unique,
         on_parent_failure="ignore" if flags & _ALONE else "bury",
+        **settings,
         **_read_extras(form_bytes[at + 2 :]),
     )
     if options.backoff == "custom" and not options.backoff_delays_ms:
@@ -289,18 +289,7 @@ _JSON: Mapping[Any, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 }
 #: Options with a place of their own in the envelope, and those that decide about the enqueue and do not
 #: travel.
-_FIXED = {
-    "priority",
-    "lifo",
-    "attempts",
-    "backoff_ms",
-    "timeout_ms",
-    "backoff",
-    "crashes_max",
-    "key",
-    "unique",
-    "on_parent_failure",
-}
+_FIXED = {*_NUMBERS, "priority", "lifo", "key", "unique", "on_parent_failure"}
 _NOT_STORED = {"delay_ms", "run_at_ms", "dedup", "dedup_ms", "on_success", "on_failure"}
 _HINTS = get_type_hints(Options)
 #: All other options, by their names. A target is JSON already.
