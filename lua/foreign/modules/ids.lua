@@ -1,6 +1,6 @@
 -- Ids of jobs in foreign formats: any text of UTF-8 but the empty one, also with spaces and controls in it.
 
--- Whether callers can name a job with this id: the rule of engine/models/foreign/bull.py. What nobody can name stays
+-- Whether callers can name a job with this id: the rule of engine/models/model.py. What nobody can name stays
 -- where it is.
 local function nameable(id)
   if id == '' then return false end
