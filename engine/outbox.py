@@ -39,7 +39,7 @@ from engine.queue.settings import QueueSettings, synchronous
 from engine.queue.synchronous.queue import Queue
 from engine.sql import AsyncConnection, Connection, Database, Dialect, arun, dialect_of, named, rows, run
 from engine.tasks import Task
-from engine.worker.control import stop_signals
+from engine.worker.process import stop_signals
 
 log = logger("ironclaim.outbox")
 

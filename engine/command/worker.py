@@ -35,9 +35,9 @@ from engine.options import Setting, sentences, settings_of
 from engine.queue.settings import QueueSettings
 from engine.queue.synchronous.queue import Queue
 from engine.redis.endpoint import DEFAULT_URL
-from engine.worker.control import stop_signals
 from engine.worker.group import WorkerGroup
 from engine.worker.machine.concurrency import Strategy
+from engine.worker.process import stop_signals
 from engine.worker.settings import GroupSettings, WorkerSettings
 from engine.worker.worker import Worker
 

@@ -39,9 +39,8 @@ from engine.ops.schedules import Tick
 from engine.ops.sweeps import ReapLost, Swept
 from engine.redis.driver import Flight, SyncDriver
 from engine.redis.exchange import Sent
-from engine.worker.batches import Batch, Place, Run
-from engine.worker.control import SIGNAL_LOOK_S, rss_mb
-from engine.worker.handler_pool import HandlerPool
+from engine.worker.connections import SharedWait
+from engine.worker.handler_pool import Batch, HandlerPool, Place, Run
 from engine.worker.machine.events import (
     MS,
     Answered,
@@ -63,9 +62,8 @@ from engine.worker.machine.events import (
     Unanswered,
 )
 from engine.worker.machine.machine import WorkerMachine
+from engine.worker.process import SIGNAL_LOOK_S, Threads, rss_mb
 from engine.worker.runs import job_run
-from engine.worker.shared import SharedWait
-from engine.worker.threads import Threads
 
 # -- Says what came of runs whose lease was lost, when the server has answered their ends (rule 37: they
 # are sent all the same).

@@ -23,10 +23,9 @@ from engine.logs import Source, about
 from engine.observer import Observer
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
-from engine.outcomes import SoftTimeout, ending, verdict_of
+from engine.outcomes import SoftTimeout, backoff_delay_ms, ending, verdict_of
 from engine.serializers import Serializers
 from engine.worker.child_processes import ChildFailed, WorkerStopped
-from engine.worker.machine import backoff
 from engine.worker.machine.events import StopCause
 from engine.worker.machine.leases import timed_out, timeout_of
 
@@ -590,6 +589,6 @@ def _outcome(leased: LeasedJob, fault: Fault) -> tuple[str, str]:
         return "dead", "dead: no attempt is left"
     wait_ms, about_it = fault.verdict.delay_ms, ""
     if wait_ms is None:
-        wait_ms = backoff.delay_ms(leased.options, leased.failures, lambda: 1.0)
+        wait_ms = backoff_delay_ms(leased.options, leased.failures, lambda: 1.0)
         about_it = "at most " if leased.options.jitter_share else ""
     return "retried", f"again in {about_it}{wait_ms} ms"

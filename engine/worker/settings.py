@@ -17,8 +17,9 @@ from engine.errors import Malformed
 from engine.options import Checked, Choice, Default, Duration, Flag, Whole
 from engine.routing import DEFAULT_ROUTE
 from engine.validate import CONCURRENCY_MAX, Milliseconds
-from engine.worker.control import default_name
-from engine.worker.machine.concurrency import WEIGHT_MAX, Gate, Strategy
+from engine.worker.machine.claiming import Gate
+from engine.worker.machine.concurrency import WEIGHT_MAX, Strategy
+from engine.worker.process import default_name
 
 #: Child processes of one worker.
 PROCESSES_MAX = 64

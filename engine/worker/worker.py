@@ -40,16 +40,16 @@ from engine.redis.driver import SyncDriver
 from engine.serializers import Serializers
 from engine.validate import Milliseconds
 from engine.version import __version__
-from engine.worker.control import Control, Controls, stop_signals, warn_of_namesakes
+from engine.worker.connections import Control, Controls, SharedConnections, SharedWait
 from engine.worker.executor import Events, Executor
 from engine.worker.handler_pool import HandlerPool, check_references
-from engine.worker.loop import SharedThreads
-from engine.worker.machine.concurrency import Gate, Quota, Share
+from engine.worker.machine.claiming import Gate
+from engine.worker.machine.concurrency import Quota, Share
 from engine.worker.machine.events import PauseAsked, Settings, StopAsked, StopReason, TimerFired, WatchAsked
 from engine.worker.machine.machine import WorkerMachine
+from engine.worker.process import stop_signals, warn_of_namesakes
 from engine.worker.settings import JOBS_MAX, SWEEP_MS, WorkerSettings
-from engine.worker.sharded import ShardWorkers
-from engine.worker.shared import SharedConnections, SharedWait
+from engine.worker.several import ShardWorkers, SharedThreads
 
 log = logger("ironclaim.worker")
 

@@ -51,7 +51,7 @@ FACES = tuple(
     f"engine.{name}"
     for name in (
         *("queue.asynchronous", "queue.synchronous", "worker.worker", "worker.group", "scheduler", "tasks", "command"),
-        *("outbox", "effects", "worker.sharded", "resharding", "http"),
+        *("outbox", "effects", "worker.several", "resharding", "http"),
         *("channel.asynchronous.channel", "channel.synchronous.channel"),
     )
 )

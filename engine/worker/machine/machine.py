@@ -43,12 +43,11 @@ from engine.ops.workers import (
     RunTimesReported,
     UpdatesPublished,
 )
-from engine.outcomes import Verdict, ending, verdict_of
+from engine.outcomes import Verdict, backoff_delay_ms, ending, verdict_of
 from engine.redis.call import Call, ServerClock
-from engine.worker.machine import backoff
 from engine.worker.machine.acknowledgements import LINGER_MS, PendingAcknowledgements
-from engine.worker.machine.claiming import CallsInFlight, Claiming
-from engine.worker.machine.concurrency import Allowance, Gate, Quota, Share
+from engine.worker.machine.claiming import WAIT_MS_MAX, Allowance, CallsInFlight, Claiming, Gate, Prefetch
+from engine.worker.machine.concurrency import Quota, Share
 from engine.worker.machine.events import (
     MS,
     Action,
@@ -83,7 +82,6 @@ from engine.worker.machine.leases import (
     timed_out,
     timeout_of,
 )
-from engine.worker.machine.prefetch import WAIT_MS_MAX, Prefetch
 from engine.worker.machine.reports import Heartbeat, ProgressReports, RunStatistics
 from engine.worker.machine.sweeping import Presence, Sweeping
 
@@ -751,7 +749,7 @@ class WorkerMachine:
         delay_ms = verdict.delay_ms
         if delay_ms is None:
             # anchor: backoff-grows-with-failures
-            delay_ms = backoff.delay_ms(job.options, job.failures, self._draw)
+            delay_ms = backoff_delay_ms(job.options, job.failures, self._draw)
         failure = Failure(job.lease, error, delay_ms, trace, verdict.charge)
         end = ending(job.options, verdict)
         match end.kind:
