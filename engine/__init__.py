@@ -17,9 +17,9 @@ _HOMES = {
     "engine.channel.contents": ("RawJson",),
     "engine.channel.memory": ("MemoryStorage",),
     "engine.models.dsps": ("ChannelRule",),
-    "engine.channel.storage": ("RedisStorage",),
+    "engine.channel.settings": ("RedisStorage",),
     "engine.channel.synchronous.channel": ("Channel",),
-    "engine.channel.values": ("Acknowledged", "Fetched", "Message", "Published", "Subscribed"),
+    "engine.ops.channels": ("Acknowledged", "Fetched", "Message", "Published", "Subscribed"),
     "engine.errors": (
         "AuthenticationFailed",
         "BatchFailed",

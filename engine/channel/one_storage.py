@@ -10,9 +10,8 @@ from engine.channel import replies
 from engine.channel.replies import Batch
 from engine.channel.session_state import SessionState
 from engine.channel.steps import Send, SendMany, Steps, sent_of
-from engine.channel.values import Acknowledged, Fetched, Published, Subscribed
 from engine.errors import EngineError, Malformed
-from engine.ops.channels import NewMessage, OldReply
+from engine.ops.channels import Acknowledged, Fetched, NewMessage, OldReply, Published, Subscribed
 from engine.redis.call import PIPELINE_CALLS
 from engine.redis.exchange import Sent
 

@@ -11,9 +11,8 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
-from engine.channel import clock, contents
+from engine.channel import contents
 from engine.channel.session_state import SessionState
-from engine.channel.values import Acknowledged, Message, Published
 from engine.errors import (
     ChannelNotFound,
     EngineError,
@@ -24,12 +23,16 @@ from engine.errors import (
     ServerUnavailable,
     SubscriptionNotFound,
 )
+from engine.models.dsps import CLOCK_MAX, CLOCK_MIN, clock_distance
 from engine.ops.channels import (
     Acknowledge,
+    Acknowledged,
     AcknowledgeReply,
     FetchReply,
+    Message,
     OldReply,
     Proof,
+    Published,
     PublishReply,
     SubscribeReply,
     UnsubscribeReply,
@@ -71,11 +74,11 @@ def read_inner(channel: str, subscriber: str, text: object) -> int:
     subscriber's."""
     found = _json(text, text)
     at, given = found.get("clk"), found.get("xs")
-    if isinstance(at, bool) or not isinstance(at, int) or not clock.CLOCK_MIN <= at <= clock.CLOCK_MAX:
+    if isinstance(at, bool) or not isinstance(at, int) or not CLOCK_MIN <= at <= CLOCK_MAX:
         raise Malformed(
             "receipt",
             text,
-            f"{_BOUND}, whose clk is a whole number from {clock.CLOCK_MIN} to {clock.CLOCK_MAX}",
+            f"{_BOUND}, whose clk is a whole number from {CLOCK_MIN} to {CLOCK_MAX}",
         )
     if given != checksum(channel, subscriber, at):
         raise Malformed("receipt", text, f"{_BOUND}: its checksum is of something else")
@@ -212,7 +215,7 @@ def batch(session: SessionState, subscriber: str, sent: Sent) -> Batch | None:
     if upto == reply.cursor:
         upto = None
     proof = None if upto is None else Proof(upto, reply.proof_ms)
-    passed = 0 if upto is None else clock.distance(reply.cursor, upto)
+    passed = 0 if upto is None else clock_distance(reply.cursor, upto)
     return Batch(
         messages,
         upto,

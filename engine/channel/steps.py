@@ -3,8 +3,11 @@ and are sent what came of it. `Channel` and `AsyncChannel` carry them out."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import threading
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -115,3 +118,122 @@ def waiting(
         if not (yield Rest(most_ms, min(most_ms, _DEAF_MS))):
             return found
         waited_ms = max(1, (now_ns() - begun_ns) // 1_000_000)
+
+
+# -- How tasks wait, and how threads and greenlets do: for messages, and for the answers of several storages.
+
+
+class AsyncWaiter:
+    """A task that rests in a fetch until there may be messages, on the event loop that runs."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._woken = asyncio.Event()
+        self._closed = False
+
+    def wake(self) -> None:
+        """Wake the task. Safe from any thread."""
+        if threading.get_ident() == self._thread:
+            self._woken.set()
+        else:
+            # In a closed loop no task waits.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._woken.set)
+
+    def close(self) -> None:
+        """Wake the task for the last time: the channel is closed."""
+        self._closed = True
+        self.wake()
+
+    async def rest(self, most_ms: int) -> bool:
+        """Wait until it is woken, or was since the last rest, for at most this time. Returns False when the
+        channel is closed."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(most_ms / 1000):
+                await self._woken.wait()
+        self._woken.clear()
+        return not self._closed
+
+
+async def async_ask_at_once(
+    asked: Round, ask: Callable[[str], Coroutine[Any, Any, Answers]]
+) -> dict[str, Answers]:
+    """Ask several storages at once, each in a task of its own. Returns the answers that came in time."""
+    tasks = {id: asyncio.create_task(ask(id)) for id in asked.asks}
+    left, until_s = set(tasks.values()), None
+    loop = asyncio.get_running_loop()
+    try:
+        while left:
+            grace_s = None if until_s is None else max(0.0, until_s - loop.time())
+            done, left = await asyncio.wait(left, timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
+            if not done:
+                break
+            if (
+                until_s is None
+                and asked.enough is not None
+                and any(asked.enough(task.result()) for task in done)
+            ):
+                until_s = loop.time() + asked.grace_ms / 1000
+    finally:
+        for task in left:
+            task.cancel()
+    return {id: task.result() for id, task in tasks.items() if task not in left}
+
+
+class Waiter:
+    """A thread or greenlet that rests in a fetch until there may be messages."""
+
+    def __init__(self) -> None:
+        self._woken = threading.Event()
+        self._closed = False
+
+    def wake(self) -> None:
+        """Wake it; from any thread."""
+        self._woken.set()
+
+    def close(self) -> None:
+        """Wake it for the last time: the channel is closed."""
+        self._closed = True
+        self._woken.set()
+
+    def rest(self, most_ms: int) -> bool:
+        """Wait until it is woken, or was since the last rest was over; at most so long. False when the
+        channel is closed."""
+        self._woken.wait(most_ms / 1000)
+        self._woken.clear()
+        return not self._closed
+
+
+def ask_at_once(asked: Round, ask: Callable[[str], Answers]) -> dict[str, Answers]:
+    """Ask several storages at once, each in a thread (or greenlet) of its own; the answers of those that gave
+    them in time."""
+    answers: dict[str, Answers] = {}
+    broken: list[Exception] = []
+    changed = threading.Condition()
+
+    def ask_one(id: str) -> None:
+        try:
+            came = ask(id)
+        except Exception as error:
+            # Nobody else would hear of it, and who waits would wait for ever.
+            broken.append(error)
+            came = []
+        with changed:
+            answers[id] = came
+            changed.notify()
+
+    for id in asked.asks:
+        threading.Thread(target=ask_one, args=(id,), name=f"ironclaim-storage-{id}", daemon=True).start()
+    until_s: float | None = None
+    with changed:
+        while len(answers) < len(asked.asks):
+            if until_s is None and asked.enough is not None and any(map(asked.enough, answers.values())):
+                until_s = time.monotonic() + asked.grace_ms / 1000
+            left_s = None if until_s is None else until_s - time.monotonic()
+            if left_s is not None and left_s <= 0:
+                break
+            changed.wait(left_s)
+        if broken:
+            raise broken[0]
+        return dict(answers)

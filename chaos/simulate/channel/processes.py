@@ -19,11 +19,10 @@ from engine.channel import contents, one_storage
 from engine.channel.one_storage import OneStorage
 from engine.channel.session_state import SessionState
 from engine.channel.steps import Rest, Send, SendMany, Steps, waiting
-from engine.channel.values import Acknowledged, Fetched, Published, Subscribed
 from engine.errors import EngineError
 from engine.models import dsps
 from engine.ops.base import DeadlineBound, Operation
-from engine.ops.channels import NewMessage
+from engine.ops.channels import Acknowledged, Fetched, NewMessage, Published, Subscribed
 from engine.redis.call import ServerClock
 from engine.redis.exchange import DEADLINE_MS
 

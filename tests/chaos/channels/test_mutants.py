@@ -15,7 +15,7 @@ from chaos.errors import HarnessError
 from chaos.processes import ROOT, child_environment
 from engine import Channel, models
 from engine.channel import replies
-from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
+from engine.models.dsps import CLOCK_MAX, CLOCK_MIN
 from engine.redis.scripts import scripts_folder
 from tests.chaos.channels.presetting import preset
 

@@ -13,13 +13,12 @@ import pytest
 
 from engine import errors
 from engine.channel import replies
-from engine.channel.clock import CLOCK_MAX
 from engine.channel.memory import MemoryStorage
 from engine.channel.session_state import SessionState
 from engine.channel.several_storages import SeveralStorages
 from engine.channel.steps import Opening, Round, Steps
-from engine.channel.values import Acknowledged, Fetched
-from engine.ops.channels import Fetch, NewMessage, Publish, Subscribe, Unsubscribe
+from engine.models.dsps import CLOCK_MAX
+from engine.ops.channels import Acknowledged, Fetch, Fetched, NewMessage, Publish, Subscribe, Unsubscribe
 from engine.redis.exchange import Sent
 
 TTL_S = 315

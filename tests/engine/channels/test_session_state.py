@@ -8,8 +8,8 @@ import pytest
 
 from engine import OutcomeUnknown, PartlyPublished, Published, ServerUnavailable
 from engine.channel import replies
-from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from engine.channel.session_state import SessionState
+from engine.models.dsps import CLOCK_MAX, CLOCK_MIN
 from engine.ops import channels as ops
 from engine.redis.exchange import Sent
 
