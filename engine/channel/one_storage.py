@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from engine.channel import replies
-from engine.channel.replies import Batch
+from engine.channel.replies import Page
 from engine.channel.session_state import SessionState
 from engine.channel.steps import Send, SendMany, Steps, sent_of
 from engine.errors import EngineError, Malformed
@@ -72,7 +72,7 @@ class OneStorage:
         until_ns = time.monotonic_ns() + _SEARCH_MS * 1_000_000
         while True:
             sent = sent_of((yield Send(self._id, self._session.fetch(subscriber, most, waited_ms))))
-            found = replies.batch(self._session, subscriber, sent)
+            found = replies.page(self._session, subscriber, sent)
             if found is None:
                 raise replies.missing(self._channel, subscriber, sent.reply)
             if not found.searching or found.messages or time.monotonic_ns() > until_ns:
@@ -96,7 +96,7 @@ class OneStorage:
             raise replies.missing(self._channel, subscriber, reply)
         return dict(zip(ids, reply.old, strict=True))
 
-    def _fetched(self, subscriber: str, found: Batch) -> Fetched:
+    def _fetched(self, subscriber: str, found: Page) -> Fetched:
         receipt = None
         if found.upto is not None:
             self._session.gave(subscriber, found.upto, found.proof)

@@ -118,7 +118,7 @@ def _json(text: object, shown: object) -> dict[str, Any]:
 R = TypeVar("R")
 
 
-class Batch(NamedTuple):
+class Page(NamedTuple):
     """The result of one fetch of one storage. `upto`: the clock that a receipt stands for, None where there
     is nothing to acknowledge; `proof`: what tells it from the same clock of another history. `turned_back`:
     the clock went back, and this object has not told this subscriber yet."""
@@ -195,7 +195,7 @@ def unsubscribed(sent: Sent) -> bool:
     return reply.result == "deleted"
 
 
-def batch(session: SessionState, subscriber: str, sent: Sent) -> Batch | None:
+def page(session: SessionState, subscriber: str, sent: Sent) -> Page | None:
     """The result of a fetch; None where the channel or the subscriber is missing: `missing` says which."""
     reply = reply_of(sent, FetchReply)
     session.learn(sent)
@@ -210,13 +210,13 @@ def batch(session: SessionState, subscriber: str, sent: Sent) -> Batch | None:
     messages = tuple(
         Message(*found, at, contents.spelled(found[0], body)) for at, body, found in read if found is not None
     )
-    # By the order of delivery: the largest of a batch across the wrap is not its last (wire-models 2.3).
+    # By the order of delivery: the largest of a page across the wrap is not its last (wire-models 2.3).
     upto = reply.items[-1][0] if reply.items else reply.upto
     if upto == reply.cursor:
         upto = None
     proof = None if upto is None else Proof(upto, reply.proof_ms)
     passed = 0 if upto is None else clock_distance(reply.cursor, upto)
-    return Batch(
+    return Page(
         messages,
         upto,
         proof,

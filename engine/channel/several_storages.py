@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from engine.channel import replies
-from engine.channel.replies import Batch
+from engine.channel.replies import Page
 from engine.channel.session_state import SessionState, SuspectCursors
 from engine.channel.steps import Round, Steps
 from engine.errors import EngineError, Malformed, OutcomeUnknown, ScriptFault, logger
@@ -33,14 +33,14 @@ from engine.redis.exchange import Sent
 
 log = logger("ironclaim.channel")
 
-# -- Merges the replies of several storages into one batch: each message once, in the order of the
+# -- Merges the replies of several storages into one page: each message once, in the order of the
 # storages where they agree. Pure functions.
 
 
 class Part(NamedTuple):
-    """The reply of one storage: a batch, and where the subscriber and the channel are in it."""
+    """The reply of one storage: a page, and where the subscriber and the channel are in it."""
 
-    batch: Batch
+    page: Page
     cursor: int
     clock: int
 
@@ -61,7 +61,7 @@ def holders(parts: Mapping[str, Part]) -> dict[str, dict[str, int]]:
     """Message id -> the storages that brought it, with its clock in each."""
     found: dict[str, dict[str, int]] = {}
     for storage, part in parts.items():
-        for message in part.batch.messages:
+        for message in part.page.messages:
             found.setdefault(message.id, {})[storage] = message.clock
     return found
 
@@ -70,7 +70,7 @@ def merge(parts: Mapping[str, Part], old: set[str], most: int) -> Merged:
     """Merge at most `most` messages. Each has the clock of the first storage that brought it."""
     order: list[Message] = []
     for part in parts.values():
-        order = _woven(order, part.batch.messages)
+        order = _woven(order, part.page.messages)
     fresh = [message for message in order if message.id not in old]
     delivered = {message.id for message in fresh[:most]}
     upto: dict[str, int] = {}
@@ -80,16 +80,16 @@ def merge(parts: Mapping[str, Part], old: set[str], most: int) -> Merged:
         if reached is None:
             continue
         upto[storage] = reached
-        own = [message for message in part.batch.messages if not clock_after(message.clock, reached)]
-        gone = clock_distance(part.cursor, reached) - len(own) - part.batch.corrupt
+        own = [message for message in part.page.messages if not clock_after(message.clock, reached)]
+        gone = clock_distance(part.cursor, reached) - len(own) - part.page.corrupt
         # What another storage delivers is not lost.
         lost = max(lost, gone - len(delivered - {message.id for message in own}))
     return Merged(
         tuple(fresh[:most]),
         upto,
-        len(fresh) > most or any(part.batch.more for part in parts.values()),
+        len(fresh) > most or any(part.page.more for part in parts.values()),
         lost,
-        max((part.batch.corrupt for part in parts.values()), default=0),
+        max((part.page.corrupt for part in parts.values()), default=0),
         len(order) - len(fresh),
     )
 
@@ -114,11 +114,11 @@ def _woven(first: Sequence[Message], second: Sequence[Message]) -> list[Message]
 def _reached(part: Part, done: set[str]) -> int | None:
     """The clock up to which everything that this storage brought is done; None where that is nothing."""
     before: int | None = None
-    for message in part.batch.messages:
+    for message in part.page.messages:
         if message.id not in done:
             return before
         before = message.clock
-    return part.batch.upto
+    return part.page.upto
 
 
 # -- Which of several storages are asked: one that failed is left out for a while, and then tried beside
@@ -242,11 +242,11 @@ class SeveralStorages:
             parts = yield from self._parts(subscriber, most, waited_ms)
             old = yield from self._old(subscriber, parts)
             merged = merge(parts, old, most)
-            turned_back = any(part.batch.turned_back for part in parts.values())
+            turned_back = any(part.page.turned_back for part in parts.values())
             for id, at in merged.upto.items():
-                self._sessions[id].gave(subscriber, at, parts[id].batch.proof)
+                self._sessions[id].gave(subscriber, at, parts[id].page.proof)
             speaks = bool(merged.messages or merged.lost or merged.corrupt or turned_back)
-            searching = any(part.batch.searching for part in parts.values())
+            searching = any(part.page.searching for part in parts.values())
             if not speaks and merged.dropped:
                 yield from self._acknowledge(subscriber, merged.upto)
                 searching = True
@@ -351,11 +351,11 @@ class SeveralStorages:
         return parts
 
     def _part(self, id: str, subscriber: str, sent: Sent) -> Part | FetchReply:
-        batch = replies.batch(self._sessions[id], subscriber, sent)
+        page = replies.page(self._sessions[id], subscriber, sent)
         reply = replies.reply_of(sent, FetchReply)
-        if batch is None or reply.cursor is None or reply.clock is None:
+        if page is None or reply.cursor is None or reply.clock is None:
             return reply
-        return Part(batch, reply.cursor, reply.clock)
+        return Part(page, reply.cursor, reply.clock)
 
     def _old(self, subscriber: str, parts: Mapping[str, Part]) -> Steps[set[str]]:
         """Messages that not every storage brought, and that one which did not says are old: it alone had them
@@ -388,8 +388,8 @@ class SeveralStorages:
 
     def _fetched(self, subscriber: str, parts: Mapping[str, Part], merged: Merged) -> Fetched:
         inner = {id: replies.inner(self._channel, subscriber, at) for id, at in merged.upto.items()}
-        first = next(iter(parts.values())).batch
-        changed = any(part.batch.era_changed for part in parts.values())
+        first = next(iter(parts.values())).page
+        changed = any(part.page.era_changed for part in parts.values())
         receipt = replies.outer(inner) if inner else None
         return Fetched(merged.messages, receipt, merged.more, merged.lost, first.era, changed, merged.corrupt)
 
