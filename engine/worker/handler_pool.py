@@ -30,7 +30,7 @@ from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
 from engine.outcomes import ErrorRules
 from engine.serializers import BUILT_IN, Serializers
-from engine.worker.child_processes import END_S, Answer, Child, ChildFailed, reference_of
+from engine.worker.child_processes import END_S, Answer, Child, ChildFailed, Work, reference_of
 from engine.worker.machine.events import HandlerEnded, StopCause
 from engine.worker.process import Threads
 from engine.worker.runs import Coroutines, LoopThread, RunContexts, Runs
@@ -101,7 +101,7 @@ class HandlerPool:
         # Where child processes have the hooks of a registry.
         self._numbers = {id(hooks): number for number, (hooks, _) in enumerate(in_children)}
         self._batches = (
-            BatchRuns(self.runs, self.start, handlers, batch_ended, self._contexts, self._hooks_in_child)
+            BatchRuns(self.runs, self.start, handlers, batch_ended, self._contexts, self._run_in)
             if batch_ended is not None
             else None
         )
@@ -255,7 +255,10 @@ class HandlerPool:
         job: Job | None = None
         try:
             if child is not None:
-                return None, self._run_in(child, leased)
+                ((fault, result),) = self._run_in(child, leased)
+                if fault is not None:
+                    raise ChildFailed(fault)
+                return None, result
             job = self.runs.job(leased)
             if hooks:
                 with entered(hooks, job):
@@ -265,21 +268,21 @@ class HandlerPool:
         except BaseException as failure:
             # Also SystemExit: it would end only this thread, and the job would be held for ever.
             fault = self.runs.failed(leased, failure)
-        if job is not None:
+        if hooks and job is not None:
             ended(hooks, job, None if fault is None else fault.error)
         return fault, result
 
-    def _run_in(self, child: Child, leased: LeasedJob) -> bytes | None:
-        """Run a plain function in a child process, and return its result. Raises ChildFailed."""
-        reference = reference_of(self._handlers.find(leased.name))
-        child.start(leased)
-        self.runs.register(leased, partial(child.lose, leased.lease), partial(child.soften, leased.lease))
-        self.runs.stoppable(leased, partial(child.kill, leased.lease))
-        rules = self._handlers.error_rules(leased.name)
-        fault, result = child.run(reference, leased, rules, self._hooks_in_child(leased.name))
-        if fault is not None:
-            raise ChildFailed(fault)
-        return result
+    def _run_in(self, child: Child, work: Work) -> list[Answer]:
+        """Run a plain function in a child process. When the process dies, all of its jobs have failed."""
+        jobs = work if isinstance(work, list) else [work]
+        name = jobs[0].name
+        reference = reference_of(self._handlers.find(name))
+        child.start(*jobs)
+        for leased in jobs:
+            lease = leased.lease
+            self.runs.register(leased, partial(child.lose, lease), partial(child.soften, lease))
+            self.runs.stoppable(leased, partial(child.kill, lease), alone=len(jobs) == 1)
+        return child.run(reference, work, self._handlers.error_rules(name), self._hooks_in_child(name))
 
     def _hooks_in_child(self, name: str) -> list[int]:
         """Which of its hooks a child process calls around the runs of a name."""
@@ -404,9 +407,9 @@ class BatchRuns:
         handlers: Handlers,
         ended: BatchEndedTold,
         contexts: RunContexts,
-        hooks_in_child: Callable[[str], list[int]],
+        run_in: Callable[[Child, Work], list[Answer]],
     ) -> None:
-        self._hooks_in_child = hooks_in_child
+        self._run_in = run_in
         self._runs = runs
         self._contexts = contexts
         self._start = start
@@ -427,10 +430,15 @@ class BatchRuns:
             one.run.enter()
         going = _going(ones)
         jobs = [one.run.job for one in going]
-        returned, failure, found = None, None, None
+        returned, failure = None, None
+        found: list[End] | None = None
         try:
             if jobs and child is not None:
-                found = self._run_in(child, batch.name, [one.leased for one in going])
+                known: dict[int, ChildFailed] = {}
+                found = [
+                    (None if fault is None else known.setdefault(id(fault), ChildFailed(fault)), result)
+                    for fault, result in self._run_in(child, [one.leased for one in going])
+                ]
             elif jobs:
                 returned = call_here(self._handlers.find(batch.name), jobs, batch.name)
         except BaseException as raised:
@@ -440,22 +448,6 @@ class BatchRuns:
         for one in ones:
             one.run.leave()
         self._end(ones)
-
-    def _run_in(self, child: Child, name: str, batch: list[LeasedJob]) -> list[End]:
-        """The end of each job in the child process. When the process dies, all of them have failed."""
-        reference = reference_of(self._handlers.find(name))
-        child.start(*batch)
-        for leased in batch:
-            lease = leased.lease
-            self._runs.register(leased, partial(child.lose, lease), partial(child.soften, lease))
-            self._runs.stoppable(leased, partial(child.kill, leased.lease), alone=len(batch) == 1)
-        known: dict[int, ChildFailed] = {}
-        found: list[End] = []
-        rules = self._handlers.error_rules(name)
-        for fault, result in child.run_batch(reference, batch, rules, self._hooks_in_child(name)):
-            failure = None if fault is None else known.setdefault(id(fault), ChildFailed(fault))
-            found.append((failure, result))
-        return found
 
     async def run_coroutine(self, batch: Batch, cancel: Callable[[], None]) -> None:
         """Run an async function, which `cancel` cancels."""
