@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from engine import validate
 from engine.channel import contents
 from engine.channel.asynchronous.storage import AsyncOpenRedis, AsyncOpenStorage
-from engine.channel.one_storage import OneStorage
 from engine.channel.session_state import SessionState
 from engine.channel.several_storages import SeveralStorages
-from engine.channel.steps import Opening
+from engine.channel.steps import OneStorage, Opening
 from engine.channel.synchronous.storage import OpenRedis, OpenStorage
 from engine.errors import Malformed
 from engine.models import Dsps, dsps

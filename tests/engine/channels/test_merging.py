@@ -320,7 +320,7 @@ def test_a_storage_with_messages_gives_the_others_a_moment(desk: Desk) -> None:
     desk.subscribe()
     desk.publish_to("a", "x")
     desk.silent.add("b")
-    assert ids(desk.fetch()) == ["x"] and parts(desk.fetch()) == {"a": 1} and desk.asked[-1].grace_ms == 300
+    assert ids(desk.fetch()) == ["x"] and parts(desk.fetch()) == {"a": 1} and desk.asked[-1].late_ms == 300
 
 
 def test_it_is_missing_when_all_miss_it(desk: Desk) -> None:
