@@ -68,7 +68,7 @@ _HOMES = {
     "engine.serializers": ("Serializer", "UnreadablePayload"),
     "engine.tasks": ("Task", "TaskFunction"),
     "engine.worker.group": ("WorkerGroup",),
-    "engine.worker.settings": ("GroupSettings", "WorkerSettings"),
+    "engine.worker.machine.settings": ("GroupSettings", "WorkerSettings"),
     "engine.worker.worker": ("Scheduler", "Worker"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -57,7 +57,7 @@ from engine.serializers import Serializer, UnreadablePayload
 from engine.tasks import Task, TaskFunction
 from engine.version import __version__ as __version__
 from engine.worker.group import WorkerGroup
-from engine.worker.settings import GroupSettings, WorkerSettings
+from engine.worker.machine.settings import GroupSettings, WorkerSettings
 from engine.worker.worker import Scheduler, Worker
 
 __all__ = [

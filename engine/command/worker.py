@@ -37,8 +37,8 @@ from engine.queue.synchronous.queue import Queue
 from engine.redis.endpoint import DEFAULT_URL
 from engine.worker.group import WorkerGroup
 from engine.worker.machine.concurrency import Strategy
+from engine.worker.machine.settings import GroupSettings, WorkerSettings
 from engine.worker.process import stop_signals
-from engine.worker.settings import GroupSettings, WorkerSettings
 from engine.worker.worker import Worker
 
 # -- The flags `--log-level` and `--log-json`, and the form of the log that they ask for.

@@ -19,8 +19,8 @@ from engine.queue.settings import QueueSettings
 from engine.worker.connections import SharedConnections
 from engine.worker.machine.concurrency import QUEUES_MAX, Sharing
 from engine.worker.machine.events import StopReason
+from engine.worker.machine.settings import GroupSettings
 from engine.worker.process import SIGNAL_LOOK_S, stop_signals
-from engine.worker.settings import GroupSettings
 from engine.worker.several import Ends, SharedThreads
 from engine.worker.worker import Worker
 

@@ -25,7 +25,8 @@ from engine.worker.connections import SharedConnections
 from engine.worker.executor import Events, Executor, Over
 from engine.worker.handler_pool import HandlerPool
 from engine.worker.machine.concurrency import Places, Quota
-from engine.worker.machine.events import MS, PauseAsked, Settings, StopAsked, StopReason
+from engine.worker.machine.events import MS, PauseAsked, StopAsked, StopReason
+from engine.worker.machine.settings import Settings
 from engine.worker.process import Threads, stop_signals
 from engine.worker.runs import Coroutines, LoopThread, RunContexts
 

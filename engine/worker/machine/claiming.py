@@ -12,7 +12,8 @@ from engine.ops.sweeps import Wait, WorkerUpdates
 from engine.redis.call import BLOCK_MS, Call, ServerClock
 from engine.routing import DEFAULT_ROUTE, matching
 from engine.worker.machine.concurrency import Quota, Share
-from engine.worker.machine.events import MS, Action, CallKind, Send, Settings
+from engine.worker.machine.events import MS, Action, CallKind, Send
+from engine.worker.machine.settings import Gate, Settings
 
 #: Blocking on 1,000 lists costs the server 0.4 ms: at most 16, and one of them is the worker's own, on which
 #: it hears of updates.
@@ -162,8 +163,6 @@ class Claiming:
 
 # -- What a worker may claim now.
 
-#: Asked before a claim: False or 0 = nothing now, True = anything, a number = at most so many jobs.
-Gate = Callable[[], "bool | int"]
 #: A gate that was closed is asked again after so long.
 GATE_MS = 200
 

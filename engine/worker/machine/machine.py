@@ -64,7 +64,6 @@ from engine.worker.machine.events import (
     NotStarted,
     PauseAsked,
     Progressed,
-    Settings,
     StopAsked,
     StopHandler,
     StopReason,
@@ -83,6 +82,7 @@ from engine.worker.machine.leases import (
     timeout_of,
 )
 from engine.worker.machine.reports import Heartbeat, ProgressReports, RunStatistics
+from engine.worker.machine.settings import Settings
 from engine.worker.machine.sweeping import Presence, Sweeping
 
 #: After the last `next_start` the machine is woken for so long within each linger: what those left undecided

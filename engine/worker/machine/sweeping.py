@@ -13,7 +13,8 @@ from engine.ops.schedules import DueSchedule, Tick, TickPolicy, Timing
 from engine.ops.sweeps import ReadWorkerUpdates, ReapLost, Sweep, Swept
 from engine.ops.workers import Beaten, ClientConnection, Connected, ListConnections, ListedConnections
 from engine.redis.call import ServerClock
-from engine.worker.machine.events import MS, Settings
+from engine.worker.machine.events import MS
+from engine.worker.machine.settings import Settings
 
 #: Most jobs that one sweep moves, where a lease that is taken away counts as two: a sweep takes the server
 #: some 3 ms at most, and as long as there are more, the next one follows at once.

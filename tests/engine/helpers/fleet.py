@@ -15,8 +15,9 @@ from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
 from engine.ops.sweeps import Swept, Wait, Woken
 from engine.redis.call import ServerClock
-from engine.worker.machine.events import MS, Action, Answered, Event, HandlerEnded, LoseLease, Send, Settings, Start, TimerFired
+from engine.worker.machine.events import MS, Action, Answered, Event, HandlerEnded, LoseLease, Send, Start, TimerFired
 from engine.worker.machine.machine import WorkerMachine
+from engine.worker.machine.settings import Settings
 from tests.engine.desk import Desk
 
 #: What a handler does: it takes so many ms, never returns (None), or takes its whole worker with it.
