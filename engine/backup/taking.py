@@ -174,7 +174,7 @@ class _Taking:
         copies."""
         # Compressed and written when the writes go on again.
         last: list[Entry] = []
-        with self._paused(pause_ms) as since_s:
+        with self._writes_held_back(pause_ms) as since_s:
             self._note_changed_keys(self._tracking.ping())
             self._copy(self._changed, last.append)
             (sequence,) = self._data.ask(("GET", self._queue.model.keys.seq))
@@ -194,7 +194,7 @@ class _Taking:
         )
 
     @contextmanager
-    def _paused(self, pause_ms: int) -> Generator[float]:
+    def _writes_held_back(self, pause_ms: int) -> Generator[float]:
         since_s = time.monotonic()
         (reply,) = self._data.try_to(("CLIENT", "PAUSE", pause_ms, "WRITE"))
         self._paused_by_us = not isinstance(reply, Exception)
