@@ -17,9 +17,9 @@ _HOMES = {
     "engine.channel.contents": ("RawJson",),
     "engine.channel.memory": ("MemoryStorage",),
     "engine.models.dsps": ("ChannelRule",),
-    "engine.channel.storage": ("RedisStorage",),
+    "engine.channel.settings": ("RedisStorage",),
     "engine.channel.synchronous.channel": ("Channel",),
-    "engine.channel.values": ("Acknowledged", "Fetched", "Message", "Published", "Subscribed"),
+    "engine.ops.channels": ("Acknowledged", "Fetched", "Message", "Published", "Subscribed"),
     "engine.errors": (
         "AuthenticationFailed",
         "BatchFailed",
@@ -68,7 +68,7 @@ _HOMES = {
     "engine.serializers": ("Serializer", "UnreadablePayload"),
     "engine.tasks": ("Task", "TaskFunction"),
     "engine.worker.group": ("WorkerGroup",),
-    "engine.worker.settings": ("GroupSettings", "WorkerSettings"),
+    "engine.worker.machine.settings": ("GroupSettings", "WorkerSettings"),
     "engine.worker.worker": ("Scheduler", "Worker"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

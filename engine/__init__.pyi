@@ -4,9 +4,8 @@ from engine import effects, models, outbox
 from engine.channel.asynchronous.channel import AsyncChannel
 from engine.channel.contents import RawJson
 from engine.channel.memory import MemoryStorage
-from engine.channel.storage import RedisStorage
+from engine.channel.settings import RedisStorage
 from engine.channel.synchronous.channel import Channel
-from engine.channel.values import Acknowledged, Fetched, Message, Published, Subscribed
 from engine.errors import (
     AuthenticationFailed,
     BatchFailed,
@@ -33,6 +32,7 @@ from engine.handlers import Handlers
 from engine.job import Job
 from engine.models.dsps import ChannelRule
 from engine.ops.admin import Altered, HistoryRule
+from engine.ops.channels import Acknowledged, Fetched, Message, Published, Subscribed
 from engine.ops.jobs import Enqueued
 from engine.ops.looks import Counts, Event, LimitInfo, NameCounts, PauseInfo, Snapshot
 from engine.ops.workers import Durations, HandlerTimes, WorkerInfo
@@ -57,7 +57,7 @@ from engine.serializers import Serializer, UnreadablePayload
 from engine.tasks import Task, TaskFunction
 from engine.version import __version__ as __version__
 from engine.worker.group import WorkerGroup
-from engine.worker.settings import GroupSettings, WorkerSettings
+from engine.worker.machine.settings import GroupSettings, WorkerSettings
 from engine.worker.worker import Scheduler, Worker
 
 __all__ = [

@@ -17,7 +17,7 @@ from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
-    from engine.channel.values import Published
+    from engine.ops.channels import Published
     from engine.ops.jobs import Enqueued
 
 #: Of the text of an exception that is stored or shown, and of a value that an error names.

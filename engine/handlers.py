@@ -176,7 +176,8 @@ class Handlers:
         those of the one it was included from."""
         origin = self._origins.get(name)
         inner = () if origin is None else origin.hooks_of(name)
-        return (self.hooks, *inner) if self.hooks else inner
+        # Asked for each run: without a hook of any kind no call is made.
+        return (self.hooks, *inner) if self.hooks.modules and self.hooks else inner
 
     def registries(self) -> list[Handlers]:
         """This one, and those that it has included."""

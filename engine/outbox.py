@@ -39,7 +39,7 @@ from engine.queue import producing
 from engine.queue.settings import QueueSettings, synchronous
 from engine.queue.synchronous import Queue
 from engine.tasks import Task
-from engine.worker.control import stop_signals
+from engine.worker.process import stop_signals
 
 log = logger("ironclaim.outbox")
 

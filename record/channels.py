@@ -11,7 +11,7 @@ import json
 import zlib
 from typing import Any, cast
 
-from engine.channel.clock import after, distance
+from engine.models.dsps import clock_after, clock_distance
 from engine.observer import Intended, Outcome
 from engine.ops.base import Call, Operation
 from engine.ops.channels import (
@@ -207,9 +207,9 @@ def _era(reply: PublishReply | FetchReply | AcknowledgeReply | SubscribeReply) -
 def _lost(reply: FetchReply) -> int:
     """The clocks that the fetch has passed over because their messages have expired."""
     end = reply.items[-1][0] if reply.items else reply.upto
-    if end is None or reply.cursor is None or not after(end, reply.cursor):
+    if end is None or reply.cursor is None or not clock_after(end, reply.cursor):
         return 0
-    return distance(reply.cursor, end) - len(reply.items)
+    return clock_distance(reply.cursor, end) - len(reply.items)
 
 
 def _published(operation: Publish, crcs: tuple[int, ...], reply: PublishReply, definite: bool) -> str:

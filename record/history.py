@@ -174,7 +174,7 @@ ROW_FIELDS: tuple[Field, ...] = (
         "operation effect effects handed fault final",
         "the jobs or messages of the row (fetch: in order of delivery), final: subscribers; see ITEM_FIELDS",
     ),
-    # channels (engine.channel.clock says how clocks compare)
+    # channels (engine.models.dsps says how clocks compare)
     Field("channel", "str", "operation misuse handed final", "name of the channel", since=5),
     Field("subscriber", "str", "operation misuse handed", "name of the subscriber", since=5),
     Field(

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import engine
-from engine.channel import clock, replies
+from engine.channel import replies
+from engine.models.dsps import clock_after, clock_ahead
 from record.channels import ChannelRecorder
 
 #: tampered: another clock with the checksum of this one. truncated: cut off. foreign: another subscriber's receipt for the same
@@ -55,17 +56,17 @@ def forged(kind: Misuse, channel: str, subscriber: str, handed: Handed, old: Han
             return None
         named = old.at(channel, subscriber)
         # A restored server may have a cursor from before its acknowledgement: then the receipt is valid again.
-        return None if clock.after(named, clock.ahead(at, -handed.covers)) else (old.receipt, named)
+        return None if clock_after(named, clock_ahead(at, -handed.covers)) else (old.receipt, named)
     if kind == "truncated":
         return handed.receipt[: len(handed.receipt) // 2], at
     if kind == "tampered":
-        named = clock.ahead(at, 1)
+        named = clock_ahead(at, 1)
         part = f'{{"clk":{named},"xs":"{replies.checksum(channel, subscriber, at)}"}}'
     elif kind == "foreign":
         named = at
         part = replies.inner(channel, f"{subscriber}-other", at)
     else:
-        named = clock.ahead(at, _BEYOND)
+        named = clock_ahead(at, _BEYOND)
         part = replies.inner(channel, subscriber, named)
     return replies.outer({handed.storage: part}), named
 

@@ -17,7 +17,7 @@ from bench.channels.misuse import Accepted, Handed
 from bench.channels.opening import Place
 from bench.channels.witness import Witness
 from bench.channels.workload import Kind, PlannedChannel, PlannedSubscriber
-from engine.channel import clock
+from engine.models.dsps import clock_after
 from record.channels import ChannelRecorder
 from record.history import HistoryFile
 
@@ -194,7 +194,7 @@ class Reader:
         if self._witness is not None:
             self._witness.handed(self._at.name, self._name, got, begun_ns=begun_ns, done_ns=now_ns)
         for message in got.messages:
-            if self._newest is None or clock.after(message.clock, self._newest):
+            if self._newest is None or clock_after(message.clock, self._newest):
                 self._newest = message.clock
                 self._report(DELIVERY, self._at.group, (now_ns - message.content["intended_ns"]) / 1e6, None)
         return got

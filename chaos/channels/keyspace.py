@@ -13,7 +13,7 @@ from redis.exceptions import RedisClusterException
 from chaos import rows
 from chaos.channels.spec import Channel
 from chaos.topology.base import client_of
-from engine.channel.clock import after, parse
+from engine.models.dsps import clock_after, read_clock
 from record.history import HistoryFile
 
 #: Beyond what an unread message lives, keys live for this long.
@@ -104,7 +104,7 @@ class Keyspace:
 
 def number(value: str | None) -> int | None:
     """A clock as it is stored."""
-    return None if value is None else parse(value)
+    return None if value is None else read_clock(value)
 
 
 def clock_key(channel: str) -> str:
@@ -121,4 +121,4 @@ def gone_back(before: Mapping[str, int | None], now: Mapping[str, int | None]) -
 
 
 def is_behind(now: int | None, before: int) -> bool:
-    return now is None or after(before, now)
+    return now is None or clock_after(before, now)

@@ -29,25 +29,25 @@ def checksum_not_verified() -> None:
 def receipt_plain_less() -> None:
     """The receipt of a batch is that of the largest of its clocks, as `<` has them."""
     replies: Any = importlib.import_module("engine.channel.replies")
-    clean = replies.batch
+    clean = replies.page
 
-    def batch(*arguments: Any) -> Any:
+    def page(*arguments: Any) -> Any:
         found = clean(*arguments)
         return found._replace(upto=max(message.clock for message in found.messages)) if found and found.messages else found
 
-    replies.batch = batch
+    replies.page = page
 
 
 def message_kept_back() -> None:
     """The caller of a fetch is not handed the last message of a batch."""
     replies: Any = importlib.import_module("engine.channel.replies")
-    clean = replies.batch
+    clean = replies.page
 
-    def batch(*arguments: Any) -> Any:
+    def page(*arguments: Any) -> Any:
         found = clean(*arguments)
         return found._replace(messages=found.messages[:-1]) if found and len(found.messages) > 1 else found
 
-    replies.batch = batch
+    replies.page = page
 
 
 #: Mutant -> what plants it.

@@ -11,7 +11,7 @@ import redis
 from chaos.channels.keyspace import Keyspace, Look
 from chaos.probe import Address
 from chaos.sampler import WorldSampler
-from engine.channel.clock import distance
+from engine.models.dsps import clock_distance
 from record.history import HistoryFile
 
 
@@ -50,7 +50,7 @@ class ChannelSampler(WorldSampler):
         if look is None:
             return 0
         return sum(
-            distance(cursor, clock)
+            clock_distance(cursor, clock)
             for channel, clock in look.clocks.items()
             if clock is not None
             for cursor in look.cursors[channel].values()

@@ -11,7 +11,7 @@ from bench.models import DSPS
 from chaos import catalogue, topologies
 from chaos.errors import HarnessError
 from chaos.spec import SpecFile, check_bounds
-from engine.channel.clock import CLOCK_MAX, ahead
+from engine.models.dsps import CLOCK_MAX, clock_ahead
 
 BOUNDS: dict[str, tuple[int, int]] = {"seed": (0, 2**53 - 1), "publishers": (1, 8), "load_bound_s": (60, 100_000)}
 
@@ -133,4 +133,4 @@ def _preset(workload: ChannelWorkload, name: str, at_ms: float | None) -> int | 
     least two of them, since a crossing has two sides."""
     if at_ms is None:
         return None
-    return ahead(CLOCK_MAX, 1 - max(2, workload.new_messages(at_ms)[name]))
+    return clock_ahead(CLOCK_MAX, 1 - max(2, workload.new_messages(at_ms)[name]))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
 from chaos.watch import ProcessView, Watch, apply
-from engine.channel.clock import after
+from engine.models.dsps import clock_after
 
 
 class Reader(NamedTuple):
@@ -48,7 +48,7 @@ class ChannelWatch(Watch):
     def delivered_again(self, proc: str, in_hand: dict[Reader, int]) -> list[Reader]:
         """Those of `in_hand`, each with the clock of what was not acknowledged, that this process was given at or before it."""
         first = self.channels(proc).first
-        return [place for place, clock in in_hand.items() if place in first and not after(first[place], clock)]
+        return [place for place, clock in in_hand.items() if place in first and not clock_after(first[place], clock)]
 
 
 def apply_channels(view: ChannelView, row: dict[str, Any]) -> None:

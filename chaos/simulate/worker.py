@@ -29,13 +29,13 @@ from engine.worker.machine.events import (
     HandlerEnded,
     LoseLease,
     Send,
-    Settings,
     Start,
     StopAsked,
     TimerFired,
     Unanswered,
 )
 from engine.worker.machine.machine import WorkerMachine
+from engine.worker.machine.settings import Settings
 
 #: What handlers raise that do this: what a job has a rule for, and what ends it without one.
 _VERDICTS = {

@@ -203,6 +203,8 @@ def _json(value: Mapping[str, object]) -> bytes:
 
 #: How long a reply may take beyond what is usual: a large value, or a page of them.
 _PATIENCE_MS = 60_000
+#: Keys that one call looks at.
+_SCAN_KEYS = 1_000
 
 
 class ServerConnection:
@@ -257,6 +259,16 @@ class ServerConnection:
         except FAILURES as error:
             raise _broken(error) from error
         return found[:-1]
+
+    def scan(self, prefix: str) -> Iterator[list[bytes]]:
+        """The names of the keys that begin so, without the prefix, in pages; one may come several times."""
+        pattern, cursor = "".join(f"\\{at}" if at in "*?[]\\^" else at for at in prefix) + "*", b"0"
+        while True:
+            ((cursor, keys),) = self.ask(("SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN_KEYS))
+            if keys:
+                yield [key[len(prefix.encode()) :] for key in keys]
+            if cursor == b"0":
+                return
 
     def info(self, section: str) -> dict[str, str]:
         """A section of INFO."""

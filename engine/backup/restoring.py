@@ -21,7 +21,6 @@ from engine.queue.synchronous import Queue
 #: Keys and bytes of one call, which the server carries out at once.
 _CALL_KEYS, _CALL_BYTES = 200, 1 << 20
 _GIVE_BACK = 100
-_SCAN_KEYS = 1_000
 #: The keys that are restored last, by the call that opens the queue.
 _LOCKS = (b"sweep", b"seq")
 
@@ -153,13 +152,8 @@ class _Restoring:
             return server.ask(("LINDEX", keys.seq, 0))[0]
         if (server.ask(("HGET", keys.stats, "restored"))[0] or b"").startswith(self._backup.encode() + b" "):
             return b"restored"
-        pattern, cursor = "".join(f"\\{at}" if at in "*?[]\\^" else at for at in keys.prefix) + "*", b"0"
-        while True:
-            ((cursor, found),) = server.ask(("SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN_KEYS))
-            if found:
-                return found[0]
-            if cursor == b"0":
-                return None
+        page = next(server.scan(keys.prefix), None)
+        return None if page is None else keys.prefix.encode() + page[0]
 
     def _not_empty(self, why: str) -> NotEmpty:
         if why == "restored":

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,6 @@ from engine.redis.exchange import message_of
 from engine.version import __version__
 
 _CHANNEL = "__redis__:invalidate"
-_SCAN_KEYS = 1_000
 #: Keys of one pipeline: at first, and at most. Adapted so that a page has some 4 MiB.
 _PAGE_FIRST, _PAGE_MOST, _PAGE_BYTES = 64, 1_000, 4 << 20
 #: Copying again ends when so few changed keys are left, or after so many rounds.
@@ -107,7 +106,7 @@ class _Taking:
     def run(self, at_instant: Callable[[], None]) -> Taken:
         self._listen()
         copied = 0
-        for page in self._scanned():
+        for page in self._data.scan(self._queue.model.keys.prefix):
             copied += len(page)
             self._copy(page, self._archive.add)
         if not copied and not self._changed:
@@ -138,18 +137,6 @@ class _Taking:
         tracking.ask(("SUBSCRIBE", _CHANNEL))
         data.ask(("CLIENT", "TRACKING", "ON", "REDIRECT", number, "BCAST", "PREFIX", self._prefix))
 
-    def _scanned(self) -> Iterator[list[bytes]]:
-        pattern, cursor = (
-            b"".join(b"\\" + bytes([at]) if at in b"*?[]\\^" else bytes([at]) for at in self._prefix) + b"*",
-            b"0",
-        )
-        while True:
-            ((cursor, keys),) = self._data.ask(("SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN_KEYS))
-            if keys:
-                yield [key[len(self._prefix) :] for key in keys]
-            if cursor == b"0":
-                return
-
     def _copy(self, keys: Iterable[bytes], add: Callable[[Entry], None]) -> None:
         """Add these keys as they are now. What changes after that is heard of later."""
         todo = list(keys)
@@ -174,7 +161,7 @@ class _Taking:
         copies."""
         # Compressed and written when the writes go on again.
         last: list[Entry] = []
-        with self._paused(pause_ms) as since_s:
+        with self._writes_held_back(pause_ms) as since_s:
             self._note_changed_keys(self._tracking.ping())
             self._copy(self._changed, last.append)
             (sequence,) = self._data.ask(("GET", self._queue.model.keys.seq))
@@ -194,7 +181,7 @@ class _Taking:
         )
 
     @contextmanager
-    def _paused(self, pause_ms: int) -> Generator[float]:
+    def _writes_held_back(self, pause_ms: int) -> Generator[float]:
         since_s = time.monotonic()
         (reply,) = self._data.try_to(("CLIENT", "PAUSE", pause_ms, "WRITE"))
         self._paused_by_us = not isinstance(reply, Exception)

@@ -14,10 +14,10 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast, overload
 
-from engine.channel import clock as clocks
 from engine.channel.asynchronous.storage import Listener
 from engine.channel.steps import Opening
 from engine.errors import EngineError
+from engine.models.dsps import clock_after, clock_ahead
 from engine.ops.base import DeadlineBound, Operation
 from engine.ops.channels import (
     Acknowledge,
@@ -266,7 +266,7 @@ class MemoryState:
             elif late:
                 items.append(PublishedMessage("refused", None))
             else:
-                clock = clock._replace(clock=clocks.ahead(clock.clock, 1))
+                clock = clock._replace(clock=clock_ahead(clock.clock, 1))
                 self._add(channel, message, clock.clock, end_us)
                 items.append(PublishedMessage("created", clock.clock))
         if all(item.result == "refused" for item in items):
@@ -343,10 +343,10 @@ class MemoryState:
         own = found if operation.era is not None else self._find(channel, operation.subscriber, None, now_us)
         beyond = (
             isinstance(own, str)
-            or clocks.after(operation.clock, own[0].clock)
+            or clock_after(operation.clock, own[0].clock)
             or operation.era not in (None, clock.era)
         )
-        ahead = clocks.after(operation.clock, cursor.clock)
+        ahead = clock_after(operation.clock, cursor.clock)
         unproven = False
         if operation.proof is not None and ahead and not beyond:
             at, ends_ms = operation.proof
@@ -371,7 +371,7 @@ class MemoryState:
             cast("int | None", self._values.get(_Key(channel, "mid", id), now_us))
             for id in operation.messages
         ]
-        old = tuple(at is not None and not clocks.after(at, cursor.clock) for at in known)
+        old = tuple(at is not None and not clock_after(at, cursor.clock) for at in known)
         return OldReply(now_us, "ok", clock.clock, cursor.clock, old)
 
     # What they share
@@ -380,7 +380,7 @@ class MemoryState:
         """The clock of a channel, which goes on after what the caller has seen; None for a channel of which
         nobody knows."""
         now = cast("_Clock | None", self._values.get(_Key(channel, "clock"), now_us))
-        if seen is not None and (now is None or clocks.after(seen, now.clock)):
+        if seen is not None and (now is None or clock_after(seen, now.clock)):
             now = now or self._begun()
             return now._replace(clock=seen, era=now.era + 1, turned=True)
         return now

@@ -11,9 +11,8 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
-from engine.channel import clock, contents
+from engine.channel import contents
 from engine.channel.session_state import SessionState
-from engine.channel.values import Acknowledged, Message, Published
 from engine.errors import (
     ChannelNotFound,
     EngineError,
@@ -24,12 +23,16 @@ from engine.errors import (
     ServerUnavailable,
     SubscriptionNotFound,
 )
+from engine.models.dsps import CLOCK_MAX, CLOCK_MIN, clock_distance
 from engine.ops.channels import (
     Acknowledge,
+    Acknowledged,
     AcknowledgeReply,
     FetchReply,
+    Message,
     OldReply,
     Proof,
+    Published,
     PublishReply,
     SubscribeReply,
     UnsubscribeReply,
@@ -71,11 +74,11 @@ def read_inner(channel: str, subscriber: str, text: object) -> int:
     subscriber's."""
     found = _json(text, text)
     at, given = found.get("clk"), found.get("xs")
-    if isinstance(at, bool) or not isinstance(at, int) or not clock.CLOCK_MIN <= at <= clock.CLOCK_MAX:
+    if isinstance(at, bool) or not isinstance(at, int) or not CLOCK_MIN <= at <= CLOCK_MAX:
         raise Malformed(
             "receipt",
             text,
-            f"{_BOUND}, whose clk is a whole number from {clock.CLOCK_MIN} to {clock.CLOCK_MAX}",
+            f"{_BOUND}, whose clk is a whole number from {CLOCK_MIN} to {CLOCK_MAX}",
         )
     if given != checksum(channel, subscriber, at):
         raise Malformed("receipt", text, f"{_BOUND}: its checksum is of something else")
@@ -115,7 +118,7 @@ def _json(text: object, shown: object) -> dict[str, Any]:
 R = TypeVar("R")
 
 
-class Batch(NamedTuple):
+class Page(NamedTuple):
     """The result of one fetch of one storage. `upto`: the clock that a receipt stands for, None where there
     is nothing to acknowledge; `proof`: what tells it from the same clock of another history. `turned_back`:
     the clock went back, and this object has not told this subscriber yet."""
@@ -192,7 +195,7 @@ def unsubscribed(sent: Sent) -> bool:
     return reply.result == "deleted"
 
 
-def batch(session: SessionState, subscriber: str, sent: Sent) -> Batch | None:
+def page(session: SessionState, subscriber: str, sent: Sent) -> Page | None:
     """The result of a fetch; None where the channel or the subscriber is missing: `missing` says which."""
     reply = reply_of(sent, FetchReply)
     session.learn(sent)
@@ -207,13 +210,13 @@ def batch(session: SessionState, subscriber: str, sent: Sent) -> Batch | None:
     messages = tuple(
         Message(*found, at, contents.spelled(found[0], body)) for at, body, found in read if found is not None
     )
-    # By the order of delivery: the largest of a batch across the wrap is not its last (wire-models 2.3).
+    # By the order of delivery: the largest of a page across the wrap is not its last (wire-models 2.3).
     upto = reply.items[-1][0] if reply.items else reply.upto
     if upto == reply.cursor:
         upto = None
     proof = None if upto is None else Proof(upto, reply.proof_ms)
-    passed = 0 if upto is None else clock.distance(reply.cursor, upto)
-    return Batch(
+    passed = 0 if upto is None else clock_distance(reply.cursor, upto)
+    return Page(
         messages,
         upto,
         proof,

@@ -8,9 +8,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from engine.channel import clock
-from engine.channel import clock as clocks
 from engine.errors import logger
+from engine.models.dsps import clock_after, latest_clock
 from engine.ops.channels import (
     Acknowledge,
     AcknowledgeReply,
@@ -99,7 +98,7 @@ class SessionState:
             return False
         fresh = sent.first_send_ns - self._renewed_ns < self._trusted_ns
         changed = fresh and self._latest is not None and reply.era != self._era
-        self._latest = clock.latest(reply.clock, self._latest if fresh else None)
+        self._latest = latest_clock(reply.clock, self._latest if fresh else None)
         self._era = reply.era
         if not fresh:
             self._proofs.clear()
@@ -147,7 +146,7 @@ class SessionState:
         given = self._proofs.pop(operation.subscriber, ())
         done = reply.cursor if reply.result == "OK" else None
         left = [
-            one for one in given if one[0] != operation.clock and (done is None or clock.after(one[0], done))
+            one for one in given if one[0] != operation.clock and (done is None or clock_after(one[0], done))
         ]
         if left:
             self._proofs[operation.subscriber] = tuple(left)
@@ -199,7 +198,7 @@ class SuspectCursors:
             if self._now_ns() - suspicion.since_ns > _UNDERWAY_NS:
                 suspicion.until = {id: clock for id, (clock, _) in others.items()}
         elif all(
-            id in others and not clocks.after(until, others[id][1]) for id, until in suspicion.until.items()
+            id in others and not clock_after(until, others[id][1]) for id, until in suspicion.until.items()
         ):
             del self._suspects[subscriber, storage]
 
@@ -210,5 +209,5 @@ class SuspectCursors:
             return True
         until = suspicion.until
         return until is not None and all(
-            id in until and clocks.after(clock, until[id]) for id, clock in clocks_of.items()
+            id in until and clock_after(clock, until[id]) for id, clock in clocks_of.items()
         )

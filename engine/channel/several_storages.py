@@ -11,26 +11,35 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from engine.channel import clock as clocks
 from engine.channel import replies
-from engine.channel.lags import Health
-from engine.channel.replies import Batch
+from engine.channel.replies import Page
 from engine.channel.session_state import SessionState, SuspectCursors
 from engine.channel.steps import Round, Steps
-from engine.channel.values import Acknowledged, Fetched, Message, Published, Subscribed
-from engine.errors import EngineError, Malformed, OutcomeUnknown, ScriptFault
+from engine.errors import EngineError, Malformed, OutcomeUnknown, ScriptFault, logger
+from engine.models.dsps import clock_after, clock_distance
 from engine.ops.base import PIPELINE_CALLS, Operation
-from engine.ops.channels import FetchReply, NewMessage, OldReply
+from engine.ops.channels import (
+    Acknowledged,
+    Fetched,
+    FetchReply,
+    Message,
+    NewMessage,
+    OldReply,
+    Published,
+    Subscribed,
+)
 from engine.redis.exchange import Sent
 
-# -- Merges the replies of several storages into one batch: each message once, in the order of the
+log = logger("ironclaim.channel")
+
+# -- Merges the replies of several storages into one page: each message once, in the order of the
 # storages where they agree. Pure functions.
 
 
 class Part(NamedTuple):
-    """The reply of one storage: a batch, and where the subscriber and the channel are in it."""
+    """The reply of one storage: a page, and where the subscriber and the channel are in it."""
 
-    batch: Batch
+    page: Page
     cursor: int
     clock: int
 
@@ -51,7 +60,7 @@ def holders(parts: Mapping[str, Part]) -> dict[str, dict[str, int]]:
     """Message id -> the storages that brought it, with its clock in each."""
     found: dict[str, dict[str, int]] = {}
     for storage, part in parts.items():
-        for message in part.batch.messages:
+        for message in part.page.messages:
             found.setdefault(message.id, {})[storage] = message.clock
     return found
 
@@ -60,7 +69,7 @@ def merge(parts: Mapping[str, Part], old: set[str], most: int) -> Merged:
     """Merge at most `most` messages. Each has the clock of the first storage that brought it."""
     order: list[Message] = []
     for part in parts.values():
-        order = _woven(order, part.batch.messages)
+        order = _woven(order, part.page.messages)
     fresh = [message for message in order if message.id not in old]
     delivered = {message.id for message in fresh[:most]}
     upto: dict[str, int] = {}
@@ -70,16 +79,16 @@ def merge(parts: Mapping[str, Part], old: set[str], most: int) -> Merged:
         if reached is None:
             continue
         upto[storage] = reached
-        own = [message for message in part.batch.messages if not clocks.after(message.clock, reached)]
-        gone = clocks.distance(part.cursor, reached) - len(own) - part.batch.corrupt
+        own = [message for message in part.page.messages if not clock_after(message.clock, reached)]
+        gone = clock_distance(part.cursor, reached) - len(own) - part.page.corrupt
         # What another storage delivers is not lost.
         lost = max(lost, gone - len(delivered - {message.id for message in own}))
     return Merged(
         tuple(fresh[:most]),
         upto,
-        len(fresh) > most or any(part.batch.more for part in parts.values()),
+        len(fresh) > most or any(part.page.more for part in parts.values()),
         lost,
-        max((part.batch.corrupt for part in parts.values()), default=0),
+        max((part.page.corrupt for part in parts.values()), default=0),
         len(order) - len(fresh),
     )
 
@@ -104,11 +113,69 @@ def _woven(first: Sequence[Message], second: Sequence[Message]) -> list[Message]
 def _reached(part: Part, done: set[str]) -> int | None:
     """The clock up to which everything that this storage brought is done; None where that is nothing."""
     before: int | None = None
-    for message in part.batch.messages:
+    for message in part.page.messages:
         if message.id not in done:
             return before
         before = message.clock
-    return part.batch.upto
+    return part.page.upto
+
+
+# -- Which of several storages are asked: one that failed is left out for a while, and then tried beside
+# the others without being waited for. So a server that is away costs one call its patience, and not every
+# call. No I/O.
+
+#: For how long one is left out that failed, twice as long each time it fails again.
+_ASIDE_MS_MIN = 500
+_ASIDE_MS_MAX = 30_000
+#: After so many different ones nothing more is said.
+_FAULTS_MAX = 100
+
+
+class Health:
+    """The health of the storages of one channel."""
+
+    def __init__(
+        self, channel: str, storages: Iterable[str], now_ns: Callable[[], int] = time.monotonic_ns
+    ) -> None:
+        self._channel = channel
+        self._storages = tuple(storages)
+        self._now_ns = now_ns
+        #: Those that failed last: until when they are left out, and for how long that was.
+        self._aside: dict[str, tuple[int, int]] = {}
+        self._faults: set[tuple[str, str]] = set()
+
+    def chosen(self, among: Iterable[str] | None = None) -> list[str]:
+        """The storages to ask: all that are not left out, or all when there are no others."""
+        now_ns = self._now_ns()
+        wanted = [id for id in self._storages if among is None or id in among]
+        return [id for id in wanted if id not in self._aside or now_ns >= self._aside[id][0]] or wanted
+
+    def doubtful(self, storages: Iterable[str]) -> bool:
+        """Whether one of these failed when it was asked last."""
+        return any(id in self._aside for id in storages)
+
+    def answered(self, id: str) -> None:
+        """This storage answered: it is left out no longer."""
+        if self._aside.pop(id, None) is not None:
+            log.info("storage %s of channel %s works again", id, self._channel)
+
+    def failed(self, id: str, why: object) -> None:
+        """This storage did not answer: leave it out for a while. Logged once until it answers again."""
+        if id not in self._aside:
+            log.warning(
+                "storage %s of channel %s is left out until it works again: %s", id, self._channel, why
+            )
+        before_ms = self._aside[id][1] if id in self._aside else _ASIDE_MS_MIN // 2
+        aside_ms = min(before_ms * 2, _ASIDE_MS_MAX)
+        self._aside[id] = (self._now_ns() + aside_ms * 1_000_000, aside_ms)
+
+    def faulted(self, id: str, why: object) -> None:
+        """This storage works and cannot do this one thing, as where a key is damaged. It is not left out,
+        because other calls are none the worse for that. Each fault is logged once."""
+        fault = (id, str(why))
+        if fault not in self._faults and len(self._faults) < _FAULTS_MAX:
+            self._faults.add(fault)
+            log.warning("storage %s of channel %s: %s", id, self._channel, why)
 
 
 R = TypeVar("R")
@@ -174,11 +241,11 @@ class SeveralStorages:
             parts = yield from self._parts(subscriber, most, waited_ms)
             old = yield from self._old(subscriber, parts)
             merged = merge(parts, old, most)
-            turned_back = any(part.batch.turned_back for part in parts.values())
+            turned_back = any(part.page.turned_back for part in parts.values())
             for id, at in merged.upto.items():
-                self._sessions[id].gave(subscriber, at, parts[id].batch.proof)
+                self._sessions[id].gave(subscriber, at, parts[id].page.proof)
             speaks = bool(merged.messages or merged.lost or merged.corrupt or turned_back)
-            searching = any(part.batch.searching for part in parts.values())
+            searching = any(part.page.searching for part in parts.values())
             if not speaks and merged.dropped:
                 yield from self._acknowledge(subscriber, merged.upto)
                 searching = True
@@ -283,11 +350,11 @@ class SeveralStorages:
         return parts
 
     def _part(self, id: str, subscriber: str, sent: Sent) -> Part | FetchReply:
-        batch = replies.batch(self._sessions[id], subscriber, sent)
+        page = replies.page(self._sessions[id], subscriber, sent)
         reply = replies.reply_of(sent, FetchReply)
-        if batch is None or reply.cursor is None or reply.clock is None:
+        if page is None or reply.cursor is None or reply.clock is None:
             return reply
-        return Part(batch, reply.cursor, reply.clock)
+        return Part(page, reply.cursor, reply.clock)
 
     def _old(self, subscriber: str, parts: Mapping[str, Part]) -> Steps[set[str]]:
         """Messages that not every storage brought, and that one which did not says are old: it alone had them
@@ -320,8 +387,8 @@ class SeveralStorages:
 
     def _fetched(self, subscriber: str, parts: Mapping[str, Part], merged: Merged) -> Fetched:
         inner = {id: replies.inner(self._channel, subscriber, at) for id, at in merged.upto.items()}
-        first = next(iter(parts.values())).batch
-        changed = any(part.batch.era_changed for part in parts.values())
+        first = next(iter(parts.values())).page
+        changed = any(part.page.era_changed for part in parts.values())
         receipt = replies.outer(inner) if inner else None
         return Fetched(merged.messages, receipt, merged.more, merged.lost, first.era, changed, merged.corrupt)
 

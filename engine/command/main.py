@@ -90,7 +90,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    from engine.command import enqueue, health, jobs, maintenance, queues, rules, serve, worker
+    from engine.command import enqueue, health, jobs, maintenance, queues, serve, worker
 
     parser = cast(
         "argparse.ArgumentParser", _Parser(prog="ironclaim", description="Workers, and a look at queues.")
@@ -104,8 +104,8 @@ def _parser() -> argparse.ArgumentParser:
     enqueue.add_parser(commands)
     jobs.add_parsers(commands)
     queues.add_cron(commands)
-    rules.add_limits(commands)
-    rules.add_history(commands)
+    queues.add_limits(commands)
+    queues.add_history(commands)
     maintenance.add_backup(commands)
     queues.add_top(commands)
     health.add_parser(commands)

@@ -4,8 +4,6 @@ empty one; `ironclaim reshard`, `outbox` and `lua`."""
 from __future__ import annotations
 
 import argparse
-import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +14,7 @@ from engine.backup.archive import Archive
 from engine.backup.restoring import restore
 from engine.backup.taking import take
 from engine.command.arguments import add, add_json, add_server, duration_ms, find, load, model
-from engine.command.output import instant, print_error, show_one
+from engine.command.output import Progress, instant, print_error, show_one
 from engine.command.worker import add_logging, begin_logging, resume_logging
 from engine.effects import Connection, of_database
 from engine.errors import EngineError, Malformed
@@ -26,9 +24,6 @@ from engine.queue.synchronous import Queue
 from engine.redis.endpoint import DEFAULT_URL
 from engine.redis.scripts import Script
 from engine.resharding import Resharding
-
-#: How long it takes until progress is shown, and how often then.
-_SILENT_S, _EVERY_S = 2.0, 1.0
 
 
 def add_backup(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
@@ -57,7 +52,7 @@ def add_backup(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run_backup(options: argparse.Namespace) -> int:
     """Back up."""
     with _opened(options, options.queue) as queue:
-        taken = take(queue, options.file, _Progress("backup"))
+        taken = take(queue, options.file, Progress("backup"))
     _tell({"backed up": taken.queue, **asdict(taken)}, options)
     return 0
 
@@ -66,7 +61,7 @@ def run_restore(options: argparse.Namespace) -> int:
     """Restore."""
     archive = Archive(options.file)
     with _opened(options, options.queue or str(archive.header["queue"])) as queue:
-        restored = restore(archive, queue, _Progress("restore"))
+        restored = restore(archive, queue, Progress("restore"))
     _tell({"restored": restored.queue, **asdict(restored)}, options)
     return 0
 
@@ -80,19 +75,6 @@ def _tell(fields: dict[str, object], options: argparse.Namespace) -> None:
     if not options.json:
         fields["instant"] = instant(int(str(fields.pop("instant_ms"))))
     show_one(fields, as_json=options.json)
-
-
-class _Progress:
-    """Shows how far it has come, on stderr, when it takes longer than two seconds."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._next_s = time.monotonic() + _SILENT_S
-
-    def __call__(self, keys: int, size: int) -> None:
-        if time.monotonic() >= self._next_s:
-            self._next_s = time.monotonic() + _EVERY_S
-            print(f"{self._what}: {keys:,} keys, {size / (1 << 20):,.1f} MiB", file=sys.stderr, flush=True)
 
 
 # -- `ironclaim reshard QUEUE --to 32`: another number of shards for a queue that works on meanwhile.

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ from engine import errors
 from engine.errors import redacted
 
 _CELL_CHARACTERS_MAX = 80
+#: How long it takes until progress is shown, and how often then.
+_SILENT_S, _EVERY_S = 2.0, 1.0
 
 
 def show(rows: Sequence[Mapping[str, Any]], *, as_json: bool, nothing: str = "none") -> None:
@@ -70,6 +73,20 @@ def print_error(message: str) -> None:
     """One line on stderr, without passwords."""
     if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]
         print("ironclaim: " + " ".join(redacted(message).split("\n")).strip(), file=sys.stderr)
+
+
+class Progress:
+    """Shows how far it has come, on stderr, when it takes longer than two seconds."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._next_s = time.monotonic() + _SILENT_S
+
+    def __call__(self, keys: int, size: int) -> None:
+        """So many keys and bytes are copied."""
+        if time.monotonic() >= self._next_s:
+            self._next_s = time.monotonic() + _EVERY_S
+            print(f"{self._what}: {keys:,} keys, {size / (1 << 20):,.1f} MiB", file=sys.stderr, flush=True)
 
 
 def prepare_output() -> None:

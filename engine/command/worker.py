@@ -35,10 +35,10 @@ from engine.options import Setting, sentences, settings_of
 from engine.queue.settings import QueueSettings
 from engine.queue.synchronous import Queue
 from engine.redis.endpoint import DEFAULT_URL
-from engine.worker.control import stop_signals
 from engine.worker.group import WorkerGroup
 from engine.worker.machine.concurrency import Strategy
-from engine.worker.settings import GroupSettings, WorkerSettings
+from engine.worker.machine.settings import GroupSettings, WorkerSettings
+from engine.worker.process import stop_signals
 from engine.worker.worker import Worker
 
 # -- The flags `--log-level` and `--log-json`, and the form of the log that they ask for.

@@ -23,15 +23,15 @@ slot.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from engine import validate
-from engine.channel import clock
-from engine.errors import Malformed
+from engine.errors import Malformed, ScriptFault
 from engine.models.model import FilledSlots, Finding
+from engine.ops.admin import ListSubscribers, ReadClocks
 from engine.ops.base import Call, Operation
 from engine.ops.channels import (
     Acknowledge,
@@ -51,6 +51,54 @@ from engine.ops.channels import (
 )
 from engine.redis.scripts import load_model, scripts_folder
 from engine.validate import settle
+
+# -- The logical clock of a channel: whole numbers from -(2^53 - 1) to 2^53 - 1 in a circle, as DSPS defines
+# it.
+#
+# Python compares clocks here alone (`clock_after` of `lua/dsps/modules/clock.lua` is the twin). After the
+# largest comes the smallest, so `<` says nothing. Of two different clocks, the later one is less than half
+# the circle ahead (as in RFC 1982). The circle has an odd number of clocks, so exactly one of two is later. A
+# clock that is **behind** where somebody has seen it has not wrapped: it went back, by a restored backup or a
+# lost key.
+
+#: The largest clock, the largest whole number whose neighbours a double can tell apart; the smallest is its
+#: negative.
+CLOCK_MAX = 2**53 - 1
+CLOCK_MIN = -CLOCK_MAX
+#: How many clocks there are.
+CLOCKS = 2 * CLOCK_MAX + 1
+
+
+def read_clock(raw: bytes | str | int) -> int:
+    """Read a clock from a server, in decimal digits. Raises ScriptFault."""
+    try:
+        value = int(raw)
+    except ValueError as error:
+        raise ScriptFault(f"no clock: {raw!r:.100}") from error
+    if not CLOCK_MIN <= value <= CLOCK_MAX:
+        raise ScriptFault(f"a clock outside of {CLOCK_MIN} to {CLOCK_MAX}: {value}")
+    return value
+
+
+def clock_ahead(clock: int, steps: int) -> int:
+    """The clock that comes so many steps after this one; before it where `steps` is negative."""
+    return (clock + steps - CLOCK_MIN) % CLOCKS + CLOCK_MIN
+
+
+def clock_distance(start: int, end: int) -> int:
+    """How many steps lead from `start` forward to `end`: 0 to CLOCKS - 1."""
+    return (end - start) % CLOCKS
+
+
+def clock_after(clock: int, other: int) -> bool:
+    """Whether `clock` is later than `other`."""
+    return 0 < clock_distance(other, clock) <= CLOCK_MAX
+
+
+def latest_clock(clock: int, other: int | None) -> int:
+    """The later one of two; None is earlier than everything."""
+    return clock if other is None or not clock_after(other, clock) else other
+
 
 # -- Settings of channels by their names, as the original has them: rules with regular expressions.
 
@@ -277,9 +325,9 @@ def _parsed(operation: Operation, raw: Any) -> object:
         case Fetch():
             _word(raw[1], "ok")
             found, (turned, era_changed) = raw[11], map(bool, raw[5:7])
-            items = tuple((clock.parse(found[at]), found[at + 1]) for at in range(0, len(found), 2))
-            place = (clock.parse(raw[2]), clock.parse(raw[3]), raw[4])
-            upto, more, searching = clock.parse(raw[7]), bool(raw[8]), bool(raw[9])
+            items = tuple((read_clock(found[at]), found[at + 1]) for at in range(0, len(found), 2))
+            place = (read_clock(raw[2]), read_clock(raw[3]), raw[4])
+            upto, more, searching = read_clock(raw[7]), bool(raw[8]), bool(raw[9])
             return FetchReply(
                 srv_us,
                 "ok",
@@ -295,13 +343,13 @@ def _parsed(operation: Operation, raw: Any) -> object:
             )
         case Acknowledge():
             result = cast("Any", _word(raw[1], "OK", "stale"))
-            place = (clock.parse(raw[2]), clock.parse(raw[3]), raw[4])
+            place = (read_clock(raw[2]), read_clock(raw[3]), raw[4])
             return AcknowledgeReply(srv_us, result, *place, bool(raw[5]), bool(raw[6]))
         case AskOld():
             _word(raw[1], "ok")
             if len(raw[4]) != len(operation.messages):
                 raise ValueError(f"{len(raw[4])} answers for {len(operation.messages)} messages")
-            return OldReply(srv_us, "ok", clock.parse(raw[2]), clock.parse(raw[3]), tuple(map(bool, raw[4])))
+            return OldReply(srv_us, "ok", read_clock(raw[2]), read_clock(raw[3]), tuple(map(bool, raw[4])))
         case _:
             raise TypeError(f"{type(operation).__name__} is no operation of a channel")
 
@@ -317,7 +365,7 @@ def _published(word: bytes) -> PublishedMessage:
 
 
 def _clock(raw: bytes | None) -> int | None:
-    return None if raw is None else clock.parse(raw)
+    return None if raw is None else read_clock(raw)
 
 
 def _word(raw: bytes, *allowed: str) -> str:
@@ -325,3 +373,84 @@ def _word(raw: bytes, *allowed: str) -> str:
     if word not in allowed:
         raise ValueError(f"{word} is none of {allowed}")
     return word
+
+
+# -- How far subscribers are behind their channels, for monitoring: found by a scan of the server's keys, some
+# thousands a call.
+#
+# DSPS keeps no list of channels or subscribers, so there is nothing else to ask. Neither call changes a key,
+# nor the life of one: a subscriber that nobody is does not live on because somebody looks.
+
+#: Keys that one call looks at: some milliseconds of the server.
+SCANNED = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribers:
+    """Pairs of channel and subscriber; `cursor` is where the next call goes on, 0 at the end."""
+
+    found: tuple[tuple[str, str], ...]
+    cursor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """A subscriber and how many messages were published since the one that it has acknowledged last, those
+    that have expired among them. None: its cursor or the clock of its channel is gone or damaged."""
+
+    channel: str
+    subscriber: str
+    messages: int | None
+
+
+def subscribers(cursor: int, channel: str | None = None) -> Call[Subscribers]:
+    """The call that looks for subscribers of a channel, or of all."""
+    pattern = DspsKeys(channel or "*").cursor("*")
+    words = ("SCAN", cursor, "MATCH", pattern, "COUNT", SCANNED)
+    return Call(None, (pattern,), words, _subscribers, ListSubscribers(cursor))
+
+
+def lags(pairs: Iterable[tuple[str, str]]) -> Call[tuple[Lag, ...]]:
+    """The call that reads the clocks of these channels and the cursors of these subscribers, of one
+    server."""
+    known = tuple(pairs)
+    channels = tuple(dict.fromkeys(channel for channel, _ in known))
+    keys = (
+        *(DspsKeys(channel).clock for channel in channels),
+        *(DspsKeys(name).cursor(who) for name, who in known),
+    )
+
+    def parse(raw: Sequence[bytes | None]) -> tuple[Lag, ...]:
+        clocks = dict(zip(channels, map(_clock_or_none, raw[: len(channels)]), strict=True))
+        cursors = map(_clock_or_none, raw[len(channels) :])
+        return tuple(
+            Lag(name, who, behind(at, clocks[name])) for (name, who), at in zip(known, cursors, strict=True)
+        )
+
+    return Call(None, keys, ("MGET", *keys), parse, ReadClocks())
+
+
+def behind(cursor: int | None, end: int | None) -> int | None:
+    """How many messages a cursor is behind its channel; None where one is not known, or the clock went back
+    behind the cursor."""
+    if cursor is None or end is None or clock_after(cursor, end):
+        return None
+    return clock_distance(cursor, end)
+
+
+def _subscribers(raw: tuple[bytes, Sequence[bytes]]) -> Subscribers:
+    cursor, keys = raw
+    found: list[tuple[str, str]] = []
+    for key in keys:
+        # The name of a subscriber holds no dot, that of a channel may.
+        channel, mark, subscriber = key.decode(errors="replace").removeprefix("c.{").rpartition("}.r.")
+        if mark:
+            found.append((channel, subscriber))
+    return Subscribers(tuple(sorted(set(found))), int(cursor))
+
+
+def _clock_or_none(raw: bytes | None) -> int | None:
+    try:
+        return None if raw is None else read_clock(raw)
+    except ScriptFault:
+        return None

@@ -45,6 +45,8 @@ log = logger("ironclaim.worker")
 #: What a run raised (error and traceback), and what it returned.
 Answer = tuple[Fault | None, bytes | None]
 Rules = Sequence[ErrorRules]
+#: One job, or those that one call of their handler gets.
+Work = LeasedJob | list[LeasedJob]
 
 
 class WorkerStopped(OSError):
@@ -177,30 +179,12 @@ class Child:
         return None
 
     def run(
-        self, reference: tuple[str, str], job: LeasedJob, rules: Rules, hooks: Sequence[int] = ()
-    ) -> Answer:
-        """Run the handler (module, name) in the child, which was started for the job, with these of its
-        hooks: what it raised, judged by its rules, None when it returned, and its result."""
-        return self._run(reference, job, (job,), rules, hooks)[0]
-
-    def run_batch(
-        self,
-        reference: tuple[str, str],
-        jobs: Sequence[LeasedJob],
-        rules: Rules,
-        hooks: Sequence[int] = (),
+        self, reference: tuple[str, str], work: Work, rules: Rules, hooks: Sequence[int] = ()
     ) -> list[Answer]:
-        """As `run`, for a handler of batches: the answer for each job."""
-        return self._run(reference, list(jobs), jobs, rules, hooks)
-
-    def _run(
-        self,
-        reference: tuple[str, str],
-        work: LeasedJob | list[LeasedJob],
-        jobs: Sequence[LeasedJob],
-        rules: Rules,
-        hooks: Sequence[int],
-    ) -> list[Answer]:
+        """Run the handler (module, name) in the child, which was started for this work, with these of its
+        hooks. For each job what it raised, judged by its rules, None when it returned, and its result. The
+        handler of a list gets all of its jobs at once."""
+        jobs = work if isinstance(work, list) else [work]
         answers: list[Answer]
         # By itself, so that a child which cannot read it says why; raises what the service's own class
         # raises.

@@ -23,26 +23,13 @@ from engine.errors import EngineError, ScriptFault, UnsafeServer, WrongKeyType, 
 from engine.handlers import Fault
 from engine.logs import NOBODY, Source, about
 from engine.ops.base import Operation, immutable
-from engine.ops.claims import (
-    FINISHED,
-    Bury,
-    Drop,
-    Ended,
-    Finish,
-    FinishedAndClaimed,
-    LeasedJob,
-    ReapLost,
-    Release,
-    Retry,
-    Swept,
-)
+from engine.ops.claims import Bury, Finish, LeasedJob, ReapLost, Release, Retry, Swept
 from engine.ops.jobs import Lease
 from engine.ops.schedules import Tick
 from engine.redis.driver import Flight, SyncDriver
 from engine.redis.exchange import Sent
-from engine.worker.batches import Batch, Place, Run
-from engine.worker.control import SIGNAL_LOOK_S, rss_mb
-from engine.worker.handler_pool import HandlerPool
+from engine.worker.connections import SharedWait
+from engine.worker.handler_pool import Batch, HandlerPool, Place, Run
 from engine.worker.machine.events import (
     MS,
     Answered,
@@ -64,67 +51,10 @@ from engine.worker.machine.events import (
     Unanswered,
 )
 from engine.worker.machine.machine import WorkerMachine
-from engine.worker.runs import job_run
-from engine.worker.shared import SharedWait
-from engine.worker.threads import Threads
-
-# -- Says what came of runs whose lease was lost, when the server has answered their ends (rule 37: they
-# are sent all the same).
+from engine.worker.process import SIGNAL_LOOK_S, Threads, rss_mb
+from engine.worker.runs import LateEnds, job_run
 
 log = logger("ironclaim.worker")
-
-
-class LateEnds:
-    """The leases of one worker that were lost while their handlers ran. Safe from threads."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self._lost: set[Lease] = set()
-
-    def lost(self, lease: Lease) -> None:
-        """A running job has lost its lease, or may have: its end will tell."""
-        self._lost.add(lease)
-
-    def answered(self, operation: Operation, reply: object) -> None:
-        """Log the ends that were refused, and those that were accepted although their lease was taken for
-        lost."""
-        ended = reply.finished if isinstance(reply, FinishedAndClaimed) else reply
-        if not isinstance(ended, Ended) or (
-            not self._lost and ended.items.count(FINISHED) == len(ended.items)
-        ):
-            return
-        for lease, (result, outcome) in zip(_ended_by(operation), ended.items, strict=False):
-            extra = about(lease, self._source)
-            if result == "stale" and outcome == "cancelled":
-                log.info(
-                    "job %s: the end of the run with fence %d was refused, for the job was cancelled",
-                    *lease[:2],
-                    extra=extra,
-                )
-            elif result == "stale":
-                text = (
-                    "job %s: the end of the run with fence %d was refused: its lease was over, so "
-                    "the job runs again, unless it is gone"
-                )
-                log.warning(text, *lease[:2], extra=extra)
-            elif lease in self._lost:
-                text = (
-                    "job %s: the end of the run with fence %d counts: nobody had taken the job meanwhile (%s)"
-                )
-                log.info(text, *lease[:2], outcome, extra=extra)
-            self._lost.discard(lease)
-
-
-def _ended_by(operation: Operation) -> tuple[Lease, ...]:
-    """The leases of runs that the operation ends."""
-    match operation:
-        case Finish() | Drop():
-            return operation.leases
-        case Retry() | Bury():
-            return tuple(failure.lease for failure in operation.failures)
-        case _:
-            return ()
-
 
 #: A reply waits at most this long for the handlers of the caller that sent the call.
 PARKED_MS = 5
@@ -359,11 +289,11 @@ class Executor:
                     match action:
                         case Send():
                             decided.sends.append(action)
-                        case Start(inline=True):
-                            decided.inline = Batch(action.batch) if action.batch else action.job
                         case Start():
                             run = Batch(action.batch) if action.batch else action.job
-                            if pool and decided.pooled is None:
+                            if action.inline:
+                                decided.inline = run
+                            elif pool and decided.pooled is None:
                                 decided.pooled = run
                             else:
                                 self._running.start(run)

@@ -2,7 +2,7 @@
 
 Calls that wait for a server which is gone get more threads, and workers of different servers have connections
 of their own, so such a queue holds up nobody for long. Those of one server wait together
-(`engine.worker.shared`).
+(`engine.worker.connections`).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from engine.errors import Malformed
 from engine.handlers import Handlers
 from engine.options import checked_settings, read_often, shows
 from engine.queue.settings import QueueSettings
-from engine.worker.control import SIGNAL_LOOK_S, stop_signals
-from engine.worker.loop import Ends, SharedThreads
+from engine.worker.connections import SharedConnections
 from engine.worker.machine.concurrency import QUEUES_MAX, Sharing
 from engine.worker.machine.events import StopReason
-from engine.worker.settings import GroupSettings
-from engine.worker.shared import SharedConnections
+from engine.worker.machine.settings import GroupSettings
+from engine.worker.process import SIGNAL_LOOK_S, stop_signals
+from engine.worker.several import Ends, SharedThreads
 from engine.worker.worker import Worker
 
 

@@ -35,7 +35,7 @@ from engine.handlers import (
     fault_of,
     faults,
 )
-from engine.hooks import Hooked, RunHooks, ended, entered
+from engine.hooks import Hooked, RunHooks
 from engine.job import Job
 from engine.logs import Forwarder, Source, run_everywhere
 from engine.ops.claims import LeasedJob
@@ -262,9 +262,9 @@ def _run(orders: Orders, order: Order, start: _Start) -> list[Answer]:
             # Its time begins now, not when this process was started.
             job.extend(max(1, job.timeout_ms or job.soft_timeout_ms))
         hooks = [start.hooks[number] for number in numbers]
-        carry_out = _carry_out_batch if isinstance(work, list) else _carry_out
+        together = isinstance(work, list)
         try:
-            return start.contexts.run(carry_out, handler, jobs, hooks, orders.interrupt, known[1])
+            return start.contexts.run(_carry_out, handler, jobs, hooks, orders.interrupt, known[1], together)
         finally:
             start.state.restore()
     except BaseException as failure:
@@ -320,38 +320,31 @@ class _Start:
 
 
 def _carry_out(
-    handler: Any, jobs: list[Job], hooks: Sequence[RunHooks], interrupt: Interrupt, rules: Rules
+    handler: Any,
+    jobs: list[Job],
+    hooks: Sequence[RunHooks],
+    interrupt: Interrupt,
+    rules: Rules,
+    together: bool,
 ) -> list[Answer]:
-    """Run a handler in a context of its own, with its hooks."""
-    (job,) = jobs
-    fault: Fault | None = None
-    result: bytes | None = None
-    try:
-        with entered(hooks, job), interrupt.calling(jobs):
-            result = call_plain(handler, job)
-    except BaseException as failure:
-        fault = fault_of(failure, rules)
-    ended(hooks, job, None if fault is None else fault.error)
-    return [(fault, result)]
-
-
-def _carry_out_batch(
-    handler: Any, jobs: list[Job], hooks: Sequence[RunHooks], interrupt: Interrupt, rules: Rules
-) -> list[Answer]:
-    """The same for a handler of batches."""
+    """Run a handler in a context of its own, with the hooks of its jobs; `together`: it gets all of them."""
     ones = [Hooked(job, hooks) for job in jobs]
     for one in ones:
         one.enter()
     going = [one for one in ones if one.failure is None]
     given = [one.job for one in going]
-    returned, raised = None, None
+    returned, result, raised = None, None, None
     try:
         if going:
             with interrupt.calling(given):
-                returned = call_here(handler, given, given[0].name)
+                if together:
+                    returned = call_here(handler, given, given[0].name)
+                else:
+                    result = call_plain(handler, given[0])
     except BaseException as failure:
         raised = failure
-    for one, end in zip(going, ends(given, returned, raised), strict=True):
+    found = ends(given, returned, raised) if together else [(raised, result)] * len(going)
+    for one, end in zip(going, found, strict=True):
         one.failure, one.result = end
     for one in ones:
         one.leave()

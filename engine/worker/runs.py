@@ -21,12 +21,12 @@ from engine.handlers import Fault, Handlers, fault_of, mark_loop
 from engine.job import Job, Say
 from engine.logs import Source, about
 from engine.observer import Observer
-from engine.ops.claims import LeasedJob
+from engine.ops.base import Operation
+from engine.ops.claims import FINISHED, Bury, Drop, Ended, Finish, FinishedAndClaimed, LeasedJob, Retry
 from engine.ops.jobs import Lease
-from engine.outcomes import SoftTimeout, ending, verdict_of
+from engine.outcomes import SoftTimeout, backoff_delay_ms, ending, verdict_of
 from engine.serializers import Serializers
 from engine.worker.child_processes import ChildFailed, WorkerStopped
-from engine.worker.machine import backoff
 from engine.worker.machine.events import StopCause
 from engine.worker.machine.leases import timed_out, timeout_of
 
@@ -282,7 +282,7 @@ class Coroutines:
             cleaned_up.set()
 
 
-class SoftLimit:
+class SoftCancel:
     """Raises SoftTimeout in the coroutine of these jobs, once, when the soft timeout of one of them is over:
     it cancels the task of who makes this, and `awaits` turns the cancel into that exception."""
 
@@ -477,10 +477,10 @@ class Runs:
         the task that calls this."""
         if not any(leased.options.soft_timeout_ms for leased, _ in jobs):
             return handler
-        limit = SoftLimit()
+        soft = SoftCancel()
         for leased, job in jobs:
-            self._soften_by(leased, functools.partial(limit.over, job))
-        return lambda given: limit.awaits(handler(given))
+            self._soften_by(leased, functools.partial(soft.over, job))
+        return lambda given: soft.awaits(handler(given))
 
     def failed(self, leased: LeasedJob, failure: BaseException, known: Fault | None = None) -> Fault:
         """Log that a run has failed; what it leaves behind. `known`: it was told of another job before, with
@@ -590,6 +590,62 @@ def _outcome(leased: LeasedJob, fault: Fault) -> tuple[str, str]:
         return "dead", "dead: no attempt is left"
     wait_ms, about_it = fault.verdict.delay_ms, ""
     if wait_ms is None:
-        wait_ms = backoff.delay_ms(leased.options, leased.failures, lambda: 1.0)
+        wait_ms = backoff_delay_ms(leased.options, leased.failures, lambda: 1.0)
         about_it = "at most " if leased.options.jitter_share else ""
     return "retried", f"again in {about_it}{wait_ms} ms"
+
+
+# -- Says what came of runs whose lease was lost, when the server has answered their ends (rule 37: they
+# are sent all the same).
+
+
+class LateEnds:
+    """The leases of one worker that were lost while their handlers ran. Safe from threads."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._lost: set[Lease] = set()
+
+    def lost(self, lease: Lease) -> None:
+        """A running job has lost its lease, or may have: its end will tell."""
+        self._lost.add(lease)
+
+    def answered(self, operation: Operation, reply: object) -> None:
+        """Log the ends that were refused, and those that were accepted although their lease was taken for
+        lost."""
+        ended = reply.finished if isinstance(reply, FinishedAndClaimed) else reply
+        if not isinstance(ended, Ended) or (
+            not self._lost and ended.items.count(FINISHED) == len(ended.items)
+        ):
+            return
+        for lease, (result, outcome) in zip(_ended_by(operation), ended.items, strict=False):
+            extra = about(lease, self._source)
+            if result == "stale" and outcome == "cancelled":
+                log.info(
+                    "job %s: the end of the run with fence %d was refused, for the job was cancelled",
+                    *lease[:2],
+                    extra=extra,
+                )
+            elif result == "stale":
+                text = (
+                    "job %s: the end of the run with fence %d was refused: its lease was over, so "
+                    "the job runs again, unless it is gone"
+                )
+                log.warning(text, *lease[:2], extra=extra)
+            elif lease in self._lost:
+                text = (
+                    "job %s: the end of the run with fence %d counts: nobody had taken the job meanwhile (%s)"
+                )
+                log.info(text, *lease[:2], outcome, extra=extra)
+            self._lost.discard(lease)
+
+
+def _ended_by(operation: Operation) -> tuple[Lease, ...]:
+    """The leases of runs that the operation ends."""
+    match operation:
+        case Finish() | Drop():
+            return operation.leases
+        case Retry() | Bury():
+            return tuple(failure.lease for failure in operation.failures)
+        case _:
+            return ()

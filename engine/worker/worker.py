@@ -39,16 +39,16 @@ from engine.redis.driver import SyncDriver
 from engine.serializers import Serializers
 from engine.validate import Milliseconds
 from engine.version import __version__
-from engine.worker.control import Control, Controls, stop_signals, warn_of_namesakes
+from engine.worker.connections import Control, Controls, SharedConnections, SharedWait
 from engine.worker.executor import Events, Executor
 from engine.worker.handler_pool import HandlerPool, check_references
-from engine.worker.loop import SharedThreads
-from engine.worker.machine.concurrency import Gate, Quota, Share
-from engine.worker.machine.events import PauseAsked, Settings, StopAsked, StopReason, TimerFired, WatchAsked
+from engine.worker.machine.claiming import Gate
+from engine.worker.machine.concurrency import Quota, Share
+from engine.worker.machine.events import PauseAsked, StopAsked, StopReason, TimerFired, WatchAsked
 from engine.worker.machine.machine import WorkerMachine
-from engine.worker.settings import JOBS_MAX, SWEEP_MS, WorkerSettings
-from engine.worker.sharded import ShardWorkers
-from engine.worker.shared import SharedConnections, SharedWait
+from engine.worker.machine.settings import JOBS_MAX, SWEEP_MS, Settings, WorkerSettings
+from engine.worker.process import default_name, stop_signals, warn_of_namesakes
+from engine.worker.several import ShardWorkers, SharedThreads
 
 log = logger("ironclaim.worker")
 
@@ -100,6 +100,7 @@ class Worker:
         validate.instance("handlers", handlers, Handlers, "a Handlers object")
         given: Mapping[str, Any] = read_often(settings) if queue.shards else settings
         own = checked_settings(WorkerSettings, given)
+        own["name"] = own["name"] or default_name()
         names, attributes, gate = own.pop("names"), own.pop("attributes"), own.pop("gate")
         classes = tuple(map(queue.model.names.job_name, routing.names_among(handlers.by_name, names)))
         if own["sweep_ms"] > (most_ms := max(own["lease_ms"], SWEEP_MS)):

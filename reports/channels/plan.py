@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # Clocks of channels: integers in a circle, in which the smallest comes after the largest.
 #
-# Duplicates `engine.channel.clock`, which reports may not import.
+# Duplicates the clock of `engine.models.dsps`, which reports may not import.
 
 
 #: The largest clock, and the number of clocks.

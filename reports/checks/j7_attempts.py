@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: The version of the history that says how often a job may fail and how long it waits.
 SAID_SINCE = 7
 
-#: A growing wait stops here, jitter taken off (see engine/worker/machine/backoff.py).
+#: A growing wait stops here, jitter taken off (see engine/outcomes.py).
 GROWN_MS_MAX = 1_800_000
 
 

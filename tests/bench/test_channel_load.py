@@ -18,7 +18,7 @@ import redis
 from bench.channels import reading
 from bench.channels.__main__ import main as subscribe
 from bench.channels.workload import CHANNELS, LONG_MS, ChannelWorkload, of_share
-from engine.channel import clock
+from engine.models.dsps import clock_ahead
 from engine.testing import EmbeddedServer, free_port
 from tests.bench.real_parts import Page, Processes, rows_of, wait_until
 
@@ -79,7 +79,7 @@ def assert_everything_came(published: dict[str, dict[str, int]], got: Delivered,
         came = got.get((channel, one), {})
         assert came == published.get(channel, {}), f"{channel} {one}"
         clocks = list(came.values())
-        assert all(after == clock.ahead(before, 1) for before, after in itertools.pairwise(clocks)), f"{channel} {one}"
+        assert all(after == clock_ahead(before, 1) for before, after in itertools.pairwise(clocks)), f"{channel} {one}"
 
 
 def missing(published: dict[str, dict[str, int]], got: Delivered, share: str) -> bool:

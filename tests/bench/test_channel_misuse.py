@@ -9,7 +9,8 @@ import pytest
 import engine
 from bench.channels import misuse
 from bench.channels.misuse import KINDS, Handed, Misuse
-from engine.channel import clock, replies
+from engine.channel import replies
+from engine.models.dsps import CLOCK_MAX, CLOCK_MIN, clock_after, clock_ahead
 
 CHANNEL, NAME = "wrap-01", "reader"
 
@@ -23,7 +24,7 @@ def clock_of(receipt: str) -> int:
 
 
 @pytest.mark.parametrize("kind", ["tampered", "truncated", "foreign"])
-@pytest.mark.parametrize("at", [5, clock.CLOCK_MAX, clock.CLOCK_MIN])
+@pytest.mark.parametrize("at", [5, CLOCK_MAX, CLOCK_MIN])
 def test_what_a_checksum_finds(kind: Misuse, at: int) -> None:
     made = misuse.forged(kind, CHANNEL, NAME, handed(at), None)
     assert made is not None
@@ -32,11 +33,11 @@ def test_what_a_checksum_finds(kind: Misuse, at: int) -> None:
 
 
 def test_a_tampered_receipt_names_the_next_clock_under_the_checksum_of_this_one() -> None:
-    made = misuse.forged("tampered", CHANNEL, NAME, handed(clock.CLOCK_MAX), None)
-    assert made is not None and made[1] == clock.CLOCK_MIN
+    made = misuse.forged("tampered", CHANNEL, NAME, handed(CLOCK_MAX), None)
+    assert made is not None and made[1] == CLOCK_MIN
     text = replies.read_outer(made[0])["redis"]
-    assert f'"clk":{clock.CLOCK_MIN},' in text
-    assert replies.checksum(CHANNEL, NAME, clock.CLOCK_MAX) in text
+    assert f'"clk":{CLOCK_MIN},' in text
+    assert replies.checksum(CHANNEL, NAME, CLOCK_MAX) in text
 
 
 def test_a_foreign_receipt_is_good_for_another_subscriber() -> None:
@@ -46,9 +47,9 @@ def test_a_foreign_receipt_is_good_for_another_subscriber() -> None:
 
 
 def test_one_beyond_has_a_good_checksum_and_is_ahead_also_over_the_wrap() -> None:
-    made = misuse.forged("beyond", CHANNEL, NAME, handed(clock.CLOCK_MAX - 3), None)
+    made = misuse.forged("beyond", CHANNEL, NAME, handed(CLOCK_MAX - 3), None)
     assert made is not None
-    assert clock.after(clock_of(made[0]), clock.CLOCK_MAX)
+    assert clock_after(clock_of(made[0]), CLOCK_MAX)
 
 
 def test_an_old_one_is_of_the_same_era_or_not_used() -> None:
@@ -63,8 +64,8 @@ def test_an_old_one_is_of_the_same_era_or_not_used() -> None:
 def test_an_old_one_that_the_cursor_lies_before_again_is_not_used(covers: int, used: bool) -> None:
     """A restored server knows nothing of its acknowledgement."""
     assert (misuse.forged("old", CHANNEL, NAME, handed(9, covers=covers), handed(5)) is not None) == used
-    over = handed(clock.ahead(clock.CLOCK_MAX, 4), covers=covers)
-    assert (misuse.forged("old", CHANNEL, NAME, over, handed(clock.CLOCK_MAX)) is not None) == used
+    over = handed(clock_ahead(CLOCK_MAX, 4), covers=covers)
+    assert (misuse.forged("old", CHANNEL, NAME, over, handed(CLOCK_MAX)) is not None) == used
 
 
 def test_so_many_and_all_kinds_are_drawn() -> None:

@@ -41,8 +41,7 @@ from engine.ops.schedules import Tick, Ticked
 from engine.ops.workers import Beat, Beaten, ReportRunTimes, RunTimes
 from engine.queue.settings import TEST_CLOCK_LEAST_MS
 from engine.queue.synchronous import Queue
-from engine.worker.machine.sweeping import SWEEP_LIMIT
-from engine.worker.machine.ticking import tick
+from engine.worker.machine.sweeping import SWEEP_LIMIT, tick
 
 #: How a tombstone begins.
 TOMBSTONE = b"\xa0"

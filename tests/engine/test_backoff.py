@@ -8,19 +8,19 @@ from hypothesis import strategies as st
 
 from engine import validate
 from engine.ops.jobs import Options
-from engine.worker.machine.backoff import DELAY_MS_MAX, delay_ms
+from engine.outcomes import DELAY_MS_MAX, backoff_delay_ms
 from tests.engine.helpers.machine import holding
 
 
 def grown(backoff_ms: int, failures: int, draw: float) -> int:
-    return delay_ms(Options(backoff="exponential", backoff_ms=backoff_ms), failures, lambda: draw)
+    return backoff_delay_ms(Options(backoff="exponential", backoff_ms=backoff_ms), failures, lambda: draw)
 
 
 def test_a_fixed_wait_is_what_the_job_says_and_draws_nothing() -> None:
     def never() -> float:
         raise AssertionError("no jitter here")
 
-    assert [delay_ms(Options(backoff_ms=1234), failures, never) for failures in (0, 1, 9)] == [1234, 1234, 1234]
+    assert [backoff_delay_ms(Options(backoff_ms=1234), failures, never) for failures in (0, 1, 9)] == [1234, 1234, 1234]
 
 
 def test_a_growing_wait_doubles_with_each_failed_run() -> None:

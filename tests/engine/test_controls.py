@@ -8,7 +8,7 @@ import redis
 
 from engine.logs import Source
 from engine.redis.endpoint import Endpoint
-from engine.worker.control import Control, Controls
+from engine.worker.connections import Control, Controls
 from engine.worker.machine.events import Subscribed
 from tests.engine.helpers.waiting import wait_until
 

@@ -15,8 +15,7 @@ from engine import Bury, Discard, Handlers, Job, JobFailed, Malformed, Queue, Re
 from engine.ops.claims import Drop, Failure, Retry
 from engine.ops.jobs import Backoff, Options
 from engine.options import checked
-from engine.outcomes import Ending, ending, verdict_of
-from engine.worker.machine.backoff import DELAY_MS_MAX, delay_ms
+from engine.outcomes import DELAY_MS_MAX, Ending, backoff_delay_ms, ending, verdict_of
 from tests.engine.desk import LEASE_MS, START_MS, Desk, run_fields
 from tests.engine.helpers import failing_handlers
 from tests.engine.helpers.at_work import at_work
@@ -28,7 +27,7 @@ from tests.engine.helpers.waiting import wait_until
 def waits(count: int = 6, draw: float = 1.0, **options: Any) -> list[int]:
     """The waits after so many failed runs."""
     made = checked(options)
-    return [delay_ms(made, failures, lambda: draw) for failures in range(count)]
+    return [backoff_delay_ms(made, failures, lambda: draw) for failures in range(count)]
 
 
 class GpuError(RuntimeError):

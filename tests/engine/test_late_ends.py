@@ -11,7 +11,7 @@ import pytest
 from engine.logs import Source
 from engine.ops.claims import Claimed, Ended, EndResult, Failure, Finish, FinishedAndClaimed, Release, Retry
 from engine.ops.jobs import Lease
-from engine.worker.executor import LateEnds
+from engine.worker.runs import LateEnds
 
 LEASES = tuple(Lease(job, 7, f"n:{job}") for job in "ab")
 OK: tuple[EndResult, str] = ("ok", "finished")

@@ -6,8 +6,8 @@ import pytest
 
 from engine.ops.claims import Finish, LeasedJob, Release
 from engine.ops.jobs import Lease
+from engine.worker.machine.claiming import Prefetch
 from engine.worker.machine.events import StopAsked
-from engine.worker.machine.prefetch import Prefetch
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.fleet import Fleet
 from tests.engine.helpers.machine import MS, Machine, holding

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.ops.base import Call
 from engine.ops.schedules import Tick
-from engine.worker.machine.ticking import tick
+from engine.worker.machine.sweeping import tick
 from tests.engine.desk import START_MS, Desk
 from tests.engine.helpers.schedules_oracle import SchedulesOracle
 from tests.walks import examples

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from engine.ops.claims import Failure, Finish, LeasedJob, Release, Retry
+from engine.worker.machine.claiming import WAIT_MS_MAX
 from engine.worker.machine.events import BatchEnded, Forked, GiveUpHandler, HandlerEnded, LoseLease, PauseAsked, Start, StopAsked
-from engine.worker.machine.prefetch import WAIT_MS_MAX
 from tests.engine.helpers.machine import Action, Machine, batches, lost, started
 
 

@@ -18,8 +18,8 @@ import redis
 from engine import Handlers, Queue
 from engine.job import Job
 from engine.ops.workers import read_control
-from engine.worker import control
-from engine.worker.machine.concurrency import Allowance
+from engine.worker import connections
+from engine.worker.machine.claiming import Allowance
 from engine.worker.worker import Worker
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.producing import some_handlers
@@ -233,7 +233,7 @@ def test_rule_26_a_cancel_that_the_connection_missed_is_told_when_it_reads_again
         heard.append(job.cancelled_by_hand)
 
     hushed = threading.Event()
-    monkeypatch.setattr(control, "read_control", lambda message: None if hushed.is_set() else read_control(message))
+    monkeypatch.setattr(connections, "read_control", lambda message: None if hushed.is_set() else read_control(message))
     queue.enqueue("work", {}, id="j")
     with at_work(Worker(queue, handlers, name="w", **RARELY), at_once=True):
         listening(server, queue, "w")

@@ -12,10 +12,9 @@ import pytest
 from engine import Handlers, Job, Malformed, Queue, Worker
 from engine.handlers import Fault
 from engine.ops.claims import LeasedJob
-from engine.worker.batches import Place
-from engine.worker.handler_pool import HandlerPool
+from engine.worker.handler_pool import HandlerPool, Place
+from engine.worker.process import Threads
 from engine.worker.runs import LoopThread
-from engine.worker.threads import Threads
 from tests.engine.helpers.machine import Machine
 from tests.engine.helpers.processes import Workers, put, run_of
 from tests.engine.helpers.producing import ids_of, some_handlers

@@ -19,8 +19,8 @@ from engine.errors import EngineError
 from engine.logs import JsonFormatter
 from engine.testing import EmbeddedServer
 from engine.worker import executor
-from engine.worker.control import rss_mb
 from engine.worker.executor import Executor
+from engine.worker.process import rss_mb
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.processes import Workers, put, run_of, stopped
 from tests.engine.helpers.producing import ids_of, refused, some_handlers

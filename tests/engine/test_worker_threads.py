@@ -19,12 +19,12 @@ from engine.ops.claims import Wait
 from engine.redis.driver import Flight, SyncDriver
 from engine.redis.endpoint import Endpoint
 from engine.redis.exchange import Sent
-from engine.worker import threads
+from engine.worker import process
+from engine.worker.connections import SharedConnections, SharedWait, _Replies, _Waits
 from engine.worker.executor import Events, Executor, Over
-from engine.worker.loop import CALLERS, Loop
+from engine.worker.process import Threads
 from engine.worker.runs import LoopThread
-from engine.worker.shared import SharedConnections, SharedWait, _Replies, _Waits
-from engine.worker.threads import Threads
+from engine.worker.several import CALLERS, Loop
 from engine.worker.worker import OpenRun
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.producing import refused, some_handlers
@@ -58,7 +58,7 @@ def test_one_task_after_the_other_needs_one_thread() -> None:
 def test_tasks_that_are_held_up_hold_up_no_others_their_threads_end(
     gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(threads, "LINGER_S", 0.01)
+    monkeypatch.setattr(process, "LINGER_S", 0.01)
     pool, ran = Threads("held", kept=2), threading.Event()
     for _ in range(10):
         pool.run(gate.wait)
@@ -170,7 +170,7 @@ def test_a_job_that_comes_alone_passes_no_thread_but_that_of_its_handler(
 
 
 def test_a_worker_of_sixteen_shards_has_as_many_threads_as_any(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "LINGER_S", 0.1)
+    monkeypatch.setattr(process, "LINGER_S", 0.1)
     before, book = set(threading.enumerate()), Book()
     with Queue("mails", url=ironclaim_url, shards=16) as queue:
         queue.enqueue_many([{"name": "work", "payload": number, "key": f"k{number}"} for number in range(400)])

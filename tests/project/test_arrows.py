@@ -51,7 +51,7 @@ FACES = tuple(
     f"engine.{name}"
     for name in (
         *("queue.asynchronous", "queue.synchronous", "worker.worker", "worker.group", "scheduler", "tasks", "command"),
-        *("outbox", "effects", "worker.sharded", "resharding", "http"),
+        *("outbox", "effects", "worker.several", "resharding", "http"),
         *("channel.asynchronous.channel", "channel.synchronous.channel"),
     )
 )
@@ -64,9 +64,7 @@ EXECUTION = tuple(f"engine.worker.{path.stem}" for path in sorted((ROOT / "engin
 
 #: What sends calls: all of its folder but the scripts that they name.
 DRIVERS = tuple(
-    f"engine.redis.{path.stem}"
-    for path in sorted((ROOT / "engine/redis").glob("[!_]*.py"))
-    if path.stem != "scripts"
+    f"engine.redis.{path.stem}" for path in sorted((ROOT / "engine/redis").glob("[!_]*.py")) if path.stem != "scripts"
 )
 
 #: The arrows inside the engine. Decisions know no socket and no thread; a model knows nothing of who carries out its calls.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
+from engine.models.dsps import CLOCK_MAX, CLOCK_MIN
 from engine.observer import Outcome
 from engine.ops import channels as ops
 from engine.ops.base import Call

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine.channel.clock import CLOCK_MAX, ahead
+from engine.models.dsps import CLOCK_MAX, clock_ahead
 from tests.reports.channel_story import ChannelStory
 from tests.reports.story import ns
 
@@ -134,13 +134,13 @@ class Simulation:
         for name, clock in clocks.items():
             held = self.story.channels[name]
             forgotten = min(self.chance.randrange(3), held.clock - clock)
-            self.story.restore(name, clock, highest=ahead(held.clock, -forgotten))
+            self.story.restore(name, clock, highest=clock_ahead(held.clock, -forgotten))
 
     def sample(self, at: float) -> None:
         """The raw clocks as the harness reads them: between restore and the first call they are those of the snapshot."""
         for held in self.story.channels.values():
             back = self.healed_s(at, "servers") is not None and at > FAULTS[-1][2] * self.length_s
-            clock = ahead(held.clock, -round(SNAPSHOT_AGE_S)) if back else held.clock
+            clock = clock_ahead(held.clock, -round(SNAPSHOT_AGE_S)) if back else held.clock
             self.raw.append({"t_ns": ns(at), "channel": held.name, "clock": str(clock)})
 
 
@@ -150,7 +150,7 @@ def lay_out(sim: Simulation, wrapping: int, many: int) -> dict[str, float]:
     for number in range(wrapping):
         name, rate = f"wrap-{number + 1}", 1.5 + number % 3 * 0.5
         crossing_s = sim.length_s * (number + 1) / (wrapping + 2)
-        preset = ahead(CLOCK_MAX, -round(rate * crossing_s))
+        preset = clock_ahead(CLOCK_MAX, -round(rate * crossing_s))
         sim.story.channel(name, fan_out=10 if number % 5 == 4 else 1, preset=preset)
         rates[name] = rate
     for fan_out in (1, 10, many):

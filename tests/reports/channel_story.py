@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engine.channel.clock import after, ahead, distance
+from engine.models.dsps import clock_after, clock_ahead, clock_distance
 from tests.reports.story import END_S, SPEC, Story, ns, srv_ms
 
 #: The life of a message and of everything else of a channel, where a test does not say.
@@ -52,7 +52,7 @@ class Channel:
     def unread(self, subscriber: str) -> list[Sent]:
         """What lies after the cursor of a subscriber."""
         cursor = self.cursors[subscriber]
-        return [sent for sent in self.kept if 0 < distance(cursor, sent.clock) <= distance(cursor, self.clock)]
+        return [sent for sent in self.kept if 0 < clock_distance(cursor, sent.clock) <= clock_distance(cursor, self.clock)]
 
     def entry(self) -> dict[str, Any]:
         """Its entry in the spec."""
@@ -136,7 +136,7 @@ class ChannelStory(Story):
         for name in names if applied else ():
             said.append("duplicate" if name in known else "created")
             if name not in known:
-                held.clock = ahead(held.clock, 1)
+                held.clock = clock_ahead(held.clock, 1)
                 held.kept.append(Sent(name, held.clock))
                 known[name] = held.clock
             found.append(known[name])
@@ -189,7 +189,7 @@ class ChannelStory(Story):
         given = held.unread(subscriber)[:most] if items is None else list(items)
         whole = items is None and len(held.unread(subscriber)) <= most
         upto = held.clock if whole else given[-1].clock if given else cursor
-        lost = max(0, distance(cursor, upto) - len(given)) if items is None else 0
+        lost = max(0, clock_distance(cursor, upto) - len(given)) if items is None else 0
         left = {} if whole or items is not None else {"more": 1}
         state = {"clock": held.clock, "cursor": cursor, "upto": upto, "lost": lost, "result": "ok", **left}
         told = state | {"items": [item_of(sent) for sent in given]} | more.pop("told", {})
@@ -215,7 +215,7 @@ class ChannelStory(Story):
         """Move the cursor to a clock, that of the channel where none is given. `result`: what the reply says instead."""
         held = self.channels[channel]
         cursor, wanted = held.cursors[subscriber], held.clock if clock is None else clock
-        moves = 0 < distance(cursor, wanted) <= distance(cursor, held.clock)
+        moves = 0 < clock_distance(cursor, wanted) <= clock_distance(cursor, held.clock)
         if moves and result in ("", "OK"):
             held.cursors[subscriber] = wanted
         told = {"result": result or ("OK" if moves else "stale"), "cursor": held.cursors[subscriber], **more.pop("told", {})}
@@ -239,8 +239,8 @@ class ChannelStory(Story):
         `highest` is where the clock goes on, since callers remember it: by that the era is one higher.
         """
         held = self.channels[channel]
-        held.kept = [sent for sent in held.kept if not after(sent.clock, clock)]
-        held.cursors = {name: cursor if not after(cursor, clock) else clock for name, cursor in held.cursors.items()}
+        held.kept = [sent for sent in held.kept if not clock_after(sent.clock, clock)]
+        held.cursors = {name: cursor if not clock_after(cursor, clock) else clock for name, cursor in held.cursors.items()}
         held.clock = clock if highest is None else highest
         held.era += highest is not None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.channel.clock import CLOCK_MAX, ahead
+from engine.models.dsps import CLOCK_MAX, clock_ahead
 from tests.reports.channel_story import ChannelStory
 
 P1, P2, S1, S2, S3 = "publisher-1", "publisher-2", "subscriber-1", "subscriber-2", "subscriber-3"
@@ -59,7 +59,7 @@ def turn(story: ChannelStory, channel: str, subscriber: str, message: str, at: f
 def killed(story: ChannelStory) -> None:
     """S1 is killed after two messages were answered, one of each side of the wrap, and before they are handed out; S3 gets them
     again."""
-    story.channel("wrap-kill", preset=ahead(CLOCK_MAX, -2))
+    story.channel("wrap-kill", preset=clock_ahead(CLOCK_MAX, -2))
     story.subscribe(S1, "wrap-kill", "reader", 0.5)
     turn(story, "wrap-kill", "reader", "k1", 2.0, by=S1)
     story.publish(P1, "wrap-kill", ["k2", "k3"], 9.0)
@@ -72,7 +72,7 @@ def killed(story: ChannelStory) -> None:
 def reply_lost(story: ChannelStory) -> None:
     """The reply to a publish is lost at the wrap; the second copy says that it is there already. And so is one to an
     acknowledgement, of which the second copy says that it is stale."""
-    story.channel("wrap-lost", preset=ahead(CLOCK_MAX, -1))
+    story.channel("wrap-lost", preset=clock_ahead(CLOCK_MAX, -1))
     story.subscribe(S2, "wrap-lost", "reader", 0.5)
     turn(story, "wrap-lost", "reader", "l1", 2.0)
     story.publish(P2, "wrap-lost", "l2", 19.99, took=3.4, sends=3, results=["duplicate"])
@@ -85,7 +85,7 @@ def reply_lost(story: ChannelStory) -> None:
 
 def restored(story: ChannelStory) -> None:
     """The server comes back as it was at 40 s: what came later is gone, cursors and all, and the clock goes on after it."""
-    held = story.channel("wrap-back", preset=ahead(CLOCK_MAX, -2))
+    held = story.channel("wrap-back", preset=clock_ahead(CLOCK_MAX, -2))
     story.subscribe(S2, "wrap-back", "reader", 0.5)
     turn(story, "wrap-back", "reader", "r1", 2.0)
     turn(story, "wrap-back", "reader", "r2", 35.0)

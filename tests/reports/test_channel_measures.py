@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from engine.channel import clock as engine_clock
+from engine.models import dsps
 from reports import frames, load
 from reports.channels.frames import ChannelFrames
 from reports.channels.measure import measures
@@ -101,12 +101,12 @@ def drawn(built: ChannelFrames, along: Axis) -> ChannelSeries:
 
 
 def test_clocks_of_the_judge_are_those_of_the_engine() -> None:
-    assert (CLOCK_MAX, CLOCKS) == (engine_clock.CLOCK_MAX, engine_clock.CLOCKS)
+    assert (CLOCK_MAX, CLOCKS) == (dsps.CLOCK_MAX, dsps.CLOCKS)
     for one in CLOCKS_SEEN:
         assert clock_at(past_wrap(one)) == one
         for other in CLOCKS_SEEN:
-            assert distance(one, other) == engine_clock.distance(one, other)
-            assert (lag(one, other) > 0) == engine_clock.after(other, one)
+            assert distance(one, other) == dsps.clock_distance(one, other)
+            assert (lag(one, other) > 0) == dsps.clock_after(other, one)
     assert [past_wrap(one) for one in (CLOCK_MAX - 1, CLOCK_MAX, -CLOCK_MAX, -CLOCK_MAX + 1)] == [-1, 0, 1, 2]
 
 

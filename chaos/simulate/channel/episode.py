@@ -14,8 +14,7 @@ from chaos.simulate.plan import Plan, Result
 from chaos.simulate.server import Scripts, SimulatedServer
 from chaos.simulate.wire import Wire
 from chaos.simulate.world import MS, Found, TimeIsUp, World
-from engine.channel.clock import CLOCK_MAX
-from engine.models.dsps import DspsModel
+from engine.models.dsps import CLOCK_MAX, DspsModel
 
 ChannelPlan = Plan[ChannelProfile, PlannedPublish]
 #: A dead subscriber is followed by another one after this.

@@ -11,15 +11,17 @@ from chaos.simulate.line import describe_name
 from chaos.simulate.server import Delivery, SimulatedServer
 from chaos.simulate.world import Found, World
 from engine.channel import replies
-from engine.channel.clock import CLOCK_MAX, CLOCK_MIN, CLOCKS
-from engine.channel.values import Acknowledged, Fetched, Published
+from engine.models.dsps import CLOCK_MAX, CLOCK_MIN, CLOCKS
 from engine.ops.channels import (
     Acknowledge,
+    Acknowledged,
     AcknowledgeReply,
     Fetch,
+    Fetched,
     FetchReply,
     NewMessage,
     Publish,
+    Published,
     PublishReply,
     Subscribe,
     SubscribeReply,

@@ -15,15 +15,13 @@ from chaos.simulate.channel.state import CHANNEL, ChannelState
 from chaos.simulate.line import Line, Outcome, Process
 from chaos.simulate.server import SimulatedServer
 from chaos.simulate.world import MS, World
-from engine.channel import contents, one_storage
-from engine.channel.one_storage import OneStorage
+from engine.channel import contents, steps
 from engine.channel.session_state import SessionState
-from engine.channel.steps import Rest, Send, SendMany, Steps, waiting
-from engine.channel.values import Acknowledged, Fetched, Published, Subscribed
+from engine.channel.steps import OneStorage, Rest, Send, SendMany, Steps, waiting
 from engine.errors import EngineError
 from engine.models import dsps
 from engine.ops.base import DeadlineBound, Operation, ServerClock
-from engine.ops.channels import NewMessage
+from engine.ops.channels import Acknowledged, Fetched, NewMessage, Published, Subscribed
 from engine.redis.endpoint import DEADLINE_MS
 
 STORAGE = "default"
@@ -112,7 +110,7 @@ class ChannelProcess(Process):
         """Nonces and times of the steps are the episode's."""
         nonce = f"{int(self.world.chance.draw('nonce ' + self.name, next(self._nonces)) * (1 << 53)):016x}"
         secrets, times = SimpleNamespace(token_hex=lambda _: nonce), SimpleNamespace(monotonic_ns=lambda: self.world.now_ns)
-        return patch.multiple(one_storage, secrets=secrets, time=times)
+        return patch.multiple(steps, secrets=secrets, time=times)
 
 
 class Publisher(ChannelProcess):

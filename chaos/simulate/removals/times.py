@@ -26,7 +26,7 @@ TIMES = (
         "now_ms, fence, 'failed', ARGV[7 * at], ARGV[7 * at + 1]) }",
     ),
     removal(13, "the wait of a failed run does not grow", "retry delay", "delays").by(
-        "backoff-grows-with-failures", "delay_ms = backoff.delay_ms(job.options, 0, self._draw)"
+        "backoff-grows-with-failures", "delay_ms = backoff_delay_ms(job.options, 0, self._draw)"
     ),
     removal(18, "a lane that rests is brought back 200 ms early", "early", "rates").by(
         "resting-lanes-return-on-time",

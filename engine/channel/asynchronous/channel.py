@@ -15,22 +15,30 @@ import redis.asyncio
 from engine import validate
 from engine.channel import contents
 from engine.channel.asynchronous.storage import AsyncOpenStorage
-from engine.channel.asynchronous.waiting import AsyncWaiter, ask_at_once
 from engine.channel.settings import (
     MESSAGES_MAX,
     ChannelSettings,
+    Storage,
     check_id,
     message_ids,
     new_messages,
     parts_of,
 )
-from engine.channel.steps import Answers, Rest, Round, Send, SendMany, Steps, waiting
-from engine.channel.storage import Storage
-from engine.channel.values import Acknowledged, Fetched, Published, Subscribed
+from engine.channel.steps import (
+    Answers,
+    AsyncWaiter,
+    Rest,
+    Round,
+    Send,
+    SendMany,
+    Steps,
+    async_ask_at_once,
+    waiting,
+)
 from engine.errors import EngineError
 from engine.models import Dsps
 from engine.observer import Observer
-from engine.ops.channels import NewMessage
+from engine.ops.channels import Acknowledged, Fetched, NewMessage, Published, Subscribed
 from engine.redis.endpoint import DEFAULT_URL, ConnectOptions
 from engine.validate import Milliseconds
 
@@ -185,7 +193,7 @@ class AsyncChannel(ChannelSettings):
                     case SendMany(id, operations, intended_ns):
                         answer = await self._open[id].send_many(operations, intended_ns)
                     case Round() as asked:
-                        answer = await ask_at_once(asked, partial(self._ask_all, asked))
+                        answer = await async_ask_at_once(asked, partial(self._ask_all, asked))
                     case Rest(most_ms, deaf_ms):
                         all_live = all(storage.live for storage in self._open.values())
                         answer = waiter is not None and await waiter.rest(most_ms if all_live else deaf_ms)

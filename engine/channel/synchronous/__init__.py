@@ -1,1 +1,1 @@
-"""The synchronous interface of a channel, generated from `asynchronous` but for `waiting`."""
+"""The synchronous interface of a channel, generated from `asynchronous`."""

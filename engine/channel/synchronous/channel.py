@@ -18,20 +18,18 @@ from engine.channel import contents
 from engine.channel.settings import (
     MESSAGES_MAX,
     ChannelSettings,
+    Storage,
     check_id,
     message_ids,
     new_messages,
     parts_of,
 )
-from engine.channel.steps import Answers, Rest, Round, Send, SendMany, Steps, waiting
-from engine.channel.storage import Storage
+from engine.channel.steps import Answers, Rest, Round, Send, SendMany, Steps, Waiter, ask_at_once, waiting
 from engine.channel.synchronous.storage import OpenStorage
-from engine.channel.synchronous.waiting import Waiter, ask_at_once
-from engine.channel.values import Acknowledged, Fetched, Published, Subscribed
 from engine.errors import EngineError
 from engine.models import Dsps
 from engine.observer import Observer
-from engine.ops.channels import NewMessage
+from engine.ops.channels import Acknowledged, Fetched, NewMessage, Published, Subscribed
 from engine.redis.endpoint import DEFAULT_URL, ConnectOptions
 from engine.validate import Milliseconds
 

@@ -18,7 +18,6 @@ from engine.channel import contents, settings
 from engine.channel.asynchronous.channel import AsyncChannel
 from engine.channel.contents import RawJson
 from engine.channel.settings import MESSAGES_MAX
-from engine.channel.values import Fetched, Message
 from engine.errors import EngineError, Malformed, logger
 from engine.http.access import Endpoint, carried_out, noted
 from engine.http.answers import Problem
@@ -32,6 +31,7 @@ from engine.http.describing import Schema, described
 from engine.http.opening import wait_for, waiting_ms
 from engine.http.settings import Access
 from engine.http.shield import QUERY_BYTES_MAX
+from engine.ops.channels import Fetched, Message
 from engine.validate import GO_DURATION
 
 

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from engine import validate
-from engine.channel import lags, settings
+from engine.channel import settings
 from engine.errors import UnsupportedFeature, json_text
 from engine.http.access import access_of, form_of, public, refuse_foreign, still_admitted
 from engine.http.access import sign_in as begin_session
@@ -26,6 +26,7 @@ from engine.http.page.live import Sampler, Samplers
 from engine.http.page.looks import alive, held, looks_at
 from engine.http.page.rendering import notice_of, view, word_of
 from engine.http.settings import HttpSettings
+from engine.models import dsps
 from engine.ops.admin import Altered, Window
 from engine.queue.asynchronous.queue import AsyncQueue
 from engine.queue.looks import PLACES_MAX
@@ -273,10 +274,10 @@ async def channel_lags(request: Request) -> Response:
     opened, access = request.app.state.opened, access_of(request)
     wanted = request.query_params.get("channel", "").strip()
     found = await opened.run(
-        lags.subscribers(_number(request, "cursor"), settings.check_id("channel", wanted) if wanted else None)
+        dsps.subscribers(_number(request, "cursor"), settings.check_id("channel", wanted) if wanted else None)
     )
     reached = [pair for pair in found.found if access.reaches(pair[0])]
-    known = await opened.run(lags.lags(reached)) if reached else ()
+    known = await opened.run(dsps.lags(reached)) if reached else ()
     return rendering.page(
         request, "channels.html", listed=queue_views.channel_list(known, found.cursor), wanted=wanted
     )

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from engine.calendar import calendar
-from engine.channel.lags import Lag
 from engine.errors import json_text
 from engine.http.page.looks import SomeWorkers
 from engine.http.page.rendering import UNKNOWN, length, query_of
+from engine.models.dsps import Lag
 from engine.ops.admin import HistoryRule
 from engine.ops.looks import Counts, LimitInfo, PauseInfo
 from engine.ops.workers import WorkerInfo

@@ -1,16 +1,18 @@
-"""A worker's claims and waits: their identity, the classes that they name, how long a wait blocks on the
-server, and whether a claim is worth sending; then `CallsInFlight`, one of each kind at most. Pure code, a
-part of the state machine."""
+"""A worker's claims and waits: their identity, the classes that they name, and how long a wait blocks on the
+server; whether a claim is worth sending (`Claiming`), is allowed (`Allowance`), and for how many jobs
+(`Prefetch`); then `CallsInFlight`, one of each kind at most. Pure code, a part of the state machine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from engine.ops.base import BLOCK_MS, Call, ServerClock
 from engine.ops.claims import Claim, Claimed, Wait, WorkerUpdates
 from engine.routing import DEFAULT_ROUTE, matching
-from engine.worker.machine.events import MS, Action, CallKind, Send, Settings
+from engine.worker.machine.concurrency import Quota, Share
+from engine.worker.machine.events import MS, Action, CallKind, Send
+from engine.worker.machine.settings import Gate, Settings
 
 #: Blocking on 1,000 lists costs the server 0.4 ms: at most 16, and one of them is the worker's own, on which
 #: it hears of updates.
@@ -158,6 +160,92 @@ class Claiming:
         return Wait(block_ms, self._rotation.current(), self.version)
 
 
+# -- What a worker may claim now.
+
+#: A gate that was closed is asked again after so long.
+GATE_MS = 200
+
+
+class Allowance:
+    """What a worker may claim now: its own pause and the one set by an administrator, how many handlers may
+    run at once, and what its gate answers. Jobs whose handlers run go on whatever it says."""
+
+    def __init__(
+        self, settings: Settings, gate: Gate | None, share: Share | None = None, quota: Quota | None = None
+    ) -> None:
+        #: The places belong to several shards, and this says how many this one has now.
+        self.quota = quota
+        self._concurrency = settings.concurrency
+        self._gate = gate
+        #: The places belong to several queues, and this says which of them are for this one.
+        self.share = share
+        #: Handlers of the pool that may run at once.
+        self.pooled = settings.concurrency if quota is None else 0
+        #: Whether the gate has allowed nothing when it was last asked.
+        self.gate_closed = False
+        #: Whether there is a pause, or the gate was found closed: only then time decides what may be claimed.
+        self.restrained = False
+        # By the worker's own `pause`.
+        self._paused_here = False
+        # From afar: until this instant, 0 = until it is resumed.
+        self._paused_until_ns: int | None = None
+        self._ask_at_ns = 0
+
+    def pause_here(self, paused: bool) -> None:
+        """The worker itself begins or ends a pause."""
+        self._paused_here = paused
+        self._restrain()
+
+    def _restrain(self) -> None:
+        self.restrained = self._paused_here or self._paused_until_ns is not None or self._ask_at_ns > 0
+
+    def learned(self, reply: WorkerUpdates, done_ns: int) -> None:
+        """Apply what an administrator has set. A worker cannot run more handlers than it was started with."""
+        if self.quota is None:
+            self.pooled = (
+                min(reply.concurrency, self._concurrency) if reply.concurrency else self._concurrency
+            )
+        if not reply.pause_ms:
+            self._paused_until_ns = reply.pause_ms
+        else:
+            self._paused_until_ns = done_ns + reply.pause_ms * MS
+        self._restrain()
+
+    def paused(self, now_ns: int) -> bool:
+        """Whether nothing may be claimed or started."""
+        until_ns = self._paused_until_ns
+        return self._paused_here or (until_ns is not None and (until_ns == 0 or now_ns < until_ns))
+
+    def closed(self, now_ns: int) -> bool:
+        """Whether nothing may be claimed: a pause is on, or the gate has just been found closed."""
+        return self.paused(now_ns) or now_ns < self._ask_at_ns
+
+    def kept_back(self, now_ns: int) -> dict[str, bool]:
+        """What keeps the worker from claiming, for its heartbeats; nothing where it may claim."""
+        reasons = {"paused": self.paused(now_ns), "gate_closed": self.gate_closed}
+        return {reason: on for reason, on in reasons.items() if on}
+
+    def most(self, free: int, leased: int, now_ns: int) -> int:
+        """How many of so many jobs may be claimed; so many are leased."""
+        if (self.restrained and self.closed(now_ns)) or (self.quota is not None and not self.quota.open):
+            return 0
+        most = free
+        if self._gate is not None:
+            said = self._gate()
+            most = free if said is True else min(free, int(said))
+            self.gate_closed = most <= 0
+            self._ask_at_ns = now_ns + GATE_MS * MS if most <= 0 else 0
+            self._restrain()
+        return most if self.share is None or most <= 0 else self.share.allow(most, leased)
+
+    def next_ns(self, now_ns: int) -> int | None:
+        """When a pause ends or the gate is asked again, monotonic ns."""
+        if not self._paused_until_ns and not self._ask_at_ns:
+            return None
+        times = [at_ns for at_ns in (self._paused_until_ns or 0, self._ask_at_ns) if at_ns > now_ns]
+        return min(times, default=None)
+
+
 # -- Calls in flight, one of each kind at most, and what has to be sent again. Pure code, a part of the step
 # machine.
 
@@ -235,3 +323,56 @@ class CallsInFlight:
         """Send a call of this kind."""
         self.busy.add(kind)
         actions.append(Send(kind, call, again))
+
+
+# -- How many jobs a worker leases ahead of its free handlers.
+
+#: What is taken ahead fills this time.
+FILL_MS = 50
+#: What more than that was taken, because handlers have become slower since, goes back when it has waited this
+#: long.
+WAIT_MS_MAX = 4 * FILL_MS
+#: Weight of the newest run in the mean.
+_NEWEST = 1 / 8
+
+
+class Prefetch:
+    """How many jobs a worker takes ahead of its handlers: what they work off in 50 ms, by their measured time
+    (rule 21).
+
+    More would wait behind one slow handler while other workers idle; fewer would leave handlers idle during a
+    round trip. The number starts at 1, at most doubles with each run that has ended, and shrinks at once.
+    """
+
+    def __init__(self, places: int, most: int) -> None:
+        self._places = places
+        self._most = most
+        self._mean_ns = 0.0
+        self._grown = 1
+
+    def ended(self, took_ns: int) -> None:
+        """Count a run that took this long, in ns."""
+        self._mean_ns += (took_ns - self._mean_ns) * (_NEWEST if self._mean_ns else 1)
+        grown = min(2 * self._grown, self._most)
+        if not self._mean_ns or grown * self._mean_ns > self._places * FILL_MS * MS:
+            grown = min(grown, self._fill(self._places))
+        self._grown = grown or 1
+
+    def ahead(self, running_since_ns: Iterable[int], now_ns: int, places: int | None = None) -> int:
+        """Jobs to have leased beyond those that run. `running_since_ns`: when the handlers that run were
+        started, oldest first. `places`: of so many handlers, where not all may run these jobs.
+
+        A handler that takes longer than usual frees no place soon, also one whose time nobody knows yet.
+        """
+        turning = self._places if places is None else places
+        for since_ns in running_since_ns:
+            if now_ns - since_ns <= FILL_MS * MS + self._mean_ns:
+                break
+            turning -= 1
+        return min(self._most, self._grown, self._fill(turning))
+
+    def _fill(self, handlers: int) -> int:
+        """Jobs that so many handlers finish in the time to fill; 1 before anything was measured."""
+        if not self._mean_ns:
+            return min(1, handlers)
+        return int(handlers * FILL_MS * MS / self._mean_ns)

@@ -1,5 +1,5 @@
-"""How many jobs a worker may hold: what pauses and its owner's gate allow, and its share of the places of a
-group or of many shards. Pure code, a part of the state machine."""
+"""How the workers of one process share its places: those of a group, and those of the shards of a queue. Pure
+code but for locks, a part of the state machine."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal
 
-from engine.ops.claims import WorkerUpdates
-from engine.worker.machine.events import MS, Settings
+from engine.worker.machine.events import MS
 
 Strategy = Literal["strict", "weighted", "shuffle"]
 #: Queues of one group: each has its own threads and connections.
@@ -156,92 +155,6 @@ class Sharing:
         if self._drawn not in wanting:
             self._drawn = wanting[int(self._draw() * len(wanting))]
         return self._drawn
-
-
-#: Asked before a claim: False or 0 = nothing now, True = anything, a number = at most so many jobs.
-Gate = Callable[[], "bool | int"]
-#: A gate that was closed is asked again after so long.
-GATE_MS = 200
-
-
-class Allowance:
-    """What a worker may claim now: its own pause and the one set by an administrator, how many handlers may
-    run at once, and what its gate answers. Jobs whose handlers run go on whatever it says."""
-
-    def __init__(
-        self, settings: Settings, gate: Gate | None, share: Share | None = None, quota: Quota | None = None
-    ) -> None:
-        #: The places belong to several shards, and this says how many this one has now.
-        self.quota = quota
-        self._concurrency = settings.concurrency
-        self._gate = gate
-        #: The places belong to several queues, and this says which of them are for this one.
-        self.share = share
-        #: Handlers of the pool that may run at once.
-        self.pooled = settings.concurrency if quota is None else 0
-        #: Whether the gate has allowed nothing when it was last asked.
-        self.gate_closed = False
-        #: Whether there is a pause, or the gate was found closed: only then time decides what may be claimed.
-        self.restrained = False
-        # By the worker's own `pause`.
-        self._paused_here = False
-        # From afar: until this instant, 0 = until it is resumed.
-        self._paused_until_ns: int | None = None
-        self._ask_at_ns = 0
-
-    def pause_here(self, paused: bool) -> None:
-        """The worker itself begins or ends a pause."""
-        self._paused_here = paused
-        self._restrain()
-
-    def _restrain(self) -> None:
-        self.restrained = self._paused_here or self._paused_until_ns is not None or self._ask_at_ns > 0
-
-    def learned(self, reply: WorkerUpdates, done_ns: int) -> None:
-        """Apply what an administrator has set. A worker cannot run more handlers than it was started with."""
-        if self.quota is None:
-            self.pooled = (
-                min(reply.concurrency, self._concurrency) if reply.concurrency else self._concurrency
-            )
-        if not reply.pause_ms:
-            self._paused_until_ns = reply.pause_ms
-        else:
-            self._paused_until_ns = done_ns + reply.pause_ms * MS
-        self._restrain()
-
-    def paused(self, now_ns: int) -> bool:
-        """Whether nothing may be claimed or started."""
-        until_ns = self._paused_until_ns
-        return self._paused_here or (until_ns is not None and (until_ns == 0 or now_ns < until_ns))
-
-    def closed(self, now_ns: int) -> bool:
-        """Whether nothing may be claimed: a pause is on, or the gate has just been found closed."""
-        return self.paused(now_ns) or now_ns < self._ask_at_ns
-
-    def kept_back(self, now_ns: int) -> dict[str, bool]:
-        """What keeps the worker from claiming, for its heartbeats; nothing where it may claim."""
-        reasons = {"paused": self.paused(now_ns), "gate_closed": self.gate_closed}
-        return {reason: on for reason, on in reasons.items() if on}
-
-    def most(self, free: int, leased: int, now_ns: int) -> int:
-        """How many of so many jobs may be claimed; so many are leased."""
-        if (self.restrained and self.closed(now_ns)) or (self.quota is not None and not self.quota.open):
-            return 0
-        most = free
-        if self._gate is not None:
-            said = self._gate()
-            most = free if said is True else min(free, int(said))
-            self.gate_closed = most <= 0
-            self._ask_at_ns = now_ns + GATE_MS * MS if most <= 0 else 0
-            self._restrain()
-        return most if self.share is None or most <= 0 else self.share.allow(most, leased)
-
-    def next_ns(self, now_ns: int) -> int | None:
-        """When a pause ends or the gate is asked again, monotonic ns."""
-        if not self._paused_until_ns and not self._ask_at_ns:
-            return None
-        times = [at_ns for at_ns in (self._paused_until_ns or 0, self._ask_at_ns) if at_ns > now_ns]
-        return min(times, default=None)
 
 
 # -- The places of one worker of many shards: which shard may run jobs in them, and for how long. Pure

@@ -1,13 +1,11 @@
-"""The input and output of a worker's state machine: its settings, the events, and the actions."""
+"""The input and output of a worker's state machine: events and actions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import field
 from typing import Any, Literal
 
 from engine.ops.base import Call, immutable
-from engine.ops.claims import NOTHING_SPECIAL, Attributes, LeasedJob
+from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
 from engine.ops.workers import ClientConnection, ControlMessage
 from engine.outcomes import FAILED, Verdict
@@ -23,62 +21,6 @@ MS = 1_000_000
 #: over; it has run as many jobs or grown as large as it may; or it was told not to wait for its handlers. Of
 #: several workers the last of these counts.
 StopReason = Literal["empty", "stopped", "grace over", "recycled", "at once"]
-
-
-@immutable
-class Settings:
-    """A worker's configuration, checked by `Worker`; `engine.WorkerSettings` says what a setting means.
-    `classes`: the names that it has handlers for; `attributes` decide which of their jobs it may run.
-    `routes_at_claim`: the model looks at the routing of each job itself.
-
-    `concurrency` handlers run at once, and beside them one of the `inline` names, whose jobs run one after
-    the other in one thread. With a concurrency of 0 all jobs are inline. The handlers of `stoppable` names
-    end soon after they were told to, and those of `spawned` ones run in child processes.
-
-    `batches` names the handlers that take several jobs of a lane at once, and how many at most.
-
-    With `burst` the worker stops when nothing is left to run; `delayed`: nor anything to come.
-
-    `sweep_ms` is at most a quarter of the lease. The time between two sweeps shows that a server stood still,
-    and half a lease must be longer than what passes anyway (rule 11).
-
-    With `beat_ms` the worker is listed, and tells so often that it lives, with `about` itself for people;
-    with 0 it is not. In one of many shards it beats so many times more rarely, `idle_beats`, while it has
-    nothing in hand there, unless it watches.
-    """
-
-    name: str
-    concurrency: int
-    prefetch: int
-    lease_ms: int
-    sweep_ms: int
-    grace_ms: int
-    classes: tuple[str, ...]
-    burst: bool = False
-    delayed: bool = True
-    inline: frozenset[str] = frozenset()
-    stoppable: frozenset[str] = frozenset()
-    spawned: frozenset[str] = frozenset()
-    batches: Mapping[str, int] = field(default_factory=dict[str, int])
-    processes: int = 0
-    child_max_jobs: int = 0
-    max_jobs: int = 0
-    max_memory_mb: int = 0
-    beat_ms: int = 0
-    presence: bool = True
-    about: Mapping[str, object] = field(default_factory=dict[str, object])
-    attributes: Attributes = NOTHING_SPECIAL
-    priorities: tuple[int, int] | None = None
-    routes_at_claim: bool = False
-    idle_beats: int = 1
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "sweep_ms", min(self.sweep_ms, self.lease_ms // 4))
-
-    @property
-    def places(self) -> int:
-        """Handlers that may run at once."""
-        return self.concurrency + (1 if self.inline or not self.concurrency else 0)
 
 
 @immutable

@@ -11,7 +11,8 @@ from engine.ops.base import ServerClock, immutable
 from engine.ops.claims import Extend, LeasedJob
 from engine.ops.jobs import Lease
 from engine.worker.machine.claiming import RESEND_MS
-from engine.worker.machine.events import MS, LoseLease, Settings, Start, StopHandler, StopReason
+from engine.worker.machine.events import MS, LoseLease, Start, StopHandler, StopReason
+from engine.worker.machine.settings import Settings
 
 # -- The jobs that wait in a worker for one kind of place, and those that run there. Pure code, a part of
 # the lease table.

@@ -49,11 +49,10 @@ from engine.ops.workers import (
     RunTimesReported,
     UpdatesPublished,
 )
-from engine.outcomes import Verdict, ending, verdict_of
-from engine.worker.machine import backoff
+from engine.outcomes import Verdict, backoff_delay_ms, ending, verdict_of
 from engine.worker.machine.acknowledgements import LINGER_MS, PendingAcknowledgements
-from engine.worker.machine.claiming import CallsInFlight, Claiming
-from engine.worker.machine.concurrency import Allowance, Gate, Quota, Share
+from engine.worker.machine.claiming import WAIT_MS_MAX, Allowance, CallsInFlight, Claiming, Gate, Prefetch
+from engine.worker.machine.concurrency import Quota, Share
 from engine.worker.machine.events import (
     MS,
     Action,
@@ -70,7 +69,6 @@ from engine.worker.machine.events import (
     NotStarted,
     PauseAsked,
     Progressed,
-    Settings,
     StopAsked,
     StopHandler,
     StopReason,
@@ -88,8 +86,8 @@ from engine.worker.machine.leases import (
     timed_out,
     timeout_of,
 )
-from engine.worker.machine.prefetch import WAIT_MS_MAX, Prefetch
 from engine.worker.machine.reports import Heartbeat, ProgressReports, RunStatistics
+from engine.worker.machine.settings import Settings
 from engine.worker.machine.sweeping import Presence, Sweeping
 
 #: After the last `next_start` the machine is woken for so long within each linger: what those left undecided
@@ -756,7 +754,7 @@ class WorkerMachine:
         delay_ms = verdict.delay_ms
         if delay_ms is None:
             # anchor: backoff-grows-with-failures
-            delay_ms = backoff.delay_ms(job.options, job.failures, self._draw)
+            delay_ms = backoff_delay_ms(job.options, job.failures, self._draw)
         failure = Failure(job.lease, error, delay_ms, trace, verdict.charge)
         end = ending(job.options, verdict)
         match end.kind:

@@ -12,8 +12,9 @@ from engine.ops.base import ServerClock
 from engine.ops.jobs import Lease
 from engine.ops.looks import NoteProgress
 from engine.ops.workers import BUCKET_MAX, Beat, ReportRunTimes, RunTimes
-from engine.worker.machine.events import MS, Settings
+from engine.worker.machine.events import MS
 from engine.worker.machine.leases import LeaseTable
+from engine.worker.machine.settings import Settings
 
 #: A worker is taken for dead when so many beats in a row have not come.
 BEATS_MISSED = 3

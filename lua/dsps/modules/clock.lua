@@ -15,7 +15,7 @@ end
 
 -- Whether `clock` is later than `other`, on the circle of whole numbers from -(2^53 - 1) to 2^53 - 1. Lua
 -- compares clocks only here. One clock is later than another if less than half of the circle leads to it.
--- Nothing here leaves the range in which doubles are exact. The same in Python: engine/channel/clock.py.
+-- Nothing here leaves the range in which doubles are exact. The same in Python: engine/models/dsps.py.
 local function clock_after(clock, other)
   -- anchor: clocks-are-compared-on-the-circle, 2 lines
   if clock > other then return other >= 0 or clock <= 0 or clock <= EXACT_MAX + other end

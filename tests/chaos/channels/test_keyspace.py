@@ -11,7 +11,7 @@ import redis
 from chaos.channels.keyspace import Keyspace, gone_back
 from chaos.channels.spec import Channel as SpecChannel
 from engine import Channel
-from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
+from engine.models.dsps import CLOCK_MAX, CLOCK_MIN
 from record.history import HistoryFile, load_file
 
 CHANNELS = (

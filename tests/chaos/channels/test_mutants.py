@@ -15,7 +15,7 @@ from chaos.errors import HarnessError
 from chaos.processes import ROOT, child_environment
 from engine import Channel, models
 from engine.channel import replies
-from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
+from engine.models.dsps import CLOCK_MAX, CLOCK_MIN
 from engine.redis.scripts import scripts_folder
 from tests.chaos.channels.presetting import preset
 
@@ -34,7 +34,7 @@ def test_each_mutant_is_of_a_script_or_of_a_process_or_of_the_harness() -> None:
 
 def test_the_receipt_of_a_batch_across_the_wrap_covers_a_part_of_it(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     preset(ironclaim_url, "orders", CLOCK_MAX - 2)
-    monkeypatch.setattr(replies, "batch", replies.batch)
+    monkeypatch.setattr(replies, "page", replies.page)
     planted.receipt_plain_less()
     with Channel("orders", models.Dsps(), url=ironclaim_url) as channel:
         channel.subscribe("reader")
@@ -49,7 +49,7 @@ def test_the_receipt_of_a_batch_across_the_wrap_covers_a_part_of_it(ironclaim_ur
 def test_the_last_message_of_a_batch_is_kept_back_and_its_receipt_covers_it(
     ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replies, "batch", replies.batch)
+    monkeypatch.setattr(replies, "page", replies.page)
     planted.message_kept_back()
     with Channel("orders", models.Dsps(), url=ironclaim_url) as channel:
         channel.subscribe("reader")

@@ -15,7 +15,7 @@ from chaos.channels.spec import Channel, ChannelSpec, Crossings, preset_channels
 from chaos.errors import HarnessError
 from chaos.plan import SERVERS
 from chaos.scenarios.channels import crossings_of
-from engine.channel.clock import CLOCK_MAX, ahead
+from engine.models.dsps import CLOCK_MAX, clock_ahead
 
 PUBLISHERS = publisher_names(2)
 
@@ -76,10 +76,10 @@ def test_each_clock_wraps_when_what_is_planned_until_its_instant_is_published() 
             continue
         assert channel.preset_clock is not None
         assert 0 < channel.preset_clock <= CLOCK_MAX
-        assert ahead(channel.preset_clock, at_start[channel.name]) > 0
+        assert clock_ahead(channel.preset_clock, at_start[channel.name]) > 0
         # A message comes before the wrap, also where that is due with the first.
-        assert ahead(channel.preset_clock, 1) > 0
-        assert ahead(channel.preset_clock, max(2, planned[channel.name])) < 0
+        assert clock_ahead(channel.preset_clock, 1) > 0
+        assert clock_ahead(channel.preset_clock, max(2, planned[channel.name])) < 0
 
 
 @pytest.mark.slow
@@ -90,7 +90,7 @@ def test_crossings_are_spread_over_the_load() -> None:
     wrapped: list[int] = []
     for part in range(4):
         counts = workload.new_messages(crossings.first_ms + part * span_ms / 3 + 1)
-        wrapped.append(sum(clock is not None and ahead(clock, counts[name]) < 0 for name, clock in presets.items()))
+        wrapped.append(sum(clock is not None and clock_ahead(clock, counts[name]) < 0 for name, clock in presets.items()))
     assert wrapped[-1] == len([clock for clock in presets.values() if clock is not None])
     assert all(later - earlier >= 7 for earlier, later in pairwise(wrapped)), wrapped
 

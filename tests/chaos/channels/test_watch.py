@@ -10,7 +10,7 @@ import pytest
 
 from chaos import rows
 from chaos.channels.watch import ChannelWatch, Reader
-from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
+from engine.models.dsps import CLOCK_MAX, CLOCK_MIN
 from record.history import HistoryFile
 
 READER = Reader("orders", "reader")

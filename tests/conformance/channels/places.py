@@ -12,8 +12,8 @@ from typing import Any
 import redis
 
 from engine import AsyncChannel, Channel, ChannelRule, Fetched, MemoryStorage, RedisStorage, models
-from engine.channel.clock import CLOCK_MAX
-from engine.channel.storage import Storage
+from engine.channel.settings import Storage
+from engine.models.dsps import CLOCK_MAX
 from engine.ops.channels import Subscribe, Unsubscribe
 
 NEAR_THE_WRAP = CLOCK_MAX - 2

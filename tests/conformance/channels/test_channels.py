@@ -14,7 +14,7 @@ import pytest
 
 import engine
 from engine.channel import replies
-from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
+from engine.models.dsps import CLOCK_MAX, CLOCK_MIN
 from tests.conformance.channels.places import NEAR_THE_WRAP, TTL_S, Place, acknowledge, ids, is_nothing, publish, waiting
 from tests.engine.helpers.lives import all_given, now_ms
 from tests.engine.helpers.producing import refused

@@ -13,7 +13,8 @@ import redis
 import redis.asyncio
 
 import engine
-from engine.channel import clock, replies
+from engine.channel import replies
+from engine.models.dsps import CLOCK_MAX, CLOCK_MIN
 from tests.engine.helpers.refusing import malformed
 
 Change = Callable[[str], object]
@@ -153,7 +154,7 @@ def bad_receipts() -> dict[str, Any]:
         **{"a number": 5, "a space in it": good[:8] + " " + good[8:]},
         "a deep one": base64.b64encode(b"[" * 3_000).decode(),
     }
-    for at in (clock.CLOCK_MAX + 1, clock.CLOCK_MIN - 1, 2**63 - 1, -(2**63)):
+    for at in (CLOCK_MAX + 1, CLOCK_MIN - 1, 2**63 - 1, -(2**63)):
         found[f"clock {at}, with its checksum"] = replies.outer({"redis": _inner(at, replies.checksum("chx", "sa", at))})
     for at in (2**64, 10**400):
         found[f"clock {str(at)[:6]}.., out of range"] = replies.outer({"redis": _inner(at, sum)})
@@ -180,7 +181,7 @@ def test_receipts_that_are_damaged_or_of_others(channel: engine.Channel, server:
 def test_receipts_of_clocks_that_are_not_between_cursor_and_clock_change_nothing(channel: engine.Channel, server: Any) -> None:
     """They are well made: whoever knows how can forge one (the checksum is no signature)."""
     before = state(server)
-    for at in (3, 1_000, clock.CLOCK_MAX, 1, 0, -1, clock.CLOCK_MIN):
+    for at in (3, 1_000, CLOCK_MAX, 1, 0, -1, CLOCK_MIN):
         assert channel.acknowledge("sa", replies.outer({"redis": replies.inner("chx", "sa", at)})).result == "stale"
     assert {**state(server), b"calls": 0} == {**before, b"calls": 0}
 

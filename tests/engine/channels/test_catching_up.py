@@ -11,8 +11,7 @@ from itertools import product
 
 import pytest
 
-from engine.channel import clock
-from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
+from engine.models.dsps import CLOCK_MAX, CLOCK_MIN, clock_ahead
 from engine.ops.channels import FetchReply, NewMessage, Publish
 from tests.engine.channels.channel_desk import NEVER_MS, TTL_S, ChannelDesk, ids
 
@@ -36,7 +35,7 @@ def expire(desk: ChannelDesk, clocks: range) -> None:
     """Let messages end."""
     for start in range(clocks.start, clocks.stop, 1_000):
         some = range(start, min(start + 1_000, clocks.stop))
-        desk.redis.delete(*(desk.keys.body(clock.ahead(at, 0)) for at in some))
+        desk.redis.delete(*(desk.keys.body(clock_ahead(at, 0)) for at in some))
 
 
 @contextmanager
@@ -197,11 +196,11 @@ def test_a_subscriber_that_came_after_foreign_messages_is_given_none_of_them(des
     for _ in range(5):
         with bounded(desk):
             reply = desk.fetch("late")
-        assert reply.upto in (at, clock.ahead(at, 1))
+        assert reply.upto in (at, clock_ahead(at, 1))
         if reply.items:
             break
     assert ids(reply) == ["ours"] and not reply.more
-    assert desk.acknowledge(clock.ahead(at, 1), "late").result == "OK"
+    assert desk.acknowledge(clock_ahead(at, 1), "late").result == "OK"
     assert drain(desk, "early") == ["first", *made, "ours"]
 
 
@@ -326,13 +325,13 @@ def test_the_index_does_not_grow_with_what_has_ended(desk: ChannelDesk) -> None:
 def foreign(desk: ChannelDesk, count: int) -> list[str]:
     """Publish as clients of the original do, many in one pipeline; the ids."""
     start = int(desk.redis.get(desk.keys.clock) or 0)
-    desk_ids = [f"f{clock.ahead(start, number + 1)}" for number in range(count)]
+    desk_ids = [f"f{clock_ahead(start, number + 1)}" for number in range(count)]
     with desk.redis.pipeline(transaction=False) as pipe:
         for number, id in enumerate(desk_ids):
-            at = clock.ahead(start, number + 1)
+            at = clock_ahead(start, number + 1)
             pipe.set(desk.keys.body(at), b'{"id":"%b","content":1}' % id.encode(), ex=TTL_S)
             pipe.set(desk.keys.mid(id), at, ex=TTL_S)
-        pipe.set(desk.keys.clock, clock.ahead(start, count), ex=TTL_S)
+        pipe.set(desk.keys.clock, clock_ahead(start, count), ex=TTL_S)
         pipe.execute()
     return desk_ids
 
@@ -381,7 +380,7 @@ def test_a_search_ends_from_every_position_of_the_circle(desk: ChannelDesk, know
     desk.place(clock=at, s=at)
     desk.redis.hset(desk.keys.meta, "last", at)
     theirs = desk.foreign("theirs")
-    assert clock.ahead(at, 1) == theirs
+    assert clock_ahead(at, 1) == theirs
     desk.publish("ours1", "ours2")
     for subscriber in ("s", "late"):
         desk.place(**{subscriber: at})

@@ -9,13 +9,12 @@ from collections.abc import Iterator
 import pytest
 
 from engine import ScriptFault
-from engine.channel import clock
-from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
+from engine.models.dsps import CLOCK_MAX, CLOCK_MIN, clock_after, clock_ahead, clock_distance
 from engine.redis.scripts import layers_of, linked_functions, scripts_folder
 from tests.engine.channels.channel_desk import ChannelDesk
 
 EDGES = sorted(
-    {clock.ahead(edge, by) for edge in (CLOCK_MIN, CLOCK_MIN // 2, 0, CLOCK_MAX // 2, CLOCK_MAX) for by in range(-3, 4)}
+    {clock_ahead(edge, by) for edge in (CLOCK_MIN, CLOCK_MIN // 2, 0, CLOCK_MAX // 2, CLOCK_MAX) for by in range(-3, 4)}
 )
 #: Gets clocks in pairs; says of each one: whether it is later than the other; if so how far, and where as many steps lead; and
 #: its neighbours.
@@ -42,8 +41,8 @@ def pairs() -> Iterator[tuple[int, int]]:
     for _ in range(3_000):
         one = draw.randint(CLOCK_MIN, CLOCK_MAX)
         yield one, draw.randint(CLOCK_MIN, CLOCK_MAX)
-        yield one, clock.ahead(one, draw.randint(-1_000, 1_000))
-        yield one, clock.ahead(one, CLOCK_MAX + draw.randint(-3, 3))
+        yield one, clock_ahead(one, draw.randint(-1_000, 1_000))
+        yield one, clock_ahead(one, CLOCK_MAX + draw.randint(-3, 3))
 
 
 @pytest.mark.feature("DS18", model="dsps")
@@ -56,10 +55,10 @@ def test_the_two_say_the_same(desk: ChannelDesk) -> None:
         some = given[start : start + 1_000]
         said = desk.redis.eval(text, 0, *itertools.chain(*some))
         for at, (one, other) in enumerate(some):
-            after = clock.after(one, other)
-            steps = clock.distance(other, one) if after else 0
+            after = clock_after(one, other)
+            steps = clock_distance(other, one) if after else 0
             there = [str(one).encode(), str(other).encode()] if after else [b"", b""]
-            beside = [str(clock.ahead(one, by)).encode() for by in (1, -1)]
+            beside = [str(clock_ahead(one, by)).encode() for by in (1, -1)]
             assert said[6 * at : 6 * at + 6] == [int(after), str(steps).encode(), *there, *beside], (one, other)
 
 

@@ -10,8 +10,7 @@ from typing import Any, cast
 import pytest
 
 from chaos.topology.embedded_cluster import EmbeddedCluster, SlotMove
-from engine.channel.clock import CLOCK_MAX, ahead, distance
-from engine.models.dsps import DspsModel
+from engine.models.dsps import CLOCK_MAX, DspsModel, clock_ahead, clock_distance
 from engine.ops.base import Operation
 from engine.ops.channels import Acknowledge, AskOld, Fetch, Publish, Subscribe, Unsubscribe
 from tests.engine.channels.channel_desk import NEVER_MS, TTL_S, ids, message
@@ -85,7 +84,7 @@ class Traffic:
         elif isinstance(operation, Fetch):
             self.got += ids(reply)
             self._upto = reply.upto if reply.items else None
-            assert distance(reply.cursor, reply.upto) == len(reply.items), "nothing is passed by"
+            assert clock_distance(reply.cursor, reply.upto) == len(reply.items), "nothing is passed by"
         elif isinstance(operation, Acknowledge):
             assert reply.result == "OK"
             self._upto = None
@@ -112,7 +111,7 @@ def test_a_channel_goes_on_while_its_slot_moves(cluster: EmbeddedCluster, router
     assert traffic.refused > 0, "it was met half way"
     while traffic.got != list(traffic.clocks):
         traffic.step()
-    assert [traffic.clocks[name] for name in traffic.got] == [ahead(START, step + 1) for step in range(len(traffic.got))]
+    assert [traffic.clocks[name] for name in traffic.got] == [clock_ahead(START, step + 1) for step in range(len(traffic.got))]
     assert traffic.got == [f"m{number}" for number in range(traffic.count)] and traffic.count > 21, "the wrap is crossed"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine import ServerUnavailable, WrongKeyType
-from engine.channel.clock import CLOCK_MAX, distance
+from engine.models.dsps import CLOCK_MAX, clock_distance
 from engine.ops import channels as ops
 from engine.ops.base import Call, Operation
 from tests.engine.channels.channel_desk import NEVER_MS, PAST_MS, TTL_S, ChannelDesk, ids, message
@@ -199,8 +199,8 @@ def stored(desk: ChannelDesk, *names: str) -> list[int]:
     clocks = [int(desk.redis.get(desk.keys.mid(id))) for id in names]
     assert [desk.redis.get(desk.keys.body(at)) for at in clocks] == [message(id).body() for id in names]
     last = int(desk.redis.get(desk.keys.clock))
-    circle = sorted(clocks, key=lambda at: distance(at, last))
-    assert [distance(at, last) for at in circle] == list(range(len(names)))
+    circle = sorted(clocks, key=lambda at: clock_distance(at, last))
+    assert [clock_distance(at, last) for at in circle] == list(range(len(names)))
     return clocks
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from engine.errors import ScriptFault
+from engine.models.dsps import CLOCK_MAX, CLOCK_MIN
 from engine.ops.channels import Proof
 from tests.engine.channels.channel_desk import TTL_S, ChannelDesk, ids
 from tests.engine.helpers.waiting import wait_until

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
+from engine.models.dsps import CLOCK_MAX, CLOCK_MIN
 from engine.ops.channels import Acknowledge, AskOld, Fetch, Publish, Subscribe
 from tests.engine.channels.channel_desk import NEVER_MS, TTL_S, ChannelDesk, ids, message
 

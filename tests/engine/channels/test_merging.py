@@ -13,13 +13,12 @@ import pytest
 
 from engine import errors
 from engine.channel import replies
-from engine.channel.clock import CLOCK_MAX
 from engine.channel.memory import MemoryStorage
 from engine.channel.session_state import SessionState
 from engine.channel.several_storages import SeveralStorages
 from engine.channel.steps import Opening, Round, Steps
-from engine.channel.values import Acknowledged, Fetched
-from engine.ops.channels import Fetch, NewMessage, Publish, Subscribe, Unsubscribe
+from engine.models.dsps import CLOCK_MAX
+from engine.ops.channels import Acknowledged, Fetch, Fetched, NewMessage, Publish, Subscribe, Unsubscribe
 from engine.redis.exchange import Sent
 
 TTL_S = 315
@@ -321,7 +320,7 @@ def test_a_storage_with_messages_gives_the_others_a_moment(desk: Desk) -> None:
     desk.subscribe()
     desk.publish_to("a", "x")
     desk.silent.add("b")
-    assert ids(desk.fetch()) == ["x"] and parts(desk.fetch()) == {"a": 1} and desk.asked[-1].grace_ms == 300
+    assert ids(desk.fetch()) == ["x"] and parts(desk.fetch()) == {"a": 1} and desk.asked[-1].late_ms == 300
 
 
 def test_it_is_missing_when_all_miss_it(desk: Desk) -> None:

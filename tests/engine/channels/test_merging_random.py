@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.channel.values import Fetched
 from engine.errors import ChannelNotFound, EngineError, OutcomeUnknown, ServerUnavailable, SubscriptionNotFound
-from engine.ops.channels import AskOld, NewMessage
+from engine.ops.channels import AskOld, Fetched, NewMessage
 from tests.engine.channels.test_merging import Desk, ids, parts
 from tests.walks import examples
 

@@ -8,8 +8,8 @@ import pytest
 
 from engine import OutcomeUnknown, PartlyPublished, Published, ServerUnavailable
 from engine.channel import replies
-from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from engine.channel.session_state import SessionState
+from engine.models.dsps import CLOCK_MAX, CLOCK_MIN
 from engine.ops import channels as ops
 from engine.redis.exchange import Sent
 
@@ -83,7 +83,7 @@ def test_another_era_is_told_once(told: Told) -> None:
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_subscriber_is_told_of_another_era_also_when_the_first_answer_was_lost(lost: bool, told: Told) -> None:
     for era, changed, news in ((0, False, False), (1, not lost, True), (1, not lost, False)):
-        batch = replies.batch(told.known, "sa", told.tell(fetched(5, era, era_changed=changed)))
+        batch = replies.page(told.known, "sa", told.tell(fetched(5, era, era_changed=changed)))
         assert batch is not None and batch.turned_back == news and batch.speaks == news
     assert told.known.acknowledge("sa", 5).era == 1 and told.known.acknowledge("sb", 5).era is None
 
@@ -141,7 +141,7 @@ def test_a_receipt_is_for_the_last_of_the_delivery_and_counts_what_is_missing_be
     good = b'{"id":"m","content":1}'
     items = ((CLOCK_MAX - 1, good), (CLOCK_MIN, b"x"), (CLOCK_MIN + 1, good))
     reply = ops.FetchReply(1, "ok", CLOCK_MIN + 9, CLOCK_MAX - 3, upto=CLOCK_MIN + 4, more=True, items=items)
-    batch = replies.batch(told.known, "sa", told.tell(reply))
+    batch = replies.page(told.known, "sa", told.tell(reply))
     assert batch is not None and (batch.upto, batch.lost, batch.corrupt, len(batch.messages)) == (CLOCK_MIN + 1, 2, 1, 2)
 
 

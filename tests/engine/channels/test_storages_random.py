@@ -12,9 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.channel import clock as clocks
-from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from engine.channel.memory import MemoryStorage
+from engine.models.dsps import CLOCK_MAX, CLOCK_MIN, clock_after, clock_ahead
 from engine.ops import channels as ops
 from engine.ops.base import Operation
 from tests.engine.channels.channel_desk import NEVER_MS, PAST_MS, ChannelDesk, message
@@ -60,7 +59,7 @@ class Sequence:
 
     def acknowledged(self, operation: ops.Acknowledge) -> None:
         place = self.behind.get(operation.subscriber)
-        while place is not None and place < len(self.messages) and not clocks.after(self.messages[place][1], operation.clock):
+        while place is not None and place < len(self.messages) and not clock_after(self.messages[place][1], operation.clock):
             place += 1
             self.behind[operation.subscriber] = place
 
@@ -117,7 +116,7 @@ class Walk:
         """What the caller says it has seen: mostly the truth."""
         if self.clock is None or self.dice.random() < 0.5:
             return None
-        return clocks.ahead(self.clock, self.dice.choice((0, 0, 0, 0, -1, -5, 3, 2**40)))
+        return clock_ahead(self.clock, self.dice.choice((0, 0, 0, 0, -1, -5, 3, 2**40)))
 
     def ttl_s(self) -> int:
         return self.dice.choice(TTLS_S)
@@ -151,13 +150,13 @@ class Walk:
 
     def acknowledge(self) -> None:
         at = self.clock if self.clock is not None else 0
-        at = clocks.ahead(at, self.dice.choice((0, 0, -1, -2, -5, 1, 2**53)))
+        at = clock_ahead(at, self.dice.choice((0, 0, -1, -2, -5, 1, 2**53)))
         era = self.dice.choice((None, None, self.era, self.era + 1, 0))
         operation = ops.Acknowledge(self.dice.choice(SUBSCRIBERS), at, self.ttl_s(), era, self.seen())
         in_memory = operation
         if self.proofs and self.dice.random() < 0.5:
             (at, *ends_ms), wrong_ms = self.dice.choice(self.proofs[-4:]), self.dice.choice((0, 0, 0, 1, 10**9))
-            to = clocks.ahead(at, -self.dice.choice((0, 0, 0, 1, 2)))
+            to = clock_ahead(at, -self.dice.choice((0, 0, 0, 1, 2)))
             proofs = [ops.Proof(at, self.dice.choice((-2, -1)))] * 2 if self.dice.random() < 0.2 else []
             proofs += [ops.Proof(at, end_ms + wrong_ms) for end_ms in ends_ms]
             operation, in_memory = (replace(operation, clock=to, proof=proof) for proof in proofs[:2])

@@ -14,8 +14,9 @@ from typing import Any
 from engine.ops.base import ServerClock
 from engine.ops.claims import LeasedJob, Swept, Wait, Woken
 from engine.ops.jobs import Lease
-from engine.worker.machine.events import MS, Action, Answered, Event, HandlerEnded, LoseLease, Send, Settings, Start, TimerFired
+from engine.worker.machine.events import MS, Action, Answered, Event, HandlerEnded, LoseLease, Send, Start, TimerFired
 from engine.worker.machine.machine import WorkerMachine
+from engine.worker.machine.settings import Settings
 from tests.engine.desk import Desk
 
 #: What a handler does: it takes so many ms, never returns (None), or takes its whole worker with it.

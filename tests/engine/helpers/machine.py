@@ -32,12 +32,12 @@ from engine.worker.machine.events import (
     HandlerEnded,
     LoseLease,
     Send,
-    Settings,
     Start,
     TimerFired,
     Unanswered,
 )
 from engine.worker.machine.machine import WorkerMachine
+from engine.worker.machine.settings import Settings
 
 MS = 1_000_000
 #: Server time minus the machine's monotonic time, ms.

@@ -8,7 +8,7 @@ from typing import Any
 from engine.ops.base import Operation
 from engine.ops.claims import Bury, Drop, Failure, Finish, LeasedJob, Release, Retry, Swept
 from engine.ops.jobs import Lease
-from engine.worker.machine.ticking import tick
+from engine.worker.machine.sweeping import tick
 from tests.engine.desk import LEASE_MS
 from tests.engine.helpers.mixed_sides import LATE_MS, NAMES
 from tests.engine.helpers.mixed_users import Users

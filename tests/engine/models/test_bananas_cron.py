@@ -8,7 +8,7 @@ import pytest
 
 from chaos.foreign_keys import BananasKeys
 from engine import LeaseLost
-from engine.worker.machine.ticking import tick
+from engine.worker.machine.sweeping import tick
 from tests.engine.models.bananas_desk import BananasDesk, desk
 
 __all__ = ["desk"]

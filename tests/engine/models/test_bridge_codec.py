@@ -18,7 +18,7 @@ from engine.ops.jobs import Enqueue, Lease, Options
 from engine.ops.schedules import Timing
 from engine.ops.workers import Beat
 from engine.options import checked
-from engine.worker.machine.backoff import delay_ms
+from engine.outcomes import backoff_delay_ms
 from tests.engine.helpers.producing import refused
 
 MODEL = BridgeModel("q", "bridge")
@@ -95,7 +95,7 @@ def test_an_option_without_room_on_the_wire_is_refused() -> None:
 def test_retries_are_read_as_the_original_counts_them() -> None:
     options = decoded(retry={"attempts": 3, "backoff": {"type": "exponential", "delay": 2000}}).options
     assert options.attempts == 4
-    assert [delay_ms(options, failures, lambda: 0.0) for failures in range(3)] == [2000, 4000, 8000]
+    assert [backoff_delay_ms(options, failures, lambda: 0.0) for failures in range(3)] == [2000, 4000, 8000]
 
 
 @pytest.mark.feature("BQ29", model="bridge")
@@ -114,14 +114,14 @@ def test_retries_are_read_as_the_original_counts_them() -> None:
 )
 def test_back_off_of_foreign_jobs(backoff: Any, waits: list[int]) -> None:
     options = decoded(retry={"attempts": 3, "backoff": backoff}).options
-    assert [delay_ms(options, failures, lambda: 0.5) for failures in range(3)] == waits
+    assert [backoff_delay_ms(options, failures, lambda: 0.5) for failures in range(3)] == waits
 
 
 @pytest.mark.feature("BQ29", model="bridge")
 def test_jitter_is_a_quarter_to_both_sides_and_may_exceed_the_cap() -> None:
     """6.4: the original adds it after `maxDelay`."""
     options = decoded(retry={"backoff": {"type": "fixed", "delay": 1000, "maxDelay": 1000, "jitter": True}}).options
-    assert delay_ms(options, 0, lambda: 0.0) == 750 and delay_ms(options, 0, lambda: 1.0) == 1250
+    assert backoff_delay_ms(options, 0, lambda: 0.0) == 750 and backoff_delay_ms(options, 0, lambda: 1.0) == 1250
 
 
 @pytest.mark.feature("BQ34", model="bridge")

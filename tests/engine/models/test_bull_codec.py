@@ -12,7 +12,7 @@ from engine.models.foreign.bull import UNNAMED, BullModel
 from engine.models.foreign.foreign import unpack
 from engine.ops.jobs import Enqueue, Lease, Options
 from engine.options import checked
-from engine.worker.machine.backoff import delay_ms
+from engine.outcomes import backoff_delay_ms
 
 MODEL = BullModel("q", "bull")
 
@@ -94,12 +94,12 @@ def test_what_is_written_is_read_again() -> None:
 )
 def test_waits_are_those_of_node(backoff: object, waits: list[int]) -> None:
     options = decoded({"backoff": backoff}, "9")
-    assert [delay_ms(options, failures, lambda: 0.5) for failures in range(4)] == waits
+    assert [backoff_delay_ms(options, failures, lambda: 0.5) for failures in range(4)] == waits
 
 
 def test_an_exponential_wait_has_a_bound() -> None:
     options = decoded({"backoff": {"type": "exponential", "delay": 1e9}}, "1000")
-    assert delay_ms(options, 900, lambda: 0.5) == max(options.backoff_delays_ms) <= 2**43
+    assert backoff_delay_ms(options, 900, lambda: 0.5) == max(options.backoff_delays_ms) <= 2**43
 
 
 def test_opts_without_meaning_are_none() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from engine.ops.claims import Failure, LeasedJob, Retry
 from engine.ops.looks import NoteProgress
-from engine.worker.machine.backoff import delay_ms
+from engine.outcomes import backoff_delay_ms
 from tests.conformance.keyspace import differences, dump, expected
 from tests.engine.helpers.bull_desk import START_MS, BullDesk, bull
 from tests.engine.helpers.by_hand import altered
@@ -44,7 +44,7 @@ class Golden:
 
 def failing(desk: BullDesk, job: LeasedJob) -> str:
     """One failed run, with the wait that a worker would compute; how the lease ended."""
-    wait_ms = delay_ms(job.options, job.failures, lambda: 0.5)
+    wait_ms = backoff_delay_ms(job.options, job.failures, lambda: 0.5)
     ended = desk.run(Retry((Failure(job.lease, "Error: boom", wait_ms, "    at handler.js:7"),)))
     ((result, outcome),) = ended.items
     assert result == "ok"

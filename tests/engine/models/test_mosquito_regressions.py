@@ -14,7 +14,7 @@ from engine.models import Layout
 from engine.models.foreign.mosquito import FINDINGS
 from engine.ops.claims import Bury, Failure, Finish, Retry
 from engine.ops.jobs import EnqueueMany
-from engine.worker.machine.ticking import tick
+from engine.worker.machine.sweeping import tick
 from tests.engine.desk import LEASE_MS
 from tests.engine.models.crystal import Crystal
 from tests.engine.models.mosquito_desk import KIND, A, MosquitoDesk

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engine.channel.clock import CLOCK_MAX, ahead
+from engine.models.dsps import CLOCK_MAX, clock_ahead
 from tests.reports.channel_story import Channel, ChannelStory, Sent, crc_of
 from tests.reports.good_channels import P1, P2, S2, S3
 from tests.reports.story import ns
@@ -21,7 +21,7 @@ CASES: dict[str, tuple[Tell, int, set[tuple[str, ...]]]] = {}
 R = "reader"
 
 #: Two steps before the wrap: the third message has the smallest clock.
-NEAR = ahead(CLOCK_MAX, -2)
+NEAR = clock_ahead(CLOCK_MAX, -2)
 
 LOST, GAP, BACK, AHEAD = ("P1", "lost"), ("P3", "gap"), ("P3", "back"), ("P6", "ahead")
 
@@ -228,14 +228,14 @@ def not_found_after_its_life(story: ChannelStory, one: Channel) -> None:
 @case(("P2", "ghost"))
 def nobody_published_it(story: ChannelStory, one: Channel) -> None:
     clock = publish(story, one, "a")[0]
-    read(story, one, 3, *one.kept, Sent("ghost", ahead(clock, 1)))
+    read(story, one, 3, *one.kept, Sent("ghost", clock_ahead(clock, 1)))
 
 
 @case(("P2", "ghost"))
 def its_publish_was_refused(story: ChannelStory, one: Channel) -> None:
     clock = publish(story, one, "a")[0]
     story.publish(P1, one.name, "refused", 3, applied=False, reply="fail")
-    read(story, one, 4, *one.kept, Sent("refused", ahead(clock, 1)))
+    read(story, one, 4, *one.kept, Sent("refused", clock_ahead(clock, 1)))
 
 
 @case(("P2", "other content"))
@@ -247,7 +247,7 @@ def its_content_is_another(story: ChannelStory, one: Channel) -> None:
 @case(("P2", "before its publish"))
 def it_came_before_it_was_published(story: ChannelStory, one: Channel) -> None:
     story.subscribe(S2, one.name, R, 1)
-    read(story, one, 2, Sent("a", ahead(one.clock, 1)))
+    read(story, one, 2, Sent("a", clock_ahead(one.clock, 1)))
     publish(story, one, "a", at=3)
 
 
@@ -300,7 +300,7 @@ def the_same_again_before_its_acknowledgement(story: ChannelStory, one: Channel)
 @everywhere(("P3", "gap"))
 def a_clock_is_left_out(story: ChannelStory, one: Channel) -> None:
     publish(story, one, "a")
-    one.clock = ahead(one.clock, 1)
+    one.clock = clock_ahead(one.clock, 1)
     publish(story, one, "b", at=3)
     read(story, one, 4)
 
@@ -310,7 +310,7 @@ def two_messages_with_one_clock(story: ChannelStory, one: Channel) -> None:
     """Clocks that went through a text of fourteen digits stand still."""
     clock = publish(story, one, "a")[0]
     read(story, one, 3)
-    one.clock = ahead(clock, -1)
+    one.clock = clock_ahead(clock, -1)
     publish(story, one, "b", at=4)
     one.kept.pop()
     read(story, one, 5)
@@ -328,7 +328,7 @@ def one_message_with_two_clocks(story: ChannelStory, one: Channel) -> None:
 @everywhere(("P4", "behind"))
 def a_later_publish_has_an_earlier_clock(story: ChannelStory, one: Channel) -> None:
     story.subscribe(S2, one.name, R, 1)
-    first, second = ahead(one.clock, 1), ahead(one.clock, 2)
+    first, second = clock_ahead(one.clock, 1), clock_ahead(one.clock, 2)
     story.publish(P1, one.name, "b", 2, clocks=[second])
     story.publish(P1, one.name, "a", 3, clocks=[first])
     one.kept = [Sent("a", first), Sent("b", second)]
@@ -339,7 +339,7 @@ def a_later_publish_has_an_earlier_clock(story: ChannelStory, one: Channel) -> N
 def two_publishes_at_the_same_time(story: ChannelStory, one: Channel) -> None:
     """The one that was sent later comes first."""
     story.subscribe(S2, one.name, R, 1)
-    first, second = ahead(one.clock, 1), ahead(one.clock, 2)
+    first, second = clock_ahead(one.clock, 1), clock_ahead(one.clock, 2)
     story.publish(P1, one.name, "b", 2, took=0.5, clocks=[second])
     story.publish(P2, one.name, "a", 2.4, clocks=[first])
     one.kept = [Sent("a", first), Sent("b", second)]
@@ -500,7 +500,7 @@ def gone_with_the_restore(story: ChannelStory, one: Channel) -> None:
     read(story, one, 42)
     story.publish(P1, one.name, "b", 43)
     story.restore(one.name, saved, highest=one.clock)
-    one.cursors[R] = ahead(saved, -1)
+    one.cursors[R] = clock_ahead(saved, -1)
     story.fetch(S2, one.name, R, 45.5)
     publish(story, one, "c", at=46)
     read(story, one, 47)
@@ -509,7 +509,7 @@ def gone_with_the_restore(story: ChannelStory, one: Channel) -> None:
 @case(LOST)
 def gone_with_the_restore_though_it_is_in_the_snapshot(story: ChannelStory, one: Channel) -> None:
     publish(story, one, "a", at=30)
-    story.restore(one.name, ahead(one.clock, -1), highest=one.clock)
+    story.restore(one.name, clock_ahead(one.clock, -1), highest=one.clock)
     publish(story, one, "b", at=46)
     read(story, one, 47)
 
@@ -530,7 +530,7 @@ def its_clock_is_given_to_another_after_the_restore(story: ChannelStory, one: Ch
     clock = publish(story, one, "a", at=43)[0]
     read(story, one, 43.5)
     one.kept.clear()
-    one.clock = one.cursors[R] = ahead(clock, -1)
+    one.clock = one.cursors[R] = clock_ahead(clock, -1)
     story.publish(P2, one.name, "b", 46)
     read(story, one, 47)
 
@@ -539,15 +539,15 @@ def its_clock_is_given_to_another_after_the_restore(story: ChannelStory, one: Ch
 def sent_before_the_restore_and_again_after_it(story: ChannelStory, one: Channel) -> None:
     """One call: its first copy was applied and read, and then undone; its second one met the restored server."""
     story.subscribe(S2, one.name, R, 1)
-    lost = ahead(one.clock, 1)
-    told = {"last_send_ns": ns(46.5), "clock": ahead(lost, 1)}
-    story.publish(P2, one.name, "a", 42, took=4.6, sends=2, clocks=[ahead(lost, 1)], told=told)
+    lost = clock_ahead(one.clock, 1)
+    told = {"last_send_ns": ns(46.5), "clock": clock_ahead(lost, 1)}
+    story.publish(P2, one.name, "a", 42, took=4.6, sends=2, clocks=[clock_ahead(lost, 1)], told=told)
     read(story, one, 43.5)
-    one.clock = one.cursors[R] = ahead(lost, -1)
+    one.clock = one.cursors[R] = clock_ahead(lost, -1)
     one.kept.clear()
     publish(story, one, "b", at=46)
-    one.kept.append(Sent("a", ahead(lost, 1)))
-    one.clock = ahead(lost, 1)
+    one.kept.append(Sent("a", clock_ahead(lost, 1)))
+    one.clock = clock_ahead(lost, 1)
     read(story, one, 47)
 
 
@@ -558,11 +558,11 @@ def undone_and_published_anew_behind_another(story: ChannelStory, one: Channel, 
     publish(story, one, "a", at=30)
     story.subscribe(S2, one.name, "fast", 30.5)
     saved = one.clock
-    second_copy = [ahead(saved, 4 + highest_ahead), ahead(saved, 5 + highest_ahead)]
+    second_copy = [clock_ahead(saved, 4 + highest_ahead), clock_ahead(saved, 5 + highest_ahead)]
     told = {"last_send_ns": ns(46.5), "clock": second_copy[1]}
     story.publish(P2, one.name, ["b", "c"], 42, took=4.6, sends=2, clocks=second_copy, told=told)
     story.fetch(S2, one.name, "fast", 43.5)
-    story.restore(one.name, saved, highest=ahead(one.clock, highest_ahead))
+    story.restore(one.name, saved, highest=clock_ahead(one.clock, highest_ahead))
     publish(story, one, "d", at=46)
     one.kept += [Sent(message, clock) for message, clock in zip("bc", second_copy, strict=True)]
     one.clock = second_copy[1]
@@ -640,7 +640,7 @@ def without_an_answer_long_before_the_restore_and_at_two_clocks(story: ChannelSt
     story.subscribe(S2, one.name, R, 1)
     story.publish(P1, one.name, "a", 2, reply=None)
     publish(story, one, "b", at=3)
-    one.clock = ahead(one.clock, 1)
+    one.clock = clock_ahead(one.clock, 1)
     story.publish(P1, one.name, "a", 20, clocks=[one.clock], results=["created"])
     one.kept.append(Sent("a", one.clock))
     read(story, one, 21)
@@ -671,7 +671,7 @@ def expired_sooner_than_the_spec_says(story: ChannelStory, one: Channel) -> None
     """As the engine has asked for it: its own word is no excuse."""
     story.subscribe(S2, one.name, R, 1)
     asked = {"intended_ns": ns(2), "items": [{"message": "a", "crc": crc_of("a")}], "ttl_s": 2}
-    one.clock = ahead(one.clock, 1)
+    one.clock = clock_ahead(one.clock, 1)
     told = {"clock": one.clock, "items": [{**asked["items"][0], "clock": one.clock, "result": "created"}]}
     story.call(P1, "publish", one.name, 2, asked=asked, told=told)
     publish(story, one, "b", at=9)

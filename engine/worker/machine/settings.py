@@ -1,25 +1,29 @@
 """The settings of a worker: their types, bounds, defaults and meaning in one table, checked in one place and
 before any I/O.
 
-A setting is a row of `WorkerSettings`. What a run reads is a field of the same name in
-`engine.worker.machine.events.Settings`. The signatures, the flags of `ironclaim worker` and the reference
-follow from the rows. `tests/engine/test_worker_settings.py` walks the table and tries every bound from both
-sides.
+A setting is a row of `WorkerSettings`. What a run reads is a field of the same name in `Settings`, at the
+end. The signatures, the flags of `ironclaim worker` and the reference follow from the rows.
+`tests/engine/test_worker_settings.py` walks the table and tries every bound from both sides. Pure code, a
+part of the state machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
 from typing import Annotated, Any, TypedDict, get_args
 
 from engine import routing, validate
 from engine.errors import Malformed
+from engine.ops.base import immutable
+from engine.ops.claims import NOTHING_SPECIAL, Attributes
 from engine.options import Checked, Choice, Default, Duration, Flag, Whole
 from engine.routing import DEFAULT_ROUTE
 from engine.validate import CONCURRENCY_MAX, Milliseconds
-from engine.worker.control import default_name
-from engine.worker.machine.concurrency import WEIGHT_MAX, Gate, Strategy
+from engine.worker.machine.concurrency import WEIGHT_MAX, Strategy
 
+#: Asked before a claim: False or 0 = nothing now, True = anything, a number = at most so many jobs.
+Gate = Callable[[], "bool | int"]
 #: Child processes of one worker.
 PROCESSES_MAX = 64
 _DAY_MS = 86_400_000
@@ -31,7 +35,10 @@ _MEMORY_MB_MAX = 2**24
 
 
 def _name(_: str, value: object) -> str:
-    return validate.worker_name(value, default_name)
+    # One that nobody gives is made up where the worker is.
+    if value is None or (type(value) is str and not value):
+        return ""
+    return validate.worker_name(value)
 
 
 def _attributes(_: str, value: object) -> dict[str, Any]:
@@ -115,3 +122,59 @@ class GroupSettings(WorkerSettings, total=False):
     `weights` while several have work; `shuffle` lets chance decide each time."""
     weights: Annotated[Sequence[int] | None, Checked(_weights), Default(None)]
     """Of several queues, in their order, 1 to 1,000 each; the strategy is then weighted."""
+
+
+@immutable
+class Settings:
+    """A worker's configuration, checked by `Worker`; `WorkerSettings` says what a setting means.
+    `classes`: the names that it has handlers for; `attributes` decide which of their jobs it may run.
+    `routes_at_claim`: the model looks at the routing of each job itself.
+
+    `concurrency` handlers run at once, and beside them one of the `inline` names, whose jobs run one after
+    the other in one thread. With a concurrency of 0 all jobs are inline. The handlers of `stoppable` names
+    end soon after they were told to, and those of `spawned` ones run in child processes.
+
+    `batches` names the handlers that take several jobs of a lane at once, and how many at most.
+
+    With `burst` the worker stops when nothing is left to run; `delayed`: nor anything to come.
+
+    `sweep_ms` is at most a quarter of the lease. The time between two sweeps shows that a server stood still,
+    and half a lease must be longer than what passes anyway (rule 11).
+
+    With `beat_ms` the worker is listed, and tells so often that it lives, with `about` itself for people;
+    with 0 it is not. In one of many shards it beats so many times more rarely, `idle_beats`, while it has
+    nothing in hand there, unless it watches.
+    """
+
+    name: str
+    concurrency: int
+    prefetch: int
+    lease_ms: int
+    sweep_ms: int
+    grace_ms: int
+    classes: tuple[str, ...]
+    burst: bool = False
+    delayed: bool = True
+    inline: frozenset[str] = frozenset()
+    stoppable: frozenset[str] = frozenset()
+    spawned: frozenset[str] = frozenset()
+    batches: Mapping[str, int] = field(default_factory=dict[str, int])
+    processes: int = 0
+    child_max_jobs: int = 0
+    max_jobs: int = 0
+    max_memory_mb: int = 0
+    beat_ms: int = 0
+    presence: bool = True
+    about: Mapping[str, object] = field(default_factory=dict[str, object])
+    attributes: Attributes = NOTHING_SPECIAL
+    priorities: tuple[int, int] | None = None
+    routes_at_claim: bool = False
+    idle_beats: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sweep_ms", min(self.sweep_ms, self.lease_ms // 4))
+
+    @property
+    def places(self) -> int:
+        """Handlers that may run at once."""
+        return self.concurrency + (1 if self.inline or not self.concurrency else 0)

@@ -1,19 +1,31 @@
-"""Threads that run tasks, shared by all workers of a process that work together.
-
-A few of them do for servers that answer. A task that has waited for 20 ms gets a thread more, so calls that a
-dead server does not answer hold up no others; a thread that nobody needs ends after some seconds.
-"""
+"""What workers have of their process: threads for tasks, its memory, the signals that it gets, and a name."""
 
 from __future__ import annotations
 
+import os
+import re
+import resource
+import signal
+import socket
+import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from types import FrameType
 
 from engine.errors import logger
+from engine.logs import Source, about
+from engine.ops.workers import WorkerInfo
+from engine.worker.machine.events import StopReason
 
 log = logger("ironclaim.worker")
+
+# -- Threads that run tasks, shared by all workers of a process that work together.
+#
+# A few of them do for servers that answer. A task that has waited for 20 ms gets a thread more, so calls that
+# a dead server does not answer hold up no others; a thread that nobody needs ends after some seconds.
 
 Task = Callable[[], object]
 
@@ -158,3 +170,100 @@ class Threads:
         if this.task is None:
             with self._lock:
                 self._threads.pop(this.number, None)
+
+
+# -- How much memory this process holds.
+
+_STATM = "/proc/self/statm"
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def rss_mb() -> float:
+    """The resident memory of this process in MB; where the kernel does not report it, the maximum so far."""
+    try:
+        with open(_STATM) as statm:
+            return int(statm.read().split()[1]) * _PAGE / 1e6
+    except OSError:
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most / 1e6 if sys.platform == "darwin" else most / 1e3
+
+
+# -- What signals mean to a worker: the first SIGTERM or SIGINT asks it to stop, a second one to stop at
+# once, a third ends it.
+
+#: They mean the same.
+NUMBERS = (signal.SIGTERM, signal.SIGINT)
+
+#: How long the main thread may block. Its handlers run between two of its steps, so a signal that arrives
+#: just before it blocks, or in another thread, is heard only when it wakes.
+SIGNAL_LOOK_S = 1.0
+
+
+@contextmanager
+def stop_signals(ask: Callable[[StopReason], None]) -> Generator[list[int]]:
+    """Ask for a stop at a signal, while this runs in the main thread. Yields the signals that have come so
+    far."""
+    came: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield came
+        return
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        came.append(number)
+        ask("stopped" if len(came) == 1 else "at once")
+        if len(came) > 1:
+            # Should even that take too long, the next signal ends the process.
+            for other in NUMBERS:
+                signal.signal(other, signal.SIG_DFL)
+
+    before = {number: signal.signal(number, on_signal) for number in NUMBERS}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+# -- Names of workers: the one that a worker has unless told, and a warning where two have the same.
+
+#: What a name may consist of, and how much of a host's name is taken.
+_OTHERS = re.compile(r"[^A-Za-z0-9._-]")
+_HOST_CHARACTERS_MAX = 64
+
+
+def default_name() -> str:
+    """`HOST-PID`: in containers all workers may have the same process id."""
+    host = _OTHERS.sub("-", socket.gethostname())[:_HOST_CHARACTERS_MAX]
+    return f"worker-{host}-{os.getpid()}"
+
+
+def warn_of_namesakes(found: Iterable[WorkerInfo], source: Source) -> None:
+    """Log that another worker of the queue has the name of this one, by the heartbeats of its workers."""
+    for info in found:
+        if info.name == source.worker and info.alive and not _is_gone(info):
+            text = (
+                "worker %s: there is another one of this name, on host %s with process id %d, heard "
+                "of %d s ago; "
+                "a pause, a target or a concurrency that names it means both"
+            )
+            log.warning(
+                text, source.worker, info.host, info.pid, info.beat_age_ms // 1000, extra=about(None, source)
+            )
+            return
+
+
+def _is_gone(info: WorkerInfo) -> bool:
+    """Whether this was an earlier run in this process, or in one of this host that has ended: its beats only
+    count a little longer."""
+    if info.host != socket.gethostname():
+        return False
+    if info.pid == os.getpid():
+        return True
+    try:
+        os.kill(info.pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        # Somebody else's process.
+        return False
+    return False

@@ -1,4 +1,5 @@
-"""Connections that several workers of one process share: for their waits, and for their control channels.
+"""Connections of workers beside those of their calls: for control channels, and for waits. Several workers of
+one process share them.
 
 A worker that has nothing to do blocks on the wake lists of its queue (rule 22). Several of them block with
 one command that names the lists of all, as long as these are on one server: sixteen idle shards then cost
@@ -15,17 +16,146 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from engine.errors import EngineError, OutcomeUnknown, ScriptFault, logger, spared
+from engine.logs import Source, about
 from engine.ops.base import BLOCK_MS, Call
 from engine.ops.claims import Wait
+from engine.ops.workers import ControlMessage, read_control
+from engine.redis.dialer import Subscription, dialer_of, identify
 from engine.redis.driver import Flight, SyncDriver, break_off
 from engine.redis.endpoint import Endpoint
-from engine.redis.exchange import Sent
-from engine.worker.control import Controls
+from engine.redis.exchange import Sent, is_reply, message_of
+from engine.worker.machine.events import ControlLost, Subscribed
 
 log = logger("ironclaim.worker")
+
+# -- The control connection: it always reads, so a worker at capacity is told of cancels, pauses and new
+# classes at once (rules 22 and 26).
+#
+# An idle worker sends nothing on it. What is lost on the way is learned from the next renewal or sweep, as by
+# a worker without it.
+
+#: A server that refuses it, or is away, is asked again after at most so long.
+PAUSE_MOST_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Control:
+    """The control channels of one worker. `say` takes the messages, in another thread. While the worker is
+    `busy`, a connection on which nothing came for `look_s` is checked with a PING. With `presence` the worker
+    is told how the server lists the connection."""
+
+    controls: Controls
+    channels: tuple[str, ...]
+    say: Callable[[ControlMessage | Subscribed | ControlLost], None]
+    busy: Callable[[], bool]
+    look_s: float
+    source: Source
+    presence: bool
+
+    def start(self) -> None:
+        """Begin to read. Does not wait."""
+        self.controls.change(self, there=True)
+
+    def close(self) -> None:
+        """End it."""
+        self.controls.change(self, there=False)
+
+
+class Controls:
+    """One subscription to the control channels of the workers of one server in one process: a new one
+    whenever a worker comes, once no other has come for `gather_s`."""
+
+    def __init__(self, endpoint: Endpoint, *, gather_s: float = 0.0) -> None:
+        self._endpoint = endpoint
+        self._gather_s = gather_s
+        self._lock = threading.Lock()
+        self._members: tuple[Control, ...] = ()
+        self._subscription: Subscription | None = None
+        self._timer: threading.Timer | None = None
+        self._refusal = ""
+
+    def change(self, member: Control, *, there: bool) -> None:
+        """A worker comes, or leaves."""
+        with self._lock:
+            self._members = tuple(other for other in self._members if other is not member)
+            self._members += (member,) if there else ()
+            # One that leaves lets those go on gathering that have come before.
+            if self._timer is not None and (there or not self._members):
+                self._timer.cancel()
+                self._timer = None
+            if not self._members:
+                self._replace(None)
+            elif there and self._gather_s:
+                self._timer = threading.Timer(self._gather_s, self._subscribe)
+                self._timer.daemon = True
+                self._timer.start()
+        if there and not self._gather_s:
+            self._subscribe()
+
+    def _replace(self, made: Subscription | None) -> bool:
+        """Whether there was another one."""
+        before, self._subscription = self._subscription, made
+        if before is not None:
+            before.stop()
+        return before is not None
+
+    def _subscribe(self) -> None:
+        with self._lock:
+            members = self._members
+            if not members:
+                return
+            by_channel = {channel.encode(): member for member in members for channel in member.channels}
+
+            def on_message(message: bytes, channel: bytes) -> None:
+                parsed, member = read_control(message), by_channel.get(channel)
+                if parsed is not None and member is not None:
+                    member.say(parsed)
+
+            def changed() -> None:
+                with self._lock:
+                    if self._subscription is not made:
+                        return
+                    self._refusal = "" if made.live else self._refusal
+                    # Not later: a worker would go on naming a connection after one that has replaced it.
+                    for member in members:
+                        listed = made.identity if member.presence else None
+                        member.say(Subscribed(listed) if made.live else ControlLost())
+
+            made = Subscription(
+                dialer_of(self._endpoint),
+                tuple(channel.decode() for channel in by_channel),
+                name="control",
+                on_message=on_message,
+                changed=changed,
+                wanted=lambda: True,
+                checked=lambda: any(member.busy() for member in members),
+                failed=lambda error: self._failed(error, members[0].source),
+                look_s=min(member.look_s for member in members),
+                pause_most_s=PAUSE_MOST_S,
+                identify=identify if any(member.presence for member in members) else lambda _: None,
+            )
+            if self._replace(made):
+                for member in members:
+                    # The one before is closed: nobody may go on naming it should the new one not come.
+                    member.say(ControlLost())
+            made.start()
+
+    def _failed(self, error: Exception, source: Source) -> None:
+        """Log why the server refuses it, once; that it is away is logged by the calls."""
+        refusal = message_of(error) if is_reply(error) else ""
+        if refusal and refusal != self._refusal:
+            self._refusal = refusal
+            text = (
+                "control connection refused (%s): cancels and pauses are heard with the next renewal or sweep"
+            )
+            log.warning(text, refusal, extra=about(None, source))
+
+
+# -- Waits.
 
 #: A block begins so much later when not all workers wait: one that was woken for a short job waits again
 #: soon.
