@@ -50,7 +50,6 @@ _HOMES = {
     "engine.ops.workers": ("Durations", "HandlerTimes", "WorkerInfo"),
     "engine.options": ("JobOptions",),
     "engine.outcomes": ("Bury", "Discard", "RetryLater", "SoftTimeout"),
-    "engine.priority_queue": ("PriorityQueue",),
     "engine.queue.admin": ("Lock", "QueueInfo"),
     "engine.queue.asynchronous.parts": ("AsyncResults",),
     "engine.queue.asynchronous.queue": ("AsyncQueue", "async_queues"),
@@ -67,7 +66,7 @@ _HOMES = {
     "engine.routing": ("Target",),
     "engine.serializers": ("Serializer", "UnreadablePayload"),
     "engine.tasks": ("Task", "TaskFunction"),
-    "engine.worker.group": ("WorkerGroup",),
+    "engine.worker.group": ("PriorityQueue", "WorkerGroup"),
     "engine.worker.machine.settings": ("GroupSettings", "WorkerSettings"),
     "engine.worker.worker": ("Scheduler", "Worker"),
 }

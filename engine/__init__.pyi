@@ -38,7 +38,6 @@ from engine.ops.looks import Counts, Event, LimitInfo, NameCounts, PauseInfo, Sn
 from engine.ops.workers import Durations, HandlerTimes, WorkerInfo
 from engine.options import JobOptions
 from engine.outcomes import Bury, Discard, RetryLater, SoftTimeout
-from engine.priority_queue import PriorityQueue
 from engine.queue.admin import Lock, QueueInfo
 from engine.queue.asynchronous.parts import AsyncResults
 from engine.queue.asynchronous.queue import AsyncQueue, async_queues
@@ -56,7 +55,7 @@ from engine.routing import Target
 from engine.serializers import Serializer, UnreadablePayload
 from engine.tasks import Task, TaskFunction
 from engine.version import __version__ as __version__
-from engine.worker.group import WorkerGroup
+from engine.worker.group import PriorityQueue, WorkerGroup
 from engine.worker.machine.settings import GroupSettings, WorkerSettings
 from engine.worker.worker import Scheduler, Worker
 
