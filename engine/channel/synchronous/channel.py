@@ -24,7 +24,17 @@ from engine.channel.settings import (
     new_messages,
     parts_of,
 )
-from engine.channel.steps import Answers, Rest, Round, Send, SendMany, Steps, Waiter, ask_at_once, waiting
+from engine.channel.steps import (
+    Answers,
+    Rest,
+    Round,
+    Send,
+    SendMany,
+    Steps,
+    Waiter,
+    ask_at_once,
+    waiting,
+)
 from engine.channel.synchronous.storage import OpenStorage
 from engine.errors import EngineError
 from engine.models import Dsps
