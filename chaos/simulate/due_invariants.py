@@ -9,9 +9,8 @@ from chaos.simulate.server import Delivery
 from chaos.simulate.state import EXPIRED
 from chaos.simulate.world import Found
 from engine.ops.admin import Alter, AlteredJobs, Revive
-from engine.ops.claims import Claim, Ended, Retry
+from engine.ops.claims import Claim, Ended, Retry, Sweep
 from engine.ops.jobs import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Lease, Options
-from engine.ops.claims import Sweep
 
 #: The wait of a policy after its n-th failed run, counted from 0, in units of `backoff_ms`.
 _GROWTH = {"fixed": lambda n: 1, "exponential": lambda n: 2**n, "linear": lambda n: n + 1, "geometric": lambda n: (n + 1) ** 2}

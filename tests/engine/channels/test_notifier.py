@@ -15,8 +15,8 @@ import redis
 
 from engine import Malformed
 from engine.redis import dialer as notifying
-from engine.redis.endpoint import ConnectOptions, Endpoint
 from engine.redis.dialer import AsyncNotifier, Notifier
+from engine.redis.endpoint import ConnectOptions, Endpoint
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
