@@ -24,7 +24,6 @@ from multiprocessing.connection import Connection
 from typing import Any, cast
 
 from engine.handlers import (
-    Fault,
     Handlers,
     Lost,
     Ready,
@@ -40,8 +39,8 @@ from engine.job import Job
 from engine.logs import Forwarder, Source, run_everywhere
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease
-from engine.outcomes import ErrorRules
 from engine.serializers import BUILT_IN, Serializers
+from engine.worker.child_processes import Answer, Rules, Work
 from engine.worker.runs import RunContexts
 
 # -- What a run in a child process may change of its process, and the next run there must not see.
@@ -112,10 +111,6 @@ class ProcessState:
 
 _PR_SET_PDEATHSIG = 1
 
-#: What a run raised (error and traceback), and what it returned.
-Answer = tuple[Fault | None, bytes | None]
-Work = LeasedJob | list[LeasedJob]
-Rules = Sequence[ErrorRules]
 #: Module and name of the handler, which hooks hold for it, its work, and the serialisers of the queue and
 #: the rules of errors where there are some, pickled.
 Order = tuple[tuple[str, str], tuple[int, ...], Work, bytes | None]

@@ -24,7 +24,7 @@ JOBS_TOLD = 100
 LEAVE_MS = 1_000
 #: A failed report is sent again after this pause, a heartbeat after the first one, then after twice as long
 #: up to this: one that names another control connection has to arrive before the next look (AGAIN_MS of
-#: presence.py).
+#: sweeping.py).
 _AGAIN_MS = 1_000
 _FIRST_AGAIN_MS = 100
 #: An instant that does not come.
