@@ -11,9 +11,12 @@ names it uses, and those that these use, each behind what it needs. A foreign mo
 modules, those that all foreign models share, and those of Lanes (`layers_of`); no name occurs twice there.
 
 `USES` in the header of a script or a module says where each function is that it uses from other modules:
-`-- USES core/lease: settled, finish_jobs` for `lua/core/modules/lease.lua`, and `<format>/wire` for the wire
-of whichever foreign format. The loader refuses a file that uses another function, or names one that it does
+`-- USES core/lease: settled, finish_jobs` for `lua/core/modules/lease.lua`, and `<format>` for the modules of
+whichever foreign format. The loader refuses a file that uses another function, or names one that it does
 not use. The server does not get these lines; `.ci/lua_uses` writes them.
+
+`lua/foreign/modules/format.lua` lists the functions that each foreign format has. The loader refuses a format
+that lacks one, and for an optional one links a function that returns nil.
 
 Each call of a script creates its functions anew, which costs more than a short command each. `RARELY` in the
 header of a file names functions that it needs in rare cases alone: `-- RARELY free_slots, bury_job`. Those
@@ -60,9 +63,8 @@ _DECLARED = re.compile(
 )
 #: A function of a module, with the comment that stands before it.
 _FUNCTION = re.compile(r"((?:^--.*\n)*^local function (\w+)\(.*\n(?:(?: .*)?\n)*?end\n)", re.MULTILINE)
-#: A function in the list of what formats provide; one that a format provides.
-_OF_FORMATS = re.compile(r"^--   (\w+) +(optional: )?", re.MULTILINE)
-_PROVIDED = re.compile(r"\bfunction \w+\.(\w+)\(")
+#: A function in the list of what formats have.
+_OF_FORMATS = re.compile(r"^--   (wire_\w+) +(optional: )?", re.MULTILINE)
 _LINE_OF_CODE = re.compile(r"^(?!--)\S.*", re.MULTILINE)
 #: How many words of a list go into one command, or entries of one into one reply: Lua's stack has room for
 #: some 8,000. A multiple of 4, so that no item is parted: the largest, a job with its unique key, has 4
@@ -244,14 +246,6 @@ def _files(lua: Path, model: str, reused: Iterable[str]) -> tuple[Sequence[Path]
             raise ScriptFault(f"no folder of scripts at {folder}")
     paths = _scripts(layers[0])
     if len(layers) > 1:
-        provided = {
-            name
-            for path in (layers[0][0] / "modules").glob("*.lua")
-            for name in _PROVIDED.findall(path.read_text())
-        }
-        lacking = [name for name in required_of_formats(lua) if name not in provided]
-        if lacking:
-            raise ScriptFault(f"model {model}: its wire lacks {', '.join(lacking)}")
         _, shared, lanes = map(_scripts, layers)
         paths = {name: lanes[name] for name in reused} | shared | paths
     return [paths[name] for name in sorted(paths)], layers
@@ -394,15 +388,12 @@ def _with_rare(code: str, names: frozenset[str]) -> str:
     return _WORD.sub(lambda found: f"rarely().{found[0]}" if found[0] in names else found[0], code)
 
 
-def required_of_formats(lua: Path) -> Sequence[str]:
-    """The functions that each foreign format provides, as `lua/foreign/modules/format.lua` lists them."""
-    listed = (
-        (lua / "foreign" / "modules" / "format.lua")
-        .read_text()
-        .partition("-- WIRE\n")[2]
-        .partition("\n\n")[0]
-    )
-    return [name for name, optional in _OF_FORMATS.findall(listed) if not optional]
+def functions_of_formats(shared: Path) -> Mapping[str, bool]:
+    """The functions that each foreign format has, as `modules/format.lua` of the folder that they share lists
+    them: name -> whether a format may lack it. Empty where there is no such list."""
+    path = shared / "modules" / "format.lua"
+    listed = path.read_text().partition("-- WIRE\n")[2].partition("\n\n")[0] if path.exists() else ""
+    return {name: bool(optional) for name, optional in _OF_FORMATS.findall(listed)}
 
 
 def linked_functions(names: Iterable[str], layers: Iterable[Layer]) -> str:
@@ -454,6 +445,12 @@ def _functions(layers: Iterable[Layer]) -> Mapping[str, Function]:
                     f"module {path.name}: {found[function.name].module} has a function {function.name}, too"
                 )
             found[function.name] = function
+    model, *shared = layers
+    for name, optional in functions_of_formats(shared[0][0]).items() if shared else ():
+        if name not in found and not optional:
+            raise ScriptFault(f"model {model[0].name}: its wire lacks {name}")
+        absent = f"local function {name}() end\n"
+        found.setdefault(name, Function(name, f"{model[0].name}/wire", absent, frozenset(), frozenset()))
     for module in modules:
         folder, _, name = module.name.partition("/")
         _check_uses(f"module {name}.lua", folder, module.uses, module.declared, found, layers)
@@ -523,9 +520,9 @@ def _check_uses(
     own, *others = layers
     for name in sorted(used):
         module = functions[name].module
-        home, _, file = module.partition("/")
+        home = module.partition("/")[0]
         if others and home == own[0].name and folder != home:
-            module = f"<format>/{file}"
+            module = "<format>"
         if name not in declared:
             raise ScriptFault(f"{user}: USES lacks {module}: {name}")
         if declared[name] != module:

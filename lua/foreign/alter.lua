@@ -23,7 +23,7 @@
 --   items         1 for each item: id
 -- REPLY srv_us, done | repeated | refused, for each item: done | changed | held | corrupt, the state that it
 --       was in, the id of the job that has its unique key, else -
--- USES <format>/wire: wire
+-- USES <format>: wire, wire_check, wire_locked, wire_mine, wire_read, wire_requeue, wire_run_now
 --      core/call: administered, check_types, server_us
 --      core/wake: append_events, wake_push
 --      foreign/claim: own_words
@@ -35,7 +35,7 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ active }, { stats }, { prefix .. 'wake' }, { op })
-model.check()
+wire_check(model)
 
 -- An earlier copy was cut off: the rest is done now. `redo` makes the wire functions look before they add,
 -- because some jobs may have been moved already.
@@ -46,16 +46,16 @@ local results, actions, ends = {}, {}, action ~= 'requeue' and action ~= 'run_no
 for at = 1, #KEYS - 4 do
   local id, run = ARGV[10 + at], KEYS[4 + at]
   local now, _, ended = place_of(run, id, model)
-  local job = model.read(id)
+  local job = wire_read(model, id)
   local mine, result = ends and ended == op_id or redo and not ends and now == 'waiting', 'done'
   if now ~= state and not mine then
     result = 'changed'
   elseif state == 'active' and not mine then
     local token = own_words(run, 'fence', 'nonce')
     local ours = token[2] and token[2] ~= '' and redis.call('ZSCORE', active, id)
-      and model.mine(id, token[1] .. ':' .. token[2])
-    if not ours and model.locked(id) then result = 'changed' end
-  elseif ends and not mine and model.locked(id) then
+      and wire_mine(model, id, token[1] .. ':' .. token[2])
+    if not ours and wire_locked(model, id) then result = 'changed' end
+  elseif ends and not mine and wire_locked(model, id) then
     -- A foreign client has locked it and is about to change it.
     result = 'changed'
   elseif not ends and not (job and job.kind == 'J') then
@@ -76,7 +76,7 @@ for _, item in ipairs(actions) do
   elseif action == 'requeue' then
     -- Only the holder of its unique key can prevent a requeue, and the format returns its id before it writes
     -- anything.
-    local holder = model.requeue(item.id, item.job, redo)
+    local holder = wire_requeue(model, item.id, item.job, redo)
     if type(holder) == 'string' then
       results[item.at], results[item.at + 2] = 'held', holder
     else
@@ -89,7 +89,7 @@ for _, item in ipairs(actions) do
     end
   else
     wakes = true
-    model.run_now(item.id, item.job, redo)
+    wire_run_now(model, item.id, item.job, redo)
     if events then events[#events + 1] = { 'promoted', item.id, name } end
   end
 end

@@ -26,7 +26,7 @@
 --   limit          number: most entries to read
 --   most           number: most jobs to remove
 -- REPLY srv_us, done | repeated | refused, removed, kept, era_sequence, era_ms
--- USES <format>/wire: wire
+-- USES <format>: wire, wire_check, wire_ended, wire_read
 --      core/call: administered, check_types, recorded_words, server_us
 --      core/wake: append_events
 --      foreign/ends: end_by_hand
@@ -36,7 +36,7 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ active }, { stats }, {}, { op })
-model.check()
+wire_check(model)
 
 local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known, unpack(recorded_words(op)) } end
@@ -46,8 +46,8 @@ era_ms = tonumber(begins and now_ms or era_ms)
 local all, old, kept = older_than_ms == 0, {}, 0
 for _, entry in ipairs(jobs_at(active, state, offset, limit, false, now_ms, model)) do
   if #old >= most then break end
-  local job = model.read(entry.id)
-  local over = (state == 'dead' or state == 'finished') and model.ended(entry.id)
+  local job = wire_read(model, entry.id)
+  local over = (state == 'dead' or state == 'finished') and wire_ended(model, entry.id)
   local since_ms = over and over.ended_ms or 0
   if over and since_ms == 0 then
     since_ms = tonumber(redis.pcall('HGET', prefix .. 'run:' .. entry.id, 'ended_ms') or 0) or 0

@@ -20,7 +20,8 @@
 -- REPLY srv_us, for each item: c (created) | r (repeated) | d (duplicate) | o (orphan) | x (refused), its id,
 --       and of a duplicate state, fence and id of the existing job, of an orphan the parent of which nothing
 --       is known as that id
--- USES <format>/wire: wire
+-- USES <format>: wire, wire_add, wire_admit, wire_check, wire_new_id, wire_place, wire_read,
+--        wire_unknown_parent
 --      core/call: check_types, server_us
 --      core/wake: append_events, wake_push
 --      foreign/ends: foreign_over
@@ -33,7 +34,7 @@ check_types({}, { sweep, stats }, { wake }, { new })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local format = wire(root, prefix, queue, layout, settings, now_ms)
-format.check()
+wire_check(format)
 local count, items, reply = (#ARGV - 7) / 3, {}, {}
 -- What the record of a call says of each of its jobs: added, a duplicate of another, or refused because a
 -- parent is unknown.
@@ -58,10 +59,11 @@ for at = 1, count do
   if sign then
     item.id, item.letter, item.holder = recorded(id), letters[sign], sign ~= '+' and recorded(holder) or nil
     -- An earlier copy was cut off: a job that it has not added yet is added now.
-    item.missing = sign == '+' and not done and not format.place(id) and not foreign_over(prefix, id, now_ms)
+    item.missing = sign == '+' and not done and not wire_place(format, id)
+      and not foreign_over(prefix, id, now_ms)
   else
     item.id = given
-    if given ~= '' and (format.read(given) or foreign_over(prefix, given, now_ms)) then
+    if given ~= '' and (wire_read(format, given) or foreign_over(prefix, given, now_ms)) then
       item.letter, item.holder = 'd', given
       -- This is recorded, too: a late copy is told the same when the other job is not known any more.
       fresh = fresh or now_ms <= not_after_ms
@@ -86,9 +88,9 @@ if fresh or (record and not done) then
   end
   for _, item in ipairs(items) do
     if item.letter == 'c' then
-      item.id = format.new_id(item.given)
-      local parent = format.unknown_parent and format.unknown_parent(item)
-      local holder = not parent and format.admit(item)
+      item.id = wire_new_id(format, item.given) or item.given
+      local parent = wire_unknown_parent(format, item)
+      local holder = not parent and wire_admit(format, item)
       if parent then
         item.letter, item.holder, item.missing = 'o', parent, false
       elseif holder and holder ~= item.id then
@@ -103,15 +105,15 @@ if fresh or (record and not done) then
   if adds then note('w') end
   local claimable = false
   for at, item in ipairs(items) do
-    local holder = item.missing and at > 1 and format.admit(item)
+    local holder = item.missing and at > 1 and wire_admit(format, item)
     if holder and holder ~= item.id then
       item.letter, item.holder = 'd', holder
     elseif item.missing then
       local due_ms = item.wait_ms > 0 and now_ms + item.wait_ms or -item.wait_ms
-      format.add(item, due_ms)
+      wire_add(format, item, due_ms)
       if due_ms <= now_ms then claimable = true end
       if events then
-        local job = format.read(item.id)
+        local job = wire_read(format, item.id)
         events[#events + 1] = { 'created', item.id, job and job.name or '',
           due_ms > now_ms and 'delayed' or 'waiting' }
       end

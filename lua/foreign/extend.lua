@@ -20,7 +20,7 @@
 --   items         3 for each item: id, fence, nonce
 -- REPLY srv_us, for each item: ok | repeated | void | stale | cancelled, deadline_ms (0 when stale or
 --       cancelled)
--- USES <format>/wire: wire
+-- USES <format>: wire, wire_check, wire_extend
 --      core/call: check_types, server_us
 --      core/lease: note_lease
 --      core/limit: has_slots
@@ -30,7 +30,7 @@ check_types({ active }, { sweep }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local format = wire(root, prefix, queue, layout, settings, now_ms)
-format.check()
+wire_check(format)
 local reply, held = {}, {}
 for at = 1, #KEYS - 2 do
   local id, fence, nonce = ARGV[3 * at + 7], ARGV[3 * at + 8], ARGV[3 * at + 9]
@@ -57,7 +57,7 @@ if #held > 0 then note_lease(sweep, lease_ms) end
 for _, lease in ipairs(held) do
   -- The lock first: if the call is cut off in between, the next copy finds the renewal not applied and does
   -- both.
-  format.extend(lease.id, lease)
+  wire_extend(format, lease.id, lease)
   redis.call('ZADD', active, 'XX', lease.until_ms, lease.id)
   local slots = lease.limits ~= '' and prefix .. 'held:' .. lease.limits
   if slots and has_slots(slots) then redis.call('ZADD', slots, 'XX', lease.until_ms, lease.id) end

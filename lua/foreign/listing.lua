@@ -15,7 +15,7 @@
 --   limit     number: most entries for each state
 -- REPLY srv_us, then for each of waiting, delayed, active, dead, done, blocked: member, score, ...; members
 --       of delayed begin with ten zeros
--- USES <format>/wire: wire
+-- USES <format>: wire, wire_check
 --      core/call: check_types, server_us
 --      foreign/looks: jobs_at
 
@@ -23,7 +23,7 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ active }, {}, {})
-model.check()
+wire_check(model)
 
 local reply = { srv_us }
 for at, state in ipairs({ 'waiting', 'delayed', 'active', 'dead', 'finished', 'blocked' }) do

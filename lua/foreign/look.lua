@@ -20,7 +20,7 @@
 --   token     16 hex digits; '' = do not wait
 -- REPLY srv_us, pending | finished | cancelled | discarded | skipped | dead | gone, fence (0: not compared),
 --       ended_ms (0 = not known), record, error
--- USES <format>/wire: wire
+-- USES <format>: wire, wire_check, wire_ended, wire_read
 --      core/call: check_types, server_us
 --      foreign/looks: place_of
 
@@ -28,11 +28,11 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({}, { stats, run }, {}, { waits })
-model.check()
+wire_check(model)
 
 local state = place_of(run, id, model)
 -- The job may be between two structures for a moment, in formats that move it in two steps.
-local between = state == 'gone' and model.read(id)
+local between = state == 'gone' and wire_read(model, id)
 if state == 'waiting' or state == 'delayed' or state == 'active' or between and between.kind == 'J' then
   if token ~= '' then
     local tokens = redis.call('GET', waits) or ''
@@ -52,7 +52,7 @@ if shown[state] then
   local why = state == 'skipped' and redis.call('HGET', run, 'error')
   return { srv_us, shown[state], '0', 0, '', why or '' }
 end
-local over = model.ended(id)
+local over = wire_ended(model, id)
 if over then
   return { srv_us, over.state, '0', math.floor(over.ended_ms or 0), over.record or '', over.error or '' }
 end

@@ -18,14 +18,14 @@
 --   fence     fence of the token
 --   nonce     nonce of the token
 -- REPLY srv_us, ok | repeated | stale
--- USES <format>/wire: wire
+-- USES <format>: wire, wire_check
 --      core/call: check_types, server_us
 --      foreign/claim: foreign_token
 
 check_types({ active }, { sweep, run }, {})
 local srv_us = server_us(now_ms, sweep)
 local format = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
-format.check()
+wire_check(format)
 if foreign_token(prefix, format, id, fence, nonce) ~= 'held' then return { srv_us, 'stale' } end
 local token = fence .. ':' .. nonce
 if redis.call('HGET', run, 'marked') == token then return { srv_us, 'repeated' } end

@@ -18,7 +18,7 @@
 --   names     1 = names instead of ids
 -- REPLY srv_us, how many entries, their ids, or of each name: name, count (name '' = corrupt), '' (no call
 --       counts a part)
--- USES <format>/wire: wire
+-- USES <format>: wire, wire_check, wire_read
 --      core/call: check_types, server_us
 --      foreign/looks: jobs_at
 
@@ -26,12 +26,12 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ active }, {}, {})
-model.check()
+wire_check(model)
 
 local found, words, counts = jobs_at(active, state, offset, limit, newest == '1', now_ms, model), {}, {}
 for _, entry in ipairs(found) do
   if names == '1' then
-    local job = model.read(entry.id)
+    local job = wire_read(model, entry.id)
     local name = job and job.kind == 'J' and job.name or ''
     counts[name] = (counts[name] or 0) + 1
   else

@@ -20,7 +20,7 @@
 --   class         name of jobs, or *
 --   length_ms     number: 0 = until it is resumed
 -- REPLY srv_us, done | repeated | refused
--- USES <format>/wire: wire
+-- USES <format>: wire, wire_check, wire_pause, wire_paused
 --      core/call: administered, check_types, server_us
 --      core/wake: append_events
 
@@ -28,7 +28,7 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ rest }, { paused, stats }, {}, { op })
-model.check()
+wire_check(model)
 
 local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known } end
@@ -40,8 +40,8 @@ if until_ms > 0 then
 else
   redis.call('ZREM', rest, 'w:' .. class)
 end
-if model.pause then model.pause(class, until_ms) end
-if model.paused and model.paused(class) then
+wire_pause(model, class, until_ms)
+if wire_paused(model, class) then
   redis.call('HDEL', paused, class)
 else
   redis.call('HSET', paused, class, string.format('%d %d', until_ms, length_ms))

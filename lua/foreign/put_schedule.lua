@@ -25,7 +25,7 @@
 --   enabled       1, 0, or '' = unchanged, for a new one 1
 --   most          number: most schedules of the queue
 -- REPLY srv_us, done | repeated | refused, new | changed | same | full
--- USES <format>/wire: wire
+-- USES <format>: wire, wire_adopt_schedule, wire_check, wire_scheduled
 --      core/call: check_types
 --      schedules/schedule: schedule_call, schedule_put
 
@@ -33,10 +33,10 @@ local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = sch
   not_after_ms)
 if known then return known end
 local model = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
-model.check()
+wire_check(model)
 check_types({}, { stats }, {})
-if model.adopt_schedule then model.adopt_schedule(name) end
+wire_adopt_schedule(model, name)
 return schedule_put({ cron = cron, schedule = schedule, stats = stats, op = op },
   { name = name, timing = timing, policy = policy, job = job, next_ms = next_ms, anchor_ms = anchor_ms,
   enabled = enabled, most = most },
-  srv_us, not_after_ms, model.scheduled)
+  srv_us, not_after_ms, function(...) wire_scheduled(model, ...) end)

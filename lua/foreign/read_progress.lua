@@ -13,17 +13,14 @@
 --   settings  settings of the model
 --   id        the job
 -- REPLY srv_us, percent, message, data and at_ms as JSON; '' where nothing is noted
--- USES <format>/wire: wire
+-- USES <format>: wire, wire_progress
 --      core/call: check_types, server_us
 
 local srv_us = server_us(now_ms, sweep)
 check_types({}, { run }, {})
 local model = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
 local own = redis.call('HGET', run, 'progress') or ''
-local percent, message, at_ms
-if model.progress then
-  percent, message, at_ms = model.progress(id, string.match(own, '"percent":([%d.eE+-]+)'))
-end
+local percent, message, at_ms = wire_progress(model, id, string.match(own, '"percent":([%d.eE+-]+)'))
 if not percent or percent ~= percent or math.abs(percent) > 1e300
     or at_ms and at_ms <= tonumber(string.match(own, '^{"at_ms":(%d+)') or -1) then
   return { srv_us, own }

@@ -17,14 +17,14 @@
 --   not_after_ms  number: server time after which this call is void
 --   name          name of the schedule
 -- REPLY srv_us, done | repeated | refused, changed | gone
--- USES <format>/wire: wire
+-- USES <format>: wire, wire_adopt_schedule, wire_check, wire_scheduled
 --      schedules/schedule: schedule_call, schedule_remove
 
 local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms,
   not_after_ms)
 if known then return known end
 local model = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
-model.check()
-if model.adopt_schedule then model.adopt_schedule(name) end
+wire_check(model)
+wire_adopt_schedule(model, name)
 return schedule_remove({ cron = cron, schedule = schedule, op = op }, name, srv_us, not_after_ms,
-  model.scheduled)
+  function(...) wire_scheduled(model, ...) end)

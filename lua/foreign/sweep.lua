@@ -35,7 +35,7 @@
 --       nonce ('-' = it was a foreign client's, or the job had none), crashes; for each due schedule: name,
 --       version, next tick, anchor_ms, timing, policy; version of the news (read_worker_updates.lua), 1 = the
 --       caller is the leader
--- USES <format>/wire: wire
+-- USES <format>: wire, wire_check, wire_count, wire_due_schedules
 --      core/call: check_types, server_us
 --      core/limit: has_slots
 --      core/sweep: share_left, sweep_clock, sweep_state, swept_before
@@ -52,14 +52,14 @@ local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ active, prefix .. 'strays', cron, prefix .. 'rest' },
   { sweep, stats, prefix .. 'limits', prefix .. 'retention', prefix .. 'settings', prefix .. 'paused' },
   { prefix .. 'wake' }, { swept, leader })
-model.check()
+wire_check(model)
 local version = tonumber(redis.call('HGET', prefix .. 'settings', 'version') or 0)
 local leads = redis.call('GET', leader) == incarnation
 local function reply(sleep_ms, words)
   local promoted = tonumber(table.remove(words, 1) or 0)
   -- Schedules in the engine's own index, and those that only the wire has.
   local due = due_schedules(prefix, now_ms, 16)
-  for _, word in ipairs(model.due_schedules and model.due_schedules(16) or {}) do due[#due + 1] = word end
+  for _, word in ipairs(wire_due_schedules(model, 16) or {}) do due[#due + 1] = word end
   return { srv_us, sleep_ms, promoted, words, due, version, leads and 1 or 0 }
 end
 local repeated = swept_before(redis.call('GET', swept), counter)
@@ -111,7 +111,9 @@ local most = share_left(limit, used)
 local promoted, unread = foreign_promote(prefix, model, most)
 for _, id in ipairs(unread) do take('corrupt', id, '0', '-', 0) end
 local resumed = lift_pauses(prefix, now_ms, model)
-if #taken > 0 or promoted > 0 or resumed or model.count('waiting') > 0 then wake_push(prefix .. 'wake') end
+if #taken > 0 or promoted > 0 or resumed or wire_count(model, 'waiting') > 0 then
+  wake_push(prefix .. 'wake')
+end
 table.insert(taken, 1, promoted)
 if promoted > 0 or #taken > 1 then
   redis.call('SET', swept, counter .. ' ' .. record_of(taken), 'PXAT', now_ms + LATE_COPY_MS)

@@ -26,7 +26,8 @@
 --   items        2 for each item: its tick (ms), and the id of its job ('' = the server gives it one)
 -- REPLY srv_us, ticked | repeated | moved, jobs not made because the one before has not ended, then the ids
 --       of those that were
--- USES <format>/wire: wire
+-- USES <format>: wire, wire_add, wire_admit, wire_check, wire_ended, wire_may_tick, wire_new_id, wire_place,
+--        wire_read, wire_scheduled, wire_settle_schedule, wire_ticked
 --      core/call: check_types, server_us
 --      core/wake: append_events, wake_push
 --      foreign/format: unpack_fields
@@ -38,9 +39,9 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ cron }, { schedule, stats }, { prefix .. 'wake' }, { unpack(KEYS, 5) })
-model.check()
+wire_check(model)
 -- A foreign client may have moved or removed it.
-if model.settle_schedule then model.settle_schedule(name) end
+wire_settle_schedule(model, name)
 local was = redis.call('HMGET', schedule, 'version', 'next_ms', 'enabled', 'ticked', 'job', 'last_job',
   'count', 'missed', 'skipped',
   'last_ms')
@@ -78,8 +79,8 @@ if error_text == '' then
     local tick_ms, id = ARGV[2 * at + 5], ARGV[2 * at + 6]
     local known = redis.call('GET', KEYS[at])
     -- In some formats a foreign scheduler may have run this tick, or be about to.
-    local left = not model.may_tick or model.may_tick(name, tonumber(tick_ms))
-    if known or (free and left and not model.admit(item(id))) then
+    local left = wire_may_tick(model, name, tonumber(tick_ms)) ~= false
+    if known or (free and left and not wire_admit(model, item(id))) then
       -- A known job was made by a copy that was cut off, or was about to be.
       made[#made + 1] = { id = known or id, key = KEYS[at], tick_ms = tick_ms, known = known }
       free = overlap == 'allow'
@@ -92,12 +93,14 @@ end
 local ids = {}
 for _, job in ipairs(made) do
   if not job.known then
-    job.id = model.new_id(job.id)
+    job.id = wire_new_id(model, job.id) or job.id
     redis.call('SET', job.key, job.id, 'PXAT', string.format('%d', now_ms + 600000))
   end
-  if not job.known or not model.place(job.id) and not model.ended(job.id) then
-    model.add(item(job.id), 0)
-    if events then events[#events + 1] = { 'created', job.id, (model.read(job.id) or {}).name, 'waiting' } end
+  if not job.known or not wire_place(model, job.id) and not wire_ended(model, job.id) then
+    wire_add(model, item(job.id), 0)
+    if events then
+      events[#events + 1] = { 'created', job.id, (wire_read(model, job.id) or {}).name, 'waiting' }
+    end
   end
   ids[#ids + 1], last_job, last_tick = job.id, job.id, job.tick_ms
 end
@@ -110,10 +113,10 @@ if #made > 0 then
 end
 redis.call('HSET', schedule, unpack(state))
 redis.call('ZADD', cron, error_text == '' and next_ms or '+inf', name)
-if model.ticked and error_text == '' then
-  for _, job in ipairs(made) do model.ticked(name, tonumber(job.tick_ms), tonumber(next_ms), job.id) end
+if error_text == '' then
+  for _, job in ipairs(made) do wire_ticked(model, name, tonumber(job.tick_ms), tonumber(next_ms), job.id) end
 end
-if model.scheduled then model.scheduled(name, tonumber(next_ms), was[5]) end
+wire_scheduled(model, name, tonumber(next_ms), was[5])
 if #made > 0 then wake_push(prefix .. 'wake') end
 if events then append_events(prefix .. 'events', events) end
 return { srv_us, 'ticked', skipped, ids }

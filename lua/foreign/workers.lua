@@ -16,7 +16,7 @@
 --   offset    number: first rank
 --   limit     number: most workers
 -- REPLY srv_us, leader, for each worker: incarnation, until_ms, last heartbeat
--- USES <format>/wire: wire
+-- USES <format>: wire, wire_workers
 --      core/call: check_types, server_us
 
 check_types({ workers }, { sweep }, {}, { leader })
@@ -29,7 +29,7 @@ for at = 1, #page, 2 do
   -- As in the script of Lanes: one of another type must not hide the others.
   found[#found + 1] = type(beat) == 'table' and '0 0 0 0 ' .. beat.err or beat
 end
-local foreign = #page < 2 * limit and model.workers and model.workers() or {}
+local foreign = #page < 2 * limit and wire_workers(model) or {}
 local skipped = math.max(0, offset - redis.call('ZCARD', workers))
 for at = skipped + 1, math.min(#foreign, skipped + limit - #page / 2) do
   local one = foreign[at]

@@ -1,71 +1,79 @@
--- Helpers for formats (members of a JSON object, times, packed fields), and the interface that a format
--- provides. Its function `wire(root, prefix, queue, layout, settings, now_ms)` returns a table with the
--- functions below. `job` is the result of `read`. `redo` is true if an earlier call may have done a part of
--- the work, so the function must check before it adds. The loader refuses a format that lacks a function
--- which is not optional.
+-- Helpers for formats (members of a JSON object, times, packed fields), and the functions that a format has.
+-- `wire(root, prefix, queue, layout, settings, now_ms)` returns a table of what they know in one call: the
+-- format's keys, settings and time. Each function below takes it first. Its field `counts_rates` is true
+-- where a format counts claims in its own windows. `job` is the result of `wire_read`. `redo` is true if an
+-- earlier call may have done a part of the work, so the function must check before it adds. The loader
+-- refuses a format that lacks a function which is not optional; an optional one that it lacks returns nil. A
+-- script gets only the functions that it uses.
 --
 -- WIRE
---   check            raise for keys of another type, before anything is written
---   new_id           (given) the id of a new job, made by the format where `given` is ''
---   admit            (item) the id of the job that makes this one a duplicate, or nil
---   add              (item, due_ms) write a new job
---   read             (id) the job as the engine sees it: kind, name, failures, body and more; nil where there
---                    is none
---   place            (id) waiting, delayed, active, dead or done; nil where it is in no structure
---   ended            (id) how a job ended that is in no structure any more
---   candidates       (from, count, worker) waiting jobs in the order of claims, and the rank to go on from
---   elsewhere        (job, worker) true where its routing asks for another worker, and while it waits for
---                    other jobs
---   refuses          (job, id) true while no worker may run it, and why none ever will
---   locked           (id) true while a foreign worker holds it
---   take             (id, job, place, lease) make it active
---   mine             (id, token) true while the job is held by this lease on the wire
---   extend           (id, lease) renew the lock of a lease on the wire
---   done             (id, job, value, took_ms, redo) end it as finished
---   again            (id, job, failure, redo) schedule its next run
---   bury             (id, job, failure, redo) end it as dead
---   drop             (id, job, outcome, redo) end it with another outcome
---   back             (id, job, front, redo) move it back to the waiting jobs
---   due              (most) delayed jobs that are due
---   promote          (id, redo) move a due one to the waiting jobs; false where there is no job with the id
---   next_due_ms      the time (ms) at which the next one is due
---   run_now          (id, job, redo) end the delay of a job
---   requeue          (id, job, redo) let a dead job wait once more
---   remove           (id, state) take a job away
---   set_aside        (id, place, why) move a job that cannot be read out of the way
---   strays           (most, ours) active jobs that no lease of this engine holds
---   count            (state) how many jobs are in a state
---   list             (state, offset, limit, newest_first, worker) a page of them, with their times; of the
---                    waiting ones those that the worker looks at, if one is given
---   pause            (name, until_ms) pause the queue or a name
---   paused           (name) true while it is paused
---   resume           (name) end that
---   unknown_parent   optional: (item) the first parent of a new job of which nothing is known
---   purge            (most) remove the keys that are left of the queue; true while there are more
---   obliterated      optional: called when the queue was deleted
---   noted            optional: (id, job, body) called when progress was recorded
---   progress         optional: (id, percent) percent, message (JSON or nil) and time (ms; nil = not known) of
---                    the progress on the wire; nil where there is none, or no other than `percent`, which the
---                    engine noted last
---   workers          optional: () the workers of foreign programs: name, heard_ms, ttl_ms and about (JSON),
---                    in a fixed order
---   next_tick_ms     optional: (name) the next tick of a schedule on the wire; nil where that is not there,
---                    false if it was removed
---   scanned          optional: called when a claim has read its candidates
---   counts_rates     optional: true where the format counts claims in its own windows
---   due_at           optional: (id) the time (ms) at which a delayed job is due
---   stuck            optional: (id) true for an active job that no worker holds
---   of_another       optional: (id) true for a job in `done` that is of another queue
---   beat             optional: (incarnation, about, ttl_ms, gone) a worker has sent a heartbeat, or has ended
---   lead             optional: (incarnation, ttl_ms) a worker is the leader
---   adopt_schedule   optional: (name) turn a foreign scheduler's schedule into a definition of the engine
---   add_entry        optional: (page, name) add a schedule that only foreign schedulers know to a page
---   schedule_names   optional: (offset, limit) a page of the names of all schedules, and how many there are
---   due_schedules    optional: (most) schedules of foreign schedulers that are due
---   settle_schedule  optional: (name) put a schedule into the format's own place
---   scheduled        optional: (name, next_ms, given) a schedule was defined or moved
---   may_tick         optional: (name, at_ms) false where a foreign scheduler has run this tick
---   ticked           optional: (name, at_ms, next_ms, id) a tick has made a job
+--   wire_check             raise for keys of another type, before anything is written
+--   wire_add               (item, due_ms) write a new job
+--   wire_read              (id) the job as the engine sees it: kind, name, failures, body and more; nil where
+--                          there is none
+--   wire_place             (id) waiting, delayed, active, dead or done; nil where it is in no structure
+--   wire_ended             (id) how a job ended that is in no structure any more
+--   wire_candidates        (from, count, worker) waiting jobs in the order of claims, and the rank to go on
+--                          from
+--   wire_take              (id, job, place, lease) make it active
+--   wire_mine              (id, token) true while the job is held by this lease on the wire
+--   wire_done              (id, job, value, took_ms, redo) end it as finished
+--   wire_again             (id, job, failure, redo) schedule its next run
+--   wire_bury              (id, job, failure, redo) end it as dead
+--   wire_drop              (id, job, outcome, redo) end it with another outcome
+--   wire_back              (id, job, front, redo) move it back to the waiting jobs
+--   wire_due               (most) delayed jobs that are due
+--   wire_promote           (id, redo) move a due one to the waiting jobs; false where there is no job with
+--                          the id
+--   wire_next_due_ms       the time (ms) at which the next one is due
+--   wire_run_now           (id, job, redo) end the delay of a job
+--   wire_requeue           (id, job, redo) let a dead job wait once more
+--   wire_remove            (id, state) take a job away
+--   wire_set_aside         (id, place, why) move a job that cannot be read out of the way
+--   wire_strays            (most, ours) active jobs that no lease of this engine holds
+--   wire_count             (state) how many jobs are in a state
+--   wire_list              (state, offset, limit, newest_first, worker) a page of them, with their times; of
+--                          the waiting ones those that the worker looks at, if one is given
+--   wire_purge             (most) remove the keys that are left of the queue; true while there are more
+--   wire_new_id            optional: (given) the id of a new job, made by the format where `given` is '';
+--                          nil: `given` it is
+--   wire_admit             optional: (item) the id of the job that makes this one a duplicate, or nil
+--   wire_elsewhere         optional: (job, worker) true where its routing asks for another worker, and while
+--                          it waits for other jobs
+--   wire_refuses           optional: (job, id) true while no worker may run it, and why none ever will
+--   wire_locked            optional: (id) true while a foreign worker holds it
+--   wire_extend            optional: (id, lease) renew the lock of a lease on the wire
+--   wire_pause             optional: (name, until_ms) pause the queue or a name
+--   wire_paused            optional: (name) true while it is paused
+--   wire_resume            optional: (name) end that
+--   wire_unknown_parent    optional: (item) the first parent of a new job of which nothing is known
+--   wire_obliterated       optional: () called when the queue was deleted
+--   wire_noted             optional: (id, job, body) called when progress was recorded
+--   wire_progress          optional: (id, percent) percent, message (JSON or nil) and time (ms; nil = not
+--                          known) of the progress on the wire; nil where there is none, or no other than
+--                          `percent`, which the engine noted last
+--   wire_workers           optional: () the workers of foreign programs: name, heard_ms, ttl_ms and about
+--                          (JSON), in a fixed order
+--   wire_next_tick_ms      optional: (name) the next tick of a schedule on the wire; nil where that is not
+--                          there, false if it was removed
+--   wire_scanned           optional: () called when a claim has read its candidates
+--   wire_due_at            optional: (id) the time (ms) at which a delayed job is due
+--   wire_stuck             optional: (id) true for an active job that no worker holds
+--   wire_of_another        optional: (id) true for a job in `done` that is of another queue
+--   wire_beat              optional: (incarnation, about, ttl_ms, gone) a worker has sent a heartbeat, or has
+--                          ended
+--   wire_lead              optional: (incarnation, ttl_ms) a worker is the leader
+--   wire_adopt_schedule    optional: (name) turn a foreign scheduler's schedule into a definition of the
+--                          engine
+--   wire_add_entry         optional: (page, name) add a schedule that only foreign schedulers know to a page
+--   wire_schedule_names    optional: (offset, limit) a page of the names of all schedules, and how many there
+--                          are
+--   wire_due_schedules     optional: (most) schedules of foreign schedulers that are due
+--   wire_settle_schedule   optional: (name) put a schedule into the format's own place
+--   wire_scheduled         optional: (name, next_ms, given) a schedule was defined or moved
+--   wire_may_tick          optional: (name, at_ms) false where a foreign scheduler has run this tick
+--   wire_ticked            optional: (name, at_ms, next_ms, id) a tick has made a job
+-- USES <format>: wire_elsewhere
 
 -- The fields of a packed string (engine/models/foreign/foreign.py): for each a length (4 bytes, big-endian)
 -- and its bytes.
@@ -92,7 +100,7 @@ end
 local function not_for(job, worker, format)
   local range = worker.priorities
   return range and job.priority and (job.priority < range[1] or job.priority > range[2])
-    or format.elsewhere(job, worker)
+    or wire_elsewhere(format, job, worker)
 end
 
 -- A time in ms since 1970 as UTC text: 2026-11-22T03:14:19.123Z, and with `whole` without the fraction.

@@ -1,11 +1,13 @@
 -- States of jobs on a foreign format, strays, pauses, and the next sweep.
--- USES foreign/claim: own_number, own_words
+-- USES <format>: wire_back, wire_ended, wire_list, wire_locked, wire_next_due_ms, wire_of_another,
+--        wire_place, wire_read, wire_resume, wire_set_aside, wire_strays
+--      foreign/claim: own_number, own_words
 --      foreign/ids: nameable
 
 -- The place of a job for display; nil for one of which the format says that it is another queue's.
 local function own_place(id, model)
-  local place = model.place(id)
-  if place == 'done' and model.of_another and model.of_another(id) then return nil end
+  local place = wire_place(model, id)
+  if place == 'done' and wire_of_another(model, id) then return nil end
   return place
 end
 
@@ -17,7 +19,7 @@ local function place_of(run, id, model)
   local fence, place = own_number(kept[1]), own_place(id, model)
   if place then return place == 'done' and 'finished' or place, fence, kept[3] end
   if kept[3] and ended[kept[2]] then return kept[2], fence, kept[3] end
-  local over = model.ended(id)
+  local over = wire_ended(model, id)
   return over and over.state or 'gone', fence, kept[3]
 end
 
@@ -36,8 +38,8 @@ end
 local function jobs_at(active, state, offset, limit, newest, now_ms, model)
   local found = {}
   local function take(from, count)
-    local words = model.list(state == 'stuck' and 'active' or state == 'finished' and 'done' or state, from,
-      count, newest)
+    local words = wire_list(model, state == 'stuck' and 'active' or state == 'finished' and 'done' or state,
+      from, count, newest)
     for at = 1, #words, 2 do
       local id, score = words[at], tonumber(words[at + 1] or 0) or 0
       if state == 'active' or state == 'stuck' then
@@ -58,7 +60,7 @@ local function jobs_at(active, state, offset, limit, newest, now_ms, model)
     local seen = take(from, PIECE)
     for _, entry in ipairs(found) do
       local ours = redis.call('ZSCORE', active, entry.id)
-      if entry.score < now_ms and (ours or not model.locked(entry.id)) then kept[#kept + 1] = entry end
+      if entry.score < now_ms and (ours or not wire_locked(model, entry.id)) then kept[#kept + 1] = entry end
     end
     from = from + seen
   until seen < PIECE or #kept >= offset + limit
@@ -73,8 +75,7 @@ end
 -- many have moved, and whether there are more to move.
 local function strays_back(prefix, active, now_ms, most, model, events)
   local strays, back, seen, moved, more = prefix .. 'strays', {}, {}, 0, false
-  local found = model.strays and model.strays(1000,
-    function(id) return redis.call('ZSCORE', active, id) end) or {}
+  local found = wire_strays(model, 1000, function(id) return redis.call('ZSCORE', active, id) end)
   for _, id in ipairs(found) do
     seen[id] = true
     local since_ms = tonumber(redis.call('ZSCORE', strays, id))
@@ -85,11 +86,11 @@ local function strays_back(prefix, active, now_ms, most, model, events)
     -- Only a valid id can be returned to the caller; an invalid one is set aside when it is claimed.
     elseif now_ms - since_ms >= 1000 then
       moved = moved + 1
-      local job = model.read(id)
+      local job = wire_read(model, id)
       if job and job.kind == 'J' then
-        model.back(id, job, true)
+        wire_back(model, id, job, true)
       else
-        model.set_aside(id, nil, job and job.why or 'no job is behind this id')
+        wire_set_aside(model, id, nil, job and job.why or 'no job is behind this id')
         redis.call('HINCRBY', prefix .. 'stats', 'aside', 1)
       end
       redis.call('ZREM', strays, id)
@@ -110,7 +111,7 @@ local function lift_pauses(prefix, now_ms, model)
   for _, member in ipairs(redis.call('ZRANGE', rest, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, 100)) do
     local name = string.sub(member, 3)
     redis.call('HDEL', prefix .. 'paused', name)
-    if model.resume then model.resume(name) end
+    wire_resume(model, name)
     redis.call('ZREM', rest, member)
     ended = true
   end
@@ -129,5 +130,5 @@ local function sleep_for(prefix, now_ms, most_ms, model)
     end
     soonest = math.min(soonest, at_ms)
   end
-  return math.max(0, math.floor(math.min(soonest, model.next_due_ms() or soonest) - now_ms))
+  return math.max(0, math.floor(math.min(soonest, wire_next_due_ms(model) or soonest) - now_ms))
 end
