@@ -124,58 +124,58 @@ local function rfc3339(ms, whole)
   return text .. (whole and '' or string.format('.%03d', ms % 1000)) .. 'Z'
 end
 
--- The top-level members of a JSON object's text, without decoding it: unchanged members keep their bytes, so
--- numbers keep their spelling and payloads every byte. Returns nil for text that is no object. What is inside
--- of a member's value is not checked.
---   raw(name)        the text of a value, nil where there is none; of two members with one name the last
---   value(name)      a text, number or boolean; nil for null, for objects and lists, and where there is none
---   set(name, text)  put the text in the place of the value, or behind all others
---   text()           the object
-local function json_members(text)
-  local names, spans = {}, {}
-  -- Where the string that begins at `at` ends.
-  local function string_end(at)
-    at = at + 1
-    while true do
-      local found = string.find(text, '["\\]', at)
-      if not found then return nil end
-      if string.byte(text, found) == 34 then return found end
-      at = found + 2
-    end
+-- Where the string that begins at `at` of a JSON text ends, nil where it does not.
+local function json_string_end(text, at)
+  at = at + 1
+  while true do
+    local found = string.find(text, '["\\]', at)
+    if not found then return nil end
+    if string.byte(text, found) == 34 then return found end
+    at = found + 2
   end
-  local function value_end(at)
-    local head = string.sub(text, at, at)
-    if head == '"' then return string_end(at) end
-    if head ~= '{' and head ~= '[' then
-      local scalar = string.match(text, '^[%-%+%.%w]+', at)
-      local known = scalar and (scalar == 'true' or scalar == 'false' or scalar == 'null' or tonumber(scalar))
-      return known and at + #scalar - 1 or nil
-    end
-    local depth, place = 0, at
-    while true do
-      place = string.find(text, '[%[%]{}"]', place)
+end
+
+-- Where the value that begins at `at` ends, nil where none does. What is inside of it is not checked.
+local function json_value_end(text, at)
+  local head = string.sub(text, at, at)
+  if head == '"' then return json_string_end(text, at) end
+  if head ~= '{' and head ~= '[' then
+    local scalar = string.match(text, '^[%-%+%.%w]+', at)
+    local known = scalar and (scalar == 'true' or scalar == 'false' or scalar == 'null' or tonumber(scalar))
+    return known and at + #scalar - 1 or nil
+  end
+  local depth, place = 0, at
+  while true do
+    place = string.find(text, '[%[%]{}"]', place)
+    if not place then return nil end
+    local mark = string.byte(text, place)
+    if mark == 34 then
+      place = json_string_end(text, place)
       if not place then return nil end
-      local mark = string.byte(text, place)
-      if mark == 34 then
-        place = string_end(place)
-        if not place then return nil end
-      elseif mark == 123 or mark == 91 then
-        depth = depth + 1
-      else
-        depth = depth - 1
-        if depth == 0 then return place end
-      end
-      place = place + 1
+    elseif mark == 123 or mark == 91 then
+      depth = depth + 1
+    else
+      depth = depth - 1
+      if depth == 0 then return place end
     end
+    place = place + 1
   end
+end
+
+-- The top-level members of a JSON object's text, without decoding it: unchanged members keep their bytes, so
+-- numbers keep their spelling and payloads every byte. nil for text that is no object. Their `list` is in the
+-- order of the text: where each begins, and its value from its first to its last byte. `named` has each by
+-- its name, of two with one name the last. `raw` is the text that takes the value's place, false to remove
+-- it.
+local function json_members(text)
   local at = type(text) == 'string' and string.match(text, '^%s*{%s*()')
   if not at then return nil end
-  local last = at - 1
+  local members = { text = text, list = {}, named = {} }
   local closed = string.match(text, '^}%s*$', at)
   while not closed do
-    local name_end = string.sub(text, at, at) == '"' and string_end(at)
+    local name_end = string.sub(text, at, at) == '"' and json_string_end(text, at)
     local first = name_end and string.match(text, '^%s*:%s*()', name_end + 1)
-    last = first and value_end(first)
+    local last = first and json_value_end(text, first)
     if not last then return nil end
     local name = string.sub(text, at + 1, name_end - 1)
     -- Few names contain escapes, so decoding is rarely needed.
@@ -184,44 +184,72 @@ local function json_members(text)
       if not read then return nil end
       name = decoded[1]
     end
-    names[#names + 1] = name
-    spans[name] = { first, last }
+    local member = { begins = at, first = first, last = last }
+    members.list[#members.list + 1], members.named[name] = member, member
     closed = string.match(text, '^%s*}%s*$', last + 1)
     at = closed or string.match(text, '^%s*,%s*()', last + 1)
     if not at then return nil end
   end
-  local object = {}
-  function object.raw(name)
-    return spans[name] and string.sub(text, spans[name][1], spans[name][2])
+  return members
+end
+
+-- The text of a value, nil where there is none.
+local function json_raw(members, name)
+  local member = members.named[name]
+  return member and (member.raw or string.sub(members.text, member.first, member.last))
+end
+
+-- A text, number or boolean; nil for null, for objects and lists, and where there is none.
+local function json_value(members, name)
+  local raw = json_raw(members, name) or 'null'
+  if string.find(raw, '^"[^%c\\]*"$') then return string.sub(raw, 2, -2) end
+  if string.find(raw, '^%-?%d+$') and #raw < 16 then return tonumber(raw) end
+  local read, value = pcall(cjson.decode, '[' .. raw .. ']')
+  value = read and value[1]
+  if value == cjson.null or type(value) == 'table' or not read then return nil end
+  return value
+end
+
+-- Put the text `raw` in the place of a value. A new member comes behind the one named `after`, before all
+-- others where that is false, and behind all where it is not given.
+local function json_set(members, name, raw, after)
+  local member, list = members.named[name], members.list
+  if member then
+    member.raw = raw
+    return
   end
-  function object.value(name)
-    local raw = object.raw(name) or 'null'
-    if string.find(raw, '^"[^%c\\]*"$') then return string.sub(raw, 2, -2) end
-    if string.find(raw, '^%-?%d+$') and #raw < 16 then return tonumber(raw) end
-    local read, value = pcall(cjson.decode, '[' .. raw .. ']')
-    value = read and value[1]
-    if value == cjson.null or type(value) == 'table' or not read then return nil end
-    return value
+  member = { name = name, raw = raw }
+  local place = after == false and 1 or #list + 1
+  for at, other in ipairs(after and list or {}) do
+    if other == members.named[after] then place = at + 1 end
   end
-  function object.set(name, raw)
-    local span = spans[name]
-    if span then
-      text = string.sub(text, 1, span[1] - 1) .. raw .. string.sub(text, span[2] + 1)
-      local more, from = #raw - (span[2] - span[1] + 1), span[2]
-      span[2], last = span[2] + more, last + more
-      for _, other in pairs(spans) do
-        if other[1] > from then other[1], other[2] = other[1] + more, other[2] + more end
+  table.insert(list, place, member)
+  members.named[name] = member
+end
+
+-- The object with its changes.
+local function json_text(members)
+  local text, at, some = members.text, string.find(members.text, '{', 1, true) + 1, false
+  local parts = { string.sub(text, 1, at - 1) }
+  for _, member in ipairs(members.list) do
+    if not member.first then
+      parts[#parts + 1] = (some and ',' or '') .. cjson.encode(member.name) .. ':' .. member.raw
+      some = true
+    else
+      local before = string.sub(text, at, member.begins - 1)
+      local comma = string.find(before, ',', 1, true)
+      at = member.last + 1
+      if member.raw ~= false then
+        parts[#parts + 1] = (some and not comma and ',' or '') .. before
+          .. string.sub(text, member.begins, member.first - 1)
+          .. (member.raw or string.sub(text, member.first, member.last))
+        some = true
+      elseif not comma then
+        -- The first one is removed with the comma behind it, others with the one before them.
+        parts[#parts + 1], at = before, string.match(text, '^%s*,%s*()', at) or at
       end
-      return
     end
-    local head = (#names > 0 and ',' or '') .. cjson.encode(name) .. ':'
-    text = string.sub(text, 1, last) .. head .. raw .. string.sub(text, last + 1)
-    names[#names + 1] = name
-    spans[name] = { last + #head + 1, last + #head + #raw }
-    last = last + #head + #raw
   end
-  function object.text()
-    return text
-  end
-  return object
+  parts[#parts + 1] = string.sub(text, at)
+  return table.concat(parts)
 end

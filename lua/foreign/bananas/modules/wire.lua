@@ -1,6 +1,6 @@
 -- The wire format of Bananas, with JSON and times as the Go programs write them.
 -- USES core/call: check_types
---      foreign/format: rfc3339
+--      foreign/format: json_members, json_set, json_text, rfc3339
 
 local function at_job(w, id)
   return w.root .. 'job:' .. id
@@ -103,48 +103,6 @@ local function wire_admit(w, item)
   check_types({}, {}, { at_list(w, item.fields[3], item.fields[2]) }, { at_job(w, item.id) })
 end
 
--- The positions of the members of a JSON object in its text, by name: `start` of the name, `from` and `to` of
--- the value. The text is known to be valid; of two members with one name the last one counts, as for JSON
--- readers.
-local function json_spans(text)
-  local members, at = {}, string.find(text, '{', 1, true) + 1
-  -- The position behind a string that begins at `from`.
-  local function past_string(from)
-    local place = from + 1
-    while true do
-      place = string.find(text, '["\\]', place)
-      if string.sub(text, place, place) == '"' then return place + 1 end
-      place = place + 2
-    end
-  end
-  local function past_value(from)
-    local depth, place = 0, from
-    repeat
-      local char = string.sub(text, place, place)
-      if char == '"' then
-        place = past_string(place)
-      elseif char == '{' or char == '[' then
-        depth, place = depth + 1, place + 1
-      elseif char == '}' or char == ']' then
-        depth, place = depth - 1, place + 1
-      else
-        place = string.find(text, depth > 0 and '["{}%[%]]' or '[,}%s]', place)
-      end
-    until depth == 0
-    return place
-  end
-  while true do
-    local start = string.find(text, '["}]', at)
-    if string.sub(text, start, start) == '}' then return members end
-    local behind = past_string(start)
-    local from = string.match(text, '^%s*:%s*()', behind)
-    local past = past_value(from)
-    local name = cjson.decode('[' .. string.sub(text, start, behind - 1) .. ']')[1]
-    members[name] = { start = start, from = from, to = past - 1 }
-    at = past
-  end
-end
-
 -- The job's JSON: reads the members that the engine needs, and rewrites single members. All others keep their
 -- spelling, including the payload's bytes (cjson would round numbers and turn empty arrays into objects).
 
@@ -217,39 +175,17 @@ end
 -- behind the one that Go writes before it.
 local function with_members(body, changes)
   local order = { 'id', 'name', 'description', 'payload', 'status', 'priority', 'created_at', 'updated_at',
-    'scheduled_for', 'attempts',
-    'max_retries', 'error' }
-  local members, edits, after = json_spans(body), {}, nil
+    'scheduled_for', 'attempts', 'max_retries', 'error' }
+  local members, after = json_members(body), false
   for _, name in ipairs(order) do
-    local known, value = members[name], changes[name]
-    if known and value then
-      edits[#edits + 1] = { known.from, known.to, value, #edits }
-    elseif known and value == false then
-      -- Remove it with one of its commas.
-      local from, to = known.start, known.to
-      local comma = string.match(string.sub(body, 1, from - 1), '()%s*,%s*$')
-      if comma then from = comma else to = (string.match(body, '^%s*,%s*()', to + 1) or to + 1) - 1 end
-      edits[#edits + 1] = { from, to, '', #edits }
-    elseif value then
-      local spot = after or string.find(body, '{', 1, true)
-      local behind = not after and next(members) and ',' or ''
-      edits[#edits + 1] = { spot + 1, spot, (after and ',' or '') .. '"' .. name .. '":' .. value .. behind,
-        #edits }
-    end
-    if known then after = known.to end
+    if changes[name] then json_set(members, name, changes[name], after) end
+    if members.named[name] then after = name end
   end
-  -- At the same position insertions come before removals, and keep their own order.
-  table.sort(edits, function(one, other)
-    if one[1] ~= other[1] then return one[1] < other[1] end
-    if one[2] ~= other[2] then return one[2] < other[2] end
-    return one[4] < other[4]
-  end)
-  local parts, at = {}, 1
-  for _, edit in ipairs(edits) do
-    parts[#parts + 1], parts[#parts + 2], at = string.sub(body, at, edit[1] - 1), edit[3], edit[2] + 1
+  -- Removed at the end, because a new member may come behind a removed one.
+  for name, value in pairs(changes) do
+    if value == false and members.named[name] then members.named[name].raw = false end
   end
-  parts[#parts + 1] = string.sub(body, at)
-  return table.concat(parts)
+  return json_text(members)
 end
 
 -- A time in RFC 3339 as ms since 1970; nil for any other text.

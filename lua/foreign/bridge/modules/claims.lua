@@ -1,7 +1,7 @@
 -- BridgeMQ: how jobs are claimed, and how they end.
 -- USES bridge/wire: at_data, at_lock, at_minute, at_progress, at_result, at_running, at_status,
 --        bridge_matches, delay_job, json_quoted, ms_text, push_waiting, text_at, wire_read
---      foreign/format: json_members
+--      foreign/format: json_members, json_raw, json_set, json_text, json_value
 
 -- What a claim needs of the wire, and the engine's leases on it. As the format requires, the lock's value is
 -- the name of the worker; the engine's token is not on the wire. That name is kept with the token
@@ -175,8 +175,8 @@ end
 local function note_attempts(w, id, job, count)
   local members = job.raw and job.failures ~= count and json_members(job.raw)
   if not members then return end
-  members.set('attempts', ms_text(count))
-  redis.call('SET', at_data(w, id), members.text(), 'KEEPTTL')
+  json_set(members, 'attempts', ms_text(count))
+  redis.call('SET', at_data(w, id), json_text(members), 'KEEPTTL')
 end
 
 local function write_result(w, id, json, took_ms)
@@ -287,10 +287,10 @@ end
 
 local function wire_progress(w, id)
   local members = json_members(text_at(at_progress(w, id)) or '')
-  local percent = members and members.value('percent')
+  local percent = members and json_value(members, 'percent')
   if type(percent) ~= 'number' then return nil end
-  local message = type(members.value('message')) == 'string' and members.raw('message') or nil
-  local at_ms = members.value('updatedAt')
+  local message = type(json_value(members, 'message')) == 'string' and json_raw(members, 'message') or nil
+  local at_ms = json_value(members, 'updatedAt')
   return percent, message, type(at_ms) == 'number' and math.floor(at_ms) or nil
 end
 

@@ -3,7 +3,7 @@
 --      bridge/wire: at_data, at_lock, at_progress, at_result, at_running, at_status, job_json, json_quoted,
 --        ms_text, text_at, wire_read
 --      foreign/claim: own_words
---      foreign/format: json_members, unpack_fields
+--      foreign/format: json_members, json_raw, json_set, json_text, json_value, unpack_fields
 
 -- Reads of the keyspace, removals by admin actions, and pauses. The format has no list of finished jobs: the
 -- engine keeps one of its own last 1,000.
@@ -55,7 +55,7 @@ local function wire_ended(w, id)
   if status ~= 'completed' and status ~= 'dead' and status ~= 'failed' then return nil end
   local raw = text_at(at_result(w, id)) or ''
   local members = json_members(raw)
-  local function part(name) return members and members.raw(name) end
+  local function part(name) return members and json_raw(members, name) end
   local function whole(name) return tonumber(part(name)) and ms_text(tonumber(part(name))) or '0' end
   local record = '"ended_ms":' .. whole('completedAt') .. ',"fence":0'
   if status == 'completed' then
@@ -177,15 +177,16 @@ local function wire_workers(w)
     local members = not ours[name] and #found < 1000 and json_members(text_at(at_about(w, name)) or '{}')
     if members then
       local function raw(field, kind, default)
-        return type(members.value(field)) == kind and members.raw(field) or default
+        return type(json_value(members, field)) == kind and json_raw(members, field) or default
       end
-      local read, list = pcall(cjson.decode, members.raw('capabilities') or '')
+      local read, list = pcall(cjson.decode, json_raw(members, 'capabilities') or '')
       local capabilities = read and type(list) == 'table' and #list > 0 and cjson.encode(list) or '[]'
-      local heard_ms = tonumber(text_at(at_heartbeat(w, name))) or tonumber(members.value('lastSeen')) or 0
+      local heard_ms = tonumber(text_at(at_heartbeat(w, name)))
+        or tonumber(json_value(members, 'lastSeen')) or 0
       found[#found + 1] = { name = name, heard_ms = math.floor(heard_ms),
         ttl_ms = redis.call('EXISTS', at_heartbeat(w, name)) == 1 and 30000 or 1,
         about = '{"name":' .. json_quoted(name) .. ',"host":' .. raw('hostname', 'string', '""') .. ',"pid":'
-        .. ms_text(tonumber(members.value('pid')) or 0)
+        .. ms_text(tonumber(json_value(members, 'pid')) or 0)
           .. ',"attributes":{"stack":' .. raw('stack', 'string', '""') .. ',"region":'
           .. raw('region', 'string', '""')
           .. ',"capabilities":' .. capabilities .. '}}' }
@@ -202,7 +203,7 @@ local function server_is_dead(w, server)
     return false
   end
   local members = json_members(text_at(at_about(w, server)) or '')
-  local seen_ms = members and tonumber(members.value('lastSeen')) or 0
+  local seen_ms = members and tonumber(json_value(members, 'lastSeen')) or 0
   return seen_ms < w.now_ms - 30000
 end
 
@@ -268,7 +269,7 @@ local function decoded(text)
 end
 
 local function schedule_of(job)
-  local schedule = decoded(job and job.kind == 'J' and json_members(job.raw).raw('schedule'))
+  local schedule = decoded(job and job.kind == 'J' and json_raw(json_members(job.raw), 'schedule'))
   return type(schedule.cron) == 'string' and schedule or nil
 end
 
@@ -281,11 +282,11 @@ local function defined_by(w, id)
     return job and { timing = '', job = '', error = 'a schedule that cannot be read' }
   end
   local members = json_members(job.raw)
-  members.set('schedule', '{}')
+  json_set(members, 'schedule', '{}')
   local zone = type(schedule.timezone) == 'string' and schedule.timezone ~= ''
     and ',"zone":' .. json_quoted(schedule.timezone) or ''
   return { timing = '{"cron":' .. json_quoted(schedule.cron) .. zone .. '}',
-    job = pack_fields('', pack_fields(ms_text(job.priority), '', members.text())),
+    job = pack_fields('', pack_fields(ms_text(job.priority), '', json_text(members))),
     error = '' }
 end
 
@@ -412,12 +413,12 @@ local function wire_scheduled(w, name, next_ms, given)
   elseif schedule_of(entry) or not entry then
     local made_ms = entry and entry.enqueued_ms > 0 and entry.enqueued_ms or w.now_ms
     local members = json_members(job_json(w, name, unpack_fields(unpack_fields(given)[2]), made_ms))
-    members.set('schedule', '{"cron":' .. json_quoted(timing.cron) .. ',"timezone":'
+    json_set(members, 'schedule', '{"cron":' .. json_quoted(timing.cron) .. ',"timezone":'
       .. json_quoted(timing.zone or 'UTC') .. '}')
     -- The job of a foreign client's entry is not changed.
     local adopted = unpack_fields(given)[1] == ''
     if not (entry and adopted) then
-      redis.call('MSET', at_data(w, name), members.text(), at_status(w, name), 'cron')
+      redis.call('MSET', at_data(w, name), json_text(members), at_status(w, name), 'cron')
     end
     redis.call('HSET', at_schedule(w, name), 'wire', '1')
     redis.call('ZADD', w.at_cron, ms_text(next_ms), name)

@@ -1,6 +1,6 @@
 -- The wire format of BridgeMQ.
 -- USES core/call: check_types
---      foreign/format: json_members
+--      foreign/format: json_members, json_raw, json_set, json_text, json_value
 
 -- A job from its JSON, which a foreign client may have written. Null and values of another type count as
 -- absent if the format can do without them. `why` is set if the job cannot run. `body` is what Python reads:
@@ -9,7 +9,7 @@ local function bridge_job(id, raw, members)
   local function corrupt(why) return { kind = 'corrupt', why = why, body = { '', '' }, raw = raw } end
   if not members then return corrupt('no JSON object') end
   local function object(name)
-    local text = members.raw(name) or '{}'
+    local text = json_raw(members, name) or '{}'
     -- None of the objects that are read here is larger.
     if #text > 65536 or #text < 4 then return {} end
     local read, list = pcall(cjson.decode, '[' .. text .. ']')
@@ -20,7 +20,7 @@ local function bridge_job(id, raw, members)
     -- Neither nan nor outside the range in which doubles are exact.
     return found and found == found and math.abs(found) < 2 ^ 53 and math.floor(found) or default
   end
-  local name, retry, limit = members.value('type'), object('retry'), object('rateLimit')
+  local name, retry, limit = json_value(members, 'type'), object('retry'), object('rateLimit')
   if type(name) ~= 'string' or name == '' then return corrupt('it has no type') end
   local target, needs = object('target'), nil
   for _, category in ipairs({ 'stack', 'capabilities', 'region' }) do
@@ -38,11 +38,12 @@ local function bridge_job(id, raw, members)
   end
   -- `retry.attempts` is the number of runs after the first one.
   local again = math.max(0, math.min(number(retry.attempts, 0), 999))
-  local failures, priority = number(members.value('attempts'), 0), number(members.value('priority'), 5)
-  local made_ms, payload = number(members.value('createdAt'), 0), members.raw('payload') or 'null'
-  members.set('payload', 'null')
+  local failures, priority = number(json_value(members, 'attempts'), 0),
+    number(json_value(members, 'priority'), 5)
+  local made_ms, payload = number(json_value(members, 'createdAt'), 0), json_raw(members, 'payload') or 'null'
+  json_set(members, 'payload', 'null')
   return {
-    kind = 'J', id = id, name = name, body = { members.text(), payload }, raw = raw,
+    kind = 'J', id = id, name = name, body = { json_text(members), payload }, raw = raw,
     failures = math.max(0, failures), attempts = again + 1,
     priority = math.max(1, math.min(priority, 10)), enqueued_ms = made_ms, due_ms = 0,
     result_ttl_ms = 86400000, needs = needs,
@@ -170,10 +171,10 @@ local function job_json(w, id, fields, made_ms)
     return '{"jobId":' .. json_quoted(id) .. fields[2] .. ms_text(made_ms) .. fields[3]
   end
   local members = json_members(fields[3])
-  members.set('jobId', json_quoted(id))
-  members.set('createdAt', ms_text(made_ms))
-  members.set('attempts', '0')
-  return members.text()
+  json_set(members, 'jobId', json_quoted(id))
+  json_set(members, 'createdAt', ms_text(made_ms))
+  json_set(members, 'attempts', '0')
+  return json_text(members)
 end
 
 -- The first parent of a new job of which nothing is known: the job would wait for it for ever (rule 25).

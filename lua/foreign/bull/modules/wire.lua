@@ -271,7 +271,7 @@ local function wire_done(w, id, job, value, took_ms)
 end
 
 -- A text as a JSON string, escaped as in the original.
-local function json_text(text)
+local function bull_quoted(text)
   local short = { ['"'] = '\\"', ['\\'] = '\\\\', ['\b'] = '\\b', ['\f'] = '\\f', ['\n'] = '\\n',
     ['\r'] = '\\r', ['\t'] = '\\t' }
   return '"' .. string.gsub(text, '[%z\1-\31"\\]',
@@ -289,7 +289,7 @@ local function note_failure(w, id, failure)
   local inside = fine and type(list) == 'table' and string.match(traces, '^%s*%[(.*)%]%s*$')
   if not inside or string.find(inside, '^%s*$') then inside = '' else inside = inside .. ',' end
   redis.call('HSET', w.root .. id, 'attemptsMade', failures, 'stacktrace',
-    '[' .. inside .. json_text(text) .. ']')
+    '[' .. inside .. bull_quoted(text) .. ']')
 end
 
 local function wire_again(w, id, job, failure)
