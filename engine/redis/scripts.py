@@ -5,6 +5,7 @@ A script's header is its signature. It lists every KEYS and ARGV slot by name, i
 local of that name for each of them before the body, a number where the description begins with `number:`. It
 refuses a script that does not use one of them, or uses a name that nobody declares. A name with a count
 stands for a repeated group of slots (`items  2 for each item: ...`); groups come last, in their order.
+`-- HEAD core/call` stands for the slots of the head in `lua/core/modules/call.lua`, which come first.
 
 Functions that several scripts use are in modules, `modules/*.lua` of each folder. A script gets those whose
 names it uses, and those that these use, each behind what it needs. A foreign model's scripts see its own
@@ -48,6 +49,9 @@ from engine.ops.jobs import Options
 
 _SLOT = re.compile(r"^--   (\w+)\s+(?:(\d+) for each \w+|(number: )?\S)", re.MULTILINE)
 _HEADER = re.compile(r"(?:[#-].*\n)+")
+#: Where a header names a head, with its own keys; the slots of a head.
+_NAMED_HEAD = re.compile(r"^-- HEAD (\w+)/(\w+)\n-- KEYS\n((?:--   .*\n)*)-- ARGV\n", re.MULTILINE)
+_HEAD = re.compile(r"^-- HEAD .*\n-- KEYS\n((?:--   .*\n)*)-- ARGV\n((?:--   .*\n)*)", re.MULTILINE)
 _ANCHOR = re.compile(r"^ *-- anchor: .*\n| +-- anchor: .*", re.MULTILINE)
 USES = re.compile(r"^-- USES (.*\n(?:--      .*\n)*)", re.MULTILINE)
 RARELY = re.compile(r"^-- RARELY (.*\n(?:--        .*\n)*)", re.MULTILINE)
@@ -297,7 +301,7 @@ def load_script(path: Path, layers: Sequence[Layer] = (), piece_words: int = PIE
 def _script(
     path: Path, functions: Mapping[str, Function], layers: Sequence[Layer], piece_words: int
 ) -> Script:
-    source = _ANCHOR.sub("", path.read_text())
+    source = _ANCHOR.sub("", with_head(path, layers))
     shebang = _SHEBANG.match(source)
     if not shebang:
         raise ScriptFault(f"script {path.name}: the first line is not #!lua with flags")
@@ -348,6 +352,21 @@ def _script(
         groups[0],
         groups[1],
     )
+
+
+def with_head(path: Path, layers: Iterable[Layer]) -> str:
+    """The text of a script, with the slots of the head that it names before its own. Raises ScriptFault."""
+    source = path.read_text()
+    named = _NAMED_HEAD.search(source)
+    if not named:
+        return source
+    room, module, keys = named.groups()
+    folders = [folder for layer in layers for folder in layer if folder.name == room]
+    for file in (folder / "modules" / f"{module}.lua" for folder in folders):
+        if file.exists() and (head := _HEAD.search(file.read_text())):
+            slots = f"-- KEYS\n{head[1]}{keys}-- ARGV\n{head[2]}"
+            return source[: named.start()] + slots + source[named.end() :]
+    raise ScriptFault(f"script {path.name}: {room}/{module} has no HEAD")
 
 
 def _often(names: Iterable[str], functions: Mapping[str, Function]) -> set[str]:

@@ -3,18 +3,12 @@
 -- says that the worker has ended. Written to the engine's own keys and, where the format has a registry of
 -- workers or a leader, there as well.
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep    hash    state of the sweeps
 --   workers  zset    incarnation by the time (ms) until which it is taken for alive
 --   worker   string  worker:<incarnation>, its last heartbeat
 --   leader   string  incarnation of the worker that is the leader
 -- ARGV
---   now_ms       '' or the time of a test
---   prefix       prefix of the engine's own keys
---   root         prefix of the foreign keys
---   queue        name of the queue
---   layout       layout of the keyspace, '' = the format has only one
---   settings     settings of the model
 --   incarnation  16 hex digits
 --   counter      counter of the incarnation's heartbeats
 --   ttl_ms       number: how long a heartbeat counts

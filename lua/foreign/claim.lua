@@ -3,8 +3,8 @@
 -- names to one worker incarnation (rules 4, 6 and 13). A claim that is void or stale leases nothing, but its
 -- ends count.
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep    hash    state of the sweeps
 --   active   zset    id by lease deadline (ms)
 --   stats    hash    counters
 --   limits   hash    definitions of limits
@@ -12,12 +12,6 @@
 --   record   string  claim:<incarnation>, the last claim and the jobs that it leased
 --   items    1 for each item: run:<id>
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the engine's own keys
---   root          prefix of the foreign keys
---   queue         name of the queue
---   layout        layout of the keyspace, '' = the format has only one
---   settings      settings of the model
 --   incarnation   16 hex digits
 --   counter       claim counter of the incarnation
 --   limit         number: most jobs to lease

@@ -4,18 +4,12 @@
 -- first call removes only what it finds. The reply counts the entries that stay, so that the next page begins
 -- behind them.
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep   hash    state of the sweeps
 --   active  zset    id by lease deadline (ms)
 --   stats   hash    counters
 --   op      string  op:<op id>, record of this call: its reply
 -- ARGV
---   now_ms         '' or the time of a test
---   prefix         prefix of the engine's own keys
---   root           prefix of the foreign keys
---   queue          name of the queue
---   layout         layout of the keyspace, '' = the format has only one
---   settings       settings of the model
 --   not_after_ms   number: server time after which this call is void
 --   op_id          identity of the call, which its tombstones carry
 --   state          waiting | blocked | delayed | active | dead | finished

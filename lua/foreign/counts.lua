@@ -3,16 +3,10 @@
 -- classes, only the waiting jobs of those classes count, and with a worker only those that it may run. The
 -- first 10,000 waiting jobs are read; all behind them are counted.
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep  hash    state of the sweeps
 --   stats  hash    counters
 -- ARGV
---   now_ms    '' or the time of a test
---   prefix    prefix of the engine's own keys
---   root      prefix of the foreign keys
---   queue     name of the queue
---   layout    layout of the keyspace, '' = the format has only one
---   settings  settings of the model
 --   worker    '' or the packed attributes of a worker, as in claim.lua
 --   least     number: '' or the least priority of the jobs to count
 --   most      number: '' or the greatest priority of the jobs to count

@@ -2,18 +2,12 @@
 -- End leases: each job is finished, given back, retried, buried, or dropped for good. Each lease ends once: a
 -- repeat returns the reply of the first call, another token is stale (rule 5).
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep    hash  state of the sweeps
 --   active   zset  id by lease deadline (ms)
 --   stats    hash  counters
 --   items    1 for each item: run:<id>
 -- ARGV
---   now_ms    '' or the time of a test
---   prefix    prefix of the engine's own keys
---   root      prefix of the foreign keys
---   queue     name of the queue
---   layout    layout of the keyspace, '' = the format has only one
---   settings  settings of the model
 --   items     5 for each item: finish | release | retry | bury | drop, id, fence, nonce, packed: value,
 --             ttl_ms, took_ms of a finish that returned something; error, trace, delay_ms, failures that it
 --             counts as (0 or 1); outcome of a drop

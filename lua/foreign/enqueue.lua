@@ -3,17 +3,11 @@
 -- is there already, or a unique job, makes an item a duplicate (rule 3). The nonce identifies the call:
 -- repeating it changes nothing.
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep    hash    state of the sweeps
 --   stats    hash    counters
 --   new      string  new:<nonce>, the jobs of this call
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the engine's own keys
---   root          prefix of the foreign keys
---   queue         name of the queue
---   layout        layout of the keyspace, '' = the format has only one
---   settings      settings of the model
 --   not_after_ms  number: server time after which this call is void
 --   items         3 for each item: id ('' = the server gives one), delay_ms (0 = claimable at once; below 0
 --                 the time itself, which may have passed), packed fields

@@ -3,17 +3,11 @@
 -- `not_after_ms` renews nothing, because a late copy of a dead worker's renewal must not hold a job for
 -- another lease (rule 9).
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep    hash  state of the sweeps
 --   active   zset  id by lease deadline (ms)
 --   items    1 for each item: run:<id>
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the engine's own keys
---   root          prefix of the foreign keys
---   queue         name of the queue
---   layout        layout of the keyspace, '' = the format has only one
---   settings      settings of the model
 --   renewal       number: counter of the worker's renewals: a call that was applied is not applied again
 --   lease_ms      number: length of the lease from now
 --   not_after_ms  number: server time after which this call is void

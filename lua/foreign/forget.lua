@@ -5,8 +5,8 @@
 -- stays: `sweep`, the version in `worker_settings` and the live ones of `workers`, which running workers rely
 -- on, and keys that expire.
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep            hash    state of the sweeps
 --   cron             zset    schedules by next tick (ms)
 --   active           zset    id by lease deadline (ms)
 --   paused           hash    pauses
@@ -15,12 +15,6 @@
 --   took             zset    names that have handler times
 --   op               string  op:<op id>, record of this call: its reply
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the engine's own keys
---   root          prefix of the foreign keys
---   queue         name of the queue
---   layout        layout of the keyspace, '' = the format has only one
---   settings      settings of the model
 --   not_after_ms  number: server time after which this call is void
 --   phase         begin | end
 --   force         1 = also while jobs are active

@@ -2,17 +2,11 @@
 -- The details of jobs. Stops after 1 MiB of bodies: the reply may have fewer items than the call asks for,
 -- but at least one.
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep   hash    state of the sweeps
 --   active  zset    id by lease deadline (ms)
 --   items   1 for each item: run:<id>
 -- ARGV
---   now_ms    '' or the time of a test
---   prefix    prefix of the engine's own keys
---   root      prefix of the foreign keys
---   queue     name of the queue
---   layout    layout of the keyspace, '' = the format has only one
---   settings  settings of the model
 --   whole     1 = with the body and the fields of `run`
 --   items     1 for each item: id
 -- REPLY srv_us, for each item: state, fence, time (ms: due, end of the lease, death or finish; 0 = none),

@@ -1,16 +1,10 @@
 #!lua flags=no-writes
 -- One page of every state at one instant: ids with their times, for snapshots and displays.
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep   hash    state of the sweeps
 --   active  zset    id by lease deadline (ms)
 -- ARGV
---   now_ms    '' or the time of a test
---   prefix    prefix of the engine's own keys
---   root      prefix of the foreign keys
---   queue     name of the queue
---   layout    layout of the keyspace, '' = the format has only one
---   settings  settings of the model
 --   offset    number: first rank
 --   limit     number: most entries for each state
 -- REPLY srv_us, then for each of waiting, delayed, active, dead, done, blocked: member, score, ...; members

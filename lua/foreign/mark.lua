@@ -3,17 +3,11 @@
 -- charged another crash only if its lease is marked. So a job that kills its worker does not bury the
 -- worker's other jobs (rule 12).
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep    hash    state of the sweeps
 --   active   zset    id by lease deadline (ms)
 --   run      string  run:<id>
 -- ARGV
---   now_ms    '' or the time of a test
---   prefix    prefix of the engine's own keys
---   root      prefix of the foreign keys
---   queue     name of the queue
---   layout    layout of the keyspace, '' = the format has only one
---   settings  settings of the model
 --   id        the job
 --   fence     fence of the token
 --   nonce     nonce of the token

@@ -1,16 +1,10 @@
 #!lua flags=no-writes
 -- One page of the jobs in a state at one instant: their ids, or the number of jobs per name.
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep   hash    state of the sweeps
 --   active  zset    id by lease deadline (ms)
 -- ARGV
---   now_ms    '' or the time of a test
---   prefix    prefix of the engine's own keys
---   root      prefix of the foreign keys
---   queue     name of the queue
---   layout    layout of the keyspace, '' = the format has only one
---   settings  settings of the model
 --   state     waiting | blocked | delayed | active | stuck | dead | finished
 --   offset    number: first rank
 --   limit     number: most entries

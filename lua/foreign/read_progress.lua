@@ -1,16 +1,10 @@
 #!lua flags=no-writes
 -- Read how far a job has come: what a worker of this engine has told last, or a foreign one after it.
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep  hash    state of the sweeps
 --   run    string  run:<id>
 -- ARGV
---   now_ms    '' or the time of a test
---   prefix    prefix of the engine's own keys
---   root      prefix of the foreign keys
---   queue     name of the queue
---   layout    layout of the keyspace, '' = the format has only one
---   settings  settings of the model
 --   id        the job
 -- REPLY srv_us, percent, message, data and at_ms as JSON; '' where nothing is noted
 -- USES <format>: wire, wire_progress

@@ -4,17 +4,11 @@
 -- out. One that only foreign clients know yet is listed with version 0: the first call that changes it makes
 -- it one of the engine's.
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep     hash    state of the sweeps
 --   cron      zset    schedules by next tick (ms), +inf for one that does not tick
 --   schedule  hash    cron:<schedule>, its definition and its state
 -- ARGV
---   now_ms    '' or the time of a test
---   prefix    prefix of the engine's own keys
---   root      prefix of the foreign keys
---   queue     name of the queue
---   layout    layout of the keyspace, '' = the format has only one
---   settings  settings of the model
 --   name      name of the schedule, '' = a page of all
 --   offset    number: first rank
 --   limit     number: most schedules of the page

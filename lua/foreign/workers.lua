@@ -2,17 +2,11 @@
 -- One page of the workers with their last heartbeats: behind those of this engine the ones that the format's
 -- registry lists.
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep    hash    state of the sweeps
 --   workers  zset    incarnation by the time (ms) until which it is taken for alive
 --   leader   string  incarnation of the worker that is the leader
 -- ARGV
---   now_ms    '' or the time of a test
---   prefix    prefix of the engine's own keys
---   root      prefix of the foreign keys
---   queue     name of the queue
---   layout    layout of the keyspace, '' = the format has only one
---   settings  settings of the model
 --   offset    number: first rank
 --   limit     number: most workers
 -- REPLY srv_us, leader, for each worker: incarnation, until_ms, last heartbeat

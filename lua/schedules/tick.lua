@@ -2,8 +2,8 @@
 -- Make the jobs of a schedule's ticks and move it on to its next tick. The schedule must still have this
 -- version and wait for this tick, or another scheduler was faster (rule 24). With an error it stops ticking.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   cron     zset    schedules by next tick (ms), +inf for one that does not tick
 --   schedule hash    cron:<schedule>, its definition and its state
 --   seq      string  the last sequence
@@ -15,8 +15,6 @@
 --   stats    hash    counters
 --   items    1 for each item: job:cron:<schedule>:<tick>
 -- ARGV
---   now_ms       '' or the time of a test
---   prefix       prefix of the queue's keys
 --   name         name of the schedule
 --   version      version of its definition
 --   expected_ms  the tick that it waits for

@@ -6,6 +6,17 @@
 -- refuses a format that lacks a function which is not optional; an optional one that it lacks returns nil. A
 -- script gets only the functions that it uses.
 --
+-- HEAD of the scripts that name it: their first slots.
+-- KEYS
+--   sweep     hash    state of the sweeps
+-- ARGV
+--   now_ms    '' or the time of a test
+--   prefix    prefix of the engine's own keys
+--   root      prefix of the foreign keys
+--   queue     name of the queue
+--   layout    layout of the keyspace, '' = the format has only one
+--   settings  settings of the model
+--
 -- WIRE
 --   wire_check             raise for keys of another type, before anything is written
 --   wire_add               (item, due_ms) write a new job
