@@ -27,7 +27,7 @@
 --      foreign/format: unpack_fields
 --      foreign/ids: record_of, words_of
 --      foreign/looks: place_of
---      schedules/schedule: ticked_until
+--      schedules/schedule: note_tick, tick_state, ticked_until
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
@@ -36,18 +36,16 @@ check_types({ cron }, { schedule, stats }, { prefix .. 'wake' }, { unpack(KEYS, 
 wire_check(model)
 -- A foreign client may have moved or removed it.
 wire_settle_schedule(model, name)
-local was = redis.call('HMGET', schedule, 'version', 'next_ms', 'enabled', 'ticked', 'job', 'last_job',
-  'count', 'missed', 'skipped',
-  'last_ms')
-local words = words_of(was[4])
+local was = tick_state(schedule)
+local words = words_of(was.ticked)
 if words[1] == caller then return { srv_us, 'repeated', tonumber(words[2]), { unpack(words, 3) } } end
 local last_ms = #ARGV > 14 and tonumber(ARGV[#ARGV - 1]) or 0
-if was[1] ~= version or was[2] ~= expected_ms or was[3] ~= '1'
+if was.version ~= version or was.next_ms ~= expected_ms or was.enabled ~= '1'
     or math.max(last_ms, tonumber(expected_ms)) > now_ms then
   return { srv_us, 'moved', 0, {} }
 end
 local function template()
-  return unpack_fields(unpack_fields(was[5])[2])
+  return unpack_fields(unpack_fields(was.job)[2])
 end
 local whole, parts = pcall(template)
 if error_text == '' and not (whole and parts[1]) then error_text, next_ms = 'corrupt template', '0' end
@@ -63,10 +61,10 @@ local function goes_on(id)
   local state = place_of(prefix .. 'run:' .. id, id, model)
   return state == 'waiting' or state == 'delayed' or state == 'active'
 end
-local made, skipped, last_job, last_tick = {}, 0, was[6] or '', nil
+local made, skipped, last_job, last_tick = {}, 0, was.last_job or '', nil
 if error_text == '' then
   local free = overlap == 'allow' or last_job == '' or not goes_on(last_job)
-  local done_ms = ticked_until(was[10], now_ms)
+  local done_ms = ticked_until(was.last_ms, now_ms)
   local first = 5
   while first <= #KEYS and tonumber(ARGV[2 * first + 5]) <= done_ms do first = first + 1 end
   for at = first, #KEYS do
@@ -98,19 +96,13 @@ for _, job in ipairs(made) do
   end
   ids[#ids + 1], last_job, last_tick = job.id, job.id, job.tick_ms
 end
-local state = { 'next_ms', next_ms, 'count', tonumber(was[7] or 0) + #made, 'missed',
-  tonumber(was[8] or 0) + missed,
-  'skipped', tonumber(was[9] or 0) + skipped, 'error', error_text, 'ticked',
-  record_of({ caller, skipped, unpack(ids) }) }
-if #made > 0 then
-  for _, word in ipairs({ 'last_job', last_job, 'last_ms', last_tick }) do state[#state + 1] = word end
-end
-redis.call('HSET', schedule, unpack(state))
-redis.call('ZADD', cron, error_text == '' and next_ms or '+inf', name)
+note_tick(cron, schedule, name, was, { next_ms = next_ms, made = #made, missed = missed, skipped = skipped,
+  error = error_text, ticked = record_of({ caller, skipped, unpack(ids) }), last_job = last_job,
+  last_ms = last_tick })
 if error_text == '' then
   for _, job in ipairs(made) do wire_ticked(model, name, tonumber(job.tick_ms), tonumber(next_ms), job.id) end
 end
-wire_scheduled(model, name, tonumber(next_ms), was[5])
+wire_scheduled(model, name, tonumber(next_ms), was.job)
 if #made > 0 then wake_push(prefix .. 'wake') end
 if events then append_events(prefix .. 'events', events) end
 return { srv_us, 'ticked', skipped, ids }

@@ -189,34 +189,33 @@ end
 -- more) and crashes.
 local function reap_foreign(prefix, id, now_ms, model, events)
   local run, job = prefix .. 'run:' .. id, wire_read(model, id)
-  local state = own_words(run, 'fence', 'nonce', 'crashes', 'marked', 'limits', 'owner', 'outcome', 'error',
-    'taken', 'ending',
-    'value', 'took_ms', 'ended')
-  local fence, nonce, crashes = state[1] or '0', state[2] or '', own_number(state[3])
-  local place, token = wire_place(model, id), nonce ~= '' and fence .. ':' .. nonce or state[13] or ''
+  local fence, nonce, crashes, marked, limits, owner, outcome, error_text, taken, ending, value, took_ms,
+    ended = unpack(own_words(run, 'fence', 'nonce', 'crashes', 'marked', 'limits', 'owner', 'outcome',
+      'error', 'taken', 'ending', 'value', 'took_ms', 'ended'))
+  fence, nonce, crashes, owner = fence or '0', nonce or '', own_number(crashes), owner or ''
+  local place, token = wire_place(model, id), nonce ~= '' and fence .. ':' .. nonce or ended or ''
   -- Nor is a job moved that a foreign client runs by now.
   local here = (place == 'active' or place == nil)
     and not (wire_locked(model, id) and not wire_mine(model, id, token))
-  free_held(prefix, id, state[5])
+  free_held(prefix, id, limits)
   if nonce == '' then
     -- An end was cut off after it cleared the token: the rest of it is done here.
-    local kind, due_ms, failures = string.match(state[10] or '', '^(%a+) (%d+) (%d+)$')
-    if state[9] == fence or not kind then
+    local kind, due_ms, failures = string.match(ending or '', '^(%a+) (%d+) (%d+)$')
+    if taken == fence or not kind then
       if here and job then wire_back(model, id, job, true, true) end
     else
-      foreign_end(prefix, model, { id = id, job = job
-        or { kind = 'gone', name = '', failures = 0, attempts = 1, body = '' }, kind = kind,
-        due_ms = tonumber(due_ms), failures = tonumber(failures), outcome = state[7], error = state[8],
-        value = state[11], took_ms = state[12], token = token }, now_ms,
-        true)
+      job = job or { kind = 'gone', name = '', failures = 0, attempts = 1, body = '' }
+      foreign_end(prefix, model, { id = id, job = job, kind = kind, due_ms = tonumber(due_ms),
+        failures = tonumber(failures), outcome = outcome, error = error_text, value = value,
+        took_ms = took_ms, token = token }, now_ms, true)
     end
     return { 'ended', fence, '-', crashes }
   end
   -- The first crash is counted without a condition; after it only a lease that was marked as started counts
   -- another one.
   -- anchor: foreign-crash-is-charged-when-marked
-  if crashes == 0 or state[4] == fence .. ':' .. nonce then crashes = crashes + 1 end
-  local text = 'the worker ' .. (state[6] or '') .. ' was lost'
+  if crashes == 0 or marked == fence .. ':' .. nonce then crashes = crashes + 1 end
+  local text = 'the worker ' .. owner .. ' was lost'
   local note = error_note(run, now_ms, fence, 'lost', text, '')
   local name = job and job.name or ''
   -- A format without a bound for crashes gets the default of Lanes.
@@ -248,7 +247,7 @@ local function reap_foreign(prefix, id, now_ms, model, events)
   local record = redis.call('GET', prefix .. 'claim:' .. (string.match(nonce, '^[^:]+') or ''))
   local counter, known = tonumber(string.match(nonce, '%d+$')), tonumber(string.match(record or '', '^%d+'))
   if here and job then wire_back(model, id, job, true, not (counter and known and known >= counter)) end
-  if events then table.insert(events, { 'reaped', id, name, state[6] or '' }) end
+  if events then table.insert(events, { 'reaped', id, name, owner }) end
   return { 'reaped', fence, nonce, crashes }
 end
 
