@@ -26,9 +26,9 @@
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms)
+local format = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ workers }, { sweep, prefix .. 'settings' }, {}, { worker, leader })
-wire_check(model)
+wire_check(format)
 local keys = { sweep = sweep, workers = workers, worker = worker, leader = leader }
 local version = redis.call('HGET', prefix .. 'settings', 'version')
 local result, leads, orphaned, watch_ms = note_beat(keys,
@@ -36,6 +36,6 @@ local result, leads, orphaned, watch_ms = note_beat(keys,
   until_ms = until_ms, lease_ms = lease_ms, sweep_ms = sweep_ms, about = about,
   others = { unpack(ARGV, 14) } }, now_ms, beat_state(keys))
 -- A late copy does not show that the worker is alive, and must not end a worker that has ended before.
-if result ~= 'repeated' then wire_beat(model, incarnation, about, ttl_ms, result == 'left') end
-if result == 'ok' and leads then wire_lead(model, incarnation, ttl_ms) end
+if result ~= 'repeated' then wire_beat(format, incarnation, about, ttl_ms, result == 'left') end
+if result == 'ok' and leads then wire_lead(format, incarnation, ttl_ms) end
 return { srv_us, result, leads and 1 or 0, orphaned and 1 or 0, watch_ms, tonumber(version or 0) }

@@ -28,9 +28,9 @@
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms)
+local format = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ active }, { stats }, {}, { op })
-wire_check(model)
+wire_check(format)
 
 local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known, unpack(recorded_words(op)) } end
@@ -38,10 +38,10 @@ local begins = era_ms == ''
 era_sequence = era_sequence == '' and '0' or era_sequence
 era_ms = tonumber(begins and now_ms or era_ms)
 local all, old, kept = older_than_ms == 0, {}, 0
-for _, entry in ipairs(jobs_at(active, state, offset, limit, false, now_ms, model)) do
+for _, entry in ipairs(jobs_at(active, state, offset, limit, false, now_ms, format)) do
   if #old >= most then break end
-  local job = wire_read(model, entry.id)
-  local over = (state == 'dead' or state == 'finished') and wire_ended(model, entry.id)
+  local job = wire_read(format, entry.id)
+  local over = (state == 'dead' or state == 'finished') and wire_ended(format, entry.id)
   local since_ms = over and over.ended_ms or 0
   if over and since_ms == 0 then
     since_ms = tonumber(redis.pcall('HGET', prefix .. 'run:' .. entry.id, 'ended_ms') or 0) or 0
@@ -61,7 +61,7 @@ local keep = redis.call('HGET', stats, 'events')
 local events = keep and { keep = keep }
 local ending = { outcome = 'discarded', op_id = op_id, not_after_ms = not_after_ms }
 for _, entry in ipairs(old) do
-  end_by_hand(prefix, entry.id, entry.job, state, ending, now_ms, model, events)
+  end_by_hand(prefix, entry.id, entry.job, state, ending, now_ms, format, events)
 end
 local results = { #old, kept, era_sequence, string.format('%d', era_ms) }
 redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + LATE_COPY_MS)

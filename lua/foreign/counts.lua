@@ -20,19 +20,19 @@
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms)
+local format = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({}, { stats }, {})
-wire_check(model)
+wire_check(format)
 
-local reply, waiting, wanted = { srv_us }, wire_count(model, 'waiting'), {}
+local reply, waiting, wanted = { srv_us }, wire_count(format, 'waiting'), {}
 for at = 10, #ARGV do wanted[ARGV[at]] = true end
 if #ARGV > 9 and waiting > 0 then
   local attributes = worker ~= '' and unpack_worker(worker, least and most and { least, most } or nil)
-  local words, ours = wire_list(model, 'waiting', 0, 10000, false, attributes), 0
+  local words, ours = wire_list(format, 'waiting', 0, 10000, false, attributes), 0
   for at = 1, #words, 2 do
-    local job = wire_read(model, words[at])
+    local job = wire_read(format, words[at])
     if job and job.kind == 'J' and wanted[job.name] and nameable(words[at])
-        and not (attributes and not_for(job, attributes, model)) then
+        and not (attributes and not_for(job, attributes, format)) then
       ours = ours + 1
     end
   end
@@ -40,7 +40,7 @@ if #ARGV > 9 and waiting > 0 then
 end
 reply[2] = waiting
 for _, state in ipairs({ 'delayed', 'active', 'dead', 'done' }) do
-  reply[#reply + 1] = wire_count(model, state)
+  reply[#reply + 1] = wire_count(format, state)
 end
 local totals = redis.call('HMGET', stats, 'finished', 'buried', 'skipped')
 reply[#reply + 1] = tonumber(totals[1] or 0) or 0

@@ -19,8 +19,8 @@
 local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms,
   not_after_ms)
 if known then return known end
-local model = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
-wire_check(model)
-wire_adopt_schedule(model, name)
+local format = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
+wire_check(format)
+wire_adopt_schedule(format, name)
 return schedule_enable({ cron = cron, schedule = schedule, op = op }, name, version, next_ms, srv_us,
-  not_after_ms, function(...) wire_scheduled(model, ...) end)
+  not_after_ms, function(...) wire_scheduled(format, ...) end)

@@ -25,9 +25,9 @@
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms)
+local format = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ cron, active, workers, took }, { paused, worker_settings }, {}, { op })
-wire_check(model)
+wire_check(format)
 
 local known = administered(op, not_after_ms, now_ms)
 if known then
@@ -36,7 +36,7 @@ if known then
 end
 local results = { '0', string.format('%d', now_ms), 0 }
 if phase == 'begin' then
-  if force ~= '1' and wire_count(model, 'active') > 0 then
+  if force ~= '1' and wire_count(format, 'active') > 0 then
     redis.call('SET', op, table.concat(results, ' ') .. ' busy', 'PXAT', not_after_ms + LATE_COPY_MS)
     return { srv_us, 'busy', unpack(results) }
   end
@@ -52,13 +52,13 @@ if phase == 'begin' then
 else
   local left = 0
   for _, state in ipairs({ 'waiting', 'delayed', 'active', 'dead', 'done' }) do
-    left = left + wire_count(model, state)
+    left = left + wire_count(format, state)
   end
   if left == 0 then
-    if wire_purge(model, 1000) then
+    if wire_purge(format, 1000) then
       results[3] = 1
     else
-      wire_obliterated(model)
+      wire_obliterated(format)
       for _, name in ipairs(redis.call('ZRANGE', took, 0, -1)) do
         redis.call('DEL', prefix .. 'took:' .. name)
       end

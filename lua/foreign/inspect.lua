@@ -18,26 +18,26 @@
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms)
+local format = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ active }, {}, {})
-wire_check(model)
+wire_check(format)
 
 local reply, bytes = { srv_us }, 0
 for at = 1, #KEYS - 2 do
   local id, run = ARGV[7 + at], KEYS[2 + at]
-  local state, fence = place_of(run, id, model)
-  local job, over = wire_read(model, id), nil
+  local state, fence = place_of(run, id, format)
+  local job, over = wire_read(format, id), nil
   local at_ms
   -- In no structure of the format and not held by any worker: without a lease time it is shown as stuck.
-  if state == 'gone' and wire_stuck(model, id) then state = 'active' end
+  if state == 'gone' and wire_stuck(format, id) then state = 'active' end
   if state == 'active' then
     at_ms = tonumber(redis.call('ZSCORE', active, id) or 0)
     -- A foreign client holds it, for as long as its lock lasts.
-    if at_ms == 0 and wire_locked(model, id) then at_ms = now_ms + 1 end
+    if at_ms == 0 and wire_locked(format, id) then at_ms = now_ms + 1 end
   elseif state == 'delayed' then
-    at_ms = wire_due_at(model, id) or job and job.due_ms or 0
+    at_ms = wire_due_at(format, id) or job and job.due_ms or 0
   else
-    over = wire_ended(model, id)
+    over = wire_ended(format, id)
     at_ms = over and over.ended_ms or 0
     if at_ms == 0 and state ~= 'waiting' then at_ms = own_number(own_words(run, 'ended_ms')[1]) end
   end

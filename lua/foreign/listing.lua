@@ -15,14 +15,14 @@
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms)
+local format = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ active }, {}, {})
-wire_check(model)
+wire_check(format)
 
 local reply = { srv_us }
 for at, state in ipairs({ 'waiting', 'delayed', 'active', 'dead', 'finished', 'blocked' }) do
   local words = {}
-  for _, entry in ipairs(jobs_at(active, state, offset, limit, false, now_ms, model)) do
+  for _, entry in ipairs(jobs_at(active, state, offset, limit, false, now_ms, format)) do
     -- Lanes has the sequence there, which the code that reads the reply drops.
     words[#words + 1] = (state == 'delayed' and '0000000000' or '') .. entry.id
     words[#words + 1] = string.format('%d', entry.score)

@@ -20,13 +20,13 @@
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms)
+local format = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({}, { stats, run }, {}, { waits })
-wire_check(model)
+wire_check(format)
 
-local state = place_of(run, id, model)
+local state = place_of(run, id, format)
 -- The job may be between two structures for a moment, in formats that move it in two steps.
-local between = state == 'gone' and wire_read(model, id)
+local between = state == 'gone' and wire_read(format, id)
 if state == 'waiting' or state == 'delayed' or state == 'active' or between and between.kind == 'J' then
   if token ~= '' then
     local tokens = redis.call('GET', waits) or ''
@@ -46,7 +46,7 @@ if shown[state] then
   local why = state == 'skipped' and redis.call('HGET', run, 'error')
   return { srv_us, shown[state], '0', 0, '', why or '' }
 end
-local over = wire_ended(model, id)
+local over = wire_ended(format, id)
 if over then
   return { srv_us, over.state, '0', math.floor(over.ended_ms or 0), over.record or '', over.error or '' }
 end

@@ -22,9 +22,9 @@
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms)
+local format = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ workers, active }, { sweep, stats }, { prefix .. 'wake' }, { swept })
-wire_check(model)
+wire_check(format)
 local repeated = swept_before(redis.call('GET', swept), counter)
 if repeated then return { srv_us, most_ms, words_of(table.concat(repeated, ' ')) } end
 local noted = redis.call('HGET', stats, 'events')
@@ -32,7 +32,7 @@ local events = noted and { keep = noted }
 
 local taken, more = take_orphans(prefix, { sweep = sweep, workers = workers, active = active }, now_ms, limit,
   function(id)
-  return reap_foreign(prefix, id, now_ms, model, events)
+  return reap_foreign(prefix, id, now_ms, format, events)
 end)
 if #taken > 0 then wake_push(prefix .. 'wake') end
 if #taken > 0 then

@@ -18,14 +18,14 @@
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms)
+local format = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ active }, {}, {})
-wire_check(model)
+wire_check(format)
 
-local found, words, counts = jobs_at(active, state, offset, limit, newest == '1', now_ms, model), {}, {}
+local found, words, counts = jobs_at(active, state, offset, limit, newest == '1', now_ms, format), {}, {}
 for _, entry in ipairs(found) do
   if names == '1' then
-    local job = wire_read(model, entry.id)
+    local job = wire_read(format, entry.id)
     local name = job and job.kind == 'J' and job.name or ''
     counts[name] = (counts[name] or 0) + 1
   else

@@ -20,9 +20,9 @@
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms)
+local format = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ rest }, { paused, stats }, {}, { op })
-wire_check(model)
+wire_check(format)
 
 local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known } end
@@ -34,8 +34,8 @@ if until_ms > 0 then
 else
   redis.call('ZREM', rest, 'w:' .. class)
 end
-wire_pause(model, class, until_ms)
-if wire_paused(model, class) then
+wire_pause(format, class, until_ms)
+if wire_paused(format, class) then
   redis.call('HDEL', paused, class)
 else
   redis.call('HSET', paused, class, string.format('%d %d', until_ms, length_ms))

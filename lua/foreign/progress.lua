@@ -21,19 +21,19 @@
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms)
+local format = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ active }, { sweep, run, stats }, {})
-wire_check(model)
+wire_check(format)
 local known = redis.call('HMGET', run, 'fence', 'nonce', 'progressed')
 local held = known[1] == fence and known[2] == nonce and redis.call('ZSCORE', active, id)
-  and wire_mine(model, id, fence .. ':' .. nonce)
+  and wire_mine(format, id, fence .. ':' .. nonce)
 if not held then return { srv_us, 'stale' } end
 local token, noted = string.match(known[3] or '', '^(%S+) (%d+)$')
 if token == fence .. ':' .. nonce and tonumber(noted) >= count then return { srv_us, 'repeated' } end
-local keep, job = redis.call('HGET', stats, 'events'), wire_read(model, id)
+local keep, job = redis.call('HGET', stats, 'events'), wire_read(format, id)
 redis.call('HSET', run, 'progressed', string.format('%s:%s %d', fence, nonce, count), 'progress',
   string.format('{"at_ms":%d,', now_ms) .. body)
-if job and job.kind == 'J' then wire_noted(model, id, job, body) end
+if job and job.kind == 'J' then wire_noted(format, id, job, body) end
 if keep then
   local detail = string.match(body, '"percent":([^,}]+)')
   append_events(events, { keep = keep, { 'progress', id, job and job.name or '', detail } })

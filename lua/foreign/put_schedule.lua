@@ -26,11 +26,11 @@
 local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms,
   not_after_ms)
 if known then return known end
-local model = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
-wire_check(model)
+local format = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
+wire_check(format)
 check_types({}, { stats }, {})
-wire_adopt_schedule(model, name)
+wire_adopt_schedule(format, name)
 return schedule_put({ cron = cron, schedule = schedule, stats = stats, op = op },
   { name = name, timing = timing, policy = policy, job = job, next_ms = next_ms, anchor_ms = anchor_ms,
   enabled = enabled, most = most },
-  srv_us, not_after_ms, function(...) wire_scheduled(model, ...) end)
+  srv_us, not_after_ms, function(...) wire_scheduled(format, ...) end)

@@ -19,17 +19,17 @@
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms)
+local format = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ rest }, { paused, stats }, { prefix .. 'wake' }, { op })
-wire_check(model)
+wire_check(format)
 
 local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known, tonumber(redis.call('GET', op) or 0) or 1 } end
-local on_wire = wire_paused(model, class)
+local on_wire = wire_paused(format, class)
 local was_on = (on_wire or pauses_on({ class, redis.call('HGET', paused, class) }, now_ms)[1]) and 1 or 0
 local keep = redis.call('HGET', stats, 'events')
 redis.call('HDEL', paused, class)
-wire_resume(model, class)
+wire_resume(format, class)
 redis.call('ZREM', rest, 'w:' .. class)
 wake_push(prefix .. 'wake')
 redis.call('SET', op, string.format('%d', was_on), 'PXAT', not_after_ms + LATE_COPY_MS)

@@ -18,18 +18,18 @@
 --      schedules/schedule: add_schedule
 
 local srv_us = server_us(now_ms, sweep)
-local model = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
+local format = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
 local page = {}
 local function add(known, key)
-  local next_ms, before = wire_next_tick_ms(model, known), #page
+  local next_ms, before = wire_next_tick_ms(format, known), #page
   if next_ms ~= false then add_schedule(page, known, key, next_ms) end
-  if next_ms ~= false and #page == before then wire_add_entry(model, page, known) end
+  if next_ms ~= false and #page == before then wire_add_entry(format, page, known) end
 end
 if name ~= '' then
   add(name, schedule)
   return { srv_us, 0, page }
 end
-local names, total = wire_schedule_names(model, offset, limit)
+local names, total = wire_schedule_names(format, offset, limit)
 if not names then
   names, total = redis.call('ZRANGE', cron, offset, offset + limit - 1), redis.call('ZCARD', cron)
 end

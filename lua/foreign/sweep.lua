@@ -42,23 +42,23 @@
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms)
+local format = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ active, prefix .. 'strays', cron, prefix .. 'rest' },
   { sweep, stats, prefix .. 'limits', prefix .. 'retention', prefix .. 'settings', prefix .. 'paused' },
   { prefix .. 'wake' }, { swept, leader })
-wire_check(model)
+wire_check(format)
 local version = tonumber(redis.call('HGET', prefix .. 'settings', 'version') or 0)
 local leads = redis.call('GET', leader) == incarnation
 local function reply(sleep_ms, words)
   local promoted = tonumber(table.remove(words, 1) or 0)
   -- Schedules in the engine's own index, and those that only the wire has.
   local due = due_schedules(prefix, now_ms, 16)
-  for _, word in ipairs(wire_due_schedules(model, 16) or {}) do due[#due + 1] = word end
+  for _, word in ipairs(wire_due_schedules(format, 16) or {}) do due[#due + 1] = word end
   return { srv_us, sleep_ms, promoted, words, due, version, leads and 1 or 0 }
 end
 local repeated = swept_before(redis.call('GET', swept), counter)
 if repeated then
-  return reply(sleep_for(prefix, now_ms, most_ms, model), words_of(table.concat(repeated, ' ')))
+  return reply(sleep_for(prefix, now_ms, most_ms, format), words_of(table.concat(repeated, ' ')))
 end
 
 local latest = tonumber(redis.call('ZRANGE', active, -1, -1, 'WITHSCORES')[2] or 0)
@@ -88,24 +88,24 @@ local function take(...)
   for _, field in ipairs({ ... }) do taken[#taken + 1] = field end
 end
 for _, id in ipairs(expired) do
-  local kind, fence, nonce, crashes = unpack(reap_foreign(prefix, id, now_ms, model, events))
+  local kind, fence, nonce, crashes = unpack(reap_foreign(prefix, id, now_ms, format, events))
   redis.call('ZREM', active, id)
   if kind ~= 'ended' then take(kind, id, fence, nonce, crashes) end
 end
 -- After a stall the foreign workers could not renew yet either.
 if now_ms >= no_reap_before_ms then
   local back, moved
-  back, moved, more = strays_back(prefix, active, now_ms, share_left(limit, used), model, events)
+  back, moved, more = strays_back(prefix, active, now_ms, share_left(limit, used), format, events)
   for _, id in ipairs(back) do take('reaped', id, '0', '-', 0) end
   used = used + moved
 end
-more = keep_ended(prefix, now_ms, model) or more
+more = keep_ended(prefix, now_ms, format) or more
 mend_held(prefix, active, now_ms)
 local most = share_left(limit, used)
-local promoted, unread = foreign_promote(prefix, model, most)
+local promoted, unread = foreign_promote(prefix, format, most)
 for _, id in ipairs(unread) do take('corrupt', id, '0', '-', 0) end
-local resumed = lift_pauses(prefix, now_ms, model)
-if #taken > 0 or promoted > 0 or resumed or wire_count(model, 'waiting') > 0 then
+local resumed = lift_pauses(prefix, now_ms, format)
+if #taken > 0 or promoted > 0 or resumed or wire_count(format, 'waiting') > 0 then
   wake_push(prefix .. 'wake')
 end
 table.insert(taken, 1, promoted)
@@ -114,4 +114,4 @@ if promoted > 0 or #taken > 1 then
 end
 if events then append_events(prefix .. 'events', events) end
 return reply((more or #ahead == limit or promoted + #unread == most) and 0
-  or sleep_for(prefix, now_ms, most_ms, model), taken)
+  or sleep_for(prefix, now_ms, most_ms, format), taken)

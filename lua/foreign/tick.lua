@@ -31,11 +31,11 @@
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms)
+local format = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ cron }, { schedule, stats }, { prefix .. 'wake' }, { unpack(KEYS, 5) })
-wire_check(model)
+wire_check(format)
 -- A foreign client may have moved or removed it.
-wire_settle_schedule(model, name)
+wire_settle_schedule(format, name)
 local was = tick_state(schedule)
 local words = words_of(was.ticked)
 if words[1] == caller then return { srv_us, 'repeated', tonumber(words[2]), { unpack(words, 3) } } end
@@ -58,7 +58,7 @@ local function item(id)
   return { id = id, wait_ms = 0, body = parts[1], fields = parts }
 end
 local function goes_on(id)
-  local state = place_of(prefix .. 'run:' .. id, id, model)
+  local state = place_of(prefix .. 'run:' .. id, id, format)
   return state == 'waiting' or state == 'delayed' or state == 'active'
 end
 local made, skipped, last_job, last_tick = {}, 0, was.last_job or '', nil
@@ -71,8 +71,8 @@ if error_text == '' then
     local tick_ms, id = ARGV[2 * at + 5], ARGV[2 * at + 6]
     local known = redis.call('GET', KEYS[at])
     -- In some formats a foreign scheduler may have run this tick, or be about to.
-    local left = wire_may_tick(model, name, tonumber(tick_ms)) ~= false
-    if known or (free and left and not wire_admit(model, item(id))) then
+    local left = wire_may_tick(format, name, tonumber(tick_ms)) ~= false
+    if known or (free and left and not wire_admit(format, item(id))) then
       -- A known job was made by a copy that was cut off, or was about to be.
       made[#made + 1] = { id = known or id, key = KEYS[at], tick_ms = tick_ms, known = known }
       free = overlap == 'allow'
@@ -85,13 +85,13 @@ end
 local ids = {}
 for _, job in ipairs(made) do
   if not job.known then
-    job.id = wire_new_id(model, job.id) or job.id
+    job.id = wire_new_id(format, job.id) or job.id
     redis.call('SET', job.key, job.id, 'PXAT', string.format('%d', now_ms + 600000))
   end
-  if not job.known or not wire_place(model, job.id) and not wire_ended(model, job.id) then
-    wire_add(model, item(job.id), 0)
+  if not job.known or not wire_place(format, job.id) and not wire_ended(format, job.id) then
+    wire_add(format, item(job.id), 0)
     if events then
-      events[#events + 1] = { 'created', job.id, (wire_read(model, job.id) or {}).name, 'waiting' }
+      events[#events + 1] = { 'created', job.id, (wire_read(format, job.id) or {}).name, 'waiting' }
     end
   end
   ids[#ids + 1], last_job, last_tick = job.id, job.id, job.tick_ms
@@ -100,9 +100,11 @@ note_tick(cron, schedule, name, was, { next_ms = next_ms, made = #made, missed =
   error = error_text, ticked = record_of({ caller, skipped, unpack(ids) }), last_job = last_job,
   last_ms = last_tick })
 if error_text == '' then
-  for _, job in ipairs(made) do wire_ticked(model, name, tonumber(job.tick_ms), tonumber(next_ms), job.id) end
+  for _, job in ipairs(made) do
+    wire_ticked(format, name, tonumber(job.tick_ms), tonumber(next_ms), job.id)
+  end
 end
-wire_scheduled(model, name, tonumber(next_ms), was.job)
+wire_scheduled(format, name, tonumber(next_ms), was.job)
 if #made > 0 then wake_push(prefix .. 'wake') end
 if events then append_events(prefix .. 'events', events) end
 return { srv_us, 'ticked', skipped, ids }

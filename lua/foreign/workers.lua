@@ -15,7 +15,7 @@
 
 check_types({ workers }, { sweep }, {}, { leader })
 local srv_us = server_us(now_ms, sweep)
-local model = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
+local format = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
 local found, page = {}, redis.call('ZRANGE', workers, offset, offset + limit - 1, 'WITHSCORES')
 for at = 1, #page, 2 do
   found[#found + 1], found[#found + 2] = page[at], page[at + 1]
@@ -23,7 +23,7 @@ for at = 1, #page, 2 do
   -- As in the script of Lanes: one of another type must not hide the others.
   found[#found + 1] = type(beat) == 'table' and '0 0 0 0 ' .. beat.err or beat
 end
-local foreign = #page < 2 * limit and wire_workers(model) or {}
+local foreign = #page < 2 * limit and wire_workers(format) or {}
 local skipped = math.max(0, offset - redis.call('ZCARD', workers))
 for at = skipped + 1, math.min(#foreign, skipped + limit - #page / 2) do
   local one = foreign[at]

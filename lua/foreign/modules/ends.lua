@@ -187,25 +187,25 @@ end
 -- is.
 -- Returns reaped | buried | ended (only its index entry was left), fence, nonce ('-' where there was none any
 -- more) and crashes.
-local function reap_foreign(prefix, id, now_ms, model, events)
-  local run, job = prefix .. 'run:' .. id, wire_read(model, id)
+local function reap_foreign(prefix, id, now_ms, format, events)
+  local run, job = prefix .. 'run:' .. id, wire_read(format, id)
   local fence, nonce, crashes, marked, limits, owner, outcome, error_text, taken, ending, value, took_ms,
     ended = unpack(own_words(run, 'fence', 'nonce', 'crashes', 'marked', 'limits', 'owner', 'outcome',
       'error', 'taken', 'ending', 'value', 'took_ms', 'ended'))
   fence, nonce, crashes, owner = fence or '0', nonce or '', own_number(crashes), owner or ''
-  local place, token = wire_place(model, id), nonce ~= '' and fence .. ':' .. nonce or ended or ''
+  local place, token = wire_place(format, id), nonce ~= '' and fence .. ':' .. nonce or ended or ''
   -- Nor is a job moved that a foreign client runs by now.
   local here = (place == 'active' or place == nil)
-    and not (wire_locked(model, id) and not wire_mine(model, id, token))
+    and not (wire_locked(format, id) and not wire_mine(format, id, token))
   free_held(prefix, id, limits)
   if nonce == '' then
     -- An end was cut off after it cleared the token: the rest of it is done here.
     local kind, due_ms, failures = string.match(ending or '', '^(%a+) (%d+) (%d+)$')
     if taken == fence or not kind then
-      if here and job then wire_back(model, id, job, true, true) end
+      if here and job then wire_back(format, id, job, true, true) end
     else
       job = job or { kind = 'gone', name = '', failures = 0, attempts = 1, body = '' }
-      foreign_end(prefix, model, { id = id, job = job, kind = kind, due_ms = tonumber(due_ms),
+      foreign_end(prefix, format, { id = id, job = job, kind = kind, due_ms = tonumber(due_ms),
         failures = tonumber(failures), outcome = outcome, error = error_text, value = value,
         took_ms = took_ms, token = token }, now_ms, true)
     end
@@ -228,9 +228,9 @@ local function reap_foreign(prefix, id, now_ms, model, events)
       'limits', '', 'ending',
       string.format('bury 0 %d', job.failures or 0), unpack(note))
     if job.kind == 'J' then
-      wire_bury(model, id, job, { error = reason, trace = '', charge = false, failures = job.failures })
+      wire_bury(format, id, job, { error = reason, trace = '', charge = false, failures = job.failures })
     else
-      wire_set_aside(model, id, nil, reason)
+      wire_set_aside(format, id, nil, reason)
     end
     redis.call('HINCRBY', prefix .. 'stats', 'buried', 1)
     notify_waiters(prefix, id)
@@ -246,7 +246,7 @@ local function reap_foreign(prefix, id, now_ms, model, events)
   -- wire_back looks before it adds.
   local record = redis.call('GET', prefix .. 'claim:' .. (string.match(nonce, '^[^:]+') or ''))
   local counter, known = tonumber(string.match(nonce, '%d+$')), tonumber(string.match(record or '', '^%d+'))
-  if here and job then wire_back(model, id, job, true, not (counter and known and known >= counter)) end
+  if here and job then wire_back(format, id, job, true, not (counter and known and known >= counter)) end
   if events then table.insert(events, { 'reaped', id, name, owner }) end
   return { 'reaped', fence, nonce, crashes }
 end
@@ -256,11 +256,11 @@ end
 -- are woken. If the call is cut off in between, its next copy finds its own op_id in `run` and does the rest.
 -- job: the job as read from the wire, nil where there is none; ending: outcome (cancelled | discarded),
 -- op_id, not_after_ms
-local function end_by_hand(prefix, id, job, state, ending, now_ms, model, events)
+local function end_by_hand(prefix, id, job, state, ending, now_ms, format, events)
   local run = prefix .. 'run:' .. id
   if state == 'finished' then
     -- `run` stays: late copies of the finish are answered from it.
-    wire_remove(model, id, 'done')
+    wire_remove(format, id, 'done')
     return
   end
   free_held(prefix, id, own_words(run, 'limits')[1])
@@ -268,9 +268,9 @@ local function end_by_hand(prefix, id, job, state, ending, now_ms, model, events
     'outcome', ending.outcome, 'limits', '',
     'ended_ms', string.format('%d', now_ms))
   if state == 'active' and job and job.kind == 'J' then
-    wire_drop(model, id, job, ending.outcome)
+    wire_drop(format, id, job, ending.outcome)
   else
-    wire_remove(model, id, state)
+    wire_remove(format, id, state)
   end
   redis.call('ZREM', prefix .. 'active', id)
   notify_waiters(prefix, id)
@@ -287,19 +287,19 @@ end
 
 -- Retention, where the queue has set it; without it the formats keep ended jobs by their own rules. At most
 -- 100 jobs of each state are removed in a call, the oldest first. Returns whether more are over the bounds.
-local function keep_ended(prefix, now_ms, model)
+local function keep_ended(prefix, now_ms, format)
   local kept = redis.call('HMGET', prefix .. 'retention', 'done_max', 'done_age_ms', 'dead_max',
     'dead_age_ms')
   local more = false
   for at, state in ipairs({ 'done', 'dead' }) do
     local most, age_ms = tonumber(kept[2 * at - 1]), tonumber(kept[2 * at])
-    local over = most and wire_count(model, state) - most or 0
+    local over = most and wire_count(format, state) - most or 0
     if over > 0 or age_ms then
-      local page, removed = wire_list(model, state, 0, 100, false), 0
+      local page, removed = wire_list(format, state, 0, 100, false), 0
       for place = 1, #page, 2 do
         local at_ms = tonumber(page[place + 1] or 0) or 0
         if over > removed or age_ms and at_ms > 0 and at_ms < now_ms - age_ms then
-          wire_remove(model, page[place], state)
+          wire_remove(format, page[place], state)
           removed = removed + 1
         end
       end

@@ -1,10 +1,10 @@
 -- Helpers for formats (members of a JSON object, times, packed fields), and the functions that a format has.
 -- `wire(root, prefix, queue, layout, settings, now_ms)` returns a table of what they know in one call: the
--- format's keys, settings and time. Each function below takes it first. Its field `counts_rates` is true
--- where a format counts claims in its own windows. `job` is the result of `wire_read`. `redo` is true if an
--- earlier call may have done a part of the work, so the function must check before it adds. The loader
--- refuses a format that lacks a function which is not optional; an optional one that it lacks returns nil. A
--- script gets only the functions that it uses.
+-- format's keys, settings and time. Each function below takes it first; scripts call it `format`, formats
+-- `w`. Its field `counts_rates` is true where a format counts claims in its own windows. `job` is the result
+-- of `wire_read`. `redo` is true if an earlier call may have done a part of the work, so the function must
+-- check before it adds. The loader refuses a format that lacks a function which is not optional; an optional
+-- one that it lacks returns nil. A script gets only the functions that it uses.
 --
 -- HEAD of the scripts that name it: their first slots.
 -- KEYS
