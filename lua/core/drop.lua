@@ -44,8 +44,7 @@ for at = 1, #jobs do
   local cut = state == 'repeated' and job and job.kind == 'T' and redis.call('ZSCORE', active, id)
   if leaves or cut then
     held[#held + 1] = { id = id, job = job, key = jobs[at], run = runs[at], outcome = outcome, fresh = leaves,
-      error = ARGV[5 * at + 2],
-      limits = limits or run_look(runs[at], 'limits')[1],
+      error = ARGV[5 * at + 2], limits = limits or run_look(runs[at], 'limits')[1],
       tombstone = tombstone_of(numbers[outcome], job.enqueue_nonce, tonumber(fence), pack_token(nonce)) }
   end
   if leaves then state, ended = 'ok', outcome elseif state == 'held' then state = 'stale' end

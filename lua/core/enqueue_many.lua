@@ -38,8 +38,7 @@ local lanes, zsets, wakes = {}, { due, active, dead }, {}
 for at = 1, lane_count do
   local ready, lane, wake = KEYS[6 + 3 * at], KEYS[7 + 3 * at], KEYS[8 + 3 * at]
   lanes[at] = { class = ARGV[3 + 3 * at], name = ARGV[4 + 3 * at], target = ARGV[5 + 3 * at], ready = ready,
-    zset = lane, wake = wake,
-    waiting = {}, size = 0, best = 0 }
+    zset = lane, wake = wake, waiting = {}, size = 0, best = 0 }
   zsets[#zsets + 1], zsets[#zsets + 2], wakes[at] = ready, lane, wake
 end
 settled(prefix)

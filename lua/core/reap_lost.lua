@@ -55,8 +55,7 @@ if not next(gone) then return { srv_us, '', '', {} } end
 local wakes = {}
 local first = start_ms == ''
 local taken, next_ms, next_id = take_leases(prefix, active, not first and start_ms or nil,
-  not first and start_id or nil, limit,
-  function(incarnation) return gone[incarnation] end,
+  not first and start_id or nil, limit, function(incarnation) return gone[incarnation] end,
   function(id) return reap_job(prefix, id, now_ms, virtual_time, wakes, events) end)
 for list in pairs(wakes) do wake_push(list) end
 if #taken > 0 then

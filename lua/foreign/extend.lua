@@ -41,8 +41,7 @@ for at = 1, #KEYS - 2 do
     reply[#reply + 1] = 'ok'
     deadline_ms = math.max(deadline_ms, now_ms + lease_ms)
     held[#held + 1] = { id = id, run = run_key, limits = run.limits, until_ms = deadline_ms,
-      lease_ms = deadline_ms - now_ms,
-      token = fence .. ':' .. nonce, fence = fence, nonce = nonce,
+      lease_ms = deadline_ms - now_ms, token = fence .. ':' .. nonce, fence = fence, nonce = nonce,
       owner = redis.call('HGET', run_key, 'owner') or '' }
   end
   reply[#reply + 1] = deadline_ms

@@ -32,5 +32,4 @@ check_types({}, { stats }, {})
 wire_adopt_schedule(format, name)
 return schedule_put({ cron = cron, schedule = schedule, stats = stats, op = op },
   { name = name, timing = timing, policy = policy, job = job, next_ms = next_ms, anchor_ms = anchor_ms,
-  enabled = enabled, most = most },
-  srv_us, not_after_ms, function(...) wire_scheduled(format, ...) end)
+  enabled = enabled, most = most }, srv_us, not_after_ms, function(...) wire_scheduled(format, ...) end)

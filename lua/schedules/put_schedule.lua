@@ -29,5 +29,4 @@ if known then return known end
 check_types({}, { stats }, {})
 return schedule_put({ cron = cron, schedule = schedule, stats = stats, op = op },
   { name = name, timing = timing, policy = policy, job = job, next_ms = next_ms, anchor_ms = anchor_ms,
-  enabled = enabled, most = most },
-  srv_us, not_after_ms)
+  enabled = enabled, most = most }, srv_us, not_after_ms)

@@ -64,8 +64,7 @@ local function ended(id)
 end
 if error_text == '' then
   check_types({ prefix .. 'lane:' .. job.lane, prefix .. 'ready:' .. job.class },
-    { prefix .. 'routed', prefix .. 'settings' },
-    { prefix .. 'wake:' .. job.class })
+    { prefix .. 'routed', prefix .. 'settings' }, { prefix .. 'wake:' .. job.class })
   -- anchor: schedule-waits-for-its-last-job
   local free = overlap == 'allow' or last_job == '' or ended(last_job)
   local done_ms = ticked_until(was.last_ms, now_ms)

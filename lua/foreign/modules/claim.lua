@@ -241,8 +241,7 @@ local function foreign_claim(prefix, format, keys, ask, now_ms, events)
     -- The engine's keys are written before the wire. If the call is cut off in between, the job still waits
     -- on the wire, where the token has no effect.
     redis.call('HSET', run, 'fence', fence, 'nonce', nonce, 'owner', ask.owner, 'claims', one.claims,
-      'renewal', 0, 'ending', '',
-      'limits', one.room.limit or '')
+      'renewal', 0, 'ending', '', 'limits', one.room.limit or '')
     if one.known then redis.call('PERSIST', run) end
     redis.call('ZADD', keys.active, until_ms, one.id)
     if wire_take(format, one.id, one.job, one.place, lease) == false then

@@ -225,8 +225,7 @@ local function reap_foreign(prefix, id, now_ms, format, events)
       or string.format('crashed %d times, %d are allowed', crashes, crashes_max - 1)
     note[2] = reason
     own_note(run, now_ms + FOREIGN_RUN_MS, 'nonce', '', 'taken', '', 'outcome', 'buried', 'crashes', crashes,
-      'limits', '', 'ending',
-      string.format('bury 0 %d', job.failures or 0), unpack(note))
+      'limits', '', 'ending', string.format('bury 0 %d', job.failures or 0), unpack(note))
     if job.kind == 'J' then
       wire_bury(format, id, job, { error = reason, trace = '', charge = false, failures = job.failures })
     else
@@ -265,8 +264,7 @@ local function end_by_hand(prefix, id, job, state, ending, now_ms, format, event
   end
   free_held(prefix, id, own_words(run, 'limits')[1])
   own_note(run, math.max(ending.not_after_ms, now_ms) + LATE_COPY_MS, 'nonce', '', 'ended', ending.op_id,
-    'outcome', ending.outcome, 'limits', '',
-    'ended_ms', string.format('%d', now_ms))
+    'outcome', ending.outcome, 'limits', '', 'ended_ms', string.format('%d', now_ms))
   if state == 'active' and job and job.kind == 'J' then
     wire_drop(format, id, job, ending.outcome)
   else

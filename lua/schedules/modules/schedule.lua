@@ -156,8 +156,7 @@ end
 -- where the key has an older one.
 local function add_schedule(page, name, key, next_ms)
   local words = redis.pcall('HMGET', key, 'version', 'timing', 'policy', 'job', 'enabled', 'anchor_ms',
-    'next_ms', 'last_ms', 'last_job',
-    'count', 'missed', 'skipped', 'error')
+    'next_ms', 'last_ms', 'last_job', 'count', 'missed', 'skipped', 'error')
   -- A key of another type must not hide the others.
   if words.err then words = { '0', [13] = words.err } end
   -- An entry of the index without a schedule is left over from a call that was cut off.

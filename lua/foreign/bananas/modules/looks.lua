@@ -85,8 +85,7 @@ end
 local function name_job(w, place)
   local job = wire_read(w, '')
   if not job or job.kind ~= 'J' or place == w.scheduled then return false end
-  local id = string.format('cron:unnamed:%.0f-%d', w.now_ms,
-    redis.call('INCR', w.prefix .. 'seq'))
+  local id = string.format('cron:unnamed:%.0f-%d', w.now_ms, redis.call('INCR', w.prefix .. 'seq'))
   redis.call('SET', at_job(w, id), with_members(job.body, { id = go_quoted(id) }))
   redis.call('RPUSH', place, id)
   redis.call('LREM', place, -1, '')
@@ -218,8 +217,7 @@ end
 
 local function job_anew(w, job)
   return with_members(job.body, { status = '"pending"', updated_at = '"' .. go_time(w.now_ms) .. '"',
-    scheduled_for = false,
-    attempts = '0' })
+    scheduled_for = false, attempts = '0' })
 end
 
 -- `redo`: an earlier copy of the call was cut off, perhaps after it put the job into its list.
@@ -259,8 +257,7 @@ local function wire_purge(w, most)
   local root, gone, looked = w.root, 0, 0
   local cursor = redis.call('GET', w.prefix .. 'purge') or '0'
   local kinds = { '^job:', '^result:', '^route:.*:queue:%a+$', '^queue:%a+$',
-    w.documented and '^cron:state:' or '^schedules:',
-    w.documented and '^cron:lock:' or '^schedule_lock:' }
+    w.documented and '^cron:state:' or '^schedules:', w.documented and '^cron:lock:' or '^schedule_lock:' }
   repeat
     local pass = redis.call('SCAN', cursor, 'MATCH', string.gsub(root, '[%*%?%[%]\\]', '\\%0') .. '*',
       'COUNT', 1000)

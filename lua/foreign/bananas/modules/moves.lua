@@ -204,8 +204,7 @@ end
 -- Due ids; those with equal seconds in the order in which their jobs were made, as far as one call reads.
 local function wire_due(w, most)
   local words = redis.call('ZRANGE', w.scheduled, '-inf', string.format('%.3f', w.now_ms / 1000),
-    'BYSCORE', 'LIMIT', 0,
-    math.max(most, 1000), 'WITHSCORES')
+    'BYSCORE', 'LIMIT', 0, math.max(most, 1000), 'WITHSCORES')
   local found, tied = {}, {}
   for at = 1, #words, 2 do
     local score = words[at + 1]

@@ -76,8 +76,7 @@ end
 local function wire_ticked(w, name, at_ms, next_ms, id)
   local state = at_cron_state(w, name)
   redis.call('SET', at_cron_lock(w, name), 'ironclaim:' .. id, 'EX', 2)
-  redis.call('HSET', state, 'last_run', go_time(at_ms, true), 'last_success',
-    go_time(w.now_ms, true))
+  redis.call('HSET', state, 'last_run', go_time(at_ms, true), 'last_success', go_time(w.now_ms, true))
   redis.call('HDEL', state, 'last_error')
   redis.call('HINCRBY', state, 'run_count', 1)
   wire_scheduled(w, name, next_ms)
@@ -110,8 +109,7 @@ end
 local function go_quoted(given)
   local whole = string.gsub(given, '[%c"\\<>&\127]', function(char)
     local short = ({ ['"'] = '\\"', ['\\'] = '\\\\', ['\n'] = '\\n', ['\r'] = '\\r', ['\t'] = '\\t',
-    ['\8'] = '\\b', ['\12'] = '\\f',
-      ['\127'] = '\127' })[char]
+    ['\8'] = '\\b', ['\12'] = '\\f', ['\127'] = '\127' })[char]
     return short or string.format('\\u%04x', string.byte(char))
   end)
   whole = string.gsub(whole, '[\128-\255]+', function(run)

@@ -286,8 +286,7 @@ local function defined_by(w, id)
   local zone = type(schedule.timezone) == 'string' and schedule.timezone ~= ''
     and ',"zone":' .. json_quoted(schedule.timezone) or ''
   return { timing = '{"cron":' .. json_quoted(schedule.cron) .. zone .. '}',
-    job = pack_fields('', pack_fields(ms_text(job.priority), '', json_text(members))),
-    error = '' }
+    job = pack_fields('', pack_fields(ms_text(job.priority), '', json_text(members))), error = '' }
 end
 
 local function score_ms(score)

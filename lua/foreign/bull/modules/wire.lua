@@ -214,8 +214,7 @@ local function wire_add(w, item, due_ms)
   redis.call('HSET', w.root .. item.id, 'data', data, 'opts', opts, 'progress', '0', 'delay',
     string.format('%.0f', delay), 'timestamp',
     timestamp ~= '' and timestamp or string.format('%.0f', w.now_ms), 'attempts', attempts, 'attemptsMade',
-    '0', 'stacktrace', '[]',
-    'returnvalue', 'null')
+    '0', 'stacktrace', '[]', 'returnvalue', 'null')
   if due_ms > w.now_ms then
     delay_job(w, item.id, due_ms)
   else

@@ -165,8 +165,7 @@ local function wire_read(w, id)
   -- The hash of an ended run expires: the run must not start again because of a leftover entry.
   if left_ms >= 0 and left_ms <= math.max(w.success_s, 60) * 1000 then return nil end
   local job = { kind = 'J', name = found.type, body = flat, attempts = 5, priority = 5, due_ms = 0,
-    ending = left_ms >= 0,
-    enqueued_ms = tonumber(string.match(found.enqueue_time, '^%d+$')),
+    ending = left_ms >= 0, enqueued_ms = tonumber(string.match(found.enqueue_time, '^%d+$')),
     failures = tonumber(string.match(found.retry_count or '0', '^%d+$')) }
   local fine, own = true, nil
   if found.ironclaim then fine, own = pcall(cjson.decode, found.ironclaim) end
