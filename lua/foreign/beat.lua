@@ -20,15 +20,15 @@
 -- REPLY srv_us, ok | repeated | left, 1 = it is the leader, 1 = there are workers without heartbeats whose
 --       leases were not swept yet, ms until its turn to look after the leader (0 = the next beat comes soon
 --       enough), version of the news (read_worker_updates.lua)
--- USES <format>: wire, wire_beat, wire_check, wire_lead
+-- USES <format>: wire_beat, wire_lead
 --      core/call: check_types, server_us
 --      core/leader: beat_state, note_beat
+--      foreign/format: format_of
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local format = wire(root, prefix, queue, layout, settings, now_ms)
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 check_types({ workers }, { sweep, prefix .. 'settings' }, {}, { worker, leader })
-wire_check(format)
 local keys = { sweep = sweep, workers = workers, worker = worker, leader = leader }
 local version = redis.call('HGET', prefix .. 'settings', 'version')
 local result, leads, orphaned, watch_ms = note_beat(keys,

@@ -20,17 +20,17 @@
 --   limit          number: most entries to read
 --   most           number: most jobs to remove
 -- REPLY srv_us, done | repeated | refused, removed, kept, era_sequence, era_ms
--- USES <format>: wire, wire_check, wire_ended, wire_read
+-- USES <format>: wire_ended, wire_read
 --      core/call: administered, check_types, recorded_words, server_us
 --      core/wake: append_events
 --      foreign/ends: end_by_hand
+--      foreign/format: format_of
 --      foreign/looks: jobs_at
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local format = wire(root, prefix, queue, layout, settings, now_ms)
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 check_types({ active }, { stats }, {}, { op })
-wire_check(format)
 
 local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known, unpack(recorded_words(op)) } end

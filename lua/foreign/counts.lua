@@ -13,16 +13,15 @@
 --   items     1 for each class: its name
 -- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried, blocked, handing, '' (no call counts
 --       a part), expired, losses of data, skipped
--- USES <format>: wire, wire_check, wire_count, wire_list, wire_read
+-- USES <format>: wire_count, wire_list, wire_read
 --      core/call: check_types, server_us
---      foreign/format: not_for, unpack_worker
+--      foreign/format: format_of, not_for, unpack_worker
 --      foreign/ids: nameable
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local format = wire(root, prefix, queue, layout, settings, now_ms)
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 check_types({}, { stats }, {})
-wire_check(format)
 
 local reply, waiting, wanted = { srv_us }, wire_count(format, 'waiting'), {}
 for at = 10, #ARGV do wanted[ARGV[at]] = true end

@@ -13,14 +13,14 @@
 --   version       the version that the next tick was computed for
 --   next_ms       the next tick, 0 = stop the schedule
 -- REPLY srv_us, done | repeated | refused, changed | same | other | gone
--- USES <format>: wire, wire_adopt_schedule, wire_check, wire_scheduled
+-- USES <format>: wire_adopt_schedule, wire_scheduled
+--      foreign/format: format_of
 --      schedules/schedule: schedule_call, schedule_enable
 
 local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms,
   not_after_ms)
 if known then return known end
-local format = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
-wire_check(format)
+local format = format_of(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
 wire_adopt_schedule(format, name)
 return schedule_enable({ cron = cron, schedule = schedule, op = op }, name, version, next_ms, srv_us,
   not_after_ms, function(...) wire_scheduled(format, ...) end)

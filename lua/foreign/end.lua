@@ -12,16 +12,15 @@
 --             ttl_ms, took_ms of a finish that returned something; error, trace, delay_ms, failures that it
 --             counts as (0 or 1); outcome of a drop
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome; only their number where all have finished
--- USES <format>: wire, wire_check
---      core/call: check_types, server_us
+-- USES core/call: check_types, server_us
 --      core/wake: append_events
 --      foreign/ends: foreign_ends
+--      foreign/format: format_of
 
 check_types({ active }, { sweep, stats }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local format = wire(root, prefix, queue, layout, settings, now_ms)
-wire_check(format)
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 local keep = redis.call('HGET', stats, 'events')
 local events = keep and { keep = keep }
 local ended = foreign_ends(prefix, format, 4, 7, now_ms, events)

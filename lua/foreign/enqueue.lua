@@ -14,12 +14,11 @@
 -- REPLY srv_us, for each item: c (created) | r (repeated) | d (duplicate) | o (orphan) | x (refused), its id,
 --       and of a duplicate state, fence and id of the existing job, of an orphan the parent of which nothing
 --       is known as that id
--- USES <format>: wire, wire_add, wire_admit, wire_check, wire_new_id, wire_place, wire_read,
---        wire_unknown_parent
+-- USES <format>: wire_add, wire_admit, wire_new_id, wire_place, wire_read, wire_unknown_parent
 --      core/call: check_types, server_us
 --      core/wake: append_events, wake_push
 --      foreign/ends: foreign_over
---      foreign/format: unpack_fields
+--      foreign/format: format_of, unpack_fields
 --      foreign/ids: record_of, recorded
 --      foreign/looks: foreign_state
 
@@ -27,8 +26,7 @@ local wake = prefix .. 'wake'
 check_types({}, { sweep, stats }, { wake }, { new })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local format = wire(root, prefix, queue, layout, settings, now_ms)
-wire_check(format)
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 local count, items, reply = (#ARGV - 7) / 3, {}, {}
 -- What the record of a call says of each of its jobs: added, a duplicate of another, or refused because a
 -- parent is unknown.

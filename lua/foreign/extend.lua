@@ -14,17 +14,17 @@
 --   items         3 for each item: id, fence, nonce
 -- REPLY srv_us, for each item: ok | repeated | void | stale | cancelled, deadline_ms (0 when stale or
 --       cancelled)
--- USES <format>: wire, wire_check, wire_extend
+-- USES <format>: wire_extend
 --      core/call: check_types, server_us
 --      core/lease: note_lease
 --      core/limit: has_slots
 --      foreign/claim: foreign_token, own_number
+--      foreign/format: format_of
 
 check_types({ active }, { sweep }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local format = wire(root, prefix, queue, layout, settings, now_ms)
-wire_check(format)
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 local reply, held = {}, {}
 for at = 1, #KEYS - 2 do
   local id, fence, nonce = ARGV[3 * at + 7], ARGV[3 * at + 8], ARGV[3 * at + 9]

@@ -20,14 +20,14 @@
 --   force         1 = also while jobs are active
 -- REPLY srv_us, done | repeated | refused | busy, era_sequence (0), era_ms, 1 = more keys are left: call
 --       again
--- USES <format>: wire, wire_check, wire_count, wire_obliterated, wire_purge
+-- USES <format>: wire_count, wire_obliterated, wire_purge
 --      core/call: administered, check_types, recorded_words, server_us
+--      foreign/format: format_of
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local format = wire(root, prefix, queue, layout, settings, now_ms)
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 check_types({ cron, active, workers, took }, { paused, worker_settings }, {}, { op })
-wire_check(format)
 
 local known = administered(op, not_after_ms, now_ms)
 if known then

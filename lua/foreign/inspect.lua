@@ -11,16 +11,16 @@
 --   items     1 for each item: id
 -- REPLY srv_us, for each item: state, fence, time (ms: due, end of the lease, death or finish; 0 = none),
 --       body, fields of `run`
--- USES <format>: wire, wire_check, wire_due_at, wire_ended, wire_locked, wire_read, wire_stuck
+-- USES <format>: wire_due_at, wire_ended, wire_locked, wire_read, wire_stuck
 --      core/call: check_types, server_us
 --      foreign/claim: own_number, own_words
+--      foreign/format: format_of
 --      foreign/looks: place_of
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local format = wire(root, prefix, queue, layout, settings, now_ms)
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 check_types({ active }, {}, {})
-wire_check(format)
 
 local reply, bytes = { srv_us }, 0
 for at = 1, #KEYS - 2 do

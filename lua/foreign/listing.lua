@@ -9,15 +9,14 @@
 --   limit     number: most entries for each state
 -- REPLY srv_us, then for each of waiting, delayed, active, dead, done, blocked: member, score, ...; members
 --       of delayed begin with ten zeros
--- USES <format>: wire, wire_check
---      core/call: check_types, server_us
+-- USES core/call: check_types, server_us
+--      foreign/format: format_of
 --      foreign/looks: jobs_at
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local format = wire(root, prefix, queue, layout, settings, now_ms)
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 check_types({ active }, {}, {})
-wire_check(format)
 
 local reply = { srv_us }
 for at, state in ipairs({ 'waiting', 'delayed', 'active', 'dead', 'finished', 'blocked' }) do

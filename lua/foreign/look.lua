@@ -14,15 +14,15 @@
 --   token     16 hex digits; '' = do not wait
 -- REPLY srv_us, pending | finished | cancelled | discarded | skipped | dead | gone, fence (0: not compared),
 --       ended_ms (0 = not known), record, error
--- USES <format>: wire, wire_check, wire_ended, wire_read
+-- USES <format>: wire_ended, wire_read
 --      core/call: check_types, server_us
+--      foreign/format: format_of
 --      foreign/looks: place_of
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local format = wire(root, prefix, queue, layout, settings, now_ms)
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 check_types({}, { stats, run }, {}, { waits })
-wire_check(format)
 
 local state = place_of(run, id, format)
 -- The job may be between two structures for a moment, in formats that move it in two steps.

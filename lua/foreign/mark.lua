@@ -12,14 +12,13 @@
 --   fence     fence of the token
 --   nonce     nonce of the token
 -- REPLY srv_us, ok | repeated | stale
--- USES <format>: wire, wire_check
---      core/call: check_types, server_us
+-- USES core/call: check_types, server_us
 --      foreign/claim: foreign_token
+--      foreign/format: format_of
 
 check_types({ active }, { sweep, run }, {})
 local srv_us = server_us(now_ms, sweep)
-local format = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
-wire_check(format)
+local format = format_of(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
 if foreign_token(prefix, format, id, fence, nonce) ~= 'held' then return { srv_us, 'stale' } end
 local token = fence .. ':' .. nonce
 if redis.call('HGET', run, 'marked') == token then return { srv_us, 'repeated' } end

@@ -13,18 +13,17 @@
 --   limit     number: most leases to look at, of which it takes 50 away at most
 --   most_ms   number: upper bound of the sleep that the reply allows
 -- REPLY srv_us, 0 = call again | most_ms, for each lease: reaped | buried, id, fence, nonce, crashes
--- USES <format>: wire, wire_check
---      core/call: check_types, server_us
+-- USES core/call: check_types, server_us
 --      core/sweep: swept_before, take_orphans
 --      core/wake: append_events, wake_push
 --      foreign/ends: reap_foreign
+--      foreign/format: format_of
 --      foreign/ids: record_of, words_of
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local format = wire(root, prefix, queue, layout, settings, now_ms)
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 check_types({ workers, active }, { sweep, stats }, { prefix .. 'wake' }, { swept })
-wire_check(format)
 local repeated = swept_before(redis.call('GET', swept), counter)
 if repeated then return { srv_us, most_ms, words_of(table.concat(repeated, ' ')) } end
 local noted = redis.call('HGET', stats, 'events')

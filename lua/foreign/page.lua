@@ -12,15 +12,15 @@
 --   names     1 = names instead of ids
 -- REPLY srv_us, how many entries, their ids, or of each name: name, count (name '' = corrupt), '' (no call
 --       counts a part)
--- USES <format>: wire, wire_check, wire_read
+-- USES <format>: wire_read
 --      core/call: check_types, server_us
+--      foreign/format: format_of
 --      foreign/looks: jobs_at
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local format = wire(root, prefix, queue, layout, settings, now_ms)
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 check_types({ active }, {}, {})
-wire_check(format)
 
 local found, words, counts = jobs_at(active, state, offset, limit, newest == '1', now_ms, format), {}, {}
 for _, entry in ipairs(found) do

@@ -14,15 +14,15 @@
 --   class         name of jobs, or *
 --   length_ms     number: 0 = until it is resumed
 -- REPLY srv_us, done | repeated | refused
--- USES <format>: wire, wire_check, wire_pause, wire_paused
+-- USES <format>: wire_pause, wire_paused
 --      core/call: administered, check_types, server_us
 --      core/wake: append_events
+--      foreign/format: format_of
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local format = wire(root, prefix, queue, layout, settings, now_ms)
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 check_types({ rest }, { paused, stats }, {}, { op })
-wire_check(format)
 
 local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known } end

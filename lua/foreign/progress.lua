@@ -15,15 +15,15 @@
 --   count     number: counter of the worker's progress calls
 --   body      percent, message and data, as the fields of a JSON object after at_ms
 -- REPLY srv_us, ok | repeated | stale
--- USES <format>: wire, wire_check, wire_mine, wire_noted, wire_read
+-- USES <format>: wire_mine, wire_noted, wire_read
 --      core/call: check_types, server_us
 --      core/wake: append_events
+--      foreign/format: format_of
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local format = wire(root, prefix, queue, layout, settings, now_ms)
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 check_types({ active }, { sweep, run, stats }, {})
-wire_check(format)
 local known = redis.call('HMGET', run, 'fence', 'nonce', 'progressed')
 local held = known[1] == fence and known[2] == nonce and redis.call('ZSCORE', active, id)
   and wire_mine(format, id, fence .. ':' .. nonce)

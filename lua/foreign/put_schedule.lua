@@ -19,15 +19,15 @@
 --   enabled       1, 0, or '' = unchanged, for a new one 1
 --   most          number: most schedules of the queue
 -- REPLY srv_us, done | repeated | refused, new | changed | same | full
--- USES <format>: wire, wire_adopt_schedule, wire_check, wire_scheduled
+-- USES <format>: wire_adopt_schedule, wire_scheduled
 --      core/call: check_types
+--      foreign/format: format_of
 --      schedules/schedule: schedule_call, schedule_put
 
 local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms,
   not_after_ms)
 if known then return known end
-local format = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
-wire_check(format)
+local format = format_of(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
 check_types({}, { stats }, {})
 wire_adopt_schedule(format, name)
 return schedule_put({ cron = cron, schedule = schedule, stats = stats, op = op },

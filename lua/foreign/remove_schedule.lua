@@ -11,14 +11,14 @@
 --   not_after_ms  number: server time after which this call is void
 --   name          name of the schedule
 -- REPLY srv_us, done | repeated | refused, changed | gone
--- USES <format>: wire, wire_adopt_schedule, wire_check, wire_scheduled
+-- USES <format>: wire_adopt_schedule, wire_scheduled
+--      foreign/format: format_of
 --      schedules/schedule: schedule_call, schedule_remove
 
 local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms,
   not_after_ms)
 if known then return known end
-local format = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
-wire_check(format)
+local format = format_of(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
 wire_adopt_schedule(format, name)
 return schedule_remove({ cron = cron, schedule = schedule, op = op }, name, srv_us, not_after_ms,
   function(...) wire_scheduled(format, ...) end)

@@ -12,16 +12,16 @@
 --   not_after_ms  number: server time after which this call is void
 --   class         name of jobs, or *
 -- REPLY srv_us, done | repeated | refused, 1 = there was such a pause
--- USES <format>: wire, wire_check, wire_paused, wire_resume
+-- USES <format>: wire_paused, wire_resume
 --      core/call: administered, check_types, server_us
 --      core/wake: append_events, wake_push
+--      foreign/format: format_of
 --      looks/looks: pauses_on
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local format = wire(root, prefix, queue, layout, settings, now_ms)
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 check_types({ rest }, { paused, stats }, { prefix .. 'wake' }, { op })
-wire_check(format)
 
 local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known, tonumber(redis.call('GET', op) or 0) or 1 } end

@@ -29,24 +29,24 @@
 --       nonce ('-' = it was a foreign client's, or the job had none), crashes; for each due schedule: name,
 --       version, next tick, anchor_ms, timing, policy; version of the news (read_worker_updates.lua), 1 = the
 --       caller is the leader
--- USES <format>: wire, wire_check, wire_count, wire_due_schedules
+-- USES <format>: wire_count, wire_due_schedules
 --      core/call: check_types, server_us
 --      core/limit: has_slots
 --      core/sweep: share_left, sweep_clock, sweep_state, swept_before
 --      core/wake: append_events, wake_push
 --      foreign/claim: foreign_promote, own_words
 --      foreign/ends: keep_ended, mend_held, reap_foreign
+--      foreign/format: format_of
 --      foreign/ids: record_of, words_of
 --      foreign/looks: lift_pauses, sleep_for, strays_back
 --      schedules/schedule: due_schedules
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local format = wire(root, prefix, queue, layout, settings, now_ms)
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 check_types({ active, prefix .. 'strays', cron, prefix .. 'rest' },
   { sweep, stats, prefix .. 'limits', prefix .. 'retention', prefix .. 'settings', prefix .. 'paused' },
   { prefix .. 'wake' }, { swept, leader })
-wire_check(format)
 local version = tonumber(redis.call('HGET', prefix .. 'settings', 'version') or 0)
 local leads = redis.call('GET', leader) == incarnation
 local function reply(sleep_ms, words)

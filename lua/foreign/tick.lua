@@ -20,20 +20,19 @@
 --   items        2 for each item: its tick (ms), and the id of its job ('' = the server gives it one)
 -- REPLY srv_us, ticked | repeated | moved, jobs not made because the one before has not ended, then the ids
 --       of those that were
--- USES <format>: wire, wire_add, wire_admit, wire_check, wire_ended, wire_may_tick, wire_new_id, wire_place,
---        wire_read, wire_scheduled, wire_settle_schedule, wire_ticked
+-- USES <format>: wire_add, wire_admit, wire_ended, wire_may_tick, wire_new_id, wire_place, wire_read,
+--        wire_scheduled, wire_settle_schedule, wire_ticked
 --      core/call: check_types, server_us
 --      core/wake: append_events, wake_push
---      foreign/format: unpack_fields
+--      foreign/format: format_of, unpack_fields
 --      foreign/ids: record_of, words_of
 --      foreign/looks: place_of
 --      schedules/schedule: note_tick, tick_state, ticked_until
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local format = wire(root, prefix, queue, layout, settings, now_ms)
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 check_types({ cron }, { schedule, stats }, { prefix .. 'wake' }, { unpack(KEYS, 5) })
-wire_check(format)
 -- A foreign client may have moved or removed it.
 wire_settle_schedule(format, name)
 local was = tick_state(schedule)

@@ -84,7 +84,26 @@
 --   wire_scheduled         optional: (name, next_ms, given) a schedule was defined or moved
 --   wire_may_tick          optional: (name, at_ms) false where a foreign scheduler has run this tick
 --   wire_ticked            optional: (name, at_ms, next_ms, id) a tick has made a job
--- USES <format>: wire_elsewhere
+-- USES <format>: wire, wire_check, wire_elsewhere
+
+-- What `wire` returns, once the types of the format's keys have been looked at (rule 1).
+local function format_of(root, prefix, queue, layout, settings, now_ms)
+  local format = wire(root, prefix, queue, layout, settings, now_ms)
+  wire_check(format)
+  return format
+end
+
+-- Raise where one of these keys is no set, as check_types does for other types.
+local function check_sets(...)
+  for _, key in ipairs({ ... }) do
+    local found = redis.pcall('SCARD', key)
+    if type(found) == 'table' then
+      if string.sub(found.err, 1, 9) ~= 'WRONGTYPE' then error(found) end
+      error({ err = 'WRONGTYPE the key ' .. key .. ' is a ' .. redis.call('TYPE', key).ok
+        .. ', it must be a set' })
+    end
+  end
+end
 
 -- The fields of a packed string (engine/models/foreign/foreign.py): for each a length (4 bytes, big-endian)
 -- and its bytes.

@@ -1,6 +1,6 @@
 -- The wire format of BridgeMQ.
 -- USES core/call: check_types
---      foreign/format: json_members, json_raw, json_set, json_text, json_value
+--      foreign/format: check_sets, json_members, json_raw, json_set, json_text, json_value
 
 -- A job from its JSON, which a foreign client may have written. Null and values of another type count as
 -- absent if the format can do without them. `why` is set if the job cannot run. `body` is what Python reads:
@@ -120,14 +120,7 @@ end
 
 local function wire_check(w)
   check_types({ w.at_delayed, w.at_cron, w.at_done }, { w.at_order }, { w.at_waiting, w.at_dead }, {})
-  for _, key in ipairs({ w.at_active, w.at_paused, w.at_workers }) do
-    local found = redis.pcall('SCARD', key)
-    if type(found) == 'table' then
-      if string.sub(found.err, 1, 9) ~= 'WRONGTYPE' then error(found) end
-      error({ err = 'WRONGTYPE the key ' .. key .. ' is a ' .. redis.call('TYPE', key).ok
-        .. ', it must be a set' })
-    end
-  end
+  check_sets(w.at_active, w.at_paused, w.at_workers)
 end
 
 local function wire_read(w, id)

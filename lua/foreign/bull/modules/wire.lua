@@ -1,5 +1,6 @@
 -- The wire format of Bull 1.0.
 -- USES core/call: check_types
+--      foreign/format: check_sets
 
 -- Reads of a job's hash, whichever client has written it, and of its place.
 
@@ -13,14 +14,7 @@ end
 local function wire_check(w)
   check_types({ w.keys.delayed }, {}, { w.keys.wait, w.keys.paused, w.keys.active },
     { w.keys.id, w.keys.meta })
-  for _, key in ipairs({ w.keys.completed, w.keys.failed }) do
-    local found = redis.pcall('SCARD', key)
-    if type(found) == 'table' then
-      if string.sub(found.err, 1, 9) ~= 'WRONGTYPE' then error(found) end
-      error({ err = 'WRONGTYPE the key ' .. key .. ' is a ' .. redis.call('TYPE', key).ok
-        .. ', it must be a set' })
-    end
-  end
+  check_sets(w.keys.completed, w.keys.failed)
 end
 
 -- An id whose hash would be a key of the queue or of the engine: such a key is never read or written as a
