@@ -133,6 +133,23 @@ local function not_for(job, worker, format)
     or wire_elsewhere(format, job, worker)
 end
 
+-- A page of the ids of several lists, one after the other, each from its right end; with `from_left` the last
+-- list comes first, and each from its left end.
+local function page_of_lists(lists, offset, limit, from_left)
+  local ids = {}
+  for at = 1, #lists do
+    local list = lists[from_left and #lists + 1 - at or at]
+    local size, left = redis.call('LLEN', list), limit - #ids
+    if left > 0 and offset < size then
+      local found = from_left and redis.call('LRANGE', list, offset, offset + left - 1)
+        or redis.call('LRANGE', list, -offset - left, -offset - 1)
+      for place = 1, #found do ids[#ids + 1] = found[from_left and place or #found + 1 - place] end
+    end
+    offset = math.max(0, offset - size)
+  end
+  return ids
+end
+
 -- A time in ms since 1970 as UTC text: 2026-11-22T03:14:19.123Z, and with `whole` without the fraction.
 local function rfc3339(ms, whole)
   local seconds = math.floor(ms / 1000)

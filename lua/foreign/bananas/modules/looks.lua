@@ -2,6 +2,7 @@
 -- USES bananas/moves: home_of, waits_in, wire_read
 --      bananas/wire: at_job, at_notify, at_result, go_quoted, go_time, known_routes, lists_of, rfc3339_ms,
 --        with_members
+--      foreign/format: page_of_lists
 
 -- How runs end. A result is stored only for a job that has ended for good. The live programs store one after
 -- each failed run, so their clients may receive a failure although a later run succeeds.
@@ -129,26 +130,6 @@ local function waiting_lists(w, routes)
     end
   end
   return lists
-end
-
--- A page of ids of several lists, one after the other, each read from its right end.
-local function page_of_lists(lists, offset, limit, newest_first)
-  local ids = {}
-  for at = 1, #lists do
-    local list = lists[newest_first and #lists + 1 - at or at]
-    local size = redis.call('LLEN', list)
-    local want = limit - #ids
-    if want > 0 and offset < size then
-      if newest_first then
-        for _, id in ipairs(redis.call('LRANGE', list, offset, offset + want - 1)) do ids[#ids + 1] = id end
-      else
-        local found = redis.call('LRANGE', list, -offset - want, -offset - 1)
-        for place = #found, 1, -1 do ids[#ids + 1] = found[place] end
-      end
-    end
-    offset = math.max(0, offset - size)
-  end
-  return ids
 end
 
 local function wire_list(w, state, offset, limit, newest_first, worker)

@@ -3,7 +3,7 @@
 --      bridge/wire: at_data, at_lock, at_progress, at_result, at_running, at_status, job_json, json_quoted,
 --        ms_text, text_at, wire_read
 --      foreign/claim: own_words
---      foreign/format: json_members, json_raw, json_set, json_text, json_value, unpack_fields
+--      foreign/format: json_members, json_raw, json_set, json_text, json_value, page_of_lists, unpack_fields
 
 -- Reads of the keyspace, removals by admin actions, and pauses. The format has no list of finished jobs: the
 -- engine keeps one of its own last 1,000.
@@ -29,17 +29,7 @@ local function wire_list(w, state, offset, limit, newest_first)
     ids = { unpack(ids, offset + 1, math.min(offset + limit, #ids)) }
   elseif w.lists[state] then
     -- Dead jobs are pushed to the head of their list, waiting ones to the end.
-    local backwards = (state == 'dead') ~= (newest_first or false)
-    local first, last = offset, offset + limit - 1
-    if backwards then first, last = -offset - limit, -offset - 1 end
-    if not (backwards and offset >= redis.call('LLEN', w.lists[state])) then
-      ids = redis.call('LRANGE', w.lists[state], first, last)
-    end
-    if backwards then
-      local turned = {}
-      for at = #ids, 1, -1 do turned[#turned + 1] = ids[at] end
-      ids = turned
-    end
+    ids = page_of_lists({ w.lists[state] }, offset, limit, (state == 'dead') == (newest_first or false))
   end
   for _, id in ipairs(ids) do
     -- The time of death is in the job's result, as long as there is one.

@@ -1,5 +1,6 @@
 -- Bull: reads of jobs, and admin actions.
 -- USES bull/wire: is_waiting, push_waiting, reserved_id, wire_place, wire_promote
+--      foreign/format: page_of_lists
 
 -- By the original's rule a job in `active` without a lock is stalled. `ours(id)` is true for a job that the
 -- engine leases.
@@ -11,22 +12,6 @@ local function wire_strays(w, most, ours)
     end
   end
   return found
-end
-
--- A page of several lists, one after the other, each read from its right or from its left end.
-local function page_of_lists(lists, offset, limit, from_left)
-  local ids = {}
-  for _, list in ipairs(lists) do
-    local length = redis.call('LLEN', list)
-    local left = limit - #ids
-    if left > 0 and offset < length then
-      local found = from_left and redis.call('LRANGE', list, offset, offset + left - 1)
-        or redis.call('LRANGE', list, -offset - left, -offset - 1)
-      for at = 1, #found do ids[#ids + 1] = found[from_left and at or #found + 1 - at] end
-    end
-    offset = math.max(0, offset - length)
-  end
-  return ids
 end
 
 -- Sets have no order: small ones are sorted by the time at which their jobs were made, large ones keep the
@@ -74,8 +59,7 @@ local function wire_list(w, state, offset, limit, newest_first)
   end
   local ids, score_of = {}, made_ms
   if state == 'waiting' then
-    ids = page_of_lists(newest_first and { w.keys.paused, w.keys.wait } or { w.keys.wait, w.keys.paused },
-      offset, limit, newest_first)
+    ids = page_of_lists({ w.keys.wait, w.keys.paused }, offset, limit, newest_first)
   elseif state == 'active' then
     ids, score_of = page_of_lists({ w.keys.active }, offset, limit, newest_first), held_until_ms
   elseif state == 'done' or state == 'dead' then
