@@ -141,7 +141,7 @@ _MUTANTS = (
         "tick-checks-version-and-time",
         "if next_ms ~= '0' then next_ms = string.format('%d', next_ms + math.max(0, now_ms - expected_ms)) end\n"
         "last_ms = math.max(last_ms, expected_ms)\n"
-        "if was[1] ~= version or was[2] ~= expected_ms or was[3] ~= '1' or last_ms > now_ms then",
+        "if was.version ~= version or was.next_ms ~= expected_ms or was.enabled ~= '1' or last_ms > now_ms then",
     ),
     Mutant(
         "fence-through-tostring",

@@ -5,15 +5,19 @@ A script's header is its signature. It lists every KEYS and ARGV slot by name, i
 local of that name for each of them before the body, a number where the description begins with `number:`. It
 refuses a script that does not use one of them, or uses a name that nobody declares. A name with a count
 stands for a repeated group of slots (`items  2 for each item: ...`); groups come last, in their order.
+`-- HEAD core/call` stands for the slots of the head in `lua/core/modules/call.lua`, which come first.
 
 Functions that several scripts use are in modules, `modules/*.lua` of each folder. A script gets those whose
 names it uses, and those that these use, each behind what it needs. A foreign model's scripts see its own
 modules, those that all foreign models share, and those of Lanes (`layers_of`); no name occurs twice there.
 
 `USES` in the header of a script or a module says where each function is that it uses from other modules:
-`-- USES core/lease: settled, finish_jobs` for `lua/core/modules/lease.lua`, and `<format>/wire` for the wire
-of whichever foreign format. The loader refuses a file that uses another function, or names one that it does
+`-- USES core/lease: settled, finish_jobs` for `lua/core/modules/lease.lua`, and `<format>` for the modules of
+whichever foreign format. The loader refuses a file that uses another function, or names one that it does
 not use. The server does not get these lines; `.ci/lua_uses` writes them.
+
+`lua/foreign/modules/format.lua` lists the functions that each foreign format has. The loader refuses a format
+that lacks one, and for an optional one links a function that returns nil.
 
 Each call of a script creates its functions anew, which costs more than a short command each. `RARELY` in the
 header of a file names functions that it needs in rare cases alone: `-- RARELY free_slots, bury_job`. Those
@@ -45,6 +49,9 @@ from engine.ops.jobs import Options
 
 _SLOT = re.compile(r"^--   (\w+)\s+(?:(\d+) for each \w+|(number: )?\S)", re.MULTILINE)
 _HEADER = re.compile(r"(?:[#-].*\n)+")
+#: Where a header names a head, with its own keys; the slots of a head.
+_NAMED_HEAD = re.compile(r"^-- HEAD (\w+)/(\w+)\n-- KEYS\n((?:--   .*\n)*)-- ARGV\n", re.MULTILINE)
+_HEAD = re.compile(r"^-- HEAD .*\n-- KEYS\n((?:--   .*\n)*)-- ARGV\n((?:--   .*\n)*)", re.MULTILINE)
 _ANCHOR = re.compile(r"^ *-- anchor: .*\n| +-- anchor: .*", re.MULTILINE)
 USES = re.compile(r"^-- USES (.*\n(?:--      .*\n)*)", re.MULTILINE)
 RARELY = re.compile(r"^-- RARELY (.*\n(?:--        .*\n)*)", re.MULTILINE)
@@ -60,9 +67,8 @@ _DECLARED = re.compile(
 )
 #: A function of a module, with the comment that stands before it.
 _FUNCTION = re.compile(r"((?:^--.*\n)*^local function (\w+)\(.*\n(?:(?: .*)?\n)*?end\n)", re.MULTILINE)
-#: A function in the list of what formats provide; one that a format provides.
-_OF_FORMATS = re.compile(r"^--   (\w+) +(optional: )?", re.MULTILINE)
-_PROVIDED = re.compile(r"\bfunction \w+\.(\w+)\(")
+#: A function in the list of what formats have.
+_OF_FORMATS = re.compile(r"^--   (wire_\w+) +(optional: )?", re.MULTILINE)
 _LINE_OF_CODE = re.compile(r"^(?!--)\S.*", re.MULTILINE)
 #: How many words of a list go into one command, or entries of one into one reply: Lua's stack has room for
 #: some 8,000. A multiple of 4, so that no item is parted: the largest, a job with its unique key, has 4
@@ -244,14 +250,6 @@ def _files(lua: Path, model: str, reused: Iterable[str]) -> tuple[Sequence[Path]
             raise ScriptFault(f"no folder of scripts at {folder}")
     paths = _scripts(layers[0])
     if len(layers) > 1:
-        provided = {
-            name
-            for path in (layers[0][0] / "modules").glob("*.lua")
-            for name in _PROVIDED.findall(path.read_text())
-        }
-        lacking = [name for name in required_of_formats(lua) if name not in provided]
-        if lacking:
-            raise ScriptFault(f"model {model}: its wire lacks {', '.join(lacking)}")
         _, shared, lanes = map(_scripts, layers)
         paths = {name: lanes[name] for name in reused} | shared | paths
     return [paths[name] for name in sorted(paths)], layers
@@ -303,7 +301,7 @@ def load_script(path: Path, layers: Sequence[Layer] = (), piece_words: int = PIE
 def _script(
     path: Path, functions: Mapping[str, Function], layers: Sequence[Layer], piece_words: int
 ) -> Script:
-    source = _ANCHOR.sub("", path.read_text())
+    source = _ANCHOR.sub("", with_head(path, layers))
     shebang = _SHEBANG.match(source)
     if not shebang:
         raise ScriptFault(f"script {path.name}: the first line is not #!lua with flags")
@@ -356,6 +354,21 @@ def _script(
     )
 
 
+def with_head(path: Path, layers: Iterable[Layer]) -> str:
+    """The text of a script, with the slots of the head that it names before its own. Raises ScriptFault."""
+    source = path.read_text()
+    named = _NAMED_HEAD.search(source)
+    if not named:
+        return source
+    room, module, keys = named.groups()
+    folders = [folder for layer in layers for folder in layer if folder.name == room]
+    for file in (folder / "modules" / f"{module}.lua" for folder in folders):
+        if file.exists() and (head := _HEAD.search(file.read_text())):
+            slots = f"-- KEYS\n{head[1]}{keys}-- ARGV\n{head[2]}"
+            return source[: named.start()] + slots + source[named.end() :]
+    raise ScriptFault(f"script {path.name}: {room}/{module} has no HEAD")
+
+
 def _often(names: Iterable[str], functions: Mapping[str, Function]) -> set[str]:
     """These functions, and all that they use in other than rare cases."""
     found, left = set[str](), [*names]
@@ -394,15 +407,12 @@ def _with_rare(code: str, names: frozenset[str]) -> str:
     return _WORD.sub(lambda found: f"rarely().{found[0]}" if found[0] in names else found[0], code)
 
 
-def required_of_formats(lua: Path) -> Sequence[str]:
-    """The functions that each foreign format provides, as `lua/foreign/modules/format.lua` lists them."""
-    listed = (
-        (lua / "foreign" / "modules" / "format.lua")
-        .read_text()
-        .partition("-- WIRE\n")[2]
-        .partition("\n\n")[0]
-    )
-    return [name for name, optional in _OF_FORMATS.findall(listed) if not optional]
+def functions_of_formats(shared: Path) -> Mapping[str, bool]:
+    """The functions that each foreign format has, as `modules/format.lua` of the folder that they share lists
+    them: name -> whether a format may lack it. Empty where there is no such list."""
+    path = shared / "modules" / "format.lua"
+    listed = path.read_text().partition("-- WIRE\n")[2].partition("\n\n")[0] if path.exists() else ""
+    return {name: bool(optional) for name, optional in _OF_FORMATS.findall(listed)}
 
 
 def linked_functions(names: Iterable[str], layers: Iterable[Layer]) -> str:
@@ -454,6 +464,12 @@ def _functions(layers: Iterable[Layer]) -> Mapping[str, Function]:
                     f"module {path.name}: {found[function.name].module} has a function {function.name}, too"
                 )
             found[function.name] = function
+    model, *shared = layers
+    for name, optional in functions_of_formats(shared[0][0]).items() if shared else ():
+        if name not in found and not optional:
+            raise ScriptFault(f"model {model[0].name}: its wire lacks {name}")
+        absent = f"local function {name}() end\n"
+        found.setdefault(name, Function(name, f"{model[0].name}/wire", absent, frozenset(), frozenset()))
     for module in modules:
         folder, _, name = module.name.partition("/")
         _check_uses(f"module {name}.lua", folder, module.uses, module.declared, found, layers)
@@ -523,9 +539,9 @@ def _check_uses(
     own, *others = layers
     for name in sorted(used):
         module = functions[name].module
-        home, _, file = module.partition("/")
+        home = module.partition("/")[0]
         if others and home == own[0].name and folder != home:
-            module = f"<format>/{file}"
+            module = "<format>"
         if name not in declared:
             raise ScriptFault(f"{user}: USES lacks {module}: {name}")
         if declared[name] != module:

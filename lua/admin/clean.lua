@@ -2,8 +2,8 @@
 -- Remove jobs of one state that are old enough, one page per call: only jobs that were there when the first
 -- call began (rule 7). The reply counts the entries that stay, so that the next page begins behind them.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   seq      string  the last sequence
 --   due      zset    sequence and id by due_ms
 --   active   zset    id by lease deadline (ms)
@@ -12,8 +12,6 @@
 --   stats    hash    counters
 --   op       string  op:<op id>, record of this call: its reply
 -- ARGV
---   now_ms         '' or the time of a test
---   prefix         prefix of the queue's keys
 --   not_after_ms   number: server time after which this call is void
 --   op_id          identity of the call, which its tombstones carry
 --   state          waiting | blocked | delayed | active | dead | finished

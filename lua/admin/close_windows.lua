@@ -2,12 +2,10 @@
 -- End dedup windows 20 s from now, if their job has opened them (rule 23). An enqueue that is on its way
 -- meets them until then. Repeating the call makes no window longer.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   windows  1 for each item: dedup:<key>
 -- ARGV
---   now_ms   '' or the time of a test
---   prefix   prefix of the queue's keys
 --   items    1 for each item: id of the job
 -- REPLY srv_us, how many of the windows were open
 -- USES core/call: check_types, server_us, settled

@@ -2,8 +2,8 @@
 -- End jobs by an admin action, each only in the state that the caller saw (rules 7 and 26). A running job
 -- loses its token at once. Of a finished job only its entry and its result are removed.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   due      zset    sequence and id by due_ms
 --   active   zset    id by lease deadline (ms)
 --   dead     zset    id by time
@@ -12,8 +12,6 @@
 --   op       string  op:<op id>, record of this call: its reply
 --   items    2 for each item: job:<id> and run:<id>
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the queue's keys
 --   not_after_ms  number: server time after which this call is void
 --   op_id         identity of the call, which its tombstones carry
 --   outcome       number: 2 discarded, 7 cancelled

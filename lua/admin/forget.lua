@@ -6,8 +6,8 @@
 -- Some keys stay. `seq` and `era` tell late copies of earlier calls from later jobs. Running workers need
 -- `sweep`, the version in `settings`, and their entries in `workers`. Keys that expire stay as well.
 --
+-- HEAD core/call
 -- KEYS
---   sweep     hash    state of the sweeps
 --   seq       string  the last sequence
 --   classes   hash    class -> name and target
 --   cron      zset    schedules by next tick (ms)
@@ -31,8 +31,6 @@
 --   took      zset    names that have handler times
 --   op        string  op:<op id>, record of this call: its reply
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the queue's keys
 --   not_after_ms  number: server time after which this call is void
 --   phase         begin | end
 --   force         1 = also while jobs are active

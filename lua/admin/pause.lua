@@ -2,15 +2,13 @@
 -- Pause one class, or with * the whole queue. No job of it is claimed until it is resumed or the time is
 -- over. Active jobs go on.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   paused   hash    pauses
 --   rest     zset    lanes and classes by the time (ms) at which their rate window or pause ends
 --   stats    hash    counters
 --   op       string  op:<op id>, record that this call was done
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the queue's keys
 --   not_after_ms  number: server time after which this call is void
 --   class         class, or *
 --   length_ms     number: 0 = until it is resumed

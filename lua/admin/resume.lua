@@ -1,14 +1,12 @@
 #!lua flags=allow-oom
 -- End the pause of one class, or with * that of the whole queue.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   paused   hash    pauses
 --   stats    hash    counters
 --   op       string  op:<op id>, record of this call: 1 = there was such a pause
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the queue's keys
 --   not_after_ms  number: server time after which this call is void
 --   class         class, or *
 -- REPLY srv_us, done | repeated | refused, 1 = there was such a pause

@@ -2,16 +2,14 @@
 -- End the delay of jobs: each that is in `due` goes to its place in its lane. A job in another state is left
 -- alone, and its state is returned (rule 7).
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   due      zset    sequence and id by due_ms
 --   parked   hash    lane -> the limit that it waits for
 --   stats    hash    counters
 --   op       string  op:<op id>, record of this call: its reply
 --   items    1 for each item: job:<id>
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the queue's keys
 --   not_after_ms  number: server time after which this call is void
 --   items         1 for each item: id
 -- REPLY srv_us, done | repeated | refused, for each item: done | changed, the state that it was in, -

@@ -1,14 +1,12 @@
 #!lua flags=allow-oom
 -- Keep the events of the queue from now on; with keep 0 stop and delete those that were kept.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   stats    hash    counters, and how many events are kept
 --   events   stream  events of the queue
 --   op       string  op:<op id>, record that this call was done
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the queue's keys
 --   not_after_ms  number: server time after which this call is void
 --   keep          about how many
 -- REPLY srv_us, done | repeated | refused

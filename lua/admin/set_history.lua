@@ -1,14 +1,12 @@
 #!lua flags=allow-oom
 -- Keep how the jobs of the queue end from now on; with the setting '' stop, and delete what was kept.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   stats    hash    counters, and the setting of the history
 --   history  zset    how jobs have ended, by time (ms)
 --   op       string  op:<op id>, record that this call was done
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the queue's keys
 --   not_after_ms  number: server time after which this call is void
 --   setting       entries, age in ms (0 = any), the longest payload to keep (0 = none), then names of jobs
 --                 if not all; '' = none

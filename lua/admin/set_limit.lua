@@ -3,15 +3,13 @@
 -- it come back: in this call 100 that wait for slots and, for k:*, a part of the resting ones. The next
 -- sweeps bring back the others.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   limits   hash    definitions of limits
 --   stats    hash    counters
 --   blocking zset    limits with parked lanes by the time (ms) of their last check
 --   op       string  op:<op id>, record that this call was done
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the queue's keys
 --   not_after_ms  number: server time after which this call is void
 --   limit         n:<name>, k:<key>, or k:* for every key without its own
 --   definition    concurrency rate per_ms fixed|sliding, 0 where there is none; '' = remove it

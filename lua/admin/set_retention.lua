@@ -1,13 +1,11 @@
 #!lua flags=allow-oom
 -- Set how many ended jobs a queue keeps and for how long; the sweeps remove the others.
 --
+-- HEAD core/call
 -- KEYS
---   sweep     hash    state of the sweeps
 --   retention hash    bounds of the ended jobs that are kept
 --   op        string  op:<op id>, record that this call was done
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the queue's keys
 --   not_after_ms  number: server time after which this call is void
 --   items         2 for each item: field, value
 -- REPLY srv_us, done | repeated | refused

@@ -2,14 +2,12 @@
 -- Change or remove a setting of a worker (rule 7): how many handlers it runs at once, or a pause. Workers
 -- that wait for work learn of it at once, the others at their next sweep.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   settings hash    version; c:<worker> or c:* -> handlers at once; p:<worker> -> until_ms (0 = until it is
 --            resumed), length in ms
 --   op       string  op:<op id>, record that this call was done
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the queue's keys
 --   not_after_ms  number: server time after which this call is void
 --   field         c:<worker>, c:* or p:<worker>
 --   value         handlers at once or length of the pause in ms (0 = until it is resumed); '' = remove it

@@ -2,15 +2,13 @@
 -- The parents and children of jobs, as far as the queue knows them. Stops after 2,000 of them: the reply may
 -- have fewer items than the call asks for, but at least one.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   active   zset    id by lease deadline (ms)
 --   dead     zset    id by time
 --   done     zset    id by time
 --   items    1 for each item: job:<id>
 -- ARGV
---   now_ms   '' or the time of a test
---   prefix   prefix of the queue's keys
 --   items    2 for each item: id, and the cursor of a page of its children ('' = the first page)
 -- REPLY srv_us, for each item: state, name, its parents, how many of them it lacks as a dead job that was
 --       buried with one of them (1 where a revival was cut off), some of its children, the cursor of the next

@@ -4,8 +4,8 @@
 -- attempts, and takes its unique key again, unless another job holds it (rule 23). One of which a parent is
 -- lost still stays dead. So does one that has died by itself, or was requeued since (rule 7).
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   parked   hash    lane -> the limit that it waits for
 --   active   zset    id by lease deadline (ms)
 --   dead     zset    id by time
@@ -13,8 +13,6 @@
 --   op       string  op:<op id>, record of this call: its reply
 --   items    2 for each item: job:<id> and run:<id>
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the queue's keys
 --   not_after_ms  number: server time after which this call is void
 --   items         1 for each item: id
 -- REPLY srv_us, done | repeated | refused, for each item: done | changed | held | corrupt | orphan, the state

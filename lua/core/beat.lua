@@ -4,8 +4,8 @@
 -- this worker becomes the leader and sweeps next. A follower gets the time at which it checks the leader
 -- (rule 13).
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   workers  zset    incarnation by the time (ms) until which it is taken for alive
 --   settings hash    settings of workers, and the version of settings and targets
 --   worker   string  worker:<incarnation>, its last heartbeat
@@ -14,8 +14,6 @@
 --   active   zset    id by lease deadline (ms)
 --   era      list    the servers that the queue was on
 -- ARGV
---   now_ms       '' or the time of a test
---   prefix       prefix of the queue's keys
 --   incarnation  16 hex digits
 --   counter      counter of the incarnation's heartbeats
 --   ttl_ms       number: how long a heartbeat counts

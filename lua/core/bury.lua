@@ -2,15 +2,13 @@
 -- End leases of jobs that must not run again without an admin action: they go to the dead, with the reason.
 -- This call makes the callback of a buried job. The next sweep handles the jobs that need it (rule 25).
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   active   zset    id by lease deadline (ms)
 --   dead     zset    id by time
 --   stats    hash    counters
 --   items    2 for each item: job:<id> and run:<id>
 -- ARGV
---   now_ms   '' or the time of a test
---   prefix   prefix of the queue's keys
 --   items    5 for each item: id, fence, nonce, error text, stack trace
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome
 -- USES children/children: call_back_dead

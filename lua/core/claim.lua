@@ -3,8 +3,8 @@
 -- classes to one worker incarnation (rules 4, 6, 13 and 18). A claim that is void or stale leases nothing,
 -- but its finishes count.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   due      zset    sequence and id by due_ms
 --   rest     zset    lanes and classes by the time (ms) at which their rate window or pause ends
 --   parked   hash    lane -> the limit that it waits for
@@ -17,8 +17,6 @@
 --   items    2 for each item: job:<id> and run:<id>
 --   results  1 for each result: result:<id>
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the queue's keys
 --   incarnation   16 hex digits
 --   counter       claim counter of the incarnation
 --   limit         number: most jobs to lease

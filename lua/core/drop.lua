@@ -3,8 +3,8 @@
 -- are rerouted. What stays is a tombstone with the outcome, and of a skipped job its error as its result, and
 -- its entry among the finished ones. For jobs that wait for it, it is lost (rule 25).
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   active   zset    id by lease deadline (ms)
 --   done     zset    id by time
 --   dead     zset    id by time
@@ -15,8 +15,6 @@
 --   handing  zset    those of them that have ended, by time, until all of their children are handled
 --   items    2 for each item: job:<id> and run:<id>
 -- ARGV
---   now_ms   '' or the time of a test
---   prefix   prefix of the queue's keys
 --   items    5 for each item: id, fence, nonce, discarded | skipped | rerouted, error text
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome
 -- USES children/children: hand_over
@@ -46,8 +44,7 @@ for at = 1, #jobs do
   local cut = state == 'repeated' and job and job.kind == 'T' and redis.call('ZSCORE', active, id)
   if leaves or cut then
     held[#held + 1] = { id = id, job = job, key = jobs[at], run = runs[at], outcome = outcome, fresh = leaves,
-      error = ARGV[5 * at + 2],
-      limits = limits or run_look(runs[at], 'limits')[1],
+      error = ARGV[5 * at + 2], limits = limits or run_look(runs[at], 'limits')[1],
       tombstone = tombstone_of(numbers[outcome], job.enqueue_nonce, tonumber(fence), pack_token(nonce)) }
   end
   if leaves then state, ended = 'ok', outcome elseif state == 'held' then state = 'stale' end

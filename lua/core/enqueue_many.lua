@@ -2,8 +2,8 @@
 -- Enqueue many jobs into their lanes, the delayed ones into `due`, atomically and in the order of the items
 -- (rule 3). A job's envelope holds its enqueue nonce, if it has one. Repeating the call changes nothing.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   seq      string  the last sequence
 --   classes  hash    class -> its target
 --   parked   hash    lane -> the limit that it waits for
@@ -16,8 +16,6 @@
 --            item that expires
 --   items    1 for each item: job:<id>
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the queue's keys
 --   not_after_ms  number: server time after which this call is void
 --   lane_count    number: how many lanes
 --   place_count   number: how many items have a place of their own
@@ -40,8 +38,7 @@ local lanes, zsets, wakes = {}, { due, active, dead }, {}
 for at = 1, lane_count do
   local ready, lane, wake = KEYS[6 + 3 * at], KEYS[7 + 3 * at], KEYS[8 + 3 * at]
   lanes[at] = { class = ARGV[3 + 3 * at], name = ARGV[4 + 3 * at], target = ARGV[5 + 3 * at], ready = ready,
-    zset = lane, wake = wake,
-    waiting = {}, size = 0, best = 0 }
+    zset = lane, wake = wake, waiting = {}, size = 0, best = 0 }
   zsets[#zsets + 1], zsets[#zsets + 2], wakes[at] = ready, lane, wake
 end
 settled(prefix)

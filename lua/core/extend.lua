@@ -3,13 +3,11 @@
 -- `not_after_ms` renews nothing, because a late copy of a dead worker's renewal must not hold a job for
 -- another lease (rule 9).
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   active   zset    id by lease deadline (ms)
 --   items    2 for each item: job:<id> and run:<id>
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the queue's keys
 --   renewal       number: counter of the worker's renewals: a call that was applied is not applied again
 --   lease_ms      number: length of the lease from now
 --   not_after_ms  number: server time after which this call is void

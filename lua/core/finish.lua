@@ -2,16 +2,14 @@
 -- Finish jobs that a worker has run. Each lease ends once: a repeat returns the reply of the first call,
 -- another token is stale (rule 5).
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   active   zset    id by lease deadline (ms)
 --   done     zset    id by time
 --   stats    hash    counters
 --   items    2 for each item: job:<id> and run:<id>
 --   results  1 for each result: result:<id>
 -- ARGV
---   now_ms   '' or the time of a test
---   prefix   prefix of the queue's keys
 --   items    2 for each item: fence, nonce
 --   results  3 for each result: number of its item, ttl_ms, its record from took_ms on
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome; only their number where all are ok

@@ -1,13 +1,11 @@
 #!lua
 -- Take a lock that is free. Its fence rises with each holder, as that of a job does (rule 6).
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   lock     hash    lock:<name>: token, fence, until_ms, length_ms, renewal
 --   op       string  op:<token>, record of this token: its last result
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the queue's keys
 --   token         identity of the call, and the holder's token
 --   ttl_ms        number: how long the lock is held
 --   not_after_ms  number: server time after which this call is void

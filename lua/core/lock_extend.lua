@@ -1,12 +1,10 @@
 #!lua flags=allow-oom
 -- Extend a lock. A lock that was lost cannot be extended.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   lock     hash    lock:<name>: token, fence, until_ms, length_ms, renewal
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the queue's keys
 --   token         of the holder
 --   counter       counter of the holder's renewals: a call that was applied is not applied again
 --   ttl_ms        number: how long the lock is held from now on

@@ -1,13 +1,11 @@
 #!lua flags=allow-oom
 -- Release a lock, if this token still holds it. Its fence is kept for a day.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   lock     hash    lock:<name>: token, fence, until_ms, length_ms, renewal
 --   op       string  op:<token>, record of this token: its last result
 -- ARGV
---   now_ms   '' or the time of a test
---   prefix   prefix of the queue's keys
 --   token    of the holder
 -- REPLY srv_us, released | lost, 0, 0
 -- USES core/call: check_types, server_us, settled

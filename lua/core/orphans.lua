@@ -6,8 +6,8 @@
 -- is reaped until workers could send heartbeats again (rule 11). If a worker is alive after all, the fencing
 -- token keeps this safe.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   workers  zset    incarnation by the time (ms) until which it is taken for alive
 --   due      zset    sequence and id by due_ms
 --   rest     zset    lanes and classes by the time (ms) at which their rate window or pause ends
@@ -18,8 +18,6 @@
 --   connections hash incarnation -> its control connection: client id and run id of the server
 --   swept    string  swept:<incarnation>, counter and reply of its last sweep
 -- ARGV
---   now_ms   '' or the time of a test
---   prefix   prefix of the queue's keys
 --   counter  counter of the incarnation's sweeps
 --   limit    number: most leases to look at, of which it takes 50 away at most
 --   most_ms  number: upper bound of the sleep that the reply allows

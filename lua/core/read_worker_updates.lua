@@ -3,15 +3,13 @@
 -- this worker. The marker that the worker popped is pushed again, for the next worker that knows the same
 -- version.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   classes  hash    class -> its target
 --   settings hash    version; c:<worker> or c:* -> handlers at once; p:<worker> -> until_ms (0 = until it is
 --            resumed), length in ms
 --   news     list    news:<version>, a marker for the workers that know that version
 -- ARGV
---   now_ms   '' or the time of a test
---   prefix   prefix of the queue's keys
 --   version  the version that the worker knows
 --   worker   its name
 -- REPLY srv_us, version, handlers at once (0 = as it was started), pause (-1 none, 0 until it is resumed, or

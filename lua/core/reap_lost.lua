@@ -5,8 +5,8 @@
 -- the server was stalled, because the checks may no longer hold (rule 11). If a worker is alive after all,
 -- the fencing token keeps this safe.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   workers  zset    incarnation by the time (ms) until which it is taken for alive
 --   due      zset    sequence and id by due_ms
 --   rest     zset    lanes and classes by the time (ms) at which their rate window or pause ends
@@ -18,8 +18,6 @@
 --   leader   string  incarnation of the worker that is the leader
 --   swept    string  swept:<incarnation>, counter and reply of its last sweep
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the queue's keys
 --   counter       counter of the incarnation's sweeps
 --   limit         number: most leases to look at, of which it takes 50 away at most
 --   not_after_ms  number: server time after which this call is void
@@ -57,8 +55,7 @@ if not next(gone) then return { srv_us, '', '', {} } end
 local wakes = {}
 local first = start_ms == ''
 local taken, next_ms, next_id = take_leases(prefix, active, not first and start_ms or nil,
-  not first and start_id or nil, limit,
-  function(incarnation) return gone[incarnation] end,
+  not first and start_id or nil, limit, function(incarnation) return gone[incarnation] end,
   function(id) return reap_job(prefix, id, now_ms, virtual_time, wakes, events) end)
 for list in pairs(wakes) do wake_push(list) end
 if #taken > 0 then

@@ -3,14 +3,12 @@
 -- What a job that was not started has taken of the window of a rate comes free as well, as long as the window
 -- lasts (rule 20), and if its first worker gives it back it may expire as before (rule 38).
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   active   zset    id by lease deadline (ms)
 --   stats    hash    counters
 --   items    2 for each item: job:<id> and run:<id>
 -- ARGV
---   now_ms   '' or the time of a test
---   prefix   prefix of the queue's keys
 --   items    4 for each item: id, fence, nonce, 1 where its handler was started and interrupted, else 0
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome
 -- USES core/call: check_types, server_us, settled

@@ -4,15 +4,13 @@
 -- first: a call that is cut off may lose a part of its numbers, but its copy never adds them twice. With too
 -- many names the rest goes under `*`.
 --
+-- HEAD core/call
 -- KEYS
---   sweep   hash    state of the sweeps
 --   took    zset    names that have handler times, by the time (ms) of their first report
 --   others  hash    took:*, the times of all names for which there was no room
 --   told    string  told:<incarnation>, counter of its last report
 --   times   1 for each item: took:<name>
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the queue's keys
 --   counter       counter of the incarnation's reports
 --   not_after_ms  number: server time after which this call is void
 --   names_max     number: most names of a queue

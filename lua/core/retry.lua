@@ -3,16 +3,14 @@
 -- used up. This call makes the callback of a buried job. The next sweep handles the jobs that need it
 -- (rule 25).
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   active   zset    id by lease deadline (ms)
 --   due      zset    sequence and id by due_ms
 --   dead     zset    id by time
 --   stats    hash    counters
 --   items    2 for each item: job:<id> and run:<id>
 -- ARGV
---   now_ms   '' or the time of a test
---   prefix   prefix of the queue's keys
 --   items    7 for each item: id, fence, nonce, delay_ms, error text, stack trace, failures that it counts
 --            as: 0 or 1
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome (retried | buried)

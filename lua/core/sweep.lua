@@ -16,8 +16,8 @@
 -- Followers watch for the leader's sweeps (rule 13). Once a second the reply also names control connections
 -- that the caller checks (rule 39).
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   due      zset    sequence and id by due_ms
 --   rest     zset    lanes and classes by the time (ms) at which their rate window or pause ends
 --   cron     zset    schedules by next tick (ms), +inf for one that does not tick
@@ -38,8 +38,6 @@
 --   leader   string  incarnation of the worker that is the leader
 --   swept    string  swept:<incarnation>, counter and reply of its last sweep
 -- ARGV
---   now_ms       '' or the time of a test
---   prefix       prefix of the queue's keys
 --   incarnation  16 hex digits
 --   counter      counter of the incarnation's sweeps
 --   limit        number: most jobs to move; a lease that is taken away counts as two

@@ -3,19 +3,13 @@
 -- running one loses its token at once; one that a foreign client holds is left alone, because that client
 -- could not be notified. A requeued job has all its attempts again.
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep   hash    state of the sweeps
 --   active  zset    id by lease deadline (ms)
 --   stats   hash    counters
 --   op      string  op:<op id>, record of this call: its reply
 --   items   1 for each item: run:<id>
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the engine's own keys
---   root          prefix of the foreign keys
---   queue         name of the queue
---   layout        layout of the keyspace, '' = the format has only one
---   settings      settings of the model
 --   not_after_ms  number: server time after which this call is void
 --   op_id         identity of the call, which its tombstones carry
 --   action          cancel | remove | discard | requeue | run_now
@@ -23,19 +17,19 @@
 --   items         1 for each item: id
 -- REPLY srv_us, done | repeated | refused, for each item: done | changed | held | corrupt, the state that it
 --       was in, the id of the job that has its unique key, else -
--- USES <format>/wire: wire
+-- USES <format>: wire_locked, wire_mine, wire_read, wire_requeue, wire_run_now
 --      core/call: administered, check_types, server_us
 --      core/wake: append_events, wake_push
 --      foreign/claim: own_words
 --      foreign/ends: end_by_hand
+--      foreign/format: format_of
 --      foreign/ids: record_of, words_of
 --      foreign/looks: place_of
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms)
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 check_types({ active }, { stats }, { prefix .. 'wake' }, { op })
-model.check()
 
 -- An earlier copy was cut off: the rest is done now. `redo` makes the wire functions look before they add,
 -- because some jobs may have been moved already.
@@ -45,17 +39,17 @@ if known then return { srv_us, known, words_of(redis.call('GET', op)) } end
 local results, actions, ends = {}, {}, action ~= 'requeue' and action ~= 'run_now'
 for at = 1, #KEYS - 4 do
   local id, run = ARGV[10 + at], KEYS[4 + at]
-  local now, _, ended = place_of(run, id, model)
-  local job = model.read(id)
+  local now, _, ended = place_of(run, id, format)
+  local job = wire_read(format, id)
   local mine, result = ends and ended == op_id or redo and not ends and now == 'waiting', 'done'
   if now ~= state and not mine then
     result = 'changed'
   elseif state == 'active' and not mine then
     local token = own_words(run, 'fence', 'nonce')
     local ours = token[2] and token[2] ~= '' and redis.call('ZSCORE', active, id)
-      and model.mine(id, token[1] .. ':' .. token[2])
-    if not ours and model.locked(id) then result = 'changed' end
-  elseif ends and not mine and model.locked(id) then
+      and wire_mine(format, id, token[1] .. ':' .. token[2])
+    if not ours and wire_locked(format, id) then result = 'changed' end
+  elseif ends and not mine and wire_locked(format, id) then
     -- A foreign client has locked it and is about to change it.
     result = 'changed'
   elseif not ends and not (job and job.kind == 'J') then
@@ -72,11 +66,11 @@ for _, item in ipairs(actions) do
   if ends then
     local outcome = action == 'cancel' and 'cancelled' or 'discarded'
     end_by_hand(prefix, item.id, item.job, state,
-      { outcome = outcome, op_id = op_id, not_after_ms = not_after_ms }, now_ms, model, events)
+      { outcome = outcome, op_id = op_id, not_after_ms = not_after_ms }, now_ms, format, events)
   elseif action == 'requeue' then
     -- Only the holder of its unique key can prevent a requeue, and the format returns its id before it writes
     -- anything.
-    local holder = model.requeue(item.id, item.job, redo)
+    local holder = wire_requeue(format, item.id, item.job, redo)
     if type(holder) == 'string' then
       results[item.at], results[item.at + 2] = 'held', holder
     else
@@ -89,7 +83,7 @@ for _, item in ipairs(actions) do
     end
   else
     wakes = true
-    model.run_now(item.id, item.job, redo)
+    wire_run_now(format, item.id, item.job, redo)
     if events then events[#events + 1] = { 'promoted', item.id, name } end
   end
 end

@@ -3,18 +3,12 @@
 -- says that the worker has ended. Written to the engine's own keys and, where the format has a registry of
 -- workers or a leader, there as well.
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep    hash    state of the sweeps
 --   workers  zset    incarnation by the time (ms) until which it is taken for alive
 --   worker   string  worker:<incarnation>, its last heartbeat
 --   leader   string  incarnation of the worker that is the leader
 -- ARGV
---   now_ms       '' or the time of a test
---   prefix       prefix of the engine's own keys
---   root         prefix of the foreign keys
---   queue        name of the queue
---   layout       layout of the keyspace, '' = the format has only one
---   settings     settings of the model
 --   incarnation  16 hex digits
 --   counter      counter of the incarnation's heartbeats
 --   ttl_ms       number: how long a heartbeat counts
@@ -26,15 +20,15 @@
 -- REPLY srv_us, ok | repeated | left, 1 = it is the leader, 1 = there are workers without heartbeats whose
 --       leases were not swept yet, ms until its turn to look after the leader (0 = the next beat comes soon
 --       enough), version of the news (read_worker_updates.lua)
--- USES <format>/wire: wire
+-- USES <format>: wire_beat, wire_lead
 --      core/call: check_types, server_us
 --      core/leader: beat_state, note_beat
+--      foreign/format: format_of
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms)
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 check_types({ workers }, { sweep, prefix .. 'settings' }, {}, { worker, leader })
-model.check()
 local keys = { sweep = sweep, workers = workers, worker = worker, leader = leader }
 local version = redis.call('HGET', prefix .. 'settings', 'version')
 local result, leads, orphaned, watch_ms = note_beat(keys,
@@ -42,6 +36,6 @@ local result, leads, orphaned, watch_ms = note_beat(keys,
   until_ms = until_ms, lease_ms = lease_ms, sweep_ms = sweep_ms, about = about,
   others = { unpack(ARGV, 14) } }, now_ms, beat_state(keys))
 -- A late copy does not show that the worker is alive, and must not end a worker that has ended before.
-if result ~= 'repeated' and model.beat then model.beat(incarnation, about, ttl_ms, result == 'left') end
-if result == 'ok' and leads and model.lead then model.lead(incarnation, ttl_ms) end
+if result ~= 'repeated' then wire_beat(format, incarnation, about, ttl_ms, result == 'left') end
+if result == 'ok' and leads then wire_lead(format, incarnation, ttl_ms) end
 return { srv_us, result, leads and 1 or 0, orphaned and 1 or 0, watch_ms, tonumber(version or 0) }

@@ -3,8 +3,8 @@
 -- names to one worker incarnation (rules 4, 6 and 13). A claim that is void or stale leases nothing, but its
 -- ends count.
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep    hash    state of the sweeps
 --   active   zset    id by lease deadline (ms)
 --   stats    hash    counters
 --   limits   hash    definitions of limits
@@ -12,12 +12,6 @@
 --   record   string  claim:<incarnation>, the last claim and the jobs that it leased
 --   items    1 for each item: run:<id>
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the engine's own keys
---   root          prefix of the foreign keys
---   queue         name of the queue
---   layout        layout of the keyspace, '' = the format has only one
---   settings      settings of the model
 --   incarnation   16 hex digits
 --   counter       claim counter of the incarnation
 --   limit         number: most jobs to lease
@@ -34,20 +28,18 @@
 --   items         5 for each item: as in end.lua
 -- REPLY srv_us, reply to the ends (see end.lua), kind, sleep_ms, ids set aside, jobs: id fence deadline_ms
 --       claims failures crashes body
--- USES <format>/wire: wire
---      core/call: check_types, server_us
+-- USES core/call: check_types, server_us
 --      core/wake: append_events
 --      foreign/claim: foreign_claim, foreign_promote
 --      foreign/ends: foreign_ends
---      foreign/format: unpack_worker
+--      foreign/format: format_of, unpack_worker
 --      foreign/ids: record_of
 --      foreign/looks: sleep_for
 
 check_types({ active }, { sweep, stats, limits, paused, prefix .. 'scan' }, { prefix .. 'wake' }, { record })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local format = wire(root, prefix, queue, layout, settings, now_ms)
-format.check()
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 local keep = redis.call('HGET', stats, 'events')
 local events = keep and { keep = keep }
 local ended = foreign_ends(prefix, format, 7, 19 + class_count, now_ms, events)

@@ -4,18 +4,12 @@
 -- first call removes only what it finds. The reply counts the entries that stay, so that the next page begins
 -- behind them.
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep   hash    state of the sweeps
 --   active  zset    id by lease deadline (ms)
 --   stats   hash    counters
 --   op      string  op:<op id>, record of this call: its reply
 -- ARGV
---   now_ms         '' or the time of a test
---   prefix         prefix of the engine's own keys
---   root           prefix of the foreign keys
---   queue          name of the queue
---   layout         layout of the keyspace, '' = the format has only one
---   settings       settings of the model
 --   not_after_ms   number: server time after which this call is void
 --   op_id          identity of the call, which its tombstones carry
 --   state          waiting | blocked | delayed | active | dead | finished
@@ -26,17 +20,17 @@
 --   limit          number: most entries to read
 --   most           number: most jobs to remove
 -- REPLY srv_us, done | repeated | refused, removed, kept, era_sequence, era_ms
--- USES <format>/wire: wire
+-- USES <format>: wire_ended, wire_read
 --      core/call: administered, check_types, recorded_words, server_us
 --      core/wake: append_events
 --      foreign/ends: end_by_hand
+--      foreign/format: format_of
 --      foreign/looks: jobs_at
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms)
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 check_types({ active }, { stats }, {}, { op })
-model.check()
 
 local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known, unpack(recorded_words(op)) } end
@@ -44,10 +38,10 @@ local begins = era_ms == ''
 era_sequence = era_sequence == '' and '0' or era_sequence
 era_ms = tonumber(begins and now_ms or era_ms)
 local all, old, kept = older_than_ms == 0, {}, 0
-for _, entry in ipairs(jobs_at(active, state, offset, limit, false, now_ms, model)) do
+for _, entry in ipairs(jobs_at(active, state, offset, limit, false, now_ms, format)) do
   if #old >= most then break end
-  local job = model.read(entry.id)
-  local over = (state == 'dead' or state == 'finished') and model.ended(entry.id)
+  local job = wire_read(format, entry.id)
+  local over = (state == 'dead' or state == 'finished') and wire_ended(format, entry.id)
   local since_ms = over and over.ended_ms or 0
   if over and since_ms == 0 then
     since_ms = tonumber(redis.pcall('HGET', prefix .. 'run:' .. entry.id, 'ended_ms') or 0) or 0
@@ -67,7 +61,7 @@ local keep = redis.call('HGET', stats, 'events')
 local events = keep and { keep = keep }
 local ending = { outcome = 'discarded', op_id = op_id, not_after_ms = not_after_ms }
 for _, entry in ipairs(old) do
-  end_by_hand(prefix, entry.id, entry.job, state, ending, now_ms, model, events)
+  end_by_hand(prefix, entry.id, entry.job, state, ending, now_ms, format, events)
 end
 local results = { #old, kept, era_sequence, string.format('%d', era_ms) }
 redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + LATE_COPY_MS)

@@ -3,49 +3,44 @@
 -- classes, only the waiting jobs of those classes count, and with a worker only those that it may run. The
 -- first 10,000 waiting jobs are read; all behind them are counted.
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep  hash    state of the sweeps
 --   stats  hash    counters
 -- ARGV
---   now_ms    '' or the time of a test
---   prefix    prefix of the engine's own keys
---   root      prefix of the foreign keys
---   queue     name of the queue
---   layout    layout of the keyspace, '' = the format has only one
---   settings  settings of the model
 --   worker    '' or the packed attributes of a worker, as in claim.lua
 --   least     number: '' or the least priority of the jobs to count
 --   most      number: '' or the greatest priority of the jobs to count
 --   items     1 for each class: its name
 -- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried, blocked, handing, '' (no call counts
 --       a part), expired, losses of data, skipped
--- USES <format>/wire: wire
+-- USES <format>: wire_count, wire_list, wire_read
 --      core/call: check_types, server_us
---      foreign/format: not_for, unpack_worker
+--      foreign/format: format_of, not_for, unpack_worker
 --      foreign/ids: nameable
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms)
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 check_types({}, { stats }, {})
-model.check()
 
-local reply, waiting, wanted = { srv_us }, model.count('waiting'), {}
+local reply, waiting, wanted = { srv_us }, wire_count(format, 'waiting'), {}
 for at = 10, #ARGV do wanted[ARGV[at]] = true end
 if #ARGV > 9 and waiting > 0 then
   local attributes = worker ~= '' and unpack_worker(worker, least and most and { least, most } or nil)
-  local words, ours = model.list('waiting', 0, 10000, false, attributes), 0
+  local words, ours = wire_list(format, 'waiting', 0, 10000, false, attributes), 0
   for at = 1, #words, 2 do
-    local job = model.read(words[at])
+    local job = wire_read(format, words[at])
     if job and job.kind == 'J' and wanted[job.name] and nameable(words[at])
-        and not (attributes and not_for(job, attributes, model)) then
+        and not (attributes and not_for(job, attributes, format)) then
       ours = ours + 1
     end
   end
   waiting = ours + (#words == 20000 and math.max(0, waiting - 10000) or 0)
 end
 reply[2] = waiting
-for _, state in ipairs({ 'delayed', 'active', 'dead', 'done' }) do reply[#reply + 1] = model.count(state) end
+for _, state in ipairs({ 'delayed', 'active', 'dead', 'done' }) do
+  reply[#reply + 1] = wire_count(format, state)
+end
 local totals = redis.call('HMGET', stats, 'finished', 'buried', 'skipped')
 reply[#reply + 1] = tonumber(totals[1] or 0) or 0
 reply[#reply + 1] = tonumber(totals[2] or 0) or 0

@@ -2,32 +2,25 @@
 -- End leases: each job is finished, given back, retried, buried, or dropped for good. Each lease ends once: a
 -- repeat returns the reply of the first call, another token is stale (rule 5).
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep    hash  state of the sweeps
 --   active   zset  id by lease deadline (ms)
 --   stats    hash  counters
 --   items    1 for each item: run:<id>
 -- ARGV
---   now_ms    '' or the time of a test
---   prefix    prefix of the engine's own keys
---   root      prefix of the foreign keys
---   queue     name of the queue
---   layout    layout of the keyspace, '' = the format has only one
---   settings  settings of the model
 --   items     5 for each item: finish | release | retry | bury | drop, id, fence, nonce, packed: value,
 --             ttl_ms, took_ms of a finish that returned something; error, trace, delay_ms, failures that it
 --             counts as (0 or 1); outcome of a drop
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome; only their number where all have finished
--- USES <format>/wire: wire
---      core/call: check_types, server_us
+-- USES core/call: check_types, server_us
 --      core/wake: append_events
 --      foreign/ends: foreign_ends
+--      foreign/format: format_of
 
 check_types({ active }, { sweep, stats }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local format = wire(root, prefix, queue, layout, settings, now_ms)
-format.check()
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 local keep = redis.call('HGET', stats, 'events')
 local events = keep and { keep = keep }
 local ended = foreign_ends(prefix, format, 4, 7, now_ms, events)

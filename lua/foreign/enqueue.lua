@@ -3,28 +3,22 @@
 -- is there already, or a unique job, makes an item a duplicate (rule 3). The nonce identifies the call:
 -- repeating it changes nothing.
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep    hash    state of the sweeps
 --   stats    hash    counters
 --   new      string  new:<nonce>, the jobs of this call
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the engine's own keys
---   root          prefix of the foreign keys
---   queue         name of the queue
---   layout        layout of the keyspace, '' = the format has only one
---   settings      settings of the model
 --   not_after_ms  number: server time after which this call is void
 --   items         3 for each item: id ('' = the server gives one), delay_ms (0 = claimable at once; below 0
 --                 the time itself, which may have passed), packed fields
 -- REPLY srv_us, for each item: c (created) | r (repeated) | d (duplicate) | o (orphan) | x (refused), its id,
 --       and of a duplicate state, fence and id of the existing job, of an orphan the parent of which nothing
 --       is known as that id
--- USES <format>/wire: wire
+-- USES <format>: wire_add, wire_admit, wire_new_id, wire_place, wire_read, wire_unknown_parent
 --      core/call: check_types, server_us
 --      core/wake: append_events, wake_push
 --      foreign/ends: foreign_over
---      foreign/format: unpack_fields
+--      foreign/format: format_of, unpack_fields
 --      foreign/ids: record_of, recorded
 --      foreign/looks: foreign_state
 
@@ -32,8 +26,7 @@ local wake = prefix .. 'wake'
 check_types({}, { sweep, stats }, { wake }, { new })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local format = wire(root, prefix, queue, layout, settings, now_ms)
-format.check()
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 local count, items, reply = (#ARGV - 7) / 3, {}, {}
 -- What the record of a call says of each of its jobs: added, a duplicate of another, or refused because a
 -- parent is unknown.
@@ -58,10 +51,11 @@ for at = 1, count do
   if sign then
     item.id, item.letter, item.holder = recorded(id), letters[sign], sign ~= '+' and recorded(holder) or nil
     -- An earlier copy was cut off: a job that it has not added yet is added now.
-    item.missing = sign == '+' and not done and not format.place(id) and not foreign_over(prefix, id, now_ms)
+    item.missing = sign == '+' and not done and not wire_place(format, id)
+      and not foreign_over(prefix, id, now_ms)
   else
     item.id = given
-    if given ~= '' and (format.read(given) or foreign_over(prefix, given, now_ms)) then
+    if given ~= '' and (wire_read(format, given) or foreign_over(prefix, given, now_ms)) then
       item.letter, item.holder = 'd', given
       -- This is recorded, too: a late copy is told the same when the other job is not known any more.
       fresh = fresh or now_ms <= not_after_ms
@@ -86,9 +80,9 @@ if fresh or (record and not done) then
   end
   for _, item in ipairs(items) do
     if item.letter == 'c' then
-      item.id = format.new_id(item.given)
-      local parent = format.unknown_parent and format.unknown_parent(item)
-      local holder = not parent and format.admit(item)
+      item.id = wire_new_id(format, item.given) or item.given
+      local parent = wire_unknown_parent(format, item)
+      local holder = not parent and wire_admit(format, item)
       if parent then
         item.letter, item.holder, item.missing = 'o', parent, false
       elseif holder and holder ~= item.id then
@@ -103,15 +97,15 @@ if fresh or (record and not done) then
   if adds then note('w') end
   local claimable = false
   for at, item in ipairs(items) do
-    local holder = item.missing and at > 1 and format.admit(item)
+    local holder = item.missing and at > 1 and wire_admit(format, item)
     if holder and holder ~= item.id then
       item.letter, item.holder = 'd', holder
     elseif item.missing then
       local due_ms = item.wait_ms > 0 and now_ms + item.wait_ms or -item.wait_ms
-      format.add(item, due_ms)
+      wire_add(format, item, due_ms)
       if due_ms <= now_ms then claimable = true end
       if events then
-        local job = format.read(item.id)
+        local job = wire_read(format, item.id)
         events[#events + 1] = { 'created', item.id, job and job.name or '',
           due_ms > now_ms and 'delayed' or 'waiting' }
       end

@@ -3,34 +3,28 @@
 -- `not_after_ms` renews nothing, because a late copy of a dead worker's renewal must not hold a job for
 -- another lease (rule 9).
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep    hash  state of the sweeps
 --   active   zset  id by lease deadline (ms)
 --   items    1 for each item: run:<id>
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the engine's own keys
---   root          prefix of the foreign keys
---   queue         name of the queue
---   layout        layout of the keyspace, '' = the format has only one
---   settings      settings of the model
 --   renewal       number: counter of the worker's renewals: a call that was applied is not applied again
 --   lease_ms      number: length of the lease from now
 --   not_after_ms  number: server time after which this call is void
 --   items         3 for each item: id, fence, nonce
 -- REPLY srv_us, for each item: ok | repeated | void | stale | cancelled, deadline_ms (0 when stale or
 --       cancelled)
--- USES <format>/wire: wire
+-- USES <format>: wire_extend
 --      core/call: check_types, server_us
 --      core/lease: note_lease
 --      core/limit: has_slots
 --      foreign/claim: foreign_token, own_number
+--      foreign/format: format_of
 
 check_types({ active }, { sweep }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local format = wire(root, prefix, queue, layout, settings, now_ms)
-format.check()
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 local reply, held = {}, {}
 for at = 1, #KEYS - 2 do
   local id, fence, nonce = ARGV[3 * at + 7], ARGV[3 * at + 8], ARGV[3 * at + 9]
@@ -47,8 +41,7 @@ for at = 1, #KEYS - 2 do
     reply[#reply + 1] = 'ok'
     deadline_ms = math.max(deadline_ms, now_ms + lease_ms)
     held[#held + 1] = { id = id, run = run_key, limits = run.limits, until_ms = deadline_ms,
-      lease_ms = deadline_ms - now_ms,
-      token = fence .. ':' .. nonce, fence = fence, nonce = nonce,
+      lease_ms = deadline_ms - now_ms, token = fence .. ':' .. nonce, fence = fence, nonce = nonce,
       owner = redis.call('HGET', run_key, 'owner') or '' }
   end
   reply[#reply + 1] = deadline_ms
@@ -57,7 +50,7 @@ if #held > 0 then note_lease(sweep, lease_ms) end
 for _, lease in ipairs(held) do
   -- The lock first: if the call is cut off in between, the next copy finds the renewal not applied and does
   -- both.
-  format.extend(lease.id, lease)
+  wire_extend(format, lease.id, lease)
   redis.call('ZADD', active, 'XX', lease.until_ms, lease.id)
   local slots = lease.limits ~= '' and prefix .. 'held:' .. lease.limits
   if slots and has_slots(slots) then redis.call('ZADD', slots, 'XX', lease.until_ms, lease.id) end

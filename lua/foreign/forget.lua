@@ -5,8 +5,8 @@
 -- stays: `sweep`, the version in `worker_settings` and the live ones of `workers`, which running workers rely
 -- on, and keys that expire.
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep            hash    state of the sweeps
 --   cron             zset    schedules by next tick (ms)
 --   active           zset    id by lease deadline (ms)
 --   paused           hash    pauses
@@ -15,25 +15,19 @@
 --   took             zset    names that have handler times
 --   op               string  op:<op id>, record of this call: its reply
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the engine's own keys
---   root          prefix of the foreign keys
---   queue         name of the queue
---   layout        layout of the keyspace, '' = the format has only one
---   settings      settings of the model
 --   not_after_ms  number: server time after which this call is void
 --   phase         begin | end
 --   force         1 = also while jobs are active
 -- REPLY srv_us, done | repeated | refused | busy, era_sequence (0), era_ms, 1 = more keys are left: call
 --       again
--- USES <format>/wire: wire
+-- USES <format>: wire_count, wire_obliterated, wire_purge
 --      core/call: administered, check_types, recorded_words, server_us
+--      foreign/format: format_of
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms)
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 check_types({ cron, active, workers, took }, { paused, worker_settings }, {}, { op })
-model.check()
 
 local known = administered(op, not_after_ms, now_ms)
 if known then
@@ -42,7 +36,7 @@ if known then
 end
 local results = { '0', string.format('%d', now_ms), 0 }
 if phase == 'begin' then
-  if force ~= '1' and model.count('active') > 0 then
+  if force ~= '1' and wire_count(format, 'active') > 0 then
     redis.call('SET', op, table.concat(results, ' ') .. ' busy', 'PXAT', not_after_ms + LATE_COPY_MS)
     return { srv_us, 'busy', unpack(results) }
   end
@@ -58,13 +52,13 @@ if phase == 'begin' then
 else
   local left = 0
   for _, state in ipairs({ 'waiting', 'delayed', 'active', 'dead', 'done' }) do
-    left = left + model.count(state)
+    left = left + wire_count(format, state)
   end
   if left == 0 then
-    if model.purge(1000) then
+    if wire_purge(format, 1000) then
       results[3] = 1
     else
-      if model.obliterated then model.obliterated() end
+      wire_obliterated(format)
       for _, name in ipairs(redis.call('ZRANGE', took, 0, -1)) do
         redis.call('DEL', prefix .. 'took:' .. name)
       end

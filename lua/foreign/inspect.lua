@@ -2,48 +2,42 @@
 -- The details of jobs. Stops after 1 MiB of bodies: the reply may have fewer items than the call asks for,
 -- but at least one.
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep   hash    state of the sweeps
 --   active  zset    id by lease deadline (ms)
 --   items   1 for each item: run:<id>
 -- ARGV
---   now_ms    '' or the time of a test
---   prefix    prefix of the engine's own keys
---   root      prefix of the foreign keys
---   queue     name of the queue
---   layout    layout of the keyspace, '' = the format has only one
---   settings  settings of the model
 --   whole     1 = with the body and the fields of `run`
 --   items     1 for each item: id
 -- REPLY srv_us, for each item: state, fence, time (ms: due, end of the lease, death or finish; 0 = none),
 --       body, fields of `run`
--- USES <format>/wire: wire
+-- USES <format>: wire_due_at, wire_ended, wire_locked, wire_read, wire_stuck
 --      core/call: check_types, server_us
 --      foreign/claim: own_number, own_words
+--      foreign/format: format_of
 --      foreign/looks: place_of
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms)
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 check_types({ active }, {}, {})
-model.check()
 
 local reply, bytes = { srv_us }, 0
 for at = 1, #KEYS - 2 do
   local id, run = ARGV[7 + at], KEYS[2 + at]
-  local state, fence = place_of(run, id, model)
-  local job, over = model.read(id), nil
+  local state, fence = place_of(run, id, format)
+  local job, over = wire_read(format, id), nil
   local at_ms
   -- In no structure of the format and not held by any worker: without a lease time it is shown as stuck.
-  if state == 'gone' and model.stuck and model.stuck(id) then state = 'active' end
+  if state == 'gone' and wire_stuck(format, id) then state = 'active' end
   if state == 'active' then
     at_ms = tonumber(redis.call('ZSCORE', active, id) or 0)
     -- A foreign client holds it, for as long as its lock lasts.
-    if at_ms == 0 and model.locked(id) then at_ms = now_ms + 1 end
+    if at_ms == 0 and wire_locked(format, id) then at_ms = now_ms + 1 end
   elseif state == 'delayed' then
-    at_ms = model.due_at and model.due_at(id) or job and job.due_ms or 0
+    at_ms = wire_due_at(format, id) or job and job.due_ms or 0
   else
-    over = model.ended(id)
+    over = wire_ended(format, id)
     at_ms = over and over.ended_ms or 0
     if at_ms == 0 and state ~= 'waiting' then at_ms = own_number(own_words(run, 'ended_ms')[1]) end
   end

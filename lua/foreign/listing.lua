@@ -1,34 +1,27 @@
 #!lua flags=no-writes
 -- One page of every state at one instant: ids with their times, for snapshots and displays.
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep   hash    state of the sweeps
 --   active  zset    id by lease deadline (ms)
 -- ARGV
---   now_ms    '' or the time of a test
---   prefix    prefix of the engine's own keys
---   root      prefix of the foreign keys
---   queue     name of the queue
---   layout    layout of the keyspace, '' = the format has only one
---   settings  settings of the model
 --   offset    number: first rank
 --   limit     number: most entries for each state
 -- REPLY srv_us, then for each of waiting, delayed, active, dead, done, blocked: member, score, ...; members
 --       of delayed begin with ten zeros
--- USES <format>/wire: wire
---      core/call: check_types, server_us
+-- USES core/call: check_types, server_us
+--      foreign/format: format_of
 --      foreign/looks: jobs_at
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms)
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 check_types({ active }, {}, {})
-model.check()
 
 local reply = { srv_us }
 for at, state in ipairs({ 'waiting', 'delayed', 'active', 'dead', 'finished', 'blocked' }) do
   local words = {}
-  for _, entry in ipairs(jobs_at(active, state, offset, limit, false, now_ms, model)) do
+  for _, entry in ipairs(jobs_at(active, state, offset, limit, false, now_ms, format)) do
     -- Lanes has the sequence there, which the code that reads the reply drops.
     words[#words + 1] = (state == 'delayed' and '0000000000' or '') .. entry.id
     words[#words + 1] = string.format('%d', entry.score)

@@ -3,36 +3,30 @@
 -- ends it, the end is added to the stream wait:<token>. Foreign clients send no such notification, so the
 -- caller also polls.
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep  hash    state of the sweeps
 --   stats  hash    counters
 --   run    string  run:<id>
 --   waits  string  waits:<id>, the tokens that wait for its end
 --   wait   stream  wait:<token>, the ids that have ended
 -- ARGV
---   now_ms    '' or the time of a test
---   prefix    prefix of the engine's own keys
---   root      prefix of the foreign keys
---   queue     name of the queue
---   layout    layout of the keyspace, '' = the format has only one
---   settings  settings of the model
 --   id        the job
 --   token     16 hex digits; '' = do not wait
 -- REPLY srv_us, pending | finished | cancelled | discarded | skipped | dead | gone, fence (0: not compared),
 --       ended_ms (0 = not known), record, error
--- USES <format>/wire: wire
+-- USES <format>: wire_ended, wire_read
 --      core/call: check_types, server_us
+--      foreign/format: format_of
 --      foreign/looks: place_of
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms)
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 check_types({}, { stats, run }, {}, { waits })
-model.check()
 
-local state = place_of(run, id, model)
+local state = place_of(run, id, format)
 -- The job may be between two structures for a moment, in formats that move it in two steps.
-local between = state == 'gone' and model.read(id)
+local between = state == 'gone' and wire_read(format, id)
 if state == 'waiting' or state == 'delayed' or state == 'active' or between and between.kind == 'J' then
   if token ~= '' then
     local tokens = redis.call('GET', waits) or ''
@@ -52,7 +46,7 @@ if shown[state] then
   local why = state == 'skipped' and redis.call('HGET', run, 'error')
   return { srv_us, shown[state], '0', 0, '', why or '' }
 end
-local over = model.ended(id)
+local over = wire_ended(format, id)
 if over then
   return { srv_us, over.state, '0', math.floor(over.ended_ms or 0), over.record or '', over.error or '' }
 end

@@ -3,29 +3,22 @@
 -- charged another crash only if its lease is marked. So a job that kills its worker does not bury the
 -- worker's other jobs (rule 12).
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep    hash    state of the sweeps
 --   active   zset    id by lease deadline (ms)
 --   run      string  run:<id>
 -- ARGV
---   now_ms    '' or the time of a test
---   prefix    prefix of the engine's own keys
---   root      prefix of the foreign keys
---   queue     name of the queue
---   layout    layout of the keyspace, '' = the format has only one
---   settings  settings of the model
 --   id        the job
 --   fence     fence of the token
 --   nonce     nonce of the token
 -- REPLY srv_us, ok | repeated | stale
--- USES <format>/wire: wire
---      core/call: check_types, server_us
+-- USES core/call: check_types, server_us
 --      foreign/claim: foreign_token
+--      foreign/format: format_of
 
 check_types({ active }, { sweep, run }, {})
 local srv_us = server_us(now_ms, sweep)
-local format = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
-format.check()
+local format = format_of(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
 if foreign_token(prefix, format, id, fence, nonce) ~= 'held' then return { srv_us, 'stale' } end
 local token = fence .. ':' .. nonce
 if redis.call('HGET', run, 'marked') == token then return { srv_us, 'repeated' } end

@@ -2,35 +2,28 @@
 -- Reap the leases of workers whose heartbeats have stopped, before the leases expire (the counterpart of
 -- lua/core/orphans.lua). A pass over `active`, one page per call.
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep    hash    state of the sweeps
 --   workers  zset    incarnation by the time (ms) until which it is taken for alive
 --   active   zset    id by lease deadline (ms)
 --   stats    hash    counters
 --   swept    string  swept:<incarnation>, counter and reply of its last sweep
 -- ARGV
---   now_ms    '' or the time of a test
---   prefix    prefix of the engine's own keys
---   root      prefix of the foreign keys
---   queue     name of the queue
---   layout    layout of the keyspace, '' = the format has only one
---   settings  settings of the model
 --   counter   counter of the incarnation's sweeps
 --   limit     number: most leases to look at, of which it takes 50 away at most
 --   most_ms   number: upper bound of the sleep that the reply allows
 -- REPLY srv_us, 0 = call again | most_ms, for each lease: reaped | buried, id, fence, nonce, crashes
--- USES <format>/wire: wire
---      core/call: check_types, server_us
+-- USES core/call: check_types, server_us
 --      core/sweep: swept_before, take_orphans
 --      core/wake: append_events, wake_push
 --      foreign/ends: reap_foreign
+--      foreign/format: format_of
 --      foreign/ids: record_of, words_of
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms)
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 check_types({ workers, active }, { sweep, stats }, { prefix .. 'wake' }, { swept })
-model.check()
 local repeated = swept_before(redis.call('GET', swept), counter)
 if repeated then return { srv_us, most_ms, words_of(table.concat(repeated, ' ')) } end
 local noted = redis.call('HGET', stats, 'events')
@@ -38,7 +31,7 @@ local events = noted and { keep = noted }
 
 local taken, more = take_orphans(prefix, { sweep = sweep, workers = workers, active = active }, now_ms, limit,
   function(id)
-  return reap_foreign(prefix, id, now_ms, model, events)
+  return reap_foreign(prefix, id, now_ms, format, events)
 end)
 if #taken > 0 then wake_push(prefix .. 'wake') end
 if #taken > 0 then

@@ -1,16 +1,10 @@
 #!lua flags=no-writes
 -- One page of the jobs in a state at one instant: their ids, or the number of jobs per name.
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep   hash    state of the sweeps
 --   active  zset    id by lease deadline (ms)
 -- ARGV
---   now_ms    '' or the time of a test
---   prefix    prefix of the engine's own keys
---   root      prefix of the foreign keys
---   queue     name of the queue
---   layout    layout of the keyspace, '' = the format has only one
---   settings  settings of the model
 --   state     waiting | blocked | delayed | active | stuck | dead | finished
 --   offset    number: first rank
 --   limit     number: most entries
@@ -18,20 +12,20 @@
 --   names     1 = names instead of ids
 -- REPLY srv_us, how many entries, their ids, or of each name: name, count (name '' = corrupt), '' (no call
 --       counts a part)
--- USES <format>/wire: wire
+-- USES <format>: wire_read
 --      core/call: check_types, server_us
+--      foreign/format: format_of
 --      foreign/looks: jobs_at
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms)
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 check_types({ active }, {}, {})
-model.check()
 
-local found, words, counts = jobs_at(active, state, offset, limit, newest == '1', now_ms, model), {}, {}
+local found, words, counts = jobs_at(active, state, offset, limit, newest == '1', now_ms, format), {}, {}
 for _, entry in ipairs(found) do
   if names == '1' then
-    local job = model.read(entry.id)
+    local job = wire_read(format, entry.id)
     local name = job and job.kind == 'J' and job.name or ''
     counts[name] = (counts[name] or 0) + 1
   else

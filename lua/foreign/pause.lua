@@ -3,32 +3,26 @@
 -- on. If the format has such a pause, it is written there, so that foreign clients honour it and may end it.
 -- Otherwise it binds only this engine's workers.
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep   hash    state of the sweeps
 --   paused  hash    the engine's own pauses
 --   rest    zset    w:<name> by the time (ms) when its pause on the wire ends
 --   stats   hash    counters
 --   op      string  op:<op id>, record of this call: its reply
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the engine's own keys
---   root          prefix of the foreign keys
---   queue         name of the queue
---   layout        layout of the keyspace, '' = the format has only one
---   settings      settings of the model
 --   not_after_ms  number: server time after which this call is void
 --   class         name of jobs, or *
 --   length_ms     number: 0 = until it is resumed
 -- REPLY srv_us, done | repeated | refused
--- USES <format>/wire: wire
+-- USES <format>: wire_pause, wire_paused
 --      core/call: administered, check_types, server_us
 --      core/wake: append_events
+--      foreign/format: format_of
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms)
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 check_types({ rest }, { paused, stats }, {}, { op })
-model.check()
 
 local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known } end
@@ -40,8 +34,8 @@ if until_ms > 0 then
 else
   redis.call('ZREM', rest, 'w:' .. class)
 end
-if model.pause then model.pause(class, until_ms) end
-if model.paused and model.paused(class) then
+wire_pause(format, class, until_ms)
+if wire_paused(format, class) then
   redis.call('HDEL', paused, class)
 else
   redis.call('HSET', paused, class, string.format('%d %d', until_ms, length_ms))

@@ -2,19 +2,13 @@
 -- Define a schedule, or change it (rule 24). If its timing stays the same, its next tick and its anchor stay;
 -- if nothing changes, nothing is written to it. If the format has schedules, its own copy is updated.
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep    hash    state of the sweeps
 --   cron     zset    schedules by next tick (ms), +inf for one that does not tick
 --   schedule hash    cron:<schedule>, its definition and its state
 --   stats    hash    counters
 --   op       string  op:<op id>, record of this call: its result
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the engine's own keys
---   root          prefix of the foreign keys
---   queue         name of the queue
---   layout        layout of the keyspace, '' = the format has only one
---   settings      settings of the model
 --   not_after_ms  number: server time after which this call is void
 --   name          name of the schedule
 --   timing        times of its ticks, as JSON
@@ -25,18 +19,17 @@
 --   enabled       1, 0, or '' = unchanged, for a new one 1
 --   most          number: most schedules of the queue
 -- REPLY srv_us, done | repeated | refused, new | changed | same | full
--- USES <format>/wire: wire
+-- USES <format>: wire_adopt_schedule, wire_scheduled
 --      core/call: check_types
+--      foreign/format: format_of
 --      schedules/schedule: schedule_call, schedule_put
 
 local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms,
   not_after_ms)
 if known then return known end
-local model = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
-model.check()
+local format = format_of(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
 check_types({}, { stats }, {})
-if model.adopt_schedule then model.adopt_schedule(name) end
+wire_adopt_schedule(format, name)
 return schedule_put({ cron = cron, schedule = schedule, stats = stats, op = op },
   { name = name, timing = timing, policy = policy, job = job, next_ms = next_ms, anchor_ms = anchor_ms,
-  enabled = enabled, most = most },
-  srv_us, not_after_ms, model.scheduled)
+  enabled = enabled, most = most }, srv_us, not_after_ms, function(...) wire_scheduled(format, ...) end)

@@ -1,29 +1,20 @@
 #!lua flags=no-writes
 -- Read how far a job has come: what a worker of this engine has told last, or a foreign one after it.
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep  hash    state of the sweeps
 --   run    string  run:<id>
 -- ARGV
---   now_ms    '' or the time of a test
---   prefix    prefix of the engine's own keys
---   root      prefix of the foreign keys
---   queue     name of the queue
---   layout    layout of the keyspace, '' = the format has only one
---   settings  settings of the model
 --   id        the job
 -- REPLY srv_us, percent, message, data and at_ms as JSON; '' where nothing is noted
--- USES <format>/wire: wire
+-- USES <format>: wire, wire_progress
 --      core/call: check_types, server_us
 
 local srv_us = server_us(now_ms, sweep)
 check_types({}, { run }, {})
-local model = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
+local format = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
 local own = redis.call('HGET', run, 'progress') or ''
-local percent, message, at_ms
-if model.progress then
-  percent, message, at_ms = model.progress(id, string.match(own, '"percent":([%d.eE+-]+)'))
-end
+local percent, message, at_ms = wire_progress(format, id, string.match(own, '"percent":([%d.eE+-]+)'))
 if not percent or percent ~= percent or math.abs(percent) > 1e300
     or at_ms and at_ms <= tonumber(string.match(own, '^{"at_ms":(%d+)') or -1) then
   return { srv_us, own }

@@ -2,29 +2,23 @@
 -- Remove a schedule. The jobs that it has made stay. If the format has schedules, its own copy is removed as
 -- well.
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep    hash    state of the sweeps
 --   cron     zset    schedules by next tick (ms), +inf for one that does not tick
 --   schedule hash    cron:<schedule>, its definition and its state
 --   op       string  op:<op id>, record of this call: its result
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the engine's own keys
---   root          prefix of the foreign keys
---   queue         name of the queue
---   layout        layout of the keyspace, '' = the format has only one
---   settings      settings of the model
 --   not_after_ms  number: server time after which this call is void
 --   name          name of the schedule
 -- REPLY srv_us, done | repeated | refused, changed | gone
--- USES <format>/wire: wire
+-- USES <format>: wire_adopt_schedule, wire_scheduled
+--      foreign/format: format_of
 --      schedules/schedule: schedule_call, schedule_remove
 
 local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms,
   not_after_ms)
 if known then return known end
-local model = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
-model.check()
-if model.adopt_schedule then model.adopt_schedule(name) end
+local format = format_of(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
+wire_adopt_schedule(format, name)
 return schedule_remove({ cron = cron, schedule = schedule, op = op }, name, srv_us, not_after_ms,
-  model.scheduled)
+  function(...) wire_scheduled(format, ...) end)

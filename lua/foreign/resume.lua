@@ -2,40 +2,34 @@
 -- End the pause of one name of jobs, or with * that of the whole queue, on the wire and in the engine's own
 -- keys.
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep   hash    state of the sweeps
 --   paused  hash    the engine's own pauses
 --   rest    zset    w:<name> by the time (ms) when its pause on the wire ends
 --   stats   hash    counters
 --   op      string  op:<op id>, record of this call: 1 = there was such a pause
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the engine's own keys
---   root          prefix of the foreign keys
---   queue         name of the queue
---   layout        layout of the keyspace, '' = the format has only one
---   settings      settings of the model
 --   not_after_ms  number: server time after which this call is void
 --   class         name of jobs, or *
 -- REPLY srv_us, done | repeated | refused, 1 = there was such a pause
--- USES <format>/wire: wire
+-- USES <format>: wire_paused, wire_resume
 --      core/call: administered, check_types, server_us
 --      core/wake: append_events, wake_push
+--      foreign/format: format_of
 --      looks/looks: pauses_on
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms)
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 check_types({ rest }, { paused, stats }, { prefix .. 'wake' }, { op })
-model.check()
 
 local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known, tonumber(redis.call('GET', op) or 0) or 1 } end
-local on_wire = model.paused and model.paused(class)
+local on_wire = wire_paused(format, class)
 local was_on = (on_wire or pauses_on({ class, redis.call('HGET', paused, class) }, now_ms)[1]) and 1 or 0
 local keep = redis.call('HGET', stats, 'events')
 redis.call('HDEL', paused, class)
-if model.resume then model.resume(class) end
+wire_resume(format, class)
 redis.call('ZREM', rest, 'w:' .. class)
 wake_push(prefix .. 'wake')
 redis.call('SET', op, string.format('%d', was_on), 'PXAT', not_after_ms + LATE_COPY_MS)

@@ -4,41 +4,33 @@
 -- out. One that only foreign clients know yet is listed with version 0: the first call that changes it makes
 -- it one of the engine's.
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep     hash    state of the sweeps
 --   cron      zset    schedules by next tick (ms), +inf for one that does not tick
 --   schedule  hash    cron:<schedule>, its definition and its state
 -- ARGV
---   now_ms    '' or the time of a test
---   prefix    prefix of the engine's own keys
---   root      prefix of the foreign keys
---   queue     name of the queue
---   layout    layout of the keyspace, '' = the format has only one
---   settings  settings of the model
 --   name      name of the schedule, '' = a page of all
 --   offset    number: first rank
 --   limit     number: most schedules of the page
 -- REPLY srv_us, 1 where more follow, then for each as in the script of Lanes
--- USES <format>/wire: wire
+-- USES <format>: wire, wire_add_entry, wire_next_tick_ms, wire_schedule_names
 --      core/call: server_us
 --      schedules/schedule: add_schedule
 
 local srv_us = server_us(now_ms, sweep)
-local model = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
+local format = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
 local page = {}
 local function add(known, key)
-  local next_ms, before = model.next_tick_ms and model.next_tick_ms(known), #page
+  local next_ms, before = wire_next_tick_ms(format, known), #page
   if next_ms ~= false then add_schedule(page, known, key, next_ms) end
-  if next_ms ~= false and #page == before and model.add_entry then model.add_entry(page, known) end
+  if next_ms ~= false and #page == before then wire_add_entry(format, page, known) end
 end
 if name ~= '' then
   add(name, schedule)
   return { srv_us, 0, page }
 end
-local names, total
-if model.schedule_names then
-  names, total = model.schedule_names(offset, limit)
-else
+local names, total = wire_schedule_names(format, offset, limit)
+if not names then
   names, total = redis.call('ZRANGE', cron, offset, offset + limit - 1), redis.call('ZCARD', cron)
 end
 for _, member in ipairs(names) do add(member, prefix .. 'cron:' .. member) end

@@ -12,20 +12,14 @@
 -- 6. Push a missing wake marker (rule 22).
 -- 7. Return the schedules that are due, because only the caller can compute their next ticks (rule 24).
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep   hash    state of the sweeps
 --   active  zset    id by lease deadline (ms)
 --   cron    zset    schedules by next tick (ms), +inf for one that does not tick
 --   stats   hash    counters
 --   leader  string  incarnation of the worker that is the leader
 --   swept   string  swept:<incarnation>, counter and reply of its last sweep
 -- ARGV
---   now_ms       '' or the time of a test
---   prefix       prefix of the engine's own keys
---   root         prefix of the foreign keys
---   queue        name of the queue
---   layout       layout of the keyspace, '' = the format has only one
---   settings     settings of the model
 --   incarnation  16 hex digits
 --   counter      counter of the incarnation's sweeps
 --   limit        number: most jobs to move; a lease that is taken away counts as two
@@ -35,36 +29,36 @@
 --       nonce ('-' = it was a foreign client's, or the job had none), crashes; for each due schedule: name,
 --       version, next tick, anchor_ms, timing, policy; version of the news (read_worker_updates.lua), 1 = the
 --       caller is the leader
--- USES <format>/wire: wire
+-- USES <format>: wire_count, wire_due_schedules
 --      core/call: check_types, server_us
 --      core/limit: has_slots
 --      core/sweep: share_left, sweep_clock, sweep_state, swept_before
 --      core/wake: append_events, wake_push
 --      foreign/claim: foreign_promote, own_words
 --      foreign/ends: keep_ended, mend_held, reap_foreign
+--      foreign/format: format_of
 --      foreign/ids: record_of, words_of
 --      foreign/looks: lift_pauses, sleep_for, strays_back
 --      schedules/schedule: due_schedules
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms)
+local format = format_of(root, prefix, queue, layout, settings, now_ms)
 check_types({ active, prefix .. 'strays', cron, prefix .. 'rest' },
   { sweep, stats, prefix .. 'limits', prefix .. 'retention', prefix .. 'settings', prefix .. 'paused' },
   { prefix .. 'wake' }, { swept, leader })
-model.check()
 local version = tonumber(redis.call('HGET', prefix .. 'settings', 'version') or 0)
 local leads = redis.call('GET', leader) == incarnation
 local function reply(sleep_ms, words)
   local promoted = tonumber(table.remove(words, 1) or 0)
   -- Schedules in the engine's own index, and those that only the wire has.
   local due = due_schedules(prefix, now_ms, 16)
-  for _, word in ipairs(model.due_schedules and model.due_schedules(16) or {}) do due[#due + 1] = word end
+  for _, word in ipairs(wire_due_schedules(format, 16) or {}) do due[#due + 1] = word end
   return { srv_us, sleep_ms, promoted, words, due, version, leads and 1 or 0 }
 end
 local repeated = swept_before(redis.call('GET', swept), counter)
 if repeated then
-  return reply(sleep_for(prefix, now_ms, most_ms, model), words_of(table.concat(repeated, ' ')))
+  return reply(sleep_for(prefix, now_ms, most_ms, format), words_of(table.concat(repeated, ' ')))
 end
 
 local latest = tonumber(redis.call('ZRANGE', active, -1, -1, 'WITHSCORES')[2] or 0)
@@ -94,28 +88,30 @@ local function take(...)
   for _, field in ipairs({ ... }) do taken[#taken + 1] = field end
 end
 for _, id in ipairs(expired) do
-  local kind, fence, nonce, crashes = unpack(reap_foreign(prefix, id, now_ms, model, events))
+  local kind, fence, nonce, crashes = unpack(reap_foreign(prefix, id, now_ms, format, events))
   redis.call('ZREM', active, id)
   if kind ~= 'ended' then take(kind, id, fence, nonce, crashes) end
 end
 -- After a stall the foreign workers could not renew yet either.
 if now_ms >= no_reap_before_ms then
   local back, moved
-  back, moved, more = strays_back(prefix, active, now_ms, share_left(limit, used), model, events)
+  back, moved, more = strays_back(prefix, active, now_ms, share_left(limit, used), format, events)
   for _, id in ipairs(back) do take('reaped', id, '0', '-', 0) end
   used = used + moved
 end
-more = keep_ended(prefix, now_ms, model) or more
+more = keep_ended(prefix, now_ms, format) or more
 mend_held(prefix, active, now_ms)
 local most = share_left(limit, used)
-local promoted, unread = foreign_promote(prefix, model, most)
+local promoted, unread = foreign_promote(prefix, format, most)
 for _, id in ipairs(unread) do take('corrupt', id, '0', '-', 0) end
-local resumed = lift_pauses(prefix, now_ms, model)
-if #taken > 0 or promoted > 0 or resumed or model.count('waiting') > 0 then wake_push(prefix .. 'wake') end
+local resumed = lift_pauses(prefix, now_ms, format)
+if #taken > 0 or promoted > 0 or resumed or wire_count(format, 'waiting') > 0 then
+  wake_push(prefix .. 'wake')
+end
 table.insert(taken, 1, promoted)
 if promoted > 0 or #taken > 1 then
   redis.call('SET', swept, counter .. ' ' .. record_of(taken), 'PXAT', now_ms + LATE_COPY_MS)
 end
 if events then append_events(prefix .. 'events', events) end
 return reply((more or #ahead == limit or promoted + #unread == most) and 0
-  or sleep_for(prefix, now_ms, most_ms, model), taken)
+  or sleep_for(prefix, now_ms, most_ms, format), taken)

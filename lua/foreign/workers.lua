@@ -2,26 +2,20 @@
 -- One page of the workers with their last heartbeats: behind those of this engine the ones that the format's
 -- registry lists.
 --
+-- HEAD foreign/format
 -- KEYS
---   sweep    hash    state of the sweeps
 --   workers  zset    incarnation by the time (ms) until which it is taken for alive
 --   leader   string  incarnation of the worker that is the leader
 -- ARGV
---   now_ms    '' or the time of a test
---   prefix    prefix of the engine's own keys
---   root      prefix of the foreign keys
---   queue     name of the queue
---   layout    layout of the keyspace, '' = the format has only one
---   settings  settings of the model
 --   offset    number: first rank
 --   limit     number: most workers
 -- REPLY srv_us, leader, for each worker: incarnation, until_ms, last heartbeat
--- USES <format>/wire: wire
+-- USES <format>: wire, wire_workers
 --      core/call: check_types, server_us
 
 check_types({ workers }, { sweep }, {}, { leader })
 local srv_us = server_us(now_ms, sweep)
-local model = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
+local format = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
 local found, page = {}, redis.call('ZRANGE', workers, offset, offset + limit - 1, 'WITHSCORES')
 for at = 1, #page, 2 do
   found[#found + 1], found[#found + 2] = page[at], page[at + 1]
@@ -29,7 +23,7 @@ for at = 1, #page, 2 do
   -- As in the script of Lanes: one of another type must not hide the others.
   found[#found + 1] = type(beat) == 'table' and '0 0 0 0 ' .. beat.err or beat
 end
-local foreign = #page < 2 * limit and model.workers and model.workers() or {}
+local foreign = #page < 2 * limit and wire_workers(format) or {}
 local skipped = math.max(0, offset - redis.call('ZCARD', workers))
 for at = skipped + 1, math.min(#foreign, skipped + limit - #page / 2) do
   local one = foreign[at]

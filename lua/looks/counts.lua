@@ -3,8 +3,8 @@
 -- only the waiting jobs of those classes count. Those of some 500 lanes are counted per call: the waiting
 -- jobs are the sum of all calls.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   due      zset    sequence and id by due_ms
 --   active   zset    id by lease deadline (ms)
 --   dead     zset    id by time
@@ -13,8 +13,6 @@
 --   handing  zset    ended jobs whose children are not all handled yet, by time
 --   stats    hash    counters
 -- ARGV
---   now_ms   '' or the time of a test
---   prefix   prefix of the queue's keys
 --   cursor   '' = begin; else where the call before has ended, whose lanes are counted
 --   classes  1 for each class: its name
 -- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried, blocked, handing, cursor of the next

@@ -2,16 +2,14 @@
 -- The details of jobs. Stops after 1 MiB of envelopes: the reply may have fewer items than the call asks for,
 -- but at least one.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   due      zset    sequence and id by due_ms
 --   active   zset    id by lease deadline (ms)
 --   dead     zset    id by time
 --   done     zset    id by time
 --   items    2 for each item: job:<id> and run:<id>
 -- ARGV
---   now_ms   '' or the time of a test
---   prefix   prefix of the queue's keys
 --   whole    1 = with the envelope and the fields of `run`
 --   items    1 for each item: id
 -- REPLY srv_us, for each item: state, fence, time (ms: due, end of the lease, death or finish; 0 = none),

@@ -1,13 +1,11 @@
 #!lua flags=no-writes
 -- How jobs have ended, the latest first: one part of the entries, of those that are meant.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash  state of the sweeps
 --   stats    hash  counters, and the setting of the history
 --   history  zset  how jobs have ended, by time (ms)
 -- ARGV
---   now_ms         '' or the time of a test
---   prefix         prefix of the queue's keys
 --   newer_than_ms  number: they ended less than so long ago; 0 = at any time
 --   older_than_ms  number: and at least so long ago
 --   until_ms       number: and at this time at the latest

@@ -1,12 +1,10 @@
 #!lua flags=no-writes
 -- How long the handlers of each name took, one page of the names.
 --
+-- HEAD core/call
 -- KEYS
---   sweep  hash  state of the sweeps
 --   took   zset  names that have handler times, by the time (ms) of their first report
 -- ARGV
---   now_ms  '' or the time of a test
---   prefix  prefix of the queue's keys
 --   offset  number: first rank
 --   limit   number: most names
 -- REPLY srv_us, for each name: name, time of its first report (ms), its times: field and number

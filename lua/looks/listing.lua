@@ -1,16 +1,14 @@
 #!lua flags=no-writes
 -- One page of every state at one instant: ids with their scores, for snapshots and displays.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   due      zset    sequence and id by due_ms
 --   active   zset    id by lease deadline (ms)
 --   dead     zset    id by time
 --   done     zset    id by time
 --   blocked  zset    jobs that wait for parents, by the time (ms) of their enqueue
 -- ARGV
---   now_ms   '' or the time of a test
---   prefix   prefix of the queue's keys
 --   offset   number: first rank
 --   limit    number: most entries for each state
 -- REPLY srv_us, then for each of waiting, delayed, active, dead, done, blocked: member, score, ...

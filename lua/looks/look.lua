@@ -3,8 +3,8 @@
 -- wait:<token>. Read and registration are one step, so no end falls between them. A copy of the call
 -- registers the same token only once.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   job      string  job:<id>, the envelope or its tombstone
 --   run      string  run:<id>
 --   result   string  result:<id>
@@ -14,8 +14,6 @@
 --   waits    string  waits:<id>, the tokens that wait for its end
 --   wait     stream  wait:<token>, the ids that have ended
 -- ARGV
---   now_ms   '' or the time of a test
---   prefix   prefix of the queue's keys
 --   id       the job
 --   token    16 hex digits; '' = do not wait
 -- REPLY srv_us, pending | finished | cancelled | discarded | skipped | expired | rejected | dead | kept |

@@ -3,16 +3,14 @@
 -- its reason and its waiting time. Lanes come in pages of some 100. The first page has up to 200 pauses and
 -- 200 limits, first the limits for which lanes wait.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   paused   hash    pauses
 --   limits   hash    definitions of limits
 --   blocking zset    limits with parked lanes by the time (ms) of their last check
 --   parked   hash    lane -> the limit that it waits for
 --   rest     zset    lanes and classes by the time (ms) at which their rate window or pause ends
 -- ARGV
---   now_ms   '' or the time of a test
---   prefix   prefix of the queue's keys
 --   cursor   '' = begin; else where the call before has ended
 -- REPLY srv_us, pauses: name, until_ms (0 = until it is resumed), ...; for each limit: see limit_use; for
 --       each lane: lane, waiting jobs, since when the oldest one waits (ms), the limit that it waits for (''

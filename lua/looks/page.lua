@@ -2,11 +2,9 @@
 -- One page of the jobs in a state at one instant: their ids, or the number of jobs per name. For waiting jobs
 -- a call covers some 500 lanes.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 -- ARGV
---   now_ms   '' or the time of a test
---   prefix   prefix of the queue's keys
 --   state    waiting | blocked | delayed | active | stuck | dead | finished
 --   offset   number: first rank
 --   limit    number: most entries

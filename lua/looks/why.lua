@@ -3,8 +3,8 @@
 -- it, its parents, and at most 200 of the live workers. Also the jobs that wait for it or may still read its
 -- result.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   job      string  job:<id>, the envelope or its tombstone
 --   run      string  run:<id>
 --   needs    set     needs:<id>, the jobs that it waits for
@@ -21,8 +21,6 @@
 --   workers  zset    incarnation by the time (ms) until which it is taken for alive
 --   worker_settings  hash    pauses of workers
 -- ARGV
---   now_ms   '' or the time of a test
---   prefix   prefix of the queue's keys
 --   id       the job
 -- REPLY srv_us, state, fence, time (ms: due, end of the lease, death or finish; 0 = none); name, key,
 --       priority, what it requires of a worker as JSON; fields of `run` with their values; pauses: name,

@@ -1,13 +1,11 @@
 #!lua flags=no-writes
 -- One page of the workers with their last heartbeats.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   workers  zset    incarnation by the time (ms) until which it is taken for alive
 --   leader   string  incarnation of the worker that is the leader
 -- ARGV
---   now_ms   '' or the time of a test
---   prefix   prefix of the queue's keys
 --   offset   number: first rank
 --   limit    number: most workers
 -- REPLY srv_us, leader, for each worker: incarnation, until_ms, last heartbeat

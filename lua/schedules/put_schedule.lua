@@ -2,15 +2,13 @@
 -- Define a schedule, or change it (rule 24). If its timing stays the same, its next tick and its anchor stay;
 -- if nothing changes, nothing is written to it.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   cron     zset    schedules by next tick (ms), +inf for one that does not tick
 --   schedule hash    cron:<schedule>, its definition and its state
 --   stats    hash    counters
 --   op       string  op:<op id>, record of this call: its result
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the queue's keys
 --   not_after_ms  number: server time after which this call is void
 --   name          name of the schedule
 --   timing        times of its ticks, as JSON
@@ -31,5 +29,4 @@ if known then return known end
 check_types({}, { stats }, {})
 return schedule_put({ cron = cron, schedule = schedule, stats = stats, op = op },
   { name = name, timing = timing, policy = policy, job = job, next_ms = next_ms, anchor_ms = anchor_ms,
-  enabled = enabled, most = most },
-  srv_us, not_after_ms)
+  enabled = enabled, most = most }, srv_us, not_after_ms)

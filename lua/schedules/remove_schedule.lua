@@ -1,14 +1,12 @@
 #!lua flags=allow-oom
 -- Remove a schedule. The jobs that it has made stay.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   cron     zset    schedules by next tick (ms), +inf for one that does not tick
 --   schedule hash    cron:<schedule>, its definition and its state
 --   op       string  op:<op id>, record of this call: its result
 -- ARGV
---   now_ms        '' or the time of a test
---   prefix        prefix of the queue's keys
 --   not_after_ms  number: server time after which this call is void
 --   name          name of the schedule
 -- REPLY srv_us, done | repeated | refused, changed | gone

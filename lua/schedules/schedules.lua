@@ -1,13 +1,11 @@
 #!lua flags=no-writes
 -- One page of the schedules by next tick, those that do not tick last; or the schedule with this name.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   cron     zset    schedules by next tick (ms), +inf for one that does not tick
 --   schedule hash    cron:<schedule>, its definition and its state
 -- ARGV
---   now_ms   '' or the time of a test
---   prefix   prefix of the queue's keys
 --   name     name of the schedule, '' = a page of all
 --   offset   number: first rank
 --   limit    number: most schedules of the page

@@ -2,8 +2,8 @@
 -- Make the jobs of a schedule's ticks and move it on to its next tick. The schedule must still have this
 -- version and wait for this tick, or another scheduler was faster (rule 24). With an error it stops ticking.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   cron     zset    schedules by next tick (ms), +inf for one that does not tick
 --   schedule hash    cron:<schedule>, its definition and its state
 --   seq      string  the last sequence
@@ -15,8 +15,6 @@
 --   stats    hash    counters
 --   items    1 for each item: job:cron:<schedule>:<tick>
 -- ARGV
---   now_ms       '' or the time of a test
---   prefix       prefix of the queue's keys
 --   name         name of the schedule
 --   version      version of its definition
 --   expected_ms  the tick that it waits for
@@ -32,25 +30,23 @@
 --      core/envelope: envelope_open, job_head
 --      core/job: job_state, make_job, unique_holder
 --      core/wake: append_events, wake_push
---      schedules/schedule: ticked_until
+--      schedules/schedule: note_tick, tick_state, ticked_until
 
 settled(prefix)
 check_types({ cron, due, active, dead }, { sweep, schedule, classes, parked, stats }, {},
   { seq, unpack(KEYS, 11) })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local was = redis.call('HMGET', schedule, 'version', 'next_ms', 'enabled', 'ticked', 'job', 'last_job',
-  'count', 'missed', 'skipped',
-  'last_ms')
+local was = tick_state(schedule)
 local words = {}
-for word in string.gmatch(was[4] or '', '%S+') do words[#words + 1] = word end
+for word in string.gmatch(was.ticked or '', '%S+') do words[#words + 1] = word end
 if words[1] == caller then return { srv_us, 'repeated', tonumber(words[2]), { unpack(words, 3) } } end
 local last_ms = #ARGV > 10 and tonumber(ARGV[#ARGV]) or 0
 -- anchor: tick-checks-version-and-time
-if was[1] ~= version or was[2] ~= expected_ms or was[3] ~= '1' or math.max(last_ms, tonumber(expected_ms)) > now_ms then
+if was.version ~= version or was.next_ms ~= expected_ms or was.enabled ~= '1' or math.max(last_ms, tonumber(expected_ms)) > now_ms then
   return { srv_us, 'moved', 0, {} }
 end
-local job = envelope_open(was[5])
+local job = envelope_open(was.job)
 if error_text == '' and (not job or job.kind ~= 'J') then error_text, next_ms = 'corrupt envelope', '0' end
 if error_text == '' and tonumber(next_ms) <= math.max(tonumber(expected_ms), last_ms) then
   return redis.error_reply('IRONCLAIM the next tick of a schedule must come after the one before')
@@ -61,18 +57,17 @@ if tonumber(redis.call('GET', seq) or 0) >= 281474976710000 then
 end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
 local virtual_time, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
-local fresh, made, skipped, last_job = {}, {}, 0, was[6] or ''
+local fresh, made, skipped, last_job = {}, {}, 0, was.last_job or ''
 local function ended(id)
   local state = job_state(prefix, job_head(prefix .. 'job:' .. id), id)
   return state ~= 'waiting' and state ~= 'delayed' and state ~= 'active'
 end
 if error_text == '' then
   check_types({ prefix .. 'lane:' .. job.lane, prefix .. 'ready:' .. job.class },
-    { prefix .. 'routed', prefix .. 'settings' },
-    { prefix .. 'wake:' .. job.class })
+    { prefix .. 'routed', prefix .. 'settings' }, { prefix .. 'wake:' .. job.class })
   -- anchor: schedule-waits-for-its-last-job
   local free = overlap == 'allow' or last_job == '' or ended(last_job)
-  local done_ms = ticked_until(was[10], now_ms)
+  local done_ms = ticked_until(was.last_ms, now_ms)
   local first = 11
   while first <= #ARGV and tonumber(ARGV[first]) <= done_ms do first = first + 1 end
   for at = first, #ARGV do
@@ -92,18 +87,10 @@ if error_text == '' then
 end
 
 local wakes = {}
-for _, id in ipairs(fresh) do make_job(prefix, id, was[5], job, now_ms, virtual_time, wakes, events) end
-local state = { 'next_ms', next_ms, 'count', tonumber(was[7] or 0) + #made, 'missed',
-  tonumber(was[8] or 0) + missed,
-  'skipped', tonumber(was[9] or 0) + skipped, 'error', error_text, 'ticked',
-  caller .. ' ' .. skipped .. ' ' .. table.concat(made, ' ') }
-if #made > 0 then
-  for _, word in ipairs({ 'last_job', last_job, 'last_ms', string.match(last_job, '%d+$') }) do
-    state[#state + 1] = word
-  end
-end
-redis.call('HSET', schedule, unpack(state))
-redis.call('ZADD', cron, error_text == '' and next_ms or '+inf', name)
+for _, id in ipairs(fresh) do make_job(prefix, id, was.job, job, now_ms, virtual_time, wakes, events) end
+note_tick(cron, schedule, name, was, { next_ms = next_ms, made = #made, missed = missed, skipped = skipped,
+  error = error_text, ticked = caller .. ' ' .. skipped .. ' ' .. table.concat(made, ' '),
+  last_job = last_job, last_ms = string.match(last_job, '%d+$') })
 for list in pairs(wakes) do wake_push(list) end
 if events then append_events(prefix .. 'events', events) end
 return { srv_us, 'ticked', skipped, made }

@@ -1,12 +1,10 @@
 #!lua flags=allow-oom
 -- Forget the jobs of a batch that has arrived in its new shard.
 --
+-- HEAD core/call
 -- KEYS
---   sweep    hash    state of the sweeps
 --   transit  hash    the batch, as in shard_take
 -- ARGV
---   now_ms  '' or the time of a test
---   prefix  prefix of the queue's keys
 --   number  number: of the batch
 -- REPLY srv_us, how many jobs
 -- USES children/children: forget_lacked

@@ -2,13 +2,11 @@
 -- Say whether a shard takes new jobs, and let its sequences go on after those of the shards whose jobs it
 -- gets.
 --
+-- HEAD core/call
 -- KEYS
---   sweep  hash    state of the sweeps
 --   seq    string  the last sequence
 --   stats  hash    counters
 -- ARGV
---   now_ms    '' or the time of a test
---   prefix    prefix of the queue's keys
 --   moved     what enqueues are told: 1 (only children of jobs that are here) or 2 (none), then the number of
 --             shards; '' = as it is
 --   sequence  number: the next jobs have a later one

@@ -2,8 +2,8 @@
 -- Put a batch of jobs that shard_take has taken into the shard that they move to. Each batch of a shard has a
 -- number, and arrives once.
 --
+-- HEAD core/call
 -- KEYS
---   sweep     hash    state of the sweeps
 --   seq       string  the last sequence
 --   classes   hash    class -> its target
 --   parked    hash    lane -> the limit that it waits for
@@ -13,8 +13,6 @@
 --   stats     hash    counters
 --   arrived   hash    shard -> number of the last batch from there
 -- ARGV
---   now_ms    '' or the time of a test
---   prefix    prefix of the queue's keys
 --   source    the shard that they come from
 --   number    number: of the batch
 --   finished  number: jobs that the shard has counted, which come with its last batch

@@ -3,14 +3,12 @@
 -- repeat changes nothing. The first record closes the queue's own name, which is shard 0, to enqueues without
 -- shards.
 --
+-- HEAD core/call
 -- KEYS
---   sweep   hash    state of the sweeps
 --   seq     string  the last sequence
 --   stats   hash    counters
 --   shards  string  the record, as JSON
 -- ARGV
---   now_ms  '' or the time of a test
---   prefix  prefix of the queue's keys
 --   known   the record that the caller has read; '' = none
 --   record  the new one
 --   moved   what enqueues into shard 0 are told from now on, as in shard_gate; '' = as it is

@@ -3,8 +3,8 @@
 -- What was taken is kept in `transit` until shard_drop, so the call may be repeated, and whoever finds a
 -- batch there goes on with it.
 --
+-- HEAD core/call
 -- KEYS
---   sweep     hash    state of the sweeps
 --   due       zset    sequence and id by due_ms
 --   dead      zset    id by time
 --   expiring  zset    sequence and id by the time of the expiry (ms)
@@ -15,8 +15,6 @@
 --   transit   hash    number of the last batch; while it is on its way `to`, the shard that it goes to, and
 --             `j:<id>`, each job packed
 -- ARGV
---   now_ms  '' or the time of a test
---   prefix  prefix of the queue's keys
 --   number  number: of this batch; 0 = only look
 --   to      the shard that it goes to
 --   jobs    1 for each job: id

@@ -23,7 +23,16 @@ from engine.ops.claims import Bury, Release
 from engine.ops.jobs import Enqueue
 from engine.options import PLAIN
 from engine.redis import scripts
-from engine.redis.scripts import Script, layers_of, linked_functions, linked_model, load_model, load_script, scripts_folder
+from engine.redis.scripts import (
+    Script,
+    layers_of,
+    linked_functions,
+    linked_model,
+    load_model,
+    load_script,
+    scripts_folder,
+    with_head,
+)
 from tests.engine.helpers.producing import refused
 from tests.engine.helpers.slots import check_slots
 
@@ -132,6 +141,20 @@ def test_a_header_that_the_body_denies(folder: Path, old: str, new: str, message
     assert "sample.lua" in str(caught.value) and "\n" not in str(caught.value)
 
 
+def test_the_slots_of_a_head_come_before_those_of_the_script(folder: Path) -> None:
+    head = "--\n-- HEAD of the scripts here.\n-- KEYS\n--   lane  zset  ids\n-- ARGV\n--   at_ms  number: a time\n"
+    (folder / "modules" / "numbers.lua").write_text(NUMBERS.replace("-- Numbers.\n", f"-- Numbers.\n{head}"))
+    path = changed(folder, "-- KEYS\n--   lane     zset  ids\n", "-- HEAD dsps/numbers\n-- KEYS\n")
+    refused(ScriptFault, "sample.lua: at_ms is declared and never used", load_script, path)
+    path.write_text(path.read_text().replace("double(now_ms)", "double(now_ms + at_ms)"))
+    script = load_script(path)
+    assert (script.keys, script.arguments) == (("lane", "active"), ("at_ms", "now_ms"))
+    assert "local lane = KEYS[1]\nlocal active = KEYS[2]\nlocal at_ms = tonumber(ARGV[1])\n" in script.text
+    assert "HEAD" not in script.text and "--   at_ms  number: a time\n--   now_ms" in script.text
+    path.write_text(path.read_text().replace("HEAD dsps/numbers", "HEAD dsps/words"))
+    refused(ScriptFault, "script sample.lua: dsps/words has no HEAD", load_script, path)
+
+
 def test_a_comment_is_no_use(folder: Path) -> None:
     path = changed(folder, ", lane, active,", ", active,")
     path.write_text(path.read_text() + "  -- lane is used by nobody\n")
@@ -198,7 +221,7 @@ def test_a_name_is_one_function_in_all_layers(folder: Path, tmp_path_factory: py
 
 def test_a_shared_script_says_that_a_function_is_of_the_format(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     shared = tmp_path_factory.mktemp("shared")
-    for uses, message in (("dsps/numbers", "but it is in <format>/numbers"), ("<format>/numbers", "")):
+    for uses, message in (("dsps/numbers", "but it is in <format>"), ("<format>", "")):
         (shared / "sample.lua").write_text(SAMPLE.replace("dsps/numbers", uses))
         if message:
             with pytest.raises(ScriptFault, match=message):
@@ -400,7 +423,8 @@ TYPED = re.compile(r"^--   (\w+) +(string|hash|list|zset|set|stream) ", re.MULTI
 
 def types_of(keys: type[Any], path: Path) -> Iterator[tuple[str, str, str]]:
     """Slot, its type by the header, and its type by the class of the keys, of each key that this has."""
-    for slot, told in TYPED.findall(path.read_text().partition("-- ARGV")[0]):
+    layers = layers_of(scripts_folder(), "bull" if keys is ForeignKeys else "lanes")
+    for slot, told in TYPED.findall(with_head(path, layers).partition("-- ARGV")[0]):
         key = getattr(keys, ATTRIBUTES.get(slot) or slot, None)
         if key is not None and (path.stem, slot) not in OTHER_TYPES:
             yield slot, told, (inspect.getdoc(key) or "").split()[0].strip(":").lower()

@@ -27,7 +27,7 @@ FOREIGN_REMOVALS = (
     removal(6, "the token of a call is not looked at", "stale end, stale renewal", "often frozen").by(
         "foreign-token-is-checked",
         "local listed = deadline_ms\n"
-        "if listed and words[1] and words[2] ~= '' and format.mine(id, words[1] .. ':' .. words[2]) then "
+        "if listed and words[1] and words[2] ~= '' and wire_mine(format, id, words[1] .. ':' .. words[2]) then "
         "return 'held', '', run, deadline_ms end",
     ),
     removal(6, "a lease that was taken away may still end the job", "stale end, one finish", "often frozen").by(

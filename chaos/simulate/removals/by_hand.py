@@ -27,11 +27,12 @@ BY_HAND = (
     ),
     removal(24, "a tick does not look which tick the schedule waits for", "tick, tick twice, undead", "schedules").by(
         "tick-checks-version-and-time",
-        "if was[1] ~= version or was[3] ~= '1' or math.max(last_ms, tonumber(expected_ms)) > now_ms then",
+        "if was.version ~= version or was.enabled ~= '1' or math.max(last_ms, tonumber(expected_ms)) > now_ms then",
     ),
     removal(24, "a tick does not look at the version of the schedule", "tick", "schedules put anew").by(
         "tick-checks-version-and-time",
-        "if not version or was[2] ~= expected_ms or was[3] ~= '1' or math.max(last_ms, tonumber(expected_ms)) > now_ms then",
+        "if not version or was.next_ms ~= expected_ms or was.enabled ~= '1' "
+        "or math.max(last_ms, tonumber(expected_ms)) > now_ms then",
     ),
     removal(25, "a job goes on when the first of its parents has ended", "parent open", "children").by(
         "all-parents-ended-before-the-child", "do unblock_job(prefix, known, child, now_ms, virtual_time, wakes, events) end"

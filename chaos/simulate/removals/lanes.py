@@ -37,7 +37,7 @@ LANES = (
     ),
     removal(20, "a lease holds no slot", "limit", "limits").by("lease-holds-a-slot", "if slots == 'none' then"),
     removal(20, "a lease that is reaped keeps its slot", "held", "limits and kills").by(
-        "reaped-lease-frees-its-slot", "if state[5] == 'none' then free_slots(prefix, state[5], id, virtual_time, wakes) end"
+        "reaped-lease-frees-its-slot", "if limits == 'none' then free_slots(prefix, limits, id, virtual_time, wakes) end"
     ),
     removal(20, "a renewal does not renew the slot", "held", "limits").by("renewal-renews-the-slot", "local _ = limit"),
     removal(20, "what is given back unstarted still counts in its window", "rate", "rates").by(

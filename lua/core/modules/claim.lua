@@ -21,16 +21,16 @@ local function claim_known(prefix, active, record, nonce, counter, corrupt, left
   for at = 2, #words, 2 do
     local id = words[at]
     if words[at + 1] == 'corrupt' then corrupt[#corrupt + 1] = id end
-    local run = run_look(prefix .. 'run:' .. id, 'fence', 'nonce', 'claims', 'failures', 'crashes', 'heir',
-      'cause')
+    local fence, held_by, claims, failures, crashes, heir, cause = unpack(run_look(prefix .. 'run:' .. id,
+      'fence', 'nonce', 'claims', 'failures', 'crashes', 'heir', 'cause'), 1, 7)
     local deadline_ms = redis.call('ZSCORE', active, id)
     local raw = redis.call('GET', prefix .. 'job:' .. id) -- anchor: repeated-claim-returns-each-payload
-    if raw and deadline_ms and run[1] == words[at + 1] and run[2] == nonce then
-      for _, field in ipairs({ id, tonumber(run[1]), tonumber(deadline_ms), tonumber(run[3]),
-          tonumber(run[4] or 0), tonumber(run[5] or 0), raw }) do
+    if raw and deadline_ms and fence == words[at + 1] and held_by == nonce then
+      for _, field in ipairs({ id, tonumber(fence), tonumber(deadline_ms), tonumber(claims),
+          tonumber(failures or 0), tonumber(crashes or 0), raw }) do
         jobs[#jobs + 1] = field
       end
-      if run[6] then left[#left + 1] = left_by_parents(prefix, id, raw, run[7]) end
+      if heir then left[#left + 1] = left_by_parents(prefix, id, raw, cause) end
     end
   end
   return 'repeated', jobs

@@ -39,8 +39,7 @@ local function pack_token(nonce)
   local number = is_claim and tonumber(string.sub(nonce, 18))
   if not number or number > U48_MAX then return 32, nonce end
   return 0, struct.pack(number < 256 and '>I4I4B' or number < 65536 and '>I4I4H' or '>I4I4I6',
-    tonumber(string.sub(nonce, 1, 8), 16),
-    tonumber(string.sub(nonce, 9, 16), 16), number)
+    tonumber(string.sub(nonce, 1, 8), 16), tonumber(string.sub(nonce, 9, 16), 16), number)
 end
 
 -- The tombstone of a job. outcome: see envelope_open; enqueue_nonce: '' for an id that needs none; token:

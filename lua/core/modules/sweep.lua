@@ -150,10 +150,10 @@ local function reap_job(prefix, id, now_ms, virtual_time, wakes, events)
   local run = prefix .. 'run:' .. id
   local job = job_head(prefix .. 'job:' .. id)
   local readable = run_is_readable(run)
-  local state = readable and run_read(run, 'fence', 'nonce', 'crashes', 'marked', 'limits', 'owner',
-    'requeued_ms') or {}
+  local fence, nonce, crashes, marked, limits, owner, requeued_ms = unpack(readable and run_read(run, 'fence',
+    'nonce', 'crashes', 'marked', 'limits', 'owner', 'requeued_ms') or {}, 1, 7)
   -- anchor: reaped-lease-frees-its-slot
-  if state[5] and state[5] ~= '' then free_slots(prefix, state[5], id, virtual_time, wakes) end
+  if limits and limits ~= '' then free_slots(prefix, limits, id, virtual_time, wakes) end
   if not job or job.kind == 'T' then
     -- A finish was cut off after its tombstone: the job has ended, and only its lease is left.
     if redis.call('SISMEMBER', prefix .. 'feeding', id) == 1 then
@@ -162,13 +162,13 @@ local function reap_job(prefix, id, now_ms, virtual_time, wakes, events)
     drop_run(prefix, id)
     return { 'ended' }
   end
-  local fence, nonce, crashes = state[1] or '0', state[2] or '', tonumber(state[3] or 0)
+  fence, nonce, crashes = fence or '0', nonce or '', tonumber(crashes or 0)
   local live = nonce ~= ''
   -- If a bury or a retry was cut off after it had put the job into `dead` or `due`, the job stays there.
   local dead = redis.call('ZSCORE', prefix .. 'dead', id)
   -- The entry in `dead` may also be left over from a requeue that was cut off. The job was claimed since, so
   -- the entry is removed.
-  if dead and tonumber(dead) < tonumber(state[7] or 0) then
+  if dead and tonumber(dead) < tonumber(requeued_ms or 0) then
     leave_dead(prefix, id)
     dead = false
   end
@@ -177,10 +177,10 @@ local function reap_job(prefix, id, now_ms, virtual_time, wakes, events)
   -- Rule 12: the first crash is counted without a condition; after it only a lease that was marked as started
   -- counts another one.
   -- anchor: crash-charged-once
-  if live and (crashes == 0 or state[4] == fence .. ':' .. nonce) then crashes = crashes + 1 end
+  if live and (crashes == 0 or marked == fence .. ':' .. nonce) then crashes = crashes + 1 end
   local function lost(why)
     if not live then return { 'error', why } end
-    local text = 'the worker ' .. (state[6] or '') .. ' was lost'
+    local text = 'the worker ' .. (owner or '') .. ' was lost'
     local note = error_note(run, now_ms, fence, 'lost', text, '')
     if why then note[2] = why end
     return note
@@ -202,7 +202,7 @@ local function reap_job(prefix, id, now_ms, virtual_time, wakes, events)
   if wake then wakes[wake] = true end
   -- anchor: reaped-lease-leaves-its-count
   if live then run_write(run, 'nonce', '', 'crashes', crashes, 'limits', '', unpack(lost())) end
-  if live and events then table.insert(events, { 'reaped', id, job.name, state[6] }) end
+  if live and events then table.insert(events, { 'reaped', id, job.name, owner }) end
   return { live and 'reaped' or 'ended', fence, nonce, crashes }
 end
 

@@ -62,8 +62,7 @@ local function append_events(stream, events)
   if not events.keep then return end
   for _, event in ipairs(events) do
     redis.pcall('XADD', stream, 'MAXLEN', '~', events.keep, '*', 'kind', event[1], 'job', event[2], 'name',
-      event[3] or '',
-      'detail', string.sub(event[4] or '', 1, 500))
+      event[3] or '', 'detail', string.sub(event[4] or '', 1, 500))
   end
 end
 

@@ -1,6 +1,8 @@
 -- Claims on a foreign format: scans for jobs, and the leases that the engine keeps in its own keys beside the
 -- format's.
--- USES core/claim: is_paused
+-- USES <format>: wire_candidates, wire_due, wire_locked, wire_mine, wire_paused, wire_promote, wire_read,
+--        wire_refuses, wire_scanned, wire_set_aside, wire_take
+--      core/claim: is_paused
 --      core/lease: note_lease
 --      core/limit: count_leases, limit_room
 --      core/wake: wake_push
@@ -43,7 +45,7 @@ local function foreign_token(prefix, format, id, fence, nonce)
     tonumber(redis.call('ZSCORE', prefix .. 'active', id) or nil)
   -- anchor: foreign-token-is-checked, 2 lines
   local listed = words[1] == fence and words[2] == nonce and deadline_ms
-  if listed and format.mine(id, token) then return 'held', '', run, deadline_ms end
+  if listed and wire_mine(format, id, token) then return 'held', '', run, deadline_ms end
   -- anchor: foreign-end-is-recognized-when-repeated
   if words[3] == token then return 'repeated', words[4] or '', run, deadline_ms end
   return 'stale', words[4] == 'cancelled' and 'cancelled' or '', run, deadline_ms, listed and true
@@ -61,7 +63,7 @@ local function foreign_known(prefix, format, record, nonce, counter, corrupt)
       corrupt[#corrupt + 1] = id
     else
       local state, _, _, deadline_ms = foreign_token(prefix, format, id, fence, nonce)
-      local job = state == 'held' and format.read(id)
+      local job = state == 'held' and wire_read(format, id)
       if job and job.kind == 'J' then
         local run = redis.call('HMGET', prefix .. 'run:' .. id, 'claims', 'crashes')
         for _, field in ipairs({ id, tonumber(fence), deadline_ms, own_number(run[1]), job.failures,
@@ -78,12 +80,12 @@ end
 -- ids that are about to move are recorded first. After a call that was cut off, the next one knows which jobs
 -- may be in two places, and checks before it adds.
 local function foreign_promote(prefix, format, most)
-  local promoted, corrupt, ids, moving, was = 0, {}, format.due(most), prefix .. 'moving', {}
+  local promoted, corrupt, ids, moving, was = 0, {}, wire_due(format, most), prefix .. 'moving', {}
   for _, id in ipairs(redis.call('SMEMBERS', moving)) do was[id] = true end
   if #ids == 0 and not next(was) then return 0, corrupt end
   for at = 1, #ids, PIECE do redis.call('SADD', moving, unpack(ids, at, math.min(at + PIECE - 1, #ids))) end
   for _, id in ipairs(ids) do
-    if format.promote(id, was[id]) == false then
+    if wire_promote(format, id, was[id]) == false then
       corrupt[#corrupt + 1] = shown_id(id)
       redis.call('HINCRBY', prefix .. 'stats', 'aside', 1)
     else
@@ -110,7 +112,7 @@ local function room_of(scan, name)
       room, _, ahead = limit_room(prefix, 'n:' .. name, definition, now_ms)
     end
     if (scan.some_paused and is_paused(prefix .. 'paused', name, now_ms))
-        or (format.paused and format.paused(name)) then
+        or wire_paused(format, name) then
       room = 0
     end
     scan.rooms[name] = { room = room, limit = definition and 'n:' .. name, definition = definition or nil,
@@ -125,11 +127,11 @@ local function waiting_job(scan, id)
   local format, ask = scan.format, scan.ask
   -- What is no text stays where it is, and is listed as unreadable.
   if not nameable(id) then return nil, id == '' and 'it has no id' or nil end
-  local job = format.read(id)
+  local job = wire_read(format, id)
   if not job or job.kind ~= 'J' then return nil, job and job.why or 'there is no job behind this id' end
   if not ask.classes[job.name] or room_of(scan, job.name).room <= 0 then return nil end
-  if not_for(job, ask.worker, format) or format.locked(id) then return nil end
-  local refused, never = format.refuses(job, id)
+  if not_for(job, ask.worker, format) or wire_locked(format, id) then return nil end
+  local refused, never = wire_refuses(format, job, id)
   if never or refused then return nil, never or nil end
   return job
 end
@@ -153,7 +155,7 @@ local function look_at_candidate(scan, candidate)
   if crashes > 0 and scan.crashed >= scan.ask.crashed_max then return end
   -- A second entry of a job that is running is passed over.
   local held = run[2] and run[2] ~= '' and redis.call('ZSCORE', prefix .. 'active', id)
-  if held and scan.format.mine(id, run[1] .. ':' .. run[2]) then return end
+  if held and wire_mine(scan.format, id, run[1] .. ':' .. run[2]) then return end
   local size = 0
   for _, part in ipairs(type(job.body) == 'table' and job.body or { job.body }) do size = size + #part end
   if #picked > 0 and scan.bytes + size > REPLY_BYTES then
@@ -173,7 +175,7 @@ end
 -- Look at the candidates of a window. Returns where the next one begins, 0 at the end of the waiting jobs,
 -- and where this one has ended.
 local function scan_window(scan, first, size)
-  local candidates, next_at = scan.format.candidates(first, size, scan.ask.worker)
+  local candidates, next_at = wire_candidates(scan.format, first, size, scan.ask.worker)
   local at = 0
   while at < #candidates and not scan.full do
     at = at + 1
@@ -239,11 +241,10 @@ local function foreign_claim(prefix, format, keys, ask, now_ms, events)
     -- The engine's keys are written before the wire. If the call is cut off in between, the job still waits
     -- on the wire, where the token has no effect.
     redis.call('HSET', run, 'fence', fence, 'nonce', nonce, 'owner', ask.owner, 'claims', one.claims,
-      'renewal', 0, 'ending', '',
-      'limits', one.room.limit or '')
+      'renewal', 0, 'ending', '', 'limits', one.room.limit or '')
     if one.known then redis.call('PERSIST', run) end
     redis.call('ZADD', keys.active, until_ms, one.id)
-    if format.take(one.id, one.job, one.place, lease) == false then
+    if wire_take(format, one.id, one.job, one.place, lease) == false then
       redis.call('ZREM', keys.active, one.id)
       redis.call('HSET', run, 'nonce', '', 'limits', '')
       redis.call('PEXPIREAT', run, string.format('%d', now_ms + LATE_COPY_MS))
@@ -264,12 +265,12 @@ local function foreign_claim(prefix, format, keys, ask, now_ms, events)
   end
   for _, group in pairs(counted) do count_leases(prefix, group.limit, group, until_ms, now_ms) end
   for _, one in ipairs(broken) do
-    format.set_aside(one.id, one.place, one.why)
+    wire_set_aside(format, one.id, one.place, one.why)
     corrupt[#corrupt + 1] = shown_id(one.id)
     redis.call('HINCRBY', keys.stats, 'aside', 1)
     if events then table.insert(events, { 'buried', corrupt[#corrupt], '', one.why }) end
   end
-  if format.scanned then format.scanned() end
+  wire_scanned(format)
   if scan.value ~= (scan.kept or nil) then
     if scan.value then
       redis.call('HSET', prefix .. 'scan', scan.field, scan.value)

@@ -1,5 +1,7 @@
 -- How runs on a foreign format end: by workers, by sweeps and by admin actions.
--- USES core/lease: error_note
+-- USES <format>: wire_again, wire_back, wire_bury, wire_count, wire_done, wire_drop, wire_list, wire_locked,
+--        wire_mine, wire_place, wire_read, wire_remove, wire_set_aside
+--      core/lease: error_note
 --      core/limit: has_slots
 --      core/wake: notify_waiters
 --      foreign/claim: foreign_token, own_note, own_number, own_words
@@ -32,21 +34,21 @@ local function foreign_end(prefix, format, lease, now_ms, redo)
   local id, job = lease.id, lease.job
   local failure = { error = lease.error or '', trace = lease.trace or '', due_ms = lease.due_ms,
     charge = lease.charge, failures = lease.failures, redo = redo }
-  if redo and format.locked(id) and not format.mine(id, lease.token) then
+  if redo and wire_locked(format, id) and not wire_mine(format, id, lease.token) then
     lease.kind = 'left'
   elseif lease.kind == 'finish' then
-    format.done(id, job, lease.value, tonumber(lease.took_ms or 0), redo)
+    wire_done(format, id, job, lease.value, tonumber(lease.took_ms or 0), redo)
   elseif lease.kind == 'release' then
-    format.back(id, job, true, redo)
+    wire_back(format, id, job, true, redo)
   elseif lease.kind == 'retry' then
     -- Without a delay the job goes to the waiting jobs. In a redo its time may have come since the first
     -- copy: it stays among the delayed ones.
     failure.due_ms = lease.due_ms == 0 and now_ms or math.max(lease.due_ms, redo and now_ms + 1 or 0)
-    format.again(id, job, failure, redo)
+    wire_again(format, id, job, failure, redo)
   elseif lease.kind == 'bury' then
-    format.bury(id, job, failure, redo)
+    wire_bury(format, id, job, failure, redo)
   elseif lease.kind == 'drop' then
-    format.drop(id, job, lease.outcome, lease.error)
+    wire_drop(format, id, job, lease.outcome, lease.error)
   end
   free_held(prefix, id, lease.limits)
   local unstarted = lease.kind == 'release' and lease.fence and not lease.started
@@ -149,7 +151,7 @@ local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, event
       state, outcome = 'repeated', known[id]
     -- anchor: only-the-holder-ends-a-foreign-job
     elseif state == 'held' or (state == 'repeated' and deadline_ms and run.ending ~= '') then
-      local job = format.read(id)
+      local job = wire_read(format, id)
       if not job or job.kind ~= 'J' then
         job = { kind = 'gone', name = '', failures = 0, attempts = 1, priority = 5,
           body = job and job.body or '' }
@@ -185,35 +187,35 @@ end
 -- is.
 -- Returns reaped | buried | ended (only its index entry was left), fence, nonce ('-' where there was none any
 -- more) and crashes.
-local function reap_foreign(prefix, id, now_ms, model, events)
-  local run, job = prefix .. 'run:' .. id, model.read(id)
-  local state = own_words(run, 'fence', 'nonce', 'crashes', 'marked', 'limits', 'owner', 'outcome', 'error',
-    'taken', 'ending',
-    'value', 'took_ms', 'ended')
-  local fence, nonce, crashes = state[1] or '0', state[2] or '', own_number(state[3])
-  local place, token = model.place(id), nonce ~= '' and fence .. ':' .. nonce or state[13] or ''
+local function reap_foreign(prefix, id, now_ms, format, events)
+  local run, job = prefix .. 'run:' .. id, wire_read(format, id)
+  local fence, nonce, crashes, marked, limits, owner, outcome, error_text, taken, ending, value, took_ms,
+    ended = unpack(own_words(run, 'fence', 'nonce', 'crashes', 'marked', 'limits', 'owner', 'outcome',
+      'error', 'taken', 'ending', 'value', 'took_ms', 'ended'))
+  fence, nonce, crashes, owner = fence or '0', nonce or '', own_number(crashes), owner or ''
+  local place, token = wire_place(format, id), nonce ~= '' and fence .. ':' .. nonce or ended or ''
   -- Nor is a job moved that a foreign client runs by now.
-  local here = (place == 'active' or place == nil) and not (model.locked(id) and not model.mine(id, token))
-  free_held(prefix, id, state[5])
+  local here = (place == 'active' or place == nil)
+    and not (wire_locked(format, id) and not wire_mine(format, id, token))
+  free_held(prefix, id, limits)
   if nonce == '' then
     -- An end was cut off after it cleared the token: the rest of it is done here.
-    local kind, due_ms, failures = string.match(state[10] or '', '^(%a+) (%d+) (%d+)$')
-    if state[9] == fence or not kind then
-      if here and job then model.back(id, job, true, true) end
+    local kind, due_ms, failures = string.match(ending or '', '^(%a+) (%d+) (%d+)$')
+    if taken == fence or not kind then
+      if here and job then wire_back(format, id, job, true, true) end
     else
-      foreign_end(prefix, model, { id = id, job = job
-        or { kind = 'gone', name = '', failures = 0, attempts = 1, body = '' }, kind = kind,
-        due_ms = tonumber(due_ms), failures = tonumber(failures), outcome = state[7], error = state[8],
-        value = state[11], took_ms = state[12], token = token }, now_ms,
-        true)
+      job = job or { kind = 'gone', name = '', failures = 0, attempts = 1, body = '' }
+      foreign_end(prefix, format, { id = id, job = job, kind = kind, due_ms = tonumber(due_ms),
+        failures = tonumber(failures), outcome = outcome, error = error_text, value = value,
+        took_ms = took_ms, token = token }, now_ms, true)
     end
     return { 'ended', fence, '-', crashes }
   end
   -- The first crash is counted without a condition; after it only a lease that was marked as started counts
   -- another one.
   -- anchor: foreign-crash-is-charged-when-marked
-  if crashes == 0 or state[4] == fence .. ':' .. nonce then crashes = crashes + 1 end
-  local text = 'the worker ' .. (state[6] or '') .. ' was lost'
+  if crashes == 0 or marked == fence .. ':' .. nonce then crashes = crashes + 1 end
+  local text = 'the worker ' .. owner .. ' was lost'
   local note = error_note(run, now_ms, fence, 'lost', text, '')
   local name = job and job.name or ''
   -- A format without a bound for crashes gets the default of Lanes.
@@ -223,12 +225,11 @@ local function reap_foreign(prefix, id, now_ms, model, events)
       or string.format('crashed %d times, %d are allowed', crashes, crashes_max - 1)
     note[2] = reason
     own_note(run, now_ms + FOREIGN_RUN_MS, 'nonce', '', 'taken', '', 'outcome', 'buried', 'crashes', crashes,
-      'limits', '', 'ending',
-      string.format('bury 0 %d', job.failures or 0), unpack(note))
+      'limits', '', 'ending', string.format('bury 0 %d', job.failures or 0), unpack(note))
     if job.kind == 'J' then
-      model.bury(id, job, { error = reason, trace = '', charge = false, failures = job.failures })
+      wire_bury(format, id, job, { error = reason, trace = '', charge = false, failures = job.failures })
     else
-      model.set_aside(id, nil, reason)
+      wire_set_aside(format, id, nil, reason)
     end
     redis.call('HINCRBY', prefix .. 'stats', 'buried', 1)
     notify_waiters(prefix, id)
@@ -241,11 +242,11 @@ local function reap_foreign(prefix, id, now_ms, model, events)
   own_note(run, now_ms + FOREIGN_RUN_MS, 'nonce', '', 'taken', fence, 'crashes', crashes, 'limits', '',
     unpack(note))
   -- If the claim was cut off before it wrote its record, its writes on the wire may be incomplete: then
-  -- model.back looks before it adds.
+  -- wire_back looks before it adds.
   local record = redis.call('GET', prefix .. 'claim:' .. (string.match(nonce, '^[^:]+') or ''))
   local counter, known = tonumber(string.match(nonce, '%d+$')), tonumber(string.match(record or '', '^%d+'))
-  if here and job then model.back(id, job, true, not (counter and known and known >= counter)) end
-  if events then table.insert(events, { 'reaped', id, name, state[6] or '' }) end
+  if here and job then wire_back(format, id, job, true, not (counter and known and known >= counter)) end
+  if events then table.insert(events, { 'reaped', id, name, owner }) end
   return { 'reaped', fence, nonce, crashes }
 end
 
@@ -254,21 +255,20 @@ end
 -- are woken. If the call is cut off in between, its next copy finds its own op_id in `run` and does the rest.
 -- job: the job as read from the wire, nil where there is none; ending: outcome (cancelled | discarded),
 -- op_id, not_after_ms
-local function end_by_hand(prefix, id, job, state, ending, now_ms, model, events)
+local function end_by_hand(prefix, id, job, state, ending, now_ms, format, events)
   local run = prefix .. 'run:' .. id
   if state == 'finished' then
     -- `run` stays: late copies of the finish are answered from it.
-    model.remove(id, 'done')
+    wire_remove(format, id, 'done')
     return
   end
   free_held(prefix, id, own_words(run, 'limits')[1])
   own_note(run, math.max(ending.not_after_ms, now_ms) + LATE_COPY_MS, 'nonce', '', 'ended', ending.op_id,
-    'outcome', ending.outcome, 'limits', '',
-    'ended_ms', string.format('%d', now_ms))
+    'outcome', ending.outcome, 'limits', '', 'ended_ms', string.format('%d', now_ms))
   if state == 'active' and job and job.kind == 'J' then
-    model.drop(id, job, ending.outcome)
+    wire_drop(format, id, job, ending.outcome)
   else
-    model.remove(id, state)
+    wire_remove(format, id, state)
   end
   redis.call('ZREM', prefix .. 'active', id)
   notify_waiters(prefix, id)
@@ -285,19 +285,19 @@ end
 
 -- Retention, where the queue has set it; without it the formats keep ended jobs by their own rules. At most
 -- 100 jobs of each state are removed in a call, the oldest first. Returns whether more are over the bounds.
-local function keep_ended(prefix, now_ms, model)
+local function keep_ended(prefix, now_ms, format)
   local kept = redis.call('HMGET', prefix .. 'retention', 'done_max', 'done_age_ms', 'dead_max',
     'dead_age_ms')
   local more = false
   for at, state in ipairs({ 'done', 'dead' }) do
     local most, age_ms = tonumber(kept[2 * at - 1]), tonumber(kept[2 * at])
-    local over = most and model.count(state) - most or 0
+    local over = most and wire_count(format, state) - most or 0
     if over > 0 or age_ms then
-      local page, removed = model.list(state, 0, 100, false), 0
+      local page, removed = wire_list(format, state, 0, 100, false), 0
       for place = 1, #page, 2 do
         local at_ms = tonumber(page[place + 1] or 0) or 0
         if over > removed or age_ms and at_ms > 0 and at_ms < now_ms - age_ms then
-          model.remove(page[place], state)
+          wire_remove(format, page[place], state)
           removed = removed + 1
         end
       end

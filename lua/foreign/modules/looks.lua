@@ -1,23 +1,25 @@
 -- States of jobs on a foreign format, strays, pauses, and the next sweep.
--- USES foreign/claim: own_number, own_words
+-- USES <format>: wire_back, wire_ended, wire_list, wire_locked, wire_next_due_ms, wire_of_another,
+--        wire_place, wire_read, wire_resume, wire_set_aside, wire_strays
+--      foreign/claim: own_number, own_words
 --      foreign/ids: nameable
 
 -- The place of a job for display; nil for one of which the format says that it is another queue's.
-local function own_place(id, model)
-  local place = model.place(id)
-  if place == 'done' and model.of_another and model.of_another(id) then return nil end
+local function own_place(id, format)
+  local place = wire_place(format, id)
+  if place == 'done' and wire_of_another(format, id) then return nil end
   return place
 end
 
 -- The state of a job for display: its place on the wire, or the end that the engine's keys or the wire have
 -- recorded. Returns the state, the last fence, and for a job ended by an admin action the op_id of that call.
-local function place_of(run, id, model)
+local function place_of(run, id, format)
   local kept = own_words(run, 'fence', 'outcome', 'ended')
   local ended = { finished = true, cancelled = true, discarded = true, skipped = true, rerouted = true }
-  local fence, place = own_number(kept[1]), own_place(id, model)
+  local fence, place = own_number(kept[1]), own_place(id, format)
   if place then return place == 'done' and 'finished' or place, fence, kept[3] end
   if kept[3] and ended[kept[2]] then return kept[2], fence, kept[3] end
-  local over = model.ended(id)
+  local over = wire_ended(format, id)
   return over and over.state or 'gone', fence, kept[3]
 end
 
@@ -33,11 +35,11 @@ end
 -- One page of the jobs in a state, in the order of the format or from its end. Each has its id and its time
 -- (ms, 0 if the format has none). Active jobs that this engine leases have the time of the lease; `stuck` are
 -- those without a live lease or lock.
-local function jobs_at(active, state, offset, limit, newest, now_ms, model)
+local function jobs_at(active, state, offset, limit, newest, now_ms, format)
   local found = {}
   local function take(from, count)
-    local words = model.list(state == 'stuck' and 'active' or state == 'finished' and 'done' or state, from,
-      count, newest)
+    local words = wire_list(format, state == 'stuck' and 'active' or state == 'finished' and 'done' or state,
+      from, count, newest)
     for at = 1, #words, 2 do
       local id, score = words[at], tonumber(words[at + 1] or 0) or 0
       if state == 'active' or state == 'stuck' then
@@ -58,7 +60,7 @@ local function jobs_at(active, state, offset, limit, newest, now_ms, model)
     local seen = take(from, PIECE)
     for _, entry in ipairs(found) do
       local ours = redis.call('ZSCORE', active, entry.id)
-      if entry.score < now_ms and (ours or not model.locked(entry.id)) then kept[#kept + 1] = entry end
+      if entry.score < now_ms and (ours or not wire_locked(format, entry.id)) then kept[#kept + 1] = entry end
     end
     from = from + seen
   until seen < PIECE or #kept >= offset + limit
@@ -71,10 +73,9 @@ end
 -- longer holds. A stray must have been seen a second before, because formats that take and lock a job in two
 -- steps leave it without a lock for a moment. Looks at 1,000 and moves at most `most`. Returns the ids, how
 -- many have moved, and whether there are more to move.
-local function strays_back(prefix, active, now_ms, most, model, events)
+local function strays_back(prefix, active, now_ms, most, format, events)
   local strays, back, seen, moved, more = prefix .. 'strays', {}, {}, 0, false
-  local found = model.strays and model.strays(1000,
-    function(id) return redis.call('ZSCORE', active, id) end) or {}
+  local found = wire_strays(format, 1000, function(id) return redis.call('ZSCORE', active, id) end)
   for _, id in ipairs(found) do
     seen[id] = true
     local since_ms = tonumber(redis.call('ZSCORE', strays, id))
@@ -85,11 +86,11 @@ local function strays_back(prefix, active, now_ms, most, model, events)
     -- Only a valid id can be returned to the caller; an invalid one is set aside when it is claimed.
     elseif now_ms - since_ms >= 1000 then
       moved = moved + 1
-      local job = model.read(id)
+      local job = wire_read(format, id)
       if job and job.kind == 'J' then
-        model.back(id, job, true)
+        wire_back(format, id, job, true)
       else
-        model.set_aside(id, nil, job and job.why or 'no job is behind this id')
+        wire_set_aside(format, id, nil, job and job.why or 'no job is behind this id')
         redis.call('HINCRBY', prefix .. 'stats', 'aside', 1)
       end
       redis.call('ZREM', strays, id)
@@ -105,12 +106,12 @@ end
 
 -- End the pauses whose time is over, on the wire too, where pauses have no end. Returns whether one ended,
 -- and the time (ms) of the next.
-local function lift_pauses(prefix, now_ms, model)
+local function lift_pauses(prefix, now_ms, format)
   local rest, ended = prefix .. 'rest', false
   for _, member in ipairs(redis.call('ZRANGE', rest, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, 100)) do
     local name = string.sub(member, 3)
     redis.call('HDEL', prefix .. 'paused', name)
-    if model.resume then model.resume(name) end
+    wire_resume(format, name)
     redis.call('ZREM', rest, member)
     ended = true
   end
@@ -120,7 +121,7 @@ end
 -- Milliseconds until the next lease end, due time, tick or end of a pause, at most `most_ms`: how long a
 -- sweeper may sleep (rule 13). While nothing is reaped after a stall (rule 11), an expired lease is checked
 -- again when that wait is over, not at once.
-local function sleep_for(prefix, now_ms, most_ms, model)
+local function sleep_for(prefix, now_ms, most_ms, format)
   local soonest, active = now_ms + most_ms, prefix .. 'active'
   for _, key in ipairs({ active, prefix .. 'rest', prefix .. 'cron' }) do
     local at_ms = tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2] or soonest)
@@ -129,5 +130,5 @@ local function sleep_for(prefix, now_ms, most_ms, model)
     end
     soonest = math.min(soonest, at_ms)
   end
-  return math.max(0, math.floor(math.min(soonest, model.next_due_ms() or soonest) - now_ms))
+  return math.max(0, math.floor(math.min(soonest, wire_next_due_ms(format) or soonest) - now_ms))
 end

@@ -1,5 +1,5 @@
 -- Schedules: how they are defined, changed and removed, and which are due.
--- USES core/call: administered, check_types, server_us
+-- USES core/call: administered, check_types, fields_of, server_us
 
 -- The start of each call that changes a schedule: check key types, read the time, and detect repeats and late
 -- calls. Returns srv_us, and the reply where an earlier copy has done it or the call comes too late, else
@@ -17,15 +17,17 @@ end
 -- writes with name, next tick and job.
 -- keys: cron, schedule, stats, op
 local function schedule_put(keys, given, srv_us, not_after_ms, mirror)
-  local was = redis.call('HMGET', keys.schedule, 'version', 'timing', 'policy', 'job', 'enabled', 'next_ms')
-  if not was[1] and redis.call('ZCARD', keys.cron) >= given.most then return { srv_us, 'done', 'full' } end
+  local was = fields_of(keys.schedule, { 'version', 'timing', 'policy', 'job', 'enabled', 'next_ms' })
+  if not was.version and redis.call('ZCARD', keys.cron) >= given.most then
+    return { srv_us, 'done', 'full' }
+  end
   local enabled, next_ms = given.enabled, given.next_ms
-  if enabled == '' then enabled = was[1] and was[5] or '1' end
-  local retimed = was[2] ~= given.timing
+  if enabled == '' then enabled = was.version and was.enabled or '1' end
+  local retimed = was.timing ~= given.timing
   -- A schedule that was stopped by an error ticks again: the caller could compute its next tick.
-  if not retimed and was[5] == '1' and was[6] ~= '0' then next_ms = was[6] end
+  if not retimed and was.enabled == '1' and was.next_ms ~= '0' then next_ms = was.next_ms end
   if enabled ~= '1' then next_ms = '0' end
-  local changed = retimed or was[3] ~= given.policy or was[4] ~= given.job
+  local changed = retimed or was.policy ~= given.policy or was.job ~= given.job
 
   -- The index before the hash: sweeps drop an entry without a hash, but a schedule that is not in the index
   -- would never tick. Until the hash is written, the entry has the earlier of the old and the new time. If
@@ -34,7 +36,7 @@ local function schedule_put(keys, given, srv_us, not_after_ms, mirror)
   local due_ms = enabled == '1' and next_ms or '+inf'
   redis.call('ZADD', keys.cron, 'LT', due_ms, given.name)
   local fields = { 'enabled', enabled, 'next_ms', next_ms }
-  if changed or next_ms ~= was[6] then
+  if changed or next_ms ~= was.next_ms then
     fields[#fields + 1], fields[#fields + 2] = 'error', ''
   end
   if retimed then
@@ -50,7 +52,7 @@ local function schedule_put(keys, given, srv_us, not_after_ms, mirror)
   redis.call('HSET', keys.schedule, unpack(fields))
   redis.call('ZADD', keys.cron, due_ms, given.name)
   if mirror then mirror(given.name, tonumber(next_ms), given.job) end
-  local found = not was[1] and 'new' or changed and 'changed' or 'same'
+  local found = not was.version and 'new' or changed and 'changed' or 'same'
   redis.call('SET', keys.op, found, 'PXAT', not_after_ms + LATE_COPY_MS)
   return { srv_us, 'done', found }
 end
@@ -90,6 +92,28 @@ local function schedule_remove(keys, name, srv_us, not_after_ms, mirror)
   redis.call('ZREM', keys.cron, name)
   redis.call('SET', keys.op, found, 'PXAT', not_after_ms + LATE_COPY_MS)
   return { srv_us, 'done', found }
+end
+
+-- What a tick reads of its schedule, by name.
+local function tick_state(schedule)
+  return fields_of(schedule, { 'version', 'next_ms', 'enabled', 'ticked', 'job', 'last_job', 'last_ms',
+    'count', 'missed', 'skipped' })
+end
+
+-- Write the state of a schedule that has ticked; with an error it ticks no more. `was`: what tick_state has
+-- read.
+-- given: next_ms, made (how many jobs), missed, skipped, error, ticked, and with jobs last_job and last_ms
+local function note_tick(cron, schedule, name, was, given)
+  local state = { 'next_ms', given.next_ms, 'count', tonumber(was.count or 0) + given.made,
+    'missed', tonumber(was.missed or 0) + given.missed, 'skipped', tonumber(was.skipped or 0) + given.skipped,
+    'error', given.error, 'ticked', given.ticked }
+  if given.made > 0 then
+    for _, word in ipairs({ 'last_job', given.last_job, 'last_ms', given.last_ms }) do
+      state[#state + 1] = word
+    end
+  end
+  redis.call('HSET', schedule, unpack(state))
+  redis.call('ZADD', cron, given.error == '' and given.next_ms or '+inf', name)
 end
 
 -- The tick (ms) up to which a schedule makes no jobs any more; `last_ms`: the last one that made a job, as it
@@ -132,8 +156,7 @@ end
 -- where the key has an older one.
 local function add_schedule(page, name, key, next_ms)
   local words = redis.pcall('HMGET', key, 'version', 'timing', 'policy', 'job', 'enabled', 'anchor_ms',
-    'next_ms', 'last_ms', 'last_job',
-    'count', 'missed', 'skipped', 'error')
+    'next_ms', 'last_ms', 'last_job', 'count', 'missed', 'skipped', 'error')
   -- A key of another type must not hide the others.
   if words.err then words = { '0', [13] = words.err } end
   -- An entry of the index without a schedule is left over from a call that was cut off.

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine import ScriptFault
-from engine.redis.scripts import Layer, load_script
+from engine.redis.scripts import Layer, load_script, with_head
 
 
 def check_slots(path: Path, tmp_path: Path, where: Sequence[Layer] = ()) -> None:
@@ -20,8 +20,9 @@ def check_slots(path: Path, tmp_path: Path, where: Sequence[Layer] = ()) -> None
     if not where:  # it is linked with the modules beside it
         shutil.copytree(path.parent / "modules", folder / "modules")
     copy, source, script = folder / path.name, path.read_text(), load_script(path, where)
+    whole = with_head(path, where or [(path.parent,)])
     for slot in (*script.keys, *script.arguments):
-        without, count = re.subn(rf"^--   {slot}\s.*\n", "", source, flags=re.MULTILINE)
+        without, count = re.subn(rf"^--   {slot}\s.*\n", "", whole, flags=re.MULTILINE)
         assert count, slot
         copy.write_text(without)
         with pytest.raises(ScriptFault, match=f"script {path.stem}"):

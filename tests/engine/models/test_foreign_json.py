@@ -15,14 +15,15 @@ from hypothesis import strategies as st
 from engine.redis.scripts import layers_of, linked_functions, scripts_folder
 from tests.walks import examples
 
-READ = """local object = json_members(ARGV[1])
-if not object then return 'none' end
-return { object.raw(ARGV[2]) or false, object.text() }"""
-SET = """local object = json_members(ARGV[1])
-for at = 2, #ARGV, 2 do object.set(ARGV[at], ARGV[at + 1]) end
+FUNCTIONS = ("json_members", "json_raw", "json_set", "json_text")
+READ = """local members = json_members(ARGV[1])
+if not members then return 'none' end
+return { json_raw(members, ARGV[2]) or false, json_text(members) }"""
+SET = """local members = json_members(ARGV[1])
+for at = 2, #ARGV, 2 do json_set(members, ARGV[at], ARGV[at + 1]) end
 local raws = {}
-for at = 2, #ARGV, 2 do raws[#raws + 1] = object.raw(ARGV[at]) end
-return { object.text(), raws }"""
+for at = 2, #ARGV, 2 do raws[#raws + 1] = json_raw(members, ARGV[at]) end
+return { json_text(members), raws }"""
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
@@ -33,12 +34,12 @@ VALUES = st.recursive(
 def run(url: str, script: str, *arguments: object) -> Any:
     """What a script that uses the function says."""
     with redis.Redis.from_url(url) as client:
-        return client.eval(with_function("json_members") + script, 0, *arguments)  # type: ignore[arg-type]
+        return client.eval(with_functions(*FUNCTIONS) + script, 0, *arguments)  # type: ignore[arg-type]
 
 
 @cache
-def with_function(name: str) -> str:
-    return linked_functions([name], layers_of(scripts_folder(), "bull"))
+def with_functions(*names: str) -> str:
+    return linked_functions(names, layers_of(scripts_folder(), "bananas"))
 
 
 @pytest.mark.parametrize(
@@ -89,6 +90,33 @@ def test_a_time_is_written_as_utc(ironclaim_url: str, ms: int) -> None:
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
     with redis.Redis.from_url(ironclaim_url) as client:
         script = "return { rfc3339(tonumber(ARGV[1])), rfc3339(tonumber(ARGV[1]), true) }"
-        exact, whole = client.eval(with_function("rfc3339") + script, 0, str(ms))  # type: ignore[misc]
+        exact, whole = client.eval(with_functions("rfc3339") + script, 0, str(ms))  # type: ignore[misc]
     assert exact.decode() == moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     assert whole.decode() == moment.isoformat(timespec="seconds")[:19] + "Z"
+
+
+@pytest.mark.parametrize(
+    ("body", "changes", "after"),
+    [
+        # A new member comes behind the one that Go writes before it, several in their order, and first where none is.
+        (
+            '{"id":"a", "attempts":0,"z":[1, {"a":"}"}]}',
+            {"status": "1", "error": "2"},
+            '{"id":"a","status":1, "attempts":0,"error":2,"z":[1, {"a":"}"}]}',
+        ),
+        ('{ "z":1}', {"id": '"a"', "status": "2"}, '{"id":"a","status":2, "z":1}'),
+        ("{}", {"id": "1"}, '{"id":1}'),
+        # What is removed goes with one comma, also where something new comes behind it.
+        ('{"id":1 , "scheduled_for":"t" ,"x":2}', {"scheduled_for": False}, '{"id":1 ,"x":2}'),
+        ('{"scheduled_for":"t" , "x":2}', {"scheduled_for": False}, '{"x":2}'),
+        ('{"scheduled_for":"t"}', {"scheduled_for": False}, "{}"),
+        ('{"x":1,"scheduled_for":"t","y":2}', {"scheduled_for": False, "attempts": "3"}, '{"x":1,"attempts":3,"y":2}'),
+        ('{"id":1}', {"scheduled_for": False}, '{"id":1}'),
+        ('{"scheduled_for":"t","z":2}', {"scheduled_for": False, "attempts": "3"}, '{"attempts":3,"z":2}'),
+        ("{}", {"id": "1", "status": "2"}, '{"id":1,"status":2}'),
+    ],
+)
+def test_members_come_where_go_writes_them(ironclaim_url: str, body: str, changes: dict[str, Any], after: str) -> None:
+    with redis.Redis.from_url(ironclaim_url) as client:
+        script = with_functions("with_members") + "return with_members(ARGV[1], cjson.decode(ARGV[2]))"
+        assert client.eval(script, 0, body, json.dumps(changes)) == after.encode()  # type: ignore[misc]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,18 +17,17 @@ from engine.models.foreign.foreign import pack, unpack
 from engine.ops.admin import Pause
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Enqueue, Lease
-from engine.redis.scripts import layers_of, linked_functions, load_model, required_of_formats, scripts_folder
+from engine.redis.scripts import declared_uses, functions_of_formats, layers_of, linked_functions, load_model, scripts_folder
 from tests.engine.helpers.producing import refused
 
-REQUIRED = required_of_formats(scripts_folder())
+LISTED = functions_of_formats(scripts_folder() / "foreign")
+REQUIRED = [name for name, optional in LISTED.items() if not optional]
 WIRE = f"""-- A wire.
 local function wire(root)
-  local w = {{ root = root, part = wire_part(root) }}
-{"".join(f"  function w.{name}() end" + chr(10) for name in REQUIRED)}
-  return w
+  return {{ root = root, part = part_of(root) }}
 end
-"""
-PART = "-- A part of it.\nlocal function wire_part(root)\n  return root .. 'part'\nend\n"
+{"".join(f"{chr(10)}local function {name}(w){chr(10)}  return w.root{chr(10)}end{chr(10)}" for name in REQUIRED)}"""
+PART = "-- A part of it.\nlocal function part_of(root)\n  return root .. 'part'\nend\n"
 OWN = """#!lua flags=allow-oom
 -- Its own.
 --
@@ -38,9 +36,9 @@ OWN = """#!lua flags=allow-oom
 -- ARGV
 --   root   what its keys begin with
 -- REPLY the part
--- USES tiny/wire: wire
+-- USES tiny/wire: wire, wire_check, wire_locked
 
-return { wire(root).part, sweep }
+return { wire(root).part, sweep, wire_check({ root = 'x' }), wire_locked() == nil and 1 or 0 }
 """
 
 
@@ -116,13 +114,13 @@ def test_what_the_engine_needs_of_lanes_is_loaded_beside_the_model_s_own(lua: Pa
     scripts = load_model(lua, "tiny", foreign.REUSED)
     assert {"own", *foreign.REUSED} <= {*scripts}
     with redis.Redis.from_url(ironclaim_url) as client:
-        assert client.eval(scripts["own"].text, 1, "sweep", "r:") == [b"r:part", b"sweep"]
+        assert client.eval(scripts["own"].text, 1, "sweep", "r:") == [b"r:part", b"sweep", b"x", 1]
 
 
 @pytest.mark.parametrize("name", REQUIRED)
 def test_a_format_that_lacks_a_function_is_refused(lua: Path, name: str) -> None:
     path = lua / "foreign" / "tiny" / "modules" / "wire.lua"
-    path.write_text((PART + WIRE).replace(f"w.{name}()", "w.other()"))
+    path.write_text((PART + WIRE).replace(f"function {name}(", "function other("))
     try:
         refused(ScriptFault, f"model tiny: its wire lacks {name}$", load_model, lua, "tiny", ())
     finally:
@@ -132,9 +130,8 @@ def test_a_format_that_lacks_a_function_is_refused(lua: Path, name: str) -> None
 def test_shared_scripts_call_nothing_of_a_format_that_is_not_listed() -> None:
     shared = scripts_folder() / "foreign"
     paths = [*shared.glob("*.lua"), *(shared / "modules").glob("*.lua")]
-    called = {name for path in paths for name in re.findall(r"\b(?:model|format)\.(\w+)\b", path.read_text())} - {"lua"}
-    listed = (shared / "modules" / "format.lua").read_text().partition("-- WIRE\n")[2].partition("\n\n")[0]
-    assert called == set(re.findall(r"^--   (\w+) ", listed, re.MULTILINE))
+    used = {name for path in paths for name, module in declared_uses(path.read_text()).items() if module == "<format>"}
+    assert used == {"wire", *LISTED}
 
 
 def test_a_model_without_a_folder_of_scripts(lua: Path) -> None:
