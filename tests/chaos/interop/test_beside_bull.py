@@ -81,7 +81,7 @@ def test_bull_sends_and_the_engine_works(bull: Talker, ours: Ours) -> None:
 def test_the_engine_sends_and_bull_works(bull: Talker, ours: Ours) -> None:
     bull.ask("process", 1)
     job = ours.send({"value": {"sent": 1}})
-    result = ours.queue.results.wait(job, wait_ms=10_000)
+    result = ours.queue.results.wait(job, wait_ms=120_000)
     assert (result.outcome, result.value) == ("finished", {"sent": 1})
     assert bull.ran("completed") == [(job, {"sent": 1})]
 
@@ -90,7 +90,7 @@ def test_the_engine_sends_and_bull_works(bull: Talker, ours: Ours) -> None:
 def test_values_that_bull_returns_are_read(bull: Talker, ours: Ours, value: Any) -> None:
     bull.ask("process", 1)
     job = ours.send({"value": value})
-    assert ours.queue.results.wait(job, wait_ms=10_000).value == value
+    assert ours.queue.results.wait(job, wait_ms=120_000).value == value
 
 
 @pytest.mark.parametrize("value", [None, 7, "text", [1, {"a": None}], {"naïve": "☃"}])
@@ -124,10 +124,10 @@ def test_a_failure_of_the_engine_is_read_by_bull_with_its_stack_trace(bull: Talk
 def test_a_job_that_fails_with_bull_is_tried_again_by_the_engine(port: int, ours: Ours) -> None:
     with Talker("mail", port=port) as first:
         first.ask("process", 1)
-        job = ours.send({"fail_first": 1, "value": "second"}, attempts=2, backoff="fixed", backoff_ms=300)
+        job = ours.send({"fail_first": 1, "value": "second"}, attempts=2, backoff="fixed", backoff_ms=3_000)
         first.until(lambda: first.ran("failed"))
     with ours.at_work():
-        result = ours.queue.results.wait(job, wait_ms=10_000)
+        result = ours.queue.results.wait(job, wait_ms=120_000)
     assert (result.outcome, result.value) == ("finished", "second")
     (run,) = ours.ran
     assert (run.attempt, run.attempts) == (2, 2)
@@ -135,7 +135,7 @@ def test_a_job_that_fails_with_bull_is_tried_again_by_the_engine(port: int, ours
 
 def test_a_job_that_fails_with_the_engine_is_tried_again_by_bull(bull: Talker, ours: Ours) -> None:
     with ours.at_work():
-        job = str(bull.ask("add", {"fail_first": 1, "value": 2}, {"attempts": 2, "backoff": 300})["jobId"])
+        job = str(bull.ask("add", {"fail_first": 1, "value": 2}, {"attempts": 2, "backoff": 3_000})["jobId"])
         ended(bull, job, "delayed")
     bull.ask("process", 1)
     found = ended(bull, job, "completed")
@@ -216,7 +216,7 @@ def test_a_job_in_hand_of_bull_is_left_alone(bull: Talker, ours: Ours) -> None:
     job = ours.send({"work_ms": 2_600, "value": "once"})
     bull.until(lambda: bull.ran("active"))
     with ours.at_work():
-        assert ours.queue.results.wait(job, wait_ms=10_000).value == "once"
+        assert ours.queue.results.wait(job, wait_ms=120_000).value == "once"
     assert (ours.ran_ids(), bull.ran("completed")) == ([], [(job, "once")])
 
 
@@ -226,7 +226,7 @@ def test_a_job_in_hand_of_the_engine_is_left_alone_by_bull(bull: Talker, ours: O
         wait_until(lambda: ours.ran, "in hand")
         # Bull looks for jobs that nobody has locked when it begins.
         bull.ask("process", 1)
-        assert ours.queue.results.wait(job, wait_ms=10_000).value == "once"
+        assert ours.queue.results.wait(job, wait_ms=120_000).value == "once"
     assert (ours.ran_ids(), bull.ran("active")) == ([job], [])
 
 
