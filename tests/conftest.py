@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,16 @@ def one_tls_context() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("httpx._transports.default.create_ssl_context", functools.cache(httpx.create_ssl_context))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def loopback_without_proxy() -> Iterator[None]:
+    """A proxy that the environment names is not for the loopback, where all servers of the tests are."""
+    named = {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy") and value}
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("no_proxy", "NO_PROXY") if named else ():
+            patch.setenv(name, ",".join(filter(None, (named.get(name), "127.0.0.1", "localhost", "::1"))))
         yield
 
 
