@@ -92,16 +92,16 @@ def test_a_stalled_server_is_counted_and_not_hidden(server: EmbeddedServer, proc
 
 def test_two_processes_share_one_schedule(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
     history = tmp_path / "producer-1.jsonl"
-    locust = processes.locust(
-        *("--headless", "--only-summary", "-u", "4", "--processes", "2", "-t", "6s"),
-        *("--host", server.url, "--rate", "60", "--history", str(history)),
-    )
+    locust = processes.locust(*HEADLESS, "--processes", "2", "--host", server.url, "--rate", "60", "--history", str(history))
+    other = tmp_path / "producer-1-2.jsonl"
+    wait_until(lambda: all(file.exists() and len(enqueues(file)) > 20 for file in (history, other)), "both send")
+    locust.send_signal(signal.SIGTERM)
     # 1: a busy machine made it drop jobs; which process a job belongs to is the same then.
     assert locust.wait(timeout=120) in (0, 1), processes.output()
-    first, second = jobs_of(enqueues(history)), jobs_of(enqueues(tmp_path / "producer-1-2.jsonl"))
+    first, second = jobs_of(enqueues(history)), jobs_of(enqueues(other))
     assert {int(job.split("-")[1]) % 2 for job in first} == {0}
     assert {int(job.split("-")[1]) % 2 for job in second} == {1}
-    assert rows_of(tmp_path / "producer-1-2.jsonl")[-1]["kind"] == "close"
+    assert rows_of(other)[-1]["kind"] == "close"
 
 
 def test_fewer_users_than_processes_is_refused(server: EmbeddedServer, processes: Processes) -> None:
@@ -131,7 +131,10 @@ def test_an_unreachable_server_is_failures_and_no_crash(processes: Processes) ->
     # Bound, so that no other server gets the port meanwhile; nobody listens at it.
     with bound(0) as held:
         host = f"redis://127.0.0.1:{held.getsockname()[1]}"
-        locust = processes.locust(*HEADLESS, "-t", "4s", "--host", host, "--rate", "20")
+        locust = processes.locust("--headless", "-u", "4", "--host", host, "--rate", "20")
+        # A time to run may be over before a busy machine has sent anything.
+        wait_until(lambda: "(100.00%)" in processes.output(), "a failure is counted")
+        locust.send_signal(signal.SIGTERM)
         assert locust.wait(timeout=120) == 1
     output = processes.output()
     assert "Traceback" not in output
