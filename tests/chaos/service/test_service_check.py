@@ -82,7 +82,7 @@ def test_handlers_that_fail_on_purpose_may_be_tried_first(tmp_path: Path) -> Non
     *_, ran, others, _, last = done.stdout.splitlines()
     assert "its handler returned" in ran and last == "check: ready"
     assert "jobs that were tried are not finished; the log of worker-1 says: job " in others
-    assert others.endswith("(fail), attempt 1 of 1, failed: RuntimeError: no")
+    assert others.endswith("(fail), attempt 1 of 1, failed: RuntimeError: no; dead: no attempt is left")
 
 
 @pytest.mark.usefixtures("nothing_left")
