@@ -124,11 +124,12 @@ class Attendance(Drill):
         if reason != self._reason:
             self._reason, self._since_s, self._said = reason, now_s, False
         lasted_s = now_s - self._since_s
-        if reason and lasted_s >= START_TIMEOUT_S:
-            raise HarnessError(reason)
+        # Also by a process that stood still for longer than both: who reads along sees what ended it coming.
         if reason and not self._said and lasted_s >= SAID_AFTER_S:
             self.progress.say(reason)
             self._said = True
+        if reason and lasted_s >= START_TIMEOUT_S:
+            raise HarnessError(reason)
 
     def _unrecorded(self, now_s: float) -> str:
         """Who works or sends without a history in the folder of the run; empty when nobody does, as far as is known."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,27 @@ def one_tls_context() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("httpx._transports.default.create_ssl_context", functools.cache(httpx.create_ssl_context))
+        yield
+
+
+#: What a shell, a hook of git or a drill may have set, and processes that tests start must not take for their own.
+OF_OTHERS = (
+    *("COLUMNS", "LINES", "FORCE_COLOR", "PY_COLORS", "PYTEST_ADDOPTS", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"),
+    *("IRONCLAIM_URL", "IRONCLAIM_PREFIX", "IRONCLAIM_QUEUE", "IRONCLAIM_OBSERVER", "IRONCLAIM_HISTORY", "IRONCLAIM_HISTORY_URL"),
+    *("IRONCLAIM_HISTORY_QUEUE", "IRONCLAIM_HISTORY_UNDER", "IRONCLAIM_SINK", "IRONCLAIM_PROC", "IRONCLAIM_CONTROL"),
+    *("IRONCLAIM_LEASE_MS", "IRONCLAIM_NAME", "IRONCLAIM_CONCURRENCY", "IRONCLAIM_GRACE_MS", "IRONCLAIM_DURABILITY"),
+)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def plain_environment() -> Iterator[None]:
+    """The environment is the same on every machine. Where it names a proxy, that is not for the loopback, as in browsers."""
+    proxies = {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy") and value}
+    with pytest.MonkeyPatch.context() as patch:
+        for name in OF_OTHERS:
+            patch.delenv(name, raising=False)
+        for name in ("no_proxy", "NO_PROXY") if proxies else ():
+            patch.setenv(name, ",".join(filter(None, (proxies.get(name), "127.0.0.1", "localhost", "::1"))))
         yield
 
 

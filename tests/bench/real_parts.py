@@ -15,6 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from bench.micro.place import CLIENT_CPU, SERVER_CPU
 from bench.workload import CAPABILITY, PlannedJob, Workload
 from engine.testing import start_guarded
 from record.environment import recording
@@ -22,6 +25,10 @@ from record.history import load_file
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 120.0
+#: Measurements pin server and client to these two, whatever others a machine has or a container may use.
+TWO_CORES = pytest.mark.skipif(
+    not {SERVER_CPU, CLIENT_CPU} <= os.sched_getaffinity(0), reason="the server and the client need a core each"
+)
 
 
 def wait_until(condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:
@@ -145,6 +152,12 @@ class Page:
             return bool(self.get("/"))
         except (urllib.error.URLError, OSError):
             return False
+
+    def faults(self) -> list[str]:
+        """What went wrong, but for what a busy machine was too late to send, and what needed it."""
+        told = [one["error"] for one in json.loads(self.get("/stats/requests"))["errors"]]
+        late = any("not sent: " in error for error in told)
+        return [error for error in told if "not sent: " not in error and not (late and "needs " in error)]
 
     def total(self) -> dict[str, Any]:
         return next(entry for entry in json.loads(self.get("/stats/requests"))["stats"] if entry["name"] == "Aggregated")

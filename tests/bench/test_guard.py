@@ -13,8 +13,9 @@ import pytest
 from bench.commits import NoCommit, unpacked
 from bench.micro.guard import PARTS, compare, outcome
 from bench.micro.place import ROOT, check_cores
+from tests.bench.real_parts import TWO_CORES
 
-pytestmark = pytest.mark.skipif(os.cpu_count() == 1, reason="the server and the client need a core each")
+pytestmark = TWO_CORES
 
 
 @pytest.fixture

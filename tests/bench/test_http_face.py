@@ -9,8 +9,9 @@ import psutil
 import pytest
 
 from bench.micro import http_enqueue, http_face, http_wake
+from tests.bench.real_parts import TWO_CORES
 
-pytestmark = pytest.mark.skipif(os.cpu_count() == 1, reason="the server and the client need a core each")
+pytestmark = TWO_CORES
 
 
 @pytest.fixture(autouse=True)

@@ -26,10 +26,11 @@ from bench.micro.payload import NAME, PAYLOAD, compact
 from bench.micro.runner import machine_card, one_line
 from engine.redis.scripts import load_model, scripts_folder
 from engine.testing import EmbeddedServer
+from tests.bench.real_parts import TWO_CORES
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.skipif(os.cpu_count() == 1, reason="the server and the client need a core each")
+pytestmark = TWO_CORES
 
 
 @pytest.fixture(autouse=True)
@@ -204,7 +205,7 @@ def test_a_whole_run_writes_json_and_a_figure_and_ends_in_the_ratios(tmp_path: P
     # redis-server is not on this PATH, so its number is unknown and the exit code says so
     command = [sys.executable, "-m", "bench.micro", "--quick", "--only", "memory", "--folder", str(tmp_path)]
     path = {**os.environ, "PATH": str(tmp_path)}
-    done = subprocess.run(command, cwd=ROOT, env=path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=ROOT, env=path, capture_output=True, text=True, timeout=300)
     last = done.stdout.splitlines()[-1]
     assert done.returncode == 2, done.stderr
     assert last.startswith("ratios: enqueue=- bulk=- ") and " bytes_redis=unknown " in last

@@ -16,6 +16,7 @@ from bench.micro.model_costs import OTHER, Size, measure
 from bench.micro.payload import NAME
 from bench.micro.place import client
 from engine.testing import EmbeddedServer
+from tests.bench.real_parts import TWO_CORES
 
 TINY = Size(throughput_jobs=30, life_jobs=30, memory_jobs=200, depths=(20,), barred=50, claims=5, repeat=1)
 
@@ -28,6 +29,7 @@ def own_cores() -> object:
     os.sched_setaffinity(0, allowed)
 
 
+@TWO_CORES
 @pytest.mark.slow
 def test_every_part_of_lanes_has_its_numbers() -> None:
     told: list[str] = []
@@ -40,6 +42,7 @@ def test_every_part_of_lanes_has_its_numbers() -> None:
     assert len(told) == 5
 
 
+@TWO_CORES
 @pytest.mark.slow
 def test_a_foreign_model_looks_past_what_it_may_not_take() -> None:
     """Its claim sees a part of the jobs in front at a time."""

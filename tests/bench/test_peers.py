@@ -17,6 +17,7 @@ from bench.peers.libraries import LIBRARIES, Library
 from bench.peers.measures import middle_rate
 from bench.peers.processes import ENDED, ENQUEUED, STARTED, STARTED_AGAIN, Bench, PeerFailed, wait_for
 from bench.peers.redelivery import redelivery_s
+from tests.bench.real_parts import TWO_CORES
 
 OURS = replace(LIBRARIES[0], runtime="checkout")
 JOBS = 300
@@ -111,6 +112,7 @@ def waiting(bench: Bench) -> int:
         return queue.counts().waiting
 
 
+@TWO_CORES
 @pytest.mark.parametrize("way", ["paced", *(pytest.param(way, marks=pytest.mark.slow) for way in ("one", "in_flight", "bulk"))])
 def test_a_producer_enqueues_each_job_once_and_a_worker_records_its_run(bench: Bench, way: str) -> None:
     produced = bench.records(OURS, JOBS)
@@ -132,6 +134,7 @@ def test_a_producer_enqueues_each_job_once_and_a_worker_records_its_run(bench: B
     assert bench.own_cpu_s() > run["cpu_s"]
 
 
+@TWO_CORES
 def test_an_adapter_that_fails_is_named(bench: Bench) -> None:
     broken = Library("broken", "checkout", "recording.py", (), True, frozenset({"one"}), 1)
     bench.install(broken, command_of(broken))
@@ -144,6 +147,7 @@ def test_an_adapter_that_fails_is_named(bench: Bench) -> None:
         wait_for(lambda: False, 120, [worker])
 
 
+@TWO_CORES
 @pytest.mark.slow
 def test_a_job_of_a_killed_worker_runs_again_and_the_time_is_taken(bench: Bench) -> None:
     found = redelivery_s(bench, [OURS], 30)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -17,8 +16,9 @@ from bench.micro.scale_calls import OWN_BULK, STEPS, Meter
 from bench.micro.scale_states import STATES, fill_fast
 from engine.ops.looks import Count
 from engine.testing import EmbeddedServer
+from tests.bench.real_parts import TWO_CORES
 
-pytestmark = pytest.mark.skipif(os.cpu_count() == 1, reason="the server and the client need a core each")
+pytestmark = TWO_CORES
 
 
 def silent(_text: str) -> None:

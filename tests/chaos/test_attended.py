@@ -169,7 +169,7 @@ def test_a_given_server_is_left_as_it_was_whatever_ends_the_harness(tmp_path: Pa
             wait_until(
                 lambda: samples.exists() and samples.read_text().count("srv_us") > 1, "the queue was looked at twice", WAIT_S
             )
-            assert "waiting for worker-1" in (tmp_path / "0.log").read_text()
+            wait_until(lambda: "waiting for worker-1" in (tmp_path / "0.log").read_text(), "it is said what is waited for")
             assert whole_keyspace(server.url) == before
             harness.send_signal(ending)
             assert harness.wait(WAIT_S) != 0

@@ -8,12 +8,12 @@ import os
 from dataclasses import asdict, replace
 from pathlib import Path
 
-import psutil
 import pytest
 from pyspark.sql import SparkSession
 
 from chaos.drill import Drill
 from chaos.plan import FAULT_NAMES, FLEET_FAULT_NAMES, NETWORK_FAULT_NAMES, PRODUCER, Plan, PlannedFault
+from chaos.targets.faults import is_gone
 from tests.chaos import drills, judged
 from tests.chaos.judged import TIMEOUT, Verdict
 
@@ -184,7 +184,7 @@ def test_clocks_and_samples_come_once_a_second(drilled: tuple[Drill, Plan]) -> N
 
 def test_nothing_is_left_running(drilled: tuple[Drill, Plan]) -> None:
     drill, _ = drilled
-    assert {pid for pid in drills.pids_of(drill.folder.path) if psutil.pid_exists(pid)} == {os.getpid()}
+    assert {pid for pid in drills.pids_of(drill.folder.path) if not is_gone(pid)} == {os.getpid()}
 
 
 def test_the_consumer_inside_locust_worked_beside_the_workers(drilled: tuple[Drill, Plan]) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from chaos.plan import FAULT_NAMES
 from chaos.processes import ROOT, child_environment
+from chaos.targets.faults import is_gone
 from chaos.topologies import EMBEDDED, TOPOLOGIES
 from record.history import load_file
 from tests.chaos.drills import wait_for
@@ -30,7 +31,7 @@ MOMENTS = 10
 TOGETHER = 5
 
 #: No process of the run may live longer than this after the harness.
-GONE_S = 10.0
+GONE_S = 60.0
 
 #: One run with the usual faults of its topology, as small as it gets, with a spec as the command `bench` writes it.
 HARNESS = """
@@ -118,7 +119,7 @@ class Harness:
 
     def left(self) -> set[psutil.Process]:
         """What still runs of it."""
-        return {one for one in self.below if one.is_running() and one.status() != psutil.STATUS_ZOMBIE}
+        return {one for one in self.below if not is_gone(one.pid)}
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +132,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Harness]]:
         for start in range(0, len(planned), TOGETHER):
             group = [Harness(moment, folder) for moment in planned[start : start + TOGETHER]]
             started += group
-            wait_for(lambda group=group: all(harness.killed() for harness in group), "their moments", timeout_s=120)
+            wait_for(lambda group=group: all(harness.killed() for harness in group), "their moments", timeout_s=600)
         yield started
     finally:
         for harness in started:

@@ -32,7 +32,7 @@ def healed(stage: Stage) -> Iterator[None]:
     yield
     stage.network.heal_all()
     finished = stage.scene.watch.finished()
-    assert stage.scene.wait(lambda: stage.scene.watch.finished() > finished + 3, timeout_s=20)
+    assert stage.scene.wait(lambda: stage.scene.watch.finished() > finished + 3, timeout_s=120)
 
 
 @pytest.fixture

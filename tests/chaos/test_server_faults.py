@@ -131,7 +131,6 @@ def test_a_server_whose_writes_are_on_the_disk_later_loses_the_last_of_them(tmp_
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("topology", topologies.SEVERAL)
 def test_of_several_servers_the_primary_of_the_keys_is_hit(topology: str, tmp_path: Path) -> None:
     with stage(topology, tmp_path) as (found, end):

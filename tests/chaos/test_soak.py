@@ -12,7 +12,6 @@ from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
-import psutil
 import pytest
 import redis
 
@@ -24,6 +23,7 @@ from chaos.progress import Progress
 from chaos.slopes import LATENCY, MB, Slope, fit, latencies, percentiles, slope
 from chaos.soaking import LEAKING, STEADY, UNKNOWN, Soak, Times, draw, verdict
 from chaos.spec import RunSpec
+from chaos.targets.faults import is_gone
 from tests.chaos.drills import pids_of, run
 
 TIMES = Times(6, warm_up_s=1, fault_every_s=2)
@@ -215,7 +215,7 @@ def short(folder: Path) -> Soak:
 
 def left_running(folder: Path) -> set[int]:
     """Processes of a run that live on; the soak itself ran in this one."""
-    return {pid for pid in pids_of(folder) - {os.getpid()} if psutil.pid_exists(pid)}
+    return {pid for pid in pids_of(folder) - {os.getpid()} if not is_gone(pid)}
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from chaos.errors import HarnessError
 from chaos.network import Network
 from chaos.probe import Address, Silence, ask, pinged, refused, round_trip_ms, through
 from chaos.processes import ROOT
+from chaos.targets.faults import is_gone
 from chaos.toxiproxy import Toxic, ToxiproxyClient, ToxiproxyError, ToxiproxyServer, blackhole, latency
 from engine.testing import EmbeddedServer
 from engine.testing.server import free_port, lowest_local_port
@@ -59,11 +60,13 @@ def proxy(client: ToxiproxyClient, ironclaim_server: EmbeddedServer) -> tuple[st
 
 
 def test_free_ports_are_free_and_none_that_the_kernel_gives_out() -> None:
+    taken: list[int] = []
     for _ in range(50):
-        # Each at once: the tests beside this one want ports, too.
+        # Each at once: the tests beside this one want ports, too, and may just have got the same.
         port = free_port()
         assert 10_000 <= port < lowest_local_port()
-        assert refused(Address(HOST, port))
+        taken += [] if refused(Address(HOST, port)) else [port]
+    assert len(taken) <= 1, taken
 
 
 def test_a_url_by_way_of_a_proxy_keeps_all_but_host_and_port() -> None:
@@ -197,9 +200,9 @@ def test_it_does_not_outlive_an_owner_that_is_killed(tmp_path: Path) -> None:
     command = [sys.executable, "-c", OWNER, str(program()), str(tmp_path / "log")]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None
-        child = psutil.Process(int(owner.stdout.readline()))
+        child = int(owner.stdout.readline())
         os.kill(owner.pid, signal.SIGKILL)
-    wait_for(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, "its end")
+    wait_for(lambda: is_gone(child), "its end")
 
 
 def test_a_network_heals_all_its_proxies_also_when_one_cannot_be(

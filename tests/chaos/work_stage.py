@@ -139,5 +139,5 @@ def stage(
         watch.follow(PRODUCER)
         producer = Producer(spec, servers.url, history, delay_ms)
         stack.callback(producer.stop)
-        assert scene.wait(lambda: all(watch.view(name).started for name in (TARGET, "worker-2")), timeout_s=60)
+        assert scene.wait(lambda: all(watch.view(name).started for name in (TARGET, "worker-2")), timeout_s=120)
         yield Stage(scene, folder)

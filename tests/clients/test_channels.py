@@ -14,12 +14,9 @@ from engine.http.settings import HttpSettings
 from tests.clients.conftest import TOKEN, meanwhile
 from tests.clients.faces import Connect
 from tests.clients.relay import HARM, HttpRelay, Rule
-from tests.engine.helpers.waiting import DEADLINE_S, wait_until
+from tests.engine.helpers.waiting import wait_until
 from tests.engine.http.channels.desk import SECRET, base64_of, token
 from tests.engine.http.serving import served
-
-#: A subscription that gives nothing polls for ever.
-pytestmark = pytest.mark.timeout(DEADLINE_S)
 
 POLL = "GET /channel/news/subscription/polling/ada"
 ACKNOWLEDGE = "DELETE /channel/news/subscription/polling/ada/message"

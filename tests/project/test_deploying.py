@@ -87,7 +87,7 @@ def test_the_probes_of_a_pod_see_its_worker_come_and_go(shop: Path, ironclaim_ur
     def come_to(what: str, **codes: int) -> None:
         """A probe whose own time ran out on a busy machine is asked again, as a supervisor does."""
         for name, code in codes.items():
-            wait_until(lambda name=name, code=code: probe(name) == code, f"{what}: {name} exits with {code}")
+            wait_until(lambda name=name, code=code: probe(name) == code, f"{what}: {name} exits with {code}", STARTED_S)
 
     come_to("before the worker", readiness=0, liveness=1, startup=1)
     worker = ironclaim(CONTAINER["command"], shop, ironclaim_url)

@@ -176,7 +176,7 @@ def test_two_at_a_time_wait_for_each_other(setup: ModuleType, tree: Path) -> Non
         assert second.stdout is not None and "waiting for it" in second.stdout.readline()
         assert second.poll() is None
         fcntl.flock(held, fcntl.LOCK_UN)
-        assert second.wait(30) == 0
+        assert second.wait(300) == 0
 
 
 def test_a_failed_step_shows_the_end_of_its_log(setup: ModuleType, tree: Path, capfd: Output) -> None:

@@ -28,7 +28,7 @@ def ran(archive: ClassArchive, *options: str) -> int:
     """A JVM with the option of the archive has run: its exit code."""
     java = shutil.which("java")
     assert java
-    code = subprocess.run([java, *archive.option().split(), *options, "-version"], capture_output=True, timeout=120).returncode
+    code = subprocess.run([java, *archive.option().split(), *options, "-version"], capture_output=True, timeout=600).returncode
     archive.keep(code)
     return code
 

@@ -105,7 +105,9 @@ def edited(folder: Path, seed: int) -> Path:
         story.effect(token, at + 0.061)
         story.end("finish", token, at=at + 0.07)
     run, draw = story.write(), random.Random(seed)
-    files = {path: [json.loads(line) for line in path.read_text().splitlines()] for path in (run / "history").glob("*.jsonl")}
+    files = {
+        path: [json.loads(line) for line in path.read_text().splitlines()] for path in sorted((run / "history").glob("*.jsonl"))
+    }
     by_job: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for rows in files.values():
         for row in rows:

@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from chaos.channels.crew import SUBSCRIBER
 from chaos.channels.drill import ChannelDrill
 from chaos.channels.plan import FAULT_NAMES, KILL, RESTORE
+from chaos.targets.faults import is_gone
 from record.history import load_file
 from tests.chaos.channels.drills import make_drill, run
 
@@ -117,7 +117,7 @@ def test_raw_clocks_are_sampled(drilled: ChannelDrill) -> None:
 
 def test_nothing_is_left_behind(drilled: ChannelDrill, files: dict[str, Rows]) -> None:
     started = {row["pid"] for rows in files.values() for row in rows if row["kind"] == "open"} - {os.getpid()}
-    assert not [pid for pid in started if psutil.pid_exists(pid)]
+    assert not [pid for pid in started if not is_gone(pid)]
 
 
 def test_a_drill_that_cannot_start_its_subscribers_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

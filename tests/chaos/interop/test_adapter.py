@@ -79,7 +79,7 @@ def adapter(tmp_path: Path, port: int) -> Iterator[Adapter]:
     made.kill()
 
 
-def wait_for(condition: Callable[[], Any], *, timeout_s: float = 20.0) -> Any:
+def wait_for(condition: Callable[[], Any], *, timeout_s: float = 120.0) -> Any:
     deadline_s = time.monotonic() + timeout_s
     while not (value := condition()):
         assert time.monotonic() < deadline_s

@@ -13,7 +13,7 @@ from chaos.scenarios.mischief import MUTANTS
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("model", sorted(MUTANTS))
 def test_a_mutant_is_caught_by_the_check_that_is_named_for_it(model: str, tmp_path: Path) -> None:
     mutant = MUTANTS[model]

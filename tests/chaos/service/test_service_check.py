@@ -12,7 +12,7 @@ from chaos.service.file import read
 from tests.chaos.service.service import asked, written
 
 #: Interpreters start, the modules are imported twice, and all processes are stopped.
-BESIDE_S = 40
+BESIDE_S = 200
 
 WORKER = "ironclaim worker small:queue --concurrency"
 
@@ -38,7 +38,7 @@ def test_a_good_service_is_ready_and_its_effects_are_counted(tmp_path: Path) -> 
 @pytest.mark.usefixtures("nothing_left")
 def test_a_second_kind_that_is_no_worker_is_named_in_time(tmp_path: Path) -> None:
     began_s = time.monotonic()
-    done = asked("check", written(tmp_path, workers=f"['{WORKER} 2', 'sh -c \"echo what now; exec sleep 99\"']"))
+    done = asked("check", written(tmp_path, workers=f"['{WORKER} 2', 'sh -c \"echo what now; exec sleep 999\"']"))
     assert done.returncode == 2 and time.monotonic() - began_s < trial.TRIAL_TIMEOUT_S + BESIDE_S
     said = done.stderr.removeprefix("chaos: check: ")
     assert said.startswith("worker-2 recorded nothing: does its command work for the queue") and done.stderr.count("\n") == 1
@@ -82,7 +82,7 @@ def test_handlers_that_fail_on_purpose_may_be_tried_first(tmp_path: Path) -> Non
     *_, ran, others, _, last = done.stdout.splitlines()
     assert "its handler returned" in ran and last == "check: ready"
     assert "jobs that were tried are not finished; the log of worker-1 says: job " in others
-    assert others.endswith("(fail), attempt 1 of 1, failed: RuntimeError: no")
+    assert others.endswith("(fail), attempt 1 of 1, failed: RuntimeError: no; dead: no attempt is left")
 
 
 @pytest.mark.usefixtures("nothing_left")

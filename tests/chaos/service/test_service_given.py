@@ -53,8 +53,8 @@ def test_only_the_keys_of_the_run_are_removed(others: Any, ironclaim_url: str) -
         others.set(f"{other.prefix}mine", 1)
         one.__exit__(None, None, None)
         assert others.keys(f"{one.prefix}*") == [] and others.exists(f"{other.prefix}mine")
-        one = Given(ironclaim_url).__enter__()
-        assert one.removed == [], "the other one lives"
+        with Given(ironclaim_url) as third:
+            assert third.removed == [], "the other one lives"
     assert others.keys("chaos-*mine") == []
 
 

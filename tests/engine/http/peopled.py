@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
@@ -25,7 +26,8 @@ STATES = ("waiting", "delayed", "active", "finished", "dead")
 
 
 def peopled(queue: Queue) -> dict[str, str]:
-    """Put a job into each state, with progress, results and errors, a schedule and the beat of a worker: the ids by state."""
+    """Put a job into each state, with progress, results and errors, a schedule and the beat of a worker: the ids by state. They
+    are the same in every run, and so are the keys, in whose order hostile values are put."""
     handlers = Handlers()
     handlers("done")(lambda job: {"a": 1})
 
@@ -33,17 +35,19 @@ def peopled(queue: Queue) -> dict[str, str]:
     def fail(job: Job) -> Any:
         return Bury("boom")
 
-    ids = {"finished": queue.enqueue("done", {"a": 1}).job, "dead": queue.enqueue("fail", {"a": 1}, attempts=1).job}
+    ids = {state: f"job-{state}" for state in STATES}
+    queue.enqueue("done", {"a": 1}, id=ids["finished"])
+    queue.enqueue("fail", {"a": 1}, id=ids["dead"], attempts=1)
     Worker(queue, handlers, name="w1").run(burst=True)
     with contextlib.suppress(UnsupportedFeature):
         queue.events.on()
-    ids["active"] = queue.enqueue("main", {"a": 1}).job
+    queue.enqueue("main", {"a": 1}, id=ids["active"])
     (leased,) = claim(queue, incarnation=WORKER, lease_ms=3_600_000).jobs
     with contextlib.suppress(UnsupportedFeature):
         body = b'"percent":50.0,"message":"half","data":{"a":1}}'
         queue.driver.run(queue.model.call(NoteProgress(leased.lease, 1, body)))
-    ids["waiting"] = queue.enqueue("main", {"a": 1}).job
-    ids["delayed"] = queue.enqueue("main", {"a": 1}, delay_ms=3_600_000).job
+    queue.enqueue("main", {"a": 1}, id=ids["waiting"])
+    queue.enqueue("main", {"a": 1}, id=ids["delayed"], delay_ms=3_600_000)
     with contextlib.suppress(UnsupportedFeature):
         queue.schedules.put("nightly", "main", {"a": 1}, every_ms=3_600_000)
     about = {"name": "w2", "host": "h", "pid": 1, "jobs": [ids["active"]], "handlers": ["main"], "attributes": {"a": 1}}
@@ -54,12 +58,17 @@ def peopled(queue: Queue) -> dict[str, str]:
 
 
 def hostile(server: redis.Redis) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Each stored field, entry and score with each hostile value: what it is, and what puts it there."""
+    """Each stored field, entry and score with each hostile value: what it is, the same in every run, and what puts it there."""
     for key in sorted(cast("Iterator[bytes]", server.scan_iter())):
         kind = cast("bytes", server.type(key)).decode()
         for value in STORED:
             for place, put in _places(server, key, kind, value):
-                yield f"{key!r} {kind} {place} {value[:30]!r}", put
+                yield f"{_named(key)!r} {kind} {place} {value[:30]!r}", put
+
+
+def _named(key: bytes) -> bytes:
+    """The key as it is called in every run: what workers and calls draw for themselves is a part of some."""
+    return re.sub(rb"[0-9a-f]{16}", lambda found: found[0] if found[0] == WORKER.encode() else b"0" * 16, key)
 
 
 def _places(server: redis.Redis, key: bytes, kind: str, value: bytes) -> Iterator[tuple[str, Callable[[], Any]]]:

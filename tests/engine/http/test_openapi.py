@@ -91,13 +91,13 @@ def test_the_document_has_every_member_of_a_job_and_of_its_result(base: str, que
     handlers("a")(lambda job: job.payload)
     handlers("fail")(lambda job: 1 / 0)
     run_all(queue, handlers, raise_failures=False)
-    paths = httpx.get(f"{base}/openapi.json").json()["paths"]
+    paths = httpx.get(f"{base}/openapi.json", timeout=120).json()["paths"]
     for path, ids in (
         ("/api/queues/{queue}/jobs/{id}", ("fail", "raw")),
         ("/api/queues/{queue}/jobs/{id}/result", ("j1", "fail")),
     ):
         declared = paths[path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]["properties"]
-        found = [httpx.get(base + path.format(queue="q", id=id)).json() for id in ids]
+        found = [httpx.get(base + path.format(queue="q", id=id), timeout=120).json() for id in ids]
         assert set(declared) >= set().union(*found), path
 
 

@@ -250,5 +250,5 @@ def test_who_may_enqueue_into_the_queue_of_webhooks_speaks_for_no_channel(ironcl
             for payload in (json.dumps(told), told):
                 body = {"name": "webhook", "payload": payload, "headers": {"webhook-url": hook.url}, "attempts": 1}
                 assert client.post("/api/queues/webhooks/jobs", json=body).status_code == 201
-            wait_until(lambda: queue.counts().dead == 2, "both are dead", 30)
+            wait_until(lambda: queue.counts().dead == 2, "both are dead")
         assert not receiver.received

@@ -169,7 +169,7 @@ def test_a_service_and_its_port_answer_alike(side: str, ironclaim_url: str, tmp_
     web = (*PYTHON, "uvicorn", "service:app", "--port", str(port))
     # uvicorn closes the connection on which a background task has failed.
     each_anew = httpx.Limits(max_keepalive_connections=0)
-    client = httpx.Client(base_url=f"http://127.0.0.1:{port}", limits=each_anew)
+    client = httpx.Client(base_url=f"http://127.0.0.1:{port}", limits=each_anew, timeout=END_S)
     with running(HERE / side, web, ironclaim_url, tmp_path), client:
         wait_until(lambda: answers(client), "the service answers", END_S)
         made = client.post("/orders", json={"item": "pen", "count": 3, "due": "2026-03-01T12:00:00Z"})

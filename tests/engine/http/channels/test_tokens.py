@@ -298,14 +298,15 @@ def test_a_revocation_lasts_as_long_as_its_token_could(ironclaim_url: str, raw: 
             # The skew, the longest poll and a margin, less what has passed.
             assert 340 - ago_s - 30 < raw.ttl(f"jwt.{{{jti}}}.revoke") <= 345 - ago_s
         # What comes later with an earlier end shortens nothing, and one with a later end lengthens.
-        assert "late" not in told("in-time", now_s + 600)
-        for exp, least_s in ((now_s + 10, 900), (now_s + 10_000, 10_000)):
-            assert raw.ttl("jwt.{in-time}.revoke") > 900
+        assert "late" not in told("in-time", now_s + 6_000)
+        for exp, least_s in ((now_s + 10, 6_000), (now_s + 10_000, 10_000)):
+            assert raw.ttl("jwt.{in-time}.revoke") > 6_000
             told("in-time", exp)
             assert raw.ttl("jwt.{in-time}.revoke") > least_s
         line = told("gone", now_s - 1_000)
         assert line["late"] and line["ended"] and not raw.exists("jwt.{gone}.revoke")
         # As a DSPS server has written it, until 15 s after the end.
+        now_s = int(time.time())
         raw.set("jwt.{other}.revoke", now_s, ex=15)
         told("other", now_s)
         assert raw.ttl("jwt.{other}.revoke") > 300

@@ -41,7 +41,7 @@ def send(to: str) -> None:
     connection.rpush("sent", to)
 
 
-def outcome(queue, job, wait_ms=20_000):
+def outcome(queue, job, wait_ms=120_000):
     try:
         return queue.results.wait(job, wait_ms=wait_ms).get()
     except JobFailed as failed:

@@ -40,7 +40,7 @@ def send(to):
     connection.rpush("sent", to)
 
 
-def outcome(job, timeout=20):
+def outcome(job, timeout=120):
     result = job.latest_result(timeout=timeout)
     return result.return_value if result.type == result.Type.SUCCESSFUL else result.exc_string.splitlines()[-1]
 
