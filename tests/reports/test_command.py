@@ -8,16 +8,20 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+import reports.command
+import reports.corrupt.command
 import reports.judge
 from record.history import SCHEMA_VERSION
 from reports.command import main
+from reports.corrupt.command import Seen
+from reports.corrupt.kinds import KINDS
 from reports.errors import JudgeError
 from reports.folder import read_spec, spec_faults
 from reports.interrupts import Interrupts
@@ -352,6 +356,36 @@ def test_a_judge_that_is_told_to_stop_takes_its_jvm_and_scratch_with_it(
     assert all(line.startswith("judge: ") for line in complaint.splitlines()), complaint
     assert not list(scratch.glob("ironclaim-spark-*"))
     assert not (run / "verdict.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("trouble", "said"),
+    [(KeyboardInterrupt(), "interrupted after 2 kinds"), (JudgeError("no such job"), "no such job"), (OSError("full"), "full")],
+)
+def test_corruptions_that_are_judged_are_told_when_the_rest_cannot_be(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], trouble: BaseException, said: str
+) -> None:
+    def corrupt(*_: object) -> Iterator[Seen]:
+        for kind in list(KINDS.values())[:2]:
+            yield Seen(kind, "a job", (kind.check,))
+        raise trouble
+
+    monkeypatch.setattr(reports.command, "spark_session", lambda *_: nullcontext())
+    monkeypatch.setattr(reports.corrupt.command, "corrupt", corrupt)
+    assert main(["corrupt", str(run)]) == 2
+    told = capsys.readouterr()
+    assert told.out.startswith("corruptions\n") and told.out.endswith("corrupt: kinds=2 seen=2\n")
+    assert told.err == f"corrupt: {said}\n"
+
+
+def test_a_command_without_spark_says_under_its_own_name_that_it_was_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_: object) -> tuple[str, int]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(reports.command.OTHERS, "list", interrupted)
+    assert (main(["list", str(tmp_path)]), capsys.readouterr()) == (2, ("", "list: interrupted\n"))
 
 
 def children(pid: int) -> list[str]:
