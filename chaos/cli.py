@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from chaos.errors import HarnessError, TooSlow
+from chaos.installed import how
 from chaos.interrupts import Interrupts
 from chaos.options import Option, Wrong
 from chaos.verbs import BY_NAME, VERBS, Verb
@@ -18,7 +19,7 @@ from engine.errors import redacted
 
 UNKNOWN = 2
 
-PACKAGE_MISSING = "the Python package {name!r} is missing; `make setup` installs what drills need"
+PACKAGE_MISSING = "the Python package {name!r} is missing; {how}"
 
 #: The command of the wheel; in a checkout it is `python -m chaos`.
 INSTALLED = "ironclaim-chaos"
@@ -136,7 +137,7 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
         command = getattr(import_module(module), name)
         from engine.testing import ServerMissing
     except ModuleNotFoundError as error:
-        return fail(PACKAGE_MISSING.format(name=error.name))
+        return fail(PACKAGE_MISSING.format(name=error.name, how=how()))
     try:
         return command(parsed, interrupts)
     except TooSlow as error:
