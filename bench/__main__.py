@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
+from engine.options import nearest
+
 #: What is measured -> its module, and what it tells.
 PROGRAMS = {
     "engine": ("bench.micro.command", "the engine next to its floor, as ratios (12 minutes, --quick: 2)"),
@@ -30,7 +32,8 @@ def main(words: list[str]) -> int:
         return 0
     if not words or words[0] not in PROGRAMS:
         said = f"name is {words[0]!r}: it" if words else "a name is missing: it"
-        print(f"python -m bench: {said} must be one of {', '.join(PROGRAMS)}", file=sys.stderr)
+        perhaps = nearest(words[0], PROGRAMS) if words else ""
+        print(f"python -m bench: {said} must be one of {', '.join(PROGRAMS)}{perhaps}", file=sys.stderr)
         return WRONG
     return import_module(PROGRAMS[words[0]][0]).main(words[1:])
 

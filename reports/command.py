@@ -13,6 +13,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from engine import command_line
 from reports import slo, slo_file
 from reports.capacity.command import add_arguments as capacity_arguments
 from reports.capacity.command import plan_capacity
@@ -78,7 +79,7 @@ OTHERS: dict[str, Callable[[argparse.Namespace], tuple[str, int]]] = {
 }
 
 
-class Parser(argparse.ArgumentParser):
+class Parser(command_line.Parser):
     """Argument errors are one line, like every other error."""
 
     def error(self, message: str) -> NoReturn:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from bench.micro import channels, claim_cost, drain, enqueue, floor_check, memor
 from bench.micro.place import ROOT, Unpinnable
 from bench.micro.rounds import Cost
 from bench.micro.runner import Runner, one_line
+from engine.command_line import Parser
 
 FOLDER = ROOT / "runs" / "bench-engine"
 
@@ -98,7 +98,7 @@ QUICK = Size(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m bench engine", description="The engine's micro-benchmarks, as ratios.")
+    parser = Parser(prog="python -m bench engine", description="The engine's micro-benchmarks, as ratios.")
     parser.add_argument("--quick", action="store_true", help="small numbers, one to two minutes: for trying things out")
     parser.add_argument("--only", choices=PARTS, action="append", help="measure this part alone (may be given more than once)")
     parser.add_argument("--profile", action="store_true", help="show where the client's time goes (a sampling profiler)")

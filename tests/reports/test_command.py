@@ -441,3 +441,7 @@ def test_wrong_arguments_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         main(["judge"])
     assert stopped.value.code == 2 and "the following arguments are required: run" in capsys.readouterr().err
+    for words, told in ((["jugde", "x"], "'jugde', perhaps judge (choose from "), (["list", "--pge"], "arguments: --pge")):
+        with pytest.raises(SystemExit):
+            main(words)
+        assert told in capsys.readouterr().err

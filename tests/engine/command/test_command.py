@@ -100,10 +100,13 @@ def test_bad_arguments_are_one_line_before_anything_is_sent() -> None:
         (("worker", "m:h", "--queue", "q", "--model", "resque"), "one of lanes, bridge, bananas, bull, mosquito"),
         (("worker", "m:h", "--queue", "q", "--model", "resque"), "'resque': it must be one of "),
         (("worker", "m:h", "--queue", "q", "--model", "bananas:dead"), "'bananas:dead': it must be one of lanes"),
-        (("nonsense",), "invalid choice: 'nonsense'"),
+        (("nonsense",), "invalid choice: 'nonsense' (choose from worker, "),
+        (("enqeue",), "invalid choice: 'enqeue', perhaps enqueue (choose from worker, "),
+        (("jobs", "lst", "--queue", "q"), "invalid choice: 'lst', perhaps list (choose from list, history, "),
+        (("limits", "set", "a", "--queue", "q", "--window", "slidng"), "'slidng', perhaps sliding (choose from "),
         ((), "the following arguments are required: COMMAND"),
         # The line says where they are described.
-        (("worker", "m:h", "--procceses", "2"), "--procceses, perhaps --processes 2; see ironclaim worker --help"),
+        (("worker", "m:h", "--procceses", "2"), "--procceses 2, perhaps --processes; see ironclaim worker --help"),
         (("jobs", "show", "--queue", "q"), "are required: job; see ironclaim jobs show --help"),
         # A part of an option is not the option: tomorrow it may be part of two.
         (("queues", "--js"), "unrecognized arguments: --js, perhaps --json; see ironclaim queues --help"),
