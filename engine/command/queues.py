@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from engine.command.arguments import add_json, add_queue, add_server, duration_ms, never_was, opened
-from engine.command.output import instant, json_text, print_error, show, show_one, table, tell
+from engine.command.output import instant, json_text, print_error, renamed, show, show_one, table, tell
 from engine.errors import Malformed, UnsupportedFeature
 from engine.ops.looks import Counts
 from engine.ops.workers import WORKERS_MAX, WorkerInfo
@@ -356,6 +356,8 @@ def _list_schedules(options: argparse.Namespace) -> int:
         rows = [_schedule_row(schedule) for schedule in queue.schedules.list()]
         if not rows and never_was(queue, options):
             return _NOT_FOUND
+    if options.json:
+        rows = [renamed(row, name="schedule", job_name="job") for row in rows]
     show(rows, as_json=options.json, nothing="no schedules")
     return 0
 

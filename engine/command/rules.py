@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from typing import Any
 
 from engine.command.arguments import add_json, add_queue, duration_ms, never_was, opened, words
@@ -43,9 +44,10 @@ def add_limits(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def _list_limits(options: argparse.Namespace) -> int:
     with opened(options) as queue:
-        rows = [_limit_row(limit) for limit in queue.limits()]
-        if not rows and never_was(queue, options):
+        found = queue.limits()
+        if not found and never_was(queue, options):
             return _NOT_DONE
+    rows = [asdict(limit) | _limit_row(limit) if options.json else _limit_row(limit) for limit in found]
     show(rows, as_json=options.json, nothing="no limits")
     return 0
 
