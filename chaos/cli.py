@@ -35,7 +35,7 @@ class Parser(command_line.Parser):
     """Argument errors are one line, like every other error."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(UNKNOWN, f"{self.prog}: {redacted(message)}\n")
+        self.exit(UNKNOWN, f"{self.prog}: {redacted(self.hinted(message))}\n")
 
 
 def program() -> str:

@@ -4,6 +4,7 @@ for. Standard library alone, because the judge has it, too."""
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
@@ -14,9 +15,21 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **{"allow_abbrev": False, **settings})
+        self._given: list[str] = []
+
+    def hinted(self, message: str) -> str:
+        """What argparse complains of. Where it misses an option, the one that was meant is among those that
+        nobody knows."""
+        if not message.startswith("the following arguments are required"):
+            return message
+        known = self._option_string_actions
+        flags = (word.partition("=")[0] for word in self._given if word.startswith("--"))
+        near = {flag: _perhaps(flag, known) for flag in flags if flag not in known}
+        return message + "".join(f"; {flag}{perhaps}" for flag, perhaps in near.items() if perhaps)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Refuse what nobody knows here, where the options are known that it may have been meant for."""
+        self._given = [*(sys.argv[1:] if args is None else args)]
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:
             known = self._option_string_actions

@@ -83,7 +83,7 @@ class Parser(command_line.Parser):
     """Argument errors are one line, like every other error."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(UNKNOWN, f"{self.prog}: {message}\n")
+        self.exit(UNKNOWN, f"{self.prog}: {self.hinted(message)}\n")
 
 
 def program() -> str:

@@ -54,8 +54,12 @@ def _carried_out(given: list[str]) -> int:
     except BrokenPipeError:
         # The reader of the pipe has closed it.
         return 0
-    except (EngineError, OSError) as error:
+    except EngineError as error:
         print_error(str(error))
+        return FAILED
+    except OSError as error:
+        named = error.filename is not None and error.strerror
+        print_error(f"{error.filename}: {error.strerror}" if named else str(error))
         return FAILED
     except KeyboardInterrupt:
         return 130
@@ -73,7 +77,7 @@ class _Parser(Parser):
 
     def error(self, message: str) -> NoReturn:
         """Print the message and where the options are described, and end with exit code 2."""
-        print_error(f"{message}; see {self.prog} --help")
+        print_error(f"{self.hinted(message)}; see {self.prog} --help")
         sys.exit(FAILED)
 
 

@@ -153,13 +153,16 @@ def _queues(options: argparse.Namespace) -> int:
     rows: list[dict[str, Any]] = []
     for found in queues(options.url, model=options.model, prefix=options.prefix):
         with opened(options, found.name) as queue:
-            counts, held = asdict(queue.counts()), holding(queue)
+            now, held = queue.counts(), holding(queue)
+        counts = asdict(now)
         del counts["srv_us"]
         used = instant(found.used_ms)
         if options.json:
+            counts |= {name: getattr(now, name) for name in _FORMER.values() if hasattr(now, name)}
             rows.append({"queue": found.name, **counts, "used": used, **told(held)})
             continue
-        del counts["cursor"], counts["handing"]
+        for unshown in ("cursor", "handing", *_FORMER):
+            counts.pop(unshown, None)
         more = {
             "oldest s": held.oldest_s,
             "workers": len(held.workers),

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -103,6 +104,10 @@ def test_bad_arguments_are_one_line_before_anything_is_sent() -> None:
         (("nonsense",), "invalid choice: 'nonsense' (choose from worker, "),
         (("enqeue",), "invalid choice: 'enqeue', perhaps enqueue (choose from worker, "),
         (("jobs", "lst", "--queue", "q"), "invalid choice: 'lst', perhaps list (choose from list, history, "),
+        (("enqueue", "send", "--quue", "q"), "are required: --queue; --quue, perhaps --queue; see ironclaim enqueue"),
+        (("serve", "--port", "80800"), "port: 80800 is not allowed, it must be a whole number from 0 to 65535"),
+        (("serve", "--tokens", "no/file"), "ironclaim: no/file: No such file or directory"),
+        (("lua", "enqeue"), "workers, perhaps enqueue"),
         (("limits", "set", "a", "--queue", "q", "--window", "slidng"), "'slidng', perhaps sliding (choose from "),
         ((), "the following arguments are required: COMMAND"),
         # The line says where they are described.
@@ -117,6 +122,12 @@ def test_bad_arguments_are_one_line_before_anything_is_sent() -> None:
 
 def test_a_server_that_is_not_there_is_one_line(ironclaim_url: str) -> None:
     assert refused("resume", "--queue", "q", "--url", f"{ironclaim_url.rsplit('/', 1)[0]}/99")
+
+
+def test_a_port_in_use_is_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        assert refused("serve", "--port", str(port)) == f"ironclaim: 127.0.0.1:{port}: Address already in use\n"
 
 
 def test_durations() -> None:

@@ -359,6 +359,10 @@ def test_queues_and_workers(queue: Queue, at: tuple[str, ...], ironclaim_url: st
     with Queue("other", url=ironclaim_url) as other:
         other.enqueue("send", {}, delay_ms=60_000)
     rows = {row["queue"]: row for row in said("queues", "--url", ironclaim_url)}
+    # Former names are for programs alone.
+    heads = ironclaim("queues", "--url", ironclaim_url).stdout.split("\n")[0].split()
+    assert "finished" in heads and not {"done", "buried"} & {*heads}
+    assert all((row["done"], row["buried"]) == (row["finished_kept"], row["dead_total"]) for row in rows.values())
     assert {name: (row["waiting"], row["delayed"]) for name, row in rows.items()} == {"mails": (1, 0), "other": (0, 1)}
     assert ironclaim("workers", *at).stdout == "no workers\n"
     program = (
