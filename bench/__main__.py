@@ -15,7 +15,7 @@ PROGRAMS = {
     "scale": ("bench.micro.scale", "each script while a queue grows to ten million jobs (8 minutes, --quick: 2)"),
     "peers": ("bench.peers.__main__", "other job queues beside this one, in one table (25 minutes)"),
 }
-WRONG = 2
+WRONG, INTERRUPTED = 2, 130
 
 
 def usage() -> str:
@@ -26,7 +26,7 @@ def usage() -> str:
 
 
 def main(words: list[str]) -> int:
-    """Run the program that is named; its exit code, 2 for a name that there is not."""
+    """Run the program that is named; its exit code, 2 for a name that there is not, 130 after Ctrl-C."""
     if words[:1] in (["--help"], ["-h"]):
         print(usage())
         return 0
@@ -35,7 +35,11 @@ def main(words: list[str]) -> int:
         perhaps = nearest(words[0], PROGRAMS) if words else ""
         print(f"python -m bench: {said} must be one of {', '.join(PROGRAMS)}{perhaps}", file=sys.stderr)
         return WRONG
-    return import_module(PROGRAMS[words[0]][0]).main(words[1:])
+    try:
+        return import_module(PROGRAMS[words[0]][0]).main(words[1:])
+    except KeyboardInterrupt:
+        print(f"bench {words[0]}: interrupted", file=sys.stderr)
+        return INTERRUPTED
 
 
 if __name__ == "__main__":

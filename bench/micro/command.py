@@ -39,7 +39,7 @@ PROFILE_JOBS = 10_000
 QUIET_LOAD = 0.5
 
 #: Exit codes: every requested number was measured (met or missed), some number is unknown, or Ctrl-C.
-MEASURED, UNKNOWN, INTERRUPTED = 0, 2, 130
+MEASURED, UNKNOWN = 0, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +112,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Unpinnable as error:
         print(f"bench-engine: {error}", file=sys.stderr)
         return UNKNOWN
-    except KeyboardInterrupt:
-        print("bench-engine: interrupted", file=sys.stderr)
-        return INTERRUPTED
 
 
 class Run:
