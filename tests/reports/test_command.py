@@ -6,11 +6,15 @@ import json
 import os
 import re
 import signal
+import socketserver
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext, redirect_stderr, suppress
+from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
@@ -18,6 +22,7 @@ from pyspark.sql import SparkSession
 import reports.command
 import reports.corrupt.command
 import reports.judge
+import reports.session
 from record.history import SCHEMA_VERSION
 from reports.command import main
 from reports.corrupt.command import Seen
@@ -386,6 +391,18 @@ def test_a_command_without_spark_says_under_its_own_name_that_it_was_interrupted
 
     monkeypatch.setitem(reports.command.OTHERS, "list", interrupted)
     assert (main(["list", str(tmp_path)]), capsys.readouterr()) == (2, ("", "list: interrupted\n"))
+
+
+def test_the_end_of_a_jvm_that_was_interrupted_prints_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupts = Interrupts()
+    interrupts.asked = 1
+    monkeypatch.setattr(reports.session, "INTERRUPTS", interrupts)
+    server = socketserver.TCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler, bind_and_activate=False)
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(_accumulatorServer=server))
+    with server, redirect_stderr(StringIO()) as told:
+        reports.session.stop(spark, SimpleNamespace(proc=None), cast("Any", None))
+        server.handle_error(cast("Any", None), ("127.0.0.1", 1))
+    assert told.getvalue() == ""
 
 
 def children(pid: int) -> list[str]:
