@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
+from engine.options import nearest
+
 #: What is measured -> its module, and what it tells.
 PROGRAMS = {
     "engine": ("bench.micro.command", "the engine next to its floor, as ratios (12 minutes, --quick: 2)"),
@@ -13,7 +15,7 @@ PROGRAMS = {
     "scale": ("bench.micro.scale", "each script while a queue grows to ten million jobs (8 minutes, --quick: 2)"),
     "peers": ("bench.peers.__main__", "other job queues beside this one, in one table (25 minutes)"),
 }
-WRONG = 2
+WRONG, INTERRUPTED = 2, 130
 
 
 def usage() -> str:
@@ -24,15 +26,20 @@ def usage() -> str:
 
 
 def main(words: list[str]) -> int:
-    """Run the program that is named; its exit code, 2 for a name that there is not."""
+    """Run the program that is named; its exit code, 2 for a name that there is not, 130 after Ctrl-C."""
     if words[:1] in (["--help"], ["-h"]):
         print(usage())
         return 0
     if not words or words[0] not in PROGRAMS:
         said = f"name is {words[0]!r}: it" if words else "a name is missing: it"
-        print(f"python -m bench: {said} must be one of {', '.join(PROGRAMS)}", file=sys.stderr)
+        perhaps = nearest(words[0], PROGRAMS) if words else ""
+        print(f"python -m bench: {said} must be one of {', '.join(PROGRAMS)}{perhaps}", file=sys.stderr)
         return WRONG
-    return import_module(PROGRAMS[words[0]][0]).main(words[1:])
+    try:
+        return import_module(PROGRAMS[words[0]][0]).main(words[1:])
+    except KeyboardInterrupt:
+        print(f"bench {words[0]}: interrupted", file=sys.stderr)
+        return INTERRUPTED
 
 
 if __name__ == "__main__":

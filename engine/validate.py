@@ -611,7 +611,7 @@ def shape(pattern: re.Pattern[str]) -> str:
         return f"text of 1 to {TEXT_CHARS_MAX} characters that UTF-8 can hold"
     found = _ALLOWED.fullmatch(pattern.pattern)
     return (
-        f"text of {found[2]} to {found[3]} letters, digits and {' '.join(found[1])}"
+        f"text of {found[2]} to {found[3]} ASCII letters, digits and {' '.join(found[1])}"
         if found
         else f"text of {pattern.pattern}"
     )

@@ -13,6 +13,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from engine import command_line
 from reports import slo, slo_file
 from reports.capacity.command import add_arguments as capacity_arguments
 from reports.capacity.command import plan_capacity
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 UNKNOWN = EXIT_CODES["unknown"]
+
+#: What a command says that Ctrl-C or SIGTERM has ended.
+INTERRUPTED = "interrupted"
 
 #: The command of the wheel.
 INSTALLED = "ironclaim-report"
@@ -75,11 +79,11 @@ OTHERS: dict[str, Callable[[argparse.Namespace], tuple[str, int]]] = {
 }
 
 
-class Parser(argparse.ArgumentParser):
+class Parser(command_line.Parser):
     """Argument errors are one line, like every other error."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(UNKNOWN, f"{self.prog}: {message}\n")
+        self.exit(UNKNOWN, f"{self.prog}: {self.hinted(message)}\n")
 
 
 def program() -> str:
@@ -182,7 +186,7 @@ def judged(options: argparse.Namespace) -> int:
         with suppress(JudgeError):
             for run in current:
                 withdraw(run)
-        return complain("interrupted")
+        return complain(INTERRUPTED)
     except OSError as error:
         return complain(f"the table cannot be printed: {error.strerror or error}")
     except Exception as error:
@@ -210,6 +214,9 @@ def without_spark(options: argparse.Namespace) -> int:
     except OSError as error:
         print(f"{options.command}: the table cannot be printed: {error.strerror or error}", file=sys.stderr)
         return UNKNOWN
+    except KeyboardInterrupt:
+        print(f"{options.command}: {INTERRUPTED}", file=sys.stderr)
+        return UNKNOWN
     return code
 
 
@@ -229,17 +236,33 @@ def held(options: argparse.Namespace) -> int:
 
 
 def corrupted(options: argparse.Namespace) -> int:
-    """Print what the judge sees of each corruption. 0 when it sees all of them, 1 when not, 2 when that could not be tried."""
+    """Print what the judge sees of each corruption. 0 when it sees all of them, 1 when not, 2 when that could not be tried to the
+    end; what was judged by then is printed, too."""
     # Other commands do without PySpark, which it imports.
-    from reports.corrupt.command import corrupt
+    from reports.corrupt.command import Seen, corrupt
     from reports.corrupt.command import render as seen
 
+    found: list[Seen] = []
+    ended = ""
     try:
+        require_run(options.run)
         with spark_session(chosen_master(options.master), chosen_conf(options.conf)) as spark:
-            found = corrupt(options.run, options.seed, spark)
-        tell(seen(found))
+            for one in corrupt(options.run, options.seed, spark):
+                found.append(one)
+                INTERRUPTS.check()
+    except KeyboardInterrupt:
+        ended = f"{INTERRUPTED} after {len(found)} kinds"
     except (JudgeError, OSError) as error:
-        print(f"corrupt: {error}", file=sys.stderr)
+        ended = str(error)
+    except Exception as error:
+        ended = f"the judge failed: {one_line(error)}"
+    try:
+        if found:
+            tell(seen(found))
+    except OSError as error:
+        ended = ended or f"the table cannot be printed: {error.strerror or error}"
+    if ended:
+        print(f"corrupt: {ended}", file=sys.stderr)
         return UNKNOWN
     return int(not all(one.caught for one in found))
 

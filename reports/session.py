@@ -296,6 +296,9 @@ def stop(spark: SparkSession | None, gateway: Any, archive: ClassArchive) -> Non
                 spark.stop()
         with suppress(Exception):
             gateway.shutdown()
+    with suppress(AttributeError):
+        # A JVM that an interrupt ends hangs up on it, of which it would print a traceback.
+        spark.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[union-attr]
     process: subprocess.Popen[bytes] | None = gateway.proc
     if process is None:
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from bench.micro import channels, claim_cost, drain, enqueue, floor_check, memor
 from bench.micro.place import ROOT, Unpinnable
 from bench.micro.rounds import Cost
 from bench.micro.runner import Runner, one_line
+from engine.command_line import Parser
 
 FOLDER = ROOT / "runs" / "bench-engine"
 
@@ -39,7 +39,7 @@ PROFILE_JOBS = 10_000
 QUIET_LOAD = 0.5
 
 #: Exit codes: every requested number was measured (met or missed), some number is unknown, or Ctrl-C.
-MEASURED, UNKNOWN, INTERRUPTED = 0, 2, 130
+MEASURED, UNKNOWN = 0, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ QUICK = Size(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m bench engine", description="The engine's micro-benchmarks, as ratios.")
+    parser = Parser(prog="python -m bench engine", description="The engine's micro-benchmarks, as ratios.")
     parser.add_argument("--quick", action="store_true", help="small numbers, one to two minutes: for trying things out")
     parser.add_argument("--only", choices=PARTS, action="append", help="measure this part alone (may be given more than once)")
     parser.add_argument("--profile", action="store_true", help="show where the client's time goes (a sampling profiler)")
@@ -112,9 +112,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Unpinnable as error:
         print(f"bench-engine: {error}", file=sys.stderr)
         return UNKNOWN
-    except KeyboardInterrupt:
-        print("bench-engine: interrupted", file=sys.stderr)
-        return INTERRUPTED
 
 
 class Run:

@@ -7,7 +7,6 @@ output is the speed now / before (above 1 = faster than before), with a 95 % int
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from bench.commits import NoCommit, git, unpacked
 from bench.micro.drain import PREFETCH
 from bench.micro.place import ROOT, Unpinnable, check_cores, client, pin_client, pinned_server, start_module, start_program
 from bench.micro.rounds import ratio, ratio_interval
+from engine.command_line import Parser
 
 FOLDER = ROOT / "runs" / "bench-guard"
 #: A part counts as slower when its whole interval is below this: two runs of the same commit differ by up to 3 %.
@@ -37,7 +37,7 @@ DRAIN_JOBS = 20_000
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m bench guard", description="Compare speed with the commit before.")
+    parser = Parser(prog="python -m bench guard", description="Compare speed with the commit before.")
     parser.add_argument("--base", help="the commit to compare with (default: the one before this checkout)")
     parser.add_argument("--only", choices=PARTS, action="append", help="measure this part alone (may be given more than once)")
     options = parser.parse_args(arguments)

@@ -6,7 +6,6 @@ takes too long, or memory certainly grows.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -18,6 +17,7 @@ from bench.micro import http_enqueue, http_wake
 from bench.micro.http_wake import MEMORY_EVERY_S, WAKE_P99_MS, met
 from bench.micro.place import ROOT, SERVER_CPU, Unpinnable
 from bench.micro.runner import Runner
+from engine.command_line import Parser
 
 FOLDER = ROOT / "runs" / "bench-http"
 #: Exit codes: the bounds are met, one is not, cannot be measured here.
@@ -39,7 +39,7 @@ QUICK = Size(http_wake.Size(polls=200, listeners=100, seconds=20.0, ends_per_s=1
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m bench http", description="What the HTTP face costs.")
+    parser = Parser(prog="python -m bench http", description="What the HTTP face costs.")
     parser.add_argument("--quick", action="store_true", help="small numbers, a minute: for trying things out")
     parser.add_argument("--only", choices=("wake", "enqueue"), action="append", help="measure this part alone")
     wake = FULL.wake

@@ -9,7 +9,6 @@ measured (met or missed), 2 cannot be measured here.
 
 from __future__ import annotations
 
-import argparse
 import math
 import shutil
 import sys
@@ -26,6 +25,7 @@ from bench.micro.rounds import quantile
 from bench.micro.runner import Runner, one_line
 from bench.micro.scale_calls import BOUND_MS, FLAT_BELOW, OWN_BULK, SMALL_MS, STEPS, Meter
 from bench.micro.scale_states import STATES, State, fill_fast
+from engine.command_line import Parser
 
 FOLDER = ROOT / "runs" / "bench-scale"
 MEASURED, UNKNOWN = 0, 2
@@ -43,7 +43,7 @@ Found = dict[str, dict[str, dict[int, list[float]]]]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m bench scale", description="Each script while the queue grows.")
+    parser = Parser(prog="python -m bench scale", description="Each script while the queue grows.")
     parser.add_argument("--quick", action="store_true", help=f"sizes up to {QUICK_MOST:,}: one to two minutes")
     parser.add_argument("--only", choices=STATES, action="append", help="this dimension alone (may be given more than once)")
     parser.add_argument("--docs", action="store_true", help="write docs/scale.md and docs/scale.png, too")

@@ -29,6 +29,7 @@ from bench.peers.libraries import LIBRARIES, Library
 from bench.peers.measures import Values, measure
 from bench.peers.processes import Bench, PeerFailed
 from bench.peers.redelivery import redelivery_s
+from engine.command_line import Parser
 
 RUNS = ROOT / "runs" / "peers"
 PAGE = ROOT / "docs" / "peers.md"
@@ -90,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench peers", description="Measure other job queues beside this one.")
+    parser = Parser(prog="python -m bench peers", description="Measure other job queues beside this one.")
     names = [library.name for library in LIBRARIES]
     parser.add_argument("--only", action="append", choices=names, help="a library, as often as wanted; else all")
     parser.add_argument("--repeat", type=int, default=REPEAT, help=f"repetitions, 1 to 20 (default {REPEAT})")

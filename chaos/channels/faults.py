@@ -12,7 +12,7 @@ from chaos.channels.crew import PUBLISHER, ChannelScene
 from chaos.channels.keyspace import gone_back
 from chaos.channels.watch import Reader
 from chaos.faults import FAULTS as OF_JOBS
-from chaos.faults.base import Fault, Scene, Seen
+from chaos.faults.base import Fault, Scene, Seen, did_not_die, reaped
 from chaos.faults.network import NetDown, NetLatency, NetRequestLost
 from chaos.faults.network_base import ANSWER_TIMEOUT_S, LostFault
 from chaos.faults.snapshot_restore import SnapshotRestore
@@ -74,9 +74,6 @@ class ChannelReplyLost(LostFault):
 #: How long an instant is waited for at which something is in hand.
 AIM_TIMEOUT_S = 4.0
 
-#: A killed process is reaped within microseconds; nobody waits longer than this for one that was not.
-REAP_TIMEOUT_S = 3.0
-
 #: Messages wait for the replacement for at least this long.
 AWAY_S = 1.5
 
@@ -113,11 +110,9 @@ class SubscriberKill:
 
     def witness(self) -> Seen:
         scene, target = self._scene, self._planned.target
-        child = scene.crew.children.get(target)
-        if child is None or not scene.wait(lambda: not child.alive(), timeout_s=REAP_TIMEOUT_S, poll_s=0.0002):
-            if child is not None:
-                child.exit_expected = False
-            return Seen(time.monotonic_ns(), False, f"{target} did not die")
+        child = reaped(scene, target)
+        if child is None:
+            return did_not_die(target)
         self._reaped_ns = time.monotonic_ns()
         scene.watch.poll()
         self._in_hand = {place: clock for place, (clock, _) in scene.watch.channels(target).unread.items()}

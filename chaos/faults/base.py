@@ -25,6 +25,9 @@ from record.history import HistoryFile
 #: How long the kernel may take to stop or continue all threads.
 STATE_TIMEOUT_S = 10.0
 
+#: A killed process is reaped within microseconds; nobody waits longer than this for one that was not.
+REAP_TIMEOUT_S = 10.0
+
 #: Stops that caught no handler running are undone and tried again this often.
 STOPS_MAX = 20
 
@@ -237,6 +240,23 @@ def _stop(scene: Scene, pid: int) -> bool:
         raise
     scene.watch.poll()
     return stopped
+
+
+def reaped(scene: Scene, name: str, gone: Callable[[], bool] = lambda: True) -> Child | None:
+    """The process of that name, which was killed, once it was waited for and is `gone`. None where it did not die: should it
+    end later, that is an error of the run."""
+    child = scene.crew.children.get(name)
+    if child is None:
+        return None
+    if scene.wait(lambda: not child.alive() and gone(), timeout_s=REAP_TIMEOUT_S, poll_s=0.0002):
+        return child
+    child.exit_expected = False
+    return None
+
+
+def did_not_die(name: str) -> Seen:
+    """What a witness of a kill says where `reaped` is None."""
+    return Seen(time.monotonic_ns(), False, f"{name} did not die")
 
 
 def process_states(pid: int) -> set[str]:

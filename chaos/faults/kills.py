@@ -9,13 +9,10 @@ from typing import Any
 
 import psutil
 
-from chaos.faults.base import ASK_TIMEOUT_S, LOST_MS, Scene, Seen, stop_at_work
+from chaos.faults.base import ASK_TIMEOUT_S, LOST_MS, Scene, Seen, did_not_die, reaped, stop_at_work
 from chaos.faults.network_base import ANSWER_TIMEOUT_S
 from chaos.plan import PRODUCER, PlannedFault
 from chaos.watch import Token
-
-#: A killed process is reaped within microseconds; nobody waits longer than this for one that was not.
-REAP_TIMEOUT_S = 10.0
 
 #: Past the recovery bound the judge has its answer; this much later the replacement starts all the same.
 OVERTIME_S = 2.0
@@ -50,11 +47,9 @@ class WorkerKill:
 
     def witness(self) -> Seen:
         scene, target = self._scene, self._planned.target
-        child = scene.crew.children.get(target)
-        if child is None or not scene.wait(lambda: not child.alive(), timeout_s=REAP_TIMEOUT_S, poll_s=0.0002):
-            if child is not None:
-                child.exit_expected = False
-            return Seen(time.monotonic_ns(), False, f"{target} did not die")
+        child = reaped(scene, target)
+        if child is None:
+            return did_not_die(target)
         self._reaped_ns = time.monotonic_ns()
         scene.watch.poll()
         cut_off = len(scene.watch.view(target).running)
@@ -179,11 +174,9 @@ class AppKill:
         return Seen(t_ns, True, f"SIGKILL to pid {child.pid}, {len(self._in_hand)} requests in hand")
 
     def witness(self) -> Seen:
-        child = self._scene.crew.children.get(self._target)
-        if child is None or not self._scene.wait(lambda: not child.alive(), timeout_s=REAP_TIMEOUT_S):
-            if child is not None:
-                child.exit_expected = False
-            return Seen(time.monotonic_ns(), False, f"{self._target} did not die")
+        child = reaped(self._scene, self._target)
+        if child is None:
+            return did_not_die(self._target)
         code = child.process.returncode
         detail = f"waitpid returned {code}; {len(self._in_hand)} requests had no answer"
         return Seen(time.monotonic_ns(), code == -signal.SIGKILL and bool(self._in_hand), detail)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from bench.models import LANES, ModelMissing, carried
-from chaos import catalogue, mutants, runs, topologies
+from chaos import catalogue, installed, mutants, runs, topologies
 from chaos.calibration import RATES_PER_S, Calibration
 from chaos.catalogue import DIRECT, HTTP
 from chaos.errors import HarnessError
@@ -63,6 +63,9 @@ class OverHttp(Jobs):
     """The same with a producer that reaches no server, but two apps."""
 
     DRILL = HttpDrill
+
+    def lacking(self) -> Iterator[str]:
+        return installed.lacking("a producer over HTTP", installed.OVER_HTTP, "http")
 
 
 def bench(arguments: argparse.Namespace, interrupts: Interrupts) -> int:

@@ -13,6 +13,7 @@ from bench.peers.libraries import LIBRARIES, Library
 from chaos import campaign, runs
 from chaos.drill import Frame
 from chaos.errors import HarnessError
+from chaos.installed import of_checkout
 from chaos.interrupts import Interrupts
 from chaos.run import Run, Scenario, carry_out
 from chaos.targets.drill import TargetDrill
@@ -41,6 +42,7 @@ class Target(Scenario[TargetSpec]):
 
 def target(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     """Drill a target. Returns the exit code. Raises HarnessError and ServerMissing when the drill cannot begin."""
+    of_checkout("run target")
     try:
         return carry_out(of_name(arguments.target, arguments), arguments, interrupts)[0]
     except NotAvailable as error:
@@ -49,6 +51,7 @@ def target(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
 
 def targets(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     """Drill one after the other all that this machine can run. Returns the worst exit code. Raises as `target`."""
+    of_checkout("campaign targets")
     return campaign.worst_of(available(arguments), arguments, interrupts)
 
 

@@ -23,6 +23,7 @@ from bench.commits import NoCommit, short_hash, unpacked
 from chaos import rows, runs
 from chaos.drill import Drill, Frame
 from chaos.errors import HarnessError
+from chaos.installed import of_checkout
 from chaos.interrupts import Interrupts
 from chaos.plan import Pace, Plan, PlannedFault
 from chaos.processes import ROOT, Child, Crew, producer_command
@@ -50,6 +51,7 @@ FAULTS = (
 
 def upgrade(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     """Carry out the drill of both engines, and judge it. Returns the exit code. Raises as `chaos.scenarios.bench.bench`."""
+    of_checkout("run upgrade")
     try:
         old, new = short_hash(arguments.rev), short_hash(NEW)
     except NoCommit as error:

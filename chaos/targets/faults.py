@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from chaos.faults.base import STOPS_MAX, Fault, Scene, Seen, Stopped, process_states
-from chaos.faults.kills import REAP_TIMEOUT_S
+from chaos.faults.base import STOPS_MAX, Fault, Scene, Seen, Stopped, did_not_die, process_states, reaped
 from chaos.faults.network_base import LostFault, NetworkFault
 from chaos.plan import PRODUCER, PlannedFault
 from chaos.probe import ask, refused
@@ -120,13 +119,10 @@ class WorkerKill:
 
     def witness(self) -> Seen:
         scene, target = self._scene, self._planned.target
-        child = scene.crew.children.get(target)
-        gone = child is not None and scene.wait(
-            lambda: not child.alive() and all(map(is_gone, self._pids)), timeout_s=REAP_TIMEOUT_S, poll_s=0.001
-        )
+        child = reaped(scene, target, lambda: all(map(is_gone, self._pids)))
         t_ns = time.monotonic_ns()
-        if child is None or not gone:
-            return Seen(t_ns, False, f"{target} did not die")
+        if child is None:
+            return did_not_die(target)
         self._killed = True
         scene.watch.poll()
         cut_off = tuple(scene.watch.view(target).running)

@@ -11,7 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from engine import validate
 from engine.command.arguments import add_json, add_queue, duration_ms, numbers, opened, words
-from engine.command.output import print_error, show_one
+from engine.command.output import print_error, renamed, show_one
 from engine.errors import EngineError, outlined
 from engine.ops.workers import WORKERS_MAX
 from engine.options import OPTIONS, Described, JobOptions, nearest, sentences
@@ -55,7 +55,7 @@ def run_enqueue(options: argparse.Namespace) -> int:
     row = {"job": enqueued.job, "queue": options.queue, "result": enqueued.result}
     if not enqueued.created:
         row["holder"] = enqueued.holder
-    show_one(row, as_json=options.json)
+    show_one(renamed(row, id="job") if options.json else row, as_json=options.json)
     if note:
         print_error(f"note: {note}")
     return 0

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from engine import validate
 from engine.command.arguments import add_json, add_queue, duration_ms, never_was, opened
-from engine.command.output import instant, json_text, print_error, show, show_one, tell
+from engine.command.output import instant, json_text, print_error, renamed, show, show_one, tell
 from engine.ops.admin import Altered
 from engine.ops.looks import listed
 from engine.queue import looks
@@ -297,7 +297,9 @@ def _show(options: argparse.Namespace) -> int:
     if job is None:
         return _unknown(options)
     whole = _whole(job)
-    if not options.json:
+    if options.json:
+        whole = renamed(whole, id="job")
+    else:
         whole["errors"] = "\n".join(map(_error_text, job.errors)) or None
     show_one(whole, as_json=options.json)
     return 0
@@ -309,7 +311,7 @@ def _why(options: argparse.Namespace) -> int:
     if not found.known and not options.json:
         return _unknown(options)
     row = {"job": found.job, "queue": options.queue, "state": found.state, "why": found.sentence}
-    print(json_text(row) if options.json else found)
+    print(json_text(renamed(row, id="job")) if options.json else found)
     return 0 if found.known else _NOT_DONE
 
 
@@ -375,6 +377,8 @@ def _by_error(options: argparse.Namespace) -> int:
         }
         for group in found.groups
     ]
+    if options.json:
+        rows = [renamed(row, kind="error", count="jobs", job="example") for row in rows]
     show(rows, as_json=options.json, nothing="no job is dead")
     if found.more:
         print_error(f"these are the {found.looked} jobs that died last; others died before")
@@ -433,6 +437,7 @@ def _workflow(options: argparse.Namespace) -> int:
                 "changed": changed.changed,
                 "left": changed.left,
             }
+            row = renamed(row, id="job") if options.json else row
             show_one({**row, "more": changed.more}, as_json=options.json)
             return 0
         found = queue.workflows.get(options.job, limit=options.limit)
@@ -464,6 +469,7 @@ def _unknown(options: argparse.Namespace) -> int:
 
 def _ended(altered: Altered, options: argparse.Namespace) -> dict[str, Any]:
     return {
+        "id": altered.job,
         "job": altered.job,
         "queue": options.queue,
         "result": altered.result,
@@ -492,7 +498,7 @@ def _end(altered: Altered, done: str, options: argparse.Namespace) -> int:
 def _show_jobs(found: Sequence[JobInfo], options: argparse.Namespace, nothing: str) -> None:
     rows = [_row(job) for job in found]
     # For people the attempts are told in words, once.
-    shown_rows = rows if options.json else [_without(row, "failures") for row in rows]
+    shown_rows = [renamed(row, id="job") if options.json else _without(row, "failures") for row in rows]
     show(shown_rows, as_json=options.json, nothing=nothing)
 
 
@@ -540,5 +546,7 @@ def _whole(job: JobInfo) -> dict[str, Any]:
         "headers": _kept(job, job.headers),
         "options": _kept(job, more),
         **payload_members(job.payload, job.payload_bytes),
-        "errors": [{**asdict(error), "at_ms": instant(error.at_ms)} for error in job.errors],
+        "errors": [
+            renamed({**asdict(error), "at_ms": instant(error.at_ms)}, at="at_ms") for error in job.errors
+        ],
     }

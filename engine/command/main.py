@@ -6,12 +6,12 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn, cast
+from typing import NoReturn, cast
 
 from engine.command.output import finish_output, prepare_output, print_error
+from engine.command_line import Parser
 from engine.errors import EngineError, describe, logger
 from engine.observer import VARIABLE
-from engine.options import nearest
 from engine.version import __version__
 
 #: Exit code for bad arguments, and for a server that cannot be reached.
@@ -54,8 +54,12 @@ def _carried_out(given: list[str]) -> int:
     except BrokenPipeError:
         # The reader of the pipe has closed it.
         return 0
-    except (EngineError, OSError) as error:
+    except EngineError as error:
         print_error(str(error))
+        return FAILED
+    except OSError as error:
+        named = error.filename is not None and error.strerror
+        print_error(f"{error.filename}: {error.strerror}" if named else str(error))
         return FAILED
     except KeyboardInterrupt:
         return 130
@@ -68,24 +72,12 @@ def _carried_out(given: list[str]) -> int:
         return FAILED
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, takes no part of an option for the whole, and names no password of a
-    url that it was given."""
-
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **{"allow_abbrev": False, **settings})
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Refuse what nobody knows here, where the options are known that it may have been meant for."""
-        options, unknown = super().parse_known_args(args, namespace)
-        if unknown:
-            named = [f"{one}{nearest(one.partition('=')[0], self._option_string_actions)}" for one in unknown]
-            self.error(f"unrecognized arguments: {' '.join(named)}")
-        return options, unknown
+class _Parser(Parser):
+    """Says what is wrong in one line, and names no password of a url that it was given."""
 
     def error(self, message: str) -> NoReturn:
         """Print the message and where the options are described, and end with exit code 2."""
-        print_error(f"{message}; see {self.prog} --help")
+        print_error(f"{self.hinted(message)}; see {self.prog} --help")
         sys.exit(FAILED)
 
 

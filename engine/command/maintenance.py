@@ -19,6 +19,7 @@ from engine.command.worker import add_logging, begin_logging, resume_logging
 from engine.effects import Connection, of_database
 from engine.errors import EngineError, Malformed
 from engine.models.dsps import DspsModel
+from engine.options import nearest
 from engine.queue.settings import QueueSettings
 from engine.queue.synchronous import Queue
 from engine.redis.endpoint import DEFAULT_URL
@@ -232,6 +233,7 @@ def run_lua(options: argparse.Namespace) -> int:
         print("\n".join(sorted(scripts)))
         return 0
     if options.script not in scripts:
-        raise Malformed("script", options.script, f"one of {', '.join(sorted(scripts))}")
+        bound = f"one of {', '.join(sorted(scripts))}{nearest(options.script, scripts)}"
+        raise Malformed("script", options.script, bound)
     print(scripts[options.script].text, end="")
     return 0

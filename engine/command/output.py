@@ -47,6 +47,12 @@ def tell(done: str, what: object, options: argparse.Namespace, **more: object) -
     show_one({done: what, "queue": options.queue, **more}, as_json=options.json)
 
 
+def renamed(row: Mapping[str, Any], **former: str) -> dict[str, Any]:
+    """A row for programs, with the names that fields have over HTTP beside the former ones, which stay for
+    one release: `id="job"`."""
+    return {name: row[before] for name, before in former.items()} | dict(row)
+
+
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Columns as wide as their widest cell, numbers to the right."""
     names = list(rows[0])

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from engine.command.arguments import add_json, add_queue, add_server, duration_ms, never_was, opened, words
-from engine.command.output import instant, json_text, print_error, show, show_one, table, tell
+from engine.command.output import instant, json_text, print_error, renamed, show, show_one, table, tell
 from engine.errors import Malformed, UnsupportedFeature
 from engine.ops.looks import Counts, LimitInfo
 from engine.ops.workers import WORKERS_MAX, WorkerInfo
@@ -153,13 +153,16 @@ def _queues(options: argparse.Namespace) -> int:
     rows: list[dict[str, Any]] = []
     for found in queues(options.url, model=options.model, prefix=options.prefix):
         with opened(options, found.name) as queue:
-            counts, held = asdict(queue.counts()), holding(queue)
+            now, held = queue.counts(), holding(queue)
+        counts = asdict(now)
         del counts["srv_us"]
         used = instant(found.used_ms)
         if options.json:
+            counts |= {name: getattr(now, name) for name in _FORMER.values() if hasattr(now, name)}
             rows.append({"queue": found.name, **counts, "used": used, **told(held)})
             continue
-        del counts["cursor"], counts["handing"]
+        for unshown in ("cursor", "handing", *_FORMER):
+            counts.pop(unshown, None)
         more = {
             "oldest s": held.oldest_s,
             "workers": len(held.workers),
@@ -356,6 +359,8 @@ def _list_schedules(options: argparse.Namespace) -> int:
         rows = [_schedule_row(schedule) for schedule in queue.schedules.list()]
         if not rows and never_was(queue, options):
             return _NOT_FOUND
+    if options.json:
+        rows = [renamed(row, name="schedule", job_name="job") for row in rows]
     show(rows, as_json=options.json, nothing="no schedules")
     return 0
 
@@ -431,9 +436,10 @@ def add_limits(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def _list_limits(options: argparse.Namespace) -> int:
     with opened(options) as queue:
-        rows = [_limit_row(limit) for limit in queue.limits()]
-        if not rows and never_was(queue, options):
+        found = queue.limits()
+        if not found and never_was(queue, options):
             return _NOT_DONE
+    rows = [asdict(limit) | _limit_row(limit) if options.json else _limit_row(limit) for limit in found]
     show(rows, as_json=options.json, nothing="no limits")
     return 0
 

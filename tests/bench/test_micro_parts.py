@@ -15,6 +15,8 @@ import psutil
 import pytest
 
 import engine
+from bench.__main__ import PROGRAMS
+from bench.__main__ import main as bench
 from bench.micro import channels, claim_cost, drain, enqueue, floor_check, memory, pickup, place, scripts
 from bench.micro.bare import BareEnqueue, NewSlot
 from bench.micro.bare_publish import BarePublish
@@ -191,6 +193,17 @@ def test_the_floor_is_held_against_another_program(tmp_path: Path) -> None:
     found = floor_check.compare(other, 100, 1, silent)
     assert found["jobs_per_s"]["bulk"]["theirs"] == [1] and found["jobs_per_s"]["drain"]["theirs"] == [2]
     assert found["ours_over_theirs"]["drain"] > 1.1 and not found["close"]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_interrupted_benchmark_is_one_line(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(words: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"{PROGRAMS[name][0]}.main", interrupted)
+    assert (bench([name]), capsys.readouterr()) == (130, ("", f"bench {name}: interrupted\n"))
 
 
 def test_the_card_names_what_the_numbers_depend_on() -> None:

@@ -72,6 +72,7 @@ def test_the_rate_is_that_of_the_middle() -> None:
         (("--repeat", "0"), "--repeat is 0: it must be a whole number from 1 to 20"),
         (("--redelivery-s", "3601"), "--redelivery-s is 3601.0: it must be a number from 0 to 3600"),
         (("--only", "sidekiq"), "invalid choice: 'sidekiq'"),
+        (("--only", "celeri"), "invalid choice: 'celeri', perhaps celery"),
     ],
 )
 def test_bad_arguments_are_named(arguments: tuple[str, str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -78,6 +78,12 @@ REPLAYED = "unrecognized arguments: "
         ("run bench --fault nonsense", "fault 'nonsense' does not exist; choose from worker-kill, "),
         ("run bench --face http", "unrecognized arguments: --face http"),
         ("run bench --nonsense", "unrecognized arguments: --nonsense"),
+        ("run bench --sed 3", "unrecognized arguments: --sed 3, perhaps --seed"),
+        ("run bench --topology sentinl", "cluster, perhaps sentinel"),
+        ("run bnch", "one of bench, http, channels, interop, mischief, upgrade, scale, soak, target, attended, perhaps bench"),
+        ("campaign nightli", "campaign is 'nightli': it must be one of nightly, mutants, models, targets, perhaps nightly"),
+        ("cmpaign", "doctor, perhaps campaign"),
+        ("run upgrade --form HEAD", "the following arguments are required: --from; --form, perhaps --from"),
         ("run bench --mod bull", "unrecognized arguments: --mod bull"),
         *(
             pytest.param(f"{verb} --slo none.toml", "none.toml: No such file or directory", marks=pytest.mark.slow)

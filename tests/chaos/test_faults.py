@@ -119,7 +119,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def harmless(impatient: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Signals do nothing: waits for their effect, which else comes however late, are short as well."""
-    monkeypatch.setattr(kills, "REAP_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(base, "REAP_TIMEOUT_S", 0.1)
     for module in (base, leases):
         monkeypatch.setattr(module, "STATE_TIMEOUT_S", 0.1)
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from chaos import catalogue, replay, runs, toxiproxy_binary
+from chaos import catalogue, installed, replay, runs, toxiproxy_binary
 from chaos.catalogue import APPS
 from chaos.errors import HarnessError
 from chaos.faults.base import LOST_MS, Scene
@@ -88,6 +88,24 @@ def test_a_replay_is_over_http_again(tmp_path: Path) -> None:
     assert (found.plan, again.spec.face, again.spec.load) == (plan, "http", "http")
     assert isinstance(prepared(again, tmp_path / "again"), HttpDrill) and again.spec.id.endswith("-http-replay")
     drill.folder.release()
+
+
+@pytest.mark.parametrize(
+    ("checkout", "told"),
+    [(True, "`make setup` installs"), (False, r"pip install 'ironclaim_harness-.*\[http\]' ironclaim_client-")],
+)
+def test_packages_that_are_missing_are_one_line_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkout: bool, told: str
+) -> None:
+    drill, plan = made_drill(tmp_path, 1)
+    scenario = replay.read(drill.folder.path).scenario(plan.faults)
+    drill.folder.release()
+    assert list(scenario.lacking()) == []
+    monkeypatch.setattr(installed, "CHECKOUT", checkout)
+    monkeypatch.setattr(installed, "OVER_HTTP", ("httpx", "no_client"))
+    with pytest.raises(HarnessError, match=f"^a producer over HTTP needs Python packages that are missing: no_client; {told}"):
+        prepared(scenario, tmp_path / "again")
+    assert not (tmp_path / "again").exists()
 
 
 def make(folder: Path) -> HttpDrill:

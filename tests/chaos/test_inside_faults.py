@@ -125,7 +125,7 @@ def test_a_worker_that_did_not_grow_is_not_killed(tmp_path: Path, monkeypatch: p
 
 
 def test_a_worker_that_is_too_big_and_lives_has_no_witness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chaos.faults.kills.REAP_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("chaos.faults.base.REAP_TIMEOUT_S", 0.5)
     with stage(tmp_path) as work:
         work.scene = replace(work.scene, signal=mutants.pretend)
         fault = work.fault("worker-oom")

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -240,6 +241,21 @@ def test_a_proxy_whose_port_is_taken_gets_another(ironclaim_url: str, tmp_path: 
         monkeypatch.setattr("chaos.network.free_port", lambda: next(ports))
         network.connect("worker-1")
         assert ask(network.proxy("worker-1"), "PING", PATIENCE_S) == "+PONG"
+
+
+def test_a_server_with_an_address_of_ipv6_is_reached_through_a_proxy(tmp_path: Path) -> None:
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
+        url = f"redis://[::1]:{server.getsockname()[1]}/2"
+        with Network(url, program=program(), log=tmp_path / "log") as network, ThreadPoolExecutor(1) as pool:
+            network.connect("worker-1")
+            asked = pool.submit(ask, network.proxy("worker-1"), "PING", PATIENCE_S)
+            server.settimeout(PATIENCE_S)
+            connection, _ = server.accept()
+            with connection:
+                # The greeting, which chooses the database, is answered, too.
+                connection.sendall(b"+OK\r\n+PONG\r\n")
+                assert asked.result() in ("+OK", "+PONG")
+    assert through("redis://10.0.0.1:7000/2", Address("::1", 8)) == "redis://[::1]:8/2"
 
 
 def test_only_a_tcp_server_can_be_proxied(tmp_path: Path) -> None:

@@ -23,13 +23,13 @@ CALLS: list[tuple[Callable[[Any], Any], str]] = [
     ),
     (lambda queue: queue.enqueue("a", 1, zzz=3), "zzz: an int .* an option of jobs; engine.JobOptions lists them"),
     (lambda queue: queue.enqueue_many([{"name": "a", "payload": 1, "delay": 3}]), r"jobs\[0\]: .delay. .* perhaps delay_ms"),
-    (lambda queue: queue.enqueue("two words", 1), "name: 'two words' .* text of 1 to 128 letters, digits and _ . : -$"),
+    (lambda queue: queue.enqueue("two words", 1), "name: 'two words' .* text of 1 to 128 ASCII letters, digits and _ . : -$"),
     (lambda queue: queue.set_limit(), "name: None .* the name of jobs, or else key= a key of theirs"),
     (lambda queue: queue.set_limit("a", key="b", rate=1, per_ms=1), "key: 'b' .* left out where a name is given"),
     (lambda queue: queue.set_limit("a"), "concurrency: 0 .* 1 to 100000 where no rate is given; remove_limit takes a limit away"),
     (lambda queue: queue.set_limit("a", rate=5), "per_ms: 0 .* 1 to 3162240000000 together with a rate"),
     (lambda queue: queue.set_limit("a", per_ms=5), "per_ms: 5 .* 0 without a rate"),
-    (lambda queue: queue.schedules.get("two words"), "name: 'two words' .* text of 1 to 100 letters, digits and _ . : -$"),
+    (lambda queue: queue.schedules.get("two words"), "name: 'two words' .* text of 1 to 100 ASCII letters, digits and _ . : -$"),
 ]
 
 

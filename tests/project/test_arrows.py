@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: Beside the standard library. `reports` may use one module of the engine and one of `record`, which
+#: Beside the standard library. `reports` may use two modules of the engine and one of `record`, which
 #: need nothing else of them; only the engine's testing folder may know pytest, and
 #: only the cluster in it a client: see the test of a fresh interpreter. hiredis is used where redis-py has it.
 ALLOWED: dict[str, tuple[str, ...]] = {
@@ -37,7 +37,18 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "record": ("engine", "record"),
     # The client over HTTP is a package of its own, for places where there is no engine.
     "clients/python": ("ironclaim_client", "httpx"),
-    "reports": ("reports", "record.history", "engine.sizing", "pyspark", "py4j", "matplotlib", "pandas", "pyarrow", "numpy"),
+    "reports": (
+        "reports",
+        "record.history",
+        "engine.command_line",
+        "engine.sizing",
+        "pyspark",
+        "py4j",
+        "matplotlib",
+        "pandas",
+        "pyarrow",
+        "numpy",
+    ),
 }
 
 #: What nobody imports but the folder itself and those above it; the library never loads its own test server.
@@ -216,7 +227,7 @@ def test_circles_are_found_through_other_modules() -> None:
     assert circles({"a": "b", "b": "", "c": "ab", "d": "e", "e": "d"}) == [["d", "e"]]
 
 
-@pytest.mark.parametrize("module", ["record/history.py", "engine/sizing.py"])
+@pytest.mark.parametrize("module", ["record/history.py", "engine/sizing.py", "engine/command_line.py"])
 def test_what_reports_uses_needs_the_standard_library_alone(module: str) -> None:
     names = {name.split(".")[0] for _, name in imports_of((ROOT / module).read_text(), "engine")}
     assert names - sys.stdlib_module_names == set()
@@ -282,7 +293,7 @@ def test_a_fresh_interpreter_loads_no_strangers(what: str) -> None:
 
 
 def test_what_reports_use_of_others_loads_no_third_party_module() -> None:
-    loaded = {name.split(".")[0] for name in loaded_after("import record.history, engine.sizing")}
+    loaded = {name.split(".")[0] for name in loaded_after("import record.history, engine.command_line, engine.sizing")}
     assert loaded - sys.stdlib_module_names == {"engine", "record"}
 
 

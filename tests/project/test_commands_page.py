@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from bench.__main__ import PROGRAMS
-from chaos.verbs import VERBS
+from chaos.cli import parser_of
+from chaos.verbs import KEPT, OF_MANY, VERBS
 from reports.command import OTHERS
 from tests.ci_scripts import loaded
 
@@ -26,6 +27,15 @@ def test_the_pages_have_what_is_told_now(capsys: pytest.CaptureFixture[str]) -> 
     columns = os.environ.get("COLUMNS")
     assert GENERATOR.main(["--check"]) == 0, capsys.readouterr().err + "make generate writes the pages anew"
     assert os.environ.get("COLUMNS") == columns
+
+
+def test_what_means_the_same_everywhere_is_told_once() -> None:
+    page = (ROOT / "docs" / "commands.md").read_text()
+    # A word of `runs` is told like --runs.
+    assert [page.count(option.told) for option in KEPT[1:]] == [1] * 2
+    bench = next(verb for verb in VERBS if verb.name == "run bench")
+    assert set(OF_MANY) <= set(bench.options) and "--keep-days N" in parser_of(bench).format_help()
+    assert page.count("  --seed, --all, --runs, --keep, --keep-days: as in every run\n") > 3
 
 
 def test_a_page_that_tells_something_else_or_lacks_a_command_is_found(

@@ -79,6 +79,8 @@ def test_the_versions_and_dependencies_are_those_of_the_checkout() -> None:
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
     listed = [one for name in ("bench", "chaos", "reports") for one in groups[name] if isinstance(one, str)]
     assert own == {one.name: one for one in map(Requirement, listed)}
+    extra = {(one.name, str(one.specifier)) for one in map(Requirement, project["optional-dependencies"]["http"])}
+    assert extra == {("ironclaim", f"=={__version__}"), ("ironclaim-client", f"=={__version__}")}
 
 
 def test_it_holds_the_four_packages_with_their_data(wheels: list[Path]) -> None:
@@ -101,6 +103,23 @@ def test_the_example_is_checked_in_an_empty_environment(commands: Path, shop: Pa
     program = "import bench, chaos, engine, record, reports; print(chaos.__file__, engine.__file__)"
     where = subprocess.check_output([str(commands / "python"), "-c", program], cwd=shop, text=True)
     assert str(ROOT) not in where
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["run", "http"], "missing: ironclaim_client; pip install 'ironclaim_harness-"),
+        (["run", "upgrade", "--from", "HEAD"], "run upgrade runs from a checkout of the sources alone"),
+        (["run", "target", "rq"], "run target runs from a checkout"),
+        (["campaign", "targets"], "campaign targets runs from a checkout"),
+    ],
+)
+def test_what_the_wheel_has_not_is_one_line_before_anything_starts(
+    commands: Path, tmp_path: Path, words: list[str], told: str
+) -> None:
+    done = said(commands, tmp_path, *words)
+    assert done.returncode == 2 and done.stdout == "" and not (tmp_path / "runs").exists()
+    assert told in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_a_load_that_cannot_be_sent_is_told_before_a_drill(commands: Path, shop: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -65,3 +66,10 @@ def test_walks_are_counted_on_a_server() -> None:
         figures = re.findall(rf"walk {walk} +calls ([\d,]+)  files (\d+)  functions (\d+)", done.stdout)[0]
         calls, files, functions = (int(figure.replace(",", "")) for figure in figures)
         assert calls >= functions >= files > 5, walk
+
+
+@pytest.mark.slow
+def test_one_job_of_a_worker_is_counted_without_its_start() -> None:
+    walks = [subprocess.check_output([sys.executable, SIZES, "--walk", ROOT], cwd=ROOT) for _ in range(2)]
+    first, second = (json.loads(walk)["walk one job of a worker: calls"] for walk in walks)
+    assert abs(first - second) < first / 50

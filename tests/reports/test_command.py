@@ -6,18 +6,27 @@ import json
 import os
 import re
 import signal
+import socketserver
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, redirect_stderr, suppress
+from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
 
+import reports.command
+import reports.corrupt.command
 import reports.judge
+import reports.session
 from record.history import SCHEMA_VERSION
 from reports.command import main
+from reports.corrupt.command import Seen
+from reports.corrupt.kinds import KINDS
 from reports.errors import JudgeError
 from reports.folder import read_spec, spec_faults
 from reports.interrupts import Interrupts
@@ -354,6 +363,48 @@ def test_a_judge_that_is_told_to_stop_takes_its_jvm_and_scratch_with_it(
     assert not (run / "verdict.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("trouble", "said"),
+    [(KeyboardInterrupt(), "interrupted after 2 kinds"), (JudgeError("no such job"), "no such job"), (OSError("full"), "full")],
+)
+def test_corruptions_that_are_judged_are_told_when_the_rest_cannot_be(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], trouble: BaseException, said: str
+) -> None:
+    def corrupt(*_: object) -> Iterator[Seen]:
+        for kind in list(KINDS.values())[:2]:
+            yield Seen(kind, "a job", (kind.check,))
+        raise trouble
+
+    monkeypatch.setattr(reports.command, "spark_session", lambda *_: nullcontext())
+    monkeypatch.setattr(reports.corrupt.command, "corrupt", corrupt)
+    assert main(["corrupt", str(run)]) == 2
+    told = capsys.readouterr()
+    assert told.out.startswith("corruptions\n") and told.out.endswith("corrupt: kinds=2 seen=2\n")
+    assert told.err == f"corrupt: {said}\n"
+
+
+def test_a_command_without_spark_says_under_its_own_name_that_it_was_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_: object) -> tuple[str, int]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(reports.command.OTHERS, "list", interrupted)
+    assert (main(["list", str(tmp_path)]), capsys.readouterr()) == (2, ("", "list: interrupted\n"))
+
+
+def test_the_end_of_a_jvm_that_was_interrupted_prints_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupts = Interrupts()
+    interrupts.asked = 1
+    monkeypatch.setattr(reports.session, "INTERRUPTS", interrupts)
+    server = socketserver.TCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler, bind_and_activate=False)
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(_accumulatorServer=server))
+    with server, redirect_stderr(StringIO()) as told:
+        reports.session.stop(spark, SimpleNamespace(proc=None), cast("Any", None))
+        server.handle_error(cast("Any", None), ("127.0.0.1", 1))
+    assert told.getvalue() == ""
+
+
 def children(pid: int) -> list[str]:
     """Java processes that the process has started."""
     found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -407,3 +458,7 @@ def test_wrong_arguments_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         main(["judge"])
     assert stopped.value.code == 2 and "the following arguments are required: run" in capsys.readouterr().err
+    for words, told in ((["jugde", "x"], "'jugde', perhaps judge (choose from "), (["list", "--pge"], "arguments: --pge")):
+        with pytest.raises(SystemExit):
+            main(words)
+        assert told in capsys.readouterr().err

@@ -29,7 +29,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, *wor
     runs = tmp_path_factory.mktemp("runs")
     with Interrupts() as caught:
         assert main(["run", *words, "--seed", "1", "--runs", str(runs)], caught) == 0
-    return corrupt(runs / "latest", 1, spark)
+    return list(corrupt(runs / "latest", 1, spark))
 
 
 @pytest.fixture(scope="module")

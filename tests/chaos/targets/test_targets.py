@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,9 +23,10 @@ import redis
 from bench.peers.environments import ADAPTERS, command_of
 from bench.peers.libraries import LIBRARIES
 from chaos.errors import HarnessError
-from chaos.processes import child_environment
+from chaos.plan import PlannedFault
+from chaos.processes import Child, child_environment
 from chaos.targets.crew import python_path
-from chaos.targets.faults import is_gone, send_to_tree, stands_still, tree
+from chaos.targets.faults import TargetScene, WorkerKill, is_gone, send_to_tree, stands_still, tree
 from chaos.targets.promises import AT_LEAST_ONCE, AT_MOST_ONCE, PROMISES, find
 from chaos.targets.spec import SLACK_MS, TIMES, TargetSpec, draw, wait_ms
 from chaos.targets.watch import TargetWatch, held
@@ -227,3 +229,17 @@ def test_a_worker_that_is_started_again_runs_none_of_what_it_ran(tmp_path: Path)
     assert watch.last_start_ns("worker-1") == 5, "the file is not read once more"
     watch.close()
     assert os.listdir(tmp_path) == ["worker-1.jsonl"]
+
+
+def test_a_worker_that_does_not_die_was_not_killed(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "600"]) as process:
+        child = Child("worker-1", "worker", process, tmp_path / "log")
+        crew: Any = SimpleNamespace(children={"worker-1": child})
+        watch: Any = SimpleNamespace(view=lambda name: SimpleNamespace(running=()), poll=lambda: None)
+        scene = TargetScene(crew, watch, lambda condition, **_: condition(), lambda pid, number: None, 1_000, 1_000)
+        fault = WorkerKill(scene, PlannedFault("1-worker-kill", "worker-kill", "worker-1", 0, "worker-2"))
+        assert fault.inject().ok and child.exit_expected
+        seen = fault.witness()
+        process.kill()
+    assert (seen.ok, seen.detail) == (False, "worker-1 did not die")
+    assert not child.exit_expected, "its end would be nobody's plan"

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -100,10 +101,17 @@ def test_bad_arguments_are_one_line_before_anything_is_sent() -> None:
         (("worker", "m:h", "--queue", "q", "--model", "resque"), "one of lanes, bridge, bananas, bull, mosquito"),
         (("worker", "m:h", "--queue", "q", "--model", "resque"), "'resque': it must be one of "),
         (("worker", "m:h", "--queue", "q", "--model", "bananas:dead"), "'bananas:dead': it must be one of lanes"),
-        (("nonsense",), "invalid choice: 'nonsense'"),
+        (("nonsense",), "invalid choice: 'nonsense' (choose from worker, "),
+        (("enqeue",), "invalid choice: 'enqeue', perhaps enqueue (choose from worker, "),
+        (("jobs", "lst", "--queue", "q"), "invalid choice: 'lst', perhaps list (choose from list, history, "),
+        (("enqueue", "send", "--quue", "q"), "are required: --queue; --quue, perhaps --queue; see ironclaim enqueue"),
+        (("serve", "--port", "80800"), "port: 80800 is not allowed, it must be a whole number from 0 to 65535"),
+        (("serve", "--tokens", "no/file"), "ironclaim: no/file: No such file or directory"),
+        (("lua", "enqeue"), "workers, perhaps enqueue"),
+        (("limits", "set", "a", "--queue", "q", "--window", "slidng"), "'slidng', perhaps sliding (choose from "),
         ((), "the following arguments are required: COMMAND"),
         # The line says where they are described.
-        (("worker", "m:h", "--procceses", "2"), "--procceses, perhaps --processes 2; see ironclaim worker --help"),
+        (("worker", "m:h", "--procceses", "2"), "--procceses 2, perhaps --processes; see ironclaim worker --help"),
         (("jobs", "show", "--queue", "q"), "are required: job; see ironclaim jobs show --help"),
         # A part of an option is not the option: tomorrow it may be part of two.
         (("queues", "--js"), "unrecognized arguments: --js, perhaps --json; see ironclaim queues --help"),
@@ -114,6 +122,12 @@ def test_bad_arguments_are_one_line_before_anything_is_sent() -> None:
 
 def test_a_server_that_is_not_there_is_one_line(ironclaim_url: str) -> None:
     assert refused("resume", "--queue", "q", "--url", f"{ironclaim_url.rsplit('/', 1)[0]}/99")
+
+
+def test_a_port_in_use_is_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        assert refused("serve", "--port", str(port)) == f"ironclaim: 127.0.0.1:{port}: Address already in use\n"
 
 
 def test_durations() -> None:

@@ -161,8 +161,8 @@ def test_a_workflow_is_shown_retried_and_cancelled(queue: Queue, at: tuple[str, 
     again = ironclaim("dead", "requeue", "a", "--with-children", *at)
     assert (again.returncode, again.stdout) == (1, "") and "it is waiting" in again.stderr
     assert [queue.jobs.state(job) for job in "abc"] == ["waiting", "blocked", "blocked"]
-    told = said("jobs", "workflow", "c", "--cancel", *at) | {"job": ""}
-    assert told == {"job": "", "queue": "mails", "changed": 3, "left": 0, "more": False}
+    told = said("jobs", "workflow", "c", "--cancel", *at) | {"id": "", "job": ""}
+    assert told == {"id": "", "job": "", "queue": "mails", "changed": 3, "left": 0, "more": False}
     assert said("jobs", "workflow", "c", "--retry", *at)["changed"] == 0
     assert ironclaim("jobs", "workflow", "nobody", *at).returncode == 1
     assert ironclaim("jobs", "workflow", "a", "--limit", "0", *at).returncode == 2
@@ -279,7 +279,7 @@ def test_enqueue_takes_each_option_of_jobs(queue: Queue, at: tuple[str, ...], cl
     more = ("--lifo", "--backoff", "linear", "--jitter", "0.5", "--skip-on", "ValueError,OSError", "--target", '{"stack": ["x"]}')
     others = ("--unique", "u", "--reroute-on", "KeyError=big:gpu")
     made = said("enqueue", "send", "--payload", '{"to": "ada"}', "--id", "j", *options, *more, *others, *at)
-    assert made == {"job": "j", "queue": "mails", "result": "created"}
+    assert made == {"id": "j", "job": "j", "queue": "mails", "result": "created"}
     job = queue.jobs.get("j")
     assert job is not None and (job.payload, job.state, job.priority, job.key) == ({"to": "ada"}, "delayed", 7, "acme")
     assert job.due_ms - job.enqueued_ms == 90_000 and job.headers == {"trace": "t1", "a": "b=c"}
@@ -298,6 +298,23 @@ def test_enqueue_takes_each_option_of_jobs(queue: Queue, at: tuple[str, ...], cl
     assert "report" in client.get(kept)
     last = queue.jobs.get(said("enqueue", "send", *at)["job"])
     assert last is not None and (last.payload, last.options) == ({}, Options())
+
+
+def test_fields_for_programs_have_the_names_that_they_have_over_http(queue: Queue, at: tuple[str, ...]) -> None:
+    """The former ones stay beside them for one release."""
+    kill_some(queue, "a")
+    dead = said("dead", "list", *at)[0]
+    whole = said("jobs", "show", "a", *at)
+    one = [dead, whole, said("why", "a", *at), said("enqueue", "send", "--id", "w", *at), said("jobs", "list", *at)[0]]
+    one += [said("jobs", "cancel", "w", *at), said("dead", "requeue", "a", "--with-children", *at)]
+    assert [(row["id"], row["job"]) for row in one] == [(id, id) for id in ("a", "a", "a", "w", "w", "w", "a")]
+    assert whole["errors"][0]["at"] == whole["errors"][0]["at_ms"]
+    queue.schedules.put("nightly", "report", {}, every_ms=60_000)
+    (row,) = said("cron", "list", *at)
+    assert (row["name"], row["job_name"]) == (row["schedule"], row["job"]) == ("nightly", "report")
+    queue.set_limit(key="acme", concurrency=2)
+    (row,) = said("limits", "list", *at)
+    assert (row["key"], row["name"], row["in_hand"], row["limit of"], row["in hand"]) == ("acme", None, 0, "key acme", 0)
 
 
 def test_enqueue_refuses_what_no_job_may_have(at: tuple[str, ...]) -> None:
@@ -342,6 +359,10 @@ def test_queues_and_workers(queue: Queue, at: tuple[str, ...], ironclaim_url: st
     with Queue("other", url=ironclaim_url) as other:
         other.enqueue("send", {}, delay_ms=60_000)
     rows = {row["queue"]: row for row in said("queues", "--url", ironclaim_url)}
+    # Former names are for programs alone.
+    heads = ironclaim("queues", "--url", ironclaim_url).stdout.split("\n")[0].split()
+    assert "finished" in heads and not {"done", "buried"} & {*heads}
+    assert all((row["done"], row["buried"]) == (row["finished_kept"], row["dead_total"]) for row in rows.values())
     assert {name: (row["waiting"], row["delayed"]) for name, row in rows.items()} == {"mails": (1, 0), "other": (0, 1)}
     assert ironclaim("workers", *at).stdout == "no workers\n"
     program = (

@@ -77,8 +77,8 @@ NOT_SERVED = [
     (("--url", "http://x"), "url: "),
     (("--model", "resque"), "model: 'resque' is not allowed, it must be one of lanes"),
     (("--allowed-hosts", "*"), "allowed_hosts: '*' is not allowed"),
-    (("--tokens", "/no/such/file"), "No such file or directory: '/no/such/file'"),
-    (("--channels", "/no/such/file"), "No such file or directory: '/no/such/file'"),
+    (("--tokens", "/no/such/file"), "/no/such/file: No such file or directory"),
+    (("--channels", "/no/such/file"), "/no/such/file: No such file or directory"),
     (
         ("--workers-min", "3", "--workers-max", "2"),
         "workers_min: 3 is not allowed, it must be at most workers_max, which is 2",

@@ -16,7 +16,7 @@ def test_why_is_one_sentence(queue: Queue, at: tuple[str, ...]) -> None:
     queue.enqueue("send", {}, id="j", key="acme")
     sentence = "waits because no worker of this queue is alive"
     assert ironclaim("why", "j", *at).stdout == f"{sentence}\n"
-    assert said("why", "j", *at) == {"job": "j", "queue": "mails", "state": "waiting", "why": sentence}
+    assert said("why", "j", *at) == {"id": "j", "job": "j", "queue": "mails", "state": "waiting", "why": sentence}
     assert ironclaim("why", "nobody", *at) == Done(1, "", "ironclaim: queue mails knows no job nobody\n")
     gone = ironclaim("why", "nobody", *at, "--json")
     assert (gone.returncode, json.loads(gone.stdout)["state"]) == (1, "gone")

@@ -66,11 +66,14 @@ after waits, run 3
 second: duplicate
 reports: hello ada hello bob hello cyd
 cleaned up
+three ticks
+posted
 """
 PAINT = """\
 done painting
 error painting: ValueError: no such color
 renovated: ['paint ceiling', 'paint walls', 'fix floor']
+inspected paint door, paint fence
 """
 #: The programs of the page: the heading of their section, the fence of a side, and the file that its blocks make together.
 OF_THE_PAGE = {
@@ -140,7 +143,7 @@ PROGRAMS = [
     ("shop", [(*IRONCLAIM, "shop:orders", "shop:mails", "--processes", "2")], SHOP),
     ("rq-readme", [(*RQ, "high", "low"), (*PYTHON, "rq.cli", "cron", "--url", "{url}", "words.py")], WORDS),
     ("words", [(*IRONCLAIM, "words:high", "words:low")], WORDS),
-    ("paint", [(*IRONCLAIM, "paint:paint", "--concurrency", "1")], PAINT),
+    ("paint", [(*IRONCLAIM, "paint:paint", "paint:rooms", "--concurrency", "1")], PAINT),
 ]
 
 
