@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import secrets
 import time
 from collections.abc import Generator, Iterable
@@ -211,8 +212,8 @@ class Waiting:
 
     @property
     def left_ms(self) -> int:
-        """The time left to wait, in ms."""
-        return int((self._until_s - time.monotonic()) * 1000)
+        """The time left to wait, in ms; a part of one counts as one, so that no wait ends too soon."""
+        return math.ceil((self._until_s - time.monotonic()) * 1000)
 
     @property
     def block_ms(self) -> int:

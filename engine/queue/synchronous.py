@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import builtins
 import itertools
+import math
 import os
 import re
 import time
@@ -974,7 +975,7 @@ class Events(Part):
         page: EventPage = self._blocking.run(ReadEvents("$", 1, 0)) if after == "$" else EventPage((), after)
         until_s = time.monotonic() + (most_ms or 0) / 1000
         while True:
-            left_ms = BLOCK_MS if most_ms is None else max(0, int((until_s - time.monotonic()) * 1000))
+            left_ms = BLOCK_MS if most_ms is None else max(0, math.ceil((until_s - time.monotonic()) * 1000))
             page = self._blocking.run(ReadEvents(page.after, _PAGE, min(BLOCK_MS, left_ms)))
             yield from page.events
             if page.events:

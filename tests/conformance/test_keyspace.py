@@ -11,7 +11,7 @@ import redis
 from tests.conformance.keyspace import differences, dump
 
 KEYS: dict[str, dict[str, Any]] = {
-    "a": {"type": "string", "ttl_s": [5, 10], "value": "~\\d+"},
+    "a": {"type": "string", "ttl_s": [50, 100], "value": "~\\d+"},
     "b": {"type": "hash", "ttl_s": None, "value": {"x": "1"}},
     "c": {"type": "zset", "ttl_s": None, "value": [["m", "7353274861948931"]]},
     "d": {"type": "list", "ttl_s": None, "value": ["2", "1"]},
@@ -22,7 +22,7 @@ KEYS: dict[str, dict[str, Any]] = {
 @pytest.fixture
 def filled(ironclaim_url: str) -> Iterator[redis.Redis]:
     with redis.Redis.from_url(ironclaim_url) as client:
-        client.set("a", "42", ex=9)
+        client.set("a", "42", ex=90)
         client.hset("b", "x", "1")
         client.zadd("c", {"m": 7353274861948931})
         client.lpush("d", "1", "2")
@@ -37,8 +37,8 @@ def test_equal_keyspaces_have_no_difference(filled: redis.Redis) -> None:
 @pytest.mark.parametrize(
     ("command", "line"),
     [
-        ("SET a x EX 9", "a: is 'x', must be '~\\\\d+'"),
-        ("PERSIST a", "a: lives for None s, must live for [5, 10]"),
+        ("SET a x EX 90", "a: is 'x', must be '~\\\\d+'"),
+        ("PERSIST a", "a: lives for None s, must live for [50, 100]"),
         ("HSET b x 2", "b: x: is '2', must be '1'"),
         ("HSET b y 2", "b: y is '2', must not be there"),
         ("ZADD c 7353274861948932 m", "c: [0] [1] is '7353274861948932', must be '7353274861948931'"),

@@ -12,7 +12,7 @@ import pytest
 
 from chaos.topology.embedded_cluster import EmbeddedCluster
 from engine import ConnectOptions, Queue
-from engine.testing import EmbeddedServer, free_port
+from engine.testing import EmbeddedServer
 from tests.engine.cluster_desk import CALM_MS
 from tests.engine.desk import desk as desk
 from tests.engine.helpers.both import hurried
@@ -50,9 +50,9 @@ def queue(ironclaim_url: str) -> Iterator[Queue]:
 
 
 @pytest.fixture
-def nowhere() -> Iterator[Queue]:
+def nowhere(closed_port: int) -> Iterator[Queue]:
     """A queue whose every call would fail with another error than Malformed."""
-    made = Queue("q", url=f"redis://127.0.0.1:{free_port()}/0")
+    made = Queue("q", url=f"redis://127.0.0.1:{closed_port}/0")
     made.driver.deadline_ms = 0
     yield made
     made.close()

@@ -224,7 +224,7 @@ async def test_a_silent_connection_gets_no_further_batch(relay: Relay, direct: Q
 
 
 async def test_a_server_that_is_gone_for_a_while_delays_what_is_gathered_and_loses_nothing(relay: Relay, direct: Queue) -> None:
-    async with AsyncQueue("q", url=relay.url) as queue:
+    async with AsyncQueue("q", url=relay.url, connect=ConnectOptions(deadline_ms=DEADLINE_MS_MAX)) as queue:
         tasks = await started(queue, *(f"a{number}" for number in range(300)))
         relay.down()
         await asyncio.sleep(0)
@@ -274,7 +274,7 @@ async def test_a_batch_that_waits_for_room_keeps_its_place(ironclaim_url: str, d
 @pytest.mark.parametrize("harm", ["scripts", "memory"])
 async def test_a_server_that_refuses_a_batch_still_answers_the_one_behind_it(ironclaim_url: str, client: Any, harm: str) -> None:
     """Both are on one connection: the refusal of the first is no reason to lose the answer of the second."""
-    async with AsyncQueue("q", url=ironclaim_url, connect=ConnectOptions(deadline_ms=300)) as queue:
+    async with AsyncQueue("q", url=ironclaim_url, connect=ConnectOptions(deadline_ms=DEADLINE_MS_MAX)) as queue:
         await asyncio.gather(*(queue.enqueue("work", None) for _ in range(20)))
         client.script_flush() if harm == "scripts" else client.config_set("maxmemory", 1)
         try:

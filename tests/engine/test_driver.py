@@ -14,6 +14,7 @@ from engine import OutcomeUnknown, Queue, ScriptFault, ServerUnavailable
 from engine.ops.claims import Failure, Finish, Retry, Wait
 from engine.queue import producing
 from engine.redis.driver import SyncDriver
+from engine.redis.endpoint import DEADLINE_MS_MAX
 from tests.engine.helpers.producing import claim, claim_operation, hurry, ids_of, refused
 from tests.engine.helpers.relay import Relay, Rule
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
@@ -112,6 +113,7 @@ def test_a_delay_within_the_time_of_a_reply_is_waited_for(relay: Relay, queue: Q
 
 @pytest.mark.feature("BL33")
 def test_a_server_that_comes_back_within_the_deadline(relay: Relay, queue: Queue, direct: Queue) -> None:
+    queue.driver.deadline_ms = DEADLINE_MS_MAX
     relay.down()
     back = threading.Timer(0.4, relay.up)
     back.start()

@@ -17,7 +17,6 @@ from engine.models.lanes import Lanes
 from engine.ops.jobs import EnqueueMany
 from engine.options import PLAIN
 from engine.queue import producing
-from engine.testing import free_port
 from record.history import HistoryFile
 from record.recorder import Recorder
 from tests.engine.desk import Desk
@@ -140,8 +139,10 @@ def test_a_duplicate_is_told_beside_the_others(queue: Any, direct: Queue) -> Non
     (7, "jobs"),
     (None, "jobs"),
 ])  # fmt: skip
-def test_one_bad_job_is_named_by_its_index_and_nothing_is_sent(kind: str, runner: asyncio.Runner, jobs: Any, field: str) -> None:
-    queue = hurried(kind, runner, "q", f"redis://127.0.0.1:{free_port()}/0", deadline_ms=10)
+def test_one_bad_job_is_named_by_its_index_and_nothing_is_sent(
+    kind: str, runner: asyncio.Runner, jobs: Any, field: str, closed_port: int
+) -> None:
+    queue = hurried(kind, runner, "q", f"redis://127.0.0.1:{closed_port}/0", deadline_ms=10)
     caught = refused(Malformed, "", queue.enqueue_many, jobs)
     assert caught.field == field and "\n" not in str(caught) and "it must be" in str(caught)
 
@@ -159,8 +160,10 @@ def test_the_field_too_many_or_too_few_is_named(direct: Queue, job: Any, said: s
     assert said in str(refused(Malformed, "", direct.enqueue_many, [job]))
 
 
-def test_jobs_and_sizes_of_payloads_have_bounds(kind: str, runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    queue = hurried(kind, runner, "q", f"redis://127.0.0.1:{free_port()}/0", deadline_ms=10, payload_bytes_max=10)
+def test_jobs_and_sizes_of_payloads_have_bounds(
+    kind: str, runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch, closed_port: int
+) -> None:
+    queue = hurried(kind, runner, "q", f"redis://127.0.0.1:{closed_port}/0", deadline_ms=10, payload_bytes_max=10)
     with pytest.raises(Malformed, match=r"^jobs\[1\]\.payload: '11 bytes' .* at most 10 bytes"):
         queue.enqueue_many([{"name": "work", "payload": "12345678"}, {"name": "work", "payload": "123456789"}])
     assert producing.JOBS_MAX == 100_000

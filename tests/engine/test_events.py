@@ -17,6 +17,7 @@ from engine.queue.admin import EVENTS_KEPT_MAX
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.by_hand import alter, new_op_id, set_events
 from tests.engine.helpers.producing import refused
+from tests.engine.helpers.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.feature("BL31", "BL32")
 
@@ -288,7 +289,7 @@ async def test_tasks_read_as_well(ironclaim_url: str) -> None:
         reader = asyncio.create_task(read())
         await asyncio.sleep(0)
         await queue.enqueue("work", {}, id="meanwhile")
-        await asyncio.wait_for(reader, 10)
+        await asyncio.wait_for(reader, DEADLINE_S)
         assert [(event.kind, event.job, event.name) for event in seen] == [("created", "meanwhile", "work")]
         assert [event.job async for event in queue.events.read("0", wait_ms=20)] == ["before", "meanwhile"]
         await queue.events.off()

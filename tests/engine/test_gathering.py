@@ -250,7 +250,7 @@ def test_an_enqueue_taken_by_interrupted_threads_is_sent(queue: Queue, unwoken: 
     """The other one could not even say that it has ended."""
     not_after_ms = queue.driver.not_after_ms
     # It waits for twice the deadline; what it sends then is not void so soon.
-    monkeypatch.setattr(queue.driver, "not_after_ms", lambda: not_after_ms() + 10_000)
+    monkeypatch.setattr(queue.driver, "not_after_ms", lambda: not_after_ms() + 60_000)
     queue.driver.deadline_ms = 100
     with behind_a_batch(queue, unwoken) as gathers:
         gathers._waiting[0].not_after_ms = queue.driver.not_after_ms()
@@ -302,7 +302,7 @@ def test_copies_of_an_enqueue_have_one_stamp(relay: Relay, queue: Queue, direct:
     monkeypatch.setattr(gathering, "merged", merged)
     monkeypatch.setattr(queue.driver, "send", sending)
     # It waits for twice the deadline; what it sends then is not void so soon.
-    monkeypatch.setattr(queue.driver, "not_after_ms", lambda: not_after_ms() + 10_000)
+    monkeypatch.setattr(queue.driver, "not_after_ms", lambda: not_after_ms() + 60_000)
     queue.driver.deadline_ms = 100
     held._release.set()
     assert halt.wait(DEADLINE_S)

@@ -22,7 +22,6 @@ from engine.http.channels.settings import ChannelSettings
 from engine.http.routes import channel_routes, job_routes, page_routes
 from engine.http.settings import HttpSettings
 from engine.options import OPTIONS
-from engine.testing import free_port
 from tests.engine.command.running import ironclaim, known_parser
 from tests.engine.helpers.marks import DSN, MARK, URL, Call, calls, methods, told
 from tests.engine.helpers.waiting import DEADLINE_S
@@ -109,8 +108,10 @@ def failures(walk: Iterator[Call], one_of: int) -> tuple[Counter[str], list[str]
 
 
 @SHARES
-def test_no_failing_call_of_python_writes_a_mark(one_of: int, ironclaim_url: str, caplog: pytest.LogCaptureFixture) -> None:
-    away, failed, seen = f"redis://user:{MARK}@127.0.0.1:{free_port()}", Counter[str](), list[str]()
+def test_no_failing_call_of_python_writes_a_mark(
+    one_of: int, ironclaim_url: str, closed_port: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    away, failed, seen = f"redis://user:{MARK}@127.0.0.1:{closed_port}", Counter[str](), list[str]()
     with caplog.at_level(logging.DEBUG):
         for url in (ironclaim_url, away):
             found, at = failures(python_calls(url), one_of)
@@ -122,10 +123,12 @@ def test_no_failing_call_of_python_writes_a_mark(one_of: int, ironclaim_url: str
 
 
 @SHARES
-def test_no_failing_call_of_the_client_writes_a_mark(one_of: int, ironclaim_url: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_failing_call_of_the_client_writes_a_mark(
+    one_of: int, ironclaim_url: str, closed_port: int, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.DEBUG, logger="ironclaim"), asking(ironclaim_url, allow_changes=True) as client:
         failed, seen = Counter[str](), list[str]()
-        for base in (str(client.base_url), f"http://127.0.0.1:{free_port()}"):
+        for base in (str(client.base_url), f"http://127.0.0.1:{closed_port}"):
             found, at = failures(client_calls(base), one_of)
             failed += found
             seen += at
@@ -175,11 +178,11 @@ def command_lines(url: str) -> Iterator[list[str]]:
 
 @SHARES
 def test_no_failing_command_prints_a_mark(
-    one_of: int, ironclaim_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    one_of: int, ironclaim_url: str, closed_port: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     defaults: Any = ConnectOptions.__init__.__kwdefaults__
     monkeypatch.setattr(ConnectOptions.__init__, "__kwdefaults__", {**(defaults or {}), **QUICK_MS})
-    away, failed, seen = f"redis://:{MARK}@127.0.0.1:{free_port()}", Counter[str](), list[str]()
+    away, failed, seen = f"redis://:{MARK}@127.0.0.1:{closed_port}", Counter[str](), list[str]()
     for url in (ironclaim_url, away):
         for line in itertools.islice(command_lines(url), 0, None, one_of):
             done = ironclaim(*line)

@@ -249,7 +249,7 @@ def test_a_worker_is_listed_with_what_it_has_in_hand_and_gone_when_it_has_stoppe
         assert (info.name, info.host, info.pid) == ("w1", socket.gethostname(), os.getpid())
         assert (info.jobs, info.handlers, info.attributes, info.leads) == (("a",), ("hold",), {"region": "eu"}, True)
         assert info.beat_age_ms < 30_000 and info.lease_ms == 9000 and info.concurrency == 8
-        assert abs(info.started_ms - queue.driver.server_now_ms()) < 20_000
+        assert abs(info.started_ms - queue.driver.server_now_ms()) < 300_000
         assert "q" in [found.name for found in queues(queue.url)]
         gate.set()
         wait_until(lambda: queue.counts().finished == 1, "it is finished")

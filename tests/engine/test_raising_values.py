@@ -30,7 +30,6 @@ from engine.http.channels.tokens import JwtSettings
 from engine.http.channels.webhooks.settings import WebhookRetry, WebhookSettings
 from engine.http.settings import Access, HttpSettings, Token
 from engine.options import OPTIONS
-from engine.testing import free_port
 
 
 def _raise(*_: object, **__: object) -> Any:
@@ -168,9 +167,9 @@ def test_each_field_of_settings_is_the_plain_value_that_it_is_declared_as() -> N
     assert "hunter2" not in f"{hidden.value!r} {hidden.value.value!r}"
 
 
-def test_whatever_the_class_of_a_value_raises_is_malformed_and_names_the_field() -> None:
+def test_whatever_the_class_of_a_value_raises_is_malformed_and_names_the_field(closed_port: int) -> None:
     refused, wrong = 0, list[object]()
-    for place, take in _places(f"redis://127.0.0.1:{free_port()}").items():
+    for place, take in _places(f"redis://127.0.0.1:{closed_port}").items():
         for value in values():
             try:
                 take(value)

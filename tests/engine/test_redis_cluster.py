@@ -32,9 +32,8 @@ from engine import (
 from engine.ops.looks import ReadEvents
 from engine.testing import free_port
 from tests.engine.helpers.at_work import Book, at_work
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
-LONG_S = 30.0
 HURRIED = ConnectOptions(deadline_ms=300, connect_timeout_ms=200)
 
 
@@ -77,7 +76,7 @@ def test_a_slot_that_moves_under_load_is_followed(cluster: EmbeddedCluster) -> N
                 sent.append(queue.enqueue("work", {}).job)
 
         thread = threading.Thread(target=produce)
-        with at_work(Worker(worked, book.handlers("w", "work"), concurrency=4)):
+        with at_work(Worker(worked, book.handlers("w", "work"), concurrency=4, lease_ms=600_000)):
             thread.start()
             owner = cluster.owner_of(slot)
             for target in ((owner + 1) % 3, (owner + 2) % 3, owner):
@@ -85,9 +84,10 @@ def test_a_slot_that_moves_under_load_is_followed(cluster: EmbeddedCluster) -> N
                 wait_until(lambda seen=seen: len(sent) > seen + 20, "jobs come")
                 cluster.move_slot(slot, target, portion=3)
             stop.set()
-            thread.join(LONG_S)
-            wait_until(lambda: {job for _, job in book.ran} >= {*sent}, "each runs", LONG_S)
-        wait_until(lambda: queue.counts().finished == len(sent), "each is finished once", LONG_S)
+            thread.join(DEADLINE_S)
+            assert not thread.is_alive()
+            wait_until(lambda: {job for _, job in book.ran} >= {*sent}, "each runs")
+        wait_until(lambda: queue.counts().finished == len(sent), "each is finished once")
     assert len(book.ran) == len(sent) > 60
 
 
@@ -163,8 +163,8 @@ def test_a_primary_that_is_killed_is_replaced(replicated: EmbeddedCluster) -> No
             cluster.wait_until_whole()
             cluster.kill(old := cluster.owner_of(slot))
             new = cluster.wait_for_promotion(slot, old)
-            wait_until(lambda: _created(queue), "producers go on", LONG_S)
-            wait_until(lambda: len(book.ran) >= 2, "workers go on", LONG_S)
+            wait_until(lambda: _created(queue), "producers go on")
+            wait_until(lambda: len(book.ran) >= 2, "workers go on")
             cluster.start_again(old)
             assert cluster.client(new).exists(queue.model.keys.prefix + "seq") == 1
 

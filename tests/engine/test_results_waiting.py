@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,6 +27,8 @@ from engine import (
     Worker,
     WrongKeyType,
 )
+from engine.ops.looks import Seen
+from engine.queue import looks
 from engine.testing import EmbeddedServer
 from tests.engine.helpers.both import Blocking
 from tests.engine.helpers.processes import Workers
@@ -192,6 +195,16 @@ def test_a_wait_that_comes_to_nothing_says_why(face: Any) -> None:
         refused(Malformed, "wait_ms", face.results.wait, "none", wait_ms=bad)
 
 
+def test_a_wait_is_not_over_before_its_last_part_of_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 100.0
+    monkeypatch.setattr(looks, "time", SimpleNamespace(monotonic=lambda: now_s))
+    waiting, pending = looks.Waiting("j", 150), Seen(1, "pending", 0, 0, b"", "")
+    now_s += 0.1495
+    assert waiting.take(pending) is None and (waiting.left_ms, waiting.block_ms) == (1, 1)
+    now_s += 0.001
+    refused(TimedOut, "150 ms", waiting.take, pending)
+
+
 @pytest.mark.slow
 def test_the_pool_of_processes_brings_results_back(workers: Workers, queue: Queue) -> None:
     workers.start("--processes", "1", handlers="tests.engine.test_results_waiting:handlers")
@@ -282,18 +295,20 @@ def test_no_wake_up_is_lost_when_many_tasks_wait_over_one_connection(worker: Wor
 
 def test_tasks_of_two_loops_wait_over_a_connection_for_each(queue: Queue, client: Any) -> None:
     loops = [asyncio.new_event_loop() for _ in range(2)]
-    threads = [threading.Thread(target=loop.run_forever) for loop in loops]
+    threads = [threading.Thread(target=loop.run_forever, daemon=True) for loop in loops]
     for thread in threads:
         thread.start()
     made = AsyncQueue("q", url=queue.url)
 
-    async def waits(job: str) -> str:
-        with pytest.raises(TimedOut):
-            await made.results.wait(job, wait_ms=1500)
-        return job
+    async def waits(job: str) -> tuple[str, str]:
+        result = await made.results.wait(job)
+        return result.job, result.outcome
+
+    listening = list[int]()
 
     def blocked() -> int:
-        return len([each for each in client.client_list() if each["cmd"] == "xread" and "b" in each["flags"]])
+        listening.append(len([each for each in client.client_list() if each["cmd"] == "xread" and "b" in each["flags"]]))
+        return listening[-1]
 
     jobs, waiting = [queue.enqueue("add", number).job for number in range(10)], list[Any]()
     for number, job in enumerate(jobs):
@@ -301,8 +316,11 @@ def test_tasks_of_two_loops_wait_over_a_connection_for_each(queue: Queue, client
         wait_until(lambda job=job: client.exists(queue.model.keys.prefix + "waits:" + job), "it waits")
     # What has looked listens already, or begins to at once.
     client.ping()
-    wait_until(lambda: blocked() >= 2, "both listen")
-    assert blocked() == 2 and [each.result() for each in waiting] == jobs
+    wait_until(lambda: blocked() == 2, "both listen")
+    for job in jobs:
+        assert queue.jobs.cancel(job).done
+    assert [each.result(DEADLINE_S) for each in waiting] == [(job, "cancelled") for job in jobs]
+    assert max(listening) == 2, "ten waits"
     for loop, thread in zip(loops, threads, strict=True):
         asyncio.run_coroutine_threadsafe(made.close(), loop).result()
         loop.call_soon_threadsafe(loop.stop)

@@ -196,7 +196,7 @@ def test_connections_in_use_end_when_their_server_is_named_no_more_and_a_minorit
 
 
 def a_minority_names_nobody(servers: EmbeddedSentinel) -> None:
-    queue = Queue("q5", url=servers.url, connect=HURRIED)
+    queue = Queue("q5", url=servers.url)
     assert queue.enqueue("work", {}).created
     for sentinel in servers.sentinels[1:]:
         sentinel.kill()

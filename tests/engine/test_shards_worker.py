@@ -196,10 +196,10 @@ def test_running_job_is_cancelled_and_pause_of_the_worker_is_heard(queue: Queue)
         wait_until(lambda: job.cancelled, "it hears of it")
         cancelled.set()
 
-    with at_work(Worker(queue, handlers, name="w", lease_ms=600_000, beat_ms=120_000)):
+    with at_work(Worker(queue, handlers, name="w", lease_ms=3_600_000, beat_ms=3_600_000)):
         queue.enqueue("work", None, id="a", key="acme")
         assert begun.wait(120)
-        assert queue.jobs.cancel("a").done and cancelled.wait(20), "long before the next renewal"
+        assert queue.jobs.cancel("a").done and cancelled.wait(DEADLINE_S), "long before the next renewal"
         queue.workers.pause("w")
         queue.enqueue_many(many(20))
         begun.clear()
@@ -285,17 +285,17 @@ def test_jobs_of_a_killed_worker_run_elsewhere(queue: Queue, tmp_path: Path, iro
             [{"name": "hold", "payload": {"folder": str(tmp_path)}, "id": f"h{n}", "key": f"k{n}"} for n in range(8)]
         )
         first = workers.start("--concurrency", "8", "--shards", "16", name="w0", queue="mails", handlers=handlers)
-        wait_until(lambda: len(workers.marks("start")) == 8, "it holds all", 60)
+        wait_until(lambda: len(workers.marks("start")) == 8, "it holds all")
         others = [
             workers.start("--concurrency", "8", "--shards", "16", name=f"w{at}", queue="mails", handlers=handlers)
             for at in (1, 2)
         ]
-        wait_until(lambda: sum(info.alive for info in queue.workers.list()) == 3, "all are listed", 60)
+        wait_until(lambda: sum(info.alive for info in queue.workers.list()) == 3, "all are listed")
         first.kill()
         first.wait()
         for other in others:
             workers.open_gate(other.pid)
-        wait_until(lambda: queue.counts().finished == 8, "all have run elsewhere", 60)
+        wait_until(lambda: queue.counts().finished == 8, "all have run elsewhere")
         assert {mark.pid for mark in workers.marks("end")} <= {other.pid for other in others}
     finally:
         workers.stop_all()

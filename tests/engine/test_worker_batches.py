@@ -42,7 +42,8 @@ def put(queue: Queue, *jobs: str, **options: Any) -> None:
 
 
 def burst(queue: Queue, handlers: Handlers, **settings: Any) -> None:
-    settings = {"sweep_ms": 50, "concurrency": 1, **settings}
+    # Longer than a machine stands still: what is lost runs again, and alone.
+    settings = {"sweep_ms": 50, "concurrency": 1, "lease_ms": 600_000, **settings}
     assert Worker(queue, handlers, **settings).run(burst=True) == "empty"
 
 

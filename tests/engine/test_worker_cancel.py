@@ -207,7 +207,8 @@ def test_rule_26_where_the_connection_is_refused_the_renewal_tells(
     try:
         mute = Queue(queue.name, url=ironclaim_url.replace("://", "://mute:pw@"), prefix=queue.prefix)
         mute.enqueue("work", {}, id="j")
-        with at_work(Worker(mute, handlers, lease_ms=12_000), at_once=True):
+        # With a lease so long it renews at each beat.
+        with at_work(Worker(mute, handlers, lease_ms=600_000, beat_ms=1_000), at_once=True):
             assert started.wait(120)
             refused = "control connection refused"
             wait_until(lambda: refused in caplog.text, "what the log says")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from engine import Handlers, Job, Malformed, Queue, Worker
+from engine import ConnectOptions, Handlers, Job, Malformed, Queue, Worker
 from engine.errors import describe
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Lease, Options
@@ -24,7 +24,7 @@ from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.processes import Workers, put, run_of, stopped
 from tests.engine.helpers.producing import ids_of, refused, some_handlers
 from tests.engine.helpers.schema import checked_rows
-from tests.engine.helpers.waiting import rows_of, wait_until
+from tests.engine.helpers.waiting import DEADLINE_S, rows_of, wait_until
 
 KINDS = "tests.engine.helpers.kinds_of_handlers:handlers"
 INLINE = "tests.engine.helpers.inline_handlers:handlers"
@@ -94,7 +94,9 @@ def test_a_function_that_follows_a_coroutine_runs_while_the_server_stands_still(
     """What was taken ahead needs no server: no reply is read in the one thread that it runs in."""
     handlers, ran = Handlers(), threading.Event()
     handlers("follows")(lambda job: ran.set())
-    with EmbeddedServer() as server, Queue("q", url=server.url) as queue:
+    # No call gives the server up.
+    endless = ConnectOptions(timeout_ms=600_000)
+    with EmbeddedServer() as server, Queue("q", url=server.url, connect=endless) as queue:
 
         @handlers("stops")
         async def stops(job: Job) -> None:
@@ -104,7 +106,7 @@ def test_a_function_that_follows_a_coroutine_runs_while_the_server_stands_still(
         queue.enqueue("follows", {}, timeout_ms=200)
         with at_work(Worker(queue, handlers, concurrency=1, prefetch=8)):
             try:
-                assert ran.wait(2), "it waits for the server"
+                assert ran.wait(DEADLINE_S), "it waits for the server"
             finally:
                 os.kill(server.pid, signal.SIGCONT)
             wait_until(lambda: queue.counts().finished == 2, "both are finished")
@@ -253,14 +255,18 @@ def test_a_handler_hears_that_its_lease_is_lost(
 
 
 def runs_handlers(pid: int) -> bool:
-    return b"handler_process" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    try:
+        return b"handler_process" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        # It has ended meanwhile.
+        return False
 
 
 def test_a_child_that_does_not_read_holds_up_nobody(tmp_path: Path) -> None:
     """Its pipe takes less than a payload may hold, so the sender waits; those who decide and who stop must not."""
-    child = Child(lambda said: None)
+    child, before = Child(lambda said: None), children_of(os.getpid())
     child.start()
-    pid = wait_until(lambda: next((pid for pid in children_of(os.getpid()) if runs_handlers(pid)), 0), "the child")
+    pid = wait_until(lambda: next(filter(runs_handlers, children_of(os.getpid()) - before), 0), "the child")
     lease = Lease("big", 1, "n:1")
     job = LeasedJob(lease, 0, "plain", "main", "main", json.dumps("x" * 480_000).encode(), Options(), 0, 0, 1, 0, 0)
     os.kill(pid, signal.SIGSTOP)

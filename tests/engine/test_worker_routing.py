@@ -368,7 +368,8 @@ def test_settings_by_both_faces(ironclaim_url: str, kind: str, client: Any) -> N
 
 def test_pauses_and_gates_do_not_stop_renewals(queue: Queue) -> None:
     book = Book(hold=True)
-    worker = make_worker(queue, book, "w", lease_ms=6_000)
+    # With a lease so long it renews at each beat.
+    worker = make_worker(queue, book, "w", lease_ms=600_000, beat_ms=200)
     queue.enqueue("work", {}, id="j")
     with at_work(worker):
         wait_until(lambda: book.running == 1, "it runs")

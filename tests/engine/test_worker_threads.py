@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from engine import ConnectOptions, EngineError, Handlers, Malformed, OutcomeUnknown, Queue, Worker, WorkerGroup
-from engine.ops.base import BLOCK_MS, Call
+from engine.ops.base import Call
 from engine.ops.claims import Wait
 from engine.redis.driver import Flight, SyncDriver
 from engine.redis.endpoint import Endpoint
@@ -30,6 +30,15 @@ from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.producing import refused, some_handlers
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
+
+#: So long that no block of these tests is over, however long the machine stands still.
+LONG_MS = 600_000
+
+
+@pytest.fixture
+def long_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such blocks are shared, too."""
+    monkeypatch.setattr("engine.worker.shared.BLOCK_MS", LONG_MS)
 
 
 def named(name: str) -> set[str]:
@@ -185,7 +194,7 @@ def test_a_worker_of_sixteen_shards_has_as_many_threads_as_any(ironclaim_url: st
 
 def test_a_wait_whose_reply_never_comes_is_broken_off_and_sent_again(relay: Relay) -> None:
     endpoint = Endpoint(relay.url, options=ConnectOptions(timeout_ms=200))
-    alone, ended = SyncDriver(endpoint, (), block_ms_max=1_000), list[Sent | EngineError | Flight]()
+    alone, ended = SyncDriver(endpoint, (), block_ms_max=LONG_MS), list[Sent | EngineError | Flight]()
     replies = _Replies(endpoint)
     member = SharedWait(replies, alone)
     replies.join(member)
@@ -208,7 +217,7 @@ def test_a_wait_whose_reply_never_comes_is_broken_off_and_sent_again(relay: Rela
     flight = ended.pop()
     assert isinstance(flight, Flight) and member.arrive(flight).reply is None
     # Who is interrupted hears of it.
-    assert member.begin(wait(1_000), ended.append) is None
+    assert member.begin(wait(LONG_MS), ended.append) is None
     member.interrupt()
     wait_until(lambda: len(ended) == 1, "it is interrupted")
     flight = ended.pop()
@@ -220,14 +229,15 @@ def test_a_wait_whose_reply_never_comes_is_broken_off_and_sent_again(relay: Rela
 
 
 def blocking_wait(name: str) -> Call[object]:
-    return Call(None, (name,), ("BLPOP", name, BLOCK_MS / 1000), lambda raw: raw, Wait(0, (), None), BLOCK_MS)
+    return Call(None, (name,), ("BLPOP", name, LONG_MS / 1000), lambda raw: raw, Wait(0, (), None), LONG_MS)
 
 
+@pytest.mark.usefixtures("long_blocks")
 def test_workers_that_open_after_the_last_has_left_wait_together_again(ironclaim_url: str, client: Any) -> None:
     endpoint, ended = Endpoint(ironclaim_url), list[Sent | EngineError | Flight]()
     shared = SharedConnections(endpoint, "ic:")
     for _ in range(3):
-        member = shared.waiting(SyncDriver(endpoint, (), block_ms_max=BLOCK_MS))
+        member = shared.waiting(SyncDriver(endpoint, (), block_ms_max=LONG_MS))
         assert member.begin(blocking_wait("list"), ended.append) is None
         client.rpush("list", "1")
         wait_until(lambda: len(ended) == 1, "the wake-up has come")
@@ -241,12 +251,13 @@ def test_workers_that_open_after_the_last_has_left_wait_together_again(ironclaim
     wait_until(lambda: not named("waits") and "waits" not in {one.name for one in threading.enumerate()}, "no thread is left")
 
 
+@pytest.mark.usefixtures("long_blocks")
 def test_a_worker_that_is_interrupted_while_it_begins_to_wait_takes_no_wake_up(
     ironclaim_url: str, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoint, ended, others = Endpoint(ironclaim_url), list[object](), list[object]()
     shared = SharedConnections(endpoint, "ic:")
-    leaving, staying = (shared.waiting(SyncDriver(endpoint, (), block_ms_max=BLOCK_MS)) for _ in range(2))
+    leaving, staying = (shared.waiting(SyncDriver(endpoint, (), block_ms_max=LONG_MS)) for _ in range(2))
     waits = shared._waits
     assert isinstance(waits, _Waits)
     real = waits.begin
@@ -269,6 +280,7 @@ def test_a_worker_that_is_interrupted_while_it_begins_to_wait_takes_no_wake_up(
     staying.interrupt()
 
 
+@pytest.mark.usefixtures("long_blocks")
 def test_an_end_of_a_wait_that_cannot_be_told_leaves_the_others_waiting(ironclaim_url: str, client: Any) -> None:
     endpoint, ended = Endpoint(ironclaim_url), list[object]()
 
@@ -277,8 +289,8 @@ def test_an_end_of_a_wait_that_cannot_be_told_leaves_the_others_waiting(ironclai
 
     shared, replies = SharedConnections(endpoint, "ic:"), _Replies(endpoint)
     for members in (
-        [shared.waiting(SyncDriver(endpoint, (), block_ms_max=BLOCK_MS)) for _ in range(2)],
-        [SharedWait(replies, SyncDriver(endpoint, (), block_ms_max=BLOCK_MS)) for _ in range(2)],
+        [shared.waiting(SyncDriver(endpoint, (), block_ms_max=LONG_MS)) for _ in range(2)],
+        [SharedWait(replies, SyncDriver(endpoint, (), block_ms_max=LONG_MS)) for _ in range(2)],
     ):
         for member in members:
             if member._waits is replies:
@@ -306,7 +318,7 @@ def test_waits_on_several_nodes_share_one_selector_and_do_without_one_that_fails
         return real()
 
     monkeypatch.setattr(selectors, "DefaultSelector", counted)
-    replies, alone = _Replies(endpoint), SyncDriver(endpoint, (), block_ms_max=BLOCK_MS)
+    replies, alone = _Replies(endpoint), SyncDriver(endpoint, (), block_ms_max=LONG_MS)
     member = SharedWait(replies, alone)
     replies.join(member)
     alone.run(Call(None, ("x",), ("LLEN", "x"), lambda raw: raw, Wait(0, (), None)))

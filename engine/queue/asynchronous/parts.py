@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 import os
 import re
 import time
@@ -210,7 +211,7 @@ class AsyncEvents(AsyncPart):
         )
         until_s = time.monotonic() + (most_ms or 0) / 1000
         while True:
-            left_ms = BLOCK_MS if most_ms is None else max(0, int((until_s - time.monotonic()) * 1000))
+            left_ms = BLOCK_MS if most_ms is None else max(0, math.ceil((until_s - time.monotonic()) * 1000))
             page = await self._blocking.run(ReadEvents(page.after, _PAGE, min(BLOCK_MS, left_ms)))
             for event in page.events:
                 yield event

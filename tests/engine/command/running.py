@@ -39,7 +39,8 @@ def known_parser() -> argparse.ArgumentParser:
 
 def ironclaim(*arguments: str, **environment: str) -> Done:
     with (
-        patch.dict(os.environ, environment),
+        # As wide as without a terminal, whatever the terminal of who runs the tests.
+        patch.dict(os.environ, {"COLUMNS": "80", **environment}),
         patch("engine.command.main._parser", known_parser),
         contextlib.redirect_stdout(io.StringIO()) as out,
         contextlib.redirect_stderr(io.StringIO()) as err,

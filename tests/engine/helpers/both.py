@@ -8,7 +8,7 @@ from typing import Any
 
 from engine import AsyncQueue, Queue
 from engine.redis.async_driver import AsyncDriver
-from engine.redis.endpoint import ConnectOptions, Endpoint
+from engine.redis.endpoint import DEADLINE_MS_MAX, ConnectOptions, Endpoint
 from engine.redis.gathering import AsyncGathering, CallMaker
 from tests.engine.helpers.producing import PATIENCE_MS, hurry
 
@@ -40,7 +40,7 @@ def hurried(
     url: str,
     *,
     timeout_ms: int = PATIENCE_MS,
-    deadline_ms: int = 10_000,
+    deadline_ms: int = DEADLINE_MS_MAX,
     **options: Any,
 ) -> Any:
     """A queue of that kind ("sync" or "async") with a driver of these times."""

@@ -14,20 +14,20 @@ from engine.handlers import Handlers
 from engine.ops.claims import Claim, Claimed
 from engine.queue.synchronous import Queue
 from engine.redis.driver import SyncDriver
-from engine.redis.endpoint import ConnectOptions, Endpoint
+from engine.redis.endpoint import DEADLINE_MS_MAX, ConnectOptions, Endpoint
 from engine.redis.gathering import CallMaker, Gathering
 
 _counters = itertools.count(1)
 
 
-#: After so long a driver of a test gives an answer up. A busy machine may stand still for seconds, and a test that looks at what
-#: was sent would then see a call sent twice that nothing had harmed.
-PATIENCE_MS = 6_000
+#: After so long a driver of a test gives an answer up. A busy machine may stand still for ten seconds, and a test that looks at
+#: what was sent would then see a call sent twice that nothing had harmed.
+PATIENCE_MS = 60_000
 #: The same where the test itself keeps the answer back, and waits for so long: there a call may be sent once more than is needed.
 HASTE_MS = 1_000
 
 
-def hurry(queue: Queue, *, timeout_ms: int = PATIENCE_MS, deadline_ms: int = 10_000) -> Queue:
+def hurry(queue: Queue, *, timeout_ms: int = PATIENCE_MS, deadline_ms: int = DEADLINE_MS_MAX) -> Queue:
     """The same queue with a driver of these times."""
     queue.driver.close()
     endpoint = Endpoint(queue.url, options=ConnectOptions(timeout_ms=timeout_ms, deadline_ms=deadline_ms))

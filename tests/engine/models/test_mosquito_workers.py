@@ -169,7 +169,9 @@ def test_queues_share_a_workers_places(queues: tuple[Queue, ...], monkeypatch: p
         if strategy == "strict":
             assert first["critical_job"] >= 28
         else:
-            assert 0 < first["low_job"] < 30 and (strategy == "shuffle" or first["critical_job"] > first["low_job"])
+            # A fair draw of sixty leaves none of the three out, once in more than a thousand million.
+            assert first["low_job"] < 30 and "low_job" in ran[:60]
+            assert strategy == "shuffle" or first["critical_job"] > first["low_job"] > 0
 
 
 @pytest.mark.slow
