@@ -296,6 +296,8 @@ local function keep_ended(prefix, now_ms, model)
       local page, removed = model.list(state, 0, 100, false), 0
       for place = 1, #page, 2 do
         local at_ms = tonumber(page[place + 1] or 0) or 0
+        -- Some lists have no times.
+        if age_ms and at_ms == 0 then at_ms = (model.ended(page[place]) or {}).ended_ms or 0 end
         if over > removed or age_ms and at_ms > 0 and at_ms < now_ms - age_ms then
           model.remove(page[place], state)
           removed = removed + 1
