@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from engine import AsyncQueue, EngineError, Malformed, NewJob, Queue, UnsupportedFeature, models
-from engine.errors import UnknownParent, UnsafeServer
+from engine.errors import ScriptFault, UnknownParent, UnsafeServer
 from engine.ops.admin import Limit
 from engine.queue.sharding import Layout, ShardRecord, first_record, read_record
 from tests.engine.helpers.both import Blocking
@@ -88,6 +88,13 @@ def test_record_is_read_as_it_was_written() -> None:
     assert [layout.shards for layout in first_record(16).preparing(32).layouts] == [16]
     assert moving.stable() == ShardRecord(Layout(2, 32), was=(16,)) and len(set(moving.names("mails"))) == 47
     assert moving.stable().preparing(16).moving().names("q")[1] == "q#2.1"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "no JSON", "[]", "{}", '{"version":1,"shards":"many","phase":"stable","former":null,"was":[]}']
+)
+def test_a_record_that_cannot_be_read_is_said_to_be(text: str) -> None:
+    refused(ScriptFault, "the record of shards cannot be read", read_record, text)
 
 
 def test_limit_of_a_name_is_divided() -> None:

@@ -13,7 +13,7 @@ import pytest
 from reports.bench import command
 from reports.bench.command import Measured, Order, bench, slope
 from reports.bench.cost import Cost, conversion_s
-from reports.bench.grow import Grown
+from reports.bench.grow import SKEW, Grown, turns
 from reports.bench.planted import Compared, later, unseen
 from reports.errors import JudgeError
 from tests.reports.good_run import healthy
@@ -66,6 +66,16 @@ def test_the_time_of_the_conversion_is_what_its_line_says_or_lasts() -> None:
     told = [(1.0, "judge: converting 38.6 MB to Parquet"), (5.0, "judge: converted in 3.25 s"), (9.0, "")]
     assert conversion_s(told) == 3.25
     assert conversion_s([(1.0, "judge: starting Spark"), (9.0, "")]) is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "sizes", "seconds"),
+    [(0, (5,), []), (11, (5,), []), (10, (5,), []), (2 * SKEW, (1, 1), [SKEW - 1, 2 * SKEW - 1]), (SKEW + 8, (1, 9), [SKEW - 1])],
+)
+def test_of_two_templates_each_so_many_th_copy_is_of_the_second(rows: int, sizes: tuple[int, ...], seconds: list[int]) -> None:
+    found = turns(rows, sizes)
+    assert [at for at, template in enumerate(found) if template] == seconds
+    assert sum(sizes[template] for template in found) >= rows > sum(sizes[template] for template in found[:-1]) or not found
 
 
 def test_ticks_are_later_in_a_grown_history() -> None:

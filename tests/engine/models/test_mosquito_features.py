@@ -286,6 +286,13 @@ def test_dead_jobs_of_theirs_are_requeued_with_all_their_attempts(desk: Mosquito
     assert desk.finish(desk.one().lease) == [("ok", "finished")]
 
 
+def test_a_run_that_would_be_forgotten_stays_while_it_runs(desk: MosquitoDesk) -> None:
+    id = desk.theirs.enqueue(KIND)
+    desk.theirs.redis.expire(desk.there.run(id), 80_000)
+    lease = desk.one().lease
+    assert desk.redis.ttl(desk.there.run(id)) == -1 and desk.finish(lease) == [("ok", "finished")]
+
+
 def test_settings_have_bounds() -> None:
     for field in ("success_ttl_s", "dead_ttl_s", "adopt_after_ms"):
         for bad in (-1, 1.5, "1", None):
