@@ -170,6 +170,10 @@ def test_unique_and_dedup_hold_inside_of_a_key(queue: Any) -> None:
     assert queue.counts().waiting == 2
 
 
+def test_a_queue_with_shards_refuses_what_whole_queues_alone_have(queue: Any) -> None:
+    refused(UnsupportedFeature, "the test clock is for queues without shards", queue.use_test_clock, 2**43)
+
+
 # -- the number of shards
 
 
