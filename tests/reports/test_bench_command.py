@@ -7,6 +7,8 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,8 @@ from reports.bench import command
 from reports.bench.command import Measured, Order, bench, slope
 from reports.bench.cost import Cost, conversion_s
 from reports.bench.grow import SKEW, Grown, turns
-from reports.bench.planted import Compared, later, unseen
+from reports.bench.planted import Compared, later, plant, unseen
+from reports.corrupt.history import History
 from reports.errors import JudgeError
 from tests.reports.good_run import healthy
 
@@ -52,6 +55,23 @@ def test_two_sizes_are_judged_and_told(tmp_path: Path, run: Path, monkeypatch: p
     command.clean(grown)
     assert sorted(path.name for path in grown.iterdir()) == ["grown.json", "history", "samples", "spec.json"]
     shutil.rmtree(tmp_path / "build")
+
+
+def test_a_planted_copy_is_written_anew_and_the_run_stays_as_it_is(tmp_path: Path, run: Path, monkeypatch: Any) -> None:
+    def edit(history: History) -> str:
+        history.files["worker-1.jsonl"][1]["name"] = "planted"
+        return "a job"
+
+    kinds = [SimpleNamespace(name=name, apart=name == "apart", edit=edit) for name in ("one", "apart")]
+    monkeypatch.setattr("reports.bench.planted.KINDS", {kind.name: kind for kind in kinds})
+    out = tmp_path / "planted"
+    (out / "history").mkdir(parents=True)
+    (out / "history" / "old.jsonl").touch()
+    assert plant(run, 1, out) == {"one": "a job"}
+    written = {path.name: path.read_text() for path in (out / "history").iterdir()}
+    assert "old.jsonl" not in written and ["planted" in written[name] for name in sorted(written)].count(True) == 1
+    assert written.keys() == {path.name for path in (run / "history").iterdir()}
+    assert "planted" not in (run / "history" / "worker-1.jsonl").read_text()
 
 
 def test_the_exponent_is_the_slope_of_the_logarithms() -> None:

@@ -250,6 +250,19 @@ def test_events_go_to_the_originals_channel(desk: MosquitoDesk, heard: Any) -> N
     assert len(told[2]["execute_time"]) == len("2100-01-01T01:06:42Z")
 
 
+def test_events_of_what_is_done_by_hand(desk: MosquitoDesk, heard: Any) -> None:
+    dead = desk.add()
+    desk.run(Bury((Failure(desk.one().lease, "no"),)))
+    late = desk.add(1, delay_ms=60_000)
+    desk.ids |= {"dead": dead, "late": late}
+    heard(4)
+    desk.alter("requeue", "dead", "dead")
+    desk.alter("run_now", "delayed", "late")
+    desk.alter("cancel", "waiting", "dead", "late")
+    told = [(one["event"], one["job_run"]) for one in heard(4)]
+    assert told == [("enqueued", dead), ("enqueued", late), ("forgotten", dead), ("forgotten", late)]
+
+
 @pytest.mark.feature("MQ36", model="mosquito")
 def test_durations_of_the_last_hundred_runs(desk: MosquitoDesk) -> None:
     desk.beat("a")
