@@ -52,15 +52,12 @@ from engine.redis.scripts import Script
 
 class AsyncDialer:
     """Makes connections, not yet connected, whose reads wait without end: who uses them bounds each exchange
-    as a whole, within `timeout_s`. Without a handshake a connection to a fixed address is only
-    authenticated."""
+    as a whole, within `timeout_s`."""
 
-    def __init__(self, endpoint: Endpoint, handshake: Handshake | None = None, patience_ms: int = 0) -> None:
+    def __init__(self, endpoint: Endpoint, handshake: Handshake, patience_ms: int) -> None:
         self.endpoint = endpoint
         self.resolver = resolver_of(endpoint)
         self.timeout_s: float = endpoint.settings(patience_ms)["socket_timeout"]
-        if handshake is None and self.resolver is not None:
-            handshake = Handshake((), ServerClock(), None, route=endpoint.route)
         self._handshake = handshake
 
     async def node(self, slot: int) -> Node | None:
@@ -82,8 +79,6 @@ class AsyncDialer:
         # 3.11 may lose.
         settings = {**self.endpoint.settings(node=node), "socket_timeout": None}
         handshake = self._handshake
-        if handshake is None:
-            return self.endpoint.connection_class(**settings)
 
         async def greet(connection: Connection) -> None:
             await connection.on_connect()
@@ -177,7 +172,7 @@ class AsyncConnections:
     """A pool of handshaken connections, last in first out, of the event loop that it is made in: a connection
     reports to that loop alone."""
 
-    def __init__(self, endpoint: Endpoint, handshake: Handshake, *, patience_ms: int = 0) -> None:
+    def __init__(self, endpoint: Endpoint, handshake: Handshake, *, patience_ms: int) -> None:
         self._dialer = AsyncDialer(endpoint, handshake, patience_ms)
         self._resolver = self._dialer.resolver
         self._slot = endpoint.slot

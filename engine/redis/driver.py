@@ -73,7 +73,7 @@ class Connections:
     when the node is no longer named.
     """
 
-    def __init__(self, endpoint: Endpoint, handshake: Handshake, *, patience_ms: int = 0) -> None:
+    def __init__(self, endpoint: Endpoint, handshake: Handshake, *, patience_ms: int) -> None:
         self._dialer = dialer_of(endpoint, handshake, patience_ms)
         self._resolver = self._dialer.resolver
         self._slot = endpoint.slot

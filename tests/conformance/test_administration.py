@@ -6,7 +6,7 @@ from typing import Any
 
 from engine import Queue
 from engine.models import Spec
-from engine.ops.admin import AdminAction, Era
+from engine.ops.admin import AdminAction, Era, SetRetention
 from engine.ops.claims import Bury, Extend, Failure, Retry
 from engine.ops.workers import ReportRunTimes, RunTimes
 from tests.conformance.desk import STATES, ModelDesk, label_of
@@ -110,6 +110,28 @@ def test_clean_removes_no_more_than_asked_and_goes_on_behind_what_stays(desk: Mo
     again = desk.send(call)
     assert (again.result, again.removed) == ("repeated", 2)
     assert desk.run(desk.clean_operation("waiting", offset=1)).removed == 2 and list(desk.take()) == ["j2"]
+
+
+@only(FOREIGN)
+def test_a_sweep_keeps_the_dead_within_their_bounds_a_hundred_at_a_time(desk: ModelDesk) -> None:
+    def keep(**bounds: int) -> None:
+        assert desk.run(SetRetention(tuple(bounds.items()), **desk.identity())).result == "done"
+
+    for label in ("d1", "d2", "d3"):
+        desk.put(label).bury(label)
+        desk.tick(1_000)
+    keep(dead_max=3)
+    assert desk.swept().listed()["dead"] and len(desk.listed()["dead"]) == 3
+    keep(dead_max=1)
+    desk.sweep()
+    assert len(desk.listed()["dead"]) == 1
+    keep(dead_age_ms=HOUR_MS)
+    assert len(desk.swept(HOUR_MS - 5_000).listed()["dead"]) == 1 and desk.swept(10_000).listed()["dead"] == []
+    many = [f"j{number:03}" for number in range(120)]
+    for part in (many[:60], many[60:]):
+        desk.put(*part).bury(*part)
+    keep(dead_max=10)
+    assert [desk.sweep().sleep_ms > 0 for _ in range(3)] == [False, True, True] and len(desk.listed()["dead"]) == 10
 
 
 @only(FOREIGN)

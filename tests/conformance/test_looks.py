@@ -26,6 +26,14 @@ def look(desk: ModelDesk, label: str, token: str = "") -> Seen:
     return desk.run(Look(desk.ids.get(label, label), token))
 
 
+def test_who_looks_waits_for_jobs_that_have_not_ended(desk: ModelDesk) -> None:
+    desk.one_of_each()
+    for number, state in enumerate(STATES):
+        look(desk, state, f"{number:016x}")
+        waits = desk.redis.get(desk.keys.waits(desk.ids[state])) or b""
+        assert (f"{number:016x}".encode() in waits) == (state in ("waiting", "delayed", "active")), state  # type: ignore[operator]
+
+
 def test_each_state_is_counted_listed_and_told(desk: ModelDesk) -> None:
     queue = desk.one_of_each().queue
     for state in LISTED:

@@ -82,7 +82,10 @@ def test_a_claim_takes_no_more_than_it_asks_for_and_all_of_them_in_their_order(d
     assert found == [f"main{number}" for number in range(230)]
 
 
-def test_rule_17_a_claim_stops_at_a_mebibyte(desk: ModelDesk) -> None:
+@pytest.mark.parametrize(
+    ("size", "claims"), [(400_000, [["big0", "big1"], ["big2"], []]), (524_277, [["big0"], ["big1"], ["big2"]])]
+)
+def test_rule_17_a_claim_stops_at_a_mebibyte(desk: ModelDesk, size: int, claims: list[list[str]]) -> None:
     for number in range(3):
-        desk.run(desk.enqueue_operation(f"big{number}", payload={"text": "x" * 400_000}))
-    assert [ids(desk.claim("w", 10)) for _ in range(3)] == [["big0", "big1"], ["big2"], []]
+        desk.run(desk.enqueue_operation(f"big{number}", payload={"text": "x" * size}))
+    assert [ids(desk.claim("w", 10)) for _ in range(3)] == claims

@@ -15,6 +15,7 @@ from engine.ops.claims import Failure, Finish, Retry, Wait
 from engine.queue import producing
 from engine.redis.driver import SyncDriver
 from engine.redis.endpoint import DEADLINE_MS_MAX
+from engine.redis.exchange import Sent
 from tests.engine.helpers.producing import claim, claim_operation, hurry, ids_of, refused
 from tests.engine.helpers.relay import Relay, Rule
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
@@ -198,6 +199,8 @@ def test_rule_05_a_refusal_of_a_call_sent_before_is_not_definite(queue: Queue) -
     (job,) = claim(queue, limit=1).jobs
     call = queue.model.call(Finish((job.lease,)))
     assert queue.driver.send(call).definite and not queue.driver.send(call, again=True).definite
+    (sent,) = queue.driver.send_many([call])
+    assert isinstance(sent, Sent) and sent.definite
 
 
 def test_rule_31_a_server_that_turns_unsafe_after_an_unanswered_send_leaves_the_outcome_unknown(

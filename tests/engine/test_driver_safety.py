@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from engine import ConnectOptions, Queue, UnsafeServer, Worker
+from engine.ops.looks import Listing
 from engine.redis.endpoint import DEADLINE_MS_MAX, Endpoint
 from engine.redis.handshake import check_server, parse_info
 from engine.testing import EmbeddedServer
@@ -87,3 +88,23 @@ def test_the_clients_own_retries_are_off() -> None:
     for url in ("redis://localhost", "rediss://localhost?retry_on_timeout=true", "unix:///tmp/socket?health_check_interval=5"):
         assert (settings := Endpoint(url).settings())["retry"].get_retries() == 0
         assert settings["health_check_interval"] == 0 and not settings["decode_responses"]
+
+
+@pytest.mark.parametrize("method", ["send_packed_command", "read_response"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_interrupt_reaches_the_caller_and_the_next_call_reads_its_own_reply(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, method: str, count: int
+) -> None:
+    class Interrupted(BaseException):
+        pass
+
+    queue.enqueue("work", {}, id="before")
+    calls = [queue.model.call(Listing(0, 10)) for _ in range(count)]
+
+    def interrupted(*_: object, **__: object) -> None:
+        monkeypatch.undo()
+        raise Interrupted
+
+    monkeypatch.setattr(f"redis.connection.AbstractConnection.{method}", interrupted)
+    refused(Interrupted, "", *((queue.driver.run, calls[0]) if count == 1 else (queue.driver.send_many, calls)))
+    assert queue.counts().waiting == 1 and ids_of(queue, "waiting") == ["before"]

@@ -10,14 +10,19 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields, is_dataclass, replace
 from threading import Barrier
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+import engine
+import record
+import reports
 from engine import Target
 from engine.ops.admin import Pause
 from engine.ops.base import frozen, immutable
 from tests.engine.helpers.producing import refused
+from tests.engine.helpers.values import assignable
 
 
 class Base:
@@ -91,6 +96,17 @@ def test_a_frozen_one_refuses_what_a_frozen_dataclass_refuses() -> None:
                 setattr(one, field_name, 5)
             with pytest.raises(FrozenInstanceError, match=f"cannot delete field '{field_name}'"):
                 delattr(one, field_name)
+
+
+FILLED = {
+    "engine": "_Days NewJob _Found _Node Delivery Moved _One Decided Served Held",
+    **{"record": "", "reports": "Usage Recorded Found Lease Samples Job Shard CheckResult"},
+}
+
+
+@pytest.mark.parametrize("package", [engine, record, reports], ids=lambda package: package.__name__)
+def test_only_what_is_filled_step_by_step_can_be_assigned_to(package: ModuleType) -> None:
+    assert assignable(package) == set(FILLED[package.__name__].split())
 
 
 def test_a_frozen_one_that_comes_from_another_process_is_read_before_any_was_made_here() -> None:

@@ -26,6 +26,9 @@ from engine import Bury, Discard, Handlers, Queue
 from engine.job import Job
 from engine.logs import JsonFormatter, TextFormatter, _sendable  # pyright: ignore[reportPrivateUsage]
 from engine.ops.claims import LeasedJob
+from engine.ops.jobs import Lease
+from engine.worker.executor import _why  # pyright: ignore[reportPrivateUsage]
+from engine.worker.machine.events import LoseLease
 from engine.worker.runs import Runs
 from engine.worker.worker import Worker
 from tests.engine.command.running import ROOT
@@ -34,6 +37,11 @@ from tests.engine.helpers.producing import raises, some_handlers
 from tests.engine.helpers.waiting import wait_until
 
 log = logging.getLogger("shop.orders")
+
+
+@pytest.mark.parametrize(("starved_ms", "said"), [(0, ""), (1, ": this process stood still for 1 ms, so it was not renewed")])
+def test_a_lost_lease_is_put_down_to_this_process_only_where_it_stood_still(starved_ms: int, said: str) -> None:
+    assert _why(LoseLease(Lease("j", 1, "n"), starved_ms)).partition(", and ")[0] == said
 
 
 @pytest.fixture

@@ -133,7 +133,11 @@ def test_a_payload_of_a_serializer_of_ones_own_arrives(ironclaim_url: str, datab
 
 def test_what_add_refuses_it_refuses_before_it_writes(shop: Shop, database: Database, ironclaim_url: str) -> None:
     ship: Any = shop.ship
-    with database.transaction() as connection, Queue("q", models.Bull(), url=ironclaim_url) as foreign:
+    with (
+        database.transaction() as connection,
+        Queue("q", models.Bull(), url=ironclaim_url) as foreign,
+        Queue("many", url=ironclaim_url, shards=2) as shards,
+    ):
         wrong: list[tuple[str, Any, Any, tuple[Any, ...]]] = [
             ("^arguments: ", connection, ship, ("a", "b", "c")),
             ("^number: ", connection, ship, ("many",)),
@@ -146,8 +150,8 @@ def test_what_add_refuses_it_refuses_before_it_writes(shop: Shop, database: Data
         ]
         for said, by, task, arguments in wrong:
             refused(Malformed, said, outbox.add, by, task, *arguments)
-        with pytest.raises(UnsupportedFeature, match="bull has no outbox"):
-            outbox.add(connection, ship.with_options(queue=foreign), 1)
+        for other, said in ((foreign, "bull has no outbox"), (shards, "queue many has shards: only whole queues have an outbox")):
+            refused(UnsupportedFeature, said, outbox.add, connection, ship.with_options(queue=other), 1)
         for said, queues in ((": two are the queue q; let one module import that of the other", [shop.queue] * 2), ("", [])):
             refused(Malformed, f"^queues: .*{said}", outbox.relay, database.connect, queues)
     assert database.states() == {}

@@ -18,12 +18,13 @@ import pytest
 import redis
 
 from engine import Handlers, Malformed, NewJob, Queue, UnknownParent, UnsupportedFeature, Worker, models
-from engine.ops.admin import Altered
+from engine.ops.admin import Altered, PutJobs
 from engine.ops.claims import Claim, Claimed, Failure, Finish, Retry
 from engine.ops.looks import Inspect
 from engine.queue.sharding import Layout, read_record
 from engine.resharding import Resharding
 from engine.testing import start_guarded
+from tests.engine.desk import Desk
 from tests.engine.helpers.processes import HANDLERS, ROOT, Workers
 from tests.engine.helpers.producing import refused, some_handlers
 from tests.engine.helpers.waiting import wait_until
@@ -462,3 +463,13 @@ def test_what_cannot_be_read_stays_and_is_named_and_the_others_move(which: str, 
     with Queue("mails", url=ironclaim_url, shards=4) as queue:
         assert states(queue)["waiting"] == sorted(f"w{n}" for n in range(12))
     assert len(homes(raw)) > 1
+
+
+@pytest.mark.parametrize(("kept_ms", "there"), [(1, True), (0, False), (-1, False)])
+def test_a_result_that_runs_out_while_its_job_moves_does_not_stop_it(desk: Desk, kept_ms: int, there: bool) -> None:
+    raw: bytes = desk.enqueue("j").redis.get(desk.keys.job("j"))  # type: ignore[assignment]
+    desk.begin()
+    words = (b"waiting", b"0", raw, b"", b"", b"", b"a result", b"%d" % (kept_ms * 60_000), b"")
+    packed = b"".join(b"%d:%s" % (len(word), word) for word in words)
+    assert desk.run(PutJobs("other", 1, (("j", packed),))).left_out == 0
+    assert desk.redis.exists(desk.keys.result("j")) == there and desk.claim()[0].lease.job == "j"

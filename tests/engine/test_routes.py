@@ -53,6 +53,7 @@ def test_a_url_names_nodes_of_a_cluster_and_tls() -> None:
         ("sentinel://one:70000/mails", "no host:port"),
         ("sentinel://one:1,/mails", "no host:port"),
         ("sentinel://one/mails?sentinel_db=2", "sentinel_db is not known"),
+        ("sentinel://one/mails?sentinel_db=", "sentinel_db is not known"),
         ("redis+cluster://one:1/2", "database 0"),
         ("redis+cluster://one:1?db=2", "database 0"),
         ("redis+cluster://", "hosts are missing"),

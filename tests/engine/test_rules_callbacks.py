@@ -175,6 +175,16 @@ def test_rule_25_a_child_reads_what_its_parents_have_left_whenever_they_ended(de
     assert desk.retried(job.lease, delay_ms=1).tick(1).claim()[0].left == job.left
 
 
+def test_rule_25_a_result_stays_until_the_callback_has_run_however_late(desk: Desk) -> None:
+    add(desk, "j")
+    desk.did(Finish((desk.claim()[0].lease,), values=(Value(0, b"1", 60_000, 7),)))
+    kept_ms = 1 << 48
+    assert desk.swept(60_001).redis.pexpiretime(desk.keys.result("j")) > kept_ms
+    (job,) = called(desk)
+    assert json.loads(job.left[1])["value"] == 1 and desk.finish(job.lease) == [("ok", "finished")]
+    assert 0 < desk.swept().redis.pexpiretime(desk.keys.result("j")) < kept_ms
+
+
 def test_rule_25_results_count_among_the_bytes_of_a_claim(desk: Desk) -> None:
     desk.enqueue("p")
     big = json.dumps("x" * 500_000).encode()

@@ -157,6 +157,12 @@ def test_rule_38_an_entry_that_is_left_over_ends_no_other_job_of_its_id(desk: De
     assert state(desk.swept(EXPIRES_MS), "j") == "waiting" and not desk.redis.exists(desk.keys.expiring)
 
 
+def test_rule_38_an_entry_of_a_job_that_is_not_there_goes(desk: Desk) -> None:
+    add(desk, "gone", expires_ms=EXPIRES_MS)
+    desk.redis.delete(desk.keys.job("gone"))
+    assert not desk.swept(EXPIRES_MS).redis.exists(desk.keys.expiring) and counts(desk).expired == 0
+
+
 def test_rule_38_jobs_without_an_expiry_send_nothing_more(desk: Desk) -> None:
     plain, expires = desk.call(desk.enqueue_operation("j")), desk.call(desk.enqueue_operation("k", expires_ms=EXPIRES_MS))
     assert (len(plain.keys), len(plain.arguments)) == (5, 5)

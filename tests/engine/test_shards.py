@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from engine import AsyncQueue, EngineError, Malformed, NewJob, Queue, UnsupportedFeature, models
-from engine.errors import UnknownParent, UnsafeServer
+from engine.errors import ScriptFault, UnknownParent, UnsafeServer
 from engine.ops.admin import Limit
 from engine.queue.sharding import Layout, ShardRecord, first_record, read_record
 from tests.engine.helpers.both import Blocking
@@ -90,6 +90,13 @@ def test_record_is_read_as_it_was_written() -> None:
     assert moving.stable().preparing(16).moving().names("q")[1] == "q#2.1"
 
 
+@pytest.mark.parametrize(
+    "text", ["", "no JSON", "[]", "{}", '{"version":1,"shards":"many","phase":"stable","former":null,"was":[]}']
+)
+def test_a_record_that_cannot_be_read_is_said_to_be(text: str) -> None:
+    refused(ScriptFault, "the record of shards cannot be read", read_record, text)
+
+
 def test_limit_of_a_name_is_divided() -> None:
     limit = Limit(concurrency=18, rate=16, per_ms=1000)
     parts = limit.divided(16)
@@ -161,6 +168,10 @@ def test_unique_and_dedup_hold_inside_of_a_key(queue: Any) -> None:
     assert queue.enqueue("send", {}, id="c", key="acme", dedup="d", dedup_ms=60_000).created
     assert queue.enqueue("send", {}, id="d", key="acme", dedup="d", dedup_ms=60_000).job == "c"
     assert queue.counts().waiting == 2
+
+
+def test_a_queue_with_shards_refuses_what_whole_queues_alone_have(queue: Any) -> None:
+    refused(UnsupportedFeature, "the test clock is for queues without shards", queue.use_test_clock, 2**43)
 
 
 # -- the number of shards

@@ -131,6 +131,23 @@ def test_a_group_ends_when_one_of_its_workers_fails(queues: tuple[Queue, ...], c
     gone.close()
 
 
+def test_a_group_does_not_run_with_a_worker_that_runs_by_itself(
+    queues: tuple[Queue, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "ironclaim.worker")
+    book = Book()
+    group = WorkerGroup(queues, book.handlers("w", "work"))
+    with ThreadPoolExecutor() as threads:
+        alone = threads.submit(group.workers[0].run)
+        fill(queues[:1], 1)
+        wait_until(lambda: bool(book.ran), "one runs by itself")
+        with pytest.raises(Malformed, match="a worker that does not run already"):
+            group.run()
+        group.stop()
+        assert alone.result(120) == "stopped"
+    assert sum(": queue critical, " in record.getMessage() for record in caplog.records) == 1, "it began once"
+
+
 @pytest.mark.parametrize(
     ("more", "field"),
     [

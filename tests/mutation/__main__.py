@@ -18,7 +18,7 @@ from engine.testing.server import EmbeddedServer
 from tests.mutation import planted
 from tests.mutation.drawing import AREAS, draw
 from tests.mutation.edits import ROOT, Edit, equivalents, reason_of
-from tests.mutation.judging import Judge, Result, Results, table
+from tests.mutation.judging import Judge, Result, Results, failing_anyway, table
 from tests.mutation.lua_edits import Loading
 from tests.mutation.record import recorded
 from tests.mutation.running import HarnessFault, Run
@@ -57,6 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for result in Judge(record, results, key, options.budget, asked).judge(wanted, trees, FOLDER):
             judged.append(result)
             print(_line(len(judged) + len(equivalent), len(edits), result, by_id[result.id]), flush=True)
+        for test in sorted(failing_anyway(record, judged, trees[0], FOLDER / "run-clean") if trees else ()):
+            print(f"fails without an edit, too: {test}")
     except HarnessFault as fault:
         print(f"mutate: pytest did not run:\n{fault}", file=sys.stderr)
         return 2

@@ -7,7 +7,7 @@ import json
 import queue
 import threading
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -137,16 +137,27 @@ class Judge:
             if not outcome.failed:
                 break
             test, why = outcome.failed[0]
-            if test not in left:
-                # Nothing to try again: a module that cannot be imported.
-                return (test, why), spent_s
-            again = run.tests([test], patience=2)
+            # What is no test of these, such as a module that cannot be imported or a start that took too long, may have failed
+            # for the load, too: all of them are run again.
+            again = run.tests([test] if test in left else left, patience=2)
             spent_s += again.seconds
             if again.failed:
                 return (test, why), spent_s
             flaky.add(test)
+            if test not in left:
+                break
             left = left[left.index(test) + 1 :]
         return ("", ""), spent_s
+
+
+def failing_anyway(record: Record, results: Iterable[Result], tree: Tree, scratch: Path) -> set[str]:
+    """Of the tests that saw edits, those that fail, and fail again, in a copy without any edit: they have seen nothing."""
+    known = {test.id for test in record.tests}
+    tests = sorted({result.test for result in results} & known)
+    run = Run(tree, scratch, _seconds(record), stop="never")
+    for _ in range(2):
+        tests = [test for test, _ in run.tests(tests, patience=2).failed if test in known]
+    return set(tests)
 
 
 def _seconds(record: Record) -> dict[str, float]:

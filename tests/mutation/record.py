@@ -140,6 +140,8 @@ def _record(of: str, folder: Path, expression: str, tests: Sequence[str], jobs: 
     kept.mkdir(exist_ok=True)
     print(f"recording which tests reach which lines, in {jobs} processes; output in {folder / 'recorded.log'}", flush=True)
     options = ["-p", "tests.mutation.recording", "--numprocesses", str(jobs), "--no-loadscope-reorder", *tests]
+    # Nobody wants to know what they reach.
+    options += [f"--ignore-glob={tree.path / start}*" for start in OF_TEXTS]
     if expression:
         options += ["-m", expression]
     _pytest(tree, options, folder / "recorded.log", {"IRONCLAIM_MUTATION_RECORD": str(kept)})

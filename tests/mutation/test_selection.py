@@ -11,10 +11,10 @@ import redis
 
 from engine.testing.server import EmbeddedServer
 from tests.mutation.edits import ROOT, Change, Edit
-from tests.mutation.judging import Judge, Result, Results, table
+from tests.mutation.judging import Judge, Result, Results, failing_anyway, table
 from tests.mutation.lua_marks import mark
 from tests.mutation.record import Case, Record, of_texts
-from tests.mutation.running import HarnessFault, Run
+from tests.mutation.running import HarnessFault, Outcome, Run
 from tests.mutation.selection import order
 from tests.mutation.tree import Tree
 
@@ -159,6 +159,22 @@ def test_a_failure_that_does_not_come_again_is_no_sight(tree: Tree, tmp_path: Pa
     flaky: set[str] = set()
     killer, _ = judge._first(Run(tree, tmp_path / "run", {}, stop="first"), known, flaky)
     assert (killer[0], flaky) == (ids("bad")[0], set(ids("flaky")))
+
+
+@pytest.mark.slow
+def test_a_start_that_fails_once_and_a_test_that_fails_anyway_are_no_sight(
+    tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = [case(name) for name in ids("bad", "good")]
+    record = Record("f", known, {FILE: {40: 0b11}})
+    judge = Judge(record, Results(tmp_path / "results.jsonl"), "key", 0, ())
+    run, flaky, tests = Run(tree, tmp_path / "run", {}, stop="first"), set[str](), Run.tests
+    outcomes = iter([Outcome((("the start of pytest", "took too long"),), 1.0)])
+    monkeypatch.setattr(
+        Run, "tests", lambda run, chosen, patience=1.0: next(outcomes, None) or tests(run, chosen, patience=patience)
+    )
+    assert judge._first(run, known[1:], flaky)[0] == ("", "") and flaky == {"the start of pytest"}
+    assert failing_anyway(record, [result("1", by) for by in ids("bad", "good")], tree, tmp_path / "run") == set(ids("bad"))
 
 
 def result(id: str, by: str = "", files: tuple[str, ...] = ()) -> Result:

@@ -7,14 +7,17 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from reports.bench import command
 from reports.bench.command import Measured, Order, bench, slope
 from reports.bench.cost import Cost, conversion_s
-from reports.bench.grow import Grown
-from reports.bench.planted import Compared, later, unseen
+from reports.bench.grow import SKEW, Grown, turns
+from reports.bench.planted import Compared, later, plant, unseen
+from reports.corrupt.history import History
 from reports.errors import JudgeError
 from tests.reports.good_run import healthy
 
@@ -54,6 +57,23 @@ def test_two_sizes_are_judged_and_told(tmp_path: Path, run: Path, monkeypatch: p
     shutil.rmtree(tmp_path / "build")
 
 
+def test_a_planted_copy_is_written_anew_and_the_run_stays_as_it_is(tmp_path: Path, run: Path, monkeypatch: Any) -> None:
+    def edit(history: History) -> str:
+        history.files["worker-1.jsonl"][1]["name"] = "planted"
+        return "a job"
+
+    kinds = [SimpleNamespace(name=name, apart=name == "apart", edit=edit) for name in ("one", "apart")]
+    monkeypatch.setattr("reports.bench.planted.KINDS", {kind.name: kind for kind in kinds})
+    out = tmp_path / "planted"
+    (out / "history").mkdir(parents=True)
+    (out / "history" / "old.jsonl").touch()
+    assert plant(run, 1, out) == {"one": "a job"}
+    written = {path.name: path.read_text() for path in (out / "history").iterdir()}
+    assert "old.jsonl" not in written and ["planted" in written[name] for name in sorted(written)].count(True) == 1
+    assert written.keys() == {path.name for path in (run / "history").iterdir()}
+    assert "planted" not in (run / "history" / "worker-1.jsonl").read_text()
+
+
 def test_the_exponent_is_the_slope_of_the_logarithms() -> None:
     assert slope([measured(1_000, 5.0), measured(4_000, 20.0), measured(16_000, 80.0)]) == 1.0
     assert slope([measured(1_000, 5.0), measured(4_000, 80.0)]) == 2.0
@@ -66,6 +86,16 @@ def test_the_time_of_the_conversion_is_what_its_line_says_or_lasts() -> None:
     told = [(1.0, "judge: converting 38.6 MB to Parquet"), (5.0, "judge: converted in 3.25 s"), (9.0, "")]
     assert conversion_s(told) == 3.25
     assert conversion_s([(1.0, "judge: starting Spark"), (9.0, "")]) is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "sizes", "seconds"),
+    [(0, (5,), []), (11, (5,), []), (10, (5,), []), (2 * SKEW, (1, 1), [SKEW - 1, 2 * SKEW - 1]), (SKEW + 8, (1, 9), [SKEW - 1])],
+)
+def test_of_two_templates_each_so_many_th_copy_is_of_the_second(rows: int, sizes: tuple[int, ...], seconds: list[int]) -> None:
+    found = turns(rows, sizes)
+    assert [at for at, template in enumerate(found) if template] == seconds
+    assert sum(sizes[template] for template in found) >= rows > sum(sizes[template] for template in found[:-1]) or not found
 
 
 def test_ticks_are_later_in_a_grown_history() -> None:

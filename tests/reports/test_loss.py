@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from reports.facts import Run, Stage
 from reports.folder import spec_faults
 from reports.meaning import NEVER_NS
-from reports.windows import findings, loss_windows, windows
+from reports.windows import ahead_ns, findings, loss_windows, windows
 from tests.reports.conftest import Checked, Judge, RowsOf
 from tests.reports.good_run import cast, freeze, kill, traffic
 from tests.reports.story import END_S, PLAN, SPEC, Story, ns, srv_ms
@@ -304,3 +305,11 @@ def test_a_fault_that_never_healed_has_no_end() -> None:
         Run(spec={}, files={}, stages=(*stages("1-net-down", inject=10), *stages("2-worker-kill", inject=30, heal=50)))
     )
     assert [(one.heal_ns, one.next_ns) for one in found] == [(NEVER_NS, NEVER_NS), (50, NEVER_NS)]
+
+
+def test_how_far_ahead_a_clock_was_is_the_median_of_what_was_seen_then() -> None:
+    looks = [
+        SimpleNamespace(t_ns=t_ns, ahead_ns=ahead) for t_ns, ahead in ((0, 9), (10, 1), (11, None), (12, 2), (19, 6), (20, 50))
+    ]
+    run: Any = SimpleNamespace(clocks=looks)
+    assert (ahead_ns(run, 10, 20), ahead_ns(run, 11, 12), ahead_ns(run, 20, 21), ahead_ns(run, 30, 40)) == (2, None, 50, None)

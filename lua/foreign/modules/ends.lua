@@ -1,6 +1,6 @@
 -- How runs on a foreign format end: by workers, by sweeps and by admin actions.
--- USES <format>: wire_again, wire_back, wire_bury, wire_count, wire_done, wire_drop, wire_list, wire_locked,
---        wire_mine, wire_place, wire_read, wire_remove, wire_set_aside
+-- USES <format>: wire_again, wire_back, wire_bury, wire_count, wire_done, wire_drop, wire_ended, wire_list,
+--        wire_locked, wire_mine, wire_place, wire_read, wire_remove, wire_set_aside
 --      core/lease: error_note
 --      core/limit: has_slots
 --      core/wake: notify_waiters
@@ -296,6 +296,8 @@ local function keep_ended(prefix, now_ms, format)
       local page, removed = wire_list(format, state, 0, 100, false), 0
       for place = 1, #page, 2 do
         local at_ms = tonumber(page[place + 1] or 0) or 0
+        -- Some lists have no times.
+        if age_ms and at_ms == 0 then at_ms = (wire_ended(format, page[place]) or {}).ended_ms or 0 end
         if over > removed or age_ms and at_ms > 0 and at_ms < now_ms - age_ms then
           wire_remove(format, page[place], state)
           removed = removed + 1

@@ -393,6 +393,19 @@ def test_every_change_leaves_an_audit_line(client: httpx.Client, caplog: pytest.
     assert not any(secret in caplog.text for secret in (READ, OPERATE, ADMIN))
 
 
+@pytest.mark.parametrize(
+    ("status", "length"),
+    [(None, "1024"), (None, "0"), (413, "1025"), (413, "9" * 15), (413, "9" * 16), (400, "many"), (400, "-1"), (400, "")],
+)
+def test_a_body_is_refused_by_what_is_said_of_its_length(status: int | None, length: str) -> None:
+    """Whatever the server lets through: uvicorn refuses some of it by itself."""
+    settings = HttpSettings(body_max_bytes=1_024)
+    refusal = shield._size_refusal({b"content-length": length.encode()}, settings)  # pyright: ignore[reportPrivateUsage]
+    assert (refusal and refusal.status) == status
+    both = shield._size_refusal({b"content-length": b"1", b"transfer-encoding": b"chunked"}, settings)  # pyright: ignore[reportPrivateUsage]
+    assert both is not None and both.status == 400
+
+
 # -- settings
 
 

@@ -214,3 +214,14 @@ def test_a_finished_job_that_a_foreign_scheduler_writes_back_does_not_run_again(
 def test_a_job_that_is_made_later_under_the_id_of_a_finished_one_runs(desk: BananasDesk) -> None:
     assert desk.succeed(desk.go("j").one().lease) == ("ok", "finished")
     assert [again.lease.job for again in desk.go("j", created_at=iso(desk.now_ms + 1)).take()] == ["j"]
+
+
+@pytest.mark.parametrize(("more", "left"), [(0, "j099"), (1, "late")])
+def test_of_jobs_due_together_a_mebibyte_is_read_to_begin_with_the_oldest(desk: BananasDesk, more: int, left: str) -> None:
+    due_s, jobs = desk.now_ms / 1000, [f"j{number:03}" for number in range(100)]
+    for at, job in enumerate(jobs, 1):
+        size = len(desk.sdk(job, due_s=due_s).text(job))
+        wanted = (1 << 20) // 100 + ((1 << 20) % 100 + more if at == len(jobs) else 0)
+        assert len(desk.sdk(job, due_s=due_s, description="x" * (wanted - size)).text(job)) == wanted
+    desk.sdk("late", due_s=due_s, created_at="2099-01-01T00:00:00Z").take(1)
+    assert [*desk.scheduled()] == [left]

@@ -338,12 +338,15 @@ def test_ids_that_are_no_job(client: redis.Redis) -> None:
 
 
 def test_what_cannot_run_is_set_aside(client: redis.Redis) -> None:
-    job(client, "1", opts="{oops", attemptsMade="2")
+    made = {"1": "2", "2": "many", "3": ""}
+    for id, attempts in made.items():
+        job(client, id, opts="{oops", attemptsMade=attempts)
     client.rpush(ROOT + "wait", "404", "wait")
-    for id in ("1", "404", "wait"):
+    for id in (*made, "404", "wait"):
         wired(client, "set_aside", id, "wait", "why not")
-    assert client.smembers(ROOT + "failed") == {"1"} and not client.exists(ROOT + "wait")
-    assert client.hmget(ROOT + "1", "stacktrace", "attemptsMade") == ['["why not"]', "2"]
+    assert client.smembers(ROOT + "failed") == {*made} and not client.exists(ROOT + "wait")
+    for id, attempts in zip(made, ("2", "0", "0"), strict=True):
+        assert client.hmget(ROOT + id, "stacktrace", "attemptsMade") == ['["why not"]', attempts]
     assert client.hgetall(ROOT + "ironclaim:aside") == {"404": "why not", "wait": "why not"}
 
 

@@ -250,6 +250,19 @@ def test_events_go_to_the_originals_channel(desk: MosquitoDesk, heard: Any) -> N
     assert len(told[2]["execute_time"]) == len("2100-01-01T01:06:42Z")
 
 
+def test_events_of_what_is_done_by_hand(desk: MosquitoDesk, heard: Any) -> None:
+    dead = desk.add()
+    desk.run(Bury((Failure(desk.one().lease, "no"),)))
+    late = desk.add(1, delay_ms=60_000)
+    desk.ids |= {"dead": dead, "late": late}
+    heard(4)
+    desk.alter("requeue", "dead", "dead")
+    desk.alter("run_now", "delayed", "late")
+    desk.alter("cancel", "waiting", "dead", "late")
+    told = [(one["event"], one["job_run"]) for one in heard(4)]
+    assert told == [("enqueued", dead), ("enqueued", late), ("forgotten", dead), ("forgotten", late)]
+
+
 @pytest.mark.feature("MQ36", model="mosquito")
 def test_durations_of_the_last_hundred_runs(desk: MosquitoDesk) -> None:
     desk.beat("a")
@@ -284,6 +297,13 @@ def test_dead_jobs_of_theirs_are_requeued_with_all_their_attempts(desk: Mosquito
     assert desk.queue.dead.requeue(id).done and (desk.entries("dead"), desk.entries("waiting")) == ([], [id])
     assert desk.theirs.fields(id)["retry_count"] == "0" and desk.redis.ttl(desk.there.run(id)) == -1
     assert desk.finish(desk.one().lease) == [("ok", "finished")]
+
+
+def test_a_run_that_would_be_forgotten_stays_while_it_runs(desk: MosquitoDesk) -> None:
+    id = desk.theirs.enqueue(KIND)
+    desk.theirs.redis.expire(desk.there.run(id), 80_000)
+    lease = desk.one().lease
+    assert desk.redis.ttl(desk.there.run(id)) == -1 and desk.finish(lease) == [("ok", "finished")]
 
 
 def test_settings_have_bounds() -> None:

@@ -249,7 +249,7 @@ def test_6_3_a_hash_with_a_bad_count_or_time_is_set_aside_as_dead(desk: Mosquito
     bad = [desk.theirs.enqueue(KIND) for _ in range(4)]
     fields = (("retry_count", "many"), ("enqueue_time", "today"), ("retry_count", "-1"), ("ironclaim", "5"))
     for id, (field, value) in zip(bad, fields, strict=True):
-        desk.theirs.redis.hset(desk.there.run(id), field, value)
+        desk.theirs.redis.hset(desk.there.run(id), mapping={field: value, "overseer_id": "gone", "started_at": "1"})
     uncounted = desk.theirs.enqueue(KIND)
     desk.theirs.redis.hdel(desk.there.run(uncounted), "retry_count")
     other_type = "1:9"
@@ -260,6 +260,7 @@ def test_6_3_a_hash_with_a_bad_count_or_time_is_set_aside_as_dead(desk: Mosquito
     assert desk.entries("waiting") == [] and desk.entries("dead") == bad
     why = desk.theirs.redis.hgetall(f"{desk.keys.prefix}aside")
     assert set(why) == {*bad, other_type}  # type: ignore[arg-type]
+    assert not any({"overseer_id", "started_at"} & desk.theirs.fields(id).keys() for id in bad), "nobody runs it"
     assert "retry_count" in why[bad[0]]  # type: ignore[index]
 
 

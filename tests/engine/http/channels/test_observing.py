@@ -19,6 +19,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from sentry_sdk.integrations.dedupe import DedupeIntegration
 from sentry_sdk.integrations.logging import LoggingIntegration
 
+from engine.http.channels.observing import OpenTelemetry
 from engine.http.channels.settings import ChannelPolicy, ChannelSettings
 from engine.http.channels.webhooks.settings import WebhookRetry, WebhookSettings
 from tests.engine.helpers.waiting import soon
@@ -192,3 +193,11 @@ def test_a_report_that_fails_breaks_nothing(ironclaim_url: str, receiver: Receiv
         for id in ("m1", "m2"):
             client.publish("chx", id, "1")
         soon(lambda: len(receiver.received) == 2, "both were sent")
+
+
+def test_what_fails_while_it_is_watched_fails(watched: Watched) -> None:
+    telemetry = OpenTelemetry(watched.tracer_provider, watched.meter_provider)
+    for watching in (telemetry.delivery("POST", "http://a", {}), telemetry.request("GET", "/a", {})):
+        with pytest.raises(KeyError), watching:
+            raise KeyError
+    assert [span.status.status_code for span in (*watched.spans("POST"), *watched.spans("GET /a"))] == [StatusCode.ERROR] * 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import astuple, replace
 from typing import Any
 
@@ -10,10 +11,11 @@ import pytest
 from engine import AsyncQueue
 from engine.http.page import job_views, queue_views, rendering
 from engine.http.page.live import RunTimes, Sample, Sampler, rate
-from engine.http.page.looks import LanesRound, OneJob
+from engine.http.page.looks import LanesRound, Looks, OneJob, ShardedLooks
 from engine.ops.jobs import Options
 from engine.ops.looks import Counts, PauseInfo
-from engine.ops.workers import Durations, HandlerTimes, WorkerInfo
+from engine.ops.workers import Durations, HandlerTimes, ReportRunTimes, WorkerInfo
+from engine.ops.workers import RunTimes as RunTimesTold
 from engine.queue.looks import JobError, JobInfo
 from engine.queue.why import LaneInfo
 from tests.engine.helpers.refusing import malformed
@@ -147,6 +149,18 @@ def test_headers_are_shown_where_payloads_may_be_seen_and_nowhere_else() -> None
     info = JobInfo("j1", "waiting", name="send", options=Options(headers=(("trace", "secret"),)))
     assert ("Header trace", "secret") in job_views.facts(info, payloads=True)
     assert "secret" not in str(job_views.facts(info, payloads=False))
+
+
+@pytest.mark.parametrize("shards", [None, 2])
+def test_run_times_are_of_each_name_that_was_told_of(ironclaim_url: str, shards: int | None) -> None:
+    async def told() -> set[str]:
+        async with AsyncQueue("q", url=ironclaim_url, shards=shards) as queue:
+            items = tuple(RunTimesTold(name, "ok", 1_000, 1_000, ((1, 1),)) for name in ("first", "second"))
+            whole = queue if shards is None else (await queue.in_use())[0]
+            await whole.do(ReportRunTimes("a" * 16, 1, 2**52, items))
+            return {times.name for times in await (Looks(queue) if shards is None else ShardedLooks(queue)).run_times()}
+
+    assert asyncio.run(told()) == {"first", "second"}
 
 
 def test_run_times_are_those_of_the_last_minute() -> None:
