@@ -107,14 +107,14 @@ def test_what_a_caller_was_handed_is_written_down_before_it_is_acknowledged(stag
 
 
 def test_a_client_that_changes_what_it_hands_out_is_written_down_as_it_is(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    clean: Any = replies.batch
+    clean: Any = replies.page
 
-    def batch(*arguments: Any) -> Any:
+    def page(*arguments: Any) -> Any:
         found = clean(*arguments)
         changed = [engine.Message(one.id, {**one.content, "other": 1}, one.clock) for one in found.messages]
         return found._replace(messages=(*changed, *changed))
 
-    monkeypatch.setattr(replies, "batch", batch)
+    monkeypatch.setattr(replies, "page", page)
     stage.read_one("usual")
     (fetch,) = (row for row in stage.rows("fetch") if row["items"])
     (handed,) = stage.handed()

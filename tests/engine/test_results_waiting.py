@@ -28,7 +28,7 @@ from engine import (
     WrongKeyType,
 )
 from engine.ops.looks import Seen
-from engine.queue import looks
+from engine.queue import results
 from engine.testing import EmbeddedServer
 from tests.engine.helpers.both import Blocking
 from tests.engine.helpers.processes import Workers
@@ -197,8 +197,8 @@ def test_a_wait_that_comes_to_nothing_says_why(face: Any) -> None:
 
 def test_a_wait_is_not_over_before_its_last_part_of_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 100.0
-    monkeypatch.setattr(looks, "time", SimpleNamespace(monotonic=lambda: now_s))
-    waiting, pending = looks.Waiting("j", 150), Seen(1, "pending", 0, 0, b"", "")
+    monkeypatch.setattr(results, "time", SimpleNamespace(monotonic=lambda: now_s))
+    waiting, pending = results.Waiting("j", 150), Seen(1, "pending", 0, 0, b"", "")
     now_s += 0.1495
     assert waiting.take(pending) is None and (waiting.left_ms, waiting.block_ms) == (1, 1)
     now_s += 0.001
