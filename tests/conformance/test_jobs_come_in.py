@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from engine import Malformed, Queue, UnsupportedFeature
@@ -32,6 +33,20 @@ def test_each_job_has_an_id_of_its_own_and_is_there_once(queue: Queue) -> None:
     assert queue.counts().waiting == 20
     for job in jobs:
         assert queue.jobs.state(job.job) == "waiting"
+
+
+def test_rule_13_the_next_job_to_be_due_wakes_a_worker(desk: ModelDesk) -> None:
+    # Its claim says how long a worker may sleep. One that slept on would find the job a whole sweep too late.
+    for label, delay_ms, wakes in (("first", 60_000, 1), ("later", 90_000, 0), ("before", 300, 1), ("between", 9_000, 0)):
+        assert desk.put(label, delay_ms=delay_ms).wakes() == wakes, label
+    assert desk.run(replace(desk.claim_operation(), sleep_max_ms=50_000)).sleep_ms <= 1_000
+
+
+def test_rule_13_the_next_failed_job_to_be_due_wakes_a_worker(desk: ModelDesk) -> None:
+    leased = desk.put("first", "later", "before").take()
+    assert len(leased) == 3 and desk.wakes() <= 1
+    for label, delay_ms, wakes in (("first", 60_000, 1), ("later", 90_000, 0), ("before", 300, 1)):
+        assert desk.retry(leased[label].lease, delay_ms)[0] == "ok" and desk.wakes() == wakes, label
 
 
 def test_a_second_job_of_the_same_id_is_a_duplicate(desk: ModelDesk) -> None:

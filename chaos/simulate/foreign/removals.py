@@ -53,4 +53,7 @@ FOREIGN_REMOVALS = (
     removal(13, "leases that have ended are not taken", "liveness, due", "crashes").by(
         "expired-foreign-leases-are-taken", "local expired = {}"
     ),
+    removal(13, "the next job to be due wakes nobody", "due", "poison")
+    .by("first-due-foreign-job-leaves-a-marker", "if due_ms <= now_ms then wakes = true end")
+    .by("first-due-foreign-retry-leaves-a-marker", "if false then wake_push(prefix .. 'wake') end"),
 )
