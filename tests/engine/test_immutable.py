@@ -151,7 +151,7 @@ made, make = [], dataclasses._process_class
 dataclasses._process_class = lambda cls, *how: made.append(cls.__name__) or make(cls, *how)
 import engine
 engine.Queue, engine.Worker
-from engine.ops import admin, sweeps
+from engine.ops import admin, claims
 before = len(made)
 print(sorted({"Pause", "Resume", "Sweep", "Send", "TimerFired"} & set(made)))
 admin.Pause("a", 5)

@@ -220,7 +220,7 @@ CASES = [
     Case(forgotten, frozenset({"forget_all #set", "forget_all feeding"})),
     Case(promoted_by_a_foreign_model, frozenset({"foreign_promote #ids"}), models.Bull()),
     Case(stuck_in_a_foreign_model, frozenset({"jobs_at take"}), models.Bull()),
-    Case(enqueued_with_many_parameters, frozenset({"wire #words"}), models.Mosquito()),
+    Case(enqueued_with_many_parameters, frozenset({"wire_add #words"}), models.Mosquito()),
 ]
 #: Of messages of a channel: a list of their clocks.
 PUBLISHED = "index_all #clocks"

@@ -38,7 +38,7 @@ LONG_MS = 600_000
 @pytest.fixture
 def long_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such blocks are shared, too."""
-    monkeypatch.setattr("engine.worker.shared.BLOCK_MS", LONG_MS)
+    monkeypatch.setattr("engine.worker.connections.BLOCK_MS", LONG_MS)
 
 
 def named(name: str) -> set[str]:

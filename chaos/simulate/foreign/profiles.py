@@ -6,6 +6,8 @@ from chaos.simulate.profile import QUIET, Profile
 
 FOREIGN_PROFILES = (
     Profile("everything"),
+    # Few jobs, most of them delayed, and idle workers: whoever is due is found at once.
+    Profile("calm", network=QUIET, process=QUIET, server=QUIET, jobs=10, delayed=0.9, poison=0.0, handler_ms=(1, 200)),
     Profile("network", process=QUIET, server=QUIET, jobs=18),
     Profile("crashes", workers=3, network={"copy": 0.02, "late request": 0.01}, process={"kill": 0.004, "freeze": 0.002}),
     Profile("poison", network=QUIET, process=QUIET, server=QUIET, poison=0.35, jobs=10),

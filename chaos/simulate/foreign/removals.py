@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from chaos.simulate.patching import removal
 
+#: A removal that not all formats show.
+NEXT_DUE = "the next job to be due wakes nobody"
+
 FOREIGN_REMOVALS = (
     removal(3, "a repeated enqueue is not known", "enqueue reply, undead, told nothing", "late copies, network").by(
         "foreign-enqueue-is-recognized-when-repeated", "local record = false"
@@ -53,7 +56,7 @@ FOREIGN_REMOVALS = (
     removal(13, "leases that have ended are not taken", "liveness, due", "crashes").by(
         "expired-foreign-leases-are-taken", "local expired = {}"
     ),
-    removal(13, "the next job to be due wakes nobody", "due", "poison")
+    removal(13, NEXT_DUE, "due", "calm")
     .by("first-due-foreign-job-leaves-a-marker", "if due_ms <= now_ms then wakes = true end")
     .by("first-due-foreign-retry-leaves-a-marker", "if false then wake_push(prefix .. 'wake') end"),
 )
