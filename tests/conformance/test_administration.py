@@ -135,6 +135,19 @@ def test_a_sweep_keeps_the_dead_within_their_bounds_a_hundred_at_a_time(desk: Mo
 
 
 @only(FOREIGN)
+def test_dead_entries_that_have_outlived_their_jobs_hold_up_no_retention_by_age(desk: ModelDesk) -> None:
+    """As original programs leave them: their jobs expire, the lists have no bound, and a sweep reads a hundred entries."""
+    many = [f"j{number:03}" for number in range(101)]
+    for part in (many[:60], many[60:]):
+        desk.put(*part).bury(*part)
+    outlived = tuple(f":{desk.ids[label]}" for label in many[:100])
+    desk.redis.delete(*(key for key in desk.redis.scan_iter(count=1000) if key.decode().endswith(outlived)))
+    assert desk.run(SetRetention((("dead_age_ms", HOUR_MS),), **desk.identity())).result == "done"
+    assert desk.swept(HOUR_MS - 5_000).state(many[-1]) == "dead"
+    assert desk.swept(10_000).swept().listed()["dead"] == []
+
+
+@only(FOREIGN)
 def test_rule_07_what_came_after_the_era_stays(desk: ModelDesk) -> None:
     delays_ms = {"waiting": 0, "delayed": HOUR_MS}
     for name, delay_ms in delays_ms.items():

@@ -293,13 +293,20 @@ local function keep_ended(prefix, now_ms, format)
     local most, age_ms = tonumber(kept[2 * at - 1]), tonumber(kept[2 * at])
     local over = most and wire_count(format, state) - most or 0
     if over > 0 or age_ms then
-      local page, removed = wire_list(format, state, 0, 100, false), 0
+      local page, removed, untimed_young = wire_list(format, state, 0, 100, false), 0, false
       for place = 1, #page, 2 do
-        local at_ms = tonumber(page[place + 1] or 0) or 0
-        -- Some lists have no times.
-        if age_ms and at_ms == 0 then at_ms = (wire_ended(format, page[place]) or {}).ended_ms or 0 end
-        if over > removed or age_ms and at_ms > 0 and at_ms < now_ms - age_ms then
-          wire_remove(format, page[place], state)
+        local id, at_ms, old = page[place], tonumber(page[place + 1] or 0) or 0, false
+        if age_ms and at_ms > 0 then
+          old = at_ms < now_ms - age_ms
+        elseif age_ms and not untimed_young then
+          -- Lists without times have an order: behind a young entry there are only younger ones. An entry
+          -- that has outlived its job would hold up those behind it for ever.
+          at_ms = (wire_ended(format, id) or {}).ended_ms or 0
+          old = at_ms > 0 and at_ms < now_ms - age_ms or at_ms == 0 and not wire_read(format, id)
+          untimed_young = at_ms > 0 and not old
+        end
+        if over > removed or old then
+          wire_remove(format, id, state)
           removed = removed + 1
         end
       end
