@@ -17,6 +17,8 @@ NO_JOBS = [
     *(('"main"', text) for text in ("null", "[1]", '""')),
     *(('"attempts":0', f'"attempts":{text}') for text in ('"0"', "1.5")),
     ('"max_retries":3', '"max_retries":{}'),
+    # The server's own reader takes these.
+    *(("{}", "nan(1)"), ("3}", "3}\0"), ("3}", "3}\0}")),
 ]
 JOBS = [
     *(('"attempts":0', '"attempts":null'), ('"max_retries":3', '"max_retries":-3')),
@@ -42,6 +44,14 @@ def sets_aside_bad(desk: BananasDesk) -> None:
     claimed = desk.claimed()
     assert [leased.lease.job for leased in claimed.jobs] == ["good"] and claimed.corrupt == ("bad",)
     assert desk.dead() == ["bad"]
+
+
+def test_a_due_body_that_only_the_server_reads_holds_up_no_claim(desk: BananasDesk) -> None:
+    for raw in (GOOD.replace("{}", "nan(1)"), GOOD + "\0", GOOD + "\0}"):
+        desk.begin().go("bad", raw=raw).redis.delete(desk.list_key())
+        desk.go("good").redis.zadd("bananas:queue:scheduled", {"bad": 1})
+        sets_aside_bad(desk)
+        assert desk.scheduled() == {}
 
 
 def test_what_go_would_read_runs_and_ends(desk: BananasDesk) -> None:

@@ -161,6 +161,8 @@ local function open_job(body)
   if not string.find(body, '^%s*{') then return nil, 'it is no JSON object' end
   local ok, job = pcall(cjson.decode, body)
   if not ok then return nil, (string.gsub(tostring(job), '^.-:%d+: ', '')) end
+  -- cjson reads nothing behind a zero byte, and takes nan(1) for a number: no member of those can be changed.
+  if string.find(body, '[%z(]') and not json_members(body) then return nil, 'it is no JSON object' end
   local why = wrong_member(job)
   if why then return nil, why end
   for name, value in pairs(job) do
