@@ -107,8 +107,10 @@ if fresh or (record and not done) then
       -- otherwise the job would wait for a sweep (rule 13).
       next_due_ms = next_due_ms or due_ms > now_ms and (wire_next_due_ms(format) or math.huge) or nil
       wire_add(format, item, due_ms)
+      -- Some formats round times up, so a job may be sooner than the next one and yet be due with it.
+      local first = due_ms > now_ms and due_ms < next_due_ms and wire_next_due_ms(format) ~= next_due_ms
       -- anchor: first-due-foreign-job-leaves-a-marker
-      if due_ms <= now_ms or due_ms < next_due_ms then wakes = true end
+      if due_ms <= now_ms or first then wakes = true end
       if events then
         local job = wire_read(format, item.id)
         events[#events + 1] = { 'created', item.id, job and job.name or '',

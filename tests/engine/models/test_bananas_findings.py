@@ -57,6 +57,13 @@ def test_whole_seconds(desk: BananasDesk) -> None:
     assert desk.put("j", delay_ms=1).tick(999).sweep().promoted == 0 and desk.tick(1).sweep().promoted == 1
 
 
+def test_jobs_that_are_due_in_one_second_wake_one_worker(desk: BananasDesk) -> None:
+    def wakes(job: str, delay_ms: int) -> int:
+        return desk.put(job, delay_ms=delay_ms).redis.delete(f"{desk.keys.prefix}wake")  # type: ignore[return-value]
+
+    assert [wakes("one", 5_100), wakes("later", 5_900), wakes("sooner", 5_050), wakes("before", 4_900)] == [1, 0, 0, 1]
+
+
 def test_pause_is_ours(desk: BananasDesk) -> None:
     assert desk.go("j").pause().take() == []
     foreign_take(desk)
