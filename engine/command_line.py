@@ -22,20 +22,27 @@ class Parser(argparse.ArgumentParser):
         nobody knows."""
         if not message.startswith("the following arguments are required"):
             return message
-        known = self._option_string_actions
-        flags = (word.partition("=")[0] for word in self._given if word.startswith("--"))
-        near = {flag: _perhaps(flag, known) for flag in flags if flag not in known}
-        return message + "".join(f"; {flag}{perhaps}" for flag, perhaps in near.items() if perhaps)
+        flags = (word for word in self._given if word.startswith("--"))
+        return message + "".join(f"; {flag}{perhaps}" for flag, perhaps in self._near(flags).items())
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Refuse what nobody knows here, where the options are known that it may have been meant for."""
         self._given = [*(sys.argv[1:] if args is None else args)]
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            known = self._option_string_actions
-            near = dict.fromkeys(_perhaps(one.partition("=")[0], known) for one in unknown)
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{''.join(near)}")
+            near = self._near(unknown)
+            # Behind several options a neighbour says whose it is.
+            several = sum(word.startswith("-") for word in unknown) > 1
+            hints = dict.fromkeys(f"; {word}{hint}" if several else hint for word, hint in near.items())
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{''.join(hints)}")
         return options, unknown
+
+    def _near(self, words: Iterable[str]) -> dict[str, str]:
+        """The options that words may have been meant for which are none."""
+        known = self._option_string_actions
+        flags = (word.partition("=")[0] for word in words)
+        near = {flag: _perhaps(flag, known) for flag in flags if flag not in known}
+        return {flag: perhaps for flag, perhaps in near.items() if perhaps}
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         # Python says what a word may have been meant for from 3.14 on.

@@ -42,12 +42,10 @@ def one_tls_context() -> Iterator[None]:
 
 
 #: What a shell, a hook of git or a drill may have set, and processes that tests start must not take for their own.
-OF_OTHERS = (
-    *("COLUMNS", "LINES", "FORCE_COLOR", "PY_COLORS", "PYTEST_ADDOPTS", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"),
-    *("IRONCLAIM_URL", "IRONCLAIM_PREFIX", "IRONCLAIM_QUEUE", "IRONCLAIM_OBSERVER", "IRONCLAIM_HISTORY", "IRONCLAIM_HISTORY_URL"),
-    *("IRONCLAIM_HISTORY_QUEUE", "IRONCLAIM_HISTORY_UNDER", "IRONCLAIM_SINK", "IRONCLAIM_PROC", "IRONCLAIM_CONTROL"),
-    *("IRONCLAIM_LEASE_MS", "IRONCLAIM_NAME", "IRONCLAIM_CONCURRENCY", "IRONCLAIM_GRACE_MS", "IRONCLAIM_DURABILITY"),
-)
+OF_OTHERS = ("COLUMNS", "LINES", "FORCE_COLOR", "PY_COLORS", "PYTEST_ADDOPTS", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
+
+#: What begins so is said to the tests themselves; what else begins with IRONCLAIM_ is of a service.
+OF_TESTS = tuple(f"IRONCLAIM_{name}" for name in ("REDIS_SERVER", "SPARK_", "WALKS", "MUTATION_", "FUZZ_"))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -55,10 +53,12 @@ def plain_environment() -> Iterator[None]:
     """The environment is the same on every machine. Where it names a proxy, that is not for the loopback, as in browsers."""
     proxies = {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy") and value}
     with pytest.MonkeyPatch.context() as patch:
-        for name in OF_OTHERS:
-            patch.delenv(name, raising=False)
+        for name in [*os.environ]:
+            if name in OF_OTHERS or (name.startswith("IRONCLAIM_") and not name.startswith(OF_TESTS)):
+                patch.delenv(name)
+        direct = proxies.get("no_proxy") or proxies.get("NO_PROXY")
         for name in ("no_proxy", "NO_PROXY") if proxies else ():
-            patch.setenv(name, ",".join(filter(None, (proxies.get(name), "127.0.0.1", "localhost", "::1"))))
+            patch.setenv(name, ",".join(filter(None, (direct, "127.0.0.1", "localhost", "::1"))))
         yield
 
 

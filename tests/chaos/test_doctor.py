@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos import doctor
+from chaos import doctor, installed
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -69,3 +69,18 @@ def test_a_tool_that_does_not_run_is_not_there(tmp_path: Path, script: str) -> N
     finding = doctor.examine(doctor.Tool("tool", lambda: broken, (), "make bench", "the line"))
     assert finding.missing
     assert "the line" in finding.line()
+
+
+@pytest.mark.parametrize("checkout", [True, False])
+def test_a_wheel_is_asked_for_nothing_that_a_checkout_alone_needs(
+    checkout: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(installed, "CHECKOUT", checkout)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    assert doctor.main() == 1
+    *lines, last = capsys.readouterr().out.splitlines()
+    told = {line.split()[1] for line in lines}
+    assert "java" in told and "java" in last
+    assert told & doctor.OF_CHECKOUT == (doctor.OF_CHECKOUT if checkout else set())
+    assert ("chromium" in last) is checkout

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,14 +37,26 @@ def test_the_committed_modules_are_those_that_are_generated_now(tmp_path: Path) 
     assert contents(tmp_path) == contents(ROOT)
 
 
-def test_names_that_two_modules_of_one_interface_define_differently_are_told(tmp_path: Path) -> None:
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+def generated_of(tmp_path: Path, edit: Callable[[str], str]) -> subprocess.CompletedProcess[str]:
+    """What generating says where a module of the queue is edited."""
     folder = tmp_path / "engine/queue/asynchronous"
     shutil.copytree(ROOT / "engine/queue/asynchronous", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
     jobs = folder / "jobs.py"
-    jobs.write_text(jobs.read_text().replace("JOBS_MAX", "Listing"))
-    done = subprocess.run([sys.executable, ROOT / ".ci/generate", tmp_path], capture_output=True, text=True, timeout=120)
+    jobs.write_text(edit(jobs.read_text()))
+    return subprocess.run([sys.executable, ROOT / ".ci/generate", tmp_path], capture_output=True, text=True, timeout=120)
+
+
+def test_names_that_two_modules_of_one_interface_define_differently_are_told(tmp_path: Path) -> None:
+    done = generated_of(tmp_path, lambda text: text.replace("JOBS_MAX", "Listing"))
     assert done.returncode == 1 and "mean something else by Listing" in done.stderr
+
+
+def test_no_statement_of_a_joined_module_is_left_out_in_silence(tmp_path: Path) -> None:
+    done = generated_of(tmp_path / "typed", lambda text: f"{text}\n_KEPT: int = 1\n")
+    assert done.returncode == 0 and "\n_KEPT: int = 1\n" in (tmp_path / "typed" / QUEUE).read_text()
+    done = generated_of(tmp_path / "done", lambda text: f"{text}\nprint()\n")
+    assert done.returncode == 1 and "jobs: no module is joined that does this: print()" in done.stderr
 
 
 def test_nothing_of_asyncio_is_left_in_them() -> None:

@@ -112,6 +112,10 @@ def test_bad_arguments_are_one_line_before_anything_is_sent() -> None:
         ((), "the following arguments are required: COMMAND"),
         # The line says where they are described.
         (("worker", "m:h", "--procceses", "2"), "--procceses 2, perhaps --processes; see ironclaim worker --help"),
+        (
+            ("worker", "m:h", "--procceses", "2", "--nmae", "a"),
+            "--procceses 2 --nmae a; --procceses, perhaps --processes; --nmae, perhaps --name; see",
+        ),
         (("jobs", "show", "--queue", "q"), "are required: job; see ironclaim jobs show --help"),
         # A part of an option is not the option: tomorrow it may be part of two.
         (("queues", "--js"), "unrecognized arguments: --js, perhaps --json; see ironclaim queues --help"),
