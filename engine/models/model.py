@@ -72,12 +72,16 @@ class Names:
         Malformed."""
         if name is None:
             return WHOLE_QUEUE
-        if issubclass(type(name), TypedJob):
-            name = cast("TypedJob[Any]", name).name
+        name = named(name)
         if name == WHOLE_QUEUE:
             bound = f"another one: {WHOLE_QUEUE} stands for the whole queue, which is None here"
             raise Malformed("name", name, bound)
         return self.job_name(name)
+
+
+def named(name: object) -> object:
+    """The name of a task; anything else as it is."""
+    return cast("TypedJob[Any]", name).name if issubclass(type(name), TypedJob) else name
 
 
 def own_id(value: object) -> str:

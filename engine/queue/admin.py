@@ -7,12 +7,12 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, Protocol
 
 from engine import validate
 from engine.errors import LeaseLost, Malformed, OutcomeUnknown, UnsupportedFeature
 from engine.models import Spec, bind
-from engine.models.model import Model, Names
+from engine.models.model import Model, Names, named
 from engine.ops.admin import (
     AdminAction,
     Alter,
@@ -35,7 +35,6 @@ from engine.ops.admin import (
 from engine.ops.base import Call, Operation, frozen, text, whole
 from engine.ops.looks import Inspect, Inspected
 from engine.ops.workers import AcquireLock, ExtendLock, LockReply, ReleaseLock
-from engine.parameters import TypedJob
 from engine.queue.producing import Steps
 
 #: Most events that a queue keeps.
@@ -105,18 +104,13 @@ def pause_worker(name: object, length_ms: object) -> SetWorker:
     )
 
 
-def _named(name: object) -> object:
-    """The name of a task; anything else as it is."""
-    return cast("TypedJob[Any]", name).name if issubclass(type(name), TypedJob) else name
-
-
 def _target(names: Names, name: object, key: object) -> str:
     if name is not None and key is not None:
         raise Malformed("key", key, "left out where a name is given: a limit is of a name or of a key")
     if name is None and key is None:
         raise Malformed("name", name, "the name of jobs, or else key= a key of theirs, or * for each key")
     if name is not None:
-        return f"n:{names.job_name(_named(name))}"
+        return f"n:{names.job_name(named(name))}"
     return "k:*" if type(key) is str and key == "*" else f"k:{names.key('key', key)}"
 
 
