@@ -12,10 +12,9 @@
 --             ttl_ms, took_ms of a finish that returned something; error, trace, delay_ms, failures that it
 --             counts as (0 or 1); outcome of a drop
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome; only their number where all have finished
--- USES <format>: wire_next_due_ms
---      core/call: check_types, server_us
+-- USES core/call: check_types, server_us
 --      core/wake: append_events, wake_push
---      foreign/ends: foreign_ends
+--      foreign/ends: foreign_due_sooner, foreign_ends, foreign_next_due_ms
 --      foreign/format: format_of
 
 check_types({ active }, { sweep, stats }, { prefix .. 'wake' })
@@ -24,12 +23,11 @@ now_ms = math.floor(srv_us / 1000)
 local format = format_of(root, prefix, queue, layout, settings, now_ms)
 local keep = redis.call('HGET', stats, 'events')
 local events = keep and { keep = keep }
-local retries, next_due_ms = false, nil
-for at = 7, #ARGV, 5 do retries = retries or ARGV[at] == 'retry' end
-if retries then next_due_ms = wire_next_due_ms(format) or math.huge end
+local before_ms
+for at = 7, #ARGV, 5 do
+  if ARGV[at] == 'retry' then before_ms = before_ms or foreign_next_due_ms(format) end
+end
 local ended = foreign_ends(prefix, format, 4, 7, now_ms, events)
--- Whoever takes the marker claims, and hears when the job is due (rule 13).
--- anchor: first-due-foreign-retry-leaves-a-marker
-if retries and (wire_next_due_ms(format) or math.huge) < next_due_ms then wake_push(prefix .. 'wake') end
+if before_ms and foreign_due_sooner(format, before_ms) then wake_push(prefix .. 'wake') end
 if events then append_events(prefix .. 'events', events) end
 return { srv_us, ended }

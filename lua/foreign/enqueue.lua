@@ -14,11 +14,10 @@
 -- REPLY srv_us, for each item: c (created) | r (repeated) | d (duplicate) | o (orphan) | x (refused), its id,
 --       and of a duplicate state, fence and id of the existing job, of an orphan the parent of which nothing
 --       is known as that id
--- USES <format>: wire_add, wire_admit, wire_new_id, wire_next_due_ms, wire_place, wire_read,
---        wire_unknown_parent
+-- USES <format>: wire_add, wire_admit, wire_new_id, wire_place, wire_read, wire_unknown_parent
 --      core/call: check_types, server_us
 --      core/wake: append_events, wake_push
---      foreign/ends: foreign_over
+--      foreign/ends: foreign_due_sooner, foreign_next_due_ms, foreign_over
 --      foreign/format: format_of, unpack_fields
 --      foreign/ids: record_of, recorded
 --      foreign/looks: foreign_state
@@ -96,21 +95,15 @@ if fresh or (record and not done) then
   -- Before the jobs: if the call is cut off after any write, the next copy knows their ids and adds those
   -- that are missing.
   if adds then note('w') end
-  local wakes, next_due_ms = false, nil
+  local wakes, before_ms = false, nil
   for at, item in ipairs(items) do
     local holder = item.missing and at > 1 and wire_admit(format, item)
     if holder and holder ~= item.id then
       item.letter, item.holder = 'd', holder
     elseif item.missing then
       local due_ms = item.wait_ms > 0 and now_ms + item.wait_ms or -item.wait_ms
-      -- The next delayed job to be due wakes a worker, too. Its claim returns when it has to look again;
-      -- otherwise the job would wait for a sweep (rule 13).
-      next_due_ms = next_due_ms or due_ms > now_ms and (wire_next_due_ms(format) or math.huge) or nil
+      if due_ms <= now_ms then wakes = true else before_ms = before_ms or foreign_next_due_ms(format) end
       wire_add(format, item, due_ms)
-      -- Some formats round times up, so a job may be sooner than the next one and yet be due with it.
-      local first = due_ms > now_ms and due_ms < next_due_ms and wire_next_due_ms(format) ~= next_due_ms
-      -- anchor: first-due-foreign-job-leaves-a-marker
-      if due_ms <= now_ms or first then wakes = true end
       if events then
         local job = wire_read(format, item.id)
         events[#events + 1] = { 'created', item.id, job and job.name or '',
@@ -119,7 +112,7 @@ if fresh or (record and not done) then
     end
   end
   note('d')
-  if wakes then wake_push(wake) end
+  if wakes or before_ms and foreign_due_sooner(format, before_ms) then wake_push(wake) end
   if events then append_events(prefix .. 'events', events) end
 end
 for at, item in ipairs(items) do add_reply(at, item.letter, item.id, item.holder) end

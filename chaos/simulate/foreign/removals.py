@@ -56,7 +56,5 @@ FOREIGN_REMOVALS = (
     removal(13, "leases that have ended are not taken", "liveness, due", "crashes").by(
         "expired-foreign-leases-are-taken", "local expired = {}"
     ),
-    removal(13, NEXT_DUE, "due", "calm")
-    .by("first-due-foreign-job-leaves-a-marker", "if due_ms <= now_ms then wakes = true end")
-    .by("first-due-foreign-retry-leaves-a-marker", "if false then wake_push(prefix .. 'wake') end"),
+    removal(13, NEXT_DUE, "due", "calm").by("first-due-foreign-job-leaves-a-marker", "return false"),
 )

@@ -1,6 +1,6 @@
 -- How runs on a foreign format end: by workers, by sweeps and by admin actions.
 -- USES <format>: wire_again, wire_back, wire_bury, wire_count, wire_done, wire_drop, wire_ended, wire_list,
---        wire_locked, wire_mine, wire_place, wire_read, wire_remove, wire_set_aside
+--        wire_locked, wire_mine, wire_next_due_ms, wire_place, wire_read, wire_remove, wire_set_aside
 --      core/lease: error_note
 --      core/limit: has_slots
 --      core/wake: notify_waiters
@@ -314,4 +314,15 @@ local function keep_ended(prefix, now_ms, format)
     end
   end
   return more
+end
+
+-- When the next delayed job is due (ms); later than any time if there is none.
+local function foreign_next_due_ms(format)
+  return wire_next_due_ms(format) or math.huge
+end
+
+-- Whether a job is due sooner than the next one was before. It needs a marker, too: whoever takes the marker
+-- claims, and hears when the job is due. Otherwise it would wait for a sweep (rule 13).
+local function foreign_due_sooner(format, before_ms)
+  return foreign_next_due_ms(format) < before_ms -- anchor: first-due-foreign-job-leaves-a-marker
 end
