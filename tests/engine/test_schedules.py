@@ -206,7 +206,8 @@ def test_many_schedulers_and_workers_make_one_job_a_tick(queue: Queue, ironclaim
     assert len(seen) == len(set(seen)) == sum(schedule.count for schedule in listed)
     for schedule in listed:
         ticks = sorted(int(job.rpartition(":")[2]) for job in seen if job.startswith(f"cron:{schedule.name}:"))
-        assert ticks == list(range(ticks[0], ticks[-1] + 1, 100))
+        # Each of them, but those that nobody saw in time because the machine stood still.
+        assert len(ticks) + schedule.missed == (ticks[-1] - ticks[0]) // 100 + 1 and len({tick % 100 for tick in ticks}) == 1
 
 
 @pytest.mark.feature("BN25")
