@@ -50,15 +50,16 @@ def test_names_are_cut_and_parted_where_a_table_has_no_room() -> None:
     assert [rendering.short("x" * 64), rendering.short("x" * 65)] == ["x" * 64, "x" * 63 + "…"]
     assert rendering.pieces("of.sixteen:chars") == ["of.sixteen:chars"]
     assert rendering.pieces("seventeen.chars:a") == ["seventeen.", "chars:", "a"]
-    assert [rendering.fits(text) for text in ("x" * 16, f"{'x' * 16}.{'y' * 16}", "x" * 17)] == [True, True, False]
+    texts = ("x" * 16, f"{'x' * 16}.{'y' * 16}", "x" * 17, "a." + "x" * 17)
+    assert [rendering.fits(text) for text in texts] == [True, True, False, False]
 
 
 def test_what_was_not_done_is_told_as_that() -> None:
-    told = {word: rendering.notice_of({"did": word, "count": "9" * 9}) for word in rendering._KNOWN}
+    told = {word: rendering.notice_of({"did": word, "count": "9" * 20}) for word in rendering._KNOWN}
     assert {word for word, notice in told.items() if notice is None or not notice.done} == {
         *("changed", "held", "corrupt", "not-paused", "no-schedule")
     }
-    for count in ("9" * 10, "\u0661", "-1"):
+    for count in ("9" * 21, "\u0661", "-1"):
         assert rendering.notice_of({"did": "bulk", "count": count}) is None
 
 
