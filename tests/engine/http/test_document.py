@@ -57,7 +57,9 @@ def lines(found: dict[str, Any]) -> list[str]:
     for path, ways in found.items():
         for method, way in ways.items():
             name = f"{method.upper()} {path}"
-            told.append(f"{name} {way['operationId']} {way.get('x-role', 'nobody')} {'asks' if 'security' in way else ''}".rstrip())
+            told.append(
+                f"{name} {way['operationId']} {way.get('x-role', 'nobody')} {'asks' if 'security' in way else ''}".rstrip()
+            )
             for one in way["parameters"]:
                 tell(f"{one['in']} {one['name']}{'!' if one.get('required') else ''}", one["schema"])
             body = way.get("requestBody")
@@ -73,7 +75,11 @@ def lines(found: dict[str, Any]) -> list[str]:
 
 
 #: What they declare is declared again in the test, where a recorder of lines sees it.
-DECLARING = (*(f"jobs/{name}" for name in ("schemas", "jobs", "queues", "bananas", "events")), "channels/endpoints", "channels/answers")
+DECLARING = (
+    *(f"jobs/{name}" for name in ("schemas", "jobs", "queues", "bananas", "events")),
+    "channels/endpoints",
+    "channels/answers",
+)
 
 
 def test_what_the_document_promises_is_what_clients_were_promised() -> None:

@@ -155,7 +155,9 @@ def explained(needed: int = 0, feeds: int = 0, **of: tuple[tuple[str, str], ...]
 
 def test_the_jobs_around_a_job_are_drawn_in_columns() -> None:
     known = job("blocked", options=Options(needs=("p1", "p2"), on_success=None))
-    found = OneJob(known, explained(1, 12, needs=(("p1", "active"),), children=tuple((f"c{at}", "blocked") for at in range(11))), 1)
+    found = OneJob(
+        known, explained(1, 12, needs=(("p1", "active"),), children=tuple((f"c{at}", "blocked") for at in range(11))), 1
+    )
     graph = job_views.graph(found)
     assert graph is not None and (graph.width, graph.height) == (870, 604) and graph.words == "j1 needs 2 jobs; 12 need it"
     assert [(node.job, node.state, node.x, node.y) for node in graph.nodes] == [
@@ -201,7 +203,14 @@ def test_a_payload_is_shown_as_people_read_it_and_cut_where_it_is_long() -> None
 def test_what_was_recorded_of_a_job_has_the_words_and_tones_of_the_page() -> None:
     kinds = ("created", "claimed", "finished", "failed", "buried", "reaped")
     found = job_views.recorded([Event("1-0", 5, kind, "j1", "send", "x" * 65) for kind in kinds])
-    tones = [("Created", "plain"), ("Claimed", "run"), ("Finished", "good"), ("Failed", "bad"), ("Dead", "bad"), ("Reaped", "lost")]
+    tones = [
+        ("Created", "plain"),
+        ("Claimed", "run"),
+        ("Finished", "good"),
+        ("Failed", "bad"),
+        ("Dead", "bad"),
+        ("Reaped", "lost"),
+    ]
     assert [(one.title, one.tone) for one in found] == tones and found[0].detail == "x" * 63 + "…" and found[0].at_ms == 5
 
 
@@ -209,9 +218,32 @@ def test_what_was_recorded_of_a_job_has_the_words_and_tones_of_the_page() -> Non
 
 
 def limit(**of: Any) -> LimitInfo:
-    given: dict[str, Any] = {"name": "send", "key": None, "concurrency": 0, "rate": 0, "in_hand": 0, "used": 0, "holders": ()} | of
-    order = ("name", "key", "inherited", "concurrency", "rate", "per_ms", "window", "in_hand", "used", "free_ms", "parked", "holders")
-    return LimitInfo(*({"inherited": False, "per_ms": 0, "window": "sliding", "free_ms": 0, "parked": 0, **given}[of] for of in order))
+    given: dict[str, Any] = {
+        "name": "send",
+        "key": None,
+        "concurrency": 0,
+        "rate": 0,
+        "in_hand": 0,
+        "used": 0,
+        "holders": (),
+    } | of
+    order = (
+        "name",
+        "key",
+        "inherited",
+        "concurrency",
+        "rate",
+        "per_ms",
+        "window",
+        "in_hand",
+        "used",
+        "free_ms",
+        "parked",
+        "holders",
+    )
+    return LimitInfo(
+        *({"inherited": False, "per_ms": 0, "window": "sliding", "free_ms": 0, "parked": 0, **given}[of] for of in order)
+    )
 
 
 def test_a_limit_is_as_full_as_what_is_fullest_of_it() -> None:
