@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import inspect
 import json
 from typing import Any
@@ -327,6 +328,7 @@ def test_a_job_of_a_delivery_outlives_the_duplicates_of_its_message() -> None:
     made._expire_ms = 1_500
     hook = WebhookSettings(url="https://a.b/x?token=1", retry=WebhookRetry(count=4))
     target = delivery.Target(hook, hook.url, {})
-    id = f"m1.{delivery.hashlib.sha256(b'c' + bytes(1) + b'm1' + bytes(1) + b'PUT' + bytes(1) + hook.url.encode()).hexdigest()[:32]}"
+    told = b"\0".join((b"c", b"m1", b"PUT", hook.url.encode()))
+    id = f"m1.{hashlib.sha256(told).hexdigest()[:32]}"
     more: Any = {"attempts": 5, "dedup": id, "dedup_ms": 17_000, "headers": {"webhook-url": "https://a.b/x?***"}, "key": "c"}
     assert made._job("c", "m1", target, b"{}") == NewJob("webhook", b"{}", id=id, result_ttl_ms=0, **more)

@@ -255,9 +255,9 @@ def test_a_limit_is_as_full_as_what_is_fullest_of_it() -> None:
         assert queue_views.limit_row(limit(holders=held, **of)) == queue_views.LimitRow(
             limit(holders=held, **of), fill, ("w1", "w2")
         )
-    pause = PauseInfo(None, 0)
-    listed = queue_views.limit_list(Obstacles(5_000_000, (pause,), (limit(),), ()))
-    assert listed == queue_views.LimitList(True, (pause,), (queue_views.limit_row(limit()),), True, 5_000)
+    pause = PauseInfo("a", 0)
+    listed = queue_views.limit_list(Obstacles(5_000_000, (pause, PauseInfo(None, 0)), (limit(),), ()))
+    assert listed == queue_views.LimitList(True, (pause, PauseInfo(None, 0)), (queue_views.limit_row(limit()),), True, 5_000)
     assert queue_views.limit_list(None) == queue_views.LimitList(False, (), (), False, 0)
 
 
@@ -278,6 +278,11 @@ def test_what_holds_jobs_back_is_known_of_the_lanes_that_were_looked_at() -> Non
     told = [(reason.lanes, reason.jobs) for reason in held.reasons]
     assert told == [(13, 13), (1, 3)] and held.reasons[0].words.endswith("and 8 more")
     assert queue_views.held(found, 2_000, idle=True, alive=[]).reasons == ()
+    handled = queue_views.held(found, 2_000, idle=False, alive=[worker(handlers=("a", *held.unhandled))])
+    assert [reason.jobs for reason in handled.reasons] == [3]
+    full = limit(concurrency=1, in_hand=1)
+    paused = queue_views.held(Obstacles(1, (PauseInfo(None, 0),), (full,), ()), 1, idle=False)
+    assert paused.paused and [reason.words for reason in paused.reasons][1:] == [str(full)]
     none = queue_views.held(found, 2_000, idle=False, alive=[])
     assert none.reasons[0].words == "no worker of this queue is alive" and none.unhandled == ()
     assert [reason.jobs for reason in queue_views.held(found, 2_000, idle=False).reasons] == [3]
@@ -298,9 +303,9 @@ def test_the_numbers_of_a_queue_are_tiles() -> None:
 
 
 def test_subscribers_stand_by_channel_and_those_furthest_behind_first() -> None:
-    lags = [Lag("b", "x", 0), Lag("a", "q", None), Lag("a", "p", None), Lag("a", "slow", 7)]
-    rows = (queue_views.ChannelRow("a", (lags[3], lags[2], lags[1]), 7), queue_views.ChannelRow("b", (lags[0],), 1))
-    assert queue_views.channel_list(lags, 0) == queue_views.ChannelList(rows, 4, None)
+    lags = [Lag("b", "x", 0), Lag("a", "q", None), Lag("a", "p", None), Lag("a", "slow", 7), Lag("a", "z", 1)]
+    rows = (queue_views.ChannelRow("a", (lags[3], lags[4], lags[2], lags[1]), 7), queue_views.ChannelRow("b", (lags[0],), 1))
+    assert queue_views.channel_list(lags, 0) == queue_views.ChannelList(rows, 5, None)
     assert queue_views.channel_list([], 5) == queue_views.ChannelList((), 0, 5)
 
 
@@ -336,13 +341,14 @@ def test_schedules_are_rows_with_their_next_ticks() -> None:
 def test_workers_that_live_come_first_with_some_of_what_they_have() -> None:
     names = tuple(f"n{at}" for at in range(9))
     busy = worker("b", in_hand=12, jobs=names, handlers=names, concurrency=20)
-    found = [worker("a", alive=False, in_hand=5), worker("c", in_hand=3, jobs=("j1",)), busy]
+    found = [worker("a", alive=False), worker("c", in_hand=3, jobs=("j1",)), busy]
     listed = queue_views.worker_list(SomeWorkers(tuple(found), True, 9), 50)
     assert [row.worker.name for row in listed.rows] == ["b", "c", "a"]
     assert (listed.alive, listed.in_hand, listed.places, listed.offset, listed.next, listed.now_ms) == (2, 15, 22, 50, 53, 9)
     first, second = listed.rows[0], listed.rows[1]
     assert (first.jobs, first.more_jobs, first.handlers, first.more_handlers) == (names[:8], 4, names[:8], 1)
     assert (second.more_jobs, second.more_handlers, second.state) == (2, 0, "busy")
+    assert listed.rows[2].more_jobs == 0
     assert queue_views.worker_list(SomeWorkers((), False, 9), 50).next is None
 
 
@@ -365,6 +371,7 @@ def test_a_page_of_a_history_leads_to_the_next_one_where_it_is_full() -> None:
     some = queue_views.history_list(PastJobs([past()] * 49, None), 9, payloads=False)
     assert (some.next, some.payload(kept), full.payload(past())) == (None, "", "")
     assert full.payload(kept) == '"' + "x" * 299 and full.payload(past(stored=b"\xff", serializer="raw")) == '"/w=="'
+    assert full.payload(past(stored=b'{"a":[1,2]}')) == '{"a": [1, 2]}'
 
 
 # -- runs of drills
@@ -382,11 +389,12 @@ def test_runs_are_listed_by_their_time_whatever_is_in_their_folders(tmp_path: Pa
     (whole / "verdict.json").write_text(json.dumps({"verdict": "violated", "reasons": ["x" * 301, "second"]}))
     (whole / "report.html").write_text("")
     (odd / "spec.json").write_text("[1]")
-    (odd / "verdict.json").write_bytes(b'{"verdict": "valid", "reasons": []}' + b" " * (4 * 1024 * 1024))
+    verdict = b'{"verdict": "valid", "reasons": []}'.rjust(4 * 1024 * 1024)
+    (odd / "verdict.json").write_bytes(verdict + b"x")
     listed = queue_views.run_list(tmp_path)
     assert (listed.count, len(listed.rows)) == (52, 50)
     row = queue_views.RunRow(whole.name, "violated", "2026-05-01 12:00:00", "s", "", "7", "01234567", "x" * 300, True)
     assert listed.rows[:2] == (row, queue_views.RunRow(odd.name, "valid", "", "", "", "", "", "", False))
     assert listed.rows[2].verdict == "not judged" and queue_views.run_list(tmp_path / "none") == queue_views.RunList((), 0)
-    (odd / "verdict.json").write_bytes(b" " * (4 * 1024 * 1024) + b'{"verdict": "valid"}')
+    (odd / "verdict.json").write_bytes(b" " + verdict)
     assert queue_views.run_row(odd).verdict == "not judged"
