@@ -60,7 +60,7 @@ def test_what_others_say_is_waited_for_a_while(monkeypatch: pytest.MonkeyPatch) 
     nodes = cluster()
     addresses = [Address("127.0.0.1", port) for port in range(5)]
     assert nodes.takes({ONE: view(state=b"fail")}, last=False) == ()
-    assert nodes.takes({address: WHOLE for address in addresses[:4]}, last=False) == () and nodes.named(0) is None
+    assert nodes.takes(dict.fromkeys(addresses[:4], WHOLE), last=False) == () and nodes.named(0) is None
     now_s[0] = 100.19
     assert nodes.takes({ONE: WHOLE}, last=False) == ()
     now_s[0] = 100.21
