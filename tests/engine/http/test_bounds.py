@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
-import json
+from collections.abc import Iterator
+from pprint import pformat
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from engine.http.page import endpoints
 from engine.http.settings import Access, HttpSettings, Token
 from engine.queue.producing import NewJob
 from tests.engine.helpers.refusing import malformed
+from tests.engine.http import told
 from tests.engine.http.channels.desk import SECRET, base64_of, pem, token
 
 HS: Any = {"iss": ["issuer"], "keys": {"HS256": [base64_of(SECRET)]}, "aud": ["service"]}
@@ -57,29 +59,15 @@ def test_bounds_of_settings(kind: Any, more: dict[str, Any], name: str, least: i
         assert malformed(kind, **more, **{name: value}).field.rpartition(".")[2] == name
 
 
-def test_settings_are_given_by_name_and_print_no_secret() -> None:
+def settings_given_by_name() -> Iterator[object]:
+    """Their defaults, and none of their secrets."""
     kinds = (HttpSettings, Access, Token, ChannelPolicy, ChannelSettings, JwtSettings, WebhookRetry, WebhookSettings)
     for kind in (*kinds, ConnectOptions, describing.Query, describing.Described):
         assert {one.kind for one in inspect.signature(kind).parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}, kind
     secret = "whsec_" + base64_of(b"s" * 24)
-    hook = WebhookSettings(url="https://a.b/token", headers={"X-Key": "token"}, secret=secret)
-    retry = "WebhookRetry(count=3, interval_ms=3000, interval_multiplier=1.5, interval_jitter_ms=1500, force=False)"
-    assert repr(hook) == (f"WebhookSettings(method='PUT', timeout_ms=30000, redirects_max=10, retry={retry}, allow_networks=())")
-    jwt = "JwtSettings(iss=('issuer',), aud=('service',), claims={}, clock_skew_ms=300000, require_exp=True, require_jti=False)"
-    assert repr(JwtSettings(**HS)) == jwt
-    policy = "ChannelPolicy(pattern='.+', expire_ms=1800000, jwt=None, webhooks=())"
-    assert repr(ChannelSettings(admin_tokens=("t" * 16,), admin_networks=(), trusted_proxies=())) == (
-        f"ChannelSettings(channels=({policy},), storage='redis', admin_networks=(), real_ip_header=None, trusted_proxies=(), "
-        "trusted_proxy_hops=0, disclose_auth_rejection=False, long_poll_max_ms=30000, webhook_queue='webhooks', "
-        "webhook_concurrency=64, report=None, tracer_provider=None, meter_provider=None)"
-    )
-    assert repr(HttpSettings(url="redis://ada:pw@a/0")).startswith(
-        "HttpSettings(model='lanes', prefix=None, allow_changes=False, show_payloads=False, tokens=(), authorize=None, "
-        "allowed_hosts=('127.0.0.1', 'localhost', '[::1]'), body_max_bytes=1048576, poll_max_ms=60000, waiting_max=5000, "
-        "channels=None, runs=None, scaling="
-    )
-    assert repr(Token(secret="t" * 16)) == "Token(role='read', queues=(), name='token')"
-    assert repr(Access(role="read")) == "Access(role='read', queues=(), name='', ambient=False)"
+    yield from (JwtSettings(**HS), Token(secret="t" * 16), Access(role="read"), HttpSettings(url="redis://ada:pw@a/0"))
+    yield WebhookSettings(url="https://a.b/token", headers={"X-Key": "token"}, secret=secret)
+    yield ChannelSettings(admin_tokens=("t" * 16,))
 
 
 def test_secrets_have_their_least_and_greatest_length() -> None:
@@ -237,43 +225,22 @@ def test_arguments_are_read_within_their_bounds() -> None:
 # -- answers
 
 
-def test_each_error_of_the_engine_has_its_status() -> None:
-    told = {}
+def errors_as_problems() -> Iterator[object]:
+    """Status, headers and members, in the job API and in that of channels."""
     for kind in (*(one for one, _ in answers.STATUS_OF_ERRORS if one is not errors.Malformed), errors.JobFailed):
         error = kind.__new__(kind)
         Exception.__init__(error, "why")
-        error.__str__ = lambda: "why"  # type: ignore[method-assign]
         found = answers.problem_of(error)
-        told[kind.__name__] = (found.status, found.headers.get("Retry-After"))
-    assert told == {
-        **dict.fromkeys(("UnknownJob", "ChannelNotFound", "SubscriptionNotFound"), (404, None)),
-        **{"UnknownParent": (422, None), "UnsupportedFeature": (501, None), "OutcomeUnknown": (504, None)},
-        **dict.fromkeys(("ServerUnavailable", "UnsafeServer"), (503, "1")),
-        **{"ScriptFault": (502, None), "JobFailed": (500, None)},
-    }
-    cut = answers.problem_of(errors.Malformed("f", "v" * 81, "b"))
-    assert cut.members() == {
-        **{"type": "about:blank", "title": "Unprocessable Entity", "status": 422, "detail": cut.detail},
-        **{"field": "f", "value": "v" * 80, "bound": "b"},
-    }
-    assert answers.problem_of(errors.ServerUnavailable()).detail == (errors.ServerUnavailable.__doc__ or "").splitlines()[0]
-
-
-def test_errors_are_told_as_the_channel_api_tells_them() -> None:
-    def told(answer: Response) -> tuple[int, Any, str | None]:
-        return answer.status_code, json.loads(bytes(answer.body) or b"null"), answer.headers.get("retry-after")
-
-    gone = "dsps.storage.subscription-not-found"
-    of = channel_answers.of_engine_error
-    assert told(of(errors.SubscriptionNotFound("c", "s"))) == (404, {"code": gone, "error": gone}, None)
-    assert told(of(errors.OutcomeUnknown("x"))) == told(of(errors.ServerUnavailable("x"))) == (500, None, "1")
-    assert told(of(errors.ScriptFault("x"))) == (500, None, None)
-    refused = channel_answers.Refused(400, "e", "c", "r")
-    assert told(channel_answers.of_problem(refused)) == (400, {"code": "c", "error": "e", "reason": "r"}, None)
-    assert told(channel_answers.of_problem(Problem(401, "x")))[1] == {"code": "dsps.auth.rejected", "error": "Unauthorized"}
-    plain = channel_answers.of_problem(Problem(503, "x", headers={"Retry-After": "9"}))
-    assert told(plain) == (503, {"error": "x"}, "9") and plain.headers["cache-control"].startswith("no-cache, no-store")
-    assert channel_answers.nothing().status_code == 204
+        yield kind.__name__, found.status, found.headers, channel_answers.of_engine_error(error).status_code
+    yield answers.problem_of(errors.Malformed("f", "v" * 81, "b")).members()
+    yield answers.problem_of(errors.ServerUnavailable()).detail
+    refused, unknown = channel_answers.Refused(400, "e", "c", "r"), Problem(401, "x")
+    for answer in (
+        *map(channel_answers.of_problem, (refused, unknown, Problem(503, "x", headers={"Retry-After": "9"}))),
+        *map(channel_answers.of_engine_error, (errors.OutcomeUnknown("x"), errors.ServerUnavailable("x"))),
+        channel_answers.nothing(),
+    ):
+        yield answer.status_code, bytes(answer.body), dict(answer.headers)
 
 
 def test_only_routes_that_say_what_they_need_are_served() -> None:
@@ -308,19 +275,21 @@ def test_tokens_are_refused_beyond_each_bound() -> None:
     assert malformed(networks.networks, "f", [5]).field == "f[0]"
 
 
-def test_a_retry_waits_longer_each_time_give_or_take() -> None:
+def retries() -> Iterator[object]:
+    """How long a failed delivery waits, and after which answers it is given up."""
     retry = WebhookRetry(interval_ms=1_000, interval_multiplier=2, interval_jitter_ms=100)
-    assert [retry.wait_ms(failed, 0.5) for failed in (1, 2, 4)] == [1_000, 2_000, 8_000]
-    assert [retry.wait_ms(1, random) for random in (0.0, 1.0)] == [900, 1_100]
-    assert WebhookRetry(interval_ms=0, interval_jitter_ms=10).wait_ms(1, 0.0) == 0
-    assert retry.wait_ms(999, 0.5) == retry.wait_ms(65, 0.5) == 3_162_240_000_000
-    slow = WebhookRetry(interval_ms=1, interval_multiplier=1.5, interval_jitter_ms=0)
-    assert slow.wait_ms(65, 0.5) == slow.wait_ms(66, 0.5) == round(1.5**64) and slow.wait_ms(64, 0.5) == round(1.5**63)
+    yield [
+        retry.wait_ms(failed, random)
+        for failed, random in ((1, 0.5), (2, 0.5), (4, 0.5), (1, 0.0), (1, 1.0), (65, 0.5), (999, 0.5))
+    ]
+    yield WebhookRetry(interval_ms=0, interval_jitter_ms=10).wait_ms(1, 0.0)
+    slow = WebhookRetry(interval_ms=1, interval_jitter_ms=0)
+    yield [slow.wait_ms(failed, 0.5) for failed in (63, 64, 65, 66)], sorted(delivery._GIVE_UP), sorted(delivery._KEEPING)
 
 
-def test_a_delivery_is_given_up_after_some_answers() -> None:
-    final = {401, 402, 403, 405, 406, 407, *range(410, 419), 426, 431, 451, 501}
-    assert final == delivery._GIVE_UP and {307, 308} == delivery._KEEPING
+def test_defaults_statuses_and_waits_are_what_was_promised() -> None:
+    parts = (settings_given_by_name, errors_as_problems, retries)
+    told.same("\n".join([pformat(found, width=130) for part in parts for found in part()]) + "\n", "bounds.txt")
 
 
 def test_a_job_of_a_delivery_outlives_the_duplicates_of_its_message() -> None:
@@ -328,7 +297,7 @@ def test_a_job_of_a_delivery_outlives_the_duplicates_of_its_message() -> None:
     made._expire_ms = 1_500
     hook = WebhookSettings(url="https://a.b/x?token=1", retry=WebhookRetry(count=4))
     target = delivery.Target(hook, hook.url, {})
-    told = b"\0".join((b"c", b"m1", b"PUT", hook.url.encode()))
-    id = f"m1.{hashlib.sha256(told).hexdigest()[:32]}"
+    of = b"\0".join((b"c", b"m1", b"PUT", hook.url.encode()))
+    id = f"m1.{hashlib.sha256(of).hexdigest()[:32]}"
     more: Any = {"attempts": 5, "dedup": id, "dedup_ms": 17_000, "headers": {"webhook-url": "https://a.b/x?***"}, "key": "c"}
     assert made._job("c", "m1", target, b"{}") == NewJob("webhook", b"{}", id=id, result_ttl_ms=0, **more)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import runpy
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,7 @@ from engine import http
 from engine.http.application import application, document
 from engine.http.channels.settings import ChannelSettings
 from engine.http.settings import HttpSettings, Token
-
-GOLDEN = Path(__file__).parent / "golden" / "document.txt"
-
+from tests.engine.http import told
 
 PROBLEM = {"$ref": "#/components/schemas/Problem"}
 
@@ -46,18 +43,18 @@ def shape(node: Any) -> str:
 
 def lines(found: dict[str, Any]) -> list[str]:
     """Each operation with its role, a line for each thing that it takes and answers; what was told before is not told again."""
-    told: list[str] = []
+    found_lines: list[str] = []
     seen: dict[str, str] = {}
 
     def tell(what: str, schema: Any) -> None:
         text = shape(schema)
         first = seen.setdefault(text, what)
-        told.append(f"  {what}: {text if first == what or len(text) < 60 else f'as {first}'}")
+        found_lines.append(f"  {what}: {text if first == what or len(text) < 60 else f'as {first}'}")
 
     for path, ways in found.items():
         for method, way in ways.items():
             name = f"{method.upper()} {path}"
-            told.append(
+            found_lines.append(
                 f"{name} {way['operationId']} {way.get('x-role', 'nobody')} {'asks' if 'security' in way else ''}".rstrip()
             )
             for one in way["parameters"]:
@@ -70,8 +67,8 @@ def lines(found: dict[str, Any]) -> list[str]:
                 for media_type, one in content.items() if status != "default" else ():
                     tell(f"{status} {media_type} of {name}", one["schema"])
                 if not content:
-                    told.append(f"  {status}")
-    return told
+                    found_lines.append(f"  {status}")
+    return found_lines
 
 
 #: What they declare is declared again in the test, where a recorder of lines sees it.
@@ -89,7 +86,5 @@ def test_what_the_document_promises_is_what_clients_were_promised() -> None:
     found = document(application(settings).routes, settings)
     problem = {"description": "A problem", "content": {"application/problem+json": {"schema": PROBLEM}}}
     assert all(way["responses"]["default"] == problem for ways in found["paths"].values() for way in ways.values())
-    told = "\n".join([shape(found["components"]["schemas"]["Problem"]), *lines(found["paths"]), ""])
-    if os.environ.get("IRONCLAIM_GOLDEN"):
-        GOLDEN.write_text(told)
-    assert told == GOLDEN.read_text(), "a change that is meant is written by IRONCLAIM_GOLDEN=1"
+    text = "\n".join([shape(found["components"]["schemas"]["Problem"]), *lines(found["paths"]), ""])
+    told.same(text, "document.txt")
