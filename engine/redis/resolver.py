@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 import weakref
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -46,7 +46,7 @@ class Holder(Protocol):
         ...
 
 
-class Resolver(ABC):
+class Resolver:
     """Who is to be written to. Safe from threads and greenlets, and across a fork."""
 
     def __init__(self, ask: Ask, questions: Sequence[Words], timeout_s: float) -> None:

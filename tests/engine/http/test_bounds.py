@@ -204,22 +204,44 @@ def test_arguments_are_read_within_their_bounds() -> None:
     settings = HttpSettings()
     number = describing.whole("n", "", -1, "poll_max_ms", 0)
     assert [number.kind("n", text, settings) for text in ("-1", "60000", "007")] == [-1, 60_000, 7]
-    for text in ("-2", "60001", "1.0", "", "+1", "9" * 19):
-        assert problem(number.kind, "n", text, settings)[1]["bound"] == "a whole number from -1 to 60000"
-    words = describing.text("t", "", pattern="a+")
-    plain = describing.text("t", "")
-    assert words.kind("t", "a" * 200, settings) == "a" * 200 and plain.kind("t", "b", settings) == "b"
-    for query, text, bound in ((words, "a" * 201, "a+"), (words, "ab", "a+"), (plain, "", "1 to 200 characters")):
-        assert problem(query.kind, "t", text, settings)[1]["bound"] == f"a text of {bound}"
-    assert words.schema(settings) == {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^(a+)$"}
-    assert channel_answers.argument("m", "", pattern="a", most=3).schema(settings) == {
-        **{"type": "array", "minItems": 1, "maxItems": 3, "items": {"type": "string", "minLength": 1, "pattern": "^(a)$"}},
-    }
-    assert channel_answers.argument("m", "", words=("a",)).schema(settings) == {"enum": ["a"]}
-    once = describing.described("s", query=(number, plain))(lambda: None)
-    request = asked(query="n=1&n=2")
-    request.scope |= {"endpoint": once, "app": application.application(settings)}
-    assert problem(describing.arguments, request) == (422, {"field": "n", "value": "2", "bound": "given once"})
+    words, plain, one_of = (
+        describing.text("t", "", pattern="a+"),
+        describing.text("t", ""),
+        describing.choice("c", "", ("a", "b"), "a"),
+    )
+    assert (
+        words.kind("t", "a" * 200, settings) == "a" * 200
+        and plain.kind("t", "b", settings) == one_of.kind("t", "b", settings) == "b"
+    )
+    for query, texts, bound in (
+        (number, ("-2", "60001", "1.0", "", "+1", "9" * 19), "a whole number from -1 to 60000"),
+        *(
+            (words, ("a" * 201, "ab"), "a text of a+"),
+            (plain, ("", "a" * 201), "a text of 1 to 200 characters"),
+            (one_of, ("c",), "one of a, b"),
+        ),
+    ):
+        for text in texts:
+            assert problem(query.kind, "n", text, settings) == (422, {"field": "n", "value": text[:80], "bound": bound})
+    schemas = (words, plain, describing.name_of("n", "", "a"), channel_answers.argument("m", "", pattern="a", most=3))
+    assert [query.schema(settings) for query in (*schemas, channel_answers.argument("m", "", words=("a",)))] == [
+        {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^(a+)$"},
+        {"type": "string", "minLength": 1, "maxLength": 200},
+        {"type": "string", "minLength": 1, "pattern": "^(a)$"},
+        {"type": "array", "minItems": 1, "maxItems": 3, "items": {"type": "string", "minLength": 1, "pattern": "^(a)$"}},
+        {"enum": ["a"]},
+    ]
+    for query, asks, wrong in (
+        ("n=1&n=2", (number, plain), {"field": "n", "value": "2", "bound": "given once"}),
+        ("m=1", (number, plain), {"field": "m", "value": "1", "bound": "one of n, t"}),
+        ("m=1", (), {"field": "m", "value": "1", "bound": "left out: nothing is asked for here"}),
+    ):
+        request = asked(query=query)
+        request.scope |= {
+            "endpoint": describing.described("s", query=asks)(lambda: None),
+            "app": application.application(settings),
+        }
+        assert problem(describing.arguments, request) == (422, wrong)
 
 
 # -- answers
