@@ -12,6 +12,7 @@ from redis.exceptions import AskError, MovedError, ResponseError
 
 from engine import ConnectOptions, Malformed, OutcomeUnknown, ScriptFault, ServerUnavailable, UnsafeServer, WrongKeyType
 from engine.errors import AuthenticationFailed
+from engine.observer import ServerIdentity
 from engine.ops.base import Call, ServerClock
 from engine.ops.looks import Count
 from engine.redis import exchange
@@ -187,6 +188,37 @@ def test_a_handshake_asks_for_what_it_needs_and_loads_what_is_not_there(route: A
         Node("h", 1, "x"),
     )
     refused(redis.ConnectionError, "^h:1 is no primary: its role is slave$", check_node, Node("h", 1, ""), {"role": "slave"}, "y")
+
+
+def test_a_handshake_tells_who_was_met_and_what_time_it_is() -> None:
+    learned, met = list[int](), list[Any]()
+    watch = SimpleNamespace(commands=(("GET", "era"),), greeted=lambda *given: met.append(given) or (("SET", "era"),))
+    watch.concluded = met.append
+    clock: Any = SimpleNamespace(watch=watch, learn=lambda srv_us, now_ns: learned.append(srv_us))
+    observer: Any = SimpleNamespace(connected=met.append)
+    made = Handshake([WRITES], clock, observer)
+    told = ServerIdentity("r1", "", "master")
+    follow = made.conclude(
+        [b"era", *(text for texts in INFO.values() for text in texts), [0], ResponseError("HELLO"), [b"5", b"7"]]
+    )
+    assert (learned, met) == ([5_000_007], [told, (told, [b"era"])]) and made.commands[0] == ("GET", "era")
+    assert follow == (("SCRIPT", "LOAD", WRITES.text), ("SET", "era"))
+    made.finish(follow, ["digest", "stored"])
+    made.finish(follow[:1], ["digest"])
+    assert met[2:] == ["stored"] and Handshake((), clock, None).commands[0] == ("INFO", "server")
+    # A user who may not ask for INFO.
+    no, hello = ResponseError("NOPERM no info"), [b"version", b"7.2.4", b"role", b"master"]
+    Handshake((), clock, observer).conclude([no, no, no, hello, [1, 0]])
+    assert met[3:] == [ServerIdentity("", "", "master")]
+    for route, replicated, said in ((None, True, "^durability="), (ClusterRoute(()), False, "^sentinel:// and cluster://")):
+        refused(
+            UnsafeServer,
+            said,
+            Handshake((), clock, None, route=route, replicated=replicated).conclude,
+            [no, no, no, hello, [1, 0]],
+        )
+    refused(UnsafeServer, "too old", Handshake((), clock, None).conclude, [no, no, no, [b"version", b"6.2"], [1, 0]])
+    refused(ResponseError, "HELLO", Handshake((), clock, None).conclude, [no, no, no, ResponseError("HELLO"), [1, 0]])
 
 
 def test_endpoints_are_what_their_words_say() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -132,11 +133,21 @@ def test_one_question_is_asked_for_all_and_holders_hear_of_its_answer() -> None:
     nodes.join(other)
     nodes.part(other)
     first = nodes.find()
-    assert nodes.find() is first and nodes.wanted and not first.done()
+    assert nodes.find() is first and nodes.wanted and not first.done() and not first.cancel(), "it is not one task's alone"
+    assert all(thread.daemon for thread in threading.enumerate() if thread.name.startswith("ironclaim-resolver"))
     goes_on.set()
     assert first.result(60) is None and nodes.node(11) == B and sorted(asked) == [ONE, TWO]
     soon(lambda: holder.left == 1, "it hears of the answer")
     assert other.left == 0 and nodes.known(0) == nodes.fresh(0) == A and nodes._pending is None
+
+
+def test_questions_are_asked_some_time_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, slept = [100.0], list[float]()
+    monkeypatch.setattr(resolver, "time", SimpleNamespace(monotonic=lambda: now_s[0], sleep=slept.append))
+    nodes = cluster(lambda *_: WHOLE, 60.0)
+    for now_s[0] in (100.0, 100.03, 101.0):
+        nodes.find().result(60)
+    assert [round(pause_s, 9) for pause_s in slept] == [0.0, 0.02, 0.0]
 
 
 def test_a_question_that_nobody_can_answer_fails_for_all_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
