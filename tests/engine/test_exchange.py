@@ -210,13 +210,12 @@ def test_a_handshake_tells_who_was_met_and_what_time_it_is() -> None:
     no, hello = ResponseError("NOPERM no info"), [b"version", b"7.2.4", b"role", b"master"]
     Handshake((), clock, observer).conclude([no, no, no, hello, [1, 0]])
     assert met[3:] == [ServerIdentity("", "", "master")]
-    for route, replicated, said in ((None, True, "^durability="), (ClusterRoute(()), False, "^sentinel:// and cluster://")):
-        refused(
-            UnsafeServer,
-            said,
-            Handshake((), clock, None, route=route, replicated=replicated).conclude,
-            [no, no, no, hello, [1, 0]],
-        )
+    ways: list[tuple[dict[str, Any], str]] = [
+        ({"replicated": True}, "^durability="),
+        ({"route": ClusterRoute(())}, "^sentinel:// and"),
+    ]
+    for way, said in ways:
+        refused(UnsafeServer, said, Handshake((), clock, None, **way).conclude, [no, no, no, hello, [1, 0]])
     refused(UnsafeServer, "too old", Handshake((), clock, None).conclude, [no, no, no, [b"version", b"6.2"], [1, 0]])
     refused(ResponseError, "HELLO", Handshake((), clock, None).conclude, [no, no, no, ResponseError("HELLO"), [1, 0]])
 
