@@ -2,252 +2,187 @@
 
 from __future__ import annotations
 
-import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import redis
-from redis.exceptions import AskError, MovedError, ResponseError
+from redis import exceptions
 
-from engine import ConnectOptions, Malformed, OutcomeUnknown, ScriptFault, ServerUnavailable, UnsafeServer, WrongKeyType
-from engine.errors import AuthenticationFailed
-from engine.observer import ServerIdentity
+from engine import ConnectOptions, ScriptFault, UnsafeServer
 from engine.ops.base import Call, ServerClock
 from engine.ops.looks import Count
 from engine.redis import exchange
 from engine.redis.endpoint import Address, ClusterRoute, Endpoint, Node, SentinelRoute
-from engine.redis.exchange import Durability, FirstContact, InFlightCall, NotReplicated, Replies, Trouble
+from engine.redis.exchange import Durability, FirstContact, InFlightCall, Replies, not_sent
 from engine.redis.handshake import Handshake, check_node
 from engine.redis.scripts import Script
-from tests.engine.helpers.producing import refused
+from tests.engine.helpers import told
+from tests.engine.helpers.producing import raises
 
 WRITES, READS = Script("w", "#!lua\n", (), ()), Script("r", "#!lua flags=no-writes\n", (), ())
+
+
+def printed(kind: type[Exception]) -> Any:
+    """The same kind of error, which every version of redis-py prints so."""
+    return type(kind.__name__, (kind,), {"__repr__": lambda self: f"{kind.__name__}({self})"})
+
+
+AskError, MovedError, ResponseError = map(printed, (exceptions.AskError, exceptions.MovedError, exceptions.ResponseError))
+GONE = printed(redis.ConnectionError)("gone")
 
 
 def call(script: Any = WRITES, parse: Any = lambda raw: raw, **more: Any) -> Call[Any]:
     return Call(script, ("{a}:k",), ("x",), parse, Count(), **more)
 
 
-def flight(of: Call[Any] | None = None, **more: Any) -> InFlightCall:
-    return InFlightCall(of or call(), more.pop("clock", ServerClock()), None, more.pop("deadline_ms", 10_000), **more)
+def plain(*words: Any) -> Call[Any]:
+    return Call(None, (), words, str, Count())
 
 
-def test_replies_come_to_their_places_and_those_of_a_broken_connection_to_all_behind() -> None:
-    replies, gone = Replies(5), redis.ConnectionError("gone")
-    ask, moved = AskError("5 127.0.0.1:7001"), MovedError("5 127.0.0.1:7002")
-    replies.put([0, 2, 4], [ask, "b", AskError("5 127.0.0.1:7001")])
-    replies.put([1, 3], [gone])
-    assert replies.all == [ask, gone, "b", gone, replies.all[4]]
-    replies.all[1] = moved
-    assert replies.asked([0, 1, 2, 3, 4]) == {"127.0.0.1:7001": (ask, [0, 4])}
-    assert exchange.grouped(range(5), lambda at: at % 2) == {0: [0, 2, 4], 1: [1, 3]}
-    assert (
-        exchange.slots_of([flight()], 7)(0) == 15_495 and exchange.slots_of([flight(Call(None, (), (), str, Count()))], 7)(0) == 7
-    )
-    commands = [("GET", "a"), ("GET", "b")]
-    assert exchange.asking(commands) == [("ASKING",), commands[0], ("ASKING",), commands[1]]
-    for came, kept in (
-        ([], []),
-        (["OK", 1, "OK", 2], [1, 2]),
-        (["OK", 1, gone], [1, gone]),
-        (["OK", gone], [gone]),
-        ([gone], [gone]),
-    ):
-        assert exchange.without_asking(came) == kept
+def flight(
+    made: Call[Any] | None = None, *given: Any, clock: Any = None, observer: Any = None, again: bool = False
+) -> InFlightCall:
+    return InFlightCall(made or call(), clock or ServerClock(), observer, 10_000, *given, again=again)
 
 
-def test_a_call_that_writes_counts_where_a_replica_has_confirmed_it() -> None:
-    durable = Durability(Call(None, (), ("SET", "w", 1), str, Count()), 50)
+def pieces() -> told.Told:
+    """Replies come to their places, and that of a broken connection to all behind; each node gets what it was to be asked."""
+    replies = Replies(5)
+    replies.put([0, 2, 4], [AskError("5 127.0.0.1:7001"), "b", AskError("5 127.0.0.1:7001")])
+    replies.put([1, 3], [GONE])
+    yield "replies", replies.all
+    replies.all[1] = MovedError("5 127.0.0.1:7002")
+    yield "asked", replies.asked([0, 1, 2, 3, 4])
+    yield "grouped", exchange.grouped(range(5), lambda at: at % 2)
+    yield "slots", [exchange.slots_of([flight(made)], 7)(0) for made in (call(), plain())]
+    yield "asking", exchange.asking([("GET", "a"), ("GET", "b")])
+    for came in ([], ["OK", 1, "OK", 2], ["OK", 1, GONE], ["OK", GONE], [GONE]):
+        yield f"of {came}", exchange.without_asking(came)
+    yield "pipelines", [told.of(lambda count=count: len(exchange.pipeline([call()] * count))) for count in (100, 101)]
+
+
+def durability() -> told.Told:
+    """A call that writes counts where a replica has confirmed it."""
+    durable, error = Durability(plain("SET", "w", 1), 50), ResponseError("ERR no")
     writes, reads = flight(), flight(call(READS))
-    assert durable.after([reads]) == () and durable.after([reads, writes]) == (("SET", "w", 1), ("WAIT", 1, 50))
-    assert durable.judge([reads], ["a"]) == ["a"] and durable.judge([writes, reads], ["a", "b", "OK", 1]) == ["a", "b"]
-    error = ResponseError("ERR no")
-    for more, why in (
-        (["OK", 0], "no replica within 50 ms"),
-        (["OK", error], "ERR no"),
-        ([error], "ERR no"),
-        ([], "no replica within 50 ms"),
+    yield "words", [durable.after(calls) for calls in ([reads], [reads, writes])]
+    yield "reads", durable.judge([reads], ["a"])
+    yield "cut off", durable.judge([writes, reads], [error])
+    for more in (["OK", 1], ["OK", 0], ["OK", error], [error], []):
+        yield f"behind it {more}", durable.judge([writes, writes, reads], [error, "a", "b", *more])
+
+
+def ends() -> told.Told:
+    """How a call ends, with what it cost."""
+    for came in (
+        *([ResponseError("WRONGTYPE x")], [ResponseError("ERR x")], [ResponseError("NOAUTH x")], [UnsafeServer("lru")]),
+        *([not_sent(GONE), ResponseError("OOM x")], [GONE, not_sent(GONE), ResponseError("OOM x")], [GONE, UnsafeServer("lru")]),
+        *(["a"], [GONE, ResponseError("ERR y")]),
     ):
-        own = [error, "a", "b"]
-        doubted = durable.judge([writes, writes, reads], [*own, *more])
-        assert (doubted[0], str(doubted[1]), doubted[2]) == (error, why, "b") and isinstance(doubted[1], NotReplicated)
-    assert durable.judge([writes, reads], [error]) == [error], "the connection ended before"
-
-
-def test_how_a_call_ends_is_said_with_what_it_cost() -> None:
-    gone = redis.ConnectionError("gone")
-    unsent = exchange.not_sent(gone)
-    ends: list[tuple[list[Exception], Any, str]] = [
-        ([ResponseError("WRONGTYPE x")], WrongKeyType, "^counts: the server answered WRONGTYPE x$"),
-        ([ResponseError("ERR x")], ScriptFault, "^counts: the server answered ERR x$"),
-        ([ResponseError("NOAUTH x")], AuthenticationFailed, "^counts: 1 tries, nothing was applied, last error NOAUTH x$"),
-        ([unsent, ResponseError("OOM x")], ServerUnavailable, "2 tries, nothing was applied, last error OOM x$"),
-        ([gone, unsent, ResponseError("OOM x")], OutcomeUnknown, "^counts: 1 of 3 sends unanswered, last error OOM x$"),
-        ([UnsafeServer("lru")], UnsafeServer, "^lru$"),
-        ([gone, UnsafeServer("lru")], OutcomeUnknown, "^counts: lru$"),
-    ]
-    for came, kind, said in ends:
-        made = flight()
+        seen = list[Any]()
+        observer = SimpleNamespace(invoked=lambda *_: "ticket", completed=lambda *given, seen=seen: seen.extend(given[1:]))
+        made = flight(observer=observer)
         pauses = [made.returns(one) for one in came]
-        assert all(pauses[:-1]) and pauses[-1] == 0.0 and made.ended and refused(kind, said, made.sent) is made.outcome()
-    late = flight(call(parse=lambda raw: refused_parse()))
-    assert late.returns("raw") == 0.0 and isinstance(late.outcome(), ScriptFault)
-    impatient = flight(call(patient=False))
-    assert impatient.returns(exchange.not_sent(gone)) == 0.0 and isinstance(impatient.outcome(), ServerUnavailable)
-    refused(ScriptFault, "^counts: blocks 5 ms, this driver waits 4 ms$", flight, call(block_ms=5), block_ms_max=4)
-    assert flight(call(block_ms=5), block_ms_max=5).call.block_ms == 5
-    refused(ScriptFault, "101 calls, at most 100", exchange.pipeline, [call()] * 101)
-    assert len(exchange.pipeline([call()] * 100)) == 100
+        yield f"after {came}", (told.of(lambda made=made: made.sent().reply), [pause > 0 for pause in pauses], made.ended)
+        ticket, outcome = seen
+        yield "the observer heard", (ticket, outcome.applied, outcome.sends, outcome.errors, outcome.definite)
+    torn, impatient = flight(call(parse=raises(ScriptFault("torn")))), flight(call(patient=False))
+    yield "torn", (torn.returns("raw"), told.of(torn.sent))
+    yield "impatient", (impatient.returns(not_sent(GONE)), told.of(impatient.sent))
+    yield "blocks", [told.of(lambda ms=ms: flight(call(block_ms=ms), 4).call.block_ms) for ms in (4, 5)]
+    for again in (False, True):
+        made = flight(clock=(clock := ServerClock()), again=again)
+        made.returns(SimpleNamespace(srv_us=5_000_000, refused=True))
+        sent = made.sent()
+        yield f"again {again}", (sent.definite, sent.came_late, clock.now_ms(sent.done_ns), sent.first_send_ns <= sent.done_ns)
 
 
-def refused_parse() -> Any:
-    raise ScriptFault("torn")
-
-
-def test_an_answered_call_teaches_the_time_and_says_when_it_left() -> None:
-    clock, before_ns = ServerClock(), time.monotonic_ns()
-    made = flight(clock=clock)
-    assert made.returns(SimpleNamespace(srv_us=5_000_000, refused=True)) == 0.0
-    sent = made.sent()
-    assert before_ns <= sent.first_send_ns <= sent.done_ns and sent.definite and sent.came_late and clock.known
-    assert clock.now_ms(sent.done_ns) == 5_000
-    again = flight(again=True)
-    again.returns(SimpleNamespace(refused=True))
-    assert not again.sent().definite and not again.sent().came_late
-    told: list[Any] = []
-    observer: Any = SimpleNamespace(invoked=lambda *given: "ticket", completed=lambda *given: told.append(given))
-    for came in (["a"], [redis.ConnectionError("x"), ResponseError("ERR y")], [ResponseError("OOM z")]):
-        seen = InFlightCall(call(), ServerClock(), observer, 10_000)
-        for one in came:
-            seen.leaves_again()
-            seen.returns(one)
-    shown = [(ticket, outcome.applied, outcome.sends, outcome.errors, outcome.definite) for _, ticket, outcome in told]
-    assert shown == [
-        *(("ticket", True, 1, (), True), ("ticket", None, 2, ("ConnectionError: x", "ERR y"), False)),
-        ("ticket", False, 1, ("OOM z",), True),
-    ]
-
-
-def test_what_goes_out_together_waits_for_the_longest_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange.random, "random", lambda: 1.0)
+def pauses() -> told.Told:
+    """What goes out together waits for the longest pause."""
     made = [flight(), flight(), flight()]
-    gone = redis.ConnectionError("gone")
-    assert made[1].returns(exchange.not_sent(gone)) == 0.01
-    assert exchange.settle(made, ["a", gone]) == 0.02 and [one.ended for one in made] == [True, False, False]
+    yield "one", made[1].returns(not_sent(GONE))
+    yield "all", (exchange.settle(made, ["a", GONE]), [one.ended for one in made])
     contact = FirstContact(10_000)
-    assert [contact.failed(redis.ConnectionError("x")) for _ in range(2)] == [0.01, 0.02]
-    refused(UnsafeServer, "lru", contact.failed, UnsafeServer("lru"))
-    refused(
-        ServerUnavailable,
-        "^cannot connect, nothing was applied: ConnectionError: x$",
-        FirstContact(0).failed,
-        redis.ConnectionError("x"),
+    yield "contact", [contact.failed(GONE) for _ in range(2)]
+    for error, deadline_ms in ((UnsafeServer("lru"), 10_000), (GONE, 0), (ResponseError("WRONGPASS x"), 10_000)):
+        yield f"no contact, {error}", told.of(FirstContact(deadline_ms).failed, error)
+    yield (
+        "trouble",
+        [exchange.trouble_of(error, sent=sent) for error in (ResponseError("ERR DB"), GONE) for sent in (False, True)],
     )
-    refused(AuthenticationFailed, "WRONGPASS", FirstContact(10_000).failed, ResponseError("WRONGPASS x"))
-    assert exchange.trouble_of(ResponseError("ERR DB"), sent=False) is Trouble.REFUSED
-    assert exchange.trouble_of(ResponseError("ERR DB"), sent=True) is Trouble.FAULT
-    assert (
-        exchange.trouble_of(gone, sent=False) is Trouble.NOT_SENT and exchange.trouble_of(gone, sent=True) is Trouble.UNANSWERED
-    )
-    for errors, loads in (
-        ([ResponseError("NOSCRIPT x")], True),
-        ([ResponseError("OOM x"), "a"], False),
-        ([AskError("5 127.0.0.1:7001")], False),
-    ):
-        assert exchange.loads_again(errors) is loads
+    for errors in ([ResponseError("NOSCRIPT x")], [ResponseError("OOM x"), "a"], [AskError("5 127.0.0.1:7001")]):
+        yield f"loads again after {errors}", exchange.loads_again(errors)
 
 
-INFO: dict[str, list[bytes]] = {
-    "server": [b"redis_version:7.2.4\r\nrun_id:r1"], "memory": [b"maxmemory_policy:noeviction"], "replication": [b"role:master"],
-}  # fmt: skip
+INFO = [b"redis_version:7.2.4\r\nrun_id:r1", b"maxmemory_policy:noeviction", b"role:master"]
 
 
-@pytest.mark.parametrize("route", [None, SentinelRoute((Address("s", 1),), "m"), ClusterRoute((Address("s", 1),))])
-def test_a_handshake_asks_for_what_it_needs_and_loads_what_is_not_there(route: Any) -> None:
-    clock = ServerClock()
-    made, other = Handshake([WRITES, READS], clock, None, route=route), Script("o", "#!lua\n-- o\n", (), ())
-    digests, cluster = (WRITES.digest, READS.digest), [("CLUSTER", "MYID")] if isinstance(route, ClusterRoute) else []
-    sections = [("INFO", name) for name in ("server", "memory", "replication")]
-    assert list(made.commands) == [*sections, ("SCRIPT", "EXISTS", *digests), *cluster, ("HELLO",), ("TIME",)]
-    assert ("SCRIPT", "EXISTS") not in [words[:2] for words in Handshake((), clock, None).commands]
-    replies = [*(text for texts in INFO.values() for text in texts), [1, 0], *([b"n1"] if cluster else []), [], [b"5", b"7"]]
-    loads = made.conclude(replies, learns=False)
-    assert loads == (("SCRIPT", "LOAD", READS.text),) and not clock.known
-    made.conclude(replies)
-    assert clock.known and made.finish(loads, [b"digest"]) is None and other.writes
-    refused(ResponseError, "no", made.finish, loads, [ResponseError("no")])
-    refused(ResponseError, "broken", made.conclude, [*replies[:-1], ResponseError("broken")])
-    identity = "n1" if cluster else "r1"
-    assert made.conclude(replies, Node("h", 1, identity)) == loads
-    refused(
-        redis.ConnectionError,
-        f"^h:1 is {identity}, not x, which was named the primary$",
-        made.conclude,
-        replies,
-        Node("h", 1, "x"),
-    )
-    refused(redis.ConnectionError, "^h:1 is no primary: its role is slave$", check_node, Node("h", 1, ""), {"role": "slave"}, "y")
-
-
-def test_a_handshake_tells_who_was_met_and_what_time_it_is() -> None:
-    learned, met = list[int](), list[Any]()
-    watch = SimpleNamespace(commands=(("GET", "era"),), greeted=lambda *given: met.append(given) or (("SET", "era"),))
-    watch.concluded = met.append
-    clock: Any = SimpleNamespace(watch=watch, learn=lambda srv_us, now_ns: learned.append(srv_us))
+def handshakes() -> told.Told:
+    """What is asked of a server, what is loaded that is not there, and who was met."""
+    met = list[Any]()
+    watch = SimpleNamespace(commands=(("GET", "era"),), concluded=met.append)
+    watch.greeted = lambda *given: met.append(given) or (("SET", "era"),)
+    clock: Any = SimpleNamespace(watch=None, learn=lambda srv_us, now_ns: met.append(srv_us))
     observer: Any = SimpleNamespace(connected=met.append)
-    made = Handshake([WRITES], clock, observer)
-    told = ServerIdentity("r1", "", "master")
-    follow = made.conclude(
-        [b"era", *(text for texts in INFO.values() for text in texts), [0], ResponseError("HELLO"), [b"5", b"7"]]
-    )
-    assert (learned, met) == ([5_000_007], [told, (told, [b"era"])]) and made.commands[0] == ("GET", "era")
-    assert follow == (("SCRIPT", "LOAD", WRITES.text), ("SET", "era"))
-    made.finish(follow, ["digest", "stored"])
-    made.finish(follow[:1], ["digest"])
-    assert met[2:] == ["stored"] and Handshake((), clock, None).commands[0] == ("INFO", "server")
-    # A user who may not ask for INFO.
-    no, hello = ResponseError("NOPERM no info"), [b"version", b"7.2.4", b"role", b"master"]
-    Handshake((), clock, observer).conclude([no, no, no, hello, [1, 0]])
-    assert met[3:] == [ServerIdentity("", "", "master")]
-    ways: list[tuple[dict[str, Any], str]] = [
-        ({"replicated": True}, "^durability="),
-        ({"route": ClusterRoute(())}, "^sentinel:// and"),
-    ]
-    for way, said in ways:
-        refused(UnsafeServer, said, Handshake((), clock, None, **way).conclude, [no, no, no, hello, [1, 0]])
-    refused(UnsafeServer, "too old", Handshake((), clock, None).conclude, [no, no, no, [b"version", b"6.2"], [1, 0]])
-    refused(ResponseError, "HELLO", Handshake((), clock, None).conclude, [no, no, no, ResponseError("HELLO"), [1, 0]])
+    for route in (None, SentinelRoute((Address("s", 1),), "m"), ClusterRoute((Address("s", 1),))):
+        made, own = Handshake([WRITES, READS], clock, observer, route=route), [b"n1"] if isinstance(route, ClusterRoute) else []
+        replies = [*INFO, [1, 0], *own, ResponseError("HELLO"), [b"5", b"7"]]
+        yield "asks", made.commands
+        yield "loads", (made.conclude(replies), made.conclude(replies, Node("h", 1, "n1" if own else "r1"), learns=False))
+        yield "another", told.of(made.conclude, replies, Node("h", 1, "x"))
+        yield "broken", told.of(made.conclude, [*replies[:-1], ResponseError("broken")])
+        yield "finish", [told.of(made.finish, [("SCRIPT",)], [reply]) for reply in (b"digest", ResponseError("no"))]
+    yield "a replica", told.of(check_node, Node("h", 1, ""), {"role": "slave"}, "y")
+    clock.watch = watch
+    made, made_bare = Handshake([WRITES], clock, observer), Handshake((), clock, observer)
+    yield "watched", (made.commands, made_bare.commands, made.conclude([b"era", *INFO, [0], [], [b"5", b"7"]]))
+    made.finish([("SCRIPT",), ("SET",)], ["digest", "stored"])
+    no, old = ResponseError("NOPERM no info"), [b"version", b"6.2"]
+    for hello in ([b"version", b"7.2.4", b"role", b"master"], old, ResponseError("HELLO")):
+        yield f"without INFO, {hello}", told.of(made_bare.conclude, [no, no, no, hello, [1, 0]])
+    for way in ({"replicated": True}, {"route": ClusterRoute(())}):
+        yield f"{way} without INFO", told.of(Handshake((), clock, None, **way).conclude, [no, no, no, old, [1, 0]])  # type: ignore[arg-type]
+    yield "met", met
 
 
-def test_endpoints_are_what_their_words_say() -> None:
+def endpoints() -> told.Told:
+    """Endpoints are what their words say."""
     fixed, routed = (
         Endpoint("redis://h:1/2", options=ConnectOptions(timeout_ms=700, connect_timeout_ms=300)),
         Endpoint("redis+cluster://h:1"),
     )
     settings = fixed.settings(patience_ms=500)
-    assert (settings["socket_timeout"], settings["socket_connect_timeout"], settings["protocol"]) == (1.2, 0.3, 2)
-    assert settings["socket_keepalive"] and "socket_keepalive" not in Endpoint("unix:///s").settings()
-    assert fixed.for_keys_like("{a}") is fixed and routed.for_keys_like("{a}").slot == 15_495 and routed.slot == 0
-    assert fixed.with_options(None) is fixed and fixed.with_options(ConnectOptions(deadline_ms=10)).options.deadline_ms == 10
-    assert fixed.of_kind(asynchronous=False) is fixed and fixed.of_kind(asynchronous=True).asynchronous
-    assert fixed.led_to("redis://other").options is fixed.options and not fixed.asynchronous
-    at = routed.of_address(Address("x", 9))
-    assert at.route is None and (at.settings()["host"], at.settings()["port"]) == ("x", 9)
-    assert fixed.sharing_key == Endpoint("redis://h:1/2", options=fixed.options).sharing_key != routed.sharing_key
-    for url, port in (
-        ("redis+cluster://h:65535", 65_535),
-        ("redis+cluster://h:1", 1),
-        ("redis+cluster://h", 6_379),
-        ("sentinel://h/m", 26_379),
-    ):
-        route: Any = Endpoint(url).route
-        assert (route.seeds if hasattr(route, "seeds") else route.sentinels) == (Address("h", port),)
-    for url in ("redis+cluster://h:65536", "redis+cluster://h:0", "http://h", "redis://h/x", "redis://u:p@ss:1@h/x"):
-        assert "p@ss" not in str(refused(Malformed, "url", Endpoint, url))
-    assert Endpoint("sentinel://u:pw@[::1]:5,h/m").url.endswith("h/m") and "pw" not in Endpoint("sentinel://u:pw@h/m").url
-    assert SentinelRoute((Address("::1", 5), Address("h", 6)), "m", (("password", "pw"),)).shown() == "sentinel://[::1]:5,h:6/m"
-    assert (
-        "pw" not in repr(SentinelRoute((), "m", (("password", "pw"),)))
-        and ClusterRoute((Address("h", 6),)).shown() == "redis+cluster://h:6"
+    yield (
+        "settings",
+        {name: settings[name] for name in ("socket_timeout", "socket_connect_timeout", "protocol", "socket_keepalive")},
     )
+    yield "a socket of Unix", "socket_keepalive" in Endpoint("unix:///s").settings()
+    yield "slots", (fixed.for_keys_like("{a}") is fixed, routed.for_keys_like("{a}").slot, routed.slot)
+    yield "options", (fixed.with_options(None) is fixed, fixed.with_options(ConnectOptions(deadline_ms=10)).options.deadline_ms)
+    yield "kinds", [fixed.of_kind(asynchronous=kind).asynchronous for kind in (False, True)]
+    yield "led to", (fixed.led_to("redis://other").options is fixed.options, fixed.asynchronous)
+    at = routed.of_address(Address("x", 9))
+    yield "at", (at.route, at.settings()["host"], at.settings()["port"])
+    yield (
+        "shared",
+        [fixed.sharing_key == other.sharing_key for other in (Endpoint("redis://h:1/2", options=fixed.options), routed)],
+    )
+    for url in (
+        *(
+            "redis+cluster://h:65535",
+            "redis+cluster://h:1",
+            "redis+cluster://h",
+            "sentinel://u:pw@[::1]:5,h/m",
+            "redis+cluster://h:65536",
+        ),
+        *("redis+cluster://h:0", "http://h", "redis://h/x", "redis://u:p@ss:1@h/x"),
+    ):
+        yield url.replace("p@ss", "..."), told.of(lambda url=url: (Endpoint(url).route, Endpoint(url).url))
+    yield "printed", SentinelRoute((Address("::1", 5), Address("h", 6)), "m", (("password", "pw"),))
+
+
+def test_what_drivers_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange.random, "random", lambda: 1.0)
+    told.same(Path(__file__).parent / "golden" / "exchange.txt", pieces, durability, ends, pauses, handshakes, endpoints)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
-from collections.abc import Iterator
-from pprint import pformat
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,8 +26,8 @@ from engine.http.channels.webhooks.settings import WebhookRetry, WebhookSettings
 from engine.http.page import endpoints
 from engine.http.settings import Access, HttpSettings, Token
 from engine.queue.producing import NewJob
+from tests.engine.helpers import told
 from tests.engine.helpers.refusing import malformed
-from tests.engine.http import told
 from tests.engine.http.channels.desk import SECRET, base64_of, pem, token
 
 HS: Any = {"iss": ["issuer"], "keys": {"HS256": [base64_of(SECRET)]}, "aud": ["service"]}
@@ -59,15 +58,15 @@ def test_bounds_of_settings(kind: Any, more: dict[str, Any], name: str, least: i
         assert malformed(kind, **more, **{name: value}).field.rpartition(".")[2] == name
 
 
-def settings_given_by_name() -> Iterator[object]:
+def settings_given_by_name() -> told.Told:
     """Their defaults, and none of their secrets."""
     kinds = (HttpSettings, Access, Token, ChannelPolicy, ChannelSettings, JwtSettings, WebhookRetry, WebhookSettings)
     for kind in (*kinds, ConnectOptions, describing.Query, describing.Described):
         assert {one.kind for one in inspect.signature(kind).parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}, kind
     secret = "whsec_" + base64_of(b"s" * 24)
-    yield from (JwtSettings(**HS), Token(secret="t" * 16), Access(role="read"), HttpSettings(url="redis://ada:pw@a/0"))
-    yield WebhookSettings(url="https://a.b/token", headers={"X-Key": "token"}, secret=secret)
-    yield ChannelSettings(admin_tokens=("t" * 16,))
+    yield "access", (JwtSettings(**HS), Token(secret="t" * 16), Access(role="read"))
+    yield "webhook", WebhookSettings(url="https://a.b/token", headers={"X-Key": "token"}, secret=secret)
+    yield "served", (HttpSettings(url="redis://ada:pw@a/0"), ChannelSettings(admin_tokens=("t" * 16,)))
 
 
 def test_secrets_have_their_least_and_greatest_length() -> None:
@@ -247,22 +246,22 @@ def test_arguments_are_read_within_their_bounds() -> None:
 # -- answers
 
 
-def errors_as_problems() -> Iterator[object]:
+def errors_as_problems() -> told.Told:
     """Status, headers and members, in the job API and in that of channels."""
     for kind in (*(one for one, _ in answers.STATUS_OF_ERRORS if one is not errors.Malformed), errors.JobFailed):
         error = kind.__new__(kind)
         Exception.__init__(error, "why")
         found = answers.problem_of(error)
-        yield kind.__name__, found.status, found.headers, channel_answers.of_engine_error(error).status_code
-    yield answers.problem_of(errors.Malformed("f", "v" * 81, "b")).members()
-    yield answers.problem_of(errors.ServerUnavailable()).detail
+        yield kind.__name__, (found.status, found.headers, channel_answers.of_engine_error(error).status_code)
+    yield "members", answers.problem_of(errors.Malformed("f", "v" * 81, "b")).members()
+    yield "without words", answers.problem_of(errors.ServerUnavailable()).detail
     refused, unknown = channel_answers.Refused(400, "e", "c", "r"), Problem(401, "x")
     for answer in (
         *map(channel_answers.of_problem, (refused, unknown, Problem(503, "x", headers={"Retry-After": "9"}))),
         *map(channel_answers.of_engine_error, (errors.OutcomeUnknown("x"), errors.ServerUnavailable("x"))),
         channel_answers.nothing(),
     ):
-        yield answer.status_code, bytes(answer.body), dict(answer.headers)
+        yield "an answer of channels", (answer.status_code, bytes(answer.body), dict(answer.headers))
 
 
 def test_only_routes_that_say_what_they_need_are_served() -> None:
@@ -297,21 +296,19 @@ def test_tokens_are_refused_beyond_each_bound() -> None:
     assert malformed(networks.networks, "f", [5]).field == "f[0]"
 
 
-def retries() -> Iterator[object]:
+def retries() -> told.Told:
     """How long a failed delivery waits, and after which answers it is given up."""
     retry = WebhookRetry(interval_ms=1_000, interval_multiplier=2, interval_jitter_ms=100)
-    yield [
-        retry.wait_ms(failed, random)
-        for failed, random in ((1, 0.5), (2, 0.5), (4, 0.5), (1, 0.0), (1, 1.0), (65, 0.5), (999, 0.5))
-    ]
-    yield WebhookRetry(interval_ms=0, interval_jitter_ms=10).wait_ms(1, 0.0)
+    yield "waits", [retry.wait_ms(failed, 0.5) for failed in (1, 2, 4, 65, 999)]
+    yield "give or take", [retry.wait_ms(1, random) for random in (0.0, 1.0)]
+    yield "none", WebhookRetry(interval_ms=0, interval_jitter_ms=10).wait_ms(1, 0.0)
     slow = WebhookRetry(interval_ms=1, interval_jitter_ms=0)
-    yield [slow.wait_ms(failed, 0.5) for failed in (63, 64, 65, 66)], sorted(delivery._GIVE_UP), sorted(delivery._KEEPING)
+    yield "slow", [slow.wait_ms(failed, 0.5) for failed in (63, 64, 65, 66)]
+    yield "given up", (sorted(delivery._GIVE_UP), sorted(delivery._KEEPING))
 
 
 def test_defaults_statuses_and_waits_are_what_was_promised() -> None:
-    parts = (settings_given_by_name, errors_as_problems, retries)
-    told.same("\n".join([pformat(found, width=130) for part in parts for found in part()]) + "\n", "bounds.txt")
+    told.same(Path(__file__).parent / "golden" / "bounds.txt", settings_given_by_name, errors_as_problems, retries)
 
 
 def test_a_job_of_a_delivery_outlives_the_duplicates_of_its_message() -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from pprint import pformat
 from typing import Any
 
 from engine import JobOptions
@@ -22,12 +20,12 @@ from engine.queue.history import PastJob, PastJobs
 from engine.queue.looks import JobError, JobInfo, JobPage
 from engine.queue.scheduling import Schedule
 from engine.queue.why import LaneInfo, Obstacles
-from tests.engine.http import told
+from tests.engine.helpers import told
 
 NOW_MS = 1_800_000_000_000
 
 
-def words() -> Iterator[tuple[str, object]]:
+def words() -> told.Told:
     """How numbers, lengths, names and notices are written."""
     yield "numbers", [rendering.number(value) for value in (None, 0, 12_345, 1.25, 99.5, 100.4, -99.5)]
     yield "lengths", [rendering.length(ms) for ms in (9.5, 10.4, 999, 119_999, 545_000, 605_000)]
@@ -46,7 +44,7 @@ def job(state: str = "waiting", **of: Any) -> JobInfo:
 FAILED = JobError(3_000, 2_000, "failed", "ValueError: a", "", 1)
 
 
-def jobs() -> Iterator[tuple[str, object]]:
+def jobs() -> told.Told:
     """Rows, facts, lives and payloads of jobs."""
     for found in (
         *(job(), job(due_ms=2_000), job("active", due_ms=2_000, lease_end_ms=3_000, claims=1)),
@@ -91,11 +89,11 @@ def explained(needed: int = 0, feeds: int = 0, needs: Any = (), children: Any = 
     return Explained(0, "blocked", 0, 0, "send", "", 5, "", {}, (), (), 0, 0, needed, needs, (), feeds, children)
 
 
-def graphs() -> Iterator[tuple[str, object]]:
+def graphs() -> told.Told:
     """The jobs around a job."""
     needs, children = (("p1", "active"),), tuple((f"c{at}", "blocked") for at in range(11))
     yield "both", graph(OneJob(job("blocked", options=Options(needs=("p1", "p2"))), explained(1, 12, needs, children), 1))
-    yield "neither", [graph(OneJob(job(), told, 1)) for told in (explained(), None)]
+    yield "neither", [graph(OneJob(job(), one, 1)) for one in (explained(), None)]
     yield "parents", graph(OneJob(job(), explained(3, 0, needs), 1))
     yield "unknown parents", graph(OneJob(job(options=Options(needs=("p1", "p2", "p3"))), explained(2, 0, needs), 1))
     yield "dead children", graph(OneJob(job("dead"), explained(), 1, children=(("c1", "dead"),), more_children=True))
@@ -118,7 +116,7 @@ def schedule(timing: Timing, *, enabled: bool = True, next_ms: int = 60_000, err
     return Schedule("s", "send", b"", Options(), timing, TickPolicy(), *state, anchor_ms=60_000)
 
 
-def queues() -> Iterator[tuple[str, object]]:
+def queues() -> told.Told:
     """What holds jobs back, and tables of a queue."""
     full, free = limit(concurrency=1, in_hand=1), limit("free", concurrency=1)
     held = (("j1", "w1"), ("j2", ""), ("j3", "w1"), ("j4", "w2"))
@@ -165,7 +163,7 @@ def past(place: str = "p", **stored: Any) -> PastJob:
     return PastJob(place, "j1", "finished", "send", *("", "", "w1"), *range(8), **stored)
 
 
-def history() -> Iterator[tuple[str, object]]:
+def history() -> told.Told:
     """How jobs have ended."""
     asked = queue_views.history_asked({"key": " k ", "since": "2d", "before": "p"})
     yield "asked", (asked.options, asked.narrow, asked.address("next"))
@@ -180,9 +178,7 @@ def history() -> Iterator[tuple[str, object]]:
 
 
 def test_what_the_page_makes_of_findings() -> None:
-    parts = [(part, what, found) for part in (words, jobs, graphs, queues, history) for what, found in part()]
-    lines = [f"{part.__name__}, {what}: {pformat(found, width=130, sort_dicts=False)}" for part, what, found in parts]
-    told.same("\n".join([*lines, ""]), "views.txt")
+    told.same(Path(__file__).parents[1] / "golden" / "views.txt", words, jobs, graphs, queues, history)
 
 
 def test_runs_are_listed_by_their_time_whatever_is_in_their_folders(tmp_path: Path) -> None:
