@@ -27,6 +27,7 @@ from engine.http.page import endpoints
 from engine.http.settings import Access, HttpSettings, Token
 from engine.queue.producing import NewJob
 from tests.engine.helpers import told
+from tests.engine.helpers.producing import refused
 from tests.engine.helpers.refusing import malformed
 from tests.engine.http.channels.desk import SECRET, base64_of, pem, token
 
@@ -69,21 +70,16 @@ def settings_given_by_name() -> told.Told:
     yield "served", (HttpSettings(url="redis://ada:pw@a/0"), ChannelSettings(admin_tokens=("t" * 16,)))
 
 
-def test_secrets_have_their_least_and_greatest_length() -> None:
-    for length, good in ((15, False), (16, True), (512, True), (513, False)):
-        for make, field in (
-            (lambda text: Token(secret=text), "token.secret"),
-            (lambda text: ChannelSettings(admin_tokens=(text,)), ""),
-        ):
-            assert make("t" * length) if good else malformed(make, "t" * length).field == (field or "admin_tokens")
-    for length, good in ((23, False), (24, True), (64, True), (65, False)):
-        text = "whsec_" + base64_of(b"s" * length)
-        assert secret_of(text) == b"s" * length if good else malformed(secret_of, text).value == f"{length} bytes"
-    assert {malformed(secret_of, text).value for text in (5, "x", "whsec_!")} == {"(not shown)"}
+def secrets() -> told.Told:
+    """Their least and greatest length."""
+    for length in (15, 16, 512, 513):
+        makers: tuple[Any, ...] = (lambda text: Token(secret=text), lambda text: ChannelSettings(admin_tokens=(text,)))
+        yield f"{length} characters", [told.of(lambda make=make, length=length: bool(make("t" * length))) for make in makers]
+    for text in (*("whsec_" + base64_of(b"s" * length) for length in (23, 24, 64, 65)), 5, "x", "whsec_!"):
+        yield "of a webhook", told.of(secret_of, text)
     for bits, least in ((256, 32), (384, 48), (512, 64)):
-        assert tokens.loaded({f"HS{bits}": [base64_of(b"k" * least)]})
-        short = malformed(tokens.loaded, {f"HS{bits}": [base64_of(b"k" * (least - 1))]})
-        assert (short.field, short.value) == (f"jwt.keys.HS{bits}[0]", f"{least - 1} bytes")
+        keys = [{f"HS{bits}": [base64_of(b"k" * length)]} for length in (least - 1, least)]
+        yield f"of HS{bits}", [told.of(tokens.loaded, one) for one in keys]
 
 
 # -- requests
@@ -98,26 +94,19 @@ def refusal(*headers: tuple[str, str], path: str = "/a", query: str = "", raw: s
     return found and (found.status, found.more.get("field"))
 
 
-def test_requests_are_let_in_up_to_each_bound() -> None:
-    assert refusal(*((f"x{at}", "") for at in range(99))) is None and refusal(*((f"x{at}", "") for at in range(100))) == (
-        431,
-        None,
-    )
-    own = len("host") + len("localhost") + len("x")
-    assert refusal(("x", "y" * (16_384 - own))) is None and refusal(("x", "y" * (16_385 - own))) == (431, None)
-    assert refusal(path="/" + "a" * 2_047) is None and refusal(path="/" + "a" * 2_048) == (414, None)
-    assert refusal(query="q" * 8_192) is None and refusal(query="q" * 8_193) == (414, None)
-    assert refusal(("content-length", "1048576")) is None and refusal(("content-length", "1048577")) == (413, "body")
-    for name in sorted(shield.SINGLE):
-        text = name.decode()
-        assert refusal((text, "a"), (text, "a")) == (400, text)
-    assert refusal(("host", "JOBS.example:80"), allowed_hosts=("jobs.Example",)) is None
-    for path, status in (
-        *(("/", None), ("/a/", None), ("//a", 400), ("/a//b", 400), ("/./a", 400), ("/a/..", 400), ("/a\\b", 400)),
-        *(("/%2e", 400), ("/%2F", 400), ("/a\x7f", 400), ("/a\ufffd", 400), ("/é", None), ("/.a", None)),
-    ):
-        assert refusal(path=path) == (status and (status, None)), path
-    assert refusal(path="/a/b", raw="/a%2Fb") == (400, None)
+def requests() -> told.Told:
+    """They are let in up to each bound."""
+    many, own = [(f"x{at}", "") for at in range(100)], len("host") + len("localhost") + len("x")
+    yield "headers", (refusal(*many[1:]), refusal(*many))
+    yield "bytes", [refusal(("x", "y" * (length - own))) for length in (16_384, 16_385)]
+    yield "paths", [refusal(path="/" + "a" * length) for length in (2_047, 2_048)]
+    yield "queries", [refusal(query="q" * length) for length in (8_192, 8_193)]
+    yield "bodies", [refusal(("content-length", str(length))) for length in (1_048_576, 1_048_577)]
+    yield "twice", [refusal((name.decode(), "a"), (name.decode(), "a")) for name in sorted(shield.SINGLE)]
+    yield "a host", refusal(("host", "JOBS.example:80"), allowed_hosts=("jobs.Example",))
+    odd = ("/", "/a/", "//a", "/a//b", "/./a", "/a/..", "/a\\b", "/%2e", "/%2F", "/a\x7f", "/a\ufffd", "/é", "/.a")
+    yield "odd paths", {path: refusal(path=path) for path in odd}
+    yield "a raw path", refusal(path="/a/b", raw="/a%2Fb")
 
 
 def test_a_body_is_read_within_its_time_and_size_and_websockets_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,63 +173,42 @@ def test_forms_are_read_up_to_their_bound() -> None:
     assert asyncio.run(access.form_of(asked(b"a=", **form))) == {"a": ""}
 
 
-def test_numbers_of_forms_and_addresses_are_digits() -> None:
-    for text, number in (("", 0), (" 7 ", 7), ("0", 0), ("9" * 20, 10**20 - 1)):
-        assert endpoints._form_number({"a": text}, "a") == number
-    assert endpoints._form_number({}, "a") == 0
+def numbers() -> told.Told:
+    """Of forms and addresses: digits."""
+    yield "forms", [endpoints._form_number({"a": text}, "a") for text in ("", " 7 ", "0", "9" * 20)]
+    yield "no field", endpoints._form_number({}, "a")
     for text in ("9" * 21, "-1", "\u0661", "1.5", "x"):
-        wrong = (422, {"field": "a", "value": text, "bound": "a number"})
-        assert problem(endpoints._form_number, {"a": text}, "a") == wrong
+        yield ascii(text), problem(endpoints._form_number, {"a": text}, "a")
     for field, most in (("since", 2**47), ("cursor", 2**64 - 1), ("offset", 100_000)):
-        assert endpoints._number(asked(query=f"{field}={most}"), field) == most
-        assert malformed(endpoints._number, asked(query=f"{field}={most + 1}"), field).field == field
-    assert endpoints._number(asked(), "offset") == 0 and problem(endpoints._number, asked(query="offset=x"), "offset")[0] == 422
-    assert endpoints._of({"of": "name", "target": "a"}) == ("a", None) and endpoints._of({"target": "a"}) == (None, "a")
-    assert endpoints._from({"view": "limits"}) == ("limits",) and endpoints._from({"view": "jobs"}) == ()
+        yield field, [told.of(endpoints._number, asked(query=f"{field}={most + more}"), field) for more in (0, 1)]
+    yield "offset", (endpoints._number(asked(), "offset"), problem(endpoints._number, asked(query="offset=x"), "offset"))
+    yield "of", [endpoints._of(form) for form in ({"of": "name", "target": "a"}, {"target": "a"})]
+    yield "from", [endpoints._from({"view": view}) for view in ("limits", "jobs")]
 
 
-def test_arguments_are_read_within_their_bounds() -> None:
-    settings = HttpSettings()
-    number = describing.whole("n", "", -1, "poll_max_ms", 0)
-    assert [number.kind("n", text, settings) for text in ("-1", "60000", "007")] == [-1, 60_000, 7]
-    words, plain, one_of = (
-        describing.text("t", "", pattern="a+"),
-        describing.text("t", ""),
-        describing.choice("c", "", ("a", "b"), "a"),
-    )
-    assert (
-        words.kind("t", "a" * 200, settings) == "a" * 200
-        and plain.kind("t", "b", settings) == one_of.kind("t", "b", settings) == "b"
-    )
-    for query, texts, bound in (
-        (number, ("-2", "60001", "1.0", "", "+1", "9" * 19), "a whole number from -1 to 60000"),
+def arguments() -> told.Told:
+    """They are read within their bounds."""
+    settings, number = HttpSettings(), describing.whole("n", "", -1, "poll_max_ms", 0)
+    words, plain = describing.text("t", "", pattern="a+"), describing.text("t", "")
+    one_of = describing.choice("c", "", ("a", "b"), "a")
+    read = ((number, "-1"), (number, "60000"), (number, "007"), (words, "a" * 200), (plain, "b"), (one_of, "b"))
+    yield "read", [query.kind("t", text, settings) for query, text in read]
+    for query, texts in (
         *(
-            (words, ("a" * 201, "ab"), "a text of a+"),
-            (plain, ("", "a" * 201), "a text of 1 to 200 characters"),
-            (one_of, ("c",), "one of a, b"),
+            (number, ("-2", "60001", "1.0", "", "+1", "9" * 19)),
+            (words, ("a" * 201, "ab")),
+            (plain, ("", "a" * 201)),
+            (one_of, ("c",)),
         ),
     ):
-        for text in texts:
-            assert problem(query.kind, "n", text, settings) == (422, {"field": "n", "value": text[:80], "bound": bound})
-    schemas = (words, plain, describing.name_of("n", "", "a"), channel_answers.argument("m", "", pattern="a", most=3))
-    assert [query.schema(settings) for query in (*schemas, channel_answers.argument("m", "", words=("a",)))] == [
-        {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^(a+)$"},
-        {"type": "string", "minLength": 1, "maxLength": 200},
-        {"type": "string", "minLength": 1, "pattern": "^(a)$"},
-        {"type": "array", "minItems": 1, "maxItems": 3, "items": {"type": "string", "minLength": 1, "pattern": "^(a)$"}},
-        {"enum": ["a"]},
-    ]
-    for query, asks, wrong in (
-        ("n=1&n=2", (number, plain), {"field": "n", "value": "2", "bound": "given once"}),
-        ("m=1", (number, plain), {"field": "m", "value": "1", "bound": "one of n, t"}),
-        ("m=1", (), {"field": "m", "value": "1", "bound": "left out: nothing is asked for here"}),
-    ):
-        request = asked(query=query)
-        request.scope |= {
-            "endpoint": describing.described("s", query=asks)(lambda: None),
-            "app": application.application(settings),
-        }
-        assert problem(describing.arguments, request) == (422, wrong)
+        yield query.name, [problem(query.kind, query.name, text, settings) for text in texts]
+    shaped = (words, plain, describing.name_of("n", "", "a"), channel_answers.argument("m", "", pattern="a", most=3))
+    yield "schemas", [query.schema(settings) for query in (*shaped, channel_answers.argument("m", "", words=("a",)))]
+    for text, asks in (("n=1&n=2", (number, plain)), ("m=1", (number, plain)), ("m=1", ())):
+        request = asked(query=text)
+        endpoint = describing.described("s", query=asks)(lambda: None)
+        request.scope |= {"endpoint": endpoint, "app": application.application(settings)}
+        yield text, problem(describing.arguments, request)
 
 
 # -- answers
@@ -282,18 +250,13 @@ def test_only_routes_that_say_what_they_need_are_served() -> None:
 
 def test_tokens_are_refused_beyond_each_bound() -> None:
     check = TokenCheck(JwtSettings(**HS))
-    good = token("HS256", SECRET)
-    assert check.claims_of(good, {})["sub"] == "somebody"
-    for text, why in (("", "no JWT presented"), ("x" * 16_385, "it is longer than 16384 characters")):
-        with pytest.raises(TokenRefused, match=why):
-            check.claims_of(text, {})
-    with pytest.raises(TokenRefused, match="it is no JWT"):
-        check.claims_of("x" * 16_384, {})
-    assert malformed(tokens.loaded, {"HS256": [5]}).field == "jwt.keys.HS256[0]"
-    assert malformed(tokens.check, "f", 5, ()).field == "f"
+    assert check.claims_of(token("HS256", SECRET), {})["sub"] == "somebody"
+    for text, why in (("", "no JWT presented"), ("x" * 16_385, "longer than 16384 characters"), ("x" * 16_384, "it is no JWT")):
+        refused(TokenRefused, why, check.claims_of, text, {})
     small = rsa.generate_private_key(public_exponent=65537, key_size=1024)
     assert "RSA of at least 2048 bits" in malformed(tokens.loaded, {"RS256": [pem(small)]}).bound
-    assert malformed(networks.networks, "f", [5]).field == "f[0]"
+    for call, given in ((tokens.loaded, ({"HS256": [5]},)), (tokens.check, ("f", 5, ())), (networks.networks, ("f", [5]))):
+        malformed(call, *given)
 
 
 def retries() -> told.Told:
@@ -307,8 +270,11 @@ def retries() -> told.Told:
     yield "given up", (sorted(delivery._GIVE_UP), sorted(delivery._KEEPING))
 
 
-def test_defaults_statuses_and_waits_are_what_was_promised() -> None:
-    told.same(Path(__file__).parent / "golden" / "bounds.txt", settings_given_by_name, errors_as_problems, retries)
+PARTS = (settings_given_by_name, secrets, requests, numbers, arguments, errors_as_problems, retries)
+
+
+def test_defaults_bounds_statuses_and_waits_are_what_was_promised() -> None:
+    told.same(Path(__file__).parent / "golden" / "bounds.txt", *PARTS)
 
 
 def test_a_job_of_a_delivery_outlives_the_duplicates_of_its_message() -> None:
