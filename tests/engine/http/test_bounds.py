@@ -193,14 +193,8 @@ def arguments() -> told.Told:
     one_of = describing.choice("c", "", ("a", "b"), "a")
     read = ((number, "-1"), (number, "60000"), (number, "007"), (words, "a" * 200), (plain, "b"), (one_of, "b"))
     yield "read", [query.kind("t", text, settings) for query, text in read]
-    for query, texts in (
-        *(
-            (number, ("-2", "60001", "1.0", "", "+1", "9" * 19)),
-            (words, ("a" * 201, "ab")),
-            (plain, ("", "a" * 201)),
-            (one_of, ("c",)),
-        ),
-    ):
+    wrong = {number: ("-2", "60001", "1.0", "", "+1", "9" * 19), words: ("a" * 201, "ab"), plain: ("", "a" * 201), one_of: ("c",)}
+    for query, texts in wrong.items():
         yield query.name, [problem(query.kind, query.name, text, settings) for text in texts]
     shaped = (words, plain, describing.name_of("n", "", "a"), channel_answers.argument("m", "", pattern="a", most=3))
     yield "schemas", [query.schema(settings) for query in (*shaped, channel_answers.argument("m", "", words=("a",)))]
