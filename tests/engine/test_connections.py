@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import redis
+from redis.connection import AbstractConnection
 from redis.exceptions import AskError
 
 from engine import AsyncQueue, Queue
@@ -155,14 +156,14 @@ def test_a_call_that_could_not_be_written_is_sent_again_on_another_connection(
 ) -> None:
     queue.enqueue("work", {}, id="before")
     before, failures = client.info("stats")["total_connections_received"], [redis.ConnectionError("gone")]
-    real = redis.connection.AbstractConnection.send_packed_command
+    real = AbstractConnection.send_packed_command
 
     def fail_once(*given: Any, **named: Any) -> None:
         if failures:
             raise failures.pop()
         real(*given, **named)
 
-    monkeypatch.setattr(redis.connection.AbstractConnection, "send_packed_command", fail_once)
+    monkeypatch.setattr(AbstractConnection, "send_packed_command", fail_once)
     if way == "depart":
         flight = queue.driver.depart(queue.model.call(Count()))
         assert isinstance(flight.failure, redis.ConnectionError)

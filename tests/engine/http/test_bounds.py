@@ -124,6 +124,7 @@ def test_a_body_is_read_within_its_time_and_size_and_websockets_are_closed(monke
         async def receive() -> Any:
             return next(left)
 
+        silence: Any = asyncio.Event().wait
         made = shield.Shield(app, HttpSettings(body_max_bytes=1_024))
         scope: Any = {"type": "http", "headers": [(b"host", b"localhost")], "path": "/", "query_string": b"", "scheme": "http"}
         left = iter(chunks)
@@ -135,7 +136,7 @@ def test_a_body_is_read_within_its_time_and_size_and_websockets_are_closed(monke
         assert large.value.status == 413
         monkeypatch.setattr(shield, "BODY_S", 0.0)
         with pytest.raises(Problem) as late:
-            await made(scope, asyncio.Event().wait, send)
+            await made(scope, silence, send)
         assert (late.value.status, late.value.headers) == (408, {"Connection": "close"})
         await made({"type": "websocket"}, receive, send)
         assert sent == [{"type": "websocket.close", "code": 1003}]
@@ -201,7 +202,7 @@ def arguments() -> told.Told:
     for text, asks in (("n=1&n=2", (number, plain)), ("m=1", (number, plain)), ("m=1", ())):
         request = asked(query=text)
         endpoint = describing.described("s", query=asks)(lambda: None)
-        request.scope |= {"endpoint": endpoint, "app": application.application(settings)}
+        request.scope.update({"endpoint": endpoint, "app": application.application(settings)})
         yield text, problem(describing.arguments, request)
 
 

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from engine import JobOptions
 from engine.http.page import job_views, queue_views, rendering
 from engine.http.page.job_views import graph, moments
 from engine.http.page.looks import OneJob, SomeWorkers
@@ -58,7 +57,7 @@ def jobs() -> told.Told:
         page = JobPage(5_000_000, (), 7, following)
         yield f"a look before {following}", job_views.job_list(page, job_views.Filter(cursor=3), payloads=False)
     yield "facts of nothing", job_views.facts(JobInfo("j1", "gone"), payloads=True)
-    more: JobOptions = {"key": "acme", "timeout_ms": 1_000, "soft_timeout_ms": 500, "expires_ms": 60_000, "unique": "u"}
+    more: Any = {"key": "acme", "timeout_ms": 1_000, "soft_timeout_ms": 500, "expires_ms": 60_000, "unique": "u"}
     yield "facts", job_views.facts(job(claims=2, crashes=1, fence=7, owner="w1", options=Options(**more)), payloads=False)
     for found in (
         *(job("delayed", due_ms=10_001), job("delayed", due_ms=10_000), job(due_ms=1_000), job(due_ms=2_000, claims=1)),
@@ -160,7 +159,8 @@ def queues() -> told.Told:
 
 
 def past(place: str = "p", **stored: Any) -> PastJob:
-    return PastJob(place, "j1", "finished", "send", *("", "", "w1"), *range(8), **stored)
+    times: Any = range(8)
+    return PastJob(place, "j1", "finished", "send", "", "", "w1", *times, **stored)
 
 
 def history() -> told.Told:
@@ -168,7 +168,7 @@ def history() -> told.Told:
     asked = queue_views.history_asked({"key": " k ", "since": "2d", "before": "p"})
     yield "asked", (asked.options, asked.narrow, asked.address("next"))
     others = [queue_views.history_asked({"since": since, "before": "p"}) for since in ("", "1h", "1d", "7d", "x")]
-    yield "since", [(one.options["newer_than_ms"], one.narrow) for one in others]
+    yield "since", [(one.options.get("newer_than_ms"), one.narrow) for one in others]
     full = queue_views.history_list(PastJobs([*[past()] * 49, past("last")], HistoryRule(5, 0, 0, ())), 9, payloads=True)
     some = queue_views.history_list(PastJobs([past()] * 49, None), 9, payloads=False)
     yield "pages", [(listed.next, listed.rule, listed.now_ms) for listed in (full, some)]
