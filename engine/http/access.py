@@ -25,6 +25,7 @@ from starlette.responses import Response
 
 from engine.errors import EngineError, logger, redacted
 from engine.http.answers import Problem, problem_of
+from engine.http.describing import digits
 from engine.http.settings import Access, HttpSettings, Role, Token
 
 # -- Keeps the pages of other sites from making a browser change something here (cross-site request
@@ -155,14 +156,12 @@ def session_of(request: Request) -> Token | None:
     or made up."""
     found, now_s = None, time.time()
     value = request.cookies.get(SESSION_COOKIE, "")
-    ends_s = value.split(".")[1] if value.count(".") == 2 else ""
-    if (
-        not (ends_s.isascii() and ends_s.isdigit() and len(ends_s) <= 12)
-        or not now_s < int(ends_s) <= now_s + LENGTH_S
-    ):
+    _, ends, *_ = (*value.split("."), "")
+    ends_s = digits(ends)
+    if ends_s is None or not now_s < ends_s <= now_s + LENGTH_S:
         return None
     for token in request.app.state.settings.tokens:
-        if hmac.compare_digest(_signed(token, int(ends_s)).encode(), value.encode(errors="surrogateescape")):
+        if hmac.compare_digest(_signed(token, ends_s).encode(), value.encode(errors="surrogateescape")):
             found = token
     return found
 

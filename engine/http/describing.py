@@ -15,8 +15,14 @@ from engine.http.settings import HttpSettings
 
 Schema = dict[str, Any]
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
+_DIGITS = re.compile(r"[0-9]{1,20}")
 #: What a text of a query may be long.
 _TEXT_CHARACTERS_MAX = 200
+
+
+def digits(text: str) -> int | None:
+    """The number that these digits are, at most 20 of them; None for any other text."""
+    return int(text) if _DIGITS.fullmatch(text) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

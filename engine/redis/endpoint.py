@@ -395,7 +395,7 @@ def _read(url: str, asynchronous: bool) -> tuple[Route | None, dict[str, Any]]:
 
 # A service may have many queues on few servers, and each connection that redis-py makes reads its own version
 # from disk.
-@lru_cache(maxsize=64)
+@lru_cache
 def _settings_of_url(url: str, asynchronous: bool) -> Mapping[str, Any]:
     found = dict(cast("dict[str, Any]", (parse_async_url if asynchronous else parse_url)(url)))
     known = {name: value for name, value in found.items() if name != "connection_class"}

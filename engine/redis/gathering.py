@@ -55,8 +55,7 @@ class GatheredEnqueue:
         return len(self.operation.payload)
 
     def ends(self, outcome: Sent | EngineError) -> None:
-        """Give its caller what came of it."""
-        raise NotImplementedError
+        """Give its caller what came of it. Nothing here: who sends one alone reads its call."""
 
 
 class CallMaker(NamedTuple):

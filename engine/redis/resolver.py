@@ -12,6 +12,7 @@ import queue
 import threading
 import time
 import weakref
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -66,13 +67,13 @@ class Resolver:
 
     # What the kinds of resolvers have to say.
 
+    @abstractmethod
     def named(self, slot: int) -> Node | None:
         """The node of a slot by the latest answers."""
-        raise NotImplementedError
 
+    @abstractmethod
     def serves(self, node: Node) -> bool:
         """Whether the latest answers name this node for anything."""
-        raise NotImplementedError
 
     def replaced(self, node: Node) -> bool:
         """Whether another server has been named in place of this one. Nodes of a cluster find that out by
@@ -80,15 +81,15 @@ class Resolver:
         del node
         return False
 
+    @abstractmethod
     def addresses(self) -> Iterable[Address]:
         """Whom to ask."""
-        raise NotImplementedError
 
+    @abstractmethod
     def takes(self, answers: Mapping[Address, Answer], *, last: bool) -> Iterable[Address] | None:
         """Decide by the answers so far: None when they suffice, else further addresses to ask. `last`: nobody
         else will answer, so it raises redis-py's ConnectionError where they do not suffice and nobody else is
         to be asked."""
-        raise NotImplementedError
 
     def moved(self, slot: int, address: Address) -> None:
         """A node has said that another one serves this slot."""

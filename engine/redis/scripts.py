@@ -39,7 +39,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -230,7 +230,7 @@ def load_model(lua: Path, model: str, reused: Iterable[str] = ()) -> Mapping[str
 # A process reads a folder once: a service may have many queues, and all of them run the scripts that its
 # first one did, also while a newer release is being installed below it. Other scripts are another folder.
 # What failed to load is read again.
-@lru_cache(maxsize=32)
+@lru_cache
 def _load(lua: Path, model: str, reused: tuple[str, ...], piece_words: int) -> Mapping[str, Script]:
     paths, layers = _files(lua, model, reused)
     linked = read_linked(layers[0][0], _digest(paths, layers, piece_words))
@@ -399,7 +399,7 @@ def _parted(
 
 
 # Most scripts link the same functions, and know the same of them as rare.
-@lru_cache(maxsize=1024)
+@cache
 def _with_rare(code: str, names: frozenset[str]) -> str:
     """Code outside of `rarely`, with the way to these functions inside."""
     if not names:
@@ -424,7 +424,7 @@ def linked_functions(names: Iterable[str], layers: Iterable[Layer]) -> str:
 
 
 # Most scripts link the same functions.
-@lru_cache(maxsize=1024)
+@cache
 def _with_constants(text: str, piece_words: int) -> str:
     """A piece of a script, with the numbers for its words."""
     constants = {**CONSTANTS, "PIECE": piece_words}
@@ -477,7 +477,7 @@ def _functions(layers: Iterable[Layer]) -> Mapping[str, Function]:
 
 
 # Several models use the modules of Lanes, and a test that changes one script leaves its modules as they are.
-@lru_cache(maxsize=128)
+@lru_cache
 def _module(name: str, source: str) -> Module:
     """Raises ScriptFault for code outside of the functions: it would run in every script that uses one."""
     source = _ANCHOR.sub("", source)

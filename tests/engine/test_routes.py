@@ -1,9 +1,8 @@
-"""Where no address is fixed: what a url says, which slot a key has, and whom the sentinels name, by hand."""
+"""Where no address is fixed: what a url says, and which slot a key has."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 import redis
@@ -11,13 +10,11 @@ import redis
 from engine import Malformed, Queue, UnsupportedFeature, models
 from engine.models import Spec
 from engine.redis.endpoint import Address, ClusterRoute, Endpoint, Node, SentinelRoute, slot_of
-from engine.redis.resolver import Answer, Sentinels
-
-OLD, NEW = Address("10.0.0.1", 6379), Address("10.0.0.2", 6379)
 
 
 def test_the_slot_of_a_key_is_that_of_its_hash_tag() -> None:
-    assert (slot_of("foo"), slot_of("foo{}bar"), slot_of("123456789")) == (12182, slot_of("foo{}bar"), 0x31C3 % 16384)
+    assert (slot_of("foo"), slot_of("foo{}{bar}"), slot_of("123456789")) == (12182, 8363, 0x31C3 % 16384)
+    assert slot_of("a}b") != slot_of("a")
     assert slot_of("ic:{mails}:job:a") == slot_of("mails") == slot_of("{mails}{other}")
 
 
@@ -70,58 +67,3 @@ def test_a_format_whose_keys_have_no_hash_tag_does_not_run_in_a_cluster(make: Ca
     model = make()
     with pytest.raises(UnsupportedFeature, match="hash tag"):
         Queue("q", model, url="redis+cluster://127.0.0.1:1")
-
-
-def answer(identity: str, at: Address, run_id: str, others: int = 2) -> list[Any]:
-    fields = {"name": "mails", "ip": at.host, "port": str(at.port), "runid": run_id, "num-other-sentinels": str(others)}
-    return [identity.encode(), [word.encode() for pair in fields.items() for word in pair], []]
-
-
-def named(answers: Mapping[str, Answer], *, known: int = 3) -> Node | str | None:
-    """Whom these answers name in the end, or why nobody is."""
-    route = SentinelRoute(tuple(Address(f"s{number}", 1) for number in range(known)), "mails")
-    sentinels = Sentinels(route, lambda address, words: [], 1.0, lambda *listening: None)
-    try:
-        assert sentinels.takes({Address(host, 1): one for host, one in answers.items()}, last=True) is None
-    except redis.ConnectionError as error:
-        return str(error)
-    return sentinels.named(0)
-
-
-def test_a_majority_names_the_primary_by_address_and_run_id() -> None:
-    assert named({"s0": answer("a", NEW, "n1"), "s1": answer("b", NEW, "n1"), "s2": answer("c", OLD, "o1")}) == Node(*NEW, "n1")
-    assert named({"s0": answer("a", NEW, "n1"), "s1": answer("b", NEW, "")}) == Node(*NEW, "n1"), "not known there yet"
-    assert named({"s0": answer("a", NEW, ""), "s1": answer("b", NEW, "")}) == Node(*NEW, "")
-
-
-@pytest.mark.parametrize(
-    "answers",
-    [
-        {"s0": answer("a", NEW, "n1"), "s1": answer("b", OLD, "o1")},
-        {"s0": answer("a", NEW, "n1")},
-        {"s0": answer("a", NEW, "n1"), "s1": answer("a", NEW, "n1")},
-        {"s0": answer("a", NEW, "n1"), "s1": answer("b", NEW, "n2")},
-        {"s0": answer("a", NEW, "n1", others=4), "s1": answer("b", NEW, "n1", others=4)},
-        {},
-    ],
-    ids=["they differ", "two are silent", "one by two names", "two run ids", "of five", "nobody answers"],
-)
-def test_less_than_a_majority_names_nobody(answers: Mapping[str, Answer]) -> None:
-    found = named(answers)
-    assert isinstance(found, str) and "no majority of" in found and "sentinels names the primary of mails" in found
-
-
-def test_why_nobody_is_named_is_told() -> None:
-    refused = [b"a", redis.ResponseError("No such master with that name"), redis.ResponseError("the same")]
-    found = named({"s0": refused, "s1": redis.ConnectionError("refused")})
-    assert isinstance(found, str) and "No such master with that name" in found and "refused" in found
-
-
-def test_sentinels_that_others_know_are_asked_too() -> None:
-    sentinels = Sentinels(SentinelRoute((Address("s0", 1),), "mails"), lambda address, words: [], 1.0, lambda *listening: None)
-    first = answer("a", NEW, "n1")
-    first[2] = [[b"ip", b"s1", b"port", b"1"], [b"ip", b"s2", b"port", b"1"]]
-    answers: dict[Address, Answer] = {Address("s0", 1): first}
-    assert {*(sentinels.takes(answers, last=True) or ())} == {Address("s1", 1), Address("s2", 1)}
-    answers[Address("s2", 1)] = answer("c", NEW, "n1")
-    assert sentinels.takes(answers, last=False) is None

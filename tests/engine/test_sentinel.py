@@ -17,8 +17,6 @@ from redis.sentinel import Sentinel
 
 from chaos.topology.embedded_sentinel import SERVICE, EmbeddedSentinel
 from engine import AsyncChannel, AsyncQueue, Channel, ConnectOptions, OutcomeUnknown, Queue, ServerUnavailable, Worker, models
-from engine.redis.endpoint import Address, Node, SentinelRoute
-from engine.redis.resolver import Sentinels
 from engine.testing import EmbeddedServer, ServerFailed
 from engine.testing.server import ask_server
 from tests.engine.helpers.at_work import Book, at_work
@@ -276,24 +274,6 @@ def test_after_a_failover_nothing_stays_at_the_old_primary_and_queues_channels_a
             waiting.close()
 
         asyncio.run(story(demote))
-
-
-@pytest.mark.parametrize(
-    ("agree", "count"), [(count // 2 + more, count) for count in range(1, 7) for more in (0, 1)], ids=lambda number: str(number)
-)
-def test_half_of_the_sentinels_is_no_majority(agree: int, count: int) -> None:
-    """Of an even number, too: two halves that do not see each other would follow two primaries."""
-    addresses = [Address("127.0.0.1", 26_000 + number) for number in range(count)]
-    asked = Sentinels(SentinelRoute(tuple(addresses), SERVICE), lambda *_: [], 1.0, lambda *_: None)
-    fields = [b"ip", b"127.0.0.1", b"port", b"7000", b"runid", b"a" * 40, b"num-other-sentinels", str(count - 1).encode()]
-    answers: dict[Address, Any] = {address: [str(address).encode(), fields, []] for address in addresses[:agree]}
-    answers |= {address: redis.ConnectionError("refused") for address in addresses[agree:]}
-    if agree > count // 2:
-        assert asked.takes(answers, last=True) is None and asked.named(0) == Node("127.0.0.1", 7000, "a" * 40)
-    else:
-        with pytest.raises(redis.ConnectionError, match=f"no majority of {count}"):
-            asked.takes(answers, last=True)
-        assert asked.named(0) is None
 
 
 @pytest.mark.slow

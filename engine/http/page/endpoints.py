@@ -18,6 +18,7 @@ from engine.http.access import access_of, form_of, public, refuse_foreign, still
 from engine.http.access import sign_in as begin_session
 from engine.http.access import sign_out as end_session
 from engine.http.answers import Problem
+from engine.http.describing import digits
 from engine.http.jobs.events import EventStream
 from engine.http.jobs.jobs import refuse_schedule
 from engine.http.opening import Waits, queue_of
@@ -315,10 +316,15 @@ def _folder(request: Request) -> Path:
 def _number(request: Request, field: str) -> int:
     """A number of an address, 0 where there is none. Raises Malformed."""
     value = request.query_params.get(field, "0")
-    if not value.isascii() or not value.isdigit() or len(value) > 20:
-        raise Problem(422, f"{field} is a number.", field=field, value=value[:80], bound="a number")
+    number = digits(value)
+    if number is None:
+        raise _no_number(field, value)
     most = {"since": validate.INSTANT_MS_MAX, "cursor": 2**64 - 1}.get(field, _OFFSET_MAX)
-    return validate.integer(field, int(value), 0, most)
+    return validate.integer(field, number, 0, most)
+
+
+def _no_number(field: str, value: str) -> Problem:
+    return Problem(422, f"{field} is a number.", field=field, value=value, bound="a number")
 
 
 # -- The changes: forms that are posted, each with the token of the browser, and then the view that shows
@@ -485,8 +491,7 @@ def _from(form: dict[str, str]) -> tuple[str, ...]:
 def _form_number(form: dict[str, str], field: str) -> int:
     """A number of a form; an empty field is 0. Raises Problem."""
     value = form.get(field, "").strip() or "0"
-    if not value.isascii() or not value.isdigit() or len(value) > 12:
-        raise Problem(
-            422, f"{field} is a number of at most 12 digits.", field=field, value=value[:80], bound="a number"
-        )
-    return int(value)
+    number = digits(value)
+    if number is None:
+        raise _no_number(field, value)
+    return number

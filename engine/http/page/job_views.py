@@ -10,6 +10,7 @@ from typing import get_args
 
 from engine import validate
 from engine.errors import Malformed, bounded_repr
+from engine.http.describing import digits
 from engine.http.page.looks import OneJob
 from engine.http.page.rendering import length, query_of, short
 from engine.models.model import ANY_TEXT
@@ -98,14 +99,14 @@ def filter_of(query: Mapping[str, str]) -> Filter:
     """The filter of an address. Raises Malformed."""
     state = query.get("state", "waiting")
     admin.check_state(state, LISTED)
-    cursor = query.get("cursor", "0")
-    if not cursor.isascii() or not cursor.isdigit() or int(cursor[:9]) > OFFSET_MAX or len(cursor) > 9:
-        raise Malformed("cursor", cursor, f"a number from 0 to {OFFSET_MAX}")
+    cursor = digits(query.get("cursor", "0"))
+    if cursor is None or cursor > OFFSET_MAX:
+        raise Malformed("cursor", query["cursor"], f"a number from 0 to {OFFSET_MAX}")
     text = query.get("text", "").strip()
     if len(text) > _TEXT_CHARACTERS_MAX:
         raise Malformed("text", text, f"a text of at most {_TEXT_CHARACTERS_MAX} characters")
     words = {field: query.get(field, "").strip() for field in ("name", "key", "error", "error_like")}
-    made = Filter(state, **words, text=text, newest=query.get("newest") == "1", cursor=int(cursor))
+    made = Filter(state, **words, text=text, newest=query.get("newest") == "1", cursor=cursor)
     # What cannot be meant is refused before any call.
     assert made.selection is not None
     return made
@@ -157,9 +158,10 @@ def payload_line(job: JobInfo) -> str:
 
 def checked_limit(value: str) -> int:
     """How many jobs a bulk action may change at most. Raises Malformed."""
-    if not value.isascii() or not value.isdigit() or len(value) > 9:
+    number = digits(value)
+    if number is None or not 1 <= number <= validate.DEAD_MAX:
         raise Malformed("limit", value, f"a number from 1 to {validate.DEAD_MAX}")
-    return validate.integer("limit", int(value), 1, validate.DEAD_MAX)
+    return number
 
 
 # -- One action on many jobs: how many it would change, counted one look at a time, and the action itself,

@@ -170,7 +170,7 @@ def channel_list(found: Iterable[Lag], cursor: int) -> ChannelList:
             (lag for lag in known if lag.channel == name),
             key=lambda lag: (-(lag.messages or 0), lag.subscriber),
         )
-        rows.append(ChannelRow(name, tuple(lags), max(1, *(lag.messages or 0 for lag in lags), 1)))
+        rows.append(ChannelRow(name, tuple(lags), lags[0].messages or 1))
     return ChannelList(tuple(rows), len(known), cursor or None)
 
 

@@ -21,6 +21,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from engine.errors import EngineError, utc, utf8
 from engine.http.access import Endpoint, access_of, csrf_token, declared, needs
 from engine.http.answers import Problem, problem_of
+from engine.http.describing import digits
 from engine.http.settings import HttpSettings, Role
 from engine.ops.admin import Altered
 from engine.queue.looks import main_line
@@ -49,16 +50,13 @@ def length(ms: float | None) -> str:
         return UNKNOWN
     if ms < 1_000:
         return f"{ms:.0f} ms" if ms >= 10 or float(ms).is_integer() else f"{ms:.1f} ms"
-    for number, (unit, size) in enumerate(_UNITS):
-        if ms < size:
-            continue
-        if unit == "s":
-            return f"{ms / 1000:.1f}".removesuffix(".0") + " s"
-        whole = int(ms // size)
-        smaller, smaller_size = _UNITS[number + 1]
-        rest = int(ms % size // smaller_size)
-        return f"{whole} {unit} {rest} {smaller}" if rest and whole < 10 else f"{whole} {unit}"
-    raise AssertionError("a second is the smallest unit, and ms is larger")
+    number, (unit, size) = next(one for one in enumerate(_UNITS) if ms >= one[1][1])
+    if unit == "s":
+        return f"{ms / 1000:.1f}".removesuffix(".0") + " s"
+    whole = int(ms // size)
+    smaller, smaller_size = _UNITS[number + 1]
+    rest = int(ms % size // smaller_size)
+    return f"{whole} {unit} {rest} {smaller}" if rest and whole < 10 else f"{whole} {unit}"
 
 
 def from_now(ms: int, now_ms: int) -> str:
@@ -147,10 +145,10 @@ class Notice:
 
 def notice_of(query: Mapping[str, str]) -> Notice | None:
     """What an address says; None for nothing, and for a word that is not known."""
-    known, count = _KNOWN.get(query.get("did", "")), query.get("count", "0")
-    if known is None or not (count.isascii() and count.isdigit() and len(count) < 10):
+    known, count = _KNOWN.get(query.get("did", "")), digits(query.get("count", "0"))
+    if known is None or count is None:
         return None
-    return Notice(known[0], known[1].format(count=f"{int(count):,}"))
+    return Notice(known[0], known[1].format(count=f"{count:,}"))
 
 
 def word_of(action: str, altered: Altered) -> str:

@@ -74,14 +74,6 @@ def test_the_document_has_every_route_and_every_option_of_jobs() -> None:
     assert set(body["properties"]) == {"name", "payload", "id", *OPTIONS}
     polls = printed["paths"]["/api/queues/{queue}/jobs/{id}/result"]["get"]["parameters"]
     assert [each["schema"]["maximum"] for each in polls if each["name"] == "wait_ms"] == [settings.poll_max_ms]
-    # That a job was there already, that it has not ended, that it has told nothing: no fuzzer comes upon these for certain.
-    for method, path, codes in (
-        ("post", "/api/queues/{queue}/jobs", {"200", "201"}),
-        ("post", "/api/v1/jobs", {"200", "201"}),
-        ("get", "/api/queues/{queue}/jobs/{id}/result", {"200", "202"}),
-        ("get", "/api/queues/{queue}/jobs/{id}/progress", {"200", "204"}),
-    ):
-        assert codes <= set(printed["paths"][path][method]["responses"]), path
 
 
 def test_the_document_has_every_member_of_a_job_and_of_its_result(base: str, queue: Queue) -> None:
@@ -99,21 +91,6 @@ def test_the_document_has_every_member_of_a_job_and_of_its_result(base: str, que
         declared = paths[path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]["properties"]
         found = [httpx.get(base + path.format(queue="q", id=id), timeout=120).json() for id in ids]
         assert set(declared) >= set().union(*found), path
-
-
-def test_numbers_of_answers_may_be_0() -> None:
-    """A job that has not started has 0 claims and ended at 0: what says more refuses what the application answers."""
-
-    def least(node: Any) -> Iterator[Any]:
-        if isinstance(node, dict):
-            yield from (node["minimum"],) if "minimum" in node else ()
-        for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
-            yield from least(child)
-
-    settings = HttpSettings(allow_changes=True)
-    paths = document(application(settings).routes, settings)["paths"]
-    found = [*least([way["responses"] for ways in paths.values() for way in ways.values()])]
-    assert len(found) > 30 and not any(found)
 
 
 def test_anybody_may_read_the_document(ironclaim_url: str) -> None:

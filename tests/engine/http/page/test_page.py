@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable
 from contextlib import closing
+from functools import partialmethod
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from starlette.routing import Mount
 from engine import Bury, Channel, Handlers, Job, Queue, Worker, models
 from engine.http.application import application
 from engine.http.settings import HttpSettings, Token
+from engine.queue.asynchronous.parts import AsyncWorkers
 from tests.engine.command.running import ironclaim
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.producing import some_handlers
@@ -387,3 +389,44 @@ def test_a_queue_with_shards_is_looked_at_and_changed_as_one(ironclaim_url: str)
             assert post(client, "/queues/wide/bulk", form).headers["location"].endswith("did=bulk&count=30")
             assert post(client, "/queues/wide/pause").status_code == 303
         assert queue.counts().waiting == 11 and [pause.name for pause in queue.obstacles().pauses] == [None]
+
+
+FORMS: list[tuple[str, dict[str, str], str]] = [
+    ("pause", {"name": "mail", "length_s": "600"}, "?did=paused"), ("pause", {"view": "limits"}, "/limits?did=paused"),
+    ("resume", {"name": "mail"}, "?did=resumed"), ("resume", {"name": "mail"}, "?did=not-paused"),
+    ("pause", {"name": "mail", "length_s": "600"}, "?did=paused"), ("resume", {"view": "limits"}, "/limits?did=resumed"),
+    ("limits", {"of": "name", "target": "mail", "concurrency": "3"}, "/limits?did=limit"),
+    ("limits", {"of": "key", "target": "k", "rate": "5", "per_s": "60", "window": "fixed"}, "/limits?did=limit"),
+    ("limits/remove", {"of": "name", "target": "wait"}, "/limits?did=no-limit"),
+    ("limits/remove", {"of": "key", "target": "tenant-1"}, "/limits?did=no-limit"),
+    ("schedules/off/enable", {}, "/schedules?did=schedule"), ("schedules/never/enable", {}, "/schedules?did=no-schedule"),
+    ("schedules/never/disable", {}, "/schedules?did=no-schedule"), ("schedules/nightly/disable", {}, "/schedules?did=schedule"),
+    ("schedules/off/run-now", {}, "/schedules?did=ran"), ("schedules/never/run-now", {}, "/schedules?did=no-schedule"),
+    ("schedules/nightly/remove", {}, "/schedules?did=schedule"), ("schedules/nightly/remove", {}, "/schedules?did=no-schedule"),
+    ("workers/w1/pause", {"length_s": "60"}, "/workers?did=worker"), ("workers/w2/pause", {}, "/workers?did=worker"),
+    ("workers/w1/concurrency", {"concurrency": "7"}, "/workers?did=worker"), ("workers/w2/resume", {}, "/workers?did=worker"),
+    *((f"{of}/none", {}, "404") for of in ("jobs/late", "schedules/off", "workers/w1")), ("pause", {"length_s": "x"}, "422"),
+]  # fmt: skip
+
+
+def noting(self: Any, told: list[Any], real: Any, *given: Any, **more: Any) -> Any:
+    told.append((*given, more))
+    return real(self, *given, **more)
+
+
+def test_each_form_changes_what_it_says(client: httpx.Client, busy: Busy, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = list[tuple[Any, ...]]()
+    for method in ("pause", "resume", "set_concurrency"):
+        real = getattr(AsyncWorkers, method)
+        monkeypatch.setattr(AsyncWorkers, method, partialmethod(noting, told, real))
+    for path, fields, there in FORMS:
+        answer = post(client, f"/queues/q/{path}", fields)
+        assert answer.headers.get("location", str(answer.status_code)).removeprefix("/queues/q") == there, (path, fields)
+    assert told == [("w1", {"length_ms": 60_000}), ("w2", {"length_ms": 0}), ("w1", 7, {}), ("w2", {})]
+    now_ms, pauses = busy.queue.driver.server_now_ms(), {one.name: one.until_ms for one in busy.queue.obstacles().pauses}
+    assert set(pauses) == {"late", "mail"} and 500_000 < pauses["mail"] - now_ms <= 600_000
+    limits = [(one.name, one.key, one.concurrency, one.rate, one.per_ms, one.window) for one in busy.queue.limits()]
+    assert sorted(limits, key=str) == [("mail", None, 3, 0, 0, "sliding"), (None, "k", 0, 5, 60_000, "fixed")]
+    assert [(one.name, one.enabled) for one in busy.queue.schedules.list()] == [
+        ("off", True)
+    ] and busy.queue.counts().waiting == 13

@@ -1,0 +1,283 @@
+"""Each bound at its very place, and settings and refusals as a whole. No server."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route, WebSocketRoute
+
+from engine import ConnectOptions, errors
+from engine.http import access, answers, application, describing, shield
+from engine.http.answers import Problem
+from engine.http.channels import answers as channel_answers
+from engine.http.channels import networks, tokens
+from engine.http.channels.settings import ChannelPolicy, ChannelSettings
+from engine.http.channels.tokens import JwtSettings, TokenCheck, TokenRefused
+from engine.http.channels.webhooks import delivery
+from engine.http.channels.webhooks.settings import WebhookRetry, WebhookSettings, secret_of
+from engine.http.page import endpoints
+from engine.http.settings import Access, HttpSettings, Token
+from engine.queue.producing import NewJob
+from tests.engine.helpers import told
+from tests.engine.helpers.producing import refused
+from tests.engine.helpers.refusing import malformed
+from tests.engine.http.channels.desk import SECRET, base64_of, pem, token
+
+HS: Any = {"iss": ["issuer"], "keys": {"HS256": [base64_of(SECRET)]}, "aud": ["service"]}
+
+BOUNDS: list[tuple[Any, dict[str, Any], str, int, int]] = [
+    (HttpSettings, {}, "body_max_bytes", 1_024, 67_108_864),
+    (HttpSettings, {}, "poll_max_ms", 1, 600_000),
+    (HttpSettings, {}, "waiting_max", 1, 100_000),
+    (ChannelPolicy, {}, "expire_ms", 0, 316_224_000_000),
+    (ChannelSettings, {"real_ip_header": "X"}, "trusted_proxy_hops", 0, 16),
+    (ChannelSettings, {}, "long_poll_max_ms", 1, 30_000),
+    (ChannelSettings, {}, "webhook_concurrency", 1, 1_000),
+    (JwtSettings, HS, "clock_skew_ms", 0, 86_400_000),
+    (WebhookRetry, {}, "count", 0, 999),
+    (WebhookRetry, {}, "interval_ms", 0, 86_400_000),
+    (WebhookRetry, {}, "interval_multiplier", 1, 100),
+    (WebhookRetry, {}, "interval_jitter_ms", 0, 86_400_000),
+    (WebhookSettings, {"url": "https://a.b/"}, "timeout_ms", 1, 300_000),
+    (WebhookSettings, {"url": "https://a.b/"}, "redirects_max", 0, 20),
+]
+
+
+@pytest.mark.parametrize(("kind", "more", "name", "least", "most"), BOUNDS)
+def test_bounds_of_settings(kind: Any, more: dict[str, Any], name: str, least: int, most: int) -> None:
+    for value in (least, most):
+        assert getattr(kind(**more, **{name: value}), name) == value
+    for value in (least - 1, most + 1):
+        assert malformed(kind, **more, **{name: value}).field.rpartition(".")[2] == name
+
+
+def settings_given_by_name() -> told.Told:
+    """Their defaults, and none of their secrets."""
+    kinds = (HttpSettings, Access, Token, ChannelPolicy, ChannelSettings, JwtSettings, WebhookRetry, WebhookSettings)
+    for kind in (*kinds, ConnectOptions, describing.Query, describing.Described):
+        assert {one.kind for one in inspect.signature(kind).parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}, kind
+    secret = "whsec_" + base64_of(b"s" * 24)
+    yield "access", (JwtSettings(**HS), Token(secret="t" * 16), Access(role="read"))
+    yield "webhook", WebhookSettings(url="https://a.b/token", headers={"X-Key": "token"}, secret=secret)
+    yield "served", (HttpSettings(url="redis://ada:pw@a/0"), ChannelSettings(admin_tokens=("t" * 16,)))
+
+
+def secrets() -> told.Told:
+    """Their least and greatest length."""
+    for length in (15, 16, 512, 513):
+        makers: tuple[Any, ...] = (lambda text: Token(secret=text), lambda text: ChannelSettings(admin_tokens=(text,)))
+        yield f"{length} characters", [told.of(lambda make=make, length=length: bool(make("t" * length))) for make in makers]
+    for text in (*("whsec_" + base64_of(b"s" * length) for length in (23, 24, 64, 65)), 5, "x", "whsec_!"):
+        yield "of a webhook", told.of(secret_of, text)
+    for bits, least in ((256, 32), (384, 48), (512, 64)):
+        keys = [{f"HS{bits}": [base64_of(b"k" * length)]} for length in (least - 1, least)]
+        yield f"of HS{bits}", [told.of(tokens.loaded, one) for one in keys]
+
+
+# -- requests
+
+
+def refusal(*headers: tuple[str, str], path: str = "/a", query: str = "", raw: str | None = None, **settings: Any) -> Any:
+    """Status and field of what a request is refused with; None for one that is let in."""
+    given = [("host", "localhost"), *headers] if not any(name == "host" for name, _ in headers) else headers
+    scope: dict[str, Any] = {"headers": [(name.encode(), value.encode()) for name, value in given], "path": path}
+    scope |= {"query_string": query.encode(), **({} if raw is None else {"raw_path": raw.encode()})}
+    found = shield.refusal(scope, HttpSettings(**settings))
+    return found and (found.status, found.more.get("field"))
+
+
+def requests() -> told.Told:
+    """They are let in up to each bound."""
+    many, own = [(f"x{at}", "") for at in range(100)], len("host") + len("localhost") + len("x")
+    yield "headers", (refusal(*many[1:]), refusal(*many))
+    yield "bytes", [refusal(("x", "y" * (length - own))) for length in (16_384, 16_385)]
+    yield "paths", [refusal(path="/" + "a" * length) for length in (2_047, 2_048)]
+    yield "queries", [refusal(query="q" * length) for length in (8_192, 8_193)]
+    yield "bodies", [refusal(("content-length", str(length))) for length in (1_048_576, 1_048_577)]
+    yield "twice", [refusal((name.decode(), "a"), (name.decode(), "a")) for name in sorted(shield.SINGLE)]
+    yield "a host", refusal(("host", "JOBS.example:80"), allowed_hosts=("jobs.Example",))
+    odd = ("/", "/a/", "//a", "/a//b", "/./a", "/a/..", "/a\\b", "/%2e", "/%2F", "/a\x7f", "/a\ufffd", "/é", "/.a")
+    yield "odd paths", {path: refusal(path=path) for path in odd}
+    yield "a raw path", refusal(path="/a/b", raw="/a%2Fb")
+
+
+def test_a_body_is_read_within_its_time_and_size_and_websockets_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    chunks = [{"body": b"a" * 600, "more_body": True}, {"body": b"a" * 424, "more_body": False}, {"type": "http.disconnect"}]
+
+    async def story() -> None:
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            sent.append([await receive() for _ in chunks])
+
+        async def receive() -> Any:
+            return next(left)
+
+        silence: Any = asyncio.Event().wait
+        made = shield.Shield(app, HttpSettings(body_max_bytes=1_024))
+        scope: Any = {"type": "http", "headers": [(b"host", b"localhost")], "path": "/", "query_string": b"", "scheme": "http"}
+        left = iter(chunks)
+        await made(scope, receive, send)
+        assert sent.pop() == chunks
+        left = iter([chunks[0], {"body": b"a" * 425, "more_body": True}])
+        with pytest.raises(Problem) as large:
+            await made(scope, receive, send)
+        assert large.value.status == 413
+        monkeypatch.setattr(shield, "BODY_S", 0.0)
+        with pytest.raises(Problem) as late:
+            await made(scope, silence, send)
+        assert (late.value.status, late.value.headers) == (408, {"Connection": "close"})
+        await made({"type": "websocket"}, receive, send)
+        assert sent == [{"type": "websocket.close", "code": 1003}]
+
+    asyncio.run(story())
+
+
+def asked(body: bytes = b"", query: str = "", **headers: str) -> Request:
+    """A request with this body and query."""
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    given = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": given, "query_string": query.encode()}
+    return Request(scope, receive)
+
+
+def problem(call: Any, *given: Any) -> tuple[int, dict[str, Any]]:
+    """Status and members of the problem that a call raises."""
+    with pytest.raises(Problem) as caught:
+        found = call(*given)
+        if inspect.iscoroutine(found):
+            asyncio.run(found)
+    return caught.value.status, caught.value.more
+
+
+def test_forms_are_read_up_to_their_bound() -> None:
+    form: dict[str, Any] = {"content_type": "application/x-www-form-urlencoded; charset=utf-8"}
+    body = "&".join(f"f{at}={at}" for at in range(199)) + "&f0=last"
+    assert asyncio.run(access.form_of(asked(body.encode(), **form)))["f0"] == "last"
+    assert problem(access.form_of, asked(f"{body}&more=".encode(), **form))[0] == 400
+    assert problem(access.form_of, asked(b"a=%ff", **form))[0] == problem(access.form_of, asked(b"\xff", **form))[0] == 400
+    assert problem(access.form_of, asked(b"a=b", content_type="text/plain"))[0] == 415
+    assert asyncio.run(access.form_of(asked(b"a=", **form))) == {"a": ""}
+
+
+def numbers() -> told.Told:
+    """Of forms and addresses: digits."""
+    yield "forms", [endpoints._form_number({"a": text}, "a") for text in ("", " 7 ", "0", "9" * 20)]
+    yield "no field", endpoints._form_number({}, "a")
+    for text in ("9" * 21, "-1", "\u0661", "1.5", "x"):
+        yield ascii(text), problem(endpoints._form_number, {"a": text}, "a")
+    for field, most in (("since", 2**47), ("cursor", 2**64 - 1), ("offset", 100_000)):
+        yield field, [told.of(endpoints._number, asked(query=f"{field}={most + more}"), field) for more in (0, 1)]
+    yield "offset", (endpoints._number(asked(), "offset"), problem(endpoints._number, asked(query="offset=x"), "offset"))
+    yield "of", [endpoints._of(form) for form in ({"of": "name", "target": "a"}, {"target": "a"})]
+    yield "from", [endpoints._from({"view": view}) for view in ("limits", "jobs")]
+
+
+def arguments() -> told.Told:
+    """They are read within their bounds."""
+    settings, number = HttpSettings(), describing.whole("n", "", -1, "poll_max_ms", 0)
+    words, plain = describing.text("t", "", pattern="a+"), describing.text("t", "")
+    one_of = describing.choice("c", "", ("a", "b"), "a")
+    read = ((number, "-1"), (number, "60000"), (number, "007"), (words, "a" * 200), (plain, "b"), (one_of, "b"))
+    yield "read", [query.kind("t", text, settings) for query, text in read]
+    wrong = {number: ("-2", "60001", "1.0", "", "+1", "9" * 19), words: ("a" * 201, "ab"), plain: ("", "a" * 201), one_of: ("c",)}
+    for query, texts in wrong.items():
+        yield query.name, [problem(query.kind, query.name, text, settings) for text in texts]
+    shaped = (words, plain, describing.name_of("n", "", "a"), channel_answers.argument("m", "", pattern="a", most=3))
+    yield "schemas", [query.schema(settings) for query in (*shaped, channel_answers.argument("m", "", words=("a",)))]
+    for text, asks in (("n=1&n=2", (number, plain)), ("m=1", (number, plain)), ("m=1", ())):
+        request = asked(query=text)
+        endpoint = describing.described("s", query=asks)(lambda: None)
+        request.scope.update({"endpoint": endpoint, "app": application.application(settings)})
+        yield text, problem(describing.arguments, request)
+
+
+# -- answers
+
+
+def errors_as_problems() -> told.Told:
+    """Status, headers and members, in the job API and in that of channels."""
+    for kind in (*(one for one, _ in answers.STATUS_OF_ERRORS if one is not errors.Malformed), errors.JobFailed):
+        error = kind.__new__(kind)
+        Exception.__init__(error, "why")
+        found = answers.problem_of(error)
+        yield kind.__name__, (found.status, found.headers, channel_answers.of_engine_error(error).status_code)
+    yield "members", answers.problem_of(errors.Malformed("f", "v" * 81, "b")).members()
+    yield "without words", answers.problem_of(errors.ServerUnavailable()).detail
+    refused, unknown = channel_answers.Refused(400, "e", "c", "r"), Problem(401, "x")
+    for answer in (
+        *map(channel_answers.of_problem, (refused, unknown, Problem(503, "x", headers={"Retry-After": "9"}))),
+        *map(channel_answers.of_engine_error, (errors.OutcomeUnknown("x"), errors.ServerUnavailable("x"))),
+        channel_answers.nothing(),
+    ):
+        yield "an answer of channels", (answer.status_code, bytes(answer.body), dict(answer.headers))
+
+
+def test_only_routes_that_say_what_they_need_are_served() -> None:
+    async def anything(request: Request) -> Response:
+        return Response()
+
+    application._check(Mount("/x", routes=[Route("/y", access.public(anything))]))
+    for route, words in (
+        (Mount("/x", routes=[Route("/y", lambda request: Response())]), "/y: its endpoint does not say"),
+        (WebSocketRoute("/y", anything), "is neither a route"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            application._check(route)
+
+
+# -- channels
+
+
+def test_tokens_are_refused_beyond_each_bound() -> None:
+    check = TokenCheck(JwtSettings(**HS))
+    assert check.claims_of(token("HS256", SECRET), {})["sub"] == "somebody"
+    for text, why in (("", "no JWT presented"), ("x" * 16_385, "longer than 16384 characters"), ("x" * 16_384, "it is no JWT")):
+        refused(TokenRefused, why, check.claims_of, text, {})
+    small = rsa.generate_private_key(public_exponent=65537, key_size=1024)
+    assert "RSA of at least 2048 bits" in malformed(tokens.loaded, {"RS256": [pem(small)]}).bound
+    for call, given in ((tokens.loaded, ({"HS256": [5]},)), (tokens.check, ("f", 5, ())), (networks.networks, ("f", [5]))):
+        malformed(call, *given)
+
+
+def retries() -> told.Told:
+    """How long a failed delivery waits, and after which answers it is given up."""
+    retry = WebhookRetry(interval_ms=1_000, interval_multiplier=2, interval_jitter_ms=100)
+    yield "waits", [retry.wait_ms(failed, 0.5) for failed in (1, 2, 4, 65, 999)]
+    yield "give or take", [retry.wait_ms(1, random) for random in (0.0, 1.0)]
+    yield "none", WebhookRetry(interval_ms=0, interval_jitter_ms=10).wait_ms(1, 0.0)
+    slow = WebhookRetry(interval_ms=1, interval_jitter_ms=0)
+    yield "slow", [slow.wait_ms(failed, 0.5) for failed in (63, 64, 65, 66)]
+    yield "given up", (sorted(delivery._GIVE_UP), sorted(delivery._KEEPING))
+
+
+PARTS = (settings_given_by_name, secrets, requests, numbers, arguments, errors_as_problems, retries)
+
+
+def test_defaults_bounds_statuses_and_waits_are_what_was_promised() -> None:
+    told.same(Path(__file__).parent / "golden" / "bounds.txt", *PARTS)
+
+
+def test_a_job_of_a_delivery_outlives_the_duplicates_of_its_message() -> None:
+    made: Any = object.__new__(delivery.WebhookQueue)
+    made._expire_ms = 1_500
+    hook = WebhookSettings(url="https://a.b/x?token=1", retry=WebhookRetry(count=4))
+    target = delivery.Target(hook, hook.url, {})
+    of = b"\0".join((b"c", b"m1", b"PUT", hook.url.encode()))
+    id = f"m1.{hashlib.sha256(of).hexdigest()[:32]}"
+    more: Any = {"attempts": 5, "dedup": id, "dedup_ms": 17_000, "headers": {"webhook-url": "https://a.b/x?***"}, "key": "c"}
+    assert made._job("c", "m1", target, b"{}") == NewJob("webhook", b"{}", id=id, result_ttl_ms=0, **more)

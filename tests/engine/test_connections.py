@@ -1,0 +1,189 @@
+"""The connections of both drivers to a server that a resolver names: none is used that leads elsewhere by now."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+from redis.connection import AbstractConnection
+from redis.exceptions import AskError
+
+from engine import AsyncQueue, Queue
+from engine.ops.looks import Count
+from engine.redis import dialer, driver
+from engine.redis.endpoint import Address, Node
+from engine.redis.exchange import Sent
+from engine.testing import EmbeddedServer
+from tests.engine.helpers.producing import refused
+from tests.engine.helpers.waiting import wait_until
+
+
+class Named:
+    """Stands for a resolver that names one node."""
+
+    def __init__(self, node: Node) -> None:
+        self.primary: Node | None = node
+        self.old = False
+        self.doubted = False
+        self.heard: list[Any] = []
+
+    def known(self, slot: int) -> Node | None:
+        return None if self.doubted else self.primary
+
+    def node(self, slot: int) -> Node | None:
+        return self.primary
+
+    fresh = node
+
+    def serves(self, node: Node) -> bool:
+        return node == self.primary
+
+    def replaced(self, node: Node) -> bool:
+        return self.old
+
+    def at(self, address: Address) -> Node:
+        return Node(*address, "asked")
+
+    def join(self, holder: Any) -> None:
+        self.heard.append("join")
+
+    def part(self, holder: Any) -> None:
+        self.heard.append("part")
+
+    def note_error(self, error: BaseException) -> None:
+        self.heard.append(type(error))
+
+
+class Blocked:
+    """The pool of an AsyncQueue, called as that of a Queue is."""
+
+    def __init__(self, pool: Any, runner: asyncio.Runner) -> None:
+        self._pool, self._runner = pool, runner
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._pool, name)
+        if not callable(found):
+            return found
+
+        async def call(*given: Any) -> Any:
+            done = found(*given)
+            return await done if asyncio.iscoroutine(done) else done
+
+        return lambda *given: self._runner.run(call(*given))
+
+
+@pytest.fixture
+def named(ironclaim_server: EmbeddedServer, client: Any) -> Named:
+    return Named(Node("127.0.0.1", ironclaim_server.port, client.info("server")["run_id"]))
+
+
+@pytest.fixture
+def pool(kind: str, ironclaim_url: str, named: Named, runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for module in ("dialer", "async_driver"):
+        monkeypatch.setattr(f"engine.redis.{module}.resolver_of", lambda endpoint: named)
+    if kind == "sync":
+        with contextlib.closing(Queue("q", url=ironclaim_url)) as queue:
+            yield queue.driver._connections
+    else:
+        queue = AsyncQueue("q", url=ironclaim_url)
+
+        async def here() -> Any:
+            return queue.driver._connections
+
+        yield Blocked(runner.run(here()), runner)
+        runner.run(queue.close())
+
+
+def test_a_connection_is_for_one_node_and_is_used_while_that_is_named(pool: Any, named: Named, client: Any) -> None:
+    taken = pool.take(0)
+    pool.give_back(taken)
+    assert [*pool._idle] == [None, named.primary.address] and named.heard == ["join"]  # type: ignore[union-attr]
+    assert pool.take(0) is taken and named.heard == ["join"], "nobody is asked for an idle one"
+    pool.give_back(taken)
+    named.doubted = True
+    assert pool.take(0) is taken and named.heard == ["join", "join"]
+    assert pool.asked_node(AskError("0 127.0.0.1:7005")) == Node("127.0.0.1", 7_005, "asked")
+    pool.note_errors(["reply", redis.ConnectionError("gone"), ValueError()])
+    pool.note_error(OSError())
+    pool.note_error(KeyError())
+    assert named.heard[2:] == [redis.ConnectionError, OSError]
+    pool.give_back(taken)
+    pool.close()
+    assert named.heard[4:] == ["part"]
+    wait_until(lambda: len(client.client_list()) == 1, "it is closed")
+
+
+def test_a_server_that_was_replaced_while_its_connection_was_made_is_not_used(pool: Any, named: Named, client: Any) -> None:
+    named.old = True
+    port = named.primary.port  # type: ignore[union-attr]
+    refused(redis.ConnectionError, f"127.0.0.1:{port} is not the primary any more", pool.take, 0)
+    wait_until(lambda: len(client.client_list()) == 1, "its connection is closed")
+    assert named.heard == ["join", redis.ConnectionError]
+
+
+def test_connections_to_a_server_that_is_named_no_more_are_closed_also_those_in_use(pool: Any, named: Named, client: Any) -> None:
+    idle, used = pool.take(0), pool.take(0)
+    pool.give_back(idle)
+    pool.leave()
+    assert len(client.client_list()) == 3, "it is named still"
+    named.primary = Node("127.0.0.1", 1, "other")
+    pool.leave()
+    if isinstance(pool, Blocked):
+        pool._runner.run(asyncio.sleep(0))
+    wait_until(lambda: len(client.client_list()) == 1, "both are closed")
+    assert [*pool._idle] == [None] and used is not idle
+
+
+async def test_of_a_fixed_address_nothing_is_looked_at(ironclaim_url: str) -> None:
+    with Queue("q", url=ironclaim_url) as queue:
+        pool: Any = queue.driver._connections
+        assert pool.asked_node(AskError("0 127.0.0.1:7005")) is None and pool.leave() is None
+    async with AsyncQueue("q", url=ironclaim_url) as queue:
+        connections = queue.driver._connections
+        assert connections.asked_node(AskError("0 127.0.0.1:7005")) is None and connections._leave() is None
+        await connections.give_back(await connections.take(0))
+        assert await connections._dialer.node(0) is None
+
+
+@pytest.mark.parametrize("way", ["send_many", "depart"])
+def test_a_call_that_could_not_be_written_is_sent_again_on_another_connection(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, client: Any, way: str
+) -> None:
+    queue.enqueue("work", {}, id="before")
+    before, failures = client.info("stats")["total_connections_received"], [redis.ConnectionError("gone")]
+    real = AbstractConnection.send_packed_command
+
+    def fail_once(*given: Any, **named: Any) -> None:
+        if failures:
+            raise failures.pop()
+        real(*given, **named)
+
+    monkeypatch.setattr(AbstractConnection, "send_packed_command", fail_once)
+    if way == "depart":
+        flight = queue.driver.depart(queue.model.call(Count()))
+        assert isinstance(flight.failure, redis.ConnectionError)
+        assert queue.driver.arrive(flight).reply.waiting == 1
+    else:
+        (sent,) = queue.driver.send_many([queue.model.call(Count())])
+        assert isinstance(sent, Sent) and sent.reply.waiting == 1
+    assert client.info("stats")["total_connections_received"] == before + 1
+
+
+def test_a_forked_child_begins_anew(queue: Queue, client: Any) -> None:
+    queue.counts()
+    pool = queue.driver._connections
+    for begin in (driver._in_a_forked_child, dialer._in_a_forked_child):
+        begin()
+    assert pool._idle == {None: []} and not pool._open
+    queue.counts()
+    before = client.info("stats")["total_connections_received"]
+    # As in the child of a fork that Python did not make.
+    pool._pid = 0
+    assert pool.take_idle(0) is None
+    queue.counts()
+    assert pool._pid == os.getpid() and client.info("stats")["total_connections_received"] == before + 1

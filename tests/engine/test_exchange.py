@@ -1,0 +1,188 @@
+"""What a driver decides and understands without a socket: calls of one piece, confirmations, handshakes and addresses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import redis
+from redis import exceptions
+
+from engine import ConnectOptions, ScriptFault, UnsafeServer
+from engine.ops.base import Call, ServerClock
+from engine.ops.looks import Count
+from engine.redis import exchange
+from engine.redis.endpoint import Address, ClusterRoute, Endpoint, Node, SentinelRoute
+from engine.redis.exchange import Durability, FirstContact, InFlightCall, Replies, not_sent
+from engine.redis.handshake import Handshake, check_node
+from engine.redis.scripts import Script
+from tests.engine.helpers import told
+from tests.engine.helpers.producing import raises
+
+WRITES, READS = Script("w", "#!lua\n", (), ()), Script("r", "#!lua flags=no-writes\n", (), ())
+
+
+def printed(kind: type[Exception]) -> Any:
+    """The same kind of error, which every version of redis-py prints so."""
+    return type(kind.__name__, (kind,), {"__repr__": lambda self: f"{kind.__name__}({self})"})
+
+
+AskError, MovedError, ResponseError = map(printed, (exceptions.AskError, exceptions.MovedError, exceptions.ResponseError))
+GONE = printed(redis.ConnectionError)("gone")
+
+
+def call(script: Any = WRITES, parse: Any = lambda raw: raw, **more: Any) -> Call[Any]:
+    return Call(script, ("{a}:k",), ("x",), parse, Count(), **more)
+
+
+def plain(*words: Any) -> Call[Any]:
+    return Call(None, (), words, str, Count())
+
+
+def flight(
+    made: Call[Any] | None = None, *given: Any, clock: Any = None, observer: Any = None, again: bool = False
+) -> InFlightCall:
+    return InFlightCall(made or call(), clock or ServerClock(), observer, 10_000, *given, again=again)
+
+
+def pieces() -> told.Told:
+    """Replies come to their places, and that of a broken connection to all behind; each node gets what it was to be asked."""
+    replies = Replies(5)
+    replies.put([0, 2, 4], [AskError("5 127.0.0.1:7001"), "b", AskError("5 127.0.0.1:7001")])
+    replies.put([1, 3], [GONE])
+    yield "replies", replies.all
+    replies.all[1] = MovedError("5 127.0.0.1:7002")
+    yield "asked", replies.asked([0, 1, 2, 3, 4])
+    yield "grouped", exchange.grouped(range(5), lambda at: at % 2)
+    yield "slots", [exchange.slots_of([flight(made)], 7)(0) for made in (call(), plain())]
+    yield "asking", exchange.asking([("GET", "a"), ("GET", "b")])
+    for came in ([], ["OK", 1, "OK", 2], ["OK", 1, GONE], ["OK", GONE], [GONE]):
+        yield f"of {came}", exchange.without_asking(came)
+    yield "pipelines", [told.of(lambda count=count: len(exchange.pipeline([call()] * count))) for count in (100, 101)]
+
+
+def durability() -> told.Told:
+    """A call that writes counts where a replica has confirmed it."""
+    durable, error = Durability(plain("SET", "w", 1), 50), ResponseError("ERR no")
+    writes, reads = flight(), flight(call(READS))
+    yield "words", [durable.after(calls) for calls in ([reads], [reads, writes])]
+    yield "reads", durable.judge([reads], ["a"])
+    yield "cut off", durable.judge([writes, reads], [error])
+    for more in (["OK", 1], ["OK", 0], ["OK", error], [error], []):
+        yield f"behind it {more}", durable.judge([writes, writes, reads], [error, "a", "b", *more])
+
+
+def ends() -> told.Told:
+    """How a call ends, with what it cost."""
+    for came in (
+        *([ResponseError("WRONGTYPE x")], [ResponseError("ERR x")], [ResponseError("NOAUTH x")], [UnsafeServer("lru")]),
+        *([not_sent(GONE), ResponseError("OOM x")], [GONE, not_sent(GONE), ResponseError("OOM x")], [GONE, UnsafeServer("lru")]),
+        *(["a"], [GONE, ResponseError("ERR y")]),
+    ):
+        seen = list[Any]()
+        observer = SimpleNamespace(invoked=lambda *_: "ticket", completed=lambda *given, seen=seen: seen.extend(given[1:]))
+        made = flight(observer=observer)
+        pauses = [made.returns(one) for one in came]
+        yield f"after {came}", (told.of(lambda made=made: made.sent().reply), [pause > 0 for pause in pauses], made.ended)
+        ticket, outcome = seen
+        yield "the observer heard", (ticket, outcome.applied, outcome.sends, outcome.errors, outcome.definite)
+    torn, impatient = flight(call(parse=raises(ScriptFault("torn")))), flight(call(patient=False))
+    yield "torn", (torn.returns("raw"), told.of(torn.sent))
+    yield "impatient", (impatient.returns(not_sent(GONE)), told.of(impatient.sent))
+    yield "blocks", [told.of(lambda ms=ms: flight(call(block_ms=ms), 4).call.block_ms) for ms in (4, 5)]
+    for again in (False, True):
+        made = flight(clock=(clock := ServerClock()), again=again)
+        made.returns(SimpleNamespace(srv_us=5_000_000, refused=True))
+        sent = made.sent()
+        yield f"again {again}", (sent.definite, sent.came_late, clock.now_ms(sent.done_ns), sent.first_send_ns <= sent.done_ns)
+
+
+def pauses() -> told.Told:
+    """What goes out together waits for the longest pause."""
+    made = [flight(), flight(), flight()]
+    yield "one", made[1].returns(not_sent(GONE))
+    yield "all", (exchange.settle(made, ["a", GONE]), [one.ended for one in made])
+    contact = FirstContact(10_000)
+    yield "contact", [contact.failed(GONE) for _ in range(2)]
+    for error, deadline_ms in ((UnsafeServer("lru"), 10_000), (GONE, 0), (ResponseError("WRONGPASS x"), 10_000)):
+        yield f"no contact, {error}", told.of(FirstContact(deadline_ms).failed, error)
+    yield (
+        "trouble",
+        [exchange.trouble_of(error, sent=sent) for error in (ResponseError("ERR DB"), GONE) for sent in (False, True)],
+    )
+    for errors in ([ResponseError("NOSCRIPT x")], [ResponseError("OOM x"), "a"], [AskError("5 127.0.0.1:7001")]):
+        yield f"loads again after {errors}", exchange.loads_again(errors)
+
+
+INFO = [b"redis_version:7.2.4\r\nrun_id:r1", b"maxmemory_policy:noeviction", b"role:master"]
+
+
+def handshakes() -> told.Told:
+    """What is asked of a server, what is loaded that is not there, and who was met."""
+    met = list[Any]()
+    watch = SimpleNamespace(commands=(("GET", "era"),), concluded=met.append)
+    watch.greeted = lambda *given: met.append(given) or (("SET", "era"),)
+    clock: Any = SimpleNamespace(watch=None, learn=lambda srv_us, now_ns: met.append(srv_us))
+    observer: Any = SimpleNamespace(connected=met.append)
+    for route in (None, SentinelRoute((Address("s", 1),), "m"), ClusterRoute((Address("s", 1),))):
+        made, own = Handshake([WRITES, READS], clock, observer, route=route), [b"n1"] if isinstance(route, ClusterRoute) else []
+        replies = [*INFO, [1, 0], *own, ResponseError("HELLO"), [b"5", b"7"]]
+        yield "asks", made.commands
+        yield "loads", (made.conclude(replies), made.conclude(replies, Node("h", 1, "n1" if own else "r1"), learns=False))
+        yield "another", told.of(made.conclude, replies, Node("h", 1, "x"))
+        yield "broken", told.of(made.conclude, [*replies[:-1], ResponseError("broken")])
+        yield "finish", [told.of(made.finish, [("SCRIPT",)], [reply]) for reply in (b"digest", ResponseError("no"))]
+    yield "a replica", told.of(check_node, Node("h", 1, ""), {"role": "slave"}, "y")
+    clock.watch = watch
+    made, made_bare = Handshake([WRITES], clock, observer), Handshake((), clock, observer)
+    yield "watched", (made.commands, made_bare.commands, made.conclude([b"era", *INFO, [0], [], [b"5", b"7"]]))
+    made.finish([("SCRIPT",), ("SET",)], ["digest", "stored"])
+    no, old = ResponseError("NOPERM no info"), [b"version", b"6.2"]
+    for hello in ([b"version", b"7.2.4", b"role", b"master"], old, ResponseError("HELLO")):
+        yield f"without INFO, {hello}", told.of(made_bare.conclude, [no, no, no, hello, [1, 0]])
+    for way in ({"replicated": True}, {"route": ClusterRoute(())}):
+        yield f"{way} without INFO", told.of(Handshake((), clock, None, **way).conclude, [no, no, no, old, [1, 0]])  # type: ignore[arg-type]
+    yield "met", met
+
+
+def endpoints() -> told.Told:
+    """Endpoints are what their words say."""
+    fixed, routed = (
+        Endpoint("redis://h:1/2", options=ConnectOptions(timeout_ms=700, connect_timeout_ms=300)),
+        Endpoint("redis+cluster://h:1"),
+    )
+    settings = fixed.settings(patience_ms=500)
+    yield (
+        "settings",
+        {name: settings[name] for name in ("socket_timeout", "socket_connect_timeout", "protocol", "socket_keepalive")},
+    )
+    yield "a socket of Unix", "socket_keepalive" in Endpoint("unix:///s").settings()
+    yield "slots", (fixed.for_keys_like("{a}") is fixed, routed.for_keys_like("{a}").slot, routed.slot)
+    yield "options", (fixed.with_options(None) is fixed, fixed.with_options(ConnectOptions(deadline_ms=10)).options.deadline_ms)
+    yield "kinds", [fixed.of_kind(asynchronous=kind).asynchronous for kind in (False, True)]
+    yield "led to", (fixed.led_to("redis://other").options is fixed.options, fixed.asynchronous)
+    at = routed.of_address(Address("x", 9))
+    yield "at", (at.route, at.settings()["host"], at.settings()["port"])
+    yield (
+        "shared",
+        [fixed.sharing_key == other.sharing_key for other in (Endpoint("redis://h:1/2", options=fixed.options), routed)],
+    )
+    for url in (
+        *(
+            "redis+cluster://h:65535",
+            "redis+cluster://h:1",
+            "redis+cluster://h",
+            "sentinel://u:pw@[::1]:5,h/m",
+            "redis+cluster://h:65536",
+        ),
+        *("redis+cluster://h:0", "http://h", "redis://h/x", "redis://u:p@ss:1@h/x"),
+    ):
+        yield url.replace("p@ss", "..."), told.of(lambda url=url: (Endpoint(url).route, Endpoint(url).url))
+    yield "printed", SentinelRoute((Address("::1", 5), Address("h", 6)), "m", (("password", "pw"),))
+
+
+def test_what_drivers_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange.random, "random", lambda: 1.0)
+    told.same(Path(__file__).parent / "golden" / "exchange.txt", pieces, durability, ends, pauses, handshakes, endpoints)
