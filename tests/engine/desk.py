@@ -4,7 +4,7 @@ operations, cut scripts off after a number of writes, and dump the keyspace."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -278,6 +278,10 @@ class Desk:
         (job,) = self.claim(worker, limit, **more)
         return job
 
+    def lease(self, job: str, **options: Any) -> Lease:
+        """Enqueue it, and let a worker claim it and nothing else; its lease."""
+        return self.enqueue(job, **options).one().lease
+
     def set_limit_operation(self, target: str, **limit: Any) -> SetLimit:
         """Define a limit; without any bound: remove it."""
         return SetLimit(target, Limit(**limit) if limit else None, **self.identity())
@@ -531,6 +535,5 @@ def write_run(client: redis.Redis, key: str, **fields: str | int) -> None:
 @pytest.fixture
 def desk(ironclaim_url: str) -> Iterator[Desk]:
     """An empty desk."""
-    made = Desk(ironclaim_url)
-    yield made
-    made.close()
+    with closing(Desk(ironclaim_url)) as made:
+        yield made

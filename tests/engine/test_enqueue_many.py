@@ -128,16 +128,10 @@ def test_a_duplicate_is_told_beside_the_others(queue: Any, direct: Queue) -> Non
     ([NewJob("work", 1, backoff="quadratic")], "jobs[0].backoff"),  # type: ignore[arg-type]
     ([NewJob("work", 1, crashes_max=1)], "jobs[0].crashes_max"),
     ([NewJob("work", 1, headers={"a": 1})], "jobs[0].headers"),  # type: ignore[dict-item]
-    ([{"name": "work", "payload": 1, "prioritty": 1}], "jobs[0]"),
-    ([{"name": "work"}], "jobs[0]"),
-    ([{"payload": 1}], "jobs[0]"),
-    ([{"name": "work", "payload": 1, 5: 6}], "jobs[0]"),
-    ([NewJob("work", 1), None], "jobs[1]"),
-    (["work"], "jobs[0]"),
-    ("ab", "jobs[0]"),
-    ({"name": "work"}, "jobs[0]"),
-    (7, "jobs"),
-    (None, "jobs"),
+    ([{"name": "work", "payload": 1, "prioritty": 1}], "jobs[0]"), ([{"name": "work"}], "jobs[0]"),
+    ([{"payload": 1}], "jobs[0]"), ([{"name": "work", "payload": 1, 5: 6}], "jobs[0]"),
+    ([NewJob("work", 1), None], "jobs[1]"), (["work"], "jobs[0]"), ("ab", "jobs[0]"),
+    ({"name": "work"}, "jobs[0]"), (7, "jobs"), (None, "jobs"),
 ])  # fmt: skip
 def test_one_bad_job_is_named_by_its_index_and_nothing_is_sent(
     kind: str, runner: asyncio.Runner, jobs: Any, field: str, closed_port: int

@@ -29,30 +29,24 @@ def test_each_failed_run_leaves_one_entry_with_its_trace_until_ten_are_kept(desk
     desk.enqueue("j", attempts=100)
     fences: list[int] = []
     for run in range(12):
-        (job,) = desk.claim()
-        fences.append(job.lease.fence)
-        desk.run(fail(job.lease, f"boom {run}", f"at line {run}"))
-        desk.later(1)
+        lease = desk.one().lease
+        fences.append(lease.fence)
+        desk.did(fail(lease, f"boom {run}", f"at line {run}")).later(1)
     state = desk.run_hash("j")
     assert (state["errors"], state["error"], state["failures"]) == ("12", "boom 11", "12")
-    found = entries(desk, "j")
-    assert len(found) == 10
-    for run in range(2, 12):
-        at_ms = desk.now_ms - 12 + run
-        assert found[f"e{run % 10}"] == f"{at_ms} {fences[run]} failed boom {run}\0at line {run}"
-    (job,) = desk.claim()
-    desk.finish(job.lease)
-    assert desk.redis.exists(desk.keys.run("j")) == 0
+    assert entries(desk, "j") == {
+        f"e{run % 10}": f"{desk.now_ms - 12 + run} {fences[run]} failed boom {run}\0at line {run}" for run in range(2, 12)
+    }
+    assert desk.finished(desk.one().lease).redis.exists(desk.keys.run("j")) == 0
 
 
 def test_a_retry_and_a_burial_cut_off_anywhere_note_the_run_once(desk: Desk) -> None:
     for bury in (False, True):
         for writes in desk.each_cut(1):
-            failure = Failure(desk.leased("j")[0].lease, "boom", 100, "trace")
+            failure = Failure(desk.lease("j"), "boom", 100, "trace")
             operation = Bury((failure,)) if bury else Retry((failure,))
             desk.cut_off(operation, writes)
-            for _ in range(2):
-                desk.run(operation)
+            desk.did(operation).run(operation)
             assert (desk.run_hash("j")["errors"], len(entries(desk, "j"))) == ("1", 1), writes
 
 

@@ -28,52 +28,37 @@ def target(**fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.feature("BQ13", "BQ14", "BQ15", "BQ16", "BQ17")
-@pytest.mark.parametrize(
-    ("asks", "node", "bare"),
-    [
-        ({}, True, True),
-        # The exact server, and then nothing else is asked.
-        ({"server": "w1"}, True, False),
-        ({"server": "w2", "stack": ["node"]}, False, True),
-        ({"server": "w1", "region": ["mars"], "capabilities": ["none"], "mode": "all"}, True, False),
-        ({"stack": ["node"]}, True, False),
-        ({"stack": ["python", "node"]}, True, False),
-        # A worker has one stack, so one of the wanted is enough in both modes.
-        ({"stack": ["python", "node"], "mode": "all"}, True, False),
-        ({"stack": ["python"]}, False, False),
-        ({"region": ["us-east", "eu"]}, True, False),
-        ({"region": ["eu"]}, False, False),
-        ({"capabilities": ["gpu", "tpu"]}, True, False),
-        ({"capabilities": ["gpu", "tpu"], "mode": "all"}, False, False),
-        ({"capabilities": ["gpu", "email"], "mode": "all"}, True, False),
-        ({"capabilities": ["tpu"]}, False, False),
-        # Criteria are met together, in both modes.
-        ({"capabilities": ["gpu"], "region": ["eu"]}, False, False),
-        ({"capabilities": ["gpu"], "region": ["us-east"], "stack": ["node"]}, True, False),
-        ({"capabilities": ["gpu"], "region": ["us-east"], "stack": ["perl"], "mode": "any"}, False, False),
-        # What asks for nothing.
-        ({"stack": [], "capabilities": (), "region": set[str]()}, True, True),
-    ],
-)
+@pytest.mark.parametrize(("asks", "node", "bare"), [
+    ({}, True, True),
+    # The exact server, and then nothing else is asked.
+    ({"server": "w1"}, True, False), ({"server": "w2", "stack": ["node"]}, False, True),
+    ({"server": "w1", "region": ["mars"], "capabilities": ["none"], "mode": "all"}, True, False),
+    ({"stack": ["node"]}, True, False), ({"stack": ["python", "node"]}, True, False),
+    # A worker has one stack, so one of the wanted is enough in both modes.
+    ({"stack": ["python", "node"], "mode": "all"}, True, False), ({"stack": ["python"]}, False, False),
+    ({"region": ["us-east", "eu"]}, True, False), ({"region": ["eu"]}, False, False),
+    ({"capabilities": ["gpu", "tpu"]}, True, False),
+    ({"capabilities": ["gpu", "tpu"], "mode": "all"}, False, False),
+    ({"capabilities": ["gpu", "email"], "mode": "all"}, True, False),
+    ({"capabilities": ["tpu"]}, False, False),
+    # Criteria are met together, in both modes.
+    ({"capabilities": ["gpu"], "region": ["eu"]}, False, False),
+    ({"capabilities": ["gpu"], "region": ["us-east"], "stack": ["node"]}, True, False),
+    ({"capabilities": ["gpu"], "region": ["us-east"], "stack": ["perl"], "mode": "any"}, False, False),
+    # What asks for nothing.
+    ({"stack": [], "capabilities": (), "region": set[str]()}, True, True),
+])  # fmt: skip
 def test_targets(asks: dict[str, Any], node: bool, bare: bool) -> None:
     assert (matches(target(**asks), NODE), matches(target(**asks), BARE)) == (node, bare)
     assert matches(wanted(target=asks), NODE) == node, "a mapping says the same as a Target"
 
 
 @pytest.mark.feature("BN03", "BN04")
-@pytest.mark.parametrize(
-    ("route", "routes", "runs"),
-    [
-        (None, ["default"], True),
-        ("default", ["default"], True),
-        ("gpu", ["default"], False),
-        ("gpu", ["gpu"], True),
-        (None, ["gpu"], False),
-        (None, ["gpu", "default"], True),
-        ("gpu", ["gpu", "default"], True),
-        ("mail", ["gpu", "default"], False),
-    ],
-)
+@pytest.mark.parametrize(("route", "routes", "runs"), [
+    (None, ["default"], True), ("default", ["default"], True), ("gpu", ["default"], False),
+    ("gpu", ["gpu"], True), (None, ["gpu"], False), (None, ["gpu", "default"], True),
+    ("gpu", ["gpu", "default"], True), ("mail", ["gpu", "default"], False),
+])  # fmt: skip
 def test_routing_keys(route: str | None, routes: list[str], runs: bool) -> None:
     worker = Attributes("w", routes=frozenset(routes))
     assert matches(wanted(route=route), worker) is runs
@@ -144,54 +129,35 @@ def test_the_names_of_classes() -> None:
 
 def test_the_classes_of_a_worker() -> None:
     classes = [
-        ("work@gpu", '{"route":"gpu"}'),
-        ("work@~1", '{"stack":["node"]}'),
-        ("work@~2", '{"stack":["perl"]}'),
-        ("other@~1", '{"stack":["node"]}'),
-        ("work@~3", "no JSON"),
-        ("work@~4", "[]"),
-        ("work@~5", '{"capabilities":7}'),
-        ("work@~6", '{"stack":"node"}'),
-        ("work@~7", '{"capabilities":null,"region":[]}'),
-        ("workers@gpu", '{"stack":["node"]}'),
-    ]
+        ("work@gpu", '{"route":"gpu"}'), ("work@~1", '{"stack":["node"]}'),
+        ("work@~2", '{"stack":["perl"]}'), ("other@~1", '{"stack":["node"]}'), ("work@~3", "no JSON"),
+        ("work@~4", "[]"), ("work@~5", '{"capabilities":7}'), ("work@~6", '{"stack":"node"}'),
+        ("work@~7", '{"capabilities":null,"region":[]}'), ("workers@gpu", '{"stack":["node"]}'),
+    ]  # fmt: skip
     assert matching(classes, ["work"], NODE) == ("work@~1", "work@~7")
     assert matching(classes, ["work", "other"], Attributes("w", routes=frozenset({"gpu"}))) == ("work@gpu",)
 
 
-@pytest.mark.parametrize(
-    ("value", "field"),
-    [
-        ({"server": ""}, "target.server"),
-        ({"server": 7}, "target.server"),
-        ({"stack": "node"}, "target.stack"),
-        ({"stack": ["two words"]}, "target.stack"),
-        ({"stack": None}, "target.stack"),
-        ({"region": [f"r{n}" for n in range(33)]}, "target.region"),
-        ({"capabilities": [None]}, "target.capabilities"),
-        ({"mode": "some"}, "target.mode"),
-        ({"colour": "red"}, "target"),
-    ],
-)
+@pytest.mark.parametrize(("value", "field"), [
+    ({"server": ""}, "target.server"), ({"server": 7}, "target.server"),
+    ({"stack": "node"}, "target.stack"), ({"stack": ["two words"]}, "target.stack"),
+    ({"stack": None}, "target.stack"), ({"region": [f"r{n}" for n in range(33)]}, "target.region"),
+    ({"capabilities": [None]}, "target.capabilities"), ({"mode": "some"}, "target.mode"),
+    ({"colour": "red"}, "target"),
+])  # fmt: skip
 def test_bad_targets(value: Any, field: str) -> None:
     with pytest.raises(Malformed) as caught:
         target_text("target", value)
     assert caught.value.field == field and target_text("target", {"region": [f"r{n}" for n in range(32)]})
 
 
-@pytest.mark.parametrize(
-    ("more", "field"),
-    [
-        ({"stack": "two words"}, "stack"),
-        ({"region": ["eu"]}, "region"),
-        ({"capabilities": "gpu"}, "capabilities"),
-        ({"capabilities": [f"c{n}" for n in range(33)]}, "capabilities"),
-        ({"routes": []}, "routes"),
-        ({"routes": "gpu"}, "routes"),
-        ({"routes": ["r" * 65]}, "routes"),
-        ({"routes": [f"r{n}" for n in range(65)]}, "routes"),
-    ],
-)
+@pytest.mark.parametrize(("more", "field"), [
+    ({"stack": "two words"}, "stack"), ({"region": ["eu"]}, "region"),
+    ({"capabilities": "gpu"}, "capabilities"),
+    ({"capabilities": [f"c{n}" for n in range(33)]}, "capabilities"), ({"routes": []}, "routes"),
+    ({"routes": "gpu"}, "routes"), ({"routes": ["r" * 65]}, "routes"),
+    ({"routes": [f"r{n}" for n in range(65)]}, "routes"),
+])  # fmt: skip
 def test_bad_attributes(more: dict[str, Any], field: str) -> None:
     handlers = Handlers()
     handlers("job")(print)
