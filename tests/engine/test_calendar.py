@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -116,14 +117,13 @@ def test_every_tick_around_a_transition_is_the_oracles(zone: str, day: str, expr
     assert walked(Timing(cron=expression, zone=zone), first_ms, last_ms) == list(oracle(expression, zone, first_ms, last_ms))
 
 
-@given(
-    near=st.sampled_from(TRANSITIONS),
-    minute=st.sampled_from(["0", "30", "59", "*/7", "5,35", "*"]),
-    hour=st.sampled_from(["*", "0", "1", "2", "3", "1-3", "*/5", "0-23", "23"]),
-    day=st.sampled_from(["*", "1", "28-31", "*/2"]),
-    weekday=st.sampled_from(["*", "0", "mon", "5-6"]),
-    after=st.integers(0, 3 * 24 * 60),
-)
+SOME: dict[str, list[Any]] = {
+    "near": TRANSITIONS, "minute": ["0", "30", "59", "*/7", "5,35", "*"], "day": ["*", "1", "28-31", "*/2"],
+    "hour": ["*", "0", "1", "2", "3", "1-3", "*/5", "0-23", "23"], "weekday": ["*", "0", "mon", "5-6"],
+}  # fmt: skip
+
+
+@given(**{name: st.sampled_from(values) for name, values in SOME.items()}, after=st.integers(0, 3 * 24 * 60))
 def test_the_next_tick_is_the_oracles(near: tuple[str, str], minute: str, hour: str, day: str, weekday: str, after: int) -> None:
     zone, date = near
     expression, after_ms = f"{minute} {hour} {day} * {weekday}", ms(date) - DAY_MS + after * MINUTE_MS
@@ -138,25 +138,20 @@ def test_the_declared_rule_in_words() -> None:
     berlin = "Europe/Berlin"
     daily = calendar(Timing(cron="30 2 * * *", zone=berlin))
     # 02:30 is skipped on 29 March: 03:00 summer time is the first instant after the gap. On 25 October it comes twice.
-    assert daily.after(ms("2026-03-28 12:00", berlin), 0) == ms("2026-03-29 03:00", berlin)
-    assert daily.after(ms("2026-03-29 03:00", berlin), 0) == ms("2026-03-30 02:30", berlin)
-    assert daily.after(ms("2026-10-24 12:00", berlin), 0) == ms("2026-10-25 02:30", berlin)
-    assert daily.after(ms("2026-10-25 02:30", berlin), 0) == ms("2026-10-26 02:30", berlin)
+    for after, tick in (("03-28 12:00", "03-29 03:00"), ("03-29 03:00", "03-30 02:30"),
+                        ("10-24 12:00", "10-25 02:30"), ("10-25 02:30", "10-26 02:30")):  # fmt: skip
+        assert daily.after(ms(f"2026-{after}", berlin), 0) == ms(f"2026-{tick}", berlin)
     hourly = calendar(Timing(cron="30 * * * *", zone=berlin))
     assert hourly.after(ms("2026-03-29 01:30", berlin), 0) == ms("2026-03-29 03:30", berlin)
     assert hourly.after(ms("2026-10-25 02:30", berlin), 0) == ms("2026-10-25 02:30", berlin, fold=1)
     # Midnight does not exist on that day.
-    assert calendar(Timing(cron="0 0 * * *", zone="America/Sao_Paulo")).after(
-        ms("2018-11-03 12:00", "America/Sao_Paulo"), 0
-    ) == ms("2018-11-04 01:00", "America/Sao_Paulo")
+    midnight, zone = calendar(Timing(cron="0 0 * * *", zone="America/Sao_Paulo")), "America/Sao_Paulo"
+    assert midnight.after(ms("2018-11-03 12:00", zone), 0) == ms("2018-11-04 01:00", zone)
 
 
 @pytest.mark.feature("BN16")
 def test_of_six_fields_the_first_is_the_second() -> None:
-    known = calendar(Timing(cron="*/20 30 4 * * *"))
-    ticks = [known.after(ms("2026-01-01"), 0)]
-    for _ in range(3):
-        ticks.append(known.after(ticks[-1], 0))
+    ticks = walked(Timing(cron="*/20 30 4 * * *"), ms("2026-01-01") + 1, ms("2026-01-02 04:30"))
     assert ticks == [ms(f"2026-01-01 04:30:{second}") for second in ("00", "20", "40")] + [ms("2026-01-02 04:30")]
 
 
@@ -186,9 +181,8 @@ def test_an_interval_counts_from_its_anchor_and_does_not_drift(every_ms: int, an
 @pytest.mark.feature("MQ09")
 def test_months_keep_the_day_of_the_anchor_where_the_month_has_it() -> None:
     zone = "Europe/Berlin"
-    known = calendar(Timing(months=1, zone=zone))
+    known, found = calendar(Timing(months=1, zone=zone)), list[str]()
     anchor_ms = at_ms = ms("2028-01-31 09:30:07.250", zone)
-    found: list[str] = []
     for _ in range(14):
         at_ms = known.after(at_ms, anchor_ms)
         found.append(datetime.fromtimestamp(at_ms / 1000, ZoneInfo(zone)).isoformat(" ", "milliseconds")[:23])
@@ -197,13 +191,12 @@ def test_months_keep_the_day_of_the_anchor_where_the_month_has_it() -> None:
     assert {text[11:] for text in found} == {"09:30:07.250"}
 
 
+STARTS = st.datetimes(datetime(1990, 1, 1), datetime(2040, 1, 1))
+ZONES = st.sampled_from(["UTC", "Europe/Berlin", "America/Sao_Paulo", "Australia/Lord_Howe"])
+
+
 @pytest.mark.feature("MQ09")
-@given(
-    months=st.integers(1, 40),
-    start=st.datetimes(datetime(1990, 1, 1), datetime(2040, 1, 1)),
-    days=st.integers(0, 10_000),
-    zone=st.sampled_from(["UTC", "Europe/Berlin", "America/Sao_Paulo", "Australia/Lord_Howe"]),
-)
+@given(months=st.integers(1, 40), start=STARTS, days=st.integers(0, 10_000), zone=ZONES)
 def test_the_next_monthly_tick_is_the_first_of_all_that_follow(months: int, start: datetime, days: int, zone: str) -> None:
     known = calendar(Timing(months=months, zone=zone))
     anchor_ms = int(start.replace(tzinfo=ZoneInfo(zone)).timestamp() * 1000)
@@ -218,9 +211,7 @@ def test_the_next_monthly_tick_is_the_first_of_all_that_follow(months: int, star
 def test_a_monthly_time_of_day_in_a_gap_ticks_right_after_it_and_in_a_fold_the_first_time() -> None:
     zone = "Europe/Berlin"
     known, anchor_ms = calendar(Timing(months=1, zone=zone)), ms("2026-02-28 02:30", zone)
-    assert calendar(Timing(months=1, zone=zone)).after(ms("2026-03-01", zone), ms("2026-01-29 02:30", zone)) == ms(
-        "2026-03-29 03:00", zone
-    )
+    assert known.after(ms("2026-03-01", zone), ms("2026-01-29 02:30", zone)) == ms("2026-03-29 03:00", zone)
     assert known.after(anchor_ms, anchor_ms) == ms("2026-03-28 02:30", zone)
     assert known.after(ms("2026-10-01", zone), ms("2026-01-25 02:30", zone)) == ms("2026-10-25 02:30", zone, fold=0)
 
@@ -236,9 +227,10 @@ def test_nothing_ticks_before_the_start() -> None:
         assert calendar(timing).after(ms("2026-01-01"), start_ms) == first
 
 
-@given(
-    every_ms=st.sampled_from([100, 1000, 60_000]), due=st.integers(0, 500), most=st.integers(1, 100), late_ms=st.integers(0, 99)
-)
+LENGTHS = st.sampled_from([100, 1000, 60_000])
+
+
+@given(every_ms=LENGTHS, due=st.integers(0, 500), most=st.integers(1, 100), late_ms=st.integers(0, 99))
 def test_of_many_due_ticks_the_last_are_told(every_ms: int, due: int, most: int, late_ms: int) -> None:
     known, first_ms = calendar(Timing(every_ms=every_ms)), 1_000_000
     now_ms = first_ms + due * every_ms + late_ms
@@ -246,12 +238,11 @@ def test_of_many_due_ticks_the_last_are_told(every_ms: int, due: int, most: int,
     assert known.between(first_ms, now_ms, first_ms, most) == (ticks[-most:], len(ticks))
 
 
-@given(
-    zone_and_day=st.sampled_from(TRANSITIONS),
-    expression=st.sampled_from([*EXPRESSIONS, "*/7 30 1-3 * * *"]),
-    first=st.integers(-2 * 86_400, 2 * 86_400),
-    length=st.integers(0, 3 * 86_400),
-)
+SECONDLY = st.sampled_from([*EXPRESSIONS, "*/7 30 1-3 * * *"])
+FIRST, LENGTH = st.integers(-2 * 86_400, 2 * 86_400), st.integers(0, 3 * 86_400)
+
+
+@given(zone_and_day=st.sampled_from(TRANSITIONS), expression=SECONDLY, first=FIRST, length=LENGTH)
 def test_the_count_of_ticks_is_that_of_a_walk(zone_and_day: tuple[str, str], expression: str, first: int, length: int) -> None:
     zone, day = zone_and_day
     timing, first_ms = Timing(cron=expression, zone=zone), ms(day) + first * 1000

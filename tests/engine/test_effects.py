@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -46,26 +46,22 @@ def test_a_second_run_at_the_same_time_waits_until_the_first_has_ended(database:
         assert effects.once(first, job)
 
         def run(job: Job = job, told: list[bool] = told) -> None:
-            second = database.connect()
-            told.append(effects.once(second, job))
-            second.commit()
-            second.close()
+            with database.transaction() as second:
+                told.append(effects.once(second, job))
 
-        other = threading.Thread(target=run)
-        other.start()
-        if database.kind == "postgresql":
-            wait_until(lambda: database.query(WAITING) != [(0,)], "the second run waits")
-        assert told == []
-        first.commit() if first_commits else first.rollback()
-        other.join()
+        with ThreadPoolExecutor(1) as other:
+            other.submit(run)
+            if database.kind == "postgresql":
+                wait_until(lambda: database.query(WAITING) != [(0,)], "the second run waits")
+            assert told == []
+            first.commit() if first_commits else first.rollback()
         first.close()
         assert told == [not first_commits]
 
 
 def test_what_is_old_is_forgotten(database: Database) -> None:
     connection = database.connect()
-    for job in ("old", "new"):
-        effects.once(connection, job_of("q", job))
+    assert [effects.once(connection, job_of("q", job)) for job in ("old", "new")] == [True, True]
     connection.commit()
     ago = "datetime('now', '-3 days')" if database.kind == "sqlite" else "now() - interval '3 days'"
     database.change(f"UPDATE ironclaim_effects SET done_at = {ago} WHERE job = 'old'")
@@ -89,25 +85,23 @@ async def test_a_coroutine_uses_a_connection_of_its_own(database: Database) -> N
 
 
 def test_what_is_no_job_or_no_connection_is_refused(database: Database) -> None:
-    connection = database.connect()
-    for job in ("j1", None):
-        refused(Malformed, "^job: ", effects.once, connection, job)
-    connection.close()
+    with database.transaction() as connection:
+        for job in ("j1", None):
+            refused(Malformed, "^job: ", effects.once, connection, job)
     refused(Malformed, "^connection: ", effects.once, None, job_of("q"))
     assert "PRIMARY KEY (queue, job)" in effects.table("postgresql")
 
 
 def test_a_task_that_is_called_directly_takes_effect_each_time(queue: Queue, database: Database) -> None:
-    connection, told = database.connect(), []
+    told: list[bool] = []
+    with database.transaction() as connection:
 
-    @queue.job("charge")
-    def charge(job: Job) -> None:
-        told.append(effects.once(connection, job))
+        @queue.job("charge")
+        def charge(job: Job) -> None:
+            told.append(effects.once(connection, job))
 
-    charge()
-    charge()
-    connection.commit()
-    connection.close()
+        charge()
+        charge()
     assert told == [True, True] and database.query("SELECT job FROM ironclaim_effects") == []
 
 

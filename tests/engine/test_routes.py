@@ -12,6 +12,7 @@ from engine import Malformed, Queue, UnsupportedFeature, models
 from engine.models import Spec
 from engine.redis.endpoint import Address, ClusterRoute, Endpoint, Node, SentinelRoute, slot_of
 from engine.redis.resolver import Answer, Sentinels
+from tests.engine.helpers.producing import refused
 
 OLD, NEW = Address("10.0.0.1", 6379), Address("10.0.0.2", 6379)
 
@@ -27,8 +28,8 @@ def test_a_url_names_sentinels_with_a_service_and_credentials_of_two_kinds() -> 
         (Address("one", 1), Address("::1", 2), Address("three", 26379)), "mails", (("password", "s w"), ("username", "watch"))
     )
     settings = endpoint.settings(node=Node("10.0.0.1", 7, "x"))
-    taken = tuple(settings[name] for name in ("host", "port", "db", "username", "password"))
-    assert taken == ("10.0.0.1", 7, 3, "ada", "p@w")
+    names = ("host", "port", "db", "username", "password")
+    assert [settings[name] for name in names] == ["10.0.0.1", 7, 3, "ada", "p@w"]
     watch = endpoint.of_address(Address("one", 1), {"password": "s w"}).settings()
     assert "db" not in watch and "username" not in watch and watch["password"] == "s w"
 
@@ -54,15 +55,12 @@ def test_a_url_names_nodes_of_a_cluster_and_tls() -> None:
     ("redis+cluster://", "hosts are missing"), ("sentinel://one/mails?nonsense=2", "nonsense"),
 ])  # fmt: skip
 def test_a_url_that_cannot_be_read_is_refused_before_anything_is_sent(url: str, reason: str) -> None:
-    with pytest.raises(Malformed, match=reason):
-        Queue("q", url=url)
+    refused(Malformed, reason, Queue, "q", url=url)
 
 
 @pytest.mark.parametrize("make", [models.Bridge, models.Bananas, models.Bull, models.Mosquito])
 def test_a_format_whose_keys_have_no_hash_tag_does_not_run_in_a_cluster(make: Callable[[], Spec]) -> None:
-    model = make()
-    with pytest.raises(UnsupportedFeature, match="hash tag"):
-        Queue("q", model, url="redis+cluster://127.0.0.1:1")
+    refused(UnsupportedFeature, "hash tag", Queue, "q", make(), url="redis+cluster://127.0.0.1:1")
 
 
 def answer(identity: str, at: Address, run_id: str, others: int = 2) -> list[Any]:
@@ -87,26 +85,23 @@ def test_a_majority_names_the_primary_by_address_and_run_id() -> None:
     assert named({"s0": answer("a", NEW, ""), "s1": answer("b", NEW, "")}) == Node(*NEW, "")
 
 
-@pytest.mark.parametrize(
-    "answers",
-    [
-        {"s0": answer("a", NEW, "n1"), "s1": answer("b", OLD, "o1")},
-        {"s0": answer("a", NEW, "n1")},
-        {"s0": answer("a", NEW, "n1"), "s1": answer("a", NEW, "n1")},
-        {"s0": answer("a", NEW, "n1"), "s1": answer("b", NEW, "n2")},
-        {"s0": answer("a", NEW, "n1", others=4), "s1": answer("b", NEW, "n1", others=4)},
-        {},
-    ],
-    ids=["they differ", "two are silent", "one by two names", "two run ids", "of five", "nobody answers"],
-)
-def test_less_than_a_majority_names_nobody(answers: Mapping[str, Answer]) -> None:
-    found = named(answers)
+FIRST = answer("a", NEW, "n1")
+NO_MAJORITY: dict[str, Mapping[str, Answer]] = {
+    "they differ": {"s0": FIRST, "s1": answer("b", OLD, "o1")}, "two are silent": {"s0": FIRST},
+    "one by two names": {"s0": FIRST, "s1": FIRST}, "two run ids": {"s0": FIRST, "s1": answer("b", NEW, "n2")},
+    "of five": {f"s{at}": answer(name, NEW, "n1", others=4) for at, name in enumerate("ab")}, "nobody answers": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("why", NO_MAJORITY)
+def test_less_than_a_majority_names_nobody(why: str) -> None:
+    found = named(NO_MAJORITY[why])
     assert isinstance(found, str) and "no majority of" in found and "sentinels names the primary of mails" in found
 
 
 def test_why_nobody_is_named_is_told() -> None:
-    refused = [b"a", redis.ResponseError("No such master with that name"), redis.ResponseError("the same")]
-    found = named({"s0": refused, "s1": redis.ConnectionError("refused")})
+    refusal = [b"a", redis.ResponseError("No such master with that name"), redis.ResponseError("the same")]
+    found = named({"s0": refusal, "s1": redis.ConnectionError("refused")})
     assert isinstance(found, str) and "No such master with that name" in found and "refused" in found
 
 
