@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any, Self
 
 import pytest
@@ -16,6 +17,7 @@ from engine.ops.jobs import Enqueue, Options
 from engine.redis import async_driver, gathering
 from engine.redis.async_driver import CONNECTIONS_MAX
 from engine.redis.endpoint import DEADLINE_MS_MAX
+from tests.engine.desk import full
 from tests.engine.helpers.producing import ids_of
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S
@@ -266,12 +268,9 @@ async def test_a_server_that_refuses_a_batch_still_answers_the_one_behind_it(iro
     """Both are on one connection: the refusal of the first is no reason to lose the answer of the second."""
     async with AsyncQueue("q", url=ironclaim_url, connect=ConnectOptions(deadline_ms=DEADLINE_MS_MAX)) as queue:
         await asyncio.gather(*(queue.enqueue("work", None) for _ in range(20)))
-        client.script_flush() if harm == "scripts" else client.config_set("maxmemory", 1)
-        try:
+        with full(client) if harm == "memory" else nullcontext(client.script_flush()):
             calls = (queue.enqueue("work", None, id=f"j{number}") for number in range(40))
             ends = await asyncio.gather(*calls, return_exceptions=True)
-        finally:
-            client.config_set("maxmemory", 0)
         assert {getattr(end, "result", type(end)) for end in ends} == {"created" if harm == "scripts" else ServerUnavailable}
         assert not queue.driver.permits.locked() and not queue.driver._connections._shared
 
@@ -286,9 +285,8 @@ async def test_a_second_loop_takes_nothing_from_the_first(relay: Relay, direct: 
         await queue.close()
 
     tasks = await started(queue, *(f"j{number}" for number in range(40)))
-    threads = threading.Thread(target=asyncio.run, args=(second(),))
-    threads.start()
-    threads.join()
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(asyncio.run, second()).result()
     async with asyncio.timeout(DEADLINE_S):
         assert {(await task).result for task in tasks} == {"created"}
     await queue.close()

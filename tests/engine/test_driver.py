@@ -16,6 +16,7 @@ from engine.queue import producing
 from engine.redis.driver import SyncDriver
 from engine.redis.endpoint import DEADLINE_MS_MAX
 from engine.redis.exchange import Sent
+from tests.engine.desk import full
 from tests.engine.helpers.producing import claim, claim_operation, hurry, ids_of, refused
 from tests.engine.helpers.relay import Relay, Rule
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
@@ -146,8 +147,7 @@ def test_a_full_server_refuses_a_job_and_takes_a_finish(direct: Queue, client: A
     for job in ("a", "b"):
         direct.enqueue("work", {}, id=job)
     first, second = claim(direct).jobs
-    client.config_set("maxmemory", 1)
-    try:
+    with full(client):
         direct.driver.deadline_ms = int(3_000 * DEADLINE_S)
         started_s = time.monotonic()
         refused(ServerUnavailable, "nothing was applied.*OOM", direct.enqueue, "work", {}, id="c")
@@ -156,8 +156,6 @@ def test_a_full_server_refuses_a_job_and_takes_a_finish(direct: Queue, client: A
         # On a new connection too: its handshake loads the scripts.
         direct.driver.close()
         assert direct.driver.run(direct.model.call(Finish((first.lease,)))).items == (("ok", "finished"),)
-    finally:
-        client.config_set("maxmemory", 0)
     assert direct.enqueue("work", {}, id="c").result == "created"
     assert (direct.counts().finished, direct.counts().active, second.lease.job) == (1, 1, "b")
 
