@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 from functools import cache
-from itertools import islice
+from itertools import islice, product
 from random import Random
 from zoneinfo import ZoneInfo
 
@@ -48,23 +48,18 @@ def numbers(field: str, text: str) -> set[int]:
         begin, dash, end = span.partition("-")
         if span == "*":
             at, last = least, greatest
-        elif dash:
-            at, last = value(begin), value("31" if end == "l" else end)
         else:
             at = value(begin)
-            last = greatest if step else at
+            last = value("31" if end == "l" else end) if dash else greatest if step else at
         # Sunday is 0 as well as 7; a range from 0 to 7 is a week and a day.
         if field == "weekday":
             last = last if (at, last) == (0, 7) else last % 7
             at %= 7
-        counted = 0
-        while True:
-            if counted % int(step or 1) == 0:
-                found.add(at % 7 if field == "weekday" else at)
-            if at == last:
-                break
+        counted = [at]
+        while at != last:
             at = at + 1 if at < greatest or last > greatest else least
-            counted += 1
+            counted.append(at)
+        found |= {at % 7 if field == "weekday" else at for at in counted[:: int(step or 1)]}
     return found
 
 
@@ -74,11 +69,11 @@ Day = tuple[date, tuple[int, bool, bool, int]]
 
 def twenty_years(year: int) -> list[Day]:
     """Every day from the first of this year on."""
-    days = (date(year, 1, 1) + timedelta(number) for number in range(20 * 365 + 5))
-    return [
-        (at, (at.day, (at + timedelta(1)).month != at.month, (at + timedelta(7)).month != at.month, at.isoweekday()))
-        for at in days
-    ]
+
+    def of(at: date) -> Day:
+        return at, (at.day, (at + timedelta(1)).month != at.month, (at + timedelta(7)).month != at.month, at.isoweekday())
+
+    return [of(date(year, 1, 1) + timedelta(number)) for number in range(20 * 365 + 5)]
 
 
 def named_days(day: str, month: str, weekday: str, days: list[Day]) -> set[date]:
@@ -106,23 +101,16 @@ def named_days(day: str, month: str, weekday: str, days: list[Day]) -> set[date]
     # Each kind of day is asked about once.
     kinds: dict[tuple[int, bool, bool, int], bool] = {}
     months, starred = numbers("month", month), day[0] in "*?" or weekday[0] in "*?"
-    found: set[date] = set()
     for at, kind in days:
         if kind not in kinds:
             both = (by_month(at), by_week(at))
             kinds[kind] = all(both) if starred else any(both)
-        if kinds[kind] and at.month in months:
-            found.add(at)
-    return found
+    return {at for at, kind in days if kinds[kind] and at.month in months}
 
 
 def named_times(second: str, minute: str, hour: str) -> list[int]:
-    return sorted(
-        one * 3600 + other * 60 + another
-        for one in numbers("hour", hour)
-        for other in numbers("minute", minute)
-        for another in numbers("second", second)
-    )
+    times = product(numbers("hour", hour), numbers("minute", minute), numbers("second", second))
+    return sorted(hours * 3600 + minutes * 60 + seconds for hours, minutes, seconds in times)
 
 
 def instants(walls: Iterator[datetime], zone: str, *, every_hour: bool) -> Iterator[int]:
@@ -171,10 +159,8 @@ def one_field(random: Random, name: str, star: float) -> str:
         items.append(random.choice(("L", "l", f"{random.randint(1, 31)}-L")))
     if name == "weekday":
         for _ in range(random.choice((0, 0, 1, 2))):
-            name_or_number = random.choice((*WEEKDAYS, "MON", "Fri", "0", "7", "3"))
-            items.append(
-                random.choice((f"{name_or_number}#{random.randint(1, 5)}", f"{name_or_number}L", f"L{random.randint(0, 7)}"))
-            )
+            day = random.choice((*WEEKDAYS, "MON", "Fri", "0", "7", "3"))
+            items.append(random.choice((f"{day}#{random.randint(1, 5)}", f"{day}L", f"L{random.randint(0, 7)}")))
         if random.random() < 0.1:
             items = [f"{random.choice(WEEKDAYS)}-{random.choice(WEEKDAYS)}#{random.randint(1, 5)}"]
     random.shuffle(items)
@@ -275,8 +261,8 @@ AUGUST = {
 @pytest.mark.parametrize("days", AUGUST)
 def test_the_table_of_the_guide(days: str) -> None:
     first_s, end_s = seconds(date(2026, 8, 1)), seconds(date(2026, 9, 1))
-    found = [(EPOCH + timedelta(at_s // DAY_S)).day for at_s in ticks(read_cron(f"0 0 {days}"), first_s, end_s)]
-    assert found == AUGUST[days]
+    found = ticks(read_cron(f"0 0 {days}"), first_s, end_s)
+    assert [(EPOCH + timedelta(at_s // DAY_S)).day for at_s in found] == AUGUST[days]
 
 
 #: Times of day of one day, in minutes.

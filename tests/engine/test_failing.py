@@ -10,8 +10,10 @@ from functools import partial
 from typing import Any, get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from engine import Bury, Discard, Handlers, Job, JobFailed, Malformed, Queue, RetryLater, Worker
+from engine import Bury, Discard, Handlers, Job, JobFailed, Malformed, Queue, RetryLater, Worker, validate
 from engine.ops.claims import Drop, Failure, Retry
 from engine.ops.jobs import Backoff, Options
 from engine.options import checked
@@ -19,6 +21,7 @@ from engine.outcomes import DELAY_MS_MAX, Ending, backoff_delay_ms, ending, verd
 from tests.engine.desk import LEASE_MS, START_MS, Desk, run_fields
 from tests.engine.helpers import failing_handlers
 from tests.engine.helpers.at_work import at_work
+from tests.engine.helpers.machine import holding
 from tests.engine.helpers.producing import raises, refused
 from tests.engine.helpers.scenes import saved
 from tests.engine.helpers.waiting import wait_until
@@ -63,6 +66,8 @@ def states(queue: Queue) -> dict[str, list[str]]:
     # Mosquito's grows with the square of the failures, Banana's is two to the failures in seconds.
     ({"backoff": "geometric", "backoff_ms": 2000}, [2000, 8000, 18_000, 32_000, 50_000]),
     ({"backoff": "exponential", "backoff_ms": 2000, "jitter": 0}, [2000, 4000, 8000, 16_000]),
+    # The greatest jitter is all of the wait, less than one ms.
+    ({"backoff": "exponential", "backoff_ms": 1000}, [1000, 2000, 4000, 8000, 16_000]),
     # A list ends with its last one.
     ({"backoff": "custom", "backoff_delays_ms": [10, 500, 3_000_000_000]}, [10, 500] + [3_000_000_000] * 3),
 ])  # fmt: skip
@@ -77,10 +82,27 @@ def test_the_cap_and_the_chance() -> None:
         assert waits(900, backoff=kind, backoff_ms=60_000, jitter=0, backoff_max_ms=90_000)[-1] == 90_000
     assert waits(2, backoff_ms=5000, backoff_max_ms=1000) == [1000, 1000]
     assert waits(3, backoff="custom", backoff_delays_ms=[5, 50], backoff_max_ms=20) == [5, 20, 20]
-    for draw, wait in ((0.0, 750), (0.5, 875), (0.999999, 999)):
+    for draw, wait, grown in ((0.0, 750, 1000), (0.5, 875, 1500), (0.999999, 999, 1999)):
         assert waits(1, draw, backoff_ms=1000, jitter=0.25) == [wait]
+        assert waits(2, draw, backoff="exponential", backoff_ms=1000)[1] == grown, "from half to full"
     assert waits(1, 0.0, backoff_ms=1000, jitter=1) == [0]
     assert waits(1, 0.0, backoff="exponential", backoff_ms=1000) == [500], "half of it by chance, unless the job says otherwise"
+    assert waits(13, backoff="exponential", backoff_ms=1000)[11:] == [2_048_000, DELAY_MS_MAX] == [2_048_000, 3_600_000]
+    assert {*waits(8, backoff="exponential", backoff_ms=5_000_000)} == {5_000_000}, "the job starts beyond"
+    assert backoff_delay_ms(checked({"backoff_ms": 1234}), 9, raises(AssertionError("no jitter here"))) == 1234
+
+
+@given(st.integers(0, validate.BACKOFF_MS_MAX), st.integers(0, 10_000), st.floats(0, 1, exclude_max=True))
+def test_a_growing_wait_is_bounded_for_every_job(backoff_ms: int, failures: int, draw: float) -> None:
+    grown = backoff_delay_ms(Options(backoff="exponential", backoff_ms=backoff_ms), failures, lambda: draw)
+    assert backoff_ms // 2 <= grown <= max(backoff_ms, DELAY_MS_MAX)
+
+
+@pytest.mark.parametrize(("failures", "delay"), [(0, 750), (2, 3000)])
+def test_a_worker_uses_the_failures_of_the_job_and_its_own_draw(failures: int, delay: int) -> None:
+    machine, (job,) = holding("a", backoff_ms=1000, backoff="exponential", failures=failures, concurrency=1)
+    machine.draws = [0.5]
+    assert machine.ended(job, "boom").work.failures[0].delay_ms == delay
 
 
 @pytest.mark.feature("BQ28", "BL08")

@@ -118,10 +118,8 @@ def test_inside_its_bound(name: str, value: Any, read: Any) -> None:
 @pytest.mark.parametrize(("name", "value"), list(bad_cases()))
 def test_outside_its_bound(nowhere: Queue, name: str, value: Any) -> None:
     given: Any = {name: value, **COMPANIONS.get(name, {})}
-    caught = refused(Malformed, "", nowhere.enqueue, "work", {}, **given)
-    assert caught.field == name
-    message = str(caught)
-    assert message.startswith(f"{name}: ") and "it must be" in message and "\n" not in message
+    caught = refused(Malformed, f"^{name}: .*it must be", nowhere.enqueue, "work", {}, **given)
+    assert caught.field == name and "\n" not in str(caught)
     refused(Malformed, rf"^jobs\[0\]\.{name}: ", nowhere.enqueue_many, [NewJob("work", {}, **given)])
 
 
@@ -160,8 +158,7 @@ def test_queues_schedules_and_workers_take_a_timedelta_wherever_ms_are_asked_for
         queue.schedules.put("s", "work", None, every_ms=timedelta(hours=1), late_ms=second, delay_ms=timedelta())
         assert queue.schedules.list()[0].timing.every_ms == 3_600_000
         assert queue.clean("dead", older_than_ms=second) == 0 and queue.dead.clear(older_than_ms=second) == 0
-        lock = queue.locks.acquire("l", ttl_ms=timedelta(minutes=1))
-        assert lock is not None
+        lock: Any = queue.locks.acquire("l", ttl_ms=timedelta(minutes=1))
         queue.locks.extend(lock, ttl_ms=timedelta(minutes=1))
         assert list(queue.events.read("0", wait_ms=timedelta())) == []
         queue.enqueue("work", None, id="w", delay_ms=timedelta(hours=1))

@@ -206,8 +206,6 @@ def test_an_obliterated_queue_without_workers_has_no_connections_left(desk: Desk
 # -- the state machine
 
 OWN = ClientConnection(1, "127.0.0.1:1111", RUN)
-#: The reply to what needs none.
-NOTHING: Any = None
 WATCHED = (Connected(A, 1), Connected(B, 2), Connected(C, 3))
 Seen = tuple[int, ...]
 
@@ -225,19 +223,15 @@ class Looker(Machine):
         """The next operation of this kind on the sweep slot; what comes before it is answered."""
         for _ in range(100):
             operation = self.out["sweep"].operation if "sweep" in self.out else None
-            match operation:
-                case None:
-                    self.wait(50)
-                case _ if isinstance(operation, kind):
-                    return operation
-                case Beat():
-                    self.answer("sweep", Beaten(self.srv_us, "ok", True, False))
-                case Sweep():
-                    self.swept()
-                case NoteQueue():
-                    self.answer("sweep", NOTHING)
-                case _:
-                    raise AssertionError(f"{operation} and not {kind.__name__}")
+            if isinstance(operation, kind):
+                return operation
+            if operation is None:
+                self.wait(50)
+            elif isinstance(operation, Sweep):
+                self.swept()
+            else:
+                assert isinstance(operation, Beat | NoteQueue), f"{operation} and not {kind.__name__}"
+                self.answer("sweep", Beaten(self.srv_us, "ok", True, False) if isinstance(operation, Beat) else None)
         raise AssertionError(f"no {kind.__name__}")
 
     def swept(self, *watched: Connected) -> None:
