@@ -7,6 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import redis
 
 import engine.testing.server as server_module
 from engine.testing import BINARY_VARIABLE, EmbeddedServer, ServerFailed, ServerMissing, free_port, server_binary, start_guarded
+from engine.testing.server import YOUNG_S, OwnedFolder, sweep
 from tests.engine.helpers.processes import is_gone
 from tests.engine.helpers.producing import refused
 from tests.engine.helpers.waiting import wait_until
@@ -209,3 +212,50 @@ def test_the_url_fixture_gives_an_empty_server(ironclaim_url: str, ironclaim_ser
         with redis.Redis(port=ironclaim_server.port, db=database) as client:
             assert client.dbsize() == 0
             client.set("left behind", "1")
+
+
+# -- temporary folders of servers: kept while their owner lives, swept once it is gone
+
+FOLDER_PROGRAM = """
+import time
+from engine.testing.server import OwnedFolder
+print(OwnedFolder().path, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def later_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> float:
+    """Temporary folders are below tmp_path; a time at which those made in this test are no longer young."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return time.time() + YOUNG_S + 3_600
+
+
+def test_a_folder_is_there_until_it_is_removed(tmp_path: Path, later_s: float) -> None:
+    owned = OwnedFolder()
+    (owned.path / "server.log").write_text("ready")
+    assert owned.path.parent == tmp_path
+    owned.remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_living_owners_folder_stays_and_a_killed_ones_goes(tmp_path: Path, later_s: float) -> None:
+    owner = subprocess.Popen([sys.executable, "-c", FOLDER_PROGRAM], stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    try:
+        path = Path(owner.stdout.readline().strip())
+        assert path.parent == tmp_path and sweep(now_s=later_s) == [] and path.is_dir()
+    finally:
+        owner.kill()
+        owner.wait()
+        owner.stdout.close()
+    assert sweep(now_s=later_s) == [path] and not path.exists()
+
+
+def test_a_young_folder_and_those_of_others_stay(tmp_path: Path, later_s: float) -> None:
+    (tmp_path / f"{server_module.PREFIX}young").mkdir()
+    (tmp_path / "somebody-elses").mkdir()
+    (tmp_path / f"{server_module.PREFIX}file").write_text("no folder")
+    assert sweep() == [] and sweep(now_s=later_s) == [tmp_path / f"{server_module.PREFIX}young"]
+    assert {path.name for path in tmp_path.iterdir()} == {"somebody-elses", f"{server_module.PREFIX}file"}

@@ -1,4 +1,5 @@
-"""The envelope of a job (rule 15): Python and Lua read the same, and bytes that are none harm nobody else."""
+"""The envelope of a job and the fields of its run (rule 15): Python and Lua read and write the same, and bytes that are none harm
+nobody else."""
 
 from __future__ import annotations
 
@@ -13,9 +14,11 @@ from hypothesis import strategies as st
 
 from engine import Queue, ScriptFault, validate
 from engine.models import envelope
+from engine.models.envelope import read_run_fields
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Enqueue, Lease, Options
 from engine.redis.scripts import layers_of, linked_functions, scripts_folder
+from tests.engine.desk import run_fields, write_run
 from tests.engine.helpers.lives import now_ms
 from tests.engine.helpers.producing import claim, refused
 from tests.walks import examples
@@ -259,3 +262,62 @@ def test_one_bad_job_does_not_hold_up_the_others(queue: Queue, damage: str, clie
         assert [failure.lease.job for failure in claimed.unreadable] == ["bad"]
     else:
         assert queue.counts().waiting == 0 and queue.counts().active == 3
+
+
+# -- the fields of `run:<id>`
+
+RUN_SCRIPT = """#!lua
+%s
+local words = {}
+for at = 2, #ARGV do words[at - 1] = ARGV[at] end
+if ARGV[1] == 'write' then run_write(KEYS[1], unpack(words)) return {} end
+return run_read(KEYS[1], unpack(words))
+"""
+RUN_NAMES = ("fence", "nonce", "seal", "owner", "claims", "failures", "limits", "e0", "e9", "error", "requeued_ms")
+RUN_VALUES = {
+    "fence": st.integers(1, 2**53).map(str),
+    "nonce": st.from_regex("[0-9a-f]{16}:[1-9][0-9]{0,5}", fullmatch=True) | st.just(""),
+    "claims": st.integers(1, 999).map(str),
+}
+#: Bytes that could be taken for the end of a field.
+RUN_TEXTS = st.text(max_size=30) | st.sampled_from(["1:", " 3:abc", "e0 2:", "\0", ": "])
+RUN_FIELDS = st.fixed_dictionaries(
+    {"fence": RUN_VALUES["fence"]}, optional={name: RUN_VALUES.get(name, RUN_TEXTS) for name in RUN_NAMES if name != "fence"}
+)
+
+
+@pytest.fixture
+def raw_client(ironclaim_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(ironclaim_url) as made:
+        yield made
+
+
+def in_lua(raw_client: redis.Redis, what: str, *words: str) -> list[bytes | None]:
+    script = RUN_SCRIPT % linked_functions(["run_read", "run_write"], layers_of(scripts_folder(), "lanes"))
+    found: Any = raw_client.eval(script, 1, "run", what, *words)
+    return found
+
+
+@pytest.mark.walk
+@SHARED_SERVER
+@given(st.lists(RUN_FIELDS, min_size=1, max_size=3))
+def test_rule_15_lua_and_python_read_what_the_other_wrote(raw_client: redis.Redis, changes: list[dict[str, str]]) -> None:
+    raw_client.delete("run")
+    wanted: dict[str, str] = {}
+    for fields in changes:
+        in_lua(raw_client, "write", *(word for pair in fields.items() for word in pair))
+        wanted = {name: text for name, text in ({"claims": "1"} | wanted | fields).items() if text}
+        assert {name: value.decode() for name, value in run_fields(raw_client, "run").items()} == wanted
+    write_run(raw_client, "run", **wanted)
+    values = in_lua(raw_client, "read", *RUN_NAMES)
+    assert [value.decode() if value else "" for value in values] == [wanted.get(name, "") for name in RUN_NAMES]
+
+
+OTHER_RUNS = [b"", b"x", b"12", b"12 n", b"12 n ", b"12 n \x05\x00ab", b"12 n \x00\x00claims", b"x n \x00\x00"]
+
+
+@pytest.mark.parametrize("raw", OTHER_RUNS)
+def test_other_bytes_are_named(raw_client: redis.Redis, raw: bytes) -> None:
+    refused(ValueError, "not enough values|no fields of a run|invalid literal", read_run_fields, raw)
+    raw_client.set("run", raw)
+    refused(redis.ResponseError, "IRONCLAIM the key run is no run of a job", in_lua, raw_client, "read", "fence")
