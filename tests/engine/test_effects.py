@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -26,50 +27,45 @@ def job_of(queue: str, job: str = "j1") -> Job:
 
 
 def test_a_job_takes_effect_once_and_only_with_its_transaction(database: Database) -> None:
-    connection = database.connect()
-    assert effects.once(connection, job_of("q"))
-    connection.rollback()
-    assert effects.once(connection, job_of("q")) and not effects.once(connection, job_of("q"))
-    connection.commit()
-    assert not effects.once(connection, job_of("q"))
-    assert effects.once(connection, job_of("another")), "ids of two queues may be the same"
-    assert effects.once(connection, job_of("q", "j2"))
-    connection.commit()
-    connection.close()
+    with database.transaction() as connection:
+        assert effects.once(connection, job_of("q"))
+        connection.rollback()
+        assert effects.once(connection, job_of("q")) and not effects.once(connection, job_of("q"))
+        connection.commit()
+        assert not effects.once(connection, job_of("q")) and effects.once(connection, job_of("q", "j2"))
+        assert effects.once(connection, job_of("another")), "ids of two queues may be the same"
     found = database.query("SELECT queue, job FROM ironclaim_effects ORDER BY 1, 2")
     assert found == [("another", "j1"), ("q", "j1"), ("q", "j2")]
 
 
 def test_a_second_run_at_the_same_time_waits_until_the_first_has_ended(database: Database) -> None:
     for first_commits in (True, False):
-        job, told, first = job_of("q", f"commits-{first_commits}"), [], database.connect()
-        assert effects.once(first, job)
+        job, told = job_of("q", f"commits-{first_commits}"), list[bool]()
 
         def run(job: Job = job, told: list[bool] = told) -> None:
             with database.transaction() as second:
                 told.append(effects.once(second, job))
 
-        with ThreadPoolExecutor(1) as other:
+        with ThreadPoolExecutor(1) as other, closing(database.connect()) as first:
+            assert effects.once(first, job)
             other.submit(run)
             if database.kind == "postgresql":
                 wait_until(lambda: database.query(WAITING) != [(0,)], "the second run waits")
             assert told == []
             first.commit() if first_commits else first.rollback()
-        first.close()
+            other.shutdown()
         assert told == [not first_commits]
 
 
 def test_what_is_old_is_forgotten(database: Database) -> None:
-    connection = database.connect()
-    assert [effects.once(connection, job_of("q", job)) for job in ("old", "new")] == [True, True]
-    connection.commit()
+    with database.transaction() as connection:
+        assert [effects.once(connection, job_of("q", job)) for job in ("old", "new")] == [True, True]
     ago = "datetime('now', '-3 days')" if database.kind == "sqlite" else "now() - interval '3 days'"
     database.change(f"UPDATE ironclaim_effects SET done_at = {ago} WHERE job = 'old'")
-    assert effects.forget(connection, older_than_ms=4 * 86_400_000) == 0
-    assert effects.forget(connection, older_than_ms=2 * 86_400_000) == 1
-    connection.commit()
-    assert not effects.once(connection, job_of("q", "new")) and effects.once(connection, job_of("q", "old"))
-    connection.close()
+    with database.transaction() as connection:
+        assert [effects.forget(connection, older_than_ms=days * 86_400_000) for days in (4, 2)] == [0, 1]
+        connection.commit()
+        assert not effects.once(connection, job_of("q", "new")) and effects.once(connection, job_of("q", "old"))
     refused(Malformed, "^older_than_ms: ", effects.forget, connection, older_than_ms=-1)
 
 

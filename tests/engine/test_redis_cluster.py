@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,8 @@ def test_a_slot_that_moves_under_load_is_followed(cluster: EmbeddedCluster) -> N
                 sent.append(queue.enqueue("work", {}).job)
 
         worker = Worker(worked, book.handlers("w", "work"), concurrency=4, lease_ms=600_000)
-        with at_work(worker), ThreadPoolExecutor(1) as threads:
+        with at_work(worker), ThreadPoolExecutor(1) as threads, ExitStack() as ends:
+            ends.callback(stop.set)
             producing, owner = threads.submit(produce), cluster.owner_of(slot)
             for target in ((owner + 1) % 3, (owner + 2) % 3, owner):
                 seen = len(sent)
