@@ -50,7 +50,8 @@ def lived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Life:
 
 
 def worker(queue: Queue, **settings: Any) -> Worker:
-    return Worker(queue, life.handlers, **{"processes": 1, "sweep_ms": 50, **settings})
+    settings = {"processes": 1, "sweep_ms": 50, **settings}
+    return Worker(queue, life.handlers, **settings)
 
 
 @pytest.mark.feature("MQ18")

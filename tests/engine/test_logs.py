@@ -69,7 +69,8 @@ def said(lines: list[dict[str, Any]], text: str) -> dict[str, Any]:
 
 
 def run(queue: Queue, handlers: Handlers, **settings: Any) -> None:
-    Worker(queue, handlers, name="w", **{"sweep_ms": 50, **settings}).run(burst=True)
+    settings = {"sweep_ms": 50, **settings}
+    Worker(queue, handlers, name="w", **settings).run(burst=True)
 
 
 def fields(line: dict[str, Any]) -> tuple[object, ...]:
