@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 
 from chaos.topology.embedded_cluster import EmbeddedCluster
 from engine import ConnectOptions, Queue
+from engine.redis import handshake
 from engine.testing import EmbeddedServer
 from tests.engine.cluster_desk import CALM_MS
 from tests.engine.desk import desk as desk
@@ -44,26 +45,23 @@ def patient_calls(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def queue(ironclaim_url: str) -> Iterator[Queue]:
     """Nothing is in it."""
-    made = Queue("q", url=ironclaim_url)
-    yield made
-    made.close()
+    with Queue("q", url=ironclaim_url) as made:
+        yield made
 
 
 @pytest.fixture
 def nowhere(closed_port: int) -> Iterator[Queue]:
     """A queue whose every call would fail with another error than Malformed."""
-    made = Queue("q", url=f"redis://127.0.0.1:{closed_port}/0")
-    made.driver.deadline_ms = 0
-    yield made
-    made.close()
+    with Queue("q", url=f"redis://127.0.0.1:{closed_port}/0") as made:
+        made.driver.deadline_ms = 0
+        yield made
 
 
 @pytest.fixture
 def direct(ironclaim_url: str) -> Iterator[Queue]:
     """The same queue past the relay, or beside the face that the test is about."""
-    made = Queue("q", url=ironclaim_url)
-    yield made
-    made.close()
+    with Queue("q", url=ironclaim_url) as made:
+        yield made
 
 
 @pytest.fixture
@@ -71,6 +69,19 @@ def client(ironclaim_url: str) -> Iterator[Any]:
     """redis-py itself on the server of the queue."""
     with raw_client(ironclaim_url) as made:
         yield made
+
+
+@pytest.fixture
+def as_user(client: Any, ironclaim_url: str) -> Iterator[Callable[[str], str]]:
+    """Makes a user with these rules, who is gone afterwards; the url for it."""
+    handshake.tell_unknown.cache_clear()
+
+    def make(rules: str) -> str:
+        client.execute_command("ACL", "SETUSER", "shop", "reset", "on", ">secret", *rules.split())
+        return ironclaim_url.replace("redis://", "redis://shop:secret@")
+
+    yield make
+    client.execute_command("ACL", "DELUSER", "shop")
 
 
 @pytest.fixture
@@ -111,11 +122,8 @@ def closed_port() -> Iterator[int]:
 
 @pytest.fixture
 def workers(tmp_path: Path, ironclaim_url: str) -> Iterator[Workers]:
-    """Handlers that hold on are let go before their workers are stopped."""
-    made = Workers(tmp_path, ironclaim_url)
-    yield made
-    made.open_gate()
-    made.stop_all()
+    with Workers(tmp_path, ironclaim_url) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

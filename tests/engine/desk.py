@@ -4,7 +4,7 @@ operations, cut scripts off after a number of writes, and dump the keyspace."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -16,27 +16,11 @@ from engine import validate
 from engine.models import Spec
 from engine.models.envelope import read_run_fields
 from engine.models.lanes_keys import LanesKeys
+from engine.ops import claims
 from engine.ops.admin import Limit, Pause, Resume, SetLimit, SetWorker
 from engine.ops.base import Call, Operation
-from engine.ops.claims import (
-    Bury,
-    Claim,
-    Claimed,
-    Ended,
-    Extend,
-    Failure,
-    Finish,
-    LeasedJob,
-    Mark,
-    MarkResult,
-    ReadWorkerUpdates,
-    Release,
-    Retry,
-    Sweep,
-    Swept,
-    WorkerUpdates,
-)
-from engine.ops.jobs import Enqueue, Enqueued, EnqueueMany, Lease, Options
+from engine.ops.claims import Claim, Failure, Finish, LeasedJob, Swept
+from engine.ops.jobs import Enqueue, EnqueueMany, Lease, Options
 from engine.ops.schedules import Tick, Ticked
 from engine.ops.workers import Beat, Beaten, ReportRunTimes, RunTimes
 from engine.queue.settings import TEST_CLOCK_LEAST_MS
@@ -232,8 +216,7 @@ class Desk:
 
     def enqueue(self, *jobs: str, **options: Any) -> Self:
         for job in jobs:
-            enqueued: Enqueued = self.run(self.enqueue_operation(job, **options))
-            assert enqueued.result == "created"
+            assert self.run(self.enqueue_operation(job, **options)).result == "created"
         return self
 
     def family(self, **options: Any) -> Self:
@@ -260,56 +243,50 @@ class Desk:
             worker * 16, self._count(worker), limit, lease_ms, not_after_ms, worker, 1000, classes, crashed_max, priorities
         )
 
-    def claim(
-        self,
-        worker: str = "a",
-        limit: int = 10,
-        *,
-        classes: tuple[str, ...] = ("main",),
-        crashed_max: int = 1000,
-        priorities: tuple[int, int] | None = None,
-    ) -> list[LeasedJob]:
-        operation = self.claim_operation(worker, limit, classes=classes, crashed_max=crashed_max, priorities=priorities)
-        claimed: Claimed = self.run(operation)
-        return list(claimed.jobs)
+    def claim(self, worker: str = "a", limit: int = 10, **more: Any) -> list[LeasedJob]:
+        return list(self.run(self.claim_operation(worker, limit, **more)).jobs)
 
     def one(self, worker: str = "a", limit: int = 10, **more: Any) -> LeasedJob:
         """The same, where it is a single one."""
         (job,) = self.claim(worker, limit, **more)
         return job
 
+    def lease(self, job: str, **options: Any) -> Lease:
+        """Enqueue it, and let a worker claim it and nothing else; its lease."""
+        return self.enqueue(job, **options).one().lease
+
+    def _done(self, operation: Operation) -> Self:
+        assert self.run(operation).result == "done"
+        return self
+
     def set_limit_operation(self, target: str, **limit: Any) -> SetLimit:
         """Define a limit; without any bound: remove it."""
         return SetLimit(target, Limit(**limit) if limit else None, **self.identity())
 
     def set_limit(self, target: str, **limit: Any) -> Self:
-        assert self.run(self.set_limit_operation(target, **limit)).result == "done"
-        return self
+        return self._done(self.set_limit_operation(target, **limit))
 
     def pause_operation(self, name: str = "*", length_ms: int = 0) -> Pause:
         return Pause(name, length_ms, **self.identity())
 
     def pause(self, name: str = "*", length_ms: int = 0) -> Self:
-        assert self.run(self.pause_operation(name, length_ms)).result == "done"
-        return self
+        return self._done(self.pause_operation(name, length_ms))
 
     def resume_operation(self, name: str = "*") -> Resume:
         return Resume(name, **self.identity())
 
     def resume(self, name: str = "*") -> Self:
-        assert self.run(self.resume_operation(name)).result == "done"
-        return self
+        return self._done(self.resume_operation(name))
 
     def set_worker_operation(self, field: str, value: int | None) -> SetWorker:
         """Set something for a worker; None removes it."""
         return SetWorker(field, value, **self.identity())
 
-    def news(self, version: int = 0, worker: str = "w") -> WorkerUpdates:
-        return self.run(ReadWorkerUpdates(version, worker))
+    def news(self, version: int = 0, worker: str = "w") -> claims.WorkerUpdates:
+        return self.run(claims.ReadWorkerUpdates(version, worker))
 
     def finish(self, *leases: Lease) -> list[tuple[str, str]]:
-        ended: Ended = self.run(Finish(leases))
-        return list(ended.items)
+        return list(self.run(Finish(leases)).items)
 
     def finished(self, *leases: Lease) -> Self:
         """The same, whatever came of it."""
@@ -317,16 +294,13 @@ class Desk:
         return self
 
     def retry(self, lease: Lease, delay_ms: int = 1000, error: str = "boom") -> tuple[str, str]:
-        ended: Ended = self.run(Retry((Failure(lease, error, delay_ms),)))
-        return ended.items[0]
+        return self.run(claims.Retry((Failure(lease, error, delay_ms),))).items[0]
 
     def bury(self, *leases: Lease, error: str = "no") -> list[tuple[str, str]]:
-        ended: Ended = self.run(Bury(tuple(Failure(lease, error) for lease in leases)))
-        return list(ended.items)
+        return list(self.run(claims.Bury(tuple(Failure(lease, error) for lease in leases))).items)
 
     def release(self, *leases: Lease, started: bool = False) -> list[tuple[str, str]]:
-        ended: Ended = self.run(Release(leases, frozenset(leases if started else ())))
-        return list(ended.items)
+        return list(self.run(claims.Release(leases, frozenset(leases if started else ()))).items)
 
     def end(self, how: str, lease: Lease, *, delay_ms: int = 60_000, **claim: Any) -> list[LeasedJob]:
         """End a lease in one of the ways of `ENDS`; what the fused claim has claimed."""
@@ -340,30 +314,24 @@ class Desk:
             {"finish": self.finish, "bury": self.bury, "release": self.release}[how](lease)
         return []
 
-    def extend_operation(self, *leases: Lease, renewal: int = 1) -> Extend:
-        return Extend(leases, renewal, LEASE_MS, self.now_ms + LEASE_MS // 3)
+    def extend_operation(self, *leases: Lease, renewal: int = 1) -> claims.Extend:
+        return claims.Extend(leases, renewal, LEASE_MS, self.now_ms + LEASE_MS // 3)
 
-    def mark(self, lease: Lease) -> MarkResult:
-        return self.run(Mark(lease)).result
+    def mark(self, lease: Lease) -> claims.MarkResult:
+        return self.run(claims.Mark(lease)).result
 
     def sweep_operation(
         self, worker: str = "s", *, limit: int = SWEEP_LIMIT, sleep_max_ms: int = 1000, done_max: int = 1000, yields: bool = False
-    ) -> Sweep:
+    ) -> claims.Sweep:
         """The next sweep of a worker."""
-        return Sweep(worker * 16, self._count(f"sweeps of {worker}"), limit, sleep_max_ms, done_max, yields)
+        return claims.Sweep(worker * 16, self._count(f"sweeps of {worker}"), limit, sleep_max_ms, done_max, yields)
 
-    def orphans_operation(self, worker: str = "s", *, limit: int = 100) -> Sweep:
+    def orphans_operation(self, worker: str = "s", *, limit: int = 100) -> claims.Sweep:
         """The next look of a worker for leases that others have left behind."""
-        return Sweep(worker * 16, self._count(f"sweeps of {worker}"), limit, 1000, 0, orphans=True)
+        return claims.Sweep(worker * 16, self._count(f"sweeps of {worker}"), limit, 1000, 0, orphans=True)
 
     def beat_operation(
-        self,
-        worker: str = "a",
-        *,
-        ttl_ms: int = 30_000,
-        lease_ms: int = LEASE_MS,
-        sweep_ms: int = 1000,
-        about: str = "{}",
+        self, worker: str = "a", *, ttl_ms: int = 30_000, lease_ms: int = LEASE_MS, sweep_ms: int = 1000, about: str = "{}"
     ) -> Beat:
         """The next beat of a worker."""
         return Beat(worker * 16, self._count(f"beats of {worker}"), ttl_ms, self.now_ms + ttl_ms, lease_ms, sweep_ms, about)
@@ -428,10 +396,9 @@ class Desk:
 
     def crash(self, job: str, *, worker: str = "x", mark: bool = True) -> tuple[Lease, int]:
         """Claim a job that waits alone, mark it, and lose its lease: the lease that was reaped, and the crashes."""
-        (leased,) = self.claim(worker)
+        leased = self.one(worker)
         assert leased.lease.job == job
-        if mark:
-            assert self.mark(leased.lease) == "ok"
+        assert not mark or self.mark(leased.lease) == "ok"
         ((lease, crashes),) = self.sweep_past(LEASE_MS + 1)
         return lease, crashes
 
@@ -456,11 +423,8 @@ class Desk:
 
     def dump(self) -> dict[str, Any]:
         """Every key with its type, value and expiry."""
-        found: Any = self.redis.eval(DUMP, 0)
-        return {
-            key.decode(): (kind.decode(), SHOWN.get(kind, lambda raw: raw)(value), expires_ms)
-            for key, kind, expires_ms, value in sorted(found, key=lambda each: each[0])
-        }
+        found: Any = sorted(self.redis.eval(DUMP, 0), key=lambda each: each[0])
+        return {key.decode(): (kind.decode(), SHOWN.get(kind, lambda raw: raw)(value), ms) for key, kind, ms, value in found}
 
     @contextmanager
     def unchanged(self, why: str = "") -> Iterator[None]:
@@ -469,14 +433,9 @@ class Desk:
         yield
         assert self.dump() == before, why
 
-    @contextmanager
-    def full(self, full: bool = True) -> Iterator[None]:
+    def full(self, is_full: bool = True) -> AbstractContextManager[None]:
         """The server has no memory left."""
-        self.redis.config_set("maxmemory", int(full))
-        try:
-            yield
-        finally:
-            self.redis.config_set("maxmemory", 0)
+        return full(self.redis) if is_full else nullcontext()
 
     def each_cut(self, first: int = 0) -> Iterator[int]:
         """After how many writes to `cut_off` a script: ever more, each time from an empty server, until it runs to its end."""
@@ -490,10 +449,7 @@ class Desk:
 
     def places(self, job: str) -> set[str]:
         """The structures that hold a job: lane, due, active, dead, blocked, or `ended` for a tombstone."""
-        found: set[str] = set()
-        for name, key in (("active", self.keys.active), ("dead", self.keys.dead), ("blocked", self.keys.blocked)):
-            if self.redis.zscore(key, job) is not None:
-                found.add(name)
+        found = {name for name in ("active", "dead", "blocked") if self.redis.zscore(getattr(self.keys, name), job) is not None}
         if any(self.redis.zscore(key, job) is not None for key in self.redis.scan_iter(self.keys.lane("*"), count=1000)):
             found.add("lane")
         if any(member.decode()[10:] == job for member in self.redis.zrange(self.keys.due, 0, -1)):  # type: ignore[union-attr]
@@ -506,6 +462,16 @@ class Desk:
     def run_hash(self, job: str) -> dict[str, str]:
         """All but the seal, which repeats a piece of the envelope."""
         return run_texts(self.redis, self.keys.run(job))
+
+
+@contextmanager
+def full(client: Any) -> Iterator[None]:
+    """The server has no memory left."""
+    client.config_set("maxmemory", 1)
+    try:
+        yield
+    finally:
+        client.config_set("maxmemory", 0)
 
 
 def run_fields(client: redis.Redis, key: str) -> dict[str, bytes]:
@@ -531,6 +497,5 @@ def write_run(client: redis.Redis, key: str, **fields: str | int) -> None:
 @pytest.fixture
 def desk(ironclaim_url: str) -> Iterator[Desk]:
     """An empty desk."""
-    made = Desk(ironclaim_url)
-    yield made
-    made.close()
+    with closing(Desk(ironclaim_url)) as made:
+        yield made

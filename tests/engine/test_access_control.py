@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,29 +13,15 @@ import redis
 
 from engine import AsyncQueue, Channel, Queue, ServerUnavailable, UnsafeServer, Worker, queues
 from engine.ops.base import ServerClock
-from engine.redis import handshake
 from engine.redis.handshake import Handshake, parse_hello
 from record.history import HistoryFile, load_file
 from record.recorder import Recorder
-from tests.engine.helpers.producing import raises, raw_client, some_handlers
+from tests.engine.helpers.producing import raises, refused, some_handlers
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 NO_DANGER = "~* &* +@all -@dangerous"
 #: Makes a user with these rules; the url for it.
 AsUser = Callable[[str], str]
-
-
-@pytest.fixture
-def as_user(ironclaim_url: str) -> Iterator[AsUser]:
-    handshake.tell_unknown.cache_clear()
-    with raw_client(ironclaim_url) as client:
-
-        def make(rules: str) -> str:
-            client.execute_command("ACL", "SETUSER", "shop", "reset", "on", ">secret", *rules.split())
-            return ironclaim_url.replace("redis://", "redis://shop:secret@")
-
-        yield make
-        client.execute_command("ACL", "DELUSER", "shop")
 
 
 def readme_rules() -> str:
@@ -106,16 +92,16 @@ def test_a_channel_works_without_info(as_user: AsUser) -> None:
 
 def test_without_info_no_replica_is_waited_for(as_user: AsUser) -> None:
     said = '^durability="replica" needs the command INFO'
-    with Queue("q", url=as_user(NO_DANGER), durability="replica") as queue, pytest.raises(UnsafeServer, match=said):
-        queue.enqueue("add", 1)
+    with Queue("q", url=as_user(NO_DANGER), durability="replica") as queue:
+        refused(UnsafeServer, said, queue.enqueue, "add", 1)
 
 
 @pytest.mark.parametrize(
     ("rules", "command"), [("+@all -evalsha", "evalsha"), ("+@all -time", "time"), ("+@all -script", "script")]
 )
 def test_a_refusal_names_its_command(as_user: AsUser, rules: str, command: str) -> None:
-    with Queue("q", url=as_user(f"~* &* {rules}")) as queue, pytest.raises(ServerUnavailable, match=f"'{command}"):
-        queue.enqueue("add", 1)
+    with Queue("q", url=as_user(f"~* &* {rules}")) as queue:
+        refused(ServerUnavailable, f"'{command}", queue.enqueue, "add", 1)
 
 
 def test_hello_is_read_in_both_protocols() -> None:
@@ -124,5 +110,5 @@ def test_hello_is_read_in_both_protocols() -> None:
     assert parse_hello(fields) == wanted
     assert parse_hello(dict(zip(fields[::2], fields[1::2], strict=True))) == wanted
     refusal, old = redis.ResponseError("NOPERM info"), [b"version", b"6.2.14"]
-    with pytest.raises(UnsafeServer, match=r"^redis_version: 6.2.14 is too old"):
-        Handshake((), ServerClock(), None).conclude([refusal, refusal, refusal, old, [1, 0]])
+    answers = [refusal, refusal, refusal, old, [1, 0]]
+    refused(UnsafeServer, "^redis_version: 6.2.14 is too old", Handshake((), ServerClock(), None).conclude, answers)

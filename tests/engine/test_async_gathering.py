@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any, Self
 
 import pytest
@@ -16,6 +17,7 @@ from engine.ops.jobs import Enqueue, Options
 from engine.redis import async_driver, gathering
 from engine.redis.async_driver import CONNECTIONS_MAX
 from engine.redis.endpoint import DEADLINE_MS_MAX
+from tests.engine.desk import full
 from tests.engine.helpers.producing import ids_of
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S
@@ -51,8 +53,7 @@ async def test_enqueues_that_come_while_one_is_under_way_leave_in_two_calls_in_t
     jobs = [f"j{number}" for number in range(101)]
     async with AsyncQueue("q", url=relay.url) as queue:
         writes = writes_of(relay)
-        tasks = await started(queue, *jobs)
-        assert {(await task).result for task in tasks} == {"created"}
+        assert {(await task).result for task in await started(queue, *jobs)} == {"created"}
         assert len(queue.driver._connections._idle[None]) == 1
         # The note of the era, the contact, the one that left alone, the others in two calls, whose pieces the
         # relay may read in any portions.
@@ -161,24 +162,19 @@ async def test_the_error_of_one_call_is_the_error_of_its_task_alone(ironclaim_ur
     assert ids_of(direct, "waiting") == ["contact", "a", "c", "e"]
 
 
-@pytest.mark.parametrize("rule", ["lose_reply", "lose_request", "cut_request", "cut_reply", "one_reply"])
-async def test_a_batch_on_a_broken_connection_is_sent_again_and_doubles_no_job(relay: Relay, direct: Queue, rule: Any) -> None:
-    jobs = [f"j{number}" for number in range(50)]
-    async with AsyncQueue("q", url=relay.url) as queue:
-        tasks = await started(queue, *jobs)
-        await tasks[0]
-        relay.next(rule)
-        assert {(await task).result for task in tasks} <= {"created", "repeated"}
-    assert sorted(ids_of(direct, "waiting")) == sorted(["contact", *jobs])
+BREAKS = [("lose_reply",), ("lose_request",), ("cut_request",), ("cut_reply",), ("one_reply",), ("lose_reply",) * 2]
 
 
-async def test_two_batches_on_one_connection_that_breaks_are_both_sent_again(relay: Relay, direct: Queue) -> None:
-    """The replies of the second would come behind those of the first, which never come."""
+@pytest.mark.parametrize("rules", BREAKS, ids=" ".join)
+async def test_batches_on_a_connection_that_breaks_are_sent_again_and_double_no_job(
+    relay: Relay, direct: Queue, rules: Any
+) -> None:
+    """The replies of a second one would come behind those of the first, which never come."""
     jobs = [f"j{number}" for number in range(51)]
     async with AsyncQueue("q", url=relay.url) as queue:
         tasks = await started(queue, *jobs)
         await tasks[0]
-        relay.next("lose_reply", "lose_reply")
+        relay.next(*rules)
         assert {(await task).result for task in tasks} <= {"created", "repeated"}
         assert (await queue.enqueue("work", None, id="after")).result == "created"
         assert not queue.driver._connections._shared and not queue.driver.permits.locked()
@@ -190,8 +186,7 @@ async def test_a_batch_without_an_answer_holds_up_no_later_one(relay: Relay, dir
     async with AsyncQueue("q", url=relay.url, connect=ENDLESS) as queue:
         await queue.enqueue("work", None, id="contact")
         relay.next("hush_reply")
-        calls = relay.calls
-        silent = asyncio.create_task(queue.enqueue("work", None, id="silent"))
+        calls, silent = relay.calls, asyncio.create_task(queue.enqueue("work", None, id="silent"))
         while relay.calls == calls:
             await asyncio.sleep(0.001)
         # The first of these wait until the batch is overdue.
@@ -239,16 +234,13 @@ async def test_a_server_that_is_gone_for_a_while_delays_what_is_gathered_and_los
 def test_a_loop_that_is_closed_in_mid_batch_leaves_the_queue_usable(ironclaim_url: str) -> None:
     queue = AsyncQueue("q", url=ironclaim_url)
 
-    async def story() -> None:
-        await started(queue, *(f"j{number}" for number in range(20)))
-
     async def after() -> None:
         ends = await asyncio.gather(*(queue.enqueue("work", os.urandom(4)) for _ in range(20)))
         assert {end.result for end in ends} == {"created"}
         await queue.close()
 
-    # asyncio.run cancels what is still under way when a story ends.
-    asyncio.run(story())
+    # asyncio.run cancels what is still under way when its coroutine ends.
+    asyncio.run(started(queue, *(f"j{number}" for number in range(20))))
     asyncio.run(after())
 
 
@@ -276,14 +268,10 @@ async def test_a_server_that_refuses_a_batch_still_answers_the_one_behind_it(iro
     """Both are on one connection: the refusal of the first is no reason to lose the answer of the second."""
     async with AsyncQueue("q", url=ironclaim_url, connect=ConnectOptions(deadline_ms=DEADLINE_MS_MAX)) as queue:
         await asyncio.gather(*(queue.enqueue("work", None) for _ in range(20)))
-        client.script_flush() if harm == "scripts" else client.config_set("maxmemory", 1)
-        try:
+        with full(client) if harm == "memory" else nullcontext(client.script_flush()):
             calls = (queue.enqueue("work", None, id=f"j{number}") for number in range(40))
             ends = await asyncio.gather(*calls, return_exceptions=True)
-        finally:
-            client.config_set("maxmemory", 0)
-        expected = "created" if harm == "scripts" else ServerUnavailable
-        assert {getattr(end, "result", type(end)) for end in ends} == {expected}
+        assert {getattr(end, "result", type(end)) for end in ends} == {"created" if harm == "scripts" else ServerUnavailable}
         assert not queue.driver.permits.locked() and not queue.driver._connections._shared
 
 
@@ -297,9 +285,8 @@ async def test_a_second_loop_takes_nothing_from_the_first(relay: Relay, direct: 
         await queue.close()
 
     tasks = await started(queue, *(f"j{number}" for number in range(40)))
-    threads = threading.Thread(target=asyncio.run, args=(second(),))
-    threads.start()
-    threads.join()
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(asyncio.run, second()).result()
     async with asyncio.timeout(DEADLINE_S):
         assert {(await task).result for task in tasks} == {"created"}
     await queue.close()
@@ -316,8 +303,7 @@ def test_tasks_of_a_loop_that_stood_still_while_another_one_ran_are_not_left_wai
     with asyncio.Runner() as one, asyncio.Runner() as two:
         tasks = one.run(started(queue, *(f"j{number}" for number in range(20))))
         assert two.run(queue.enqueue("work", None, id="other")).result == "created"
-        ends = one.run(ended(tasks))
-        assert {getattr(end, "result", end) for end in ends} == {"created"}
+        assert {getattr(end, "result", end) for end in one.run(ended(tasks))} == {"created"}
         assert one.run(queue.enqueue("work", None, id="after")).result == "created"
         one.run(queue.close())
     assert {"contact", "other", "after"} <= set(ids_of(direct, "waiting"))

@@ -8,7 +8,7 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -139,19 +139,17 @@ def goes_on(queue: Queue) -> None:
         wait_until(lambda: client.get(queue.model.keys.seq) != before, "the queue is worked")
 
 
-def test_without_the_right_to_pause_a_quiet_queue_is_backed_up_and_a_busy_one_is_refused(queue: Queue, tmp_path: Path) -> None:
+def test_without_the_right_to_pause_a_quiet_queue_is_backed_up_and_a_busy_one_is_refused(
+    queue: Queue, tmp_path: Path, as_user: Callable[[str], str]
+) -> None:
     queue.enqueue("idle", {})
-    with raw(queue) as client:
-        client.execute_command("ACL", "SETUSER", "shop", "on", ">secret", "~*", "&*", "+@all", "-client|pause")
-        try:
-            with Queue("q", url=queue.url.replace("redis://", "redis://shop:secret@")) as shop:
-                assert content(backed_up(shop, tmp_path)) == keys_of(queue)
-                (tmp_path / "q.backup").unlink()
-                with load(queue.url), pytest.raises(BackupFailed, match="may not run CLIENT PAUSE"):
-                    take(shop, tmp_path / "q.backup", quiet, at_instant=lambda: goes_on(queue))
-                assert list(tmp_path.iterdir()) == []
-        finally:
-            client.execute_command("ACL", "DELUSER", "shop")
+    with Queue("q", url=as_user("~* &* +@all -client|pause")) as shop:
+        file = backed_up(shop, tmp_path)
+        assert content(file) == keys_of(queue)
+        file.unlink()
+        with load(queue.url), pytest.raises(BackupFailed, match="may not run CLIENT PAUSE"):
+            take(shop, file, quiet, at_instant=lambda: goes_on(queue))
+        assert list(tmp_path.iterdir()) == []
 
 
 def everything(queue: Queue) -> None:
@@ -307,8 +305,8 @@ def test_it_refuses_what_is_not_empty_and_another_model_before_any_write(queue: 
     assert keys_of(target) == {}
     restore(Archive(file), target, quiet)
     refused(NotEmpty, "this backup was restored there already", restore, Archive(file), target, quiet)
-    with pytest.raises(BackupFailed, match="there is no queue nobody"), Queue("nobody", url=target.url) as nobody:
-        take(nobody, tmp_path / "nobody", quiet)
+    with Queue("nobody", url=target.url) as nobody:
+        refused(BackupFailed, "there is no queue nobody", take, nobody, tmp_path / "nobody", quiet)
     assert not (tmp_path / "nobody").exists() and not list(tmp_path.glob("*.partial"))
 
 
@@ -355,8 +353,8 @@ def test_a_killed_backup_leaves_no_backup_and_holds_nobody_up(queue: Queue, tmp_
         # Were the pause without an end, this would raise at its deadline.
         assert queue.enqueue("work", {}).created
     assert not file.exists() and file.with_name("q.backup.partial").exists()
-    taken = said("backup", "q", str(file), "--url", queue.url)
-    assert taken["sequence"] == 2 and content(file).keys() >= {b"seq", b"lane:work"}
+    assert said("backup", "q", str(file), "--url", queue.url)["sequence"] == 2
+    assert content(file).keys() >= {b"seq", b"lane:work"}
     assert not file.with_name("q.backup.partial").exists()
 
 

@@ -63,12 +63,10 @@ def test_a_child_reads_the_results_of_its_parents_by_id_and_by_name(queue: Queue
     async def add(job: Job) -> None:
         found[job.id] = (dict(job.results), job.failure)
         if job.id == "by-id":
-            with pytest.raises(KeyError):
-                job.results["left"]
+            refused(KeyError, "", job.results.__getitem__, "left")
             return
         assert job.results["left"] == 10 and job.results["silent"] is None
-        with pytest.raises(KeyError, match="2 of the jobs"):
-            job.results["right"]
+        refused(KeyError, "2 of the jobs", job.results.__getitem__, "right")
 
     work(queue, handlers)
     assert found == {"sum": ({"l": 10, "r": 20, "r2": 30, "s": None}, ""), "by-id": ({"l": 10, "r": 20}, "")}
@@ -92,20 +90,15 @@ def test_what_a_callback_may_not_be_is_refused_by_name_before_anything_is_sent(q
     @queue.job("send")
     def send(user: int) -> None: ...
 
-    bad: list[tuple[Any, str]] = [
-        (NewJob("two words", None), r"^on_failure\.name: "),
-        (NewJob("send", {"user": "x"}), r"^on_failure\.payload\.user: "),
-        (NewJob("other", "x" * 600_000), r"^on_failure\.payload: "),
-        (NewJob("other", None, **{"prioritty": 1}), r"^on_failure\.prioritty: "),  # type: ignore[arg-type]
-        (NewJob("other", None, delay_ms=1), r"^on_failure\.delay_ms: "),
-        (NewJob("other", None, unique="u"), r"^on_failure\.unique: "),
-        (NewJob("other", None, needs=["p"]), r"^on_failure\.needs: "),
-        (send.with_options(on_success=send.new(1)).new(1), r"^on_failure\.on_success: "),
-    ]
-    for callback, words in bad:
-        refused(Malformed, words, queue.enqueue, "main", None, on_failure=callback)
-        with pytest.raises(Malformed, match=words.replace("^", r"^jobs\[0\]\.")):
-            queue.enqueue_many([NewJob("main", None, on_failure=callback)])
-    with pytest.raises(Malformed, match="^on_failure: "):
-        queue.schedules.put("s", "main", None, every_ms=60_000, on_failure=NewJob("other", None))
+    other: Any = {"prioritty": 1, "delay_ms": 1, "unique": "u", "needs": ["p"]}
+    for callback, field in [
+        (NewJob("two words", None), "name"), (NewJob("send", {"user": "x"}), "payload.user"),
+        (NewJob("other", "x" * 600_000), "payload"), (send.with_options(on_success=send.new(1)).new(1), "on_success"),
+        *((NewJob("other", None, **{name: value}), name) for name, value in other.items()),
+    ]:  # fmt: skip
+        refused(Malformed, rf"^on_failure\.{field}: ", queue.enqueue, "main", None, on_failure=callback)
+        many = [NewJob("main", None, on_failure=callback)]
+        refused(Malformed, rf"^jobs\[0\]\.on_failure\.{field}: ", queue.enqueue_many, many)
+    callback = NewJob("other", None)
+    refused(Malformed, "^on_failure: ", queue.schedules.put, "s", "main", None, every_ms=60_000, on_failure=callback)
     assert queue.counts().waiting == 0

@@ -109,9 +109,8 @@ def moves() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def shared_desk(three_primaries: EmbeddedCluster) -> Iterator[ClusterDesk]:
-    made = ClusterDesk(three_primaries, Lanes("desk"))
-    yield made
-    made.close()
+    with contextlib.closing(ClusterDesk(three_primaries, Lanes("desk"))) as made:
+        yield made
 
 
 @pytest.fixture
@@ -127,9 +126,8 @@ def desk(shared_desk: ClusterDesk) -> ClusterDesk:
 def check_ended(desk: ClusterDesk, jobs: set[str], accepted: Mapping[str, int]) -> None:
     """Each job is finished once or dead, and nothing is left that waits, is leased or counts against a limit."""
     places = desk.where()
-    wrong = {job: (accepted.get(job, 0), places.get(job, set())) for job in jobs}
-    wrong = {job: ended for job, ended in wrong.items() if ended not in ((1, {"ended"}), (0, {"dead"}))}
-    assert wrong == {}, desk.router.met
+    ends = {job: (accepted.get(job, 0), places.get(job, set())) for job in jobs}
+    assert {job: ended for job, ended in ends.items() if ended not in ((1, {"ended"}), (0, {"dead"}))} == {}, desk.router.met
     assert {name: left for kind in ("lane:", "due", "active", "held:") for name, left in desk.members(kind).items() if left} == {}
 
 
@@ -148,8 +146,7 @@ def test_rule_01_a_script_loses_and_doubles_nothing_while_its_slot_moves(desk: C
         with contextlib.suppress(NotNow):
             answers.append(desk.router.run(call))
 
-    there = move.keys_left()
-    keys, first_send = ORDERS[order]([key.decode() for key in there], call)
+    keys, first_send = ORDERS[order]([key.decode() for key in move.keys_left()], call)
     for moved in range(len(keys) + 1):
         if moved >= first_send and (not answers or copies):
             attempt()
@@ -224,8 +221,8 @@ class Mix:
             self.created.update({each.job: each.created for each in getattr(reply, "items", (reply,))})
         self.accepted.update(accepted_by(operation, reply))
         if client in self.leases and not isinstance(operation, Extend):
-            claimed = getattr(reply, "claimed", reply)
-            self.leases[client] = tuple(job.lease for job in getattr(claimed, "jobs", ()))
+            jobs = getattr(getattr(reply, "claimed", reply), "jobs", ())
+            self.leases[client] = tuple(job.lease for job in jobs)
 
 
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])

@@ -14,7 +14,7 @@ from engine.errors import OutcomeUnknown, ServerUnavailable
 from engine.models.lanes import Lanes
 from engine.ops.base import Call
 from engine.ops.claims import Claim
-from engine.ops.jobs import Enqueue, Enqueued, Options
+from engine.ops.jobs import Enqueue, Options
 from engine.ops.looks import Count
 from engine.redis.driver import SyncDriver
 from engine.redis.endpoint import DEADLINE_MS_MAX, ConnectOptions, Endpoint
@@ -70,10 +70,6 @@ def enqueue(job: str) -> Enqueue:
     return Enqueue(job, "work", b"{}", b"nonce---", Options(), not_after_ms=now_ms() + 60_000)
 
 
-def claim() -> Claim:
-    return Claim("c" * 16, 1, 10, 60_000, now_ms() + 40_000, "a worker", 1000, ("work",))
-
-
 @pytest.mark.parametrize("start", ["Script attempted", "Attempted"], ids=["redis", "valkey"])
 def test_rule_27_a_script_that_missed_a_key_in_the_middle_may_have_been_applied_and_is_sent_again(start: str) -> None:
     message = f"ERR {start} to access a non local key in a cluster node script: 0a1b, on @user_script:12."
@@ -84,9 +80,8 @@ def test_rule_27_a_script_that_missed_a_key_in_the_middle_may_have_been_applied_
 def test_rule_27_a_node_that_does_not_hold_the_queue_is_named_with_the_one_that_does(
     cluster: Any, owner: int, drive: Drive
 ) -> None:
-    driver = drive((owner + 1) % 3, deadline_ms=SHORT_MS)
-    caught = refused(ServerUnavailable, "", driver.run, MODEL.call(enqueue("j1")))
-    assert f"nothing was applied, last error MOVED {slot(cluster)} 127.0.0.1:{cluster.ports[owner]}" in str(caught)
+    said = f"nothing was applied, last error MOVED {slot(cluster)} 127.0.0.1:{cluster.ports[owner]}"
+    refused(ServerUnavailable, said, drive((owner + 1) % 3, deadline_ms=SHORT_MS).run, MODEL.call(enqueue("j1")))
 
 
 def test_rule_27_a_call_during_a_move_says_where_the_slot_goes_and_applies_nothing(
@@ -94,8 +89,8 @@ def test_rule_27_a_call_during_a_move_says_where_the_slot_goes_and_applies_nothi
 ) -> None:
     target, driver = (owner + 1) % 3, drive(owner, deadline_ms=SHORT_MS)
     cluster.begin_move(slot(cluster), target)
-    caught = refused(ServerUnavailable, "", driver.run, MODEL.call(enqueue("j1")))
-    assert f"nothing was applied, last error ASK {slot(cluster)} 127.0.0.1:{cluster.ports[target]}" in str(caught)
+    said = f"nothing was applied, last error ASK {slot(cluster)} 127.0.0.1:{cluster.ports[target]}"
+    refused(ServerUnavailable, said, driver.run, MODEL.call(enqueue("j1")))
     cluster.end_moves(slot(cluster))
     assert cluster.client(owner).dbsize() == 0
 
@@ -104,8 +99,7 @@ def test_rule_27_a_call_that_meets_a_move_goes_through_when_the_move_is_given_up
     driver = drive(owner, pause=lambda pause_s: cluster.end_moves(slot(cluster)))
     driver.run(MODEL.call(enqueue("j1")))
     cluster.begin_move(slot(cluster), (owner + 1) % 3)
-    enqueued: Enqueued = driver.run(MODEL.call(enqueue("j2")))
-    assert enqueued.result == "created"
+    assert driver.run(MODEL.call(enqueue("j2"))).result == "created"
 
 
 def test_rule_27_a_slot_that_nobody_serves_is_said_to_be_down(cluster: Any, owner: int, drive: Drive) -> None:
@@ -114,8 +108,8 @@ def test_rule_27_a_slot_that_nobody_serves_is_said_to_be_down(cluster: Any, owne
     node = cluster.client(owner)
     node.execute_command("CLUSTER DELSLOTS", slot(cluster))
     try:
-        with pytest.raises(ServerUnavailable, match="nothing was applied, last error CLUSTERDOWN"):
-            driver.run(MODEL.call(enqueue("j1")))
+        said = "nothing was applied, last error CLUSTERDOWN"
+        refused(ServerUnavailable, said, driver.run, MODEL.call(enqueue("j1")))
     finally:
         node.execute_command("CLUSTER ADDSLOTS", slot(cluster))
 
@@ -147,7 +141,7 @@ def test_rule_27_a_claim_that_meets_a_move_is_no_fault_of_its_script(cluster: An
     """The claim has every key that it declares, so it runs, and finds out by itself that the slot is on the move."""
     driver = drive(owner)
     driver.run(MODEL.call(enqueue("j1")))
-    call = MODEL.call(claim())
+    call = MODEL.call(Claim("c" * 16, 1, 10, 60_000, now_ms() + 40_000, "a worker", 1000, ("work",)))
     lacking = set(call.keys) - {key.decode() for key in cluster.begin_move(slot(cluster), (owner + 1) % 3).keys_left()}
     cluster.end_moves(slot(cluster))
     for key in lacking:
@@ -162,10 +156,10 @@ def test_rule_27_a_claim_that_meets_a_move_is_no_fault_of_its_script(cluster: An
 
 def furnish(client: Any, key: str) -> None:
     """A key of the type that the scripts expect, with nothing in it that concerns them."""
-    match key.removeprefix(MODEL.keys.prefix).split(":")[0]:
-        case "claim":
-            client.set(key, "0")
-        case "sweep" | "stats" | "parked":
-            client.hset(key, "other", "1")
-        case _:
-            client.zadd(key, {"w:other": 4_102_444_800_000})
+    kind = key.removeprefix(MODEL.keys.prefix).split(":")[0]
+    if kind == "claim":
+        client.set(key, "0")
+    elif kind in ("sweep", "stats", "parked"):
+        client.hset(key, "other", "1")
+    else:
+        client.zadd(key, {"w:other": 4_102_444_800_000})

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import redis
+from redis.exceptions import AskError, MovedError
 
 import chaos.topology.embedded_cluster as cluster_module
 from chaos.topology.embedded_cluster import EmbeddedCluster
@@ -61,15 +62,13 @@ def test_a_program_that_does_not_run_is_one_clear_line_and_leaves_nothing(tmp_pa
     broken = tmp_path / "a-server"
     broken.write_text("#!/bin/sh\necho 'no cluster here' >&2; exit 1\n")
     broken.chmod(0o755)
-    with pytest.raises(ServerFailed, match="exited with code 1; no cluster here"), EmbeddedCluster(binary=broken):
-        pass
+    refused(ServerFailed, "exited with code 1; no cluster here", EmbeddedCluster(binary=broken).__enter__)
 
 
 @pytest.mark.slow
 def test_a_move_stops_where_the_test_wants_it(cluster: EmbeddedCluster) -> None:
     slot = cluster.slot_of(FIRST)
-    source = cluster.owner_of(slot)
-    target = (source + 1) % 3
+    target = ((source := cluster.owner_of(slot)) + 1) % 3
     old, new = cluster.client(source), cluster.client(target)
     old.mset({FIRST: "1", SECOND: "2"})
 
@@ -78,12 +77,11 @@ def test_a_move_stops_where_the_test_wants_it(cluster: EmbeddedCluster) -> None:
     assert old.mget(FIRST, SECOND) == [b"1", b"2"]
     move.move_keys([FIRST.encode()])
     assert (move.keys_left(), cluster.owner_of(slot)) == ([SECOND.encode()], source)
-    asked = refused(redis.ResponseError, f"{slot} 127.0.0.1:{cluster.ports[target]}", old.get, FIRST)
-    assert type(asked).__name__ == "AskError"
+    asked = refused(AskError, f"{slot} 127.0.0.1:{cluster.ports[target]}", old.get, FIRST)
+    moved = refused(MovedError, f"{slot} 127.0.0.1:{cluster.ports[source]}", new.get, FIRST)
+    assert (type(asked), type(moved)) == (AskError, MovedError)
     refused(redis.ResponseError, "Multiple keys request during rehashing of slot", old.mget, FIRST, SECOND)
     refused(redis.ResponseError, "non local key", old.eval, READ_UNDECLARED, 1, SECOND, FIRST)
-    moved = refused(redis.ResponseError, f"{slot} 127.0.0.1:{cluster.ports[source]}", new.get, FIRST)
-    assert type(moved).__name__ == "MovedError"
 
     move.finish()
     assert cluster.owner_of(slot) == target and new.mget(FIRST, SECOND) == [b"1", b"2"]
@@ -103,8 +101,7 @@ def test_a_whole_move_is_seen_stage_by_stage(cluster: EmbeddedCluster) -> None:
 
 def test_a_key_that_was_written_at_both_nodes_stops_the_move(cluster: EmbeddedCluster) -> None:
     slot = cluster.slot_of(FIRST)
-    source = cluster.owner_of(slot)
-    target = (source + 1) % 3
+    target = ((source := cluster.owner_of(slot)) + 1) % 3
     cluster.client(source).set(FIRST, "here")
     move = cluster.begin_move(slot, target)
     with cluster.client(target).client() as asking:

@@ -1,16 +1,19 @@
-"""Cron expressions against an oracle that knows neither croniter nor the engine's code: it writes out every day of twenty years
-and asks of each, in the words of crontab(5), whether the expression names it."""
+"""When schedules tick (rule 24). Cron expressions against an oracle that knows neither croniter nor the engine's code: it writes
+out every day of twenty years and asks of each, in the words of crontab(5), whether the expression names it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import cache
-from itertools import islice
+from itertools import islice, product
 from random import Random
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.calendar import Cron, Unreadable, calendar, read_cron
 from engine.ops.schedules import Timing
@@ -18,6 +21,7 @@ from tests.engine.helpers.producing import refused
 from tests.walks import examples
 
 DAY_S = 86_400
+MINUTE_MS, DAY_MS = 60_000, 86_400_000
 EPOCH = date(1970, 1, 1)
 #: Twenty years from each: today's, those around 2100, which has no 29 February, and those around 2000, which has one.
 STARTS = (1995, 2026, 2090)
@@ -48,23 +52,18 @@ def numbers(field: str, text: str) -> set[int]:
         begin, dash, end = span.partition("-")
         if span == "*":
             at, last = least, greatest
-        elif dash:
-            at, last = value(begin), value("31" if end == "l" else end)
         else:
             at = value(begin)
-            last = greatest if step else at
+            last = value("31" if end == "l" else end) if dash else greatest if step else at
         # Sunday is 0 as well as 7; a range from 0 to 7 is a week and a day.
         if field == "weekday":
             last = last if (at, last) == (0, 7) else last % 7
             at %= 7
-        counted = 0
-        while True:
-            if counted % int(step or 1) == 0:
-                found.add(at % 7 if field == "weekday" else at)
-            if at == last:
-                break
+        counted = [at]
+        while at != last:
             at = at + 1 if at < greatest or last > greatest else least
-            counted += 1
+            counted.append(at)
+        found |= {at % 7 if field == "weekday" else at for at in counted[:: int(step or 1)]}
     return found
 
 
@@ -72,13 +71,14 @@ def numbers(field: str, text: str) -> set[int]:
 Day = tuple[date, tuple[int, bool, bool, int]]
 
 
+def day_of(at: date) -> Day:
+    return at, (at.day, (at + timedelta(1)).month != at.month, (at + timedelta(7)).month != at.month, at.isoweekday())
+
+
 def twenty_years(year: int) -> list[Day]:
     """Every day from the first of this year on."""
-    days = (date(year, 1, 1) + timedelta(number) for number in range(20 * 365 + 5))
-    return [
-        (at, (at.day, (at + timedelta(1)).month != at.month, (at + timedelta(7)).month != at.month, at.isoweekday()))
-        for at in days
-    ]
+
+    return [day_of(date(year, 1, 1) + timedelta(number)) for number in range(20 * 365 + 5)]
 
 
 def named_days(day: str, month: str, weekday: str, days: list[Day]) -> set[date]:
@@ -106,23 +106,20 @@ def named_days(day: str, month: str, weekday: str, days: list[Day]) -> set[date]
     # Each kind of day is asked about once.
     kinds: dict[tuple[int, bool, bool, int], bool] = {}
     months, starred = numbers("month", month), day[0] in "*?" or weekday[0] in "*?"
-    found: set[date] = set()
     for at, kind in days:
         if kind not in kinds:
             both = (by_month(at), by_week(at))
             kinds[kind] = all(both) if starred else any(both)
-        if kinds[kind] and at.month in months:
-            found.add(at)
-    return found
+    return {at for at, kind in days if kinds[kind] and at.month in months}
 
 
 def named_times(second: str, minute: str, hour: str) -> list[int]:
-    return sorted(
-        one * 3600 + other * 60 + another
-        for one in numbers("hour", hour)
-        for other in numbers("minute", minute)
-        for another in numbers("second", second)
-    )
+    times = product(numbers("hour", hour), numbers("minute", minute), numbers("second", second))
+    return sorted(hours * 3600 + minutes * 60 + seconds for hours, minutes, seconds in times)
+
+
+def walls_of(days: list[date], times: list[int]) -> Iterator[datetime]:
+    return (datetime.combine(day, datetime.min.time()) + timedelta(seconds=one) for day in days for one in times)
 
 
 def instants(walls: Iterator[datetime], zone: str, *, every_hour: bool) -> Iterator[int]:
@@ -171,10 +168,8 @@ def one_field(random: Random, name: str, star: float) -> str:
         items.append(random.choice(("L", "l", f"{random.randint(1, 31)}-L")))
     if name == "weekday":
         for _ in range(random.choice((0, 0, 1, 2))):
-            name_or_number = random.choice((*WEEKDAYS, "MON", "Fri", "0", "7", "3"))
-            items.append(
-                random.choice((f"{name_or_number}#{random.randint(1, 5)}", f"{name_or_number}L", f"L{random.randint(0, 7)}"))
-            )
+            day = random.choice((*WEEKDAYS, "MON", "Fri", "0", "7", "3"))
+            items.append(random.choice((f"{day}#{random.randint(1, 5)}", f"{day}L", f"L{random.randint(0, 7)}")))
         if random.random() < 0.1:
             items = [f"{random.choice(WEEKDAYS)}-{random.choice(WEEKDAYS)}#{random.randint(1, 5)}"]
     random.shuffle(items)
@@ -237,8 +232,7 @@ def in_zone(random: Random, text: str, days: list[date], times: list[int], *, ev
     """Some hundred ticks in a zone are those of the oracle, walked and counted."""
     zone, begin = random.choice(ZONES), random.randrange(len(days))
     some = days[begin : begin + 1 + 200 // len(times)]
-    walls = (datetime.combine(day, datetime.min.time()) + timedelta(seconds=one) for day in some for one in times[:200])
-    wanted = sorted(set(instants(walls, zone, every_hour=every_hour)))
+    wanted = sorted(set(instants(walls_of(some, times[:200]), zone, every_hour=every_hour)))
     known, at_ms, found = calendar(Timing(cron=text, zone=zone)), wanted[0] * 1000 - 1, list[int]()
     while len(found) < len(wanted):
         at_ms = known.after(at_ms, 0)
@@ -275,8 +269,8 @@ AUGUST = {
 @pytest.mark.parametrize("days", AUGUST)
 def test_the_table_of_the_guide(days: str) -> None:
     first_s, end_s = seconds(date(2026, 8, 1)), seconds(date(2026, 9, 1))
-    found = [(EPOCH + timedelta(at_s // DAY_S)).day for at_s in ticks(read_cron(f"0 0 {days}"), first_s, end_s)]
-    assert found == AUGUST[days]
+    found = ticks(read_cron(f"0 0 {days}"), first_s, end_s)
+    assert [(EPOCH + timedelta(at_s // DAY_S)).day for at_s in found] == AUGUST[days]
 
 
 #: Times of day of one day, in minutes.
@@ -317,3 +311,201 @@ def test_the_rarest_day_is_found_and_a_time_beyond_the_calendar_is_an_error() ->
     known = calendar(Timing(cron="0 0 29 2 *", zone="Europe/Berlin"))
     for after_ms in (253_402_300_800_000, 10**18, 10**30):
         refused(Unreadable, "", known.after, after_ms, 0)
+
+
+# -- zones, intervals, months and counts
+
+
+#: A zone, a day near one of its transitions: forward and back, also by half an hour, and at midnight.
+TRANSITIONS = [
+    ("Europe/Berlin", "2026-03-29"), ("Europe/Berlin", "2026-10-25"), ("America/New_York", "2026-03-08"),
+    ("America/New_York", "2026-11-01"), ("Australia/Lord_Howe", "2026-04-05"),
+    ("Australia/Lord_Howe", "2026-10-04"), ("America/Sao_Paulo", "2018-11-04"),
+    ("America/Sao_Paulo", "2018-02-18"), ("Africa/Casablanca", "2026-02-15"), ("Pacific/Apia", "2011-12-30"),
+    ("Asia/Kathmandu", "1986-01-01"), ("UTC", "2026-03-29"),
+]  # fmt: skip
+EXPRESSIONS = [
+    "0 2 * * *", "30 2 * * *", "15 * * * *", "*/20 * * * *", "0 0 * * *", "*/10 1-3 * * *",
+    "45 1,2 * * sat,sun", "0 */2 * * *", "0 3 29-31 * *", "0 0 1 * mon",
+]  # fmt: skip
+
+
+def ms(text: str, zone: str = "UTC", fold: int = 0) -> int:
+    return int(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone), fold=fold).timestamp() * 1000)
+
+
+def oracle(expression: str, zone: str, first_ms: int, last_ms: int) -> list[int]:
+    """Every tick in [first, last]."""
+    minute, hour, day, month, weekday = expression.split()
+    first = EPOCH + timedelta(first_ms // DAY_MS - 2)
+    some = [day_of(first + timedelta(number)) for number in range((last_ms - first_ms) // DAY_MS + 5)]
+    walls = walls_of(sorted(named_days(day, month, weekday, some)), named_times("0", minute, hour))
+    found = {at_s * 1000 for at_s in instants(walls, zone, every_hour=numbers("hour", hour) == set(range(24)))}
+    return sorted(at_ms for at_ms in found if first_ms <= at_ms <= last_ms)
+
+
+def walked(timing: Timing, first_ms: int, last_ms: int) -> list[int]:
+    known, found = calendar(timing), list[int]()
+    at_ms = known.after(first_ms - 1, 0)
+    while at_ms <= last_ms:
+        found.append(at_ms)
+        at_ms = known.after(at_ms, 0)
+    return found
+
+
+@pytest.mark.feature("BQ09", "BN16", "BN17")
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+@pytest.mark.parametrize(("zone", "day"), TRANSITIONS)
+def test_every_tick_around_a_transition_is_the_oracles(zone: str, day: str, expression: str) -> None:
+    first_ms = ms(day) - DAY_MS
+    last_ms = first_ms + 3 * DAY_MS
+    assert walked(Timing(cron=expression, zone=zone), first_ms, last_ms) == oracle(expression, zone, first_ms, last_ms)
+
+
+SOME: dict[str, list[Any]] = {
+    "near": TRANSITIONS, "minute": ["0", "30", "59", "*/7", "5,35", "*"], "day": ["*", "1", "28-31", "*/2"],
+    "hour": ["*", "0", "1", "2", "3", "1-3", "*/5", "0-23", "23"], "weekday": ["*", "0", "mon", "5-6"],
+}  # fmt: skip
+
+
+@given(**{name: st.sampled_from(values) for name, values in SOME.items()}, after=st.integers(0, 3 * 24 * 60))
+def test_the_next_tick_is_the_oracles(near: tuple[str, str], minute: str, hour: str, day: str, weekday: str, after: int) -> None:
+    zone, date = near
+    expression, after_ms = f"{minute} {hour} {day} * {weekday}", ms(date) - DAY_MS + after * MINUTE_MS
+    horizon_ms = after_ms + 2 * DAY_MS
+    expected = next(iter(oracle(expression, zone, after_ms + MINUTE_MS, horizon_ms)), None)
+    found = calendar(Timing(cron=expression, zone=zone)).after(after_ms, 0)
+    assert found == expected if expected is not None else found > horizon_ms
+
+
+@pytest.mark.feature("BN17")
+def test_the_declared_rule_in_words() -> None:
+    berlin = "Europe/Berlin"
+    daily = calendar(Timing(cron="30 2 * * *", zone=berlin))
+    # 02:30 is skipped on 29 March: 03:00 summer time is the first instant after the gap. On 25 October it comes twice.
+    for after, tick in (("03-28 12:00", "03-29 03:00"), ("03-29 03:00", "03-30 02:30"),
+                        ("10-24 12:00", "10-25 02:30"), ("10-25 02:30", "10-26 02:30")):  # fmt: skip
+        assert daily.after(ms(f"2026-{after}", berlin), 0) == ms(f"2026-{tick}", berlin)
+    hourly = calendar(Timing(cron="30 * * * *", zone=berlin))
+    assert hourly.after(ms("2026-03-29 01:30", berlin), 0) == ms("2026-03-29 03:30", berlin)
+    assert hourly.after(ms("2026-10-25 02:30", berlin), 0) == ms("2026-10-25 02:30", berlin, fold=1)
+    # Midnight does not exist on that day.
+    midnight, zone = calendar(Timing(cron="0 0 * * *", zone="America/Sao_Paulo")), "America/Sao_Paulo"
+    assert midnight.after(ms("2018-11-03 12:00", zone), 0) == ms("2018-11-04 01:00", zone)
+
+
+@pytest.mark.feature("BN16")
+def test_of_six_fields_the_first_is_the_second() -> None:
+    ticks = walked(Timing(cron="*/20 30 4 * * *"), ms("2026-01-01") + 1, ms("2026-01-02 04:30"))
+    assert ticks == [ms(f"2026-01-01 04:30:{second}") for second in ("00", "20", "40")] + [ms("2026-01-02 04:30")]
+
+
+@pytest.mark.parametrize(("expression", "expected"), [
+    ("0 0 L * *", "2026-01-31"), ("@weekly", "2026-01-04"), ("0 0 29 feb *", "2028-02-29"),
+    ("0 0 * * MON#2", "2026-01-12"), ("0 0 ? * fri", "2026-01-02"),
+])  # fmt: skip
+def test_what_else_an_expression_may_say(expression: str, expected: str) -> None:
+    assert calendar(Timing(cron=expression)).after(ms("2026-01-01"), 0) == ms(expected)
+
+
+@pytest.mark.parametrize("timing", [
+    Timing(cron="* * * *"), Timing(cron="* * * * *", zone="Mars/Olympus"),
+    Timing(cron="* * * * *", zone="../etc/passwd"), Timing(cron="* * * * *", every_ms=1000), Timing(),
+], ids=str)  # fmt: skip
+def test_a_timing_that_cannot_be_read_says_so(timing: Timing) -> None:
+    refused(Unreadable, "", calendar, timing)
+
+
+@pytest.mark.feature("MQ08")
+@given(every_ms=st.integers(100, 10**10), anchor_ms=st.integers(0, 2**42), after_ms=st.integers(0, 2**42))
+def test_an_interval_counts_from_its_anchor_and_does_not_drift(every_ms: int, anchor_ms: int, after_ms: int) -> None:
+    assert (tick_ms := calendar(Timing(every_ms=every_ms)).after(after_ms, anchor_ms)) > after_ms
+    assert (tick_ms - anchor_ms) % every_ms == 0 and tick_ms - every_ms <= max(after_ms, anchor_ms - every_ms)
+
+
+@pytest.mark.feature("MQ09")
+def test_months_keep_the_day_of_the_anchor_where_the_month_has_it() -> None:
+    zone = "Europe/Berlin"
+    known, found = calendar(Timing(months=1, zone=zone)), list[str]()
+    anchor_ms = at_ms = ms("2028-01-31 09:30:07.250", zone)
+    for _ in range(14):
+        at_ms = known.after(at_ms, anchor_ms)
+        found.append(datetime.fromtimestamp(at_ms / 1000, ZoneInfo(zone)).isoformat(" ", "milliseconds")[:23])
+    days = ["02-29", "03-31", "04-30", "05-31", "06-30", "07-31", "08-31", "09-30", "10-31", "11-30", "12-31"]
+    assert [text[:10] for text in found] == [f"2028-{day}" for day in days] + ["2029-01-31", "2029-02-28", "2029-03-31"]
+    assert {text[11:] for text in found} == {"09:30:07.250"}
+
+
+BEGINS = st.datetimes(datetime(1990, 1, 1), datetime(2040, 1, 1))
+
+
+@pytest.mark.feature("MQ09")
+@given(months=st.integers(1, 40), start=BEGINS, days=st.integers(0, 10_000), zone=st.sampled_from(ZONES))
+def test_the_next_monthly_tick_is_the_first_of_all_that_follow(months: int, start: datetime, days: int, zone: str) -> None:
+    known = calendar(Timing(months=months, zone=zone))
+    anchor_ms = int(start.replace(tzinfo=ZoneInfo(zone)).timestamp() * 1000)
+    after_ms, walk_ms, passed = anchor_ms + days * DAY_MS, anchor_ms, -1
+    while walk_ms <= after_ms:
+        before_ms, walk_ms, passed = walk_ms, known.after(walk_ms, anchor_ms), passed + 1
+        assert walk_ms > before_ms
+    assert known.after(after_ms, anchor_ms) == walk_ms
+    assert (known.count(anchor_ms, after_ms, anchor_ms), known.count(after_ms, walk_ms, anchor_ms)) == (passed, 1)
+
+
+def test_a_monthly_time_of_day_in_a_gap_ticks_right_after_it_and_in_a_fold_the_first_time() -> None:
+    zone = "Europe/Berlin"
+    known, anchor_ms = calendar(Timing(months=1, zone=zone)), ms("2026-02-28 02:30", zone)
+    assert known.after(ms("2026-03-01", zone), ms("2026-01-29 02:30", zone)) == ms("2026-03-29 03:00", zone)
+    assert known.after(anchor_ms, anchor_ms) == ms("2026-03-28 02:30", zone)
+    assert known.after(ms("2026-10-01", zone), ms("2026-01-25 02:30", zone)) == ms("2026-10-25 02:30", zone, fold=0)
+
+
+def test_nothing_ticks_before_the_start() -> None:
+    start_ms = ms("2026-06-01 10:00")
+    for timing, first in (
+        (Timing(cron="0 * * * *", start_ms=start_ms), start_ms),
+        (Timing(cron="30 * * * *", start_ms=start_ms), start_ms + 30 * MINUTE_MS),
+        (Timing(every_ms=1000, start_ms=start_ms), start_ms),
+        (Timing(months=1, start_ms=start_ms), start_ms),
+    ):
+        assert calendar(timing).after(ms("2026-01-01"), start_ms) == first
+
+
+LENGTHS = st.sampled_from([100, 1000, 60_000])
+
+
+@given(every_ms=LENGTHS, due=st.integers(0, 500), most=st.integers(1, 100), late_ms=st.integers(0, 99))
+def test_of_many_due_ticks_the_last_are_told(every_ms: int, due: int, most: int, late_ms: int) -> None:
+    known, first_ms = calendar(Timing(every_ms=every_ms)), 1_000_000
+    now_ms = first_ms + due * every_ms + late_ms
+    ticks = list(range(first_ms, now_ms + 1, every_ms))
+    assert known.between(first_ms, now_ms, first_ms, most) == (ticks[-most:], len(ticks))
+
+
+SECONDLY = st.sampled_from([*EXPRESSIONS, "*/7 30 1-3 * * *"])
+FIRST, LENGTH = st.integers(-2 * 86_400, 2 * 86_400), st.integers(0, 3 * 86_400)
+
+
+@given(zone_and_day=st.sampled_from(TRANSITIONS), expression=SECONDLY, first=FIRST, length=LENGTH)
+def test_the_count_of_ticks_is_that_of_a_walk(zone_and_day: tuple[str, str], expression: str, first: int, length: int) -> None:
+    zone, day = zone_and_day
+    timing, first_ms = Timing(cron=expression, zone=zone), ms(day) + first * 1000
+    walk = walked(timing, first_ms + 1, first_ms + length * 1000)
+    assert calendar(timing).count(first_ms, first_ms + length * 1000, 0) == len(walk)
+
+
+def test_ten_years_without_schedulers_are_looked_at_in_no_time() -> None:
+    """Every second of ten years would be 315 million ticks."""
+    known = calendar(Timing(cron="* * * * * *", zone="Europe/Berlin"))
+    first_ms, now_ms = ms("2020-01-01"), ms("2030-01-01")
+    ticks, total = known.between(first_ms, now_ms, 0, 100)
+    assert (ticks, total) == ([now_ms - 1000 * back for back in range(99, -1, -1)], (now_ms - first_ms) // 1000 + 1)
+
+
+@pytest.mark.parametrize("timing", [Timing(every_ms=-1000), Timing(months=-1)], ids=str)
+def test_an_interval_below_zero_in_what_is_stored_is_refused(timing: Timing) -> None:
+    refused(Unreadable, "above 0", calendar, timing)
+
+
+def test_utc_needs_no_zone_files() -> None:
+    assert calendar(Timing(cron="* * * * *")).zone is UTC

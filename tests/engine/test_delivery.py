@@ -49,8 +49,7 @@ def test_pauses_double_and_are_bounded() -> None:
     steps = [10, 20, 40, 80, 160, 320, 500, 500, 500]
     for jitter, share in ((0.0, 0.5), (1.0, 1.0)):
         sends = delivery(jitter)
-        pauses = [sends.after(Trouble.NOT_SENT, "down", 0) for _ in steps]
-        assert pauses == [SendAgain(int(step * share)) for step in steps]
+        assert [sends.after(Trouble.NOT_SENT, "down", 0) for _ in steps] == [SendAgain(int(step * share)) for step in steps]
 
 
 def test_a_long_outage_overflows_nothing() -> None:
@@ -73,25 +72,19 @@ def test_the_deadline_counts_the_pause_that_would_follow() -> None:
     assert delivery(deadline_ms=0).after(Trouble.NOT_SENT, "", 0) == GiveUp(Verdict.UNAVAILABLE)
 
 
-def test_one_unanswered_send_makes_the_end_unknown() -> None:
-    for last in (Trouble.NOT_SENT, Trouble.TRANSIENT, Trouble.UNANSWERED, Trouble.REFUSED):
-        sends = delivery()
-        assert isinstance(sends.after(Trouble.UNANSWERED, "reset", 0), SendAgain) and not sends.definite
-        assert sends.after(last, "no", 10_000 * MS) == GiveUp(Verdict.UNKNOWN)
+@pytest.mark.parametrize(("last", "at_ms"), [
+    *((last, 10_000) for last in (Trouble.NOT_SENT, Trouble.TRANSIENT, Trouble.UNANSWERED, Trouble.REFUSED)),
+    (Trouble.REFUSED, 0), (Trouble.FAULT, 0),
+])  # fmt: skip
+def test_one_unanswered_send_makes_the_end_unknown(last: Trouble, at_ms: int) -> None:
+    sends = delivery()
+    assert isinstance(sends.after(Trouble.UNANSWERED, "reset", 0), SendAgain) and not sends.definite
+    assert sends.after(last, "no", at_ms * MS) == GiveUp(Verdict.UNKNOWN)
 
 
-def test_a_refusal_ends_at_once_and_is_definite_only_alone() -> None:
+def test_a_refusal_and_a_fault_end_at_once_and_are_certain_alone() -> None:
     assert delivery().after(Trouble.REFUSED, "OOM", 0) == GiveUp(Verdict.UNAVAILABLE)
-    sends = delivery()
-    sends.after(Trouble.UNANSWERED, "reset", 0)
-    assert sends.after(Trouble.REFUSED, "OOM", 0) == GiveUp(Verdict.UNKNOWN)
-
-
-def test_a_fault_ends_at_once_and_is_certain_only_alone() -> None:
     assert delivery().after(Trouble.FAULT, "ERR", 0) == GiveUp(Verdict.FAULT)
-    sends = delivery()
-    sends.after(Trouble.UNANSWERED, "reset", 0)
-    assert sends.after(Trouble.FAULT, "ERR", 0) == GiveUp(Verdict.UNKNOWN)
 
 
 @given(st.lists(st.tuples(st.sampled_from(list(Trouble)), st.integers(0, 12_000)), max_size=30), st.floats(0, 0.999))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -26,54 +27,45 @@ def job_of(queue: str, job: str = "j1") -> Job:
 
 
 def test_a_job_takes_effect_once_and_only_with_its_transaction(database: Database) -> None:
-    connection = database.connect()
-    assert effects.once(connection, job_of("q"))
-    connection.rollback()
-    assert effects.once(connection, job_of("q")) and not effects.once(connection, job_of("q"))
-    connection.commit()
-    assert not effects.once(connection, job_of("q"))
-    assert effects.once(connection, job_of("another")), "ids of two queues may be the same"
-    assert effects.once(connection, job_of("q", "j2"))
-    connection.commit()
-    connection.close()
+    with database.transaction() as connection:
+        assert effects.once(connection, job_of("q"))
+        connection.rollback()
+        assert effects.once(connection, job_of("q")) and not effects.once(connection, job_of("q"))
+        connection.commit()
+        assert not effects.once(connection, job_of("q")) and effects.once(connection, job_of("q", "j2"))
+        assert effects.once(connection, job_of("another")), "ids of two queues may be the same"
     found = database.query("SELECT queue, job FROM ironclaim_effects ORDER BY 1, 2")
     assert found == [("another", "j1"), ("q", "j1"), ("q", "j2")]
 
 
 def test_a_second_run_at_the_same_time_waits_until_the_first_has_ended(database: Database) -> None:
     for first_commits in (True, False):
-        job, told, first = job_of("q", f"commits-{first_commits}"), [], database.connect()
-        assert effects.once(first, job)
+        job, told = job_of("q", f"commits-{first_commits}"), list[bool]()
 
         def run(job: Job = job, told: list[bool] = told) -> None:
-            second = database.connect()
-            told.append(effects.once(second, job))
-            second.commit()
-            second.close()
+            with database.transaction() as second:
+                told.append(effects.once(second, job))
 
-        other = threading.Thread(target=run)
-        other.start()
-        if database.kind == "postgresql":
-            wait_until(lambda: database.query(WAITING) != [(0,)], "the second run waits")
-        assert told == []
-        first.commit() if first_commits else first.rollback()
-        other.join()
-        first.close()
+        with ThreadPoolExecutor(1) as other, closing(database.connect()) as first:
+            assert effects.once(first, job)
+            other.submit(run)
+            if database.kind == "postgresql":
+                wait_until(lambda: database.query(WAITING) != [(0,)], "the second run waits")
+            assert told == []
+            first.commit() if first_commits else first.rollback()
+            other.shutdown()
         assert told == [not first_commits]
 
 
 def test_what_is_old_is_forgotten(database: Database) -> None:
-    connection = database.connect()
-    for job in ("old", "new"):
-        effects.once(connection, job_of("q", job))
-    connection.commit()
+    with database.transaction() as connection:
+        assert [effects.once(connection, job_of("q", job)) for job in ("old", "new")] == [True, True]
     ago = "datetime('now', '-3 days')" if database.kind == "sqlite" else "now() - interval '3 days'"
     database.change(f"UPDATE ironclaim_effects SET done_at = {ago} WHERE job = 'old'")
-    assert effects.forget(connection, older_than_ms=4 * 86_400_000) == 0
-    assert effects.forget(connection, older_than_ms=2 * 86_400_000) == 1
-    connection.commit()
-    assert not effects.once(connection, job_of("q", "new")) and effects.once(connection, job_of("q", "old"))
-    connection.close()
+    with database.transaction() as connection:
+        assert [effects.forget(connection, older_than_ms=days * 86_400_000) for days in (4, 2)] == [0, 1]
+        connection.commit()
+        assert not effects.once(connection, job_of("q", "new")) and effects.once(connection, job_of("q", "old"))
     refused(Malformed, "^older_than_ms: ", effects.forget, connection, older_than_ms=-1)
 
 
@@ -89,25 +81,23 @@ async def test_a_coroutine_uses_a_connection_of_its_own(database: Database) -> N
 
 
 def test_what_is_no_job_or_no_connection_is_refused(database: Database) -> None:
-    connection = database.connect()
-    for job in ("j1", None):
-        refused(Malformed, "^job: ", effects.once, connection, job)
-    connection.close()
+    with database.transaction() as connection:
+        for job in ("j1", None):
+            refused(Malformed, "^job: ", effects.once, connection, job)
     refused(Malformed, "^connection: ", effects.once, None, job_of("q"))
     assert "PRIMARY KEY (queue, job)" in effects.table("postgresql")
 
 
 def test_a_task_that_is_called_directly_takes_effect_each_time(queue: Queue, database: Database) -> None:
-    connection, told = database.connect(), []
+    told: list[bool] = []
+    with database.transaction() as connection:
 
-    @queue.job("charge")
-    def charge(job: Job) -> None:
-        told.append(effects.once(connection, job))
+        @queue.job("charge")
+        def charge(job: Job) -> None:
+            told.append(effects.once(connection, job))
 
-    charge()
-    charge()
-    connection.commit()
-    connection.close()
+        charge()
+        charge()
     assert told == [True, True] and database.query("SELECT job FROM ironclaim_effects") == []
 
 

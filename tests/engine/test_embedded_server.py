@@ -7,6 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import redis
 
 import engine.testing.server as server_module
 from engine.testing import BINARY_VARIABLE, EmbeddedServer, ServerFailed, ServerMissing, free_port, server_binary, start_guarded
+from engine.testing.server import YOUNG_S, OwnedFolder, sweep
 from tests.engine.helpers.processes import is_gone
 from tests.engine.helpers.producing import refused
 from tests.engine.helpers.waiting import wait_until
@@ -114,9 +117,8 @@ def test_servers_die_with_an_owner_that_was_killed(module: str, made: str, setti
     try:
         wait_until(lambda: all(map(is_gone, found)), "they are gone after their owner's SIGKILL")
     finally:
-        for pid in found:
-            if not is_gone(pid):
-                os.kill(pid, signal.SIGKILL)
+        for pid in [pid for pid in found if not is_gone(pid)]:
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_a_guarded_child_has_a_session_of_its_own() -> None:
@@ -139,17 +141,13 @@ def test_a_port_taken_meanwhile_is_replaced_by_another(monkeypatch: pytest.Monke
 
 def test_a_fixed_port_that_is_taken_is_one_clear_line() -> None:
     with EmbeddedServer() as first:
-        with pytest.raises(ServerFailed) as caught, EmbeddedServer(port=first.port):
-            pass
-        message = str(caught.value)
+        message = str(refused(ServerFailed, "", EmbeddedServer(port=first.port).__enter__))
         assert str(first.port) in message and "Address already in use" in message and "\n" not in message
 
 
 def test_a_program_that_exits_at_once_is_quoted(tmp_path: Path) -> None:
     broken = program(tmp_path, "echo first; echo 'cannot open shared object libnone.so' >&2; exit 127")
-    with pytest.raises(ServerFailed) as caught, EmbeddedServer(binary=broken):
-        pass
-    message = str(caught.value)
+    message = str(refused(ServerFailed, "", EmbeddedServer(binary=broken).__enter__))
     assert "exited with code 127; cannot open shared object libnone.so" in message and "\n" not in message
 
 
@@ -163,8 +161,7 @@ def test_a_program_that_never_answers_is_ended(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(server_module, "start_guarded", start)
     monkeypatch.setattr(server_module, "START_TIMEOUT_S", 0.25)
     mute = program(tmp_path, "exec sleep 600")
-    with pytest.raises(ServerFailed, match=r"no answer within 0 s; it said nothing"), EmbeddedServer(binary=mute):
-        pass
+    refused(ServerFailed, "no answer within 0 s; it said nothing", EmbeddedServer(binary=mute).__enter__)
     assert is_gone(started[0].pid)
 
 
@@ -173,8 +170,8 @@ def test_a_file_that_is_no_program_is_one_clear_line(tmp_path: Path) -> None:
     text.write_bytes(b"\x7fnot an executable")
     refused(ServerMissing, r"binary=.*/notes: no such program, or not executable", server_binary, text)
     text.chmod(0o755)
-    with pytest.raises(ServerFailed, match=r"/notes: Exec format error; it must be a redis-server"), EmbeddedServer(binary=text):
-        pass
+    said = "/notes: Exec format error; it must be a redis-server"
+    refused(ServerFailed, said, EmbeddedServer(binary=text).__enter__)
 
 
 def test_the_environment_variable_names_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,3 +212,50 @@ def test_the_url_fixture_gives_an_empty_server(ironclaim_url: str, ironclaim_ser
         with redis.Redis(port=ironclaim_server.port, db=database) as client:
             assert client.dbsize() == 0
             client.set("left behind", "1")
+
+
+# -- temporary folders of servers: kept while their owner lives, swept once it is gone
+
+FOLDER_PROGRAM = """
+import time
+from engine.testing.server import OwnedFolder
+print(OwnedFolder().path, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def later_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> float:
+    """Temporary folders are below tmp_path; a time at which those made in this test are no longer young."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return time.time() + YOUNG_S + 3_600
+
+
+def test_a_folder_is_there_until_it_is_removed(tmp_path: Path, later_s: float) -> None:
+    owned = OwnedFolder()
+    (owned.path / "server.log").write_text("ready")
+    assert owned.path.parent == tmp_path
+    owned.remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_living_owners_folder_stays_and_a_killed_ones_goes(tmp_path: Path, later_s: float) -> None:
+    owner = subprocess.Popen([sys.executable, "-c", FOLDER_PROGRAM], stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    try:
+        path = Path(owner.stdout.readline().strip())
+        assert path.parent == tmp_path and sweep(now_s=later_s) == [] and path.is_dir()
+    finally:
+        owner.kill()
+        owner.wait()
+        owner.stdout.close()
+    assert sweep(now_s=later_s) == [path] and not path.exists()
+
+
+def test_a_young_folder_and_those_of_others_stay(tmp_path: Path, later_s: float) -> None:
+    (tmp_path / f"{server_module.PREFIX}young").mkdir()
+    (tmp_path / "somebody-elses").mkdir()
+    (tmp_path / f"{server_module.PREFIX}file").write_text("no folder")
+    assert sweep() == [] and sweep(now_s=later_s) == [tmp_path / f"{server_module.PREFIX}young"]
+    assert {path.name for path in tmp_path.iterdir()} == {"somebody-elses", f"{server_module.PREFIX}file"}

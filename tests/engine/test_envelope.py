@@ -1,4 +1,5 @@
-"""The envelope of a job (rule 15): Python and Lua read the same, and bytes that are none harm nobody else."""
+"""The envelope of a job and the fields of its run (rule 15): Python and Lua read and write the same, and bytes that are none harm
+nobody else."""
 
 from __future__ import annotations
 
@@ -13,17 +14,25 @@ from hypothesis import strategies as st
 
 from engine import Queue, ScriptFault, validate
 from engine.models import envelope
+from engine.models.envelope import read_run_fields
 from engine.ops.claims import LeasedJob
 from engine.ops.jobs import Enqueue, Lease, Options
 from engine.redis.scripts import layers_of, linked_functions, scripts_folder
+from tests.engine.desk import run_fields, write_run
 from tests.engine.helpers.lives import now_ms
 from tests.engine.helpers.producing import claim, refused
 from tests.walks import examples
 
 LEASE = Lease("j", 7, "n")
+#: How a job, a job with flags and a tombstone begin.
+HEADS = st.sampled_from([b"\xa5", b"\xb5", b"\xa0"])
 WORDS = st.text("abcXYZ_.:-019", min_size=1, max_size=128)
 U32 = st.integers(0, 2**32 - 1)
 U48 = st.integers(0, 2**48 - 1)
+TOKENS = [st.from_regex(token, fullmatch=True) for token in ("[0-9a-f]{16}:[0-9]{1,16}", "[0-9A-Fa-f]{15,17}:[0-9e]{0,4}")]
+NONCES = st.just(b"") | st.binary(min_size=8, max_size=8)
+#: Half of them begin as an envelope does.
+BYTES = st.one_of(st.binary(max_size=200), st.tuples(HEADS, st.binary(max_size=200)).map(b"".join))
 #: Half of them in an envelope that is not wide.
 SEQUENCES, TIMES = st.integers(0, 2**30 - 1) | U48, st.integers(0, 2**42 - 1) | U48
 OPTIONS = st.builds(
@@ -39,7 +48,7 @@ OPTIONS = st.builds(
 ENQUEUES = st.builds(
     Enqueue,
     **{"job": WORDS, "name": WORDS, "payload": st.binary(max_size=300), "options": OPTIONS},
-    **{"nonce": st.just(b"") | st.binary(min_size=8, max_size=8), "not_after_ms": st.just(0) | U48},
+    **{"nonce": NONCES, "not_after_ms": st.just(0) | U48},
 )
 FUNCTIONS = ["envelope_open", "envelope_seal", "seal_of", "seal_unique", "envelope_kind", "envelope_cost", "envelope_start"]
 #: What Lua finds in an envelope, as text, since its numbers are doubles.
@@ -63,9 +72,6 @@ return { is_start and 'start' or 'other start', job.kind, number(job.priority), 
   job.enqueue_nonce, number(job.not_after_ms), number(job.attempts), number(job.crashes_max), job.class, job.lane,
   tostring(job.unique) }
 """
-
-#: How a job, a job with flags and a tombstone begin.
-HEADS = st.sampled_from([b"\xa5", b"\xb5", b"\xa0"])
 
 SHARED_SERVER = settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -97,10 +103,9 @@ def opened(raw: bytes) -> LeasedJob:
 @pytest.fixture
 def lua(ironclaim_url: str) -> Iterator[Any]:
     """Runs `envelope_open` of the scripts on bytes."""
-    client = redis.Redis.from_url(ironclaim_url)
     script = READ_IN_LUA % linked_functions(FUNCTIONS, layers_of(scripts_folder(), "lanes"))
-    yield lambda raw: client.eval(script, 0, raw)
-    client.close()
+    with redis.Redis.from_url(ironclaim_url) as client:
+        yield lambda raw: client.eval(script, 0, raw)
 
 
 @settings(max_examples=examples(40))
@@ -132,8 +137,8 @@ def borders(*values: Any) -> Callable[[Any], Any]:
 def test_lua_reads_what_python_wrote(lua: Any, operation: Enqueue, sequence: int, enqueued_ms: int, due_ms: int) -> None:
     options, narrow = operation.options, is_narrow(operation, sequence, enqueued_ms)
     settings = (options.attempts, options.backoff, options.crashes_max, options.backoff_ms, options.timeout_ms)
-    flags = options.lifo + 2 * (options.delay_ms > 0) + 8 * bool(options.headers)
-    flags += 64 * bool(operation.nonce) + 128 * (not narrow)
+    flags = options.lifo + 2 * (options.delay_ms > 0) + 8 * bool(options.headers) + 64 * bool(operation.nonce)
+    flags += 128 * (not narrow)
     flags += 4 * (settings != (3, "fixed", 3, 1000, 0) or bool(options.key) or bool(options.unique))
     numbers = (options.priority, flags, sequence, enqueued_ms, due_ms if options.delay_ms else 0)
     found = lua(sealed(operation, sequence, enqueued_ms, due_ms))
@@ -147,15 +152,7 @@ def test_lua_reads_what_python_wrote(lua: Any, operation: Enqueue, sequence: int
 @pytest.mark.walk
 @SHARED_SERVER
 @borders(*[(f"0123456789abcdef:{count}", b"", 7) for count in (1, 255, 256, 65_535, 65_536, 2**48 - 1, 2**48)])
-@given(
-    st.one_of(
-        st.from_regex("[0-9a-f]{16}:[0-9]{1,16}", fullmatch=True),
-        st.from_regex("[0-9A-Fa-f]{15,17}:[0-9e]{0,4}", fullmatch=True),
-        WORDS,
-    ),
-    st.just(b"") | st.binary(min_size=8, max_size=8),
-    st.integers(0, 2**53),
-)
+@given(st.one_of(*TOKENS, WORDS), NONCES, st.integers(0, 2**53))
 def test_a_tombstone_keeps_its_token_whatever_that_is(ironclaim_url: str, token: str, nonce: bytes, fence: int) -> None:
     script = linked_functions(["envelope_open", "tombstone_of", "pack_token"], layers_of(scripts_folder(), "lanes"))
     text = f"""#!lua flags=no-writes
@@ -169,7 +166,7 @@ return {{ read.kind, read.outcome, read.enqueue_nonce, read.fence, read.nonce, #
     assert size <= 9 + len(nonce) + len(token)
 
 
-@given(st.one_of(st.binary(max_size=200), st.tuples(HEADS, st.binary(max_size=200)).map(b"".join)))
+@given(BYTES)
 def test_python_refuses_other_bytes_with_one_error(raw: bytes) -> None:
     try:
         opened(raw)
@@ -179,7 +176,7 @@ def test_python_refuses_other_bytes_with_one_error(raw: bytes) -> None:
 
 @pytest.mark.walk
 @SHARED_SERVER
-@given(st.one_of(st.binary(max_size=200), st.tuples(HEADS, st.binary(max_size=200)).map(b"".join)))
+@given(BYTES)
 def test_lua_never_stumbles_over_other_bytes(lua: Any, raw: bytes) -> None:
     """A script that raised would hold up every job beside the bad one."""
     assert lua(raw)[0] in (b"none", b"J", b"T", b"corrupt")
@@ -191,10 +188,10 @@ def test_every_truncation_is_noticed() -> None:
         refused(ScriptFault, "^envelope of job j: ", opened, raw[:length])
 
 
-@pytest.mark.parametrize(
-    ("at", "byte"),
-    [(0, 0), (0, 1), (0, 160), (0, 176), (0, 187), (21, 255), (21, 4), (35, 0xFF), (39, 0xFF), (43, 0xFF), (49, ord("["))],
-)
+BAD = [(0, 0), (0, 1), (0, 160), (0, 176), (0, 187), (21, 255), (21, 4), (35, 0xFF), (39, 0xFF), (43, 0xFF), (49, ord("["))]
+
+
+@pytest.mark.parametrize(("at", "byte"), BAD)
 def test_a_wrong_byte_is_noticed(at: int, byte: int) -> None:
     """The first byte, back-off, class, key, unique key (UTF-8), and the options (JSON object)."""
     raw = bytearray(sealed(sample(options=Options(key="acme", unique="once", headers=(("trace", "t"),)))))
@@ -210,8 +207,8 @@ def test_rule_15_what_a_plain_job_does_not_use_takes_no_room() -> None:
 def test_options_that_are_no_headers_are_noticed(extra: bytes) -> None:
     raw = sealed(sample(options=Options()))
     before = raw[:1] + bytes((raw[1] | 8,)) + raw[2 : -len(sample().payload)]
-    with pytest.raises(ScriptFault, match="^envelope of job j: "):
-        opened(before + len(extra).to_bytes(2, "big") + extra + sample().payload)
+    raw = before + len(extra).to_bytes(2, "big") + extra + sample().payload
+    refused(ScriptFault, "^envelope of job j: ", opened, raw)
 
 
 def test_extreme_values_travel_through_a_real_queue(ironclaim_url: str, client: Any) -> None:
@@ -228,9 +225,8 @@ def test_extreme_values_travel_through_a_real_queue(ironclaim_url: str, client: 
     after_ms = now_ms(client)
     high, low = claim(queue, classes=("l", "n" * 128)).jobs
     assert (high.lease.job, high.name, len(high.payload)) == ("g" * 128, "n" * 128, validate.PAYLOAD_BYTES_MAX)
-    assert high.options == Options(
-        10, True, 0, validate.ATTEMPTS_MAX, 2**32 - 1, 2**32 - 1, tuple(headers.items()), key="k" * 100, unique="u" * 128
-    )
+    most = (10, True, 0, validate.ATTEMPTS_MAX, 2**32 - 1, 2**32 - 1, tuple(headers.items()))
+    assert high.options == Options(*most, key="k" * 100, unique="u" * 128)
     assert (low.lease.job, low.name, low.payload, low.options) == ("l", "l", b"null", Options(1, False, 0, 1, 0, 0))
     assert before_ms <= high.enqueued_ms <= after_ms and high.due_ms == 0
     queue.close()
@@ -239,25 +235,25 @@ def test_extreme_values_travel_through_a_real_queue(ironclaim_url: str, client: 
 def test_the_greatest_delay_travels(queue: Queue, client: Any) -> None:
     before_ms = now_ms(client)
     queue.enqueue("work", {}, id="j", delay_ms=validate.DURATION_MS_MAX)
-    after_ms = now_ms(client)
-    job, due_ms = queue.snapshot().states["delayed"][0]
-    assert job == "j" and before_ms <= due_ms - validate.DURATION_MS_MAX <= after_ms
+    ((job, due_ms),) = queue.snapshot().states["delayed"]
+    assert job == "j" and before_ms <= due_ms - validate.DURATION_MS_MAX <= now_ms(client)
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        b"x", b"\xa5", b"\xa0\x31" + b"\xff" * 8, b"\xc5" + sealed(sample())[1:],
-        sealed(sample()).replace(b"trace", b'tr"ce'), sealed(sample()).replace(b"work", b"w\xffrk"),
-        sealed(sample(options=Options(unique="u"))).replace(b"\x01\x04work", b"\xf1\x04work") + bytes(250),
-        sealed(sample(options=Options(headers=(("a", "b"),)))).replace(b'{"headers":{"a":"b"}}', b'["headers",{"a":"b"}]'),
-    ],
-    ids=["short", "no head", "tombstone without a fence", "version", "options", "name", "unique key", "list"],
-)  # fmt: skip
-def test_one_bad_job_does_not_hold_up_the_others(queue: Queue, raw: bytes, client: Any) -> None:
+LIST = (b'{"headers":{"a":"b"}}', b'["headers",{"a":"b"}]')
+DAMAGED = {
+    "short": b"x", "no head": b"\xa5", "tombstone without a fence": b"\xa0\x31" + b"\xff" * 8,
+    "version": b"\xc5" + sealed(sample())[1:], "options": sealed(sample()).replace(b"trace", b'tr"ce'),
+    "name": sealed(sample()).replace(b"work", b"w\xffrk"),
+    "unique key": sealed(sample(options=Options(unique="u"))).replace(b"\x01\x04work", b"\xf1\x04work") + bytes(250),
+    "list": sealed(sample(options=Options(headers=(("a", "b"),)))).replace(*LIST),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_one_bad_job_does_not_hold_up_the_others(queue: Queue, damage: str, client: Any) -> None:
     for job in ("bad", "good", "also"):
         queue.enqueue("work", {}, id=job)
-    client.set(queue.model.keys.job("bad"), raw)
+    client.set(queue.model.keys.job("bad"), DAMAGED[damage])
     queue.enqueue("work", {}, id="more")
     claimed = claim(queue)
     assert [job.lease.job for job in claimed.jobs] == ["good", "also", "more"]
@@ -266,3 +262,62 @@ def test_one_bad_job_does_not_hold_up_the_others(queue: Queue, raw: bytes, clien
         assert [failure.lease.job for failure in claimed.unreadable] == ["bad"]
     else:
         assert queue.counts().waiting == 0 and queue.counts().active == 3
+
+
+# -- the fields of `run:<id>`
+
+RUN_SCRIPT = """#!lua
+%s
+local words = {}
+for at = 2, #ARGV do words[at - 1] = ARGV[at] end
+if ARGV[1] == 'write' then run_write(KEYS[1], unpack(words)) return {} end
+return run_read(KEYS[1], unpack(words))
+"""
+RUN_NAMES = ("fence", "nonce", "seal", "owner", "claims", "failures", "limits", "e0", "e9", "error", "requeued_ms")
+RUN_VALUES = {
+    "fence": st.integers(1, 2**53).map(str),
+    "nonce": st.from_regex("[0-9a-f]{16}:[1-9][0-9]{0,5}", fullmatch=True) | st.just(""),
+    "claims": st.integers(1, 999).map(str),
+}
+#: Bytes that could be taken for the end of a field.
+RUN_TEXTS = st.text(max_size=30) | st.sampled_from(["1:", " 3:abc", "e0 2:", "\0", ": "])
+RUN_FIELDS = st.fixed_dictionaries(
+    {"fence": RUN_VALUES["fence"]}, optional={name: RUN_VALUES.get(name, RUN_TEXTS) for name in RUN_NAMES if name != "fence"}
+)
+
+
+@pytest.fixture
+def raw_client(ironclaim_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(ironclaim_url) as made:
+        yield made
+
+
+def in_lua(raw_client: redis.Redis, what: str, *words: str) -> list[bytes | None]:
+    script = RUN_SCRIPT % linked_functions(["run_read", "run_write"], layers_of(scripts_folder(), "lanes"))
+    found: Any = raw_client.eval(script, 1, "run", what, *words)
+    return found
+
+
+@pytest.mark.walk
+@SHARED_SERVER
+@given(st.lists(RUN_FIELDS, min_size=1, max_size=3))
+def test_rule_15_lua_and_python_read_what_the_other_wrote(raw_client: redis.Redis, changes: list[dict[str, str]]) -> None:
+    raw_client.delete("run")
+    wanted: dict[str, str] = {}
+    for fields in changes:
+        in_lua(raw_client, "write", *(word for pair in fields.items() for word in pair))
+        wanted = {name: text for name, text in ({"claims": "1"} | wanted | fields).items() if text}
+        assert {name: value.decode() for name, value in run_fields(raw_client, "run").items()} == wanted
+    write_run(raw_client, "run", **wanted)
+    values = in_lua(raw_client, "read", *RUN_NAMES)
+    assert [value.decode() if value else "" for value in values] == [wanted.get(name, "") for name in RUN_NAMES]
+
+
+OTHER_RUNS = [b"", b"x", b"12", b"12 n", b"12 n ", b"12 n \x05\x00ab", b"12 n \x00\x00claims", b"x n \x00\x00"]
+
+
+@pytest.mark.parametrize("raw", OTHER_RUNS)
+def test_other_bytes_are_named(raw_client: redis.Redis, raw: bytes) -> None:
+    refused(ValueError, "not enough values|no fields of a run|invalid literal", read_run_fields, raw)
+    raw_client.set("run", raw)
+    refused(redis.ResponseError, "IRONCLAIM the key run is no run of a job", in_lua, raw_client, "read", "fence")

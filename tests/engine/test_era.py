@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from engine import AsyncQueue, ConnectOptions, DataLoss, Handlers, Malformed, Queue, UnsupportedFeature, Worker, models
+from engine import AsyncQueue, ConnectOptions, DataLoss, Malformed, Queue, UnsupportedFeature, Worker, models
 from engine.ops.admin import NoteEra
 from engine.testing import EmbeddedServer
 from tests.engine.desk import Desk
 from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.producing import raw_client, some_handlers
+from tests.engine.helpers.producing import raises, raw_client, refused, some_handlers
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
@@ -122,8 +122,8 @@ def test_a_failover_that_lost_nothing_is_not_reported(pair: Primary, caplog: pyt
 
 def test_a_worker_tells_of_claims_that_are_gone(pair: Primary) -> None:
     """Its queue object has enqueued nothing: what it was acknowledged is claims and finishes."""
-    handlers, losses, ran = Handlers(), Losses(), []
-    handlers("work")(lambda job: ran.append(job.id))
+    losses, ran = Losses(), list[str]()
+    handlers = some_handlers(lambda job: ran.append(job.id))
     with Queue("q", url=pair.primary.url) as producer:
         enqueue(producer, 3)
         pair.in_step()
@@ -269,10 +269,7 @@ def test_each_of_several_losses_in_a_row_is_told(closed_port: int) -> None:
 async def test_callbacks_break_no_call_and_coroutines_run_in_their_loop(ironclaim_url: str, caplog: Any, client: Any) -> None:
     told: list[tuple[DataLoss, Any]] = []
     async with asyncio.timeout(DEADLINE_S), AsyncQueue("q", url=ironclaim_url) as queue:
-
-        @queue.on_data_loss
-        def bad(loss: DataLoss) -> None:
-            raise RuntimeError("no")
+        queue.on_data_loss(raises(RuntimeError("no")))
 
         @queue.on_data_loss
         async def good(loss: DataLoss) -> None:
@@ -300,10 +297,10 @@ def test_a_callback_that_raises_breaks_no_call_of_a_blocking_queue(ironclaim_url
 
 def test_old_keyspaces_say_that_they_cannot_tell(ironclaim_url: str) -> None:
     for model in (models.Bull(), models.Bridge(), models.Mosquito()):
-        with Queue("q", model, url=ironclaim_url) as queue, pytest.raises(UnsupportedFeature, match="no sequence"):
-            queue.on_data_loss(print)
-    with Queue("q", url=ironclaim_url) as queue, pytest.raises(Malformed, match="callback"):
-        queue.on_data_loss(None)  # type: ignore[arg-type]
+        with Queue("q", model, url=ironclaim_url) as queue:
+            refused(UnsupportedFeature, "no sequence", queue.on_data_loss, print)
+    with Queue("q", url=ironclaim_url) as queue:
+        refused(Malformed, "callback", queue.on_data_loss, None)
 
 
 async def test_a_new_connection_of_an_asyncio_queue_asks_what_is_missing(ironclaim_url: str, client: Any) -> None:

@@ -19,6 +19,7 @@ from tests.walks import examples
 
 HEX = "0123456789abcdef"
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
+UNITS = st.sampled_from(["ms", "s", " s", " min", " seconds", " h 20 min"])
 #: What errors say of one job and not of another, by what it is.
 PARTS: dict[str, st.SearchStrategy[str]] = {
     "uuid": st.uuids().map(str),
@@ -29,9 +30,7 @@ PARTS: dict[str, st.SearchStrategy[str]] = {
     "ip": st.ip_addresses(v=4).map(str),
     "ipv6:port": st.tuples(st.ip_addresses(v=6), st.integers(1, 65_535)).map(lambda pair: f"[{pair[0]}]:{pair[1]}"),
     "quoted": st.text("abc def7-:/.", max_size=30).map(repr),
-    "length of time": st.tuples(st.integers(0, 9_999), st.sampled_from(["ms", "s", " s", " min", " seconds", " h 20 min"])).map(
-        lambda pair: f"{pair[0]}{pair[1]}"
-    ),
+    "length of time": st.tuples(st.integers(0, 9_999).map(str), UNITS).map("".join),
     "instant": st.datetimes().map(lambda at: at.isoformat(timespec="milliseconds") + "Z"),
     "numbered": st.integers(0, 10**9).map(lambda number: f"order-{number}"),
     "line": st.integers(1, 99_999).map(lambda number: f"shop/mail.py:{number}"),
@@ -78,9 +77,7 @@ def test_the_kind_of_a_kind_is_itself_whatever_is_said(error: str) -> None:
     ("ConnectionError: fe80::1ff:fe23:4567:890a refused", "ConnectionError: … refused"),
     ("job V1StGXR8_Z5jdHi6B-myT is gone", "job … is gone"),
     ("<Card object at 0x7f001122> of user7", "<Card object at …> of user…"),
-    ("x=-5, y=5", "x=…, y=…"),
-    ("std::string is bad", "std::string is bad"),
-    ("", NO_ERROR),
+    ("x=-5, y=5", "x=…, y=…"), ("std::string is bad", "std::string is bad"), ("", NO_ERROR),
 ])  # fmt: skip
 def test_what_is_said_stays_and_what_is_meant_goes(error: str, kind: str) -> None:
     assert error_kind(error) == kind
@@ -88,8 +85,7 @@ def test_what_is_said_stays_and_what_is_meant_goes(error: str, kind: str) -> Non
 
 def test_the_main_line_is_the_first_where_a_class_begins_it_and_else_the_last() -> None:
     assert main_line("ValidationError: 1 error for Card\nnumber\nsee https://example.com") == "ValidationError: 1 error for Card"
-    assert main_line("Traceback (most recent call last):\n  x\nKeyError: 7") == "KeyError: 7"
-    assert main_line("") == ""
+    assert main_line("Traceback (most recent call last):\n  x\nKeyError: 7") == "KeyError: 7" and main_line("") == ""
 
 
 def test_a_hostile_error_takes_no_time() -> None:

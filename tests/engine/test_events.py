@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +12,6 @@ import pytest
 from engine import AsyncQueue, Event, Malformed, Queue, WrongKeyType
 from engine.ops.base import Operation
 from engine.ops.claims import Bury, Drop, Failure, Finish, Release, Retry
-from engine.ops.jobs import Enqueue
 from engine.ops.looks import NoteProgress
 from engine.queue.admin import EVENTS_KEPT_MAX
 from tests.engine.desk import LEASE_MS, Desk
@@ -52,9 +52,7 @@ def test_a_job_s_life_is_told_step_by_step(desk: Desk) -> None:
     desk.run(NoteProgress(j2.lease, 1, b'"percent":42.5,"message":null,"data":null}'))
     assert desk.finish(j2.lease) == [("ok", "finished")]
     desk.retry(j1.lease, 10, "boom")
-    desk.tick(10)
-    (j1,) = desk.claim("a")
-    desk.retry(j1.lease, 10, "boom again")
+    desk.retry(desk.tick(10).one().lease, 10, "boom again")
     assert told(desk) == [
         ("promoted", "j1", ""), *(("claimed", job, "a") for job in ("j1", "j2")), ("progress", "j2", "42.5"),
         ("finished", "j2", ""), ("failed", "j1", "boom"), ("promoted", "j1", ""), ("claimed", "j1", "a"),
@@ -90,42 +88,32 @@ def test_what_is_done_by_hand_and_by_the_sweeps_is_told(desk: Desk) -> None:
 
 def test_children_are_told_when_their_parents_end(desk: Desk) -> None:
     on(desk)
-    desk.enqueue("parent")
-    (parent,) = desk.leased("child", needs=("parent",))
-    desk.finish(parent.lease)
+    desk.finish(desk.family().one().lease)
     assert [(kind, job, detail) for kind, job, detail in told(desk) if kind != "claimed"] == [
-        ("created", "parent", "waiting"), ("created", "child", "blocked"), ("finished", "parent", ""),
-        ("unblocked", "child", ""),
+        ("created", "p", "waiting"), ("created", "child", "blocked"), ("finished", "p", ""), ("unblocked", "child", ""),
     ]  # fmt: skip
 
 
 def operations(desk: Desk, what: str) -> Operation:
-    if what == "enqueue":
-        return desk.enqueue_operation("new", unique="u", dedup="d", dedup_ms=1000)
-    if what == "enqueue many":
-        return desk.enqueue_many_operation("new1", "new2", delays_ms=(0, 50))
-    if what == "claim":
-        return desk.claim_operation("a")
-    if what in ("pause", "resume"):
-        return desk.pause_operation("main") if what == "pause" else desk.resume_operation("main")
-    if what == "promote":
-        desk.tick(50)
-        return desk.sweep_operation()
-    if what == "cancel":
-        return alter(desk, "cancel", "waiting", "j1")
-    if what == "run now":
-        return alter(desk, "run_now", "delayed", "late")
-    (job, *_) = desk.claim("a", limit=1)
+    unclaimed: dict[str, Callable[[], Operation]] = {
+        "enqueue": lambda: desk.enqueue_operation("new", unique="u", dedup="d", dedup_ms=1000),
+        "enqueue many": lambda: desk.enqueue_many_operation("new1", "new2", delays_ms=(0, 50)),
+        "claim": lambda: desk.claim_operation("a"), "promote": lambda: desk.tick(50).sweep_operation(),
+        "pause": lambda: desk.pause_operation("main"), "resume": lambda: desk.resume_operation("main"),
+        "cancel": lambda: alter(desk, "cancel", "waiting", "j1"),
+        "run now": lambda: alter(desk, "run_now", "delayed", "late"),
+    }  # fmt: skip
+    if what in unclaimed:
+        return unclaimed[what]()
+    job = desk.one(limit=1)
     forget_what_was(desk)
     if what == "reap":
         desk.sweep()
         for _ in range(4):
             desk.later(LEASE_MS // 4)
-        desk.tick(1)
-        return desk.sweep_operation()
+        return desk.tick(1).sweep_operation()
     if what == "requeue":
         desk.run(Bury((Failure(job.lease, "bad"),)))
-        forget_what_was(desk)
         return alter(desk, "requeue", "dead", "j1")
     return {
         "finish": Finish((job.lease,)), "finish and claim": Finish((job.lease,), desk.claim_operation("a")),
@@ -160,8 +148,7 @@ def test_rule_07_what_is_sent_twice_is_told_once(desk: Desk, what: str) -> None:
     desk.send(call)
     assert [kind for kind, _, _ in told(desk)] == TOLD[what]
     before = desk.redis.xrange(desk.keys.events)
-    desk.tick(1)
-    desk.send(call)
+    desk.tick(1).send(call)
     assert desk.redis.xrange(desk.keys.events) == before
 
 
@@ -186,11 +173,9 @@ def calls_of(desk: Desk, operation: Operation) -> dict[str, int]:
 
 def test_what_is_off_costs_no_call(desk: Desk) -> None:
     def measure() -> list[dict[str, int]]:
-        enqueue = calls_of(desk, desk.enqueue_operation("j1"))
-        (claim, job) = (desk.claim_operation("a"), None)
+        enqueue, claim = calls_of(desk, desk.enqueue_operation("j1")), desk.claim_operation("a")
         claimed = calls_of(desk, claim)
-        (job,) = desk.run(claim).jobs
-        return [enqueue, claimed, calls_of(desk, Finish((job.lease,)))]
+        return [enqueue, claimed, calls_of(desk, Finish((desk.run(claim).jobs[0].lease,)))]
 
     off = measure()
     assert all("xadd" not in calls for calls in off) and desk.redis.exists(desk.keys.events) == 0
@@ -205,8 +190,7 @@ def test_what_is_off_costs_no_call(desk: Desk) -> None:
 def test_a_foreign_key_in_its_place_harms_no_job(desk: Desk) -> None:
     on(desk)
     desk.redis.set(desk.keys.events, "mine")
-    (job,) = desk.leased("j1")
-    assert desk.finish(job.lease) == [("ok", "finished")]
+    assert desk.finish(desk.lease("j1")) == [("ok", "finished")]
     refused(WrongKeyType, "WRONGTYPE", desk.queue.events.on)
     assert desk.redis.get(desk.keys.events) == b"mine"
 
@@ -230,8 +214,7 @@ def test_off_forgets_what_was_and_tells_nothing_more(desk: Desk) -> None:
 
 
 def test_obliterate_takes_them_away(desk: Desk) -> None:
-    on(desk)
-    desk.enqueue("j1")
+    on(desk.enqueue("j1"))
     assert desk.queue.obliterate() and desk.redis.exists(desk.keys.events, desk.keys.stats) == 0
 
 
@@ -299,6 +282,5 @@ async def test_tasks_read_as_well(ironclaim_url: str) -> None:
 def test_an_enqueue_of_a_known_id_tells_nothing(desk: Desk) -> None:
     on(desk)
     desk.enqueue("j1")
-    operation = desk.enqueue_operation("j1", nonce=b"another-")
-    assert isinstance(operation, Enqueue) and desk.run(operation).result == "duplicate"
+    assert desk.run(desk.enqueue_operation("j1", nonce=b"another-")).result == "duplicate"
     assert told(desk) == [("created", "j1", "waiting")]

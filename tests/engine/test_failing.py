@@ -10,24 +10,28 @@ from functools import partial
 from typing import Any, get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from engine import Bury, Discard, Handlers, Job, JobFailed, Malformed, Queue, RetryLater, Worker
+from engine import Bury, Discard, Handlers, Job, JobFailed, Malformed, Queue, RetryLater, Worker, validate
+from engine.handlers import fault_of
+from engine.ops import claims
 from engine.ops.claims import Drop, Failure, Retry
 from engine.ops.jobs import Backoff, Options
 from engine.options import checked
 from engine.outcomes import DELAY_MS_MAX, Ending, backoff_delay_ms, ending, verdict_of
-from tests.engine.desk import LEASE_MS, START_MS, Desk, run_fields
+from tests.engine.desk import LEASE_MS, START_MS, Desk, run_fields, run_texts
 from tests.engine.helpers import failing_handlers
 from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.producing import raises, refused
+from tests.engine.helpers.machine import holding
+from tests.engine.helpers.producing import raises, refused, some_handlers
 from tests.engine.helpers.scenes import saved
 from tests.engine.helpers.waiting import wait_until
 
 
 def waits(count: int = 6, draw: float = 1.0, **options: Any) -> list[int]:
     """The waits after so many failed runs."""
-    made = checked(options)
-    return [backoff_delay_ms(made, failures, lambda: draw) for failures in range(count)]
+    return [backoff_delay_ms(checked(options), failures, lambda: draw) for failures in range(count)]
 
 
 class GpuError(RuntimeError):
@@ -64,6 +68,8 @@ def states(queue: Queue) -> dict[str, list[str]]:
     # Mosquito's grows with the square of the failures, Banana's is two to the failures in seconds.
     ({"backoff": "geometric", "backoff_ms": 2000}, [2000, 8000, 18_000, 32_000, 50_000]),
     ({"backoff": "exponential", "backoff_ms": 2000, "jitter": 0}, [2000, 4000, 8000, 16_000]),
+    # The greatest jitter is all of the wait, less than one ms.
+    ({"backoff": "exponential", "backoff_ms": 1000}, [1000, 2000, 4000, 8000, 16_000]),
     # A list ends with its last one.
     ({"backoff": "custom", "backoff_delays_ms": [10, 500, 3_000_000_000]}, [10, 500] + [3_000_000_000] * 3),
 ])  # fmt: skip
@@ -78,10 +84,27 @@ def test_the_cap_and_the_chance() -> None:
         assert waits(900, backoff=kind, backoff_ms=60_000, jitter=0, backoff_max_ms=90_000)[-1] == 90_000
     assert waits(2, backoff_ms=5000, backoff_max_ms=1000) == [1000, 1000]
     assert waits(3, backoff="custom", backoff_delays_ms=[5, 50], backoff_max_ms=20) == [5, 20, 20]
-    for draw, wait in ((0.0, 750), (0.5, 875), (0.999999, 999)):
+    for draw, wait, grown in ((0.0, 750, 1000), (0.5, 875, 1500), (0.999999, 999, 1999)):
         assert waits(1, draw, backoff_ms=1000, jitter=0.25) == [wait]
+        assert waits(2, draw, backoff="exponential", backoff_ms=1000)[1] == grown, "from half to full"
     assert waits(1, 0.0, backoff_ms=1000, jitter=1) == [0]
     assert waits(1, 0.0, backoff="exponential", backoff_ms=1000) == [500], "half of it by chance, unless the job says otherwise"
+    assert waits(13, backoff="exponential", backoff_ms=1000)[11:] == [2_048_000, DELAY_MS_MAX] == [2_048_000, 3_600_000]
+    assert {*waits(8, backoff="exponential", backoff_ms=5_000_000)} == {5_000_000}, "the job starts beyond"
+    assert backoff_delay_ms(checked({"backoff_ms": 1234}), 9, raises(AssertionError("no jitter here"))) == 1234
+
+
+@given(st.integers(0, validate.BACKOFF_MS_MAX), st.integers(0, 10_000), st.floats(0, 1, exclude_max=True))
+def test_a_growing_wait_is_bounded_for_every_job(backoff_ms: int, failures: int, draw: float) -> None:
+    grown = backoff_delay_ms(Options(backoff="exponential", backoff_ms=backoff_ms), failures, lambda: draw)
+    assert backoff_ms // 2 <= grown <= max(backoff_ms, DELAY_MS_MAX)
+
+
+@pytest.mark.parametrize(("failures", "delay"), [(0, 750), (2, 3000)])
+def test_a_worker_uses_the_failures_of_the_job_and_its_own_draw(failures: int, delay: int) -> None:
+    machine, (job,) = holding("a", backoff_ms=1000, backoff="exponential", failures=failures, concurrency=1)
+    machine.draws = [0.5]
+    assert machine.ended(job, "boom").work.failures[0].delay_ms == delay
 
 
 @pytest.mark.feature("BQ28", "BL08")
@@ -108,19 +131,16 @@ def test_a_job_that_succeeds_in_its_last_attempt_has_succeeded(queue: Queue) -> 
 
 @pytest.mark.feature("MQ12")
 def test_a_handler_may_say_how_long_its_job_waits(desk: Desk) -> None:
-    (job,) = desk.leased("j", attempts=2)
-    assert desk.run(Retry((Failure(job.lease, "later", 5000, charge=False),))).items == (("ok", "retried"),)
+    later = Retry((Failure(desk.lease("j", attempts=2), "later", 5000, charge=False),))
+    assert desk.run(later).items == (("ok", "retried"),)
     assert desk.redis.zrange(desk.keys.due, 0, -1, withscores=True)[0][1] == START_MS + 5000
-    desk.tick(5000)
-    (job,) = desk.claim()
+    job = desk.tick(5000).one()
     assert (job.failures, job.claims) == (0, 2), "no attempt is used up"
     for _ in range(3):
         assert desk.run(Retry((Failure(job.lease, "later", 0, charge=False),))).items == (("ok", "retried"),)
-        (job,) = desk.claim()
-    desk.run(Retry((Failure(job.lease, "boom", 0),)))
-    (job,) = desk.claim()
-    assert job.failures == 1
-    assert desk.run(Retry((Failure(job.lease, "boom", 0),))).items == (("ok", "buried"),)
+        job = desk.one()
+    job = desk.did(Retry((Failure(job.lease, "boom", 0),))).one()
+    assert job.failures == 1 and desk.run(Retry((Failure(job.lease, "boom", 0),))).items == (("ok", "buried"),)
 
 
 @pytest.mark.parametrize("way", ["thread", "inline", "coroutine", "process"])
@@ -174,8 +194,7 @@ def test_rules_name_classes_their_bases_and_their_modules() -> None:
         assert ending(checked({"reroute_on": {kind: "other"}}), verdict) == Ending("rerouted", "other")
     assert ending(checked({"skip_on": [KeyError]}), verdict) == Ending("retry")
     refused(Malformed, r"^skip_on: 'ValueError' .* write \['ValueError'\]$", checked, {"skip_on": "ValueError"})
-    with pytest.raises(Malformed, match=r"^bury_on: 'ValueError' .* write ValueError, without quotes$"):
-        Handlers(bury_on="ValueError")  # type: ignore[arg-type]
+    refused(Malformed, "^bury_on: 'ValueError' .* write ValueError, without quotes$", Handlers, bury_on="ValueError")
     assert ending(checked({"skip_on": ["Exception"]}), verdict_of(Bury("no"))) == Ending("bury")
     assert ending(checked({"skip_on": ["Exception"]}), verdict_of(Discard())) == Ending("discarded")
     assert ending(Options(), verdict) == Ending("retry")
@@ -200,8 +219,8 @@ def test_an_error_that_the_job_skips_ends_it_without_another_run(queue: Queue, c
     assert result is not None and (result.outcome, result.error) == ("skipped", "KeyError: 'gone'")
     assert queue.results.wait("p", wait_ms=1000) == result
     refused(JobFailed, "KeyError: 'gone'", result.get)
-    info = queue.jobs.get("p")
-    assert info is not None and (info.state, info.last_error, info.ended_ms) == ("skipped", result.error, result.ended_ms)
+    info: Any = queue.jobs.get("p")
+    assert (info.state, info.last_error, info.ended_ms) == ("skipped", result.error, result.ended_ms)
     assert [job.id for job in queue.jobs.list("finished", error="KeyError")] == ["p"]
     assert client.get(queue.model.keys.job("p")).startswith("\\xa0\x15")
     assert client.hget(queue.model.keys.stats, "skipped") == "1"
@@ -231,8 +250,7 @@ def test_an_error_that_reroutes_sends_the_job_to_another_queue(queue: Queue, iro
         queue.enqueue("work", 7, id="j", reroute_on={"GpuError": "big:gpu"})
         run(queue, raises(GpuError("none free")))
         assert (states(queue), states(other)) == ({}, {"waiting": ["j>reroute"]})
-        ran = run(other, lambda job: None, names=("gpu",))
-        assert [(job.id, job.payload) for job in ran] == [("j>reroute", 7)]
+        assert [(job.id, job.payload) for job in run(other, lambda job: None, names=("gpu",))] == [("j>reroute", 7)]
 
 
 @pytest.mark.feature("BQ34")
@@ -288,15 +306,12 @@ def test_what_is_nearer_to_the_error_decides(queue: Queue) -> None:
 
 
 def test_a_rule_that_raises_says_nothing_and_is_logged(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
-    def rule(failure: BaseException) -> bool:
-        raise RuntimeError("a defect of the rule")
-
-    handlers = Handlers(retry_on=rule)
+    handlers = Handlers(retry_on=raises(RuntimeError("a defect of the rule")))
     handlers("work")(raises(ValueError("no")))
     queue.enqueue("work", None, id="j", attempts=2, backoff_ms=0)
     Worker(queue, handlers, sweep_ms=20).run(burst=True)
-    (job,) = queue.jobs.list("dead")
-    assert job.failures == 2 and "these rules say nothing of a ValueError" in caplog.text
+    assert [job.failures for job in queue.jobs.list("dead")] == [2]
+    assert "these rules say nothing of a ValueError" in caplog.text
 
 
 @pytest.mark.parametrize("way", ["thread", "coroutine", "process"])
@@ -333,8 +348,7 @@ def test_rules_are_checked_where_they_are_made(queue: Queue) -> None:
         return True
 
     for bad in ("ValueError", [dict], [ValueError, 7], late):
-        with pytest.raises(Malformed, match=r"^bury_on: .*classes of exceptions, or functions of an exception"):
-            Handlers(bury_on=bad)  # type: ignore[arg-type]
+        refused(Malformed, "^bury_on: .*classes of exceptions, or functions of an exception", Handlers, bury_on=bad)
         refused(Malformed, "^retry_on: ", queue.job("work", retry_on=bad), failing_handlers.nothing)  # type: ignore[call-overload]
     handlers = Handlers(bury_on=lambda failure: True)
     handlers("plain")(failing_handlers.say)
@@ -349,11 +363,8 @@ def leases(desk: Desk) -> tuple[Any, ...]:
 
 
 def drops(desk: Desk) -> Drop:
-    desk.set_limit("n:main", concurrency=5)
-    desk.enqueue("a", "b")
-    desk.enqueue("c", unique="u")
-    desk.enqueue("a1", needs=("a",))
-    desk.enqueue("b1", needs=("b",))
+    desk.set_limit("n:main", concurrency=5).enqueue("a", "b").enqueue("c", unique="u")
+    desk.enqueue("a1", needs=("a",)).enqueue("b1", needs=("b",))
     desk.enqueue("c1", needs=("c",), on_parent_failure="ignore")
     return Drop(leases(desk), ("skipped", "discarded", "rerouted"), ("E: of a", "E: of b", "E: of c"))
 
@@ -394,8 +405,97 @@ def test_rule_05_a_drop_sent_twice_repeats_and_another_token_is_stale(desk: Desk
     with desk.unchanged():
         assert [result for result, _ in first.items] == ["ok"] * 3
         assert desk.send(call).items == tuple(("repeated", outcome) for _, outcome in first.items)
-    desk.enqueue("d", priority=9)
-    (job,) = desk.claim(limit=1)
-    stale = job.lease._replace(fence=job.lease.fence - 1)
-    assert desk.run(Drop((stale,), ("discarded",))).items == (("stale", ""),)
-    assert desk.places("d") == {"active"}
+    lease = desk.enqueue("d", priority=9).one(limit=1).lease
+    stale = lease._replace(fence=lease.fence - 1)
+    assert desk.run(Drop((stale,), ("discarded",))).items == (("stale", ""),) and desk.places("d") == {"active"}
+
+
+# -- the error history of a job: each run that came to nothing, with its trace, bounded, and written once
+
+
+def entries(desk: Desk, job: str) -> dict[str, str]:
+    """The fields that hold entries."""
+    return {name: value for name, value in desk.run_hash(job).items() if name[0] == "e" and name[1:].isdigit()}
+
+
+@pytest.mark.feature("BL13")
+def test_each_failed_run_leaves_one_entry_with_its_trace_until_ten_are_kept(desk: Desk) -> None:
+    desk.enqueue("j", attempts=100)
+    fences: list[int] = []
+    for run in range(12):
+        lease = desk.one().lease
+        fences.append(lease.fence)
+        desk.did(Retry((Failure(lease, f"boom {run}", 0, f"at line {run}"),))).later(1)
+    state = desk.run_hash("j")
+    assert (state["errors"], state["error"], state["failures"]) == ("12", "boom 11", "12")
+    assert entries(desk, "j") == {
+        f"e{run % 10}": f"{desk.now_ms - 12 + run} {fences[run]} failed boom {run}\0at line {run}" for run in range(2, 12)
+    }
+    assert desk.finished(desk.one().lease).redis.exists(desk.keys.run("j")) == 0
+
+
+def test_a_retry_and_a_burial_cut_off_anywhere_note_the_run_once(desk: Desk) -> None:
+    for bury in (False, True):
+        for writes in desk.each_cut(1):
+            failure = Failure(desk.lease("j"), "boom", 100, "trace")
+            operation = (claims.Bury if bury else Retry)((failure,))
+            desk.cut_off(operation, writes)
+            desk.did(operation).run(operation)
+            assert (desk.run_hash("j")["errors"], len(entries(desk, "j"))) == ("1", 1), writes
+
+
+def test_a_lost_worker_is_an_entry_too_and_a_burial_keeps_its_own_reason(desk: Desk) -> None:
+    desk.enqueue("j", crashes_max=2)
+    first, _ = desk.crash("j", worker="b")
+    assert entries(desk, "j") == {"e0": f"{desk.now_ms} {first.fence} lost the worker b was lost\0"}
+    desk.crash("j", worker="c")
+    state = desk.run_hash("j")
+    assert (state["errors"], state["error"]) == ("2", "crashed 2 times, 1 are allowed")
+    assert state["e1"].split(" ", 2)[2] == "lost the worker c was lost\0" and desk.places("j") == {"dead"}
+
+
+def deep(depth: int) -> None:
+    if not depth:
+        raise ValueError("no \udcff")
+    deep(depth - 1)
+
+
+@pytest.mark.feature("BL13")
+def test_the_end_of_a_stack_trace_travels_as_utf_8_and_is_bounded() -> None:
+    try:
+        deep(3)
+    except ValueError as failure:
+        fault, long = fault_of(failure), fault_of(ValueError("x" * 10_000))
+    assert fault.error == "ValueError: no ?" and fault.trace.endswith("ValueError: no ?")
+    assert "deep" in fault.trace and len(long.trace.encode()) == validate.TRACE_BYTES_MAX
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
+def test_an_exception_whose_text_raises_still_has_a_trace() -> None:
+    try:
+        raise Unspeakable
+    except Unspeakable as failure:
+        fault = fault_of(failure)
+    assert fault.error == "Unspeakable" and "test_an_exception_whose_text_raises" in fault.trace
+
+
+def test_a_worker_sends_the_trace_of_its_handler(queue: Queue, client: Any) -> None:
+    def bad(job: object) -> None:
+        deep(2)
+
+    async def worse(job: object) -> None:
+        deep(2)
+
+    handlers = some_handlers(bad, "bad")
+    handlers("worse")(worse)
+    for name in ("bad", "worse"):
+        queue.enqueue(name, {}, id=name, attempts=1)
+    Worker(queue, handlers, sweep_ms=50).run(burst=True)
+    for name in ("bad", "worse"):
+        text, _, trace = run_texts(client, queue.model.keys.run(name))["e0"].partition("\0")
+        assert text.endswith("failed ValueError: no ?") and trace.startswith("Traceback")
+        assert f"in {name}" in trace and "in deep" in trace

@@ -29,6 +29,13 @@ def on(desk: Desk, keep: int = 1000, **more: Any) -> None:
     desk.run(set_history(desk, keep, **more))
 
 
+@pytest.fixture
+def desk(desk: Desk) -> Desk:
+    """One that keeps how jobs end."""
+    on(desk)
+    return desk
+
+
 def ends(desk: Desk, **wanted: Any) -> list[tuple[str, str]]:
     """Id and outcome of each entry, the latest first."""
     return [(past.id, past.outcome) for past in desk.queue.history.list(**wanted)]
@@ -46,7 +53,6 @@ def raw(desk: Desk) -> list[tuple[list[bytes], float]]:
 
 
 def test_an_end_has_name_keys_size_times_and_worker(desk: Desk) -> None:
-    on(desk)
     begun_ms = desk.now_ms
     desk.enqueue("order-7", key="acme", unique="o7", delay_ms=30)
     desk.later(130)
@@ -68,7 +74,6 @@ def test_an_end_has_name_keys_size_times_and_worker(desk: Desk) -> None:
 
 
 def test_every_kind_of_end_is_kept_with_its_error(desk: Desk) -> None:
-    on(desk)
     desk.enqueue("good", "bad", "tired", "skip", "drop", "moved", "crash", "stopped", attempts=2, crashes_max=2)
     desk.enqueue("waits", "old")
     desk.enqueue("late", expires_ms=50)
@@ -82,8 +87,7 @@ def test_every_kind_of_end_is_kept_with_its_error(desk: Desk) -> None:
     desk.run(alter(desk, "cancel", "waiting", "waits"))
     desk.run(alter(desk, "remove", "waiting", "old"))
     desk.later(51)
-    (again,) = [job for job in desk.claim("w") if job.lease.job == "tired"]
-    desk.retry(again.lease, 10, "boom again")
+    desk.retry(next(job.lease for job in desk.claim("w") if job.lease.job == "tired"), 10, "boom again")
     desk.sweep_past(LEASE_MS + 1)
     desk.crash("crash", worker="x")
     found = {past.id: past for past in desk.queue.history.list()}
@@ -100,25 +104,17 @@ def test_every_kind_of_end_is_kept_with_its_error(desk: Desk) -> None:
 
 
 def test_a_dead_job_that_is_requeued_has_both_ends(desk: Desk) -> None:
-    on(desk)
-    (job,) = desk.leased("j")
-    desk.bury(job.lease)
-    desk.tick(5)
-    desk.run(alter(desk, "requeue", "dead", "j"))
-    (job,) = desk.claim("b")
-    desk.bury(job.lease)
-    desk.tick(5)
-    desk.run(alter(desk, "discard", "dead", "j"))
+    desk.bury(desk.enqueue("j").one().lease)
+    desk.tick(5).run(alter(desk, "requeue", "dead", "j"))
+    desk.bury(desk.one("b").lease)
+    desk.tick(5).run(alter(desk, "discard", "dead", "j"))
     assert ends(desk) == [("j", "discarded"), ("j", "dead"), ("j", "dead")]
     latest, *_ = desk.queue.history.list()
     assert (latest.worker, latest.waited_ms, latest.ran_ms) == ("b", None, None)
 
 
 def test_children_of_lost_parents_are_among_the_ends(desk: Desk) -> None:
-    on(desk)
-    desk.family()
-    (parent,) = desk.claim("a")
-    desk.bury(parent.lease)
+    desk.bury(desk.family().one().lease)
     desk.sweep()
     assert ("child", "dead") in ends(desk)
     assert {past.error for past in desk.queue.history.list(key="child")} == {"its parent p is dead"}
@@ -147,12 +143,9 @@ ENDS = ("finish", "finish and claim", "retry", "bury", "drop", "cancel")
 
 @pytest.mark.parametrize("how", ENDS)
 def test_a_call_that_is_sent_again_writes_nothing_twice(desk: Desk, how: str) -> None:
-    on(desk)
-    call = desk.call(ending(desk, how))
-    desk.send(call)
+    desk.send(call := desk.call(ending(desk, how)))
     once = raw(desk)
-    desk.tick(7)
-    desk.send(call)
+    desk.tick(7).send(call)
     assert raw(desk) == once and {fields[0] for fields, _ in once} == (set() if how == "retry" else {b"j1", b"j2"})
 
 
@@ -163,21 +156,18 @@ def test_a_call_that_was_cut_off_anywhere_and_is_sent_again_has_kept_each_end_on
         on(desk)
         operation = ending(desk, how)
         desk.cut_off(operation, writes)
-        desk.tick(7)
-        desk.run(operation)
+        desk.tick(7).run(operation)
         assert sorted(fields[0] for fields, _ in raw(desk)) == [b"j1", b"j2"], writes
 
 
 def test_the_last_retry_that_was_cut_off_has_kept_the_end_once(desk: Desk) -> None:
     for writes in desk.each_cut():
         on(desk)
-        (job,) = desk.leased("j", attempts=1)
-        retry = Retry((Failure(job.lease, "boom", 10),))
+        retry = Retry((Failure(desk.enqueue("j", attempts=1).one().lease, "boom", 10),))
         desk.cut_off(retry, writes)
-        desk.tick(7)
-        desk.run(retry)
-        (past,) = desk.queue.history.list()
-        assert (past.id, past.outcome, past.failures) == ("j", "dead", 1), writes
+        desk.tick(7).run(retry)
+        found = [(past.id, past.outcome, past.failures) for past in desk.queue.history.list()]
+        assert found == [("j", "dead", 1)], writes
 
 
 #: A call that is cut off, and how the job is ended for good that it has not ended.
@@ -222,35 +212,29 @@ def test_rule_01_an_end_that_was_cut_off_and_never_came_leaves_no_entry(desk: De
         if later == "cancel":
             desk.run(alter(desk, "cancel", "waiting", "j"))
         else:
-            (job,) = desk.claim("b")
-            desk.tick(5)
-            desk.run(Finish((job.lease,)) if later == "finish" else Bury((Failure(job.lease, "no"),)))
+            lease = desk.one("b").lease
+            desk.tick(5).run(Finish((lease,)) if later == "finish" else Bury((Failure(lease, "no"),)))
         if later == "requeued":
             desk.run(alter(desk, "requeue", "dead", "j"))
             desk.finish(desk.claim("c")[0].lease)
-        outcomes = {"finish": ["finished"], "bury": ["dead"], "cancel": ["cancelled"], "requeued": ["finished", "dead"]}[later]
+        outcomes = {"finish": ["finished"], "bury": ["dead"], "cancel": ["cancelled"]}.get(later, ["finished", "dead"])
         assert [past.outcome for past in desk.queue.history.list()] == outcomes + ["dead"] * died, writes
 
 
 def test_a_finish_that_is_refused_writes_nothing(desk: Desk) -> None:
-    on(desk)
     (zombie,) = desk.leased("j")
     desk.sweep_past(LEASE_MS + 1)
     (job,) = desk.claim("b")
     with desk.unchanged():
         assert desk.finish(zombie.lease) == [("stale", "")]
     desk.finish(job.lease)
-    (past,) = desk.queue.history.list()
-    assert (past.worker, past.claims, past.crashes) == ("b", 2, 1)
+    assert [(past.worker, past.claims, past.crashes) for past in desk.queue.history.list()] == [("b", 2, 1)]
     assert desk.finish(zombie.lease) == [("stale", "")] and len(raw(desk)) == 1
 
 
 def test_a_batch_with_one_that_is_stale_keeps_the_others(desk: Desk) -> None:
-    on(desk)
     jobs = desk.leased("j1", "j2", "j3")
-    desk.run(alter(desk, "cancel", "active", "j2"))
-    desk.tick(1)
-    desk.finish(*(job.lease for job in jobs))
+    desk.did(alter(desk, "cancel", "active", "j2")).tick(1).finish(*(job.lease for job in jobs))
     assert sorted(ends(desk)) == [("j1", "finished"), ("j2", "cancelled"), ("j3", "finished")]
 
 
@@ -274,8 +258,7 @@ def test_it_is_trimmed_to_its_age_and_hides_at_once_what_is_older(desk: Desk) ->
         finished(desk, job)
         desk.tick(600)
     assert ends(desk) == [("young", "finished")] and len(raw(desk)) == 2
-    desk.sweep()
-    assert [fields[0] for fields, _ in raw(desk)] == [b"young"]
+    assert [fields[0] for fields, _ in raw(desk.swept())] == [b"young"]
     desk.later(1000)
     assert raw(desk) == []
 
@@ -314,7 +297,6 @@ def test_payloads_are_kept_where_that_is_asked_for_and_they_are_short(desk: Desk
 
 
 def test_pages_go_on_behind_a_place_also_within_one_millisecond(desk: Desk) -> None:
-    on(desk)
     for part in range(3):
         finished(desk, *(f"j{part}{number}" for number in range(7)))
         desk.tick(part)
@@ -340,7 +322,6 @@ def test_it_reads_on_until_it_has_found_what_is_meant(desk: Desk) -> None:
 
 
 def test_off_deletes_what_was_kept(desk: Desk) -> None:
-    on(desk)
     finished(desk, "j")
     desk.queue.history.off()
     assert desk.redis.exists(desk.keys.history) == 0 and not desk.redis.hexists(desk.keys.stats, "history")
@@ -348,25 +329,19 @@ def test_off_deletes_what_was_kept(desk: Desk) -> None:
 
 
 def test_obliterate_takes_it_away(desk: Desk) -> None:
-    on(desk)
     desk.enqueue("j1")
     assert desk.queue.obliterate() and desk.redis.exists(desk.keys.history, desk.keys.stats) == 0
 
 
 def test_what_is_cleaned_has_ended(desk: Desk) -> None:
-    on(desk)
-    desk.enqueue("j1", "j2")
-    desk.run(clean(desk, "waiting"))
+    desk.enqueue("j1", "j2").run(clean(desk, "waiting"))
     assert sorted(ends(desk)) == [("j1", "discarded"), ("j2", "discarded")]
 
 
 def test_a_key_that_belongs_to_somebody_else_stops_no_job(desk: Desk) -> None:
-    on(desk)
     desk.redis.set(desk.keys.history, "theirs")
-    (job,) = desk.leased("j")
-    assert desk.finish(job.lease) == [("ok", "finished")]
-    desk.sweep()
-    assert desk.redis.get(desk.keys.history) == b"theirs"
+    assert desk.finish(desk.enqueue("j").one().lease) == [("ok", "finished")]
+    assert desk.swept().redis.get(desk.keys.history) == b"theirs"
 
 
 BAD: dict[str, list[tuple[str, dict[str, Any]]]] = {
@@ -449,7 +424,7 @@ async def test_asyncio_reads_and_sets_it(ironclaim_url: str) -> None:
 
 
 def test_events_and_history_are_kept_apart(desk: Desk) -> None:
-    desk.run(set_events(desk, 100))
+    desk.begin().run(set_events(desk, 100))
     finished(desk, "j1")
     assert desk.redis.exists(desk.keys.history) == 0 and desk.redis.xlen(desk.keys.events) == 3
     desk.run(set_events(desk, 0))

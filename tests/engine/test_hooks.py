@@ -128,8 +128,7 @@ def test_hooks_change_a_job_and_hear_what_comes(queue: Queue, face: str, many: b
     assert "job a: a hook after its enqueue failed" in caplog.text
     assert enqueue(queue, face, NewJob("work", 1, id="a"), many=many)[0].result == "duplicate" and told[-1][2] == "duplicate"
     seen: list[Any] = []
-    handlers = some_handlers(lambda job: seen.append((job.payload, job.headers)))
-    Worker(queue, handlers, sweep_ms=50).run(burst=True)
+    Worker(queue, some_handlers(lambda job: seen.append((job.payload, job.headers))), sweep_ms=50).run(burst=True)
     assert sorted(seen, key=str) == [({"wrapped": 1}, {"by": "hook"}), ({"wrapped": 2}, {"by": "hook"})]
 
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -109,9 +110,8 @@ def test_a_worker_goes_on_by_itself_after_the_server_has_refused(name: str, tmp_
     state, word = STATES[name]
     (tmp_path / "server").mkdir()
     with EmbeddedServer(folder=tmp_path / "server") as server, raw_client(server.url) as client:
-        workers, queue = Workers(tmp_path, server.url), Queue("q", url=server.url)
         payload = {"folder": str(tmp_path)}
-        try:
+        with Workers(tmp_path, server.url) as workers, Queue("q", url=server.url) as queue:
             # The server refuses for less than a lease, however long that takes here.
             worker = workers.start("--sweep-ms", "100", "--lease-ms", "600000")
             queue.enqueue("hold", payload, id="runs")
@@ -121,9 +121,8 @@ def test_a_worker_goes_on_by_itself_after_the_server_has_refused(name: str, tmp_
             next(entered)
             if word:
                 with Queue("q", url=server.url, connect=IMPATIENT) as hurried:
-                    wait_until(
-                        lambda: word in refusal(lambda: hurried.enqueue("mark", payload, id="refused")), "the refusal says why"
-                    )
+                    enqueue = partial(hurried.enqueue, "mark", payload, id="refused")
+                    wait_until(lambda: word in refusal(enqueue), "the refusal says why")
             workers.open_gate()
             wait_until(lambda: workers.marks("end"), "its handler ends")
             if word not in ("", "OOM"):
@@ -135,9 +134,6 @@ def test_a_worker_goes_on_by_itself_after_the_server_has_refused(name: str, tmp_
             assert sorted(mark.job for mark in workers.marks() if mark.word in ("ran", "end")) == ["due", "later", "runs"]
             counts = queue.counts()
             assert (counts.waiting, counts.delayed, counts.active, counts.dead) == (0, 0, 0, 0)
-        finally:
-            workers.stop_all()
-            queue.close()
 
 
 #: Of calls that fail. On a busy machine the last error before the deadline may be that there was no answer.
@@ -155,8 +151,7 @@ def test_a_worker_waits_for_a_server_that_loads_its_data(tmp_path: Path, closed_
     port, folder = closed_port, tmp_path / "server"
     folder.mkdir()
     payload, jobs = {"folder": str(tmp_path), "filler": "x" * 3000}, [f"j{number}" for number in range(100)]
-    workers = Workers(tmp_path, f"redis://127.0.0.1:{port}/0")
-    try:
+    with Workers(tmp_path, f"redis://127.0.0.1:{port}/0") as workers:
         # A server that loads looks at its clients each so many bytes: a snapshot that is small is loaded without a look.
         with EmbeddedServer(port=port, folder=folder, flags=("--rdbcompression", "no")) as server:
             queue = Queue("q", url=server.url)
@@ -178,8 +173,6 @@ def test_a_worker_waits_for_a_server_that_loads_its_data(tmp_path: Path, closed_
             queue.resume()
             wait_until(lambda: queue.counts().finished == len(jobs), "all are finished")
             assert worker.poll() is None and sorted(mark.job for mark in workers.marks("ran")) == sorted(jobs)
-    finally:
-        workers.stop_all()
 
 
 @contextlib.contextmanager
@@ -258,8 +251,7 @@ def test_what_ends_or_keeps_leases_is_applied_to_the_neighbours_of_one_that_cann
         assert desk.redis.lrange(key, 0, -1) == [b"x"], "it belongs to somebody else"
         desk.redis.rename("aside", key)
     # The same call again: it ends the one that it could not read, now that its key is back, and the other one not twice.
-    again = [item[0] for item in desk.run(operation).items]
-    assert again == ["ok" if told[0] == "stale" else "repeated", "repeated"]
+    assert [item[0] for item in desk.run(operation).items] == ["ok" if told[0] == "stale" else "repeated", "repeated"]
 
 
 def test_mark_names_the_key_that_cannot_be_read_and_works_when_it_is_gone(desk: Desk) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from engine import Handlers, Queue, Worker
+from engine import Queue, Worker
 from engine.observer import Intended, Observer
 from engine.ops.base import Call
 from engine.ops.claims import Sweep
@@ -41,15 +41,14 @@ def idle(url: str, number: int) -> Iterator[tuple[list[Worker], Counting]]:
     with Queue("q", url=url, observer=observer) as queue:
         workers = [Worker(queue, some_handlers(), name=f"w{at}") for at in range(number)]
         with at_work(*workers):
-            told = ("Beat", "Wait", "NoteQueue")
-            wait_until(lambda: all(observer.calls[name] >= number for name in told), "all are idle")
+            wait_until(lambda: min(observer.calls[name] for name in ("Beat", "Wait", "NoteQueue")) >= number, "all are idle")
             yield workers, observer
 
 
 def test_a_worker_that_was_paused_before_its_run_claims_nothing_until_it_is_resumed(ironclaim_url: str) -> None:
     observer: Any = Counting()  # pyright: ignore[reportAbstractUsage]
-    handlers, ran = Handlers(), threading.Event()
-    handlers("work")(lambda job: ran.set())
+    ran = threading.Event()
+    handlers = some_handlers(lambda job: ran.set())
     with Queue("q", url=ironclaim_url, observer=observer) as queue:
         queue.enqueue("work", {})
         worker = Worker(queue, handlers, name="w", sweep_ms=50)

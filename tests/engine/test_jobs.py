@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from itertools import product
 from typing import Any
 
 import pytest
@@ -35,10 +36,8 @@ def test_what_is_told_of_jobs_in_every_state(desk: Desk) -> None:
     desk.finish(found["finished"])
     desk.redis.zrem(desk.keys.active, "cancelled", "removed")
     desk.redis.delete(desk.keys.run("cancelled"), desk.keys.run("removed"), desk.keys.job("cancelled"), desk.keys.job("removed"))
-    desk.enqueue("active", payload={"n": [1, 2]}, key="k", unique="u", priority=9)
-    (lease,) = (job.lease for job in desk.claim("w"))
-    desk.enqueue("delayed", name="other", delay_ms=5000)
-    desk.enqueue("w1", "w2", "w3")
+    lease = desk.enqueue("active", payload={"n": [1, 2]}, key="k", unique="u", priority=9).one("w").lease
+    desk.enqueue("delayed", name="other", delay_ms=5000).enqueue("w1", "w2", "w3")
     states = {job: jobs.state(job) for job in ("w1", "delayed", "active", "dead", "finished", "nobody")}
     assert states == {**{job: job for job in states}, "w1": "waiting", "nobody": "gone"}
     assert jobs.get("nobody") is None and (active := jobs.get("active")) is not None
@@ -75,12 +74,9 @@ def test_pages_of_a_state_from_either_end(desk: Desk) -> None:
         # Jobs that wait come lane by lane, from whichever end of each.
         lanes = [whole[:4], whole[4:]] if state == "waiting" else [whole]
         assert back == [job for lane in lanes for job in reversed(lane)] and len(whole) == 7
-        for first in range(8):
-            for most in (1, 3, 7):
-                page = [job.id for job in desk.queue.jobs.list(state, offset=first, limit=most)]
-                assert page == whole[first : first + most]
-                page = [job.id for job in desk.queue.jobs.list(state, offset=first, limit=most, newest_first=True)]
-                assert page == back[first : first + most]
+        for first, most, newest_first in product(range(8), (1, 3, 7), (False, True)):
+            page = desk.queue.jobs.list(state, offset=first, limit=most, newest_first=newest_first)
+            assert [job.id for job in page] == (back if newest_first else whole)[first : first + most]
     assert [job.id for job in desk.queue.jobs.list("delayed")] == [f"d{number}" for number in range(7)]
 
 
@@ -103,10 +99,9 @@ def test_a_page_is_two_calls_says_where_it_has_looked_and_is_gone_on_with(desk: 
         offset = page.next
     # A megabyte is two of them.
     assert pages == [["j0", "j1"], ["j2", "j3"], ["j4"]]
-    page = desk.queue.jobs.page("waiting", limit=2, key="nobody")
-    assert (page.jobs, page.looked, page.next) == ((), 2, 2)
-    page = desk.queue.jobs.page("waiting", offset=5)
-    assert (page.jobs, page.looked, page.next) == ((), 0, None) and page.srv_us // 1000 >= desk.now_ms
+    page, beyond = desk.queue.jobs.page("waiting", limit=2, key="nobody"), desk.queue.jobs.page("waiting", offset=5)
+    assert (page.jobs, page.looked, page.next, beyond.jobs, beyond.looked, beyond.next) == ((), 2, 2, (), 0, None)
+    assert beyond.srv_us // 1000 >= desk.now_ms
 
 
 @pytest.mark.feature("BN12")
@@ -147,10 +142,9 @@ def test_jobs_are_changed_by_hand(face: Any, ironclaim_url: str) -> None:
     face.enqueue("work", {}, id="waits", unique="u")
     face.enqueue("work", {}, id="later", delay_ms=3_600_000)
     assert face.jobs.cancel("waits", expected_state="active").state == "waiting"
-    told = face.jobs.cancel("waits")
-    assert (told.done, told.state, face.jobs.state("waits")) == (True, "waiting", "cancelled")
-    told = face.jobs.cancel("waits")
-    assert (told.done, told.state) == (False, "cancelled")
+    for done, state in ((True, "waiting"), (False, "cancelled")):
+        told = face.jobs.cancel("waits")
+        assert (told.done, told.state, face.jobs.state("waits")) == (done, state, "cancelled")
     assert face.enqueue("work", {}, id="waits").state == "cancelled"
     assert face.enqueue("work", {}, unique="u", id="again").created
     assert face.jobs.run_now("later").done and face.jobs.state("later") == "waiting"
@@ -179,10 +173,8 @@ def test_dead_jobs_are_listed_requeued_and_discarded(face: Any, ironclaim_url: s
 
 @pytest.mark.feature("BL23")
 def test_requeue_all_passes_by_what_is_held_and_ends(desk: Desk) -> None:
-    desk.enqueue("first", unique="u")
-    bury(desk, "first")
-    desk.tick(1)
-    desk.enqueue("holder", unique="u", delay_ms=60_000)
+    bury(desk.enqueue("first", unique="u"), "first")
+    desk.tick(1).enqueue("holder", unique="u", delay_ms=60_000)
     jobs = [f"j{number:03}" for number in range(230)]
     desk.run(desk.enqueue_many_operation(*jobs))
     for _ in range(3):
@@ -236,7 +228,6 @@ def test_retention_is_set_bound_by_bound(face: Any, ironclaim_url: str) -> None:
 
 def test_who_waits_for_a_job_hears_that_it_was_cancelled(queue: Queue) -> None:
     queue.enqueue("work", {}, id="j")
-    timer = threading.Timer(0.2, lambda: queue.jobs.cancel("j"))
-    timer.start()
+    (timer := threading.Timer(0.2, lambda: queue.jobs.cancel("j"))).start()
     assert queue.results.wait("j", wait_ms=20_000).outcome == "cancelled"
     timer.join()

@@ -36,6 +36,12 @@ class Life:
     def pids(self, *words: str) -> list[str]:
         return [mark[-1] for mark in self.marks(*words)]
 
+    def refuse(self) -> Path:
+        """From now on no child process can start; the file that says so."""
+        (refuse := self.folder / "refuse").touch()
+        (self.folder / f"not-{os.getpid()}").touch()
+        return refuse
+
 
 @pytest.fixture
 def lived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Life:
@@ -54,16 +60,10 @@ def test_hooks_of_a_run_in_a_child_process_are_called_there(queue: Queue, lived:
     queue.enqueue("plain", "fail", id="bad", attempts=1)
     assert worker(queue).run(burst=True) == "empty"
     child = lived.pids("run")[0]
-    assert child != str(os.getpid()) and [mark for mark in lived.marks() if mark[-1] == child] == [
-        ["start", child],
-        *([*words, child] for words in (["enter", "good"], ["before", "good"], ["run", "good", "good", "open"])),
-        *([*words, child] for words in (["leave", "good"], ["after", "good", "None"])),
-        *(
-            [*words, child]
-            for words in (["enter", "bad"], ["before", "bad"], ["run", "bad", "bad", "open"], ["after", "bad", "ValueError"])
-        ),
-        ["stop", child],
-    ]
+    wanted = ["start", "enter good", "before good", "run good good open", "leave good", "after good None"]
+    wanted += ["enter bad", "before bad", "run bad bad open", "after bad ValueError", "stop"]
+    marks = [" ".join(mark[:-1]) for mark in lived.marks() if mark[-1] == child]
+    assert child != str(os.getpid()) and marks == wanted
     assert (ids_of(queue, "dead"), queue.results.get("good").value) == (["bad"], "fine")  # pyright: ignore[reportOptionalMemberAccess]
 
 
@@ -93,14 +93,13 @@ def test_a_start_and_a_stop_are_told_in_the_worker_and_in_each_child_and_its_rep
 
 
 def test_a_child_that_cannot_start_is_told_and_its_job_waits(queue: Queue, lived: Life, caplog: pytest.LogCaptureFixture) -> None:
-    (lived.folder / "refuse").touch()
-    (lived.folder / f"not-{os.getpid()}").touch()
+    refuse = lived.refuse()
     queue.enqueue("plain", "fine", id="a", attempts=1)
     with at_work(worker(queue)):
         wait_until(lambda: "1 have so far; again in 1 s): ConnectionError: no database" in caplog.text, "it is told")
         assert lived.marks("run") == []
         wait_until(lambda: "no child process starts" in caplog.text, "that nothing is claimed, too")
-        (lived.folder / "refuse").unlink()
+        refuse.unlink()
         wait_until(lambda: ids_of(queue, "done") == ["a"], "another child has run it")
     assert run_of(queue, "a").get("failures") is None and len(lived.marks("run")) == 1
     assert not {*lived.pids("refused")} & {*lived.pids("run")}
@@ -108,8 +107,7 @@ def test_a_child_that_cannot_start_is_told_and_its_job_waits(queue: Queue, lived
 
 def test_a_worker_without_children_gives_back_and_claims_no(queue: Queue, lived: Life, caplog: pytest.LogCaptureFixture) -> None:
     """It would else renew for ever what it cannot run."""
-    (lived.folder / "refuse").touch()
-    (lived.folder / f"not-{os.getpid()}").touch()
+    refuse = lived.refuse()
     jobs = [queue.enqueue("plain", "fine", id=f"j{at}", attempts=1).job for at in range(4)]
     jobs += [queue.enqueue("batch", 1, id=f"b{at}", attempts=1).job for at in range(3)]
     with at_work(worker(queue, processes=2, beat_ms=100)):
@@ -121,7 +119,7 @@ def test_a_worker_without_children_gives_back_and_claims_no(queue: Queue, lived:
         with at_work(Worker(queue, life.handlers, sweep_ms=50)):
             wait_until(lambda: len(ids_of(queue, "done")) == 7, "it runs them")
         assert {*lived.pids("run")} == {str(os.getpid())}
-        (lived.folder / "refuse").unlink()
+        refuse.unlink()
         later = queue.enqueue("plain", "fine").job
         wait_until(lambda: later in ids_of(queue, "done"), "once a child has started")
     assert {run_of(queue, job).get("failures") for job in jobs} == {None}
@@ -172,22 +170,12 @@ def test_what_a_stop_raises_is_only_logged(queue: Queue, caplog: pytest.LogCaptu
 
 
 @pytest.mark.parametrize("kind", ["group", "shards"])
-def test_several_workers_of_one_process_start_and_stop_once(ironclaim_url: str, kind: str) -> None:
-    handlers, called = Handlers(), list[str]()
-    handlers("work")(lambda job: called.append("run"))
+def test_async_handlers_of_one_process_share_the_loop_and_what_a_hook_has_opened_on_it(ironclaim_url: str, kind: str) -> None:
+    """And several workers of it start and stop once."""
+    handlers, opened, called = Handlers(), list[asyncio.Lock](), list[str]()
+    ran, stopped = list[str](), list[asyncio.AbstractEventLoop]()
     handlers.hooks.on_start(lambda: called.append("start"))
     handlers.hooks.on_stop(lambda: called.append("stop"))
-    with Queue("a", url=ironclaim_url, shards=2 if kind == "shards" else None) as one, Queue("b", url=ironclaim_url) as other:
-        one.enqueue("work", 1)
-        made = Worker(one, handlers) if kind == "shards" else WorkerGroup([one, other], handlers)
-        assert made.run(burst=True) == "empty"
-    assert called == ["start", "run", "stop"]
-
-
-@pytest.mark.parametrize("kind", ["group", "shards"])
-def test_async_handlers_of_one_process_share_the_loop_and_what_a_hook_has_opened_on_it(ironclaim_url: str, kind: str) -> None:
-    handlers, opened = Handlers(), list[asyncio.Lock]()
-    ran, stopped = list[str](), list[asyncio.AbstractEventLoop]()
 
     @handlers.hooks.on_start
     async def opens() -> None:
@@ -209,10 +197,9 @@ def test_async_handlers_of_one_process_share_the_loop_and_what_a_hook_has_opened
     with Queue("a", url=ironclaim_url, shards=4 if kind == "shards" else None) as one, Queue("b", url=ironclaim_url) as other:
         queues = [one] if kind == "shards" else [one, other]
         sent = {queue.enqueue("work", 1).job for queue in queues for _ in range(12)}
-        made = Worker(one, handlers) if kind == "shards" else WorkerGroup(queues, handlers)
-        assert made.run(burst=True) == "empty"
+        assert (Worker(one, handlers) if kind == "shards" else WorkerGroup(queues, handlers)).run(burst=True) == "empty"
         assert not [job for queue in queues for job in ids_of(queue, "dead") + ids_of(queue, "delayed")]
-    assert ({*ran}, len(ran), len(opened), len(stopped)) == (sent, len(sent), 1, 1)
+    assert ({*ran}, len(ran), len(opened), len(stopped), called) == (sent, len(sent), 1, 1, ["start", "stop"])
     assert stopped[0].is_closed(), "the loop ends with the worker"
 
 
@@ -348,8 +335,7 @@ def test_what_cannot_be_a_hook_or_be_found_by_a_child_is_refused(queue: Queue, m
 def test_a_child_that_finds_other_hooks_than_its_worker_is_not_used(
     queue: Queue, lived: Life, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    late: Any = life.handlers.hooks
-    monkeypatch.setattr(late, "_before", [])
+    monkeypatch.setattr(life.handlers.hooks, "_before", [])
     queue.enqueue("plain", "fine")
     with at_work(worker(queue, grace_ms=0)):
         wait_until(lambda: "register them where the module is imported" in caplog.text, "it is told")

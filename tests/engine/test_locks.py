@@ -62,8 +62,7 @@ def test_a_lock_that_has_run_out_goes_to_the_next_and_its_old_holder_is_told(des
     assert (first.result, first.fence, first.until_ms) == ("held", START_MS, START_MS + 5_000)
     taken = desk.run(acquire(desk, "2" * 16))
     assert (taken.result, taken.until_ms) == ("taken", START_MS + 5_000)
-    desk.tick(5_000)
-    second = desk.run(acquire(desk, "2" * 16))
+    second = desk.run(acquire(desk.tick(5_000), "2" * 16))
     assert (second.result, second.fence) == ("held", START_MS + 5_000)
     assert desk.run(extend(desk, "1" * 16)).result == desk.run(ReleaseLock("nightly", "1" * 16)).result == "lost"
     assert desk.run(extend(desk, "2" * 16, 9_000)).until_ms == desk.now_ms + 9_000
@@ -72,13 +71,11 @@ def test_a_lock_that_has_run_out_goes_to_the_next_and_its_old_holder_is_told(des
 @pytest.mark.parametrize("left_ms", [100, 1])
 def test_a_lock_is_nobody_else_s_until_it_has_run_out(desk: Desk, left_ms: int) -> None:
     first = desk.run(acquire(desk, "1" * 16))
-    desk.tick(5_000 - left_ms)
-    early = desk.run(acquire(desk, "2" * 16))
+    early = desk.run(acquire(desk.tick(5_000 - left_ms), "2" * 16))
     assert (early.result, early.until_ms) == ("taken", first.until_ms)
     longer = desk.run(extend(desk, "1" * 16))
     assert (longer.result, longer.fence, longer.until_ms) == ("held", first.fence, desk.now_ms + 5_000)
-    desk.tick(5_000)
-    assert desk.run(acquire(desk, "2" * 16)).result == "held"
+    assert desk.run(acquire(desk.tick(5_000), "2" * 16)).result == "held"
 
 
 @pytest.mark.parametrize("over_ms", [0, 60_000])
@@ -92,17 +89,14 @@ def test_a_lock_that_has_run_out_is_not_extended_though_nobody_has_taken_it(desk
 
 
 def test_late_copies_bring_nothing_back(desk: Desk) -> None:
-    call = desk.call(acquire(desk, "1" * 16))
-    desk.send(call)
+    desk.send(call := desk.call(acquire(desk, "1" * 16)))
     longer = desk.call(extend(desk, "1" * 16))
     desk.run(ReleaseLock("nightly", "1" * 16))
     assert desk.send(call).result == "lost" and desk.send(longer).result == "lost"
     assert desk.run(acquire(desk, "2" * 16)).result == "held"
     late = desk.call(extend(desk, "2" * 16))
-    desk.tick(1_001)
-    assert desk.send(late).result == "refused"
-    desk.tick(30_000)
-    assert desk.send(call).result == "refused", "its record is gone, and so is its time"
+    assert desk.tick(1_001).send(late).result == "refused"
+    assert desk.tick(30_000).send(call).result == "refused", "its record is gone, and so is its time"
 
 
 def test_rule_06_fences_rise_within_one_millisecond_and_rule_10_after_a_step_back(desk: Desk) -> None:
@@ -112,15 +106,14 @@ def test_rule_06_fences_rise_within_one_millisecond_and_rule_10_after_a_step_bac
         desk.run(ReleaseLock("nightly", f"{number}" * 16))
     assert fences == [START_MS, START_MS + 1, START_MS + 2]
     assert desk.run(acquire(desk, "a" * 16)).result == "held"
-    desk.tick(-3_600_000)
-    assert desk.run(acquire(desk, "b" * 16)).until_ms == desk.now_ms + 5_000
+    assert desk.tick(-3_600_000).run(acquire(desk, "b" * 16)).until_ms == desk.now_ms + 5_000
     desk.tick(5_000)
     assert desk.run(acquire(desk, "b" * 16)).fence == START_MS + 4
 
 
 def test_bad_input() -> None:
     queue, lock = Queue("q", url="redis://127.0.0.1:1"), Lock("n", "f" * 16, 1, 1)
-    short = {"ttl_ms": 9}
-    bad: list[tuple[str, Any, Any]] = [("acquire", "a b", {}), ("acquire", "n", short), ("acquire", "n", {"ttl_ms": 86_400_001})]
-    for name, first, more in (*bad, ("extend", lock, short), ("extend", "n", {}), ("release", None, {})):
-        refused(Malformed, "", getattr(queue.locks, name), first, **more)
+    bad: list[tuple[Any, Any, Any]] = [(queue.locks.acquire, "a b", {}), (queue.locks.acquire, "n", {"ttl_ms": 86_400_001})]
+    bad += [(queue.locks.acquire, "n", {"ttl_ms": 9}), (queue.locks.extend, lock, {"ttl_ms": 9})]
+    for call, first, more in (*bad, (queue.locks.extend, "n", {}), (queue.locks.release, None, {})):
+        refused(Malformed, "", call, first, **more)

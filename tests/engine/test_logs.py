@@ -165,8 +165,8 @@ def test_a_job_that_its_handler_buries_is_a_warning_and_a_discarded_one_is_not(q
     queue.enqueue("work", {}, id="b")
     queue.enqueue("work", {}, id="d")
     run(queue, some_handlers(work))
-    levels = {line["job_id"]: line["level"] for line in lines if " ended: " in line["message"]}
-    assert levels == {"b": "warning", "d": "info"}
+    ended = [line for line in lines if " ended: " in line["message"]]
+    assert {line["job_id"]: line["level"] for line in ended} == {"b": "warning", "d": "info"}
 
 
 def test_formats_and_queues_of_the_standard_library_see_the_fields(queue: Queue) -> None:
@@ -296,8 +296,7 @@ def test_a_record_is_sent_without_what_only_its_process_knows() -> None:
         def __repr__(self) -> str:
             raise SystemError
 
-    record = logging.makeLogRecord({"msg": "%s", "args": ({1},), "own": Odd(), "deep": {"a": [object]}, "n": 1})
-    sent = _sendable(record)
+    sent = _sendable(logging.makeLogRecord({"msg": "%s", "args": ({1},), "own": Odd(), "deep": {"a": [object]}, "n": 1}))
     assert pickle.loads(pickle.dumps(sent)) == sent
     assert (sent["msg"], sent["args"], sent["own"], sent["n"]) == ("{1}", None, "Odd", 1)
     assert "class 'object'" in sent["deep"]["a"][0]
@@ -382,11 +381,8 @@ def test_lines_of_the_command_name_the_job(queue: Queue, tmp_path: Path) -> None
 
 def ends_of(lines: list[dict[str, Any]]) -> dict[str, tuple[str, str, str, bool]]:
     """How the log tells the end of each job's run: level, outcome, the end of the message, whether with a stack trace."""
-    return {
-        line["job_id"]: (line["level"], line["outcome"], line["message"].rpartition("; ")[2], "traceback" in line)
-        for line in lines
-        if "outcome" in line
-    }
+    ended = [(line, line["message"].rpartition("; ")[2]) for line in lines if "outcome" in line]
+    return {line["job_id"]: (line["level"], line["outcome"], end, "traceback" in line) for line, end in ended}
 
 
 @pytest.mark.parametrize("kind", ["thread", "async"])

@@ -24,6 +24,7 @@ from engine.http.settings import HttpSettings
 from engine.options import OPTIONS
 from tests.engine.command.running import ironclaim, known_parser
 from tests.engine.helpers.marks import DSN, MARK, URL, Call, calls, methods, told
+from tests.engine.helpers.producing import some_handlers
 from tests.engine.helpers.waiting import DEADLINE_S
 from tests.engine.http.serving import asking
 
@@ -48,13 +49,7 @@ def objects(url: str) -> Iterator[tuple[str, object]]:
     yield "AsyncChannel", AsyncChannel("c", url=url, connect=QUICK)
     yield "PriorityQueue", PriorityQueue("p", url=url, connect=QUICK)
     yield "Handlers", Handlers()
-    yield "Worker", Worker(Queue("q", url=url, connect=QUICK), some_handlers())
-
-
-def some_handlers() -> Handlers:
-    made = Handlers()
-    made("n")(lambda job: None)
-    return made
+    yield "Worker", Worker(Queue("q", url=url, connect=QUICK), some_handlers(name="n"))
 
 
 def made_by_name(url: str) -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -77,7 +72,7 @@ def python_calls(url: str) -> Iterator[Call]:
     for name, function in made_by_name(url):
         # `checked` names the fields that its caller has.
         if name not in ("outbox.checked", "queues", "async_queues"):
-            yield from calls(name, function, queue=queue, url=url, queues=[queue], handlers=some_handlers())
+            yield from calls(name, function, queue=queue, url=url, queues=[queue], handlers=some_handlers(name="n"))
 
 
 def client_calls(base: str) -> Iterator[Call]:
@@ -92,32 +87,27 @@ def client_calls(base: str) -> Iterator[Call]:
         yield from calls(f"client.{kind.__name__}", kind, base_url=base)
 
 
-def failures(walk: Iterator[Call], one_of: int) -> tuple[Counter[str], list[str]]:
-    """How often each entry has failed, and where the mark was seen."""
+def failures(*walks: Iterator[Call], one_of: int) -> Counter[str]:
+    """How often each entry has failed; the mark must not be seen anywhere."""
     failed, seen = Counter[str](), list[str]()
-    for call in itertools.islice(walk, 0, None, one_of):
+    for call in (call for walk in walks for call in itertools.islice(walk, 0, None, one_of)):
         try:
             call.make()
         except Exception as error:
             failed[call.entry] += 1
-            said = told(error)
-            if MARK in said:
-                at = said.index(MARK)
-                seen.append(f"{call.entry} {call.parameter}: {said[max(0, at - 100) : at + 20]}")
-    return failed, seen
+            before, mark, _ = told(error).partition(MARK)
+            seen += [f"{call.entry} {call.parameter}: {before[-100:]}{mark}"] * bool(mark)
+    assert not seen, "\n".join(seen[:20])
+    return failed
 
 
 @SHARES
 def test_no_failing_call_of_python_writes_a_mark(
     one_of: int, ironclaim_url: str, closed_port: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    away, failed, seen = f"redis://user:{MARK}@127.0.0.1:{closed_port}", Counter[str](), list[str]()
+    away = f"redis://user:{MARK}@127.0.0.1:{closed_port}"
     with caplog.at_level(logging.DEBUG):
-        for url in (ironclaim_url, away):
-            found, at = failures(python_calls(url), one_of)
-            failed += found
-            seen += at
-    assert not seen, "\n".join(seen[:20])
+        failed = failures(*map(python_calls, (ironclaim_url, away)), one_of=one_of)
     assert MARK not in caplog.text
     assert sum(failed.values()) > 16_000 // one_of and len(failed) > (120 if one_of == 1 else 80)
 
@@ -127,12 +117,8 @@ def test_no_failing_call_of_the_client_writes_a_mark(
     one_of: int, ironclaim_url: str, closed_port: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG, logger="ironclaim"), asking(ironclaim_url, allow_changes=True) as client:
-        failed, seen = Counter[str](), list[str]()
-        for base in (str(client.base_url), f"http://127.0.0.1:{closed_port}"):
-            found, at = failures(client_calls(base), one_of)
-            failed += found
-            seen += at
-    assert not seen, "\n".join(seen[:20])
+        bases = (str(client.base_url), f"http://127.0.0.1:{closed_port}")
+        failed = failures(*map(client_calls, bases), one_of=one_of)
     assert not [one for one in caplog.records if one.name.startswith("ironclaim") and MARK in one.getMessage()]
     assert sum(failed.values()) > 500 // one_of
 
@@ -196,16 +182,11 @@ def test_no_failing_command_prints_a_mark(
 
 def requests(base: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Each route with marked values in its path, its query, its body and its headers: method, path, and what goes with it."""
-    bodies = [
-        json.dumps(one)
-        for one in (
-            URL, [URL, {"card": MARK}], {"card": MARK}, {"name": {"card": MARK}, "payload": MARK},
-            *({"name": "n", "payload": 1, option: {"card": MARK}} for option in OPTIONS),
-            *({"name": "n", "payload": {"card": MARK}, option: URL} for option in OPTIONS),
-            {"limit": {"card": MARK}, "concurrency": URL},
-        )
-    ]  # fmt: skip
-    bodies += [f'{{"card": "{MARK}"', f"card={MARK}&url={quote(URL)}", MARK]
+    card = {"card": MARK}
+    given: list[Any] = [URL, [URL, card], card, {"name": card, "payload": MARK}, {"limit": card, "concurrency": URL}]
+    given += [{"name": "n", "payload": 1, option: card} for option in OPTIONS]
+    given += [{"name": "n", "payload": card, option: URL} for option in OPTIONS]
+    bodies = [*map(json.dumps, given), f'{{"card": "{MARK}"', f"card={MARK}&url={quote(URL)}", MARK]
     for route in [*job_routes(), *channel_routes(), *page_routes(HttpSettings())]:
         path, methods_of = getattr(route, "path", ""), getattr(route, "methods", None) or ["GET"]
         method = next(one for one in sorted(methods_of) if one != "HEAD")

@@ -39,11 +39,12 @@ def operation(machine: Machine) -> Any:
     return machine.out["sweep"].operation
 
 
-def beaten(machine: Machine, *, leads: bool = True, orphaned: bool = False, watch_in_ms: int = 0, version: int = 0) -> None:
+def beaten(machine: Machine, *, leads: bool = True, orphaned: bool = False, watch_in_ms: int = 0, version: int = 0) -> Machine:
     """The outstanding beat is answered, and what follows it: the note that the queue is in use."""
     machine.answer("sweep", Beaten(machine.srv_us, "ok", leads, orphaned, watch_in_ms, version))
     if "sweep" in machine.out and isinstance(operation(machine), NoteQueue):
         machine.answer("sweep", True)
+    return machine
 
 
 # -- the machine
@@ -54,24 +55,17 @@ def test_a_worker_beats_at_once_and_then_at_its_interval_with_what_it_has_in_han
     first = operation(machine)
     assert isinstance(first, Beat) and (first.counter, first.ttl_ms, first.lease_ms) == (1, 30_000, 9000)
     assert first.until_ms == machine.srv_us // 1000 + 30_000 and '"in_hand":0' in first.about
-    machine.give(machine.job("a"))
-    beaten(machine)
-    machine.sweep()
+    beaten(machine.given(machine.job("a"))).sweep()
     beats: list[Beat] = []
     while machine.now_ms < 25_000:
         machine.wait(100)
-        if "sweep" not in machine.out:
-            continue
-        match operation(machine):
-            case Beat() as beat:
-                beats.append(beat)
+        if "sweep" in machine.out:
+            if isinstance(operation(machine), Beat):
+                beats.append(operation(machine))
                 beaten(machine)
-            case Sweep():
+            else:
+                assert isinstance(operation(machine), Sweep)
                 machine.sweep()
-            case NoteQueue():
-                machine.answer("sweep", True)
-            case _:
-                raise AssertionError(operation(machine))
         if "renew" in machine.out:
             machine.extend("ok")
     assert [beat.counter for beat in beats] == [2, 3]
@@ -95,8 +89,7 @@ def test_it_renews_with_each_beat_where_a_third_of_its_leases_is_longer(lease_ms
 
 def test_it_takes_its_leave_when_it_has_nothing_left_and_waits_a_second_for_the_answer() -> None:
     for answered in (True, False):
-        machine = beating()
-        beaten(machine)
+        machine = beaten(beating())
         machine.sweep()
         machine.give()
         if "wake" in machine.out:
@@ -114,15 +107,12 @@ def test_without_an_interval_it_neither_beats_nor_leaves() -> None:
     machine = Machine()
     assert isinstance(operation(machine), Sweep)
     machine.sweep()
-    machine.give()
-    assert exits(machine.on(StopAsked()))
+    assert exits(machine.given().on(StopAsked()))
 
 
 def test_after_a_fork_it_also_answers_for_the_leases_of_its_former_incarnation() -> None:
     machine = beating()
-    machine.give(machine.job("a"))
-    beaten(machine)
-    machine.sweep()
+    beaten(machine.given(machine.job("a"))).sweep()
     machine.on(Forked())
     for _ in range(1000):
         machine.wait(100)
@@ -139,57 +129,40 @@ def test_after_a_fork_it_also_answers_for_the_leases_of_its_former_incarnation()
 @pytest.mark.feature("BQ31", "MQ23")
 def test_who_leads_sweeps_when_something_falls_due_and_who_follows_a_little_later() -> None:
     for leads, at_ms in ((True, 30), (False, 200)):
-        machine = beating()
-        beaten(machine, leads=leads)
+        machine = beaten(beating(), leads=leads)
         if leads:
             machine.sweep(sleep_ms=1000)
-        machine.give(sleep_ms=30)
-        machine.wait(at_ms - 1)
-        assert "sweep" not in machine.out
-        machine.wait(2)
-        assert isinstance(operation(machine), Sweep)
+        assert isinstance(machine.given(sleep_ms=30).sweeps_after(at_ms + 1), Sweep)
 
 
 def test_rule_13_who_follows_sweeps_for_nothing_but_what_it_has_heard_of() -> None:
-    machine = beating()
-    beaten(machine, leads=False, watch_in_ms=3000)
-    machine.give(sleep_ms=1000)
-    assert isinstance(machine.sweeps_after(3000), Beat), "its turn has come"
+    machine = beaten(beating(), leads=False, watch_in_ms=3000)
+    assert isinstance(machine.given(sleep_ms=1000).sweeps_after(3000), Beat), "its turn has come"
     beaten(machine, leads=False, watch_in_ms=20_000)
     assert isinstance(machine.sweeps_after(10_000), Beat), "at the latest when its beat is due"
 
 
 def test_rule_13_who_finds_the_leader_silent_sweeps_at_once_until_another_one_leads() -> None:
-    machine = beating()
-    beaten(machine, leads=False, watch_in_ms=1000)
-    machine.give()
-    machine.wait(1001)
-    beaten(machine, leads=True)
+    machine = beaten(beating(), leads=False, watch_in_ms=1000)
+    beaten(machine.given().after(1001), leads=True)
     for _ in range(3):
         assert isinstance(operation(machine), Sweep)
         machine.sweep()
         machine.wait(1001)
     machine.answer("sweep", Swept(machine.srv_us, 1000, leads=False))
     assert isinstance(operation(machine), Beat), "it has no turn yet"
-    beaten(machine, leads=False, watch_in_ms=5000)
-    machine.wait(4990)
-    assert "sweep" not in machine.out
+    assert "sweep" not in beaten(machine, leads=False, watch_in_ms=5000).after(4990).out
 
 
 def test_rule_13_who_cannot_tell_whether_it_leads_sweeps() -> None:
-    machine = beating()
-    machine.fail("sweep")
-    machine.answer("sweep", True)
+    machine = beating().failed("sweep").answered("sweep", True)
     assert isinstance(operation(machine), Sweep)
-    machine.answer("sweep", Swept(machine.srv_us, 1000))
-    machine.wait(1001)
-    assert isinstance(operation(machine), Beat)
+    assert isinstance(operation(machine.answered("sweep", Swept(machine.srv_us, 1000)).after(1001)), Beat)
 
 
 def test_who_follows_and_does_not_block_for_the_news_asks_for_them_in_each_interval() -> None:
     """It is busy or paused: what is set for it must not wait for its next turn."""
-    machine = beating()
-    beaten(machine, leads=False, watch_in_ms=9_000)
+    machine = beaten(beating(), leads=False, watch_in_ms=9_000)
     machine.give(machine.job("a"), machine.job("b"))
     assert "wake" not in machine.out
     for _ in range(3):
@@ -199,34 +172,26 @@ def test_who_follows_and_does_not_block_for_the_news_asks_for_them_in_each_inter
 
 
 def test_who_follows_hears_of_news_with_its_beats() -> None:
-    machine = beating()
-    beaten(machine, leads=False, watch_in_ms=1000, version=3)
+    machine = beaten(beating(), leads=False, watch_in_ms=1000, version=3)
     assert operation(machine) == ReadWorkerUpdates(0, "w")
 
 
 def test_who_hears_of_orphans_looks_for_them_until_none_is_left() -> None:
-    machine = beating()
-    beaten(machine, orphaned=True)
-    looks = 0
+    machine = beaten(beating(), orphaned=True)
     for more in (True, True, False):
         assert isinstance(operation(machine), Sweep) and not operation(machine).orphans
         machine.sweep()
         assert operation(machine).orphans
-        looks += 1
-        machine.answer("sweep", Swept(machine.srv_us, 0 if more else 1000, ()))
-        machine.wait(1)
-    assert looks == 3 and "sweep" not in machine.out
+        machine.answered("sweep", Swept(machine.srv_us, 0 if more else 1000, ())).wait(1)
+    assert "sweep" not in machine.out
 
 
 def test_a_beat_that_fails_is_tried_again_within_a_second() -> None:
-    machine = beating()
-    machine.fail("sweep")
+    machine = beating().failed("sweep")
     assert isinstance(operation(machine), NoteQueue)
-    machine.fail("sweep")
-    machine.sweep()
+    machine.failed("sweep").sweep()
     machine.wait(1001)
     assert isinstance(operation(machine), Beat) and operation(machine).counter == 2
-    assert not isinstance(operation(machine), Count)
 
 
 # -- real workers
@@ -240,12 +205,14 @@ def running(queue: Queue, handlers: Handlers, **settings: Any) -> AbstractContex
 def test_a_worker_is_listed_with_what_it_has_in_hand_and_gone_when_it_has_stopped(queue: Queue) -> None:
     gate = threading.Event()
     handlers = some_handlers(lambda job: gate.wait(120), "hold")
+
+    def busy() -> list[Any]:
+        # A machine that stands still for longer than a heartbeat counts makes it look dead for a moment.
+        return [info for info in queue.workers.list() if info.in_hand and info.alive]
+
     with running(queue, handlers, name="w1", beat_ms=100, attributes={"region": "eu"}):
         queue.enqueue("hold", {}, id="a")
-        # A machine that stands still for longer than a heartbeat counts makes it look dead for a moment.
-        info: Any = wait_until(
-            lambda: [info for info in queue.workers.list() if info.in_hand and info.alive], "its beat tells of the job"
-        )[0]
+        info = wait_until(busy, "its beat tells of the job")[0]
         assert (info.name, info.host, info.pid) == ("w1", socket.gethostname(), os.getpid())
         assert (info.jobs, info.handlers, info.attributes, info.leads) == (("a",), ("hold",), {"region": "eu"}, True)
         assert info.beat_age_ms < 30_000 and info.lease_ms == 9000 and info.concurrency == 8
@@ -278,9 +245,8 @@ def test_a_worker_that_finds_another_of_its_name_warns(
     with caplog.at_level(logging.WARNING, logger="ironclaim.worker"):
         assert Worker(queue, some_handlers(), name="w1", sweep_ms=50).run(burst=True) == "empty"
         said = [one.getMessage() for one in caplog.records if "another one of this name" in one.getMessage()]
-    wanted = (
-        rf"worker w1: there is another one of this name, on host {re.escape(host)} with process id {number}, heard of \d+ s ago; "
-    )
+    wanted = rf"worker w1: there is another one of this name, on host {re.escape(host)} with process id {number}, heard of \d+ s"
+    wanted += " ago; "
     assert [re.match(wanted, line) is not None for line in said] == [True] * warned
 
 
@@ -288,8 +254,7 @@ def test_workers_are_called_by_host_and_process_unless_told(queue: Queue, monkey
     monkeypatch.setattr(socket, "gethostname", lambda: "shop web" + "x" * 100)
     named = f"worker-shop-web{'x' * 56}-{os.getpid()}"
     with running(queue, some_handlers()):
-        (info,) = wait_until(queue.workers.list, "it is listed")
-        assert info.name == named
+        assert [info.name for info in wait_until(queue.workers.list, "it is listed")] == [named]
 
 
 @pytest.mark.feature("BQ32", "MQ31")

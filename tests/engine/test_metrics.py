@@ -14,13 +14,9 @@ from tests.engine.desk import LEASE_MS, Desk
 
 @pytest.mark.feature("BN33")
 async def test_metrics_tell_states_and_counters_in_the_text_format(desk: Desk) -> None:
-    desk.enqueue("j6", expires_ms=1)
-    desk.later(1)
-    desk.enqueue("j1", "j2", "j3", "j4")
+    desk.enqueue("j6", expires_ms=1).swept(1).enqueue("j1", "j2", "j3", "j4")
     first, second, _ = desk.claim(limit=3)
-    desk.enqueue("j5", delay_ms=1000)
-    desk.finish(first.lease)
-    desk.bury(second.lease)
+    desk.enqueue("j5", delay_ms=1000).finished(first.lease).bury(second.lease)
     text = desk.queue.metrics()
     assert 'ironclaim_jobs_expired_total{queue="desk"} 1' in text and text.endswith("\n")
     lines = text.splitlines()
@@ -44,8 +40,7 @@ async def test_metrics_tell_states_and_counters_in_the_text_format(desk: Desk) -
 
 
 def test_names_ages_pauses_and_workers(desk: Desk) -> None:
-    desk.enqueue("j1", "j2")
-    desk.enqueue("j3", name="other", key="acme")
+    desk.enqueue("j1", "j2").enqueue("j3", name="other", key="acme")
     about = json.dumps({"name": "w1", "concurrency": 4})
     desk.run(Beat("a" * 16, 1, 30_000, desk.now_ms + 30_000, LEASE_MS, 1000, about))
     desk.tick(1_500)
@@ -60,9 +55,7 @@ def test_names_ages_pauses_and_workers(desk: Desk) -> None:
         'ironclaim_oldest_waiting_seconds{queue="desk"} 1.5', 'ironclaim_paused{queue="desk",name="*"} 0',
         'ironclaim_paused{queue="desk",name="other"} 1',
     ]  # fmt: skip
-    desk.pause()
-    desk.tick(30_000)
-    lines = desk.queue.metrics().splitlines()
+    lines = desk.pause().tick(30_000).queue.metrics().splitlines()
     assert 'ironclaim_paused{queue="desk",name="*"} 1' in lines and 'ironclaim_workers{queue="desk"} 0' in lines
 
 

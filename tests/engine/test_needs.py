@@ -32,8 +32,8 @@ def nothing() -> None: ...
 
 @prices.job("add-up", attempts=1)
 def add_up(job: Job) -> list[str]:
-    found = [*job.results.of(price).values(), *job.results.of(nothing).values()]
-    return [f"{type(value).__name__} {value}" for value in found]
+    of = job.results.of
+    return [f"{type(value).__name__} {value}" for value in (*of(price).values(), *of(nothing).values())]
 
 
 def blocked(queue: Queue) -> list[str]:
@@ -80,24 +80,20 @@ def test_a_join_of_a_thousand_and_a_chord_in_pieces(queue: Queue) -> None:
     assert (queue.counts().blocked, queue.counts().waiting) == (4, 2_100)
     Worker(queue, sweep_ms=50).run(burst=True)
     assert queue.results.wait(whole).get() == sum(range(2_100)) and queue.counts().finished == 2_104
-    with pytest.raises(Malformed, match=r"^needs: .* at most 1000 different ids"):
-        total.with_options(needs=[str(number) for number in range(1_001)])
+    many = [str(number) for number in range(1_001)]
+    refused(Malformed, "^needs: .* at most 1000 different ids", total.with_options, needs=many)
     # As many as the envelope holds, whatever their ids and names are.
     longest = [NewJob("n" * 20, None, id=f"{number:0>13}") for number in range(1_000)]
     assert queue.enqueue("total", {}, id="full", needs=parts[:1_000], headers={"h": "x" * 8_000}).created
-    with pytest.raises(Malformed, match=r"^needs: '\d+ bytes' .* 40960 bytes as JSON"):
-        total.with_options(needs=[*longest[:-1], NewJob("n" * 9_000, None, id="last")])
+    longest[-1] = NewJob("n" * 9_000, None, id="last")
+    refused(Malformed, r"^needs: '\d+ bytes' .* 40960 bytes as JSON", total.with_options, needs=longest)
 
 
 @pytest.mark.parametrize("processes", [0, 1])
 def test_results_of_parents_have_the_types_of_their_tasks(queue: Queue, processes: int) -> None:
     before = price.with_options(queue=queue, id="price-2").enqueue(Decimal(2)).job
-    jobs = [
-        *(price.new(Decimal(amount)) for amount in ("3", "4.5")),
-        price.with_options(attempts=1).new(Decimal(-1)),
-        price.with_options(result_ttl_ms=0).new(Decimal(9)),
-        nothing.new(),
-    ]
+    jobs = [*(price.new(Decimal(amount)) for amount in ("3", "4.5")), price.with_options(attempts=1).new(Decimal(-1))]
+    jobs += [price.with_options(result_ttl_ms=0).new(Decimal(9)), nothing.new()]
     more = add_up.with_options(needs=[*jobs, before], on_parent_failure="ignore", id="sum")
     queue.enqueue_many([*jobs, more.new()])
     Worker(queue, prices.handlers, processes=processes, sweep_ms=50).run(burst=True)
@@ -120,11 +116,7 @@ def test_results_of_parents_by_the_ids_of_their_enqueues_and_not_by_mere_texts(f
     keyed = face.enqueue(price, {"amount": "4"}, unique="one").job
     other = face.enqueue("raw", None, unique="one").job
     assert (first, keyed) == (again, other) and {first: 1} == {"first": 1} and json.dumps([first]) == '["first"]'
-    sums = [
-        face.enqueue("add-up", {}, needs=[again, keyed]).job,
-        face.enqueue("add-up", {}, needs=[keyed, "first"]).job,
-        face.enqueue("add-up", {}, needs=[other]).job,
-    ]
+    sums = [face.enqueue("add-up", {}, needs=needs).job for needs in ([again, keyed], [keyed, "first"], [other])]
     Worker(queue, handlers, sweep_ms=50).run(burst=True)
     assert queue.results.wait(sums[0]).get() == ["Decimal 3", "Decimal 4"]
     for sum, text in zip(sums[1:], ("first", other), strict=True):
@@ -145,13 +137,13 @@ def test_one_parent_with_more_children_than_one_call_tells(face: Any, queue: Que
 
 def test_a_parent_that_nobody_knows(face: Any, queue: Queue) -> None:
     face.enqueue("work", None, id="known")
-    with pytest.raises(UnknownParent, match=r"^job child needs nobody, of .* in the same enqueue_many$") as caught:
-        face.enqueue("work", None, id="child", needs=["known", "nobody"])
-    assert (caught.value.job, caught.value.parent) == ("child", "nobody")
+    said, needs = "^job child needs nobody, of .* in the same enqueue_many$", ["known", "nobody"]
+    caught = refused(UnknownParent, said, face.enqueue, "work", None, id="child", needs=needs)
+    assert (caught.job, caught.parent) == ("child", "nobody")
     refused(UnknownParent, "", face.enqueue_many, [NewJob("work", None, id="child", needs=["nobody"])])
     assert (queue.counts().waiting, queue.counts().blocked) == (1, 0)
     face.enqueue("work", None, id="nobody")
-    assert face.enqueue("work", None, id="child", needs=["known", "nobody"]).created, "a new call, so not the refused one"
+    assert face.enqueue("work", None, id="child", needs=needs).created, "a new call, so not the refused one"
 
 
 def test_a_bulk_that_names_an_unknown_parent_says_which_jobs_are_there(face: Any, queue: Queue) -> None:

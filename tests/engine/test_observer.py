@@ -65,8 +65,7 @@ def test_each_queue_without_an_observer_is_asked_for_once(ironclaim_url: str, mo
                 own.enqueue("send", {})
         asyncio.run(other.aclose())
     assert watching.asked == ["mails", "whole", "bills"]
-    enqueues = [queue for queue, name in watching.heard if name == "Enqueue"]
-    assert enqueues == ["mails", "whole", "bills", "mails"]
+    assert [queue for queue, name in watching.heard if name == "Enqueue"] == ["mails", "whole", "bills", "mails"]
 
 
 def test_a_worker_is_observed_with_its_queue(ironclaim_url: str, module: Module) -> None:
@@ -85,9 +84,8 @@ def test_a_worker_is_observed_with_its_queue(ironclaim_url: str, module: Module)
 ])  # fmt: skip
 def test_an_object_that_is_none_is_refused_by_the_variable(module: Module, name: str, says: str) -> None:
     module(name)
-    with pytest.raises(Malformed, match=r"IRONCLAIM_OBSERVER: 'watching_\d+:.*it must be module:object of a callable") as caught:
-        Queue("q", url="redis://nowhere:1")
-    assert str(caught.value).endswith(says)
+    said = r"IRONCLAIM_OBSERVER: 'watching_\d+:.*it must be module:object of a callable"
+    assert str(refused(Malformed, said, Queue, "q", url="redis://nowhere:1")).endswith(says)
 
 
 @pytest.mark.parametrize("value", ["no_such_module:x", "x", ":x", ".x:y"])
@@ -100,8 +98,8 @@ def test_a_module_that_is_none_is_refused_by_the_variable(monkeypatch: pytest.Mo
 
 def test_a_module_that_makes_a_queue_before_its_observer_is_named(module: Module) -> None:
     made = module("Watch", "from engine import Queue\nqueue = Queue('q', url='redis://nowhere:1')\n" + WATCHING)
-    with pytest.raises(Malformed, match=f"IRONCLAIM_OBSERVER: '{made.__name__}:Watch' .*partially initialized module"):
-        Queue("q", url="redis://nowhere:1")
+    said = f"IRONCLAIM_OBSERVER: '{made.__name__}:Watch' .*partially initialized module"
+    refused(Malformed, said, Queue, "q", url="redis://nowhere:1")
 
 
 def test_a_queue_of_the_callable_itself_has_no_observer(ironclaim_url: str, module: Module) -> None:
@@ -109,8 +107,7 @@ def test_a_queue_of_the_callable_itself_has_no_observer(ironclaim_url: str, modu
     made = module("some", source)
     with Queue("q", url=ironclaim_url) as queue:
         assert queue.observer is None
-    (own,) = import_module(made.__name__).made
-    assert own.observer is None
+    assert [own.observer for own in import_module(made.__name__).made] == [None]
 
 
 def test_what_a_module_raises_names_the_variable(module: Module) -> None:
@@ -118,16 +115,13 @@ def test_what_a_module_raises_names_the_variable(module: Module) -> None:
     refused(Malformed, r"^IRONCLAIM_OBSERVER: .*no settings", Queue, "q", url="redis://nowhere:1")
 
 
-LEADING = (
-    WATCHING
-    + """
+LEADING = f"""{WATCHING}
 import os
 class Lead(Watch):
     @property
     def leads_to(self):
         return os.environ["WATCHING_LEADS_TO"]
 """
-)
 
 
 @pytest.fixture

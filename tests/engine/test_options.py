@@ -31,68 +31,44 @@ HEADER_FILL = HEADERS_BYTES_MAX - len(json.dumps({"h": ""}))
 EXAMPLES: dict[str, tuple[list[tuple[Any, Any]], list[Any]]] = {
     "headers": (
         [({}, ()), ({"h": "x" * HEADER_FILL}, (("h", "x" * HEADER_FILL),))],
-        [{"h": "x" * (HEADER_FILL + 1)}, 7, "a=b", [("a", "b")], {"a": 1}, {1: "a"}, {"a": None}, {"a": b"b"}],
-    ),
+        [{"h": "x" * (HEADER_FILL + 1)}, 7, "a=b", [("a", "b")], {"a": 1}, {1: "a"}, {"a": None}, {"a": b"b"}]),
     "run_at_ms": (
         [(1, 1), (INSTANT_MS_MAX, INSTANT_MS_MAX), (datetime(2026, 1, 1, tzinfo=UTC), 1_767_225_600_000)],
-        [
-            0, -1, INSTANT_MS_MAX + 1, datetime(2026, 1, 1), datetime(1969, 1, 1, tzinfo=UTC),
-            *(v for v in NOT_WHOLE if v is not None),
-        ],
-    ),
+        [0, -1, INSTANT_MS_MAX + 1, datetime(2026, 1, 1), datetime(1969, 1, 1, tzinfo=UTC),
+         *(v for v in NOT_WHOLE if v is not None)]),
     "serializer": ([("s" * 128, "s" * 128)], ["s" * 129, *BAD_TEXTS]),
     "key": ([("k" * KEY_CHARS_MAX, "k" * KEY_CHARS_MAX)], ["k" * (KEY_CHARS_MAX + 1), *BAD_TEXTS]),
     "unique": ([("u" * 128, "u" * 128)], ["u" * 129, *BAD_TEXTS]),
     "backoff_delays_ms": (
         [([0], (0,)), ([DURATION_MS_MAX] * 100, (DURATION_MS_MAX,) * 100), ((1, 2.0), (1, 2))],
-        [[], [-1], [DURATION_MS_MAX + 1], [1] * 101, [1.5], [True], ["1"], "12", b"12", 7, {1: 2}],
-    ),
+        [[], [-1], [DURATION_MS_MAX + 1], [1] * 101, [1.5], [True], ["1"], "12", b"12", 7, {1: 2}]),
     "jitter": ([(0, 0.0), (1, 1.0), (0.25, 0.25)], [-0.001, 1.001, math.nan, math.inf, True, "0.5", [0.5]]),
     "needs": (
         [([], ()), (["p" * 128, "a>reroute"], ("p" * 128, "a>reroute")), (list(PARENTS), PARENTS)],
-        [["p" * 129], [*PARENTS, "p"], ["p", "p"], "p", b"p", 7, {"p"}, [None], *([text] for text in BAD_TEXTS)],
-    ),
+        [["p" * 129], [*PARENTS, "p"], ["p", "p"], "p", b"p", 7, {"p"}, [None], *([text] for text in BAD_TEXTS)]),
     "skip_on": (
-        [
-            (["ValueError", "json.JSONDecodeError"], ("ValueError", "json.JSONDecodeError")),
-            (["E" * 128], ("E" * 128,)),
-            (ValueError, ("ValueError",)),
-            ((KeyError, json.JSONDecodeError, "E"), ("KeyError", "json.decoder.JSONDecodeError", "E")),
-        ],
-        [
-            ["E" * 129], [f"E{at}" for at in range(51)], ["E", "E"], "ValueError", [int], int,
-            [KeyError, "KeyError"], ["two words"], ["1st"], 7,
-        ],
-    ),
+        [(["ValueError", "json.JSONDecodeError"], ("ValueError", "json.JSONDecodeError")),
+         (["E" * 128], ("E" * 128,)), (ValueError, ("ValueError",)),
+         ((KeyError, json.JSONDecodeError, "E"), ("KeyError", "json.decoder.JSONDecodeError", "E"))],
+        [["E" * 129], [f"E{at}" for at in range(51)], ["E", "E"], "ValueError", [int], int,
+         [KeyError, "KeyError"], ["two words"], ["1st"], 7]),
     "reroute_on": (
-        [
-            ({"GpuError": "gpu"}, (("GpuError", "gpu"),)),
-            ({"E": "big:gpu:a"}, (("E", "big:gpu:a"),)),
-            ({OSError: "gpu"}, (("OSError", "gpu"),)),
-        ],
-        [
-            {"E": ""}, {"E": "big:"}, {"E": ":gpu"}, {"E": None}, {"two words": "gpu"}, {"E": "g" * 129},
-            ["E"], "E", {7: "gpu"}, {int: "gpu"},
-        ],
-    ),
+        [({"GpuError": "gpu"}, (("GpuError", "gpu"),)), ({"E": "big:gpu:a"}, (("E", "big:gpu:a"),)),
+         ({OSError: "gpu"}, (("OSError", "gpu"),))],
+        [{"E": ""}, {"E": "big:"}, {"E": ":gpu"}, {"E": None}, {"two words": "gpu"}, {"E": "g" * 129},
+         ["E"], "E", {7: "gpu"}, {int: "gpu"}]),
     **dict.fromkeys(("on_success", "on_failure"), ([(AFTER, AFTER), (AFTER_ALL, AFTER_ALL)], ["send", 7, {"name": "send"}])),
     "dedup": ([("d" * 128, "d" * 128)], ["d" * 129, *BAD_TEXTS]),
     "route": ([("r" * ROUTE_CHARS_MAX, "r" * ROUTE_CHARS_MAX), ("default", "")], ["r" * (ROUTE_CHARS_MAX + 1), *BAD_TEXTS]),
     "target": (
-        [
-            ({"server": "s" * 128}, f'{{"server":"{"s" * 128}"}}'),
-            (Target(), ""),
-            ({"stack": ["b", "a", "b"]}, '{"stack":["a","b"]}'),
-        ],
-        ["gpu", 7, ["gpu"], {"speed": 1}],
-    ),
+        [({"server": "s" * 128}, f'{{"server":"{"s" * 128}"}}'), (Target(), ""),
+         ({"stack": ["b", "a", "b"]}, '{"stack":["a","b"]}')],
+        ["gpu", 7, ["gpu"], {"speed": 1}]),
 }  # fmt: skip
 #: Options that an option needs beside it.
 COMPANIONS: dict[str, dict[str, Any]] = {
-    "dedup": {"dedup_ms": 1},
-    "dedup_ms": {"dedup": "d"},
-    "backoff_delays_ms": {"backoff": "custom"},
-}
+    "dedup": {"dedup_ms": 1}, "dedup_ms": {"dedup": "d"}, "backoff_delays_ms": {"backoff": "custom"},
+}  # fmt: skip
 
 
 def companions(name: str, value: Any) -> dict[str, Any]:
@@ -102,9 +78,7 @@ def companions(name: str, value: Any) -> dict[str, Any]:
 
 def examples_of(name: str) -> tuple[list[tuple[Any, Any]], list[Any]]:
     """Good values of a Checked option with what the engine reads, and bad ones."""
-    assert name in EXAMPLES, (
-        f"{name} is a Checked option: EXAMPLES needs values inside its bound, what is read of each, and values outside"
-    )
+    assert name in EXAMPLES, f"{name} is Checked: EXAMPLES needs values inside its bound, what is read, and values outside"
     return EXAMPLES[name]
 
 
@@ -144,10 +118,8 @@ def test_inside_its_bound(name: str, value: Any, read: Any) -> None:
 @pytest.mark.parametrize(("name", "value"), list(bad_cases()))
 def test_outside_its_bound(nowhere: Queue, name: str, value: Any) -> None:
     given: Any = {name: value, **COMPANIONS.get(name, {})}
-    caught = refused(Malformed, "", nowhere.enqueue, "work", {}, **given)
-    assert caught.field == name
-    message = str(caught)
-    assert message.startswith(f"{name}: ") and "it must be" in message and "\n" not in message
+    caught = refused(Malformed, f"^{name}: .*it must be", nowhere.enqueue, "work", {}, **given)
+    assert caught.field == name and "\n" not in str(caught)
     refused(Malformed, rf"^jobs\[0\]\.{name}: ", nowhere.enqueue_many, [NewJob("work", {}, **given)])
 
 
@@ -186,8 +158,7 @@ def test_queues_schedules_and_workers_take_a_timedelta_wherever_ms_are_asked_for
         queue.schedules.put("s", "work", None, every_ms=timedelta(hours=1), late_ms=second, delay_ms=timedelta())
         assert queue.schedules.list()[0].timing.every_ms == 3_600_000
         assert queue.clean("dead", older_than_ms=second) == 0 and queue.dead.clear(older_than_ms=second) == 0
-        lock = queue.locks.acquire("l", ttl_ms=timedelta(minutes=1))
-        assert lock is not None
+        lock: Any = queue.locks.acquire("l", ttl_ms=timedelta(minutes=1))
         queue.locks.extend(lock, ttl_ms=timedelta(minutes=1))
         assert list(queue.events.read("0", wait_ms=timedelta())) == []
         queue.enqueue("work", None, id="w", delay_ms=timedelta(hours=1))
@@ -206,10 +177,8 @@ def test_an_expiry_before_the_job_is_due_is_refused_by_name(others: dict[str, An
 
 
 def test_an_option_that_does_not_exist(nowhere: Queue) -> None:
-    with pytest.raises(
-        Malformed, match=r"^prioritty: an int .*an option of jobs, perhaps priority; engine.JobOptions lists them"
-    ):
-        nowhere.enqueue("work", {}, **{"prioritty": 9})  # type: ignore[arg-type]
+    said = r"^prioritty: an int .*an option of jobs, perhaps priority; engine.JobOptions lists them"
+    refused(Malformed, said, nowhere.enqueue, "work", {}, prioritty=9)
 
 
 def test_the_table_the_callers_type_and_the_engines_type_have_the_same_names() -> None:
@@ -223,8 +192,7 @@ def test_a_new_job_takes_what_enqueue_takes() -> None:
     def parameters(function: Any) -> list[tuple[str, Any, Any, Any]]:
         return [(p.name, p.kind, p.default, p.annotation) for p in inspect.signature(function).parameters.values()]
 
-    wanted = [p for p in parameters(Queue.enqueue)[1:] if p[0] != "intended_ns"]
-    assert parameters(NewJob) == wanted
+    assert parameters(NewJob) == [p for p in parameters(Queue.enqueue)[1:] if p[0] != "intended_ns"]
 
 
 #: Those that do not travel with the job: they decide what becomes of the enqueue.

@@ -138,18 +138,14 @@ def test_what_add_refuses_it_refuses_before_it_writes(shop: Shop, database: Data
         Queue("q", models.Bull(), url=ironclaim_url) as foreign,
         Queue("many", url=ironclaim_url, shards=2) as shards,
     ):
-        wrong: list[tuple[str, Any, Any, tuple[Any, ...]]] = [
-            ("^arguments: ", connection, ship, ("a", "b", "c")),
-            ("^number: ", connection, ship, ("many",)),
-            ("^dedup: .*left out", connection, ship.with_options(dedup="d", dedup_ms=5), (1,)),
-            ("^on_success: .*left out", connection, ship.with_options(on_success=ship.new(2)), (1,)),
-            ("^on_failure: .*left out", connection, ship.with_options(on_failure=ship.new(2)), (1,)),
-            ("^id: .*at most 121 characters", connection, ship.with_options(id="x" * 122), (1,)),
-            ("^task: ", connection, "ship", (1,)),
-            ("^connection: .*driver_connection", object(), ship, (1,)),
-        ]
-        for said, by, task, arguments in wrong:
-            refused(Malformed, said, outbox.add, by, task, *arguments)
+        for options in ({"dedup": "d", "dedup_ms": 5}, {"on_success": ship.new(2)}, {"on_failure": ship.new(2)}):
+            said = f"^{next(iter(options))}: .*left out"
+            refused(Malformed, said, outbox.add, connection, ship.with_options(**options), 1)
+        refused(Malformed, "^id: .*at most 121 characters", outbox.add, connection, ship.with_options(id="x" * 122), 1)
+        refused(Malformed, "^arguments: ", outbox.add, connection, ship, "a", "b", "c")
+        refused(Malformed, "^number: ", outbox.add, connection, ship, "many")
+        refused(Malformed, "^task: ", outbox.add, connection, "ship", 1)
+        refused(Malformed, "^connection: .*driver_connection", outbox.add, object(), ship, 1)
         for other, said in ((foreign, "bull has no outbox"), (shards, "queue many has shards: only whole queues have an outbox")):
             refused(UnsupportedFeature, said, outbox.add, connection, ship.with_options(queue=other), 1)
         for said, queues in ((": two are the queue q; let one module import that of the other", [shop.queue] * 2), ("", [])):
@@ -229,12 +225,8 @@ def test_each_relay_sends_the_rows_of_its_queues(
 
 
 def test_a_row_that_is_none_is_set_aside_and_holds_up_nobody(shop: Shop, database: Database) -> None:
-    for row in (
-        "'bad', 'q', 'no name', '1', '{}'",
-        "'worse', 'q', 'ship', '1', '{\"colour\": 1}'",
-        "'worst', 'q', 'ship', '1', '['",
-    ):
-        database.change(f"INSERT INTO ironclaim_outbox (job, queue, name, payload, options) VALUES ({row})")
+    for row in ("'bad', 'no name', '{}'", "'worse', 'ship', '{\"colour\": 1}'", "'worst', 'ship', '['"):
+        database.change(f"INSERT INTO ironclaim_outbox (queue, payload, job, name, options) VALUES ('q', '1', {row})")
     added(database, shop, 1)
     assert shop.relay(database) == 1 and shop.work() == [1]
     found = dict(database.query("SELECT job, error FROM ironclaim_outbox WHERE state = 'failed'"))

@@ -32,9 +32,7 @@ class Recorded:
         self.redis: Any = redis.Redis.from_url(url)
         for words in found["commands"]:
             self.redis.execute_command(*[word.encode(found["encoding"]) for word in words])
-        self.queue = Queue("recorded", url=url)
-        self.now_ms = found["now_ms"]
-        self.counter = 0
+        self.queue, self.now_ms, self.counter = Queue("recorded", url=url), found["now_ms"], 0
         self.tick(0)
 
     def tick(self, ms: int) -> None:
@@ -62,9 +60,8 @@ class Recorded:
 @pytest.fixture(params=RECORDED, ids=lambda path: path.stem)
 def old(request: pytest.FixtureRequest, ironclaim_url: str) -> Iterator[Recorded]:
     made = Recorded(request.param, ironclaim_url)
-    yield made
-    made.queue.close()
-    made.redis.close()
+    with made.queue, made.redis:
+        yield made
 
 
 def test_what_an_older_engine_has_left_is_worked_off_by_this_one(old: Recorded) -> None:

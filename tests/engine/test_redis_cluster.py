@@ -8,6 +8,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +18,12 @@ import redis
 import redis.asyncio
 
 from chaos.topology.embedded_cluster import EmbeddedCluster
-from engine import (
-    AsyncQueue,
-    Channel,
-    ConnectOptions,
-    Malformed,
-    OutcomeUnknown,
-    Queue,
-    ServerUnavailable,
-    Worker,
-    async_queues,
-    models,
-    queues,
-)
+from engine import AsyncQueue, Channel, ConnectOptions, Queue, Worker, async_queues, models, queues
+from engine.errors import Malformed, OutcomeUnknown, ServerUnavailable
 from engine.ops.looks import ReadEvents
 from engine.testing import free_port
 from tests.engine.helpers.at_work import Book, at_work
+from tests.engine.helpers.producing import refused
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
 HURRIED = ConnectOptions(deadline_ms=300, connect_timeout_ms=200)
@@ -75,17 +67,16 @@ def test_a_slot_that_moves_under_load_is_followed(cluster: EmbeddedCluster) -> N
             while not stop.wait(0.002):
                 sent.append(queue.enqueue("work", {}).job)
 
-        thread = threading.Thread(target=produce)
-        with at_work(Worker(worked, book.handlers("w", "work"), concurrency=4, lease_ms=600_000)):
-            thread.start()
-            owner = cluster.owner_of(slot)
+        worker = Worker(worked, book.handlers("w", "work"), concurrency=4, lease_ms=600_000)
+        with at_work(worker), ThreadPoolExecutor(1) as threads, ExitStack() as ends:
+            ends.callback(stop.set)
+            producing, owner = threads.submit(produce), cluster.owner_of(slot)
             for target in ((owner + 1) % 3, (owner + 2) % 3, owner):
                 seen = len(sent)
                 wait_until(lambda seen=seen: len(sent) > seen + 20, "jobs come")
                 cluster.move_slot(slot, target, portion=3)
             stop.set()
-            thread.join(DEADLINE_S)
-            assert not thread.is_alive()
+            producing.result(DEADLINE_S)
             wait_until(lambda: {job for _, job in book.ran} >= {*sent}, "each runs")
         wait_until(lambda: queue.counts().finished == len(sent), "each is finished once")
     assert len(book.ran) == len(sent) > 60
@@ -195,14 +186,12 @@ async def test_clients_of_a_cluster_say_where_a_queue_is(cluster: EmbeddedCluste
     async with AsyncQueue("q", client=client) as queue:
         assert not (await queue.enqueue("work", {}, id="a")).created
     await client.aclose()
-    with pytest.raises(Malformed, match="RedisCluster of the same kind"):
-        Queue("q", client=client)
+    refused(Malformed, "RedisCluster of the same kind", Queue, "q", client=client)
 
 
 def test_nobody_there_is_said_with_each_address() -> None:
-    nowhere = Queue("q", url="redis+cluster://127.0.0.1:1", connect=HURRIED)
-    with nowhere as queue, pytest.raises(ServerUnavailable, match="127.0.0.1:1: ConnectionError"):
-        queue.enqueue("work", {})
+    with Queue("q", url="redis+cluster://127.0.0.1:1", connect=HURRIED) as queue:
+        refused(ServerUnavailable, "127.0.0.1:1: ConnectionError", queue.enqueue, "work", {})
 
 
 CERTIFICATES = Path(__file__).parent / "certificates"
@@ -221,19 +210,14 @@ def test_tls_leads_to_the_tls_ports_of_all_nodes() -> None:
         return ["--tls-port", str(ports[-1]), "--tls-cluster", "yes", "--tls-auth-clients", "no", *key, *files]
 
     with EmbeddedCluster(flags=flags) as cluster:
-        cluster.client(0).execute_command("ACL", "SETUSER", "ada", "on", ">p@w", "~*", "&*", "+@all")
-        for client in map(cluster.client, (1, 2)):
+        for client in map(cluster.client, range(3)):
             client.execute_command("ACL", "SETUSER", "ada", "on", ">p@w", "~*", "&*", "+@all")
-        options = f"ssl_ca_certs={CERTIFICATES / 'certificate.pem'}"
-        url = f"rediss+cluster://ada:p%40w@localhost:{ports[-1]}?{options}"
+        url = f"rediss+cluster://ada:p%40w@localhost:{ports[-1]}?ssl_ca_certs={CERTIFICATES / 'certificate.pem'}"
         for name in ("qa", "qb", "qc", "qd"):
             with Queue(name, url=url) as queue:
                 assert queue.enqueue("work", {}).created
-        with (
-            Queue("q", url=url.replace("p%40w", "wrong"), connect=ConnectOptions(deadline_ms=3_000)) as queue,
-            pytest.raises(ServerUnavailable, match="WRONGPASS"),
-        ):
-            queue.enqueue("work", {})
+        with Queue("q", url=url.replace("p%40w", "wrong"), connect=ConnectOptions(deadline_ms=3_000)) as queue:
+            refused(ServerUnavailable, "WRONGPASS", queue.enqueue, "work", {})
         kinds = [one for node in range(3) for one in cluster.client(node).client_list() if one["user"] == "ada"]
         assert not kinds, "each closed its connections"
 

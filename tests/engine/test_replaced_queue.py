@@ -126,19 +126,12 @@ def test_what_a_handler_raises_is_raised(ironclaim_queue: Queue, kind: str) -> N
     def listed(numbers: list[int]) -> None:
         failing(*numbers)
 
-    work: Task[[int], None] = (
-        queue.job("work", attempts=2, batch=1)(listed)
-        if kind == "batch"
-        else queue.job("work", attempts=2)(waiting)
-        if kind == "coroutine"
-        else queue.job("work", attempts=2, inline=kind == "inline")(failing)
-    )
-
+    kinds: dict[str, Any] = {"batch": ({"batch": 1}, listed), "coroutine": ({}, waiting), "inline": ({"inline": True}, failing)}
+    options, handler = kinds.get(kind, ({}, failing))
+    work: Task[[int], None] = queue.job("work", attempts=2, **options)(handler)
     for number in (1, 2):
         work.with_options(id=str(number), backoff_ms=86_400_000).enqueue(number)
-    with pytest.raises(Broken) as raised:
-        run_all(queue)
-    assert raised.value is failure and sorted(ran) == [1, 2]
+    assert refused(Broken, "", run_all, queue) is failure and sorted(ran) == [1, 2]
     # Its job is as the worker has left it.
     assert queue.jobs.state("1") == "finished" and queue.jobs.state("2") == "delayed"
     counts = run_all(queue, raise_failures=False)
@@ -176,8 +169,7 @@ def test_a_queue_at_a_server_that_no_test_has_started_is_not_run(
         # A server that somebody else has started.
         patch.setattr(running, "serving", set())
         for strange in (queue, jobs.mails):
-            with pytest.raises(Malformed, match=f"^queue: '{strange.name} at .* ironclaim_queue.replaces"):
-                run_all(strange)
+            refused(Malformed, f"^queue: '{strange.name} at .* ironclaim_queue.replaces", run_all, strange)
         assert not ran and queue.counts().waiting == 1
         assert run_all(ironclaim_queue, queue.handlers).finished == 0, "it has the test's clock"
         assert run_all(queue, any_server=True).finished == 1

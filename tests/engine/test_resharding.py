@@ -19,14 +19,15 @@ import redis
 
 from engine import Handlers, Malformed, NewJob, Queue, UnknownParent, UnsupportedFeature, Worker, models
 from engine.ops.admin import Altered, PutJobs
-from engine.ops.claims import Claim, Claimed, Failure, Finish, Retry
+from engine.ops.claims import Claim, Failure, Finish, Retry
+from engine.ops.jobs import Lease
 from engine.ops.looks import Inspect
 from engine.queue.sharding import Layout, read_record
 from engine.resharding import Resharding
 from engine.testing import start_guarded
 from tests.engine.desk import Desk
 from tests.engine.helpers.processes import HANDLERS, ROOT, Workers
-from tests.engine.helpers.producing import refused, some_handlers
+from tests.engine.helpers.producing import raises, refused, some_handlers
 from tests.engine.helpers.waiting import wait_until
 
 
@@ -54,17 +55,11 @@ def homes(raw: redis.Redis, queue: str = "mails") -> set[str]:
 
 def fill(queue: Queue, count: int = 60) -> None:
     """Jobs of all kinds: waiting, delayed, dead, finished with and without a result, with keys and unique keys."""
-    handlers = Handlers()
-
-    @handlers("bad")
-    def bad(job: Any) -> None:
-        raise ValueError("no")
-
+    handlers = some_handlers(raises(ValueError("no")), "bad")
     handlers("good")(lambda job: job.payload)
     for name in ("bad", "good"):
-        queue.enqueue_many(
-            [NewJob(name, n, id=f"{name}{n}", attempts=1, key=f"k{n}" if n % 2 else None) for n in range(count // 4)]
-        )
+        some = ((n, f"k{n}" if n % 2 else None) for n in range(count // 4))
+        queue.enqueue_many([NewJob(name, n, id=f"{name}{n}", attempts=1, key=key) for n, key in some])
     Worker(queue, handlers, sweep_ms=20).run(burst=True, delayed=False)
     waiting = [{"key": f"k{n % 7}"} if n % 3 == 0 else {"unique": f"u{n}"} if n % 3 == 1 else {} for n in range(count)]
     queue.enqueue_many([{"name": "send", "payload": n, "id": f"w{n}", "priority": 1 + n % 3, **waiting[n]} for n in range(count)])
@@ -117,11 +112,9 @@ def test_every_job_is_kept(before: int, after: int, ironclaim_url: str, raw: red
             assert {job.last_error for job in queue.dead.list()} == {"ValueError: no"}
             assert [queue.results.get(f"good{number}").value for number in range(15)] == [*range(15)]  # type: ignore[union-attr]
             # What was there is a duplicate, also what has ended and what holds a unique key.
-            for job, options in (
-                *(("w3", {"key": "k3"}), ("w4", {"unique": "u4"}), ("w5", {}), ("d5", {}), ("good4", {})),
-                ("good5", {"key": "k5"}),
-            ):
-                assert queue.enqueue("send", None, id=job, **options).result == "duplicate", job  # type: ignore[arg-type]
+            there: Any = {"w3": {"key": "k3"}, "w4": {"unique": "u4"}, "w5": {}, "d5": {}, "good4": {}, "good5": {"key": "k5"}}
+            for job, options in there.items():
+                assert queue.enqueue("send", None, id=job, **options).result == "duplicate", job
             assert queue.enqueue("send", None, id="other", unique="u7").job == "w7"
             assert dedup_windows(queue, "again") == ["duplicate"] * 12, "a window stays open though its job has ended"
             limits = {(limit.name, limit.key): limit.concurrency for limit in queue.limits()}
@@ -179,10 +172,7 @@ def test_a_dead_child_whose_parents_are_elsewhere_is_named(ironclaim_url: str) -
         plain.enqueue("step", None, id="p", attempts=1)
         plain.enqueue("step", None, id="child", needs=["p"])
 
-        def step(job: Any) -> None:
-            raise ValueError("no")
-
-        Worker(plain, some_handlers(step, "step"), sweep_ms=20).run(burst=True)
+        Worker(plain, some_handlers(raises(ValueError("no")), "step"), sweep_ms=20).run(burst=True)
         told: list[str] = []
         assert Resharding(plain, 4, tell=told.append).run().done
         assert [text for text in told if "child" in text] == [
@@ -196,9 +186,8 @@ def test_number_must_fit_and_the_model_too(ironclaim_url: str, raw: redis.Redis)
     with Queue("mails", url=ironclaim_url, shards=4) as queue:
         queue.set_limit("send", concurrency=5)
         text = raw.get("ic:{mails}:shards")
-        refused(Malformed, "concurrency: 5 .* at least 6", reshard, ironclaim_url, 6)
-        for wrong in (1, 257):
-            refused(Malformed, "to", reshard, ironclaim_url, wrong)
+        for wrong, said in ((6, "concurrency: 5 .* at least 6"), (1, "to"), (257, "to")):
+            refused(Malformed, said, reshard, ironclaim_url, wrong)
         assert raw.get("ic:{mails}:shards") == text
     with Queue("mails", models.Bull(), url=ironclaim_url) as bull, pytest.raises(UnsupportedFeature):
         Resharding(bull, 4)
@@ -224,6 +213,14 @@ def test_replies_of_former_shards_are_not_taken_for_those_of_now(ironclaim_url: 
             assert queue.jobs.run_now(job).done, job
 
 
+def claimed_at_home(queue: Any, name: str) -> tuple[Any, Lease]:
+    """The shard of the key acme, of three, and the lease of its only job of this name."""
+    shard, until_ms = queue.shard(Layout(1, 3).name("mails", Layout(1, 3).home("acme", "", ""))), queue.driver.server_now_ms()
+    claim = Claim("0123456789abcdef", 1, 9, 600_000, until_ms + 60_000, "w", 1_000, (name,))
+    (job,) = queue.driver.run(shard.model.call(claim)).jobs
+    return shard, job.lease
+
+
 def test_what_runs_and_families_stay_until_they_have_ended(ironclaim_url: str) -> None:
     with Queue("mails", url=ironclaim_url, shards=3) as whole:
         queue: Any = whole
@@ -231,11 +228,8 @@ def test_what_runs_and_families_stay_until_they_have_ended(ironclaim_url: str) -
         queue.enqueue("send", 2, id="child", key="acme", needs=["parent"])
         queue.enqueue("call", 3, id="caller", on_success=NewJob("send", 4))
         queue.enqueue("other", 5, id="runs", key="acme")
-        shard = queue.shard(Layout(1, 3).name("mails", Layout(1, 3).home("acme", "", "")))
-        now_ms = queue.driver.server_now_ms()
-        claim = Claim("0123456789abcdef", 1, 9, 600_000, now_ms + 60_000, "w", 1_000, ("other",))
-        claimed: Claimed = queue.driver.run(shard.model.call(claim))
-        assert [job.lease.job for job in claimed.jobs] == ["runs"]
+        shard, lease = claimed_at_home(queue, "other")
+        assert lease.job == "runs"
         moved = reshard(ironclaim_url, 5, wait_ms=0)
         assert (moved.jobs, moved.left, moved.done) == (0, 4, False)
         refused(Malformed, "5: a resharding to that number has begun", reshard, ironclaim_url, 7)
@@ -244,7 +238,7 @@ def test_what_runs_and_families_stay_until_they_have_ended(ironclaim_url: str) -
         assert queue.enqueue("send", 7, id="new", key="acme").created
         assert {queue.jobs.state(job) for job in ("child", "latecomer")} == {"blocked"}
         refused(UnsupportedFeature, None, queue.obliterate)
-        queue.driver.run(shard.model.call(Finish((claimed.jobs[0].lease,))))
+        queue.driver.run(shard.model.call(Finish((lease,))))
         ran, handlers = list[int](), Handlers()
         for name in ("send", "call"):
             handlers(name)(lambda job: ran.append(job.payload))
@@ -256,17 +250,14 @@ def test_what_runs_and_families_stay_until_they_have_ended(ironclaim_url: str) -
 def test_a_job_that_fails_before_the_look_at_what_is_left_is_moved(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with Queue("mails", url=ironclaim_url, shards=3) as queue, Queue("mails", url=ironclaim_url) as plain:
         queue.enqueue("send", 1, id="runs", key="acme", attempts=3)
-        shard = queue.shard(Layout(1, 3).name("mails", Layout(1, 3).home("acme", "", "")))  # type: ignore[attr-defined]
-        now_ms = queue.driver.server_now_ms()
-        claim = Claim("0123456789abcdef", 1, 9, 600_000, now_ms + 60_000, "w", 1_000, ("send",))
-        (job,) = queue.driver.run(shard.model.call(claim)).jobs
+        shard, lease = claimed_at_home(queue, "send")
         look: Any = Resharding._left
         failed: list[str] = []
 
         def fails_first(self: Resharding, source: Any) -> int:
             if not failed:
-                failed.append(job.lease.job)
-                queue.driver.run(shard.model.call(Retry((Failure(job.lease, "no luck", 600_000),))))
+                failed.append(lease.job)
+                queue.driver.run(shard.model.call(Retry((Failure(lease, "no luck", 600_000),))))
             return look(self, source)
 
         monkeypatch.setattr(Resharding, "_left", fails_first)
@@ -284,14 +275,10 @@ class Cut(BaseException):
 
 
 def test_a_job_on_its_way_is_gone_for_who_asks(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def dies(*_: object) -> int:
-        raise Cut
-
     with Queue("mails", url=ironclaim_url) as plain, Queue("mails", url=ironclaim_url, shards=3) as queue:
         plain.enqueue("send", 1, id="a")
-        monkeypatch.setattr(Resharding, "_arrive", lambda self, source, taken: dies() if taken.to else 0)
-        with pytest.raises(Cut):
-            Resharding(plain, 3).run()
+        monkeypatch.setattr(Resharding, "_arrive", lambda self, source, taken: raises(Cut())() if taken.to else 0)
+        refused(Cut, "", Resharding(plain, 3).run)
         assert plain.driver.run(plain.model.call(Inspect(("a",), whole=False))).items[0].state == "moving"
         assert (queue.jobs.state("a"), queue.jobs.get("a"), queue.jobs.why("a").known) == ("gone", None, False)
         assert queue.jobs.cancel("a") == queue.jobs.remove("a", expected_state="waiting") == Altered("a", "changed", "gone", None)
@@ -329,9 +316,8 @@ def test_interrupted_at_any_call_it_is_run_again(start: int, sent: bool, ironcla
     while not ended:
         name = f"q{calls}"
         with Queue(name, url=ironclaim_url, shards=3) as old:
-            jobs = [
-                NewJob("send", n, id=f"j{n}", key=f"k{n}" if n % 2 else None, delay_ms=600_000 * (n % 3 == 0)) for n in range(12)
-            ]
+            some = ((n, f"k{n}" if n % 2 else None, 600_000 * (n % 3 == 0)) for n in range(12))
+            jobs = [NewJob("send", n, id=f"j{n}", key=key, delay_ms=delay_ms) for n, key, delay_ms in some]
             assert all(item.created for item in old.enqueue_many(jobs))
             with Queue(name, url=ironclaim_url) as dying:
                 cut_after(dying, calls, sent=sent)
@@ -419,11 +405,7 @@ def test_killed_again_and_again_under_load(seed: int, tmp_path: Path, ironclaim_
                 changes = list(threads.map(queue.jobs.run_now, [job.id for job in later if job.id]))
                 assert all(changed.done for changed in changes), [changed for changed in changes if not changed.done][:5]
 
-            def ended() -> bool:
-                counts = queue.counts()
-                return not (counts.waiting + counts.delayed + counts.active)
-
-            wait_until(ended, "all have ended", 300)
+            wait_until(lambda: (c := queue.counts()).waiting + c.delayed + c.active == 0, "all have ended", 300)
             counts, runs = queue.counts(), Counter(mark.job for mark in workers.marks("ran"))
             assert set(runs) >= set(ids), sorted(set(ids) - set(runs))[:20]
             assert counts.finished == len(runs) and counts.dead == 0, (counts, [job for job, times in runs.items() if times > 1])

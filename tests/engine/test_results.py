@@ -24,6 +24,7 @@ pytestmark = pytest.mark.feature("BN14", "BL12")
 
 HOUR_MS = 3_600_000
 TOKEN = "f" * 16
+VALUES = (Value(0, b"1", HOUR_MS, 0), Value(1, b"2", HOUR_MS, 0))
 
 
 def finish(desk: Desk, lease: Lease, data: bytes = b'{"total":[]}', ttl_ms: int = HOUR_MS) -> list[tuple[str, str]]:
@@ -57,35 +58,32 @@ def test_a_value_is_stored_by_the_script_that_finishes_the_job_and_expires_by_it
 
 def test_a_value_travels_with_a_finish_that_claims(desk: Desk) -> None:
     first, second = (job.lease for job in desk.enqueue("j1", "j2", "j3").claim(limit=2))
-    reply = desk.run(Finish((first, second), desk.claim_operation(), (Value(0, b"1", HOUR_MS, 0), Value(1, b"2", HOUR_MS, 0))))
+    reply = desk.run(Finish((first, second), desk.claim_operation(), VALUES))
     assert reply.finished.items == (("ok", "finished"),) * 2
     assert [job.lease.job for job in reply.claimed.jobs] == ["j3"]
     assert [record(desk, job)["value"] for job in ("j1", "j2")] == [1, 2]
 
 
 def test_a_stale_finish_and_a_repeated_one_write_no_value(desk: Desk) -> None:
-    (zombie,) = desk.leased("j1")
-    assert finish(desk.past(LEASE_MS + 1), zombie.lease, b'"zombie"') == [("stale", "")]
+    zombie = desk.lease("j1")
+    assert finish(desk.past(LEASE_MS + 1), zombie, b'"zombie"') == [("stale", "")]
     assert desk.redis.exists(desk.keys.result("j1")) == 0
-    (job,) = desk.claim("b")
-    assert finish(desk, job.lease, b'"first"') == [("ok", "finished")]
+    assert finish(desk, lease := desk.one("b").lease, b'"first"') == [("ok", "finished")]
     with desk.unchanged():
-        assert finish(desk, job.lease, b'"second"') == [("repeated", "finished")]
-        assert finish(desk, zombie.lease, b'"zombie"') == [("stale", "")]
+        assert finish(desk, lease, b'"second"') == [("repeated", "finished")]
+        assert finish(desk, zombie, b'"zombie"') == [("stale", "")]
 
 
 def test_the_same_token_twice_in_one_call_keeps_the_first_value(desk: Desk) -> None:
-    (job,) = desk.leased("j1")
-    values = (Value(0, b"1", HOUR_MS, 0), Value(1, b"2", HOUR_MS, 0))
-    assert desk.run(Finish((job.lease, job.lease), None, values)).items == (("ok", "finished"), ("repeated", "finished"))
+    lease = desk.lease("j1")
+    assert desk.run(Finish((lease, lease), None, VALUES)).items == (("ok", "finished"), ("repeated", "finished"))
     assert record(desk)["value"] == 1
 
 
 def test_a_finish_with_values_that_is_cut_off_anywhere_is_completed_by_the_next_copy(desk: Desk) -> None:
     for writes in desk.each_cut():
         leases = tuple(job.lease for job in desk.leased("j1", "j2"))
-        operation = Finish(leases, None, (Value(0, b"1", HOUR_MS, 0), Value(1, b"2", HOUR_MS, 0)))
-        desk.cut_off(operation, writes)
+        desk.cut_off(operation := Finish(leases, None, VALUES), writes)
         # What is stored before the end is not yet told.
         for job in ("j1", "j2"):
             assert (result_of(job, look(desk, job)) is not None) == ("ended" in desk.places(job)), writes
@@ -96,31 +94,29 @@ def test_a_finish_with_values_that_is_cut_off_anywhere_is_completed_by_the_next_
     assert writes > 4
 
 
-@pytest.mark.parametrize(
-    ("end", "ttl_ms"),
-    [*product(["bury", "retry with no attempt left", "crash"], [None, 70_000, 0]), ("corrupt", None)],
-)
+ENDS = [*product(["bury", "retry with no attempt left", "crash"], [None, 70_000, 0]), ("corrupt", None)]
+
+
+@pytest.mark.parametrize(("end", "ttl_ms"), ENDS)
 def test_a_dead_job_keeps_its_error_as_its_result(desk: Desk, end: str, ttl_ms: int | None) -> None:
     more = {} if ttl_ms is None else {"error_ttl_ms": ttl_ms, "timeout_ms": 5, "headers": (("h", "x"),), "key": "acme"}
     desk.enqueue("j1", attempts=1, crashes_max=2, unique="u", **more)
     reason = 'no "way"'
     if end == "crash":
         reason = "crashed 2 times, 1 are allowed"
-        desk.crash("j1")
-        desk.crash("j1")
+        for _ in range(2):
+            desk.crash("j1")
     elif end == "corrupt":
         reason = "corrupt envelope"
         desk.redis.setrange(desk.keys.job("j1"), 0, b"\xff")
         desk.claim()
     else:
         failure = Failure(desk.claim()[0].lease, reason, 0)
-        ended = desk.run(Bury((failure,))) if end == "bury" else desk.run(Retry((failure,)))
-        assert ended.items == (("ok", "buried"),)
+        assert desk.run((Bury if end == "bury" else Retry)((failure,))).items == (("ok", "buried"),)
     ended_ms, found = int(desk.redis.zscore(desk.keys.dead, "j1") or 0), result_of("j1", look(desk))
     assert found is not None and found == Result("j1", "dead", None, reason, ended_ms, None)
-    with pytest.raises(JobFailed, match="is dead") as failed:
-        found.get()
-    assert (failed.value.job, failed.value.outcome, failed.value.error) == ("j1", "dead", reason)
+    failed = refused(JobFailed, "is dead", found.get)
+    assert (failed.job, failed.outcome, failed.error) == ("j1", "dead", reason)
     if ttl_ms == 0:
         assert desk.redis.exists(desk.keys.result("j1")) == 0
     else:
@@ -129,7 +125,7 @@ def test_a_dead_job_keeps_its_error_as_its_result(desk: Desk, end: str, ttl_ms: 
 
 
 def test_a_record_of_an_earlier_life_of_the_id_is_not_taken_for_this_one(desk: Desk) -> None:
-    finish(desk, desk.leased("j1")[0].lease, b'"first life"')
+    finish(desk, desk.lease("j1"), b'"first life"')
     assert record(desk.tick(60_000).enqueue("j1", nonce=b"another-"))["value"] == "first life"
     assert look(desk).state == "pending"
     found = result_of("j1", look(desk.finished(desk.one().lease)))
@@ -139,7 +135,7 @@ def test_a_record_of_an_earlier_life_of_the_id_is_not_taken_for_this_one(desk: D
 
 
 def test_what_is_left_when_everything_else_has_expired_is_the_record(desk: Desk) -> None:
-    finish(desk, desk.leased("j1")[0].lease, b"7")
+    finish(desk, desk.lease("j1"), b"7")
     ended_ms = desk.now_ms
     desk.tick(60_000).redis.delete(desk.keys.done)
     assert look(desk).state == "kept"
@@ -208,25 +204,24 @@ def test_a_key_of_another_type_in_place_of_a_registration_does_not_stop_a_finish
 
 @pytest.mark.feature("BQ25", "BL11")
 def test_progress_is_noted_under_the_token_and_an_older_copy_changes_nothing(desk: Desk) -> None:
-    (job,) = desk.leased("j1")
-    assert desk.run(NoteProgress(job.lease, 1, b'"percent":5}')).result == "ok"
-    late = desk.call(NoteProgress(job.lease, 1, b'"percent":5}'))
-    assert desk.run(NoteProgress(job.lease, 2, b'"percent":7,"data":[]}')).result == "ok"
+    lease = desk.lease("j1")
+
+    def noted_by(lease: Lease, number: int, text: bytes = b'"percent":9}') -> str:
+        return desk.run(NoteProgress(lease, number, text)).result
+
+    assert noted_by(lease, 1, b'"percent":5}') == noted_by(lease, 2, b'"percent":7,"data":[]}') == "ok"
     with desk.unchanged():
-        assert desk.send(late).result == "repeated"
-        assert desk.run(NoteProgress(job.lease, 2, b'"percent":9}')).result == "repeated"
+        assert noted_by(lease, 1, b'"percent":5}') == noted_by(lease, 2) == "repeated"
     noted = b'{"at_ms":%d,"percent":7,"data":[]}' % desk.now_ms
     assert run_fields(desk.redis, desk.keys.run("j1"))["progress"] == noted == desk.run(ReadProgress("j1"))
     # Its failed run leaves it to be read; the next run begins to count anew.
-    desk.retry(job.lease, delay_ms=0)
-    assert desk.run(NoteProgress(job.lease, 3, b'"percent":9}')).result == "stale"
-    assert desk.run(ReadProgress("j1")) == noted
-    (again,) = desk.claim("b")
-    assert desk.run(NoteProgress(job.lease, 4, b'"percent":9}')).result == "stale"
-    assert desk.run(NoteProgress(again.lease, 1, b'"percent":1}')).result == "ok"
-    assert desk.finished(again.lease).run(ReadProgress("j1")) is None
+    desk.retry(lease, delay_ms=0)
+    assert noted_by(lease, 3) == "stale" and desk.run(ReadProgress("j1")) == noted
+    again = desk.one("b").lease
+    assert noted_by(lease, 4) == "stale" and noted_by(again, 1) == "ok"
+    assert desk.finished(again).run(ReadProgress("j1")) is None
     with desk.unchanged():
-        assert desk.run(NoteProgress(again.lease, 2, b'"percent":9}')).result == "stale"
+        assert noted_by(again, 2) == "stale"
 
 
 # -- without a server
@@ -269,12 +264,10 @@ def test_a_discarded_job_has_failed() -> None:
     refused(JobFailed, "is discarded", found.get)
 
 
-@pytest.mark.parametrize(("data", "fine"), [("x" * (RESULT_BYTES_MAX - 2), True), ("x" * (RESULT_BYTES_MAX - 1), False)])
-def test_a_result_has_a_bound(data: str, fine: bool) -> None:
-    if fine:
-        assert len(json_bytes("result", data, RESULT_BYTES_MAX)) == RESULT_BYTES_MAX
-    else:
-        refused(Malformed, "result: '524289 bytes'", json_bytes, "result", data, RESULT_BYTES_MAX)
+def test_a_result_has_a_bound() -> None:
+    most = "x" * (RESULT_BYTES_MAX - 2)
+    assert len(json_bytes("result", most, RESULT_BYTES_MAX)) == RESULT_BYTES_MAX
+    refused(Malformed, "result: '524289 bytes'", json_bytes, "result", most + "x", RESULT_BYTES_MAX)
 
 
 def test_values_go_out_in_calls_of_bounded_size() -> None:

@@ -13,24 +13,12 @@ from typing import Any
 
 import pytest
 
-from engine import (
-    AsyncQueue,
-    Bury,
-    Discard,
-    Handlers,
-    Job,
-    JobFailed,
-    Malformed,
-    Queue,
-    TimedOut,
-    UnknownJob,
-    Worker,
-    WrongKeyType,
-)
+from engine import AsyncQueue, Bury, Discard, Handlers, Job, JobFailed, Malformed, Queue, Worker
+from engine.errors import TimedOut, UnknownJob, WrongKeyType
 from engine.ops.looks import Seen
 from engine.queue import results
 from engine.testing import EmbeddedServer
-from tests.engine.helpers.both import Blocking
+from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import refused
 from tests.engine.helpers.relay import Relay
@@ -43,19 +31,15 @@ handlers = Handlers()
 
 
 @handlers("add")
+@handlers("add-inline", inline=True)
 def add(job: Job) -> object:
     """What a plain function returns."""
     return job.payload["a"] + job.payload["b"]
 
 
-@handlers("add inline".replace(" ", "-"), inline=True)
-def add_inline(job: Job) -> object:
-    return job.payload["a"] + job.payload["b"]
-
-
 @handlers("add-async")
 async def add_async(job: Job) -> object:
-    return job.payload["a"] + job.payload["b"]
+    return add(job)
 
 
 @handlers("nothing")
@@ -63,19 +47,14 @@ def nothing(job: Job) -> None:
     pass
 
 
+ERRORS = {"raise": ValueError("no such luck"), "discard": Discard("not wanted"), "bury": Bury("beyond help")}
+
+
 @handlers("raise")
-def throw(job: Job) -> None:
-    raise ValueError("no such luck")
-
-
 @handlers("discard")
-def discard(job: Job) -> None:
-    raise Discard("not wanted")
-
-
 @handlers("bury")
-def bury(job: Job) -> None:
-    raise Bury("beyond help")
+def throw(job: Job) -> None:
+    raise ERRORS[job.name]
 
 
 @handlers("unspeakable")
@@ -86,10 +65,8 @@ def unspeakable(job: Job) -> object:
 @handlers("steps")
 def steps(job: Job) -> None:
     """Tell the progress, and wait until the queue that it names has it."""
-    bads: tuple[dict[str, Any], ...] = (
-        *({"percent": 101}, {"percent": True}, {"percent": 1, "message": 7}, {"percent": 1, "data": {1, 2}}),
-    )
-    for bad in bads:
+    bad: dict[str, Any]
+    for bad in ({"percent": 101}, {"percent": True}, {"percent": 1, "message": 7}, {"percent": 1, "data": {1, 2}}):
         refused(Malformed, None, job.progress, **bad)
     with Queue("q", url=job.payload) as queue:
         for percent in range(0, 99, 7):
@@ -107,29 +84,8 @@ async def steps_async(job: Job) -> None:
 @pytest.fixture
 def worker(queue: Queue) -> Iterator[Worker]:
     """A worker in a thread of this process."""
-    own = Queue("q", url=queue.url)
-    made = Worker(own, handlers, sweep_ms=100)
-    thread = threading.Thread(target=made.run, daemon=True)
-    thread.start()
-    yield made
-    made.stop()
-    thread.join(120)
-    assert not thread.is_alive()
-    own.close()
-
-
-@pytest.fixture(params=["sync", "async"])
-def face(request: pytest.FixtureRequest, queue: Queue) -> Iterator[Any]:
-    """A queue with blocking calls, by either face."""
-    if request.param == "sync":
-        yield queue
-        return
-    with asyncio.Runner() as runner:
-        made = AsyncQueue("q", url=queue.url)
-        blocking = Blocking(made, runner)
-        blocking.__dict__["results"] = Blocking(made.results, runner)
-        yield blocking
-        runner.run(made.close())
+    with Queue("q", url=queue.url) as own, at_work(made := Worker(own, handlers, sweep_ms=100)):
+        yield made
 
 
 def test_a_job_whose_end_cannot_be_read_stops_no_other_wait(queue: Queue, worker: Worker, client: Any) -> None:
@@ -168,12 +124,11 @@ def test_a_call_of_a_job_that_is_there_waits_for_that_one(worker: Worker, face: 
 
 
 def test_a_call_of_a_job_that_dies_raises_its_error(worker: Worker, face: Any) -> None:
-    with pytest.raises(JobFailed, match="ValueError: no such luck") as failed:
-        face.call("raise", 1, attempts=1, id="mine")
-    assert (failed.value.job, failed.value.outcome) == ("mine", "dead")
+    failed = refused(JobFailed, "ValueError: no such luck", face.call, "raise", 1, attempts=1, id="mine")
+    assert (failed.job, failed.outcome) == ("mine", "dead")
     # A result that is no JSON: the handler has run, and its run has failed all the same.
-    with pytest.raises(JobFailed, match="Malformed: result: .* must be a JSON value of at most 524288 bytes"):
-        face.call("unspeakable", 1, attempts=1)
+    said = "Malformed: result: .* must be a JSON value of at most 524288 bytes"
+    refused(JobFailed, said, face.call, "unspeakable", 1, attempts=1)
     assert face.call("unspeakable", 1, attempts=1, result_ttl_ms=0) is None
 
 
@@ -183,12 +138,10 @@ def test_a_wait_that_comes_to_nothing_says_why(face: Any) -> None:
     before_s = time.monotonic()
     refused(TimedOut, "150 ms", face.results.wait, face.enqueue("add", 1).job, wait_ms=150)
     assert time.monotonic() - before_s >= 0.15
-    with pytest.raises(TimedOut) as timed_out:
-        face.call("add", 1, wait_ms=0)
+    timed_out = refused(TimedOut, "", face.call, "add", 1, wait_ms=0)
     # The job goes on, and this is how to find it again: an id that nobody knows would be UnknownJob.
-    with pytest.raises(TimedOut) as again:
-        face.results.wait(timed_out.value.job, wait_ms=1)
-    assert again.value.job == timed_out.value.job and (timed_out.value.wait_ms, again.value.wait_ms) == (0, 1)
+    again = refused(TimedOut, "", face.results.wait, timed_out.job, wait_ms=1)
+    assert again.job == timed_out.job and (timed_out.wait_ms, again.wait_ms) == (0, 1)
     for bad in ("", "two words", 7, "x" * 257):
         refused(Malformed, "id", face.results.wait, bad)
     for bad in (-1, None, "1"):
@@ -231,10 +184,11 @@ def test_progress_is_seen_while_the_handler_runs(
     assert queue.results.wait(job).get() is None and face.results.progress(job) is None
 
 
+ENDS = {"nothing": "finished", "discard": "discarded", "bury": "dead", "cancelled": "cancelled"}
+
+
 @pytest.mark.usefixtures("late_looks")
-@pytest.mark.parametrize(
-    ("name", "outcome"), [("nothing", "finished"), ("discard", "discarded"), ("bury", "dead"), ("cancelled", "cancelled")]
-)
+@pytest.mark.parametrize(("name", "outcome"), ENDS.items())
 def test_whatever_ends_a_job_wakes_who_waits_for_it(
     name: str, outcome: str, queue: Queue, request: pytest.FixtureRequest, client: Any
 ) -> None:
@@ -282,12 +236,8 @@ def test_no_wake_up_is_lost_when_many_tasks_wait_over_one_connection(worker: Wor
             assert values == [2, 2]
             listening: Any = await made.driver._connections.take(0)  # pyright: ignore[reportPrivateUsage]
             await listening.send_command("CLIENT", "LIST")
-            blocked = [
-                line
-                for line in (await listening.read_response()).decode().splitlines()
-                if "cmd=xread" in line and " flags=b" in line
-            ]
-            assert len(blocked) <= 1
+            lines = (await listening.read_response()).decode().splitlines()
+            assert sum("cmd=xread" in line and " flags=b" in line for line in lines) <= 1
             await listening.disconnect()
 
     asyncio.run(asyncio.wait_for(main(), DEADLINE_S))
@@ -307,7 +257,7 @@ def test_tasks_of_two_loops_wait_over_a_connection_for_each(queue: Queue, client
     listening = list[int]()
 
     def blocked() -> int:
-        listening.append(len([each for each in client.client_list() if each["cmd"] == "xread" and "b" in each["flags"]]))
+        listening.append(sum(each["cmd"] == "xread" and "b" in each["flags"] for each in client.client_list()))
         return listening[-1]
 
     jobs, waiting = [queue.enqueue("add", number).job for number in range(10)], list[Any]()
@@ -364,7 +314,6 @@ def test_a_wait_outlives_its_connections(worker: Worker, queue: Queue, ironclaim
 
 
 def test_nothing_is_left_of_waits_but_what_expires(worker: Worker, queue: Queue, client: Any) -> None:
-
     assert queue.call("add", {"a": 1, "b": 1}) == 2
     wait_until(lambda: not client.keys("*:waits:*"), "the registration is taken back")
     (stream,) = client.keys("*:wait:*")

@@ -10,6 +10,7 @@ import redis
 from engine import Malformed, Queue, UnsupportedFeature, models
 from engine.models import Spec
 from engine.redis.endpoint import Address, ClusterRoute, Endpoint, Node, SentinelRoute, slot_of
+from tests.engine.helpers.producing import refused
 
 
 def test_the_slot_of_a_key_is_that_of_its_hash_tag() -> None:
@@ -24,8 +25,8 @@ def test_a_url_names_sentinels_with_a_service_and_credentials_of_two_kinds() -> 
         (Address("one", 1), Address("::1", 2), Address("three", 26379)), "mails", (("password", "s w"), ("username", "watch"))
     )
     settings = endpoint.settings(node=Node("10.0.0.1", 7, "x"))
-    taken = tuple(settings[name] for name in ("host", "port", "db", "username", "password"))
-    assert taken == ("10.0.0.1", 7, 3, "ada", "p@w")
+    names = ("host", "port", "db", "username", "password")
+    assert [settings[name] for name in names] == ["10.0.0.1", 7, 3, "ada", "p@w"]
     watch = endpoint.of_address(Address("one", 1), {"password": "s w"}).settings()
     assert "db" not in watch and "username" not in watch and watch["password"] == "s w"
 
@@ -41,29 +42,19 @@ def test_a_url_names_nodes_of_a_cluster_and_tls() -> None:
         assert not Endpoint("redis://one:1").reaches(Endpoint(other))
 
 
-@pytest.mark.parametrize(
-    ("url", "reason"),
-    [
-        ("sentinel://one:1", "the name of the service"),
-        ("sentinel://one:1/", "the name of the service"),
-        ("sentinel:///mails", "hosts are missing"),
-        ("sentinel://one:70000/mails", "no host:port"),
-        ("sentinel://one:1,/mails", "no host:port"),
-        ("sentinel://one/mails?sentinel_db=2", "sentinel_db is not known"),
-        ("sentinel://one/mails?sentinel_db=", "sentinel_db is not known"),
-        ("redis+cluster://one:1/2", "database 0"),
-        ("redis+cluster://one:1?db=2", "database 0"),
-        ("redis+cluster://", "hosts are missing"),
-        ("sentinel://one/mails?nonsense=2", "nonsense"),
-    ],
-)
+@pytest.mark.parametrize(("url", "reason"), [
+    ("sentinel://one:1", "the name of the service"), ("sentinel://one:1/", "the name of the service"),
+    ("sentinel:///mails", "hosts are missing"), ("sentinel://one:70000/mails", "no host:port"),
+    ("sentinel://one:1,/mails", "no host:port"),
+    ("sentinel://one/mails?sentinel_db=2", "sentinel_db is not known"),
+    ("sentinel://one/mails?sentinel_db=", "sentinel_db is not known"),
+    ("redis+cluster://one:1/2", "database 0"), ("redis+cluster://one:1?db=2", "database 0"),
+    ("redis+cluster://", "hosts are missing"), ("sentinel://one/mails?nonsense=2", "nonsense"),
+])  # fmt: skip
 def test_a_url_that_cannot_be_read_is_refused_before_anything_is_sent(url: str, reason: str) -> None:
-    with pytest.raises(Malformed, match=reason):
-        Queue("q", url=url)
+    refused(Malformed, reason, Queue, "q", url=url)
 
 
 @pytest.mark.parametrize("make", [models.Bridge, models.Bananas, models.Bull, models.Mosquito])
 def test_a_format_whose_keys_have_no_hash_tag_does_not_run_in_a_cluster(make: Callable[[], Spec]) -> None:
-    model = make()
-    with pytest.raises(UnsupportedFeature, match="hash tag"):
-        Queue("q", model, url="redis+cluster://127.0.0.1:1")
+    refused(UnsupportedFeature, "hash tag", Queue, "q", make(), url="redis+cluster://127.0.0.1:1")

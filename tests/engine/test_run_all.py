@@ -92,22 +92,16 @@ def enqueue(queue: Queue, face: str, *jobs: NewJob) -> None:
 def test_a_job_runs_at_its_time_by_the_servers_clock_and_at_once_where_that_has_passed(ironclaim_queue: Queue, face: str) -> None:
     seen: list[Any] = []
     queue, soon = ironclaim_queue, datetime.fromtimestamp(START_MS / 1000, UTC) + timedelta(hours=1)
-    enqueue(
-        *(queue, face),
-        NewJob("work", 1, id="hour", run_at_ms=soon),
-        NewJob("work", 1, id="ms", run_at_ms=START_MS + 1),
-        NewJob("work", 1, id="past", run_at_ms=1),
-    )
+    times = {"hour": soon, "ms": START_MS + 1, "past": 1}
+    enqueue(queue, face, *(NewJob("work", 1, id=job, run_at_ms=at) for job, at in times.items()))
     assert queue.snapshot().states["delayed"] == [("past", 1), ("ms", START_MS + 1), ("hour", START_MS + 3_600_000)]
     run_all(queue, noting(queue, seen))
     assert seen == [("past", 0), ("ms", 1), ("hour", 3_600_000)]
 
 
 def test_a_job_says_when_in_one_way(queue: Queue) -> None:
-    with pytest.raises(Malformed, match="^run_at_ms: .* without delay_ms"):
-        queue.enqueue("work", 1, delay_ms=5, run_at_ms=START_MS)
-    with pytest.raises(Malformed, match="^run_at_ms: .* a datetime with a zone"):
-        queue.enqueue("work", 1, run_at_ms=datetime(2026, 1, 1))
+    refused(Malformed, "^run_at_ms: .* without delay_ms", queue.enqueue, "work", 1, delay_ms=5, run_at_ms=START_MS)
+    refused(Malformed, "^run_at_ms: .* a datetime with a zone", queue.enqueue, "work", 1, run_at_ms=datetime(2026, 1, 1))
 
 
 @pytest.mark.feature("BL07")

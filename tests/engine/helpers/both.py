@@ -22,7 +22,7 @@ class Blocking:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._target, name)
-        if name in ("driver", "jobs", "dead", "locks"):
+        if name in ("driver", "jobs", "dead", "locks", "results"):
             return Blocking(value, self._runner)
         if not inspect.iscoroutinefunction(value):
             return value

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from engine import Queue
 from record.environment import recording
@@ -65,6 +65,14 @@ class Workers:
         lines = map(str.split, whole_lines(self.folder / "marks"))
         found = [Mark(parts[0], parts[1], *map(int, parts[2:])) for parts in lines]
         return [mark for mark in found if word in ("", mark.word) and job in ("", mark.job)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Handlers that hold on are let go before their workers are stopped."""
+        self.open_gate()
+        self.stop_all()
 
     def stop_all(self) -> None:
         for process in self.started:
