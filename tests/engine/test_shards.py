@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ import redis
 from engine import AsyncQueue, EngineError, Malformed, NewJob, Queue, UnsupportedFeature, models
 from engine.errors import ScriptFault, UnknownParent, UnsafeServer
 from engine.ops.admin import Limit
-from engine.queue.sharding import Layout, ShardRecord, first_record, read_record
+from engine.ops.workers import Durations, HandlerTimes, WorkerInfo
+from engine.queue.sharding import Layout, ShardRecord, added_times, added_workers, first_record, read_record
 from tests.engine.helpers.both import Blocking
 from tests.engine.helpers.producing import refused
 
@@ -82,9 +84,19 @@ def test_jobs_of_a_shard_go_to_few_others(before: int, after: int) -> None:
     assert before == 1 or len(layout.homes_of(former, 1)) <= after // (before - 1) + 3
 
 
+def test_jobs_of_a_shard_go_to_no_shard_that_gets_none_of_them() -> None:
+    former = Layout(1, 3)
+    for shards, homes in {5: [[1, 2], [3, 4]], 6: [[1, 2, 3], [3, 4, 5]]}.items():
+        assert [[*Layout(2, shards).homes_of(former, number)] for number in range(3)] == [[*range(1, shards)], *homes]
+
+
 def test_record_is_read_as_it_was_written() -> None:
     moving = first_record(16).preparing(32).moving()
     assert read_record(moving.text()) == moving and [layout.shards for layout in moving.layouts] == [16, 32]
+    assert moving.cleaning().layouts == (Layout(2, 32),)
+    for shards in (16, 32):
+        moving.check("mails", shards)
+    refused(Malformed, "shards: 8 .* 32: so many shards has queue mails", moving.check, "mails", 8)
     assert [layout.shards for layout in first_record(16).preparing(32).layouts] == [16]
     assert moving.stable() == ShardRecord(Layout(2, 32), was=(16,)) and len(set(moving.names("mails"))) == 47
     assert moving.stable().preparing(16).moving().names("q")[1] == "q#2.1"
@@ -105,6 +117,23 @@ def test_limit_of_a_name_is_divided() -> None:
     assert Limit(rate=16, per_ms=9).divided(16)[0].concurrency == 0
     with pytest.raises(Malformed, match="rate: 15 .* at least 16"):
         Limit(concurrency=16, rate=15, per_ms=9).divided(16)
+
+
+def test_what_several_shards_tell_of_runs_and_workers_is_told_once() -> None:
+    one = HandlerTimes("b", 20, Durations(3, 30, 15, ((4, 1), (7, 2))), Durations(1, 5, 5, ((3, 1),)))
+    other = HandlerTimes("b", 10, Durations(2, 50, 40, ((1, 1), (7, 1))), Durations(0, 0, 0, ()))
+    both = HandlerTimes("b", 10, Durations(5, 80, 40, ((1, 1), (4, 1), (7, 3))), one.failed)
+    alone = replace(one, name="a")
+    assert added_times([one, other, alone]) == [alone, both]
+
+    def worker(pid: int, age_ms: int, *jobs: str, alive: bool = True, leads: bool = False) -> WorkerInfo:
+        return WorkerInfo(
+            "w", f"at {age_ms}", "host", pid, "1", alive, age_ms, 5, 9 + len(jobs), jobs, leads, 4, 100, ("send",), {}
+        )
+
+    first, last, another = worker(1, 30, "a", "b", leads=True), worker(1, 20, "c", alive=False), worker(2, 5)
+    together = replace(last, jobs=("a", "b", "c"), in_hand=21, leads=True, alive=True)
+    assert added_workers([first, last, another]) == [together, another]
 
 
 # -- enqueues
