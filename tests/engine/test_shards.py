@@ -31,20 +31,8 @@ def queue(request: pytest.FixtureRequest, ironclaim_url: str) -> Iterator[Any]:
         return
     with asyncio.Runner() as runner:
         made = AsyncQueue("mails", url=ironclaim_url, shards=SHARDS)
-        yield _Deep(made, runner)
+        yield Blocking(made, runner)
         runner.run(made.close())
-
-
-class _Deep(Blocking):
-    """Blocking, and so are the parts of the queue."""
-
-    def __getattr__(self, name: str) -> Any:
-        value = super().__getattr__(name)
-        return (
-            _Deep(value, self._runner)
-            if name in ("jobs", "dead", "results", "schedules", "workers", "events", "history")
-            else value
-        )
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@ whole one does, on a real server."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,13 +14,14 @@ from typing import Any, cast, get_args
 import pytest
 import redis
 
-from engine import Handlers, NewJob, Queue, UnsupportedFeature, Worker
+from engine import AsyncQueue, Handlers, NewJob, Queue, UnsupportedFeature, Worker
 from engine.ops.admin import AdminOperation, Limit, Pause, SetLimit, SetRetention
 from engine.ops.base import Operation, Route, immutable
 from engine.ops.looks import Inspect, Page
 from engine.queue.sharding import Layout, first_record
 from tests.conformance.declared import every_operation
 from tests.engine.helpers.at_work import at_work
+from tests.engine.helpers.both import Blocking
 
 SHARDS = 4
 NAMES = Layout(1, SHARDS).names("parts")
@@ -185,7 +187,7 @@ def handlers() -> Handlers:
 
 def worked(queue: Queue, what: Callable[[], Any]) -> Any:
     """What comes of it while a worker works."""
-    with at_work(Worker(queue, handlers())):
+    with Queue(queue.name, url=queue.url, shards=queue.shards) as served, at_work(Worker(served, handlers())):
         return what()
 
 
@@ -207,9 +209,9 @@ def told(value: Any) -> Any:
     return {name: told(getattr(value, name)) for name in names if not name.endswith(("_ms", "_us")) and name not in drawn}
 
 
-@pytest.fixture
-def both(ironclaim_url: str) -> Iterator[tuple[Queue, Queue]]:
-    """A whole queue and one with shards, with the same jobs, some of which have ended."""
+@pytest.fixture(params=["sync", "async"])
+def both(request: pytest.FixtureRequest, ironclaim_url: str) -> Iterator[tuple[Queue, Any]]:
+    """A whole queue and one of each kind with shards, with the same jobs, some of which have ended."""
     with ExitStack() as stack:
         whole = stack.enter_context(Queue("whole", url=ironclaim_url))
         parts = stack.enter_context(Queue("parts", url=ironclaim_url, shards=SHARDS))
@@ -218,7 +220,13 @@ def both(ironclaim_url: str) -> Iterator[tuple[Queue, Queue]]:
             queue.enqueue_many([NewJob("good", n, id=f"good{n}", key=f"k{n}" if n % 2 else None) for n in range(10)])
             # Nothing is taken ahead: what then waits for 200 ms, on a busy machine, goes back and is claimed twice.
             assert Worker(queue, handlers(), name="w", prefetch=0).run(burst=True) == "empty"
-        yield whole, parts
+        if request.param == "sync":
+            yield whole, parts
+            return
+        runner = stack.enter_context(asyncio.Runner())
+        made = AsyncQueue("parts", url=ironclaim_url, shards=SHARDS)
+        yield whole, Blocking(made, runner)
+        runner.run(made.close())
 
 
 def test_the_table_knows_every_method() -> None:
@@ -231,7 +239,7 @@ def test_the_table_knows_every_method() -> None:
     assert found == {*CALLS, *APART} | (WITHOUT_CALLS & found) and inspect.signature(Queue).parameters["shards"].default is None
 
 
-def test_shards_answer_as_a_whole_queue_does(both: tuple[Queue, Queue]) -> None:
+def test_shards_answer_as_a_whole_queue_does(both: tuple[Queue, Any]) -> None:
     whole, parts = both
     for name, call in CALLS.items():
         assert told(call(parts)) == told(call(whole)), name
