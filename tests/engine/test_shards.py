@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import redis
 
-from engine import AsyncQueue, EngineError, Malformed, NewJob, Queue, UnsupportedFeature, models
-from engine.errors import ScriptFault, UnknownParent, UnsafeServer
+from engine import AsyncQueue, Malformed, NewJob, Queue, UnsupportedFeature, models
+from engine.errors import ScriptFault, ServerUnavailable, UnknownJob, UnknownParent, UnsafeServer
 from engine.ops.admin import Limit
 from engine.ops.workers import Durations, HandlerTimes, WorkerInfo
 from engine.queue.sharding import Layout, ShardRecord, added_times, added_workers, first_record, read_record
@@ -202,8 +202,20 @@ def test_client_with_another_number_is_refused(queue: Any, ironclaim_url: str, r
             refused(Malformed, r"shards: 8 .* 5: so many shards has queue mails", call)
     with Queue("mails", url=ironclaim_url) as plain:
         refused(UnsafeServer, "5 shards", plain.enqueue, "send", {})
-        refused(EngineError, "shards", plain.enqueue_many, [NewJob("send", {})])
+        refused(
+            UnsafeServer, "^job a: its queue has several shards", plain.enqueue_many, [NewJob("send", 1, id=id) for id in "ab"]
+        )
     assert queue.counts().waiting == 1
+
+
+def test_a_record_that_never_agrees_with_its_shards_ends_a_call(queue: Any, raw: redis.Redis) -> None:
+    queue.enqueue("send", {})
+    raw.set("ic:{mails}:shards", raw.get("ic:{mails}:shards") + b" ")  # type: ignore[operator]
+    refused(ServerUnavailable, "the record of the shards of queue mails changes all the time", queue.counts)
+    for name in Layout(1, SHARDS).names("mails"):
+        raw.hset(f"ic:{{{name}}}:stats", "moved", f"2 {SHARDS}")
+    refused(ServerUnavailable, "shards of queue mails change all the time: job a was not", queue.enqueue, "send", {}, id="a")
+    refused(ServerUnavailable, "the shards change all the time", queue.enqueue_many, [NewJob("send", {}), NewJob("send", {})])
 
 
 def test_queue_that_has_held_jobs_whole_is_not_taken_for_new(queue: Any, ironclaim_url: str, raw: redis.Redis) -> None:
@@ -227,6 +239,7 @@ def test_jobs_are_found_in_their_shards(queue: Any) -> None:
     queue.enqueue_many([NewJob("later", number, id=f"d{number:02}", delay_ms=60_000 + number * 1_000) for number in range(20)])
     assert queue.jobs.get("w7").payload == 7 and queue.jobs.state("d03") == "delayed"
     assert queue.jobs.get("nobody") is None and queue.jobs.state("nobody") == "gone"
+    refused(UnknownJob, "^job nobody: no shard knows such a job", queue.results.wait, "nobody")
     assert str(queue.jobs.why("w7")).startswith("waits")
     assert [job.id for job in queue.jobs.list("delayed", limit=5, offset=10)] == [f"d{number}" for number in range(10, 15)]
     assert [job.id for job in queue.jobs.list("delayed", limit=2, newest_first=True)] == ["d19", "d18"]

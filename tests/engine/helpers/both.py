@@ -12,7 +12,6 @@ from engine.redis.endpoint import DEADLINE_MS_MAX, ConnectOptions, Endpoint
 from engine.redis.gathering import AsyncGathering, CallMaker
 from tests.engine.helpers.producing import PATIENCE_MS, hurry
 
-
 _PARTS = ("driver", "jobs", "dead", "workflows", "results", "schedules", "workers", "locks", "events", "history")
 
 
