@@ -36,7 +36,9 @@ def of_class(kind: type[Any]) -> Iterator[tuple[str, str]]:
     for part in ("init", "repr", "compare"):
         flags += [f"{field.name} not in {part}" for field in fields if not getattr(field, part)]
     own = {name: value for name, value in vars(kind).items() if not name.startswith("__")}
-    yield "", " ".join([words(own if not fields else defaults(kind)), *flags]).strip()
+    # Private ones may hold what this process has come to.
+    attributes = defaults(kind) if fields else {} if kind.__name__.startswith("_") else own
+    yield "", " ".join([words(attributes), *flags]).strip()
     for name, value in {**own, "__init__": vars(kind).get("__init__") if not fields else None}.items():
         function = getattr(value, "__func__", value)
         if inspect.isfunction(function) and function.__module__ == kind.__module__:
