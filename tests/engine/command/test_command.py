@@ -66,6 +66,8 @@ def test_a_resharding_tells_what_it_does_and_what_is_left(queue: Queue) -> None:
     )
     queue.driver.run(queue.model.call(Finish((job.lease,))))
     assert ironclaim(*words, "--json") == Done(0, '{"queue": "mails", "shards": 3, "moved": 0, "left": 0}\n', "")
+    # Other commands see that there are shards now.
+    assert json.loads(ironclaim("top", "--queue", *words[1:2], *words[4:], "--count", "1", "--json").stdout)["waiting"] == 1
 
 
 def test_the_environment_sets_what_no_argument_says(ironclaim_url: str) -> None:
