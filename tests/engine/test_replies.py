@@ -45,9 +45,14 @@ def test_a_reply_outside_of_the_contract_is_refused(operation: Operation, raw: A
     assert f"({said}" in str(fault)
 
 
-def test_a_beat_with_a_number_that_no_worker_has_is_said_to_be_unreadable() -> None:
+def test_a_beat_says_who_lives_and_one_with_a_number_that_no_worker_has_is_unreadable() -> None:
     about = b'{"name":"w","pid":-1}'
-    (worker,) = ListWorkers(0, 9).parse([5_000_000, b"", [b"a", b"6000", b"1 2000 9000 5 " + about]], None).workers
+    beats = [b"a", b"6000", b"1 2000 9000 5 " + about, b"b", b"5000", b"1 2000 9000 5 {}", b"c", b"5001", b"1 2000 9000 5 {}"]
+    worker, *others = ListWorkers(0, 9).parse([5_000_000, b"c", beats], None).workers
+    assert [(each.incarnation, each.alive, each.beat_age_ms, each.leads) for each in others] == [
+        ("b", False, 2_000, False),
+        ("c", True, 1_999, True),
+    ]
     assert worker.unreadable == "its beat cannot be read: pid is no number of a worker"
     assert (worker.alive, worker.beat_age_ms, worker.pid) == (True, 1_000, 0)
 

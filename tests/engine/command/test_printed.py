@@ -1,0 +1,125 @@
+"""What commands print of one queue in which there is some of everything, for people and as JSON, to the last character: as it
+stands in `printed.txt`, which `python -m tests.engine.command.test_printed` writes."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from engine import Queue
+from engine.ops.admin import NoteQueue
+from engine.ops.claims import Bury, Drop, Failure
+from engine.ops.workers import RunTimes
+from engine.testing.server import EmbeddedServer
+from tests.engine.command.running import ironclaim
+from tests.engine.desk import START_MS, Desk
+from tests.engine.helpers.by_hand import set_history
+
+RECORDED = Path(__file__).with_name("printed.txt")
+#: Each is asked twice, the second time for JSON. They change what the next ones find.
+COMMANDS = """
+queues
+workers
+jobs list --state waiting
+jobs list --state delayed --limit 1
+jobs list --state active --name main
+jobs list --state blocked --newest-first
+jobs show whole
+jobs show held
+jobs show failing
+jobs show nobody
+jobs history
+jobs history --outcome skipped
+jobs times
+jobs workflow p
+why whole
+why later
+why child
+why dying
+why nobody
+dead list
+dead by-error
+limits list
+history show
+cron list
+cron disable nightly
+cron enable nightly
+cron run nightly
+cron remove none
+jobs run-now later
+jobs cancel whole
+jobs cancel nobody
+jobs remove later
+dead requeue dying
+dead discard dead2
+dead requeue nobody
+pause slow --for 10m
+resume slow
+resume slow
+limits set other --rate 5 --per 1s
+limits clear other
+history off
+jobs workflow p --cancel
+dead clear --older-than 1s
+top --count 1
+"""
+
+
+def peopled(desk: Desk) -> None:
+    """Jobs in every state, limits, a pause, a schedule, and what workers have told."""
+    desk.did(NoteQueue(desk.now_ms)).run(set_history(desk, 100, payload_bytes=50, names=("main", "other")))
+    about = {"name": "w1", "host": "h", "pid": 7, "version": "1", "concurrency": 2, "handlers": ["main"], "started_ms": START_MS}
+    about |= {"in_hand": 2, "jobs": ["held"], "routing": {"routes": ["default"]}}
+    desk.beat("a", about=json.dumps(about, separators=(",", ":")))
+    desk.set_limit("n:main", concurrency=9).set_limit("k:acme", rate=2, per_ms=10_000).pause("slow", 60_000)
+    ends = {
+        job.lease.job: job.lease for job in desk.leased("done", "failing", "dying", "dead2", "skipped", "held", "p", key="acme2")
+    }
+    desk.tick(1_500).finished(ends["done"]).retried(
+        ends["failing"], 60_000, "Traceback (most recent call last)\n  x\nOSError: no way"
+    )
+    desk.run(Bury((Failure(ends["dying"], "ValueError: no card 7"), Failure(ends["dead2"], "OSError: no route"))))
+    desk.run(Drop((ends["skipped"],), ("skipped",), ("KeyError: 1",)))
+    desk.enqueue("child", needs=("p",), on_parent_failure="ignore").enqueue("later", delay_ms=90_000, expires_ms=100_000)
+    desk.enqueue("whole", name="other", key="acme", priority=9, headers=(("trace", "t"),), unique="once", timeout_ms=5_000)
+    desk.enqueue("tail", name="other", key="acme", payload={"to": "a\u2028é"}).enqueue("paused", name="slow")
+    desk.run(
+        desk.took_operation(
+            RunTimes("main", "ok", 9_000, 4_000, ((43, 2), (44, 1))), RunTimes("main", "failed", 5, 5, ((20, 1),))
+        )
+    )
+    desk.queue.schedules.put("nightly", "main", {"n": 1}, cron="0 3 * * *", zone="Europe/Berlin", missed="all")
+    desk.queue.schedules.put("often", "other", every_ms=90_000, start_ms=START_MS)
+    desk.tick(3_000)
+
+
+def printed(desk: Desk) -> Iterator[str]:
+    """All commands with what they end with and print, under the clock of the desk."""
+
+    def made(*given: Any, **settings: Any) -> Queue:
+        queue = Queue(*given, **settings)
+        queue.model.now_ms = desk.now_ms
+        return queue
+
+    with patch("engine.command.arguments.Queue", made):
+        for command in COMMANDS.split("\n")[1:-1]:
+            for more in ((), ("--json",)):
+                at = ("--url", desk.queue.url) if command == "queues" else ("--queue", "desk", "--url", desk.queue.url)
+                done = ironclaim(*shlex.split(command), *at, *more)
+                yield f"$ ironclaim {' '.join((command, *more))}\n{done.stdout}{done.stderr}= {done.returncode}\n"
+
+
+def test_everything_is_printed_as_it_was(desk: Desk) -> None:
+    peopled(desk)
+    assert "\n".join(printed(desk)).splitlines() == RECORDED.read_text().splitlines()
+
+
+if __name__ == "__main__":
+    with EmbeddedServer() as server:
+        at_it = Desk(server.url)
+        peopled(at_it)
+        RECORDED.write_text("\n".join(printed(at_it)))
