@@ -135,7 +135,9 @@ def test_enqueued_job_is_in_the_shard_of_its_key(queue: Any, raw: redis.Redis) -
         expected = layout.name("mails", layout.home(options.get("key", ""), "", f"j{number}"))
         assert home(raw, f"j{number}") == [expected]
     assert queue.enqueue("send", {}, id="j3", key="tenant-3")[2:4] == ("duplicate", "waiting")
-    assert queue.counts().waiting == 40 and raw.zrange("ic:queues", 0, -1) == [b"mails"]
+    assert queue.counts().waiting == 40 and raw.zrange("ic:queues", 0, -1) == [b"mails"] and raw.delete("ic:queues")
+    queue.enqueue("send", {})
+    assert not raw.exists("ic:queues"), "a process lists its queue once"
 
 
 def test_bulk_is_divided_and_keeps_the_order_of_its_results(queue: Any, raw: redis.Redis) -> None:
