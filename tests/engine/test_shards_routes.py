@@ -163,6 +163,13 @@ CALLS: dict[str, Call] = {
     "call": lambda queue: worked(queue, lambda: queue.call("good", 7, key="k7")),
     "obliterate": lambda queue: [queue.obliterate(), queue.counts()],
 }
+#: How much one call reads or changes at most, in the small.
+PAGES = {
+    **{"looks.PIECE": 3, "admin.PIECE": 2, "synchronous._PAGE": 1, "asynchronous.parts._PAGE": 1},
+    **{"synchronous._NAMES_PAGE": 2, "asynchronous.jobs._NAMES_PAGE": 2},
+    **{"synchronous._SNAPSHOT_PAGE": 2, "asynchronous.queue._SNAPSHOT_PAGE": 2},
+    **{"synchronous._STATS_PAGE": 1, "asynchronous.queue._STATS_PAGE": 1},
+}
 #: What each shard has for itself.
 APART: dict[str, Call] = {
     "events.last": lambda queue: queue.events.last(),
@@ -239,10 +246,16 @@ def test_the_table_knows_every_method() -> None:
     assert found == {*CALLS, *APART} | (WITHOUT_CALLS & found) and inspect.signature(Queue).parameters["shards"].default is None
 
 
-def test_shards_answer_as_a_whole_queue_does(both: tuple[Queue, Any]) -> None:
+def test_shards_answer_as_a_whole_queue_does_also_in_small_pages(
+    both: tuple[Queue, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole, parts = both
     for name, call in CALLS.items():
-        assert told(call(parts)) == told(call(whole)), name
+        wanted = told(call(whole))
+        with monkeypatch.context() as small:
+            for place, size in PAGES.items():
+                small.setattr(f"engine.queue.{place}", size)
+            assert told(call(parts)) == wanted, name
 
 
 def test_what_shards_have_each_for_itself_is_refused(ironclaim_url: str) -> None:
