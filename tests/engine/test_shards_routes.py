@@ -12,16 +12,18 @@ from dataclasses import astuple, fields, is_dataclass
 from typing import Any, cast, get_args
 
 import pytest
-import redis
 
 from engine import AsyncQueue, Handlers, NewJob, Queue, UnsupportedFeature, Worker
 from engine.ops.admin import AdminOperation, Limit, Pause, SetLimit, SetRetention
 from engine.ops.base import Operation, Route, immutable
+from engine.ops.jobs import Enqueue
 from engine.ops.looks import Inspect, Page
+from engine.options import PLAIN
 from engine.queue.sharding import Layout, first_record
 from tests.conformance.declared import every_operation
 from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.both import Blocking
+from tests.engine.helpers.both import Blocking, hurried
+from tests.engine.helpers.producing import refused
 
 SHARDS = 4
 NAMES = Layout(1, SHARDS).names("parts")
@@ -276,17 +278,25 @@ class PauseDirectly(AdminOperation, script="pause", slots={"class": "class_name"
     length_ms: int
 
 
-def test_a_new_admin_call_reaches_all_shards_and_is_known_to_none_of_the_routes(ironclaim_url: str) -> None:
-    with Queue("parts", url=ironclaim_url, shards=SHARDS) as queue, redis.Redis.from_url(ironclaim_url) as raw:
-        assert queue.do(PauseDirectly("send", 0)).result == "done"
-        assert all(raw.hexists(f"ic:{{{name}}}:paused", "send") for name in NAMES)
+@pytest.fixture
+def parts(kind: str, runner: asyncio.Runner, ironclaim_url: str) -> Iterator[Any]:
+    """A queue of either kind with shards."""
+    made = hurried(kind, runner, "parts", ironclaim_url, shards=SHARDS)
+    yield made
+    made.close()
 
 
-def test_what_cannot_be_merged_is_refused_and_asked_shard_by_shard(ironclaim_url: str) -> None:
-    with Queue("parts", url=ironclaim_url, shards=SHARDS) as queue:
-        jobs = [item.job for item in queue.enqueue_many([NewJob("send", n) for n in range(20)])]
-        with pytest.raises(UnsupportedFeature, match="Page: the shards of queue parts answer each for itself"):
-            queue.do(Page("waiting", 0, 100))
-        found = [reply.jobs for _, reply in queue.each(Page("waiting", 0, 100))]
-        assert len(found) == SHARDS and sorted(job for page in found for job in page) == sorted(jobs)
-        assert queue.do(Inspect((jobs[3],))).items[0].state == "waiting"
+def test_a_new_admin_call_reaches_all_shards_and_is_known_to_none_of_the_routes(parts: Any, client: Any) -> None:
+    assert parts.do(PauseDirectly("send", 0)).result == "done"
+    assert all(client.hexists(f"ic:{{{name}}}:paused", "send") for name in NAMES)
+
+
+def test_what_cannot_be_merged_is_refused_and_asked_shard_by_shard(parts: Any) -> None:
+    jobs = [item.job for item in parts.enqueue_many([NewJob("send", n) for n in range(20)])]
+    refused(UnsupportedFeature, "Page: the shards of queue parts answer each for itself", parts.do, Page("waiting", 0, 100))
+    found = [reply.jobs for _, reply in parts.each(Page("waiting", 0, 100))]
+    assert len(found) == SHARDS and sorted(job for page in found for job in page) == sorted(jobs)
+    assert parts.do(Inspect((jobs[3],))).items[0].state == "waiting"
+    assert (
+        parts.do(Enqueue("made", "send", b"1", b"nonce---", PLAIN)).result == "created" and parts.jobs.state("made") == "waiting"
+    )
