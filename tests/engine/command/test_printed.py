@@ -1,16 +1,21 @@
-"""What commands print of one queue in which there is some of everything, for people and as JSON, to the last character: as it
-stands in `printed.txt`, which `python -m tests.engine.command.test_printed` writes."""
+"""What commands print of one queue in which there is some of everything, for people and as JSON, to the last character, and what
+arguments they take: as it stands in `printed.txt` and `options.txt`. `python -m tests.engine.command.test_printed` writes them."""
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pytest
+
 from engine import Queue
+from engine.command.main import _parser
 from engine.ops.admin import NoteQueue
 from engine.ops.claims import Bury, Drop, Failure
 from engine.ops.workers import RunTimes
@@ -19,7 +24,7 @@ from tests.engine.command.running import ironclaim
 from tests.engine.desk import START_MS, Desk
 from tests.engine.helpers.by_hand import set_history
 
-RECORDED = Path(__file__).with_name("printed.txt")
+RECORDED, OPTIONS = (Path(__file__).with_name(name) for name in ("printed.txt", "options.txt"))
 #: Each is asked twice, the second time for JSON. They change what the next ones find.
 COMMANDS = """
 queues
@@ -63,6 +68,7 @@ resume slow
 limits set other --rate 5 --per 1s
 limits clear other
 history off
+history on --keep 9 --name main
 jobs workflow p --cancel
 dead clear --older-than 1s
 top --count 1
@@ -113,12 +119,34 @@ def printed(desk: Desk) -> Iterator[str]:
                 yield f"$ ironclaim {' '.join((command, *more))}\n{done.stdout}{done.stderr}= {done.returncode}\n"
 
 
+def options(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """What each argument of each command is: whether it must be given, how often, as what, and what it is if it is not."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield f"{parser.prog}: one of {', '.join(action.choices)}{' or none' * (not action.required)}"
+            for inner in action.choices.values():
+                yield from options(inner)
+        elif action.dest != "help":
+            kind = getattr(action.type, "__name__", "")
+            words = {"default": action.default, "const": action.const, "nargs": action.nargs, "dest": action.dest, "type": kind}
+            words |= {"choices": action.choices and list(action.choices), "required": action.required}
+            said = [f"{name}={value!a}" for name, value in words.items() if value not in (None, "", False, argparse.SUPPRESS)]
+            yield f"{parser.prog} {'/'.join(action.option_strings)}: {' '.join(said)}"
+
+
 def test_everything_is_printed_as_it_was(desk: Desk) -> None:
     peopled(desk)
     assert "\n".join(printed(desk)).splitlines() == RECORDED.read_text().splitlines()
 
 
+def test_every_argument_of_every_command_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("IRONCLAIM_")]:
+        monkeypatch.delenv(name)
+    assert list(options(_parser())) == OPTIONS.read_text().splitlines()
+
+
 if __name__ == "__main__":
+    OPTIONS.write_text("".join(f"{line}\n" for line in options(_parser())))
     with EmbeddedServer() as server:
         at_it = Desk(server.url)
         peopled(at_it)
