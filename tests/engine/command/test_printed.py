@@ -1,5 +1,5 @@
-"""What commands print of one queue in which there is some of everything, for people and as JSON, to the last character, and what
-arguments they take: as it stands in `printed.txt` and `options.txt`. `python -m tests.engine.command.test_printed` writes them."""
+"""What commands print of one queue in which there is some of everything, for people and as JSON, to the last character, and
+what arguments they take: as it stands in `printed.txt` and `options.txt`, which running this module writes."""
 
 from __future__ import annotations
 
@@ -25,54 +25,6 @@ from tests.engine.desk import START_MS, Desk
 from tests.engine.helpers.by_hand import set_history
 
 RECORDED, OPTIONS = (Path(__file__).with_name(name) for name in ("printed.txt", "options.txt"))
-#: Each is asked twice, the second time for JSON. They change what the next ones find.
-COMMANDS = """
-queues
-workers
-jobs list --state waiting
-jobs list --state delayed --limit 1
-jobs list --state active --name main
-jobs list --state blocked --newest-first
-jobs show whole
-jobs show held
-jobs show failing
-jobs show nobody
-jobs history
-jobs history --outcome skipped
-jobs times
-jobs workflow p
-why whole
-why later
-why child
-why dying
-why nobody
-dead list
-dead by-error
-limits list
-history show
-cron list
-cron disable nightly
-cron enable nightly
-cron run nightly
-cron remove none
-jobs run-now later
-jobs cancel whole
-jobs cancel nobody
-jobs remove later
-dead requeue dying
-dead discard dead2
-dead requeue nobody
-pause slow --for 10m
-resume slow
-resume slow
-limits set other --rate 5 --per 1s
-limits clear other
-history off
-history on --keep 9 --name main
-jobs workflow p --cancel
-dead clear --older-than 1s
-top --count 1
-"""
 
 
 def peopled(desk: Desk) -> None:
@@ -91,7 +43,10 @@ def peopled(desk: Desk) -> None:
     desk.run(Bury((Failure(ends["dying"], "ValueError: no card 7"), Failure(ends["dead2"], "OSError: no route"))))
     desk.run(Drop((ends["skipped"],), ("skipped",), ("KeyError: 1",)))
     desk.enqueue("child", needs=("p",), on_parent_failure="ignore").enqueue("later", delay_ms=90_000, expires_ms=100_000)
-    desk.enqueue("whole", name="other", key="acme", priority=9, headers=(("trace", "t"),), unique="once", timeout_ms=5_000)
+    desk.enqueue(
+        "whole", name="other", key="acme", priority=9, headers=(("trace", "t"),), unique="once", attempts=4, timeout_ms=5_000
+    )
+    desk.queue.enqueue("other", 1, id="routed", route="gpu", target={"server": "s1"}, skip_on=["ValueError"])
     desk.enqueue("tail", name="other", key="acme", payload={"to": "a\u2028é"}).enqueue("paused", name="slow")
     desk.run(
         desk.took_operation(
@@ -104,7 +59,7 @@ def peopled(desk: Desk) -> None:
 
 
 def printed(desk: Desk) -> Iterator[str]:
-    """All commands with what they end with and print, under the clock of the desk."""
+    """The commands of the record, each with what it prints and ends with now, under the clock of the desk."""
 
     def made(*given: Any, **settings: Any) -> Queue:
         queue = Queue(*given, **settings)
@@ -112,11 +67,12 @@ def printed(desk: Desk) -> Iterator[str]:
         return queue
 
     with patch("engine.command.arguments.Queue", made):
-        for command in COMMANDS.split("\n")[1:-1]:
-            for more in ((), ("--json",)):
-                at = ("--url", desk.queue.url) if command == "queues" else ("--queue", "desk", "--url", desk.queue.url)
-                done = ironclaim(*shlex.split(command), *at, *more)
-                yield f"$ ironclaim {' '.join((command, *more))}\n{done.stdout}{done.stderr}= {done.returncode}\n"
+        for line in RECORDED.read_text().splitlines():
+            if line.startswith("$ "):
+                words = shlex.split(line.removeprefix("$ ironclaim "))
+                at = ("--url", desk.queue.url, *(() if words[0] == "queues" else ("--queue", "desk")))
+                done = ironclaim(*words, *at)
+                yield f"{line}\n{done.stdout}{done.stderr}= {done.returncode}\n"
 
 
 def options(parser: argparse.ArgumentParser) -> Iterator[str]:
@@ -134,6 +90,7 @@ def options(parser: argparse.ArgumentParser) -> Iterator[str]:
             yield f"{parser.prog} {'/'.join(action.option_strings)}: {' '.join(said)}"
 
 
+@pytest.mark.feature("MQ37")
 def test_everything_is_printed_as_it_was(desk: Desk) -> None:
     peopled(desk)
     assert "\n".join(printed(desk)).splitlines() == RECORDED.read_text().splitlines()
