@@ -41,7 +41,9 @@ HAPPENS: dict[str, tuple[Callable[[Runs], object], list[str]]] = {
     "lost": (lambda runs: runs.lose(job().lease, cancelled=False), ["told False"]),
     "cancelled": (lambda runs: runs.lose(job().lease, cancelled=True), ["told True", "stopped"]),
     "timeout": (lambda runs: runs.stop(job(), "timeout"), ["stopped"]),
+    "stop": (lambda runs: runs.stop(job(), "stop"), ["stopped"]),
     "soft timeout": (lambda runs: runs.stop(job(), "soft timeout"), ["softened"]),
+    "given up": (lambda runs: runs.give_up(job().lease), []),
 }
 
 
@@ -91,69 +93,47 @@ ENDED = "job j (work), attempt 1 of 3, ended: "
 RAISED = "job j (work), attempt 1 of 3, failed: ValueError: no"
 LATE = "job j (work), attempt 1 of 3, failed: TimeoutError: not done within 90 ms"
 GOES_BACK = "job j (work) goes back uncharged: its worker stops"
-NO = ValueError("no")
-Failing = tuple[BaseException, LeasedJob, Callable[[Runs], object] | None]
-#: Runs that fail, and how that is logged: the level, the text, and the outcome, None where the server decides otherwise.
-FAILING: dict[tuple[str, str, str | None], list[Failing]] = {
-    ("WARNING", f"{RAISED}; again in 1000 ms", "retried"): [(NO, job(), None)],
-    ("WARNING", f"{RAISED.replace('1', '2')}; again in at most 2000 ms", "retried"): [
-        (NO, job(failures=1, backoff="exponential", jitter=0.5), None)
-    ],
-    ("WARNING", f"{RAISED.replace('1', '3')}; dead: no attempt is left", "dead"): [(NO, job(failures=2), None)],
-    ("WARNING", f"{RAISED}; rerouted to other (reroute_on)", "rerouted"): [
-        (NO, job(reroute_on=(("KeyError", "third"), ("ValueError", "other"))), None)
-    ],
-    ("INFO", f"{ENDED}ValueError: no; skipped (skip_on)", "skipped"): [(NO, job(skip_on=("ValueError",)), None)],
-    ("WARNING", f"{RAISED.replace('work', 'picky')}; dead, by the rules of its handler (bury_on, retry_on)", "dead"): [
-        (NO, job("picky"), None)
-    ],
-    ("INFO", f"{ENDED}RetryLater: soon; again in 5 ms", "retried"): [(RetryLater(5, "soon"), job(), None)],
-    ("INFO", f"{ENDED.replace('1', '3')}RetryLater: soon; again in 5 ms", "retried"): [
-        (RetryLater(5, "soon", charge=False), job(failures=2), None)
-    ],
-    ("WARNING", f"{ENDED.replace('1', '3')}RetryLater: soon; dead: no attempt is left", "dead"): [
-        (RetryLater(5, "soon"), job(failures=2), None)
-    ],
-    ("WARNING", f"{ENDED}Bury: no; dead", "dead"): [
-        (Bury("no"), job(), None),
-        (Bury("no"), job(), lambda runs: runs.stop(job(), "stop")),
-    ],
-    ("INFO", f"{ENDED}Discard: no; discarded", "discarded"): [(Discard("no"), job(), None)],
-    ("INFO", f"{ENDED}it was cancelled", None): [
-        (asyncio.CancelledError(), job(), lambda runs: runs.lose(job().lease, cancelled=True)),
-        (ChildFailed(Fault("killed", "")), job(), lambda runs: runs.lose(job().lease, cancelled=True)),
-    ],
-    ("WARNING", RAISED, None): [
-        (NO, job(), lambda runs: runs.lose(job().lease, cancelled=True)),
-        (NO, job(), lambda runs: runs.lose(job().lease, cancelled=False)),
-        (NO, job(), lambda runs: runs.give_up(job().lease)),
-    ],
-    ("WARNING", GOES_BACK, None): [(WorkerStopped("no"), job(), None), (NO, job(), lambda runs: runs.stop(job(), "stop"))],
-    ("WARNING", f"{LATE}; again in 1000 ms", "retried"): [
-        (asyncio.CancelledError(), job(), lambda runs: runs.stop(job(), "timeout")),
-        (ChildFailed(Fault("killed", "")), job(), lambda runs: runs.stop(job(), "timeout")),
-    ],
-    ("WARNING", f"{LATE}, then ValueError: no; again in 1000 ms", "retried"): [
-        (NO, job(), lambda runs: runs.stop(job(), "timeout")),
-    ],
-    ("WARNING", f"{RAISED}; again in 1000 ms\nTraceback", "retried"): [
-        (ChildFailed(Fault("ValueError: no", "Traceback\n")), job(), None)
-    ],
-}
+BY_RULE = "dead, by the rules of its handler (bury_on, retry_on)"
+NO, KILLED = ValueError("no"), ChildFailed(Fault("killed", ""))
+LAST, LAST_ENDED = {"failures": 2}, ENDED.replace("1", "3")
+#: How a failed run is logged: level, text, and outcome, None where the server decides otherwise; of which failure of which job, and
+#: what had happened to it before.
+FAILING: list[tuple[str, str, str | None, BaseException, dict[str, Any], str]] = [
+    ("WARNING", f"{RAISED}; again in 1000 ms", "retried", NO, {}, ""),
+    ("WARNING", f"{RAISED}; again in at most 1000 ms", "retried", NO, {"backoff": "exponential", "jitter": 0.5}, ""),
+    ("WARNING", f"{RAISED.replace('1', '3')}; dead: no attempt is left", "dead", NO, LAST, ""),
+    ("WARNING", f"{RAISED}; rerouted to b (reroute_on)", "rerouted", NO, {"reroute_on": (("ValueError", "b"),)}, ""),
+    ("INFO", f"{ENDED}ValueError: no; skipped (skip_on)", "skipped", NO, {"skip_on": ("ValueError",)}, ""),
+    ("WARNING", f"{RAISED.replace('work', 'picky')}; {BY_RULE}", "dead", NO, {"name": "picky"}, ""),
+    ("INFO", f"{ENDED}RetryLater: soon; again in 5 ms", "retried", RetryLater(5, "soon"), {}, ""),
+    ("INFO", f"{LAST_ENDED}RetryLater: soon; again in 5 ms", "retried", RetryLater(5, "soon", charge=False), LAST, ""),
+    ("WARNING", f"{LAST_ENDED}RetryLater: soon; dead: no attempt is left", "dead", RetryLater(5, "soon"), LAST, ""),
+    ("WARNING", f"{ENDED}Bury: no; dead", "dead", Bury("no"), {}, ""),
+    ("WARNING", f"{ENDED}Bury: no; dead", "dead", Bury("no"), {}, "stop"),
+    ("INFO", f"{ENDED}Discard: no; discarded", "discarded", Discard("no"), {}, ""),
+    ("INFO", f"{ENDED}it was cancelled", None, asyncio.CancelledError(), {}, "cancelled"),
+    ("INFO", f"{ENDED}it was cancelled", None, KILLED, {}, "cancelled"),
+    *(("WARNING", RAISED, None, NO, {}, before) for before in ("lost", "cancelled", "given up")),
+    ("WARNING", GOES_BACK, None, WorkerStopped("no"), {}, ""),
+    ("WARNING", GOES_BACK, None, NO, {}, "stop"),
+    ("WARNING", f"{LATE}; again in 1000 ms", "retried", asyncio.CancelledError(), {}, "timeout"),
+    ("WARNING", f"{LATE}; again in 1000 ms", "retried", KILLED, {}, "timeout"),
+    ("WARNING", f"{LATE}, then ValueError: no; again in 1000 ms", "retried", NO, {}, "timeout"),
+    ("WARNING", f"{RAISED}; again in 1000 ms\nTraceback", "retried", ChildFailed(Fault("ValueError: no", "Traceback\n")), {}, ""),
+]
 
 
-@pytest.mark.parametrize(("level", "text", "outcome"), FAILING)
-def test_a_failed_run_is_logged(level: str, text: str, outcome: str | None, caplog: pytest.LogCaptureFixture) -> None:
-    for failure, leased, before in FAILING[level, text, outcome]:
+def test_a_failed_run_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    for level, text, outcome, failure, options, before in FAILING:
         runs = all_runs()
-        if before is not None:
-            before(runs)
+        if before:
+            HAPPENS[before][0](runs)
         caplog.clear()
         with caplog.at_level(logging.INFO, "ironclaim.worker"):
-            fault = runs.failed(leased, failure)
+            fault = runs.failed(job(**options), failure)
         (record,) = caplog.records
         assert (record.levelname, record.getMessage(), getattr(record, "outcome", None)) == (level, text, outcome)
         # A trace has what went wrong in this process.
-        assert bool(record.exc_info) == (", failed: " in text and not isinstance(failure, ChildFailed))
+        assert bool(record.exc_info) == (", failed: " in text and not isinstance(failure, ChildFailed)), text
         error = text.partition("ed: ")[2].partition(";")[0]
-        assert fault.error == {"its worker stops": "its worker stopped", "it was cancelled": "cancelled"}.get(error, error)
+        assert fault.error == {"its worker stops": "its worker stopped", "it was cancelled": "cancelled"}.get(error, error), text
