@@ -96,8 +96,8 @@ GOES_BACK = "job j (work) goes back uncharged: its worker stops"
 BY_RULE = "dead, by the rules of its handler (bury_on, retry_on)"
 NO, KILLED = ValueError("no"), ChildFailed(Fault("killed", ""))
 LAST, LAST_ENDED = {"failures": 2}, ENDED.replace("1", "3")
-#: How a failed run is logged: level, text, and outcome, None where the server decides otherwise; of which failure of which job, and
-#: what had happened to it before.
+#: How a failed run is logged: level, text, and outcome, None where the server decides otherwise; of which failure of which job,
+#: and what had happened to it before.
 FAILING: list[tuple[str, str, str | None, BaseException, dict[str, Any], str]] = [
     ("WARNING", f"{RAISED}; again in 1000 ms", "retried", NO, {}, ""),
     ("WARNING", f"{RAISED}; again in at most 1000 ms", "retried", NO, {"backoff": "exponential", "jitter": 0.5}, ""),

@@ -26,18 +26,6 @@ from tests.engine.command.running import ROOT, Done, ironclaim, refused, said
 from tests.engine.helpers.producing import claim
 
 
-def test_pause_and_resume(queue: Queue, at: tuple[str, ...], client: Any) -> None:
-    queue.enqueue("send", {})
-    assert said("pause", "send", *at, "--for", "10m") == {"paused": "send", "queue": "mails", "length_ms": 600_000}
-    assert client.hget("ic:{mails}:paused", "send").endswith(" 600000")
-    said("pause", *at)
-    assert client.hget("ic:{mails}:paused", "*") == "0 0"
-    assert said("resume", *at) == {"resumed": "the whole queue", "queue": "mails"}
-    assert client.hkeys("ic:{mails}:paused") == ["send"]
-    assert ironclaim("resume", "send", *at).stdout == "resumed  send\nqueue    mails\n"
-    assert not client.exists("ic:{mails}:paused")
-
-
 def test_top_shows_counts_and_rates(queue: Queue, at: tuple[str, ...]) -> None:
     queue.enqueue_many([{"name": "send", "payload": number} for number in range(7)])
     arguments = ("top", *at, "--count", "2", "--every-s", "0.1")
