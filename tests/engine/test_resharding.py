@@ -18,6 +18,7 @@ import pytest
 import redis
 
 from engine import Handlers, Malformed, NewJob, Queue, UnknownParent, UnsupportedFeature, Worker, models, resharding
+from engine.errors import ServerUnavailable
 from engine.ops.admin import Altered, PutJobs
 from engine.ops.claims import Claim, Claimed, Failure, Finish, Retry
 from engine.ops.looks import Inspect
@@ -235,6 +236,12 @@ def test_number_must_fit_and_the_model_too(ironclaim_url: str, raw: redis.Redis)
         assert raw.get("ic:{mails}:shards") == text
     with Queue("mails", models.Bull(), url=ironclaim_url) as bull, pytest.raises(UnsupportedFeature):
         Resharding(bull, 4)
+
+
+def test_of_two_that_reshard_at_once_one_is_refused(ironclaim_url: str) -> None:
+    with Queue("mails", url=ironclaim_url) as plain:
+        late = Resharding(plain, 4, tell=lambda text: reshard(ironclaim_url, 4) if "prepares" in text else None)
+        refused(ServerUnavailable, "another resharding of this queue runs", late.run)
 
 
 def test_replies_of_former_shards_are_not_taken_for_those_of_now(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
