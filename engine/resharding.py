@@ -205,16 +205,18 @@ class Resharding:
             self._queue.shard(former.names(self._queue.name)[-1]).model.keys,
             self._queue.driver.server_now_ms(),
         )
-        found: list[AdminOperation] = []
-        for name, words in self._hash(keys.paused).items():
+
+        def left_ms(words: str) -> int | None:
+            """How long a pause goes on, 0: until it is resumed; None when it is over."""
             until_ms = int(words.split()[0])
-            if not until_ms or until_ms > now_ms:
-                found.append(Pause(name, max(0, until_ms - now_ms)))
+            return (max(0, until_ms - now_ms) or None) if until_ms else 0
+
+        paused = {name: left_ms(words) for name, words in self._hash(keys.paused).items()}
+        found: list[AdminOperation] = [Pause(name, ms) for name, ms in paused.items() if ms is not None]
         found += self._bounds(former, self._to)
         for field, words in self._hash(keys.settings).items():
-            if field.startswith("p:"):
-                until_ms = int(words.split()[0])
-                found.append(admin.pause_worker(field[2:], max(0, until_ms - now_ms)))
+            if field.startswith("p:") and (length_ms := left_ms(words)) is not None:
+                found.append(admin.pause_worker(field[2:], length_ms))
         known = self._hash(keys.stats)
         if "events" in known:
             found.append(admin.set_events(int(known["events"])))

@@ -115,7 +115,7 @@ def add_reshard(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def run_reshard(options: argparse.Namespace) -> int:
     """Reshard. 0 when all jobs are in their new shards, 1 when some are left at their old ones: run it again
     later."""
-    with Queue(options.queue, options.model, url=options.url or DEFAULT_URL, prefix=options.prefix) as queue:
+    with _opened(options, options.queue) as queue:
 
         def tell(text: str) -> None:
             if not options.json:

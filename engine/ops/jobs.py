@@ -238,8 +238,8 @@ class EnqueueMany(Operation, script="enqueue_many", goes="job"):
         srv_us, letters, known = server_us(raw), raw[1], raw[2]
         if len(letters) != len(self.jobs) or len(known) != 3 * letters.count(b"d"):
             raise ValueError(f"{len(letters)} letters and {len(known)} values for {len(self.jobs)} jobs")
-        if not known:
-            # Of most calls no job is a duplicate, and this takes half the time.
+        if not known and b"m" not in letters:
+            # Of most calls no job is a duplicate or has moved, and this takes half the time.
             pairs = zip(self.jobs, map(_LETTERS.__getitem__, letters), strict=True)
             return EnqueuedMany(
                 srv_us, tuple([Enqueued(srv_us, job.job, result, "", 0, job.job) for job, result in pairs])
@@ -260,7 +260,7 @@ class EnqueueMany(Operation, script="enqueue_many", goes="job"):
                     )
                 )
             else:
-                items.append(Enqueued(srv_us, job.job, result, "", 0, job.job))
+                items.append(Enqueued(srv_us, job.job, result, "", 0, "" if result == "moved" else job.job))
         return EnqueuedMany(srv_us, tuple(items))
 
 

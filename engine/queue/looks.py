@@ -27,7 +27,7 @@ _ENDED: tuple[Ended, ...] = get_args(Ended)
 _OPEN: tuple[JobState, ...] = ("waiting", "blocked", "delayed", "dead", "gone")
 _ERRORS_KEPT = 10
 #: Options that hold what its producer put into a job, or other jobs.
-_CONTENTS = ("headers", "on_success", "on_failure")
+_CONTENTS = ("headers",)
 
 
 @frozen
@@ -171,9 +171,6 @@ def options_told(options: Options, *, contents: bool = True) -> dict[str, Any]:
             given[name] = dict(given[name])
     if given.get("target"):
         given["target"] = read_target(given["target"]) or given["target"]
-    for name in ("on_success", "on_failure"):
-        if name in given:
-            given[name] = {"id": given[name].job, "name": given[name].name}
     return given
 
 

@@ -251,8 +251,8 @@ class QueueCalls(QueueSettings):
                 )
                 for name, group in groups.items():
                     for at, result in zip(group, came[name], strict=True):
-                        results[at] = result
-                left = [at for at in left if getattr(results[at], "result", "") == "moved"]
+                        results[at] = unsent if getattr(result, "result", "") == "moved" else result
+                left = [at for at in left if results[at] is unsent]
             if not left:
                 break
             self.look_up()

@@ -505,7 +505,7 @@ class Runs:
             self._stopped.get(leased.lease) == "stop" and not fault.verdict.asked
         ):
             fault = Fault(STOPPED, "")
-        elif leased.lease in self._stopped:
+        elif self._stopped.get(leased.lease) == "timeout":
             more = fault.error if here and not isinstance(failure, asyncio.CancelledError) else ""
             fault = Fault(timed_out(leased, more), fault.trace, verdict_of(timeout_of(leased), rules))
         extra: dict[str, object] = about(leased, self.source)
@@ -525,7 +525,7 @@ class Runs:
             error = error if error.endswith(said) else f"{error}; {said}"
         if fault.verdict.asked or outcome == "skipped":
             # A job that dies is a warning, however it came to that.
-            level = logging.WARNING if fault.verdict.end == "bury" else logging.INFO
+            level = logging.WARNING if outcome == "dead" else logging.INFO
             log.log(level, "%s ended: %s", job_run(leased), error, extra=extra)
         elif here:
             raised = failure if known is None else None

@@ -235,6 +235,14 @@ def without_not_after(value: Any) -> Any:
     return kind, data, expiry
 
 
+def test_a_process_lists_its_queue_once(face: Any, client: Any) -> None:
+    face.enqueue("send", {})
+    assert client.zrange("ic:queues", 0, -1) == ["q"] and client.delete("ic:queues")
+    face.enqueue("send", {})
+    face.enqueue_many([NewJob("send", {})])
+    assert not client.exists("ic:queues")
+
+
 def test_the_package_shows_both() -> None:
     for name in ("AsyncQueue", "NewJob", "PartlyEnqueued"):
         assert name in engine.__all__ and getattr(engine, name).__name__ == name

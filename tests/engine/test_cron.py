@@ -409,11 +409,15 @@ def test_what_else_an_expression_may_say(expression: str, expected: str) -> None
 
 
 @pytest.mark.parametrize("timing", [
-    Timing(cron="* * * *"), Timing(cron="* * * * *", zone="Mars/Olympus"),
+    Timing(cron="* * * *"), Timing(cron="jan * * * *"), Timing(cron="* * * * *", zone="Mars/Olympus"),
     Timing(cron="* * * * *", zone="../etc/passwd"), Timing(cron="* * * * *", every_ms=1000), Timing(),
 ], ids=str)  # fmt: skip
 def test_a_timing_that_cannot_be_read_says_so(timing: Timing) -> None:
     refused(Unreadable, "", calendar, timing)
+
+
+def test_a_time_beyond_the_calendar_has_no_ticks() -> None:
+    refused(Unreadable, "no tick within the calendar", calendar(Timing(months=1)).count, 0, 10**18, 0)
 
 
 @pytest.mark.feature("MQ08")

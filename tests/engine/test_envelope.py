@@ -203,12 +203,40 @@ def test_rule_15_what_a_plain_job_does_not_use_takes_no_room() -> None:
     assert len(sealed(sample(nonce=b"", options=Options()))) == 11 + len("work") + len(sample().payload)
 
 
-@pytest.mark.parametrize("extra", [b"[]", b"7", b'{"headers":[]}', b'{"headers":7}', b"nul"])
-def test_options_that_are_no_headers_are_noticed(extra: bytes) -> None:
+def with_extra(extra: bytes) -> bytes:
+    """A job with these bytes in place of the JSON of its options."""
     raw = sealed(sample(options=Options()))
     before = raw[:1] + bytes((raw[1] | 8,)) + raw[2 : -len(sample().payload)]
-    raw = before + len(extra).to_bytes(2, "big") + extra + sample().payload
-    refused(ScriptFault, "^envelope of job j: ", opened, raw)
+    return before + len(extra).to_bytes(2, "big") + extra + sample().payload
+
+
+#: Bytes that are no options, by what is said of them.
+NO_OPTIONS = {
+    "options that are no object": [b"[]", b"7"],
+    "headers that are no object": [b'{"headers":7}'],
+    "a header that is no text": [b'{"headers":{"a":1}}'],
+    "an option that is no list of texts": [b'{"needs":"a"}', b'{"needs":["a",1]}'],
+    "an option that is no whole number": [b'{"cost":-1}', b'{"cost":true}'],
+    "an option that is no list of numbers": [b'{"backoff_delays_ms":1}'],
+    "an option that is no text": [b'{"route":1}'],
+    "an option that is no number from 0 to 1": [b'{"jitter":1}', b'{"jitter":1.5}'],
+    "Expecting value": [b"nul"],
+}
+
+
+@pytest.mark.parametrize("said", NO_OPTIONS)
+def test_options_that_are_none_are_noticed(said: str) -> None:
+    for extra in NO_OPTIONS[said]:
+        refused(ScriptFault, f"^envelope of job j: {said}", opened, with_extra(extra))
+
+
+def test_options_at_their_bounds_and_those_of_a_later_engine_are_read() -> None:
+    options = opened(with_extra(b'{"jitter":1.0,"cost":0,"of a later engine":{}}')).options
+    assert options == replace(Options(), jitter=1.0, cost=0) and opened(with_extra(b'{"jitter":0.0}')).options.jitter == 0
+    assert opened(sealed(sample(options=Options(unique="u" * 240)))).options.unique == "u" * 240
+    refused(
+        ScriptFault, "^envelope of job j: a unique key of 241 bytes", opened, sealed(sample(options=Options(unique="u" * 241)))
+    )
 
 
 def test_extreme_values_travel_through_a_real_queue(ironclaim_url: str, client: Any) -> None:

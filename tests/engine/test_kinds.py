@@ -200,7 +200,7 @@ def test_of_a_union_the_one_arrives_that_was_sent(annotation: Any, values: list[
 
 @pytest.mark.parametrize("annotation", [
     UUID | str, datetime | date, Path | str, Decimal | UUID, Colour | str, Level | int, Literal["red"] | Colour,
-    timedelta | int,
+    timedelta | int, Movie | dict[str, str],
     list[int] | set[int], tuple[int, int] | list[int], list[UUID] | list[int], Point | Point3, Point | dict[str, Any],
     Movie | dict[str, datetime], User | Named, User | dict[str, int], Any | UUID, list[UUID | str], Gas | Point,
 ], ids=str)  # fmt: skip

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 import redis
 
-from engine import Handlers, Malformed, NewJob, Queue, UnknownParent, UnsupportedFeature, Worker, models
+from engine import Handlers, Malformed, NewJob, Queue, UnknownParent, UnsupportedFeature, Worker, models, resharding
+from engine.errors import ServerUnavailable
 from engine.ops.admin import Altered, PutJobs
 from engine.ops.claims import Claim, Failure, Finish, Retry
 from engine.ops.jobs import Lease
@@ -53,6 +54,15 @@ def homes(raw: redis.Redis, queue: str = "mails") -> set[str]:
     return {key.split("{")[1].split("}")[0] for key in found if ":lane:" in key or key.endswith((":due", ":dead"))}
 
 
+def pauses(raw: redis.Redis, shard: str) -> dict[tuple[str, str], int]:
+    """Until when (ms, server time) a shard has paused names of jobs and of workers; 0: until they are resumed."""
+    found: dict[tuple[str, str], int] = {}
+    for part in ("paused", "settings"):
+        words: Any = raw.hgetall(f"ic:{{{shard}}}:{part}")
+        found |= {(part, name.decode().removeprefix("p:")): int(of.split()[0]) for name, of in words.items()}
+    return found
+
+
 def fill(queue: Queue, count: int = 60) -> None:
     """Jobs of all kinds: waiting, delayed, dead, finished with and without a result, with keys and unique keys."""
     handlers = some_handlers(raises(ValueError("no")), "bad")
@@ -77,7 +87,11 @@ def dedup_windows(queue: Queue, prefix: str, count: int = 12) -> list[str]:
 
 
 @pytest.mark.parametrize(("before", "after"), [pytest.param(4, 9, marks=pytest.mark.slow), (9, 4), (1, 4)])
-def test_every_job_is_kept(before: int, after: int, ironclaim_url: str, raw: redis.Redis) -> None:
+def test_every_job_is_kept(
+    before: int, after: int, ironclaim_url: str, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resharding, "PAGE", 9)
+    monkeypatch.setattr(resharding, "_SCAN", 60)
     with Queue("mails", url=ironclaim_url, shards=before) as old:
         old.history.on(7_200, names=["good", "bad"], payload_bytes=9)
         assert dedup_windows(old, "first") == ["created"] * 12
@@ -88,20 +102,34 @@ def test_every_job_is_kept(before: int, after: int, ironclaim_url: str, raw: red
                 raw.pexpire(key, 600_000)
         assert old.counts().finished == 27
         refused(UnknownParent, None, old.enqueue, "send", None, id="w-orphan", key="k3", needs=["nobody"])
-        old.set_limit("send", concurrency=36)
+        assert old.enqueue("send", None, id="w-rival", unique="u4").job == "w4"
+        old.set_limit("send", concurrency=36, rate=72, per_ms=60_000, window="fixed")
         old.set_limit(key="k3", concurrency=2)
-        old.pause("later")
-        old.set_retention(done_max=720)
+        old.set_limit(key="*", rate=50, per_ms=1_000)
+        for name, length_ms in {"later": 0, "slow": 600_000, "over": 1}.items():
+            old.pause(name, length_ms=length_ms)
+            old.workers.pause(name, length_ms=length_ms)
+        old.set_retention(done_max=720, done_age_ms=500_000, dead_max=1_440, dead_age_ms=600_000)
+        old.events.on(300)
         old.schedules.put("nightly", "send", None, cron="0 3 * * *")
         known, counts, past = states(old), old.counts(), old.history.list(limit=1_000)
+        paused = {at: until_ms for at, until_ms in pauses(raw, "mails").items() if at[1] != "over"}
+        sequence = max(int(raw.get(key)) for key in raw.keys("ic:{mails*}:seq"))  # type: ignore[union-attr,arg-type]
         assert past and reshard(ironclaim_url, after).done
         with Queue("mails", url=ironclaim_url, shards=after) as queue:
             assert states(queue) == known and queue.history.list(limit=1_000) == past
             rule = queue.history.rule()
             assert rule is not None and (rule.names, rule.payload_bytes, rule.keep) == (("good", "bad"), 9, 7_200)
             names = ["mails", *(f"mails#{1 + (before > 1)}.{number}" for number in range(1, after))]
-            bounds = [raw.hget(f"ic:{{{name}}}:retention", "done_max") for name in names]
-            assert bounds == [b"%d" % (720 // after)] * after, "shard 0 has no more than the others"
+            for name in names:
+                of_shard: Any = raw.hgetall(f"ic:{{{name}}}:retention")
+                assert {field.decode(): int(value) for field, value in of_shard.items()} == {
+                    **{"done_max": 720 // after, "dead_max": 1_440 // after, "done_age_ms": 500_000, "dead_age_ms": 600_000}
+                }, "shard 0 has no more than the others"
+                if name != "mails":
+                    assert pauses(raw, name) == pytest.approx(paused, abs=60_000)
+                    assert raw.get(f"ic:{{{name}}}:seq") == b"%d" % (sequence + (1 << 20)), "later than all that came before"
+                    assert raw.hget(f"ic:{{{name}}}:stats", "events") == b"300"
             now = queue.counts()
             assert (now.finished, now.buried, now.done) == (counts.finished, counts.buried, counts.done) == (27, 15, 27)
             assert homes(raw) == {f"mails#{1 + (before > 1)}.{number}" for number in range(1, after)}
@@ -117,10 +145,16 @@ def test_every_job_is_kept(before: int, after: int, ironclaim_url: str, raw: red
                 assert queue.enqueue("send", None, id=job, **options).result == "duplicate", job
             assert queue.enqueue("send", None, id="other", unique="u7").job == "w7"
             assert dedup_windows(queue, "again") == ["duplicate"] * 12, "a window stays open though its job has ended"
-            limits = {(limit.name, limit.key): limit.concurrency for limit in queue.limits()}
-            assert limits == {("send", None): 36, (None, "k3"): 2}
+            limits = {
+                (each.name or f"key {each.key}", each.concurrency, each.rate, each.per_ms, each.window) for each in queue.limits()
+            }
+            assert limits == {
+                ("send", 36, 72, 60_000, "fixed"),
+                ("key k3", 2, 0, 0, "sliding"),
+                ("key *", 0, 50, 1_000, "sliding"),
+            }
             assert sum(raw.hexists(key, "k:k3") for key in raw.keys("ic:{mails#*}:limits")) == 1  # type: ignore[misc,union-attr]
-            assert [pause.name for pause in queue.obstacles().pauses] == ["later"]
+            assert [pause.name for pause in queue.obstacles().pauses] == ["later", "slow"]
             assert [schedule.name for schedule in queue.schedules.list()] == ["nightly"]
             # They come in their order, and those that expire do so.
             plain: Any = raw
@@ -191,6 +225,12 @@ def test_number_must_fit_and_the_model_too(ironclaim_url: str, raw: redis.Redis)
         assert raw.get("ic:{mails}:shards") == text
     with Queue("mails", models.Bull(), url=ironclaim_url) as bull, pytest.raises(UnsupportedFeature):
         Resharding(bull, 4)
+
+
+def test_of_two_that_reshard_at_once_one_is_refused(ironclaim_url: str) -> None:
+    with Queue("mails", url=ironclaim_url) as plain:
+        late = Resharding(plain, 4, tell=lambda text: reshard(ironclaim_url, 4) if "prepares" in text else None)
+        refused(ServerUnavailable, "another resharding of this queue runs", late.run)
 
 
 def test_replies_of_former_shards_are_not_taken_for_those_of_now(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import redis
 
-from engine import AsyncQueue, EngineError, Malformed, NewJob, Queue, UnsupportedFeature, models
-from engine.errors import ScriptFault, UnknownParent, UnsafeServer
+from engine import AsyncQueue, Malformed, NewJob, Queue, UnsupportedFeature, models
+from engine.errors import ScriptFault, ServerUnavailable, UnknownJob, UnknownParent, UnsafeServer
 from engine.ops.admin import Limit
-from engine.queue.sharding import Layout, ShardRecord, first_record, read_record
+from engine.ops.workers import Durations, HandlerTimes, WorkerInfo
+from engine.queue.sharding import Layout, ShardRecord, added_times, added_workers, first_record, read_record
 from tests.engine.helpers.both import Blocking
 from tests.engine.helpers.producing import refused
 
@@ -29,20 +31,8 @@ def queue(request: pytest.FixtureRequest, ironclaim_url: str) -> Iterator[Any]:
         return
     with asyncio.Runner() as runner:
         made = AsyncQueue("mails", url=ironclaim_url, shards=SHARDS)
-        yield _Deep(made, runner)
+        yield Blocking(made, runner)
         runner.run(made.close())
-
-
-class _Deep(Blocking):
-    """Blocking, and so are the parts of the queue."""
-
-    def __getattr__(self, name: str) -> Any:
-        value = super().__getattr__(name)
-        return (
-            _Deep(value, self._runner)
-            if name in ("jobs", "dead", "results", "schedules", "workers", "events", "history")
-            else value
-        )
 
 
 @pytest.fixture
@@ -82,9 +72,19 @@ def test_jobs_of_a_shard_go_to_few_others(before: int, after: int) -> None:
     assert before == 1 or len(layout.homes_of(former, 1)) <= after // (before - 1) + 3
 
 
+def test_jobs_of_a_shard_go_to_no_shard_that_gets_none_of_them() -> None:
+    former = Layout(1, 3)
+    for shards, homes in {5: [[1, 2], [3, 4]], 6: [[1, 2, 3], [3, 4, 5]]}.items():
+        assert [[*Layout(2, shards).homes_of(former, number)] for number in range(3)] == [[*range(1, shards)], *homes]
+
+
 def test_record_is_read_as_it_was_written() -> None:
     moving = first_record(16).preparing(32).moving()
     assert read_record(moving.text()) == moving and [layout.shards for layout in moving.layouts] == [16, 32]
+    assert moving.cleaning().layouts == (Layout(2, 32),)
+    for shards in (16, 32):
+        moving.check("mails", shards)
+    refused(Malformed, "shards: 8 .* 32: so many shards has queue mails", moving.check, "mails", 8)
     assert [layout.shards for layout in first_record(16).preparing(32).layouts] == [16]
     assert moving.stable() == ShardRecord(Layout(2, 32), was=(16,)) and len(set(moving.names("mails"))) == 47
     assert moving.stable().preparing(16).moving().names("q")[1] == "q#2.1"
@@ -107,6 +107,23 @@ def test_limit_of_a_name_is_divided() -> None:
         Limit(concurrency=16, rate=15, per_ms=9).divided(16)
 
 
+def test_what_several_shards_tell_of_runs_and_workers_is_told_once() -> None:
+    one = HandlerTimes("b", 20, Durations(3, 30, 15, ((4, 1), (7, 2))), Durations(1, 5, 5, ((3, 1),)))
+    other = HandlerTimes("b", 10, Durations(2, 50, 40, ((1, 1), (7, 1))), Durations(0, 0, 0, ()))
+    both = HandlerTimes("b", 10, Durations(5, 80, 40, ((1, 1), (4, 1), (7, 3))), one.failed)
+    alone = replace(one, name="a")
+    assert added_times([one, other, alone]) == [alone, both]
+
+    def worker(pid: int, age_ms: int, *jobs: str, alive: bool = True, leads: bool = False) -> WorkerInfo:
+        return WorkerInfo(
+            "w", f"at {age_ms}", "host", pid, "1", alive, age_ms, 5, 9 + len(jobs), jobs, leads, 4, 100, ("send",), {}
+        )
+
+    first, last, another = worker(1, 30, "a", "b", leads=True), worker(1, 20, "c", alive=False), worker(2, 5)
+    together = replace(last, jobs=("a", "b", "c"), in_hand=21, leads=True, alive=True)
+    assert added_workers([first, last, another]) == [together, another]
+
+
 # -- enqueues
 
 
@@ -118,7 +135,9 @@ def test_enqueued_job_is_in_the_shard_of_its_key(queue: Any, raw: redis.Redis) -
         expected = layout.name("mails", layout.home(options.get("key", ""), "", f"j{number}"))
         assert home(raw, f"j{number}") == [expected]
     assert queue.enqueue("send", {}, id="j3", key="tenant-3")[2:4] == ("duplicate", "waiting")
-    assert queue.counts().waiting == 40 and raw.zrange("ic:queues", 0, -1) == [b"mails"]
+    assert queue.counts().waiting == 40 and raw.zrange("ic:queues", 0, -1) == [b"mails"] and raw.delete("ic:queues")
+    queue.enqueue("send", {})
+    assert not raw.exists("ic:queues"), "a process lists its queue once"
 
 
 def test_bulk_is_divided_and_keeps_the_order_of_its_results(queue: Any, raw: redis.Redis) -> None:
@@ -185,8 +204,20 @@ def test_client_with_another_number_is_refused(queue: Any, ironclaim_url: str, r
             refused(Malformed, r"shards: 8 .* 5: so many shards has queue mails", call)
     with Queue("mails", url=ironclaim_url) as plain:
         refused(UnsafeServer, "5 shards", plain.enqueue, "send", {})
-        refused(EngineError, "shards", plain.enqueue_many, [NewJob("send", {})])
+        refused(
+            UnsafeServer, "^job a: its queue has several shards", plain.enqueue_many, [NewJob("send", 1, id=id) for id in "ab"]
+        )
     assert queue.counts().waiting == 1
+
+
+def test_a_record_that_never_agrees_with_its_shards_ends_a_call(queue: Any, raw: redis.Redis) -> None:
+    queue.enqueue("send", {})
+    raw.set("ic:{mails}:shards", raw.get("ic:{mails}:shards") + b" ")  # type: ignore[operator]
+    refused(ServerUnavailable, "the record of the shards of queue mails changes all the time", queue.counts)
+    for name in Layout(1, SHARDS).names("mails"):
+        raw.hset(f"ic:{{{name}}}:stats", "moved", f"2 {SHARDS}")
+    refused(ServerUnavailable, "shards of queue mails change all the time: job a was not", queue.enqueue, "send", {}, id="a")
+    refused(ServerUnavailable, "the shards change all the time", queue.enqueue_many, [NewJob("send", {}), NewJob("send", {})])
 
 
 def test_queue_that_has_held_jobs_whole_is_not_taken_for_new(queue: Any, ironclaim_url: str, raw: redis.Redis) -> None:
@@ -210,6 +241,7 @@ def test_jobs_are_found_in_their_shards(queue: Any) -> None:
     queue.enqueue_many([NewJob("later", number, id=f"d{number:02}", delay_ms=60_000 + number * 1_000) for number in range(20)])
     assert queue.jobs.get("w7").payload == 7 and queue.jobs.state("d03") == "delayed"
     assert queue.jobs.get("nobody") is None and queue.jobs.state("nobody") == "gone"
+    refused(UnknownJob, "^job nobody: no shard knows such a job", queue.results.wait, "nobody")
     assert str(queue.jobs.why("w7")).startswith("waits")
     assert [job.id for job in queue.jobs.list("delayed", limit=5, offset=10)] == [f"d{number}" for number in range(10, 15)]
     assert [job.id for job in queue.jobs.list("delayed", limit=2, newest_first=True)] == ["d19", "d18"]

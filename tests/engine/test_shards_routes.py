@@ -3,6 +3,7 @@ whole one does, on a real server."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -11,15 +12,18 @@ from dataclasses import astuple, fields, is_dataclass
 from typing import Any, cast, get_args
 
 import pytest
-import redis
 
-from engine import Handlers, NewJob, Queue, UnsupportedFeature, Worker
+from engine import AsyncQueue, Handlers, NewJob, Queue, UnsupportedFeature, Worker
 from engine.ops.admin import AdminOperation, Limit, Pause, SetLimit, SetRetention
 from engine.ops.base import Operation, Route, immutable
+from engine.ops.jobs import Enqueue
 from engine.ops.looks import Inspect, Page
+from engine.options import PLAIN
 from engine.queue.sharding import Layout, first_record
 from tests.conformance.declared import every_operation
 from tests.engine.helpers.at_work import at_work
+from tests.engine.helpers.both import Blocking, hurried
+from tests.engine.helpers.producing import refused
 
 SHARDS = 4
 NAMES = Layout(1, SHARDS).names("parts")
@@ -161,6 +165,13 @@ CALLS: dict[str, Call] = {
     "call": lambda queue: worked(queue, lambda: queue.call("good", 7, key="k7")),
     "obliterate": lambda queue: [queue.obliterate(), queue.counts()],
 }
+#: How much one call reads or changes at most, in the small.
+PAGES = {
+    **{"looks.PIECE": 3, "admin.PIECE": 2, "synchronous._PAGE": 1, "asynchronous.parts._PAGE": 1},
+    **{"synchronous._NAMES_PAGE": 2, "asynchronous.jobs._NAMES_PAGE": 2},
+    **{"synchronous._SNAPSHOT_PAGE": 2, "asynchronous.queue._SNAPSHOT_PAGE": 2},
+    **{"synchronous._STATS_PAGE": 1, "asynchronous.queue._STATS_PAGE": 1},
+}
 #: What each shard has for itself.
 APART: dict[str, Call] = {
     "events.last": lambda queue: queue.events.last(),
@@ -185,7 +196,7 @@ def handlers() -> Handlers:
 
 def worked(queue: Queue, what: Callable[[], Any]) -> Any:
     """What comes of it while a worker works."""
-    with at_work(Worker(queue, handlers())):
+    with Queue(queue.name, url=queue.url, shards=queue.shards) as served, at_work(Worker(served, handlers())):
         return what()
 
 
@@ -207,9 +218,9 @@ def told(value: Any) -> Any:
     return {name: told(getattr(value, name)) for name in names if not name.endswith(("_ms", "_us")) and name not in drawn}
 
 
-@pytest.fixture
-def both(ironclaim_url: str) -> Iterator[tuple[Queue, Queue]]:
-    """A whole queue and one with shards, with the same jobs, some of which have ended."""
+@pytest.fixture(params=["sync", "async"])
+def both(request: pytest.FixtureRequest, ironclaim_url: str) -> Iterator[tuple[Queue, Any]]:
+    """A whole queue and one of each kind with shards, with the same jobs, some of which have ended."""
     with ExitStack() as stack:
         whole = stack.enter_context(Queue("whole", url=ironclaim_url))
         parts = stack.enter_context(Queue("parts", url=ironclaim_url, shards=SHARDS))
@@ -218,7 +229,13 @@ def both(ironclaim_url: str) -> Iterator[tuple[Queue, Queue]]:
             queue.enqueue_many([NewJob("good", n, id=f"good{n}", key=f"k{n}" if n % 2 else None) for n in range(10)])
             # Nothing is taken ahead: what then waits for 200 ms, on a busy machine, goes back and is claimed twice.
             assert Worker(queue, handlers(), name="w", prefetch=0).run(burst=True) == "empty"
-        yield whole, parts
+        if request.param == "sync":
+            yield whole, parts
+            return
+        runner = stack.enter_context(asyncio.Runner())
+        made = AsyncQueue("parts", url=ironclaim_url, shards=SHARDS)
+        yield whole, Blocking(made, runner)
+        runner.run(made.close())
 
 
 def test_the_table_knows_every_method() -> None:
@@ -231,10 +248,16 @@ def test_the_table_knows_every_method() -> None:
     assert found == {*CALLS, *APART} | (WITHOUT_CALLS & found) and inspect.signature(Queue).parameters["shards"].default is None
 
 
-def test_shards_answer_as_a_whole_queue_does(both: tuple[Queue, Queue]) -> None:
+def test_shards_answer_as_a_whole_queue_does_also_in_small_pages(
+    both: tuple[Queue, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole, parts = both
     for name, call in CALLS.items():
-        assert told(call(parts)) == told(call(whole)), name
+        wanted = told(call(whole))
+        with monkeypatch.context() as small:
+            for place, size in PAGES.items():
+                small.setattr(f"engine.queue.{place}", size)
+            assert told(call(parts)) == wanted, name
 
 
 def test_what_shards_have_each_for_itself_is_refused(ironclaim_url: str) -> None:
@@ -255,17 +278,25 @@ class PauseDirectly(AdminOperation, script="pause", slots={"class": "class_name"
     length_ms: int
 
 
-def test_a_new_admin_call_reaches_all_shards_and_is_known_to_none_of_the_routes(ironclaim_url: str) -> None:
-    with Queue("parts", url=ironclaim_url, shards=SHARDS) as queue, redis.Redis.from_url(ironclaim_url) as raw:
-        assert queue.do(PauseDirectly("send", 0)).result == "done"
-        assert all(raw.hexists(f"ic:{{{name}}}:paused", "send") for name in NAMES)
+@pytest.fixture
+def parts(kind: str, runner: asyncio.Runner, ironclaim_url: str) -> Iterator[Any]:
+    """A queue of either kind with shards."""
+    made = hurried(kind, runner, "parts", ironclaim_url, shards=SHARDS)
+    yield made
+    made.close()
 
 
-def test_what_cannot_be_merged_is_refused_and_asked_shard_by_shard(ironclaim_url: str) -> None:
-    with Queue("parts", url=ironclaim_url, shards=SHARDS) as queue:
-        jobs = [item.job for item in queue.enqueue_many([NewJob("send", n) for n in range(20)])]
-        with pytest.raises(UnsupportedFeature, match="Page: the shards of queue parts answer each for itself"):
-            queue.do(Page("waiting", 0, 100))
-        found = [reply.jobs for _, reply in queue.each(Page("waiting", 0, 100))]
-        assert len(found) == SHARDS and sorted(job for page in found for job in page) == sorted(jobs)
-        assert queue.do(Inspect((jobs[3],))).items[0].state == "waiting"
+def test_a_new_admin_call_reaches_all_shards_and_is_known_to_none_of_the_routes(parts: Any, client: Any) -> None:
+    assert parts.do(PauseDirectly("send", 0)).result == "done"
+    assert all(client.hexists(f"ic:{{{name}}}:paused", "send") for name in NAMES)
+
+
+def test_what_cannot_be_merged_is_refused_and_asked_shard_by_shard(parts: Any) -> None:
+    jobs = [item.job for item in parts.enqueue_many([NewJob("send", n) for n in range(20)])]
+    refused(UnsupportedFeature, "Page: the shards of queue parts answer each for itself", parts.do, Page("waiting", 0, 100))
+    found = [reply.jobs for _, reply in parts.each(Page("waiting", 0, 100))]
+    assert len(found) == SHARDS and sorted(job for page in found for job in page) == sorted(jobs)
+    assert parts.do(Inspect((jobs[3],))).items[0].state == "waiting"
+    assert (
+        parts.do(Enqueue("made", "send", b"1", b"nonce---", PLAIN)).result == "created" and parts.jobs.state("made") == "waiting"
+    )

@@ -18,22 +18,12 @@ import pytest
 from engine import GroupSettings, Queue, WorkerSettings, models
 from engine.command.arguments import duration_ms
 from engine.command.main import _parser  # pyright: ignore[reportPrivateUsage]
+from engine.ops.claims import Finish
 from engine.options import sentences, settings_of
 from engine.testing import free_port
 from engine.version import __version__
-from tests.engine.command.running import ROOT, ironclaim, refused, said
-
-
-def test_pause_and_resume(queue: Queue, at: tuple[str, ...], client: Any) -> None:
-    queue.enqueue("send", {})
-    assert said("pause", "send", *at, "--for", "10m") == {"paused": "send", "queue": "mails", "length_ms": 600_000}
-    assert client.hget("ic:{mails}:paused", "send").endswith(" 600000")
-    said("pause", *at)
-    assert client.hget("ic:{mails}:paused", "*") == "0 0"
-    assert said("resume", *at) == {"resumed": "the whole queue", "queue": "mails"}
-    assert client.hkeys("ic:{mails}:paused") == ["send"]
-    assert ironclaim("resume", "send", *at).stdout == "resumed  send\nqueue    mails\n"
-    assert not client.exists("ic:{mails}:paused")
+from tests.engine.command.running import ROOT, Done, ironclaim, refused, said
+from tests.engine.helpers.producing import claim
 
 
 def test_top_shows_counts_and_rates(queue: Queue, at: tuple[str, ...]) -> None:
@@ -51,6 +41,23 @@ def test_top_shows_counts_and_rates(queue: Queue, at: tuple[str, ...]) -> None:
 
 
 @pytest.mark.feature("BN32")
+def test_a_resharding_tells_what_it_does_and_what_is_left(queue: Queue) -> None:
+    words = ("reshard", "mails", "--to", "3", "--url", queue.url)
+    queue.enqueue("work", 1, id="runs")
+    (job,) = claim(queue).jobs
+    queue.enqueue("work", 1, id="waits")
+    assert ironclaim(*words, "--wait", "1ms") == Done(
+        1,
+        "queue mails: prepares 3 shards\nqueue mails: moves the jobs of 1 shards\n"
+        "queue   mails\nshards  3\nmoved   1\nleft    1\n",
+        "ironclaim: queue mails: 1 jobs run, or wait for others, at their old shards; run this again later\n",
+    )
+    queue.driver.run(queue.model.call(Finish((job.lease,))))
+    assert ironclaim(*words, "--json") == Done(0, '{"queue": "mails", "shards": 3, "moved": 0, "left": 0}\n', "")
+    # Other commands see that there are shards now.
+    assert json.loads(ironclaim("top", "--queue", *words[1:2], *words[4:], "--count", "1", "--json").stdout)["waiting"] == 1
+
+
 def test_the_environment_sets_what_no_argument_says(ironclaim_url: str) -> None:
     settings = {"IRONCLAIM_URL": ironclaim_url, "IRONCLAIM_QUEUE": "mails"}
     assert [said("enqueue", "send", *at, **settings)["queue"] for at in ((), ("--queue", "other"))] == ["mails", "other"]

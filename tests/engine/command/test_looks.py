@@ -38,49 +38,6 @@ def kill_some(queue: Queue, *jobs: str, **needs: list[str]) -> None:
         wait_until(lambda: queue.counts().dead == len(jobs) + len(needs), "the children are dead")
 
 
-@pytest.mark.feature("MQ37")
-def test_jobs_of_a_state_and_one_of_them(queue: Queue, at: tuple[str, ...]) -> None:
-    for number in range(3):
-        queue.enqueue("send", {"to": "ada", "n": number}, id=f"j{number}", priority=7, key="acme", headers={"trace": "t1"})
-    queue.enqueue("send", {}, id="later", delay_ms=3_600_000)
-    rows = said("jobs", "list", *at, "--limit", "2", "--offset", "1")
-    found = [(row["job"], row["name"], row["state"], row["priority"], row["key"]) for row in rows]
-    assert found == [(job, "send", "waiting", 7, "acme") for job in ("j1", "j2")]
-    assert [row["job"] for row in said("jobs", "list", "--state", "delayed", *at)] == ["later"]
-    shown = said("jobs", "show", "j1", *at)
-    assert (shown["payload"], shown["headers"], shown["claims"]) == ({"to": "ada", "n": 1}, {"trace": "t1"}, 0)
-    assert "payload    {" in ironclaim("jobs", "show", "j1", *at).stdout
-    assert "job    name  state" in ironclaim("jobs", "list", "--state", "delayed", *at).stdout
-    assert ironclaim("jobs", "list", "--state", "active", *at).stdout == "no job is active\n"
-
-
-def test_limits_are_set_listed_and_cleared(queue: Queue, at: tuple[str, ...]) -> None:
-    told = {"limited": "name send", "queue": "mails", "concurrency": 2, "window": "sliding"}
-    assert said("limits", "set", "send", "--concurrency", "2", *at) == told
-    assert said("limits", "set", "--key", "acme", "--rate", "5", "--per", "1m", "--window", "fixed", *at)["per_ms"] == 60_000
-    found = {(limit.name, limit.key): (limit.concurrency, limit.rate, limit.per_ms) for limit in queue.limits()}
-    assert found == {("send", None): (2, 0, 0), (None, "acme"): (0, 5, 60_000)}
-    assert {row["limit of"] for row in said("limits", "list", *at)} == {"name send", "key acme"}
-    queue.enqueue("send", {})
-    assert said("limits", "clear", "--key", "acme", *at) == {"cleared": "key acme", "queue": "mails"}
-    assert [limit.name for limit in queue.limits()] == ["send"]
-    for arguments in (("set", "send"), ("set", "send", "--key", "k", "--rate", "1"), ("clear",), ("set", "send", "--rate", "2")):
-        assert refused("limits", *arguments, *at)
-
-
-def test_a_history_is_begun_looked_at_and_ended(queue: Queue, at: tuple[str, ...]) -> None:
-    queue.enqueue("send", {})
-    assert said("history", "show", *at) == {"history": "off", "queue": "mails"}
-    assert "ironclaim history on begins one" in ironclaim("jobs", "history", *at).stderr
-    assert said("history", "on", "--keep", "50", "--age", "7d", "--names", "send,mail", *at)["history"] == "on"
-    rule = queue.history.rule()
-    assert rule is not None and (rule.keep, rule.age_ms, {*rule.names}) == (50, 7 * 86_400_000, {"send", "mail"})
-    assert said("history", "show", *at)["keep"] == 50
-    assert "keep" in refused("history", "on", "--keep", "-1", *at)
-    assert said("history", "off", *at) == {"history": "off", "queue": "mails"}
-    assert queue.history.rule() is None
-
-
 def test_what_is_not_kept_of_an_ended_job_is_not_told_as_a_default(queue: Queue, at: tuple[str, ...]) -> None:
     handlers = Handlers()
 
@@ -112,28 +69,6 @@ def test_each_drawn_id_is_an_argument_of_commands(queue: Queue, at: tuple[str, .
     assert {"-", "_"} < {one for id in ids for one in id}
     odd = min(ids[:1_000])
     assert said("jobs", "show", odd, *at)["job"] == said("why", odd, *at)["job"] == odd
-
-
-def test_every_option_of_a_job_that_is_not_the_default_is_shown(queue: Queue, at: tuple[str, ...]) -> None:
-    given: dict[str, Any] = {"unique": "u", "route": "gpu", "timeout_ms": 5_000, "skip_on": ["ValueError"]}
-    given |= {"target": {"server": "s1"}}
-    queue.enqueue("send", {}, id="j1", priority=7, key="acme", headers={"trace": "t1"}, attempts=4, **given)
-    shown = said("jobs", "show", "j1", *at)
-    assert (shown["priority"], shown["key"], shown["headers"]) == (7, "acme", {"trace": "t1"})
-    assert shown["options"] == {"attempts": 4, **given}
-    queue.enqueue("send", {}, id="plain")
-    assert said("jobs", "show", "plain", *at)["options"] == {}
-
-
-def test_single_jobs_are_run_cancelled_and_removed(queue: Queue, at: tuple[str, ...]) -> None:
-    for job in ("a", "b", "c"):
-        queue.enqueue("send", {}, id=job, delay_ms=3_600_000)
-    for action, job in (("run-now", "a"), ("cancel", "b"), ("remove", "c")):
-        assert said("jobs", action, job, *at)["result"] == "done"
-    assert [(counts.waiting, counts.delayed) for counts in [queue.counts()]] == [(1, 0)]
-    again = ironclaim("jobs", "run-now", "a", *at)
-    assert (again.returncode, again.stdout) == (1, "") and "job a stays as it is: it is waiting" in again.stderr
-    assert ironclaim("jobs", "show", "nobody", *at) == Done(1, "", "ironclaim: queue mails knows no job nobody\n")
 
 
 @pytest.mark.feature("BQ30", "MQ14")
@@ -176,19 +111,6 @@ def test_a_requeue_names_the_children_that_it_leaves_dead(queue: Queue, at: tupl
     assert told.endswith("children  1\nleft      2: ship-9, for charge-9 is dead; bill-9, for ship-9 is dead\n")
     states = [queue.jobs.state(job) for job in ("charge-8", "ship-8", "ship-9", "bill-9")]
     assert states == ["waiting", "blocked", "dead", "dead"]
-
-
-def test_a_job_that_is_changed_is_told_with_what_was_done(queue: Queue, at: tuple[str, ...]) -> None:
-    kill_some(queue, "a", "b")
-    queue.enqueue("send", {}, id="later", delay_ms=60_000)
-    for command, told in (
-        (("dead", "requeue", "a"), "requeued  a\nqueue     mails\nwas       dead\n"),
-        (("dead", "discard", "b"), "discarded  b\nqueue      mails\nwas        dead\n"),
-        (("jobs", "cancel", "a"), "cancelled  a\nqueue      mails\nwas        waiting\n"),
-        (("jobs", "run-now", "later"), "claimable  later\nqueue      mails\nwas        delayed\n"),
-        (("jobs", "remove", "later"), "removed  later\nqueue    mails\nwas      waiting\n"),
-    ):
-        assert ironclaim(*command, *at).stdout == told
 
 
 def kill_by(queue: Queue, **errors: Exception) -> None:
@@ -300,23 +222,6 @@ def test_enqueue_takes_each_option_of_jobs(queue: Queue, at: tuple[str, ...], cl
     assert last is not None and (last.payload, last.options) == ({}, Options())
 
 
-def test_fields_for_programs_have_the_names_that_they_have_over_http(queue: Queue, at: tuple[str, ...]) -> None:
-    """The former ones stay beside them for one release."""
-    kill_some(queue, "a")
-    dead = said("dead", "list", *at)[0]
-    whole = said("jobs", "show", "a", *at)
-    one = [dead, whole, said("why", "a", *at), said("enqueue", "send", "--id", "w", *at), said("jobs", "list", *at)[0]]
-    one += [said("jobs", "cancel", "w", *at), said("dead", "requeue", "a", "--with-children", *at)]
-    assert [(row["id"], row["job"]) for row in one] == [(id, id) for id in ("a", "a", "a", "w", "w", "w", "a")]
-    assert whole["errors"][0]["at"] == whole["errors"][0]["at_ms"]
-    queue.schedules.put("nightly", "report", {}, every_ms=60_000)
-    (row,) = said("cron", "list", *at)
-    assert (row["name"], row["job_name"]) == (row["schedule"], row["job"]) == ("nightly", "report")
-    queue.set_limit(key="acme", concurrency=2)
-    (row,) = said("limits", "list", *at)
-    assert (row["key"], row["name"], row["in_hand"], row["limit of"], row["in hand"]) == ("acme", None, 0, "key acme", 0)
-
-
 def test_enqueue_refuses_what_no_job_may_have(at: tuple[str, ...]) -> None:
     for arguments, message in (
         (("--payload", "{"), "argument --payload: a str of length 1: it must be JSON"),
@@ -336,20 +241,6 @@ def test_the_help_of_enqueue_says_what_each_option_is() -> None:
     for option in OPTIONS:
         assert f"--{option.replace('_', '-')} " in shown
     assert "Not claimable before this has passed, by the server's clock" in shown
-
-
-def test_schedules(queue: Queue, at: tuple[str, ...]) -> None:
-    queue.schedules.put("nightly", "report", {"day": 1}, cron="5 3 * * *", zone="Europe/Berlin")
-    (row,) = said("cron", "list", *at)
-    assert (row["schedule"], row["job"], row["ticks"], row["enabled"]) == ("nightly", "report", "5 3 * * * Europe/Berlin", True)
-    said("cron", "disable", "nightly", *at)
-    assert said("cron", "list", *at)[0]["enabled"] is False
-    said("cron", "enable", "nightly", *at)
-    said("cron", "run", "nightly", *at)
-    assert queue.counts().waiting == 1
-    said("cron", "remove", "nightly", *at)
-    assert said("cron", "list", *at) == []
-    assert ironclaim("cron", "remove", "nightly", *at) == Done(1, "", "ironclaim: no schedule nightly in queue mails\n")
 
 
 @pytest.mark.slow

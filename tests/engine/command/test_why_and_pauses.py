@@ -2,43 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from engine import Queue
-from tests.engine.command.running import Done, ironclaim, said
+from tests.engine.command.running import ironclaim, said
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.waiting import wait_until
-
-
-def test_why_is_one_sentence(queue: Queue, at: tuple[str, ...]) -> None:
-    queue.enqueue("send", {}, id="j", key="acme")
-    sentence = "waits because no worker of this queue is alive"
-    assert ironclaim("why", "j", *at).stdout == f"{sentence}\n"
-    assert said("why", "j", *at) == {"id": "j", "job": "j", "queue": "mails", "state": "waiting", "why": sentence}
-    assert ironclaim("why", "nobody", *at) == Done(1, "", "ironclaim: queue mails knows no job nobody\n")
-    gone = ironclaim("why", "nobody", *at, "--json")
-    assert (gone.returncode, json.loads(gone.stdout)["state"]) == (1, "gone")
-
-
-def test_queues_and_top_tell_pauses_limits_and_lanes(queue: Queue, at: tuple[str, ...], ironclaim_url: str) -> None:
-    queue.set_limit(key="acme", concurrency=2)
-    for number in range(3):
-        queue.enqueue("send", {}, id=f"j{number}", key="acme")
-    queue.pause("send")
-    (row,) = said("queues", "--url", ironclaim_url)
-    assert [(pause["name"], pause["until_ms"]) for pause in row["pauses"]] == [("send", 0)]
-    (limit,), (lane,) = row["limits"], row["lanes"]
-    assert (limit["key"], limit["in_hand"], limit["full"], limit["holders"]) == ("acme", 0, False, [])
-    assert (lane["name"], lane["key"], lane["waiting"]) == ("send", "acme", 3) and row["oldest_age_ms"] >= 0 == row["workers"]
-    assert lane["waits_for"] == "the name send is paused until it is resumed"
-    shown = ironclaim("queues", "--url", ironclaim_url).stdout
-    assert "held back" in shown and "send paused" in shown
-    assert said("top", *at, "--count", "1").items() >= {name: row[name] for name in ("lanes", "limits", "pauses")}.items()
-    screen = ironclaim("top", *at, "--count", "1").stdout
-    for piece in ("paused  until", "limit of  ", "key acme", "0 of 2", "lane       waiting", "send/acme        3"):
-        assert piece in screen, piece
 
 
 def test_workers_that_claim_nothing(queue: Queue, at: tuple[str, ...], ironclaim_url: str) -> None:
@@ -103,13 +72,3 @@ def test_a_queue_that_does_not_exist_is_said_by_who_looks_at_it(queue: Queue, ir
     done = ironclaim(*words, "--queue", queue.name, "--url", ironclaim_url, "--prefix", "typo")
     assert done.returncode == 1 and "there is no queue mails under the prefix typo: " in done.stderr
     assert ironclaim(*words, "--queue", queue.name, "--url", ironclaim_url).returncode == 0
-
-
-def test_the_end_of_a_pause_that_was_not_there_is_said(queue: Queue, at: tuple[str, ...]) -> None:
-    queue.enqueue("send", {})
-    told = "ironclaim: queue mails: the {} was not paused\n"
-    assert ironclaim("resume", "send", *at) == Done(1, "", told.format("name send"))
-    said("pause", "send", *at)
-    assert ironclaim("resume", *at) == Done(1, "", told.format("whole queue"))
-    assert said("resume", "send", *at)["resumed"] == "send"
-    assert (queue.resume("send"), queue.resume()) == (False, False)

@@ -12,6 +12,8 @@ from engine.redis.endpoint import DEADLINE_MS_MAX, ConnectOptions, Endpoint
 from engine.redis.gathering import AsyncGathering, CallMaker
 from tests.engine.helpers.producing import PATIENCE_MS, hurry
 
+_PARTS = ("driver", "jobs", "dead", "workflows", "results", "schedules", "workers", "locks", "events", "history")
+
 
 class Blocking:
     """Calls an object's coroutine functions and waits for each on one event loop; hands everything else through."""
@@ -22,7 +24,7 @@ class Blocking:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._target, name)
-        if name in ("driver", "jobs", "dead", "locks", "results"):
+        if name in _PARTS:
             return Blocking(value, self._runner)
         if not inspect.iscoroutinefunction(value):
             return value

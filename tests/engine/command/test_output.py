@@ -1,0 +1,65 @@
+"""How commands read their words and print: what a terminal, a pipe and a full disk make of it."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import sys
+
+import pytest
+
+from engine.command import output
+from engine.command.arguments import numbers, priorities
+from engine.command.main import main
+from engine.command.output import Progress, finish_output, json_text
+from engine.errors import json_text as in_utf8
+from engine.version import __version__
+from tests.engine.helpers.producing import refused
+
+
+def test_words_are_read() -> None:
+    assert [priorities(text) for text in ("5", "7-10")] == [(5, 5), (7, 10)] and numbers("6,3,1") == (6, 3, 1)
+    for text in ("", "x", "7-", "123", "7-10-12"):
+        refused(argparse.ArgumentTypeError, "one priority or two with a dash", priorities, text)
+
+
+def test_json_has_escapes_where_the_terminal_lacks_the_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    value = {"é": ['a "é"', "\n\U0001f40d"]}
+    for encoding, wanted in {
+        "latin-1": '{"\\u00e9": ["a \\"\\u00e9\\"", "\\n\\ud83d\\udc0d"]}',
+        "utf-8": in_utf8(value, spaced=True),
+    }.items():
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding))
+        assert json_text(value) == wanted
+
+
+def test_what_takes_long_shows_its_progress_now_and_then(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Progress("backup")(1, 1)
+    monkeypatch.setattr(output, "_SILENT_S", 0.0)
+    shows = Progress("backup")
+    shows(1_234, 3 << 19)
+    shows(9_999, 1)
+    assert capsys.readouterr().err == "backup: 1,234 keys, 1.5 MiB\n"
+
+
+def test_an_output_that_ends_is_no_error_and_one_that_is_full_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["--version"]) == 0 and capsys.readouterr() == (f"ironclaim {__version__}\n", "")
+    words = ["lua", "--model", "dsps"]
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main(words) == 2
+        # What the interpreter flushes at its end goes nowhere.
+        print("more", file=full, flush=True)
+    assert capsys.readouterr().err == "ironclaim: the output cannot be written: [Errno 28] No space left on device\n"
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as closed:
+        monkeypatch.setattr(sys, "stdout", closed)
+        assert main(words) == 0
+    monkeypatch.setattr(sys, "stdout", None)
+    finish_output()

@@ -1,0 +1,110 @@
+"""What commands print of one queue in which there is some of everything, for people and as JSON, to the last character, and
+what arguments they take: as it stands in `printed.txt` and `options.txt`, which running this module writes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from engine import Queue
+from engine.command.main import _parser
+from engine.ops.admin import NoteQueue
+from engine.ops.claims import Bury, Drop, Failure
+from engine.ops.workers import RunTimes
+from engine.testing.server import EmbeddedServer
+from tests.engine.command.running import ironclaim
+from tests.engine.desk import START_MS, Desk
+from tests.engine.helpers.by_hand import set_history
+
+RECORDED, OPTIONS = (Path(__file__).with_name(name) for name in ("printed.txt", "options.txt"))
+
+
+def peopled(desk: Desk) -> None:
+    """Jobs in every state, limits, a pause, a schedule, and what workers have told."""
+    desk.did(NoteQueue(desk.now_ms)).run(set_history(desk, 100, payload_bytes=50, names=("main", "other")))
+    about = {"name": "w1", "host": "h", "pid": 7, "version": "1", "concurrency": 2, "handlers": ["main"], "started_ms": START_MS}
+    about |= {"in_hand": 2, "jobs": ["held"], "routing": {"routes": ["default"]}}
+    desk.beat("a", about=json.dumps(about, separators=(",", ":")))
+    desk.set_limit("n:main", concurrency=9).set_limit("k:acme", rate=2, per_ms=10_000).pause("slow", 60_000)
+    ends = {
+        job.lease.job: job.lease for job in desk.leased("done", "failing", "dying", "dead2", "skipped", "held", "p", key="acme2")
+    }
+    desk.tick(1_500).finished(ends["done"]).retried(
+        ends["failing"], 60_000, "Traceback (most recent call last)\n  x\nOSError: no way"
+    )
+    desk.run(Bury((Failure(ends["dying"], "ValueError: no card 7"), Failure(ends["dead2"], "OSError: no route"))))
+    desk.run(Drop((ends["skipped"],), ("skipped",), ("KeyError: 1",)))
+    desk.enqueue("child", needs=("p",), on_parent_failure="ignore").enqueue("later", delay_ms=90_000, expires_ms=100_000)
+    desk.enqueue(
+        "whole", name="other", key="acme", priority=9, headers=(("trace", "t"),), unique="once", attempts=4, timeout_ms=5_000
+    )
+    desk.queue.enqueue("other", 1, id="routed", route="gpu", target={"server": "s1"}, skip_on=["ValueError"])
+    desk.enqueue("tail", name="other", key="acme", payload={"to": "a\u2028é"}).enqueue("paused", name="slow")
+    desk.run(
+        desk.took_operation(
+            RunTimes("main", "ok", 9_000, 4_000, ((43, 2), (44, 1))), RunTimes("main", "failed", 5, 5, ((20, 1),))
+        )
+    )
+    desk.queue.schedules.put("nightly", "main", {"n": 1}, cron="0 3 * * *", zone="Europe/Berlin", missed="all")
+    desk.queue.schedules.put("often", "other", every_ms=90_000, start_ms=START_MS)
+    desk.tick(3_000)
+
+
+def printed(desk: Desk) -> Iterator[str]:
+    """The commands of the record, each with what it prints and ends with now, under the clock of the desk."""
+
+    def made(*given: Any, **settings: Any) -> Queue:
+        queue = Queue(*given, **settings)
+        queue.model.now_ms = desk.now_ms
+        return queue
+
+    with patch("engine.command.arguments.Queue", made):
+        for line in RECORDED.read_text().splitlines():
+            if line.startswith("$ "):
+                words = shlex.split(line.removeprefix("$ ironclaim "))
+                at = ("--url", desk.queue.url, *(() if words[0] == "queues" else ("--queue", "desk")))
+                done = ironclaim(*words, *at)
+                yield f"{line}\n{done.stdout}{done.stderr}= {done.returncode}\n"
+
+
+def options(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """What each argument of each command is: whether it must be given, how often, as what, and what it is if it is not."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield f"{parser.prog}: one of {', '.join(action.choices)}{' or none' * (not action.required)}"
+            for inner in action.choices.values():
+                yield from options(inner)
+        elif action.dest != "help":
+            kind = getattr(action.type, "__name__", "")
+            words = {"default": action.default, "const": action.const, "nargs": action.nargs, "dest": action.dest, "type": kind}
+            words |= {"choices": action.choices and list(action.choices), "required": action.required}
+            said = [f"{name}={value!a}" for name, value in words.items() if value not in (None, "", False, argparse.SUPPRESS)]
+            yield f"{parser.prog} {'/'.join(action.option_strings)}: {' '.join(said)}"
+
+
+@pytest.mark.feature("MQ37")
+def test_everything_is_printed_as_it_was(desk: Desk) -> None:
+    peopled(desk)
+    assert "\n".join(printed(desk)).splitlines() == RECORDED.read_text().splitlines()
+
+
+def test_every_argument_of_every_command_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("IRONCLAIM_")]:
+        monkeypatch.delenv(name)
+    assert list(options(_parser())) == OPTIONS.read_text().splitlines()
+
+
+if __name__ == "__main__":
+    OPTIONS.write_text("".join(f"{line}\n" for line in options(_parser())))
+    with EmbeddedServer() as server:
+        at_it = Desk(server.url)
+        peopled(at_it)
+        RECORDED.write_text("\n".join(printed(at_it)))
