@@ -4,12 +4,16 @@ documents the columns."""
 from __future__ import annotations
 
 import itertools
+import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import engine
 from engine.models.dsps import CLOCK_MAX, CLOCK_MIN
 from engine.observer import Outcome, ServerIdentity
 from engine.ops import channels as ops
@@ -40,7 +44,7 @@ from engine.ops.schedules import Tick, Ticked
 from record import channels, history
 from record.channels import ChannelRecorder
 from record.history import HistoryFile
-from record.recorder import Recorder
+from record.recorder import Recorder, Sink
 from tests.engine.helpers.schema import check_rows, raw_rows
 from tests.reports.whole import same
 
@@ -182,6 +186,22 @@ def test_the_rows_of_a_channel(file: HistoryFile, monkeypatch: pytest.MonkeyPatc
     recorder.misused("s", "truncated", clock=None, result="malformed", first_send_ns=3, done_ns=4)
     recorder.close()
     rows_are("rows_of_a_channel.jsonl", file)
+
+
+def test_the_rows_of_a_sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time_ns", lambda: 9)
+    sink = Sink(tmp_path / "w.sink.jsonl", proc="w")
+    job: Any = SimpleNamespace(id="a", fence=5, nonce="n:1", payload_bytes=b"{}")
+    for result in (None, {"ä": [1]}, 0):
+        sink.write(job, result)
+    sink.clock()
+    sink.close()
+    first, *rows, last = raw_rows(tmp_path / "w.sink.jsonl")
+    token = {"job": "a", "fence": 5, "nonce": "n:1", "crc": zlib.crc32(b"{}")}
+    crcs = [{}, {"result_crc": zlib.crc32('{"ä":[1]}'.encode())}, {"result_crc": zlib.crc32(b"0")}]
+    told = [{"kind": "effect", "items": [token | crc]} for crc in crcs] + [{"kind": "clock", "wall_ns": 9}]
+    assert [{name: row[name] for name in row if name not in ("v", "seq", "proc", "t_ns")} for row in rows] == told
+    assert (first["role"], first["version"], first["proc"], last["kind"]) == ("sink", engine.__version__, "w", "close")
 
 
 def test_the_columns_are_those_that_are_documented() -> None:

@@ -71,7 +71,7 @@ def jobs(folder: Path) -> Path:
     story.enqueue("held", 43.9, unique="one")
     story.enqueue("refused", 44.0, unique="one", result="duplicate", holder="held")
     story.run("worker-1", "held", 44.3)
-    for at in (*range(1, 10), *range(45, 54)):
+    for at in (8, 9, *range(45, 49)):
         item = {"job": f"cron:beat:{1_000 + at}", "schedule": "beat", "tick_ms": srv_ms(at), "result": "created"}
         story.operation("worker-1", "tick", at, [item])
     story.extend(story.leased("worker-1", "long", 46.0), 46.5)
@@ -101,12 +101,19 @@ def channels(folder: Path) -> Path:
         story.channel(name, fan_out=len(readers), preset=preset, slow=[])
         for reader in readers:
             story.subscribe(by, name, reader, 25.0)
-        for number, count in enumerate((1, 1, 1, 2, 3, 1, 1, 1)):
+        for number, count in enumerate((1, 1, 1, 2, 3, 1, 1, 2 if shared else 1)):
             at = 48.0 + number / 10
             story.publish(P1, name, [f"{name}-{number}-{place}" for place in range(count)], at, told={"ttl_s": 20})
             for later, reader in enumerate(readers):
                 story.fetch(by, name, reader, at + 0.01 + later / 100, told={"ttl_s": 20})
                 story.acknowledge(by, name, reader, at + 0.015 + later / 100)
+        if shared:
+            # What nobody may edit, as it did not go as planned: delivered twice, or published twice.
+            story.publish(P1, name, f"{name}-odd", 48.9, told={"ttl_s": 20})
+            story.publish(P1, name, f"{name}-odd" if number % 2 else f"{name}-even", 48.91, told={"ttl_s": 20})
+            for again in (0, 1) if number % 2 == 0 else (1,):
+                story.fetch(by, name, "reader", 48.92 + again / 100, told={"ttl_s": 20})
+            story.acknowledge(by, name, "reader", 48.95)
         for place, bad in enumerate(("tampered", "truncated", "foreign", "old", "beyond")):
             story.misuse(by, name, "reader", bad, 49.5 + place / 100)
     return story.write()
