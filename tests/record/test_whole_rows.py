@@ -182,6 +182,7 @@ def test_the_rows_of_a_channel(file: HistoryFile, monkeypatch: pytest.MonkeyPatc
     told(recorder, messages())
     publish = ops.Publish(MESSAGES, 60, not_after_ms=1)
     told(recorder, iter([(publish, None), (ops.Acknowledge("s", 5, 60), None)]))
+    told(ChannelRecorder(file, channel="news"), iter([(publish, None)]))
     recorder.misused("s", "tampered", clock=CLOCK_MIN, result="malformed", first_send_ns=1, done_ns=2)
     recorder.misused("s", "truncated", clock=None, result="malformed", first_send_ns=3, done_ns=4)
     recorder.close()

@@ -14,7 +14,8 @@ from tests.reports import good_channels
 from tests.reports.cases import handed
 from tests.reports.cases.channels import CASES
 from tests.reports.channel_story import ChannelStory
-from tests.reports.conftest import Checked, Judge, by_subject, violations_of
+from tests.reports.conftest import Checked, Judge, by_subject, lines_of, violations_of
+from tests.reports.whole import same
 
 #: The modules that add their cases to those of `channels` when they are imported.
 MORE_CASES = (handed,)
@@ -57,6 +58,10 @@ def found(rows: list[Row]) -> dict[str, set[tuple[str, str, str]]]:
 def test_scripts_at_a_server_that_was_replaced_are_a_violation(rows: list[Row]) -> None:
     told = [(row["subject"], row["level"], row["detail"]) for row in rows if row["check"] == "P9"]
     assert told == [("4-primary-kill", "violated", "shows: 42 scripts of clients ran at server-0")]
+
+
+def test_all_that_is_found_is_told_as_ever(rows: list[Row]) -> None:
+    same("violations_of_channels.txt", lines_of({}, rows))
 
 
 @pytest.mark.parametrize("channel", CASES)

@@ -10,16 +10,24 @@ import pytest
 from pyspark.sql import SparkSession
 
 from engine.models import dsps
-from reports import frames, load
+from reports import evidence, frames, load
 from reports.channels.frames import ChannelFrames
 from reports.channels.measure import measures
 from reports.channels.plan import CLOCK_MAX, CLOCKS, clock_at, distance, lag, past_wrap
 from reports.channels.turns import era_of
+from reports.checks import CHECKS
+from reports.findings import examine
 from reports.folder import history_files
+from reports.page import chapters
+from reports.page.channels import chapters as channel_chapters
 from reports.page.channels.series import ChannelSeries, Fall, channel_series, falls
-from reports.page.timeline import Axis, axis
+from reports.page.timeline import Axis, Window, axis
+from reports.table import render
+from reports.verdict import NO_MEASURES
 from tests.reports.channel_story import ChannelStory
+from tests.reports.figures import page_of
 from tests.reports.story import ns
+from tests.reports.whole import same
 
 #: Clocks at the ends, in the middle and around the wrap.
 CLOCKS_SEEN = (0, 1, -1, 41, CLOCK_MAX, CLOCK_MAX - 1, -CLOCK_MAX, -CLOCK_MAX + 1)
@@ -197,3 +205,29 @@ def test_rates_over_time_are_those_of_the_history(drawn: ChannelSeries, along: A
 def test_a_fall_of_the_clock_on_the_server_is_seen_across_the_wrap(run: Path, along: Axis) -> None:
     """Samples that cannot be read are passed over; a crossing is no fall."""
     assert falls(run, along) == [Fall("one", 7.0, 1, 0)]
+
+
+def test_the_whole_page_of_a_run(
+    built: ChannelFrames,
+    measured: dict[str, Any],
+    drawn: ChannelSeries,
+    run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a check, faults and a violation that are made up; what is printed of it, and what proves nothing in it."""
+    bands = [("1-net-down", "net-down", "publisher-1", 2.0, 5.0, True), ("2-x", "subscriber-kill", "s", 9.0, 12.0, False)]
+    monkeypatch.setattr(chapters, "windows", lambda *_: [Window(*band) for band in bands])
+    monkeypatch.setattr(channel_chapters, "channel_series", lambda *_: drawn)
+    fault = {"fault": "1-net-down", "target": "publisher-1", "detail": "seen", "healed_detail": ""}
+    fault |= {"witnessed": True, "healed": False}
+    check = {"id": "P1", "name": "all arrive", "verdict": "violated", "why": "one is gone", "evidence": []}
+    check |= {"violations": 1, "declared": 0, "possible": 2, "not_judged": ["the rest"]}
+    check |= {"examples": ["one/reader never got b"], "subjects": ["one/reader"]}
+    decided = {"verdict": "violated", "reasons": ["P1 violated"], "checks": [check], "findings": [], "slo": []}
+    decided["spec"] = built.run.spec
+    decided["measures"] = {**NO_MEASURES, **measured, "faults": [fault], "lost": 1}
+    evidence.collect(run, decided, built.run, lambda line: None)
+    held = examine(built, tmp_path, [check for check in CHECKS if check.id in ("H0", "H1", "H2", "H3")])
+    doubts = [f"{one.check.id} {one.verdict}: {one.why}" for one in held]
+    same("page_of_channels.html", "\n".join([page_of(run, decided, built), render(decided), *doubts]))

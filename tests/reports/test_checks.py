@@ -10,28 +10,39 @@ from pyspark.sql import Row, SparkSession
 from reports.checks import CHECKS
 from tests.reports.cases import attempts, drops, handlers, jobs, leases, liveness, order, tokens
 from tests.reports.cases.base import CASES
-from tests.reports.conftest import Checked, by_subject, violations_of
+from tests.reports.conftest import Checked, by_subject, lines_of, violations_of
 from tests.reports.good_run import healthy
+from tests.reports.whole import same
 
 #: The modules that register their cases when they are imported.
 CATALOGUE = (leases, jobs, drops, liveness, tokens, handlers, attempts, order)
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory, checked: Checked, spark: SparkSession) -> list[Row]:
-    """The violations of one run in which all cases happened."""
+def judged_run(
+    tmp_path_factory: pytest.TempPathFactory, checked: Checked, spark: SparkSession
+) -> tuple[dict[str, tuple[str, str]], list[Row]]:
+    """The verdicts on one run in which all cases happened, and its violations."""
     story = healthy(tmp_path_factory.mktemp("checks") / "run")
     for job, (tell, _) in CASES.items():
         tell(story, job)
     run = story.write()
-    checked(run, *(check.id for check in CHECKS))
-    return violations_of(run, spark)
+    return checked(run, *(check.id for check in CHECKS)), violations_of(run, spark)
+
+
+@pytest.fixture(scope="module")
+def rows(judged_run: tuple[dict[str, tuple[str, str]], list[Row]]) -> list[Row]:
+    return judged_run[1]
 
 
 @pytest.fixture(scope="module")
 def found(rows: list[Row]) -> dict[str, set[tuple[str, str, str]]]:
     """What each job was found for."""
     return by_subject(rows)
+
+
+def test_all_that_is_found_is_told_as_ever(judged_run: tuple[dict[str, tuple[str, str]], list[Row]]) -> None:
+    same("violations_of_jobs.txt", lines_of(*judged_run))
 
 
 @pytest.mark.parametrize("job", CASES)

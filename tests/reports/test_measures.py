@@ -11,11 +11,18 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from reports import evidence, slo, slo_file
 from reports.facts import RANKS, Run
+from reports.frames import Frames
 from reports.measure import NEVER_MS, stated
-from tests.reports.conftest import Judge
+from reports.page.document import head
+from reports.table import render
+from tests.reports.conftest import verdict_of
+from tests.reports.figures import page_of
 from tests.reports.good_run import GENERAL, healthy
+from tests.reports.page_runs import OBJECTIVES, written
 from tests.reports.story import ns, srv_ms
+from tests.reports.whole import same
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +35,20 @@ def valid_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     story.end("bury", token, at=39.3)
     story.at_end["dead"].append(("hopeless", srv_ms(39.3)))
     story.row("producer-1", "drop", 40, intended_ns=ns(39.9), count=3, detail="too late to send")
-    return story.write()
+    story.spec |= {"machine": {"cores": 2, "memory_bytes": 8 * 2**30, "load": [0.1, 0.2, 0.3]}, "git_commit": "abc"}
+    return written(story)
 
 
 @pytest.fixture(scope="module")
-def valid(valid_run: Path, judged: Judge) -> dict[str, Any]:
-    return judged(valid_run)
+def judgement(valid_run: Path, spark: SparkSession) -> tuple[dict[str, Any], Frames]:
+    """The verdict, and the frames that it was decided on."""
+    kept: list[Any] = []
+    return verdict_of(valid_run, spark, lambda *told: kept.extend(told)), kept[-1]
+
+
+@pytest.fixture(scope="module")
+def valid(judgement: tuple[dict[str, Any], Frames]) -> dict[str, Any]:
+    return judgement[0]
 
 
 def test_a_good_run_is_valid_in_every_check(valid: dict[str, Any]) -> None:
@@ -159,3 +174,17 @@ def test_tables_are_written(valid: dict[str, Any], valid_run: Path, spark: Spark
     found = sorted((row["f"], row["type"]) for row in operations.collect())
     answered = [("claim", "ok"), ("claim", "ok"), ("enqueue", "ok"), ("finish", "ok"), ("handle", "invoke"), ("handle", "ok")]
     assert found == [*answered, ("reap", "ok")]
+
+
+def test_the_whole_page_of_a_run(judgement: tuple[dict[str, Any], Frames], valid_run: Path, tmp_path: Path) -> None:
+    """With a violation that is made up, objectives, and faults; and the head of the valid one; and what is printed of both."""
+    decided, frames = judgement
+    (tmp_path / "slo.toml").write_text(OBJECTIVES)
+    objectives = slo_file.objectives_of(valid_run, tmp_path / "slo.toml", channels=False)
+    made_up = {"verdict": "violated", "violations": 3, "subjects": ["k1", "z1"], "why": "3 found, the first: k1 overlaps"}
+    made_up |= {"examples": ["k1 overlaps with slow of worker-1", "z1 was lost"], "possible": 1}
+    broken = {**decided, "verdict": "violated", "reasons": ["J1 violated: 3 found"], "slo": slo.judged(objectives, decided)}
+    broken["checks"] = [{**check, **made_up} if check["id"] == "J1" else check for check in decided["checks"]]
+    evidence.collect(valid_run, broken, frames.run, lambda line: None)
+    whole = (page_of(valid_run, broken, frames), head("run (one server)", decided), render(broken), render(decided))
+    same("page_of_jobs.html", "\n".join(whole))
