@@ -188,17 +188,6 @@ def test_rules_12_and_17_what_scripts_bury_by_themselves_are_rows(queue: Queue, 
     assert corrupt == ["claim"] and first.lease != again.lease
 
 
-def test_a_fused_call_is_two_operations_with_one_call_id(queue: Queue, path: Path) -> None:
-    (lease,) = leased(queue, "a")
-    queue.enqueue("work", {}, id="b")
-    run(queue, Finish((lease,), claim_operation(queue)))
-    rows = operations(path)[-4:]
-    assert [f"{row['f']} {row['type']}" for row in rows] == ["finish invoke", "claim invoke", "finish ok", "claim ok"]
-    assert len({row["call"] for row in rows}) == 1 and rows[0]["op"] == rows[2]["op"] != rows[1]["op"] == rows[3]["op"]
-    assert "incarnation" in rows[1] and "incarnation" not in rows[0]
-    assert rows[2]["items"][0]["outcome"] == "finished" and rows[3]["items"][0]["job"] == "b"
-
-
 def worked(queue: Queue, folder: Path, work: Callable[[Job, Sink], Any]) -> None:
     """Let a worker run all jobs, whose handler gets the sink as well."""
     sink = Sink(folder / "p.sink.jsonl", proc="p")

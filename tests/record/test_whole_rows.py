@@ -169,7 +169,7 @@ def test_the_rows_of_a_queue(file: HistoryFile) -> None:
     told(recorder, jobs())
     told(other, iter([(new("z"), Enqueued(7, "z", "created"))]))
     private = Recorder(file, queue="q", private=True)
-    told(private, iter([(Retry(FAILED), Ended(7, (("ok", "retried"),) * 2)), (Mark(A), Marked(7, "stale"))]))
+    told(private, iter([(Retry(FAILED), Ended(7, (("ok", "retried"), ("ok", "retried")))), (Mark(A), Marked(7, "stale"))]))
     for one, error in ((recorder, None), (recorder, "KeyError: 'x'"), (private, "KeyError: 'x'"), (private, "said so")):
         one.handler_ended(JOB, one.handler_started(JOB, 20), 20, 30, error)
     recorder.close()

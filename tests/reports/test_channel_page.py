@@ -5,16 +5,11 @@ from __future__ import annotations
 import html
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from reports import page
-from reports.page import ink
-from reports.page.channels import draw
-from reports.page.channels.series import ChannelSeries, Clock
-from reports.page.timeline import Axis
 from tests.reports.browser import Browser
 from tests.reports.channel_runs import busy
 from tests.reports.page_runs import judge_aloud
@@ -47,25 +42,6 @@ def text(run: Path) -> str:
 
 def test_names_that_are_markup_stay_text(text: str) -> None:
     assert "<script" not in text.lower() and html.escape(HOSTILE) in text
-
-
-def test_a_line_changes_its_colour_where_it_crosses() -> None:
-    """Blue up to the wrap, green beyond it; one mark on the wrap, at the instant of the crossing."""
-    one = Clock("one", "fan-out 1", ((0.0, 0, -2), (2.0, 0, 0), (4.0, 0, 3), (6.0, 1, 2)), (3.0,), near=True)
-    series = ChannelSeries(("fan-out 1",), (one,), {}, {}, {})
-    with ink.drawing():
-        (panel,) = draw.clocks(series, [], Axis(0, 10_000_000_000, 1), []).axes
-    lines = {line.get_color(): points_of(line) for line in reversed(panel.get_lines())}
-    assert lines[ink.BLUE] == [(0, -2), (2, 0), (3, 0)]
-    assert lines[ink.GREEN] == [(3, 0), (4, 3)]
-    assert lines[ink.AMBER] == [(3, 0)] and lines[ink.PURPLE] == [(4, 3), (6, 2)]
-    low, high = panel.get_ylim()
-    assert low < 0 < high and draw.signed(0) == "wrap"
-
-
-def points_of(line: Any) -> list[tuple[float, float]]:
-    """Where a line of a figure goes."""
-    return list(zip(*line.get_data(), strict=True))
 
 
 def test_a_browser_shows_it_whole_and_asks_nobody(window: Browser, run: Path) -> None:

@@ -66,11 +66,14 @@ def jobs(folder: Path) -> Path:
         for claims in (1, 2):
             token = story.claim("worker-1", job, at + claims / 10, told={**CLAIMED, "claims": claims, "failures": claims - 1})
             story.start(token, at + claims / 10 + 0.01, took=0.01, end="ok" if claims == 2 else "fail")
-            more = {"delay_ms": 50} if claims == 1 else {"result_crc": 1}
+            more: dict[str, Any] = {"delay_ms": 50} if claims == 1 else {"result_crc": 1}
             story.end("finish" if claims == 2 else "retry", token, at=at + claims / 10 + 0.03, **more)
-    story.enqueue("held", 43.9, unique="one")
-    story.enqueue("refused", 44.0, unique="one", result="duplicate", holder="held")
-    story.run("worker-1", "held", 44.3)
+    # A refusal that came while its holder had only begun, was about to end or had ended proves nothing.
+    for holder, sent, took in (("held", 43.9, 0.001), ("racing", 44.9, 0.001), ("new", 46.0, 0.05)):
+        story.enqueue(holder, sent, took=took, unique=holder)
+        story.run("worker-1", holder, sent + 0.3)
+    for away, holder, sent in (("sure", "held", 44.0), ("a", "racing", 45.2595), ("b", "racing", 45.4), ("c", "new", 46.02)):
+        story.enqueue(away, sent, unique=holder, result="duplicate", holder=holder)
     for at in (8, 9, *range(45, 49)):
         item = {"job": f"cron:beat:{1_000 + at}", "schedule": "beat", "tick_ms": srv_ms(at), "result": "created"}
         story.operation("worker-1", "tick", at, [item])

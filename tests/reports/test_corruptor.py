@@ -3,8 +3,6 @@ of jobs, one of channels."""
 
 from __future__ import annotations
 
-import random
-
 import pytest
 from pyspark.sql import SparkSession
 
@@ -12,10 +10,7 @@ from chaos.cli import main
 from chaos.interrupts import Interrupts
 from reports.checks import CHECKS
 from reports.corrupt.command import Seen, corrupt
-from reports.corrupt.history import History
 from reports.corrupt.kinds import CHANNEL_KINDS, KINDS
-from reports.errors import JudgeError
-from tests.reports.story import Story, srv_ms
 
 #: Checks that this run does not have, or whose corruptions always make others unknown as well.
 NOT_ALONE = {"H0", "H1", "H2", "J19", "J25"}
@@ -72,30 +67,6 @@ def test_each_check_of_channels_sees_something_that_no_other_check_does(found_on
     needed = {check.id for check in CHECKS if check.id[0] in "HP"} - NOT_ALONE_ON_CHANNELS
     alone = {one.checks[0] for one in found_on_channels if len(one.checks) == 1}
     assert needed - alone == set()
-
-
-def test_what_is_planted_is_what_a_history_proves(story: Story) -> None:
-    """A refusal that came while its holder had only begun, was about to end or had ended proves nothing; nor does a tick that is
-    late by the server's clock before there was a worker for as long as one may take to come."""
-    for holder, sent, took in (("held", 43.9, 0.001), ("racing", 44.9, 0.001), ("new", 46.0, 0.05)):
-        story.enqueue(holder, sent, took=took, unique=holder)
-        story.run("worker-1", holder, sent + 0.3)
-    for away, holder, sent in (("sure", "held", 44.0), ("a", "racing", 45.2595), ("b", "racing", 45.4), ("c", "new", 46.02)):
-        story.enqueue(away, sent, unique=holder, result="duplicate", holder=holder)
-    early, later = (range(1, 10), range(45, 54))
-    for at in (*early, *later):
-        item = {"job": f"cron:beat:{1_000 + at}", "schedule": "beat", "tick_ms": srv_ms(at), "result": "created"}
-        story.operation("worker-1", "tick", at, [item])
-    run = story.write()
-    for seed in range(8):
-        history = History(run, random.Random(seed))
-        assert KINDS["key-taken-twice"].edit(history) == "sure"
-        assert KINDS["tick-long-after-its-time"].edit(history) in {f"cron:beat:{1_000 + at}" for at in later}
-    with pytest.raises(JudgeError, match="the run has no such job: record a longer one"):
-        KINDS["key-taken-twice"].edit(history)
-    history.spec["recovery_bound_ms"] = 60_000
-    with pytest.raises(JudgeError, match="no schedule ticked without a fault about"):
-        KINDS["tick-long-after-its-time"].edit(history)
 
 
 def test_each_kind_says_what_the_engine_did_and_names_a_check() -> None:

@@ -22,7 +22,7 @@ from reports import cluster, session
 from reports.bench import __main__ as bench_main
 from reports.bench import command, cost
 from reports.bench.command import Order, Small
-from reports.bench.cost import Cost, Usage
+from reports.bench.cost import Cost
 from reports.bench.grow import Grown
 from reports.errors import JudgeError
 from reports.interrupts import Interrupts
@@ -92,18 +92,6 @@ def test_the_cost_of_a_judge_is_that_of_its_processes_and_of_those_beside_it(
     with pytest.raises(StopIteration):
         cost.judged(tmp_path, "local")
     assert started[-1].ended == ["terminate", "wait"]
-
-
-def test_a_process_that_is_gone_meanwhile_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cost, "descendants", lambda root: [1, 2])
-    monkeypatch.setattr(cost, "memory_bytes", {2: 10}.__getitem__)
-    monkeypatch.setattr(cost, "used_s", {2: 1.0}.__getitem__)
-    usage = Usage(peak_bytes=3)
-    with pytest.raises(KeyError):
-        usage.look()
-    monkeypatch.setattr(cost, "memory_bytes", [10].__getitem__)
-    usage.look()
-    assert (usage.peak_bytes, usage.cpu_s, usage.own) == (3, {}, set())
 
 
 def test_histories_are_judged_after_the_run_that_they_are_made_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
