@@ -1,6 +1,5 @@
-"""Whole texts against those that are kept in tests/reports/golden. What is meant to differ is taken over:
-
-cp build/golden/* tests/reports/golden/
+"""Whole texts against those that are kept in tests/reports/golden. What is meant to differ is taken over with
+`cp build/golden/* tests/reports/golden/`.
 """
 
 from __future__ import annotations
@@ -16,11 +15,10 @@ SHOWN = 20
 
 def same(name: str, text: str) -> None:
     """Fail with the first lines that differ from the kept text."""
-    kept = GOLDEN / name
-    lines = difflib.unified_diff(
-        kept.read_text("utf-8").splitlines() if kept.exists() else [], text.splitlines(), n=0, lineterm=""
-    )
-    if found := list(lines)[2:]:
+    kept, fresh = GOLDEN / name, FRESH / name
+    fresh.unlink(missing_ok=True)
+    before = kept.read_text("utf-8").splitlines() if kept.exists() else []
+    if found := list(difflib.unified_diff(before, text.splitlines(), n=0, lineterm=""))[2:]:
         FRESH.mkdir(parents=True, exist_ok=True)
-        (FRESH / name).write_text(text, "utf-8")
-        raise AssertionError("\n".join([f"{kept} is not {FRESH / name}:", *(line[:200] for line in found[:SHOWN])]))
+        fresh.write_text(text, "utf-8")
+        raise AssertionError("\n".join([f"{kept} is not {fresh}:", *(line[:200] for line in found[:SHOWN])]))
