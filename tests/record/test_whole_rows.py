@@ -120,6 +120,7 @@ def messages() -> Iterator[tuple[Operation, Any]]:
         {"items": items, "more": True},
         {"upto": CLOCK_MIN, "searching": True, "turned": True},
         {"upto": CLOCK_MAX - 1},
+        {"upto": CLOCK_MAX - 2},
         {},
     ):
         yield ops.Fetch("s", 64, 60, waited_ms=3), ops.FetchReply(7, "ok", **common, **more)  # type: ignore[arg-type]
