@@ -28,7 +28,7 @@ def measures(file: HistoryFile) -> list[tuple[int, int, int]]:
 
 def test_the_first_call_the_best_of_each_period_and_the_last_are_written(file: HistoryFile) -> None:
     offsets = ClockOffsets(file)
-    calls = [(1.0, 0.5), (2.0, 0.2), (3.0, 0.1), (4.0, 0.3), (12.0, 0.4), (13.0, 0.1), (14.0, 0.2), (15.0, 0.6)]
+    calls = [(1.0, 0.5), (2.0, 0.2), (3.0, 0.1), (4.0, 0.3), (8.0, 0.9), (12.0, 0.4), (13.0, 0.1), (14.0, 0.2), (15.0, 0.6)]
     told = {at_s: (int(at_s * S), int((at_s + took_s) * S), int(at_s * 1_000)) for at_s, took_s in calls}
     for call in told.values():
         offsets.learn(*call)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engine import Malformed, Queue
 from record import environment
 from record.environment import FILE, led, recording
+from record.history import HistoryFile
 from tests.engine.helpers import warm
 from tests.engine.helpers.schema import checked_rows
 
@@ -134,3 +137,40 @@ def test_a_process_that_is_only_led_records_nothing(ironclaim_url: str, tmp_path
     run(led(ironclaim_url, "mails", None), LED, "alone", folder=tmp_path)
     with Queue("mails", url=ironclaim_url) as queue:
         assert queue.counts().waiting == 1 and not list(tmp_path.iterdir())
+
+
+def test_what_a_process_is_told_of_its_queues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The queue of that name is recorded, all are led, and errors of a service are private."""
+    closing: list[Any] = []
+    monkeypatch.setattr(atexit, "register", closing.append)
+
+    def told(variables: Mapping[str, str]) -> None:
+        monkeypatch.setattr(environment, "_recorder", None)
+        for name in (FILE, environment.URL, environment.QUEUE, environment.UNDER):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+
+    def seen(queue: str) -> tuple[Any, ...]:
+        found = environment.observer(queue)
+        return type(found).__name__, *(getattr(found, name, None) for name in ("leads_to", "under", "_private", "_queue"))
+
+    told(led("redis://x", "mails", tmp_path / "a.jsonl", "u:"))
+    assert seen("bills") == ("Leading", "redis://x", "u:", None, None) and not closing
+    assert seen("mails") == ("Recorder", "redis://x", "u:", True, "mails")
+    recorder = environment._recorder
+    assert recorder is not None and closing == [recorder.close]
+    told(recording(tmp_path / "a.jsonl"))
+    with pytest.raises(Malformed, match="a file of this process alone: another one records in it"):
+        environment.observer("mails")
+    assert os.environ[FILE] == str(tmp_path / "a.jsonl")
+    told(recording(tmp_path / "b.jsonl"))
+    assert [seen(name) for name in ("x", "y")] == [("Recorder", None, "", False, name) for name in ("x", "y")]
+    told(led("redis://x", "mails", None))
+    assert seen("mails") == ("Leading", "redis://x", "", None, None)
+    told({FILE: ""})
+    assert environment.observer("mails") is None
+    monkeypatch.setattr(environment, "_recorder", recorder)
+    environment._in_a_forked_child()
+    assert recorder.file.broken and [row["kind"] for row in checked_rows(tmp_path / "a.jsonl")] == ["open"]
+    HistoryFile(tmp_path / "a.jsonl", proc="a", role="worker", alone=True).close()

@@ -151,6 +151,17 @@ file.close()
     assert path.stat().st_size == 1000 and loaded.torn and not loaded.corrupt_lines and loaded.rows
 
 
+def test_a_file_that_a_child_has_left_alone_is_closed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, closed = history.HistoryFile(tmp_path / "a.jsonl", proc="a", role="worker"), list[int]()
+    close = os.close
+    monkeypatch.setattr(os, "close", closed.append)
+    for end in (file.abandon, file.close, file.abandon):
+        end()
+    file.append(['"kind":"phase","name":"p"'])
+    assert len(closed) == len(lines_of(file.path)) == 1 and file.broken
+    close(*closed)
+
+
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
         history.HistoryFile(tmp_path / "none" / "a.jsonl", proc="a", role="worker")

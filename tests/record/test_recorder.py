@@ -12,11 +12,9 @@ from typing import Any
 import pytest
 
 from engine import Job, OutcomeUnknown, Queue, ServerUnavailable, Worker
-from engine.observer import Outcome
-from engine.ops.base import Call, Operation
+from engine.ops.base import Operation
 from engine.ops.claims import Bury, Drop, Extend, Failure, Finish, Mark, Release, Retry, Sweep
-from engine.ops.jobs import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Lease, Options
-from engine.ops.schedules import Tick, Ticked
+from engine.ops.jobs import Enqueue, Lease, Options
 from engine.redis.gathering import CallMaker, GatheredEnqueue, merged
 from record.history import HistoryFile
 from record.recorder import Recorder, Sink, result_crc
@@ -190,17 +188,6 @@ def test_rules_12_and_17_what_scripts_bury_by_themselves_are_rows(queue: Queue, 
     assert corrupt == ["claim"] and first.lease != again.lease
 
 
-def test_a_fused_call_is_two_operations_with_one_call_id(queue: Queue, path: Path) -> None:
-    (lease,) = leased(queue, "a")
-    queue.enqueue("work", {}, id="b")
-    run(queue, Finish((lease,), claim_operation(queue)))
-    rows = operations(path)[-4:]
-    assert [f"{row['f']} {row['type']}" for row in rows] == ["finish invoke", "claim invoke", "finish ok", "claim ok"]
-    assert len({row["call"] for row in rows}) == 1 and rows[0]["op"] == rows[2]["op"] != rows[1]["op"] == rows[3]["op"]
-    assert "incarnation" in rows[1] and "incarnation" not in rows[0]
-    assert rows[2]["items"][0]["outcome"] == "finished" and rows[3]["items"][0]["job"] == "b"
-
-
 def worked(queue: Queue, folder: Path, work: Callable[[Job, Sink], Any]) -> None:
     """Let a worker run all jobs, whose handler gets the sink as well."""
     sink = Sink(folder / "p.sink.jsonl", proc="p")
@@ -311,32 +298,3 @@ def test_handlers_and_their_sink(queue: Queue, path: Path, tmp_path: Path) -> No
         assert all(item[column] == tokens[item["job"]][column] for column in ("fence", "nonce", "crc"))
     (configuration,) = [row for row in raw_rows(path) if row["kind"] == "configuration"]
     assert json.loads(configuration["config"])["concurrency"] == 1
-
-
-def told(path: Path, *calls: tuple[Operation, Any]) -> None:
-    """Record calls, each with its reply; None for none."""
-    recorder = Recorder(HistoryFile(path, proc="p", role="producer"), queue="q")
-    for operation, reply in calls:
-        call: Call[Any] = Call(None, (), (), lambda raw: raw, operation)
-        ticket, error = recorder.invoked(call, 1, None), "" if reply else "no answer"
-        recorder.completed(call, ticket, Outcome(reply, error, True, True if reply else None, 1, (), 1, 1, 2))
-    recorder.close()
-
-
-def test_a_job_that_the_server_gives_an_id_is_named_once_it_has_one(path: Path) -> None:
-    nameless = Enqueue("", "work", b"{}", b"n" * 16, Options(), not_after_ms=1)
-    many = EnqueuedMany(7, (Enqueued(7, "13", "created"), Enqueued(7, "14", "created")))
-    told(path, (nameless, Enqueued(7, "12", "created")), (EnqueueMany((nameless, nameless)), many), (nameless, None))
-    rows = [row for row in raw_rows(path) if row.get("f") == "enqueue"]
-    assert [[item["job"] for item in row["items"]] for row in rows] == [[], ["12"], [], ["13", "14"], [], []]
-    assert [row["type"] for row in rows] == ["invoke", "ok", "invoke", "ok", "invoke", "info"]
-
-
-def test_a_tick_names_the_job_that_the_server_gave_an_id(path: Path) -> None:
-    """Bull's jobs have numbers, those of its schedules as well."""
-    tick = Tick("a" * 16, 1, "beat", "1", 1000, (1000, 2000), 3000, 0, "skip")
-    made = ("7", "cron:beat:1000")
-    told(path, *((tick, Ticked(5, "ticked", (job,), 1)) for job in made))
-    found = [row["items"] for row in raw_rows(path) if row.get("f") == "tick" and row["type"] == "ok"]
-    ticks = [[(item["job"], item["tick_ms"], item["result"]) for item in items] for items in found]
-    assert ticks == [[(job, 1000, "created"), ("cron:beat:2000", 2000, "skipped")] for job in made]

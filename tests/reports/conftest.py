@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,12 @@ def violations_of(run: Path, spark: SparkSession) -> list[Row]:
     return spark.read.parquet(str(table)).collect()
 
 
+def lines_of(told: Mapping[str, tuple[str, str]], rows: Iterable[Row]) -> str:
+    """What checks say, and all columns of each violation, a line for each."""
+    verdicts = [f"{check} {verdict}: {why}" for check, (verdict, why) in told.items()]
+    return "\n".join([*verdicts, *sorted(" | ".join(f"{name} {row[name]}" for name in sorted(row.asDict())) for row in rows), ""])
+
+
 def by_subject(rows: Iterable[Row]) -> dict[str, set[tuple[str, str, str]]]:
     """What each subject was found for: check, kind and level."""
     found: dict[str, set[tuple[str, str, str]]] = {}
@@ -44,10 +50,10 @@ def by_subject(rows: Iterable[Row]) -> dict[str, set[tuple[str, str, str]]]:
     return found
 
 
-def verdict_of(run: Path, spark: SparkSession) -> dict[str, Any]:
+def verdict_of(run: Path, spark: SparkSession, draw: Callable[..., Any] = lambda *_: None) -> dict[str, Any]:
     """Judge a run's folder in the session of the suite. The page has tests of its own: it is not drawn."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page, "write_report", lambda *_: None)
+        patch.setattr(page, "write_report", draw)
         return judge(run, spark=spark, say=lambda line: None)
 
 

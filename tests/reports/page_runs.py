@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +40,6 @@ def written(story: Story) -> Path:
     return run
 
 
-def sampled_run(folder: Path) -> Path:
-    """The valid run with samples and a machine card."""
-    story = healthy(folder)
-    story.spec |= {"machine": {"cores": 2, "memory_bytes": 8 * 2**30, "load": [0.1, 0.2, 0.3]}, "git_commit": "abc"}
-    return written(story)
-
-
 def hostile_run(folder: Path) -> Path:
     """A job with a hostile id is finished twice, in a run whose phases and spec are hostile, too."""
     story = healthy(folder)
@@ -83,10 +75,3 @@ def hostile_page(spark: SparkSession, folders: pytest.TempPathFactory) -> Path:
         hostile_run(run)
         assert judge_aloud(run, spark)["verdict"] == "violated"
     return run
-
-
-def rows_of(text: str, section: str) -> list[list[str]]:
-    """The cells of the first table of a section, as they stand in the source."""
-    body = text[text.index(f'<section id="{section}">') :]
-    body = body[body.index("<tbody>") : body.index("</tbody>")]
-    return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, flags=re.S) for row in body.split("<tr>")[1:]]

@@ -10,16 +10,24 @@ import pytest
 from pyspark.sql import SparkSession
 
 from engine.models import dsps
-from reports import frames, load
+from reports import evidence, frames, load
 from reports.channels.frames import ChannelFrames
 from reports.channels.measure import measures
 from reports.channels.plan import CLOCK_MAX, CLOCKS, clock_at, distance, lag, past_wrap
 from reports.channels.turns import era_of
+from reports.checks import CHECKS
+from reports.findings import examine
 from reports.folder import history_files
+from reports.page import chapters
+from reports.page.channels import chapters as channel_chapters
 from reports.page.channels.series import ChannelSeries, Fall, channel_series, falls
-from reports.page.timeline import Axis, axis
+from reports.page.timeline import Axis, Window, axis
+from reports.table import render
+from reports.verdict import NO_MEASURES
 from tests.reports.channel_story import ChannelStory
+from tests.reports.figures import page_of
 from tests.reports.story import ns
+from tests.reports.whole import same
 
 #: Clocks at the ends, in the middle and around the wrap.
 CLOCKS_SEEN = (0, 1, -1, 41, CLOCK_MAX, CLOCK_MAX - 1, -CLOCK_MAX, -CLOCK_MAX + 1)
@@ -110,62 +118,6 @@ def test_clocks_of_the_judge_are_those_of_the_engine() -> None:
     assert [past_wrap(one) for one in (CLOCK_MAX - 1, CLOCK_MAX, -CLOCK_MAX, -CLOCK_MAX + 1)] == [-1, 0, 1, 2]
 
 
-def test_messages_are_counted(measured: dict[str, Any]) -> None:
-    """Five are there for sure and one perhaps; `b` came twice, `c` was published twice. The reader of `two` is told of `d`, twice
-    from one cursor; that of `one` is told of `b`, which it had not acknowledged before the restore took it away."""
-    names = ("published", "offered", "deliveries", "redelivered", "subscribers", "lost_declared", "dropped")
-    assert {name: measured[name] for name in names} == {
-        **{"published": 5, "offered": 6, "deliveries": 5, "redelivered": 1, "subscribers": 3},
-        **{"lost_declared": 2, "dropped": 2},
-    }
-
-
-def test_each_channel_has_its_line(measured: dict[str, Any]) -> None:
-    one, two = measured["channels"]
-    assert one == {
-        **{"channel": "one", "group": "fan-out 1", "fan_out": 1, "published": 3, "delivered": 3, "redelivered": 1, "lost": 1},
-        **{"wraps": True, "crossings": 1, "era_changes": 1},
-    }
-    assert two == {
-        **{"channel": "two", "group": "fan-out 2", "fan_out": 2, "published": 2, "delivered": 2, "redelivered": 0, "lost": 1},
-        **{"wraps": False, "crossings": 0, "era_changes": 0},
-    }
-    assert (measured["wraps_crossed"], measured["wrap_channels"], measured["era_changes"]) == (1, 1, 1)
-
-
-def test_latency_counts_from_the_intended_publish_to_the_receipt(measured: dict[str, Any]) -> None:
-    """`a` was meant for 0.995 and there at 1.012; `b` took 4 ms, `c` 2 ms; who is slow on purpose is not measured."""
-    found = {(line["phase"], line["series"]): (line["n"], line["max_ms"]) for line in measured["percentiles"]}
-    assert found == {
-        ("lead-in", "fan-out 1"): (2, 17.0),
-        ("lead-in", "fan-out 2"): (1, 2.0),
-        ("calm", "fan-out 1"): (1, 10.0),
-        ("all", "fan-out 1"): (3, 17.0),
-        ("all", "fan-out 2"): (1, 2.0),
-    }
-    assert all(line["p50_ms"] is None for line in measured["percentiles"]), "too few for a median"
-
-
-def test_rates_and_send_lag(measured: dict[str, Any]) -> None:
-    """8 messages were offered between 0.995 s and 11 s; 5 were there by 10.001 s; 5 deliveries came from 1.012 s to 10.010 s."""
-    assert measured["rates"] == {
-        "offered_per_s": round(8 / 10.005, 2),
-        "published_per_s": round(5 / (10.001 - 0.995), 2),
-        "delivered_per_s": round(5 / (10.010 - 1.012), 2),
-    }
-    assert measured["send_lag"]["p50_ms"] == 0.0 and measured["send_lag"]["p99_ms"] == pytest.approx(4.75)
-    assert measured["recorder_share"] is not None
-
-
-@pytest.mark.slow
-def test_a_clock_that_crosses_has_the_instant_and_its_eras(drawn: ChannelSeries) -> None:
-    one, two = drawn.clocks
-    assert (one.near, one.crossed_s) == (True, (2.003,)) and (two.near, two.crossed_s) == (False, ())
-    before, after = one.eras
-    assert before[0] == (0.501, -1) and before[-1][1] == 1, "from M - 1 over M to -M"
-    assert after[0] == (10.001, 2), "the new era goes on after the latest clock that its callers remember"
-
-
 @pytest.mark.parametrize(
     ("start", "lowest", "highest", "crossed"),
     [(-3, -3, -1, False), (-3, -2, 2, True), (-1, 1, 5, True), (4, 5, 9, False), (4, -1, 3, True), (past_wrap(0), 1, 2, False)],
@@ -176,24 +128,38 @@ def test_an_era_crosses_when_it_began_before_the_wrap(start: int, lowest: int, h
     assert (era_of(row | {"beyond_ns": 7 if highest > 0 else None}, start).crossed_ns == 7) is crossed
 
 
-def test_lag_is_what_lies_between_cursor_and_clock(drawn: ChannelSeries) -> None:
-    lags = drawn.lags
-    assert list(lags) == ["fan-out 1", "fan-out 2", "slow on purpose"]
-    assert [lags["fan-out 1"][second].most for second in (0, 1, 2, 3, 9)] == [0, 0, 1, 1, 1]
-    assert lags["fan-out 1"][10].most == 0, "it has acknowledged across the wrap"
-    assert (lags["slow on purpose"][4].most, lags["slow on purpose"][7].most) == (1, 2)
-
-
-def test_rates_over_time_are_those_of_the_history(drawn: ChannelSeries, along: Axis) -> None:
-    def at(name: str) -> dict[int, int]:
-        return {second: count for second, count in enumerate(drawn.count(name, along.buckets)) if count}
-
-    assert at("offered") == {0: 1, 2: 1, 3: 1, 6: 1, 10: 1, 11: 1}
-    assert at("published") == {1: 1, 2: 1, 3: 1, 6: 1, 10: 1}
-    assert at("delivered") == {1: 1, 2: 1, 3: 1, 4: 1, 10: 1} and at("redelivered") == {2: 1} and at("lost") == {6: 1, 10: 1}
-    assert (at("re-sent"), at("duplicate"), at("stale"), at("unanswered")) == ({2: 1}, {6: 1}, {10: 1}, {11: 1})
-
-
 def test_a_fall_of_the_clock_on_the_server_is_seen_across_the_wrap(run: Path, along: Axis) -> None:
     """Samples that cannot be read are passed over; a crossing is no fall."""
     assert falls(run, along) == [Fall("one", 7.0, 1, 0)]
+
+
+def test_the_whole_page_of_a_run(
+    built: ChannelFrames,
+    measured: dict[str, Any],
+    drawn: ChannelSeries,
+    run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a check, faults and a violation that are made up; what is printed and measured, and what proves nothing in it.
+
+    Five messages are there for sure and one perhaps; `b` came twice, `c` was published twice. The reader of `two` is told of `d`,
+    twice from one cursor; that of `one` is told of `b`, which it had not acknowledged before the restore took it away. `a` was
+    meant for 0.995 s and there at 1.012; `b` took 4 ms, `c` 2 ms; who is slow on purpose is not measured.
+    """
+    bands = [("1-net-down", "net-down", "publisher-1", 2.0, 5.0, True), ("2-x", "subscriber-kill", "s", 9.0, 12.0, False)]
+    monkeypatch.setattr(chapters, "windows", lambda *_: [Window(*band) for band in bands])
+    monkeypatch.setattr(channel_chapters, "channel_series", lambda *_: drawn)
+    fault = {"fault": "1-net-down", "target": "publisher-1", "detail": "seen", "healed_detail": ""}
+    fault |= {"witnessed": True, "healed": False}
+    check = {"id": "P1", "name": "all arrive", "verdict": "violated", "why": "one is gone", "evidence": []}
+    check |= {"violations": 1, "declared": 0, "possible": 2, "not_judged": ["the rest"]}
+    check |= {"examples": ["one/reader never got b"], "subjects": ["one/reader"]}
+    decided = {"verdict": "violated", "reasons": ["P1 violated"], "checks": [check], "findings": [], "slo": []}
+    decided["spec"] = built.run.spec
+    decided["measures"] = {**NO_MEASURES, **measured, "faults": [fault], "lost": 1}
+    evidence.collect(run, decided, built.run, lambda line: None)
+    held = examine(built, tmp_path, [check for check in CHECKS if check.id in ("H0", "H1", "H2", "H3")])
+    doubts = [f"{one.check.id} {one.verdict}: {one.why}" for one in held]
+    printed = [render(decided), *doubts, json.dumps(measured, indent=1)]
+    same("page_of_channels.html", "\n".join([page_of(run, decided, built), *printed]))

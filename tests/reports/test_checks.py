@@ -10,22 +10,29 @@ from pyspark.sql import Row, SparkSession
 from reports.checks import CHECKS
 from tests.reports.cases import attempts, drops, handlers, jobs, leases, liveness, order, tokens
 from tests.reports.cases.base import CASES
-from tests.reports.conftest import Checked, by_subject, violations_of
+from tests.reports.conftest import Checked, by_subject, lines_of, violations_of
 from tests.reports.good_run import healthy
+from tests.reports.whole import same
 
 #: The modules that register their cases when they are imported.
 CATALOGUE = (leases, jobs, drops, liveness, tokens, handlers, attempts, order)
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory, checked: Checked, spark: SparkSession) -> list[Row]:
-    """The violations of one run in which all cases happened."""
+def judged_run(
+    tmp_path_factory: pytest.TempPathFactory, checked: Checked, spark: SparkSession
+) -> tuple[dict[str, tuple[str, str]], list[Row]]:
+    """The verdicts on one run in which all cases happened, and its violations."""
     story = healthy(tmp_path_factory.mktemp("checks") / "run")
     for job, (tell, _) in CASES.items():
         tell(story, job)
     run = story.write()
-    checked(run, *(check.id for check in CHECKS))
-    return violations_of(run, spark)
+    return checked(run, *(check.id for check in CHECKS)), violations_of(run, spark)
+
+
+@pytest.fixture(scope="module")
+def rows(judged_run: tuple[dict[str, tuple[str, str]], list[Row]]) -> list[Row]:
+    return judged_run[1]
 
 
 @pytest.fixture(scope="module")
@@ -34,24 +41,13 @@ def found(rows: list[Row]) -> dict[str, set[tuple[str, str, str]]]:
     return by_subject(rows)
 
 
+def test_all_that_is_found_is_told_as_ever(judged_run: tuple[dict[str, tuple[str, str]], list[Row]]) -> None:
+    same("violations_of_jobs.txt", lines_of(*judged_run))
+
+
 @pytest.mark.parametrize("job", CASES)
 def test_a_job_is_found_for_what_happened_to_it_and_for_nothing_else(job: str, found: dict[str, Any]) -> None:
     assert found.get(job, set()) == CASES[job][1]
-
-
-def test_no_job_is_found_that_no_case_is_about(found: dict[str, Any]) -> None:
-    assert set(found) == {job for job, (_, expected) in CASES.items() if expected}
-
-
-def test_a_job_with_two_overlaps_is_found_twice(rows: list[Row]) -> None:
-    job = "third-claim-while-the-first-is-held-and-the-second-is-over"
-    assert [row["subject"] for row in rows].count(job) == 2
-
-
-def test_what_rests_on_time_is_in_doubt_on_a_slow_machine_and_what_rests_on_order_is_not(rows: list[Row]) -> None:
-    """Of J1 only the reap of a worker that was missed, and may have been kept from connecting again."""
-    timed = {(row["check"], row["kind"]) for row in rows if row["timed"]}
-    assert timed == {(row["check"], row["kind"]) for row in rows if row["check"] == "J13"} | {("J1", "early reap")}
 
 
 def test_every_check_of_jobs_has_cases_that_pass_and_that_fail() -> None:

@@ -24,6 +24,7 @@ import reports.corrupt.command
 import reports.judge
 import reports.session
 from record.history import SCHEMA_VERSION
+from reports.channels.plan import CLOCK_MAX
 from reports.command import main
 from reports.corrupt.command import Seen
 from reports.corrupt.kinds import KINDS
@@ -248,6 +249,29 @@ def test_a_spec_that_no_harness_writes_is_one_clear_line(tmp_path: Path, change:
     with pytest.raises(JudgeError, match=re.escape(words)) as refused:
         read_spec(tmp_path)
     assert "\n" not in str(refused.value) and str(refused.value).startswith(f"spec.json of {tmp_path.name}: ")
+
+
+@pytest.mark.parametrize(
+    ("channels", "faults"),
+    [
+        ([], ["channels must be a list, with an entry for each channel"]),
+        ([{"name": "a", "expire_ms": 1, "subscribers": ["s"], "preset_clock": -CLOCK_MAX}], []),
+        (
+            ["x", {"name": "a", "expire_ms": 1, "subscribers": [1], "preset_clock": CLOCK_MAX + 1}],
+            [
+                *("channels[0] has no name, it must be a text", "channels[0] has no expire_ms, it must be a whole number"),
+                *(
+                    "channels[0] has subscribers null, they must be a list of names",
+                    "channels[1] has subscribers [1], they must be",
+                ),
+                f"channels[1] has preset_clock {CLOCK_MAX + 1}, it must be a clock",
+            ],
+        ),
+    ],
+)
+def test_channels_that_no_harness_writes_are_told(channels: object, faults: list[str]) -> None:
+    found = spec_faults({**SPEC, "model": "dsps", "channels": channels})
+    assert len(found) == len(faults) and all(map(str.startswith, found, faults))
 
 
 def test_a_spec_without_a_field_says_which(tmp_path: Path) -> None:

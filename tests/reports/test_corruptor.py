@@ -3,19 +3,14 @@ of jobs, one of channels."""
 
 from __future__ import annotations
 
-import random
-
 import pytest
 from pyspark.sql import SparkSession
 
 from chaos.cli import main
 from chaos.interrupts import Interrupts
 from reports.checks import CHECKS
-from reports.corrupt.command import Seen, corrupt, render
-from reports.corrupt.history import History
-from reports.corrupt.kinds import CHANNEL_KINDS, CHANNEL_UNSEEABLE, KINDS, UNSEEABLE
-from reports.errors import JudgeError
-from tests.reports.story import Story, srv_ms
+from reports.corrupt.command import Seen, corrupt
+from reports.corrupt.kinds import CHANNEL_KINDS, KINDS
 
 #: Checks that this run does not have, or whose corruptions always make others unknown as well.
 NOT_ALONE = {"H0", "H1", "H2", "J19", "J25"}
@@ -74,40 +69,8 @@ def test_each_check_of_channels_sees_something_that_no_other_check_does(found_on
     assert needed - alone == set()
 
 
-def test_what_is_planted_is_what_a_history_proves(story: Story) -> None:
-    """A refusal that came while its holder had only begun, was about to end or had ended proves nothing; nor does a tick that is
-    late by the server's clock before there was a worker for as long as one may take to come."""
-    for holder, sent, took in (("held", 43.9, 0.001), ("racing", 44.9, 0.001), ("new", 46.0, 0.05)):
-        story.enqueue(holder, sent, took=took, unique=holder)
-        story.run("worker-1", holder, sent + 0.3)
-    for away, holder, sent in (("sure", "held", 44.0), ("a", "racing", 45.2595), ("b", "racing", 45.4), ("c", "new", 46.02)):
-        story.enqueue(away, sent, unique=holder, result="duplicate", holder=holder)
-    early, later = (range(1, 10), range(45, 54))
-    for at in (*early, *later):
-        item = {"job": f"cron:beat:{1_000 + at}", "schedule": "beat", "tick_ms": srv_ms(at), "result": "created"}
-        story.operation("worker-1", "tick", at, [item])
-    run = story.write()
-    for seed in range(8):
-        history = History(run, random.Random(seed))
-        assert KINDS["key-taken-twice"].edit(history) == "sure"
-        assert KINDS["tick-long-after-its-time"].edit(history) in {f"cron:beat:{1_000 + at}" for at in later}
-    with pytest.raises(JudgeError, match="the run has no such job: record a longer one"):
-        KINDS["key-taken-twice"].edit(history)
-    history.spec["recovery_bound_ms"] = 60_000
-    with pytest.raises(JudgeError, match="no schedule ticked without a fault about"):
-        KINDS["tick-long-after-its-time"].edit(history)
-
-
 def test_each_kind_says_what_the_engine_did_and_names_a_check() -> None:
     kinds = [*KINDS.values(), *CHANNEL_KINDS.values()]
     assert all(kind.edit.__doc__ for kind in kinds)
     assert {kind.check for kind in kinds} <= {check.id for check in CHECKS}
     assert {kind.check[0] for kind in CHANNEL_KINDS.values()} == {"H", "P"}
-
-
-def test_what_cannot_be_seen_is_listed_with_the_reason() -> None:
-    assert all({**UNSEEABLE, **CHANNEL_UNSEEABLE}.values())
-    kind = next(iter(CHANNEL_KINDS.values()))
-    shown = render([Seen(kind, "wrap-01", (kind.check,))])
-    assert all(f"{name}: {reason}" in shown for name, reason in CHANNEL_UNSEEABLE.items())
-    assert shown.endswith("corrupt: kinds=1 seen=1")

@@ -11,11 +11,18 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from reports import evidence, slo, slo_file
 from reports.facts import RANKS, Run
+from reports.frames import Frames
 from reports.measure import NEVER_MS, stated
-from tests.reports.conftest import Judge
+from reports.page.document import head
+from reports.table import render
+from tests.reports.conftest import verdict_of
+from tests.reports.figures import page_of
 from tests.reports.good_run import GENERAL, healthy
+from tests.reports.page_runs import OBJECTIVES, written
 from tests.reports.story import ns, srv_ms
+from tests.reports.whole import same
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +35,20 @@ def valid_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     story.end("bury", token, at=39.3)
     story.at_end["dead"].append(("hopeless", srv_ms(39.3)))
     story.row("producer-1", "drop", 40, intended_ns=ns(39.9), count=3, detail="too late to send")
-    return story.write()
+    story.spec |= {"machine": {"cores": 2, "memory_bytes": 8 * 2**30, "load": [0.1, 0.2, 0.3]}, "git_commit": "abc"}
+    return written(story)
 
 
 @pytest.fixture(scope="module")
-def valid(valid_run: Path, judged: Judge) -> dict[str, Any]:
-    return judged(valid_run)
+def judgement(valid_run: Path, spark: SparkSession) -> tuple[dict[str, Any], Frames]:
+    """The verdict, and the frames that it was decided on."""
+    kept: list[Any] = []
+    return verdict_of(valid_run, spark, lambda *told: kept.extend(told)), kept[-1]
+
+
+@pytest.fixture(scope="module")
+def valid(judgement: tuple[dict[str, Any], Frames]) -> dict[str, Any]:
+    return judgement[0]
 
 
 def test_a_good_run_is_valid_in_every_check(valid: dict[str, Any]) -> None:
@@ -46,59 +61,6 @@ def test_the_verdict_is_written_with_the_spec(valid: dict[str, Any], valid_run: 
     suite = ElementTree.parse(valid_run / "junit.xml").getroot()
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == (str(len(GENERAL)), "0", "0")
     assert valid["schema"] == 1 and valid["spec"] == json.loads((valid_run / "spec.json").read_text())
-
-
-def test_jobs_are_counted(valid: dict[str, Any]) -> None:
-    counted = {
-        name: valid["measures"][name] for name in ("enqueued", "finished", "lost", "doubled", "refused_stale", "dead", "dropped")
-    }
-    assert counted == {"enqueued": 44, "finished": 43, "lost": 0, "doubled": 0, "refused_stale": 1, "dead": 1, "dropped": 3}
-
-
-def test_each_fault_has_its_own_counts_and_recovery(valid: dict[str, Any]) -> None:
-    """k1 starts elsewhere 9.21 s after the kill at 10 s, z1 9.402 s after the freeze at 25 s; the zombie's finish was refused."""
-    none = {"lost": 0, "doubled": 0}
-    assert valid["measures"]["by_fault"] == [
-        {"fault": "1-worker-kill", "name": "worker-kill", **none, "stale": 0, "recovery_ms": 9_210.0},
-        {"fault": "2-worker-freeze", "name": "worker-freeze", **none, "stale": 1, "recovery_ms": 9_402.0},
-    ]
-
-
-def test_latency_counts_from_the_intended_enqueue_and_its_delay(valid: dict[str, Any]) -> None:
-    """`slow` was meant for 10.9 s with 2 s delay, and its finish was answered at 13.061 s."""
-    phases = {line["phase"]: line for line in valid["measures"]["latency"]}
-    assert list(phases) == ["lead-in", "kill", "recover-kill", "recover-freeze", "settle"]
-    assert phases["kill"] == {"phase": "kill", "n": 1, "unfinished": 0, "p50_ms": 161.0, "p99_ms": 161.0}
-    assert phases["recover-freeze"]["p50_ms"] == 71.0
-
-
-def test_percentiles_are_exact(valid: dict[str, Any]) -> None:
-    """lead-in: three jobs of 71 ms, and k1, killed and run again, of 9,469 ms."""
-    lead_in = valid["measures"]["latency"][0]
-    assert lead_in["p50_ms"] == 71.0
-    assert lead_in["p99_ms"] == pytest.approx(71 + 0.97 * (9_469 - 71), abs=0.01)
-
-
-def test_an_unfinished_job_has_no_end(valid: dict[str, Any]) -> None:
-    """The dead job makes the p99 of its phase infinite, shown as null."""
-    settle = next(line for line in valid["measures"]["latency"] if line["phase"] == "settle")
-    assert (settle["unfinished"], settle["p50_ms"], settle["p99_ms"]) == (1, 71.0, None)
-
-
-def test_percentiles_are_stated_for_each_series_and_phase_and_over_all(valid: dict[str, Any]) -> None:
-    """44 jobs: enough for a p50 (22 above it), not for a p90 (4). `slow` was sent 100 ms late, and each answer took 1 ms."""
-    lines = valid["measures"]["percentiles"]
-    phases = [line["phase"] for line in valid["measures"]["latency"]]
-    assert [(line["phase"], line["series"]) for line in lines] == [
-        (phase, series) for phase in [*phases, "all"] for series in ("service", "intended", "queue_delay", "end_to_end")
-    ]
-    assert all(set(line) == {"phase", "series", "n", "p50_ms", "p90_ms", "p99_ms", "p99_9_ms", "max_ms"} for line in lines)
-    service, intended, queue_delay, end_to_end = (line for line in lines if line["phase"] == "all")
-    rest = {"phase": "all", "n": 44, "p90_ms": None, "p99_ms": None, "p99_9_ms": None}
-    assert service == {**rest, "series": "service", "p50_ms": 1.0, "max_ms": 1.0}
-    assert intended == {**rest, "series": "intended", "p50_ms": 1.0, "max_ms": 101.0}
-    assert queue_delay == {**rest, "series": "queue_delay", "p50_ms": 10.0, "max_ms": 100.0}
-    assert end_to_end == {**rest, "series": "end_to_end", "p50_ms": 71.0, "max_ms": None}
 
 
 @pytest.mark.parametrize(
@@ -125,31 +87,10 @@ def test_what_never_came_is_infinite() -> None:
     }
 
 
-def test_recovery_counts_from_waitpid_to_the_next_handler_start(valid: dict[str, Any]) -> None:
-    expected = {"fault": "1-worker-kill", "target": "worker-2", "jobs": 1, "recovery_ms": 9_200.0, "bound_ms": 11_000}
-    assert valid["measures"]["recovery"] == [{**expected, "connected": "proxied"}]
-
-
 @pytest.mark.parametrize(("direct", "connected"), [(["worker-2"], "direct"), ([], "proxied"), (None, "")])
 def test_the_spec_says_how_a_process_was_connected(direct: list[str] | None, connected: str) -> None:
     assert Run({"direct": direct}, {}).connected("worker-2") == connected
     assert Run({}, {}).connected("worker-2") == ""
-
-
-def test_faults_are_listed_with_their_witness(valid: dict[str, Any]) -> None:
-    kill_line, freeze_line = valid["measures"]["faults"]
-    assert (kill_line["fault"], kill_line["target"], kill_line["detail"]) == ("1-worker-kill", "worker-2", "witness seen")
-    assert all(line["witnessed"] and line["healed"] for line in (kill_line, freeze_line))
-
-
-def test_rates_and_send_lag(valid: dict[str, Any]) -> None:
-    """44 jobs and 3 that were not sent, between 1.0 s and 42.5 s; `slow` was sent 100 ms late."""
-    measures = valid["measures"]
-    assert measures["rates"]["offered_per_s"] == pytest.approx(47 / 41.5, abs=0.01)
-    assert measures["rates"]["finished_per_s"] == pytest.approx(43 / 41.571, abs=0.01)
-    assert measures["send_lag"]["p50_ms"] == 0.0
-    assert measures["send_lag"]["p99_ms"] == pytest.approx(57.0, abs=0.5)
-    assert measures["recorder_share"] is not None
 
 
 def test_tables_are_written(valid: dict[str, Any], valid_run: Path, spark: SparkSession) -> None:
@@ -159,3 +100,23 @@ def test_tables_are_written(valid: dict[str, Any], valid_run: Path, spark: Spark
     found = sorted((row["f"], row["type"]) for row in operations.collect())
     answered = [("claim", "ok"), ("claim", "ok"), ("enqueue", "ok"), ("finish", "ok"), ("handle", "invoke"), ("handle", "ok")]
     assert found == [*answered, ("reap", "ok")]
+
+
+def test_the_whole_page_of_a_run(judgement: tuple[dict[str, Any], Frames], valid_run: Path, tmp_path: Path) -> None:
+    """With a violation that is made up, objectives, and faults; the head of the valid one; what is printed and measured.
+
+    k1 starts elsewhere 9.21 s after the kill at 10 s, z1 9.402 s after the freeze at 25 s; the zombie's finish was refused.
+    `slow` was meant for 10.9 s with 2 s delay, was sent 100 ms late, and its finish was answered at 13.061 s. The lead-in has
+    three jobs of 71 ms, and k1, killed and run again, of 9,469 ms. The dead job has no end: the p99 of its phase is null.
+    """
+    decided, frames = judgement
+    (tmp_path / "slo.toml").write_text(OBJECTIVES)
+    objectives = slo_file.objectives_of(valid_run, tmp_path / "slo.toml", channels=False)
+    made_up = {"verdict": "violated", "violations": 3, "subjects": ["k1", "z1"], "why": "3 found, the first: k1 overlaps"}
+    made_up |= {"examples": ["k1 overlaps with slow of worker-1", "z1 was lost"], "possible": 1}
+    broken = {**decided, "verdict": "violated", "reasons": ["J1 violated: 3 found"], "slo": slo.judged(objectives, decided)}
+    broken["checks"] = [{**check, **made_up} if check["id"] == "J1" else check for check in decided["checks"]]
+    evidence.collect(valid_run, broken, frames.run, lambda line: None)
+    printed = (head("run (one server)", decided), render(broken), render(decided))
+    measured = json.dumps(decided["measures"], indent=1)
+    same("page_of_jobs.html", "\n".join([page_of(valid_run, broken, frames), *printed, measured]))

@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
+from reports import page
 from reports.facts import MS, Phase, Run, Stage
-from reports.page import html, ink, timeline, words
+from reports.page import chapter, html, ink, timeline, words
 from reports.page.document import document
 from reports.page.draw_lanes import Lease, gone, in_hand_at, mark
 from reports.page.facts import again, checks, tiles
 from reports.page.html import COLOURS
 from reports.page.timeline import BUCKETS_MAX, Window, axis, windows
-from reports.verdict import NO_MEASURES
+from reports.verdict import NO_MEASURES, undecided
 
 S = 1_000 * MS
 
@@ -275,3 +276,27 @@ def test_an_older_run_does_not_say_how_its_workers_were_connected() -> None:
     line = {name: value for name, value in DIRECT_KILL.items() if name != "connected"}
     assert words.recovery([line])[0].startswith("When worker-1 was killed it held 3 jobs")
     assert "slowest recovery</dt><dd>1.87 s" in tiles({**NO_MEASURES, "recovery": [line]})
+
+
+def test_a_page_that_is_interrupted_leaves_nothing_half_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> None:
+        assert list(tmp_path.glob("report.html*")) == [tmp_path / "report.html.new"], "it is written beside its place"
+        raise KeyboardInterrupt
+
+    (tmp_path / page.FIGURES).mkdir()
+    page.save_pictures(tmp_path / page.FIGURES, {})
+    page.save_pictures(tmp_path / page.FIGURES, {"load": b"old"})
+    assert (tmp_path / page.FIGURES / "load.png").read_bytes() == b"old"
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        page.write_report(tmp_path, undecided("nothing to see", {}), None)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_chapter_that_fails_says_so_in_its_place() -> None:
+    def fails(_: object) -> Any:
+        raise RuntimeError("the disk is full")
+
+    nothing: Any = None
+    (only,) = chapter.guarded(fails, nothing)
+    assert only.title == "Missing: fails" and "This could not be drawn: RuntimeError: the disk is full" in only.lead

@@ -6,11 +6,13 @@ from typing import Any
 
 from tests.reports.story import Story, srv_ms
 
-CHECKS = ("J12", "J14", "J15", "J17", "J18", "J19")
+CHECKS = ("J12", "J14", "J15", "J17", "J18", "J19", "J25")
 
 #: What the spec of the run has.
 LIMITS = [{"name": "batch", "concurrency": 2}, {"key": "*", "concurrency": 1}]
-SPEC = {"schedules": [{"name": "beat", "every_ms": 500}], "dependencies": True, "routing": True}
+SPEC = {"schedules": [{"name": "beat", "every_ms": 500}], "dependencies": True, "routing": True, "effects": True}
+#: Violations that are declared: those of this kind, of jobs that this worker had.
+LAZY = {"name": "lazy", "text": "It returns first.", "checks": ["J12:none", "J25:no effect"], "procs": ["nobody", "worker-3"]}
 
 #: The job that J14 finds.
 NEXT_HOLDER = "next-holder"
@@ -18,7 +20,7 @@ NEXT_HOLDER = "next-holder"
 
 def hold(story: Story, worker: str, job: str, start: float, end: float, name: str = "email", key: str = "") -> None:
     """A job in hand from one instant to another."""
-    story.enqueue(job, 40.0)
+    story.enqueue(job, 40.0, **{"class": name})
     lane = f"{name}/{key}" if key else name
     token = story.claim(worker, job, start, told={"class": name, "lane": lane})
     story.start(token, start + 0.01, took=end - start - 0.02)
@@ -75,3 +77,8 @@ def tell(story: Story) -> None:
     story.process("consumer-1", "worker", at=40.0)
     hold(story, "consumer-1", "routed", 41.0, 41.4, name="report~1a2b")
     delayed_jobs(story, 2.0)
+    for worker, job in (("worker-3", "unmoved"), ("worker-4", "lost")):
+        hold(story, worker, job, 43.5, 43.9, name="resize")
+    story.spec["findings"] = [LAZY]
+    effects = [{"job": job, "times": times} for job, times in {"first": 3, "parent": 1, "unmoved": 0}.items()]
+    story.row("harness", "effects", 44.0, items=effects)
