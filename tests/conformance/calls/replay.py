@@ -1,0 +1,132 @@
+"""Plays stored calls on a server: the linked scripts with a virtual clock and without chance, no other Python of the engine."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from chaos.simulate.clocked import clocked_text
+from chaos.simulate.cutting import with_prelude
+from chaos.simulate.wire import Wire
+from engine.models.foreign.foreign import REUSED
+from engine.redis import scripts
+from engine.redis.scripts import FOLDERS, load_model, scripts_folder
+from tests.conformance.calls.text import Episode, Notation, Step
+from tests.engine.desk import DUMP, EXPIRE
+
+#: Published between two calls.
+_NEXT = "next"
+#: The members of a set, the fields of a large hash and all keys have an order that each server process draws anew. Pages here
+#: hold all, in one order; so do tables, which each server walks in its own; and every server process has one name.
+_ORDERED = """local function pairs(walked)
+  local found, at = {}, 0
+  for key in next, walked do found[#found + 1] = key end
+  table.sort(found, function(one, other) return tostring(one) < tostring(other) end)
+  return function()
+    repeat at = at + 1 until found[at] == nil or walked[found[at]] ~= nil
+    if found[at] ~= nil then return found[at], walked[found[at]] end
+  end
+end
+local function ordered(ask)
+  local function pairs_of(found)
+    local at, out = {}, {}
+    for i = 1, #found, 2 do at[#at + 1] = { found[i], found[i + 1] } end
+    table.sort(at, function(one, other) return one[1] < other[1] end)
+    for i, each in ipairs(at) do out[2 * i - 1], out[2 * i] = each[1], each[2] end
+    return out
+  end
+  local function sorted(found) table.sort(found) return found end
+  return function(name, ...)
+    if name == 'INFO' then return 'run_id:0' end
+    local key, count = ...
+    if name == 'SRANDMEMBER' or name == 'SPOP' or name == 'HRANDFIELD' then
+      local all = ask(name == 'HRANDFIELD' and 'HKEYS' or 'SMEMBERS', key)
+      if all.err then return all end
+      local some = { unpack(sorted(all), 1, math.min(#all, tonumber(count or 1))) }
+      if name == 'SPOP' and some[1] then ask('SREM', key, unpack(some)) end
+      return (count and some) or some[1] or false
+    elseif name == 'HVALS' then
+      local all, values = ask('HGETALL', key), {}
+      if all.err then return all end
+      for i, value in ipairs(pairs_of(all)) do if i % 2 == 0 then values[i / 2] = value end end
+      return values
+    end
+    local found = ask(name, ...)
+    if type(found) ~= 'table' or found.err then return found end
+    if name == 'HGETALL' then return pairs_of(found) end
+    if name == 'SMEMBERS' or name == 'HKEYS' then return sorted(found) end
+    if name == 'SCAN' or name == 'SSCAN' then sorted(found[2]) end
+    if name == 'HSCAN' then found[2] = pairs_of(found[2]) end
+    return found
+  end
+end
+local redis = setmetatable({ call = ordered(redis.call), pcall = ordered(redis.pcall) }, { __index = redis })
+"""
+
+
+def scripts_of(model: str, piece_words: int, lua: Path | None = None) -> Mapping[str, scripts.Script]:
+    """The scripts of a model by name, linked for pieces of this size."""
+    usual, scripts.PIECE_WORDS = scripts.PIECE_WORDS, piece_words
+    try:
+        return load_model(lua or scripts_folder(), model, () if model in FOLDERS else REUSED)
+    finally:
+        scripts.PIECE_WORDS = usual
+
+
+class Player:
+    """Plays the calls of one model, with the scripts of a folder (None: those of the engine), each as `change` makes it."""
+
+    def __init__(self, wire: Wire, model: str, lua: Path | None = None, change: Callable[[str], str] = str) -> None:
+        self._wire, self._model, self._lua, self._change = wire, model, lua, change
+        self._digests: dict[tuple[str, int], str] = {}
+        self._dump, self._expire = self._loaded([DUMP, EXPIRE])
+
+    def play(self, episode: Episode) -> list[str]:
+        """What each step comes to: its own line, and one for each key that it changes and each text that it publishes."""
+        replies = self.replies(episode, ("EVALSHA", self._dump, 0), ("PUBLISH", _NEXT, ""))
+        before, played, said = {}, [], iter(self._wire.published())
+        notation = Notation(episode.prefix)
+        for at, step in enumerate(episode.steps):
+            reply, dump, _ = replies[3 * at : 3 * at + 3]
+            after = {key: (kind, expires, value) for key, kind, expires, value in dump}
+            published = list(iter(lambda: next(said), (_NEXT, b"")))
+            lines = [f"    {notation.word(channel.encode())} hears {notation.reply(text)}" for channel, text in published]
+            told = f" -> {notation.reply(reply)}" if step.script else " ->"
+            played.append("\n".join((f"{notation.call(step)}{told}", *notation.changes(before, after), *lines)))
+            before = after
+        return played
+
+    def replies(self, episode: Episode, *after: tuple[Any, ...]) -> list[Any]:
+        """The replies of an empty server to the steps, each followed by what is asked then."""
+        self._load(episode)
+        commands: list[tuple[Any, ...]] = [("FLUSHALL",)]
+        wanted, now_ms = [], 0
+        for step in episode.steps:
+            if step.now_ms != now_ms or not step.script:
+                now_ms = step.now_ms
+                commands.append(("EVALSHA", self._expire, 0, 1, now_ms, 0))
+            wanted += range(len(commands), len(commands) + 1 + len(after))
+            commands += (self._command(step, episode.piece_words), *after)
+        replies = self._wire.ask(commands)
+        return [replies[at] for at in wanted]
+
+    def _command(self, step: Step, piece_words: int) -> tuple[Any, ...]:
+        if not step.script:
+            return step.arguments
+        digest = self._digests[step.script, piece_words]
+        return ("EVALSHA", digest, len(step.keys), *step.keys, *step.arguments, step.now_ms)
+
+    def _load(self, episode: Episode) -> None:
+        wanted = {(step.script, episode.piece_words) for step in episode.steps if step.script} - self._digests.keys()
+        if wanted:
+            found = scripts_of(self._model, episode.piece_words, self._lua)
+            texts = [with_prelude(clocked_text(self._change(found[name].text)), _ORDERED) for name, _ in wanted]
+            self._digests |= zip(wanted, self._loaded(texts), strict=True)
+
+    def _loaded(self, texts: Iterable[str]) -> list[str]:
+        texts = list(texts)
+        for reply in self._wire.ask([("SCRIPT", "LOAD", text) for text in texts]):
+            assert not isinstance(reply, Exception), reply
+        return [hashlib.sha1(text.encode()).hexdigest() for text in texts]

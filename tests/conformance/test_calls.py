@@ -1,0 +1,51 @@
+"""Stored calls come to what they came to when they were stored: the reply, each key and its end, and what is published.
+
+The corpus needs no worker and no queue, so it also says what a client in another language has to send.
+`python -m tests.conformance.calls` writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from chaos.simulate.wire import Wire
+from engine.redis.scripts import PIECE_WORDS, all_models, scripts_folder
+from engine.testing import EmbeddedServer
+from tests.conformance.calls.replay import Player, scripts_of
+from tests.conformance.calls.text import read
+
+CORPUS = sorted((Path(__file__).parent / "calls" / "corpus").glob("*.txt"))
+#: Scripts without a stored call: those that foreign models have from Lanes, and what no test sends under a clock of its own.
+WITHOUT = {
+    *("lock_acquire", "lock_extend", "lock_release", "replication_probe", "read_worker_updates"),
+    *("beat", "orphans", "read_progress", "set_metadata", "set_retention"),
+}
+#: What these restore is in the words of one version of one server.
+NEVER = {"restore_load", "restore_end"}
+
+
+@pytest.fixture
+def wire(ironclaim_server: EmbeddedServer, ironclaim_url: str) -> Iterator[Wire]:
+    with closing(Wire(ironclaim_server.port)) as made:
+        yield made
+
+
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
+def test_each_call_comes_to_what_was_stored(path: Path, wire: Wire) -> None:
+    player = Player(wire, path.stem)
+    for episode, stored in read(path):
+        for was, now in zip(stored, player.play(episode), strict=True):
+            if now != was:
+                pytest.fail(f"{episode.name}\nstored:\n{was}\nnow:\n{now}\nintended? python -m tests.conformance.calls", False)
+
+
+def test_each_script_of_each_model_has_a_stored_call() -> None:
+    found = {path.stem: {step.script for episode, _ in read(path) for step in episode.steps} for path in CORPUS}
+    wanted = {model: {*scripts_of(model, PIECE_WORDS)} - NEVER for model in all_models(scripts_folder())}
+    lacks = {model: names - found.get(model, set()) for model, names in wanted.items()}
+    assert lacks["dsps"] == set() and lacks["lanes"] == {"lock_extend", "lock_release", "replication_probe"}
+    assert [(model, names - WITHOUT) for model, names in lacks.items() if names - WITHOUT] == []
