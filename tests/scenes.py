@@ -23,9 +23,7 @@ from engine.ops.admin import (
     SetShards,
     TakeJobs,
 )
-from engine.ops.base import Operation
 from engine.ops.claims import Bury, Drop, Failure, Finish, Mark, ReadWorkerUpdates, ReapLost, Release, Retry, Value
-from engine.ops.jobs import CloseWindows, EnqueueMany, Lease
 from engine.ops.looks import Count, Explain, Inspect, ListHistory, Listing, ListObstacles, Look, NoteProgress, Page, Relatives
 from engine.ops.schedules import EnableSchedule, ListSchedules, PutSchedule, RemoveSchedule, Tick, TickPolicy, Timing
 from engine.ops.workers import (
@@ -40,6 +38,7 @@ from engine.ops.workers import (
 )
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers.by_hand import alter, bury, clean, forget, revive, set_events, set_history, set_retention
+from tests.engine.ops import CloseWindows, EnqueueMany, Lease, Operation
 
 #: What worker `a` (in some worlds `b`) has in hand, by job.
 Held = dict[str, Lease]

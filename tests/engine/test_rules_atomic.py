@@ -11,9 +11,8 @@ import pytest
 from redis.exceptions import OutOfMemoryError
 
 from engine.errors import ScriptFault, WrongKeyType
-from engine.ops.claims import Bury, Failure, Finish, LeasedJob, Release, Retry
-from engine.ops.jobs import Lease
 from tests.engine.desk import LEASE_MS, Desk
+from tests.engine.ops import Bury, Failure, Finish, Lease, LeasedJob, Release, Retry
 
 JOBS = ("j1", "j2", "j3")
 

@@ -8,13 +8,12 @@ from dataclasses import replace
 import pytest
 
 from engine.errors import ScriptFault
-from engine.ops.claims import Bury, Failure, Finish, Value
-from engine.ops.looks import Count
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers.by_hand import alter, altered, bury, clean, forget, set_retention
 from tests.engine.helpers.lanes_state import check, ended_of, hash_of, members, names_of, take_markers
 from tests.engine.helpers.scenes import drain
 from tests.engine.helpers.waiting import DEADLINE_S
+from tests.engine.ops import Bury, Count, Failure, Finish, Value
 from tests.scenes import CLASSES, SCENES, Scene, limited
 
 HOUR_MS = 3_600_000

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from engine.ops.admin import Alter
-from engine.ops.claims import Bury, Drop, Failure, Finish, LeasedJob, Retry, Value
 from engine.ops.jobs import Enqueue, Options, Parent
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.lanes_state import check, members, names_of
+from tests.engine.ops import Alter, Bury, Drop, Failure, Finish, LeasedJob, Retry, Value
 
 
 def callback(name: str, parent: str, payload: bytes = b"1") -> Enqueue:

@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 
-from engine.ops.admin import Alter
-from engine.ops.claims import Failure, Retry
-from engine.ops.jobs import Enqueue, EnqueueMany
 from engine.ops.looks import Count, Counts, Inspect, Inspected, Look, Seen
 from engine.ops.schedules import ListSchedules, PutSchedule, Tick, TickPolicy, Timing
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.lanes_state import check, members
+from tests.engine.ops import Alter, Enqueue, EnqueueMany, Failure, Retry
 
 EXPIRES_MS = 1_000
 

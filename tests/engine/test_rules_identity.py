@@ -8,15 +8,11 @@ from typing import Any
 
 import pytest
 
-from engine.ops.admin import Pause
-from engine.ops.base import Call, Operation
 from engine.ops.claims import Bury, Claim, Failure, Finish, Release, Retry
-from engine.ops.jobs import Enqueue, EnqueueMany, Lease
-from engine.ops.schedules import PutSchedule
-from engine.ops.workers import AcquireLock
 from engine.queue.producing import NewJob
 from engine.queue.synchronous import Queue
 from tests.engine.desk import LEASE_MS, START_MS, Desk
+from tests.engine.ops import AcquireLock, Call, Enqueue, EnqueueMany, Lease, Operation, Pause, PutSchedule
 from tests.scenes import scene
 
 

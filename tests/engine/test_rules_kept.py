@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.ops.admin import Alter
-from engine.ops.jobs import Enqueue
 from tests.engine.desk import Desk
 from tests.engine.helpers.scenes import saved
+from tests.engine.ops import Alter, Enqueue
 from tests.scenes import RESULT_MS, SCENES, Scene, ending, kept, scene
 
 pytestmark = pytest.mark.feature("BQ35")

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from engine.ops.claims import LeasedJob
-from engine.ops.jobs import Lease
 from engine.validate import RATE_MAX
 from tests.engine.desk import ENDS, LEASE_MS, START_MS, Desk
 from tests.engine.helpers.lanes_state import check, hash_of, markers, members, parked, ready, take_markers
+from tests.engine.ops import Lease, LeasedJob
 
 HOUR_MS = 3_600_000
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.ops.admin import Alter
-from engine.ops.claims import Bury, Drop, Failure, Finish, LeasedJob, Retry, Value
-from engine.ops.jobs import Lease
 from tests.engine.desk import LEASE_MS, START_MS, Desk, write_run
+from tests.engine.ops import Alter, Bury, Drop, Failure, Finish, Lease, LeasedJob, Retry, Value
 
 pytestmark = pytest.mark.feature("BQ35")
 

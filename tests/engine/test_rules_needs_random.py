@@ -9,9 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.ops.claims import Bury, Failure
-from engine.ops.jobs import Lease
 from tests.engine.desk import LEASE_MS, Desk
+from tests.engine.ops import Bury, Failure, Lease
 from tests.walks import examples
 
 pytestmark = pytest.mark.feature("BQ35")

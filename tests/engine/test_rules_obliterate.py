@@ -7,13 +7,10 @@ from typing import Any
 
 import pytest
 
-from engine.ops.admin import Clean, Forget
-from engine.ops.base import Operation
-from engine.ops.claims import Bury, Failure, Finish, Retry, Value
-from engine.ops.jobs import Lease
 from engine.queue.admin import obliterating
 from tests.engine.desk import Desk
 from tests.engine.helpers.lanes_state import names_of
+from tests.engine.ops import Bury, Clean, Failure, Finish, Forget, Lease, Operation, Retry, Value
 
 Meanwhile = Callable[[Desk, Operation], None]
 #: `seq` tells late copies from later jobs, `sweep` is what the sweeps know of the clock.

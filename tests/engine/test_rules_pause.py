@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.ops.base import Operation
-from engine.ops.claims import Finish
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.lanes_state import check, hash_of, markers, members, take_markers
+from tests.engine.ops import Finish, Operation
 
 HOUR_MS = 3_600_000
 BOTH = ("mail", "sms")

@@ -14,15 +14,11 @@ import redis
 
 from engine import models
 from engine.models import Spec
-from engine.ops.admin import Forget
-from engine.ops.channels import Publish
-from engine.ops.claims import Finish, Sweep
-from engine.ops.jobs import Enqueue, Enqueued, EnqueueMany
-from engine.ops.looks import Page
 from engine.redis import scripts
 from tests.engine.channels.channel_desk import NEVER_MS, TTL_S, ChannelDesk, message
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers import pieces
+from tests.engine.ops import Enqueue, Enqueued, EnqueueMany, Finish, Forget, Page, Publish, Sweep
 
 HOUR_MS = 3_600_000
 #: Four pieces and a half of one word each, nine of two words.

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from engine.ops.base import Operation
-from engine.ops.jobs import EnqueueMany
 from engine.ops.schedules import EnableSchedule, PutSchedule, RemoveSchedule, TickPolicy, Timing
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.lanes_state import names_of
 from tests.engine.helpers.scenes import saved
+from tests.engine.ops import EnqueueMany, Operation
 
 HOUR_MS = 3_600_000
 

@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 
 from engine.errors import ScriptFault
-from engine.ops.claims import ReadWorkerUpdates
-from engine.ops.jobs import EnqueueMany
-from engine.ops.looks import Count
 from tests.engine.desk import Desk
 from tests.engine.helpers.lanes_state import check, hash_of, markers, ready, take_markers
+from tests.engine.ops import Count, EnqueueMany, ReadWorkerUpdates
 
 ALL = ("main", "main@gpu")
 

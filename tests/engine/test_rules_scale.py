@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from engine.ops.admin import Clean, Forget, Limit, SetLimit, SetRetention
-from engine.ops.base import Operation
-from engine.ops.looks import Count, Listing, Page
 from engine.queue.admin import PIECE as CLEAN_PIECE
 from engine.worker.machine.sweeping import ORPHANS_PAGE, SWEEP_LIMIT
 from tests.engine.desk import LEASE_MS, START_MS, Desk
+from tests.engine.ops import Clean, Count, Forget, Limit, Listing, Operation, Page, SetLimit, SetRetention
 
 HOUR_MS = 3_600_000
 #: Commands of one call, whatever the size of the queue: the scripts work in parts of some 500.

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from engine.models.lanes import Lanes
-from engine.ops.admin import Alter, Revive
-from engine.ops.base import Call
 from engine.redis.scripts import scripts_folder
 from tests.engine.desk import TOMBSTONE, WRITES, Desk
 from tests.engine.helpers.lanes_state import check, members
 from tests.engine.helpers.scenes import STEPS, check_outcome, cut_off_after, cuts, drain, words
+from tests.engine.ops import Alter, Call, Revive
 from tests.scenes import CLASSES, SCENES, Scene, busy, limited, relatives
 
 SCRIPTS = Lanes("desk").scripts

@@ -15,6 +15,7 @@ from engine.ops.base import Call, Operation
 from engine.ops.schedules import EnableSchedule, PutSchedule, RemoveSchedule, Tick, TickPolicy, Timing
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers.lanes_state import members, zsets
+from tests.engine.helpers.producing import refused
 
 MINUTE_MS = 60_000
 #: The first full minute after the desk's clock starts.
@@ -461,10 +462,8 @@ def test_a_queue_has_room_for_so_many_schedules(desk: Desk) -> None:
     desk.redis.zadd(desk.keys.cron, {f"s{number}": float("inf") for number in range(schedules.SCHEDULES_MAX - 1)})
     assert put(desk) == "new"
     with desk.unchanged():
-        with pytest.raises(Malformed, match="10000 schedules"):
-            put(desk, "another")
-        with pytest.raises(Malformed, match="10000 schedules"):
-            put(desk, "one-more")
+        refused(Malformed, "10000 schedules", put, desk, "another")
+        refused(Malformed, "10000 schedules", put, desk, "one-more")
     assert put(desk) == "same"
 
 

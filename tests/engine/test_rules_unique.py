@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from engine.errors import ServerUnavailable
-from engine.ops.claims import Bury, Failure, Finish, Retry
-from engine.ops.jobs import CloseWindows, Enqueue, Enqueued, EnqueueMany, Lease
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.lanes_state import check
+from tests.engine.ops import Bury, CloseWindows, Enqueue, Enqueued, EnqueueMany, Failure, Finish, Lease, Retry
 
 
 def add(desk: Desk, job: str, **options: Any) -> tuple[str, str, str]:

@@ -16,6 +16,7 @@ from engine.ops.schedules import TickPolicy, Timing
 from record.history import HistoryFile
 from record.recorder import Recorder
 from tests.engine.desk import START_MS
+from tests.engine.helpers.producing import refused
 from tests.engine.helpers.schema import checked_rows
 from tests.engine.helpers.waiting import wait_until
 
@@ -157,14 +158,12 @@ def test_one_more_of_its_jobs_now(schedules: Any, queue: Queue) -> None:
 def test_bad_input_names_the_field_before_any_io(field: str, given: dict[str, Any]) -> None:
     """Nothing listens at that port."""
     arguments: dict[str, Any] = {"name": "s", "job_name": "clean", "payload": 1, "cron": "* * * * *", **given}
-    with pytest.raises(Malformed, match=f"^{field}: "):
-        Queue("q", url="redis://127.0.0.1:1").schedules.put(**arguments)
+    refused(Malformed, f"^{field}: ", Queue("q", url="redis://127.0.0.1:1").schedules.put, **arguments)
 
 
 @pytest.mark.parametrize("call", ["remove", "enable", "disable", "run_now", "get"])
 def test_a_bad_name_is_malformed_everywhere(call: str) -> None:
-    with pytest.raises(Malformed, match="^name: "):
-        getattr(Queue("q", url="redis://127.0.0.1:1").schedules, call)("a b")
+    refused(Malformed, "^name: ", getattr(Queue("q", url="redis://127.0.0.1:1").schedules, call), "a b")
 
 
 # -- workers and schedulers
@@ -245,8 +244,7 @@ def test_rule_29_ticks_leave_rows_and_a_schedule_that_was_set_aside_is_told(
     ("field", "given"), [("sweep_ms", {"sweep_ms": 9}), ("sweep_ms", {"sweep_ms": 2001}), ("worker name", {"name": "a b"})]
 )
 def test_a_schedulers_bounds(queue: Queue, field: str, given: dict[str, Any]) -> None:
-    with pytest.raises(Malformed, match=f"^{field}: "):
-        Scheduler(queue, **given)
+    refused(Malformed, f"^{field}: ", Scheduler, queue, **given)
 
 
 class _Running:

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.ops.base import Call
-from engine.ops.schedules import Tick
 from engine.worker.machine.sweeping import tick
 from tests.engine.desk import START_MS, Desk
 from tests.engine.helpers.schedules_oracle import SchedulesOracle
+from tests.engine.ops import Call, Tick
 from tests.walks import examples
 
 NAMES = ("a", "b")

@@ -18,9 +18,6 @@ from engine.models.foreign.foreign import ForeignKeys
 from engine.models.lanes_keys import LanesKeys
 from engine.models.model import _ATTRIBUTES as ATTRIBUTES  # pyright: ignore[reportPrivateUsage]
 from engine.models.model import FilledSlots
-from engine.ops.base import Call, Operation
-from engine.ops.claims import Bury, Release
-from engine.ops.jobs import Enqueue
 from engine.options import PLAIN
 from engine.redis import scripts
 from engine.redis.scripts import (
@@ -35,6 +32,7 @@ from engine.redis.scripts import (
 )
 from tests.engine.helpers.producing import refused
 from tests.engine.helpers.slots import check_slots
+from tests.engine.ops import Bury, Call, Enqueue, Operation, Release
 
 LANES = layers_of(scripts_folder(), "lanes")
 FILES = {path.stem: path for layer in LANES for folder in layer for path in folder.glob("*.lua")}
@@ -207,8 +205,7 @@ def test_functions_of_rare_cases_are_made_when_one_of_them_is_needed(folder: Pat
         assert client.eval(text, 2, "lane", "active", "7") == [21, b"sixfold"]
         assert client.eval(text, 2, "lane", "active", "4") == [8, 24, b"lane", b"active"]
     path.write_text(path.read_text().replace("RARELY sixfold", "RARELY double, fourfold, sixfold"))
-    with pytest.raises(ScriptFault, match="script sample.lua: RARELY names fourfold, which it does not use"):
-        load_script(path)
+    refused(ScriptFault, "script sample.lua: RARELY names fourfold, which it does not use", load_script, path)
 
 
 def test_a_name_is_one_function_in_all_layers(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -224,8 +221,7 @@ def test_a_shared_script_says_that_a_function_is_of_the_format(folder: Path, tmp
     for uses, message in (("dsps/numbers", "but it is in <format>"), ("<format>", "")):
         (shared / "sample.lua").write_text(SAMPLE.replace("dsps/numbers", uses))
         if message:
-            with pytest.raises(ScriptFault, match=message):
-                load_script(shared / "sample.lua", [(folder,), (shared,)])
+            refused(ScriptFault, message, load_script, shared / "sample.lua", [(folder,), (shared,)])
         else:
             assert DOUBLE in load_script(shared / "sample.lua", [(folder,), (shared,)]).text
 
@@ -258,8 +254,7 @@ def test_a_name_stands_once_in_the_folders_of_a_model(tmp_path: Path) -> None:
         refused(ScriptFault, "script claim.lua: core and admin have one", load_model, lua, model)
     again.unlink()
     shutil.copy(lua / "core" / "modules" / "lock.lua", lua / "children" / "modules" / "own.lua")
-    with pytest.raises(ScriptFault, match="module own.lua: core/lock has a function lock_read, too"):
-        load_model(lua, "lanes")
+    refused(ScriptFault, "module own.lua: core/lock has a function lock_read, too", load_model, lua, "lanes")
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
@@ -282,14 +277,12 @@ def test_slots_are_filled_by_name(folder: Path) -> None:
     def bound(*items: str, operation: Operation = release, **given: str) -> Call[Any]:
         return slots.bound(operation, "sample", (items,), ((),), **given)
 
-    with pytest.raises(ScriptFault, match="script sample: nothing fills a slot of its header: .*'lane'"):
-        bound("j", "r")
+    refused(ScriptFault, "script sample: nothing fills a slot of its header: .*'lane'", bound, "j", "r")
     call = bound("j", "r", lane="mine")
     assert (call.keys, call.arguments) == (("mine", "A", "j", "r"), (5,))
     with pytest.raises(ScriptFault, match="Release: a slot of its script is given in other calls and not in this one"):
         bound("j", "r")
-    with pytest.raises(ScriptFault, match=r"script sample: KEYS wants groups of \(2,\), got \[1\]"):
-        bound("j", lane="mine")
+    refused(ScriptFault, r"script sample: KEYS wants groups of \(2,\), got \[1\]", bound, "j", lane="mine")
     with pytest.raises(ScriptFault, match="script sample: its header has no slot more"):
         bound("j", "r", operation=Bury(()), lane="mine", more="6")
     # A method of the keys makes the key of a field.

@@ -103,8 +103,7 @@ def test_limit_of_a_name_is_divided() -> None:
     assert sorted(Counter(part.concurrency for part in parts).items()) == [(1, 14), (2, 2)]
     assert {part.rate for part in parts} == {1} and Limit.whole(parts) == limit
     assert Limit(rate=16, per_ms=9).divided(16)[0].concurrency == 0
-    with pytest.raises(Malformed, match="rate: 15 .* at least 16"):
-        Limit(concurrency=16, rate=15, per_ms=9).divided(16)
+    refused(Malformed, "rate: 15 .* at least 16", Limit(concurrency=16, rate=15, per_ms=9).divided, 16)
 
 
 # -- enqueues

@@ -14,12 +14,11 @@ import pytest
 import redis
 
 from engine import Handlers, NewJob, Queue, UnsupportedFeature, Worker
-from engine.ops.admin import AdminOperation, Limit, Pause, SetLimit, SetRetention
-from engine.ops.base import Operation, Route, immutable
 from engine.ops.looks import Inspect, Page
 from engine.queue.sharding import Layout, first_record
 from tests.conformance.declared import every_operation
 from tests.engine.helpers.at_work import at_work
+from tests.engine.ops import AdminOperation, Limit, Operation, Pause, Route, SetLimit, SetRetention, immutable
 
 SHARDS = 4
 NAMES = Layout(1, SHARDS).names("parts")

@@ -212,8 +212,7 @@ def test_running_job_is_cancelled_and_pause_of_the_worker_is_heard(queue: Queue)
 def test_worker_of_shards_has_no_child_processes_and_no_group(queue: Queue) -> None:
     handlers = some_handlers()
     refused(Malformed, "processes", Worker, queue, handlers, processes=2)
-    with pytest.raises(Malformed, match="a queue with shards has a Worker of its own"):
-        WorkerGroup([queue], handlers)
+    refused(Malformed, "a queue with shards has a Worker of its own", WorkerGroup, [queue], handlers)
     queue.counts()
     with Queue("mails", url=queue.url) as plain, pytest.raises(Malformed, match="shards: None .* 16: so many shards"):
         Worker(plain, handlers).run()

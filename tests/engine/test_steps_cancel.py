@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from engine.ops.claims import Claim, Extend, ReadWorkerUpdates, Swept, WorkerUpdates
-from engine.ops.jobs import Lease
 from engine.ops.workers import JobCancelled, UpdatesPublished, read_control
 from engine.worker.machine.events import LoseLease, Subscribed
 from tests.engine.helpers.machine import Machine, holding, lost, started
+from tests.engine.ops import Claim, Extend, Lease, ReadWorkerUpdates, Swept, WorkerUpdates
 
 
 @pytest.mark.parametrize(

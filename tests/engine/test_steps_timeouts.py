@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.ops.claims import Bury, Ended, Failure, Finish, Release, Retry
-from engine.ops.jobs import Lease
 from engine.outcomes import Verdict
 from engine.worker.machine.events import (
     Exit,
@@ -19,6 +17,7 @@ from engine.worker.machine.events import (
 )
 from engine.worker.machine.leases import CLEAN_UP_MS, GOODBYE_MS, START_UP_MS
 from tests.engine.helpers.machine import Action, Machine, exits, holding, started
+from tests.engine.ops import Bury, Ended, Failure, Finish, Lease, Release, Retry
 
 #: The handlers of all jobs can be stopped.
 STOPPABLE: Any = {"concurrency": 1, "lease_ms": 60_000, "stoppable": frozenset({"work"})}

@@ -195,8 +195,7 @@ def test_a_function_is_a_job_of_two_queues(mails: Queue, bills: Queue) -> None:
 
     assert bills.job("more", batch=20)(many).payload(1) == {"numbers": 1} and bills.handlers.batches == {"more": 20}
     for decorator, task in ((bills.job("one"), many), (bills.job("one", batch=5), send)):
-        with pytest.raises(Malformed, match="^batch: .* given for both queues of the function or for none"):
-            decorator(task)
+        refused(Malformed, "^batch: .* given for both queues of the function or for none", decorator, task)
 
 
 # -- new jobs
@@ -371,8 +370,7 @@ def test_names_that_two_registries_have_are_refused(mails: Queue, bills: Queue) 
     adding(bills, [])
     adding(bills, [], "free")
     joined = Handlers()
-    with pytest.raises(Malformed, match="^name: 'add' is not allowed"):
-        joined.include(mails.handlers, bills.handlers)
+    refused(Malformed, "^name: 'add' is not allowed", joined.include, mails.handlers, bills.handlers)
     refused(Malformed, "^handlers: ", joined.include, mails)
     assert joined.by_name == {}
     joined.include(mails.handlers)

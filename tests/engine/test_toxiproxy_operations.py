@@ -18,14 +18,13 @@ from chaos.network import Network
 from chaos.probe import through
 from chaos.toxiproxy import blackhole
 from engine.models.lanes import Lanes
-from engine.ops.admin import MakeTestQueue
-from engine.ops.base import Call
 from engine.redis.async_driver import AsyncDriver
 from engine.redis.driver import SyncDriver
 from engine.redis.endpoint import ConnectOptions, Endpoint
 from engine.redis.exchange import InFlightCall, Sent, settle
 from tests.engine.desk import START_MS, Desk
 from tests.engine.helpers.scenes import DONE_NOW
+from tests.engine.ops import Call, MakeTestQueue
 from tests.scenes import MOVING, Scene
 
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ import pytest
 from engine import AsyncQueue, JobFailed, Malformed, NoResult, Queue, Worker
 from tests.engine.helpers import typed_results
 from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.producing import ids_of
+from tests.engine.helpers.producing import ids_of, refused
 from tests.engine.helpers.typed_results import Movie, Order, Receipt, halve, move, pay
 
 USER, AT = UUID(int=7), datetime(2026, 2, 3, tzinfo=UTC)
@@ -87,12 +87,10 @@ def test_a_function_whose_result_cannot_travel_is_refused_when_it_is_decorated(n
 
     for function in (work, later):
         function.__annotations__["return"] = returns
-        with pytest.raises(Malformed, match="^handler: .* it must be a function "):
-            nowhere.job("work")(function)
+        refused(Malformed, "^handler: .* it must be a function ", nowhere.job("work"), function)
     for each in (list[returns] if returns != "NotThere" else returns, UUID, tuple[int, ...]):
         many.__annotations__["return"] = each
-        with pytest.raises(Malformed, match="^handler: .* it must be a function "):
-            nowhere.job("work", batch=5)(many)
+        refused(Malformed, "^handler: .* it must be a function ", nowhere.job("work", batch=5), many)
     assert nowhere.handlers.by_name == {}
 
 

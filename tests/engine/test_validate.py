@@ -20,12 +20,11 @@ import pytest
 
 from engine import AsyncQueue, EngineError, Handlers, Job, Malformed, NewJob, Queue, RetryLater, Worker, models, validate
 from engine.channel import contents
-from engine.ops.claims import LeasedJob
-from engine.ops.jobs import Lease, Options
 from engine.options import OPTIONS
 from engine.parameters import Parameters
 from tests.engine.helpers import producing
 from tests.engine.helpers.producing import some_handlers
+from tests.engine.ops import Lease, LeasedJob, Options
 
 NAMES = ("a", "A-z_0.9:", "q" * 128)
 BAD_NAMES = ("", "q" * 129, "two words", "new\n", "ä", "a/b", "{a}", "a|b", "nul\0", None, 7, b"bytes", ["a"])

@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from engine import AsyncQueue, Malformed, Queue
-from engine.ops.claims import Bury, Failure
-from engine.ops.workers import Beat
+from engine import AsyncQueue, Malformed, Queue, Target
 from engine.options import route_text
-from engine.routing import Target
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.waiting import wait_until
+from tests.engine.ops import Beat, Bury, Failure
 
 #: The time of a desk in words.
 NOW = "2100-01-01 01:06:40 UTC"

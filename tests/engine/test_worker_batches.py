@@ -266,8 +266,7 @@ def test_the_largest_batch_of_failures(queue: Queue) -> None:
 
 @pytest.mark.parametrize("batch", [0, 1001, -1, True, "5", 2.5])
 def test_a_batch_out_of_bounds_is_malformed(batch: Any) -> None:
-    with pytest.raises(Malformed, match="batch"):
-        Handlers()("index", batch=batch)
+    refused(Malformed, "batch", Handlers(), "index", batch=batch)
 
 
 def test_a_child_process_runs_a_batch_and_each_job_has_its_end(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:

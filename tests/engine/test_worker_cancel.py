@@ -15,12 +15,10 @@ from typing import Any
 import pytest
 import redis
 
-from engine import Handlers, Queue
-from engine.job import Job
+from engine import Handlers, Job, Queue, Worker
 from engine.ops.workers import read_control
 from engine.worker import connections
 from engine.worker.machine.claiming import Allowance
-from engine.worker.worker import Worker
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.producing import some_handlers
 from tests.engine.helpers.waiting import wait_until

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from engine import Malformed, Queue, ServerUnavailable, Worker, WorkerGroup
 from engine.worker.machine.concurrency import Sharing
 from tests.engine.helpers.at_work import Book, at_work
+from tests.engine.helpers.producing import refused
 from tests.engine.helpers.waiting import wait_until
 
 NAMES = ("critical", "normal", "low")
@@ -126,8 +127,7 @@ def test_a_group_tells_that_the_grace_of_one_of_its_workers_was_over(queues: tup
 def test_a_group_ends_when_one_of_its_workers_fails(queues: tuple[Queue, ...], closed_port: int) -> None:
     gone = Queue("gone", url=f"redis://127.0.0.1:{closed_port}")
     gone.driver.deadline_ms = 100
-    with pytest.raises(ServerUnavailable):
-        WorkerGroup([queues[0], gone], Book().handlers("w", "work")).run()
+    refused(ServerUnavailable, None, WorkerGroup([queues[0], gone], Book().handlers("w", "work")).run)
     gone.close()
 
 
@@ -141,8 +141,7 @@ def test_a_group_does_not_run_with_a_worker_that_runs_by_itself(
         alone = threads.submit(group.workers[0].run)
         fill(queues[:1], 1)
         wait_until(lambda: bool(book.ran), "one runs by itself")
-        with pytest.raises(Malformed, match="a worker that does not run already"):
-            group.run()
+        refused(Malformed, "a worker that does not run already", group.run)
         group.stop()
         assert alone.result(120) == "stopped"
     assert sum(": queue critical, " in record.getMessage() for record in caplog.records) == 1, "it began once"
@@ -172,8 +171,7 @@ def test_bad_groups(queues: tuple[Queue, ...], more: dict[str, Any], field: str)
 
 
 def test_a_queue_stands_once_in_a_group(queues: tuple[Queue, ...]) -> None:
-    with pytest.raises(Malformed, match="different Queues"):
-        WorkerGroup([queues[0], queues[0]], Book().handlers("w", "work"))
+    refused(Malformed, "different Queues", WorkerGroup, [queues[0], queues[0]], Book().handlers("w", "work"))
     with (
         Queue(queues[0].name, url=queues[0].url) as again,
         pytest.raises(Malformed, match=f"two are the queue {again.name}; let one module import that of the other"),

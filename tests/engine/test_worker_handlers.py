@@ -14,8 +14,6 @@ import pytest
 
 from engine import ConnectOptions, Handlers, Job, Malformed, Queue, Worker
 from engine.errors import describe
-from engine.ops.claims import LeasedJob
-from engine.ops.jobs import Lease, Options
 from engine.testing import EmbeddedServer
 from engine.worker.child_processes import Child
 from tests.engine.desk import write_run
@@ -25,6 +23,7 @@ from tests.engine.helpers.processes import Workers, put, run_of, stopped
 from tests.engine.helpers.producing import ids_of, refused, some_handlers
 from tests.engine.helpers.schema import checked_rows
 from tests.engine.helpers.waiting import DEADLINE_S, rows_of, wait_until
+from tests.engine.ops import Lease, LeasedJob, Options
 
 KINDS = "tests.engine.helpers.kinds_of_handlers:handlers"
 INLINE = "tests.engine.helpers.inline_handlers:handlers"
@@ -325,8 +324,7 @@ def test_no_child_outlives_a_run_inside_a_process_that_goes_on(queue: Queue, wor
 
 def test_a_handler_that_a_child_would_not_find_is_refused_before_any_io(queue: Queue) -> None:
     handlers = some_handlers(name="local")
-    with pytest.raises(Malformed, match="^handlers: .*functions of importable modules"):
-        Worker(queue, handlers, processes=1)
+    refused(Malformed, "^handlers: .*functions of importable modules", Worker, queue, handlers, processes=1)
     Worker(queue, handlers)
     coroutines = Handlers()
 

@@ -17,7 +17,7 @@ from engine.worker.process import Threads
 from engine.worker.runs import LoopThread
 from tests.engine.helpers.machine import Machine
 from tests.engine.helpers.processes import Workers, put, run_of
-from tests.engine.helpers.producing import ids_of, some_handlers
+from tests.engine.helpers.producing import ids_of, refused, some_handlers
 from tests.engine.helpers.schema import checked_rows
 from tests.engine.helpers.waiting import rows_of, wait_until
 
@@ -192,8 +192,7 @@ def test_a_defect_ends_the_worker_loudly(queue: Queue, monkeypatch: pytest.Monke
         raise RuntimeError("a defect")
 
     monkeypatch.setattr(f"engine.worker.{where}", broken)
-    with pytest.raises(RuntimeError, match="a defect"):
-        Worker(queue, some_handlers(inline=True), sweep_ms=50).run()
+    refused(RuntimeError, "a defect", Worker(queue, some_handlers(inline=True), sweep_ms=50).run)
     wait_until(lambda: not [one for one in threading.enumerate() if one.name.startswith("caller-")], "its threads have ended")
 
 
@@ -202,8 +201,7 @@ def test_an_async_function_cannot_run_inline() -> None:
 
     async def work(job: Job) -> None: ...
 
-    with pytest.raises(Malformed, match="^inline: .*async"):
-        handlers("work", inline=True)(work)
+    refused(Malformed, "^inline: .*async", handlers("work", inline=True), work)
     handlers("work", inline=True)(lambda job: None)
     assert handlers.inline == {"work"}
 

@@ -11,11 +11,10 @@ import pytest
 
 from engine import Malformed, Queue, Target, Worker
 from engine.observer import Outcome
-from engine.ops.base import Call
-from engine.ops.claims import WorkerUpdates
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.both import hurried
 from tests.engine.helpers.waiting import wait_until
+from tests.engine.ops import Call, WorkerUpdates
 
 #: What happens while a test waits was not found by a sweep or a heartbeat.
 SLOW_SWEEP = {"lease_ms": 600_000, "sweep_ms": 600_000, "beat_ms": 600_000}

@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from engine import Handlers, Malformed, Queue, Worker
-from engine.errors import EngineError
+from engine import EngineError, Handlers, Malformed, Queue, Worker
 from engine.logs import JsonFormatter
 from engine.testing import EmbeddedServer
 from engine.worker import executor

@@ -14,8 +14,6 @@ from typing import Any
 import pytest
 
 from engine import ConnectOptions, EngineError, Handlers, Malformed, OutcomeUnknown, Queue, Worker, WorkerGroup
-from engine.ops.base import Call
-from engine.ops.claims import Wait
 from engine.redis.driver import Flight, SyncDriver
 from engine.redis.endpoint import Endpoint
 from engine.redis.exchange import Sent
@@ -30,6 +28,7 @@ from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.producing import refused, some_handlers
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
+from tests.engine.ops import Call, Wait
 
 #: So long that no block of these tests is over, however long the machine stands still.
 LONG_MS = 600_000

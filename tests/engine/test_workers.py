@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, Malformed, Queue
-from engine.ops.jobs import Lease
-from engine.ops.workers import Beat
 from tests.engine.desk import LEASE_MS, Desk
+from tests.engine.ops import Beat, Lease
 
 HOUR_MS = 3_600_000
 TTL_MS = 30_000

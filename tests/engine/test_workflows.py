@@ -7,10 +7,6 @@ from typing import Any
 import pytest
 
 from engine import Handlers, Malformed, Queue, UnsupportedFeature, Worker, models
-from engine.ops.admin import Altered
-from engine.ops.base import DeadlineBound, Operation
-from engine.ops.claims import Bury, Failure, Finish, Value
-from engine.ops.jobs import Enqueue
 from engine.ops.looks import Relatives
 from engine.options import PLAIN
 from engine.queue import workflows
@@ -20,6 +16,7 @@ from tests.engine.helpers.by_hand import alter, altered, bury, revive
 from tests.engine.helpers.lanes_state import members as in_order
 from tests.engine.helpers.lanes_state import names_of
 from tests.engine.helpers.producing import refused
+from tests.engine.ops import Altered, Bury, DeadlineBound, Enqueue, Failure, Finish, Operation, Value
 
 pytestmark = pytest.mark.feature("BQ35")
 

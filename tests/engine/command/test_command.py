@@ -15,12 +15,11 @@ from typing import Any, cast
 
 import pytest
 
-from engine import GroupSettings, Queue, WorkerSettings, models
+from engine import GroupSettings, Queue, WorkerSettings, __version__, models
 from engine.command.arguments import duration_ms
 from engine.command.main import _parser  # pyright: ignore[reportPrivateUsage]
 from engine.options import sentences, settings_of
 from engine.testing import free_port
-from engine.version import __version__
 from tests.engine.command.running import ROOT, ironclaim, refused, said
 
 

@@ -11,13 +11,12 @@ import pytest
 
 from engine import Handlers, Job, Queue, Worker
 from engine.models.model import random_id
-from engine.ops.claims import Bury as BuryJobs
-from engine.ops.claims import Failure
-from engine.ops.jobs import Options
 from engine.options import OPTIONS
 from tests.engine.command.running import ROOT, Done, ironclaim, refused, said
 from tests.engine.desk import Desk
 from tests.engine.helpers.waiting import wait_until
+from tests.engine.ops import Bury as BuryJobs
+from tests.engine.ops import Failure, Options
 
 
 def kill_some(queue: Queue, *jobs: str, **needs: list[str]) -> None:

@@ -12,9 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from engine import Queue
+from engine import Malformed, Queue
 from engine.command.serve import read_tokens
-from engine.errors import Malformed
 from engine.testing import free_port
 from tests.engine.command.running import ROOT, refused
 from tests.engine.helpers.waiting import wait_until

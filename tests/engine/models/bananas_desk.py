@@ -12,9 +12,9 @@ import pytest
 from chaos.foreign_keys import BananasKeys
 from engine import models
 from engine.ops.claims import Attributes, Bury, Claim, Claimed, Ended, Failure, Finish, LeasedJob, Retry, Value
-from engine.ops.jobs import Enqueue as EnqueueOperation
-from engine.ops.jobs import Lease, Options
 from tests.engine.desk import LEASE_MS, Desk
+from tests.engine.ops import Enqueue as EnqueueOperation
+from tests.engine.ops import Lease, Options
 
 DAY_S = 86_400
 #: START_MS as it stands in jobs.

@@ -8,9 +8,8 @@ import pytest
 
 from engine import Malformed, Queue, ScriptFault, UnsupportedFeature, models
 from engine.models.foreign.bananas import BananasModel
-from engine.ops.claims import LeasedJob
-from engine.ops.jobs import Lease
 from tests.engine.helpers.producing import refused
+from tests.engine.ops import Lease, LeasedJob
 
 GO = (
     '{"id":"j","name":"img","payload":{"u":1},"status":"pending","priority":"high","routing_key":"gpu",'

@@ -8,18 +8,14 @@ from typing import Any
 import pytest
 
 from chaos.foreign_keys import BridgeKeys
-from engine import Malformed, Queue, UnsupportedFeature, models
+from engine import Malformed, Queue, ScriptFault, UnsupportedFeature, models
 from engine.calendar import calendar
-from engine.errors import ScriptFault
 from engine.models.foreign.bridge import BridgeModel
 from engine.models.foreign.foreign import pack, unpack
-from engine.ops.claims import Claim, LeasedJob
-from engine.ops.jobs import Enqueue, Lease, Options
-from engine.ops.schedules import Timing
-from engine.ops.workers import Beat
 from engine.options import checked
 from engine.outcomes import backoff_delay_ms
 from tests.engine.helpers.producing import refused
+from tests.engine.ops import Beat, Claim, Enqueue, Lease, LeasedJob, Options, Timing
 
 MODEL = BridgeModel("q", "bridge")
 #: The first job of the reference dump, from its type to the time of its enqueue.
@@ -87,8 +83,7 @@ def test_an_option_without_room_on_the_wire_is_refused() -> None:
         ({"cost": 2}, "cost"),
     ):
         queue = Queue("q", models.Bridge(), url="redis://127.0.0.1:1")
-        with pytest.raises(UnsupportedFeature, match=f"^bridge has no .*{name}"):
-            queue.enqueue("email", {}, **options)
+        refused(UnsupportedFeature, f"^bridge has no .*{name}", queue.enqueue, "email", {}, **options)
 
 
 @pytest.mark.feature("BQ28", "BQ29", model="bridge")

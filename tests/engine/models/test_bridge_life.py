@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from engine.models.foreign.bridge import BridgeModel
-from engine.ops.claims import Bury, Drop, Failure, Finish, Release, Retry
-from engine.ops.looks import NoteProgress
 from tests.conformance.desk import ModelDesk
 from tests.engine.helpers.bridge_client import KEYS, BridgeClient, client, desk, waiting
+from tests.engine.ops import Bury, Drop, Failure, Finish, NoteProgress, Release, Retry
 
 __all__ = ["client", "desk"]
 

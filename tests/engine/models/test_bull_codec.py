@@ -13,6 +13,7 @@ from engine.models.foreign.foreign import unpack
 from engine.ops.jobs import Enqueue, Lease, Options
 from engine.options import checked
 from engine.outcomes import backoff_delay_ms
+from tests.engine.helpers.producing import refused
 
 MODEL = BullModel("q", "bull")
 
@@ -122,8 +123,7 @@ def test_what_cannot_be_read_is_said_of_its_job() -> None:
         *([b"{}", b"{oops", b"1", b"5"], [b"{}", b"[" * 200_000, b"1", b"5"], [b"{}"], b"x"),
         [b"{}", b"\xff", b"1", b"5"],
     ):
-        with pytest.raises(ScriptFault, match="job 7 of Bull's"):
-            MODEL.decode(raw, Lease("7", 1, "n"), 0, (1, 0, 0))
+        refused(ScriptFault, "job 7 of Bull's", MODEL.decode, raw, Lease("7", 1, "n"), 0, (1, 0, 0))
 
 
 def test_ids_that_are_bulls_own() -> None:
@@ -131,8 +131,7 @@ def test_ids_that_are_bulls_own() -> None:
         *("1", "0042", "wait", "active", "paused", "delayed", "completed", "failed", "id", "meta-paused"),
         *("jobs", "7:lock", "ironclaim:x"),
     ):
-        with pytest.raises(Malformed, match="id"):
-            MODEL.check_id(id)
+        refused(Malformed, "id", MODEL.check_id, id)
 
 
 def test_ids_of_ones_own() -> None:
@@ -144,6 +143,5 @@ def test_what_bull_has_no_room_for_is_refused_before_anything_is_sent() -> None:
     options: Any
     for options in ({"priority": 7}, {"unique": "u"}, {"headers": {"a": "b"}}, {"backoff": "linear"}, {"jitter": 0.5}):
         queue = Queue("q", models.Bull(), url="redis://127.0.0.1:1")
-        with pytest.raises(UnsupportedFeature, match="bull has no"):
-            queue.enqueue("work", {}, **options)
+        refused(UnsupportedFeature, "bull has no", queue.enqueue, "work", {}, **options)
         queue.close()

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from engine.ops.claims import Failure, LeasedJob, Retry
-from engine.ops.looks import NoteProgress
 from engine.outcomes import backoff_delay_ms
 from tests.conformance.keyspace import differences, dump, expected
 from tests.engine.helpers.bull_desk import START_MS, BullDesk, bull
 from tests.engine.helpers.by_hand import altered
+from tests.engine.ops import Failure, LeasedJob, NoteProgress, Retry
 
 __all__ = ["bull"]
 

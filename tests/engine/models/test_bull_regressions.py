@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from engine.models.foreign.bull import UNNAMED
-from engine.ops.claims import Failure, Finish, Release, Retry
-from engine.ops.looks import NoteProgress
 from engine.worker.machine.sweeping import SWEEP_LIMIT
 from tests.engine.helpers.bull_desk import BullDesk, bull, node
 from tests.engine.helpers.by_hand import altered
 from tests.engine.helpers.node_bull import NodeBull
+from tests.engine.ops import Failure, Finish, NoteProgress, Release, Retry
 
 __all__ = ["bull", "node"]
 

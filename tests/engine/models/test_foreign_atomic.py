@@ -8,13 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from engine.errors import ScriptFault, ServerUnavailable
-from engine.ops.base import Operation
-from engine.ops.claims import Extend, Failure, Finish, LeasedJob, Release, Retry
-from engine.ops.jobs import Lease
 from engine.ops.looks import Count, Listing
 from tests.conformance.models import ALL, FOREIGN
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers.scenes import STEPS, check_outcome, cut_off_after, cuts, drain
+from tests.engine.ops import Extend, Failure, Finish, Lease, LeasedJob, Operation, Release, Retry
 from tests.scenes import PLAIN, Scene
 
 BY_HAND = ("discard", "requeue", "run_now")

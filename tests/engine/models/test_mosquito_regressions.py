@@ -12,13 +12,12 @@ import redis
 from engine import Queue, ScriptFault, models
 from engine.models import Layout
 from engine.models.foreign.mosquito import FINDINGS
-from engine.ops.claims import Bury, Failure, Finish, Retry
-from engine.ops.jobs import EnqueueMany
 from engine.worker.machine.sweeping import tick
 from tests.engine.desk import LEASE_MS
 from tests.engine.models.crystal import Crystal
 from tests.engine.models.mosquito_desk import KIND, A, MosquitoDesk
 from tests.engine.models.mosquito_desk import desk as desk
+from tests.engine.ops import Bury, EnqueueMany, Failure, Finish, Retry
 
 OTHER: dict[Layout, Layout] = {"live": "document", "document": "live"}
 
