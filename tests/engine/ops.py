@@ -3,6 +3,7 @@
 
 from engine.ops.admin import *
 from engine.ops.base import *
+from engine.ops.channels import Publish as Publish
 from engine.ops.claims import *
 from engine.ops.jobs import *
 from engine.ops.looks import *

@@ -1,7 +1,5 @@
 """Rules 1 and 2: a script that is cut off anywhere loses and doubles nothing; memory pressure does not expire leases."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from dataclasses import replace

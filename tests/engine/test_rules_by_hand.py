@@ -1,7 +1,5 @@
 """Rules 7, 23 and 26: what is done to jobs by hand names the state that it saw, is done once, and never touches a newer job."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Rule 25: callbacks are made by the call that ends their job, once, and read what it has left."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

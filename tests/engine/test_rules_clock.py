@@ -1,7 +1,5 @@
 """Rules 10 and 11: neither a clock that steps back nor a server that stands still may freeze leases or end them all at once."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.ops.claims import Claim, LeasedJob

@@ -1,8 +1,6 @@
 """Rule 38: a job that nobody has started in time ends as expired, in the claim that meets it or in the next sweep; one that was
 started never does."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

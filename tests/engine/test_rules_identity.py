@@ -1,7 +1,5 @@
 """Rules 3 to 6: a repeat returns what the first one returned, a late copy runs nothing again, a token ends once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

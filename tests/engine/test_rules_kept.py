@@ -1,7 +1,5 @@
 """Rule 25: the result of a parent is there as long as a child of it waits or runs, whatever its time to live says; not longer."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.engine.desk import Desk

@@ -1,7 +1,5 @@
 """Rules 18, 19 and 22: lanes of a class take turns, bands are strict, and who gets work is told."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Rules 7 and 18 to 20 beside an oracle: random jobs, claims, ends, limits and pauses; nothing too much, nothing stuck."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

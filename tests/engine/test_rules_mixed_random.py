@@ -5,8 +5,6 @@ key are what a plain model of the promises says (helpers/mixed_oracle.py), and a
 The walks of lanes, of families and of schedules go deeper: test_rules_lanes_random.py and its neighbours.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Rule 25: a job that needs others is claimable when the last of them has finished, and shares the fate of one that is lost."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.engine.desk import LEASE_MS, START_MS, Desk, write_run

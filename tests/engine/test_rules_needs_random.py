@@ -1,8 +1,6 @@
 """Rule 25 by chance: random families of jobs, run, failed, buried, crashed and swept in any order, beside a small model of who
 may run and how each job ends."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import pytest

@@ -1,7 +1,5 @@
 """Rule 7: an obliterated queue is empty, whatever jobs and workers did while that went on; what was enqueued later stays."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

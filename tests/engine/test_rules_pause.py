@@ -1,7 +1,5 @@
 """Rule 7: pauses, resumes and changes of limits are done once, and a late copy does nothing; what pauses mean for claims."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.engine.desk import LEASE_MS, Desk

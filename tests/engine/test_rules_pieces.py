@@ -1,8 +1,6 @@
 """Lists that are longer than one piece (rule 1): whatever their length, a script leaves the same keys and says the same as with a
 list that fits, and no loop over pieces is without a test that makes it go round more than once."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

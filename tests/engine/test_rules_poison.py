@@ -1,7 +1,5 @@
 """Rule 12: a job that takes its worker with it is buried, and its neighbours are not."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

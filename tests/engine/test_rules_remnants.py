@@ -1,7 +1,5 @@
 """Rule 1: what a call that was cut off and never sent again leaves behind is gone after the next sweeps."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Rule 1: a call that was cut off and sent again leaves nothing behind either, and one that was refused stays refused."""
 
-from __future__ import annotations
-
 from engine.ops.base import Operation
 from tests.engine.desk import Desk
 from tests.engine.helpers.by_hand import forget

@@ -1,8 +1,6 @@
 """Rule 18 with targets: classes of one name apart from each other, the limits and pauses that they share, how workers learn of
 new ones, and claims of a range of priorities. Raw keys."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from typing import Any

@@ -2,8 +2,6 @@
 
 Counted in commands and in what each call moves, not in time; `python -m bench scale` measures the time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Rules 1 to 7, 23, 25 and 26 for every scene: cut off after any write, sent twice, late, and in a full memory."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -88,9 +86,7 @@ def leaks(state: dict[str, Any], desk: Desk) -> set[str]:
 @pytest.mark.feature("BQ35")
 @STEPS
 @pytest.mark.parametrize(("scene", "resend"), list(by_turns()))
-def test_rule_01_a_script_cut_off_after_any_write_loses_doubles_and_leaks_nothing(
-    desk: Desk, scene: Scene, resend: bool, step: int
-) -> None:
+def test_rule_01_a_script_cut_off_anywhere_loses_doubles_leaks_nothing(desk: Desk, scene: Scene, resend: bool, step: int) -> None:
     operation = scene.begin(desk)
     there, dead_before = alive(desk.dump(), desk), set(members(desk, desk.keys.dead))
     for writes, reply in cuts(desk, scene, operation, step, resend):

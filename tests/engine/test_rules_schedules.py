@@ -1,7 +1,5 @@
 """Rule 24, and rules 1, 7 and 10 for schedules: one job a tick, however many schedulers there are and however calls arrive."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Rule 23: a unique key is its job's until that ends, a dedup key until its window ends; and rules 3 and 5 for both."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

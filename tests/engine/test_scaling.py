@@ -1,7 +1,5 @@
 """How many workers a queue wants: the function, the demand from one look to the next, and the metrics of a real queue."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

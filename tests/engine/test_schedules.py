@@ -1,7 +1,5 @@
 """`queue.schedules`, synchronous and asyncio: what a service types and gets, and workers and schedulers that tick."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Iterator

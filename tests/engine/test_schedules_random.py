@@ -1,8 +1,6 @@
 """Schedules against an oracle, under a clock that Hypothesis moves: what is put, changed, disabled, removed, and ticked by
 several schedulers whose calls come late, twice, cut off or never (rules 1, 7, 10 and 24)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The loader holds the header and the body of a script together, in both directions; the flags of rule 2."""
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import re

@@ -1,7 +1,5 @@
 """Payloads that are not JSON: bytes untouched, serialisers of one's own, and workers that do not know them."""
 
-from __future__ import annotations
-
 import json
 import threading
 from pathlib import Path

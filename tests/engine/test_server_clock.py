@@ -1,7 +1,5 @@
 """The estimate of the server's time: early by the travel of the reply, never ahead (rule 3)."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

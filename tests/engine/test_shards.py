@@ -1,7 +1,5 @@
 """Queues in several shards: which shard a job goes to, and one face over all of them, on a real server."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Iterator

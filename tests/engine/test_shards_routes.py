@@ -1,8 +1,6 @@
 """Where operations go in a queue with shards: what they declare, and that a queue with shards answers each call of its users as a
 whole one does, on a real server."""
 
-from __future__ import annotations
-
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator

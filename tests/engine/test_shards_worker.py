@@ -1,8 +1,6 @@
 """Workers of queues with shards: all of them served in turns, few connections, few calls while idle; on a
 real server."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -1,7 +1,5 @@
 """`soft_timeout_ms` on a real server: what is raised where, that a handler may go on, and what an uncaught one is."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -1,7 +1,5 @@
 """The worker's state machine, event by event: claims, starts, finishes and leases (rules 1, 4, 9, 22 and 37)."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.ops.claims import Claim, Finish, Release, Retry, Wait

@@ -1,7 +1,5 @@
 """What a worker's machine does with what it is told over its control connection (rules 22 and 26)."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.ops.workers import JobCancelled, UpdatesPublished, read_control

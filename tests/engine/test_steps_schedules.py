@@ -1,7 +1,5 @@
 """The worker's state machine and schedules: what is due ticks, in the sweep, and holds up nothing (rule 24)."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.worker.machine.events import StopAsked

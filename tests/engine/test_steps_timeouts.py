@@ -1,7 +1,5 @@
 """Timeouts and ends of a worker in its state machine: what is told when, and what is still waited for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from engine.outcomes import Verdict

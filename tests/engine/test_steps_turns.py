@@ -1,8 +1,6 @@
 """Turns: what a runner of many short handlers asks the machine for after each of them. They decide nothing that `on` would not
 have decided, and refuse where there is more to decide."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,8 +1,6 @@
 """How long handlers took: a worker's report in raw keys, as its state machine tells it, and as both faces and the command read it
 (MQ36; rules 1, 4 and 7)."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

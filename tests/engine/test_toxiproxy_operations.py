@@ -4,8 +4,6 @@ The scenes are those of the cluster tests, of which each script has some. The qu
 runs of a scene leave behind can be compared byte by byte.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -149,9 +147,7 @@ FIRST = list({scene.script: scene for scene in reversed(TIMED)}.values())
 
 
 @pytest.mark.parametrize("scene", TIMED, ids=lambda scene: scene.id)
-def test_an_operation_whose_request_or_reply_is_lost_once_has_the_outcome_of_one_send(
-    desk: SoloDesk, lossy: Lossy, scene: Scene
-) -> None:
+def test_an_operation_whose_request_or_reply_is_lost_is_done_once(desk: SoloDesk, lossy: Lossy, scene: Scene) -> None:
     call = desk.prepared(scene)
     assert call.script is not None and call.script.name == scene.script
     once, keys = desk.queue.driver.send(call), desk.dump()

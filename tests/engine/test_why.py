@@ -1,7 +1,5 @@
 """`queue.jobs.why` says why a job does not run; `queue.limits` and `queue.obstacles` say what holds a queue back."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

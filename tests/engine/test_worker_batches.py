@@ -1,7 +1,5 @@
 """Handlers that take several jobs of a lane at once, in real workers on a real server: plain, inline and async."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """A worker process that is killed, frozen or cut off from its server: each job ends once, and soon."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import time
@@ -125,9 +123,7 @@ def test_a_worker_outlives_an_outage_idly(queue: Queue, workers: Workers, ironcl
         assert stopped(worker) == 0
 
 
-def test_replies_that_get_lost_double_nothing_and_flushed_scripts_are_loaded_again(
-    queue: Queue, workers: Workers, ironclaim_server: EmbeddedServer
-) -> None:
+def test_lost_replies_and_scripts_double_nothing(queue: Queue, workers: Workers, ironclaim_server: EmbeddedServer) -> None:
     jobs = [f"j{number}" for number in range(40)]
     put(queue, workers, "mark", *jobs)
     with Relay(ironclaim_server.port) as relay:

@@ -1,7 +1,5 @@
 """Several queues in one process: strict, weighted and by chance, on a real server; whose turn it is, by hand."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import signal
@@ -131,9 +129,7 @@ def test_a_group_ends_when_one_of_its_workers_fails(queues: tuple[Queue, ...], c
     gone.close()
 
 
-def test_a_group_does_not_run_with_a_worker_that_runs_by_itself(
-    queues: tuple[Queue, ...], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_group_runs_with_no_worker_that_runs_by_itself(queues: tuple[Queue, ...], caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "ironclaim.worker")
     book = Book()
     group = WorkerGroup(queues, book.handlers("w", "work"))

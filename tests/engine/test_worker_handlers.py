@@ -1,7 +1,5 @@
 """Every kind of handler in a real worker process: coroutines on a loop, plain functions in threads and in child processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

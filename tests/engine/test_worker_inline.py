@@ -1,7 +1,5 @@
 """Inline handlers in a real worker: one after the other in one thread, and none of the rules bends for them."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

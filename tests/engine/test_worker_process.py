@@ -1,7 +1,5 @@
 """The worker as a real process on a real server: work, failures, a graceful stop, and starts that cannot be."""
 
-from __future__ import annotations
-
 import signal
 import socket
 from collections.abc import Iterator
@@ -84,9 +82,7 @@ def test_a_failing_job_waits_its_back_off_and_is_buried_in_the_end_whatever_it_r
 @pytest.mark.feature("BL36", "BN29")
 @pytest.mark.feature("BN29", "BL36", "BQ36")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stop_gives_back_what_has_not_started_and_waits_for_the_rest(
-    queue: Queue, workers: Workers, number: signal.Signals
-) -> None:
+def test_a_stop_gives_back_what_has_not_started_and_waits(queue: Queue, workers: Workers, number: signal.Signals) -> None:
     put(queue, workers, "hold", "a", "b", "c", "d")
     worker = workers.start("--concurrency", "2", "--lease-ms", "600000")
     # One more is leased ahead; it goes back after a moment, or at the stop if that comes first.

@@ -1,7 +1,5 @@
 """Which jobs a real worker takes: targets, routing keys, names, priorities; what holds it back: pauses, gates, settings."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The table of a worker's settings: every bound from both sides, and the same names wherever settings are given or read."""
 
-from __future__ import annotations
-
 import pydoc
 from collections.abc import Iterator
 from inspect import signature

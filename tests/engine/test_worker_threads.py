@@ -1,7 +1,5 @@
 """Threads that workers of one process share: few for servers that answer, more while some do not."""
 
-from __future__ import annotations
-
 import errno
 import selectors
 import threading
@@ -63,9 +61,7 @@ def test_one_task_after_the_other_needs_one_thread() -> None:
     assert named("one") == set()
 
 
-def test_tasks_that_are_held_up_hold_up_no_others_their_threads_end(
-    gate: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tasks_that_are_held_up_hold_up_no_others(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "LINGER_S", 0.01)
     pool, ran = Threads("held", kept=2), threading.Event()
     for _ in range(10):
@@ -112,9 +108,7 @@ def test_a_task_that_raises_takes_no_thread_along(caplog: pytest.LogCaptureFixtu
     pool.close()
 
 
-def test_a_system_without_more_threads_lets_those_that_are_there_do_it(
-    gate: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_system_without_more_threads_uses_those_there_are(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
     pool, ran = Threads("few", kept=4), threading.Event()
     pool.run(gate.wait)
     wait_until(lambda: named("few") == {"few-0"}, "it runs")
@@ -251,9 +245,7 @@ def test_workers_that_open_after_the_last_has_left_wait_together_again(ironclaim
 
 
 @pytest.mark.usefixtures("long_blocks")
-def test_a_worker_that_is_interrupted_while_it_begins_to_wait_takes_no_wake_up(
-    ironclaim_url: str, client: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_as_a_wait_begins_takes_no_wake_up(ironclaim_url: str, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     endpoint, ended, others = Endpoint(ironclaim_url), list[object](), list[object]()
     shared = SharedConnections(endpoint, "ic:")
     leaving, staying = (shared.waiting(SyncDriver(endpoint, (), block_ms_max=LONG_MS)) for _ in range(2))

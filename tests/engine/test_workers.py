@@ -1,8 +1,6 @@
 """Workers in raw keys and through both faces: beats, the list, the leader, and leases of workers that have stopped beating
 (BQ02 to BQ04, BQ31, BQ32, MQ30, MQ31; rules 10, 11 and 13)."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Rule 25: what was buried with a parent waits for it again; a workflow is looked at, cancelled and retried as one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

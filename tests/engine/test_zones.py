@@ -1,7 +1,5 @@
 """Schedules where the system has no zone files: the package tzdata has them, and without it an error names it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

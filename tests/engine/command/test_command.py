@@ -1,7 +1,5 @@
 """The console command, as a program of its own against a real server."""
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

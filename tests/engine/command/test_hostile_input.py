@@ -1,7 +1,5 @@
 """No input and no terminal makes a traceback of a command: one line on stderr, and the documented exit code."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

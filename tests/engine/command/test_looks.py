@@ -1,7 +1,5 @@
 """The commands that look at queues, jobs, dead jobs, schedules and workers, on queues with something in them."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`ironclaim serve`: a process that serves what its flags say, to whom they say."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`ironclaim worker` runs the objects of a module as they are, and says in one line what is wrong with them."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import logging

@@ -1,7 +1,5 @@
 """A desk on a Bananas keyspace under virtual time, and the ways in which foreign clients write jobs there."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime

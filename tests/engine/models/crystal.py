@@ -1,7 +1,5 @@
 """What Mosquito's own programs do to a keyspace, in their own commands and steps: a producer and a runner to test against."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

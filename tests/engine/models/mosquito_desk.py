@@ -1,7 +1,5 @@
 """A desk for Mosquito, in either layout, with one of its own programs at the other side of the keyspace."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any

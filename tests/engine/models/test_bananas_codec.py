@@ -1,7 +1,5 @@
 """Bananas jobs in Python: what the wire cannot hold is refused before any I/O, and whatever was written is read or refused."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

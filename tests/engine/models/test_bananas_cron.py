@@ -1,7 +1,5 @@
 """Schedules and their locks on a Bananas keyspace, next to schedulers of the original."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

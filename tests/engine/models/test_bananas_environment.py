@@ -1,7 +1,5 @@
 """The environment variables that set up a worker of Bananas."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine import Malformed, models

@@ -1,7 +1,5 @@
 """The known defects of the original, each with a number of its own, and what stands here instead."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

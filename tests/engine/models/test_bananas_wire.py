@@ -1,7 +1,5 @@
 """What Bananas jobs of ours look like to every other client of the keyspace, in each layout."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

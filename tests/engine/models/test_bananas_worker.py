@@ -1,7 +1,5 @@
 """Real workers on a Bananas keyspace: the five modes, and what they do about trouble."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

@@ -1,7 +1,5 @@
 """Claims from a BridgeMQ keyspace: who may claim what, next to foreign clients that claim by the published script."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """BridgeMQ's JSON: what we write is what the original's client writes, and what anybody has written is read for what it says."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Schedules in a BridgeMQ keyspace: ours stand on the wire as the original has them, foreign ones tick, each tick is one job."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -134,9 +132,7 @@ def test_pages_have_entries_of_foreign_clients_between_ours_by_next_tick(desk: M
 
 
 @pytest.mark.parametrize("act", ["remove", "disable"])
-def test_an_entry_that_nobody_can_read_is_listed_with_the_reason_and_goes(
-    desk: ModelDesk, client: BridgeClient, act: str
-) -> None:
+def test_an_entry_that_nobody_can_read_is_listed_with_the_reason(desk: ModelDesk, client: BridgeClient, act: str) -> None:
     for number, data in enumerate(UNREADABLE):
         client.redis.zadd(KEYS.cron, {f"bad-{number}": YEARLY_MS})
         client.redis.set(KEYS.data(f"bad-{number}"), data)

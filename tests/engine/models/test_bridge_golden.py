@@ -1,8 +1,6 @@
 """A scripted life of jobs leaves the keyspace that the original's clients leave: `tests/conformance/golden/bridge.json` is
 written from the reference dump."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

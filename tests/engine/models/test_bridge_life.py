@@ -1,7 +1,5 @@
 """The life of a job in a BridgeMQ keyspace, and its named defects: what the original loses, doubles or leaves behind."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

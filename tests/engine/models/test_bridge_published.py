@@ -1,8 +1,6 @@
 """The four published scripts of BridgeMQ: a foreign client that calls ours gets the replies of the reference dump, and what the
 original stumbles over holds nothing up and leaves nothing behind."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

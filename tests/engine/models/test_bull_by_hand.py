@@ -1,7 +1,5 @@
 """Looking at jobs of Bull's queues and changing them by hand, by the queue's own faces, on raw keys of either side."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Bull's jobs in Python: opts exactly as Node writes them, and what other clients have written there read as Node reads it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the wire of Bull cannot be protected from: each finding that the model declares, as the original brings it about."""
 
-from __future__ import annotations
-
 import json
 
 from engine.models.foreign.bull import FINDINGS, BullModel

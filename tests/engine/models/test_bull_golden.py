@@ -1,7 +1,5 @@
 """The life of five jobs, and after each step the whole keyspace next to the dumps of the original (tests/conformance/golden)."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

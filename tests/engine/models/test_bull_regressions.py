@@ -1,7 +1,5 @@
 """Defects of Bull, each by its name: those that the engine does not have on the same wire."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

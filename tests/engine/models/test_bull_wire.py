@@ -1,7 +1,5 @@
 """Bull's wire by itself, method by method, on raw keys: it reads what the original has written, and writes what that reads."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Workers on queues of Bull's: what they may be told, what they survive, and what they leave on the wire when they end."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

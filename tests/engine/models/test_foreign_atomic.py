@@ -1,8 +1,6 @@
 """Rules 1 and 2 on each keyspace: a script cut off anywhere loses and doubles nothing, a full memory expires no lease. What
 becomes of the scenes on Lanes is in tests/engine/test_rules_scenes.py."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest
@@ -55,9 +53,7 @@ def states(desk: Desk) -> dict[str, set[str]]:
 
 @STEPS
 @pytest.mark.parametrize(("desk", "scene", "resend"), [*each()], indirect=["desk"])
-def test_rule_01_a_script_cut_off_after_any_write_loses_and_doubles_nothing(
-    desk: Desk, scene: Scene, resend: bool, step: int
-) -> None:
+def test_rule_01_a_script_cut_off_anywhere_loses_and_doubles_nothing(desk: Desk, scene: Scene, resend: bool, step: int) -> None:
     operation, before = scene.begin(desk), states(desk)
     there = set().union(*(jobs for name, jobs in before.items() if name != "done"))
     for writes, reply in cuts(desk, scene, operation, step, resend):

@@ -1,7 +1,5 @@
 """Parts of the foreign scripts that read and write text: JSON by its members, and times."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from functools import cache

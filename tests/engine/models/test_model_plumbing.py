@@ -1,7 +1,5 @@
 """What a queue and the loader make of a model: its place in the constructor, its scripts, and what it does not have."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,8 +1,6 @@
 """What Mosquito does beside the life of a job, step by step and by its raw keys: rates, pauses, periodic jobs, the coordinator's
 lock, counts that are set from afar, what is published, and what is done by hand."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Mosquito's hash of a job run, without a server: parameters as Crystal prints them, options beside them, and back."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

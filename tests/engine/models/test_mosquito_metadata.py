@@ -1,7 +1,5 @@
 """What jobs of one name share on a Mosquito keyspace (MQ16)."""
 
-from __future__ import annotations
-
 import pytest
 import redis
 

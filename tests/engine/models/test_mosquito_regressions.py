@@ -1,8 +1,6 @@
 """Mosquito's known defects, each with a number of its own, and what foreign programs may have written: none of it loses, doubles
 or stops anything here."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Workers on Mosquito keyspaces, in real time: tasks, hooks, groups of queues, gates, serialisers, and everything run at once."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from collections.abc import Iterator
