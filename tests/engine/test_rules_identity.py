@@ -98,14 +98,10 @@ def test_rule_03_in_a_bulk_each_job_is_looked_up_by_itself(desk: Desk) -> None:
     operation = desk.enqueue_many_operation("new", "waits", "ended", "dies", "runs", "late", "same", "newer", nonce=b"another-")
     found = {item.job: (item.result, item.state, item.fence) for item in desk.run(operation).items}
     assert found == {
-        "new": ("created", "", 0),
-        "waits": ("duplicate", "waiting", 0),
-        "ended": ("duplicate", "finished", fence),
-        "dies": ("duplicate", "dead", fence),
-        "runs": ("duplicate", "active", fence),
-        "late": ("duplicate", "delayed", 0),
-        "same": ("repeated", "", 0),
-        "newer": ("created", "", 0),
+        **{"new": ("created", "", 0), "waits": ("duplicate", "waiting", 0)},
+        **{"ended": ("duplicate", "finished", fence), "dies": ("duplicate", "dead", fence)},
+        **{"runs": ("duplicate", "active", fence), "late": ("duplicate", "delayed", 0)},
+        **{"same": ("repeated", "", 0), "newer": ("created", "", 0)},
     }
     assert [job.lease.job for job in desk.claim("b")] == ["waits", "same", "new", "newer"]
 
@@ -168,10 +164,8 @@ def test_rule_04_the_record_outlives_every_copy_of_its_claim(desk: Desk) -> None
 def test_rule_05_a_repeat_of_an_end_tells_how_the_lease_ended_whatever_is_asked(desk: Desk, end: str) -> None:
     lease = desk.enqueue("j1").one().lease
     ends: dict[str, Operation] = {
-        "finish": Finish((lease,)),
-        "retry": Retry((Failure(lease, "boom", 0),)),
-        "bury": Bury((Failure(lease, "no"),)),
-        "release": Release((lease,)),
+        **{"finish": Finish((lease,)), "retry": Retry((Failure(lease, "boom", 0),))},
+        **{"bury": Bury((Failure(lease, "no"),)), "release": Release((lease,))},
     }
     outcome = {"finish": "finished", "retry": "retried", "bury": "buried", "release": "released"}[end]
     assert desk.run(ends[end]).items == (("ok", outcome),)

@@ -153,9 +153,7 @@ def test_rule_24_a_late_copy_of_a_tick_makes_nothing_whatever_became_of_the_job_
     assert desk.tick(10 * MINUTE_MS).places(job_of(FIRST_MS)) == set()
     desk.turn()
     changes: list[Callable[[], object]] = [
-        lambda: None,
-        lambda: put(desk, cron="*/2 * * * *"),
-        lambda: desk.queue.schedules.remove("clean"),
+        *(lambda: None, lambda: put(desk, cron="*/2 * * * *"), lambda: desk.queue.schedules.remove("clean")),
         lambda: put(desk),
     ]
     for change in changes:
@@ -400,14 +398,9 @@ def test_rule_10_a_clock_that_steps_back_fires_no_tick_twice(desk: Desk) -> None
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("timing", "no JSON"),
-        ("timing", '{"cron":"61 * * * *"}'),
-        ("timing", '{"cron":"* * * * *","zone":"Mars/Olympus"}'),
-        ("timing", '{"cron":5}'),
-        ("timing", '{"of a later version":1}'),
-        ("timing", "[]"),
-        ("policy", "{"),
-        ("job", "corrupt"),
+        *(("timing", "no JSON"), ("timing", '{"cron":"61 * * * *"}')),
+        *(("timing", '{"cron":"* * * * *","zone":"Mars/Olympus"}'), ("timing", '{"cron":5}')),
+        *(("timing", '{"of a later version":1}'), ("timing", "[]"), ("policy", "{"), ("job", "corrupt")),
         ("anchor_ms", "x"),
     ],
 )

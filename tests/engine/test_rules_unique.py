@@ -238,11 +238,8 @@ def test_rules_01_and_23_an_end_cut_off_anywhere_leaves_no_key_that_keeps_others
             lease = lease_of(desk)
         failure = Failure(lease, "no")
         operation: Any = {
-            "finish": Finish((lease,)),
-            "fused": Finish((lease,), desk.claim_operation()),
-            "bury": Bury((failure,)),
-            "retry": Retry((failure,)),
-            "reap": desk.sweep_operation(),
+            **{"finish": Finish((lease,)), "fused": Finish((lease,), desk.claim_operation())},
+            **{"bury": Bury((failure,)), "retry": Retry((failure,)), "reap": desk.sweep_operation()},
         }[how]
         desk.cut_off(operation, writes)
         if resend:

@@ -340,10 +340,8 @@ def test_another_folder_of_scripts_is_used(tmp_path: Path, ironclaim_url: str) -
 @pytest.mark.parametrize(
     "make",
     [
-        lambda lua: Queue("q", lua=lua),
-        lambda lua: AsyncQueue("q", lua=lua),
-        lambda lua: Queue("q", models.Bull(), lua=lua),
-        lambda lua: Channel("q", models.Dsps(), lua=lua),
+        *(lambda lua: Queue("q", lua=lua), lambda lua: AsyncQueue("q", lua=lua)),
+        *(lambda lua: Queue("q", models.Bull(), lua=lua), lambda lua: Channel("q", models.Dsps(), lua=lua)),
     ],
     ids=["queue", "async queue", "foreign", "channel"],
 )

@@ -181,15 +181,8 @@ def test_bounds_of_a_workers_settings(queue: Queue) -> None:
     for good in ({"concurrency": 1000}, {"concurrency": 1}, {"priorities": (1, 1)}, {"names": ["work"]}, {"routes": ["a"]}):
         make_worker(queue, book, "w", **good)
     bad: list[tuple[str, Any]] = [
-        ("concurrency", 0),
-        ("concurrency", 1001),
-        ("priorities", (5, 2)),
-        ("names", ["nobody"]),
-        ("routes", []),
-        ("stack", ["node"]),
-        ("capabilities", "gpu"),
-        ("region", ""),
-        ("gate", 7),
+        *(("concurrency", 0), ("concurrency", 1001), ("priorities", (5, 2)), ("names", ["nobody"])),
+        *(("routes", []), ("stack", ["node"]), ("capabilities", "gpu"), ("region", ""), ("gate", 7)),
     ]
     for name, value in bad:
         with pytest.raises(Malformed) as caught:
@@ -349,10 +342,8 @@ def test_settings_by_both_faces(ironclaim_url: str, kind: str, client: Any) -> N
         fields = client.hgetall(queue.model.keys.settings)
         assert fields == {"version": "5", "c:w": "1000", "c:*": "1", "p:w": "0 0"}
         for name, arguments, field in (
-            ("set_concurrency", ("w", 0), "concurrency"),
-            ("set_concurrency", ("w", 1001), "concurrency"),
-            ("set_concurrency", ("a b", 1), "worker name"),
-            ("pause", ("",), "worker name"),
+            *(("set_concurrency", ("w", 0), "concurrency"), ("set_concurrency", ("w", 1001), "concurrency")),
+            *(("set_concurrency", ("a b", 1), "worker name"), ("pause", ("",), "worker name")),
             ("resume", (None,), "worker name"),
         ):
             with pytest.raises(Malformed) as caught:

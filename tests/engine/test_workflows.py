@@ -409,10 +409,8 @@ def test_other_formats_refuse_it_before_they_change_anything(ironclaim_url: str,
         Worker(queue, handlers(ran, {id})).run(burst=True)
         assert queue.jobs.state(id) == "dead"
         for call in (
-            lambda: queue.dead.requeue(id, with_children=True),
-            lambda: queue.workflows.get(id),
-            lambda: queue.workflows.cancel(id),
-            lambda: queue.workflows.retry(id),
+            *(lambda: queue.dead.requeue(id, with_children=True), lambda: queue.workflows.get(id)),
+            *(lambda: queue.workflows.cancel(id), lambda: queue.workflows.retry(id)),
         ):
             refused(UnsupportedFeature, "does not keep which jobs need each other", call)
         assert queue.jobs.state(id) == "dead" and queue.dead.requeue(id).done

@@ -28,10 +28,7 @@ def lines(queue: str, word: str) -> list[tuple[str, ...]]:
         *(("jobs", "list", f"--{flag}={word}", *at) for flag in ("state", "limit", "offset", "older-than")),
         ("worker", word, *at),
         ("jobs", "show", word, "--queue", f"no queue {word}", "--url", AWAY),
-        ("queues", f"--url={word}"),
-        ("outbox", word),
-        ("lua", word),
-        (word,),
+        *(("queues", f"--url={word}"), ("outbox", word), ("lua", word), (word,)),
     ]
 
 

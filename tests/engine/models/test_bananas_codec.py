@@ -43,11 +43,9 @@ def test_a_job_of_the_python_client() -> None:
 
 def test_payload_bytes_are_untouched() -> None:
     for raw, payload in (
-        ('{"name":"a"}', b"null"),
-        (' {\n"payload" : [1,2 , 3] ,"name":"a"\t} ', b"[1,2 , 3]"),
+        *(('{"name":"a"}', b"null"), (' {\n"payload" : [1,2 , 3] ,"name":"a"\t} ', b"[1,2 , 3]")),
         ('{"name":"a","payload":{"a":"}\\"{"}}', b'{"a":"}\\"{"}'),
-        ('{"payload":1,"name":"a","payload":2}', b"2"),
-        (b'{"name":"a","payload":"\xff"}', b'"\xff"'),
+        *(('{"payload":1,"name":"a","payload":2}', b"2"), (b'{"name":"a","payload":"\xff"}', b'"\xff"')),
     ):
         assert decoded(raw).payload == payload
 

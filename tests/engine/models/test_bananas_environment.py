@@ -17,16 +17,12 @@ def test_the_environment_is_read_as_a_whole() -> None:
     given = read(
         {
             **{
-                "WORKER_MODE": "thin",
-                "WORKER_CONCURRENCY": "1000",
-                "WORKER_PRIORITIES": "low,normal",
+                **{"WORKER_MODE": "thin", "WORKER_CONCURRENCY": "1000", "WORKER_PRIORITIES": "low,normal"},
                 "REDIS_URL": "redis://r:1/2",
             },
             **{
-                "WORKER_ROUTING_KEYS": " gpu , mail,",
-                "SCHEDULER_INTERVAL": "1m",
-                "JOB_TIMEOUT": "1h1m0.5s",
-                "WORKER_JOB_TYPES": "a",
+                **{"WORKER_ROUTING_KEYS": " gpu , mail,", "SCHEDULER_INTERVAL": "1m"},
+                **{"JOB_TIMEOUT": "1h1m0.5s", "WORKER_JOB_TYPES": "a"},
             },
             **{"RESULT_BACKEND_TTL_SUCCESS": "2h", "RESULT_BACKEND_TTL_FAILURE": "90s"},
         },
@@ -40,17 +36,10 @@ def test_the_environment_is_read_as_a_whole() -> None:
 @pytest.mark.feature("BN26", "BN32", model="bananas")
 def test_a_bad_value_names_its_variable() -> None:
     for name, value in (
-        ("WORKER_MODE", "fast"),
-        ("WORKER_CONCURRENCY", "0"),
-        ("WORKER_CONCURRENCY", "1001"),
-        ("WORKER_CONCURRENCY", "many"),
-        ("WORKER_PRIORITIES", "urgent"),
-        ("WORKER_PRIORITIES", "high,low"),
-        ("SCHEDULER_INTERVAL", "10ms"),
-        ("SCHEDULER_INTERVAL", "2m"),
-        ("SCHEDULER_INTERVAL", "soon"),
-        ("JOB_TIMEOUT", "5"),
-        ("RESULT_BACKEND_TTL_SUCCESS", "1ms"),
+        *(("WORKER_MODE", "fast"), ("WORKER_CONCURRENCY", "0"), ("WORKER_CONCURRENCY", "1001")),
+        *(("WORKER_CONCURRENCY", "many"), ("WORKER_PRIORITIES", "urgent"), ("WORKER_PRIORITIES", "high,low")),
+        *(("SCHEDULER_INTERVAL", "10ms"), ("SCHEDULER_INTERVAL", "2m"), ("SCHEDULER_INTERVAL", "soon")),
+        *(("JOB_TIMEOUT", "5"), ("RESULT_BACKEND_TTL_SUCCESS", "1ms")),
     ):
         with pytest.raises(Malformed, match=f"^{name}: "):
             read({name: value})

@@ -69,16 +69,10 @@ def test_an_option_without_room_on_the_wire_is_refused() -> None:
     for options, name in (
         ({"backoff": "geometric"}, "backoff=geometric"),
         ({"backoff": "custom", "backoff_delays_ms": [1]}, "backoff_delays_ms"),
-        ({"lifo": True}, "lifo"),
-        ({"unique": "u"}, "unique"),
-        ({"dedup": "d", "dedup_ms": 5}, "dedup"),
-        ({"timeout_ms": 5}, "timeout_ms"),
-        ({"key": "k"}, "key"),
-        ({"route": "r"}, "route"),
-        ({"crashes_max": 5}, "crashes_max"),
-        ({"result_ttl_ms": 5}, "result_ttl_ms"),
-        ({"on_parent_failure": "ignore"}, "on_parent_failure"),
-        ({"cost": 2}, "cost"),
+        *(({"lifo": True}, "lifo"), ({"unique": "u"}, "unique"), ({"dedup": "d", "dedup_ms": 5}, "dedup")),
+        *(({"timeout_ms": 5}, "timeout_ms"), ({"key": "k"}, "key"), ({"route": "r"}, "route")),
+        *(({"crashes_max": 5}, "crashes_max"), ({"result_ttl_ms": 5}, "result_ttl_ms")),
+        *(({"on_parent_failure": "ignore"}, "on_parent_failure"), ({"cost": 2}, "cost")),
     ):
         queue = Queue("q", models.Bridge(), url="redis://127.0.0.1:1")
         refused(UnsupportedFeature, f"^bridge has no .*{name}", queue.enqueue, "email", {}, **options)
@@ -99,9 +93,7 @@ def test_retries_are_read_as_the_original_counts_them() -> None:
         ({"type": "linear", "delay": 100}, [100, 200, 300]),
         ({"type": "exponential", "delay": 100, "maxDelay": 300}, [100, 200, 300]),
         ({"type": "exponential", "delay": "100", "maxDelay": "300"}, [100, 200, 300]),
-        ({"type": "fibonacci", "delay": 100}, [100, 100, 100]),
-        ({}, [0, 0, 0]),
-        (None, [0, 0, 0]),
+        *(({"type": "fibonacci", "delay": 100}, [100, 100, 100]), ({}, [0, 0, 0]), (None, [0, 0, 0])),
         ("fixed", [0, 0, 0]),
     ],
 )

@@ -17,9 +17,7 @@ __all__ = ["desk"]
 GOLDEN = Path(__file__).parents[2] / "conformance" / "golden" / "bridge.json"
 RETRY: dict[str, Any] = {"attempts": 4, "backoff": "exponential", "backoff_ms": 2000}
 ABOUT = {
-    "name": "worker-1",
-    "host": "vm",
-    "pid": 27943,
+    **{"name": "worker-1", "host": "vm", "pid": 27943},
     "routing": {"server": "worker-1", "stack": "node", "capabilities": ["email"], "region": "us-east", "routes": ["default"]},
 }
 

@@ -189,12 +189,8 @@ def test_due_jobs_come_by_time_and_then_by_their_whole_id(client: redis.Redis) -
 @pytest.mark.parametrize(
     ("score", "due", "next_ms"),
     [
-        ("inf", False, 2**47),
-        ("-inf", True, 0),
-        ("-5", True, 0),
-        (f"{2**60}", False, 2**47),
-        (f"{2**57}", False, 2**45),
-        (f"{(NOW_MS + 1) * 4096 - 1}", True, NOW_MS),
+        *(("inf", False, 2**47), ("-inf", True, 0), ("-5", True, 0), (f"{2**60}", False, 2**47)),
+        *((f"{2**57}", False, 2**45), (f"{(NOW_MS + 1) * 4096 - 1}", True, NOW_MS)),
         (f"{(NOW_MS + 1) * 4096}", False, NOW_MS + 1),
     ],
 )
@@ -269,14 +265,10 @@ def test_lists_and_counts_by_state(client: redis.Redis) -> None:
     job(client, "5", "active")
     wanted = {
         ("waiting", 0, 10, False): ["1", "100", "2", "101", "3", "102", "4", "104"],
-        ("waiting", 2, 10, False): ["3", "102", "4", "104"],
-        ("waiting", 3, 1, False): ["4", "104"],
-        ("waiting", 0, 2, True): ["4", "104", "3", "102"],
-        ("waiting", 9, 2, True): {},
-        ("done", 0, 10, False): ["9", "200", "8", "201", "7", "202"],
-        ("done", 1, 1, True): ["8", "201"],
-        ("dead", 0, 5, False): ["6", "0"],
-        ("active", 0, 5, False): ["5", "0"],
+        **{("waiting", 2, 10, False): ["3", "102", "4", "104"], ("waiting", 3, 1, False): ["4", "104"]},
+        **{("waiting", 0, 2, True): ["4", "104", "3", "102"], ("waiting", 9, 2, True): {}},
+        **{("done", 0, 10, False): ["9", "200", "8", "201", "7", "202"], ("done", 1, 1, True): ["8", "201"]},
+        **{("dead", 0, 5, False): ["6", "0"], ("active", 0, 5, False): ["5", "0"]},
     }
     for (state, offset, limit, newest), found in wanted.items():
         assert wired(client, "list", state, offset, limit, newest) == found, (state, offset, limit, newest)

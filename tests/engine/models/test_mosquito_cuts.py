@@ -179,20 +179,12 @@ ACTS = (nothing, sweep, hold, finish, retry, retry_at_once, release, release_and
 
 #: Each program, and where the job is when it begins.
 PROGRAMS: tuple[tuple[Program, str], ...] = (
-    (programs.enqueue, "nowhere"),
-    (programs.schedule, "nowhere"),
-    (programs.promote, "scheduled"),
-    (programs.succeed_v2, "waiting"),
-    (programs.succeed_head, "waiting"),
-    (programs.succeed_v2, "waiting twice"),
-    (programs.succeed_head, "waiting twice"),
-    (programs.fail_v2, "waiting"),
-    (programs.fail_head, "waiting"),
-    (programs.banish_v2, "waiting"),
-    (programs.preempt_head, "waiting"),
-    (programs.clean_up, "ours"),
-    (programs.clean_up, "ours, of a dead worker"),
-    (programs.clean_up, "theirs, of a dead overseer"),
+    *((programs.enqueue, "nowhere"), (programs.schedule, "nowhere"), (programs.promote, "scheduled")),
+    *((programs.succeed_v2, "waiting"), (programs.succeed_head, "waiting")),
+    *((programs.succeed_v2, "waiting twice"), (programs.succeed_head, "waiting twice")),
+    *((programs.fail_v2, "waiting"), (programs.fail_head, "waiting"), (programs.banish_v2, "waiting")),
+    *((programs.preempt_head, "waiting"), (programs.clean_up, "ours")),
+    *((programs.clean_up, "ours, of a dead worker"), (programs.clean_up, "theirs, of a dead overseer")),
     (programs.clean_up, "theirs, without an overseer"),
 )
 
