@@ -127,10 +127,9 @@ def test_rule_25_cut_off_after_any_write_a_callback_comes_once(desk: Desk, end: 
             lease = desk.claim()[0].lease
             failure = Failure(lease, "no")
             operation = {
-                "finish": Finish((lease,), values=(Value(0, b"1", 9_000, 1),)),
-                "drop": Drop((lease,), ("discarded",)),
-            }.get(end)
-            operation = operation or (Bury((failure,)) if end == "bury" else Retry((failure,)))
+                **{"finish": Finish((lease,), values=(Value(0, b"1", 9_000, 1),)), "drop": Drop((lease,), ("discarded",))},
+                **{"bury": Bury((failure,)), "retry": Retry((failure,))},
+            }[end]
         desk.cut_off(operation, writes)
         jobs = called(desk.did(operation).swept().swept())
         assert [job.name for job in jobs] == ["yes" if end == "finish" else "no"], writes

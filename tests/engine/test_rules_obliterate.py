@@ -68,8 +68,7 @@ def test_jobs_that_end_and_workers_that_claim_while_it_goes_on_leave_nothing_beh
         if at != state or not held:
             return
         desk.did(Finish((held["r0"], held["r1"]))).run(Bury((Failure(held["r2"], "no"),)))
-        desk.run(Retry((Failure(held["r3"], "no", 10),)))
-        desk.run(Finish((held["k0"],), desk.claim_operation("z")))
+        desk.did(Retry((Failure(held["r3"], "no", 10),))).run(Finish((held["k0"],), desk.claim_operation("z")))
         held.clear()
 
     assert obliterate(desk, busy) and not held and claimed == []

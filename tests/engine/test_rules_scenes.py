@@ -60,9 +60,8 @@ def test_every_script_has_a_scene() -> None:
 
 def test_the_list_of_write_commands_holds_every_one_that_a_script_calls(desk: Desk) -> None:
     """`Desk.cut_off` counts those; one that it does not know would never be cut off."""
-    called = {
-        name for path in scripts_folder().rglob("*.lua") for name in re.findall(r"redis\.call\(\s*'(\w+)'", path.read_text())
-    }
+    texts = [path.read_text() for path in scripts_folder().rglob("*.lua")]
+    called = {name for text in texts for name in re.findall(r"redis\.call\(\s*'(\w+)'", text)}
     known: Any = desk.redis.command()
     assert {name for name in called if "write" in known[name.lower()]["flags"]} <= set(WRITES)
     assert set(WRITES) <= called, "a command that no script calls any more"
@@ -98,9 +97,7 @@ def test_rule_01_a_script_cut_off_anywhere_loses_doubles_leaks_nothing(desk: Des
             assert alive(desk.dump(), desk) == dead
             if reply and isinstance(operation, Alter | Revive):
                 assert {item.job for item in reply.items if item.done} == scene.gone | scene.runs
-            for _ in range(2):
-                desk.later(20_000)
-            assert leaks(desk.dump(), desk) == set()
+            assert leaks(desk.sweeps(2, 20_000).dump(), desk) == set()
 
 
 @each(WRITING)

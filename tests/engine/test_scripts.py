@@ -19,7 +19,6 @@ from engine.models.model import FilledSlots
 from engine.options import PLAIN
 from engine.redis import scripts
 from engine.redis.scripts import (
-    Script,
     layers_of,
     linked_functions,
     linked_model,
@@ -48,8 +47,6 @@ READ_ONLY = {
     *("obstacles", "why", "relatives"),
 }
 
-Tamper = Callable[[str, str, str], Script]
-
 SAMPLE = """#!lua flags=allow-oom
 -- A sample.
 --
@@ -65,6 +62,9 @@ SAMPLE = """#!lua flags=allow-oom
 
 return { double(now_ms), lane, active, KEYS[3], ARGV[2] }
 """
+#: Lines of its header.
+ACTIVE, NOW = "--   active   zset  ids\n", "--   now_ms   number: the time\n"
+ITEMS = "--   items    2 for each item: job and run\n"
 DOUBLE = "-- Twice.\nlocal function double(number)\n  return number * 2\nend\n"
 TRIPLE = "\n-- Three times.\nlocal function triple(number)\n\n  return double(number) + number\nend\n"
 NUMBERS = "-- Numbers.\n\n" + DOUBLE + TRIPLE
@@ -101,13 +101,9 @@ def test_the_sample_loads(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("--   active   zset  ids\n", "", "active is used and declared nowhere"),
-        ("--   now_ms   number: the time\n", "", "now_ms is used and declared nowhere"),
-        (
-            "--   now_ms   number: the time\n",
-            "--   now_ms   number: the time\n--   lane     a name\n",
-            "lane is declared in KEYS and in ARGV",
-        ),
+        (ACTIVE, "", "active is used and declared nowhere"),
+        (NOW, "", "now_ms is used and declared nowhere"),
+        (NOW, NOW + "--   lane     a name\n", "lane is declared in KEYS and in ARGV"),
         ("\nreturn", "\nlocal lane = KEYS[1]\nreturn", "declares lane, the body declares it again"),
         ("lane, active,", "lane, active, dead,", "dead is used and declared nowhere"),
         (", lane, active,", ", lane,", "active is declared and never used"),
@@ -119,11 +115,7 @@ def test_the_sample_loads(folder: Path) -> None:
         ("#!lua flags=allow-oom\n", "#!lua flags=ALLOW\n", "first line is not #!lua"),
         ("#!lua flags=allow-oom\n", "\n#!lua flags=allow-oom\n", "first line is not #!lua"),
         ("2 for each item: job and run", "job and run", "items in KEYS .* how many slots"),
-        (
-            "--   active   zset  ids\n--   items    2 for each item: job and run\n",
-            "--   items    2 for each item: job and run\n--   active   zset  ids\n",
-            "items in KEYS come last",
-        ),
+        (ACTIVE + ITEMS, ITEMS + ACTIVE, "items in KEYS come last"),
         ("return { double(now_ms)", "return { fourfold(double(now_ms))", "fourfold is used and declared nowhere"),
         ("-- USES dsps/numbers: double\n", "", "USES lacks dsps/numbers: double"),
         ("numbers: double\n", "numbers: double,\n--      triple\n", "USES names triple, which it does not use"),
@@ -162,9 +154,8 @@ def test_a_script_gets_the_functions_that_it_uses_behind_what_these_use(folder: 
     path.write_text(path.read_text().replace(": double", ": triple"))
     text = load_script(path).text
     assert text.index(DOUBLE) < text.index(TRIPLE) < text.index("return { triple(now_ms)")
-    assert (
-        linked_functions(["double"], [(folder,)]) == DOUBLE and linked_functions(["triple"], [(folder,)]) == DOUBLE + TRIPLE[1:]
-    )
+    assert linked_functions(["double"], [(folder,)]) == DOUBLE
+    assert linked_functions(["triple"], [(folder,)]) == DOUBLE + TRIPLE[1:]
     with pytest.raises(ScriptFault, match="caller: fourfold is used and declared nowhere"):
         linked_functions(["fourfold"], [(folder,)])
 
@@ -215,13 +206,11 @@ def test_a_name_is_one_function_in_all_layers(folder: Path, tmp_path_factory: py
 
 
 def test_a_shared_script_says_that_a_function_is_of_the_format(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    shared = tmp_path_factory.mktemp("shared")
-    for uses, message in (("dsps/numbers", "but it is in <format>"), ("<format>", "")):
-        (shared / "sample.lua").write_text(SAMPLE.replace("dsps/numbers", uses))
-        if message:
-            refused(ScriptFault, message, load_script, shared / "sample.lua", [(folder,), (shared,)])
-        else:
-            assert DOUBLE in load_script(shared / "sample.lua", [(folder,), (shared,)]).text
+    path = tmp_path_factory.mktemp("shared") / "sample.lua"
+    path.write_text(SAMPLE)
+    refused(ScriptFault, "but it is in <format>", load_script, path, [(folder,), (path.parent,)])
+    path.write_text(SAMPLE.replace("dsps/numbers", "<format>"))
+    assert DOUBLE in load_script(path, [(folder,), (path.parent,)]).text
 
 
 @pytest.mark.parametrize(

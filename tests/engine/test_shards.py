@@ -35,12 +35,8 @@ class _Deep(Blocking):
     """Blocking, and so are the parts of the queue."""
 
     def __getattr__(self, name: str) -> Any:
-        value = super().__getattr__(name)
-        return (
-            _Deep(value, self._runner)
-            if name in ("jobs", "dead", "results", "schedules", "workers", "events", "history")
-            else value
-        )
+        value, parts = super().__getattr__(name), ["jobs", "dead", "results", "schedules", "workers", "events", "history"]
+        return _Deep(value, self._runner) if name in parts else value
 
 
 @pytest.fixture
@@ -134,16 +130,13 @@ def test_bulk_is_divided_and_keeps_the_order_of_its_results(queue: Any, raw: red
 
 def test_what_needs_two_shards_is_refused_before_any_call(queue: Any, raw: redis.Redis) -> None:
     bad_options: list[dict[str, Any]] = [
-        {"needs": ["a"]},
-        {"dedup": "d", "dedup_ms": 1000},
-        {"on_success": NewJob("next", {}, key="other")},
+        *({"needs": ["a"]}, {"dedup": "d", "dedup_ms": 1000}, {"on_success": NewJob("next", {}, key="other")}),
         {"key": "acme", "on_failure": NewJob("next", {}, key="other")},
     ]
     before = raw.info("stats")["total_commands_processed"]  # type: ignore[index]
     for options in bad_options:
         refused(UnsupportedFeature, None, queue.enqueue, "send", {}, **options)
-        with pytest.raises(UnsupportedFeature):
-            queue.enqueue_many([NewJob("send", {}), NewJob("send", {}, **options)])
+        refused(UnsupportedFeature, None, queue.enqueue_many, [NewJob("send", {}), NewJob("send", {}, **options)])
     refused(Malformed, None, queue.set_limit, "send", concurrency=SHARDS - 1)
     refused(UnsupportedFeature, None, Queue, "mails", models.Bull(), shards=4)
     for shards in (0, 257, True, "4"):

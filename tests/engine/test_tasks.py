@@ -67,11 +67,9 @@ def test_a_program_names_its_jobs_as_those_that_import_it(ironclaim_url: str, tm
     (tmp_path / "shop.py").write_text(
         "import engine\nqueue = engine.Queue('names')\n@queue.job()\ndef send() -> None: ...\nprint(send.name)\n"
     )
-    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
     for program in (way, ["-c", "import shop"]):
-        done = subprocess.run(
-            [sys.executable, *program], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
-        )
+        done = subprocess.run([sys.executable, *program], cwd=tmp_path, env=env, capture_output=True, text=True)
         assert done.stdout == "shop.send\n", done.stderr
 
 
@@ -214,11 +212,8 @@ def test_a_worker_calls_it_with_its_types_enqueued_by_decorator_or_by_name(
     queue.enqueue("typed", {**by_name, "user": "no"}, id="bad", attempts=1)
     queue.enqueue("typed", {**by_name, "more": 1}, id="more", attempts=1)
     assert workers.start(*options, handlers="tests.engine.helpers.tasks:queue.handlers").wait(120) == 0
-    assert json.loads(Path(folder, "typed").read_text())[2:] == [
-        "Colour:Colour.BLUE",
-        "Address:Address(street='B', number=None)",
-        "NoneType:None",
-    ]
+    rest = ["Colour:Colour.BLUE", "Address:Address(street='B', number=None)", "NoneType:None"]
+    assert json.loads(Path(folder, "typed").read_text())[2:] == rest
     assert sorted(ids_of(queue, "done")) == ["c", "named", "t"] and sorted(ids_of(queue, "dead")) == ["bad", "more"]
     assert "user: a str of length 2 is not allowed, it must be a value of type UUID" in workers.output()
 

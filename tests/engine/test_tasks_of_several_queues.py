@@ -17,7 +17,7 @@ from engine import AsyncQueue, ConnectOptions, Handlers, Job, Malformed, NewJob,
 from engine.queue.settings import asynchronous, synchronous
 from engine.testing import run_all
 from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.producing import ids_of, refused
+from tests.engine.helpers.producing import ids_of, raises, refused
 
 
 @pytest.fixture
@@ -354,11 +354,7 @@ def test_a_failed_run_waits_as_its_own_registry_says(mails: Queue) -> None:
 
     outer, inner, plain = Handlers(backoff=backoff("outer")), Handlers(backoff=backoff("inner")), Handlers()
     for handlers, name in ((outer, "a"), (inner, "b"), (plain, "c")):
-
-        @handlers(name)
-        def fail(job: Job) -> None:
-            raise ValueError
-
+        handlers(name)(raises(ValueError()))
         mails.enqueue(name, {}, attempts=1, priority=8 - ord(name) + ord("a"))
     outer.include(inner, plain)
     Worker(mails, outer, concurrency=1, prefetch=0, sweep_ms=50).run(burst=True)

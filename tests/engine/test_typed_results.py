@@ -31,11 +31,8 @@ def test_a_result_comes_back_with_its_type_from_every_kind_of_worker(queue: Queu
         async with twin:
             moved = await move.with_options(queue=twin).acall(order, movie, Path("a"))
             sent = await pay.with_options(queue=twin).aenqueue(USER, Decimal("1.10"), AT)
-            return [
-                moved,
-                (await twin.results.wait(sent.job, pay)).get(),
-                await twin.call(pay, pay.payload(USER, Decimal(2), AT)),
-            ]
+            waited = (await twin.results.wait(sent.job, pay)).get()
+            return [moved, waited, await twin.call(pay, pay.payload(USER, Decimal(2), AT))]
 
     with at_work(Worker(queue, typed_results.queue.handlers, processes=processes, sweep_ms=50)):
         assert pay.with_options(queue=queue).call(USER, Decimal("1.10"), AT) == RECEIPT

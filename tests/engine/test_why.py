@@ -169,10 +169,8 @@ def test_since_when_each_lane_waits(desk: Desk) -> None:
     desk.enqueue("fifo", *(f"fifo{number}" for number in range(12)))
     desk.enqueue(*(f"lifo{number}" for number in range(12)), lifo=True).enqueue("tenant", key="acme")
     found = desk.swept(40_000).queue.obstacles()
-    assert [(lane.name, lane.key, lane.waiting, lane.oldest_ms - START_MS) for lane in found.lanes] == [
-        ("main", "", 27, 0),
-        ("main", "acme", 1, 10_000),
-    ]
+    lanes = [(lane.name, lane.key, lane.waiting, lane.oldest_ms - START_MS) for lane in found.lanes]
+    assert lanes == [("main", "", 27, 0), ("main", "acme", 1, 10_000)]
     assert (found.oldest_age_ms, found.waiting_by_name, found.cut) == (50_000, {"main": 28}, False)
     desk.queue.jobs.remove("lifo")
     assert desk.queue.obstacles().oldest_age_ms == 40_000

@@ -123,10 +123,9 @@ def test_a_group_tells_that_the_grace_of_one_of_its_workers_was_over(queues: tup
 
 
 def test_a_group_ends_when_one_of_its_workers_fails(queues: tuple[Queue, ...], closed_port: int) -> None:
-    gone = Queue("gone", url=f"redis://127.0.0.1:{closed_port}")
-    gone.driver.deadline_ms = 100
-    refused(ServerUnavailable, None, WorkerGroup([queues[0], gone], Book().handlers("w", "work")).run)
-    gone.close()
+    with Queue("gone", url=f"redis://127.0.0.1:{closed_port}") as gone:
+        gone.driver.deadline_ms = 100
+        refused(ServerUnavailable, None, WorkerGroup([queues[0], gone], Book().handlers("w", "work")).run)
 
 
 def test_a_group_runs_with_no_worker_that_runs_by_itself(queues: tuple[Queue, ...], caplog: pytest.LogCaptureFixture) -> None:
@@ -157,18 +156,14 @@ def test_a_group_runs_with_no_worker_that_runs_by_itself(queues: tuple[Queue, ..
 )
 def test_bad_groups(queues: tuple[Queue, ...], more: dict[str, Any], field: str) -> None:
     given: dict[str, Any] = {"queues": queues, **more}
-    with pytest.raises(Malformed) as caught:
-        WorkerGroup(handlers=Book().handlers("w", "work"), **given)
-    assert caught.value.field == field
+    assert refused(Malformed, None, WorkerGroup, handlers=Book().handlers("w", "work"), **given).field == field
 
 
 def test_a_queue_stands_once_in_a_group(queues: tuple[Queue, ...]) -> None:
     refused(Malformed, "different Queues", WorkerGroup, [queues[0], queues[0]], Book().handlers("w", "work"))
-    with (
-        Queue(queues[0].name, url=queues[0].url) as again,
-        pytest.raises(Malformed, match=f"two are the queue {again.name}; let one module import that of the other"),
-    ):
-        WorkerGroup([queues[0], again], Book().handlers("w", "work"))
+    with Queue(queues[0].name, url=queues[0].url) as again:
+        said = f"two are the queue {again.name}; let one module import that of the other"
+        refused(Malformed, said, WorkerGroup, [queues[0], again], Book().handlers("w", "work"))
 
 
 @pytest.mark.parametrize("kind", ["worker", "group"])
@@ -212,12 +207,10 @@ def test_a_queue_whose_claims_are_not_answered_asks_for_one_place() -> None:
     assert gone.allow(8, 0) == 8
 
 
-@given(
-    st.sampled_from(["strict", "weighted", "shuffle"]),
-    st.integers(1, 5),
-    st.lists(st.integers(1, 5), min_size=1, max_size=4),
-    st.integers(0, 2**32),
-)
+WEIGHTS = st.lists(st.integers(1, 5), min_size=1, max_size=4)
+
+
+@given(st.sampled_from(["strict", "weighted", "shuffle"]), st.integers(1, 5), WEIGHTS, st.integers(0, 2**32))
 def test_places_are_never_overdrawn_and_somebody_may_claim(strategy: Any, places: int, weights: list[int], seed: int) -> None:
     """Machines that ask, are answered and end jobs in any order; those that are poked ask."""
     dice = random.Random(seed)

@@ -137,11 +137,8 @@ def test_what_a_stop_has_interrupted_goes_back_to_the_front_threads_keep_their_l
     put(queue, workers, "hold", "c", "d", priority=9)
     for name, options in {"child": ("--processes", "1"), "thread": ()}.items():
         fences = len(workers.marks("start"))
-        other = workers.start(
-            *("--grace-ms", "300", "--concurrency", "1", "--lease-ms", "600000", "--prefetch", "0", *options),
-            handlers="tests.engine.helpers.kinds_of_handlers:handlers",
-            name=name,
-        )
+        given = ("--grace-ms", "300", "--concurrency", "1", "--lease-ms", "600000", "--prefetch", "0", *options)
+        other = workers.start(*given, handlers=KINDS, name=name)
         wait_until(lambda before=fences: len(workers.marks("start")) > before, "it runs")
         assert stopped(other) == 71
         counts = queue.counts()
@@ -150,16 +147,15 @@ def test_what_a_stop_has_interrupted_goes_back_to_the_front_threads_keep_their_l
     assert "goes back uncharged" in workers.output("child")
 
 
-@pytest.mark.parametrize("make", ["generator", "async generator"])
-def test_a_generator_is_no_handler(make: str) -> None:
+def test_a_generator_is_no_handler() -> None:
     def generator(job: Job) -> Iterator[None]:
         yield
 
     async def async_generator(job: Job) -> Any:
         yield
 
-    with pytest.raises(Malformed, match="^handler: .*without yield"):
-        Handlers()("work")(generator if make == "generator" else async_generator)
+    for made in (generator, async_generator):
+        refused(Malformed, "^handler: .*without yield", Handlers()("work"), made)
 
 
 def test_an_object_with_an_async_call_is_a_coroutine_handler() -> None:

@@ -18,8 +18,7 @@ from tests.engine.helpers.waiting import rows_of, wait_until
 
 #: Longer than a busy machine stands still.
 LEASE_MS = 5000
-WORKERS = 3
-JOBS = 24
+WORKERS, JOBS = 3, 24
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from engine.models.model import random_id
 from engine.options import OPTIONS
 from tests.engine.command.running import ROOT, Done, ironclaim, refused, said
 from tests.engine.desk import Desk
+from tests.engine.helpers.producing import raises
 from tests.engine.helpers.waiting import wait_until
 from tests.engine.ops import Bury as BuryJobs
 from tests.engine.ops import Failure, Options
@@ -192,11 +193,7 @@ def kill_by(queue: Queue, **errors: Exception) -> None:
     """Jobs of several names that fail for good, each with its error, in this order."""
     handlers = Handlers()
     for name, error in errors.items():
-
-        def fail(job: Job, error: Exception = error) -> None:
-            raise error
-
-        handlers(name)(fail)
+        handlers(name)(raises(error))
         queue.enqueue(name, {}, id=name, attempts=1, key=f"of-{name}")
         Worker(queue, handlers, sweep_ms=50).run(burst=True)
 

@@ -24,9 +24,8 @@ def test_a_schedule_of_ours_stands_on_the_wire(desk: ModelDesk, client: BridgeCl
     schedules.put("report", "email", {"to": "x@y"}, cron="*/5 * * * *", zone="America/New_York")
     assert client.data("report")["schedule"] == {"cron": "*/5 * * * *", "timezone": "America/New_York"}
     assert client.status("report") == "cron" and client.redis.zscore(KEYS.cron, "report") == FIRST_MS
-    assert json.loads(client.process_cron(FIRST_MS)) == [
-        {"jobId": "report", "cronExpression": "*/5 * * * *", "timezone": "America/New_York"}
-    ]
+    told = {"jobId": "report", "cronExpression": "*/5 * * * *", "timezone": "America/New_York"}
+    assert json.loads(client.process_cron(FIRST_MS)) == [told]
     schedules.disable("report")
     assert client.redis.zscore(KEYS.cron, "report") is None
     schedules.enable("report")

@@ -30,20 +30,14 @@ def decoded(opts: object = None, attempts: str = "1", timestamp: str = "5") -> O
 @pytest.mark.feature("BL07", "BL08", "BL09", "BL10", model="bull")
 def test_opts_are_those_of_node() -> None:
     options: Any
+    fixed = ',"attempts":2,"backoff":{"type":"fixed","delay":1000}}'
+    growing = '{"attempts":3,"backoff":{"type":"exponential","delay":2000},"timeout":9000}'
     for options, opts, rest in (
         ({}, "{}", ""),
         ({"lifo": True}, '{"lifo":true}', ""),
         ({"delay_ms": 60000}, '{"delay":', "}"),
-        (
-            {"run_at_ms": 60000, "lifo": True, "attempts": 2},
-            '{"lifo":true,"delay":',
-            ',"attempts":2,"backoff":{"type":"fixed","delay":1000}}',
-        ),
-        (
-            {"attempts": 3, "backoff": "exponential", "backoff_ms": 2000, "timeout_ms": 9000},
-            '{"attempts":3,"backoff":{"type":"exponential","delay":2000},"timeout":9000}',
-            "",
-        ),
+        ({"run_at_ms": 60000, "lifo": True, "attempts": 2}, '{"lifo":true,"delay":', fixed),
+        ({"attempts": 3, "backoff": "exponential", "backoff_ms": 2000, "timeout_ms": 9000}, growing, ""),
         ({"attempts": 2, "backoff_ms": 0}, '{"attempts":2}', ""),
         ({"timestamp_ms": 77}, '{"timestamp":77}', ""),
     ):
@@ -94,10 +88,7 @@ def test_an_exponential_wait_has_a_bound() -> None:
 
 
 def test_opts_without_meaning_are_none() -> None:
-    for opts in (
-        *("null", "7", "[]", '"x"', "true", '{"timeout":null,"backoff":null}', '{"timeout":"x"}'),
-        '{"more":{}}',
-    ):
+    for opts in ("null", "7", "[]", '"x"', "true", '{"timeout":null,"backoff":null}', '{"timeout":"x"}', '{"more":{}}'):
         assert decoded(opts) == Options(attempts=1, backoff_ms=0)
 
 
@@ -109,18 +100,14 @@ def test_numbers_as_texts() -> None:
 
 
 def test_what_cannot_be_read_is_said_of_its_job() -> None:
-    for raw in (
-        *([b"{}", b"{oops", b"1", b"5"], [b"{}", b"[" * 200_000, b"1", b"5"], [b"{}"], b"x"),
-        [b"{}", b"\xff", b"1", b"5"],
-    ):
+    opts = (b"{oops", b"[" * 200_000, b"\xff")
+    for raw in (*([b"{}", text, b"1", b"5"] for text in opts), [b"{}"], b"x"):
         refused(ScriptFault, "job 7 of Bull's", MODEL.decode, raw, Lease("7", 1, "n"), 0, (1, 0, 0))
 
 
 def test_ids_that_are_bulls_own() -> None:
-    for id in (
-        *("1", "0042", "wait", "active", "paused", "delayed", "completed", "failed", "id", "meta-paused"),
-        *("jobs", "7:lock", "ironclaim:x"),
-    ):
+    names = "wait active paused delayed completed failed id meta-paused jobs"
+    for id in ("1", "0042", *names.split(), "7:lock", "ironclaim:x"):
         refused(Malformed, "id", MODEL.check_id, id)
 
 

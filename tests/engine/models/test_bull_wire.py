@@ -13,8 +13,13 @@ ROOT = "bull:q:"
 LEASE = {"token": "1795233060591:00ff00ff00ff00ff:7", "lease_ms": 50_000}
 
 
-def job(client: redis.Redis, id: str, where: str = "wait", **fields: str) -> None:
-    """As the original's producer writes it."""
+def job(client: redis.Redis, ids: str, where: str = "wait", **fields: str) -> None:
+    """Some as the original's producer writes them."""
+    for id in ids.split():
+        add_one(client, id, where, **fields)
+
+
+def add_one(client: redis.Redis, id: str, where: str, **fields: str) -> None:
     client.hset(ROOT + id, mapping={"data": "{}", "opts": "{}", "timestamp": "5", "attempts": "1", "attemptsMade": "0", **fields})
     if where == "delayed":
         client.zadd(ROOT + where, {id: float(fields["score"])})
@@ -87,16 +92,13 @@ def test_ids_are_counted_and_never_those_of_a_job_that_is_there(client: redis.Re
 
 
 def test_jobs_are_taken_from_the_right(client: redis.Redis) -> None:
-    for id in ("1", "2", "3"):
-        job(client, id)
+    job(client, "1 2 3")
     found, behind = wired(client, "candidates", 0, 2)
     assert ([item["id"] for item in found], behind) == (["1", "2"], "2")
     found, behind = wired(client, "candidates", 2, 2)
     assert ([item["id"] for item in found], behind) == (["3"], "0")
     assert wired(client, "candidates", 9, 2) == [{}, "0"]
-    assert wired(client, "take", "2", {}, "wait", LEASE) is True
-    assert wired(client, "take", "1", {}, "wait", LEASE) is True
-    assert wired(client, "take", "7", {}, "wait", LEASE) is False
+    assert [wired(client, "take", id, {}, "wait", LEASE) for id in "217"] == [True, True, False]
     assert client.lrange(ROOT + "active", 0, -1) == ["1", "2"] and client.lrange(ROOT + "wait", 0, -1) == ["3"]
     assert client.get(ROOT + "1:lock") == LEASE["token"] and 50_000 < client.pttl(ROOT + "1:lock") <= 75_000
 
@@ -160,8 +162,7 @@ def test_traces_that_are_none_are_begun_anew(client: redis.Redis, traces: str) -
 
 
 def test_a_job_goes_back_only_where_it_was_active(client: redis.Redis) -> None:
-    for id in ("1", "2", "3", "4"):
-        job(client, id, "active")
+    job(client, "1 2 3 4", "active")
     client.rpush(ROOT + "wait", "9")
     wired(client, "back", "1", {}, True)
     wired(client, "back", "2", {}, False)
@@ -249,8 +250,7 @@ def test_pause_and_resume_lose_no_job(client: redis.Redis, wait: list[str], paus
 
 
 def test_only_what_nobody_holds_is_astray(client: redis.Redis) -> None:
-    for id in ("1", "2", "3"):
-        job(client, id, "active")
+    job(client, "1 2 3", "active")
     client.set(ROOT + "2:lock", "someone")
     assert wired(client, "strays", 10) == ["3", "1"] and wired(client, "strays", 1) == ["3"]
 
@@ -367,8 +367,7 @@ def test_how_a_job_has_ended(client: redis.Redis) -> None:
 
 
 def test_by_hand(client: redis.Redis) -> None:
-    job(client, "1", "failed")
-    job(client, "2", "failed")
+    job(client, "1 2", "failed")
     wired(client, "requeue", "1", {})
     wired(client, "requeue", "2", {"lifo": True})
     assert client.lrange(ROOT + "wait", 0, -1) == ["1", "2"] and not client.exists(ROOT + "failed")

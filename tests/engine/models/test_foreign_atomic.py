@@ -117,8 +117,7 @@ def test_rule_02_under_memory_pressure_leases_go_on_and_enqueue_is_refused_whole
     first, second, third = leased(desk)
     with desk.full():
         for operation in (desk.enqueue_operation("late"), desk.enqueue_many_operation("late", "later")):
-            with desk.unchanged(), pytest.raises(ServerUnavailable, match="OOM"):
-                desk.run(operation)
+            desk.refuses(operation, "OOM", ServerUnavailable)
         assert desk.run(Extend((first,), 1, LEASE_MS, desk.now_ms + 3000)).items[0][0] == "ok"
         assert desk.finish(first) == [("ok", "finished")] and desk.retry(second) == ("ok", "retried")
         assert desk.run(Release((third,))).items == (("ok", "released"),)

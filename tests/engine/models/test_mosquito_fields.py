@@ -5,16 +5,8 @@ import json
 import pytest
 
 from engine import Job, Malformed, ScriptFault, UnsupportedFeature
-from engine.models.foreign.mosquito import (
-    DEFAULTS,
-    REFUSED,
-    MosquitoModel,
-    crystal_float,
-    decode,
-    left_over,
-    parameters,
-    unique_text,
-)
+from engine.models.foreign import mosquito
+from engine.models.foreign.mosquito import DEFAULTS, MosquitoModel, decode, left_over, parameters, unique_text
 from engine.options import checked
 from engine.parameters import Parameters
 from engine.serializers import Serializers
@@ -38,11 +30,8 @@ def read(fields: dict[str, str | bytes], lease: Lease = LEASE) -> LeasedJob:
 @pytest.mark.feature("MQ03", model="mosquito")
 def test_parameters_are_texts_as_crystal_prints_them() -> None:
     given = {"b": 9007199254740993, "a": 1e21, "yes": True, "no": False, "text": "7", "half": 0.5, "none": "", "ü": "ß"}
-    wanted = {
-        **{"b": "9007199254740993", "a": "1.0e+21", "yes": "true", "no": "false", "text": "7"},
-        **{"half": "0.5", "none": "", "ü": "ß"},
-    }
-    assert texts(given) == wanted
+    wanted = {"b": "9007199254740993", "a": "1.0e+21", "yes": "true", "no": "false", "text": "7"}
+    assert texts(given) == {**wanted, "half": "0.5", "none": "", "ü": "ß"}
     assert [*texts(given)] == [*given], "in the order of the payload"
     assert texts(None) == {}
 
@@ -53,7 +42,7 @@ def test_numbers_with_a_point_change_to_powers_where_crystal_does() -> None:
         *((1e14, "100000000000000.0"), (1e15, "1.0e+15"), (123456789012345678.0, "1.2345678901234568e+17")),
         *((1e-3, "0.001"), (1e-4, "0.0001"), (1e-5, "1.0e-5"), (1.5e300, "1.5e+300"), (5e-324, "5.0e-324")),
     ):
-        assert crystal_float(value) == text and float(text) == value
+        assert mosquito.crystal_float(value) == text and float(text) == value
 
 
 def test_a_payload_that_no_hash_holds_is_refused_and_named() -> None:
@@ -64,9 +53,9 @@ def test_a_payload_that_no_hash_holds_is_refused_and_named() -> None:
 
 
 def test_parameters_with_names_of_the_metadata_are_refused() -> None:
-    for name in REFUSED:
+    for name in mosquito.REFUSED:
         refused(Malformed, f"^payload.{name}: ", texts, {"fine": 1, name: "x"})
-    assert {"type", "enqueue_time", "retry_count", "id"} <= {*REFUSED}
+    assert {"type", "enqueue_time", "retry_count", "id"} <= {*mosquito.REFUSED}
     refused(Malformed, "^payload: '1001 parameters'", texts, {f"p{number}": 1 for number in range(1001)})
 
 
