@@ -163,8 +163,8 @@ def expire(desk: Desk) -> Desk:
     return desk.past(int(desk.redis.zrange(desk.keys.active, -1, -1, withscores=True)[0][1]) - desk.now_ms).tick(1)
 
 
-def deaths(desk: Desk, held: Held) -> None:
-    desk.run(Bury(failures(named(held, "m0", "b0", "p0"))))
+def deaths(desk: Desk, held: Held) -> Desk:
+    return desk.did(Bury(failures(named(held, "m0", "b0", "p0"))))
 
 
 def corrupt(desk: Desk, *jobs: str) -> None:
@@ -198,8 +198,7 @@ def a_release_of_a_lock(desk: Desk, held: Held) -> Operation:
 
 def a_claim_of_what_came_back(desk: Desk, held: Held) -> Operation:
     """Freed slots, a window that is over, a job that is due; and it parks again."""
-    desk.finished(*named(held, "m0", "s2", "s3", "p1")).tick(1000)
-    return desk.claim_operation("b", 20, classes=CLASSES)
+    return desk.finished(*named(held, "m0", "s2", "s3", "p1")).tick(1000).claim_operation("b", 20, classes=CLASSES)
 
 
 def a_claim_of_corrupt_jobs(desk: Desk, held: Held) -> Operation:
@@ -248,8 +247,7 @@ def an_enqueue_that_takes_a_key_over(desk: Desk, held: Held) -> Operation:
 
 
 def an_enqueue_of_a_child(desk: Desk, held: Held) -> Operation:
-    desk.enqueue("p1", "p2")
-    return desk.enqueue_operation("c1", needs=("p1", "p2"), unique="u", dedup="d", dedup_ms=1000)
+    return desk.enqueue("p1", "p2").enqueue_operation("c1", needs=("p1", "p2"), unique="u", dedup="d", dedup_ms=1000)
 
 
 def an_enqueue_of_a_child_of_a_dead_parent(desk: Desk, held: Held) -> Operation:
@@ -297,8 +295,7 @@ def a_reap_after_a_step_back(desk: Desk, held: Held) -> Operation:
 
 
 def a_reap_after_a_step_back_in_a_pause(desk: Desk, held: Held) -> Operation:
-    desk.tick(400).swept().pause("push", 3000).sweep()
-    return desk.tick(-1_000_000).sweep_operation()
+    return desk.tick(400).swept().pause("push", 3000).swept().tick(-1_000_000).sweep_operation()
 
 
 def a_reap_after_crashes(desk: Desk, held: Held) -> Operation:
@@ -348,8 +345,7 @@ def a_sweep_after_the_child(desk: Desk, held: Held) -> Operation:
 
 
 def a_sweep_over_the_bounds(desk: Desk, held: Held) -> Operation:
-    deaths(desk, held)
-    return desk.did(set_retention(desk, dead_max=1)).sweep_operation()
+    return deaths(desk, held).did(set_retention(desk, dead_max=1)).sweep_operation()
 
 
 def a_look_for_orphans(desk: Desk, held: Held) -> Operation:
@@ -440,11 +436,7 @@ def an_end_of_a_restore(desk: Desk, held: Held) -> Operation:
 
 
 def with_deaths(make: Callable[[Desk], Operation]) -> Make:
-    def made(desk: Desk, held: Held) -> Operation:
-        deaths(desk, held)
-        return make(desk.tick(5))
-
-    return made
+    return lambda desk, held: make(deaths(desk, held).tick(5))
 
 
 def again(job: str, **options: Any) -> Make:
@@ -471,8 +463,7 @@ def done_to_the_dead(action: admin.AdminAction, *jobs: str) -> Make:
 
 
 def a_cancel_of_a_child(desk: Desk, held: Held) -> Operation:
-    desk.enqueue("p", delay_ms=100).enqueue("j", unique="u", needs=("p",))
-    return alter(desk, "cancel", "blocked", "j")
+    return alter(desk.enqueue("p", delay_ms=100).enqueue("j", unique="u", needs=("p",)), "cancel", "blocked", "j")
 
 
 def a_cancel_of_a_delayed_retry(desk: Desk, held: Held) -> Operation:
@@ -699,11 +690,8 @@ MOVING = [each for each in SCENES if each.world in (busy, relatives)] + [scene("
 PLAIN = [
     scene(name, world)
     for world, names in (
-        (
-            nothing,
-            ("enqueue", "enqueue: delayed", "enqueue_many: two delayed", "claim: under a limit", "retry: the last attempt"),
-        ),
-        (nothing, ("sweep: after a step back",)),
+        (nothing, ("enqueue", "enqueue: delayed", "enqueue_many: two delayed", "claim: under a limit")),
+        (nothing, ("retry: the last attempt", "sweep: after a step back")),
         (simple, ("claim", "claim: and finish", "finish", "release", "retry", "retry: at once", "bury", "drop", "extend")),
         (simple, ("sweep: what is due", "sweep: for the first time", "orphans", "requeue", "run_now")),
         (simple, ("discard: what runs", "discard: removed when dead")),

@@ -18,15 +18,7 @@ from engine.models.model import _ATTRIBUTES as ATTRIBUTES  # pyright: ignore[rep
 from engine.models.model import FilledSlots
 from engine.options import PLAIN
 from engine.redis import scripts
-from engine.redis.scripts import (
-    layers_of,
-    linked_functions,
-    linked_model,
-    load_model,
-    load_script,
-    scripts_folder,
-    with_head,
-)
+from engine.redis.scripts import layers_of, linked_functions, linked_model, load_model, load_script, scripts_folder, with_head
 from tests.engine.helpers.producing import refused
 from tests.engine.helpers.slots import check_slots
 from tests.engine.ops import Bury, Call, Enqueue, Operation, Release

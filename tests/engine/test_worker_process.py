@@ -29,8 +29,7 @@ def without_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers
         made.stop_all()
 
 
-@pytest.mark.feature("BL19", "BQ05")
-@pytest.mark.feature("MQ01", "MQ02")
+@pytest.mark.feature("BL19", "BQ05", "MQ01", "MQ02")
 def test_rule_18_it_handles_its_jobs_leaves_others_alone_and_a_whole_history(queue: Queue, workers: Workers) -> None:
     jobs = [f"j{number}" for number in range(30)]
     put(queue, workers, "mark", *jobs[:20])
@@ -79,8 +78,7 @@ def test_a_failing_job_waits_its_back_off_and_is_buried_in_the_end_whatever_it_r
 
 
 @pytest.mark.slow
-@pytest.mark.feature("BL36", "BN29")
-@pytest.mark.feature("BN29", "BL36", "BQ36")
+@pytest.mark.feature("BL36", "BN29", "BQ36")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_gives_back_what_has_not_started_and_waits(queue: Queue, workers: Workers, number: signal.Signals) -> None:
     put(queue, workers, "hold", "a", "b", "c", "d")
