@@ -5,41 +5,17 @@ moves. A script of Lanes without a scene fails `test_every_script_has_a_scene`. 
 played on foreign formats, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from engine.ops.admin import (
-    AdminAction,
-    DropTaken,
-    EndRestore,
-    LoadRestore,
-    MakeTestQueue,
-    NoteEra,
-    PutJobs,
-    SetGate,
-    SetShards,
-    TakeJobs,
-)
-from engine.ops.base import Operation
+from engine.ops import admin, workers
 from engine.ops.claims import Bury, Drop, Failure, Finish, Mark, ReadWorkerUpdates, ReapLost, Release, Retry, Value
-from engine.ops.jobs import CloseWindows, EnqueueMany, Lease
 from engine.ops.looks import Count, Explain, Inspect, ListHistory, Listing, ListObstacles, Look, NoteProgress, Page, Relatives
 from engine.ops.schedules import EnableSchedule, ListSchedules, PutSchedule, RemoveSchedule, Tick, TickPolicy, Timing
-from engine.ops.workers import (
-    AcquireLock,
-    Connected,
-    ExtendLock,
-    ListRunTimes,
-    ListWorkers,
-    ReleaseLock,
-    ReplicationProbe,
-    RunTimes,
-)
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers.by_hand import alter, bury, clean, forget, revive, set_events, set_history, set_retention
+from tests.engine.ops import CloseWindows, EnqueueMany, Lease, Operation
 
 #: What worker `a` (in some worlds `b`) has in hand, by job.
 Held = dict[str, Lease]
@@ -187,8 +163,8 @@ def expire(desk: Desk) -> Desk:
     return desk.past(int(desk.redis.zrange(desk.keys.active, -1, -1, withscores=True)[0][1]) - desk.now_ms).tick(1)
 
 
-def deaths(desk: Desk, held: Held) -> None:
-    desk.run(Bury(failures(named(held, "m0", "b0", "p0"))))
+def deaths(desk: Desk, held: Held) -> Desk:
+    return desk.did(Bury(failures(named(held, "m0", "b0", "p0"))))
 
 
 def corrupt(desk: Desk, *jobs: str) -> None:
@@ -203,18 +179,18 @@ def schedule(desk: Desk, name: str, **timing: Any) -> PutSchedule:
     return PutSchedule(name, hourly, TickPolicy(), job, due_ms, due_ms, None, **desk.identity())
 
 
-def lock(desk: Desk, held: Held) -> AcquireLock:
-    return AcquireLock("nightly", OWNER, 5_000, not_after_ms=desk.now_ms + 10_000)
+def lock(desk: Desk, held: Held) -> workers.AcquireLock:
+    return workers.AcquireLock("nightly", OWNER, 5_000, not_after_ms=desk.now_ms + 10_000)
 
 
 def an_extension_of_a_lock(desk: Desk, held: Held) -> Operation:
     desk.run(lock(desk, held))
-    return ExtendLock("nightly", OWNER, 1, 60_000, not_after_ms=desk.now_ms + 10_000)
+    return workers.ExtendLock("nightly", OWNER, 1, 60_000, not_after_ms=desk.now_ms + 10_000)
 
 
 def a_release_of_a_lock(desk: Desk, held: Held) -> Operation:
     desk.run(lock(desk, held))
-    return ReleaseLock("nightly", OWNER)
+    return workers.ReleaseLock("nightly", OWNER)
 
 
 # -- calls that need more than a line
@@ -222,8 +198,7 @@ def a_release_of_a_lock(desk: Desk, held: Held) -> Operation:
 
 def a_claim_of_what_came_back(desk: Desk, held: Held) -> Operation:
     """Freed slots, a window that is over, a job that is due; and it parks again."""
-    desk.finished(*named(held, "m0", "s2", "s3", "p1")).tick(1000)
-    return desk.claim_operation("b", 20, classes=CLASSES)
+    return desk.finished(*named(held, "m0", "s2", "s3", "p1")).tick(1000).claim_operation("b", 20, classes=CLASSES)
 
 
 def a_claim_of_corrupt_jobs(desk: Desk, held: Held) -> Operation:
@@ -272,8 +247,7 @@ def an_enqueue_that_takes_a_key_over(desk: Desk, held: Held) -> Operation:
 
 
 def an_enqueue_of_a_child(desk: Desk, held: Held) -> Operation:
-    desk.enqueue("p1", "p2")
-    return desk.enqueue_operation("c1", needs=("p1", "p2"), unique="u", dedup="d", dedup_ms=1000)
+    return desk.enqueue("p1", "p2").enqueue_operation("c1", needs=("p1", "p2"), unique="u", dedup="d", dedup_ms=1000)
 
 
 def an_enqueue_of_a_child_of_a_dead_parent(desk: Desk, held: Held) -> Operation:
@@ -321,8 +295,7 @@ def a_reap_after_a_step_back(desk: Desk, held: Held) -> Operation:
 
 
 def a_reap_after_a_step_back_in_a_pause(desk: Desk, held: Held) -> Operation:
-    desk.tick(400).swept().pause("push", 3000).sweep()
-    return desk.tick(-1_000_000).sweep_operation()
+    return desk.tick(400).swept().pause("push", 3000).swept().tick(-1_000_000).sweep_operation()
 
 
 def a_reap_after_crashes(desk: Desk, held: Held) -> Operation:
@@ -372,8 +345,7 @@ def a_sweep_after_the_child(desk: Desk, held: Held) -> Operation:
 
 
 def a_sweep_over_the_bounds(desk: Desk, held: Held) -> Operation:
-    deaths(desk, held)
-    return desk.did(set_retention(desk, dead_max=1)).sweep_operation()
+    return deaths(desk, held).did(set_retention(desk, dead_max=1)).sweep_operation()
 
 
 def a_look_for_orphans(desk: Desk, held: Held) -> Operation:
@@ -387,20 +359,7 @@ def a_look_for_orphans(desk: Desk, held: Held) -> Operation:
 def a_reap_of_the_lost(desk: Desk, held: Held) -> Operation:
     """The leases of `a`, whose control connection is gone."""
     counter = desk.did(replace(desk.beat_operation("a"), connection="7 run")).sweep_operation().counter
-    return ReapLost("s" * 16, counter, 100, desk.now_ms + 500, (Connected("a" * 16, 7),), "run")
-
-
-def a_second_beat(desk: Desk, held: Held) -> Operation:
-    return desk.beaten("a").beat_operation("a")
-
-
-def a_removed_limit(desk: Desk, held: Held) -> Operation:
-    """Lanes that wait for it come back."""
-    return desk.held("b", limit=100).set_limit_operation("k:acme")
-
-
-def a_resume(desk: Desk, name: str) -> Operation:
-    return desk.pause(name).resume_operation(name)
+    return ReapLost("s" * 16, counter, 100, desk.now_ms + 500, (workers.Connected("a" * 16, 7),), "run")
 
 
 def a_tick(desk: Desk, held: Held) -> Operation:
@@ -412,13 +371,15 @@ def a_tick(desk: Desk, held: Held) -> Operation:
 
 def a_second_report(desk: Desk, held: Held) -> Operation:
     """One name has times already, the other one is new; so is the hash of the names that have no room."""
-    desk.did(desk.took_operation(RunTimes("*", "ok", 1, 1, ((3, 1),)))).run(desk.took_operation())
-    return desk.took_operation(RunTimes("main", "ok", 7, 7, ((45, 1),)), RunTimes("new", "failed", 7, 7, ((45, 1),)))
+    desk.did(desk.took_operation(workers.RunTimes("*", "ok", 1, 1, ((3, 1),)))).run(desk.took_operation())
+    return desk.took_operation(
+        workers.RunTimes("main", "ok", 7, 7, ((45, 1),)), workers.RunTimes("new", "failed", 7, 7, ((45, 1),))
+    )
 
 
 def a_list_of_run_times(desk: Desk, held: Held) -> Operation:
     desk.run(a_second_report(desk, held))
-    return ListRunTimes(0, 100)
+    return workers.ListRunTimes(0, 100)
 
 
 def a_drop_of_two(desk: Desk, held: Held) -> Operation:
@@ -436,11 +397,6 @@ def obstacles(desk: Desk, held: Held) -> Operation:
     desk.set_limit("k:*", concurrency=1).enqueue("tenant1", "tenant2", key="acme").claim("w", 1)
     desk.pause("other", 60_000)
     return ListObstacles()
-
-
-def why(desk: Desk, held: Held) -> Operation:
-    obstacles(desk, held)
-    return Explain("tenant2")
 
 
 def a_revival_of_generations(desk: Desk, held: Held) -> Operation:
@@ -461,8 +417,8 @@ def a_revival_of_one(desk: Desk, held: Held) -> Operation:
 
 
 def a_second_era(desk: Desk, held: Held) -> Operation:
-    desk.run(NoteEra("first", "", "", 0))
-    return NoteEra("second", "first", "", 2, (("a" * 16, 1, True),))
+    desk.run(admin.NoteEra("first", "", "", 0))
+    return admin.NoteEra("second", "first", "", 2, (("a" * 16, 1, True),))
 
 
 def an_end_of_a_restore(desk: Desk, held: Held) -> Operation:
@@ -473,18 +429,14 @@ def an_end_of_a_restore(desk: Desk, held: Held) -> Operation:
     client.rpush(keys.seq, "restore backup owner", 0)
     client.set(keys.sweep, "restore")
     client.rpush(keys.era, "first 0 1")
-    return EndRestore("backup", "owner", "second", 100, sequence, *values)
+    return admin.EndRestore("backup", "owner", "second", 100, sequence, *values)
 
 
 # -- what is done by hand
 
 
 def with_deaths(make: Callable[[Desk], Operation]) -> Make:
-    def made(desk: Desk, held: Held) -> Operation:
-        deaths(desk, held)
-        return make(desk.tick(5))
-
-    return made
+    return lambda desk, held: make(deaths(desk, held).tick(5))
 
 
 def again(job: str, **options: Any) -> Make:
@@ -501,18 +453,17 @@ def many(*jobs: str, delays_ms: tuple[int, ...] = ()) -> Make:
     return lambda desk, held: desk.enqueue_many_operation(*jobs, delays_ms=delays_ms)
 
 
-def done(action: AdminAction, state: str, *jobs: str) -> Make:
+def done(action: admin.AdminAction, state: str, *jobs: str) -> Make:
     """This is done to jobs that were seen in this state."""
     return lambda desk, held: alter(desk, action, state, *jobs)
 
 
-def done_to_the_dead(action: AdminAction, *jobs: str) -> Make:
+def done_to_the_dead(action: admin.AdminAction, *jobs: str) -> Make:
     return with_deaths(lambda desk: alter(desk, action, "dead", *jobs))
 
 
 def a_cancel_of_a_child(desk: Desk, held: Held) -> Operation:
-    desk.enqueue("p", delay_ms=100).enqueue("j", unique="u", needs=("p",))
-    return alter(desk, "cancel", "blocked", "j")
+    return alter(desk.enqueue("p", delay_ms=100).enqueue("j", unique="u", needs=("p",)), "cancel", "blocked", "j")
 
 
 def a_cancel_of_a_delayed_retry(desk: Desk, held: Held) -> Operation:
@@ -669,9 +620,10 @@ add_twice("forget: the end", lambda desk, held: forget(desk, force=True, end=Tru
 
 add_twice("pause", lambda desk, held: desk.pause_operation("main", 5_000))
 add("pause: under limits", lambda desk, held: desk.pause_operation("main", 2000), limited)
-add_twice("resume", lambda desk, held: a_resume(desk, "main"))
-add("resume: under limits", lambda desk, held: a_resume(desk, "push"), limited)
-add_twice("set_limit", a_removed_limit)
+add_twice("resume", lambda desk, held: desk.pause("main").resume_operation("main"))
+add("resume: under limits", lambda desk, held: desk.pause("push").resume_operation("push"), limited)
+# Lanes that wait for the limit come back.
+add_twice("set_limit", lambda desk, held: desk.held("b", limit=100).set_limit_operation("k:acme"))
 add("set_limit: raised", lambda desk, held: desk.set_limit_operation("k:*", concurrency=2), limited)
 add("set_limit: a window removed", lambda desk, held: desk.set_limit_operation("k:r"), limited)
 add_twice("set_worker", lambda desk, held: desk.set_worker_operation("p:a", 5_000))
@@ -690,25 +642,25 @@ add("enable_schedule", lambda desk, held: EnableSchedule("hourly", 1, 0, **desk.
 add("remove_schedule", lambda desk, held: RemoveSchedule("hourly", **desk.identity()), busy)
 add_twice("tick", a_tick)
 
-add("beat", a_second_beat, busy)
+add("beat", lambda desk, held: desk.beaten("a").beat_operation("a"), busy)
 add("beat: the first", lambda desk, held: desk.beat_operation(), nothing)
 add("beat: the last", lambda desk, held: replace(desk.beat_operation(), until_ms=0), nothing)
 add("report_run_times", a_second_report, busy)
 add("lock_acquire", lock, nothing, busy)
 add("lock_extend", an_extension_of_a_lock, nothing, busy)
 add("lock_release", a_release_of_a_lock, nothing, busy)
-add("replication_probe", lambda desk, held: ReplicationProbe(), nothing, busy)
+add("replication_probe", lambda desk, held: workers.ReplicationProbe(), nothing, busy)
 add("note_era", a_second_era, busy)
-add("restore_load", lambda desk, held: LoadRestore("begin", "backup", "owner"), busy)
+add("restore_load", lambda desk, held: admin.LoadRestore("begin", "backup", "owner"), busy)
 add("restore_end", an_end_of_a_restore, busy)
-add("shard_record", lambda desk, held: SetShards("", "a record", ""), busy)
-add("shard_gate", lambda desk, held: SetGate("", 500), busy)
+add("shard_record", lambda desk, held: admin.SetShards("", "a record", ""), busy)
+add("shard_gate", lambda desk, held: admin.SetGate("", 500), busy)
 # Jobs that are taken are in no state until they arrive elsewhere: tests/engine/test_resharding.py has those.
-add("shard_take: looks", lambda desk, held: TakeJobs(0, ""), busy, writes=False)
+add("shard_take: looks", lambda desk, held: admin.TakeJobs(0, ""), busy, writes=False)
 # The last batch of a shard brings its counters and no jobs.
-add("shard_put: counters", lambda desk, held: PutJobs("other", 1, (), finished=3), busy)
-add("shard_drop: again", lambda desk, held: DropTaken(1), busy, writes=False)
-add("make_test_queue", lambda desk, held: MakeTestQueue(), busy)
+add("shard_put: counters", lambda desk, held: admin.PutJobs("other", 1, (), finished=3), busy)
+add("shard_drop: again", lambda desk, held: admin.DropTaken(1), busy, writes=False)
+add("make_test_queue", lambda desk, held: admin.MakeTestQueue(), busy)
 
 add("counts", lambda desk, held: Count(), busy, writes=False)
 add("listing", lambda desk, held: Listing(0, 100), busy, writes=False)
@@ -717,12 +669,12 @@ add("page", lambda desk, held: Page("waiting", 0, 100), busy, writes=False)
 add("look", lambda desk, held: Look("leased1"), busy, writes=False)
 add("look: and wait", lambda desk, held: Look("leased1", OWNER), busy)
 add("schedules", lambda desk, held: ListSchedules(), busy, writes=False)
-add("workers", lambda desk, held: (desk.beat("a"), ListWorkers(0, 100))[1], busy, writes=False)
+add("workers", lambda desk, held: (desk.beat("a"), workers.ListWorkers(0, 100))[1], busy, writes=False)
 add("list_run_times", a_list_of_run_times, busy, writes=False)
 add("list_history", lambda desk, held: ListHistory(0, 0, 2**52, 0, 100), busy, writes=False)
 add("read_worker_updates", news_of_a_class, busy, writes=False)
 add("obstacles", obstacles, busy, writes=False)
-add("why", why, busy, writes=False)
+add("why", lambda desk, held: (obstacles(desk, held), Explain("tenant2"))[1], busy, writes=False)
 add("relatives", lambda desk, held: Relatives(("parent1", "child3", "nobody"), ("", "", "")), relatives, writes=False)
 
 
@@ -738,11 +690,8 @@ MOVING = [each for each in SCENES if each.world in (busy, relatives)] + [scene("
 PLAIN = [
     scene(name, world)
     for world, names in (
-        (
-            nothing,
-            ("enqueue", "enqueue: delayed", "enqueue_many: two delayed", "claim: under a limit", "retry: the last attempt"),
-        ),
-        (nothing, ("sweep: after a step back",)),
+        (nothing, ("enqueue", "enqueue: delayed", "enqueue_many: two delayed", "claim: under a limit")),
+        (nothing, ("retry: the last attempt", "sweep: after a step back")),
         (simple, ("claim", "claim: and finish", "finish", "release", "retry", "retry: at once", "bury", "drop", "extend")),
         (simple, ("sweep: what is due", "sweep: for the first time", "orphans", "requeue", "run_now")),
         (simple, ("discard: what runs", "discard: removed when dead")),

@@ -31,7 +31,7 @@ from engine.worker.machine.sweeping import SWEEP_LIMIT, tick
 TOMBSTONE = b"\xa0"
 #: An hour and more after the least, so that a test may step back by one.
 START_MS = TEST_CLOCK_LEAST_MS + 4_000_000
-LEASE_MS = 9_000
+LEASE_MS, HOUR_MS = 9_000, 3_600_000
 #: The ways in which a lease ends.
 ENDS = ("finish", "fused", "retry", "bury", "release", "reap")
 #: Every command by which scripts write.
@@ -162,6 +162,12 @@ class Desk:
     def swept(self, ms: int = 0) -> Self:
         """The same, whatever the sweep tells; without a time: now."""
         (self.tick(ms) if ms else self).sweep()
+        return self
+
+    def sweeps(self, times: int, ms: int = 0) -> Self:
+        """So many sweeps, each after such a time."""
+        for _ in range(times):
+            self.swept(ms)
         return self
 
     # -- operations
@@ -432,6 +438,11 @@ class Desk:
         before = self.dump()
         yield
         assert self.dump() == before, why
+
+    def refuses(self, operation: Operation, said: str = "WRONGTYPE", error: type[Exception] = Exception) -> None:
+        """The operation raises what says so, and writes nothing."""
+        with self.unchanged(), pytest.raises(error, match=said):
+            self.run(operation)
 
     def full(self, is_full: bool = True) -> AbstractContextManager[None]:
         """The server has no memory left."""

@@ -1,17 +1,14 @@
 """Rule 25: callbacks are made by the call that ends their job, once, and read what it has left."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
 import pytest
 
-from engine.ops.admin import Alter
-from engine.ops.claims import Bury, Drop, Failure, Finish, LeasedJob, Retry, Value
 from engine.ops.jobs import Enqueue, Options, Parent
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.lanes_state import check, members, names_of
+from tests.engine.ops import Alter, Bury, Drop, Failure, Finish, LeasedJob, Retry, Value
 
 
 def callback(name: str, parent: str, payload: bytes = b"1") -> Enqueue:
@@ -130,10 +127,9 @@ def test_rule_25_cut_off_after_any_write_a_callback_comes_once(desk: Desk, end: 
             lease = desk.claim()[0].lease
             failure = Failure(lease, "no")
             operation = {
-                "finish": Finish((lease,), values=(Value(0, b"1", 9_000, 1),)),
-                "drop": Drop((lease,), ("discarded",)),
-            }.get(end)
-            operation = operation or (Bury((failure,)) if end == "bury" else Retry((failure,)))
+                **{"finish": Finish((lease,), values=(Value(0, b"1", 9_000, 1),)), "drop": Drop((lease,), ("discarded",))},
+                **{"bury": Bury((failure,)), "retry": Retry((failure,))},
+            }[end]
         desk.cut_off(operation, writes)
         jobs = called(desk.did(operation).swept().swept())
         assert [job.name for job in jobs] == ["yes" if end == "finish" else "no"], writes

@@ -1,7 +1,5 @@
 """Rule 20 with costs: a job that takes several places in the window of a rate, by name and by key."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

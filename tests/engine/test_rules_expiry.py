@@ -1,19 +1,15 @@
 """Rule 38: a job that nobody has started in time ends as expired, in the claim that meets it or in the next sweep; one that was
 started never does."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 
-from engine.ops.admin import Alter
-from engine.ops.claims import Failure, Retry
-from engine.ops.jobs import Enqueue, EnqueueMany
 from engine.ops.looks import Count, Counts, Inspect, Inspected, Look, Seen
 from engine.ops.schedules import ListSchedules, PutSchedule, Tick, TickPolicy, Timing
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.lanes_state import check, members
+from tests.engine.ops import Alter, Enqueue, EnqueueMany, Failure, Retry
 
 EXPIRES_MS = 1_000
 
@@ -118,12 +114,8 @@ def test_rule_38_jobs_of_a_bulk_and_of_schedules_expire_as_well(desk: Desk) -> N
     jobs.append(desk.enqueue_operation("later", nonce=b"bulk----", delay_ms=500, expires_ms=EXPIRES_MS))
     desk.run(EnqueueMany(tuple(jobs)))
     template = Enqueue("", "main", b"null", b"", desk.enqueue_operation("x", expires_ms=EXPIRES_MS).options)
-    now_ms = desk.now_ms
-    desk.run(
-        PutSchedule(
-            "s", Timing(every_ms=100), TickPolicy(), template, now_ms, now_ms, True, op_id="0" * 16, not_after_ms=now_ms + 10_000
-        )
-    )
+    now_ms, often = desk.now_ms, Timing(every_ms=100)
+    desk.run(PutSchedule("s", often, TickPolicy(), template, now_ms, now_ms, True, **desk.identity()))
     (stored,) = desk.run(ListSchedules("s")).items
     desk.run(Tick("c" * 16, 1, "s", stored.version, now_ms, (now_ms,), now_ms + 100_000, 0, "allow"))
     assert len(members(desk, desk.keys.expiring)) == 5
@@ -144,10 +136,7 @@ def test_rule_38_one_claim_and_one_sweep_end_a_bounded_number(desk: Desk) -> Non
 def test_rule_38_expired_jobs_before_others_do_not_hide_them_for_long(desk: Desk) -> None:
     jobs = [desk.enqueue_operation(f"b{at}", nonce=b"bulk----", expires_ms=EXPIRES_MS) for at in range(450)]
     desk.did(EnqueueMany((*jobs, desk.enqueue_operation("last", nonce=b"bulk----")))).tick(EXPIRES_MS)
-    found: list[str] = []
-    for _ in range(6):
-        found += claimed(desk)
-    assert found == ["last"]
+    assert [job for _ in range(6) for job in claimed(desk)] == ["last"]
     check(desk)
 
 
@@ -171,17 +160,14 @@ def test_rule_38_jobs_without_an_expiry_send_nothing_more(desk: Desk) -> None:
 
 @pytest.mark.parametrize("by", ["claim", "sweep"])
 def test_rule_38_cut_off_after_any_write_it_is_ended_all_the_same(desk: Desk, by: str) -> None:
-    for writes in range(40):
-        add(desk.begin(), "p", expires_ms=EXPIRES_MS, unique="u", key="k")
+    for writes in desk.each_cut():
+        add(desk, "p", expires_ms=EXPIRES_MS, unique="u", key="k")
         add(desk, "child", needs=("p",))
         desk.tick(EXPIRES_MS)
         operation = desk.claim_operation() if by == "claim" else desk.sweep_operation()
-        more = desk.cut_off(operation, writes)
+        desk.cut_off(operation, writes)
         assert desk.run(operation) is not None and desk.swept().claim() == []
         assert (state(desk.swept(), "p"), state(desk, "child")) == ("expired", "dead"), writes
-        assert not desk.redis.exists(desk.keys.unique("u"), desk.keys.expiring, desk.keys.run("p"), desk.keys.lane("main/k")), (
-            writes
-        )
-        if not more:
-            break
-    assert 5 < writes < 39
+        keys = desk.keys.unique("u"), desk.keys.expiring, desk.keys.run("p"), desk.keys.lane("main/k")
+        assert not desk.redis.exists(*keys), writes
+    assert writes > 5

@@ -1,22 +1,16 @@
 """Rules 3 to 6: a repeat returns what the first one returned, a late copy runs nothing again, a token ends once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from engine.ops.admin import Pause
-from engine.ops.base import Call, Operation
 from engine.ops.claims import Bury, Claim, Failure, Finish, Release, Retry
-from engine.ops.jobs import Enqueue, EnqueueMany, Lease
-from engine.ops.schedules import PutSchedule
-from engine.ops.workers import AcquireLock
 from engine.queue.producing import NewJob
 from engine.queue.synchronous import Queue
 from tests.engine.desk import LEASE_MS, START_MS, Desk
+from tests.engine.ops import AcquireLock, Call, Enqueue, EnqueueMany, Lease, Operation, Pause, PutSchedule
 from tests.scenes import scene
 
 
@@ -84,10 +78,7 @@ def test_rule_03_a_drawn_id_is_an_identity_without_a_nonce_and_no_other_call_has
 def test_rule_03_only_an_id_that_the_queue_draws_goes_without_a_nonce(desk: Desk, ironclaim_url: str) -> None:
     with Queue("q", url=ironclaim_url) as queue:
         made = [queue.enqueue("main", {}).job, *(reply.job for reply in queue.enqueue_many([{"name": "main", "payload": {}}]))]
-        given = [
-            queue.enqueue("main", {}, id="a").job,
-            *(reply.job for reply in queue.enqueue_many([NewJob("main", {}, id="b")])),
-        ]
+        given = [queue.enqueue("main", {}, id="a").job, queue.enqueue_many([NewJob("main", {}, id="b")])[0].job]
         raws: list[Any] = [desk.redis.get(queue.model.keys.job(job)) for job in (*made, *given)]
         assert given == ["a", "b"] and [len(job) for job in made] == [12, 12]
         assert [raw[0] for raw in raws] == [165, 165, 181, 181] and [raw[1] for raw in raws[2:]] == [64, 64]
@@ -104,14 +95,10 @@ def test_rule_03_in_a_bulk_each_job_is_looked_up_by_itself(desk: Desk) -> None:
     operation = desk.enqueue_many_operation("new", "waits", "ended", "dies", "runs", "late", "same", "newer", nonce=b"another-")
     found = {item.job: (item.result, item.state, item.fence) for item in desk.run(operation).items}
     assert found == {
-        "new": ("created", "", 0),
-        "waits": ("duplicate", "waiting", 0),
-        "ended": ("duplicate", "finished", fence),
-        "dies": ("duplicate", "dead", fence),
-        "runs": ("duplicate", "active", fence),
-        "late": ("duplicate", "delayed", 0),
-        "same": ("repeated", "", 0),
-        "newer": ("created", "", 0),
+        **{"new": ("created", "", 0), "waits": ("duplicate", "waiting", 0)},
+        **{"ended": ("duplicate", "finished", fence), "dies": ("duplicate", "dead", fence)},
+        **{"runs": ("duplicate", "active", fence), "late": ("duplicate", "delayed", 0)},
+        **{"same": ("repeated", "", 0), "newer": ("created", "", 0)},
     }
     assert [job.lease.job for job in desk.claim("b")] == ["waits", "same", "new", "newer"]
 
@@ -138,14 +125,11 @@ def test_rule_03_a_tombstone_outlives_not_after_and_the_end_by_20_s(desk: Desk) 
 
 
 def test_rule_03_enqueue_starts_once_more_when_its_estimate_of_the_time_was_off(ironclaim_url: str) -> None:
-    queue = Queue("late", url=ironclaim_url)
-    try:
+    with Queue("late", url=ironclaim_url) as queue:
         queue.driver.server_now_ms()
         now_us = queue.driver.server_now_ms() * 1000
         queue.driver.clock.learn(now_us - 3_600_000_000, __import__("time").monotonic_ns())
         assert queue.enqueue("work", {}, id="j1").result == "created" and queue.counts().waiting == 1
-    finally:
-        queue.close()
 
 
 def test_rule_04_a_lower_counter_leases_nothing_but_its_finish_half_is_answered(desk: Desk) -> None:
@@ -174,15 +158,12 @@ def test_rule_04_the_record_outlives_every_copy_of_its_claim(desk: Desk) -> None
 def test_rule_05_a_repeat_of_an_end_tells_how_the_lease_ended_whatever_is_asked(desk: Desk, end: str) -> None:
     lease = desk.enqueue("j1").one().lease
     ends: dict[str, Operation] = {
-        "finish": Finish((lease,)),
-        "retry": Retry((Failure(lease, "boom", 0),)),
-        "bury": Bury((Failure(lease, "no"),)),
-        "release": Release((lease,)),
+        **{"finish": Finish((lease,)), "retry": Retry((Failure(lease, "boom", 0),))},
+        **{"bury": Bury((Failure(lease, "no"),)), "release": Release((lease,))},
     }
     outcome = {"finish": "finished", "retry": "retried", "bury": "buried", "release": "released"}[end]
     assert desk.run(ends[end]).items == (("ok", outcome),)
-    for other in ends.values():
-        assert desk.run(other).items == (("repeated", outcome),)
+    assert {desk.run(other).items for other in ends.values()} == {(("repeated", outcome),)}
 
 
 @pytest.mark.feature("BQ20", "BL16")
@@ -194,11 +175,8 @@ def test_rule_05_a_token_that_was_reaped_can_do_nothing(desk: Desk) -> None:
         assert desk.finish(zombie) == [("stale", "")], "also while nobody else holds the job"
     (again,) = desk.claim("b")
     with desk.unchanged():
-        for operation in (
-            *(Finish((zombie,)), Retry((Failure(zombie, "boom", 0),)), Bury((Failure(zombie, "no"),))),
-            *(Release((zombie,)), desk.extend_operation(zombie)),
-        ):
-            assert desk.run(operation).items[0][0] == "stale"
+        ends = Finish((zombie,)), Retry((Failure(zombie, "boom", 0),)), Bury((Failure(zombie, "no"),)), Release((zombie,))
+        assert {desk.run(each).items[0][0] for each in (*ends, desk.extend_operation(zombie))} == {"stale"}
     assert desk.finish(again.lease) == [("ok", "finished")] and desk.finish(zombie) == [("stale", "")]
 
 

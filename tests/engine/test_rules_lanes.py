@@ -1,7 +1,5 @@
 """Rules 18, 19 and 22: lanes of a class take turns, bands are strict, and who gets work is told."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -84,8 +82,7 @@ def test_rule_17_a_claim_over_several_lanes_stops_at_1_mib_with_at_least_one_job
 
 def test_rule_18_lanes_far_beyond_a_page_take_turns_in_their_order(desk: Desk) -> None:
     keys = [f"k{number:03d}" for number in range(120)]
-    for key in keys:
-        desk.enqueue(f"{key}-1", f"{key}-2", key=key)
+    desk.run(desk.enqueue_many_of(*((f"{key}-{number}", key) for key in keys for number in (1, 2))))
     found = []
     for size in (7, 16, 17, 100, 100):
         found += claimed(desk, size)
@@ -96,8 +93,7 @@ def test_rule_18_lanes_far_beyond_a_page_take_turns_in_their_order(desk: Desk) -
 
 
 def test_rule_18_more_jobs_asked_than_there_are_in_many_lanes(desk: Desk) -> None:
-    for number in range(40):
-        desk.enqueue(f"j{number}", key=f"k{number:02d}")
+    desk.run(desk.enqueue_many_of(*((f"j{number}", f"k{number:02d}") for number in range(40))))
     assert claimed(desk, 1000) == numbered("j", 0, 39) and markers(desk) == ["main"] and claimed(desk) == []
 
 
@@ -186,16 +182,12 @@ def test_rule_18_exhausted_classes_do_not_use_up_a_claim(desk: Desk) -> None:
     assert len(found) == 50 and [job for job in found if job.startswith("last")] == numbered("last-", 0, 34)
 
 
-def lose_leases(desk: Desk) -> None:
-    """Let every lease run out, unmarked: a crash that is free."""
-    desk.sweep_past(LEASE_MS + 1)
-
-
 def test_rule_12_crashed_jobs_in_front_of_several_lanes_are_passed_by(desk: Desk) -> None:
     for key in ("a", "b", "c"):
         desk.enqueue(f"{key}-crashed", key=key)
     assert len(claimed(desk, worker="x")) == 3
-    lose_leases(desk)
+    # Unmarked: a crash that is free.
+    desk.sweep_past(LEASE_MS + 1)
     for key in ("a", "b", "c"):
         desk.enqueue(f"{key}-well", key=key)
     assert claimed(desk, crashed_max=1) == ["a-crashed", "a-well", "b-well", "c-well"]
@@ -206,11 +198,9 @@ def test_rule_12_crashed_jobs_in_front_of_several_lanes_are_passed_by(desk: Desk
 
 def test_rule_12_lanes_of_crashed_jobs_do_not_hide_the_lanes_behind_them(desk: Desk) -> None:
     """A worker that may take no more of them passes by a hundred lanes a claim: the next claim begins behind them."""
-    for key in [f"k{number:03d}" for number in range(300)]:
-        desk.enqueue(f"{key}-crashed", key=key)
+    desk.run(desk.enqueue_many_of(*((f"k{number:03d}-crashed", f"k{number:03d}") for number in range(300))))
     assert len(claimed(desk, 300, worker="x")) == 300
-    lose_leases(desk)
-    desk.enqueue("well", key="well")
+    desk.past(LEASE_MS + 1).enqueue("well", key="well")
     assert ["well"] in [claimed(desk, 1, crashed_max=0) for _ in range(4)]
 
 
@@ -218,11 +208,7 @@ def test_rule_12_a_lane_of_crashed_jobs_is_looked_through_once_a_claim(desk: Des
     """2,000 entries bound what one claim passes by (some 3 ms), however many visits it may make."""
     jobs = [f"j{number}" for number in range(3000)]
     desk.run(desk.enqueue_many_operation(*jobs))
-    for start in range(0, 3000, 1000):
-        with desk.redis.pipeline(transaction=False) as pipe:
-            for job in jobs[start : start + 1000]:
-                pipe.set(desk.keys.run(job), b"1  \0\0crashes 1:1")
-            pipe.execute()
+    desk.redis.mset({desk.keys.run(job): b"1  \0\0crashes 1:1" for job in jobs})
     desk.redis.config_resetstat()
     assert claimed(desk, 50, crashed_max=0) == []
     assert desk.redis.info("commandstats")["cmdstat_hmget"]["calls"] < 2500
@@ -242,10 +228,8 @@ def test_rule_17_corrupt_and_orphan_entries_in_several_lanes_are_cleared_on_the_
 
 
 def test_rule_17_hundreds_of_orphan_lanes_do_not_hide_the_job_behind_them(desk: Desk) -> None:
-    for number in range(250):
-        desk.enqueue(f"j{number}", key=f"k{number:03d}")
-    for number in range(250):
-        desk.redis.delete(desk.keys.job(f"j{number}"))
+    desk.run(desk.enqueue_many_of(*((f"j{number}", f"k{number:03d}") for number in range(250))))
+    desk.redis.delete(*(desk.keys.job(f"j{number}") for number in range(250)))
     desk.enqueue("well", key="z")
     for _ in range(3):
         found = claimed(desk, 1)
@@ -261,12 +245,10 @@ def test_rule_18_a_lane_with_jobs_is_found_after_every_kind_of_call(desk: Desk) 
     check(desk, room=True)
     check(desk.retried(first.lease, delay_ms=100), room=True)
     check(desk.released(second.lease), room=True)
-    for job in desk.claim(limit=1):
-        desk.bury(job.lease)
+    desk.bury(desk.claim(limit=1)[0].lease)
     check(desk, room=True)
     check(desk.swept(200), room=True)
-    lose_leases(desk)
-    check(desk, room=True)
+    check(desk.past(LEASE_MS + 1), room=True)
     assert len(claimed(desk, 20)) == 4 and parked(desk) == {"main/b": "k:b"}
 
 
@@ -289,9 +271,8 @@ def test_rule_18_a_claim_costs_the_same_with_ten_thousand_blocked_lanes(desk: De
         fill(desk, {"main/free": 1}).redis.config_resetstat()
         assert [job.lease.job for job in desk.claim()] == ["free0"]
         stats: Any = desk.redis.info("commandstats")
-        return sum(
-            command["calls"] for name, command in stats.items() if name not in ("cmdstat_info", "cmdstat_config|resetstat")
-        )
+        own = ("cmdstat_info", "cmdstat_config|resetstat")
+        return sum(command["calls"] for name, command in stats.items() if name not in own)
 
     assert commands(10) == commands(10_000)
 
@@ -337,8 +318,7 @@ def test_rule_22_a_freed_slot_marks_each_class_that_gains(desk: Desk, end: str) 
     for name in ("mail", "sms", "push", "other"):
         desk.enqueue(f"{name}0", f"{name}1", name=name, key="" if name == "other" else "k")
     (job,) = desk.claim(limit=1, classes=("mail",))
-    for name in ("sms", "push"):
-        assert claimed(desk, classes=(name,)) == []
+    assert [claimed(desk, classes=(name,)) for name in ("sms", "push")] == [[], []]
     assert parked(desk) == {"mail/k": "k:k", "sms/k": "k:k", "push/k": "k:k"}
     take_markers(desk)
     if end == "fused":

@@ -1,7 +1,5 @@
 """Rules 7 and 18 to 20 beside an oracle: random jobs, claims, ends, limits and pauses; nothing too much, nothing stuck."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 
@@ -9,11 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.ops.admin import Limit
-from engine.ops.claims import Bury, Failure, Finish, LeasedJob, Release
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.lanes_oracle import Oracle
 from tests.engine.helpers.lanes_state import check, markers, members, names_of, parked
+from tests.engine.ops import Bury, Failure, Finish, LeasedJob, Limit, Release
 from tests.walks import examples
 
 #: Each example starts from an empty server, and does real I/O.

@@ -1,19 +1,14 @@
 """Rules 20 and 10: no more leases than a limit allows, no slot lost, no lane stuck while there is room, whatever the clock."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 
 import pytest
 
-from engine.ops.claims import LeasedJob
-from engine.ops.jobs import Lease
 from engine.validate import RATE_MAX
-from tests.engine.desk import ENDS, LEASE_MS, START_MS, Desk
+from tests.engine.desk import ENDS, HOUR_MS, LEASE_MS, START_MS, Desk
 from tests.engine.helpers.lanes_state import check, hash_of, markers, members, parked, ready, take_markers
-
-HOUR_MS = 3_600_000
+from tests.engine.ops import Lease, LeasedJob
 
 
 def jobs(desk: Desk, limit: int = 10, *, worker: str = "a", **options: Any) -> list[LeasedJob]:
@@ -168,9 +163,7 @@ def test_rule_20_a_thousand_resting_keys_come_back_when_the_limit_for_all_change
 
 
 def test_rule_20_a_keys_own_limit_brings_its_lanes_back_at_once_among_many_others(desk: Desk) -> None:
-    desk.set_limit("k:*", concurrency=1)
-    for number in range(250):
-        desk.enqueue(f"{number}-0", f"{number}-1", key=f"k{number:03d}")
+    two_jobs_of_each(desk.set_limit("k:*", concurrency=1), 250)
     assert len([job for _ in range(5) for job in desk.claim(limit=100)]) == 250
     desk.claim(limit=300)
     assert len(parked(desk)) == 250 and names(jobs(desk.set_limit("k:k249", concurrency=2))) == ["249-1"]
@@ -190,21 +183,18 @@ def test_rule_20_a_limit_that_is_defined_while_jobs_are_in_hand_counts_the_claim
     before = jobs(desk.enqueue(*(f"j{number}" for number in range(5)), key="k"), 2)
     (after,) = jobs(desk.set_limit("k:k", concurrency=1).set_limit("n:main", concurrency=5))
     assert members(desk, desk.keys.held("k:k")) == ["j2"]
-    for job in before:
-        desk.finish(job.lease)
+    desk.finish(*(job.lease for job in before))
     assert jobs(desk) == [] and names(jobs(desk.finished(after.lease))) == ["j3"]
 
 
 def test_rule_20_a_limit_that_is_removed_while_jobs_are_in_hand_leaves_nothing_behind(desk: Desk) -> None:
     desk.set_limit("k:k", concurrency=1).set_limit("n:main", concurrency=1).enqueue("j0", "j1", key="k")
     (first,) = jobs(desk)
-    for target in ("k:k", "n:main"):
-        desk.set_limit(target)
-    (second,) = jobs(desk)
+    (second,) = jobs(desk.set_limit("k:k").set_limit("n:main"))
     assert desk.run_hash("j1").get("limits", "") == ""
     check(desk.finished(first.lease, second.lease))
-    for pattern in (desk.keys.held("*"), desk.keys.parked_by("*"), desk.keys.rate("*")):
-        assert desk.redis.keys(pattern) == []
+    patterns = desk.keys.held("*"), desk.keys.parked_by("*"), desk.keys.rate("*")
+    assert [desk.redis.keys(pattern) for pattern in patterns] == [[], [], []]
 
 
 def test_rule_20_a_job_that_was_limited_before_counts_against_nothing_when_the_limit_is_gone(desk: Desk) -> None:
@@ -347,9 +337,7 @@ def test_rule_20_a_window_keeps_no_more_entries_than_it_counts(desk: Desk) -> No
         ("k:k", "sliding", 1100),
     ],
 )
-def test_rule_10_a_clock_that_steps_back_an_hour_blocks_a_rate_for_one_window_at_most(
-    desk: Desk, target: str, window: str, ahead: int
-) -> None:
+def test_rule_10_a_clock_that_steps_back_an_hour_blocks_a_rate_once(desk: Desk, target: str, window: str, ahead: int) -> None:
     desk.set_limit(target, rate=ahead, per_ms=1000, window=window)
     desk.run(desk.enqueue_many_of(*((f"j{number}", "k") for number in range(2 * ahead + 2))))
     assert len(desk.claim(limit=1)) == 1 and len(desk.claim(limit=ahead)) == ahead - 1 and desk.claim() == []
@@ -398,10 +386,7 @@ def test_rule_10_a_limit_that_was_changed_an_hour_ahead_keeps_no_sweep_busy(desk
     desk.set_limit("k:*", concurrency=1).enqueue("j0", "j1", key="k")
     assert names(jobs(desk)) == ["j0"] and jobs(desk) == [] and parked(desk) == {"main/k": "k:k"}
     desk.swept().tick(-HOUR_MS)
-    waits_ms: list[int] = []
-    for _ in range(3):
-        waits_ms.append(desk.sweep().sleep_ms)
-        desk.tick(10)
+    waits_ms = [desk.tick(10).sweep().sleep_ms for _ in range(3)]
     assert waits_ms[-1] > 0, f"the next sweep may wait, not {waits_ms}"
 
 
@@ -417,9 +402,7 @@ def test_rule_10_hundreds_of_limits_with_parked_lanes_an_hour_ahead_hear_of_a_ch
     first = [job for _ in range(5) for job in desk.claim(limit=100)]
     desk.claim(limit=300)
     assert (len(first), len(parked(desk))) == (many, many)
-    desk.swept().swept(-HOUR_MS).tick(10).set_limit("k:*", concurrency=2)
-    for _ in range(5):
-        desk.swept().tick(10)
+    desk.swept().swept(-HOUR_MS).tick(10).set_limit("k:*", concurrency=2).sweeps(5, 10)
     assert set(parked(desk)) == {f"main/{key}" for key in own}
     check(desk)
 

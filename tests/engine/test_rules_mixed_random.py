@@ -5,8 +5,6 @@ key are what a plain model of the promises says (helpers/mixed_oracle.py), and a
 The walks of lanes, of families and of schedules go deeper: test_rules_lanes_random.py and its neighbours.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -31,11 +29,8 @@ SCHEDULE = st.sampled_from("xy")
 STATES = st.sampled_from(("waiting", "blocked", "delayed", "dead", "finished"))
 #: What a job may ask for; most ask for little.
 OPTIONS: dict[str, st.SearchStrategy[Any]] = {
-    "key": st.sampled_from("ab"),
-    "priority": st.sampled_from((3, 8)),
-    "lifo": st.just(True),
-    "attempts": st.integers(1, 2),
-    "crashes_max": st.integers(2, 3),
+    **{"key": st.sampled_from("ab"), "priority": st.sampled_from((3, 8)), "lifo": st.just(True)},
+    **{"attempts": st.integers(1, 2), "crashes_max": st.integers(2, 3)},
     "unique": st.sampled_from(("u", "v", "w")),
 }
 MORE: dict[str, st.SearchStrategy[Any]] = {

@@ -1,17 +1,14 @@
 """Rule 25 by chance: random families of jobs, run, failed, buried, crashed and swept in any order, beside a small model of who
 may run and how each job ends."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.ops.claims import Bury, Failure
-from engine.ops.jobs import Lease
 from tests.engine.desk import LEASE_MS, Desk
+from tests.engine.ops import Bury, Failure, Lease
 from tests.walks import examples
 
 pytestmark = pytest.mark.feature("BQ35")

@@ -1,19 +1,14 @@
 """Rule 7: an obliterated queue is empty, whatever jobs and workers did while that went on; what was enqueued later stays."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from engine.ops.admin import Clean, Forget
-from engine.ops.base import Operation
-from engine.ops.claims import Bury, Failure, Finish, Retry, Value
-from engine.ops.jobs import Lease
 from engine.queue.admin import obliterating
 from tests.engine.desk import Desk
 from tests.engine.helpers.lanes_state import names_of
+from tests.engine.ops import Bury, Clean, Failure, Finish, Forget, Lease, Operation, Retry, Value
 
 Meanwhile = Callable[[Desk, Operation], None]
 #: `seq` tells late copies from later jobs, `sweep` is what the sweeps know of the clock.
@@ -73,8 +68,7 @@ def test_jobs_that_end_and_workers_that_claim_while_it_goes_on_leave_nothing_beh
         if at != state or not held:
             return
         desk.did(Finish((held["r0"], held["r1"]))).run(Bury((Failure(held["r2"], "no"),)))
-        desk.run(Retry((Failure(held["r3"], "no", 10),)))
-        desk.run(Finish((held["k0"],), desk.claim_operation("z")))
+        desk.did(Retry((Failure(held["r3"], "no", 10),))).run(Finish((held["k0"],), desk.claim_operation("z")))
         held.clear()
 
     assert obliterate(desk, busy) and not held and claimed == []

@@ -1,15 +1,13 @@
 """Rule 7: pauses, resumes and changes of limits are done once, and a late copy does nothing; what pauses mean for claims."""
 
-from __future__ import annotations
+from collections.abc import Callable
 
 import pytest
 
-from engine.ops.base import Operation
-from engine.ops.claims import Finish
-from tests.engine.desk import LEASE_MS, Desk
+from tests.engine.desk import HOUR_MS, LEASE_MS, Desk
 from tests.engine.helpers.lanes_state import check, hash_of, markers, members, take_markers
+from tests.engine.ops import Finish, Operation
 
-HOUR_MS = 3_600_000
 BOTH = ("mail", "sms")
 
 
@@ -71,48 +69,40 @@ def test_rule_07_the_last_pause_counts(desk: Desk) -> None:
     assert markers(desk.pause("mail", 1000).swept(1000)) == ["mail"] and claimed(desk) == ["mail0", "mail1"]
 
 
-def administrations(desk: Desk, what: str) -> Operation:
-    if what in ("pause", "pause for a length"):
-        return desk.pause_operation("mail", 60_000 if what.endswith("length") else 0)
-    if what == "resume":
-        return desk.pause("mail").resume_operation("mail")
-    if what == "set a worker":
-        return desk.set_worker_operation("c:w", 3)
-    if what == "pause a worker":
-        return desk.set_worker_operation("p:w", 60_000)
-    if what == "resume a worker":
-        return desk.did(desk.set_worker_operation("p:w", 0)).set_worker_operation("p:w", None)
-    if what == "remove a limit":
-        return desk.set_limit("n:mail", concurrency=1).set_limit_operation("n:mail")
-    return desk.set_limit_operation("n:mail", concurrency=1, rate=5, per_ms=1000)
+#: What an operator does, and what another one does meanwhile.
+WHATS: dict[str, tuple[Callable[[Desk], Operation], Callable[[Desk], object]]] = {
+    "pause": (lambda desk: desk.pause_operation("mail"), lambda desk: desk.resume("mail")),
+    "pause for a length": (lambda desk: desk.pause_operation("mail", 60_000), lambda desk: desk.resume("mail")),
+    "resume": (lambda desk: desk.pause("mail").resume_operation("mail"), lambda desk: desk.pause("mail")),
+    "set a limit": (
+        lambda desk: desk.set_limit_operation("n:mail", concurrency=1, rate=5, per_ms=1000),
+        lambda desk: desk.set_limit("n:mail"),
+    ),
+    "remove a limit": (
+        lambda desk: desk.set_limit("n:mail", concurrency=1).set_limit_operation("n:mail"),
+        lambda desk: desk.set_limit("n:mail", concurrency=1),
+    ),
+    "set a worker": (lambda desk: desk.set_worker_operation("c:w", 3), lambda desk: set_worker(desk, "c:w", 7)),
+    "pause a worker": (lambda desk: desk.set_worker_operation("p:w", 60_000), lambda desk: set_worker(desk, "p:w", 7)),
+    "resume a worker": (
+        lambda desk: set_worker(desk, "p:w", 0).set_worker_operation("p:w", None),
+        lambda desk: set_worker(desk, "p:w", 7),
+    ),
+}
 
 
-WHATS = ["pause", "pause for a length", "resume", "set a limit", "remove a limit"]
-WHATS += ["set a worker", "pause a worker", "resume a worker"]
-
-
-def undo(desk: Desk, what: str) -> None:
-    """What another operator does meanwhile."""
-    if what in ("pause", "pause for a length"):
-        desk.resume("mail")
-    elif what == "resume":
-        desk.pause("mail")
-    elif what.endswith("worker"):
-        desk.run(desk.set_worker_operation("c:w" if what == "set a worker" else "p:w", 7))
-    elif what == "set a limit":
-        desk.set_limit("n:mail")
-    else:
-        desk.set_limit("n:mail", concurrency=1)
+def set_worker(desk: Desk, field: str, value: int) -> Desk:
+    return desk.did(desk.set_worker_operation(field, value))
 
 
 @pytest.mark.parametrize("what", WHATS)
 def test_rule_07_an_administration_sent_again_is_not_done_again(desk: Desk, what: str) -> None:
     prepare(desk)
-    call, before = desk.call(administrations(desk, what)), desk.dump()
+    call, before = desk.call(WHATS[what][0](desk)), desk.dump()
     assert desk.send(call).result == "done"
     after = desk.dump()
     assert after != before and desk.tick(500).send(call).result == "repeated" and desk.dump() == after
-    undo(desk, what)
+    WHATS[what][1](desk)
     undone = desk.dump()
     for passed_ms in (0, 9_000, 1_000, 19_000):
         assert desk.tick(passed_ms).send(call).result == "repeated"
@@ -126,7 +116,7 @@ def test_rule_07_an_administration_sent_again_is_not_done_again(desk: Desk, what
 def test_rules_01_and_07_an_administration_cut_off_anywhere_is_done_by_the_next_copy(desk: Desk, what: str) -> None:
     for writes in desk.each_cut():
         prepare(desk)
-        operation = administrations(desk, what)
+        operation = WHATS[what][0](desk)
         take_markers(desk)
         was_cut = desk.cut_off(operation, writes)
         assert desk.tick(100).run(operation).result == ("done" if was_cut else "repeated")
@@ -156,10 +146,7 @@ def test_rules_07_and_10_a_pause_that_a_clock_left_an_hour_ahead_ends_after_its_
 def test_rules_07_and_10_the_end_of_a_pause_is_still_known_to_the_ms_after_the_clock_stepped_back(desk: Desk) -> None:
     """The step brings all rests forward, and a sweeper sleeps until the next one."""
     prepare(desk)
-    desk.pause("mail", 700).swept().tick(-HOUR_MS)
-    for _ in range(2):
-        desk.sweep()
-    assert desk.sweep().sleep_ms == 700
+    assert desk.pause("mail", 700).swept().tick(-HOUR_MS).sweeps(2).sweep().sleep_ms == 700
 
 
 def test_rule_07_a_pause_keeps_limited_lanes_where_they_are(desk: Desk) -> None:

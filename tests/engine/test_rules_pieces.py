@@ -1,8 +1,6 @@
 """Lists that are longer than one piece (rule 1): whatever their length, a script leaves the same keys and says the same as with a
 list that fits, and no loop over pieces is without a test that makes it go round more than once."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,17 +12,12 @@ import redis
 
 from engine import models
 from engine.models import Spec
-from engine.ops.admin import Forget
-from engine.ops.channels import Publish
-from engine.ops.claims import Finish, Sweep
-from engine.ops.jobs import Enqueue, Enqueued, EnqueueMany
-from engine.ops.looks import Page
 from engine.redis import scripts
 from tests.engine.channels.channel_desk import NEVER_MS, TTL_S, ChannelDesk, message
-from tests.engine.desk import LEASE_MS, START_MS, Desk
+from tests.engine.desk import HOUR_MS, LEASE_MS, START_MS, Desk
 from tests.engine.helpers import pieces
+from tests.engine.ops import Enqueue, Enqueued, EnqueueMany, Finish, Forget, Page, Publish, Sweep
 
-HOUR_MS = 3_600_000
 #: Four pieces and a half of one word each, nine of two words.
 JOBS = tuple(f"j{number}" for number in range(18))
 IDS = [job.encode() for job in JOBS]
@@ -204,6 +197,7 @@ CLAIM = {"write_leases #entries", "leave_lane #ids"}
 #: Of jobs whose first lease counts against no limit.
 FIRST = {"write_runs #first_leases"}
 FINISH = {"runs_of count", "finish_jobs #dated", "finish_jobs #ids"}
+LIMITS = {"count_leases #held", "count_leases #used", "rate_back #(ahead or {})"}
 CASES = [
     Case(enqueued_waiting, frozenset(ENQUEUE)),
     Case(enqueued_delayed, frozenset({"enqueue_many count", "enqueue_many #jobs", "enqueue_many #delayed"})),
@@ -211,10 +205,7 @@ CASES = [
     Case(claimed_expiring, frozenset({*ENQUEUE, *CLAIM, *FIRST, "enqueue_many #expiries", "write_leases #picked"})),
     Case(enqueued_unique, frozenset({"enqueue_many count", "enqueue_many #lane.waiting", "enqueue_many #unique_jobs"})),
     Case(claimed, frozenset(ENQUEUE | CLAIM | FIRST)),
-    Case(
-        claimed_within_limits,
-        frozenset({*ENQUEUE, *CLAIM, "count_leases #held", "count_leases #used", "rate_back #(ahead or {})"}),
-    ),
+    Case(claimed_within_limits, frozenset(ENQUEUE | CLAIM | LIMITS)),
     Case(finished, frozenset(ENQUEUE | CLAIM | FIRST | FINISH)),
     Case(finished_by_a_claim, frozenset(ENQUEUE | CLAIM | FIRST | FINISH)),
     Case(forgotten, frozenset({"forget_all #set", "forget_all feeding"})),
@@ -232,12 +223,6 @@ def marked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return pieces.marked_copy(tmp_path_factory.mktemp("marked") / "lua")
 
 
-def emptied(url: str) -> None:
-    """Nothing is on the server."""
-    with redis.Redis.from_url(url) as client:
-        client.flushall()
-
-
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.does.__name__)
 def test_rule_01_small_pieces_leave_the_keys_and_replies_of_large_ones(
     case: Case, marked: Path, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
@@ -245,7 +230,8 @@ def test_rule_01_small_pieces_leave_the_keys_and_replies_of_large_ones(
     left: list[Any] = []
     for words, crosses in ((1000, frozenset[str]()), (pieces.SMALL, case.crosses)):
         monkeypatch.setattr(scripts, "PIECE_WORDS", words)
-        emptied(ironclaim_url)
+        with redis.Redis.from_url(ironclaim_url) as client:
+            client.flushall()
         desk = Desk(ironclaim_url, case.spec, marked)
         replies = case.does(desk)
         assert pieces.crossed(desk.redis) == crosses

@@ -1,9 +1,6 @@
 """Rule 12: a job that takes its worker with it is buried, and its neighbours are not."""
 
-from __future__ import annotations
-
 import itertools
-from dataclasses import replace
 
 import pytest
 
@@ -181,12 +178,11 @@ def test_rule_12_jobs_with_a_crash_behind_them_spread_over_the_workers(desk: Des
 
 def test_rule_12_a_claim_takes_no_more_jobs_with_a_crash_behind_them_than_it_may(desk: Desk) -> None:
     desk.enqueue("c1", "c2", "c3").claim("x")
-    claim = replace(desk.past(LEASE_MS + 1).enqueue("j1", "j2").claim_operation("a"), crashed_max=1)
-    assert [job.lease.job for job in desk.run(claim).jobs] == ["c1", "j1", "j2"]
+    found = desk.past(LEASE_MS + 1).enqueue("j1", "j2").claim(crashed_max=1)
+    assert [job.lease.job for job in found] == ["c1", "j1", "j2"]
     assert desk.redis.llen(desk.keys.wake("main")) == 1, "it took one: another worker may take the next"
     desk.redis.delete(desk.keys.wake("main"))
-    claim = replace(desk.claim_operation("a"), crashed_max=0)
-    assert desk.run(claim).jobs == () and desk.places("c2") == {"lane"}
+    assert desk.claim(crashed_max=0) == [] and desk.places("c2") == {"lane"}
     assert desk.redis.llen(desk.keys.wake("main")) == 0, "it took none: a marker would come back to it"
     assert desk.swept().redis.llen(desk.keys.wake("main")) == 1, "the sweep re-arms for the others"
 
@@ -195,7 +191,5 @@ def test_rule_12_what_a_claim_passes_by_hides_nothing_behind_it(desk: Desk) -> N
     """One SIGKILL of a worker with many jobs in hand flags them all; a page of them must not stop the innocent ones behind."""
     desk.enqueue(*[f"c{number}" for number in range(250)]).claim("x", limit=250)
     desk.past(LEASE_MS + 1).enqueue("j1", "j2", "j3")
-    claim = replace(desk.claim_operation("a", limit=3), crashed_max=0)
-    assert [job.lease.job for job in desk.run(claim).jobs] == ["j1", "j2", "j3"]
-    claim = replace(desk.claim_operation("b", limit=3), crashed_max=1)
-    assert [job.lease.job for job in desk.run(claim).jobs] == ["c0"]
+    assert [job.lease.job for job in desk.claim(limit=3, crashed_max=0)] == ["j1", "j2", "j3"]
+    assert [job.lease.job for job in desk.claim("b", 3, crashed_max=1)] == ["c0"]

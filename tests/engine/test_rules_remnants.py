@@ -1,19 +1,15 @@
 """Rule 1: what a call that was cut off and never sent again leaves behind is gone after the next sweeps."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from engine.ops.base import Operation
-from engine.ops.jobs import EnqueueMany
 from engine.ops.schedules import EnableSchedule, PutSchedule, RemoveSchedule, TickPolicy, Timing
-from tests.engine.desk import LEASE_MS, Desk
+from tests.engine.desk import HOUR_MS, LEASE_MS, Desk
 from tests.engine.helpers.lanes_state import names_of
 from tests.engine.helpers.scenes import saved
-
-HOUR_MS = 3_600_000
+from tests.engine.ops import EnqueueMany, Operation
 
 
 def remnants(desk: Desk) -> set[str]:
@@ -26,9 +22,7 @@ def work_off(desk: Desk) -> None:
     """What healthy workers do until nothing is left that may run, and then a minute."""
     for _ in range(8):
         desk.past(LEASE_MS).swept().finish(*(job.lease for job in desk.claim("z")))
-    for _ in range(20):
-        desk.later(LEASE_MS // 3)
-    desk.redis.delete(desk.keys.done, desk.keys.wake("main"))
+    desk.sweeps(20, LEASE_MS // 3).redis.delete(desk.keys.done, desk.keys.wake("main"))
 
 
 @pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
@@ -78,9 +72,7 @@ def test_entries_of_dead_jobs_that_are_gone_are_found_wherever_they_stand(desk: 
         desk.redis.zrem(desk.keys.active, lease.job)
     gone = ("j003", "j120", "j249")
     desk.redis.delete(*map(desk.keys.job, gone))
-    for _ in range(4):
-        desk.sweep()
-    left: Any = desk.redis.zrange(desk.keys.dead, 0, -1)
+    left: Any = desk.sweeps(4).redis.zrange(desk.keys.dead, 0, -1)
     assert len(left) == 247 and not {job.decode() for job in left} & set(gone)
     assert desk.redis.exists(*map(desk.keys.run, gone)) == 0
 
@@ -91,51 +83,24 @@ def test_entries_of_dead_jobs_that_are_gone_are_found_wherever_they_stand(desk: 
 def put(desk: Desk, every_ms: int, *, enabled: bool | None = None) -> PutSchedule:
     due_ms = desk.now_ms + every_ms
     job, timing = desk.enqueue_operation("template"), Timing(every_ms=every_ms)
-    op_id = desk._op_id()
-    return PutSchedule(
-        "s", timing, TickPolicy(), job, due_ms, desk.now_ms, enabled, op_id=op_id, not_after_ms=desk.now_ms + 10_000
-    )
+    return PutSchedule("s", timing, TickPolicy(), job, due_ms, desk.now_ms, enabled, **desk.identity())
 
 
-def later_put(desk: Desk) -> Operation:
-    return put(desk.did(put(desk, 5_000)), HOUR_MS)
+SCHEDULES: dict[str, Callable[[Desk], Operation]] = {
+    "put: later": lambda desk: put(desk.did(put(desk, 5_000)), HOUR_MS),
+    "put: earlier": lambda desk: put(desk.did(put(desk, HOUR_MS)), 5_000),
+    "put: disables": lambda desk: put(desk.did(put(desk, 5_000)), 5_000, enabled=False),
+    "put: new": lambda desk: put(desk, 5_000),
+    "enable": lambda desk: EnableSchedule("s", 1, desk.now_ms + 5_000, **desk.did(put(desk, 5_000, enabled=False)).identity()),
+    "disable": lambda desk: EnableSchedule("s", 1, 0, **desk.did(put(desk, 5_000)).identity()),
+    "remove": lambda desk: RemoveSchedule("s", **desk.did(put(desk, 5_000)).identity()),
+    "remove: disabled": lambda desk: RemoveSchedule("s", **desk.did(put(desk, 5_000, enabled=False)).identity()),
+}
 
 
-def earlier_put(desk: Desk) -> Operation:
-    return put(desk.did(put(desk, HOUR_MS)), 5_000)
-
-
-def put_that_disables(desk: Desk) -> Operation:
-    return put(desk.did(put(desk, 5_000)), 5_000, enabled=False)
-
-
-def put_of_a_new_one(desk: Desk) -> Operation:
-    return put(desk, 5_000)
-
-
-def enable(desk: Desk) -> Operation:
-    desk.run(put(desk, 5_000, enabled=False))
-    return EnableSchedule("s", 1, desk.now_ms + 5_000, **desk.identity())
-
-
-def disable(desk: Desk) -> Operation:
-    return EnableSchedule("s", 1, 0, **desk.did(put(desk, 5_000)).identity())
-
-
-def remove(desk: Desk) -> Operation:
-    return RemoveSchedule("s", op_id=desk.did(put(desk, 5_000))._op_id(), not_after_ms=desk.now_ms + 10_000)
-
-
-def remove_of_a_disabled_one(desk: Desk) -> Operation:
-    return RemoveSchedule("s", **desk.did(put(desk, 5_000, enabled=False)).identity())
-
-
-SCHEDULES = [later_put, earlier_put, put_that_disables, put_of_a_new_one, enable, disable, remove, remove_of_a_disabled_one]
-
-
-@pytest.mark.parametrize("scene", SCHEDULES, ids=lambda scene: scene.__name__)
-def test_a_schedule_that_was_changed_by_half_ticks_when_its_definition_says(desk: Desk, scene: Any) -> None:
-    writes, was_cut, start = 0, True, saved(desk, scene)
+@pytest.mark.parametrize("change", SCHEDULES)
+def test_a_schedule_that_was_changed_by_half_ticks_when_its_definition_says(desk: Desk, change: str) -> None:
+    writes, was_cut, start = 0, True, saved(desk, SCHEDULES[change])
     while was_cut:
         was_cut = desk.cut_off(start(desk), writes)
         for _ in range(6):

@@ -1,7 +1,5 @@
 """Rule 1: a call that was cut off and sent again leaves nothing behind either, and one that was refused stays refused."""
 
-from __future__ import annotations
-
 from engine.ops.base import Operation
 from tests.engine.desk import Desk
 from tests.engine.helpers.by_hand import forget
@@ -31,9 +29,7 @@ def test_an_end_that_was_cut_off_tells_workers_of_their_settings_and_keeps_the_v
 
 
 def test_an_end_ends_whatever_the_children_of_kept_results_are_taken_for(desk: Desk) -> None:
-    desk.redis.zadd(desk.keys.keeping, {"p": desk.now_ms})
-    desk.redis.sadd(desk.keys.heirs("p"), "c")
-    desk.redis.set(desk.keys.result("p"), "1", pxat=desk.now_ms + 2**48 + 5_000)
+    keep(desk, "p", "c")
     desk.redis.set(desk.keys.job("c"), "foreign")
     assert not desk.run(forget(desk, end=True)).more
     assert desk.redis.pexpiretime(desk.keys.result("p")) == desk.now_ms + 5_000
@@ -43,19 +39,23 @@ def test_an_end_ends_whatever_the_children_of_kept_results_are_taken_for(desk: D
 # -- results that are kept: sweeps keep up with them
 
 
+def keep(desk: Desk, parent: str, *children: str) -> None:
+    desk.redis.zadd(desk.keys.keeping, {parent: desk.now_ms})
+    desk.redis.set(desk.keys.result(parent), "1", pxat=desk.now_ms + 2**48 + 5_000)
+    if children:
+        desk.redis.sadd(desk.keys.heirs(parent), *children)
+
+
 def test_rule_25_sweeps_follow_at_once_while_many_results_are_let_go(desk: Desk) -> None:
     for number in range(260):
-        desk.redis.zadd(desk.keys.keeping, {f"p{number}": desk.now_ms})
-        desk.redis.set(desk.keys.result(f"p{number}"), "1", pxat=desk.now_ms + 2**48 + 5_000)
+        keep(desk, f"p{number}")
     sleeps_ms = [desk.sweep().sleep_ms for _ in range(4)]
     assert not desk.redis.exists(desk.keys.keeping) and sleeps_ms[:3] == [0, 0, 0] and sleeps_ms[3] > 0
 
 
 def test_rule_25_a_sweep_looks_at_a_bounded_number_of_children_and_not_in_vain(desk: Desk) -> None:
     for number in range(20):
-        desk.redis.zadd(desk.keys.keeping, {f"p{number}": desk.now_ms})
-        desk.redis.set(desk.keys.result(f"p{number}"), "1", pxat=desk.now_ms + 2**48 + 5_000)
-        desk.redis.sadd(desk.keys.heirs(f"p{number}"), *(f"c{child}" for child in range(75)))
+        keep(desk, f"p{number}", *(f"c{child}" for child in range(75)))
     assert desk.sweep().sleep_ms == 0
     left = sum(int(desk.redis.scard(desk.keys.heirs(f"p{number}"))) for number in range(20))
     assert left == 500 and desk.sweep().sleep_ms > 0 and not desk.redis.exists(desk.keys.keeping)
@@ -64,9 +64,7 @@ def test_rule_25_a_sweep_looks_at_a_bounded_number_of_children_and_not_in_vain(d
 def test_rule_25_results_that_are_still_needed_call_for_no_sweep(desk: Desk) -> None:
     desk.enqueue("c", delay_ms=3_600_000)
     for number in range(260):
-        desk.redis.zadd(desk.keys.keeping, {f"p{number}": desk.now_ms})
-        desk.redis.set(desk.keys.result(f"p{number}"), "1", pxat=desk.now_ms + 2**48 + 5_000)
-        desk.redis.sadd(desk.keys.heirs(f"p{number}"), "c")
+        keep(desk, f"p{number}", "c")
     assert all(desk.sweep().sleep_ms > 0 for _ in range(4))
 
 

@@ -2,20 +2,15 @@
 
 Counted in commands and in what each call moves, not in time; `python -m bench scale` measures the time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 
-from engine.ops.admin import Clean, Forget, Limit, SetLimit, SetRetention
-from engine.ops.base import Operation
-from engine.ops.looks import Count, Listing, Page
 from engine.queue.admin import PIECE as CLEAN_PIECE
 from engine.worker.machine.sweeping import ORPHANS_PAGE, SWEEP_LIMIT
-from tests.engine.desk import LEASE_MS, START_MS, Desk
+from tests.engine.desk import HOUR_MS, LEASE_MS, START_MS, Desk
+from tests.engine.ops import Clean, Count, Forget, Limit, Listing, Operation, Page, SetLimit, SetRetention
 
-HOUR_MS = 3_600_000
 #: Commands of one call, whatever the size of the queue: the scripts work in parts of some 500.
 COMMANDS_MAX = 3_000
 
@@ -84,9 +79,7 @@ def operations(desk: Desk) -> dict[str, Operation]:
     """What may not take longer in a large queue. Administration and sweeps of nobody's jobs."""
     void_ms = desk.now_ms + 10_000
     return {
-        "count": Count(),
-        "listing": Listing(0, 10),
-        "page": Page("waiting", 0, 10),
+        **{"count": Count(), "listing": Listing(0, 10), "page": Page("waiting", 0, 10)},
         "page of names": Page("waiting", 0, 10, names=True),
         "clean of the young": Clean("waiting", HOUR_MS, None, 0, 10, 10, op_id="c0", not_after_ms=void_ms),
         "obliterate": Forget("end", force=True, op_id="f0", not_after_ms=void_ms),
@@ -94,8 +87,7 @@ def operations(desk: Desk) -> dict[str, Operation]:
         "limit of a key": SetLimit("k:x", Limit(concurrency=1), op_id="l0", not_after_ms=void_ms),
         "limit of a name": SetLimit("n:c1", Limit(concurrency=1), op_id="l1", not_after_ms=void_ms),
         "limit of all keys": SetLimit("k:*", Limit(concurrency=1), op_id="l2", not_after_ms=void_ms),
-        "resume": desk.resume_operation("c1"),
-        "resume of all": desk.resume_operation("*"),
+        **{"resume": desk.resume_operation("c1"), "resume of all": desk.resume_operation("*")},
     }
 
 
@@ -125,9 +117,7 @@ def test_rule_22_sweeps_leave_a_marker_for_each_of_many_classes_in_turn(desk: De
     assert max(steps) <= 600 and len(steps) > 2
     # And then from the first one again.
     desk.redis.delete(*desk.redis.keys(desk.keys.wake("*")))
-    for _ in range(20):
-        desk.sweep()
-    assert len(desk.redis.keys(desk.keys.wake("*"))) == 1_500
+    assert len(desk.sweeps(20).redis.keys(desk.keys.wake("*"))) == 1_500
 
 
 def test_rule_20_slots_that_nobody_holds_come_free_among_many_limits(desk: Desk) -> None:
@@ -168,9 +158,7 @@ def test_leases_that_run_out_together_are_taken_in_pieces(desk: Desk) -> None:
     piece = SWEEP_LIMIT // 2
     jobs = [f"j{number}" for number in range(2 * piece + 20)]
     assert len(desk.did(desk.enqueue_many_operation(*jobs)).claim(limit=len(jobs))) == len(jobs)
-    for _ in range(20):
-        desk.later(LEASE_MS // 20)
-    desk.tick(1)
+    desk.sweeps(20, LEASE_MS // 20).tick(1)
     taken = [(len(reply.leases), reply.sleep_ms) for reply in (desk.sweep() for _ in range(3))]
     assert taken == [(piece, 0), (piece, 0), (20, 1000)]
 
@@ -186,9 +174,7 @@ def test_leases_due_jobs_and_children_share_a_sweep_and_none_waits_for_all_of_th
     """A lease counts as two of the jobs that one sweep may move, and a fifth of these is left for each of the others."""
     leased = [f"l{number}" for number in range(70)]
     assert len(desk.did(desk.enqueue_many_operation(*leased)).claim(limit=70)) == 70
-    for _ in range(20):
-        desk.swept().tick(LEASE_MS // 20)
-    desk.enqueue("p").enqueue(*(f"c{number}" for number in range(130)), needs=("p",))
+    desk.sweeps(20, LEASE_MS // 20).enqueue("p").enqueue(*(f"c{number}" for number in range(130)), needs=("p",))
     (parent,) = desk.claim(limit=1)
     later = [f"d{number}" for number in range(150)]
     desk.did(desk.enqueue_many_operation(*later, delays_ms=(1,) * len(later))).tick(1).finish(parent.lease)

@@ -1,16 +1,13 @@
 """Rule 23: a unique key is its job's until that ends, a dedup key until its window ends; and rules 3 and 5 for both."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 
 from engine.errors import ServerUnavailable
-from engine.ops.claims import Bury, Failure, Finish, Retry
-from engine.ops.jobs import CloseWindows, Enqueue, Enqueued, EnqueueMany, Lease
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.lanes_state import check
+from tests.engine.ops import Bury, CloseWindows, Enqueue, Enqueued, EnqueueMany, Failure, Finish, Lease, Retry
 
 
 def add(desk: Desk, job: str, **options: Any) -> tuple[str, str, str]:
@@ -221,8 +218,7 @@ def test_rules_01_and_23_an_enqueue_cut_off_and_never_sent_again_keeps_no_one_ou
         desk.cut_off(EnqueueMany((one,)) if many else one, writes)
         there = bool(desk.redis.exists(desk.keys.job("j1")))
         assert add(desk, "j2", unique="u")[0] == ("duplicate" if there else "created"), writes
-        for job in desk.claim():
-            desk.finish(job.lease)
+        desk.finish(*(job.lease for job in desk.claim()))
         assert add(desk, "j3", unique="u") == created("j3")
         check(desk)
 
@@ -241,18 +237,14 @@ def test_rules_01_and_23_an_end_cut_off_anywhere_leaves_no_key_that_keeps_others
             lease = lease_of(desk)
         failure = Failure(lease, "no")
         operation: Any = {
-            "finish": Finish((lease,)),
-            "fused": Finish((lease,), desk.claim_operation()),
-            "bury": Bury((failure,)),
-            "retry": Retry((failure,)),
-            "reap": desk.sweep_operation(),
+            **{"finish": Finish((lease,)), "fused": Finish((lease,), desk.claim_operation())},
+            **{"bury": Bury((failure,)), "retry": Retry((failure,)), "reap": desk.sweep_operation()},
         }[how]
         desk.cut_off(operation, writes)
         if resend:
             desk.run(operation)
         for _ in range(3):
-            for job in desk.past(LEASE_MS + 1).claim("b"):
-                desk.finish(job.lease)
+            desk.finish(*(job.lease for job in desk.past(LEASE_MS + 1).claim("b")))
         assert add(desk, "j2", unique="u") == created("j2"), writes
         assert holder(desk, "u") == "j2"
 
@@ -260,14 +252,10 @@ def test_rules_01_and_23_an_end_cut_off_anywhere_leaves_no_key_that_keeps_others
 def test_rule_23_in_a_bulk_each_job_is_judged_by_itself_and_against_those_before_it(desk: Desk) -> None:
     add(desk, "old", unique="taken", dedup="seen", dedup_ms=9000)
     jobs = (
-        make(desk, "a", unique="u"),
-        make(desk, "b", unique="u"),
-        make(desk, "c", unique="taken"),
-        make(desk, "d", dedup="w", dedup_ms=1000, delay_ms=500),
-        make(desk, "e", dedup="w", dedup_ms=1000),
+        *(make(desk, "a", unique="u"), make(desk, "b", unique="u"), make(desk, "c", unique="taken")),
+        *(make(desk, "d", dedup="w", dedup_ms=1000, delay_ms=500), make(desk, "e", dedup="w", dedup_ms=1000)),
         make(desk, "f", dedup="seen", dedup_ms=1000, unique="v"),
-        make(desk, "g", unique="v", name="other", key="k"),
-        make(desk, "h"),
+        *(make(desk, "g", unique="v", name="other", key="k"), make(desk, "h")),
         # Kept out by both: its unique key comes first, wherever the holders are.
         make(desk, "i", unique="taken", dedup="w", dedup_ms=1000),
     )
@@ -296,15 +284,9 @@ def test_rule_23_in_a_bulk_each_job_is_judged_by_itself_and_against_those_before
 
 def test_rules_01_and_23_a_bulk_with_keys_cut_off_anywhere_and_sent_again_makes_the_same_jobs(desk: Desk) -> None:
     for writes in desk.each_cut():
-        operation = EnqueueMany(
-            (
-                make(desk, "a", unique="u", key="k"),
-                make(desk, "b", unique="u"),
-                make(desk, "c", dedup="d", dedup_ms=5000, delay_ms=100),
-                make(desk, "e", dedup="d", dedup_ms=5000, name="other"),
-                make(desk, "f", unique="v", name="other"),
-            )
-        )
+        late = make(desk, "c", dedup="d", dedup_ms=5000, delay_ms=100)
+        others = make(desk, "e", dedup="d", dedup_ms=5000, name="other"), make(desk, "f", unique="v", name="other")
+        operation = EnqueueMany((make(desk, "a", unique="u", key="k"), make(desk, "b", unique="u"), late, *others))
         desk.cut_off(operation, writes)
         results = [item.result.replace("repeated", "created") for item in desk.run(operation).items]
         assert results == ["created", "duplicate", "created", "duplicate", "created"], writes

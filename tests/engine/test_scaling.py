@@ -1,7 +1,5 @@
 """How many workers a queue wants: the function, the demand from one look to the next, and the metrics of a real queue."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any
@@ -10,34 +8,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine import Malformed, Queue, Scaling, models
-from engine.ops.looks import Counts
-from engine.ops.workers import Beat, Durations, HandlerTimes, ReportRunTimes, RunTimes, WorkerInfo
+from engine import LaneInfo, Malformed, Obstacles, Queue, Scaling, models
 from engine.queue.metrics import APART_US, WINDOW_US, Demand, DemandWatch, wanted_workers
-from engine.queue.why import LaneInfo, Obstacles
 from tests.engine.desk import LEASE_MS, Desk
+from tests.engine.helpers.producing import refused
+from tests.engine.ops import Beat, Counts, Durations, HandlerTimes, ReportRunTimes, RunTimes, WorkerInfo
 
 #: 100 jobs/s of 40 ms keep four handlers busy; a worker has two, and is to be busy for 80 %.
 STEADY = Demand(arrivals_per_s=100, service_ms=40, backlog=0, oldest_age_ms=0, running=4, handlers_at_once=2)
 AIM = Scaling(workers_max=50, drain_ms=10_000)
 
-demands = st.builds(
-    Demand,
-    arrivals_per_s=st.floats(0, 1e9),
-    service_ms=st.floats(0.001, 1e8) | st.just(0.0),
-    backlog=st.integers(0, 10**9),
-    oldest_age_ms=st.integers(0, 10**10),
-    running=st.integers(0, 10**6),
-    handlers_at_once=st.integers(1, 1_000),
-)
-aims = st.builds(
-    Scaling,
-    workers_min=st.integers(0, 20),
-    workers_max=st.integers(20, 10_000),
-    target_utilisation=st.floats(0.01, 1),
-    spare_workers=st.integers(0, 10),
-    drain_ms=st.integers(1_000, 86_400_000),
-)
+LOADS: dict[str, Any] = {
+    **{"arrivals_per_s": st.floats(0, 1e9), "service_ms": st.floats(0.001, 1e8) | st.just(0.0)},
+    **{"backlog": st.integers(0, 10**9), "oldest_age_ms": st.integers(0, 10**10)},
+    **{"running": st.integers(0, 10**6), "handlers_at_once": st.integers(1, 1_000)},
+}
+AIMS: dict[str, Any] = {
+    **{"workers_min": st.integers(0, 20), "workers_max": st.integers(20, 10_000)},
+    **{"target_utilisation": st.floats(0.01, 1), "spare_workers": st.integers(0, 10)},
+    "drain_ms": st.integers(1_000, 86_400_000),
+}
+demands, aims = st.builds(Demand, **LOADS), st.builds(Scaling, **AIMS)
 
 
 # -- the function
@@ -56,11 +47,7 @@ def test_a_backlog_wants_more_and_an_old_one_sooner() -> None:
     assert wanted_workers(waiting, AIM) == 4
     # Half of the time is over: 120 a second more; and never more than four times as many.
     assert wanted_workers(replace(waiting, oldest_age_ms=5_000), AIM) == 6
-    assert (
-        wanted_workers(replace(waiting, oldest_age_ms=7_500), AIM)
-        == wanted_workers(replace(waiting, oldest_age_ms=10**9), AIM)
-        == 9
-    )
+    assert [wanted_workers(replace(waiting, oldest_age_ms=ms), AIM) for ms in (7_500, 10**9)] == [9, 9]
 
 
 def test_what_runs_keeps_its_workers_and_what_is_unknown_gets_one() -> None:
@@ -69,11 +56,8 @@ def test_what_runs_keeps_its_workers_and_what_is_unknown_gets_one() -> None:
     assert wanted_workers(idle, to_zero) == 0 and wanted_workers(replace(idle, running=5), to_zero) == 3
     unknown = replace(idle, service_ms=0)
     assert wanted_workers(unknown, to_zero) == 0
-    assert (
-        wanted_workers(replace(unknown, backlog=10_000), to_zero)
-        == wanted_workers(replace(unknown, arrivals_per_s=9), to_zero)
-        == 1
-    )
+    for load in (replace(unknown, backlog=10_000), replace(unknown, arrivals_per_s=9)):
+        assert wanted_workers(load, to_zero) == 1
 
 
 @given(demand=demands, aim=aims)
@@ -106,30 +90,16 @@ def test_more_load_never_wants_fewer(demand: Demand, aim: Scaling, more: float) 
     ],
 )
 def test_a_bad_aim_is_refused(settings: dict[str, Any], told: str) -> None:
-    with pytest.raises(Malformed) as error:
-        Scaling(**settings)
-    assert str(error.value).startswith(told)
+    assert str(refused(Malformed, None, Scaling, **settings)).startswith(told)
 
 
 # -- the demand
 
-WORKER = WorkerInfo(
-    name="w",
-    incarnation="i",
-    host="",
-    pid=1,
-    version="",
-    alive=True,
-    beat_age_ms=0,
-    started_ms=0,
-    in_hand=0,
-    jobs=(),
-    leads=False,
-    concurrency=2,
-    lease_ms=9_000,
-    handlers=(),
-    attributes={},
-)
+OTHERS: dict[str, Any] = {
+    **{"incarnation": "i", "host": "", "pid": 1, "version": "", "beat_age_ms": 0, "started_ms": 0, "in_hand": 0},
+    **{"jobs": (), "leads": False, "lease_ms": 9_000, "handlers": (), "attributes": {}},
+}
+WORKER = WorkerInfo(name="w", alive=True, concurrency=2, **OTHERS)
 
 
 class Looks:
@@ -241,39 +211,35 @@ def test_jobs_that_are_leased_ahead_do_not_run() -> None:
 # -- the metrics
 
 
+SAMPLES = ("ironclaim_worker_utilisation_ratio", "ironclaim_arrivals_per_second", "ironclaim_wanted_workers")
+
+
 def scaling_samples(text: str) -> list[str]:
-    names = ("ironclaim_worker_utilisation_ratio{", "ironclaim_arrivals_per_second{", "ironclaim_wanted_workers{")
-    return [line for line in text.splitlines() if line.startswith(names)]
+    return [line for line in text.splitlines() if line.startswith(SAMPLES)]
+
+
+def samples(*values: str) -> list[str]:
+    """The lines of the last of them, with these values."""
+    return [f'{name}{{queue="desk"}} {value}' for name, value in zip(SAMPLES[-len(values) :], values, strict=True)]
 
 
 def test_a_queue_tells_what_it_wants(desk: Desk) -> None:
     about = json.dumps({"name": "w1", "concurrency": 4})
     desk.run(Beat("a" * 16, 1, 300_000, desk.now_ms + 300_000, LEASE_MS, 1000, about))
     aim = Scaling(workers_max=20, drain_ms=2_000)
-    assert scaling_samples(desk.queue.metrics(scaling=aim)) == [
-        'ironclaim_worker_utilisation_ratio{queue="desk"} 0.0000',
-        'ironclaim_arrivals_per_second{queue="desk"} 0.000',
-        'ironclaim_wanted_workers{queue="desk"} 1',
-    ]
+    assert scaling_samples(desk.queue.metrics(scaling=aim)) == samples("0.0000", "0.000", "1")
     # Runs of 100 ms: 40 a second of each worker, and 32 as busy as they may be.
     desk.run(ReportRunTimes("a" * 16, 1, desk.now_ms + 60_000, (RunTimes("main", "ok", 1_000_000, 100_000, ((53, 10),)),)))
     desk.enqueue(*(f"j{number}" for number in range(203))).held(limit=3).tick(1_000)
     # 203 came in a second, and 200 are to be gone in the second that is left: 403 / 32.
-    assert scaling_samples(desk.queue.metrics(scaling=aim)) == [
-        'ironclaim_worker_utilisation_ratio{queue="desk"} 0.7500',
-        'ironclaim_arrivals_per_second{queue="desk"} 203.000',
-        'ironclaim_wanted_workers{queue="desk"} 13',
-    ]
+    assert scaling_samples(desk.queue.metrics(scaling=aim)) == samples("0.7500", "203.000", "13")
     desk.pause()
     # What nobody may claim asks for nobody: 203 / 32.
     assert 'ironclaim_wanted_workers{queue="desk"} 7' in desk.queue.metrics(scaling=aim)
 
 
 def test_without_workers_there_is_no_utilisation(desk: Desk) -> None:
-    assert scaling_samples(desk.enqueue("j1").queue.metrics()) == [
-        'ironclaim_arrivals_per_second{queue="desk"} 0.000',
-        'ironclaim_wanted_workers{queue="desk"} 1',
-    ]
+    assert scaling_samples(desk.enqueue("j1").queue.metrics()) == samples("0.000", "1")
 
 
 def test_an_old_keyspace_tells_it_too(ironclaim_url: str) -> None:

@@ -1,9 +1,6 @@
 """`queue.schedules`, synchronous and asyncio: what a service types and gets, and workers and schedulers that tick."""
 
-from __future__ import annotations
-
 import asyncio
-import threading
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +13,8 @@ from engine.ops.schedules import TickPolicy, Timing
 from record.history import HistoryFile
 from record.recorder import Recorder
 from tests.engine.desk import START_MS
+from tests.engine.helpers.at_work import at_work
+from tests.engine.helpers.producing import refused
 from tests.engine.helpers.schema import checked_rows
 from tests.engine.helpers.waiting import wait_until
 
@@ -121,50 +120,30 @@ def test_one_more_of_its_jobs_now(schedules: Any, queue: Queue) -> None:
 @pytest.mark.parametrize(
     ("field", "given"),
     [
-        ("name", {"name": ""}),
-        ("name", {"name": "x" * 101}),
-        ("name", {"name": "a/b"}),
-        ("name", {"job_name": "a b"}),
-        ("payload", {"payload": object()}),
-        ("cron", {"cron": None}),
-        ("cron", {"cron": "* * * *"}),
-        ("cron", {"cron": "0 0 30 2 *"}),
-        ("cron", {"cron": ""}),
-        ("cron", {"cron": 5}),
-        ("cron", {"cron": "*" * 201}),
-        ("cron", {"every_ms": 1000}),
-        ("cron", {"months": 1}),
-        ("every_ms", {"cron": None, "every_ms": 99}),
-        ("every_ms", {"cron": None, "every_ms": True}),
-        ("months", {"cron": None, "months": 1201}),
-        ("start_ms", {"start_ms": -1}),
-        ("start_ms", {"start_ms": 2**47 + 1}),
-        ("zone", {"zone": "Mars/Olympus"}),
-        ("zone", {"zone": "../UTC"}),
-        ("zone", {"zone": None}),
+        *(("name", {"name": ""}), ("name", {"name": "x" * 101}), ("name", {"name": "a/b"})),
+        *(("name", {"job_name": "a b"}), ("payload", {"payload": object()}), ("cron", {"cron": None})),
+        *(("cron", {"cron": "* * * *"}), ("cron", {"cron": "0 0 30 2 *"}), ("cron", {"cron": ""})),
+        *(("cron", {"cron": 5}), ("cron", {"cron": "*" * 201}), ("cron", {"every_ms": 1000})),
+        *(("cron", {"months": 1}), ("every_ms", {"cron": None, "every_ms": 99})),
+        *(("every_ms", {"cron": None, "every_ms": True}), ("months", {"cron": None, "months": 1201})),
+        *(("start_ms", {"start_ms": -1}), ("start_ms", {"start_ms": 2**47 + 1})),
+        *(("zone", {"zone": "Mars/Olympus"}), ("zone", {"zone": "../UTC"}), ("zone", {"zone": None})),
         ("zone", {"zone": "Europe/Berlin", "cron": None, "every_ms": 1000}),
-        ("enabled", {"enabled": 1}),
-        ("missed", {"missed": "never"}),
-        ("late_ms", {"late_ms": -1}),
-        ("overlap", {"overlap": []}),
-        ("delay_ms", {"delay_ms": 1}),
-        ("dedup", {"dedup": "d", "dedup_ms": 1}),
-        ("needs", {"needs": ["parent"]}),
-        ("priority", {"priority": 11}),
-        ("nonsense", {"nonsense": 1}),
+        *(("enabled", {"enabled": 1}), ("missed", {"missed": "never"}), ("late_ms", {"late_ms": -1})),
+        *(("overlap", {"overlap": []}), ("delay_ms", {"delay_ms": 1})),
+        *(("dedup", {"dedup": "d", "dedup_ms": 1}), ("needs", {"needs": ["parent"]})),
+        *(("priority", {"priority": 11}), ("nonsense", {"nonsense": 1})),
     ],
 )
 def test_bad_input_names_the_field_before_any_io(field: str, given: dict[str, Any]) -> None:
     """Nothing listens at that port."""
     arguments: dict[str, Any] = {"name": "s", "job_name": "clean", "payload": 1, "cron": "* * * * *", **given}
-    with pytest.raises(Malformed, match=f"^{field}: "):
-        Queue("q", url="redis://127.0.0.1:1").schedules.put(**arguments)
+    refused(Malformed, f"^{field}: ", Queue("q", url="redis://127.0.0.1:1").schedules.put, **arguments)
 
 
 @pytest.mark.parametrize("call", ["remove", "enable", "disable", "run_now", "get"])
 def test_a_bad_name_is_malformed_everywhere(call: str) -> None:
-    with pytest.raises(Malformed, match="^name: "):
-        getattr(Queue("q", url="redis://127.0.0.1:1").schedules, call)("a b")
+    refused(Malformed, "^name: ", getattr(Queue("q", url="redis://127.0.0.1:1").schedules, call), "a b")
 
 
 # -- workers and schedulers
@@ -175,7 +154,7 @@ def test_a_worker_ticks_and_runs_what_it_ticked_to_the_millisecond(queue: Queue)
     seen, handlers = list[tuple[str, int]](), Handlers()
     handlers("beat")(lambda job: seen.append((job.id, queue.counts().srv_us // 1000)))
     queue.schedules.put("pulse", "beat", None, every_ms=200)
-    with _Running(Worker(queue, handlers)):
+    with at_work(Worker(queue, handlers)):
         wait_until(lambda: len(seen) >= 5, "the schedules tick")
     # Jobs that came together, after the machine stood still, start in any order.
     seen.sort()
@@ -192,16 +171,11 @@ def test_many_schedulers_and_workers_make_one_job_a_tick(queue: Queue, ironclaim
         queue.schedules.put(f"s{number}", "beat", None, every_ms=100)
     queues = [Queue("q", url=ironclaim_url) for _ in range(3)]
     runs = [Worker(queues[0], handlers), *(Scheduler(one) for one in queues)]
-    for run in runs:
-        threading.Thread(target=run.run, daemon=True).start()
-    try:
+    with at_work(*runs):
         wait_until(lambda: min(schedule.count for schedule in queue.schedules.list()) >= 10, "the schedules tick")
         for number in range(5):
             queue.schedules.disable(f"s{number}")
         wait_until(lambda: queue.counts().waiting + queue.counts().active == 0, "the schedules tick")
-    finally:
-        for run in runs:
-            run.stop()
     listed = queue.schedules.list()
     assert len(seen) == len(set(seen)) == sum(schedule.count for schedule in listed)
     for schedule in listed:
@@ -214,7 +188,7 @@ def test_many_schedulers_and_workers_make_one_job_a_tick(queue: Queue, ironclaim
 def test_a_scheduler_promotes_reaps_and_ticks_and_runs_nothing(queue: Queue) -> None:
     queue.schedules.put("s", "clean", None, every_ms=100)
     queue.enqueue("clean", None, delay_ms=50)
-    with _Running(Scheduler(queue, sweep_ms=20)):
+    with at_work(Scheduler(queue, sweep_ms=20)):
         wait_until(lambda: queue.counts().waiting >= 3, "the schedules tick")
     counts = queue.counts()
     assert (counts.active, counts.finished, counts.delayed) == (0, 0, 0)
@@ -228,7 +202,7 @@ def test_rule_29_ticks_leave_rows_and_a_schedule_that_was_set_aside_is_told(
     queue.schedules.put("bad", "clean", None, every_ms=100)
     client.hset("ic:{q}:cron:bad", "timing", "{}")
     recorded = Queue("q", url=ironclaim_url, observer=recorder)
-    with _Running(Scheduler(recorded)):
+    with at_work(Scheduler(recorded)):
         wait_until(lambda: queue.counts().waiting >= 2, "the schedules tick")
     recorder.close()
     rows = checked_rows(tmp_path / "p.jsonl")
@@ -246,21 +220,4 @@ def test_rule_29_ticks_leave_rows_and_a_schedule_that_was_set_aside_is_told(
     ("field", "given"), [("sweep_ms", {"sweep_ms": 9}), ("sweep_ms", {"sweep_ms": 2001}), ("worker name", {"name": "a b"})]
 )
 def test_a_schedulers_bounds(queue: Queue, field: str, given: dict[str, Any]) -> None:
-    with pytest.raises(Malformed, match=f"^{field}: "):
-        Scheduler(queue, **given)
-
-
-class _Running:
-    """A worker in a thread, stopped at the end."""
-
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
-        self._thread = threading.Thread(target=worker.run, daemon=True)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._worker.stop()
-        self._thread.join(120)
-        assert not self._thread.is_alive()
+    refused(Malformed, f"^{field}: ", Scheduler, queue, **given)

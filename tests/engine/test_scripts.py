@@ -1,7 +1,5 @@
 """The loader holds the header and the body of a script together, in both directions; the flags of rule 2."""
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import re
@@ -18,23 +16,12 @@ from engine.models.foreign.foreign import ForeignKeys
 from engine.models.lanes_keys import LanesKeys
 from engine.models.model import _ATTRIBUTES as ATTRIBUTES  # pyright: ignore[reportPrivateUsage]
 from engine.models.model import FilledSlots
-from engine.ops.base import Call, Operation
-from engine.ops.claims import Bury, Release
-from engine.ops.jobs import Enqueue
 from engine.options import PLAIN
 from engine.redis import scripts
-from engine.redis.scripts import (
-    Script,
-    layers_of,
-    linked_functions,
-    linked_model,
-    load_model,
-    load_script,
-    scripts_folder,
-    with_head,
-)
+from engine.redis.scripts import layers_of, linked_functions, linked_model, load_model, load_script, scripts_folder, with_head
 from tests.engine.helpers.producing import refused
 from tests.engine.helpers.slots import check_slots
+from tests.engine.ops import Bury, Call, Enqueue, Operation, Release
 
 LANES = layers_of(scripts_folder(), "lanes")
 FILES = {path.stem: path for layer in LANES for folder in layer for path in folder.glob("*.lua")}
@@ -52,8 +39,6 @@ READ_ONLY = {
     *("obstacles", "why", "relatives"),
 }
 
-Tamper = Callable[[str, str, str], Script]
-
 SAMPLE = """#!lua flags=allow-oom
 -- A sample.
 --
@@ -69,6 +54,9 @@ SAMPLE = """#!lua flags=allow-oom
 
 return { double(now_ms), lane, active, KEYS[3], ARGV[2] }
 """
+#: Lines of its header.
+ACTIVE, NOW = "--   active   zset  ids\n", "--   now_ms   number: the time\n"
+ITEMS = "--   items    2 for each item: job and run\n"
 DOUBLE = "-- Twice.\nlocal function double(number)\n  return number * 2\nend\n"
 TRIPLE = "\n-- Three times.\nlocal function triple(number)\n\n  return double(number) + number\nend\n"
 NUMBERS = "-- Numbers.\n\n" + DOUBLE + TRIPLE
@@ -105,13 +93,9 @@ def test_the_sample_loads(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("--   active   zset  ids\n", "", "active is used and declared nowhere"),
-        ("--   now_ms   number: the time\n", "", "now_ms is used and declared nowhere"),
-        (
-            "--   now_ms   number: the time\n",
-            "--   now_ms   number: the time\n--   lane     a name\n",
-            "lane is declared in KEYS and in ARGV",
-        ),
+        (ACTIVE, "", "active is used and declared nowhere"),
+        (NOW, "", "now_ms is used and declared nowhere"),
+        (NOW, NOW + "--   lane     a name\n", "lane is declared in KEYS and in ARGV"),
         ("\nreturn", "\nlocal lane = KEYS[1]\nreturn", "declares lane, the body declares it again"),
         ("lane, active,", "lane, active, dead,", "dead is used and declared nowhere"),
         (", lane, active,", ", lane,", "active is declared and never used"),
@@ -123,11 +107,7 @@ def test_the_sample_loads(folder: Path) -> None:
         ("#!lua flags=allow-oom\n", "#!lua flags=ALLOW\n", "first line is not #!lua"),
         ("#!lua flags=allow-oom\n", "\n#!lua flags=allow-oom\n", "first line is not #!lua"),
         ("2 for each item: job and run", "job and run", "items in KEYS .* how many slots"),
-        (
-            "--   active   zset  ids\n--   items    2 for each item: job and run\n",
-            "--   items    2 for each item: job and run\n--   active   zset  ids\n",
-            "items in KEYS come last",
-        ),
+        (ACTIVE + ITEMS, ITEMS + ACTIVE, "items in KEYS come last"),
         ("return { double(now_ms)", "return { fourfold(double(now_ms))", "fourfold is used and declared nowhere"),
         ("-- USES dsps/numbers: double\n", "", "USES lacks dsps/numbers: double"),
         ("numbers: double\n", "numbers: double,\n--      triple\n", "USES names triple, which it does not use"),
@@ -166,9 +146,8 @@ def test_a_script_gets_the_functions_that_it_uses_behind_what_these_use(folder: 
     path.write_text(path.read_text().replace(": double", ": triple"))
     text = load_script(path).text
     assert text.index(DOUBLE) < text.index(TRIPLE) < text.index("return { triple(now_ms)")
-    assert (
-        linked_functions(["double"], [(folder,)]) == DOUBLE and linked_functions(["triple"], [(folder,)]) == DOUBLE + TRIPLE[1:]
-    )
+    assert linked_functions(["double"], [(folder,)]) == DOUBLE
+    assert linked_functions(["triple"], [(folder,)]) == DOUBLE + TRIPLE[1:]
     with pytest.raises(ScriptFault, match="caller: fourfold is used and declared nowhere"):
         linked_functions(["fourfold"], [(folder,)])
 
@@ -207,8 +186,7 @@ def test_functions_of_rare_cases_are_made_when_one_of_them_is_needed(folder: Pat
         assert client.eval(text, 2, "lane", "active", "7") == [21, b"sixfold"]
         assert client.eval(text, 2, "lane", "active", "4") == [8, 24, b"lane", b"active"]
     path.write_text(path.read_text().replace("RARELY sixfold", "RARELY double, fourfold, sixfold"))
-    with pytest.raises(ScriptFault, match="script sample.lua: RARELY names fourfold, which it does not use"):
-        load_script(path)
+    refused(ScriptFault, "script sample.lua: RARELY names fourfold, which it does not use", load_script, path)
 
 
 def test_a_name_is_one_function_in_all_layers(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -220,14 +198,11 @@ def test_a_name_is_one_function_in_all_layers(folder: Path, tmp_path_factory: py
 
 
 def test_a_shared_script_says_that_a_function_is_of_the_format(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    shared = tmp_path_factory.mktemp("shared")
-    for uses, message in (("dsps/numbers", "but it is in <format>"), ("<format>", "")):
-        (shared / "sample.lua").write_text(SAMPLE.replace("dsps/numbers", uses))
-        if message:
-            with pytest.raises(ScriptFault, match=message):
-                load_script(shared / "sample.lua", [(folder,), (shared,)])
-        else:
-            assert DOUBLE in load_script(shared / "sample.lua", [(folder,), (shared,)]).text
+    path = tmp_path_factory.mktemp("shared") / "sample.lua"
+    path.write_text(SAMPLE)
+    refused(ScriptFault, "but it is in <format>", load_script, path, [(folder,), (path.parent,)])
+    path.write_text(SAMPLE.replace("dsps/numbers", "<format>"))
+    assert DOUBLE in load_script(path, [(folder,), (path.parent,)]).text
 
 
 @pytest.mark.parametrize(
@@ -258,8 +233,7 @@ def test_a_name_stands_once_in_the_folders_of_a_model(tmp_path: Path) -> None:
         refused(ScriptFault, "script claim.lua: core and admin have one", load_model, lua, model)
     again.unlink()
     shutil.copy(lua / "core" / "modules" / "lock.lua", lua / "children" / "modules" / "own.lua")
-    with pytest.raises(ScriptFault, match="module own.lua: core/lock has a function lock_read, too"):
-        load_model(lua, "lanes")
+    refused(ScriptFault, "module own.lua: core/lock has a function lock_read, too", load_model, lua, "lanes")
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
@@ -282,14 +256,12 @@ def test_slots_are_filled_by_name(folder: Path) -> None:
     def bound(*items: str, operation: Operation = release, **given: str) -> Call[Any]:
         return slots.bound(operation, "sample", (items,), ((),), **given)
 
-    with pytest.raises(ScriptFault, match="script sample: nothing fills a slot of its header: .*'lane'"):
-        bound("j", "r")
+    refused(ScriptFault, "script sample: nothing fills a slot of its header: .*'lane'", bound, "j", "r")
     call = bound("j", "r", lane="mine")
     assert (call.keys, call.arguments) == (("mine", "A", "j", "r"), (5,))
     with pytest.raises(ScriptFault, match="Release: a slot of its script is given in other calls and not in this one"):
         bound("j", "r")
-    with pytest.raises(ScriptFault, match=r"script sample: KEYS wants groups of \(2,\), got \[1\]"):
-        bound("j", lane="mine")
+    refused(ScriptFault, r"script sample: KEYS wants groups of \(2,\), got \[1\]", bound, "j", lane="mine")
     with pytest.raises(ScriptFault, match="script sample: its header has no slot more"):
         bound("j", "r", operation=Bury(()), lane="mine", more="6")
     # A method of the keys makes the key of a field.
@@ -349,10 +321,8 @@ def test_another_folder_of_scripts_is_used(tmp_path: Path, ironclaim_url: str) -
 @pytest.mark.parametrize(
     "make",
     [
-        lambda lua: Queue("q", lua=lua),
-        lambda lua: AsyncQueue("q", lua=lua),
-        lambda lua: Queue("q", models.Bull(), lua=lua),
-        lambda lua: Channel("q", models.Dsps(), lua=lua),
+        *(lambda lua: Queue("q", lua=lua), lambda lua: AsyncQueue("q", lua=lua)),
+        *(lambda lua: Queue("q", models.Bull(), lua=lua), lambda lua: Channel("q", models.Dsps(), lua=lua)),
     ],
     ids=["queue", "async queue", "foreign", "channel"],
 )

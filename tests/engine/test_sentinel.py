@@ -1,7 +1,5 @@
 """Queues behind real sentinels: failover by SIGKILL and by order, servers that come back, and what a majority is worth."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os
@@ -225,9 +223,7 @@ def test_a_server_that_came_back_empty_at_its_address_is_not_the_one_that_is_nam
         client.close()
 
 
-def test_after_a_failover_nothing_stays_at_the_old_primary_and_queues_channels_and_workers_follow(
-    servers: EmbeddedSentinel,
-) -> None:
+def test_after_a_failover_queues_channels_and_workers_leave_the_old_primary(servers: EmbeddedSentinel) -> None:
     """On threads, where a worker waits, and on an event loop, where a fetch does."""
     url, book = servers.url + "&client_name=service", Book()
 

@@ -1,7 +1,5 @@
 """The embedded sentinels on real processes: who is primary, a failover, the old primary back, and nothing left behind."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

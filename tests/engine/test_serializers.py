@@ -1,7 +1,5 @@
 """Payloads that are not JSON: bytes untouched, serialisers of one's own, and workers that do not know them."""
 
-from __future__ import annotations
-
 import json
 import threading
 from pathlib import Path
@@ -117,8 +115,7 @@ def test_child_processes_need_serialisers_that_can_be_sent_to_them(ironclaim_url
     stuck = Backwards()
     stuck.lock = threading.Lock()  # type: ignore[attr-defined]
     with Queue("q", url=ironclaim_url, serializer=stuck) as queue:
-        with pytest.raises(Malformed, match="^serializer: .*pickle"):
-            Worker(queue, backwards.handlers, processes=1)
+        refused(Malformed, "^serializer: .*pickle", Worker, queue, backwards.handlers, processes=1)
         Worker(queue, backwards.handlers)
 
 

@@ -1,7 +1,5 @@
 """The estimate of the server's time: early by the travel of the reply, never ahead (rule 3)."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 
@@ -38,12 +36,7 @@ def test_the_latest_reply_counts_also_when_the_server_steps_back() -> None:
     assert clock.now_ms(3_000_000_000) == 9_000
 
 
-@given(
-    srv_us=st.integers(0, 100 * YEAR_US),
-    boot_us=st.integers(0, YEAR_US),
-    travel_ns=st.integers(0, 10_000_000_000),
-    later_ns=st.integers(0, YEAR_US * 1000),
-)
+@given(st.integers(0, 100 * YEAR_US), st.integers(0, YEAR_US), st.integers(0, 10**10), st.integers(0, YEAR_US * 1000))
 def test_it_never_runs_ahead(srv_us: int, boot_us: int, travel_ns: int, later_ns: int) -> None:
     """The server said `srv_us` at some instant, the reply travelled, and time went on."""
     clock, said_ns = ServerClock(), boot_us * 1000
@@ -56,11 +49,10 @@ def test_it_never_runs_ahead(srv_us: int, boot_us: int, travel_ns: int, later_ns
 
 
 def test_a_real_server(ironclaim_url: str, client: Any) -> None:
-    queue = Queue("q", url=ironclaim_url)
-    for _ in range(20):
-        estimate_ms = queue.driver.server_now_ms()
-        seconds, micros = client.time()
-        assert estimate_ms <= seconds * 1000 + micros // 1000
-        queue.counts()
-    assert abs(queue.driver.server_now_ms() - time.time() * 1000) < 60_000
-    queue.close()
+    with Queue("q", url=ironclaim_url) as queue:
+        for _ in range(20):
+            estimate_ms = queue.driver.server_now_ms()
+            seconds, micros = client.time()
+            assert estimate_ms <= seconds * 1000 + micros // 1000
+            queue.counts()
+        assert abs(queue.driver.server_now_ms() - time.time() * 1000) < 60_000

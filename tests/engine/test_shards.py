@@ -1,7 +1,5 @@
 """Queues in several shards: which shard a job goes to, and one face over all of them, on a real server."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
@@ -103,8 +101,7 @@ def test_limit_of_a_name_is_divided() -> None:
     assert sorted(Counter(part.concurrency for part in parts).items()) == [(1, 14), (2, 2)]
     assert {part.rate for part in parts} == {1} and Limit.whole(parts) == limit
     assert Limit(rate=16, per_ms=9).divided(16)[0].concurrency == 0
-    with pytest.raises(Malformed, match="rate: 15 .* at least 16"):
-        Limit(concurrency=16, rate=15, per_ms=9).divided(16)
+    refused(Malformed, "rate: 15 .* at least 16", Limit(concurrency=16, rate=15, per_ms=9).divided, 16)
 
 
 def test_what_several_shards_tell_of_runs_and_workers_is_told_once() -> None:
@@ -156,16 +153,13 @@ def test_bulk_is_divided_and_keeps_the_order_of_its_results(queue: Any, raw: red
 
 def test_what_needs_two_shards_is_refused_before_any_call(queue: Any, raw: redis.Redis) -> None:
     bad_options: list[dict[str, Any]] = [
-        {"needs": ["a"]},
-        {"dedup": "d", "dedup_ms": 1000},
-        {"on_success": NewJob("next", {}, key="other")},
+        *({"needs": ["a"]}, {"dedup": "d", "dedup_ms": 1000}, {"on_success": NewJob("next", {}, key="other")}),
         {"key": "acme", "on_failure": NewJob("next", {}, key="other")},
     ]
     before = raw.info("stats")["total_commands_processed"]  # type: ignore[index]
     for options in bad_options:
         refused(UnsupportedFeature, None, queue.enqueue, "send", {}, **options)
-        with pytest.raises(UnsupportedFeature):
-            queue.enqueue_many([NewJob("send", {}), NewJob("send", {}, **options)])
+        refused(UnsupportedFeature, None, queue.enqueue_many, [NewJob("send", {}), NewJob("send", {}, **options)])
     refused(Malformed, None, queue.set_limit, "send", concurrency=SHARDS - 1)
     refused(UnsupportedFeature, None, Queue, "mails", models.Bull(), shards=4)
     for shards in (0, 257, True, "4"):

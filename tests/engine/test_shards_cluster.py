@@ -1,7 +1,5 @@
 """Queues with shards on a cluster: the shards are on all nodes, are worked off and resharded there."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Where operations go in a queue with shards: what they declare, and that a queue with shards answers each call of its users as a
 whole one does, on a real server."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from collections import Counter
@@ -14,8 +12,6 @@ from typing import Any, cast, get_args
 import pytest
 
 from engine import AsyncQueue, Handlers, NewJob, Queue, UnsupportedFeature, Worker
-from engine.ops.admin import AdminOperation, Limit, Pause, SetLimit, SetRetention
-from engine.ops.base import Operation, Route, immutable
 from engine.ops.jobs import Enqueue
 from engine.ops.looks import Inspect, Page
 from engine.options import PLAIN
@@ -23,7 +19,8 @@ from engine.queue.sharding import Layout, first_record
 from tests.conformance.declared import every_operation
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.both import Blocking, hurried
-from tests.engine.helpers.producing import refused
+from tests.engine.helpers.producing import raises, refused
+from tests.engine.ops import AdminOperation, Limit, Operation, Pause, Route, SetLimit, SetRetention, immutable
 
 SHARDS = 4
 NAMES = Layout(1, SHARDS).names("parts")
@@ -113,16 +110,13 @@ CALLS: dict[str, Call] = {
     "metrics": metrics,
     "jobs.run_now": lambda queue: [queue.jobs.run_now(job) for job in ("late0", "w0", "nobody")],
     "jobs.cancel": lambda queue: [
-        queue.jobs.cancel("w1"),
-        queue.jobs.cancel("w2", expected_state="delayed"),
-        queue.jobs.cancel("no"),
+        *(queue.jobs.cancel("w1"), queue.jobs.cancel("w2", expected_state="delayed"), queue.jobs.cancel("no")),
     ],
     "jobs.remove": lambda queue: [queue.jobs.remove("late1"), queue.jobs.remove("no", expected_state="waiting")],
     "pause": lambda queue: queue.pause("wait"),
     "set_limit": lambda queue: [
         queue.set_limit("wait", concurrency=9, rate=8, per_ms=1_000),
-        queue.set_limit(key="k3", concurrency=2),
-        queue.set_limit(key="*", concurrency=5),
+        *(queue.set_limit(key="k3", concurrency=2), queue.set_limit(key="*", concurrency=5)),
     ],
     "limits": lambda queue: [(limit.target, limit.concurrency, limit.rate) for limit in queue.limits()],
     "obstacles": lambda queue: [queue.obstacles().pauses, [lane[:3] for lane in map(astuple, queue.obstacles().lanes)]],
@@ -143,9 +137,7 @@ CALLS: dict[str, Call] = {
     "schedules.enable": lambda queue: [queue.schedules.enable(name) for name in ("nightly", "none")],
     "schedules.run_now": lambda queue: [getattr(queue.schedules.run_now(name), "result", None) for name in ("nightly", "none")],
     "schedules.remove": lambda queue: [queue.schedules.remove(name) for name in ("nightly", "none")],
-    "locks.acquire": locked,
-    "locks.extend": locked,
-    "locks.release": locked,
+    **dict.fromkeys(("locks.acquire", "locks.extend", "locks.release"), locked),
     "workers.list": lambda queue: queue.workers.list(),
     "workers.get": lambda queue: queue.workers.get("w"),
     "workers.pause": lambda queue: queue.workers.pause("w", length_ms=60_000),
@@ -185,11 +177,7 @@ WITHOUT_CALLS = {"job", "like", "close", "events.close", "results.close", "resul
 
 def handlers() -> Handlers:
     made = Handlers()
-
-    @made("bad")
-    def bad(job: Any) -> None:
-        raise ValueError("no")
-
+    made("bad")(raises(ValueError("no")))
     made("good")(lambda job: job.payload)
     return made
 
@@ -263,8 +251,7 @@ def test_shards_answer_as_a_whole_queue_does_also_in_small_pages(
 def test_what_shards_have_each_for_itself_is_refused(ironclaim_url: str) -> None:
     with Queue("parts", url=ironclaim_url, shards=SHARDS) as queue:
         for call in APART.values():
-            with pytest.raises(UnsupportedFeature, match="shard"):
-                call(queue)
+            refused(UnsupportedFeature, "shard", call, queue)
 
 
 # -- what nobody has written yet

@@ -1,15 +1,12 @@
 """Workers of queues with shards: all of them served in turns, few connections, few calls while idle; on a
 real server."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,10 +20,10 @@ from engine.worker.machine.events import MS, WatchAsked
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.machine import Machine
 from tests.engine.helpers.processes import Workers
-from tests.engine.helpers.producing import refused, some_handlers
+from tests.engine.helpers.producing import raises, refused, some_handlers
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
-SHARDS = 16
+SHARDS, HANDLERS = 16, "tests.engine.helpers.worker_handlers:handlers"
 
 
 @pytest.fixture
@@ -157,11 +154,7 @@ def test_handlers_run_in_so_many_places_over_all_shards(queue: Queue) -> None:
 def test_jobs_delays_failures_results_and_ticks(queue: Queue) -> None:
     handlers = Handlers()
     handlers("double")(lambda job: 2 * job.payload)
-
-    @handlers("fail")
-    def fail(job: Any) -> None:
-        raise ValueError("no")
-
+    handlers("fail")(raises(ValueError("no")))
     handlers("tick")(lambda job: ticked.set())
     ticked = threading.Event()
     queue.enqueue_many([{"name": "fail", "payload": None, "id": f"f{n}", "attempts": 1} for n in range(12)])
@@ -212,8 +205,7 @@ def test_running_job_is_cancelled_and_pause_of_the_worker_is_heard(queue: Queue)
 def test_worker_of_shards_has_no_child_processes_and_no_group(queue: Queue) -> None:
     handlers = some_handlers()
     refused(Malformed, "processes", Worker, queue, handlers, processes=2)
-    with pytest.raises(Malformed, match="a queue with shards has a Worker of its own"):
-        WorkerGroup([queue], handlers)
+    refused(Malformed, "a queue with shards has a Worker of its own", WorkerGroup, [queue], handlers)
     queue.counts()
     with Queue("mails", url=queue.url) as plain, pytest.raises(Malformed, match="shards: None .* 16: so many shards"):
         Worker(plain, handlers).run()
@@ -275,30 +267,25 @@ def test_idle_workers_of_many_shards_ask_little(ironclaim_url: str, raw: redis.R
 
 
 @pytest.mark.slow
-def test_jobs_of_a_killed_worker_run_elsewhere(queue: Queue, tmp_path: Path, ironclaim_url: str) -> None:
+def test_jobs_of_a_killed_worker_run_elsewhere(queue: Queue, workers: Workers) -> None:
     """Also those of shards that it leads and whose other workers are idle: the one that leads shard 0 looks
     after them."""
-    workers = Workers(tmp_path, ironclaim_url)
-    handlers = "tests.engine.helpers.worker_handlers:handlers"
-    try:
-        queue.enqueue_many(
-            [{"name": "hold", "payload": {"folder": str(tmp_path)}, "id": f"h{n}", "key": f"k{n}"} for n in range(8)]
-        )
-        first = workers.start("--concurrency", "8", "--shards", "16", name="w0", queue="mails", handlers=handlers)
-        wait_until(lambda: len(workers.marks("start")) == 8, "it holds all")
-        others = [
-            workers.start("--concurrency", "8", "--shards", "16", name=f"w{at}", queue="mails", handlers=handlers)
-            for at in (1, 2)
-        ]
-        wait_until(lambda: sum(info.alive for info in queue.workers.list()) == 3, "all are listed")
-        first.kill()
-        first.wait()
-        for other in others:
-            workers.open_gate(other.pid)
-        wait_until(lambda: queue.counts().finished == 8, "all have run elsewhere")
-        assert {mark.pid for mark in workers.marks("end")} <= {other.pid for other in others}
-    finally:
-        workers.stop_all()
+
+    def start(name: str) -> Any:
+        return workers.start("--concurrency", "8", "--shards", "16", name=name, queue="mails", handlers=HANDLERS)
+
+    payload = {"folder": str(workers.folder)}
+    queue.enqueue_many([{"name": "hold", "payload": payload, "id": f"h{n}", "key": f"k{n}"} for n in range(8)])
+    first = start("w0")
+    wait_until(lambda: len(workers.marks("start")) == 8, "it holds all")
+    others = [start("w1"), start("w2")]
+    wait_until(lambda: sum(info.alive for info in queue.workers.list()) == 3, "all are listed")
+    first.kill()
+    first.wait()
+    for other in others:
+        workers.open_gate(other.pid)
+    wait_until(lambda: queue.counts().finished == 8, "all have run elsewhere")
+    assert {mark.pid for mark in workers.marks("end")} <= {other.pid for other in others}
 
 
 # -- the beats of an idle shard

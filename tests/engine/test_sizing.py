@@ -1,7 +1,5 @@
 """The formula of the capacity plan, against arithmetic by hand."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

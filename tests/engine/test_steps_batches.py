@@ -1,7 +1,5 @@
 """Handlers of batches in the worker's state machine: who runs together, and that each job keeps a lease and an end of its own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,14 +1,11 @@
 """What a worker's machine does with what it is told over its control connection (rules 22 and 26)."""
 
-from __future__ import annotations
-
 import pytest
 
-from engine.ops.claims import Claim, Extend, ReadWorkerUpdates, Swept, WorkerUpdates
-from engine.ops.jobs import Lease
 from engine.ops.workers import JobCancelled, UpdatesPublished, read_control
 from engine.worker.machine.events import LoseLease, Subscribed
 from tests.engine.helpers.machine import Machine, holding, lost, started
+from tests.engine.ops import Claim, Extend, Lease, ReadWorkerUpdates, Swept, WorkerUpdates
 
 
 @pytest.mark.parametrize(
@@ -16,13 +13,8 @@ from tests.engine.helpers.machine import Machine, holding, lost, started
     [
         (b"cancelled 12 abc:3 j", JobCancelled(Lease("j", 12, "abc:3"))),
         ("cancelled 12 abc:3 a jöb".encode(), JobCancelled(Lease("a jöb", 12, "abc:3"))),
-        (b"news 7", UpdatesPublished(7)),
-        (b"cancelled x abc:3 j", None),
-        (b"cancelled 12 abc:3", None),
-        (b"news", None),
-        (b"news -1", None),
-        (b"something of a later version", None),
-        (b"\xff\xfe", None),
+        *((b"news 7", UpdatesPublished(7)), (b"cancelled x abc:3 j", None), (b"cancelled 12 abc:3", None)),
+        *((b"news", None), (b"news -1", None), (b"something of a later version", None), (b"\xff\xfe", None)),
         (b"", None),
     ],
 )

@@ -1,19 +1,16 @@
 """The worker's state machine: stopping, burst, the times of sweeps, and rest."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 
-from engine.ops.claims import Claim, Finish, Release, Retry, Sweep, Wait
-from engine.ops.looks import Count, Counts
 from engine.worker.machine.claiming import CLASSES_PER_CALL_MAX
 from engine.worker.machine.events import PauseAsked, StopAsked, TimerFired
 from tests.engine.helpers.machine import MS, Machine, exits, holding, started
+from tests.engine.ops import Claim, Count, Counts, Finish, Release, Retry, Sweep, Wait
 
 
-def test_a_stop_gives_back_what_has_not_started_and_waits_for_the_rest() -> None:
+def test_a_stop_gives_back_what_has_not_started_and_waits() -> None:
     machine, jobs = holding(*"abc", concurrency=1, prefetch=2)
     assert not exits(machine.on(StopAsked())) and machine.work == Release((jobs[1].lease, jobs[2].lease))
     assert not exits(machine.end())

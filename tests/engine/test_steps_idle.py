@@ -1,7 +1,5 @@
 """Idle moments (rule 21): what has ended goes out although a claim is on its way, and a claim is worth its round trip."""
 
-from __future__ import annotations
-
 from engine.ops.claims import Claim, Finish, LeasedJob, Mark
 from engine.worker.machine.events import StopAsked
 from tests.engine.helpers.machine import Machine, exits, holding, started

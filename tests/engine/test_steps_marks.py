@@ -1,8 +1,6 @@
 """Rule 12 in the state machine: one job with a crash behind it at a time, marked by one call before its handler runs; and rule
 14: who could not renew because nothing ran says so."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.ops.claims import Claim, Finish, Mark, Release, Retry

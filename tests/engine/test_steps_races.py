@@ -1,8 +1,6 @@
 """Races between the slots of a worker: answers that cross, calls that the machine itself sends again, leases
 that run out."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

@@ -1,14 +1,10 @@
 """The worker's state machine and schedules: what is due ticks, in the sweep, and holds up nothing (rule 24)."""
 
-from __future__ import annotations
-
 import pytest
 
-from engine.ops.claims import Claim, Sweep, Swept
-from engine.ops.looks import Count, Counts
-from engine.ops.schedules import DueSchedule, Tick, Ticked
 from engine.worker.machine.events import StopAsked
 from tests.engine.helpers.machine import SERVER_MS, Machine, exits
+from tests.engine.ops import Claim, Count, Counts, DueSchedule, Sweep, Swept, Tick, Ticked
 
 SECOND = '{"every_ms":1000}'
 MARS = '{"zone":"Mars/Olympus","cron":"* * * * *"}'

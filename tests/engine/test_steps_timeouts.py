@@ -1,24 +1,13 @@
 """Timeouts and ends of a worker in its state machine: what is told when, and what is still waited for."""
 
-from __future__ import annotations
-
 from typing import Any
 
-from engine.ops.claims import Bury, Ended, Failure, Finish, Release, Retry
-from engine.ops.jobs import Lease
 from engine.outcomes import Verdict
-from engine.worker.machine.events import (
-    Exit,
-    GiveUpHandler,
-    HandlerEnded,
-    LoseLease,
-    MoreTime,
-    StopAsked,
-    StopHandler,
-    TimerFired,
-)
+from engine.worker.machine import events
+from engine.worker.machine.events import Exit, GiveUpHandler, MoreTime, StopAsked, StopHandler
 from engine.worker.machine.leases import CLEAN_UP_MS, GOODBYE_MS, START_UP_MS
 from tests.engine.helpers.machine import Action, Machine, exits, holding, started
+from tests.engine.ops import Bury, Ended, Failure, Finish, Lease, Release, Retry
 
 #: The handlers of all jobs can be stopped.
 STOPPABLE: Any = {"concurrency": 1, "lease_ms": 60_000, "stoppable": frozenset({"work"})}
@@ -141,7 +130,10 @@ def test_a_worker_ends_after_so_many_jobs_and_gives_the_others_back() -> None:
 def test_nobody_is_told_of_a_lease_that_is_lost_before_its_handler_has_started() -> None:
     machine, jobs = holding(*"ab", concurrency=1, prefetch=1, lease_ms=300)
     actions = machine.after(101).extend("stale", "stale")
-    assert {(lost.lease, lost.started) for lost in of(LoseLease, actions)} == {(jobs[0].lease, True), (jobs[1].lease, False)}
+    assert {(lost.lease, lost.started) for lost in of(events.LoseLease, actions)} == {
+        (jobs[0].lease, True),
+        (jobs[1].lease, False),
+    }
 
 
 def test_beyond_its_grace_a_stop_gives_back_what_it_has_interrupted_once_that_has_ended() -> None:
@@ -150,11 +142,11 @@ def test_beyond_its_grace_a_stop_gives_back_what_it_has_interrupted_once_that_ha
     assert failed(machine) == [(a.lease, "ValueError: before the end of the grace")]
     machine.end()
     actions = machine.wait(1)
-    actions += machine.on(TimerFired())
+    actions += machine.on(events.TimerFired())
     assert of(StopHandler, actions) == [StopHandler(b, "stop"), StopHandler(c, "stop")] and machine.work is None
     assert not exits(machine.wait(GOODBYE_MS - 10)), "nothing is given back that may still run"
     assert machine.ended(b, "CancelledError: ").work == Release((b.lease,), frozenset({b.lease}))
-    machine.told(HandlerEnded(c.lease, "no", verdict=Verdict("bury", asked=True))).end()
+    machine.told(events.HandlerEnded(c.lease, "no", verdict=Verdict("bury", asked=True))).end()
     assert isinstance(machine.work, Bury), "what the handler has asked for holds"
     assert machine.end()[-1] == Exit("grace over")
 

@@ -1,8 +1,6 @@
 """Turns: what a runner of many short handlers asks the machine for after each of them. They decide nothing that `on` would not
 have decided, and refuse where there is more to decide."""
 
-from __future__ import annotations
-
 import random
 
 import pytest
@@ -162,10 +160,8 @@ def test_one_line_does_not_hold_up_the_other() -> None:
     assert machine.claim.limit == 3, "two places and one ahead"
     inline, pooled = machine.job("inline"), machine.job("pooled")._replace(name="pooled")
     actions = machine.give(inline, pooled)
-    assert [(action.job.lease.job, action.inline) for action in actions if isinstance(action, Start)] == [
-        ("pooled", False),
-        ("inline", True),
-    ]
+    begun = [(action.job.lease.job, action.inline) for action in actions if isinstance(action, Start)]
+    assert begun == [("pooled", False), ("inline", True)]
     more = [machine.ended(pooled).job("p2")._replace(name="pooled"), machine.job("i2")]
     assert started(machine.give(*more)) == ["p2"], "the inline one waits for the one that runs"
     assert started(machine.handler_ends(inline)) == ["i2"]

@@ -65,8 +65,7 @@ def test_functions_that_can_take_no_batches_are_refused_when_they_are_registered
 
     for made in (queue, AsyncQueue("q")):
         for function in (one, default, defaults, job):
-            with pytest.raises(Malformed, match="^handler: .*with batch "):
-                made.job("work", batch=5)(function)
+            refused(Malformed, "^handler: .*with batch ", made.job("work", batch=5), function)
         for bad in (0, 1001, True):
             refused(Malformed, "^batch: ", made.job, "work", batch=bad)
         assert made.handlers.by_name == {}

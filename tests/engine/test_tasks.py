@@ -35,8 +35,7 @@ def test_a_function_whose_parameters_cannot_travel_is_refused_when_it_is_registe
     def later(where: "NotThere") -> None: ...  # type: ignore[name-defined]  # noqa: F821, UP037
 
     for function in (many, more, odd, later):
-        with pytest.raises(Malformed, match="^handler: "):
-            nowhere.job("work")(function)
+        refused(Malformed, "^handler: ", nowhere.job("work"), function)
     assert nowhere.handlers.by_name == {}
     refused(Malformed, "^attempts: 0", nowhere.job, "work", attempts=0)
     with pytest.raises(Malformed, match=r'^name: .* @queue.job\(\) or @queue.job\("name"\), with the name'):
@@ -44,8 +43,7 @@ def test_a_function_whose_parameters_cannot_travel_is_refused_when_it_is_registe
     refused(Malformed, "^retries: .* perhaps attempts; ", nowhere.job, "work", retries=3)
     with pytest.raises(Malformed, match="^delay_ms: 1.5 .* a timedelta, or whole ms, from 0 to "):
         nowhere.enqueue("work", None, delay_ms=1.5)  # type: ignore[arg-type]
-    with pytest.raises(Malformed, match="^name: .* this function has none of its own"):
-        nowhere.job()(lambda: None)
+    refused(Malformed, "^name: .* this function has none of its own", nowhere.job(), lambda: None)
 
 
 def test_a_job_without_a_name_has_those_of_its_module_and_function(queue: Queue, nowhere: Queue) -> None:
@@ -69,11 +67,9 @@ def test_a_program_names_its_jobs_as_those_that_import_it(ironclaim_url: str, tm
     (tmp_path / "shop.py").write_text(
         "import engine\nqueue = engine.Queue('names')\n@queue.job()\ndef send() -> None: ...\nprint(send.name)\n"
     )
-    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
     for program in (way, ["-c", "import shop"]):
-        done = subprocess.run(
-            [sys.executable, *program], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
-        )
+        done = subprocess.run([sys.executable, *program], cwd=tmp_path, env=env, capture_output=True, text=True)
         assert done.stdout == "shop.send\n", done.stderr
 
 
@@ -81,8 +77,7 @@ def test_a_program_names_its_jobs_as_those_that_import_it(ironclaim_url: str, tm
 def test_jobs_that_wait_under_an_earlier_name_run_under_the_new_one(queue: Queue, processes: int) -> None:
     for name in ("tests.engine.helpers.tasks.welcome", "send", "old.send"):
         queue.enqueue(name, {"user": 7}, id=name)
-    with pytest.raises(Malformed, match=r"^payload\.user: "):
-        tasks.renamed_queue.enqueue("old.send", {"user": "Ada"})
+    refused(Malformed, r"^payload\.user: ", tasks.renamed_queue.enqueue, "old.send", {"user": "Ada"})
     Worker(queue, tasks.renamed_queue.handlers, processes=processes).run(burst=True)
     assert {queue.results.wait(name).value for name in ("send", "old.send", "tests.engine.helpers.tasks.welcome")} == {"to 7"}
     for bad in ("old.send", ["a b"], [tasks.welcome.name], 7):
@@ -113,12 +108,9 @@ def test_methods_and_parameters_without_a_type_are_refused_when_they_are_registe
     def batches(jobs: list[Job], users) -> None: ...  # type: ignore[no-untyped-def]
 
     for method in (Service.send, Service().send, Service.tell):
-        with pytest.raises(Malformed, match="^handler: .* must be a function, not a method"):
-            nowhere.job("work")(method)
-    with pytest.raises(Malformed, match="whose parameters have types, unlike at "):
-        nowhere.job("work")(untyped)
-    with pytest.raises(Malformed, match="whose parameters have types, unlike users "):
-        nowhere.job("work", batch=5)(batches)
+        refused(Malformed, "^handler: .* must be a function, not a method", nowhere.job("work"), method)
+    refused(Malformed, "whose parameters have types, unlike at ", nowhere.job("work"), untyped)
+    refused(Malformed, "whose parameters have types, unlike users ", nowhere.job("work", batch=5), batches)
     assert nowhere.handlers.by_name == {}
     # The context needs none.
     nowhere.job("work")(lambda job: None)
@@ -220,11 +212,8 @@ def test_a_worker_calls_it_with_its_types_enqueued_by_decorator_or_by_name(
     queue.enqueue("typed", {**by_name, "user": "no"}, id="bad", attempts=1)
     queue.enqueue("typed", {**by_name, "more": 1}, id="more", attempts=1)
     assert workers.start(*options, handlers="tests.engine.helpers.tasks:queue.handlers").wait(120) == 0
-    assert json.loads(Path(folder, "typed").read_text())[2:] == [
-        "Colour:Colour.BLUE",
-        "Address:Address(street='B', number=None)",
-        "NoneType:None",
-    ]
+    rest = ["Colour:Colour.BLUE", "Address:Address(street='B', number=None)", "NoneType:None"]
+    assert json.loads(Path(folder, "typed").read_text())[2:] == rest
     assert sorted(ids_of(queue, "done")) == ["c", "named", "t"] and sorted(ids_of(queue, "dead")) == ["bad", "more"]
     assert "user: a str of length 2 is not allowed, it must be a value of type UUID" in workers.output()
 

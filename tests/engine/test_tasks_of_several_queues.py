@@ -17,7 +17,7 @@ from engine import AsyncQueue, ConnectOptions, Handlers, Job, Malformed, NewJob,
 from engine.queue.settings import asynchronous, synchronous
 from engine.testing import run_all
 from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.producing import ids_of, refused
+from tests.engine.helpers.producing import ids_of, raises, refused
 
 
 @pytest.fixture
@@ -195,8 +195,7 @@ def test_a_function_is_a_job_of_two_queues(mails: Queue, bills: Queue) -> None:
 
     assert bills.job("more", batch=20)(many).payload(1) == {"numbers": 1} and bills.handlers.batches == {"more": 20}
     for decorator, task in ((bills.job("one"), many), (bills.job("one", batch=5), send)):
-        with pytest.raises(Malformed, match="^batch: .* given for both queues of the function or for none"):
-            decorator(task)
+        refused(Malformed, "^batch: .* given for both queues of the function or for none", decorator, task)
 
 
 # -- new jobs
@@ -355,11 +354,7 @@ def test_a_failed_run_waits_as_its_own_registry_says(mails: Queue) -> None:
 
     outer, inner, plain = Handlers(backoff=backoff("outer")), Handlers(backoff=backoff("inner")), Handlers()
     for handlers, name in ((outer, "a"), (inner, "b"), (plain, "c")):
-
-        @handlers(name)
-        def fail(job: Job) -> None:
-            raise ValueError
-
+        handlers(name)(raises(ValueError()))
         mails.enqueue(name, {}, attempts=1, priority=8 - ord(name) + ord("a"))
     outer.include(inner, plain)
     Worker(mails, outer, concurrency=1, prefetch=0, sweep_ms=50).run(burst=True)
@@ -371,8 +366,7 @@ def test_names_that_two_registries_have_are_refused(mails: Queue, bills: Queue) 
     adding(bills, [])
     adding(bills, [], "free")
     joined = Handlers()
-    with pytest.raises(Malformed, match="^name: 'add' is not allowed"):
-        joined.include(mails.handlers, bills.handlers)
+    refused(Malformed, "^name: 'add' is not allowed", joined.include, mails.handlers, bills.handlers)
     refused(Malformed, "^handlers: ", joined.include, mails)
     assert joined.by_name == {}
     joined.include(mails.handlers)

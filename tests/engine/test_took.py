@@ -1,8 +1,6 @@
 """How long handlers took: a worker's report in raw keys, as its state machine tells it, and as both faces and the command read it
 (MQ36; rules 1, 4 and 7)."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import re
@@ -19,15 +17,13 @@ from engine.worker.machine.events import Forked, HandlerEnded, Send, StopAsked
 from engine.worker.machine.reports import ITEMS_MAX, RunStatistics
 from tests.engine.desk import Desk
 from tests.engine.helpers.machine import Machine, exits
-from tests.engine.helpers.producing import refused, some_handlers
+from tests.engine.helpers.producing import raises, refused, some_handlers
 from tests.engine.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.feature("MQ36")
 
 
-def item(
-    name: str = "main", outcome: Any = "ok", total_us: int = 10, most_us: int = 7, buckets: Any = ((3, 1), (5, 2))
-) -> RunTimes:
+def item(name: str = "main", outcome: Any = "ok", total_us: int = 10, most_us: int = 7, buckets: Any = ((3, 1), (5, 2))) -> Any:
     return RunTimes(name, outcome, total_us, most_us, buckets)
 
 
@@ -44,9 +40,8 @@ def test_a_report_adds_to_what_was_told_before(desk: Desk) -> None:
     failed = {b"failed:total_us": b"10", b"failed:most_us": b"7", b"failed:9": b"4"}
     assert times(desk) == {**expected, **failed}
     first_ms = desk.now_ms
-    report = desk.tick(10_000).took_operation(
-        item(total_us=2**40, most_us=6, buckets=((5, 1), (95, 2**33))), item("other", most_us=9), worker="b"
-    )
+    more = item(total_us=2**40, most_us=6, buckets=((5, 1), (95, 2**33)))
+    report = desk.tick(10_000).took_operation(more, item("other", most_us=9), worker="b")
     assert desk.run(report).result == "ok"
     assert times(desk) == {**expected, **failed, b"ok:total_us": b"%d" % (2**40 + 10), b"ok:5": b"3", b"ok:95": b"%d" % 2**33}
     names = desk.redis.zrange(desk.keys.took, 0, -1, withscores=True)
@@ -93,10 +88,7 @@ def test_rule_01_a_report_that_is_cut_off_anywhere_and_sent_again_adds_nothing_t
 
 
 def test_with_too_many_names_the_rest_goes_under_one(desk: Desk) -> None:
-    with desk.redis.pipeline() as pipe:
-        for number in range(RUN_TIMES_NAMES_MAX - 1):
-            pipe.zadd(desk.keys.took, {f"n{number}": 1})
-        pipe.execute()
+    desk.redis.zadd(desk.keys.took, {f"n{number}": 1 for number in range(RUN_TIMES_NAMES_MAX - 1)})
     report = desk.took_operation(item("last"), item("more1"), item("more2", most_us=99), item("last", "failed"), item("n5"))
     assert desk.run(report).result == "ok"
     assert times(desk, "last")[b"failed:5"] == b"2" and times(desk, "n5")[b"ok:5"] == b"2"
@@ -110,8 +102,7 @@ def test_with_too_many_names_the_rest_goes_under_one(desk: Desk) -> None:
 @pytest.mark.parametrize("key", ["took", "took:main", "took:*", "told:" + "a" * 16])
 def test_a_key_of_another_type_stops_it_before_its_first_write_and_is_named(desk: Desk, key: str) -> None:
     desk.redis.lpush(desk.keys.prefix + key, "x")
-    with desk.unchanged(), pytest.raises(WrongKeyType, match=re.escape(key)):
-        desk.run(desk.took_operation(item()))
+    desk.refuses(desk.took_operation(item()), re.escape(key), WrongKeyType)
 
 
 def test_obliterate_removes_them_and_a_late_copy_does_not_bring_them_back(desk: Desk) -> None:
@@ -142,7 +133,7 @@ def test_both_faces_read_every_name_in_order(desk: Desk) -> None:
 def test_percentiles_are_within_a_fifth_of_the_true_ones() -> None:
     draw = random.Random(5)
     for spread in (0.1, 1.0, 2.5):
-        took = RunStatistics(_clock(), 1000, 0)
+        took = RunStatistics(Machine().clock, 1000, 0)
         values = sorted(int(draw.lognormvariate(15, spread)) for _ in range(5000))
         for value in values:
             took.succeeded("main", value)
@@ -192,10 +183,6 @@ def test_the_command_says_that_there_are_none(desk: Desk, capsys: pytest.Capture
 # -- the machine
 
 
-def _clock() -> Any:
-    return Machine().clock
-
-
 def reported(took: RunStatistics, now_ns: int = 0) -> ReportRunTimes:
     report = took.next_report("a" * 16, now_ns, last=True)
     assert report is not None
@@ -204,7 +191,7 @@ def reported(took: RunStatistics, now_ns: int = 0) -> ReportRunTimes:
 
 def test_each_run_is_in_the_bucket_that_ends_above_it() -> None:
     for took_ns in (0, 1, 2, 3, 1_000, 999_999, 2**30, 2**47 - 1, 2**47, 2**63):
-        took = RunStatistics(_clock(), 1000, 0)
+        took = RunStatistics(Machine().clock, 1000, 0)
         took.succeeded("main", took_ns)
         (((bucket, runs),),) = [told.buckets for told in reported(took).items]
         assert runs == 1
@@ -215,7 +202,7 @@ def test_each_run_is_in_the_bucket_that_ends_above_it() -> None:
 
 
 def test_a_report_takes_so_many_names_and_the_next_one_the_rest() -> None:
-    took = RunStatistics(_clock(), 1000, 0)
+    took = RunStatistics(Machine().clock, 1000, 0)
     for number in range(ITEMS_MAX + 1):
         took.succeeded(f"n{number}", 5)
     took.failed("n0", 6)
@@ -231,7 +218,7 @@ def test_a_report_takes_so_many_names_and_the_next_one_the_rest() -> None:
 
 
 def test_an_unanswered_report_keeps_its_identity_and_content_until_it_is_void() -> None:
-    took = RunStatistics(_clock(), 1000, 0)
+    took = RunStatistics(Machine().clock, 1000, 0)
     took.succeeded("main", 5)
     first = reported(took)
     took.unanswered(0, fault=False)
@@ -297,10 +284,7 @@ def test_a_worker_that_stops_tells_before_it_leaves_and_does_not_wait_for_a_deaf
         (job,) = machine.takes("a")
         machine.told(HandlerEnded(job.lease, None)).given().wake(marker=False)
         assert isinstance(machine.told(StopAsked()).out["sweep"].operation, ReportRunTimes)
-        if answered:
-            machine.answer("sweep", RunTimesReported(machine.srv_us, "ok"))
-        else:
-            machine.fail("sweep")
+        machine.answer("sweep", RunTimesReported(machine.srv_us, "ok")) if answered else machine.fail("sweep")
         leave = machine.out["sweep"].operation
         assert isinstance(leave, Beat) and leave.until_ms == 0
         assert exits(machine.answer("sweep", Beaten(machine.srv_us, "left", False, False)))
@@ -329,10 +313,7 @@ def test_a_worker_without_beats_tells_nothing() -> None:
 
 def test_a_worker_tells_how_long_its_handlers_took(queue: Queue) -> None:
     handlers = some_handlers(name="quick", inline=True)
-
-    @handlers("broken")
-    def broken(job: Any) -> None:
-        raise RuntimeError("planned")
+    handlers("broken")(raises(RuntimeError("planned")))
 
     @handlers("several", batch=10)
     def several(jobs: Any) -> None:

@@ -4,8 +4,6 @@ The scenes are those of the cluster tests, of which each script has some. The qu
 runs of a scene leave behind can be compared byte by byte.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,14 +16,13 @@ from chaos.network import Network
 from chaos.probe import through
 from chaos.toxiproxy import blackhole
 from engine.models.lanes import Lanes
-from engine.ops.admin import MakeTestQueue
-from engine.ops.base import Call
 from engine.redis.async_driver import AsyncDriver
 from engine.redis.driver import SyncDriver
 from engine.redis.endpoint import ConnectOptions, Endpoint
 from engine.redis.exchange import InFlightCall, Sent, settle
 from tests.engine.desk import START_MS, Desk
 from tests.engine.helpers.scenes import DONE_NOW
+from tests.engine.ops import Call, MakeTestQueue
 from tests.scenes import MOVING, Scene
 
 pytestmark = pytest.mark.slow
@@ -150,9 +147,7 @@ FIRST = list({scene.script: scene for scene in reversed(TIMED)}.values())
 
 
 @pytest.mark.parametrize("scene", TIMED, ids=lambda scene: scene.id)
-def test_an_operation_whose_request_or_reply_is_lost_once_has_the_outcome_of_one_send(
-    desk: SoloDesk, lossy: Lossy, scene: Scene
-) -> None:
+def test_an_operation_whose_request_or_reply_is_lost_is_done_once(desk: SoloDesk, lossy: Lossy, scene: Scene) -> None:
     call = desk.prepared(scene)
     assert call.script is not None and call.script.name == scene.script
     once, keys = desk.queue.driver.send(call), desk.dump()

@@ -15,7 +15,7 @@ import pytest
 from engine import AsyncQueue, JobFailed, Malformed, NoResult, Queue, Worker
 from tests.engine.helpers import typed_results
 from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.producing import ids_of
+from tests.engine.helpers.producing import ids_of, refused
 from tests.engine.helpers.typed_results import Movie, Order, Receipt, halve, move, pay
 
 USER, AT = UUID(int=7), datetime(2026, 2, 3, tzinfo=UTC)
@@ -31,11 +31,8 @@ def test_a_result_comes_back_with_its_type_from_every_kind_of_worker(queue: Queu
         async with twin:
             moved = await move.with_options(queue=twin).acall(order, movie, Path("a"))
             sent = await pay.with_options(queue=twin).aenqueue(USER, Decimal("1.10"), AT)
-            return [
-                moved,
-                (await twin.results.wait(sent.job, pay)).get(),
-                await twin.call(pay, pay.payload(USER, Decimal(2), AT)),
-            ]
+            waited = (await twin.results.wait(sent.job, pay)).get()
+            return [moved, waited, await twin.call(pay, pay.payload(USER, Decimal(2), AT))]
 
     with at_work(Worker(queue, typed_results.queue.handlers, processes=processes, sweep_ms=50)):
         assert pay.with_options(queue=queue).call(USER, Decimal("1.10"), AT) == RECEIPT
@@ -87,12 +84,10 @@ def test_a_function_whose_result_cannot_travel_is_refused_when_it_is_decorated(n
 
     for function in (work, later):
         function.__annotations__["return"] = returns
-        with pytest.raises(Malformed, match="^handler: .* it must be a function "):
-            nowhere.job("work")(function)
+        refused(Malformed, "^handler: .* it must be a function ", nowhere.job("work"), function)
     for each in (list[returns] if returns != "NotThere" else returns, UUID, tuple[int, ...]):
         many.__annotations__["return"] = each
-        with pytest.raises(Malformed, match="^handler: .* it must be a function "):
-            nowhere.job("work", batch=5)(many)
+        refused(Malformed, "^handler: .* it must be a function ", nowhere.job("work", batch=5), many)
     assert nowhere.handlers.by_name == {}
 
 

@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from engine.queue.era import _call  # pyright: ignore[reportPrivateUsage]
 from engine.worker.runs import Coroutines, LoopThread, RunContexts
 from tests.engine.desk import run_texts
 from tests.engine.helpers import raising
-from tests.engine.helpers.producing import ids_of, raw_client, some_handlers
+from tests.engine.helpers.producing import ids_of, raises, raw_client, some_handlers
 from tests.engine.helpers.raising import FAILURES, NONSENSE, misbehave, session, tenant
 from tests.engine.helpers.waiting import DEADLINE_S
 
@@ -158,11 +159,7 @@ def test_a_gate_that_raises_or_answers_nonsense_is_closed_and_asked_again(queue:
 
     queue.enqueue("work", 1, id="a")
     worker = Worker(queue, handlers, sweep_ms=50, gate=gate)
-
-    def lead(on: bool) -> None:
-        raise SystemExit
-
-    worker.on_lead(lead)
+    worker.on_lead(raises(SystemExit()))
     work_off(worker)
     assert (len(asked) >= 6, ids_of(queue, "done")) == (True, ["a"])
 
@@ -181,21 +178,12 @@ def outcome_of(call: Callable[[], Any]) -> str:
 def test_what_an_enqueue_calls_raises_reaches_nobody_but_where_the_caller_is_meant(queue: Queue, what: str) -> None:
     class Writing:
         name = "writing"
-
-        def dumps(self, value: object) -> bytes:
-            raise FAILURES[what]()
-
-        def loads(self, data: bytes) -> Any:
-            raise FAILURES[what]()
+        dumps = loads = raises(FAILURES[what]())
 
     raised = type(FAILURES[what]()).__mro__[0].__name__
     passes = raised if what in ("exit", "interrupt") else ""
     with Queue("q", url=queue.url, serializers=[Writing()]) as made:
-
-        @made.hooks.after
-        def after(job: object, enqueued: object) -> None:
-            raise FAILURES[what]()
-
+        made.hooks.after(raises(FAILURES[what]()))
         # In the main thread signal handlers raise those two, and the service wants them to end it.
         assert outcome_of(lambda: made.enqueue("work", 1, id="a")) == (passes or "returned")
         assert outcome_of(lambda: made.enqueue("work", 1, serializer="writing")) == (passes or "Malformed")
@@ -216,21 +204,11 @@ def test_what_is_told_of_a_loss_raises_into_no_loop_and_is_cancelled_with_it() -
         await asyncio.wait([task], timeout=DEADLINE_S)
         return task.cancelled()
 
-    def fail(make: Callable[[], BaseException]) -> Callable[[Any], Any]:
-        def callback(loss: Any) -> None:
-            raise make()
-
-        return callback
-
-    assert {what: asyncio.run(main(fail(make))) for what, make in FAILURES.items()} == dict.fromkeys(FAILURES, False)
+    assert {what: asyncio.run(main(raises(make()))) for what, make in FAILURES.items()} == dict.fromkeys(FAILURES, False)
     assert asyncio.run(main(lambda loss: asyncio.sleep(30)))
 
 
-class _Loss:
-    queue = "q"
-
-
-DATA_LOSS: Any = _Loss()
+DATA_LOSS: Any = SimpleNamespace(queue="q")
 
 
 @pytest.mark.parametrize("what", FAILURES)

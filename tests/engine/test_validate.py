@@ -20,12 +20,11 @@ import pytest
 
 from engine import AsyncQueue, EngineError, Handlers, Job, Malformed, NewJob, Queue, RetryLater, Worker, models, validate
 from engine.channel import contents
-from engine.ops.claims import LeasedJob
-from engine.ops.jobs import Lease, Options
 from engine.options import OPTIONS
 from engine.parameters import Parameters
 from tests.engine.helpers import producing
 from tests.engine.helpers.producing import some_handlers
+from tests.engine.ops import Lease, LeasedJob, Options
 
 NAMES = ("a", "A-z_0.9:", "q" * 128)
 BAD_NAMES = ("", "q" * 129, "two words", "new\n", "ä", "a/b", "{a}", "a|b", "nul\0", None, 7, b"bytes", ["a"])
@@ -90,21 +89,21 @@ def test_payloads_that_serialise(payload: object) -> None:
     assert json.loads(validate.payload_bytes(payload)) == payload
 
 
-def endless() -> list[object]:
-    nested: list[object] = []
-    nested.append(nested)
+def circle() -> object:
+    nested: dict[str, object] = {}
+    nested["a"] = [nested]
     return nested
 
 
-def deep() -> list[object]:
-    nested: list[object] = []
-    for _ in range(200_000):
-        nested = [nested]
-    return nested
+def levels_of(count: int) -> object:
+    found: object = 0
+    for level in range(count):
+        found = {"a": found} if level % 2 else [found]
+    return found
 
 
 @pytest.mark.parametrize(
-    "payload", [{"a": b"bytes"}, {1, 2}, object(), math.nan, math.inf, {"a": -math.inf}, {(1, 2): 3}, "\ud800", endless()]
+    "payload", [{"a": b"bytes"}, {1, 2}, object(), math.nan, math.inf, {"a": -math.inf}, {(1, 2): 3}, "\ud800", circle()]
 )
 def test_payloads_that_do_not_serialise(queue: Queue, payload: object) -> None:
     with pytest.raises(Malformed, match=r"^payload: .* must be a JSON value of at most 524288 bytes") as caught:
@@ -117,7 +116,7 @@ class Unprintable:
         raise RuntimeError("no repr")
 
 
-@pytest.mark.parametrize("make", [deep, lambda: 10**5000, Unprintable], ids=["deep", "huge number", "unprintable"])
+@pytest.mark.parametrize("make", [lambda: levels_of(200_000), lambda: 10**5000, Unprintable], ids=["deep", "huge", "mute"])
 def test_values_that_cannot_even_be_printed(queue: Queue, make: Callable[[], Any]) -> None:
     value = make()
     producing.refused(Malformed, "^payload: ", queue.enqueue, "work", value)
@@ -131,28 +130,10 @@ def test_an_intended_time_that_is_no_time(queue: Queue, value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "url",
-    [
-        *("", "localhost:6379", "http://localhost", "redis://localhost:70000", None, 6379, b"redis://h"),
-        *("redis://localhost/zero", "redis://localhost?socket_timeout=soon", "redis://localhost?no_such_option=1"),
-    ],
-)
-def test_urls(url: Any) -> None:
-    refused("url", url, Queue, "q", url=url)
-
-
-def test_a_folder_of_scripts_of_the_wrong_type() -> None:
-    producing.refused(Malformed, "^lua: ", Queue, "q", lua="lua")
-
-
-@pytest.mark.parametrize(
     ("setting", "least", "most"),
     [
-        ("lease_ms", 100, 86_400_000),
-        ("concurrency", 1, validate.CONCURRENCY_MAX),
-        ("prefetch", 0, validate.CONCURRENCY_MAX),
-        ("grace_ms", 0, 86_400_000),
-        ("sweep_ms", 10, 9000),
+        *(("lease_ms", 100, 86_400_000), ("concurrency", 1, validate.CONCURRENCY_MAX)),
+        *(("prefetch", 0, validate.CONCURRENCY_MAX), ("grace_ms", 0, 86_400_000), ("sweep_ms", 10, 9000)),
     ],
 )
 def test_settings_of_a_worker(queue: Queue, setting: str, least: int, most: int) -> None:
@@ -166,30 +147,8 @@ def test_settings_of_a_worker(queue: Queue, setting: str, least: int, most: int)
 def test_a_sweep_that_would_come_later_than_a_lease_lasts(queue: Queue) -> None:
     refused("sweep_ms", 2001, Worker, queue, some_handlers(), lease_ms=2000, sweep_ms=2001)
     Worker(queue, some_handlers(), lease_ms=2000, sweep_ms=2000)
-
-
-def test_a_short_lease_needs_no_other_setting(queue: Queue) -> None:
+    # A short lease alone needs no other setting.
     Worker(queue, some_handlers(), lease_ms=100)
-
-
-@pytest.mark.parametrize("wrong", ["q", None, AsyncQueue])
-def test_a_worker_of_something_else_than_a_queue(wrong: Any) -> None:
-    refused("queue", wrong, Worker, wrong, some_handlers())
-
-
-def test_a_worker_with_something_else_than_handlers(queue: Queue) -> None:
-    refused("handlers", "mail", Worker, queue, "mail")
-
-
-@pytest.mark.parametrize("per_ms", [1, 1000])
-def test_a_length_of_time_without_a_rate(queue: Queue, per_ms: int) -> None:
-    """Whoever gives it thinks that it does something."""
-    refused("per_ms", per_ms, queue.set_limit, "work", concurrency=2, per_ms=per_ms)
-    refused("per_ms", per_ms, queue.set_limit, "work", per_ms=per_ms)
-
-
-def test_a_handler_name_that_is_taken() -> None:
-    refused("name", "work", some_handlers(), "work")
 
 
 def test_nothing_is_written(ironclaim_url: str, client: Any) -> None:
@@ -235,13 +194,32 @@ def test_a_handler_that_takes_more_than_it_must(right: Any) -> None:
     assert some_handlers(right).by_name["work"] is right
 
 
+URLS = (
+    *("", "localhost:6379", "http://localhost", "redis://localhost:70000", None, 6379, b"redis://h"),
+    *("redis://localhost/zero", "redis://localhost?socket_timeout=soon", "redis://localhost?no_such_option=1"),
+)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "call"),
+    [
+        *(("url", url, lambda _, wrong: Queue("q", url=wrong)) for url in URLS),
+        *(("queue", wrong, lambda _, wrong: Worker(wrong, some_handlers())) for wrong in ("q", None, AsyncQueue)),
+        ("handlers", "mail", lambda queue, wrong: Worker(queue, wrong)),
+        *(("inline", wrong, lambda _, wrong: Handlers()("work", inline=wrong)) for wrong in (1, "no", None)),
+        ("name", "work", lambda _, name: some_handlers()(name)),
+        ("lua", "lua", lambda _, wrong: Queue("q", lua=wrong)),
+        # Whoever gives a length of time without a rate thinks that it does something.
+        *(("per_ms", ms, lambda queue, ms: queue.set_limit("work", per_ms=ms)) for ms in (1, 1000)),
+        *(("per_ms", ms, lambda queue, ms: queue.set_limit("work", concurrency=2, per_ms=ms)) for ms in (1, 1000)),
+    ],
+)
+def test_an_argument_that_makes_no_sense_is_named(queue: Queue, field: str, value: Any, call: Callable[..., Any]) -> None:
+    refused(field, value, call, queue, value)
+
+
 def test_a_decorator_without_a_name() -> None:
     assert '@handlers("name")' in refused("name", without_argument, Handlers(), without_argument)
-
-
-@pytest.mark.parametrize("inline", [1, "no", None])
-def test_inline_is_a_bool(inline: Any) -> None:
-    refused("inline", inline, Handlers(), "work", inline=inline)
 
 
 def test_a_job_says_what_it_is() -> None:
@@ -265,55 +243,22 @@ class Colour(IntEnum):
     RED = 1
 
 
-def levels_of(count: int) -> object:
-    found: object = 0
-    for level in range(count):
-        found = {"a": found} if level % 2 else [found]
-    return found
-
-
 #: What JSON makes equal or cannot say, and a word of the reason.
 UNSAYABLE: tuple[tuple[Any, str], ...] = (
-    ({1: "int", "1": "text"}, "1 and '1'"),
-    ({"1": "text", 1: "int"}, "'1' and 1"),
-    ({True: 0, "true": 1}, "True and 'true'"),
-    ({None: 0, "null": 1}, "None and 'null'"),
-    ({1.5: 0, "1.5": 1}, "1.5 and '1.5'"),
-    ({1e300: 0, "1e+300": 1}, "1e\\+300"),
-    ({-1: 0, "-1": 1}, "-1"),
-    ({Colour.RED: 0, "1": 1}, "RED"),
-    ([{"a": ({"b": {0: 0, "0": 1}},)}], "0 and '0'"),
-    ({(1, 2): 0}, "tuple"),
-    ({b"a": 0}, "bytes"),
-    ({math.nan: 0}, "nan|NaN|JSON compliant"),
-    (math.nan, "JSON compliant"),
-    ([math.inf], "JSON compliant"),
-    ("\ud800", "surrogates"),
-    ({"\udcff": 0}, "surrogates"),
-    ([10**5000], "digits"),
-    ({10**5000: 0}, "digits"),
-    ({1, 2}, "set"),
-    (levels_of(501), "deep|recursion"),
-    (levels_of(100_000), "recursion"),
-    (Lying(a=1), "no items"),
+    *(({1: "int", "1": "text"}, "1 and '1'"), ({"1": "text", 1: "int"}, "'1' and 1"), ({-1: 0, "-1": 1}, "-1")),
+    *(({True: 0, "true": 1}, "True and 'true'"), ({None: 0, "null": 1}, "None and 'null'")),
+    *(({1.5: 0, "1.5": 1}, "1.5 and '1.5'"), ({1e300: 0, "1e+300": 1}, "1e\\+300"), ({Colour.RED: 0, "1": 1}, "RED")),
+    *(([{"a": ({"b": {0: 0, "0": 1}},)}], "0 and '0'"), ({(1, 2): 0}, "tuple"), ({b"a": 0}, "bytes"), ({1, 2}, "set")),
+    *(({math.nan: 0}, "nan|NaN|JSON compliant"), (math.nan, "JSON compliant"), ([math.inf], "JSON compliant")),
+    *(("\ud800", "surrogates"), ({"\udcff": 0}, "surrogates"), ([10**5000], "digits"), ({10**5000: 0}, "digits")),
+    *((levels_of(501), "deep|recursion"), (levels_of(100_000), "recursion"), (Lying(a=1), "no items")),
 )
 #: What it can say, though a key or a text looks like one of those.
 SAYABLE: tuple[Any, ...] = (
-    {1: "int", "2": "text"},
-    {"a": '{"1":2,\\"1\\":3}', "1": 0, "true": 1, "null": None},
-    [{str(number): number} for number in range(600)],
-    ['[{"1":' * 600],
-    levels_of(validate.NESTING_MAX - 1),
-    levels_of(validate.NESTING_MAX),
-    {Colour.RED: Colour.RED},
-    OrderedDict(a=(1, 2)),
+    *({1: "int", "2": "text"}, {"a": '{"1":2,\\"1\\":3}', "1": 0, "true": 1, "null": None}, {Colour.RED: Colour.RED}),
+    *([{str(number): number} for number in range(600)], ['[{"1":' * 600], OrderedDict(a=(1, 2))),
+    *(levels_of(validate.NESTING_MAX - 1), levels_of(validate.NESTING_MAX)),
 )
-
-
-def circle() -> object:
-    nested: dict[str, object] = {}
-    nested["a"] = [nested]
-    return nested
 
 
 def test_what_json_makes_equal_or_cannot_say_is_refused_by_name_wherever_values_travel(queue: Queue) -> None:
@@ -331,10 +276,8 @@ def test_what_json_makes_equal_or_cannot_say_is_refused_by_name_wherever_values_
         ("on_success.payload", lambda value: queue.enqueue("work", 0, on_success=NewJob("more", value))),
         ("payload", lambda value: queue.schedules.put("s", "work", value, every_ms=1000)),
         ("payload", lambda value: queue.enqueue("work", typed.write((value,), {}))),
-        ("progress", lambda value: job.progress(1, data=value)),
-        ("result", job.encode_result),
-        ("attributes", lambda value: validate.attributes({"a": value})),
-        ("content", contents.written),
+        *(("progress", lambda value: job.progress(1, data=value)), ("result", job.encode_result)),
+        *(("attributes", lambda value: validate.attributes({"a": value})), ("content", contents.written)),
     )
     for field, place in places:
         for value, reason in (*UNSAYABLE, (circle(), "[Cc]ircular")):

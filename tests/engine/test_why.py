@@ -1,21 +1,17 @@
 """`queue.jobs.why` says why a job does not run; `queue.limits` and `queue.obstacles` say what holds a queue back."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any
 
 import pytest
 
-from engine import AsyncQueue, Malformed, Queue
-from engine.ops.claims import Bury, Failure
-from engine.ops.workers import Beat
+from engine import AsyncQueue, Malformed, Queue, Target
 from engine.options import route_text
-from engine.routing import Target
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.waiting import wait_until
+from tests.engine.ops import Beat, Bury, Failure
 
 #: The time of a desk in words.
 NOW = "2100-01-01 01:06:40 UTC"
@@ -173,10 +169,8 @@ def test_since_when_each_lane_waits(desk: Desk) -> None:
     desk.enqueue("fifo", *(f"fifo{number}" for number in range(12)))
     desk.enqueue(*(f"lifo{number}" for number in range(12)), lifo=True).enqueue("tenant", key="acme")
     found = desk.swept(40_000).queue.obstacles()
-    assert [(lane.name, lane.key, lane.waiting, lane.oldest_ms - START_MS) for lane in found.lanes] == [
-        ("main", "", 27, 0),
-        ("main", "acme", 1, 10_000),
-    ]
+    lanes = [(lane.name, lane.key, lane.waiting, lane.oldest_ms - START_MS) for lane in found.lanes]
+    assert lanes == [("main", "", 27, 0), ("main", "acme", 1, 10_000)]
     assert (found.oldest_age_ms, found.waiting_by_name, found.cut) == (50_000, {"main": 28}, False)
     desk.queue.jobs.remove("lifo")
     assert desk.queue.obstacles().oldest_age_ms == 40_000

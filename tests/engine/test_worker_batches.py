@@ -1,7 +1,5 @@
 """Handlers that take several jobs of a lane at once, in real workers on a real server: plain, inline and async."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal
@@ -18,7 +16,7 @@ from record.recorder import Recorder
 from tests.engine.helpers import batch_handlers
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.processes import Workers, run_of
-from tests.engine.helpers.producing import ids_of, refused
+from tests.engine.helpers.producing import ids_of, raises, refused
 from tests.engine.helpers.schema import checked_rows
 from tests.engine.helpers.waiting import wait_until
 
@@ -83,11 +81,7 @@ def test_a_batch_that_raises_has_failed_with_each_of_its_jobs(queue: Queue, kind
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_batch_that_fails_in_part_has_finished_in_part(queue: Queue, kind: str) -> None:
     put(queue, "a", "b", "c", attempts=1)
-
-    def body(jobs: list[Job]) -> None:
-        raise BatchFailed({"a": KeyError("x"), "c": "bad \ud800 row"})
-
-    burst(queue, register(Handlers(), kind, body))
+    burst(queue, register(Handlers(), kind, raises(BatchFailed({"a": KeyError("x"), "c": "bad \ud800 row"}))))
     assert sorted(ids_of(queue, "dead")) == ["a", "c"] and ids_of(queue, "done") == ["b"]
     assert (run_of(queue, "a").get("error", ""), run_of(queue, "c").get("error", "")) == ("KeyError: 'x'", "bad ? row")
 
@@ -231,23 +225,18 @@ def test_the_history_has_a_row_for_each_job(ironclaim_url: str, tmp_path: Path) 
     path = tmp_path / "h.jsonl"
     made = Queue("q", url=ironclaim_url, observer=Recorder(HistoryFile(path, proc="worker-1", role="worker"), queue="q"))
     put(made, "a", "b", "c", attempts=1)
-    burst(made, register(Handlers(), "plain", lambda jobs: fail(jobs[1])))
+    burst(made, register(Handlers(), "plain", raises(BatchFailed({"b": "no"}))))
     made.close()
     handled = [row for row in checked_rows(path) if row.get("f") == "handle"]
     assert sorted(row["type"] for row in handled) == ["fail"] + ["invoke"] * 3 + ["ok"] * 2, handled[0]
-
-
-def fail(job: Job) -> None:
-    raise BatchFailed({job.id: "no"})
 
 
 def test_lanes_do_not_mix_and_neither_do_names(queue: Queue) -> None:
     seen, handlers = list[set[tuple[str, str]]](), Handlers()
     for name in ("index", "other"):
         register(handlers, "plain", lambda jobs: seen.append({(job.name, job.payload) for job in jobs}), name=name)
-    queue.enqueue_many(
-        [{"name": name, "payload": key, "key": key} for _ in range(10) for name in ("index", "other") for key in ("x", "y")]
-    )
+    each = [(name, key) for _ in range(10) for name in ("index", "other") for key in "xy"]
+    queue.enqueue_many([{"name": name, "payload": key, "key": key} for name, key in each])
     burst(queue, handlers)
     assert {len(group) for group in seen} == {1} and queue.counts().finished == 40
 
@@ -266,8 +255,7 @@ def test_the_largest_batch_of_failures(queue: Queue) -> None:
 
 @pytest.mark.parametrize("batch", [0, 1001, -1, True, "5", 2.5])
 def test_a_batch_out_of_bounds_is_malformed(batch: Any) -> None:
-    with pytest.raises(Malformed, match="batch"):
-        Handlers()("index", batch=batch)
+    refused(Malformed, "batch", Handlers(), "index", batch=batch)
 
 
 def test_a_child_process_runs_a_batch_and_each_job_has_its_end(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
@@ -310,11 +298,7 @@ def test_a_lost_lease_of_a_batch_is_told_to_its_job_in_the_child_process(queue: 
 
 def test_a_batch_that_fails_in_part_has_results_for_the_rest(queue: Queue) -> None:
     put(queue, "a", "b", attempts=1, result_ttl_ms=60_000)
-
-    def body(jobs: list[Job]) -> None:
-        raise BatchFailed({"a": "no"}, {"b": 7})
-
-    burst(queue, register(Handlers(), "plain", body))
+    burst(queue, register(Handlers(), "plain", raises(BatchFailed({"a": "no"}, {"b": 7}))))
     assert ids_of(queue, "dead") == ["a"] and queue.results.wait("b").get() == 7
     refused(Malformed, "^results: ", BatchFailed, {}, [1])
 

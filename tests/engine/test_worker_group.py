@@ -1,7 +1,5 @@
 """Several queues in one process: strict, weighted and by chance, on a real server; whose turn it is, by hand."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import signal
@@ -18,6 +16,7 @@ from hypothesis import strategies as st
 from engine import Malformed, Queue, ServerUnavailable, Worker, WorkerGroup
 from engine.worker.machine.concurrency import Sharing
 from tests.engine.helpers.at_work import Book, at_work
+from tests.engine.helpers.producing import refused
 from tests.engine.helpers.waiting import wait_until
 
 NAMES = ("critical", "normal", "low")
@@ -124,16 +123,12 @@ def test_a_group_tells_that_the_grace_of_one_of_its_workers_was_over(queues: tup
 
 
 def test_a_group_ends_when_one_of_its_workers_fails(queues: tuple[Queue, ...], closed_port: int) -> None:
-    gone = Queue("gone", url=f"redis://127.0.0.1:{closed_port}")
-    gone.driver.deadline_ms = 100
-    with pytest.raises(ServerUnavailable):
-        WorkerGroup([queues[0], gone], Book().handlers("w", "work")).run()
-    gone.close()
+    with Queue("gone", url=f"redis://127.0.0.1:{closed_port}") as gone:
+        gone.driver.deadline_ms = 100
+        refused(ServerUnavailable, None, WorkerGroup([queues[0], gone], Book().handlers("w", "work")).run)
 
 
-def test_a_group_does_not_run_with_a_worker_that_runs_by_itself(
-    queues: tuple[Queue, ...], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_group_runs_with_no_worker_that_runs_by_itself(queues: tuple[Queue, ...], caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "ironclaim.worker")
     book = Book()
     group = WorkerGroup(queues, book.handlers("w", "work"))
@@ -141,8 +136,7 @@ def test_a_group_does_not_run_with_a_worker_that_runs_by_itself(
         alone = threads.submit(group.workers[0].run)
         fill(queues[:1], 1)
         wait_until(lambda: bool(book.ran), "one runs by itself")
-        with pytest.raises(Malformed, match="a worker that does not run already"):
-            group.run()
+        refused(Malformed, "a worker that does not run already", group.run)
         group.stop()
         assert alone.result(120) == "stopped"
     assert sum(": queue critical, " in record.getMessage() for record in caplog.records) == 1, "it began once"
@@ -151,34 +145,25 @@ def test_a_group_does_not_run_with_a_worker_that_runs_by_itself(
 @pytest.mark.parametrize(
     ("more", "field"),
     [
-        ({"queues": []}, "queues"),
-        ({"queues": "critical"}, "queues"),
-        ({"queues": ["critical"]}, "queues"),
-        ({"strategy": "lazy"}, "strategy"),
-        ({"weights": [1, 1, 1]}, "weights"),
-        ({"strategy": "weighted"}, "weights"),
+        *(({"queues": []}, "queues"), ({"queues": "critical"}, "queues")),
+        *(({"queues": ["critical"]}, "queues"), ({"strategy": "lazy"}, "strategy")),
+        *(({"weights": [1, 1, 1]}, "weights"), ({"strategy": "weighted"}, "weights")),
         ({"strategy": "weighted", "weights": [1, 1]}, "weights"),
         ({"strategy": "weighted", "weights": [1, 0, 1]}, "weights"),
         ({"strategy": "weighted", "weights": [1, 1001, 1]}, "weights"),
-        ({"concurrency": 0}, "concurrency"),
-        ({"lease_ms": 1}, "lease_ms"),
+        *(({"concurrency": 0}, "concurrency"), ({"lease_ms": 1}, "lease_ms")),
     ],
 )
 def test_bad_groups(queues: tuple[Queue, ...], more: dict[str, Any], field: str) -> None:
     given: dict[str, Any] = {"queues": queues, **more}
-    with pytest.raises(Malformed) as caught:
-        WorkerGroup(handlers=Book().handlers("w", "work"), **given)
-    assert caught.value.field == field
+    assert refused(Malformed, None, WorkerGroup, handlers=Book().handlers("w", "work"), **given).field == field
 
 
 def test_a_queue_stands_once_in_a_group(queues: tuple[Queue, ...]) -> None:
-    with pytest.raises(Malformed, match="different Queues"):
-        WorkerGroup([queues[0], queues[0]], Book().handlers("w", "work"))
-    with (
-        Queue(queues[0].name, url=queues[0].url) as again,
-        pytest.raises(Malformed, match=f"two are the queue {again.name}; let one module import that of the other"),
-    ):
-        WorkerGroup([queues[0], again], Book().handlers("w", "work"))
+    refused(Malformed, "different Queues", WorkerGroup, [queues[0], queues[0]], Book().handlers("w", "work"))
+    with Queue(queues[0].name, url=queues[0].url) as again:
+        said = f"two are the queue {again.name}; let one module import that of the other"
+        refused(Malformed, said, WorkerGroup, [queues[0], again], Book().handlers("w", "work"))
 
 
 @pytest.mark.parametrize("kind", ["worker", "group"])
@@ -222,12 +207,10 @@ def test_a_queue_whose_claims_are_not_answered_asks_for_one_place() -> None:
     assert gone.allow(8, 0) == 8
 
 
-@given(
-    st.sampled_from(["strict", "weighted", "shuffle"]),
-    st.integers(1, 5),
-    st.lists(st.integers(1, 5), min_size=1, max_size=4),
-    st.integers(0, 2**32),
-)
+WEIGHTS = st.lists(st.integers(1, 5), min_size=1, max_size=4)
+
+
+@given(st.sampled_from(["strict", "weighted", "shuffle"]), st.integers(1, 5), WEIGHTS, st.integers(0, 2**32))
 def test_places_are_never_overdrawn_and_somebody_may_claim(strategy: Any, places: int, weights: list[int], seed: int) -> None:
     """Machines that ask, are answered and end jobs in any order; those that are poked ask."""
     dice = random.Random(seed)

@@ -1,7 +1,5 @@
 """Every kind of handler in a real worker process: coroutines on a loop, plain functions in threads and in child processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -14,8 +12,6 @@ import pytest
 
 from engine import ConnectOptions, Handlers, Job, Malformed, Queue, Worker
 from engine.errors import describe
-from engine.ops.claims import LeasedJob
-from engine.ops.jobs import Lease, Options
 from engine.testing import EmbeddedServer
 from engine.worker.child_processes import Child
 from tests.engine.desk import write_run
@@ -25,6 +21,7 @@ from tests.engine.helpers.processes import Workers, put, run_of, stopped
 from tests.engine.helpers.producing import ids_of, refused, some_handlers
 from tests.engine.helpers.schema import checked_rows
 from tests.engine.helpers.waiting import DEADLINE_S, rows_of, wait_until
+from tests.engine.ops import Lease, LeasedJob, Options
 
 KINDS = "tests.engine.helpers.kinds_of_handlers:handlers"
 INLINE = "tests.engine.helpers.inline_handlers:handlers"
@@ -140,11 +137,8 @@ def test_what_a_stop_has_interrupted_goes_back_to_the_front_threads_keep_their_l
     put(queue, workers, "hold", "c", "d", priority=9)
     for name, options in {"child": ("--processes", "1"), "thread": ()}.items():
         fences = len(workers.marks("start"))
-        other = workers.start(
-            *("--grace-ms", "300", "--concurrency", "1", "--lease-ms", "600000", "--prefetch", "0", *options),
-            handlers="tests.engine.helpers.kinds_of_handlers:handlers",
-            name=name,
-        )
+        given = ("--grace-ms", "300", "--concurrency", "1", "--lease-ms", "600000", "--prefetch", "0", *options)
+        other = workers.start(*given, handlers=KINDS, name=name)
         wait_until(lambda before=fences: len(workers.marks("start")) > before, "it runs")
         assert stopped(other) == 71
         counts = queue.counts()
@@ -153,16 +147,15 @@ def test_what_a_stop_has_interrupted_goes_back_to_the_front_threads_keep_their_l
     assert "goes back uncharged" in workers.output("child")
 
 
-@pytest.mark.parametrize("make", ["generator", "async generator"])
-def test_a_generator_is_no_handler(make: str) -> None:
+def test_a_generator_is_no_handler() -> None:
     def generator(job: Job) -> Iterator[None]:
         yield
 
     async def async_generator(job: Job) -> Any:
         yield
 
-    with pytest.raises(Malformed, match="^handler: .*without yield"):
-        Handlers()("work")(generator if make == "generator" else async_generator)
+    for made in (generator, async_generator):
+        refused(Malformed, "^handler: .*without yield", Handlers()("work"), made)
 
 
 def test_an_object_with_an_async_call_is_a_coroutine_handler() -> None:
@@ -325,8 +318,7 @@ def test_no_child_outlives_a_run_inside_a_process_that_goes_on(queue: Queue, wor
 
 def test_a_handler_that_a_child_would_not_find_is_refused_before_any_io(queue: Queue) -> None:
     handlers = some_handlers(name="local")
-    with pytest.raises(Malformed, match="^handlers: .*functions of importable modules"):
-        Worker(queue, handlers, processes=1)
+    refused(Malformed, "^handlers: .*functions of importable modules", Worker, queue, handlers, processes=1)
     Worker(queue, handlers)
     coroutines = Handlers()
 

@@ -1,10 +1,9 @@
 """Inline handlers in a real worker: one after the other in one thread, and none of the rules bends for them."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from engine.worker.process import Threads
 from engine.worker.runs import LoopThread
 from tests.engine.helpers.machine import Machine
 from tests.engine.helpers.processes import Workers, put, run_of
-from tests.engine.helpers.producing import ids_of, some_handlers
+from tests.engine.helpers.producing import ids_of, raises, refused, some_handlers
 from tests.engine.helpers.schema import checked_rows
 from tests.engine.helpers.waiting import rows_of, wait_until
 
@@ -29,13 +28,11 @@ def start(workers: Workers, *options: str, name: str = "worker-1") -> Any:
 
 
 def drained(queue: Queue, handlers: Handlers, **settings: Any) -> None:
-    settings = {"sweep_ms": 50, **settings}
-    Worker(queue, handlers, **settings).run(burst=True)
+    Worker(queue, handlers, **dict[str, Any](sweep_ms=50) | settings).run(burst=True)
 
 
 def test_inline_handlers_run_in_the_order_of_the_claims_and_one_at_a_time(queue: Queue) -> None:
-    handlers, ran, running = Handlers(), list[int](), list[int]()
-    most: list[int] = []
+    handlers, ran, running, most = Handlers(), list[int](), list[int](), list[int]()
 
     @handlers("work", inline=True)
     def work(job: Job) -> None:
@@ -187,13 +184,8 @@ def test_a_worker_runs_inline_handlers_where_gevent_has_patched_the_process(queu
 def test_a_defect_ends_the_worker_loudly(queue: Queue, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """Whichever thread takes it: a worker that looks alive and does nothing is the worst of all."""
     queue.enqueue("work", 1)
-
-    def broken(*_: object) -> None:
-        raise RuntimeError("a defect")
-
-    monkeypatch.setattr(f"engine.worker.{where}", broken)
-    with pytest.raises(RuntimeError, match="a defect"):
-        Worker(queue, some_handlers(inline=True), sweep_ms=50).run()
+    monkeypatch.setattr(f"engine.worker.{where}", raises(RuntimeError("a defect")))
+    refused(RuntimeError, "a defect", Worker(queue, some_handlers(inline=True), sweep_ms=50).run)
     wait_until(lambda: not [one for one in threading.enumerate() if one.name.startswith("caller-")], "its threads have ended")
 
 
@@ -202,8 +194,7 @@ def test_an_async_function_cannot_run_inline() -> None:
 
     async def work(job: Job) -> None: ...
 
-    with pytest.raises(Malformed, match="^inline: .*async"):
-        handlers("work", inline=True)(work)
+    refused(Malformed, "^inline: .*async", handlers("work", inline=True), work)
     handlers("work", inline=True)(lambda job: None)
     assert handlers.inline == {"work"}
 
@@ -216,19 +207,8 @@ def test_what_is_said_of_a_lease_while_its_run_ends_is_not_kept() -> None:
     def ended(leased: LeasedJob, fault: Fault | None, place: Place, result: bytes | None) -> None:
         running.runs.lose(leased.lease, cancelled=False)
 
-    running = HandlerPool(
-        some_handlers(),
-        None,
-        ended,
-        Threads("handler", kept=0),
-        LoopThread("loop"),
-        lambda run: None,
-        say=lambda event: None,
-        places=0,
-        processes=False,
-    )
-    try:
+    threads, silent = (Threads("handler", kept=0), LoopThread("loop")), {"say": print, "places": 0, "processes": False}
+    running: Any = HandlerPool(some_handlers(), None, ended, *threads, print, **silent)
+    with closing(running):
         running.run_here(job, "inline")
         assert running.runs._lost == {}
-    finally:
-        running.close()

@@ -1,7 +1,5 @@
 """The worker as a real process on a real server: work, failures, a graceful stop, and starts that cannot be."""
 
-from __future__ import annotations
-
 import signal
 import socket
 from collections.abc import Iterator
@@ -31,8 +29,7 @@ def without_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers
         made.stop_all()
 
 
-@pytest.mark.feature("BL19", "BQ05")
-@pytest.mark.feature("MQ01", "MQ02")
+@pytest.mark.feature("BL19", "BQ05", "MQ01", "MQ02")
 def test_rule_18_it_handles_its_jobs_leaves_others_alone_and_a_whole_history(queue: Queue, workers: Workers) -> None:
     jobs = [f"j{number}" for number in range(30)]
     put(queue, workers, "mark", *jobs[:20])
@@ -81,12 +78,9 @@ def test_a_failing_job_waits_its_back_off_and_is_buried_in_the_end_whatever_it_r
 
 
 @pytest.mark.slow
-@pytest.mark.feature("BL36", "BN29")
-@pytest.mark.feature("BN29", "BL36", "BQ36")
+@pytest.mark.feature("BL36", "BN29", "BQ36")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stop_gives_back_what_has_not_started_and_waits_for_the_rest(
-    queue: Queue, workers: Workers, number: signal.Signals
-) -> None:
+def test_a_stop_gives_back_what_has_not_started_and_waits(queue: Queue, workers: Workers, number: signal.Signals) -> None:
     put(queue, workers, "hold", "a", "b", "c", "d")
     worker = workers.start("--concurrency", "2", "--lease-ms", "600000")
     # One more is leased ahead; it goes back after a moment, or at the stop if that comes first.
@@ -131,12 +125,10 @@ def test_an_idle_worker_stops_at_once(workers: Workers) -> None:
         ({"handlers": "no-colon"}, [], "object: 'no-colon'"),
         ({"handlers": ":handlers"}, [], "object: ':handlers'"),
         ({"handlers": ".relative:handlers"}, [], "object: '.relative:handlers'"),
-        ({"queue": "two words"}, [], "queue: 'two words'"),
-        ({"queue": ""}, [], "queue: ''"),
+        *(({"queue": "two words"}, [], "queue: 'two words'"), ({"queue": ""}, [], "queue: ''")),
         ({"name": 'a"b'}, [], "worker name: 'a\"b'"),
         ({}, ["--url", "http://localhost"], "url: 'http://localhost'"),
-        ({}, ["--concurrency", "0"], "concurrency: 0"),
-        ({}, ["--lease-ms", "99"], "lease_ms: 99"),
+        *(({}, ["--concurrency", "0"], "concurrency: 0"), ({}, ["--lease-ms", "99"], "lease_ms: 99")),
         ({}, ["--sweep-ms", "9001"], "sweep_ms: 9001"),
         ({}, ["--history", "h.jsonl"], "--history: 'h.jsonl' is not allowed, it must be left out: set IRONCLAIM_OBSERVER"),
         ({}, ["--lua", "/none"], "no folder of scripts at /none"),

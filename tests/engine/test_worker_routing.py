@@ -1,7 +1,5 @@
 """Which jobs a real worker takes: targets, routing keys, names, priorities; what holds it back: pauses, gates, settings."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable
@@ -11,11 +9,11 @@ import pytest
 
 from engine import Malformed, Queue, Target, Worker
 from engine.observer import Outcome
-from engine.ops.base import Call
-from engine.ops.claims import WorkerUpdates
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.both import hurried
+from tests.engine.helpers.producing import refused
 from tests.engine.helpers.waiting import wait_until
+from tests.engine.ops import Call, WorkerUpdates
 
 #: What happens while a test waits was not found by a sweep or a heartbeat.
 SLOW_SWEEP = {"lease_ms": 600_000, "sweep_ms": 600_000, "beat_ms": 600_000}
@@ -40,6 +38,11 @@ class Hearing:
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *arguments: None
+
+
+def put(queue: Queue, *ids: str, **options: Any) -> None:
+    for id in ids:
+        queue.enqueue("work", {}, id=id, **options)
 
 
 def finished(queue: Queue, count: int) -> bool:
@@ -93,8 +96,7 @@ def test_idle_workers_learn_at_once_of_a_class_that_nobody_has_ever_seen(queue: 
         for number, name in enumerate(("c", "a", "b")):
             queue.enqueue("work", {}, id=f"for-{name}", target=Target(server=name))
             wait_until(lambda name=name: book.by(name)[-1:] == [f"for-{name}"], f"job {number}")
-        for number in range(20):
-            queue.enqueue("work", {}, id=f"again-{number}", target=Target(server="b"))
+        put(queue, *(f"again-{number}" for number in range(20)), target=Target(server="b"))
         wait_until(lambda: finished(queue, 24), "a class that is known wakes its worker as any other")
 
 
@@ -112,8 +114,7 @@ def test_a_worker_with_many_classes_starts_each_of_them(queue: Queue) -> None:
 
 def test_no_class_starves_while_another_one_is_busy(queue: Queue) -> None:
     book = Book()
-    for number in range(300):
-        queue.enqueue("work", {}, id=f"busy{number}", route="busy")
+    put(queue, *(f"busy{number}" for number in range(300)), route="busy")
     for number in range(5):
         queue.enqueue("work", {}, id=f"rare{number}", route=f"rare{number}")
     with at_work(make_worker(queue, book, "w", concurrency=1, routes=["busy", *(f"rare{n}" for n in range(5))])):
@@ -146,9 +147,8 @@ def test_a_worker_for_some_names_leaves_the_others(queue: Queue) -> None:
 @pytest.mark.usefixtures("long_blocks")
 def test_a_worker_for_some_priorities_takes_them_from_behind_others_and_steals_no_marker(queue: Queue) -> None:
     book = Book()
-    for number in range(5):
-        queue.enqueue("work", {}, id=f"good{number}", priority=9)
-    queue.enqueue("work", {}, id="low", priority=1)
+    put(queue, *(f"good{number}" for number in range(5)), priority=9)
+    put(queue, "low", priority=1)
     low = make_worker(queue, book, "low", priorities=(1, 3), **SLOW_SWEEP)
     with at_work(low):
         wait_until(lambda: book.by("low") == ["low"], "the job behind five better ones")
@@ -184,20 +184,11 @@ def test_bounds_of_a_workers_settings(queue: Queue) -> None:
     for good in ({"concurrency": 1000}, {"concurrency": 1}, {"priorities": (1, 1)}, {"names": ["work"]}, {"routes": ["a"]}):
         make_worker(queue, book, "w", **good)
     bad: list[tuple[str, Any]] = [
-        ("concurrency", 0),
-        ("concurrency", 1001),
-        ("priorities", (5, 2)),
-        ("names", ["nobody"]),
-        ("routes", []),
-        ("stack", ["node"]),
-        ("capabilities", "gpu"),
-        ("region", ""),
-        ("gate", 7),
+        *(("concurrency", 0), ("concurrency", 1001), ("priorities", (5, 2)), ("names", ["nobody"])),
+        *(("routes", []), ("stack", ["node"]), ("capabilities", "gpu"), ("region", ""), ("gate", 7)),
     ]
     for name, value in bad:
-        with pytest.raises(Malformed) as caught:
-            make_worker(queue, book, "w", **{name: value})
-        assert caught.value.field == name
+        assert refused(Malformed, None, make_worker, queue, book, "w", **{name: value}).field == name
 
 
 # -- what holds a worker back
@@ -207,8 +198,7 @@ def test_bounds_of_a_workers_settings(queue: Queue) -> None:
 def test_a_paused_worker_ends_what_runs_and_starts_nothing(queue: Queue) -> None:
     book = Book(hold=True)
     worker = make_worker(queue, book, "w", concurrency=1, prefetch=8)
-    for number in range(4):
-        queue.enqueue("work", {}, id=f"j{number}")
+    put(queue, "j0", "j1", "j2", "j3")
     with at_work(worker):
         wait_until(lambda: book.running == 1, "one runs")
         worker.pause()
@@ -257,8 +247,7 @@ def test_a_gate_bounds_how_many_are_claimed_and_one_that_raises_is_closed(queue:
     def gate() -> int:
         return said[0] if said[0] >= 0 else 1 // 0
 
-    for number in range(6):
-        queue.enqueue("work", {}, id=f"j{number}")
+    put(queue, *(f"j{number}" for number in range(6)))
     with at_work(make_worker(queue, book, "w", concurrency=8, gate=gate)):
         wait_until(lambda: book.running >= 2, "two a claim")
         said[0] = -1
@@ -274,8 +263,7 @@ def test_a_gate_bounds_how_many_are_claimed_and_one_that_raises_is_closed(queue:
 def test_so_many_handlers_at_once_as_are_set_from_afar(queue: Queue, client: Any) -> None:
     book = Book(hold=True)
     queue.workers.set_concurrency("w", 2)
-    for number in range(6):
-        queue.enqueue("work", {}, id=f"j{number}")
+    put(queue, *(f"j{number}" for number in range(6)))
     with at_work(make_worker(queue, book, "w", concurrency=4, sweep_ms=50)):
         # It may have begun with more before it heard of it.
         wait_until(lambda: book.running >= 2, "it works")
@@ -294,8 +282,7 @@ def test_so_many_handlers_at_once_as_are_set_from_afar(queue: Queue, client: Any
             book.most = 0
             # Else it may run nearly all of them before the other one has three.
             book.hold()
-            for number in range(20):
-                queue.enqueue("work", {}, id=f"k{number}")
+            put(queue, *(f"k{number}" for number in range(20)))
             wait_until(lambda: (book.running, again.running) == (1, 3), "the number of its own, and the number for all")
             book.release()
             again.release()
@@ -352,17 +339,12 @@ def test_settings_by_both_faces(ironclaim_url: str, kind: str, client: Any) -> N
         fields = client.hgetall(queue.model.keys.settings)
         assert fields == {"version": "5", "c:w": "1000", "c:*": "1", "p:w": "0 0"}
         for name, arguments, field in (
-            ("set_concurrency", ("w", 0), "concurrency"),
-            ("set_concurrency", ("w", 1001), "concurrency"),
-            ("set_concurrency", ("a b", 1), "worker name"),
-            ("pause", ("",), "worker name"),
+            *(("set_concurrency", ("w", 0), "concurrency"), ("set_concurrency", ("w", 1001), "concurrency")),
+            *(("set_concurrency", ("a b", 1), "worker name"), ("pause", ("",), "worker name")),
             ("resume", (None,), "worker name"),
         ):
-            with pytest.raises(Malformed) as caught:
-                call(name, *arguments)
-            assert caught.value.field == field
-        with pytest.raises(Malformed, match="^length_ms: "):
-            call("pause", "w", length_ms=-1)
+            assert refused(Malformed, None, call, name, *arguments).field == field
+        refused(Malformed, "^length_ms: ", call, "pause", "w", length_ms=-1)
         queue.close()
 
 

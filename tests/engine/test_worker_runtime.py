@@ -1,7 +1,5 @@
 """A worker's own life, as a real process on a real server: timeouts of every kind of handler, ends, logs."""
 
-from __future__ import annotations
-
 import json
 import logging
 import signal
@@ -14,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from engine import Handlers, Malformed, Queue, Worker
-from engine.errors import EngineError
+from engine import EngineError, Handlers, Malformed, Queue, Worker
 from engine.logs import JsonFormatter
 from engine.testing import EmbeddedServer
 from engine.worker import executor
@@ -43,9 +40,7 @@ def start(workers: Workers, *options: str) -> subprocess.Popen[bytes]:
 @pytest.mark.slow
 @pytest.mark.feature("BN27", "BL10")
 @pytest.mark.parametrize("name", ["hold", "hold-inline"])
-def test_a_function_in_a_thread_that_takes_too_long_has_failed_and_keeps_its_place(
-    queue: Queue, workers: Workers, name: str
-) -> None:
+def test_a_function_in_a_thread_that_takes_too_long_keeps_its_place(queue: Queue, workers: Workers, name: str) -> None:
     put(queue, workers, name, "slow", timeout_ms=TIMEOUT_MS, attempts=1)
     worker = start(workers, "--concurrency", "1")
     wait_until(lambda: ids_of(queue, "dead") == ["slow"], "it is dead while it runs")

@@ -1,7 +1,5 @@
 """The table of a worker's settings: every bound from both sides, and the same names wherever settings are given or read."""
 
-from __future__ import annotations
-
 import pydoc
 from collections.abc import Iterator
 from inspect import signature
@@ -9,13 +7,13 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from engine import GroupSettings, Handlers, Malformed, Queue, Worker, WorkerGroup, WorkerSettings
+from engine import GroupSettings, Malformed, Queue, Worker, WorkerGroup, WorkerSettings
 from engine.options import Checked, Choice, Duration, Flag, Whole, settings_of
 from engine.testing import free_port
+from tests.engine.helpers.producing import refused, some_handlers
 
 ROWS = settings_of(GroupSettings)
-HANDLERS = Handlers()
-HANDLERS("job")(print)
+HANDLERS = some_handlers(print, "job")
 DAY_MS = 86_400_000
 #: Settings that a setting needs beside it, for all of its bounds.
 COMPANIONS: dict[str, dict[str, Any]] = {"sweep_ms": {"lease_ms": DAY_MS}, "weights": {"strategy": "weighted"}}
@@ -75,33 +73,24 @@ def test_a_setting_is_taken_within_its_bound_and_refused_by_name_beyond(name: st
         make(value)
     for value in bad:
         for made in (WorkerGroup,) if of_group else (WorkerGroup, Worker):
-            with pytest.raises(Malformed) as caught:
-                made(queues if made is WorkerGroup else queues[0], HANDLERS, **{**beside, name: value})  # type: ignore[arg-type]
-            assert caught.value.field == ("worker name" if name == "name" else name), value
-            assert "it must be" in str(caught.value) and "\n" not in str(caught.value)
+            served = queues if made is WorkerGroup else queues[0]
+            error = refused(Malformed, "it must be", made, served, HANDLERS, **{**beside, name: value})
+            assert error.field == ("worker name" if name == "name" else name) and "\n" not in str(error), value
 
 
 def test_a_setting_that_does_not_exist(queues: tuple[Queue, Queue]) -> None:
-    unknown: dict[str, Any] = {"grace": 5}
-    with pytest.raises(Malformed, match=r"^grace: 5 .*a setting, perhaps grace_ms; engine.WorkerSettings lists them"):
-        Worker(queues[0], HANDLERS, **unknown)
-    with pytest.raises(Malformed, match=r"^grace: 5 .*a setting, perhaps grace_ms; engine.GroupSettings lists them"):
-        WorkerGroup(queues, HANDLERS, **unknown)
-    of_group: dict[str, Any] = {"strategy": "strict"}
-    with pytest.raises(Malformed, match=r"^strategy: "):
-        Worker(queues[0], HANDLERS, **of_group)
+    for made, served, table in ((Worker, queues[0], "WorkerSettings"), (WorkerGroup, queues, "GroupSettings")):
+        said = rf"^grace: 5 .*a setting, perhaps grace_ms; engine.{table} lists them"
+        refused(Malformed, said, made, served, HANDLERS, grace=5)
+    refused(Malformed, r"^strategy: ", Worker, queues[0], HANDLERS, strategy="strict")
 
 
 def test_help_shows_each_setting_with_its_type_bound_and_default() -> None:
-    for made, table, own in (
-        (Worker, WorkerSettings, ["queue", "handlers"]),
-        (WorkerGroup, GroupSettings, ["queues", "handlers"]),
-    ):
-        shown = signature(made).parameters
+    for made, table, first in ((Worker, WorkerSettings, "queue"), (WorkerGroup, GroupSettings, "queues")):
+        shown, own = signature(made).parameters, [first, "handlers"]
         assert list(shown) == own + list(settings_of(table)) == own + list(get_type_hints(table))
-        assert {name: shown[name].default for name in settings_of(table)} == {
-            name: row.default for name, row in settings_of(table).items()
-        }
+        defaults = {name: row.default for name, row in settings_of(table).items()}
+        assert {name: shown[name].default for name in settings_of(table)} == defaults
     text = pydoc.plain(pydoc.render_doc(Worker))
     assert "grace_ms: typing.Annotated[int | datetime.timedelta, Duration(least=0, most=86400000)] = 30000" in text
 

@@ -1,8 +1,6 @@
 """Real processes, in real time: a server that stands still (rule 11), a handler that lets nothing else run (rule 14), and a job
 that takes its worker along (rule 12)."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time
@@ -20,8 +18,7 @@ from tests.engine.helpers.waiting import rows_of, wait_until
 
 #: Longer than a busy machine stands still.
 LEASE_MS = 5000
-WORKERS = 3
-JOBS = 24
+WORKERS, JOBS = 3, 24
 
 
 @pytest.fixture
@@ -76,9 +73,7 @@ def test_rule_11_no_live_lease_is_reaped_after_the_server_stood_still(stage: tup
 
 
 @pytest.mark.slow
-def test_rule_14_a_handler_that_holds_the_interpreter_lock_is_reported_with_what_to_do(
-    stage: tuple[EmbeddedServer, Queue, Workers],
-) -> None:
+def test_rule_14_a_handler_that_holds_the_interpreter_lock_is_told(stage: tuple[EmbeddedServer, Queue, Workers]) -> None:
     _, queue, workers = stage
     workers.start("--lease-ms", "200", "--sweep-ms", "50")
     wait_until(lambda: rows_of(workers.history(), "operation", f="reap", type="ok"), "it sweeps")
@@ -100,9 +95,7 @@ def test_rule_14_a_handler_that_holds_the_interpreter_lock_is_reported_with_what
 
 
 @pytest.mark.slow
-def test_rule_12_a_job_that_kills_its_workers_is_buried_and_its_neighbours_are_not(
-    stage: tuple[EmbeddedServer, Queue, Workers],
-) -> None:
+def test_rule_12_a_job_that_kills_its_workers_is_buried_alone(stage: tuple[EmbeddedServer, Queue, Workers]) -> None:
     _, queue, workers = stage
     neighbours, payload = [f"j{number}" for number in range(9)], {"folder": str(workers.folder)}
     queue.enqueue("poison", payload, id="poison", crashes_max=2)

@@ -1,7 +1,5 @@
 """Threads that workers of one process share: few for servers that answer, more while some do not."""
 
-from __future__ import annotations
-
 import errno
 import selectors
 import threading
@@ -9,13 +7,12 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from engine import ConnectOptions, EngineError, Handlers, Malformed, OutcomeUnknown, Queue, Worker, WorkerGroup
-from engine.ops.base import Call
-from engine.ops.claims import Wait
 from engine.redis.driver import Flight, SyncDriver
 from engine.redis.endpoint import Endpoint
 from engine.redis.exchange import Sent
@@ -27,12 +24,14 @@ from engine.worker.runs import LoopThread
 from engine.worker.several import CALLERS, Loop
 from engine.worker.worker import OpenRun
 from tests.engine.helpers.at_work import Book, at_work, make_worker
-from tests.engine.helpers.producing import refused, some_handlers
+from tests.engine.helpers.producing import raises, refused, some_handlers
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
+from tests.engine.ops import Call, Wait
 
 #: So long that no block of these tests is over, however long the machine stands still.
 LONG_MS = 600_000
+NO_THREAD = RuntimeError("can't start new thread")
 
 
 @pytest.fixture
@@ -64,9 +63,7 @@ def test_one_task_after_the_other_needs_one_thread() -> None:
     assert named("one") == set()
 
 
-def test_tasks_that_are_held_up_hold_up_no_others_their_threads_end(
-    gate: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tasks_that_are_held_up_hold_up_no_others(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "LINGER_S", 0.01)
     pool, ran = Threads("held", kept=2), threading.Event()
     for _ in range(10):
@@ -85,7 +82,7 @@ def test_tasks_that_are_held_up_hold_up_no_others_their_threads_end(
 def test_no_more_threads_than_it_may_have(gate: threading.Event) -> None:
     pool, ran = Threads("most", kept=3, most=3), list[int]()
     for _ in range(3):
-        pool.run(lambda: assert_set(gate))
+        pool.run(gate.wait)
     for number in range(5):
         pool.run(lambda number=number: ran.append(number))
     wait_until(lambda: len(named("most")) == 3, "all threads are busy")
@@ -97,33 +94,19 @@ def test_no_more_threads_than_it_may_have(gate: threading.Event) -> None:
     pool.close()
 
 
-def assert_set(gate: threading.Event) -> None:
-    assert gate.wait(DEADLINE_S)
-
-
 def test_a_task_that_raises_takes_no_thread_along(caplog: pytest.LogCaptureFixture) -> None:
     pool, ran = Threads("lost", kept=1, most=1), threading.Event()
-
-    def fails() -> None:
-        raise SystemExit("a defect")
-
-    pool.run(fails)
+    pool.run(raises(SystemExit("a defect")))
     pool.run(ran.set)
     assert ran.wait(DEADLINE_S) and "thread lost-0 goes on after" in caplog.text and "a defect" in caplog.text
     pool.close()
 
 
-def test_a_system_without_more_threads_lets_those_that_are_there_do_it(
-    gate: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_system_without_more_threads_uses_those_there_are(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
     pool, ran = Threads("few", kept=4), threading.Event()
     pool.run(gate.wait)
     wait_until(lambda: named("few") == {"few-0"}, "it runs")
-
-    def refused(self: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", refused)
+    monkeypatch.setattr(threading.Thread, "start", raises(NO_THREAD))
     pool.run(ran.set)
     gate.set()
     assert ran.wait(DEADLINE_S)
@@ -192,6 +175,10 @@ def test_a_worker_of_sixteen_shards_has_as_many_threads_as_any(ironclaim_url: st
         wait_until(lambda: set(threading.enumerate()) <= before, "all have ended")
 
 
+def blocking_wait(name: str, block_ms: int = LONG_MS) -> Call[object]:
+    return Call(None, (name,), ("BLPOP", name, block_ms / 1000), lambda raw: raw, Wait(0, (), None), block_ms)
+
+
 def test_a_wait_whose_reply_never_comes_is_broken_off_and_sent_again(relay: Relay) -> None:
     endpoint = Endpoint(relay.url, options=ConnectOptions(timeout_ms=200))
     alone, ended = SyncDriver(endpoint, (), block_ms_max=LONG_MS), list[Sent | EngineError | Flight]()
@@ -199,37 +186,30 @@ def test_a_wait_whose_reply_never_comes_is_broken_off_and_sent_again(relay: Rela
     member = SharedWait(replies, alone)
     replies.join(member)
 
-    def wait(block_ms: int) -> Call[object]:
-        words = ("BLPOP", "nothing", block_ms / 1000)
-        return Call(None, ("nothing",), words, lambda raw: raw, Wait(0, (), None), block_ms)
-
+    short = blocking_wait("nothing", 10)
     # The first one connects, and is waited for here.
-    assert member.begin(wait(10), ended.append) is not None
+    assert member.begin(short, ended.append) is not None
     relay.next("pass")
-    assert member.begin(wait(10), ended.append) is None
+    assert member.begin(short, ended.append) is None
     wait_until(lambda: len(ended) == 1, "the reply has come")
     flight = ended.pop()
     assert isinstance(flight, Flight) and member.arrive(flight).reply is None
     relay.hush()
-    assert member.begin(wait(10), ended.append) is None
+    assert member.begin(short, ended.append) is None
     wait_until(lambda: len(ended) == 1, "it lasts too long")
     relay.break_all()
     flight = ended.pop()
     assert isinstance(flight, Flight) and member.arrive(flight).reply is None
     # Who is interrupted hears of it.
-    assert member.begin(wait(LONG_MS), ended.append) is None
+    assert member.begin(blocking_wait("nothing"), ended.append) is None
     member.interrupt()
     wait_until(lambda: len(ended) == 1, "it is interrupted")
     flight = ended.pop()
     assert isinstance(flight, Flight)
     refused(EngineError, "interrupted", member.arrive, flight)
-    refused(EngineError, "interrupted", member.begin, wait(10), ended.append)
+    refused(EngineError, "interrupted", member.begin, short, ended.append)
     wait_until(lambda: not named("waits") and replies._thread is None, "its thread has ended")
     member.close()
-
-
-def blocking_wait(name: str) -> Call[object]:
-    return Call(None, (name,), ("BLPOP", name, LONG_MS / 1000), lambda raw: raw, Wait(0, (), None), LONG_MS)
 
 
 @pytest.mark.usefixtures("long_blocks")
@@ -252,9 +232,7 @@ def test_workers_that_open_after_the_last_has_left_wait_together_again(ironclaim
 
 
 @pytest.mark.usefixtures("long_blocks")
-def test_a_worker_that_is_interrupted_while_it_begins_to_wait_takes_no_wake_up(
-    ironclaim_url: str, client: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_as_a_wait_begins_takes_no_wake_up(ironclaim_url: str, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     endpoint, ended, others = Endpoint(ironclaim_url), list[object](), list[object]()
     shared = SharedConnections(endpoint, "ic:")
     leaving, staying = (shared.waiting(SyncDriver(endpoint, (), block_ms_max=LONG_MS)) for _ in range(2))
@@ -283,10 +261,6 @@ def test_a_worker_that_is_interrupted_while_it_begins_to_wait_takes_no_wake_up(
 @pytest.mark.usefixtures("long_blocks")
 def test_an_end_of_a_wait_that_cannot_be_told_leaves_the_others_waiting(ironclaim_url: str, client: Any) -> None:
     endpoint, ended = Endpoint(ironclaim_url), list[object]()
-
-    def refuses(outcome: object) -> None:
-        raise RuntimeError("can't start new thread")
-
     shared, replies = SharedConnections(endpoint, "ic:"), _Replies(endpoint)
     for members in (
         [shared.waiting(SyncDriver(endpoint, (), block_ms_max=LONG_MS)) for _ in range(2)],
@@ -296,7 +270,7 @@ def test_an_end_of_a_wait_that_cannot_be_told_leaves_the_others_waiting(ironclai
             if member._waits is replies:
                 replies.join(member)
                 member._alone.run(Call(None, ("x",), ("LLEN", "x"), lambda raw: raw, Wait(0, (), None)))
-        assert members[0].begin(blocking_wait("a"), refuses) is None
+        assert members[0].begin(blocking_wait("a"), raises(NO_THREAD)) is None
         assert members[1].begin(blocking_wait("b"), ended.append) is None
         client.rpush("a", "1")
         wait_until(lambda: client.llen("a") == 0, "the first has been woken")
@@ -333,11 +307,7 @@ def test_waits_on_several_nodes_share_one_selector_and_do_without_one_that_fails
     for _ in range(5):
         wait()
     assert len(made) == 1
-
-    def refused(timeout: float | None = None) -> None:
-        raise OSError(errno.EMFILE, "too many open files")
-
-    monkeypatch.setattr(replies._selector, "select", refused)
+    monkeypatch.setattr(replies._selector, "select", raises(OSError(errno.EMFILE, "too many open files")))
     wait()
     assert "too many open files" in caplog.text
     monkeypatch.undo()
@@ -357,28 +327,19 @@ def test_a_group_can_be_stopped_before_it_runs(ironclaim_url: str) -> None:
 
 
 def test_what_a_worker_of_a_group_raises_is_raised(ironclaim_url: str) -> None:
-    handlers, before = Handlers(), set(threading.enumerate())
-    handlers("work")(lambda job: None)
-    with (
-        Queue("a", url=ironclaim_url) as one,
-        Queue("b", url="redis://127.0.0.1:1", connect=ConnectOptions(deadline_ms=50)) as gone,
-    ):
-        with pytest.raises(EngineError, match="cannot connect"):
-            WorkerGroup([one, gone], handlers).run()
+    handlers, before = some_handlers(), set(threading.enumerate())
+    gone = Queue("b", url="redis://127.0.0.1:1", connect=ConnectOptions(deadline_ms=50))
+    with Queue("a", url=ironclaim_url) as one, gone:
+        refused(EngineError, "cannot connect", WorkerGroup([one, gone], handlers).run)
         wait_until(lambda: set(threading.enumerate()) <= before, "its threads have ended")
-        with pytest.raises(EngineError, match="cannot connect"):
-            Worker(gone, handlers).run()
+        refused(EngineError, "cannot connect", Worker(gone, handlers).run)
 
 
 @pytest.mark.parametrize(
     ("part", "method"),
     [
-        (OpenRun, "close"),
-        (OpenRun, "__init__"),
-        (Loop, "add"),
-        (Executor, "too_large"),
-        (Executor, "take"),
-        (Executor, "process"),
+        *((OpenRun, "close"), (OpenRun, "__init__"), (Loop, "add"), (Executor, "too_large")),
+        *((Executor, "take"), (Executor, "process")),
     ],
 )
 def test_a_defect_at_the_begin_or_the_end_of_a_run_is_raised_and_hangs_nothing(
@@ -402,22 +363,9 @@ def test_a_defect_at_the_begin_or_the_end_of_a_run_is_raised_and_hangs_nothing(
 
 def test_an_end_that_cannot_be_told_ends_no_other_machine() -> None:
     loop, told = Loop(LoopThread("loop")), threading.Event()
-
-    class Ended:
-        """A machine that has ended as soon as it is looked at."""
-
-        def start(self, running: object) -> None: ...
-
-        def too_large(self) -> None: ...
-
-        def take(self, most_ns: int) -> Over:
-            return Over("stopped")
-
-    def refuses(reason: object) -> None:
-        raise RuntimeError("can't start new thread")
-
-    machine: Any = Ended()
-    loop.add(machine, machine, Events(), refuses)
+    # A machine that has ended as soon as it is looked at.
+    machine: Any = SimpleNamespace(start=print, too_large=print, take=lambda most_ns: Over("stopped"))
+    loop.add(machine, machine, Events(), raises(NO_THREAD))
     loop.add(machine, machine, Events(), lambda reason: told.set())
     assert told.wait(DEADLINE_S)
     loop.close()
@@ -453,17 +401,16 @@ def test_a_worker_of_a_group_that_runs_by_itself_hears_of_its_stop(ironclaim_url
 
 
 def test_a_loop_that_the_system_has_no_thread_for_is_an_error(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, refused = threading.Thread.start, list[str]()
+    real, once = threading.Thread.start, list[str]()
 
     def start(thread: threading.Thread) -> None:
-        if thread.name == "worker-loop" and not refused:
-            refused.append(thread.name)
-            raise RuntimeError("can't start new thread")
+        if thread.name == "worker-loop" and not once:
+            once.append(thread.name)
+            raise NO_THREAD
         real(thread)
 
     monkeypatch.setattr(threading.Thread, "start", start)
     with Queue("a", url=ironclaim_url) as one, Queue("b", url=ironclaim_url) as other, ThreadPoolExecutor(1) as pool:
         group = WorkerGroup([one, other], some_handlers())
-        with pytest.raises(RuntimeError, match="can't start"):
-            pool.submit(group.run).result(DEADLINE_S)
+        refused(RuntimeError, "can't start", pool.submit(group.run).result, DEADLINE_S)
         assert group.run(burst=True) == "empty"

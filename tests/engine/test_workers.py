@@ -1,8 +1,6 @@
 """Workers in raw keys and through both faces: beats, the list, the leader, and leases of workers that have stopped beating
 (BQ02 to BQ04, BQ31, BQ32, MQ30, MQ31; rules 10, 11 and 13)."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from dataclasses import replace
@@ -11,18 +9,17 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, Malformed, Queue
-from engine.ops.jobs import Lease
-from engine.ops.workers import Beat
-from tests.engine.desk import LEASE_MS, Desk
+from tests.engine.desk import HOUR_MS, LEASE_MS, Desk
+from tests.engine.helpers.producing import refused
+from tests.engine.ops import Beat, Lease
 
-HOUR_MS = 3_600_000
 TTL_MS = 30_000
 
 
-def claim_long(desk: Desk, worker: str = "a", *jobs: str) -> tuple[Lease, ...]:
-    """Leases of an hour, of a worker that has beaten."""
-    desk.beaten(worker, lease_ms=HOUR_MS).enqueue(*jobs)
-    return tuple(job.lease for job in desk.run(desk.claim_operation(worker, lease_ms=HOUR_MS)).jobs)
+def claim_long(desk: Desk, worker: str = "a", *jobs: str, lease_ms: int = HOUR_MS) -> tuple[Lease, ...]:
+    """Long leases of a worker that has beaten."""
+    desk.beaten(worker, lease_ms=lease_ms).enqueue(*jobs)
+    return tuple(job.lease for job in desk.run(desk.claim_operation(worker, lease_ms=lease_ms)).jobs)
 
 
 def others_beat(desk: Desk, ms: int, worker: str = "b") -> bool:
@@ -209,13 +206,10 @@ def test_more_leases_of_one_instant_than_a_page_holds_are_passed(desk: Desk) -> 
 
 
 async def test_the_lists_of_both_faces_say_what_the_beats_told(ironclaim_url: str, queue: Queue) -> None:
-    about = {
-        **{"name": "w1", "host": "h", "pid": 7, "in_hand": 2, "jobs": ["a", "b"], "handlers": ["x"]},
-        "attributes": {"gpu": True},
-    }
+    about = {"name": "w1", "host": "h", "pid": 7, "in_hand": 2, "jobs": ["a", "b"], "handlers": ["x"]}
     now_ms = queue.driver.server_now_ms()
     for number, name in enumerate(("w1", "w2", "w1"), 1):
-        text = json.dumps({**about, "name": name, "started_ms": now_ms})
+        text = json.dumps({**about, "attributes": {"gpu": True}, "name": name, "started_ms": now_ms})
         queue.driver.run(queue.model.call(Beat(str(number) * 16, 1, TTL_MS, now_ms + TTL_MS, 9000, 1000, text, ("0" * 16,))))
     listed = queue.workers.list()
     assert [(info.name, info.incarnation[0]) for info in listed] == [("w1", "1"), ("w2", "2"), ("w1", "3")]
@@ -233,13 +227,10 @@ async def test_the_lists_of_both_faces_say_what_the_beats_told(ironclaim_url: st
 
 
 def test_bad_input_is_refused_before_anything_is_sent() -> None:
-    queue = Queue("q", url="redis://127.0.0.1:1")
-    for call in (
-        *(lambda: queue.workers.list(limit=0), lambda: queue.workers.list(limit=1001)),
-        *(lambda: queue.workers.list(offset=-1), lambda: queue.workers.get("a b")),
-    ):
-        with pytest.raises(Malformed):
-            call()
+    workers = Queue("q", url="redis://127.0.0.1:1").workers
+    for bad in ({"limit": 0}, {"limit": 1001}, {"offset": -1}):
+        refused(Malformed, None, workers.list, **bad)
+    refused(Malformed, None, workers.get, "a b")
 
 
 def test_rule_07_a_beat_that_ran_out_on_its_way_lists_nobody_and_takes_no_lead(desk: Desk) -> None:
@@ -247,8 +238,7 @@ def test_rule_07_a_beat_that_ran_out_on_its_way_lists_nobody_and_takes_no_lead(d
     desk.tick(TTL_MS - 1).beat("b")
     reply = desk.did(replace(desk.beat_operation("b"), until_ms=0)).tick(1).send(gone)
     assert (reply.result, reply.leads) == ("repeated", False)
-    for key in (desk.keys.workers, desk.keys.worker("a" * 16), desk.keys.leader):
-        assert not desk.redis.exists(key)
+    assert not desk.redis.exists(desk.keys.workers, desk.keys.worker("a" * 16), desk.keys.leader)
 
 
 def test_who_died_before_the_clock_stepped_back_is_not_listed_until_it_is_there_again(desk: Desk) -> None:
@@ -263,14 +253,8 @@ def test_who_died_before_the_clock_stepped_back_is_not_listed_until_it_is_there_
 LONG_MS = 600_000
 
 
-def long_leases(desk: Desk) -> tuple[Lease, ...]:
-    """Leases of ten minutes."""
-    desk.beaten("a", lease_ms=LONG_MS).enqueue("j1", "j2")
-    return tuple(job.lease for job in desk.run(desk.claim_operation("a", lease_ms=LONG_MS)).jobs)
-
-
 def test_a_worker_whose_beats_alone_are_lost_keeps_its_leases_and_is_found_when_it_dies(desk: Desk) -> None:
-    leases = long_leases(desk)
+    leases = claim_long(desk, "a", "j1", "j2", lease_ms=LONG_MS)
     # For longer than its last beat is remembered.
     for renewal in range(1, 3 * LONG_MS // 20_000):
         for _ in range(2):
@@ -284,13 +268,13 @@ def test_a_worker_whose_beats_alone_are_lost_keeps_its_leases_and_is_found_when_
 
 
 def test_a_dead_worker_with_long_leases_is_swept_when_its_beats_have_run_out(desk: Desk) -> None:
-    long_leases(desk)
+    claim_long(desk, "a", "j1", "j2", lease_ms=LONG_MS)
     others_beat(desk, 30_000)
     assert desk.tick(1).beat("b").orphaned and sorted(taken(desk)) == ["j1", "j2"]
 
 
 def test_one_lease_that_was_renewed_saves_its_worker_and_not_the_one_that_was_not(desk: Desk) -> None:
-    first, _ = long_leases(desk)
+    first, _ = claim_long(desk, "a", "j1", "j2", lease_ms=LONG_MS)
     others_beat(desk, 30_000)
     assert taken(desk.did(replace(desk.extend_operation(first), lease_ms=LONG_MS)).tick(1_000)) == ["j2"]
     assert desk.redis.zscore(desk.keys.workers, "a" * 16) == desk.now_ms - 1_000 + TTL_MS

@@ -1,16 +1,10 @@
 """Rule 25: what was buried with a parent waits for it again; a workflow is looked at, cancelled and retried as one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 
 from engine import Handlers, Malformed, Queue, UnsupportedFeature, Worker, models
-from engine.ops.admin import Altered
-from engine.ops.base import DeadlineBound, Operation
-from engine.ops.claims import Bury, Failure, Finish, Value
-from engine.ops.jobs import Enqueue
 from engine.ops.looks import Relatives
 from engine.options import PLAIN
 from engine.queue import workflows
@@ -20,6 +14,7 @@ from tests.engine.helpers.by_hand import alter, altered, bury, revive
 from tests.engine.helpers.lanes_state import members as in_order
 from tests.engine.helpers.lanes_state import names_of
 from tests.engine.helpers.producing import refused
+from tests.engine.ops import Altered, Bury, DeadlineBound, Enqueue, Failure, Finish, Operation, Value
 
 pytestmark = pytest.mark.feature("BQ35")
 
@@ -129,9 +124,7 @@ def test_rule_25_a_revival_cut_off_after_any_write_is_completed_by_the_next_wher
 def test_rule_25_what_led_to_a_child_goes_with_its_requeue(desk: Desk) -> None:
     desk.enqueue("p", "q").enqueue("c1", "c2", "c3", needs=("p", "q")).enqueue("grandchild", needs=("c3",))
     bury(desk, "p", "q")
-    for _ in range(4):
-        desk.sweep()
-    altered(desk, "requeue", "dead", "c1")
+    altered(desk.sweeps(4), "requeue", "dead", "c1")
     altered(desk, "discard", "dead", "c2")
     assert members(desk, desk.keys.lost("p")) == {"c3"}
     assert names_of(desk, desk.keys.lacks("*")) == ["c3", "grandchild"]
@@ -155,8 +148,7 @@ def test_rule_25_a_child_whose_lacked_parents_have_all_finished_since_lacks_none
 def test_children_of_which_nothing_is_noted_wait_for_all_that_they_need(desk: Desk) -> None:
     dead_family(desk)
     # As an older engine has buried them, or after 90 days.
-    for parent, child in (("p", "child"), ("child", "grandchild")):
-        desk.redis.delete(desk.keys.lost(parent), desk.keys.lacks(child))
+    desk.redis.delete(*map(desk.keys.lost, ("p", "child")), *map(desk.keys.lacks, ("child", "grandchild")))
     done = carried(desk, workflows.retrying(desk.queue.model, "grandchild", 100))
     assert (done.changed, done.left) == (3, 0)
     assert places(desk, "p", "child", "grandchild") == ["lane", "blocked", "blocked"]
@@ -199,9 +191,7 @@ def test_a_revived_child_reads_what_its_finished_parents_have_left(desk: Desk) -
     desk.enqueue("good", "bad").enqueue("child", needs=("good", "bad"))
     found = {job.lease.job: job.lease for job in desk.claim()}
     desk.run(Finish((found["good"],), values=(Value(0, b"7", 60_000, 1),)))
-    desk.run(Bury((Failure(found["bad"], "no"),)))
-    for _ in range(4):
-        desk.sweep()
+    desk.did(Bury((Failure(found["bad"], "no"),))).sweeps(4)
     assert in_order(desk, desk.keys.keeping) == [], "a dead child reads nothing"
     altered(desk, "requeue", "dead", "bad")
     assert revived(desk, "child") == [("done", None)]
@@ -268,9 +258,7 @@ def diamond(desk: Desk) -> None:
 
 def bury_a(desk: Desk) -> None:
     desk.bury(desk.one("g", limit=1).lease)
-    for _ in range(4):
-        desk.sweep()
-    assert places(desk, "a", "b1", "b2", "b3", "c") == ["dead"] * 5
+    assert places(desk.sweeps(4), "a", "b1", "b2", "b3", "c") == ["dead"] * 5
 
 
 @pytest.mark.parametrize("asked", ["a", "b2", "c"])
@@ -339,9 +327,9 @@ def test_a_workflow_is_cancelled_children_first(desk: Desk, asked: str) -> None:
     done = carried(desk, workflows.cancelling(desk.queue.model, asked, 100))
     assert (done.changed, done.left, done.more) == (5, 0, False)
     assert desk.finish(held.lease) == [("stale", "cancelled")]
-    for _ in range(3):
-        desk.sweep()
-    assert in_order(desk, desk.keys.dead) == in_order(desk, desk.keys.blocked) == [], "no child was buried with its parent"
+    assert in_order(desk.sweeps(3), desk.keys.dead) == in_order(desk, desk.keys.blocked) == [], (
+        "no child was buried with its parent"
+    )
     again = carried(desk, workflows.cancelling(desk.queue.model, asked, 100))
     assert (again.changed, again.left) == (0, 0)
 
@@ -414,10 +402,8 @@ def test_other_formats_refuse_it_before_they_change_anything(ironclaim_url: str,
         Worker(queue, handlers(ran, {id})).run(burst=True)
         assert queue.jobs.state(id) == "dead"
         for call in (
-            lambda: queue.dead.requeue(id, with_children=True),
-            lambda: queue.workflows.get(id),
-            lambda: queue.workflows.cancel(id),
-            lambda: queue.workflows.retry(id),
+            *(lambda: queue.dead.requeue(id, with_children=True), lambda: queue.workflows.get(id)),
+            *(lambda: queue.workflows.cancel(id), lambda: queue.workflows.retry(id)),
         ):
             refused(UnsupportedFeature, "does not keep which jobs need each other", call)
         assert queue.jobs.state(id) == "dead" and queue.dead.requeue(id).done

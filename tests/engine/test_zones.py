@@ -1,15 +1,13 @@
 """Schedules where the system has no zone files: the package tzdata has them, and without it an error names it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-import threading
 
 import pytest
 
 from engine import Queue, Scheduler
+from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.waiting import wait_until
 
 #: Begins as a machine without zone files does; `tzdata` is as good as not installed.
@@ -77,14 +75,8 @@ def test_a_scheduler_without_zone_files_leaves_a_zone_to_those_that_have_it(queu
     try:
         wait_until(lambda: state("ours")[0] >= 2, "the schedule that it can read ticks")
         assert state("theirs") == (0, "")
-        sighted = Scheduler(queue)
-        thread = threading.Thread(target=sighted.run)
-        thread.start()
-        try:
+        with at_work(Scheduler(queue)):
             wait_until(lambda: state("theirs")[0] > 0, "the schedule of another zone ticks")
-        finally:
-            sighted.stop()
-            thread.join()
         assert state("theirs")[1] == ""
     finally:
         process.kill()

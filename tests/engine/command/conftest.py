@@ -1,7 +1,5 @@
 """What tests of commands start from: a queue named mails, and how a command is told which it is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

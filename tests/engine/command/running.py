@@ -1,7 +1,5 @@
 """Run the console command, in this process: an interpreter for each call took most of these tests' time."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import functools

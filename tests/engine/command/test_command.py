@@ -1,7 +1,5 @@
 """The console command, as a program of its own against a real server."""
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json
@@ -15,13 +13,12 @@ from typing import Any, cast
 
 import pytest
 
-from engine import GroupSettings, Queue, WorkerSettings, models
+from engine import GroupSettings, Queue, WorkerSettings, __version__, models
 from engine.command.arguments import duration_ms
 from engine.command.main import _parser  # pyright: ignore[reportPrivateUsage]
 from engine.ops.claims import Finish
 from engine.options import sentences, settings_of
 from engine.testing import free_port
-from engine.version import __version__
 from tests.engine.command.running import ROOT, Done, ironclaim, refused, said
 from tests.engine.helpers.producing import claim
 

@@ -1,7 +1,5 @@
 """`ironclaim health`: what a supervisor is told of a worker and of a server, on a real server."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """No input and no terminal makes a traceback of a command: one line on stderr, and the documented exit code."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess
@@ -16,6 +14,7 @@ from engine import Queue
 from engine.command.arguments import words as _words
 from engine.command.main import main
 from tests.engine.command.running import ironclaim, known_parser, refused
+from tests.engine.helpers.producing import raises
 
 #: Words in any place of a command: deep JSON, bytes of a terminal that are no UTF-8, NUL, numbers without end, and folders.
 HOSTILE = ("[" * 5_000 + "]" * 5_000, "\udcff", "a\0b", "9" * 5_000, "/")
@@ -30,10 +29,7 @@ def lines(queue: str, word: str) -> list[tuple[str, ...]]:
         *(("jobs", "list", f"--{flag}={word}", *at) for flag in ("state", "limit", "offset", "older-than")),
         ("worker", word, *at),
         ("jobs", "show", word, "--queue", f"no queue {word}", "--url", AWAY),
-        ("queues", f"--url={word}"),
-        ("outbox", word),
-        ("lua", word),
-        (word,),
+        *(("queues", f"--url={word}"), ("outbox", word), ("lua", word), (word,)),
     ]
 
 
@@ -108,7 +104,7 @@ def test_terminals_with_few_characters_and_closed_pipes(queue: Queue, ironclaim_
 def test_an_interrupt_is_code_130_and_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     for name, runs in (("top", "queues.run_top"), ("health", "health.run")):
         with monkeypatch.context() as patched:
-            patched.setattr(f"engine.command.{runs}", _interrupted)
+            patched.setattr(f"engine.command.{runs}", raises(KeyboardInterrupt()))
             assert main([name, "--url", AWAY, "--queue", "q"]) == 130
     assert capsys.readouterr().err == ""
 
@@ -116,16 +112,7 @@ def test_an_interrupt_is_code_130_and_no_traceback(monkeypatch: pytest.MonkeyPat
 def test_what_commands_raise_is_one_line_and_code_2(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     odd = type("Odd", (BaseException,), {"__str__": lambda self: 5})
     for raised in (RecursionError("deep"), GeneratorExit(), UnicodeError("\ud800"), MemoryError(), odd(), OverflowError("a\nb")):
-
-        def fail(options: object, raised: BaseException = raised) -> int:
-            raise raised
-
-        monkeypatch.setattr("engine.command.queues.run_top", fail)
-        code = main(["top", "--url", AWAY, "--queue", "q"])
-        told = capsys.readouterr()
+        monkeypatch.setattr("engine.command.queues.run_top", raises(raised))
+        code, told = main(["top", "--url", AWAY, "--queue", "q"]), capsys.readouterr()
         assert (code, told.out, told.err.count("\n")) == (2, "", 1), (raised.__class__, told)
         assert told.err.startswith("ironclaim: ")
-
-
-def _interrupted(options: object) -> int:
-    raise KeyboardInterrupt

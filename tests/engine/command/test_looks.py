@@ -1,7 +1,5 @@
 """The commands that look at queues, jobs, dead jobs, schedules and workers, on queues with something in them."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -11,13 +9,13 @@ import pytest
 
 from engine import Handlers, Job, Queue, Worker
 from engine.models.model import random_id
-from engine.ops.claims import Bury as BuryJobs
-from engine.ops.claims import Failure
-from engine.ops.jobs import Options
 from engine.options import OPTIONS
 from tests.engine.command.running import ROOT, Done, ironclaim, refused, said
 from tests.engine.desk import Desk
+from tests.engine.helpers.producing import raises
 from tests.engine.helpers.waiting import wait_until
+from tests.engine.ops import Bury as BuryJobs
+from tests.engine.ops import Failure, Options
 
 
 def kill_some(queue: Queue, *jobs: str, **needs: list[str]) -> None:
@@ -117,11 +115,7 @@ def kill_by(queue: Queue, **errors: Exception) -> None:
     """Jobs of several names that fail for good, each with its error, in this order."""
     handlers = Handlers()
     for name, error in errors.items():
-
-        def fail(job: Job, error: Exception = error) -> None:
-            raise error
-
-        handlers(name)(fail)
+        handlers(name)(raises(error))
         queue.enqueue(name, {}, id=name, attempts=1, key=f"of-{name}")
         Worker(queue, handlers, sweep_ms=50).run(burst=True)
 

@@ -1,7 +1,5 @@
 """`ironclaim outbox`: the relay as a command."""
 
-from __future__ import annotations
-
 import signal
 import sqlite3
 import subprocess

@@ -1,7 +1,5 @@
 """`ironclaim serve`: a process that serves what its flags say, to whom they say."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
@@ -12,9 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from engine import Queue
+from engine import Malformed, Queue
 from engine.command.serve import read_tokens
-from engine.errors import Malformed
 from engine.testing import free_port
 from tests.engine.command.running import ROOT, refused
 from tests.engine.helpers.waiting import wait_until

@@ -1,7 +1,5 @@
 """`ironclaim why`, and what `queues`, `top`, `pause` and `resume` say of what holds jobs back."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine import Queue

@@ -1,7 +1,5 @@
 """`ironclaim worker` runs the objects of a module as they are, and says in one line what is wrong with them."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import logging
@@ -262,12 +260,10 @@ def test_a_reference_that_names_nothing_says_what_is_wrong(shop: Shop) -> None:
 COMMANDS: list[tuple[tuple[str, ...], Callable[[Any], bool]]] = [
     (("jobs", "list"), lambda rows: [row["job"] for row in rows] == ["mine"]),
     (("jobs", "show", "mine"), lambda row: row["name"] == "send"),
-    (("jobs", "times"), lambda rows: rows == []),
-    (("dead", "list"), lambda rows: rows == []),
+    *((("jobs", "times"), lambda rows: rows == []), (("dead", "list"), lambda rows: rows == [])),
     (("pause", "send"), lambda row: row["paused"] == "send"),
     (("why", "mine"), lambda row: row["why"].startswith("waits because the name send is paused")),
-    (("resume", "send"), lambda row: row["resumed"] == "send"),
-    (("workers",), lambda rows: rows == []),
+    *((("resume", "send"), lambda row: row["resumed"] == "send"), (("workers",), lambda rows: rows == [])),
     (("cron", "list"), lambda rows: [row["schedule"] for row in rows] == ["nightly"]),
     (("top", "--count", "1"), lambda look: look["waiting"] == 1),
     (("jobs", "cancel", "mine"), lambda row: row["result"] == "done"),

@@ -1,7 +1,5 @@
 """A desk on a Bananas keyspace under virtual time, and the ways in which foreign clients write jobs there."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -11,10 +9,10 @@ import pytest
 
 from chaos.foreign_keys import BananasKeys
 from engine import models
-from engine.ops.claims import Attributes, Bury, Claim, Claimed, Ended, Failure, Finish, LeasedJob, Retry, Value
-from engine.ops.jobs import Enqueue as EnqueueOperation
-from engine.ops.jobs import Lease, Options
+from engine.ops.claims import Attributes, Bury, Claim, Claimed, Failure, Finish, LeasedJob, Retry, Value
 from tests.engine.desk import LEASE_MS, Desk
+from tests.engine.ops import Enqueue as EnqueueOperation
+from tests.engine.ops import Lease, Options
 
 DAY_S = 86_400
 #: START_MS as it stands in jobs.
@@ -52,39 +50,25 @@ class BananasDesk(Desk):
         (job,) = self.take(limit, worker=worker, **more)
         return job
 
-    def claimed(
-        self,
-        limit: int = 10,
-        *,
-        worker: str = "a",
-        routes: tuple[str, ...] = ("default",),
-        priorities: tuple[int, int] | None = None,
-        names: tuple[str, ...] = ("main",),
-    ) -> Claimed:
-        """The same, with all that it tells."""
-        attributes = Attributes(worker, routes=frozenset(routes))
-        not_after_ms = self.now_ms + LEASE_MS * 4 // 5
-        return self.run(
-            Claim(
-                worker * 16, self._count(worker), limit, LEASE_MS, not_after_ms, worker, 1000, names, 1000, priorities, attributes
-            )
-        )
+    def claimed(self, limit: int = 10, *, worker: str = "a", names: tuple[str, ...] = ("main",), **more: Any) -> Claimed:
+        """The same, with all that it tells; also of some `routes` and `priorities`."""
+        attributes = Attributes(worker, routes=frozenset(more.get("routes", ("default",))))
+        void_ms, who = self.now_ms + LEASE_MS * 4 // 5, (worker * 16, self._count(worker))
+        rest = (worker, 1000, names, 1000, more.get("priorities"), attributes)
+        return self.run(Claim(*who, limit, LEASE_MS, void_ms, *rest))
 
     def succeed(self, lease: Lease, value: bytes | None = None, took_ms: int = 12) -> tuple[str, str]:
         """Finish a run, with what its handler returned."""
         values = () if value is None else (Value(0, value, 3_600_000, took_ms),)
-        ended: Ended = self.run(Finish((lease,), values=values))
-        return ended.items[0]
+        return self.run(Finish((lease,), values=values)).items[0]
 
     def fail(self, lease: Lease, error: str = "boom", delay_ms: int = 2000) -> tuple[str, str]:
         """A run that failed."""
-        ended: Ended = self.run(Retry((Failure(lease, error, delay_ms),)))
-        return ended.items[0]
+        return self.run(Retry((Failure(lease, error, delay_ms),))).items[0]
 
     def bury(self, lease: Lease, error: str = "boom") -> tuple[str, str]:
         """A run after which there is no other."""
-        ended: Ended = self.run(Bury((Failure(lease, error),)))
-        return ended.items[0]
+        return self.run(Bury((Failure(lease, error),))).items[0]
 
     def move(self, ms: int) -> Self:
         """Move the clock, and leave keys whose time to live is the server's where they are."""

@@ -1,7 +1,5 @@
 """What tests of formats start from: a client that sees keys as the programs of the format do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

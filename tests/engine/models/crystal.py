@@ -1,9 +1,8 @@
 """What Mosquito's own programs do to a keyspace, in their own commands and steps: a producer and a runner to test against."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
+from typing import Any
 
 import redis
 
@@ -14,13 +13,11 @@ from engine.models import Layout
 class Crystal:
     """Their side of one queue, in either layout."""
 
-    def __init__(
-        self, url: str, queue: str, layout: Layout, prefix: str = "mosquito", now_ms: Callable[[], int] | None = None
-    ) -> None:
+    def __init__(self, url: str, queue: str, layout: Layout, prefix: str = "mosquito", now_ms: Any = None) -> None:
         self.redis: redis.Redis = redis.Redis.from_url(url, decode_responses=True)
         self.keys = MosquitoKeys(queue, prefix)
         self.layout = layout
-        self.now_ms = now_ms or (lambda: int(time.time() * 1000))
+        self.now_ms: Callable[[], int] = now_ms or (lambda: int(time.time() * 1000))
         self._last = 0
 
     def close(self) -> None:

@@ -2,8 +2,6 @@
 test may act in between, or end it there. `ran` gets an entry when the handler of the program runs. `v2` is 2.0.0, `head` a later
 version with overseers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from tests.engine.models.crystal import Crystal

@@ -1,7 +1,5 @@
 """A desk for Mosquito, in either layout, with one of its own programs at the other side of the keyspace."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any
@@ -12,11 +10,9 @@ from chaos.foreign_keys import MosquitoKeys
 from engine import models
 from engine.models import Layout
 from engine.models.foreign.mosquito import DEFAULTS
-from engine.ops.claims import LeasedJob
-from engine.ops.jobs import Enqueue, Options
-from engine.ops.workers import Beat
 from tests.conformance.desk import ModelDesk
 from tests.engine.models.crystal import Crystal
+from tests.engine.ops import Beat, Enqueue, LeasedJob, Options
 
 KIND = "ok_job"
 #: The incarnation of the worker "a".

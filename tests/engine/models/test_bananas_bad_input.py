@@ -1,7 +1,5 @@
 """Whatever a foreign client may have written: nothing of it stops the queue, and all of it is told."""
 
-from __future__ import annotations
-
 import json
 
 from tests.engine.models.bananas_desk import BananasDesk, desk

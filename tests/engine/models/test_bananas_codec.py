@@ -1,16 +1,13 @@
 """Bananas jobs in Python: what the wire cannot hold is refused before any I/O, and whatever was written is read or refused."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
 
 from engine import Malformed, Queue, ScriptFault, UnsupportedFeature, models
 from engine.models.foreign.bananas import BananasModel
-from engine.ops.claims import LeasedJob
-from engine.ops.jobs import Lease
 from tests.engine.helpers.producing import refused
+from tests.engine.ops import Lease, LeasedJob
 
 GO = (
     '{"id":"j","name":"img","payload":{"u":1},"status":"pending","priority":"high","routing_key":"gpu",'
@@ -46,20 +43,16 @@ def test_a_job_of_the_python_client() -> None:
 
 def test_payload_bytes_are_untouched() -> None:
     for raw, payload in (
-        ('{"name":"a"}', b"null"),
-        (' {\n"payload" : [1,2 , 3] ,"name":"a"\t} ', b"[1,2 , 3]"),
+        *(('{"name":"a"}', b"null"), (' {\n"payload" : [1,2 , 3] ,"name":"a"\t} ', b"[1,2 , 3]")),
         ('{"name":"a","payload":{"a":"}\\"{"}}', b'{"a":"}\\"{"}'),
-        ('{"payload":1,"name":"a","payload":2}', b"2"),
-        (b'{"name":"a","payload":"\xff"}', b'"\xff"'),
+        *(('{"payload":1,"name":"a","payload":2}', b"2"), (b'{"name":"a","payload":"\xff"}', b'"\xff"')),
     ):
         assert decoded(raw).payload == payload
 
 
 def test_what_is_no_job_is_a_script_fault() -> None:
-    for raw in (
-        *("", "[]", "null", "{", '{"name"}', '{"name":1}', "{}", '{"name":"a"', '{"name":"a",}'),
-        '{"a":' * 10**5,
-    ):
+    texts = ("", "[]", "null", "{", '{"name"}', '{"name":1}', "{}", '{"name":"a"', '{"name":"a",}')
+    for raw in (*texts, '{"a":' * 10**5):
         refused(ScriptFault, "^job j: it cannot be read", decoded, raw)
 
 
@@ -85,8 +78,7 @@ def test_an_option_without_room_on_the_wire_is_refused_before_any_io() -> None:
         *({"needs": ["p"]}, {"key": "k"}, {"target": {"stack": ["node"]}}, {"crashes_max": 2}, {"cost": 2}),
     ):
         queue = Queue("q", models.Bananas(), url="redis://127.0.0.1:1")
-        with pytest.raises(UnsupportedFeature, match=f"bananas.*{next(iter(options))}"):
-            queue.enqueue("work", {}, **options)  # type: ignore[arg-type]
+        refused(UnsupportedFeature, f"bananas.*{next(iter(options))}", queue.enqueue, "work", {}, **options)
 
 
 @pytest.mark.parametrize(("field", "given"), [("route", {"route": "a:b"}), ("payload", {"payload": "proto:x"})])

@@ -1,7 +1,5 @@
 """Schedules and their locks on a Bananas keyspace, next to schedulers of the original."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -25,8 +23,18 @@ def state(desk: BananasDesk, schedule: str = "s") -> dict[str, str]:
     return {name.decode(): value.decode() for name, value in found.items()}  # type: ignore[union-attr]
 
 
-def to_the_next_minute(desk: BananasDesk) -> None:
-    desk.move(MINUTE_MS - desk.now_ms % MINUTE_MS)
+def every_minute(desk: BananasDesk) -> BananasDesk:
+    desk.queue.schedules.put("s", "main", {}, cron="* * * * *")
+    return desk
+
+
+def to_the_next_minute(desk: BananasDesk) -> BananasDesk:
+    return desk.move(MINUTE_MS - desk.now_ms % MINUTE_MS)
+
+
+def made_then(desk: BananasDesk) -> list[int]:
+    """How many jobs each tick of the next minute makes."""
+    return [len(ticked.jobs) for ticked in to_the_next_minute(desk).turn()]
 
 
 @pytest.mark.feature("BN16", "BN19", model="bananas")
@@ -46,47 +54,34 @@ def test_a_tick_makes_a_job_with_an_id_and_tells_it_in_the_state(desk: BananasDe
 @pytest.mark.feature("BN17", model="bananas")
 def test_ticks_follow_a_zone(desk: BananasDesk) -> None:
     desk.queue.schedules.put("s", "main", {}, cron="37 6 * * *", zone="Asia/Kolkata")
-    to_the_next_minute(desk)
-    assert [len(ticked.jobs) for ticked in desk.turn()] == [1], "01:07 is 06:37 there"
+    assert made_then(desk) == [1], "01:07 is 06:37 there"
     assert state(desk)["next_run"] == "2100-01-02T01:07:00Z"
 
 
 @pytest.mark.feature("BN18", model="bananas")
 def test_a_disabled_schedule_does_not_tick(desk: BananasDesk) -> None:
-    schedules = desk.queue.schedules
-    schedules.put("s", "main", {}, cron="* * * * *")
-    assert schedules.disable("s")
-    to_the_next_minute(desk)
-    assert desk.turn() == [] and schedules.enable("s")
-    to_the_next_minute(desk)
-    assert [len(ticked.jobs) for ticked in desk.turn()] == [1]
+    assert every_minute(desk).queue.schedules.disable("s")
+    assert made_then(desk) == [] and desk.queue.schedules.enable("s") and made_then(desk) == [1]
 
 
 @pytest.mark.parametrize("early_ms", [0, 986])
 def test_a_tick_that_a_foreign_scheduler_has_run_makes_no_job(desk: BananasDesk, early_ms: int) -> None:
     """Theirs fire at 59.014, and tell whole seconds."""
-    desk.queue.schedules.put("s", "main", {}, cron="* * * * *")
-    to_the_next_minute(desk)
+    to_the_next_minute(every_minute(desk))
     ran = "2100-01-01T01:07:00Z" if early_ms == 0 else "2100-01-01T01:06:59Z"
     desk.redis.hset(keys_of(desk).cron_state("s"), mapping={"last_run": ran, "run_count": "1"})
     (ticked,) = desk.turn()
-    assert (ticked.result, ticked.jobs, ticked.skipped) == ("ticked", (), 1)
-    to_the_next_minute(desk)
-    assert [len(ticked.jobs) for ticked in desk.turn()] == [1]
+    assert (ticked.result, ticked.jobs, ticked.skipped) == ("ticked", (), 1) and made_then(desk) == [1]
 
 
 def test_a_foreign_scheduler_that_holds_the_lock_runs_the_tick(desk: BananasDesk) -> None:
-    desk.queue.schedules.put("s", "main", {}, cron="* * * * *")
-    desk.redis.set(keys_of(desk).cron_lock("s"), "a-foreign-token", ex=60)
-    to_the_next_minute(desk)
-    assert [ticked.jobs for ticked in desk.turn()] == [()]
+    every_minute(desk).redis.set(keys_of(desk).cron_lock("s"), "a-foreign-token", ex=60)
+    assert made_then(desk) == [0]
     assert desk.redis.get(keys_of(desk).cron_lock("s")) == b"a-foreign-token"
 
 
 def test_after_a_tick_the_lock_keeps_others_out_for_two_seconds(desk: BananasDesk) -> None:
-    desk.queue.schedules.put("s", "main", {}, cron="* * * * *")
-    to_the_next_minute(desk)
-    (due,) = desk.sweep().due
+    (due,) = to_the_next_minute(every_minute(desk)).sweep().due
     call, lock = desk.call(tick(due, desk.now_ms, "s" * 16, 1)), keys_of(desk).cron_lock("s")
     assert call.script is not None
     # At one instant of the server: the two seconds are real ones.
@@ -100,17 +95,14 @@ def test_after_a_tick_the_lock_keeps_others_out_for_two_seconds(desk: BananasDes
 
 def test_schedules_of_ours_may_tick_more_often_than_once_a_second(desk: BananasDesk) -> None:
     desk.queue.schedules.put("s", "main", {}, every_ms=200)
-    made = 0
-    for _ in range(12):
-        made += sum(len(ticked.jobs) for ticked in desk.move(200).turn())
+    made = sum(len(ticked.jobs) for _ in range(12) for ticked in desk.move(200).turn())
     assert made >= 11 and state(desk)["run_count"] == str(made)
 
 
 def test_a_state_of_any_bytes_stops_no_tick(desk: BananasDesk) -> None:
-    desk.queue.schedules.put("s", "main", {}, cron="* * * * *")
-    desk.redis.hset(keys_of(desk).cron_state("s"), mapping={"last_run": "soon", "run_count": "4", "x": "\x00"})
-    to_the_next_minute(desk)
-    assert [len(ticked.jobs) for ticked in desk.turn()] == [1]
+    odd = {"last_run": "soon", "run_count": "4", "x": "\x00"}
+    every_minute(desk).redis.hset(keys_of(desk).cron_state("s"), mapping=odd)
+    assert made_then(desk) == [1]
 
 
 @pytest.mark.feature("BN20", model="bananas")
@@ -155,13 +147,10 @@ def test_what_a_schedule_has_made_runs_like_any_other_job(desk: BananasDesk) -> 
 def test_each_line_of_programs_finds_its_keys_of_schedules(desk: BananasDesk) -> None:
     """Theirs, spelled out: programs without and with routes have the same ones, the document has others."""
     lock, told = {"document": ("cron:lock", "cron:state")}.get(desk.layout, ("schedule_lock", "schedules"))
-    desk.queue.schedules.put("s", "main", {}, cron="* * * * *")
-    desk.redis.set(f"bananas:{lock}:s", "a-foreign-token", ex=60)
-    to_the_next_minute(desk)
-    assert [ticked.jobs for ticked in desk.turn()] == [()]
+    every_minute(desk).redis.set(f"bananas:{lock}:s", "a-foreign-token", ex=60)
+    assert made_then(desk) == [0]
     desk.redis.delete(f"bananas:{lock}:s")
-    to_the_next_minute(desk)
-    (ticked,) = desk.turn()
+    (ticked,) = to_the_next_minute(desk).turn()
     assert desk.waiting() == list(ticked.jobs) and len(ticked.jobs) == 1
     assert desk.redis.hget(f"bananas:{told}:s", "last_run") == b"2100-01-01T01:08:00Z"
     listed = desk.redis.lrange("bananas:queue:normal" if desk.layout == "live" else "bananas:route:default:queue:normal", 0, -1)

@@ -1,7 +1,5 @@
 """What a Bananas wire cannot be protected from, each as it happens: the names are those of the model's FINDINGS."""
 
-from __future__ import annotations
-
 from engine.models.foreign.bananas import BananasModel
 from tests.engine.models.bananas_desk import BananasDesk, desk
 

@@ -1,7 +1,5 @@
 """The known defects of the original, each with a number of its own, and what stands here instead."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time
@@ -17,6 +15,10 @@ from tests.engine.models.bananas_desk import DAY_S, BananasDesk, desk, iso
 __all__ = ["desk"]
 
 
+def bananas(url: str) -> Queue:
+    return Queue("q", models.Bananas(), url=url)
+
+
 def look(desk: BananasDesk, job: str) -> Seen:
     return desk.run(Look(job))
 
@@ -29,15 +31,13 @@ def test_3_3_2_jobs_that_a_live_scheduler_has_promoted_are_found(desk: BananasDe
 
 def test_3_3_3_low_priority_waits_for_no_rounds(ironclaim_url: str) -> None:
     """Theirs block a second on each higher list, so a hundred jobs take a hundred seconds and more."""
-    queue = Queue("q", models.Bananas(), url=ironclaim_url)
-    handlers, ran = Handlers(), threading.Semaphore(0)
-    handlers("work")(lambda job: ran.release())
-    with at_work(Worker(queue, handlers, concurrency=1, prefetch=0)):
+    ran = threading.Semaphore(0)
+    handlers = some_handlers(lambda job: ran.release())
+    with bananas(ironclaim_url) as queue, at_work(Worker(queue, handlers, concurrency=1, prefetch=0)):
         for _ in range(100):
             queue.enqueue("work", {}, priority=1)
         until_s = time.monotonic() + 60
         assert all(ran.acquire(timeout=max(0.0, until_s - time.monotonic())) for _ in range(100))
-    queue.close()
 
 
 def test_3_3_4_a_high_job_goes_before_low_ones_that_wait_already(desk: BananasDesk) -> None:
@@ -99,19 +99,17 @@ def test_3_3_12_what_a_handler_returns_is_stored_and_given_to_who_waits(desk: Ba
 @pytest.mark.feature("BN06", "BN15", model="bananas")
 def test_3_3_12_no_call_misses_the_end_of_its_job(ironclaim_url: str, late_looks: None) -> None:
     """40 of 100 of theirs did, and sat out their time."""
-    queue = Queue("q", models.Bananas(), url=ironclaim_url)
     handlers = some_handlers(lambda job: 2 * job.payload, "double")
-    with at_work(Worker(queue, handlers, concurrency=4, prefetch=0)):
+    with bananas(ironclaim_url) as queue, at_work(Worker(queue, handlers, concurrency=4, prefetch=0)):
         began_s = time.monotonic()
         assert [queue.call("double", number, wait_ms=120_000) for number in range(50)] == [2 * number for number in range(50)]
         # Who misses an end finds it with the next look, a minute later.
         assert time.monotonic() - began_s < 60
-    queue.close()
 
 
 @pytest.mark.slow
 def test_6_2_a_failure_that_is_made_good_is_not_told(ironclaim_url: str) -> None:
-    queue, handlers, runs = Queue("q", models.Bananas(), url=ironclaim_url), Handlers(), list[int]()
+    handlers, runs = Handlers(), list[int]()
 
     @handlers("flaky")
     def flaky(job: Job) -> str:
@@ -120,9 +118,8 @@ def test_6_2_a_failure_that_is_made_good_is_not_told(ironclaim_url: str) -> None
             raise ValueError("not yet")
         return "done"
 
-    with at_work(Worker(queue, handlers)):
+    with bananas(ironclaim_url) as queue, at_work(Worker(queue, handlers)):
         assert queue.call("flaky", {}, wait_ms=60_000) == "done" and len(runs) == 2
-    queue.close()
 
 
 def test_6_2_a_stored_failure_of_a_job_that_will_run_again_is_no_end(desk: BananasDesk) -> None:
@@ -175,9 +172,7 @@ def test_6_2_the_records_of_what_cannot_be_read(desk: BananasDesk) -> None:
 
 
 def test_6_2_entries_that_were_promoted_twice_run_once(desk: BananasDesk) -> None:
-    desk.go("j")
-    for _ in range(3):
-        desk.redis.lpush(desk.list_key(), "j")
+    desk.go("j").redis.lpush(desk.list_key(), "j", "j", "j")
     (leased,) = desk.take()
     assert leased.lease.job == "j" and desk.take() == [], "in hand already"
     assert desk.succeed(leased.lease) == ("ok", "finished")

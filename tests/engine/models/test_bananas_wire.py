@@ -1,7 +1,5 @@
 """What Bananas jobs of ours look like to every other client of the keyspace, in each layout."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -59,9 +57,8 @@ def test_a_claim_moves_the_id_to_processing_and_leaves_the_job_as_it_is(desk: Ba
 
 @pytest.mark.feature("BN02", "BN04", model="bananas")
 def test_priorities_are_strict_over_all_routes_of_a_worker(desk: BananasDesk) -> None:
-    for number, (route, level) in enumerate(
-        [("gpu", "low"), ("default", "low"), ("mail", "normal"), ("gpu", "high"), ("default", "high")]
-    ):
+    places = (("gpu", "low"), ("default", "low"), ("mail", "normal"), ("gpu", "high"), ("default", "high"))
+    for number, (route, level) in enumerate(places):
         desk.go(f"j{number}", route=route, priority=level)
     desk.go("other", route="other", priority="high")
     taken = [desk.take(1, routes=("gpu", "mail", "default"))[0].lease.job for _ in range(5)]
@@ -75,16 +72,12 @@ def test_routes_of_one_priority_take_turns(desk: BananasDesk) -> None:
     first = [leased.lease.job for leased in desk.take(10, routes=("gpu", "mail"))]
     assert sorted(first) == sorted([f"g{number}" for number in range(5)] + [f"m{number}" for number in range(5)])
     # Each claim begins with another route, so that single claims take turns as well.
-    heads: set[str] = set()
-    for _ in range(4):
-        heads.add(desk.tick(1).take(1, routes=("gpu", "mail"))[0].lease.job[0])
-    assert heads == {"g", "m"}
+    assert {desk.tick(1).take(1, routes=("gpu", "mail"))[0].lease.job[0] for _ in range(4)} == {"g", "m"}
 
 
 @pytest.mark.feature("BN23", model="bananas")
 def test_a_worker_for_some_priorities_takes_those_lists_alone(desk: BananasDesk) -> None:
-    for level in ("high", "normal", "low"):
-        desk.go(level, priority=level)
+    desk.go("high", priority="high").go("normal").go("low", priority="low")
     assert [leased.lease.job for leased in desk.take(priorities=(1, 3))] == ["low"]
     assert [leased.lease.job for leased in desk.take(priorities=(4, 10))] == ["high", "normal"]
 
@@ -100,10 +93,8 @@ def test_a_completed_job_lives_for_a_day_and_its_result_for_an_hour(desk: Banana
     heard.close()
     assert desk.processing() == [] and desk.body("j")["status"] == "completed"
     assert desk.body("j")["updated_at"] == "2100-01-01T01:06:41Z" and desk.body("j")["created_at"] == START
-    assert desk.result("j") == {
-        **{"status": "completed", "completed_at": "2100-01-01T01:06:41Z", "duration_ms": "12"},
-        "result": '{"ok":true}',
-    }
+    told = {"status": "completed", "completed_at": "2100-01-01T01:06:41Z", "duration_ms": "12"}
+    assert desk.result("j") == {**told, "result": '{"ok":true}'}
     assert DAY_S - 60 < (desk.ttl_s("bananas:job:j") or 0) <= DAY_S and 3540 < (desk.ttl_s("bananas:result:j") or 0) <= 3600
 
 
@@ -141,15 +132,9 @@ def test_a_job_of_the_python_client_keeps_its_spelling(desk: BananasDesk) -> Non
     (leased,) = desk.take()
     assert json.loads(leased.payload) == {"t": 'a "b" \u00fc', "n": [1.0, {}]} and b": " in leased.payload
     desk.tick(500).fail(leased.lease)
-    stamp = "2100-01-01T01:06:40+00:00"
-    expected = (
-        before.replace(
-            f'"updated_at": "{stamp}"', '"updated_at": "2100-01-01T01:06:40.5Z","scheduled_for":"2100-01-01T01:06:42.5Z"'
-        )
-        .replace('"attempts": 0', '"attempts": 1')
-        .replace('"error": ""', '"error": "boom"')
-    )
-    assert desk.text("s") == expected
+    stamps = '"updated_at": "2100-01-01T01:06:40.5Z","scheduled_for":"2100-01-01T01:06:42.5Z"'
+    expected = before.replace('"updated_at": "2100-01-01T01:06:40+00:00"', stamps)
+    assert desk.text("s") == expected.replace('"attempts": 0', '"attempts": 1').replace('"error": ""', '"error": "boom"')
 
 
 def test_a_job_that_is_given_back_is_the_next_one(desk: BananasDesk) -> None:

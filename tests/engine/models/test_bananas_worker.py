@@ -1,7 +1,5 @@
 """Real workers on a Bananas keyspace: the five modes, and what they do about trouble."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading
@@ -14,6 +12,7 @@ from engine import Handlers, Job, Queue, Scheduler, Worker, models
 from engine.bananas_worker import read
 from engine.logs import JsonFormatter
 from tests.engine.helpers.at_work import Book, at_work, make_worker
+from tests.engine.helpers.producing import raises
 from tests.engine.helpers.waiting import wait_until
 
 
@@ -102,27 +101,23 @@ def test_several_routing_keys_for_one_worker(queue: Queue) -> None:
 
 @pytest.mark.feature("BN27", model="bananas")
 def test_a_run_that_takes_too_long_has_failed(ironclaim_url: str) -> None:
-    queue, handlers = Queue("q", models.Bananas(timeout_ms=100), url=ironclaim_url), Handlers()
+    handlers = Handlers()
 
     @handlers("slow")
     async def slow(job: Job) -> None:
         await asyncio.sleep(20)
 
-    queue.enqueue("slow", {}, id="j", attempts=1)
-    Worker(queue, handlers).run(burst=True)
-    assert [info.id for info in queue.jobs.list("dead")] == ["j"]
-    assert "not done within 100 ms" in str(queue.jobs.get("j"))
-    queue.close()
+    with Queue("q", models.Bananas(timeout_ms=100), url=ironclaim_url) as queue:
+        queue.enqueue("slow", {}, id="j", attempts=1)
+        Worker(queue, handlers).run(burst=True)
+        assert [info.id for info in queue.jobs.list("dead")] == ["j"]
+        assert "not done within 100 ms" in str(queue.jobs.get("j"))
 
 
 @pytest.mark.feature("BN11", "BN28", "BN37", model="bananas")
 def test_each_failed_run_is_a_line_of_json_and_the_worker_goes_on(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
     handlers, done = Handlers(), threading.Event()
-
-    @handlers("raise")
-    def fail(job: Job) -> None:
-        raise KeyError("no")
-
+    handlers("raise")(raises(KeyError("no")))
     handlers("fine")(lambda job: done.set())
     queue.enqueue("raise", {}, id="j", attempts=1)
     queue.enqueue("fine", {})

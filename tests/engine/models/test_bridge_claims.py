@@ -1,7 +1,5 @@
 """Claims from a BridgeMQ keyspace: who may claim what, next to foreign clients that claim by the published script."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any
@@ -12,7 +10,7 @@ from engine import UnknownParent
 from engine.ops.claims import Bury, Drop, DropOutcome, Extend, Failure, LeasedJob
 from engine.routing import Attributes
 from tests.conformance.desk import ModelDesk
-from tests.engine.helpers.bridge_client import KEYS, BridgeClient, client, desk
+from tests.engine.helpers.bridge_client import KEYS, BridgeClient, client, desk, waiting
 
 __all__ = ["client", "desk"]
 
@@ -27,8 +25,7 @@ def ids(jobs: list[LeasedJob]) -> list[str]:
     return [job.lease.job for job in jobs]
 
 
-GPU = frozenset({"gpu"})
-BOTH = frozenset({"gpu", "email"})
+GPU, BOTH = frozenset({"gpu"}), frozenset({"gpu", "email"})
 TARGETS: dict[str, tuple[Any, dict[str, Any], bool]] = {
     "server": ({"server": "a"}, {}, True),
     "another server": ({"server": "b"}, {}, False),
@@ -244,9 +241,7 @@ def test_a_job_that_needs_an_unknown_one_is_refused_also_in_a_repeat(desk: Model
     """As in Lanes: it would wait for ever. A parent that has ended is known for as long as the mark of its end is there."""
     with pytest.raises(UnknownParent, match="nobody"):
         desk.queue.enqueue("email", {}, id="orphan", needs=[client.dispatch(), "nobody"])
-    assert client.redis.exists(KEYS.data("orphan"), KEYS.status("orphan")) == 0 and "orphan" not in client.redis.lrange(
-        KEYS.waiting, 0, -1
-    )
+    assert client.redis.exists(KEYS.data("orphan"), KEYS.status("orphan")) == 0 and "orphan" not in waiting(client)
     ended = client.dispatch()
     assert desk.queue.jobs.cancel(ended)
     child = desk.enqueue_operation("late", needs=("later",))

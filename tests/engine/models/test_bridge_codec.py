@@ -1,25 +1,19 @@
 """BridgeMQ's JSON: what we write is what the original's client writes, and what anybody has written is read for what it says."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
 import pytest
 
 from chaos.foreign_keys import BridgeKeys
-from engine import Malformed, Queue, UnsupportedFeature, models
+from engine import Malformed, Queue, ScriptFault, UnsupportedFeature, models
 from engine.calendar import calendar
-from engine.errors import ScriptFault
 from engine.models.foreign.bridge import BridgeModel
 from engine.models.foreign.foreign import pack, unpack
-from engine.ops.claims import Claim, LeasedJob
-from engine.ops.jobs import Enqueue, Lease, Options
-from engine.ops.schedules import Timing
-from engine.ops.workers import Beat
 from engine.options import checked
 from engine.outcomes import backoff_delay_ms
 from tests.engine.helpers.producing import refused
+from tests.engine.ops import Beat, Claim, Enqueue, Lease, LeasedJob, Options, Timing
 
 MODEL = BridgeModel("q", "bridge")
 #: The first job of the reference dump, from its type to the time of its enqueue.
@@ -75,20 +69,13 @@ def test_an_option_without_room_on_the_wire_is_refused() -> None:
     for options, name in (
         ({"backoff": "geometric"}, "backoff=geometric"),
         ({"backoff": "custom", "backoff_delays_ms": [1]}, "backoff_delays_ms"),
-        ({"lifo": True}, "lifo"),
-        ({"unique": "u"}, "unique"),
-        ({"dedup": "d", "dedup_ms": 5}, "dedup"),
-        ({"timeout_ms": 5}, "timeout_ms"),
-        ({"key": "k"}, "key"),
-        ({"route": "r"}, "route"),
-        ({"crashes_max": 5}, "crashes_max"),
-        ({"result_ttl_ms": 5}, "result_ttl_ms"),
-        ({"on_parent_failure": "ignore"}, "on_parent_failure"),
-        ({"cost": 2}, "cost"),
+        *(({"lifo": True}, "lifo"), ({"unique": "u"}, "unique"), ({"dedup": "d", "dedup_ms": 5}, "dedup")),
+        *(({"timeout_ms": 5}, "timeout_ms"), ({"key": "k"}, "key"), ({"route": "r"}, "route")),
+        *(({"crashes_max": 5}, "crashes_max"), ({"result_ttl_ms": 5}, "result_ttl_ms")),
+        *(({"on_parent_failure": "ignore"}, "on_parent_failure"), ({"cost": 2}, "cost")),
     ):
         queue = Queue("q", models.Bridge(), url="redis://127.0.0.1:1")
-        with pytest.raises(UnsupportedFeature, match=f"^bridge has no .*{name}"):
-            queue.enqueue("email", {}, **options)
+        refused(UnsupportedFeature, f"^bridge has no .*{name}", queue.enqueue, "email", {}, **options)
 
 
 @pytest.mark.feature("BQ28", "BQ29", model="bridge")
@@ -106,9 +93,7 @@ def test_retries_are_read_as_the_original_counts_them() -> None:
         ({"type": "linear", "delay": 100}, [100, 200, 300]),
         ({"type": "exponential", "delay": 100, "maxDelay": 300}, [100, 200, 300]),
         ({"type": "exponential", "delay": "100", "maxDelay": "300"}, [100, 200, 300]),
-        ({"type": "fibonacci", "delay": 100}, [100, 100, 100]),
-        ({}, [0, 0, 0]),
-        (None, [0, 0, 0]),
+        *(({"type": "fibonacci", "delay": 100}, [100, 100, 100]), ({}, [0, 0, 0]), (None, [0, 0, 0])),
         ("fixed", [0, 0, 0]),
     ],
 )

@@ -1,7 +1,5 @@
 """Schedules in a BridgeMQ keyspace: ours stand on the wire as the original has them, foreign ones tick, each tick is one job."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -26,9 +24,8 @@ def test_a_schedule_of_ours_stands_on_the_wire(desk: ModelDesk, client: BridgeCl
     schedules.put("report", "email", {"to": "x@y"}, cron="*/5 * * * *", zone="America/New_York")
     assert client.data("report")["schedule"] == {"cron": "*/5 * * * *", "timezone": "America/New_York"}
     assert client.status("report") == "cron" and client.redis.zscore(KEYS.cron, "report") == FIRST_MS
-    assert json.loads(client.process_cron(FIRST_MS)) == [
-        {"jobId": "report", "cronExpression": "*/5 * * * *", "timezone": "America/New_York"}
-    ]
+    told = {"jobId": "report", "cronExpression": "*/5 * * * *", "timezone": "America/New_York"}
+    assert json.loads(client.process_cron(FIRST_MS)) == [told]
     schedules.disable("report")
     assert client.redis.zscore(KEYS.cron, "report") is None
     schedules.enable("report")
@@ -134,9 +131,7 @@ def test_pages_have_entries_of_foreign_clients_between_ours_by_next_tick(desk: M
 
 
 @pytest.mark.parametrize("act", ["remove", "disable"])
-def test_an_entry_that_nobody_can_read_is_listed_with_the_reason_and_goes(
-    desk: ModelDesk, client: BridgeClient, act: str
-) -> None:
+def test_an_entry_that_nobody_can_read_is_listed_with_the_reason(desk: ModelDesk, client: BridgeClient, act: str) -> None:
     for number, data in enumerate(UNREADABLE):
         client.redis.zadd(KEYS.cron, {f"bad-{number}": YEARLY_MS})
         client.redis.set(KEYS.data(f"bad-{number}"), data)

@@ -1,8 +1,6 @@
 """A scripted life of jobs leaves the keyspace that the original's clients leave: `tests/conformance/golden/bridge.json` is
 written from the reference dump."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -19,9 +17,7 @@ __all__ = ["desk"]
 GOLDEN = Path(__file__).parents[2] / "conformance" / "golden" / "bridge.json"
 RETRY: dict[str, Any] = {"attempts": 4, "backoff": "exponential", "backoff_ms": 2000}
 ABOUT = {
-    "name": "worker-1",
-    "host": "vm",
-    "pid": 27943,
+    **{"name": "worker-1", "host": "vm", "pid": 27943},
     "routing": {"server": "worker-1", "stack": "node", "capabilities": ["email"], "region": "us-east", "routes": ["default"]},
 }
 

@@ -1,17 +1,14 @@
 """The life of a job in a BridgeMQ keyspace, and its named defects: what the original loses, doubles or leaves behind."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
 import pytest
 
 from engine.models.foreign.bridge import BridgeModel
-from engine.ops.claims import Bury, Drop, Failure, Finish, Release, Retry
-from engine.ops.looks import NoteProgress
 from tests.conformance.desk import ModelDesk
 from tests.engine.helpers.bridge_client import KEYS, BridgeClient, client, desk, waiting
+from tests.engine.ops import Bury, Drop, Failure, Finish, NoteProgress, Release, Retry
 
 __all__ = ["client", "desk"]
 
@@ -34,10 +31,8 @@ def test_status_and_place_go_together(desk: ModelDesk, client: BridgeClient) -> 
     desk.put("past", run_at_ms=desk.now_ms - 2_000)
     status = {label: client.status(job) for label, job in desk.ids.items()}
     assert status == {"now": "waiting", "delay": "delayed", "at": "delayed", "past": "waiting"}
-    assert client.redis.zrange(KEYS.delayed, 0, -1, withscores=True) == [
-        (desk.ids["delay"], desk.now_ms + 1_000),
-        (desk.ids["at"], desk.now_ms + 2_000),
-    ]
+    due = [(desk.ids["delay"], desk.now_ms + 1_000), (desk.ids["at"], desk.now_ms + 2_000)]
+    assert client.redis.zrange(KEYS.delayed, 0, -1, withscores=True) == due
     assert client.data(desk.ids["at"])["schedule"] == {"runAt": desk.now_ms + 2_000}
     desk.tick(2_000).sweep()
     assert client.redis.zcard(KEYS.delayed) == 0 and client.status(desk.ids["at"]) == "waiting"
@@ -202,14 +197,9 @@ def test_leases_of_ours_are_no_strays(desk: ModelDesk, client: BridgeClient) -> 
 
 
 GARBAGE: dict[str, str | None] = {
-    "no data": None,
-    "no JSON": "{oops",
-    "null": "null",
-    "a list": "[]",
-    "no type": '{"jobId":"j","payload":1}',
-    "null type": '{"type":null}',
-    "a stack that is a number": '{"type":"main","target":{"stack":7}}',
-    "nothing": "",
+    **{"no data": None, "no JSON": "{oops", "null": "null", "a list": "[]"},
+    **{"no type": '{"jobId":"j","payload":1}', "null type": '{"type":null}'},
+    **{"a stack that is a number": '{"type":"main","target":{"stack":7}}', "nothing": ""},
 }
 
 
@@ -246,30 +236,24 @@ def test_scores_beyond_what_a_double_counts_stop_nothing(desk: ModelDesk, client
 def test_a_key_of_another_type_is_named_before_anything_is_written(desk: ModelDesk, client: BridgeClient) -> None:
     client.redis.set(KEYS.active, "x")
     client.dispatch("main")
-    with desk.unchanged(), pytest.raises(Exception, match="bridge:jobs:active is a string, it must be a set"):
-        desk.claim()
+    desk.refuses(desk.claim_operation(), "bridge:jobs:active is a string, it must be a set")
 
 
 @pytest.mark.parametrize("end", ["finish", "retry", "bury", "release", "drop"])
 def test_rule_01_an_end_cut_off_after_any_write_is_completed(desk: ModelDesk, client: BridgeClient, end: str) -> None:
-    for writes in range(30):
-        lease = desk.begin().put("j").take()["j"].lease
+    for writes in desk.each_cut():
+        lease = desk.put("j").take()["j"].lease
         failure = Failure(lease, "E: x", 0)
-        operations: dict[str, Any] = {
+        operation: Any = {
             **{"retry": Retry((failure,)), "bury": Bury((failure,)), "release": Release((lease,))},
-            "drop": Drop((lease,), ("skipped",)),
-        }
-        operation = operations.get(end) or Finish((lease,))
-        was_cut = desk.cut_off(operation, writes)
+            **{"drop": Drop((lease,), ("skipped",)), "finish": Finish((lease,))},
+        }[end]
+        desk.cut_off(operation, writes)
         desk.run(operation)
         places = [desk.labels(waiting(client)), desk.labels(client.redis.lrange(KEYS.dead, 0, -1))]  # type: ignore[arg-type]
         assert places == {"retry": [["j"], []], "release": [["j"], []], "bury": [[], ["j"]]}.get(end, [[], []]), writes
         assert client.redis.scard(KEYS.active) == 0 and client.redis.get(KEYS.running("main")) == "0", writes
         assert client.redis.keys("bridge:jobs:lock:*") == [], writes
-        desk.queue.close()
-        if not was_cut:
-            return
-    raise AssertionError("never whole")
 
 
 # -- findings

@@ -1,8 +1,6 @@
 """The four published scripts of BridgeMQ: a foreign client that calls ours gets the replies of the reference dump, and what the
 original stumbles over holds nothing up and leaves nothing behind."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any
@@ -147,12 +145,10 @@ def test_cron_passes_what_it_cannot_read_by(client: BridgeClient, garbage: str) 
 STUMBLES: dict[str, dict[str, Any]] = {
     "null target": {"target": None},
     "null capabilities": {"target": {"capabilities": None, "mode": "all"}},
-    "null server": {"target": {"server": None}},
-    "null rate limit": {"rateLimit": None},
+    **{"null server": {"target": {"server": None}}, "null rate limit": {"rateLimit": None}},
     "null maximum": {"rateLimit": {"maxConcurrent": None}},
     "maximum as text": {"rateLimit": {"maxConcurrent": "1"}},
-    "stack as text": {"target": {"stack": "node"}},
-    "target as text": {"target": "node"},
+    **{"stack as text": {"target": {"stack": "node"}}, "target as text": {"target": "node"}},
 }
 
 

@@ -1,7 +1,5 @@
 """Workers of ours in a BridgeMQ keyspace: their registry, the scheduler's lock, and handlers that skip and send on."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Looking at jobs of Bull's queues and changing them by hand, by the queue's own faces, on raw keys of either side."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -34,11 +32,8 @@ def test_what_is_told_of_jobs_in_every_state(bull: BullDesk, node: NodeBull) -> 
         found = jobs.get(id)
         assert found is not None and found.state == state
         # Of a job that is finished only its end is told.
-        assert state == "finished" or (found.payload, found.name, found.enqueued_ms) == (
-            {"state": state},
-            "__default__",
-            node.now_ms,
-        )
+        told = (found.payload, found.name, found.enqueued_ms)
+        assert state == "finished" or told == ({"state": state}, "__default__", node.now_ms)
     dead, delayed = jobs.get(ids["dead"]), jobs.get(ids["delayed"])
     assert dead is not None and delayed is not None
     assert (dead.last_error, dead.failures, delayed.due_ms) == ("ValueError: no", 0, node.now_ms + 5000)
@@ -77,8 +72,7 @@ def test_pages_of_a_state_from_either_end(bull: BullDesk, node: NodeBull) -> Non
         assert page(state, 1, 2, newest_first=True) == ids[-2:-4:-1]
     bull.pause()
     assert page("waiting", 2, 2) == waiting[2:4]
-    for job in bull.resume().take(7).values():
-        bull.finish(job.lease)
+    bull.finish(*(job.lease for job in bull.resume().take(7).values()))
     assert page("finished", 0, 4) + page("finished", 4, 4) == waiting
     assert page("finished", 0, 2, newest_first=True) == waiting[:-3:-1]
 
@@ -93,10 +87,8 @@ def test_a_job_is_removed_unless_somebody_holds_it(bull: BullDesk, node: NodeBul
     assert not jobs.remove(ids["active"]).done and not jobs.remove(ids["waiting"]).done
     bull.redis.delete(bull.wire.lock(ids["waiting"]))
     assert jobs.remove(ids["waiting"]).done
-    assert bull.foreign_keys() == {
-        *(bull.wire.job(ids["active"]), bull.wire.lock(ids["active"]), bull.wire.job(ids["stuck"])),
-        *(bull.wire.active, bull.wire.id),
-    }
+    left = bull.wire.job(ids["active"]), bull.wire.lock(ids["active"]), bull.wire.job(ids["stuck"])
+    assert bull.foreign_keys() == {*left, bull.wire.active, bull.wire.id}
 
 
 @pytest.mark.feature("BL24", model="bull")
@@ -145,11 +137,8 @@ def test_a_queue_is_emptied(bull: BullDesk, node: NodeBull) -> None:
     bull.pause()
     node.add({})
     assert bull.queue.drain(delayed=True) == 3
-    for name in (
-        *(bull.wire.wait, bull.wire.paused, bull.wire.delayed, bull.wire.job(ids["waiting"])),
-        bull.wire.job(ids["delayed"]),
-    ):
-        assert not bull.redis.exists(name), name
+    gone = (bull.wire.wait, bull.wire.paused, bull.wire.delayed)
+    assert not bull.redis.exists(*gone, bull.wire.job(ids["waiting"]), bull.wire.job(ids["delayed"]))
     assert bull.redis.llen(bull.wire.active) == 2 and bull.redis.scard(bull.wire.failed) == 1
 
 
@@ -162,8 +151,7 @@ def test_an_obliterated_queue_leaves_nothing_of_bull(bull: BullDesk, node: NodeB
 @pytest.mark.feature("BL12", "BL15", model="bull")
 def test_how_jobs_of_node_have_ended_is_told(bull: BullDesk, node: NodeBull) -> None:
     one, other, failed = (node.add({}) for _ in range(3))
-    for id in (one, other):
-        assert node.pop() == id
+    assert [node.pop(), node.pop()] == [one, other]
     node.complete(one, {"n": 1})
     node.complete(other, 0)
     results = bull.did(Bury((Failure(bull.take()[failed].lease, "ValueError: no"),))).queue.results

@@ -1,7 +1,5 @@
 """What the wire of Bull cannot be protected from: each finding that the model declares, as the original brings it about."""
 
-from __future__ import annotations
-
 import json
 
 from engine.models.foreign.bull import FINDINGS, BullModel
@@ -22,8 +20,7 @@ def test_unfenced_ends(bull: BullDesk, node: NodeBull) -> None:
     node.add({})
     assert node.pop() == "1"
     bull.swept().redis.delete(bull.wire.lock("1"))
-    for _ in range(3):
-        bull.swept().tick(600)
+    bull.sweeps(3, 600)
     (job,) = bull.take().values()
     node.complete("1", {"by": "node"})
     assert bull.finish(job.lease) == [("stale", "")]
@@ -36,8 +33,7 @@ def test_pop_before_lock(bull: BullDesk, node: NodeBull) -> None:
     """More than a second between the two commands: the job runs on both sides."""
     node.add({})
     assert node.pop(lock=False) == "1"
-    for _ in range(3):
-        bull.swept().tick(600)
+    bull.sweeps(3, 600)
     assert list(bull.take()) == ["1"]
     # Its lock comes too late, so it learns of it; had our lock lapsed as well, it would run the job.
     assert not node.lock("1")

@@ -1,19 +1,16 @@
 """The life of five jobs, and after each step the whole keyspace next to the dumps of the original (tests/conformance/golden)."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine.ops.claims import Failure, LeasedJob, Retry
-from engine.ops.looks import NoteProgress
 from engine.outcomes import backoff_delay_ms
 from tests.conformance.keyspace import differences, dump, expected
 from tests.engine.helpers.bull_desk import START_MS, BullDesk, bull
 from tests.engine.helpers.by_hand import altered
+from tests.engine.ops import Failure, LeasedJob, NoteProgress, Retry
 
 __all__ = ["bull"]
 
@@ -21,10 +18,8 @@ FILE = Path(__file__).parents[2] / "conformance" / "golden" / "bull.json"
 PAYLOAD = {"msg": "hello", "n": 1}
 #: Bull divides scores by 4096 where it publishes times: the id's low bits stay behind the point.
 NAMES = {
-    "now": str(START_MS),
-    "score3": str((START_MS + 60000) * 4096 + 3),
-    "again4": str((START_MS + 2000) * 4096 + 4),
-    "eta3": f"{START_MS + 60000}.0007",
+    **{"now": str(START_MS), "score3": str((START_MS + 60000) * 4096 + 3)},
+    **{"again4": str((START_MS + 2000) * 4096 + 4), "eta3": f"{START_MS + 60000}.0007"},
     "eta4": f"{START_MS + 2000}.001",
 }
 

@@ -1,7 +1,5 @@
 """Defects of Bull, each by its name: those that the engine does not have on the same wire."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any
@@ -9,12 +7,11 @@ from typing import Any
 import pytest
 
 from engine.models.foreign.bull import UNNAMED
-from engine.ops.claims import Failure, Finish, Release, Retry
-from engine.ops.looks import NoteProgress
 from engine.worker.machine.sweeping import SWEEP_LIMIT
 from tests.engine.helpers.bull_desk import BullDesk, bull, node
 from tests.engine.helpers.by_hand import altered
 from tests.engine.helpers.node_bull import NodeBull
+from tests.engine.ops import Failure, Finish, NoteProgress, Release, Retry
 
 __all__ = ["bull", "node"]
 
@@ -105,8 +102,7 @@ def test_a_job_that_was_just_popped_is_not_taken_from_its_worker(bull: BullDesk,
     """Pop and lock are two commands: Bull's stalled check comes in between."""
     node.add({})
     assert node.pop(lock=False) == "1"
-    for _ in range(3):
-        assert bull.tick(300).sweep().leases == ()
+    assert [bull.tick(300).sweep().leases for _ in range(3)] == [(), (), ()]
     node.lock("1")
     bull.tick(300).sweep()
     assert node.lists() == {"active": ["1"]}
@@ -126,8 +122,7 @@ def test_what_a_node_worker_has_left_behind_runs_again(bull: BullDesk, node: Nod
     node.add({"n": 1})
     assert node.pop() == "1"
     bull.swept().redis.delete(bull.wire.lock("1"))
-    for _ in range(3):
-        bull.swept().tick(600)
+    bull.sweeps(3, 600)
     assert node.lists() == {"wait": ["1"]}
     (job,) = bull.take().values()
     assert json.loads(job.payload) == {"n": 1} and bull.finish(job.lease) == [("ok", "finished")]

@@ -1,7 +1,5 @@
 """Bull's wire by itself, method by method, on raw keys: it reads what the original has written, and writes what that reads."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -15,8 +13,13 @@ ROOT = "bull:q:"
 LEASE = {"token": "1795233060591:00ff00ff00ff00ff:7", "lease_ms": 50_000}
 
 
-def job(client: redis.Redis, id: str, where: str = "wait", **fields: str) -> None:
-    """As the original's producer writes it."""
+def job(client: redis.Redis, ids: str, where: str = "wait", **fields: str) -> None:
+    """Some as the original's producer writes them."""
+    for id in ids.split():
+        add_one(client, id, where, **fields)
+
+
+def add_one(client: redis.Redis, id: str, where: str, **fields: str) -> None:
     client.hset(ROOT + id, mapping={"data": "{}", "opts": "{}", "timestamp": "5", "attempts": "1", "attemptsMade": "0", **fields})
     if where == "delayed":
         client.zadd(ROOT + where, {id: float(fields["score"])})
@@ -89,16 +92,13 @@ def test_ids_are_counted_and_never_those_of_a_job_that_is_there(client: redis.Re
 
 
 def test_jobs_are_taken_from_the_right(client: redis.Redis) -> None:
-    for id in ("1", "2", "3"):
-        job(client, id)
+    job(client, "1 2 3")
     found, behind = wired(client, "candidates", 0, 2)
     assert ([item["id"] for item in found], behind) == (["1", "2"], "2")
     found, behind = wired(client, "candidates", 2, 2)
     assert ([item["id"] for item in found], behind) == (["3"], "0")
     assert wired(client, "candidates", 9, 2) == [{}, "0"]
-    assert wired(client, "take", "2", {}, "wait", LEASE) is True
-    assert wired(client, "take", "1", {}, "wait", LEASE) is True
-    assert wired(client, "take", "7", {}, "wait", LEASE) is False
+    assert [wired(client, "take", id, {}, "wait", LEASE) for id in "217"] == [True, True, False]
     assert client.lrange(ROOT + "active", 0, -1) == ["1", "2"] and client.lrange(ROOT + "wait", 0, -1) == ["3"]
     assert client.get(ROOT + "1:lock") == LEASE["token"] and 50_000 < client.pttl(ROOT + "1:lock") <= 75_000
 
@@ -162,8 +162,7 @@ def test_traces_that_are_none_are_begun_anew(client: redis.Redis, traces: str) -
 
 
 def test_a_job_goes_back_only_where_it_was_active(client: redis.Redis) -> None:
-    for id in ("1", "2", "3", "4"):
-        job(client, id, "active")
+    job(client, "1 2 3 4", "active")
     client.rpush(ROOT + "wait", "9")
     wired(client, "back", "1", {}, True)
     wired(client, "back", "2", {}, False)
@@ -191,12 +190,8 @@ def test_due_jobs_come_by_time_and_then_by_their_whole_id(client: redis.Redis) -
 @pytest.mark.parametrize(
     ("score", "due", "next_ms"),
     [
-        ("inf", False, 2**47),
-        ("-inf", True, 0),
-        ("-5", True, 0),
-        (f"{2**60}", False, 2**47),
-        (f"{2**57}", False, 2**45),
-        (f"{(NOW_MS + 1) * 4096 - 1}", True, NOW_MS),
+        *(("inf", False, 2**47), ("-inf", True, 0), ("-5", True, 0), (f"{2**60}", False, 2**47)),
+        *((f"{2**57}", False, 2**45), (f"{(NOW_MS + 1) * 4096 - 1}", True, NOW_MS)),
         (f"{(NOW_MS + 1) * 4096}", False, NOW_MS + 1),
     ],
 )
@@ -255,8 +250,7 @@ def test_pause_and_resume_lose_no_job(client: redis.Redis, wait: list[str], paus
 
 
 def test_only_what_nobody_holds_is_astray(client: redis.Redis) -> None:
-    for id in ("1", "2", "3"):
-        job(client, id, "active")
+    job(client, "1 2 3", "active")
     client.set(ROOT + "2:lock", "someone")
     assert wired(client, "strays", 10) == ["3", "1"] and wired(client, "strays", 1) == ["3"]
 
@@ -271,14 +265,10 @@ def test_lists_and_counts_by_state(client: redis.Redis) -> None:
     job(client, "5", "active")
     wanted = {
         ("waiting", 0, 10, False): ["1", "100", "2", "101", "3", "102", "4", "104"],
-        ("waiting", 2, 10, False): ["3", "102", "4", "104"],
-        ("waiting", 3, 1, False): ["4", "104"],
-        ("waiting", 0, 2, True): ["4", "104", "3", "102"],
-        ("waiting", 9, 2, True): {},
-        ("done", 0, 10, False): ["9", "200", "8", "201", "7", "202"],
-        ("done", 1, 1, True): ["8", "201"],
-        ("dead", 0, 5, False): ["6", "0"],
-        ("active", 0, 5, False): ["5", "0"],
+        **{("waiting", 2, 10, False): ["3", "102", "4", "104"], ("waiting", 3, 1, False): ["4", "104"]},
+        **{("waiting", 0, 2, True): ["4", "104", "3", "102"], ("waiting", 9, 2, True): {}},
+        **{("done", 0, 10, False): ["9", "200", "8", "201", "7", "202"], ("done", 1, 1, True): ["8", "201"]},
+        **{("dead", 0, 5, False): ["6", "0"], ("active", 0, 5, False): ["5", "0"]},
     }
     for (state, offset, limit, newest), found in wanted.items():
         assert wired(client, "list", state, offset, limit, newest) == found, (state, offset, limit, newest)
@@ -377,8 +367,7 @@ def test_how_a_job_has_ended(client: redis.Redis) -> None:
 
 
 def test_by_hand(client: redis.Redis) -> None:
-    job(client, "1", "failed")
-    job(client, "2", "failed")
+    job(client, "1 2", "failed")
     wired(client, "requeue", "1", {})
     wired(client, "requeue", "2", {"lifo": True})
     assert client.lrange(ROOT + "wait", 0, -1) == ["1", "2"] and not client.exists(ROOT + "failed")

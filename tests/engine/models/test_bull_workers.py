@@ -1,7 +1,5 @@
 """Workers on queues of Bull's: what they may be told, what they survive, and what they leave on the wire when they end."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading
@@ -104,9 +102,8 @@ def test_events_tell_of_jobs_of_either_side(queue: Queue, node: NodeBull, client
     queue.resume()
     assert queue.clean("finished") == 1
     told = [(event.kind, event.job, event.detail) for event in queue.events.read("0-0", wait_ms=0)]
-    assert [event for event in told if event[1] == "1"] == [
-        *(("claimed", "1", "w"), ("progress", "1", "50"), ("finished", "1", ""))
-    ]
+    ran = [("claimed", "1", "w"), ("progress", "1", "50"), ("finished", "1", "")]
+    assert [event for event in told if event[1] == "1"] == ran
     assert [kind for kind, job, _ in told if job == "2"] == ["created", "claimed", "failed", "buried"]
     assert [kind for kind, job, _ in told if not job] == ["paused", "resumed"]
 

@@ -1,7 +1,5 @@
 """Parts of the foreign scripts that read and write text: JSON by its members, and times."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -48,11 +46,8 @@ def with_functions(*names: str) -> str:
         ('{"a":9007199254740993,"b":1.0}', "a", b"9007199254740993"),
         ('{"a":9007199254740993,"b":1.0}', "b", b"1.0"),
         (' { "a" : { "b" : [ "}" , "\\"]" ] } , "c" : null } ', "a", b'{ "b" : [ "}" , "\\"]" ] }'),
-        ('{"\\u0061":"x\\\\"}', "a", b'"x\\\\"'),
-        ('{"a":1,"a":2}', "a", b"2"),
-        ("{}", "a", None),
-        ("{ }", "a", None),
-        ('{"a":"' + "[" * 2000 + '"}', "a", b'"' + b"[" * 2000 + b'"'),
+        *(('{"\\u0061":"x\\\\"}', "a", b'"x\\\\"'), ('{"a":1,"a":2}', "a", b"2"), ("{}", "a", None)),
+        *(("{ }", "a", None), ('{"a":"' + "[" * 2000 + '"}', "a", b'"' + b"[" * 2000 + b'"')),
         ('{"a":' + "[" * 2000 + "]" * 2000 + "}", "a", b"[" * 2000 + b"]" * 2000),
     ],
 )

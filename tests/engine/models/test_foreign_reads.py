@@ -1,7 +1,5 @@
 """What foreign clients have written of progress, workers and schedules is what the queue's readers show."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

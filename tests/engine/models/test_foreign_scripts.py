@@ -1,7 +1,5 @@
 """The scripts of foreign models load with their wires, have the flags of rule 2, and hold header and body together."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

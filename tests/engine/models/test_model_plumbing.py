@@ -1,7 +1,5 @@
 """What a queue and the loader make of a model: its place in the constructor, its scripts, and what it does not have."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +12,9 @@ import engine
 from engine import AsyncQueue, Malformed, Queue, ScriptFault, UnsupportedFeature, models
 from engine.models.foreign import foreign
 from engine.models.foreign.foreign import pack, unpack
-from engine.ops.admin import Pause
-from engine.ops.claims import LeasedJob
-from engine.ops.jobs import Enqueue, Lease
 from engine.redis.scripts import declared_uses, functions_of_formats, layers_of, linked_functions, load_model, scripts_folder
 from tests.engine.helpers.producing import refused
+from tests.engine.ops import Enqueue, Lease, LeasedJob, Pause
 
 LISTED = functions_of_formats(scripts_folder() / "foreign")
 REQUIRED = [name for name, optional in LISTED.items() if not optional]
@@ -103,8 +99,7 @@ def test_the_specs_are_values_with_a_prefix_of_their_own() -> None:
 
 
 def test_an_option_and_an_operation_that_the_model_lacks_are_refused_before_any_io(queue: Queue) -> None:
-    with pytest.raises(UnsupportedFeature, match="^tiny has no option unique"):
-        queue.enqueue("work", {}, unique="u")
+    refused(UnsupportedFeature, "^tiny has no option unique", queue.enqueue, "work", {}, unique="u")
     with pytest.raises(UnsupportedFeature, match=r"^jobs\[1\]: tiny has no option priority"):
         queue.enqueue_many([{"name": "work", "payload": 1}, {"name": "work", "payload": 1, "priority": 9}])
     refused(UnsupportedFeature, "^tiny has no Pause", queue.pause)

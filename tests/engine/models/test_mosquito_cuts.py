@@ -1,8 +1,6 @@
 """Mosquito's programs change a job in several commands. Here the engine acts between any two of them, or a program dies there: a
 table of every program, every cut and every act of the engine, with what becomes of the job."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -181,20 +179,12 @@ ACTS = (nothing, sweep, hold, finish, retry, retry_at_once, release, release_and
 
 #: Each program, and where the job is when it begins.
 PROGRAMS: tuple[tuple[Program, str], ...] = (
-    (programs.enqueue, "nowhere"),
-    (programs.schedule, "nowhere"),
-    (programs.promote, "scheduled"),
-    (programs.succeed_v2, "waiting"),
-    (programs.succeed_head, "waiting"),
-    (programs.succeed_v2, "waiting twice"),
-    (programs.succeed_head, "waiting twice"),
-    (programs.fail_v2, "waiting"),
-    (programs.fail_head, "waiting"),
-    (programs.banish_v2, "waiting"),
-    (programs.preempt_head, "waiting"),
-    (programs.clean_up, "ours"),
-    (programs.clean_up, "ours, of a dead worker"),
-    (programs.clean_up, "theirs, of a dead overseer"),
+    *((programs.enqueue, "nowhere"), (programs.schedule, "nowhere"), (programs.promote, "scheduled")),
+    *((programs.succeed_v2, "waiting"), (programs.succeed_head, "waiting")),
+    *((programs.succeed_v2, "waiting twice"), (programs.succeed_head, "waiting twice")),
+    *((programs.fail_v2, "waiting"), (programs.fail_head, "waiting"), (programs.banish_v2, "waiting")),
+    *((programs.preempt_head, "waiting"), (programs.clean_up, "ours")),
+    *((programs.clean_up, "ours, of a dead worker"), (programs.clean_up, "theirs, of a dead overseer")),
     (programs.clean_up, "theirs, without an overseer"),
 )
 
@@ -254,9 +244,7 @@ DECLARED: dict[tuple[Program, str], tuple[str, tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.slow)], ids=["every third cell", "each cell"])
 @pytest.mark.parametrize(("program", "where"), PROGRAMS, ids=IDS)
-def test_nothing_that_the_engine_does_in_between_loses_or_doubles_a_job(
-    scene: Scene, program: Program, where: str, step: int
-) -> None:
+def test_nothing_that_the_engine_does_meanwhile_costs_a_job(scene: Scene, program: Program, where: str, step: int) -> None:
     verdicts = dict(cells(scene, program, where, step))
     assert len(verdicts) > 20 // step, "a program that has no commands proves nothing"
     cell, allowed = DECLARED.get((program, where), ("", ()))

@@ -1,8 +1,6 @@
 """What Mosquito does beside the life of a job, step by step and by its raw keys: rates, pauses, periodic jobs, the coordinator's
 lock, counts that are set from afar, what is published, and what is done by hand."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,6 +11,7 @@ import redis
 
 from engine import Malformed, Queue, models
 from engine.ops.claims import Bury, Failure, Release, Retry
+from tests.engine.helpers.producing import refused
 from tests.engine.helpers.waiting import DEADLINE_S
 from tests.engine.models.mosquito_desk import KIND, A, MosquitoDesk
 from tests.engine.models.mosquito_desk import desk as desk
@@ -302,18 +301,15 @@ def test_dead_jobs_of_theirs_are_requeued_with_all_their_attempts(desk: Mosquito
 def test_a_run_that_would_be_forgotten_stays_while_it_runs(desk: MosquitoDesk) -> None:
     id = desk.theirs.enqueue(KIND)
     desk.theirs.redis.expire(desk.there.run(id), 80_000)
-    lease = desk.one().lease
-    assert desk.redis.ttl(desk.there.run(id)) == -1 and desk.finish(lease) == [("ok", "finished")]
+    held = desk.one().lease
+    assert desk.redis.ttl(desk.there.run(id)) == -1 and desk.finish(held) == [("ok", "finished")]
 
 
 def test_settings_have_bounds() -> None:
     for field in ("success_ttl_s", "dead_ttl_s", "adopt_after_ms"):
         for bad in (-1, 1.5, "1", None):
-            given: dict[str, Any] = {field: bad}
-            with pytest.raises(Malformed, match=f"^{field}: "):
-                models.Mosquito(**given)
-        with pytest.raises(Malformed, match="^layout: "):
-            models.Mosquito(layout="both")  # type: ignore[arg-type]
+            refused(Malformed, f"^{field}: ", models.Mosquito, **{field: bad})
+    refused(Malformed, "^layout: ", models.Mosquito, layout="both")
 
 
 @pytest.mark.feature("MQ06", "MQ15", model="mosquito")

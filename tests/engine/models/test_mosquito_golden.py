@@ -1,7 +1,5 @@
 """Golden keyspaces of Mosquito: a scripted life of jobs, and what it must have left."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path

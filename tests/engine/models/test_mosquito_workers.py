@@ -1,7 +1,5 @@
 """Workers on Mosquito keyspaces, in real time: tasks, hooks, groups of queues, gates, serialisers, and everything run at once."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -14,12 +12,11 @@ from engine.models import Layout
 from engine.testing import run_all
 from tests.engine.helpers import backwards
 from tests.engine.helpers.at_work import at_work
-from tests.engine.helpers.producing import some_handlers
+from tests.engine.helpers.producing import raises, some_handlers
 from tests.engine.helpers.waiting import wait_until
 from tests.engine.models.crystal import Crystal
 
-NAMES = ("critical_job", "normal_job", "low_job")
-DAY_MS = 86_400_000
+NAMES, DAY_MS = ("critical_job", "normal_job", "low_job"), 86_400_000
 
 
 #: A worker does the same on either; the scripts are tested on both.
@@ -94,11 +91,7 @@ def test_hooks_around_runs_and_enqueues(queue: Queue, theirs: Crystal) -> None:
 def test_a_hook_that_raises_before_a_run_is_a_failed_run_that_counts(queue: Queue, theirs: Crystal) -> None:
     handlers, ran = Handlers(backoff=lambda failures, error: 1), []
     handlers("ok_job")(lambda job: ran.append(job.id))
-
-    @handlers.hooks.before
-    def refuse(job: Job) -> None:
-        raise ValueError("not now")
-
+    handlers.hooks.before(raises(ValueError("not now")))
     id = theirs.enqueue("ok_job")
     Worker(queue, handlers).run(burst=True)
     assert ran == [] and theirs.fields(id)["retry_count"] == "5" and theirs.ids(theirs.keys.dead) == [id]
@@ -193,9 +186,8 @@ def test_a_closed_gate_holds_claims(queue: Queue, theirs: Crystal) -> None:
         asked[0] += 1
         return opens[0]
 
-    id, worker = theirs.enqueue("ok_job"), Worker(queue, handlers, gate=gate, sweep_ms=50)
-
-    with at_work(worker):
+    id = theirs.enqueue("ok_job")
+    with at_work(Worker(queue, handlers, gate=gate, sweep_ms=50)):
         wait_until(lambda: asked[0] > 2, "it asks again")
         assert ran == [] and theirs.ids(theirs.keys.waiting) == [id]
         opens[0] = True
@@ -245,7 +237,6 @@ def test_a_running_worker_brings_back_what_a_dead_overseer_had(queue: Queue, the
     handlers, id = some_handlers(lambda job: ran.append(job.id), "ok_job"), theirs.enqueue("ok_job")
     theirs.take()
     theirs.redis.hset(theirs.keys.run(id), "overseer_id", "gone")
-    worker = Worker(queue, handlers, sweep_ms=100)
-    with at_work(worker):
+    with at_work(Worker(queue, handlers, sweep_ms=100)):
         wait_until(lambda: ran == [id], "two looks a second apart")
     assert theirs.ids(theirs.keys.pending) == []
