@@ -15,9 +15,8 @@ from chaos.drill import Drill
 from chaos.plan import PRODUCER, Plan, PlannedFault
 from tests.chaos import judged
 from tests.chaos.drills import PACE, history, make_drill, run
-from tests.chaos.judged import TIMEOUT
 
-pytestmark = [pytest.mark.slow, TIMEOUT]
+pytestmark = [pytest.mark.slow, judged.TIMEOUT]
 
 FAULTS = (
     PlannedFault("1-worker-freeze", "worker-freeze", "worker-1", 0),

@@ -38,16 +38,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     # The client over HTTP is a package of its own, for places where there is no engine.
     "clients/python": ("ironclaim_client", "httpx"),
     "reports": (
-        "reports",
-        "record.history",
-        "engine.command_line",
-        "engine.sizing",
-        "pyspark",
-        "py4j",
-        "matplotlib",
-        "pandas",
-        "pyarrow",
-        "numpy",
+        *("reports", "record.history", "engine.command_line", "engine.sizing"),
+        *("pyspark", "py4j", "matplotlib", "pandas", "pyarrow", "numpy"),
     ),
 }
 

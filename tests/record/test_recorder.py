@@ -13,10 +13,9 @@ import pytest
 
 from engine import Job, OutcomeUnknown, Queue, ServerUnavailable, Worker
 from engine.observer import Outcome
-from engine.ops.base import Call, Operation
+from engine.ops import base, schedules
 from engine.ops.claims import Bury, Drop, Extend, Failure, Finish, Mark, Release, Retry, Sweep
 from engine.ops.jobs import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Lease, Options
-from engine.ops.schedules import Tick, Ticked
 from engine.redis.gathering import CallMaker, GatheredEnqueue, merged
 from record.history import HistoryFile
 from record.recorder import Recorder, Sink, result_crc
@@ -56,7 +55,7 @@ def queue(relay: Relay, path: Path) -> Iterator[Queue]:
     assert rows[-1]["kind"] == "close" and rows[-1]["rows"] == len(rows) and rows[-1]["recorder_ns"] > 0
 
 
-def run(queue: Queue, operation: Operation) -> Any:
+def run(queue: Queue, operation: base.Operation) -> Any:
     return queue.driver.run(queue.model.call(operation))
 
 
@@ -313,11 +312,11 @@ def test_handlers_and_their_sink(queue: Queue, path: Path, tmp_path: Path) -> No
     assert json.loads(configuration["config"])["concurrency"] == 1
 
 
-def told(path: Path, *calls: tuple[Operation, Any]) -> None:
+def told(path: Path, *calls: tuple[base.Operation, Any]) -> None:
     """Record calls, each with its reply; None for none."""
     recorder = Recorder(HistoryFile(path, proc="p", role="producer"), queue="q")
     for operation, reply in calls:
-        call: Call[Any] = Call(None, (), (), lambda raw: raw, operation)
+        call: base.Call[Any] = base.Call(None, (), (), lambda raw: raw, operation)
         ticket, error = recorder.invoked(call, 1, None), "" if reply else "no answer"
         recorder.completed(call, ticket, Outcome(reply, error, True, True if reply else None, 1, (), 1, 1, 2))
     recorder.close()
@@ -334,9 +333,9 @@ def test_a_job_that_the_server_gives_an_id_is_named_once_it_has_one(path: Path) 
 
 def test_a_tick_names_the_job_that_the_server_gave_an_id(path: Path) -> None:
     """Bull's jobs have numbers, those of its schedules as well."""
-    tick = Tick("a" * 16, 1, "beat", "1", 1000, (1000, 2000), 3000, 0, "skip")
+    tick = schedules.Tick("a" * 16, 1, "beat", "1", 1000, (1000, 2000), 3000, 0, "skip")
     made = ("7", "cron:beat:1000")
-    told(path, *((tick, Ticked(5, "ticked", (job,), 1)) for job in made))
+    told(path, *((tick, schedules.Ticked(5, "ticked", (job,), 1)) for job in made))
     found = [row["items"] for row in raw_rows(path) if row.get("f") == "tick" and row["type"] == "ok"]
     ticks = [[(item["job"], item["tick_ms"], item["result"]) for item in items] for items in found]
     assert ticks == [[(job, 1000, "created"), ("cron:beat:2000", 2000, "skipped")] for job in made]

@@ -11,14 +11,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from reports import page
-from reports.page import ink
+from reports import page, table, verdict
+from reports.page import facts, ink, timeline
 from reports.page.channels import draw, words
 from reports.page.channels.series import ChannelSeries, Clock
-from reports.page.facts import again
-from reports.page.timeline import Axis
-from reports.table import render
-from reports.verdict import NO_MEASURES
 from tests.reports.browser import Browser
 from tests.reports.channel_runs import FAULTS, busy
 from tests.reports.page_runs import judge_aloud, rows_of
@@ -98,19 +94,19 @@ def test_names_that_are_markup_stay_text(text: str) -> None:
 
 
 def test_the_printed_table_is_about_messages(run: Path) -> None:
-    printed = render(json.loads((run / "verdict.json").read_text()))
+    printed = table.render(json.loads((run / "verdict.json").read_text()))
     assert "wraps crossed" in printed and "5 of 5" in printed and "fan-out 10" in printed and "jobs" not in printed
 
 
 def test_what_is_not_known_is_said() -> None:
-    decided = {"measures": {**NO_MEASURES}}
+    decided = {"measures": {**verdict.NO_MEASURES}}
     assert words.story(decided)[0] == "It cannot be told what was published and delivered."
-    missed = {**NO_MEASURES, "published": 2, "deliveries": 1, "wraps_crossed": 0, "wrap_channels": 1}
+    missed = {**verdict.NO_MEASURES, "published": 2, "deliveries": 1, "wraps_crossed": 0, "wrap_channels": 1}
     assert words.story({"measures": missed})[0].endswith("it cannot be told whether any was lost.")
     assert '<div class="unsure"><dt>wraps crossed</dt><dd>0 of 1</dd></div>' in words.tiles(missed)
     assert '<div class="bad"><dt>lost</dt><dd>3</dd></div>' in words.tiles(missed | {"lost": 3})
     spec = {"id": "x", "seed": 7, "scenario": "channels", "model": "dsps"}
-    assert again(Path("x"), spec).endswith("python -m chaos run channels --seed 7</pre>")
+    assert facts.again(Path("x"), spec).endswith("python -m chaos run channels --seed 7</pre>")
 
 
 def test_a_line_changes_its_colour_where_it_crosses() -> None:
@@ -118,10 +114,9 @@ def test_a_line_changes_its_colour_where_it_crosses() -> None:
     one = Clock("one", "fan-out 1", ((0.0, 0, -2), (2.0, 0, 0), (4.0, 0, 3), (6.0, 1, 2)), (3.0,), near=True)
     series = ChannelSeries(("fan-out 1",), (one,), {}, {}, {})
     with ink.drawing():
-        (panel,) = draw.clocks(series, [], Axis(0, 10_000_000_000, 1), []).axes
+        (panel,) = draw.clocks(series, [], timeline.Axis(0, 10_000_000_000, 1), []).axes
     lines = {line.get_color(): points_of(line) for line in reversed(panel.get_lines())}
-    assert lines[ink.BLUE] == [(0, -2), (2, 0), (3, 0)]
-    assert lines[ink.GREEN] == [(3, 0), (4, 3)]
+    assert (lines[ink.BLUE], lines[ink.GREEN]) == ([(0, -2), (2, 0), (3, 0)], [(3, 0), (4, 3)])
     assert lines[ink.AMBER] == [(3, 0)] and lines[ink.PURPLE] == [(4, 3), (6, 2)]
     low, high = panel.get_ylim()
     assert low < 0 < high and draw.signed(0) == "wrap"

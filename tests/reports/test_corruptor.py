@@ -4,17 +4,16 @@ of jobs, one of channels."""
 from __future__ import annotations
 
 import random
+from collections.abc import Sized
 
 import pytest
 from pyspark.sql import SparkSession
 
-from chaos.cli import main
-from chaos.interrupts import Interrupts
-from reports.checks import CHECKS
+from chaos import cli, interrupts
+from reports import checks, errors
 from reports.corrupt.command import Seen, corrupt, render
 from reports.corrupt.history import History
 from reports.corrupt.kinds import CHANNEL_KINDS, CHANNEL_UNSEEABLE, KINDS, UNSEEABLE
-from reports.errors import JudgeError
 from tests.reports.story import Story, srv_ms
 
 #: Checks that this run does not have, or whose corruptions always make others unknown as well.
@@ -27,8 +26,8 @@ NOT_ALONE_ON_CHANNELS = {"H2"}
 def recorded(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, *words: str) -> list[Seen]:
     """What the judge makes of each corruption of a valid run."""
     runs = tmp_path_factory.mktemp("runs")
-    with Interrupts() as caught:
-        assert main(["run", *words, "--seed", "1", "--runs", str(runs)], caught) == 0
+    with interrupts.Interrupts() as caught:
+        assert cli.main(["run", *words, "--seed", "1", "--runs", str(runs)], caught) == 0
     return list(corrupt(runs / "latest", 1, spark))
 
 
@@ -44,34 +43,20 @@ def found_on_channels(tmp_path_factory: pytest.TempPathFactory, spark: SparkSess
     return recorded(tmp_path_factory, spark, "channels")
 
 
-@pytest.mark.nightly
-@pytest.mark.timeout(3_600)
-def test_every_corruption_is_seen_by_the_check_that_is_named_for_it(found: list[Seen]) -> None:
-    assert [one.kind.name for one in found if not one.caught] == []
-    assert len(found) == len(KINDS) >= 60
+#: What was seen in a run, the kinds of corruption there are, how many at least, and the checks with those that see nothing alone.
+RUNS = [("found", KINDS, 60, "HJ", NOT_ALONE), ("found_on_channels", CHANNEL_KINDS, 50, "HP", NOT_ALONE_ON_CHANNELS)]
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3_600)
-def test_each_check_sees_something_that_no_other_check_does(found: list[Seen]) -> None:
-    needed = {check.id for check in CHECKS if check.id[0] in "HJ"} - NOT_ALONE
-    alone = {one.checks[0] for one in found if len(one.checks) == 1}
-    assert needed - alone == set()
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(3_600)
-def test_every_corruption_of_channels_is_seen_by_the_check_that_is_named_for_it(found_on_channels: list[Seen]) -> None:
-    assert [one.kind.name for one in found_on_channels if not one.caught] == []
-    assert len(found_on_channels) == len(CHANNEL_KINDS) >= 50
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(3_600)
-def test_each_check_of_channels_sees_something_that_no_other_check_does(found_on_channels: list[Seen]) -> None:
-    needed = {check.id for check in CHECKS if check.id[0] in "HP"} - NOT_ALONE_ON_CHANNELS
-    alone = {one.checks[0] for one in found_on_channels if len(one.checks) == 1}
-    assert needed - alone == set()
+@pytest.mark.parametrize(("run", "kinds", "least", "of", "not_alone"), RUNS, ids=["jobs", "channels"])
+def test_every_corruption_is_seen_by_its_check_and_each_check_sees_some_that_no_other_does(
+    request: pytest.FixtureRequest, run: str, kinds: Sized, least: int, of: str, not_alone: set[str]
+) -> None:
+    found: list[Seen] = request.getfixturevalue(run)
+    assert [one.kind.name for one in found if not one.caught] == [] and len(found) == len(kinds) >= least
+    needed = {check.id for check in checks.CHECKS if check.id[0] in of} - not_alone
+    assert needed - {one.checks[0] for one in found if len(one.checks) == 1} == set()
 
 
 def test_what_is_planted_is_what_a_history_proves(story: Story) -> None:
@@ -91,17 +76,17 @@ def test_what_is_planted_is_what_a_history_proves(story: Story) -> None:
         history = History(run, random.Random(seed))
         assert KINDS["key-taken-twice"].edit(history) == "sure"
         assert KINDS["tick-long-after-its-time"].edit(history) in {f"cron:beat:{1_000 + at}" for at in later}
-    with pytest.raises(JudgeError, match="the run has no such job: record a longer one"):
+    with pytest.raises(errors.JudgeError, match="the run has no such job: record a longer one"):
         KINDS["key-taken-twice"].edit(history)
     history.spec["recovery_bound_ms"] = 60_000
-    with pytest.raises(JudgeError, match="no schedule ticked without a fault about"):
+    with pytest.raises(errors.JudgeError, match="no schedule ticked without a fault about"):
         KINDS["tick-long-after-its-time"].edit(history)
 
 
 def test_each_kind_says_what_the_engine_did_and_names_a_check() -> None:
     kinds = [*KINDS.values(), *CHANNEL_KINDS.values()]
     assert all(kind.edit.__doc__ for kind in kinds)
-    assert {kind.check for kind in kinds} <= {check.id for check in CHECKS}
+    assert {kind.check for kind in kinds} <= {check.id for check in checks.CHECKS}
     assert {kind.check[0] for kind in CHANNEL_KINDS.values()} == {"H", "P"}
 
 

@@ -23,8 +23,7 @@ def valid_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     story = healthy(tmp_path_factory.mktemp("valid") / "run")
     story.enqueue("slow", 11.0, delay_ms=2_000, intended_ns=ns(10.5), own_intended_ns=ns(10.9))
     story.run("worker-1", "slow", 13.0)
-    token = story.leased("worker-1", "hopeless", 39.1, enqueued=39.0)
-    story.start(token, 39.11, took=0.1, end="fail")
+    token = story.handled("worker-1", "hopeless", 39.1, enqueued=39.0, took=0.1, end="fail")
     story.end("bury", token, at=39.3)
     story.at_end["dead"].append(("hopeless", srv_ms(39.3)))
     story.row("producer-1", "drop", 40, intended_ns=ns(39.9), count=3, detail="too late to send")
@@ -75,8 +74,7 @@ def test_latency_counts_from_the_intended_enqueue_and_its_delay(valid: dict[str,
 def test_percentiles_are_exact(valid: dict[str, Any]) -> None:
     """lead-in: three jobs of 71 ms, and k1, killed and run again, of 9,469 ms."""
     lead_in = valid["measures"]["latency"][0]
-    assert lead_in["p50_ms"] == 71.0
-    assert lead_in["p99_ms"] == pytest.approx(71 + 0.97 * (9_469 - 71), abs=0.01)
+    assert (lead_in["p50_ms"], lead_in["p99_ms"]) == (71.0, pytest.approx(71 + 0.97 * (9_469 - 71), abs=0.01))
 
 
 def test_an_unfinished_job_has_no_end(valid: dict[str, Any]) -> None:

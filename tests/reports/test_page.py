@@ -13,12 +13,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from reports import page
+from reports import page, verdict
 from reports.facts import MS
 from reports.judge import judge
-from reports.page import chapter, document, series
-from reports.page.timeline import Axis
-from reports.verdict import undecided
+from reports.page import chapter, document, series, timeline
 from tests.reports.good_run import healthy
 from tests.reports.page_runs import HOSTILE, hostile_page, judge_aloud, rows_of, sampled_run
 
@@ -151,8 +149,7 @@ def without_history(folder: Path) -> Path:
 
 def test_a_run_that_cannot_be_looked_at_has_a_page_that_says_why(tmp_path: Path, spark: SparkSession) -> None:
     run = without_history(tmp_path / "run")
-    decided = judge_aloud(run, spark)
-    text = text_of(run)
+    decided, text = judge_aloud(run, spark), text_of(run)
     assert decided["verdict"] == "unknown" and html.escape(decided["reasons"][0]) in text
     assert "This is not a pass." in text and "<svg" not in text and not (run / page.FIGURES).exists()
     assert "python -m reports judge runs/" in text
@@ -178,7 +175,7 @@ def test_a_page_that_is_interrupted_leaves_nothing_half_done(tmp_path: Path, mon
 
     monkeypatch.setattr(Path, "replace", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        page.write_report(tmp_path, undecided("nothing to see", {}), None)
+        page.write_report(tmp_path, verdict.undecided("nothing to see", {}), None)
     assert not list(tmp_path.iterdir())
 
 
@@ -210,7 +207,7 @@ def test_what_reaches_the_driver_grows_with_seconds_not_with_jobs(spark: SparkSe
         [], "kind string, f string, type string, result string, sends bigint, first_send_ns bigint, done_ns bigint"
     )
     frames: Any = SimpleNamespace(jobs=jobs, eventful=SimpleNamespace(events=events))
-    axis = Axis(start_ns, start_ns + 2_000 * MS, 1)
+    axis = timeline.Axis(start_ns, start_ns + 2_000 * MS, 1)
     assert series.latencies(frames, axis).count() == 4 * 2
     found = series.series(frames, axis)
     assert found.count("offered", 2) == [5_000, 5_000] and found.count("finished", 2) == [1_000, 2_000]

@@ -7,8 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from chaos.interop import node
-from chaos.interop.keyspace import BullKeys
+from chaos.interop import keyspace, node
 from chaos.interop.talker import Talker
 from tests.absent import without
 
@@ -36,8 +35,8 @@ def bull(port: int) -> Iterator[Talker]:
 
 
 @pytest.fixture
-def keys(ironclaim_url: str) -> Iterator[BullKeys]:
+def keys(ironclaim_url: str) -> Iterator[keyspace.BullKeys]:
     """The keys of the queue `mail` as they are."""
-    look = BullKeys(ironclaim_url, "mail")
+    look = keyspace.BullKeys(ironclaim_url, "mail")
     yield look
     look.close()

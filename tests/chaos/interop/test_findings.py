@@ -87,8 +87,7 @@ def test_an_overwriting_resume(bull: Talker, raw: Any, keys: BullKeys) -> None:
     bull.ask("add", {}, {})
     bull.until(lambda: raw.lrange("bull:mail:wait", 0, -1) == ["1"])
     bull.ask("resume")
-    assert states(keys) == {"waiting": ["2"]}
-    assert raw.exists("bull:mail:1")
+    assert states(keys) == {"waiting": ["2"]} and raw.exists("bull:mail:1")
 
 
 def test_a_promotion_during_the_pause(bull: Talker, raw: Any) -> None:

@@ -134,8 +134,7 @@ class Walk:
             self.dice.choice(SUBSCRIBERS), self.desk.nonce(), self.ttl_s(), self.seen(), not_after_ms=self.not_after_ms()
         )
         self.earlier.append(operation)
-        reply = self.both(operation)
-        if reply.result == "created":
+        if self.both(operation).result == "created":
             self.list.behind[operation.subscriber] = len(self.list.messages)
 
     def unsubscribe(self) -> None:

@@ -12,8 +12,7 @@ from engine import Channel
 from engine.models import ChannelRule, Dsps, dsps
 from tests.engine.channels.channel_desk import ChannelDesk
 
-T_S = 115
-AGE_S = 50
+T_S, AGE_S = 115, 50
 
 
 def key_of(desk: ChannelDesk, what: str) -> str:

@@ -55,8 +55,7 @@ def connect(kind: str, address: str, **options: Any) -> Any:
 
 
 def new_database(kind: str, folder: Path, postgres: Any) -> Database:
-    address = str(folder / "shop.db") if kind == "sqlite" else postgres().new_schema()
-    database = Database(kind, address)
+    database = Database(kind, str(folder / "shop.db") if kind == "sqlite" else postgres().new_schema())
     with database.transaction() as connection:
         outbox.create_table(connection)
         effects.create_table(connection)

@@ -236,8 +236,7 @@ class Machine:
 
 def holding(*names: str, **more: Any) -> tuple[Machine, list[LeasedJob]]:
     """A machine with these settings whose first claim has leased jobs of these names with these options; and the jobs."""
-    settings = {name: more.pop(name) for name in [*more] if name in Settings.__annotations__}
-    machine = Machine(**settings)
+    machine = Machine(**{name: more.pop(name) for name in [*more] if name in Settings.__annotations__})
     return machine, machine.takes(*names, **more)
 
 

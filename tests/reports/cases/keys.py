@@ -18,8 +18,7 @@ def held(story: Story, job: str) -> Token:
 
 @keyed()
 def job_that_a_key_keeps_out(story: Story, job: str) -> None:
-    holder = held(story, job)
-    story.enqueue(job, 42.1, unique=job, result="duplicate", holder=holder.job)
+    story.enqueue(job, 42.1, unique=job, result="duplicate", holder=held(story, job).job)
 
 
 @keyed(("J14", "key taken twice"))
