@@ -1,7 +1,5 @@
 """Load on channels with the real Locust, a real server and real subscribers: what is published is what all of them get."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """Receipts that must not work: each kind is wrong in the one way that its name says, and the rest of it is right."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

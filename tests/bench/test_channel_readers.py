@@ -1,7 +1,5 @@
 """What each kind of subscriber does with what it fetches, on a real server; the times between are made short."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from pathlib import Path

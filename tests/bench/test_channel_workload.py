@@ -1,7 +1,5 @@
 """The seeded plan of the load on channels: reproducible, of the promised rates, and together complete in any number of parts."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

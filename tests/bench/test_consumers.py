@@ -1,7 +1,5 @@
 """Locust's consumer users with the real Locust and a real server: the same worker as in a process of its own, on greenlets."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

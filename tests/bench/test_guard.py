@@ -1,7 +1,5 @@
 """`python -m bench guard` at a tiny size: each side runs its own checkout, and only a whole interval counts as slower."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

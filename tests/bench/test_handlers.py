@@ -1,7 +1,5 @@
 """The handlers do what the payload says: wait, fail the first runs, write one effect per successful run."""
 
-from __future__ import annotations
-
 import signal
 from collections import Counter
 from pathlib import Path

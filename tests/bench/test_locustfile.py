@@ -1,7 +1,5 @@
 """The locustfile with the real Locust, a real server and real worker processes: what it sends is what its history says."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The arithmetic of the micro-benchmarks: repetitions in turns, ratios, intervals, targets, and what is printed of them."""
 
-from __future__ import annotations
-
 import re
 import signal
 import threading

@@ -1,7 +1,5 @@
 """The micro-benchmarks at a tiny size: every part has positive numbers, ends what it began, and leaves no process behind."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """What a model costs, in the small: every part measures, on a real server, and copies of jobs are jobs."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import replace

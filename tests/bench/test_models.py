@@ -1,7 +1,5 @@
 """What the load asks of a model: nothing that it lacks, and everything else."""
 
-from __future__ import annotations
-
 import pytest
 
 from bench import models

@@ -1,7 +1,5 @@
 """The open loop keeps its schedule whatever the answers do, and counts what it could not send."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator

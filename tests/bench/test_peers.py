@@ -1,7 +1,5 @@
 """`python -m bench peers`: what is computed from hand-written values, and the adapter of this engine against a real server."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`python -m bench scale` at a tiny size: every call of every dimension is measured, and leaves the queue as large."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import islice

@@ -1,7 +1,5 @@
 """The load of a service: a function that is none, that fails or ends is one line in the log, without what it yielded."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

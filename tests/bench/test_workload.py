@@ -1,7 +1,5 @@
 """The workload is reproducible, splits without overlap, stays inside its bounds and offers the load that recovery needs."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import itertools

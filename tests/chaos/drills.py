@@ -1,7 +1,5 @@
 """Short drills on real parts, for tests."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import threading

@@ -1,7 +1,5 @@
 """A real worker and a real producer, each behind a real proxy: the stage for faults of the network."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The harness of a load that others start: the run is whole, and valid; bad settings are refused, and an absent load is said."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

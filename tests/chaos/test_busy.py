@@ -1,7 +1,5 @@
 """The busy machine: processes beside a command, gone with it, whatever ends it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

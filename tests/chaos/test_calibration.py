@@ -1,7 +1,5 @@
 """The calibration: which rate samples stand for, what it says, and one on the real parts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The catalogue of faults: each kind can be made, declares what it attacks, and loses only where its topology can."""
 
-from __future__ import annotations
-
 import pytest
 
 from chaos import catalogue, topologies

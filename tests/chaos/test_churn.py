@@ -1,7 +1,5 @@
 """Churn: its rounds, what is told of the memory, a small one on a real server, and one with a leak."""
 
-from __future__ import annotations
-
 import json
 from io import StringIO
 from pathlib import Path

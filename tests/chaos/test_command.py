@@ -1,7 +1,5 @@
 """The command line: every wrong use is one clear line and exit code 2, and nothing is left behind."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import os

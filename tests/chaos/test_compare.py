@@ -1,7 +1,5 @@
 """The comparison of models: what it asks for, what is left when something fails, and how it ends."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

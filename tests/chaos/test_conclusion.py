@@ -1,7 +1,5 @@
 """What a drill ends with: the judge's verdict, unless the harness itself failed."""
 
-from __future__ import annotations
-
 import sys
 from io import StringIO
 from pathlib import Path

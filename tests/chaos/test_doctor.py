@@ -1,7 +1,5 @@
 """`make doctor`: what is there is shown with version and path, what is missing with the line that installs it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,8 +1,6 @@
 """A short drill on real parts (server, proxies, workers, load) with all six faults: its verdict, and everything that its history
 must show."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import asdict, replace

@@ -1,7 +1,5 @@
 """A short drill on real parts: one worker is connected directly and all others through proxies, and one of each is killed."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, replace
 from pathlib import Path

@@ -1,8 +1,6 @@
 """A short drill on real parts in which faults come while others are in force: a worker is killed while another one is frozen, and
 connections are cut while a third one is. Both witnesses of each pair, the order of their stages, and a verdict."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Faults on real processes: the witness sees the effect, and it must fail when the fault did nothing."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The drill over HTTP: its plan hits both legs of the producer's way and kills an app, and a short one is valid."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

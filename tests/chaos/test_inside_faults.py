@@ -1,7 +1,5 @@
 """Faults of clocks, disks, names, leases and memory on real servers and processes: each witness sees the effect, or fails."""
 
-from __future__ import annotations
-
 import signal
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The exit code of the judge is believed only when verdict.json agrees."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,8 +1,6 @@
 """SIGKILL of the harness at ten seeded moments, and in every topology: no process of the run outlives it, and what was written
 can be judged."""
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess

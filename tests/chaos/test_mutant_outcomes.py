@@ -1,7 +1,5 @@
 """What counts as caught, what as a false alarm, and the last line and exit code that follow. Hand-written verdicts."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import replace

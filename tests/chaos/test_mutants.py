@@ -1,7 +1,5 @@
 """Mutants: the planted defect is exactly the declared one, or the mutant does not start."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Faults of the network on real proxies, a real worker and a real producer: each witness sees the effect, or fails."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

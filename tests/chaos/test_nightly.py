@@ -1,7 +1,5 @@
 """The nightly: what a date means, what follows from the verdicts, and how a night is written and shown."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from datetime import date, timedelta

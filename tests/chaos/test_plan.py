@@ -1,8 +1,6 @@
 """The plan is a pure function of the seed and only hits workers that are alive. It holds every fault once, or some of them, or
 none, for some minutes; what comes while another fault is in force may, and hits other processes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import pytest

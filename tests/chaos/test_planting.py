@@ -1,7 +1,5 @@
 """Planting: an anchor stands for its lines, names exist once, and each of them is used."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

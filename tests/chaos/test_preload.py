@@ -1,7 +1,5 @@
 """The library inside processes: it changes what its control file says, and nothing else; without a compiler a run is unknown."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

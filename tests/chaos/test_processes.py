@@ -1,7 +1,5 @@
 """Children of a run: announced before they start, stopped politely, then by force, and missed when they go by themselves."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

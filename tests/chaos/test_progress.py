@@ -1,7 +1,5 @@
 """Live progress: redrawn on a terminal, line by line elsewhere, with rates over a window."""
 
-from __future__ import annotations
-
 from io import StringIO
 
 import pytest

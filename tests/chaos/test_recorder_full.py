@@ -1,7 +1,5 @@
 """A drill in which the history of one worker cannot be written any more: the engine goes on, and the run proves nothing."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A replay is the spec and the plan of the run that it repeats, of jobs and of channels; what cannot be repeated is refused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import asdict, replace

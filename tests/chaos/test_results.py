@@ -1,7 +1,5 @@
 """Results of finished jobs, read as a caller reads them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Run folders: names, the link to the latest, and pruning by age and count."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

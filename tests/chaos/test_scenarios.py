@@ -1,7 +1,5 @@
 """Every scenario is prepared: a folder with the spec of its run, what is said of it, and the drill that carries it out."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """Faults of a server on real servers with a writer: each is seen in the world, stage by stage, and none that did nothing is. The
 writer is redis-py, not the engine; one after the other they are carried out on one server."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,8 +1,6 @@
 """A load of several processes is that of one. Real histories of which some files are moved to another host: a clock that stands
 elsewhere does no harm, one that does not run evenly, or that nobody measured, makes the verdict unknown."""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import asdict, replace

@@ -1,7 +1,5 @@
 """Shrinking: fewer and fewer faults of a violated run, as long as the same check is violated again."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Sequence

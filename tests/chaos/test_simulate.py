@@ -1,7 +1,5 @@
 """The simulator: a seed replays to the byte, the clean engine is clean, a rule that is taken away is found and told briefly."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

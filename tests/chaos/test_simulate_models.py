@@ -1,8 +1,6 @@
 """The simulator of foreign models and channels: the clean engine is clean, a seed replays to the byte, a rule that is taken away
 is found."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

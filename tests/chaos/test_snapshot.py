@@ -1,7 +1,5 @@
 """Snapshots: one instant, counted by the queue itself, or not taken at all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The soak: its plan, the lines that it fits, and short soaks on real parts, one of them with a leak."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -1,8 +1,6 @@
 """Topologies: who is primary, what stands in front of whom, and their faults on real servers. The writer is redis-py, not the
 engine."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

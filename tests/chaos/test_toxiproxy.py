@@ -1,7 +1,5 @@
 """The real Toxiproxy server and our wrapper around its client: whatever it refuses, ignores or leaves unanswered is one line."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

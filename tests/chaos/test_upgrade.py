@@ -1,7 +1,5 @@
 """The drill of a rolling upgrade: who gets which engine, and what is done to workers of both."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

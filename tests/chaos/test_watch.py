@@ -1,7 +1,5 @@
 """The live view of histories: growing files, torn lines, and what a worker holds and runs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Two real worker processes on a real server, with a producer, all started as a drill starts them: the stage for faults that act
 inside of processes and servers."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager

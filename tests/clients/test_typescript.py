@@ -1,7 +1,5 @@
 """The TypeScript client in Node and in Chromium, against the real application, with replies that get lost on the way."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The desk of tests/engine for a queue of any model. Ids are the model's own, so jobs have labels in tests, which they carry."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Rules 7 and 26: what is done by hand names the state that it saw, is done once, and touches no newer job."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from engine import Queue, models

@@ -1,8 +1,6 @@
 """What a model does not declare raises UnsupportedFeature before anything is sent, for every option of jobs and every operation;
 and so does Malformed for what no model takes."""
 
-from __future__ import annotations
-
 import asyncio
 import select
 import socket

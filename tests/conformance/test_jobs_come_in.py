@@ -1,7 +1,5 @@
 """Jobs that come in: there once, in order, not before they are due."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs of jobs and their ends: one holder, one end, another run after a failure, and dead in the end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

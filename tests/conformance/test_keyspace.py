@@ -1,7 +1,5 @@
 """The comparison of keyspaces itself: it must see every way in which two of them can differ."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Names and ids: each model takes every text that the programs of its format take, and no text becomes another key."""
 
-from __future__ import annotations
-
 import pytest
 import redis
 

@@ -1,7 +1,5 @@
 """Which folder may import what: read from every source file, and seen in fresh interpreters."""
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess

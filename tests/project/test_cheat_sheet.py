@@ -1,7 +1,5 @@
 """Every row of docs/cheat-sheet.md is run on a real server, in the module that the page begins with, and its effect is there."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import sqlite3

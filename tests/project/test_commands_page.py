@@ -1,7 +1,5 @@
 """The pages on verification have what --help and the printed verdict tell, and commands that pages name exist."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """docs/faults.md is what the catalogue and the files of the faults say."""
 
-from __future__ import annotations
-
 from chaos import catalogue, fault_table
 
 

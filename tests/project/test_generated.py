@@ -1,7 +1,5 @@
 """The synchronous interface is what `make generate` makes of the asyncio one, and nobody has edited it."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -3,8 +3,6 @@
 The environment has the two wheels, and what they depend on from this one: no registry is asked.
 """
 
-from __future__ import annotations
-
 import email
 import json
 import os

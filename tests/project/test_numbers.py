@@ -1,7 +1,5 @@
 """Numbers and lists in the pages that the code knows: how many ways, mutants, checks and faults there are."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The rows that a channel's calls leave behind, by operation and reply."""
 
-from __future__ import annotations
-
 import zlib
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The rows by which a process says how its clock stands to the server's."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The recording apart from the work: killed writers, full disks, and nothing at all without an observer."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Judges that use the Spark session of the suite, and a browser."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 from functools import partial

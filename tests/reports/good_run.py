@@ -1,7 +1,5 @@
 """A run that is valid: a kill, a freeze, both witnessed and healed, and work after them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Runs for the tests of the page, and a reader of the page's tables."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Judged runs with planted values, in folders as `compare` and `list` read them: no history, no Spark."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ Times are seconds since the run began. A `Story` is a run folder in the making; 
 valid, and a test adds the one thing that it is about.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections import defaultdict

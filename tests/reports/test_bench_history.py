@@ -1,8 +1,6 @@
 """Grown histories are as valid as the run that they are made of, and of the size and shape that was asked for. What is planted in
 the run is found in them, and nothing else."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

@@ -1,7 +1,5 @@
 """When the load had caught up with a fault, and how late it may be: from the facts of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

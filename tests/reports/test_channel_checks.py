@@ -1,8 +1,6 @@
 """P1 to P8 on small hand-written histories that must pass and that must fail, on both sides of the wrap: one channel each, all
 judged in one run; a run that is valid; and one that proves nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The measures of a channel run against numbers worked out by hand, and the parts of its page that need no Spark."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The archive of the JVM's classes: the first JVM leaves one, later ones map it, and none is worse off for it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Jumps of the server's clock: what is excused by one is excused up to its size, which the harness has seen, and no further."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Where Spark runs: masters and settings from options and the environment, and a cluster of several processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The command line: exit codes, one clear line for whatever is missing, never a traceback and never a pass."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The comparison of two variants on planted data: what it must find, what it must not claim, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

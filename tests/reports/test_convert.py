@@ -1,7 +1,5 @@
 """From JSON lines to Parquet: nothing is lost, nothing is made up, and what cannot be read is counted."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Every way in which a broken engine shows in a history is seen by the judge, on runs of the drill as `make bench` has it: one
 of jobs, one of channels."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sized
 

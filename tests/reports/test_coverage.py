@@ -1,7 +1,5 @@
 """H2: what each kind of fault must have brought about, found in the rows, inside its window, of the processes that it hit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

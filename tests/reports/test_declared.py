@@ -1,7 +1,5 @@
 """Declared findings: told apart from violations, and never more than they describe."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The rows that prove a violation: found in the files, with file and line, in order of time."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

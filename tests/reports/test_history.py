@@ -1,7 +1,5 @@
 """H0: histories with holes, and those that only look as if they had one."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The clocks of several hosts: what their measures bound, what they contradict, and what the judge makes of it."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The list of all runs: what it shows of each, what is wrong with a folder, and how fast it is."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """J13 and the eras of J6 on whole runs: workers that stop claiming, queues not drained, runs that ended too soon to tell."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

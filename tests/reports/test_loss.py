@@ -1,7 +1,5 @@
 """Declared loss: what the servers lost inside its windows is counted, and every other loss of an acknowledged write violates."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """The matrix of planted defects: what each sign means, and what is written."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

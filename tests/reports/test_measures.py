@@ -1,7 +1,5 @@
 """A valid run, its verdict and its measures, checked against numbers worked out by hand."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The table of a comparison: every number where it belongs, and a question mark for what could not be had."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """H1 on faults of the network: whom they hit must exist, must not have been answered meanwhile, and must have been afterwards."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The page of whole runs: what it says, where its numbers come from, and how it fails."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

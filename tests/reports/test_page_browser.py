@@ -1,7 +1,5 @@
 """The page in headless Chromium, from disk: it is quiet, asks nobody for anything, and can be read on a phone and in the dark."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Parts of the page that need no Spark: the axis, fault bands, tables, colours, words."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace

@@ -1,8 +1,6 @@
 """J11, J14, J22 and J23 on small hand-written histories that must pass and that must fail, and the scenario of
 `cases.broken`: all judged in one run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

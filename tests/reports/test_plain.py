@@ -1,7 +1,5 @@
 """Plain jobs are set apart only where no flag is about them: with and without it, any history has the same violations."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """H3: rows in their order, the dead that write, the load's own lateness and CPU."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The page of all runs and that of a comparison in headless Chromium: quiet, on their own, readable everywhere."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

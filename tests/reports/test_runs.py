@@ -1,7 +1,5 @@
 """Whole runs that differ from a valid one in something that concerns the run, not a job."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

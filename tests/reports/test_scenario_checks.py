@@ -1,7 +1,5 @@
 """J12, J14, J15 and J17 on hand-written histories: what only some scenarios use, kept and broken."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from pathlib import Path

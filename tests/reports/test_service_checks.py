@@ -1,8 +1,6 @@
 """J25, and what other checks let pass in the drill of a service, on hand-written histories: effects that the service counts,
 processes that end by themselves, handlers that hang, and jobs that nobody who is recorded has sent."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The exact test and what corrects it, against published tables and against plain enumeration."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from math import comb
 from statistics import median

@@ -1,7 +1,5 @@
 """Service level objectives: what the file may say, what a run is measured by, and the exit code."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

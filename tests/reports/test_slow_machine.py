@@ -1,7 +1,5 @@
 """A machine that is too slow makes late work a doubt: it is no violation, and it is not valid either."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Merging, writing, and the lines that people read."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The whole command with short steps on real parts. On a busy machine its numbers mean nothing, but what it did must agree."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

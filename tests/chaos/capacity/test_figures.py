@@ -1,7 +1,5 @@
 """The figures of a step, against their definitions, and the rule by which a step meets, misses or proves nothing."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

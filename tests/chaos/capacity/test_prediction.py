@@ -1,7 +1,5 @@
 """The prediction, taken from the plan; what verifies it, and the last line."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from pathlib import Path

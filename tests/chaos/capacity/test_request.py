@@ -1,7 +1,5 @@
 """What is asked of a capacity measurement: units, bounds, and answers that say what would be possible, before anything starts."""
 
-from __future__ import annotations
-
 import argparse
 
 import pytest

@@ -1,7 +1,5 @@
 """The search for the rate: tables of steps and what is tried next, and whole searches on machines whose limit is known."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

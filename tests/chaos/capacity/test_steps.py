@@ -1,7 +1,5 @@
 """The columns of a step, from handler times and samples that are written by hand."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

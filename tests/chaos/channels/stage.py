@@ -1,7 +1,5 @@
 """A publisher and a subscriber on threads, each behind a real proxy, and a server that may end: a stage for faults."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

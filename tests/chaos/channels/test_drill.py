@@ -1,7 +1,5 @@
 """A short drill on real parts (server, proxies, subscribers, load) with all seven faults: what its history must show."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The keys of channels as the harness presets and reads them, on a real server with a real channel."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

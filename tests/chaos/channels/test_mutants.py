@@ -1,7 +1,5 @@
 """The planted defects themselves: each fits, and does what it says; whether the judge finds them is in `test_mutants_caught`."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The plan of a run on channels, its spec, and where its clocks stand before the load."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The server ends and comes back, or goes back to a snapshot: each witness sees the effect on a real server, or fails."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The original Bull for tests. Without Node they are skipped with the line that installs it; in CI they fail instead."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 

@@ -1,7 +1,5 @@
 """The adapter on a real server: what the original Bull does stands in the history as it happened, and is not changed by that."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

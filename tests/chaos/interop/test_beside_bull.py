@@ -1,7 +1,5 @@
 """The engine and the original Bull on one queue: what one of them sends, pauses, fails or returns is understood by the other."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What the model of Bull declares as findings, seen on the original client: what it does to a queue, whoever else works on it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Node and its packages: what is said where they are missing, and that what is tracked names no registry."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The runs with the original Bull, judged: each is valid but for what Bull is known not to protect."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

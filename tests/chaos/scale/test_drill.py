@@ -1,7 +1,5 @@
 """A short drill on real parts: the load doubles twice and falls, and workers come and go by the metrics that are served."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from io import StringIO

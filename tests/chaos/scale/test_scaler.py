@@ -1,7 +1,5 @@
 """What the small autoscaler reads and decides, who sends how much, and when workers have followed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The capacity of a service: the whole command on real parts with short steps, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """The command `check` on real processes: each kind of worker is started once, a job runs, and effects are counted once."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The processes of a service: what they are told, who is started anew, and whose end is an error of the drill."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`chaos.toml`: what it may say, and that each wrong value is one line with field, value and bound, before anything starts."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A server that others use: keys of a run have a prefix of their own, and nothing of a run stays, however it ended."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Which places handlers of a service have, by the histories and by a real server's limits."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from pathlib import Path

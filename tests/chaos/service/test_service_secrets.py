@@ -1,7 +1,5 @@
 """Secrets of a service: in nothing that the harness prints or stores, whatever the service's processes say of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote

@@ -1,8 +1,6 @@
 """Real drills: this engine behind an adapter, as all libraries have one, is the control and must be valid; RQ strands what it had
 in hand, and the drill finds that by itself."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from dataclasses import asdict, replace

@@ -1,7 +1,5 @@
 """The parts of a drill of another job queue: promises, plans, marks in keys, trees of processes, and histories of adapters."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -1,7 +1,5 @@
 """Calls that arrive late, twice or half: a second copy changes nothing and says what the first did (rules 1 and 3)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import product
 from typing import Any

@@ -1,8 +1,6 @@
 """A clock that went back: a lost key, a restored backup, a foreign client that began again. It is no wrap: the channel goes on
 after the latest clock that is known, and everybody is told."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.errors import ScriptFault

@@ -1,7 +1,5 @@
 """MemoryStorage: both matrices of the original, lives by its clock, room, threads, listeners."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

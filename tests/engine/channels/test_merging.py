@@ -1,8 +1,6 @@
 """Several storages: written to all, read from all, merged by message id; one that works is enough. Storages in memory, of which
 the test takes one away, by a carrier of steps without threads."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

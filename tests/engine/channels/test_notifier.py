@@ -1,7 +1,5 @@
 """The notifiers of channels on a real server: nothing that is published goes unheard, whatever becomes of the connection."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading

@@ -1,7 +1,5 @@
 """What a channel object remembers of a storage, by a clock of the test: how long a lower clock is news, and what eras tell."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

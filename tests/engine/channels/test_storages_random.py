@@ -1,8 +1,6 @@
 """Random operations on a server and in memory, under Hypothesis: the same replies, and what a list would say. Clocks begin
 anywhere, mostly near the wrap; time goes by in both, so channels, subscribers, messages and answers expire; clocks go back."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from random import Random

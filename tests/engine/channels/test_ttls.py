@@ -1,7 +1,5 @@
 """Who renews the life of what: the table of wire-models 6.1, every cell, from an age of 50 s with T = 115 s."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import cast
 

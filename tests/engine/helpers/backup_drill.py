@@ -4,8 +4,6 @@ python -m tests.engine.helpers.backup_drill produce URL FOLDER NAME
 python -m tests.engine.helpers.backup_drill backup|backup-paused|restore URL FILE REACHED
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """A desk for a queue of Bull's: virtual time, raw keys, and what is published."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any, Self

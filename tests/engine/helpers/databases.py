@@ -1,7 +1,5 @@
 """Databases with the tables of `outbox` and `effects`, one of each kind, empty; and what is in their tables."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager

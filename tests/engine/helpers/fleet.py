@@ -2,8 +2,6 @@
 the time that the test gives, and a minute takes a moment. Round trips take 1 ms; the server's clock may step
 and the server may stand still."""
 
-from __future__ import annotations
-
 import heapq
 import itertools
 from collections import Counter

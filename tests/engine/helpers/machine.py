@@ -1,7 +1,5 @@
 """Drives the worker's state machine by hand: no thread, no socket, and a clock that the test moves."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 from engine.models.lanes import Lanes

@@ -3,8 +3,6 @@ allow is lanes_oracle's, on which this builds; here are the lives of jobs, those
 is done by hand, and how long the ids of ended jobs are known (rules 3 to 7, 12, 16, 18 to 20, 23, 25 and 26).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from engine.ops.jobs import Lease

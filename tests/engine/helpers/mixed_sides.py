@@ -1,7 +1,5 @@
 """A queue and the oracle of mixed_oracle.py side by side, and what must hold of both after each step."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from engine.ops.jobs import Lease

@@ -1,8 +1,6 @@
 """Whether a queue and the oracle of mixed_oracle.py agree: every job's state, what is counted, and each key of the keyspace, so
 that nothing is left of what has ended but what is documented (lanes_keys.py)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from engine.ops.looks import Inspect

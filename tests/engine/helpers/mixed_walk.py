@@ -1,8 +1,6 @@
 """What users, schedulers and workers do, as steps of a mixed walk: each method makes a call, and asserts that it is told what the
 oracle would tell."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from engine.ops import base, jobs

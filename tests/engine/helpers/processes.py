@@ -1,7 +1,5 @@
 """Worker processes under test, and what their handlers have marked."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What must hold of every scene: a prepared call that is cut off, sent again or late, and workers that do the rest."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator

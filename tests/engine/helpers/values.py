@@ -1,7 +1,5 @@
 """Finds the dataclasses of a package whose fields can be assigned."""
 
-from __future__ import annotations
-
 import pkgutil
 from collections.abc import Iterator
 from dataclasses import FrozenInstanceError, fields

@@ -1,7 +1,5 @@
 """A queue with a job in each state, a schedule and a worker, and every stored value of it made hostile in turn."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

@@ -1,7 +1,5 @@
 """The application: what holds for all of its answers."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Whatever is stored, every face answers; whatever is sent in is answered below 500, and a refusal names the field."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

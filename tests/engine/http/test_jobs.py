@@ -1,7 +1,5 @@
 """The job API, over a real socket and on a real server: what it answers, and what it leaves in the queue."""
 
-from __future__ import annotations
-
 import gc
 import threading
 from collections.abc import Iterator

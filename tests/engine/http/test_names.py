@@ -1,7 +1,5 @@
 """Names and ids of old keyspaces in addresses: a space, a question mark or a letter with an accent is a part of its segment."""
 
-from __future__ import annotations
-
 from urllib.parse import quote
 
 import pytest

@@ -1,7 +1,5 @@
 """The OpenAPI document says what the application does: a fuzzer that believes it finds nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """What a caller can write of another queue: a token for one queue puts, reads and changes nothing in any other, by no reference,
 also not later, when a worker that knows of no token carries it out."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Iterator

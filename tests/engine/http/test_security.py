@@ -1,7 +1,5 @@
 """Safe by default: what must be refused is refused, over a real socket, and leaves nothing in the queue."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import logging

@@ -1,7 +1,5 @@
 """Whatever a queue of any format holds, each list, page and metric answers, and says what it cannot read."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The scalability law: planted values are found, and what is not such a law is refused with the reason."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

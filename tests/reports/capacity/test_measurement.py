@@ -1,7 +1,5 @@
 """The file of a measurement: what is read, and what a wrong field is answered with."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from pathlib import Path

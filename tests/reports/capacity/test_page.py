@@ -1,7 +1,5 @@
 """The page in headless Chromium: its script alone runs, the sliders compute the plan, and it reads everywhere."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Plans against arithmetic by hand, and what cannot be answered: one line that says what would be possible."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The queueing simulator against theory, and each thing that it knows: priorities, limits, retries, losses, busy servers."""
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from math import exp, factorial

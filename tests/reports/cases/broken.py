@@ -1,7 +1,5 @@
 """What only some scenarios use: limits, unique keys, schedules, dependencies, routing and delays; and a run that breaks each."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.reports.story import Story, srv_ms

@@ -4,8 +4,6 @@ Each case has a channel of its own, named for it, with a reader whose process is
 back at 44 s, over at 45 s) hits all of them, so what is not about it happens before 36 s.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from engine.models.dsps import CLOCK_MAX, clock_ahead

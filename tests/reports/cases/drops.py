@@ -1,7 +1,5 @@
 """Cases of jobs that end without a finish (J4, J6), and of jobs that want a time instead of a delay (J8)."""
 
-from __future__ import annotations
-
 from tests.reports.cases.base import W1, W3, case
 from tests.reports.story import Story, Token, srv_ms
 

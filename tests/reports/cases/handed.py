@@ -1,7 +1,5 @@
 """Cases of channels: what callers of `fetch` were handed, and what P8 must find for it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Cases of J20 (ends say what handlers did) and J21 (leases are as long as asked)."""
 
-from __future__ import annotations
-
 from tests.reports.cases.base import W1, W3, case
 from tests.reports.story import LEASE_MS, Story, srv_ms
 

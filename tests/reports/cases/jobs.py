@@ -1,7 +1,5 @@
 """Cases of J4 (no job is lost), J5 (none comes from nowhere) and J6 (each is finished exactly once)."""
 
-from __future__ import annotations
-
 from tests.reports.cases.base import W1, W2, W3, W4, case
 from tests.reports.story import END_S, Story, Token, crc_of, incarnation, ns, srv_ms
 

@@ -1,7 +1,5 @@
 """Cases of J14 (unique keys keep others out). Each has a key of its own, which is called as the case."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from tests.reports.cases.base import SCENARIO_CASES, W1, W3, case

@@ -1,7 +1,5 @@
 """Cases of J1 (no two workers hold a job at once) and J3 (no stale call is accepted)."""
 
-from __future__ import annotations
-
 from tests.reports.cases.base import W1, W2, W3, case
 from tests.reports.story import Story, Token, srv_ms
 

@@ -1,7 +1,5 @@
 """Cases of J13: jobs that are stuck after the last heal, and jobs in hand at a kill. Workers and kills: see test_runs."""
 
-from __future__ import annotations
-
 from tests.reports.cases.base import W1, W2, W3, W4, case
 from tests.reports.story import DEADLINE_S, END_S, HEALED_S, Story, srv_ms
 

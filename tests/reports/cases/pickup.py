@@ -3,8 +3,6 @@
 Each case has a part of the time before the faults (2 to 9 s) and after them (42 to 62 s) for itself.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

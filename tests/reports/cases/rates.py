@@ -1,7 +1,5 @@
 """Cases of J11 (rates hold). Each has a limit of its own: of a name that is called as the case, 3 claims in 1,000 ms."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Cases of J23 (results stay with their jobs)."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from tests.reports.cases.base import SCENARIO_CASES, W1, W3, case

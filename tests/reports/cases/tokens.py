@@ -3,8 +3,6 @@
 A lease whose fence fell is stale as soon as it has it, so that J3 is in the closure of J2.
 """
 
-from __future__ import annotations
-
 from tests.reports.cases.base import W1, W3, case
 from tests.reports.story import Story, srv_ms
 

@@ -1,7 +1,5 @@
 """T1 to T5 on hand-written histories: what must pass, what breaks a promise, and what a weaker promise allows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

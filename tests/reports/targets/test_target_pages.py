@@ -1,7 +1,5 @@
 """What is printed and shown of runs of job queues: one run, and several side by side."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The OpenAPI document says what the channel API does: a fuzzer that believes it finds nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

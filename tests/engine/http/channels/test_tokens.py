@@ -1,7 +1,5 @@
 """Tokens that open a channel: which are taken, which are refused, and that nothing of a refused request happens."""
 
-from __future__ import annotations
-
 import base64
 import datetime
 import hashlib

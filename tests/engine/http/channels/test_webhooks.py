@@ -1,7 +1,5 @@
 """Outgoing webhooks, to real receivers: bodies, retries, waits, signatures, dead letters, and what is never reached."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import hashlib

@@ -1,7 +1,5 @@
 """What the templates show, from hand-made findings: no server."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import astuple, replace
 from typing import Any
