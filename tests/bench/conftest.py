@@ -1,7 +1,5 @@
 """Fixtures for the tests of the load: a server of the test's own, and its processes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

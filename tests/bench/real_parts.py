@@ -1,7 +1,5 @@
 """Real parts for the tests of the load: a server, locust and worker processes, and the rows that they leave behind."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

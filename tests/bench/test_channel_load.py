@@ -1,7 +1,5 @@
 """Load on channels with the real Locust, a real server and real subscribers: what is published is what all of them get."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os
@@ -103,8 +101,7 @@ def test_everybody_gets_in_order_whatever_is_published(server: EmbeddedServer, p
     """Two publishers share the schedule; a plain process and Locust users read, until all is there."""
     sent = [tmp_path / "publisher-1.jsonl", tmp_path / "publisher-2.jsonl"]
     read, locust_read = tmp_path / "subscriber-1.jsonl", tmp_path / "consumer-1.jsonl"
-    plain = subscriber(processes, server.url, read)
-    users = len(of_share("consumer-1"))
+    plain, users = subscriber(processes, server.url, read), len(of_share("consumer-1"))
     words = ("-u", str(users), "-r", str(users), "--host", server.url, "--subscriber-history", str(locust_read), "Subscriber")
     greenlets = locust(processes, *words, log="consumer-1.log")
     wait_until(lambda: subscribed(read) == len(of_share("subscriber-1")), "the plain subscribers")
@@ -139,8 +136,7 @@ def test_everybody_gets_in_order_whatever_is_published(server: EmbeddedServer, p
         done = completions(path, "publish")
         sets = [(row["intended_ns"], frozenset(item["message"] for item in row["items"])) for row in done]
         starts = set[int].intersection(*({at_ns - round(offset * MS) for offset in offsets[ids]} for at_ns, ids in sets))
-        assert len(starts) == 1
-        assert min(row["first_send_ns"] - row["intended_ns"] for row in done) >= 0
+        assert len(starts) == 1 and min(row["first_send_ns"] - row["intended_ns"] for row in done) >= 0
     # Everything was acknowledged, up to the last message.
     for path in (read, locust_read):
         last = {(row["channel"], row["subscriber"]): row["cursor"] for row in completions(path, "acknowledge")}
@@ -193,8 +189,7 @@ def test_a_stalled_server_is_counted_and_not_hidden(server: EmbeddedServer, proc
     stop(source, processes.output("publisher-1.log"))
     assert all(row["count"] >= 1 and row["intended_ns"] < row["t_ns"] for row in drops)
     # Every publish of the schedule up to the end was either sent or counted as dropped.
-    done = completions(history, "publish")
-    dropped = rows_of(history, "drop")
+    done, dropped = completions(history, "publish"), rows_of(history, "drop")
     plan = list(itertools.islice(ChannelWorkload(seed=1, rate=10).publishes(), len(done) + len(dropped)))
     planned = sorted(publish.messages[0].id for publish in plan)
     assert (
@@ -204,45 +199,43 @@ def test_a_stalled_server_is_counted_and_not_hidden(server: EmbeddedServer, proc
     assert "Traceback" not in processes.output("publisher-1.log")
 
 
-SHARES = "share: 'nobody' is not one of"
-URL = "url: 'http://127.0.0.1'"
+SHARES, URL = "share: 'nobody' is not one of", "url: 'http://127.0.0.1'"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (("--rate", "0"), "rate: 0.0 is not a number from 0.01 to 1000"),
-        pytest.param(("--part", "2", "--parts", "2"), "part, parts: 2 of 2", marks=pytest.mark.slow),
-        pytest.param(("--id-prefix", "A"), "id_prefix: 'A'", marks=pytest.mark.slow),
-        pytest.param(("--share", "nobody"), SHARES, marks=pytest.mark.slow),
-        pytest.param(("--host", "http://127.0.0.1"), URL, marks=pytest.mark.slow),
-        pytest.param(("--history", "{folder}/there.jsonl"), "history: there.jsonl exists already", marks=pytest.mark.slow),
-    ],
-)
+BAD_OPTIONS = [
+    (("--rate", "0"), "rate: 0.0 is not a number from 0.01 to 1000"),
+    pytest.param(("--part", "2", "--parts", "2"), "part, parts: 2 of 2", marks=pytest.mark.slow),
+    pytest.param(("--id-prefix", "A"), "id_prefix: 'A'", marks=pytest.mark.slow),
+    pytest.param(("--share", "nobody"), SHARES, marks=pytest.mark.slow),
+    pytest.param(("--host", "http://127.0.0.1"), URL, marks=pytest.mark.slow),
+    pytest.param(("--history", "{folder}/there.jsonl"), "history: there.jsonl exists already", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("arguments", "line"), BAD_OPTIONS)
 def test_bad_options_end_with_one_line(
     server: EmbeddedServer, processes: Processes, arguments: tuple[str, ...], line: str
 ) -> None:
     assert line in processes.refused(("--host", server.url, *arguments), partial(locust, processes))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (("--share", "nobody"), SHARES),
-        (("--seed", "-1"), "seed: -1 is not a whole number"),
-        (("--host", "http://127.0.0.1"), URL),
-        (("--history", "{folder}/there.jsonl"), "history: there.jsonl exists already"),
-        (("--history", "{folder}/none/there.jsonl"), "No such file or directory"),
-    ],
-)
+WRONG_SHARES = [
+    (("--share", "nobody"), SHARES),
+    (("--seed", "-1"), "seed: -1 is not a whole number"),
+    (("--host", "http://127.0.0.1"), URL),
+    (("--history", "{folder}/there.jsonl"), "history: there.jsonl exists already"),
+    (("--history", "{folder}/none/there.jsonl"), "No such file or directory"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "line"), WRONG_SHARES)
 def test_a_plain_process_says_in_one_line_what_is_wrong(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], line: str
 ) -> None:
     (tmp_path / "there.jsonl").touch()
     assert subscribe(["subscribe", *(word.format(folder=tmp_path) for word in arguments)]) == 2
     output = capsys.readouterr().err
-    assert line in output
-    assert len(output.splitlines()) == 1
+    assert line in output and len(output.splitlines()) == 1
 
 
 @pytest.mark.slow
@@ -268,8 +261,7 @@ def test_the_page_starts_the_same_seed_again_with_ids_of_its_own(
     process = processes.start("locust", "-f", "bench/channel_locustfile.py", *words, "--share", "subscriber-1", log="locust.log")
     page = Page(port)
     wait_until(page.up, "the web page")
-    client = redis.Redis.from_url(server.url, decode_responses=True)
-    published = 0
+    client, published = redis.Redis.from_url(server.url, decode_responses=True), 0
     for _ in range(2):
         assert page.post("/swarm", user_count="6", spawn_rate="6", host=server.url, seed="5", rate="3")["success"]
         before = published

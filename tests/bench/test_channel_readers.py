@@ -1,7 +1,5 @@
 """What each kind of subscriber does with what it fetches, on a real server; the times between are made short."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,12 +9,10 @@ import pytest
 import redis
 
 import engine
-from bench.channels import reading
-from bench.channels.opening import Place, sink_of
-from bench.channels.reading import Readers
+from bench.channels import opening, reading
 from bench.channels.workload import LONG_MS, Kind, PlannedChannel, PlannedSubscriber
+from engine import testing
 from engine.channel import replies
-from engine.testing import EmbeddedServer
 from tests.bench.real_parts import rows_of, wait_until
 
 
@@ -24,7 +20,7 @@ class Stage:
     """One subscriber of a kind on a thread, and a publisher beside it."""
 
     def __init__(self, url: str, history: Path) -> None:
-        self._place = Place(url, history=history)
+        self._place = opening.Place(url, history=history)
         self._history = history
         self.reported: list[tuple[str, str, float | None, Exception | None]] = []
         self.client: Any = redis.Redis.from_url(url, decode_responses=True)
@@ -33,7 +29,7 @@ class Stage:
     def begin(self, kind: Kind) -> None:
         one = PlannedSubscriber("reader", kind, "subscriber-1")
         self.planned = PlannedChannel("ch", "fan-out 1", 1.0, LONG_MS, (one,))
-        self.readers = Readers(self._place, seed=1, report=lambda *told: self.reported.append(told))
+        self.readers = reading.Readers(self._place, seed=1, report=lambda *told: self.reported.append(told))
         reader = self.readers.reader((self.planned, one))
         self._threads.append(threading.Thread(target=reader.run, daemon=True))
         self._publisher = self._place.open(self.planned, None)[0]
@@ -59,7 +55,7 @@ class Stage:
 
     def handed(self) -> list[dict[str, Any]]:
         """What the second witness wrote."""
-        return rows_of(sink_of(self._history), "handed")
+        return rows_of(opening.sink_of(self._history), "handed")
 
     def acknowledged(self) -> list[int]:
         return [row["clock"] for row in self.rows("acknowledge") if row["result"] == "OK"]
@@ -73,7 +69,7 @@ class Stage:
 
 
 @pytest.fixture
-def stage(server: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+def stage(server: testing.EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     """Its subscriber works and looks quickly, and misuses nothing."""
     quick_times = {"WORK_S": (0.0, 0.1), "LAZY_S": 0.01, "LAG_S": 0.02, "MISUSE_SHARE": 0.0}
     for name, value in {"CATCH_UP_WAIT_MS": 50, **quick_times}.items():
@@ -124,8 +120,7 @@ def test_a_client_that_changes_what_it_hands_out_is_written_down_as_it_is(stage:
 
 def test_a_lazy_one_is_given_everything_twice(stage: Stage) -> None:
     stage.read_one("lazy")
-    assert stage.fetched() == [["a"], ["a"]]
-    assert [told[0] for told in stage.reported].count("delivery") == 1
+    assert (stage.fetched(), [told[0] for told in stage.reported].count("delivery")) == ([["a"], ["a"]], 1)
 
 
 def test_a_slow_one_works_before_it_acknowledges(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,5 @@
 """The seeded plan of the load on channels: reproducible, of the promised rates, and together complete in any number of parts."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re
@@ -62,8 +60,7 @@ def test_what_is_published_again_is_the_same_in_every_byte() -> None:
             repeated += message.offset_ms != publish.offset_ms
         ids = [message.id for message in publish.messages]
         assert len(set(ids)) == len(ids) <= workload.BATCH[1] + 1
-    assert 60 < repeated < 500
-    assert len({id for _, id in contents}) == len(contents)
+    assert 60 < repeated < 500 and len({id for _, id in contents}) == len(contents)
 
 
 def test_rates_batches_and_sizes_are_as_planned() -> None:
@@ -78,8 +75,7 @@ def test_rates_batches_and_sizes_are_as_planned() -> None:
     batches = sum(publish.new > 1 for publish in publishes) / len(publishes)
     assert batches == pytest.approx(0.06, abs=0.015)
     sizes = [len(json.dumps(message.content)) for publish in publishes for message in publish.messages]
-    assert workload.CONTENT_BYTES[0] - 40 <= min(sizes)
-    assert max(sizes) <= workload.CONTENT_BYTES[1] + 20
+    assert workload.CONTENT_BYTES[0] - 40 <= min(sizes) and max(sizes) <= workload.CONTENT_BYTES[1] + 20
 
 
 def test_steps_of_each_clock_are_known_before() -> None:
@@ -105,16 +101,16 @@ def test_every_subscriber_has_one_share_and_the_fan_outs_are_1_10_100() -> None:
     assert sum(len(channel.slow) for channel in workload.CHANNELS) == len(kinds) - kinds.count("usual")
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"seed": -1}, "seed: -1 is not a whole number from 0 to"),
-        ({"seed": True}, "seed: True is not a whole number"),
-        ({"seed": 1, "rate": 0}, "rate: 0 is not a number from 0.01 to 1000"),
-        ({"seed": 1, "rate": float("nan")}, "rate: nan is not a number"),
-        ({"seed": 1, "id_prefix": "Two Words"}, "id_prefix: 'Two Words' is not 1 to 40 of"),
-    ],
-)
+BAD_SETTINGS = [
+    ({"seed": -1}, "seed: -1 is not a whole number from 0 to"),
+    ({"seed": True}, "seed: True is not a whole number"),
+    ({"seed": 1, "rate": 0}, "rate: 0 is not a number from 0.01 to 1000"),
+    ({"seed": 1, "rate": float("nan")}, "rate: nan is not a number"),
+    ({"seed": 1, "id_prefix": "Two Words"}, "id_prefix: 'Two Words' is not 1 to 40 of"),
+]
+
+
+@pytest.mark.parametrize(("settings", "message"), BAD_SETTINGS)
 def test_bad_settings_are_refused(settings: dict[str, float], message: str) -> None:
     with pytest.raises(WorkloadError, match=re.escape(message)):
         workload.ChannelWorkload(**settings)  # pyright: ignore[reportArgumentType]

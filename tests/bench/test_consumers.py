@@ -1,7 +1,5 @@
 """Locust's consumer users with the real Locust and a real server: the same worker as in a process of its own, on greenlets."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path
@@ -73,8 +71,7 @@ def test_consumers_alone_and_in_two_processes(server: EmbeddedServer, processes:
     assert locust.wait(timeout=120) == 0, processes.output()
     queue.close()
     finished = [jobs_with(completions(path, "finish"), "ok") for path in histories]
-    assert all(finished)
-    assert sorted(finished[0] + finished[1]) == sorted(created)
+    assert all(finished) and sorted(finished[0] + finished[1]) == sorted(created)
     assert [rows_of(path)[-1]["kind"] for path in histories] == ["close", "close"]
     assert not (tmp_path / "producer-1.jsonl").exists()
 
@@ -103,16 +100,16 @@ def test_a_consumer_outlives_a_stalled_server(server: EmbeddedServer, processes:
     assert locust.wait(timeout=120) == 0, processes.output()
 
 
+BAD_SETTINGS = [
+    (("-u", "2", "--consumers", "2"), "users: 2 is fewer than 2 consumers and the 1 Locust processes"),
+    (("-u", "1", "--lease-ms", "5", "Consumer"), "lease_ms: 5 is not allowed"),
+    (("-u", "1", "--consumer-concurrency", "0", "Consumer"), "concurrency: 0 is not allowed"),
+    (("-u", "1", "--consumer-history", "{folder}/there.jsonl", "Consumer"), "history: there.jsonl exists already"),
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (("-u", "2", "--consumers", "2"), "users: 2 is fewer than 2 consumers and the 1 Locust processes"),
-        (("-u", "1", "--lease-ms", "5", "Consumer"), "lease_ms: 5 is not allowed"),
-        (("-u", "1", "--consumer-concurrency", "0", "Consumer"), "concurrency: 0 is not allowed"),
-        (("-u", "1", "--consumer-history", "{folder}/there.jsonl", "Consumer"), "history: there.jsonl exists already"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "line"), BAD_SETTINGS)
 def test_bad_settings_end_with_one_line(
     server: EmbeddedServer, processes: Processes, arguments: tuple[str, ...], line: str
 ) -> None:

@@ -1,15 +1,12 @@
 """The handlers do what the payload says: wait, fail the first runs, write one effect per successful run."""
 
-from __future__ import annotations
-
 import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import engine
-from bench.handlers import open_sink
-from bench.workload import NAMES
+from bench import handlers, workload
 from engine.testing import EmbeddedServer
 from tests.bench.real_parts import Processes, rows_of, wait_until
 
@@ -20,12 +17,11 @@ def payload(**changes: int) -> dict[str, Any]:
 
 def test_failures_effects_and_deaths(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
     queue = engine.Queue("bench", url=server.url)
-    plans = {"fine": 0, "fails-once": 1, "fails-twice": 2, "fails-always": 3}
-    for job, fail_first in plans.items():
+    for job, fail_first in {"fine": 0, "fails-once": 1, "fails-twice": 2, "fails-always": 3}.items():
         queue.enqueue("report", payload(fail_first=fail_first), id=job, attempts=3, backoff_ms=10)
     queue.enqueue("email", payload(work_ms=200), id="slow")
     # Every name of the workload has a handler.
-    names = {queue.enqueue(name, payload(), id=f"any-{name}").job for name in NAMES}
+    names = {queue.enqueue(name, payload(), id=f"any-{name}").job for name in workload.NAMES}
     worker = processes.worker(server.url)
     wait_until(
         lambda: (now := queue.counts()).dead == 1 and now.finished == 4 + len(names), "all but one finished, and that dead"
@@ -55,15 +51,13 @@ def test_failures_effects_and_deaths(server: EmbeddedServer, processes: Processe
     slow = next(row for row in runs if row["items"][0]["job"] == "slow")
     assert slow["done_ns"] - slow["first_send_ns"] >= 200_000_000
     failed = [item["error"] for row in runs for item in row["items"] if item["job"] == "fails-once" and item.get("error")]
-    assert len(failed) == 1
-    assert "planned failure 1 of 1" in failed[0]
+    assert len(failed) == 1 and "planned failure 1 of 1" in failed[0]
 
 
 def test_no_sink_unless_the_environment_names_one(tmp_path: Path) -> None:
-    assert open_sink({}) is None
-    assert open_sink({"IRONCLAIM_SINK": ""}) is None
+    assert handlers.open_sink({}) is None and handlers.open_sink({"IRONCLAIM_SINK": ""}) is None
     path = tmp_path / "worker-7.sink.jsonl"
-    sink = open_sink({"IRONCLAIM_SINK": str(path)})
+    sink = handlers.open_sink({"IRONCLAIM_SINK": str(path)})
     assert sink is not None
     sink.close()
     # there from the start, so that a worker killed before its first effect leaves the file that the manifest names

@@ -1,7 +1,5 @@
 """`python -m bench http` at a tiny size: everybody who waits is woken, each side of an enqueue answers, and no process stays."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 

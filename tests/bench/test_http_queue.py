@@ -1,7 +1,5 @@
 """A producer over HTTP: every send of a job is in its history, and what came of it is said as the engine says it."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """The arithmetic of the micro-benchmarks: repetitions in turns, ratios, intervals, targets, and what is printed of them."""
 
-from __future__ import annotations
-
 import re
 import signal
 import threading
@@ -30,8 +28,7 @@ def test_each_round_begins_with_another_case() -> None:
         return name
 
     found = in_turns({name: lambda name=name: case(name) for name in "abc"}, 4, told.append)
-    assert "".join(seen) == "abcbcacababc"
-    assert found == {name: [name] * 4 for name in "abc"}
+    assert ("".join(seen), found) == ("abcbcacababc", {name: [name] * 4 for name in "abc"})
     assert told[-1] == "repetition 4 of 4"
 
 
@@ -60,8 +57,7 @@ def test_the_interval_comes_from_slices_and_from_its_seed() -> None:
 
 
 def test_the_last_line_has_every_number_in_its_place() -> None:
-    numbers = dict.fromkeys(KEYS, 1.2345) | {"bytes_valkey": 438.94, "bytes_redis": 551.06}
-    line = ratio_line(numbers)
+    line = ratio_line(dict.fromkeys(KEYS, 1.2345) | {"bytes_valkey": 438.94, "bytes_redis": 551.06})
     assert line == (
         "ratios: enqueue=1.234 bulk=1.234 drain=1.234 pickup_p50=1.234 pickup_p99=1.234 claim_deep=1.234 "
         "claim_blocked=1.234 claim_lanes=1.234 bytes_valkey=438.9 bytes_redis=551.1 "
@@ -137,5 +133,4 @@ def test_the_sampler_sees_every_thread_that_works() -> None:
         thread = threading.Thread(target=spin)
         thread.start()
         thread.join()
-    assert sampled.search("\n".join(sampler.lines()))
-    assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
+    assert sampled.search("\n".join(sampler.lines())) and signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)

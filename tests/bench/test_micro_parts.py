@@ -1,7 +1,5 @@
 """The micro-benchmarks at a tiny size: every part has positive numbers, ends what it began, and leaves no process behind."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -11,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 import engine
@@ -29,18 +26,11 @@ from bench.micro.runner import machine_card, one_line
 from engine.redis.scripts import load_model, scripts_folder
 from engine.testing import EmbeddedServer
 from tests.bench.real_parts import TWO_CORES
+from tests.chaos.conftest import nothing_left as nothing_left
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = TWO_CORES
-
-
-@pytest.fixture(autouse=True)
-def nothing_left() -> Iterator[None]:
-    """Every process that a test has started is gone after it."""
-    before = set(psutil.Process().children(recursive=True))
-    yield
-    assert set(psutil.Process().children(recursive=True)) - before == set()
+pytestmark = [TWO_CORES, pytest.mark.usefixtures("nothing_left")]
 
 
 def silent(_text: str) -> None:
@@ -75,8 +65,7 @@ def test_the_floor_ends_every_job(server: EmbeddedServer) -> None:
         floor.fill(333)
         assert floor.left() == (333, 0)
         jobs, seconds = floor.drain(batch)
-        assert (jobs, floor.left(), plain.dbsize()) == (333, (0, 0), 0)
-        assert seconds > 0
+        assert (jobs, floor.left(), plain.dbsize()) == (333, (0, 0), 0) and seconds > 0
     floor.bulk(200)
     assert floor.left() == (200, 0)
 
@@ -87,8 +76,7 @@ def test_the_bare_loop_builds_the_same_jobs(server: EmbeddedServer) -> None:
         loop = BareEnqueue(queue, plain)
         queue.enqueue(NAME, PAYLOAD)
         loop.run(3)
-        leases = Claims(queue).call(10)
-        jobs = queue.driver.run(leases).jobs
+        jobs = queue.driver.run(Claims(queue).call(10)).jobs
     assert len({job.lease.job for job in jobs}) == 4 and {len(job.lease.job) for job in jobs} == {12}
     ours, *theirs = jobs
     for job in theirs:

@@ -1,7 +1,5 @@
 """What a model costs, in the small: every part measures, on a real server, and copies of jobs are jobs."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import replace
@@ -10,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from bench import models
-from bench.micro import clone, model_costs
+from bench.micro import clone, model_costs, place
 from bench.micro.jobs import Claims
 from bench.micro.model_costs import OTHER, Size, measure
 from bench.micro.payload import NAME
-from bench.micro.place import client
 from engine.testing import EmbeddedServer
 from tests.bench.real_parts import TWO_CORES
 
@@ -56,8 +53,8 @@ def test_a_foreign_model_looks_past_what_it_may_not_take() -> None:
 @pytest.mark.parametrize("model", [name for name in models.NAMES if name != models.LANES])
 def test_copies_of_a_job_are_jobs_that_can_be_claimed_in_their_order(model: str) -> None:
     with EmbeddedServer() as server, models.queue(model, "copies", url=server.url) as queue:
-        clone.fill(queue, client(server), 40, name=NAME)
-        clone.fill(queue, client(server), 20, name=OTHER)
+        clone.fill(queue, place.client(server), 40, name=NAME)
+        clone.fill(queue, place.client(server), 20, name=OTHER)
         jobs = queue.driver.run(Claims(queue).call(100)).jobs
         assert [job.lease.job for job in jobs] == [f"{NAME}{number:09d}" for number in range(40)]
         assert {job.name for job in jobs} == {NAME} and len({job.payload for job in jobs}) == 1

@@ -1,7 +1,5 @@
 """What the load asks of a model: nothing that it lacks, and everything else."""
 
-from __future__ import annotations
-
 import pytest
 
 from bench import models
@@ -12,13 +10,8 @@ from engine.queue import producing
 
 def test_lanes_carries_the_whole_workload() -> None:
     assert models.carried("lanes").features() == {
-        "limits": LIMITS,
-        "unique_keys": True,
-        "schedules": SCHEDULES,
-        "dependencies": True,
-        "routing": True,
-        "findings": (),
-        "results": True,
+        **{"limits": LIMITS, "unique_keys": True, "schedules": SCHEDULES, "dependencies": True, "routing": True},
+        **{"findings": (), "results": True},
     }
 
 
@@ -34,8 +27,7 @@ def test_what_a_model_lacks_is_not_in_its_load() -> None:
 def test_a_rate_lets_more_than_the_load_through_and_stands_beside_the_limit_of_concurrency() -> None:
     report, keys = LIMITS
     rated = ({**report, "rate": 14, "per_ms": 200}, keys)
-    assert Carried().with_rates(LIMITS, 120) == rated
-    assert Carried().with_rates(LIMITS, 40)[0]["per_ms"] == 600
+    assert (Carried().with_rates(LIMITS, 120), Carried().with_rates(LIMITS, 40)[0]["per_ms"]) == (rated, 600)
     assert Carried().with_rates((), 120) == () and Carried(own_rates=True).with_rates(LIMITS, 120) == LIMITS
     assert [model for model in models.NAMES if models.carried(model).own_rates] == ["mosquito"]
 

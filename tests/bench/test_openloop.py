@@ -1,7 +1,5 @@
 """The open loop keeps its schedule whatever the answers do, and counts what it could not send."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -129,8 +127,7 @@ def test_sending_goes_on_after_a_standstill(clock: Clock) -> None:
     loop = begun(server, jobs, drop=drop, in_flight_max=10, late_max_ms=50, clock_ns=clock)
     run_to_end(loop, pacers=2)
     loop.finish(timeout_s=60)
-    assert server.dropped
-    assert jobs[-1].index in {index for index, _, _ in server.sent}
+    assert server.dropped and jobs[-1].index in {index for index, _, _ in server.sent}
     assert sorted([index for index, _, _ in server.sent] + [index for index, _ in server.dropped]) == list(range(400))
     assert all(started_ns - intended_ns < 100 * MS for _, intended_ns, started_ns in server.sent)
 
@@ -146,23 +143,21 @@ def test_a_killed_pacer_gives_its_job_back() -> None:
     assert [index for index, _, _ in server.sent] == list(range(20))
 
 
-def test_finish_sends_what_is_due_and_nothing_later() -> None:
-    now_ns = [1_000 * MS]
-    server, jobs = Server(), plan(100)
-    loop = begun(server, jobs, clock_ns=lambda: now_ns[0], in_flight_max=100)
-    now_ns[0] += round(jobs[40].offset_ms * MS)
-    loop.finish(timeout_s=60)
-    assert [index for index, _, _ in server.sent] == list(range(41)) and server.dropped == []
-    assert not loop.pace()
+#: Where the clock stands when it is over, what the loop was told, and of which jobs the calls were sent and dropped.
+ENDS = [(40, 0, {"in_flight_max": 100}, range(41), range(0)), (-1, 10 * MS, {"late_max_ms": 1}, range(0), range(100))]
 
 
-def test_finish_drops_what_is_due_and_too_late() -> None:
+@pytest.mark.parametrize(("last", "more_ns", "settings", "sent", "dropped"), ENDS, ids=["what is due", "too late"])
+def test_finish_sends_what_is_due_and_drops_what_is_too_late(
+    last: int, more_ns: int, settings: dict[str, int], sent: range, dropped: range
+) -> None:
     now_ns = [1_000 * MS]
     server, jobs = Server(), plan(100)
-    loop = begun(server, jobs, clock_ns=lambda: now_ns[0], late_max_ms=1)
-    now_ns[0] += round(jobs[-1].offset_ms * MS) + 10 * MS
+    loop = begun(server, jobs, clock_ns=lambda: now_ns[0], **settings)
+    now_ns[0] += round(jobs[last].offset_ms * MS) + more_ns
     loop.finish(timeout_s=60)
-    assert [index for index, _ in server.dropped] == list(range(100)) and server.sent == []
+    assert [index for index, _, _ in server.sent] == [*sent] and not loop.pace()
+    assert [index for index, _ in server.dropped] == [*dropped]
 
 
 def test_finish_gives_up_on_answers_that_do_not_come() -> None:
@@ -170,8 +165,7 @@ def test_finish_gives_up_on_answers_that_do_not_come() -> None:
     server.open.clear()
     loop = begun(server, plan(5), late_max_ms=PATIENT_MS)
     run_to_end(loop, pacers=1)
-    assert loop.finish(timeout_s=0.05) == 5
-    assert server.cut_off == 5
+    assert (loop.finish(timeout_s=0.05), server.cut_off) == (5, 5)
 
 
 def test_pace_before_start_is_an_error() -> None:

@@ -1,7 +1,5 @@
 """`python -m bench peers`: what is computed from hand-written values, and the adapter of this engine against a real server."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +8,11 @@ import pytest
 
 import engine
 from bench.micro.place import client, pinned_server
-from bench.peers import table
+from bench.peers import environments, redelivery, table
 from bench.peers.__main__ import main
-from bench.peers.environments import NotAvailable, command_of
 from bench.peers.libraries import LIBRARIES, Library
 from bench.peers.measures import middle_rate
 from bench.peers.processes import ENDED, ENQUEUED, STARTED, STARTED_AGAIN, Bench, PeerFailed, wait_for
-from bench.peers.redelivery import redelivery_s
 from tests.bench.real_parts import TWO_CORES
 
 OURS = replace(LIBRARIES[0], runtime="checkout")
@@ -62,24 +58,22 @@ def test_the_rate_is_that_of_the_middle() -> None:
     slow = [10_000_000 * number for number in range(30)]
     steady = [slow[-1] + 1_000_000 * number for number in range(1, 66)]
     trickle = [steady[-1] + 100_000_000 * number for number in range(1, 6)]
-    assert middle_rate(slow + steady + trickle) == pytest.approx(1000, rel=0.02)
-    assert middle_rate([1, 2]) == 0.0
+    assert (middle_rate(slow + steady + trickle), middle_rate([1, 2])) == (pytest.approx(1000, rel=0.02), 0.0)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--repeat", "0"), "--repeat is 0: it must be a whole number from 1 to 20"),
-        (("--redelivery-s", "3601"), "--redelivery-s is 3601.0: it must be a number from 0 to 3600"),
-        (("--only", "sidekiq"), "invalid choice: 'sidekiq'"),
-        (("--only", "celeri"), "invalid choice: 'celeri', perhaps celery"),
-    ],
-)
+BAD_ARGUMENTS = [
+    (("--repeat", "0"), "--repeat is 0: it must be a whole number from 1 to 20"),
+    (("--redelivery-s", "3601"), "--redelivery-s is 3601.0: it must be a number from 0 to 3600"),
+    (("--only", "sidekiq"), "invalid choice: 'sidekiq'"),
+    (("--only", "celeri"), "invalid choice: 'celeri', perhaps celery"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD_ARGUMENTS)
 def test_bad_arguments_are_named(arguments: tuple[str, str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(arguments)
-    assert caught.value.code == 2
-    assert message in capsys.readouterr().err
+    assert caught.value.code == 2 and message in capsys.readouterr().err
 
 
 def test_a_library_that_this_machine_cannot_run_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,8 +82,8 @@ def test_a_library_that_this_machine_cannot_run_says_why(tmp_path: Path, monkeyp
     for runtime, why in (("python", "needs Python 3.99"), ("node", "needs Node and npm"), ("go", "needs Go")):
         adapter = {"python": "rq_adapter.py", "node": "bull.js", "go": "asynq"}[runtime]
         library = Library("none", runtime, adapter, (), True, frozenset(), 1, python_min=(3, 99))
-        with pytest.raises(NotAvailable, match=why):
-            command_of(library)
+        with pytest.raises(environments.NotAvailable, match=why):
+            environments.command_of(library)
 
 
 def test_every_library_has_its_adapter() -> None:
@@ -103,7 +97,7 @@ def test_every_library_has_its_adapter() -> None:
 def bench(tmp_path: Path) -> Iterator[Bench]:
     with pinned_server() as server:
         bench = Bench(client(server), server.port, tmp_path)
-        bench.install(OURS, command_of(OURS))
+        bench.install(OURS, environments.command_of(OURS))
         yield bench
 
 
@@ -118,8 +112,7 @@ def waiting(bench: Bench) -> int:
 def test_a_producer_enqueues_each_job_once_and_a_worker_records_its_run(bench: Bench, way: str) -> None:
     produced = bench.records(OURS, JOBS)
     run = bench.produce(OURS, produced, way=way, in_flight=50, rate=1000, warm_up=0)
-    assert run["seconds"] > 0 and run["cpu_s"] > 0
-    assert waiting(bench) == JOBS
+    assert run["seconds"] > 0 and run["cpu_s"] > 0 and waiting(bench) == JOBS
     enqueued = produced.times(ENQUEUED)
     assert produced.count(ENQUEUED) == (0 if way == "bulk" else JOBS)
     if way == "paced":
@@ -138,7 +131,7 @@ def test_a_producer_enqueues_each_job_once_and_a_worker_records_its_run(bench: B
 @TWO_CORES
 def test_an_adapter_that_fails_is_named(bench: Bench) -> None:
     broken = Library("broken", "checkout", "recording.py", (), True, frozenset({"one"}), 1)
-    bench.install(broken, command_of(broken))
+    bench.install(broken, environments.command_of(broken))
     with pytest.raises(PeerFailed, match="broken: the producer did not end well"):
         bench.produce(broken, bench.records(broken, 1), way="one")
     with (
@@ -151,6 +144,6 @@ def test_an_adapter_that_fails_is_named(bench: Bench) -> None:
 @TWO_CORES
 @pytest.mark.slow
 def test_a_job_of_a_killed_worker_runs_again_and_the_time_is_taken(bench: Bench) -> None:
-    found = redelivery_s(bench, [OURS], 30)
+    found = redelivery.redelivery_s(bench, [OURS], 30)
     assert found["ironclaim"] is not None
     assert 0 < found["ironclaim"] <= 11, "the bound of the README"

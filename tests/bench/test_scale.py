@@ -1,7 +1,5 @@
 """`python -m bench scale` at a tiny size: every call of every dimension is measured, and leaves the queue as large."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import islice
@@ -10,10 +8,9 @@ from pathlib import Path
 import pytest
 
 import engine
-from bench.micro import place, scale
+from bench.micro import place, scale, scale_states
 from bench.micro.desk import Desk
 from bench.micro.scale_calls import OWN_BULK, STEPS, Meter
-from bench.micro.scale_states import STATES, fill_fast
 from engine.ops.looks import Count
 from engine.testing import EmbeddedServer
 from tests.bench.real_parts import TWO_CORES
@@ -25,7 +22,7 @@ def silent(_text: str) -> None:
     """Nobody reads what a test tells."""
 
 
-@pytest.mark.parametrize("name", STATES)
+@pytest.mark.parametrize("name", scale_states.STATES)
 def test_each_dimension_is_measured_at_each_size(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scale, "ROUNDS_LEAST", 1)
     monkeypatch.setattr(scale, "BASE_JOBS", 200)
@@ -33,7 +30,7 @@ def test_each_dimension_is_measured_at_each_size(name: str, monkeypatch: pytest.
     plain = {step: dimensions for step, dimensions in STEPS.items() if not dimensions}
     # All steps in one of the dimensions; in each other its own and a few more.
     monkeypatch.setattr(scale, "STEPS", STEPS if name == "waiting" else own | dict(islice(plain.items(), 2)))
-    state = replace(STATES[name], sizes=(2, 20))
+    state = replace(scale_states.STATES[name], sizes=(2, 20))
     found = scale.measure({name: state}, 0.0, silent)
     assert set(found) == {state.title} and len(found[state.title]) >= (30 if name == "waiting" else 2)
     for title, sizes in found[state.title].items():
@@ -44,7 +41,7 @@ def test_each_dimension_is_measured_at_each_size(name: str, monkeypatch: pytest.
 def test_a_step_leaves_the_queue_as_large_as_it_was(server: EmbeddedServer) -> None:
     with engine.Queue("scale", url=server.url, connect=scale.CONNECT) as queue:
         desk = Desk(queue, place.client(server))
-        fill_fast(desk, 1_500)
+        scale_states.fill_fast(desk, 1_500)
         assert queue.counts().waiting == 1_500
         for step in STEPS:
             meter = Meter(desk)
@@ -57,13 +54,12 @@ def test_a_step_leaves_the_queue_as_large_as_it_was(server: EmbeddedServer) -> N
 def test_a_fast_fill_makes_jobs_like_any_other(server: EmbeddedServer) -> None:
     with engine.Queue("scale", url=server.url, connect=scale.CONNECT) as queue:
         desk = Desk(queue, place.client(server))
-        fill_fast(desk, 2_345, priority=3)
+        scale_states.fill_fast(desk, 2_345, priority=3)
         assert queue.counts().waiting == 2_345
         claimed = queue.driver.run(desk.claims.call(1_000))
         assert len({job.lease.job for job in claimed.jobs}) == 1_000
         with pytest.raises(RuntimeError, match="was sent 2 times"):
-            meter = Meter(desk)
-            call = queue.model.call(Count())
+            meter, call = Meter(desk), queue.model.call(Count())
             desk.plain.config_resetstat = lambda: queue.driver.run(call)  # type: ignore[method-assign]
             place.client(server).config_resetstat()
             meter.send("counts", call)

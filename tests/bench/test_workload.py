@@ -1,7 +1,5 @@
 """The workload is reproducible, splits without overlap, stays inside its bounds and offers the load that recovery needs."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import itertools
@@ -49,8 +47,7 @@ def test_other_seed_other_jobs() -> None:
 
 def test_another_rate_moves_the_instants_and_nothing_else() -> None:
     slow = list(drill(jobs_max=200, rate_per_s=50.0).jobs())
-    fast = list(drill(jobs_max=200, rate_per_s=100.0).jobs())
-    for slower, faster in zip(slow, fast, strict=True):
+    for slower, faster in zip(slow, list(drill(jobs_max=200, rate_per_s=100.0).jobs()), strict=True):
         assert slower.offset_ms == pytest.approx(2 * faster.offset_ms, abs=0.01)
         assert dataclasses.replace(slower, offset_ms=0.0) == dataclasses.replace(faster, offset_ms=0.0)
 
@@ -87,19 +84,16 @@ def test_content_has_the_promised_shares() -> None:
         return len(chosen) / len(jobs)
 
     delayed = [job for job in jobs if job.delay_ms]
-    assert 0.04 < share(delayed) < 0.06
-    assert all(DELAY_MS[0] <= job.delay_ms <= DELAY_MS[1] for job in delayed)
+    assert 0.04 < share(delayed) < 0.06 and all(DELAY_MS[0] <= job.delay_ms <= DELAY_MS[1] for job in delayed)
     assert 0.003 < share([job for job in jobs if 0 < job.fail_first < job.attempts]) < 0.007
     assert {job.fail_first for job in jobs} == {0, 1, 2, 3}
     assert 0.0003 < share([job for job in jobs if job.fail_first == job.attempts]) < 0.002
     assert share([job for job in jobs if job.priority == 5]) > 0.6
-    assert {job.priority for job in jobs} == set(range(1, 11))
-    assert {job.name for job in jobs} == set(NAMES)
+    assert ({job.priority for job in jobs}, {job.name for job in jobs}) == (set(range(1, 11)), set(NAMES))
     assert 28 <= statistics.median(job.work_ms for job in jobs) <= 32
     assert max(job.work_ms for job in jobs) <= 300
     sizes = [len(json.dumps(job.payload)) for job in jobs]
-    assert 190 <= statistics.median(sizes) <= 210
-    assert LARGE_BYTES[1] * 0.9 < max(sizes) <= LARGE_BYTES[1]
+    assert 190 <= statistics.median(sizes) <= 210 and LARGE_BYTES[1] * 0.9 < max(sizes) <= LARGE_BYTES[1]
     assert 0.01 < sum(size > 300 for size in sizes) / len(sizes) < 0.03
 
 
@@ -107,8 +101,7 @@ def test_payload_repeats_the_plan_and_differs_between_jobs() -> None:
     jobs = list(drill(jobs_max=1000).jobs())
     for job in jobs:
         assert job.payload["index"] == job.index and job.payload["work_ms"] == job.work_ms
-        assert job.payload["fail_first"] == job.fail_first
-        assert re.fullmatch(r"b1-\d+", job.id)
+        assert job.payload["fail_first"] == job.fail_first and re.fullmatch(r"b1-\d+", job.id)
     assert len({json.dumps(job.payload) for job in jobs}) == len(jobs)
 
 
@@ -134,36 +127,35 @@ def test_no_second_of_the_drill_offers_more_than_two_workers_can_do(seed: int) -
     assert max(busy_s.values()) / (2 * 8) <= OFFERED_LOAD_MAX
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "bound"),
-    [
-        ("seed", -1, "from 0 to"),
-        ("seed", "1", "from 0 to"),
-        ("seed", True, "from 0 to"),
-        ("rate_per_s", 0, "from 0.1 to 10000"),
-        ("rate_per_s", float("nan"), "from 0.1 to 10000"),
-        ("rate_per_s", float("inf"), "from 0.1 to 10000"),
-        ("rate_per_s", 10_001, "from 0.1 to 10000"),
-        ("jobs_max", -1, "from 0 to"),
-        ("delayed_share", 1.1, "from 0 to 1"),
-        ("failing_share", -0.1, "from 0 to 1"),
-        ("failing_share", 1.0, "failing_share + hopeless_share"),
-        ("large_share", "0.5", "from 0 to 1"),
-        ("work_median_ms", 301, "from 1 to 300"),
-        ("work_max_ms", 0, "from 1 to 60000"),
-        ("attempts", 0, "from 1 to 100"),
-        ("backoff_ms", -1, "from 0 to 3600000"),
-        ("id_prefix", "cron:x", "cron:"),
-        ("id_prefix", "two words", "1 to 100"),
-        ("id_prefix", "x" * 101, "1 to 100"),
-    ],
-)
+OUT_OF_BOUNDS = [
+    ("seed", -1, "from 0 to"),
+    ("seed", "1", "from 0 to"),
+    ("seed", True, "from 0 to"),
+    ("rate_per_s", 0, "from 0.1 to 10000"),
+    ("rate_per_s", float("nan"), "from 0.1 to 10000"),
+    ("rate_per_s", float("inf"), "from 0.1 to 10000"),
+    ("rate_per_s", 10_001, "from 0.1 to 10000"),
+    ("jobs_max", -1, "from 0 to"),
+    ("delayed_share", 1.1, "from 0 to 1"),
+    ("failing_share", -0.1, "from 0 to 1"),
+    ("failing_share", 1.0, "failing_share + hopeless_share"),
+    ("large_share", "0.5", "from 0 to 1"),
+    ("work_median_ms", 301, "from 1 to 300"),
+    ("work_max_ms", 0, "from 1 to 60000"),
+    ("attempts", 0, "from 1 to 100"),
+    ("backoff_ms", -1, "from 0 to 3600000"),
+    ("id_prefix", "cron:x", "cron:"),
+    ("id_prefix", "two words", "1 to 100"),
+    ("id_prefix", "x" * 101, "1 to 100"),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "bound"), OUT_OF_BOUNDS)
 def test_settings_out_of_bounds(field: str, value: Any, bound: str) -> None:
     with pytest.raises(WorkloadError) as caught:
         drill(**{field: value})
     message = str(caught.value)
-    assert field in message
-    assert bound in message
+    assert field in message and bound in message
     if field not in {"failing_share"} or value != 1.0:
         assert repr(value) in message
     assert "\n" not in message

@@ -1,7 +1,5 @@
 """Fixtures that the tests of the drill share."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import psutil

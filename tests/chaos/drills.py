@@ -1,7 +1,5 @@
 """Short drills on real parts, for tests."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import threading
@@ -12,14 +10,12 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from chaos import runs, toxiproxy_binary
+from chaos import progress, runs, spec, toxiproxy_binary
 from chaos.calibration import Calibration, Trial
 from chaos.drill import Drill, Frame
 from chaos.interrupts import Interrupts
 from chaos.plan import Pace, Plan, PlannedFault, consumer_names, draw, worker_names
-from chaos.progress import Progress
 from chaos.run import Run, Scenario
-from chaos.spec import RunSpec
 from record.history import load_file
 from tests.engine.helpers.waiting import whole_lines
 
@@ -41,11 +37,11 @@ def make_drill(
     plan = draw(seed, workers=WORKERS, consumers=CONSUMERS, pace=pace, kinds=kinds, direct=direct)
     fields: dict[str, Any] = {"lease_ms": LEASE_MS, "sweep_ms": 200, "rate_per_s": 80, "direct": direct, **more}
     # In so short a run no limit need be reached, and nobody be kept out: J12 and J14 would be unknown.
-    short = RunSpec.bare(id=runs.run_id("bench", seed, "", 0.0), seed=seed, **fields)
+    short = spec.RunSpec.bare(id=runs.run_id("bench", seed, "", 0.0), seed=seed, **fields)
     place = runs.create(folder, short.id)
     # Built by the set-up; without it these tests fail with the line that says so.
     toxiproxy = toxiproxy_binary.find() if plan.needs_network() else None
-    return Drill(short, plan, place, Progress(StringIO()), Interrupts(), toxiproxy=toxiproxy), plan
+    return Drill(short, plan, place, progress.Progress(StringIO()), Interrupts(), toxiproxy=toxiproxy), plan
 
 
 def prepared(scenario: Scenario[Any], folder: Path, calibration: Calibration = CARRIED, **options: Any) -> Frame[Any]:

@@ -1,7 +1,5 @@
 """Histories of workers for tests: rows as the engine's recorder writes them."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Sequence

@@ -5,8 +5,6 @@ Such a drill is made again. When that happens each time, the test says so and is
 other verdict is returned, for the test to judge.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar

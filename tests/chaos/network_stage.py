@@ -1,7 +1,5 @@
 """A real worker and a real producer, each behind a real proxy: the stage for faults of the network."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator
@@ -11,12 +9,10 @@ from typing import Any
 
 import pytest
 
-from chaos.faults import FAULTS
+from chaos import faults, plan, spec
 from chaos.faults.base import Scene
 from chaos.network import Network
-from chaos.plan import PlannedFault
 from chaos.processes import Crew, send
-from chaos.spec import RunSpec
 from chaos.watch import Watch
 from engine import EngineError, Handlers, Job, Queue, Worker
 from engine.testing import EmbeddedServer
@@ -25,12 +21,11 @@ from record.recorder import Recorder
 from tests.chaos.histories import waiting
 from tests.chaos.test_toxiproxy import program
 
-LEASE_MS = 1_500
-TARGETS = "worker-1,producer-1"
+LEASE_MS, TARGETS = 1_500, "worker-1,producer-1"
 
 
-def planned(name: str) -> PlannedFault:
-    return PlannedFault(f"1-{name}", name, TARGETS, 0)
+def planned(name: str) -> plan.PlannedFault:
+    return plan.PlannedFault(f"1-{name}", name, TARGETS, 0)
 
 
 class Producer:
@@ -63,7 +58,7 @@ class Stage:
     folder: Path
 
     def make(self, name: str) -> Any:
-        return FAULTS[name](self.scene, planned(name))
+        return faults.FAULTS[name](self.scene, planned(name))
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +82,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         working = threading.Thread(target=worker.run)
         working.start()
         producer = Producer(connect(network, "producer-1", "producer"))
-        crew = Crew(RunSpec(id="stage", seed=1), network.connect, folder, folder, manifest, watch)
+        crew = Crew(spec.RunSpec(id="stage", seed=1), network.connect, folder, folder, manifest, watch)
         scene = Scene(crew, watch, waiting(watch.poll), send, LEASE_MS, LEASE_MS + 2_000, network)
         assert scene.wait(lambda: watch.finished() > 10, timeout_s=120)
         yield Stage(network, scene, folder)

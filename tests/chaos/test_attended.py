@@ -1,7 +1,5 @@
 """The harness of a load that others start: the run is whole, and valid; bad settings are refused, and an absent load is said."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal
@@ -17,16 +15,13 @@ import pytest
 import redis
 from pyspark.sql import SparkSession
 
-from chaos import attendance, cli
+from chaos import attendance, cli, plan
 from chaos.interrupts import Interrupts
-from chaos.plan import worker_names
 from chaos.processes import CAPABILITY, ROOT, child_environment
 from chaos.verbs import VERBS
-from engine import Queue
-from engine.testing import EmbeddedServer
+from engine import Queue, testing
 from record.environment import recording
 from tests.chaos import judged
-from tests.chaos.judged import TIMEOUT
 from tests.engine.helpers import warm
 from tests.engine.helpers.waiting import wait_until
 
@@ -71,20 +66,8 @@ class Attended:
 
     def run(self) -> None:
         """Carry it out, from a thread of the test."""
-        words = [
-            "run",
-            "attended",
-            "--url",
-            self.url,
-            "--workers",
-            "2",
-            "--producers",
-            "2",
-            "--rate",
-            "80",
-            "--runs",
-            str(self.runs),
-        ]
+        words = ["run", "attended", "--url", self.url, "--workers", "2", "--producers", "2"]
+        words += ["--rate", "80", "--runs", str(self.runs)]
         self.code = cli.main(words, Interrupts())
 
 
@@ -92,7 +75,7 @@ class Attended:
 def attending(runs: Path) -> Iterator[Attended]:
     """The harness at work."""
     runs.mkdir()
-    with EmbeddedServer() as server:
+    with testing.EmbeddedServer() as server:
         made = Attended(runs, server.url)
         thread = threading.Thread(target=made.run)
         thread.start()
@@ -109,7 +92,7 @@ def attending(runs: Path) -> Iterator[Attended]:
 def whole(runs: Path) -> Path:
     """Carry out a run: its folder."""
     with attending(runs) as made:
-        workers = [made.worker(name) for name in worker_names(2)]
+        workers = [made.worker(name) for name in plan.worker_names(2)]
         assert made.load().wait(WAIT_S) == 0
         wait_until(lambda: '"name":"end"' in (made.history / "harness.jsonl").read_text(), "the queue is drained", WAIT_S)
         for worker in workers:
@@ -120,14 +103,14 @@ def whole(runs: Path) -> Path:
 
 
 @pytest.mark.slow
-@TIMEOUT
+@judged.TIMEOUT
 def test_a_run_of_processes_that_others_start_is_whole_and_valid(tmp_path: Path, spark: SparkSession) -> None:
     run, verdict = judged.drilled(whole, lambda run: run, tmp_path, spark)
     assert verdict["verdict"] == "valid", json.dumps(verdict["reasons"], indent=1)
     spec: dict[str, Any] = json.loads((run / "spec.json").read_text())
     assert (spec["scenario"], spec["workers"], spec["producers"], spec["plan"]) == ("attended", 2, 2, [])
     sampled = {json.loads(line)["proc"] for line in (run / "samples" / "processes.jsonl").read_text().splitlines()}
-    assert sampled == {"harness", "producer-1", "producer-1-2", *worker_names(2)}
+    assert sampled == {"harness", "producer-1", "producer-1-2", *plan.worker_names(2)}
     assert (verdict["measures"]["lost"], verdict["measures"]["doubled"]) == (0, 0)
 
 
@@ -137,8 +120,7 @@ def test_a_load_that_nobody_starts_is_said(
     monkeypatch.setattr(attendance, "PATIENCE_S", 1.0)
     with attending(tmp_path / "runs") as made:
         pass
-    assert made.code == 2
-    assert "the workers did not claim within 1 s" in capsys.readouterr().out
+    assert made.code == 2 and "the workers did not claim within 1 s" in capsys.readouterr().out
 
 
 def fill(queue: Queue) -> None:
@@ -158,11 +140,10 @@ def whole_keyspace(url: str) -> dict[bytes, bytes]:
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
 def test_a_given_server_is_left_as_it_was_whatever_ends_the_harness(tmp_path: Path, ending: signal.Signals) -> None:
-    with EmbeddedServer() as server:
+    with testing.EmbeddedServer() as server:
         with Queue("bench", url=server.url) as queue:
             fill(queue)
-        before = whole_keyspace(server.url)
-        made = Attended(tmp_path, server.url)
+        before, made = whole_keyspace(server.url), Attended(tmp_path, server.url)
         harness = made.start([sys.executable, "-m", "chaos", "run", "attended", "--url", server.url, "--runs", str(tmp_path)])
         try:
             samples = tmp_path / "latest" / "samples" / "queue.jsonl"
@@ -186,7 +167,7 @@ def test_a_given_server_is_left_as_it_was_whatever_ends_the_harness(tmp_path: Pa
 
 
 def test_a_queue_that_makes_jobs_by_itself_has_no_end_and_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with EmbeddedServer() as server:
+    with testing.EmbeddedServer() as server:
         with Queue("bench", url=server.url) as queue:
             queue.schedules.put("beat", every_ms=3_600_000, job_name="report", payload={})
         assert cli.main(["run", "attended", "--url", server.url, "--runs", str(tmp_path)], Interrupts()) == 2
@@ -195,7 +176,7 @@ def test_a_queue_that_makes_jobs_by_itself_has_no_end_and_is_refused(tmp_path: P
 
 
 def unrecorded_producer(made: Attended) -> None:
-    for name in worker_names(2):
+    for name in plan.worker_names(2):
         made.worker(name)
     with Queue("bench", url=made.url) as queue:
         queue.enqueue("report", {"work_ms": 1, "fail_first": 0, "index": 0, "pad": ""}, id="order-7")
@@ -206,20 +187,20 @@ def unrecorded_worker(made: Attended) -> None:
     made.worker("worker-2", recorded=False)
 
 
-@pytest.mark.parametrize(
-    ("start", "words"),
-    [
-        (
-            unrecorded_producer,
-            ("jobs that no history tells of, order-7 first: their producers do not record", "producer-1.jsonl"),
-        ),
-        (unrecorded_worker, ("worker-2 works without a history in this run", "worker-2.jsonl")),
-        (
-            lambda made: made.worker("mailer-1"),
-            ("a worker works as mailer-1, and this run waits for worker-1, worker-2", "--name"),
-        ),
-    ],
-)
+UNRECORDED = [
+    (
+        unrecorded_producer,
+        ("jobs that no history tells of, order-7 first: their producers do not record", "producer-1.jsonl"),
+    ),
+    (unrecorded_worker, ("worker-2 works without a history in this run", "worker-2.jsonl")),
+    (
+        lambda made: made.worker("mailer-1"),
+        ("a worker works as mailer-1, and this run waits for worker-1, worker-2", "--name"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("start", "words"), UNRECORDED)
 def test_who_does_not_record_is_named_in_place_of_a_wait(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

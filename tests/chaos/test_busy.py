@@ -1,7 +1,5 @@
 """The busy machine: processes beside a command, gone with it, whatever ends it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -21,18 +19,18 @@ def start(*arguments: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", "chaos.busy", *arguments], cwd=ROOT)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (("1", "--", "sh", "-c", "exit 7"), 7),
-        (("0", "--", "sh", "-c", "kill -9 $$"), 128 + 9),
-        (("1", "--", "/nowhere"), 127),
-        ((), 2),
-        (("-1", "--", "true"), 2),
-        (("1", "true"), 2),
-        (("1", "--"), 2),
-    ],
-)
+EXIT_CODES = [
+    (("1", "--", "sh", "-c", "exit 7"), 7),
+    (("0", "--", "sh", "-c", "kill -9 $$"), 128 + 9),
+    (("1", "--", "/nowhere"), 127),
+    ((), 2),
+    (("-1", "--", "true"), 2),
+    (("1", "true"), 2),
+    (("1", "--"), 2),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code"), EXIT_CODES)
 def test_the_exit_code_is_that_of_the_command(arguments: Sequence[str], code: int) -> None:
     assert start(*arguments).wait() == code
 

@@ -1,7 +1,5 @@
 """Campaigns: the worst of their codes, where their runs go, and what ends them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

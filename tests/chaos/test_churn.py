@@ -1,7 +1,5 @@
 """Churn: its rounds, what is told of the memory, a small one on a real server, and one with a leak."""
 
-from __future__ import annotations
-
 import json
 from io import StringIO
 from pathlib import Path
@@ -10,10 +8,9 @@ import pytest
 import redis
 
 from bench import models
+from chaos import cli, progress
 from chaos.churn import LEAKING, STEADY, Churned, Memory, churned, rounds_of
-from chaos.cli import main
 from chaos.interrupts import Interrupts
-from chaos.progress import Progress
 
 
 @pytest.mark.parametrize(
@@ -27,8 +24,7 @@ def test_all_jobs_are_in_rounds_of_which_there_are_ten_at_least(jobs: int, each:
 def test_memory_is_told_before_at_the_peak_and_after() -> None:
     before = Memory.of({"used_memory": 2_000_000, "used_memory_rss": 8_000_000})
     assert before == Memory(2, 8, 4)
-    found = Churned(1_000_000, before, Memory(100, 120, 1.2), Memory(2.5, 60, 24))
-    table = list(found.words())
+    table = list(Churned(1_000_000, before, Memory(100, 120, 1.2), Memory(2.5, 60, 24)).words())
     assert [line.split() for line in table[1:4]] == [
         ["before", "2.00", "8.00", "4.00"],
         ["peak", "100.00", "120.00", "1.20"],
@@ -47,7 +43,7 @@ def test_what_is_left_is_a_leak_from_a_bound_on(left_mb: float, code: int) -> No
 @pytest.mark.usefixtures("nothing_left")
 def test_a_small_churn_leaves_next_to_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Tombstones are waited out, which takes most of the time."""
-    assert main(["churn", "--jobs", "10000", "--runs", str(tmp_path / "runs")], Interrupts()) == STEADY
+    assert cli.main(["churn", "--jobs", "10000", "--runs", str(tmp_path / "runs")], Interrupts()) == STEADY
     assert capsys.readouterr().out.splitlines()[-1].startswith("churn: steady, ")
     found = json.loads((tmp_path / "runs" / "latest" / "churn.json").read_text())
     assert found["jobs"] == 10_000 and found["left_mb"] < 1
@@ -69,5 +65,5 @@ def test_a_leak_is_found(ironclaim_url: str) -> None:
                 server.append("leak", "x" * 200_000)
                 return super().write(text)
 
-        found = churned(queue, server, 10_000, 1, Progress(Leaky()), Interrupts())
+        found = churned(queue, server, 10_000, 1, progress.Progress(Leaky()), Interrupts())
     assert found.code == LEAKING and found.left_mb > 1.5

@@ -1,7 +1,5 @@
 """The command line: every wrong use is one clear line and exit code 2, and nothing is left behind."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import os
@@ -17,9 +15,8 @@ from typing import Any
 
 import pytest
 
+from chaos import fault_table, interrupts
 from chaos.cli import main, parse
-from chaos.fault_table import table
-from chaos.interrupts import Interrupts
 from chaos.plan import consumer_names, draw, worker_names
 from chaos.processes import ROOT
 from chaos.scenarios import bench
@@ -39,14 +36,13 @@ def chaos(*arguments: str, folder: Path, **environment: str) -> subprocess.Compl
 def refused(arguments: tuple[str, ...], folder: Path, monkeypatch: Patch, capsys: Output) -> str:
     """The one line that a call in this folder leaves, and nothing else."""
     monkeypatch.chdir(folder)
-    with Interrupts() as caught:
+    with interrupts.Interrupts() as caught:
         try:
             code: object = main(arguments, caught)
         except SystemExit as stopped:
             code = stopped.code
     out, err = capsys.readouterr()
-    assert (code, out) == (2, "") and len(err.splitlines()) == 1
-    assert list(folder.iterdir()) == []
+    assert (code, out) == (2, "") and len(err.splitlines()) == 1 and list(folder.iterdir()) == []
     return err
 
 
@@ -57,108 +53,108 @@ MODELS = "lanes, bridge, bananas, bull, mosquito"
 REPLAYED = "unrecognized arguments: "
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        ("run bench --mutant nonsense", "mutant 'nonsense' does not exist; choose from claim-not-atomic, crash-forgotten, "),
-        ("run bench --model resque", f"model is 'resque': it must be one of {MODELS}"),
-        ("run bench --model dsps", f"model is 'dsps': it must be one of {MODELS}"),
-        ("run bench --model bull --mutant no-reap", "mutants are of the model lanes, not of bull"),
-        ("run bench --rate 0", "rate is 0: it must be a whole number from 1 to 5000"),
-        ("run bench --rate 5001", "rate is 5001: it must be a whole number from 1 to 5000"),
-        ("run bench --seed -1", "seed is -1: it must be a whole number from 0 to 9007199254740991"),
-        ("run bench --seed one", "seed is 'one': it must be a whole number from 0 to 9007199254740991"),
-        ("run bench --lease-ms 999", "lease-ms is 999: it must be a whole number from 1000 to 60000"),
-        ("run bench --topology moon", "topology is 'moon': it must be one of embedded, aof, replica, sentinel, cluster"),
-        ("run bench --producers 9", "producers is 9: it must be a whole number from 1 to 8"),
-        ("run bench --keep 0", "keep is 0: it must be a whole number, at least 1"),
-        ("run bench --keep-days 0", "keep-days is 0: it must be a whole number, at least 1"),
-        ("run bench --minutes 0", "minutes is 0: it must be a whole number, at least 1"),
-        ("run bench --faults net-down,nonsense", "fault 'nonsense' does not exist; choose from worker-kill, "),
-        ("run bench --fault nonsense", "fault 'nonsense' does not exist; choose from worker-kill, "),
-        ("run bench --face http", "unrecognized arguments: --face http"),
-        ("run bench --nonsense", "unrecognized arguments: --nonsense"),
-        ("run bench --sed 3", "unrecognized arguments: --sed 3, perhaps --seed"),
-        ("run bench --topology sentinl", "cluster, perhaps sentinel"),
-        ("run bnch", "one of bench, http, channels, interop, mischief, upgrade, scale, soak, target, attended, perhaps bench"),
-        ("campaign nightli", "campaign is 'nightli': it must be one of nightly, mutants, models, targets, perhaps nightly"),
-        ("cmpaign", "doctor, perhaps campaign"),
-        ("run upgrade --form HEAD", "the following arguments are required: --from; --form, perhaps --from"),
-        ("run bench --mod bull", "unrecognized arguments: --mod bull"),
-        *(
-            pytest.param(f"{verb} --slo none.toml", "none.toml: No such file or directory", marks=pytest.mark.slow)
-            for verb in ("run bench", "run channels")
-        ),
-        ("run http --model bull", "unrecognized arguments: --model bull"),
-        ("run http --topology aof", "unrecognized arguments: --topology aof"),
-        ("run channels --mutant no-reap", "mutant 'no-reap' does not exist; choose from checksum-not-verified, "),
-        ("run channels --rate 120", "unrecognized arguments: --rate 120"),
-        ("run channels --lease-ms 9000", "unrecognized arguments: --lease-ms 9000"),
-        ("run channels --seed -1", "seed is -1: it must be a whole number from 0 to 9007199254740991"),
-        ("run channels --faults worker-kill", "fault 'worker-kill' does not exist; choose from net-latency, "),
-        ("campaign models --models dsps", f"model 'dsps' does not exist; choose from {MODELS}"),
-        ("campaign models --slo my.toml", "unrecognized arguments: --slo my.toml"),
-        ("shrink", "the following arguments are required: RUN"),
-        ("replay none", "spec.json of none: No such file or directory"),
-        ("shrink none", "spec.json of none: No such file or directory"),
-        ("replay none --seed 1", f"{REPLAYED}--seed 1"),
-        ("replay none --fault net-down", f"{REPLAYED}--fault net-down"),
-        ("run upgrade", "the following arguments are required: --from"),
-        ("run upgrade --from no-such-commit", "no-such-commit"),
-        ("run mischief --model lanes", "model 'lanes' has no foreign client; choose from bull, bananas, mosquito, bridge"),
-        (
-            "run mischief --mutant no-reap",
-            "mutant 'no-reap' does not exist for this model; choose from written-back-runs-again of bananas",
-        ),
-        ("run mischief --model bull --mutant written-back-runs-again", "does not exist for this model"),
-        ("run target sidekiq", "target 'sidekiq' does not exist; choose from ironclaim, rq, "),
-        ("run target rq --model bull", "unrecognized arguments: --model bull"),
-        ("run target rq --faults earthquake", "fault 'earthquake' does not exist"),
-        ("run target rq --minutes 61", "minutes is 61: it must be a whole number from 1 to 60"),
-        (f"{ATTEND} --workers 0", "workers is 0: it must be a whole number from 1 to 32"),
-        (f"{ATTEND} --producers 9", "producers is 9: it must be a whole number from 1 to 8"),
-        (f"{ATTEND} --rate 0", "rate is 0: it must be a whole number from 1 to 5000"),
-        ("run soak --minutes 1", "minutes is 1: it must be a whole number from 2 to 1440"),
-        ("run soak --hours 25", "hours is 25: it must be a number from 0.05 to 24"),
-        ("capacity --rate 0", "rate is 0: "),
-        ("churn --jobs 9999", "jobs is 9999: it must be a whole number from 10000 to 1000000000"),
-        ("churn --jobs 1000000001", "jobs is 1000000001: it must be a whole number from 10000 to 1000000000"),
-        ("campaign nightly --date yesterday", "date is 'yesterday': it must be a date such as 2026-11-27"),
-        ("simulate --model resque", f"model is 'resque': it must be one of {', '.join(PLAYED)}"),
-        ("simulate --profile poison --model dsps", "profile 'poison' is no kind of episode of dsps, which has everything, wrap,"),
-        ("simulate --episode 3", "episode: it takes one --model and one --profile"),
-        ("simulate rules --rule first", "rule is 'first': it must be a whole number, at least 1"),
-        ("show none --slo", "expected one argument"),
-        ("nonsense", "command is 'nonsense': it must be one of run, replay, "),
-        ("run nonsense.toml", "nonsense.toml: No such file or directory"),
-        ("campaign nonsense", "campaign is 'nonsense': it must be one of nightly, mutants, models, targets"),
-        ("campaign", "campaign needs one of nightly, mutants, models, targets"),
-        ("", "the following arguments are required: COMMAND"),
-    ],
-)
+WRONG_ARGUMENTS = [
+    ("run bench --mutant nonsense", "mutant 'nonsense' does not exist; choose from claim-not-atomic, crash-forgotten, "),
+    ("run bench --model resque", f"model is 'resque': it must be one of {MODELS}"),
+    ("run bench --model dsps", f"model is 'dsps': it must be one of {MODELS}"),
+    ("run bench --model bull --mutant no-reap", "mutants are of the model lanes, not of bull"),
+    ("run bench --rate 0", "rate is 0: it must be a whole number from 1 to 5000"),
+    ("run bench --rate 5001", "rate is 5001: it must be a whole number from 1 to 5000"),
+    ("run bench --seed -1", "seed is -1: it must be a whole number from 0 to 9007199254740991"),
+    ("run bench --seed one", "seed is 'one': it must be a whole number from 0 to 9007199254740991"),
+    ("run bench --lease-ms 999", "lease-ms is 999: it must be a whole number from 1000 to 60000"),
+    ("run bench --topology moon", "topology is 'moon': it must be one of embedded, aof, replica, sentinel, cluster"),
+    ("run bench --producers 9", "producers is 9: it must be a whole number from 1 to 8"),
+    ("run bench --keep 0", "keep is 0: it must be a whole number, at least 1"),
+    ("run bench --keep-days 0", "keep-days is 0: it must be a whole number, at least 1"),
+    ("run bench --minutes 0", "minutes is 0: it must be a whole number, at least 1"),
+    ("run bench --faults net-down,nonsense", "fault 'nonsense' does not exist; choose from worker-kill, "),
+    ("run bench --fault nonsense", "fault 'nonsense' does not exist; choose from worker-kill, "),
+    ("run bench --face http", "unrecognized arguments: --face http"),
+    ("run bench --nonsense", "unrecognized arguments: --nonsense"),
+    ("run bench --sed 3", "unrecognized arguments: --sed 3, perhaps --seed"),
+    ("run bench --topology sentinl", "cluster, perhaps sentinel"),
+    ("run bnch", "one of bench, http, channels, interop, mischief, upgrade, scale, soak, target, attended, perhaps bench"),
+    ("campaign nightli", "campaign is 'nightli': it must be one of nightly, mutants, models, targets, perhaps nightly"),
+    ("cmpaign", "doctor, perhaps campaign"),
+    ("run upgrade --form HEAD", "the following arguments are required: --from; --form, perhaps --from"),
+    ("run bench --mod bull", "unrecognized arguments: --mod bull"),
+    *(
+        pytest.param(f"{verb} --slo none.toml", "none.toml: No such file or directory", marks=pytest.mark.slow)
+        for verb in ("run bench", "run channels")
+    ),
+    ("run http --model bull", "unrecognized arguments: --model bull"),
+    ("run http --topology aof", "unrecognized arguments: --topology aof"),
+    ("run channels --mutant no-reap", "mutant 'no-reap' does not exist; choose from checksum-not-verified, "),
+    ("run channels --rate 120", "unrecognized arguments: --rate 120"),
+    ("run channels --lease-ms 9000", "unrecognized arguments: --lease-ms 9000"),
+    ("run channels --seed -1", "seed is -1: it must be a whole number from 0 to 9007199254740991"),
+    ("run channels --faults worker-kill", "fault 'worker-kill' does not exist; choose from net-latency, "),
+    ("campaign models --models dsps", f"model 'dsps' does not exist; choose from {MODELS}"),
+    ("campaign models --slo my.toml", "unrecognized arguments: --slo my.toml"),
+    ("shrink", "the following arguments are required: RUN"),
+    ("replay none", "spec.json of none: No such file or directory"),
+    ("shrink none", "spec.json of none: No such file or directory"),
+    ("replay none --seed 1", f"{REPLAYED}--seed 1"),
+    ("replay none --fault net-down", f"{REPLAYED}--fault net-down"),
+    ("run upgrade", "the following arguments are required: --from"),
+    ("run upgrade --from no-such-commit", "no-such-commit"),
+    ("run mischief --model lanes", "model 'lanes' has no foreign client; choose from bull, bananas, mosquito, bridge"),
+    (
+        "run mischief --mutant no-reap",
+        "mutant 'no-reap' does not exist for this model; choose from written-back-runs-again of bananas",
+    ),
+    ("run mischief --model bull --mutant written-back-runs-again", "does not exist for this model"),
+    ("run target sidekiq", "target 'sidekiq' does not exist; choose from ironclaim, rq, "),
+    ("run target rq --model bull", "unrecognized arguments: --model bull"),
+    ("run target rq --faults earthquake", "fault 'earthquake' does not exist"),
+    ("run target rq --minutes 61", "minutes is 61: it must be a whole number from 1 to 60"),
+    (f"{ATTEND} --workers 0", "workers is 0: it must be a whole number from 1 to 32"),
+    (f"{ATTEND} --producers 9", "producers is 9: it must be a whole number from 1 to 8"),
+    (f"{ATTEND} --rate 0", "rate is 0: it must be a whole number from 1 to 5000"),
+    ("run soak --minutes 1", "minutes is 1: it must be a whole number from 2 to 1440"),
+    ("run soak --hours 25", "hours is 25: it must be a number from 0.05 to 24"),
+    ("capacity --rate 0", "rate is 0: "),
+    ("churn --jobs 9999", "jobs is 9999: it must be a whole number from 10000 to 1000000000"),
+    ("churn --jobs 1000000001", "jobs is 1000000001: it must be a whole number from 10000 to 1000000000"),
+    ("campaign nightly --date yesterday", "date is 'yesterday': it must be a date such as 2026-11-27"),
+    ("simulate --model resque", f"model is 'resque': it must be one of {', '.join(PLAYED)}"),
+    ("simulate --profile poison --model dsps", "profile 'poison' is no kind of episode of dsps, which has everything, wrap,"),
+    ("simulate --episode 3", "episode: it takes one --model and one --profile"),
+    ("simulate rules --rule first", "rule is 'first': it must be a whole number, at least 1"),
+    ("show none --slo", "expected one argument"),
+    ("nonsense", "command is 'nonsense': it must be one of run, replay, "),
+    ("run nonsense.toml", "nonsense.toml: No such file or directory"),
+    ("campaign nonsense", "campaign is 'nonsense': it must be one of nightly, mutants, models, targets"),
+    ("campaign", "campaign needs one of nightly, mutants, models, targets"),
+    ("", "the following arguments are required: COMMAND"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "complaint"), WRONG_ARGUMENTS)
 def test_wrong_arguments_are_one_line_and_start_nothing(
     arguments: str, complaint: str, tmp_path: Path, monkeypatch: Patch, capsys: Output
 ) -> None:
     assert complaint in refused(tuple(arguments.split()), tmp_path, monkeypatch, capsys)
 
 
-@pytest.mark.parametrize(
-    ("before", "now"),
-    [
-        ("bench --rate 40", "run bench --rate 40"),
-        ("bench --face direct", "run bench"),
-        ("bench --seed 3 --face=http", "run http --seed 3"),
-        ("bench --model dsps --seed 3", "run channels --seed 3"),
-        ("bench --target rq --fault worker-kill", "run target rq --fault worker-kill"),
-        ("bench --target all", "campaign targets"),
-        ("bench --replay runs/a", "replay runs/a"),
-        ("bench --replay runs/a --shrink", "shrink runs/a"),
-        ("compare --quick", "campaign models --quick"),
-        ("attend --url redis://x", "run attended --url redis://x"),
-        ("nightly", "campaign nightly"),
-        ("soak --hours 1", "run soak --hours 1"),
-    ],
-)
+WORDS_OF_BEFORE = [
+    ("bench --rate 40", "run bench --rate 40"),
+    ("bench --face direct", "run bench"),
+    ("bench --seed 3 --face=http", "run http --seed 3"),
+    ("bench --model dsps --seed 3", "run channels --seed 3"),
+    ("bench --target rq --fault worker-kill", "run target rq --fault worker-kill"),
+    ("bench --target all", "campaign targets"),
+    ("bench --replay runs/a", "replay runs/a"),
+    ("bench --replay runs/a --shrink", "shrink runs/a"),
+    ("compare --quick", "campaign models --quick"),
+    ("attend --url redis://x", "run attended --url redis://x"),
+    ("nightly", "campaign nightly"),
+    ("soak --hours 1", "run soak --hours 1"),
+]
+
+
+@pytest.mark.parametrize(("before", "now"), WORDS_OF_BEFORE)
 def test_words_of_before_go_on_working_and_say_what_to_type(before: str, now: str, capsys: Output) -> None:
     told = parse(before.split())
     assert capsys.readouterr().err.endswith(f"has another name now, type: python -m chaos {now}\n")
@@ -200,11 +196,10 @@ def test_the_simulator_plays_what_its_option_names() -> None:
 
 
 def test_the_kinds_of_fault_are_printed(capsys: Output) -> None:
-    with Interrupts() as caught:
+    with interrupts.Interrupts() as caught:
         assert main(("faults",), caught) == 0
     out, err = capsys.readouterr()
-    assert (out, err) == (table(), "")
-    assert "| `worker-kill` | SIGSTOP, and SIGKILL once" in out
+    assert (out, err) == (fault_table.table(), "") and "| `worker-kill` | SIGSTOP, and SIGKILL once" in out
 
 
 def test_a_missing_server_or_toxiproxy_is_one_line_with_what_to_do(tmp_path: Path, monkeypatch: Patch, capsys: Output) -> None:
@@ -221,8 +216,7 @@ def test_a_missing_server_or_toxiproxy_is_one_line_with_what_to_do(tmp_path: Pat
 def test_a_missing_package_is_one_line_with_what_installs_it(tmp_path: Path) -> None:
     (tmp_path / "psutil.py").write_text("raise ModuleNotFoundError('no psutil', name='psutil')\n")
     done = chaos("run", "bench", folder=tmp_path, PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
-    assert done.returncode == 2
-    assert "'psutil' is missing; `make setup`" in done.stderr
+    assert done.returncode == 2 and "'psutil' is missing; `make setup`" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -231,9 +225,7 @@ def test_a_runs_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> Non
     (tmp_path / "runs").write_text("in the way")
     # A rate that is asked for is kept, however slow this machine is.
     done = chaos("run", "bench", "--rate", "40", folder=tmp_path)
-    assert done.returncode == 2
-    assert "run folder" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert done.returncode == 2 and "run folder" in done.stderr and len(done.stderr.splitlines()) == 1
 
 
 def begin(folder: Path, *python_path: Path) -> subprocess.Popen[str]:
@@ -304,8 +296,7 @@ def test_an_interrupt_in_the_first_milliseconds_is_one_line_too() -> None:
 
 @pytest.mark.slow
 def test_a_second_interrupt_ends_the_judge_too(tmp_path: Path) -> None:
-    process = begin(tmp_path)
-    out = tmp_path / "out"
+    process, out = begin(tmp_path), tmp_path / "out"
     try:
         interrupt_when(process, lambda: "lead-in" in out.read_text(), "the load")
         interrupt_when(process, lambda: "judging what there is" in out.read_text(), "the judging")
@@ -320,8 +311,7 @@ def test_a_second_interrupt_ends_the_judge_too(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_run_whose_end_cannot_be_written_is_not_judged(tmp_path: Path) -> None:
-    process = begin(tmp_path)
-    latest = tmp_path / "runs" / "latest"
+    process, latest = begin(tmp_path), tmp_path / "runs" / "latest"
 
     def spoil() -> bool:
         """Once the workers are being started, nothing can be written where the spec is prepared."""
@@ -340,31 +330,30 @@ def test_a_run_whose_end_cannot_be_written_is_not_judged(tmp_path: Path) -> None
     assert "verdict" not in (tmp_path / "out").read_text()
 
 
-@pytest.mark.parametrize(
-    ("words", "topology", "some"),
-    [
-        ("run bench", "embedded", True),
-        ("run http", "embedded", True),
-        ("run bench", "aof", True),
-        ("run bench", "replica", False),
-        ("run bench", "sentinel", False),
-        ("run bench --model bull", "embedded", False),
-        ("run bench --fault worker-kill", "embedded", False),
-        ("run bench --minutes 2", "embedded", False),
-    ],
-)
+NAMED_CONNECTIONS = [
+    ("run bench", "embedded", True),
+    ("run http", "embedded", True),
+    ("run bench", "aof", True),
+    ("run bench", "replica", False),
+    ("run bench", "sentinel", False),
+    ("run bench --model bull", "embedded", False),
+    ("run bench --fault worker-kill", "embedded", False),
+    ("run bench --minutes 2", "embedded", False),
+]
+
+
+@pytest.mark.parametrize(("words", "topology", "some"), NAMED_CONNECTIONS)
 def test_a_drill_of_all_faults_has_a_worker_without_a_proxy_where_that_shows(words: str, topology: str, some: bool) -> None:
     assert bench.names_connections(parse(words.split()), topology) is some
 
 
-@pytest.mark.parametrize(
-    ("kinds", "direct"),
-    [
-        (("worker-kill",), ("worker-1", "worker-2", "worker-3", "worker-4", "worker-5", "consumer-1")),
-        (("worker-kill", "net-down"), ("worker-1",)),
-    ],
-    ids=["no proxies", "proxies"],
-)
+CONNECTED_DIRECTLY = [
+    (("worker-kill",), ("worker-1", "worker-2", "worker-3", "worker-4", "worker-5", "consumer-1")),
+    (("worker-kill", "net-down"), ("worker-1",)),
+]
+
+
+@pytest.mark.parametrize(("kinds", "direct"), CONNECTED_DIRECTLY, ids=["no proxies", "proxies"])
 def test_the_spec_names_all_that_are_connected_directly(kinds: tuple[str, ...], direct: tuple[str, ...]) -> None:
     """Replacements as well, which are here of the worker without a proxy and of another one."""
     spec = RunSpec(id="x", seed=1, direct=bench.DIRECTLY)
@@ -385,7 +374,7 @@ def test_ctrl_c_ends_what_never_checks_and_is_one_line(monkeypatch: Patch, capsy
 
 
 def _is_ended_by_ctrl_c(monkeypatch: Patch, capsys: Output) -> None:
-    with Interrupts() as caught:
+    with interrupts.Interrupts() as caught:
         with pytest.raises(KeyboardInterrupt), caught.raised():
             signal.raise_signal(signal.SIGINT)
         # Noted again, and no more than that.
@@ -397,7 +386,7 @@ def _is_ended_by_ctrl_c(monkeypatch: Patch, capsys: Output) -> None:
         return 0
 
     monkeypatch.setattr("chaos.simulate.command._run", play)
-    with Interrupts() as caught:
+    with interrupts.Interrupts() as caught:
         assert main(("simulate",), caught) == 2
     assert capsys.readouterr().err == "chaos: interrupted by SIGINT\n"
 

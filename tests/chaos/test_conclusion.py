@@ -1,21 +1,18 @@
 """What a drill ends with: the judge's verdict, unless the harness itself failed."""
 
-from __future__ import annotations
-
 import sys
 from io import StringIO
 from pathlib import Path
 
 import pytest
 
-from chaos import cli, judge, runs
+from chaos import cli, judge, progress, runs
 from chaos import run as one_run
 from chaos.calibration import Calibration, Trial
 from chaos.drill import Drill
 from chaos.interrupts import Interrupts
 from chaos.plan import draw, worker_names
 from chaos.processes import ROOT
-from chaos.progress import Progress
 from chaos.spec import RunSpec
 
 Patch = pytest.MonkeyPatch
@@ -23,13 +20,11 @@ Patch = pytest.MonkeyPatch
 
 def conclude(folder: Path, *, errors: list[str], loaded: bool = True) -> tuple[int, list[str]]:
     """Exit code and printed lines of a drill that ended like this."""
-    spec = RunSpec(id=runs.run_id("bench", 1, "", 0.0), seed=1)
-    stream = StringIO()
+    spec, stream = RunSpec(id=runs.run_id("bench", 1, "", 0.0), seed=1), StringIO()
     place, plan = runs.create(folder, spec.id), draw(1, workers=worker_names(3))
     spec.write(place.path / "spec.json", harness_errors=errors)
-    drill = Drill(spec, plan, place, Progress(stream), Interrupts(), errors=errors, loaded=loaded)
-    code = one_run.judged(drill)
-    return code, stream.getvalue().splitlines()
+    drill = Drill(spec, plan, place, progress.Progress(stream), Interrupts(), errors=errors, loaded=loaded)
+    return one_run.judged(drill), stream.getvalue().splitlines()
 
 
 def judge_says(monkeypatch: Patch, code: int, complaint: str = "") -> None:
@@ -45,8 +40,7 @@ UNUSABLE = "the judge gave no usable verdict"
 def test_the_verdict_of_a_sound_drill_is_the_judges(code: int, tmp_path: Path, monkeypatch: Patch) -> None:
     judge_says(monkeypatch, code)
     exit_code, lines = conclude(tmp_path, errors=[])
-    assert exit_code == code
-    assert not any("harness" in line for line in lines)
+    assert exit_code == code and not any("harness" in line for line in lines)
 
 
 @pytest.mark.parametrize(("code", "exit_code"), [(0, 2), (1, 1), (2, 2), (3, 2)])
@@ -112,16 +106,16 @@ def test_two_runs_of_one_second_have_two_ids(tmp_path: Path, monkeypatch: Patch)
     assert all(f'"id": "{name}"' in (tmp_path / name / "spec.json").read_text() for name in names)
 
 
+OBJECTIVES = [
+    ((), "bench/slo.toml"),
+    (("--slo", "my.toml"), "my.toml"),
+    (("--lease-ms", "8000"), ""),
+    pytest.param(("--lease-ms", "8000", "--slo", "my.toml"), "my.toml", marks=pytest.mark.slow),
+]
+
+
 @pytest.mark.usefixtures("undrilled")
-@pytest.mark.parametrize(
-    ("options", "objectives"),
-    [
-        ((), "bench/slo.toml"),
-        (("--slo", "my.toml"), "my.toml"),
-        (("--lease-ms", "8000"), ""),
-        pytest.param(("--lease-ms", "8000", "--slo", "my.toml"), "my.toml", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("options", "objectives"), OBJECTIVES)
 def test_a_run_gets_a_copy_of_its_objectives(
     options: tuple[str, ...], objectives: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:

@@ -1,7 +1,5 @@
 """`make doctor`: what is there is shown with version and path, what is missing with the line that installs it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -36,23 +34,20 @@ def test_tools_are_shown_with_version_and_path(tmp_path: Path) -> None:
     answer = run_doctor(PATH=f"{tmp_path}:{os.environ['PATH']}", JAVA_HOME="", TOXIPROXY_SERVER=str(toxiproxy))
     assert line_of(answer, "java") == ["ok", "java", "21.0.4", str(java)]
     assert line_of(answer, "toxiproxy-server") == ["ok", "toxiproxy-server", "?", str(toxiproxy)]
-    assert line_of(answer, "valkey-server")[2].startswith("9.")
-    assert line_of(answer, "pyspark")[2] == "4.3.0"
+    assert line_of(answer, "valkey-server")[2].startswith("9.") and line_of(answer, "pyspark")[2] == "4.3.0"
     assert answer.stderr == ""
 
 
 def test_missing_tools_come_with_the_line_that_installs_them(tmp_path: Path) -> None:
     program(tmp_path, "java", "exit 1")
     answer = run_doctor(PATH=str(tmp_path), JAVA_HOME="", TOXIPROXY_SERVER=str(tmp_path / "nothing"))
-    assert answer.returncode == 1
-    assert line_of(answer, "java")[0] == "MISSING"
+    assert (answer.returncode, line_of(answer, "java")[0]) == (1, "MISSING")
     assert "sudo apt-get install redis-server" in " ".join(line_of(answer, "redis-server"))
     assert f"TOXIPROXY_SERVER={tmp_path}/nothing: no such program" in " ".join(line_of(answer, "toxiproxy-server"))
     # git is only good to have
     assert line_of(answer, "git")[0] == "absent"
     last = answer.stdout.splitlines()[-1]
-    assert last.startswith("missing: ")
-    assert "redis-server" in last and "git" not in last
+    assert last.startswith("missing: ") and "redis-server" in last and "git" not in last
     assert answer.stderr == ""
 
 
@@ -67,8 +62,7 @@ def test_it_runs_before_there_is_an_environment() -> None:
 def test_a_tool_that_does_not_run_is_not_there(tmp_path: Path, script: str) -> None:
     broken = program(tmp_path, "tool", script)
     finding = doctor.examine(doctor.Tool("tool", lambda: broken, (), "make bench", "the line"))
-    assert finding.missing
-    assert "the line" in finding.line()
+    assert finding.missing and "the line" in finding.line()
 
 
 @pytest.mark.parametrize("checkout", [True, False])

@@ -1,8 +1,6 @@
 """A short drill on real parts (server, proxies, workers, load) with all six faults: its verdict, and everything that its history
 must show."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import asdict, replace
@@ -47,8 +45,7 @@ def drilled(judged_drill: tuple[tuple[Drill, Plan], Verdict]) -> tuple[Drill, Pl
 def test_the_clean_engine_is_valid_under_every_fault(judged_drill: tuple[tuple[Drill, Plan], Verdict]) -> None:
     _, verdict = judged_drill
     assert verdict["verdict"] == "valid", json.dumps(verdict["reasons"], indent=1)
-    assert set(judged.check_verdicts(verdict).values()) == {"valid"}
-    assert verdict["measures"]["lost"] == 0
+    assert (set(judged.check_verdicts(verdict).values()), verdict["measures"]["lost"]) == ({"valid"}, 0)
 
 
 def test_every_fault_was_injected_witnessed_and_healed(drilled: tuple[Drill, Plan]) -> None:
@@ -71,11 +68,9 @@ def test_a_network_fault_hits_the_producer_and_one_worker_or_all(drilled: tuple[
     for name in (name for name in NETWORK_FAULT_NAMES if name in FAULT_NAMES):
         planned = planned_fault(plan, name)
         *workers, producer = planned.targets
-        assert producer == PRODUCER
-        assert len(workers) == (4 if name in FLEET_FAULT_NAMES else 1)
+        assert (producer, len(workers)) == (PRODUCER, 4 if name in FLEET_FAULT_NAMES else 1)
         assert ("consumer-1" in workers) == (name in FLEET_FAULT_NAMES)
-        healed_ns = drills.window_ns(drill, planned)[1]
-        files = drills.history(drill)
+        healed_ns, files = drills.window_ns(drill, planned)[1], drills.history(drill)
         assert all(drills.answered(files[target], since_ns=healed_ns) for target in planned.targets)
 
 
@@ -177,8 +172,7 @@ def test_clocks_and_samples_come_once_a_second(drilled: tuple[Drill, Plan]) -> N
     assert all(abs(row["wall_ns"] / 1e3 - row["srv_us"]) < 2e6 for row in clocks)
     for name in ("server", "queue", "processes"):
         samples = [json.loads(line) for line in (drill.folder.samples / f"{name}.jsonl").read_text().splitlines()]
-        assert len(samples) >= len(clocks) - 1
-        assert not any("error" in sample for sample in samples)
+        assert len(samples) >= len(clocks) - 1 and not any("error" in sample for sample in samples)
     assert {sample["proc"] for sample in samples} >= {"harness", "server", "toxiproxy", "producer-1", *drills.WORKERS, "worker-4"}
 
 

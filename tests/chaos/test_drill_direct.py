@@ -1,7 +1,5 @@
 """A short drill on real parts: one worker is connected directly and all others through proxies, and one of each is killed."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -10,11 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from chaos.drill import Drill
-from tests.chaos import judged
-from tests.chaos.drills import PACE, history, make_drill, run
-from tests.chaos.judged import TIMEOUT
+from tests.chaos import drills, judged
 
-pytestmark = [pytest.mark.slow, TIMEOUT]
+pytestmark = [pytest.mark.slow, judged.TIMEOUT]
 
 #: So long that it is told from a closed connection, also on a busy machine.
 LEASE_MS = 12_000
@@ -24,11 +20,11 @@ def make(folder: Path) -> Drill:
     """Carry out the drill."""
     folder.mkdir()
     kinds = ("net-latency", "worker-kill")
-    drill, plan = make_drill(
+    drill, plan = drills.make_drill(
         folder, seed=1, kinds=kinds, direct=("worker-1",), lease_ms=LEASE_MS, sweep_ms=1_000, liveness_slack_ms=3_000
     )
-    drill.spec = replace(drill.spec, plan=tuple(map(asdict, plan.faults)), pace=asdict(PACE))
-    run(drill)
+    drill.spec = replace(drill.spec, plan=tuple(map(asdict, plan.faults)), pace=asdict(drills.PACE))
+    drills.run(drill)
     drill.spec.write(drill.folder.path / "spec.json", harness_errors=drill.errors, ended_utc="now")
     return drill
 
@@ -40,7 +36,7 @@ def test_the_kill_of_a_directly_connected_worker_shows_and_those_behind_proxies_
     assert drill.errors == [] and verdict["verdict"] == "valid", json.dumps(verdict["reasons"], indent=1)
     first, other = verdict["measures"]["recovery"]
     assert (first["target"], first["connected"], other["connected"]) == ("worker-1", "direct", "proxied")
-    rows = [row for rows in history(drill).values() for row in rows]
+    rows = [row for rows in drills.history(drill).values() for row in rows]
     held = {item["job"] for row in rows if (row["fault"], row["stage"]) == (first["fault"], "witness") for item in row["items"]}
     reaps = [row for row in rows if row["f"] == "reap" for item in row["items"] if item.get("job") in held]
     assert held and reaps and all(row["incarnation"] for row in reaps), "taken because of the connection, not of the lease"

@@ -1,7 +1,5 @@
 """Drills that go wrong: one clear line each, every fault healed, and no process left behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

@@ -1,8 +1,6 @@
 """A short drill on real parts in which faults come while others are in force: a worker is killed while another one is frozen, and
 connections are cut while a third one is. Both witnesses of each pair, the order of their stages, and a verdict."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,9 +13,8 @@ from chaos.drill import Drill
 from chaos.plan import PRODUCER, Plan, PlannedFault
 from tests.chaos import judged
 from tests.chaos.drills import PACE, history, make_drill, run
-from tests.chaos.judged import TIMEOUT
 
-pytestmark = [pytest.mark.slow, TIMEOUT]
+pytestmark = [pytest.mark.slow, judged.TIMEOUT]
 
 FAULTS = (
     PlannedFault("1-worker-freeze", "worker-freeze", "worker-1", 0),

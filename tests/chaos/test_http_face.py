@@ -1,7 +1,5 @@
 """The drill over HTTP: its plan hits both legs of the producer's way and kills an app, and a short one is valid."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess
@@ -17,21 +15,17 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from chaos import catalogue, installed, replay, runs, toxiproxy_binary
+from chaos import catalogue, installed, processes, replay, runs, spec, toxiproxy, toxiproxy_binary
 from chaos.catalogue import APPS
 from chaos.errors import HarnessError
+from chaos.faults import kills, network_base
 from chaos.faults.base import LOST_MS, Scene
-from chaos.faults.kills import AppKill
-from chaos.faults.network_base import RoundTrips
 from chaos.http_drill import HttpDrill
 from chaos.interrupts import Interrupts
 from chaos.network import Network
 from chaos.plan import NETWORK_FAULT_NAMES, PRODUCER, Plan, PlannedFault, consumer_names, draw, worker_names
 from chaos.probe import PATIENCE_S, Address, Silence, refused
-from chaos.processes import Child
 from chaos.progress import Progress
-from chaos.spec import RunSpec
-from chaos.toxiproxy import blackhole, latency
 from chaos.watch import Watch
 from engine.http.settings import HttpSettings
 from tests.chaos import judged
@@ -70,7 +64,7 @@ def test_other_drills_know_no_apps() -> None:
 def made_drill(folder: Path, seed: int) -> tuple[HttpDrill, Plan]:
     """A short drill with every kind of fault, and its plan."""
     plan = draw(seed, workers=WORKERS, consumers=CONSUMERS, pace=PACE, load=catalogue.HTTP)
-    short = RunSpec.bare(
+    short = spec.RunSpec.bare(
         id=runs.run_id("bench", seed, "http", 0.0), seed=seed, face="http", lease_ms=LEASE_MS, sweep_ms=200, rate_per_s=80
     )
     short = replace(
@@ -142,7 +136,7 @@ def test_a_producers_ways_are_harmed_together_and_probed_over_http(ironclaim_url
         assert [way.write(f"probe-{at}", PATIENCE_S) for at, way in enumerate(ways)] == ["201", "201"]
         assert all(way.arrived(f"probe-{at}") for at, way in enumerate(ways)) and not ways[0].arrived("probe-9")
         for stream, arrives in (("upstream", False), ("downstream", True)):
-            network.poison([PRODUCER], [blackhole(stream)])
+            network.poison([PRODUCER], [toxiproxy.blackhole(stream)])
             for at, way in enumerate(ways):
                 with pytest.raises(Silence):
                     way.write(f"{stream}-{at}", 0.5)
@@ -152,8 +146,8 @@ def test_a_producers_ways_are_harmed_together_and_probed_over_http(ironclaim_url
                     time.sleep(0.02)
                 assert there == arrives
             network.heal([PRODUCER])
-        network.poison([PRODUCER], [latency("upstream", 300)])
-        trips = RoundTrips(network, [PRODUCER])
+        network.poison([PRODUCER], [toxiproxy.latency("upstream", 300)])
+        trips = network_base.RoundTrips(network, [PRODUCER])
 
         def slowed() -> bool:
             trips.observe()
@@ -177,7 +171,7 @@ def test_an_app_that_does_not_die_was_not_killed(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "600"]) as process:
         watch = Watch(tmp_path)
         watch.follow(PRODUCER)
-        child = Child("app-1", "app", process, tmp_path / "log")
+        child = processes.Child("app-1", "app", process, tmp_path / "log")
         crew: Any = SimpleNamespace(children={"app-1": child}, apps={})
         signals = Signals()
 
@@ -188,7 +182,7 @@ def test_an_app_that_does_not_die_was_not_killed(tmp_path: Path) -> None:
             return condition()
 
         scene = Scene(crew, watch, wait, signals, LEASE_MS, 3_000)
-        fault = AppKill(scene, PlannedFault("1-app-kill", "app-kill", "app-1", 0))
+        fault = kills.AppKill(scene, PlannedFault("1-app-kill", "app-kill", "app-1", 0))
         injected, witnessed = fault.inject(), fault.witness()
         process.kill()
     assert signals == [signal.SIGSTOP, signal.SIGKILL] and injected.detail.endswith("2 requests in hand")

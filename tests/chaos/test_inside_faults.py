@@ -1,7 +1,5 @@
 """Faults of clocks, disks, names, leases and memory on real servers and processes: each witness sees the effect, or fails."""
 
-from __future__ import annotations
-
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +10,6 @@ import pytest
 from bench import models
 from chaos import mutants
 from chaos.faults import clocks, disks, kills, leases
-from chaos.faults.disks import RecorderDiskFull
 from tests.chaos.work_stage import LEASE_MS, TARGET, Stage, stage
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("nothing_left")]
@@ -136,7 +133,7 @@ def test_a_worker_that_is_too_big_and_lives_has_no_witness(tmp_path: Path, monke
 
 def test_a_worker_whose_history_is_full_goes_on_working(tmp_path: Path) -> None:
     with stage(tmp_path) as work:
-        seen = work.carry_out("recorder-disk-full", make_fault=RecorderDiskFull)
+        seen = work.carry_out("recorder-disk-full", make_fault=disks.RecorderDiskFull)
     assert all(ok for ok, _ in seen.values()), seen
 
 
@@ -144,7 +141,7 @@ def test_a_history_that_is_not_full_has_no_witness(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("chaos.faults.disks.STOP_TIMEOUT_S", 1.0)
     monkeypatch.setattr("chaos.faults.disks.ROOM_BYTES", 1 << 40)
     with stage(tmp_path) as work:
-        unseen(work, "recorder-disk-full", make_fault=RecorderDiskFull)
+        unseen(work, "recorder-disk-full", make_fault=disks.RecorderDiskFull)
 
 
 def test_the_jump_is_drawn_by_the_seed(tmp_path: Path) -> None:

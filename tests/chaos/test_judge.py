@@ -1,7 +1,5 @@
 """The exit code of the judge is believed only when verdict.json agrees."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -41,14 +39,14 @@ def test_objectives_of_a_valid_run_are_part_of_the_exit_code(results: list[str],
     assert judge(tmp_path, Interrupts(), command(1, tmp_path, violated)) == (1, "")
 
 
-@pytest.mark.parametrize(
-    ("p50_ms", "channels", "complaint"),
-    [
-        pytest.param(5, True, "", marks=pytest.mark.slow),
-        pytest.param(-5, True, "p50_ms", marks=pytest.mark.slow),
-        (5, False, r"^my\.toml: latency\.all\.\"fan-out 1\" is not known, the series must be service, "),
-    ],
-)
+OBJECTIVES = [
+    pytest.param(5, True, "", marks=pytest.mark.slow),
+    pytest.param(-5, True, "p50_ms", marks=pytest.mark.slow),
+    (5, False, r"^my\.toml: latency\.all\.\"fan-out 1\" is not known, the series must be service, "),
+]
+
+
+@pytest.mark.parametrize(("p50_ms", "channels", "complaint"), OBJECTIVES)
 def test_objectives_of_channels_are_those_of_channels(p50_ms: int, channels: bool, complaint: str, tmp_path: Path) -> None:
     file = tmp_path / "my.toml"
     file.write_text(f"[latency.all.'fan-out 1']\np50_ms = {p50_ms}")
@@ -56,25 +54,24 @@ def test_objectives_of_channels_are_those_of_channels(p50_ms: int, channels: boo
         validate_objectives(file, channels=channels)
 
 
-@pytest.mark.parametrize(
-    ("code", "verdict"),
-    [
-        (1, None),
-        (0, None),
-        (3, {"verdict": "valid"}),
-        (3, {"verdict": "valid", "slo": [{"result": "met"}]}),
-        (0, {"verdict": "valid", "slo": [1]}),
-        (0, {"verdict": "violated"}),
-        (1, {"verdict": "valid"}),
-        (0, {"verdict": "splendid"}),
-        (0, {}),
-        (0, ["valid"]),
-    ],
-)
+UNTRUSTED = [
+    (1, None),
+    (0, None),
+    (3, {"verdict": "valid"}),
+    (3, {"verdict": "valid", "slo": [{"result": "met"}]}),
+    (0, {"verdict": "valid", "slo": [1]}),
+    (0, {"verdict": "violated"}),
+    (1, {"verdict": "valid"}),
+    (0, {"verdict": "splendid"}),
+    (0, {}),
+    (0, ["valid"]),
+]
+
+
+@pytest.mark.parametrize(("code", "verdict"), UNTRUSTED)
 def test_a_judge_that_crashed_or_contradicts_itself_is_unknown(code: int, verdict: object, tmp_path: Path) -> None:
     exit_code, complaint = judge(tmp_path, Interrupts(), command(code, tmp_path, verdict))
-    assert exit_code == 2
-    assert f"exit code {code}" in complaint
+    assert exit_code == 2 and f"exit code {code}" in complaint
 
 
 def test_runs_that_are_judged_together_have_a_code_each_and_one_without_a_new_verdict_is_unknown(
@@ -95,8 +92,7 @@ def test_runs_that_are_judged_together_have_a_code_each_and_one_without_a_new_ve
 
 def test_a_judge_killed_by_a_signal_is_unknown(tmp_path: Path) -> None:
     exit_code, complaint = judge(tmp_path, Interrupts(), [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"])
-    assert exit_code == 2
-    assert "-9" in complaint
+    assert exit_code == 2 and "-9" in complaint
 
 
 #: A judge that is content when nobody names a Spark.

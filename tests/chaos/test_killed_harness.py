@@ -1,8 +1,6 @@
 """SIGKILL of the harness at ten seeded moments, and in every topology: no process of the run outlives it, and what was written
 can be judged."""
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess
@@ -15,17 +13,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from chaos.plan import FAULT_NAMES
+from chaos import plan, topologies
 from chaos.processes import ROOT, child_environment
 from chaos.targets.faults import is_gone
-from chaos.topologies import EMBEDDED, TOPOLOGIES
 from record.history import load_file
 from tests.chaos.drills import wait_for
 
 pytestmark = pytest.mark.slow
 
-SEED = 4
-MOMENTS = 10
+SEED, MOMENTS = 4, 10
 
 #: So many harnesses run beside each other: the machine has two cores.
 TOGETHER = 5
@@ -68,7 +64,7 @@ class Moment:
     number: int
     stages: int
     delay_ms: int
-    topology: str = EMBEDDED
+    topology: str = topologies.EMBEDDED
 
     def reached(self, run: Path) -> bool:
         """True when the harness has written that much."""
@@ -79,11 +75,10 @@ class Moment:
 
 def moments() -> list[Moment]:
     """Spread over the run by the seed: from its very start to the last stage of its last fault."""
-    randomness = random.Random(f"killed harness {SEED}")
-    last = 4 * len(FAULT_NAMES) - 1
+    randomness, last = random.Random(f"killed harness {SEED}"), 4 * len(plan.FAULT_NAMES) - 1
     stages = [0, 0, *(1 + round(last * (number + randomness.random()) / (MOMENTS - 2)) for number in range(MOMENTS - 2))]
     embedded = [Moment(number, min(last, stage), randomness.randrange(400)) for number, stage in enumerate(stages)]
-    others = [topology for topology in TOPOLOGIES if topology != EMBEDDED]
+    others = [topology for topology in topologies.TOPOLOGIES if topology != topologies.EMBEDDED]
     return embedded + [Moment(MOMENTS + number, 1, randomness.randrange(400), name) for number, name in enumerate(others)]
 
 
@@ -151,8 +146,7 @@ def test_nothing_outlives_a_killed_harness(killed: list[Harness]) -> None:
 
 def test_what_a_killed_harness_has_written_is_whole_but_for_torn_last_lines(killed: list[Harness]) -> None:
     for harness in killed:
-        spec = json.loads((harness.run / "spec.json").read_text())
-        assert "ended_utc" not in spec
+        assert "ended_utc" not in json.loads((harness.run / "spec.json").read_text())
         for path in (harness.run / "history").glob("*.jsonl"):
             loaded = load_file(path)
             assert [row["seq"] for row in loaded.rows] == list(range(len(loaded.rows))), f"{harness.moment}: {path.name}"

@@ -1,7 +1,5 @@
 """Mutants: the planted defect is exactly the declared one, or the mutant does not start."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -11,15 +9,13 @@ from pathlib import Path
 import pytest
 import redis
 
-from chaos import mutants, planting
+from chaos import mutants, planting, processes
 from chaos.errors import HarnessError
-from chaos.mutants import Mutant
-from chaos.mutants.of_jobs import MUTANTS
+from chaos.mutants import Mutant, of_jobs
 from chaos.planting import ENGINE, Edit
-from chaos.processes import changed_engine, child_environment
 from engine.redis.scripts import Script, load_model, scripts_folder
 
-CHANGED = [mutant for mutant in MUTANTS.values() if mutant.edits]
+CHANGED = [mutant for mutant in of_jobs.MUTANTS.values() if mutant.edits]
 SCRIPTED = [mutant for mutant in CHANGED if not any(path.is_relative_to(ENGINE) for path in planting.planted(mutant.edits))]
 OF_THE_ENGINE = [mutant for mutant in CHANGED if mutant not in SCRIPTED]
 
@@ -77,11 +73,11 @@ def test_processes_of_a_mutant_of_the_engine_import_the_changed_package(mutant: 
     assert 1 <= len(differing) <= len(mutant.edits) - len(scripts), "the other files that differ are scripts"
     for copy in differing.values():
         compile(copy.read_text(), str(copy), "exec")
-    assert changed_engine(None) == changed_engine(scripts_folder()) == {}
+    assert processes.changed_engine(None) == processes.changed_engine(scripts_folder()) == {}
     if mutant is not OF_THE_ENGINE[0]:
         return
     # One process speaks for all of them.
-    environment = child_environment(changed_engine(planted))
+    environment = processes.child_environment(processes.changed_engine(planted))
     show = "import engine, engine.redis.exchange, engine.redis.resolver; print(engine.__file__)"
     command = [sys.executable, "-c", show]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300)
@@ -98,11 +94,11 @@ def test_an_anchor_that_does_not_exist_exactly_once_is_refused(text: str, found:
 
 
 def test_a_mutant_of_the_harness_leaves_the_scripts_alone(tmp_path: Path) -> None:
-    assert mutants.plant(MUTANTS["inject-nothing"], scripts_folder(), tmp_path / "lua") is None
+    assert mutants.plant(of_jobs.MUTANTS["inject-nothing"], scripts_folder(), tmp_path / "lua") is None
     assert not (tmp_path / "lua").exists()
 
 
 def test_an_unknown_name_is_refused_with_the_names_that_exist() -> None:
     with pytest.raises(HarnessError, match="'nonsense' does not exist; choose from claim-not-atomic, "):
-        mutants.find("nonsense", MUTANTS)
-    assert mutants.find("", MUTANTS) is None
+        mutants.find("nonsense", of_jobs.MUTANTS)
+    assert mutants.find("", of_jobs.MUTANTS) is None

@@ -1,7 +1,5 @@
 """Real drills on a short scenario: each mutant is caught by the check that is named for it."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

@@ -1,21 +1,16 @@
 """Faults of the network on real proxies, a real worker and a real producer: each witness sees the effect, or fails."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import redis
 
-from chaos.catalogue import KINDS
+from chaos import catalogue, probe, processes, toxiproxy
 from chaos.errors import HarnessError
 from chaos.faults import FAULTS, network_base
 from chaos.faults.base import Scene, Seen, carry_out
 from chaos.plan import NETWORK_FAULT_NAMES, PlannedFault
-from chaos.probe import ask
-from chaos.processes import send
-from chaos.toxiproxy import Toxic, blackhole
 from record.history import HistoryFile, load_file
 from tests.chaos.network_stage import LEASE_MS, TARGETS, Stage, planned
 from tests.chaos.network_stage import stage as stage
@@ -23,7 +18,7 @@ from tests.chaos.network_stage import stage as stage
 pytestmark = pytest.mark.slow
 
 #: Those that act on proxies alone; the others are in test_inside_faults.py.
-NAMES = tuple(name for name in NETWORK_FAULT_NAMES if not KINDS[name].preload)
+NAMES = tuple(name for name in NETWORK_FAULT_NAMES if not catalogue.KINDS[name].preload)
 
 
 @pytest.fixture(autouse=True)
@@ -106,7 +101,7 @@ def test_a_target_that_asks_for_nothing_is_no_witness(name: str, stage: Stage, m
 @pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize(("name", "other"), [("net-request-lost", "downstream"), ("net-reply-lost", "upstream")])
 def test_the_wrong_direction_has_no_witness(name: str, other: str, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chaos.faults.network.blackhole", lambda stream: blackhole(other))
+    monkeypatch.setattr("chaos.faults.network.blackhole", lambda stream: toxiproxy.blackhole(other))
     _, seen = unseen(stage, name)
     assert ("not at the server" in seen.detail) == (other == "upstream")
 
@@ -134,15 +129,14 @@ def test_a_short_loss_makes_the_engine_repeat_before_the_long_one(stage: Stage) 
     assert {"claim", "finish"} <= {name for name, t_ns in view.repeated_ns.items() if t_ns >= fault._begun_ns}
     fault.witness()
     fault.heal()
-    seen = fault.witness_healed()
-    assert seen.detail.endswith("; repeated: claim, finish, enqueue")
+    assert fault.witness_healed().detail.endswith("; repeated: claim, finish, enqueue")
 
 
 def test_a_toxic_that_the_server_refuses_is_one_line_and_leaves_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    good, bad = blackhole("upstream"), Toxic("nonsense", "upstream")
+    good, bad = toxiproxy.blackhole("upstream"), toxiproxy.Toxic("nonsense", "upstream")
     poison = stage.network.poison
 
-    def poison_badly(names: list[str], toxics: list[Toxic]) -> None:
+    def poison_badly(names: list[str], toxics: list[toxiproxy.Toxic]) -> None:
         """The first target gets what it should, the second what does not exist."""
         poison(names[:1], [good])
         poison(names[1:], [bad])
@@ -151,7 +145,7 @@ def test_a_toxic_that_the_server_refuses_is_one_line_and_leaves_nothing(stage: S
     with pytest.raises(HarnessError, match="^toxic nonsense-upstream on producer-1: Toxiproxy refused it: ") as caught:
         stage.make("net-request-lost").inject()
     assert len(str(caught.value).splitlines()) == 1
-    assert ask(stage.network.proxy("worker-1"), "PING") == "+PONG"
+    assert probe.ask(stage.network.proxy("worker-1"), "PING") == "+PONG"
 
 
 def test_an_interrupt_between_two_targets_leaves_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +158,7 @@ def test_an_interrupt_between_two_targets_leaves_nothing(stage: Stage, monkeypat
     monkeypatch.setattr(stage.network, "cut", cut_one)
     with pytest.raises(KeyboardInterrupt):
         stage.make("net-down").inject()
-    assert ask(stage.network.proxy("worker-1"), "PING") == "+PONG"
+    assert probe.ask(stage.network.proxy("worker-1"), "PING") == "+PONG"
 
 
 def test_a_fault_is_healed_also_when_the_witness_raises(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,11 +171,11 @@ def test_a_fault_is_healed_also_when_the_witness_raises(stage: Stage, tmp_path: 
     harness = HistoryFile(tmp_path / "harness.jsonl", proc="harness", role="harness")
     with pytest.raises(HarnessError, match="interrupted"):
         carry_out(fault, planned("net-down"), harness=harness, begin_phase=lambda name, t_ns: None)
-    assert ask(stage.network.proxy("worker-1"), "PING") == "+PONG"
+    assert probe.ask(stage.network.proxy("worker-1"), "PING") == "+PONG"
 
 
 def test_without_proxies_there_is_no_network_fault(stage: Stage) -> None:
-    scene = Scene(stage.scene.crew, stage.scene.watch, stage.scene.wait, send, LEASE_MS, LEASE_MS)
+    scene = Scene(stage.scene.crew, stage.scene.watch, stage.scene.wait, processes.send, LEASE_MS, LEASE_MS)
     with pytest.raises(HarnessError, match="^1-net-down: the run has no proxies$"):
         FAULTS["net-down"](scene, planned("net-down"))
 
@@ -190,7 +184,7 @@ def test_a_target_that_was_never_started_is_no_witness_and_no_error(stage: Stage
     fault = FAULTS["net-down"](stage.scene, PlannedFault("1-net-down", "net-down", "worker-9,producer-1", 0))
     seen = [fault.inject(), fault.witness(), fault.heal(), fault.witness_healed()]
     assert [(one.ok, one.detail) for one in seen if not one.ok] == 3 * [(False, "never started: worker-9")]
-    assert ask(stage.network.proxy("producer-1"), "PING") == "+PONG"
+    assert probe.ask(stage.network.proxy("producer-1"), "PING") == "+PONG"
 
 
 def test_probes_leave_no_key_behind(stage: Stage) -> None:

@@ -1,7 +1,5 @@
 """The nightly: what a date means, what follows from the verdicts, and how a night is written and shown."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from datetime import date, timedelta
@@ -10,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from bench.models import DSPS, NAMES
-from chaos import campaign, catalogue
+from chaos import campaign, catalogue, cli
 from chaos.campaigns import cells as schedule
 from chaos.campaigns import nightly as command
 from chaos.campaigns.cells import CONTROL_EVERY, FAULTS_A_NIGHT, Cell, cells, faults_of, night
 from chaos.campaigns.nightly import CellResult, complaint, exit_code, last_line
-from chaos.cli import parse
 from chaos.errors import HarnessError, TooSlow
 from chaos.interrupts import Interrupts
 from chaos.judge import Verdict
@@ -40,16 +37,13 @@ def test_there_is_a_cell_for_each_model_on_each_topology_that_fits_it() -> None:
 
 
 def test_a_date_repeats_its_night_and_each_night_has_seeds_of_its_own() -> None:
-    assert night(DAY) == night(DAY)
-    assert {drill.cell for drill in night(DAY)} == set(cells())
+    assert (night(DAY), {drill.cell for drill in night(DAY)}) == (night(DAY), set(cells()))
     seeds = [drill.seed for number in range(40) for drill in night(DAY + timedelta(number))]
-    assert len(set(seeds)) == len(seeds)
-    assert max(seeds) < 2**53
+    assert len(set(seeds)) == len(seeds) and max(seeds) < 2**53
 
 
 def test_nights_begin_with_other_cells() -> None:
-    first = {night(DAY + timedelta(number))[0].cell for number in range(len(cells()))}
-    assert first == set(cells())
+    assert {night(DAY + timedelta(number))[0].cell for number in range(len(cells()))} == set(cells())
 
 
 def test_every_fault_of_a_cell_has_its_turn_and_one_night_in_four_has_none() -> None:
@@ -83,17 +77,17 @@ def result(verdict: str, reason: str = "", number: int = 0) -> CellResult:
     return CellResult(night(DAY)[number], "run", Verdict(verdict, {}, (reason,) if reason else ()))
 
 
-@pytest.mark.parametrize(
-    ("verdicts", "line", "code"),
-    [
-        (["valid", "valid"], "nightly: cells 2, valid 2, unknown 0, violated 0", 0),
-        (["valid", "unknown"], "nightly: cells 2, valid 1, unknown 1, violated 0", 0),
-        (["valid", "violated", "unknown"], "nightly: cells 3, valid 1, unknown 1, violated 1", 1),
-        # Nothing was proved.
-        (["unknown", "unknown"], "nightly: cells 2, valid 0, unknown 2, violated 0", 2),
-        ([], "nightly: cells 0, valid 0, unknown 0, violated 0", 2),
-    ],
-)
+LAST_LINES = [
+    (["valid", "valid"], "nightly: cells 2, valid 2, unknown 0, violated 0", 0),
+    (["valid", "unknown"], "nightly: cells 2, valid 1, unknown 1, violated 0", 0),
+    (["valid", "violated", "unknown"], "nightly: cells 3, valid 1, unknown 1, violated 1", 1),
+    # Nothing was proved.
+    (["unknown", "unknown"], "nightly: cells 2, valid 0, unknown 2, violated 0", 2),
+    ([], "nightly: cells 0, valid 0, unknown 0, violated 0", 2),
+]
+
+
+@pytest.mark.parametrize(("verdicts", "line", "code"), LAST_LINES)
 def test_the_last_line_and_the_exit_code(verdicts: list[str], line: str, code: int) -> None:
     results = [result(verdict) for verdict in verdicts]
     assert (last_line(results), exit_code(results)) == (line, code)
@@ -119,7 +113,7 @@ def test_a_drill_begins_only_while_there_is_time_for_it() -> None:
 
 
 def test_a_date_is_one() -> None:
-    assert parse(["campaign", "nightly", "--date", "2026-11-27"]).date == DAY
+    assert cli.parse(["campaign", "nightly", "--date", "2026-11-27"]).date == DAY
 
 
 def test_a_night_that_has_no_time_leaves_its_cells_unknown_and_says_so(
@@ -170,11 +164,9 @@ def write_night(folder: Path, day: date, verdicts: dict[int, str]) -> Path:
 
 def test_the_page_has_each_cell_of_each_night_with_a_link_to_its_report(tmp_path: Path) -> None:
     write_night(tmp_path, DAY - timedelta(1), {})
-    newest = write_night(tmp_path, DAY, {1: "violated"})
-    text = last_nights(tmp_path)
+    newest, text = write_night(tmp_path, DAY, {1: "violated"}), last_nights(tmp_path)
     assert [line.split()[0] for line in text.splitlines()[3:5]] == ["2026-11-27", "2026-11-26"]
-    page = (tmp_path / "index.html").read_text()
-    violated = night(DAY)[1]
+    page, violated = (tmp_path / "index.html").read_text(), night(DAY)[1]
     assert f'href="{newest.name}/run-1/report.html"><span class="badge violated"' in page
     assert "run-0/report.html" not in page, "a report that is not there is not linked"
     assert violated.cell.name in page and "<lost>" not in page and "&lt;lost&gt;" in page

@@ -1,7 +1,5 @@
 """Planting: an anchor stands for its lines, names exist once, and each of them is used."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path
@@ -13,25 +11,24 @@ from chaos.mutants import of_services
 from chaos.mutants.of_jobs import MUTANTS
 from chaos.planting import ENGINE, Edit, anchors, layers_around, planted, without_unused
 from chaos.scenarios import mischief
-from chaos.simulate.games import GAMES
-from chaos.simulate.patching import changed_methods
+from chaos.simulate import games, patching
 from engine.redis.scripts import linked_functions, load_model, load_script, scripts_folder
 from engine.worker.machine.sweeping import Sweeping
 
-_REMOVALS = [removal for game in GAMES.values() for removal in game.removals]
+_REMOVALS = [removal for game in games.GAMES.values() for removal in game.removals]
 _OF_OTHERS = (channel_mutants.MUTANTS, mischief.MUTANTS, of_services.MUTANTS)
 DEFECTS = (*MUTANTS.values(), *(one for mutants in _OF_OTHERS for one in mutants.values()), *_REMOVALS)
 
 
-@pytest.mark.parametrize(
-    ("text", "new", "becomes"),
-    [
-        ("one\n  two -- anchor: here\nthree\n", "2", "one\n  2\nthree\n"),
-        ("one\n  two  # anchor: here\nthree\n", "", "one\nthree\n"),
-        ("  -- anchor: here\n  one\n  two\n", "1\n  1", "  -- anchor: here\n  1\n    1\n  two\n"),
-        ("-- anchor: here, 2 lines\none\ntwo\nthree\n", "1", "-- anchor: here, 2 lines\n1\nthree\n"),
-    ],
-)
+REPLACED = [
+    ("one\n  two -- anchor: here\nthree\n", "2", "one\n  2\nthree\n"),
+    ("one\n  two  # anchor: here\nthree\n", "", "one\nthree\n"),
+    ("  -- anchor: here\n  one\n  two\n", "1\n  1", "  -- anchor: here\n  1\n    1\n  two\n"),
+    ("-- anchor: here, 2 lines\none\ntwo\nthree\n", "1", "-- anchor: here, 2 lines\n1\nthree\n"),
+]
+
+
+@pytest.mark.parametrize(("text", "new", "becomes"), REPLACED)
 def test_the_lines_of_an_anchor_are_replaced(text: str, new: str, becomes: str, tmp_path: Path) -> None:
     file = tmp_path / "one.lua"
     file.write_text(text)
@@ -90,7 +87,7 @@ def test_only_the_method_of_an_anchor_is_changed() -> None:
     ((path, text),) = planted([Edit("orphans-are-looked-for", "if False:")]).items()
     assert path.is_relative_to(ENGINE)
     clean = dict(vars(Sweeping))
-    (patch,) = changed_methods(path, text)
+    (patch,) = patching.changed_methods(path, text)
     with patch:
         assert {name for name, member in vars(Sweeping).items() if member is not clean[name]} == {"beaten"}
     assert dict(vars(Sweeping)) == clean

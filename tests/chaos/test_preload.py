@@ -1,7 +1,5 @@
 """The library inside processes: it changes what its control file says, and nothing else; without a compiler a run is unknown."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -12,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from chaos.errors import HarnessError
+from chaos import errors, plan
 from chaos.faults.base import preload_of
-from chaos.plan import PlannedFault
 from chaos.preload import library
 from chaos.preload.control import HOST, Preload
 from tests.chaos.drills import make_drill, run
@@ -140,5 +137,5 @@ def test_a_drill_without_a_compiler_does_not_begin(tmp_path: Path, monkeypatch: 
 
 def test_a_fault_in_a_run_without_the_library_is_refused() -> None:
     scene: Any = type("Bare", (), {"preload": None})
-    with pytest.raises(HarnessError, match="1-disk-slow"):
-        preload_of(scene, PlannedFault("1-disk-slow", "disk-slow", "servers", 0))
+    with pytest.raises(errors.HarnessError, match="1-disk-slow"):
+        preload_of(scene, plan.PlannedFault("1-disk-slow", "disk-slow", "servers", 0))

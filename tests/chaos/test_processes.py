@@ -1,7 +1,5 @@
 """Children of a run: announced before they start, stopped politely, then by force, and missed when they go by themselves."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
@@ -16,8 +14,7 @@ from chaos.faults.base import process_states
 from chaos.processes import Child, Crew, child_environment, consumer_command, last_line, producer_command, worker_command
 from chaos.spec import RunSpec
 from chaos.watch import Watch
-from engine.testing import start_guarded
-from engine.testing.server import BINARY_VARIABLE
+from engine.testing import server, start_guarded
 from record.history import HistoryFile, load_file
 from reports.session import CONF_VARIABLE, MASTER_VARIABLE
 from tests.engine.helpers.waiting import wait_until
@@ -63,17 +60,14 @@ def start(crew: Crew, name: str, program: str, *, ready: bool = True) -> Child:
 
 def test_a_polite_child_is_stopped_without_a_complaint(crew: Crew) -> None:
     child = start(crew, "worker-1", POLITE)
-    assert crew.stop(["worker-1"]) == []
-    assert child.process.returncode == 0
-    assert crew.unplanned_exits() == []
+    assert (crew.stop(["worker-1"]), child.process.returncode, crew.unplanned_exits()) == ([], 0, [])
 
 
 def test_a_frozen_child_is_continued_and_stopped(crew: Crew) -> None:
     child = start(crew, "worker-1", POLITE)
     child.process.send_signal(signal.SIGSTOP)
     wait_until(lambda: process_states(child.pid) == {"T"}, "it stands still")
-    assert crew.stop(["worker-1"]) == []
-    assert child.process.returncode == 0
+    assert (crew.stop(["worker-1"]), child.process.returncode) == ([], 0)
 
 
 def test_a_stubborn_child_is_killed_and_that_is_said(crew: Crew) -> None:
@@ -88,16 +82,14 @@ def test_a_child_that_fails_while_it_stops_is_said_with_its_last_words(crew: Cre
 
 
 def test_a_child_that_goes_by_itself_is_missed_once(crew: Crew) -> None:
-    child = start(crew, "worker-1", "raise SystemExit('broken')", ready=False)
-    child.process.wait(120)
+    start(crew, "worker-1", "raise SystemExit('broken')", ready=False).process.wait(120)
     assert crew.alive("worker") == 0
     assert [gone.ending() for gone in crew.unplanned_exits()] == ["worker-1: exit code 1 (broken)"]
     assert crew.unplanned_exits() == []
 
 
 def test_a_child_that_was_gone_before_the_stop_is_said(crew: Crew) -> None:
-    child = start(crew, "worker-1", "raise SystemExit('broken')", ready=False)
-    child.process.wait(120)
+    start(crew, "worker-1", "raise SystemExit('broken')", ready=False).process.wait(120)
     assert crew.stop_all() == ["unplanned exit of worker-1: exit code 1 (broken)"]
     assert crew.stop_all() == [] and crew.unplanned_exits() == []
 
@@ -175,4 +167,4 @@ def test_children_inherit_no_settings_of_the_engine_but_what_the_harness_itself_
         monkeypatch.setenv(name, "of-the-shell")
     told = child_environment({"IRONCLAIM_SINK": "of-the-harness"})
     assert {name for name in told if name.startswith("IRONCLAIM_")} == kept | {"IRONCLAIM_SINK"}
-    assert {MASTER_VARIABLE, CONF_VARIABLE, BINARY_VARIABLE} == kept
+    assert {MASTER_VARIABLE, CONF_VARIABLE, server.BINARY_VARIABLE} == kept

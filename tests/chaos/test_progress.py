@@ -1,7 +1,5 @@
 """Live progress: redrawn on a terminal, line by line elsewhere, with rates over a window."""
 
-from __future__ import annotations
-
 from io import StringIO
 
 import pytest
@@ -35,8 +33,7 @@ def test_a_line_shows_phase_rates_backlog_workers_and_the_fault_in_force() -> No
     progress.draw(state(0, 0))
     clock.now_s += 2.0
     progress.draw(state(240, 200, "kill", "1-worker-kill on worker-2"))
-    line = stream.getvalue().splitlines()[1]
-    shown = " ".join(line.split())
+    shown = " ".join(stream.getvalue().splitlines()[1].split())
     assert shown.startswith("[ 2.0 s] kill offered 120.0/s finished 100.0/s backlog 3 (+2 delayed, 1 active) workers 2/3 ")
     assert shown.endswith(" fault: 1-worker-kill on worker-2")
 
@@ -84,5 +81,4 @@ def test_elsewhere_every_draw_is_a_line_without_control_characters() -> None:
     progress = Progress(stream, clock_s=Clock())
     progress.draw(state(0, 0))
     progress.say("hello")
-    assert len(stream.getvalue().splitlines()) == 2
-    assert "\x1b" not in stream.getvalue()
+    assert len(stream.getvalue().splitlines()) == 2 and "\x1b" not in stream.getvalue()

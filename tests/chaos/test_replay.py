@@ -1,7 +1,5 @@
 """A replay is the spec and the plan of the run that it repeats, of jobs and of channels; what cannot be repeated is refused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -10,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from chaos import replay, topologies
-from chaos.calibration import Calibration, Trial
+from chaos import calibration, errors, replay, topologies
 from chaos.channels.plan import draw as draw_channels
 from chaos.channels.plan import publisher_names
 from chaos.channels.spec import ChannelSpec
-from chaos.errors import HarnessError
 from chaos.plan import Pace, Plan, draw, worker_names
 from chaos.scenarios import bench, channels
 from chaos.spec import RunSpec, SpecFile
@@ -23,7 +19,7 @@ from chaos.spec import RunSpec, SpecFile
 #: The plan of this seed has a fault in the force of another one.
 CROWDED = 4
 
-SLOW = Calibration(60, (Trial(60, 1, 1.0, 0.0, 1.0),))
+SLOW = calibration.Calibration(60, (calibration.Trial(60, 1, 1.0, 0.0, 1.0),))
 
 
 def written(folder: Path, spec: Any, plan: Plan) -> Path:
@@ -58,8 +54,7 @@ def test_a_replay_has_the_spec_and_the_plan_of_its_run(record: Callable[[Path], 
     assert json.loads(json.dumps(asdict(found.spec))) == json.loads(json.dumps(asdict(replace(spec, id="", durability=meant))))
     made = found.scenario(plan.faults)
     # Also on a machine that carries less: the rate, the limits and the clocks that were preset belong to what is repeated.
-    again = made.at_rate(SLOW)
-    assert asdict(replace(again, id="", calibration={})) == asdict(found.spec)
+    assert asdict(replace(made.at_rate(SLOW), id="", calibration={})) == asdict(found.spec)
     assert made.plan == plan and made.spec.id.endswith("-replay")
     servers = topologies.label(spec.topology, spec.durability)
     assert servers in made.spec.id and (spec.model != "dsps" or servers == "aof-always")
@@ -79,38 +74,38 @@ def test_the_objectives_of_the_run_are_its_objectives_again(tmp_path: Path) -> N
     assert replay.read(folder).scenario(plan.faults).objectives == folder / "slo.toml"
 
 
-@pytest.mark.parametrize(
-    ("changes", "complaint"),
-    [
-        ({"schema": 2}, "spec.json of run has schema 2: only schema 1 can be repeated"),
-        ({"scenario": "soak"}, "spec.json of run has scenario 'soak' and model 'lanes': only drills of jobs"),
-        ({"model": "dsps"}, "spec.json of run has scenario 'bench' and model 'dsps': only drills of jobs"),
-        ({"scenario": "channels"}, "spec.json of run has scenario 'channels' and model 'lanes': only drills of jobs"),
-        ({"pace": {}}, "spec.json of run has no pace: it was written before runs could be repeated"),
-        ({"pace": {"rest_ms": 1}}, "spec.json of run cannot be repeated: .*rest_ms"),
-        ({"plan": [{"fault": "1-x"}]}, "spec.json of run cannot be repeated: .*missing"),
-        ({"lease_ms": 1}, "lease_ms is 1: it must be a whole number from 1000 to 60000"),
-        (
-            {"plan": [{"fault": "1-earthquake", "name": "earthquake", "target": "servers", "delay_ms": 0}]},
-            "fault 'earthquake' of the plan does not exist; those of this load are worker-kill, ",
-        ),
-        (
-            {"plan": [{"fault": "1-net-down", "name": "net-down", "target": "worker-1", "delay_ms": 0, "during": "0-net-down"}]},
-            "fault '1-net-down' of the plan comes during '0-net-down', which is not before it in the plan",
-        ),
-    ],
-)
+NOT_REPEATED = [
+    ({"schema": 2}, "spec.json of run has schema 2: only schema 1 can be repeated"),
+    ({"scenario": "soak"}, "spec.json of run has scenario 'soak' and model 'lanes': only drills of jobs"),
+    ({"model": "dsps"}, "spec.json of run has scenario 'bench' and model 'dsps': only drills of jobs"),
+    ({"scenario": "channels"}, "spec.json of run has scenario 'channels' and model 'lanes': only drills of jobs"),
+    ({"pace": {}}, "spec.json of run has no pace: it was written before runs could be repeated"),
+    ({"pace": {"rest_ms": 1}}, "spec.json of run cannot be repeated: .*rest_ms"),
+    ({"plan": [{"fault": "1-x"}]}, "spec.json of run cannot be repeated: .*missing"),
+    ({"lease_ms": 1}, "lease_ms is 1: it must be a whole number from 1000 to 60000"),
+    (
+        {"plan": [{"fault": "1-earthquake", "name": "earthquake", "target": "servers", "delay_ms": 0}]},
+        "fault 'earthquake' of the plan does not exist; those of this load are worker-kill, ",
+    ),
+    (
+        {"plan": [{"fault": "1-net-down", "name": "net-down", "target": "worker-1", "delay_ms": 0, "during": "0-net-down"}]},
+        "fault '1-net-down' of the plan comes during '0-net-down', which is not before it in the plan",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "complaint"), NOT_REPEATED)
 def test_a_run_that_cannot_be_repeated_is_refused(changes: dict[str, Any], complaint: str, tmp_path: Path) -> None:
     folder, _, _ = jobs(tmp_path / "run")
     content = json.loads((folder / "spec.json").read_text())
     (folder / "spec.json").write_text(json.dumps({**content, **changes}))
-    with pytest.raises(HarnessError, match=complaint):
+    with pytest.raises(errors.HarnessError, match=complaint):
         replay.read(folder)
 
 
 def test_a_folder_without_a_readable_spec_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(HarnessError, match=r"spec\.json of .*: No such file or directory"):
+    with pytest.raises(errors.HarnessError, match=r"spec\.json of .*: No such file or directory"):
         replay.read(tmp_path)
     (tmp_path / "spec.json").write_text("{")
-    with pytest.raises(HarnessError, match=r"spec\.json of .* is not JSON"):
+    with pytest.raises(errors.HarnessError, match=r"spec\.json of .* is not JSON"):
         replay.read(tmp_path)

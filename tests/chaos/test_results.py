@@ -1,7 +1,5 @@
 """Results of finished jobs, read as a caller reads them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -60,8 +58,7 @@ def test_what_a_caller_is_given_is_recorded(queue: Queue, tmp_path: Path) -> Non
 
 def test_of_many_jobs_some_are_read_over_the_whole_run(queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot, "RESULTS_MAX", 4)
-    jobs = [f"job-{number:02}" for number in range(10)]
-    complaint, found = read(queue, tmp_path, jobs)
+    complaint, found = read(queue, tmp_path, [f"job-{number:02}" for number in range(10)])
     assert complaint == "" and list(found) == ["job-00", "job-03", "job-06", "job-09"]
     assert snapshot.read_results(queue, HistoryFile(tmp_path / "other.jsonl", proc="other", role="harness"), []) == ""
 

@@ -1,13 +1,10 @@
 """Run folders: names, the link to the latest, and pruning by age and count."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
-from chaos import runs
-from chaos.errors import HarnessError
+from chaos import errors, runs
 
 #: 2026-01-31 12:00:00 UTC
 NOW_S = 1_769_860_800.0
@@ -38,22 +35,17 @@ def test_latest_points_at_the_newest_run_created(tmp_path: Path) -> None:
     assert (tmp_path / "latest" / "history").is_dir()
 
 
-def test_all_but_the_newest_are_pruned(tmp_path: Path) -> None:
-    names = make(tmp_path, 4, 3, 2, 1, 0)
-    assert runs.prune(tmp_path, keep=2, keep_days=14, now_s=NOW_S) == names[:3]
-    assert kept(tmp_path) == set(names[3:])
+#: Ages in days, how many are kept at least, and how many of the oldest are pruned.
+PRUNED = [((4, 3, 2, 1, 0), 2, 3), ((14.1, 13.9, 0), 20, 1), ((1, 0), 2, 0)]
 
 
-def test_runs_beyond_the_age_are_pruned_even_when_few(tmp_path: Path) -> None:
-    old, edge, fresh = make(tmp_path, 14.1, 13.9, 0)
-    assert runs.prune(tmp_path, keep=20, keep_days=14, now_s=NOW_S) == [old]
-    assert kept(tmp_path) == {edge, fresh}
-
-
-def test_nothing_to_prune_removes_nothing(tmp_path: Path) -> None:
-    names = make(tmp_path, 1, 0)
-    assert runs.prune(tmp_path, keep=2, keep_days=14, now_s=NOW_S) == []
-    assert kept(tmp_path) == set(names)
+@pytest.mark.parametrize(("ages", "keep", "gone"), PRUNED, ids=["all but the newest", "beyond the age", "none"])
+def test_runs_are_pruned_by_number_and_by_age_even_when_few(
+    tmp_path: Path, ages: tuple[float, ...], keep: int, gone: int
+) -> None:
+    names = make(tmp_path, *ages)
+    assert runs.prune(tmp_path, keep=keep, keep_days=14, now_s=NOW_S) == names[:gone]
+    assert kept(tmp_path) == set(names[gone:])
 
 
 def test_a_run_that_somebody_works_on_is_not_pruned(tmp_path: Path) -> None:
@@ -86,12 +78,12 @@ def test_names_are_not_tried_for_ever(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(runs, "NAMES_MAX", 2)
     (name,) = make(tmp_path, 0)
     runs.create(tmp_path, name).release()
-    with pytest.raises(HarnessError, match=rf"run folder .*{name}: File exists"):
+    with pytest.raises(errors.HarnessError, match=rf"run folder .*{name}: File exists"):
         runs.create(tmp_path, name)
 
 
 def test_a_runs_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("in the way")
-    with pytest.raises(HarnessError, match="run folder") as caught:
+    with pytest.raises(errors.HarnessError, match="run folder") as caught:
         runs.create(tmp_path / "runs", "20260131-120000-bench-seed1")
     assert "\n" not in str(caught.value)

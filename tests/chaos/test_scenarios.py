@@ -1,7 +1,5 @@
 """Every scenario is prepared: a folder with the spec of its run, what is said of it, and the drill that carries it out."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable
@@ -10,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from chaos import plan, run
 from chaos.attendance import Attendance
 from chaos.campaigns import short
 from chaos.channels.drill import ChannelDrill
@@ -18,8 +17,6 @@ from chaos.drill import Drill, Frame
 from chaos.http_drill import HttpDrill
 from chaos.mutants import of_services
 from chaos.mutants.of_jobs import MUTANTS
-from chaos.plan import Pace, Plan
-from chaos.run import Scenario
 from chaos.scaling import ScaleDrill
 from chaos.scenarios import attended, bench, channels, mischief, scale, soak, target
 from chaos.scenarios.mischief import MischiefDrill
@@ -29,16 +26,16 @@ from chaos.spec import RunSpec
 from chaos.targets.drill import TargetDrill
 from tests.chaos.drills import prepared
 
-NONE = Plan(1, Pace(), ())
+NONE = plan.Plan(1, plan.Pace(), ())
 
 
-def of_target() -> Scenario[Any]:
+def of_target() -> run.Scenario[Any]:
     return target.of_name("rq", argparse.Namespace(seed=1, minutes=None, faults=("worker-kill",)))
 
 
-def of_service() -> Scenario[Any]:
+def of_service() -> run.Scenario[Any]:
     times = {"lease_ms": short.LEASE_MS, "sweep_ms": short.SWEEP_MS, "liveness_slack_ms": short.LIVENESS_SLACK_MS}
-    return of_services.drawn(("worker-freeze",), 1, None, Pace(), **times)
+    return of_services.drawn(("worker-freeze",), 1, None, plan.Pace(), **times)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +62,7 @@ def of_service() -> Scenario[Any]:
     ids=["bench", "http", "mutant", "channels", "mischief", "scale", "soak", "target", "service"],
 )
 def test_a_scenario_has_its_drill_its_folder_and_its_words(
-    make: Callable[[], Scenario[Any]],
+    make: Callable[[], run.Scenario[Any]],
     kind: type[Frame[Any]],
     said: str,
     tmp_path: Path,

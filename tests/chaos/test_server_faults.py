@@ -1,19 +1,15 @@
 """Faults of a server on real servers with a writer: each is seen in the world, stage by stage, and none that did nothing is. The
 writer is redis-py, not the engine; one after the other they are carried out on one server."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from chaos import catalogue, mutants, topologies
-from chaos.errors import HarnessError
+from chaos import catalogue, errors, mutants, plan, topologies
 from chaos.faults import commands, server, snapshot_restore
 from chaos.faults.asking import refusals, setting, tell
-from chaos.plan import SERVERS, PlannedFault
 from chaos.topology import Durable
 from tests.chaos.topology_stage import TopologyStage, stage
 
@@ -49,15 +45,9 @@ def has_no_witness_when_it_does_nothing(found: TopologyStage, name: str) -> None
     scene = found.scene
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(found, "scene", replace(scene, pretend=True, signal=mutants.pretend))
-        for module, timeout in (
-            (server, "ASK_TIMEOUT_S"),
-            (server, "STATE_TIMEOUT_S"),
-            (commands, "OOM_TIMEOUT_S"),
-            (commands, "REFUSED_TIMEOUT_S"),
-            (commands, "ANSWER_TIMEOUT_S"),
-            (server, "END_TIMEOUT_S"),
-        ):
-            patch.setattr(module, timeout, 0.1)
+        for module, names in ((server, ("ASK", "STATE", "END")), (commands, ("OOM", "REFUSED", "ANSWER"))):
+            for limit in names:
+                patch.setattr(module, f"{limit}_TIMEOUT_S", 0.1)
         patch.setattr(commands, "BUSY_TIMEOUT_S", 0.5)
         patch.setattr(server, "PAUSE_S", 0.2)
         patch.setattr(commands, "STORM_S", 0.1)
@@ -71,10 +61,10 @@ def is_interrupted(found: TopologyStage) -> None:
     class Interrupted(commands.MemoryFull):
         def act(self) -> str:
             super().act()
-            raise HarnessError("interrupted by SIGINT")
+            raise errors.HarnessError("interrupted by SIGINT")
 
-    with pytest.raises(HarnessError, match="interrupted"):
-        Interrupted(found.scene, PlannedFault("1-memory-full", "memory-full", SERVERS, 0)).inject()
+    with pytest.raises(errors.HarnessError, match="interrupted"):
+        Interrupted(found.scene, plan.PlannedFault("1-memory-full", "memory-full", plan.SERVERS, 0)).inject()
 
 
 def loses_what_the_file_of_before_does_not_hold(found: TopologyStage, end: Callable[[], None], name: str, words: str) -> None:

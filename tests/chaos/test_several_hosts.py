@@ -1,8 +1,6 @@
 """A load of several processes is that of one. Real histories of which some files are moved to another host: a clock that stands
 elsewhere does no harm, one that does not run evenly, or that nobody measured, makes the verdict unknown."""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import asdict, replace
@@ -17,25 +15,23 @@ from chaos.plan import PRODUCER
 from reports.corrupt.command import KINDS
 from reports.corrupt.history import OTHER_HOST, History
 from reports.page.facts import clock_of
-from tests.chaos import judged
+from tests.chaos import drills, judged
 from tests.chaos.drills import history as rows_of
-from tests.chaos.drills import make_drill, run
 from tests.chaos.judged import TIMEOUT, Verdict
 from tests.reports.conftest import verdict_of
 
 pytestmark = [pytest.mark.slow, TIMEOUT]
 
-S = 1_000_000_000
-AHEAD_S = 2
+S, AHEAD_S = 1_000_000_000, 2
 
 
 def make(folder: Path, *, kinds: tuple[str, ...] = ("worker-kill",), producers: int = 1) -> Drill:
     """Carry out a short drill in which a worker is killed, unless other faults are named."""
     folder.mkdir()
-    drill, plan = make_drill(folder, seed=1, kinds=kinds)
+    drill, plan = drills.make_drill(folder, seed=1, kinds=kinds)
     planned = tuple(asdict(fault) for fault in plan.faults)
     drill.spec = replace(drill.spec, plan=planned, liveness_slack_ms=3_000, producers=producers)
-    run(drill)
+    drills.run(drill)
     drill.spec.write(drill.folder.path / "spec.json", harness_errors=drill.errors, ended_utc="now")
     return drill
 
@@ -92,14 +88,14 @@ def test_a_violation_is_seen_across_two_clocks(recorded: tuple[Drill, Verdict], 
     assert all(subject in found[check]["subjects"] for check, subject in subjects.items())
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("clock-of-a-host-jumps", "ahead of the harness's between"),
-        ("clock-of-a-host-runs-fast", "ahead of the harness's between"),
-        ("clock-of-a-host-never-measured", "nothing bounds the clock"),
-    ],
-)
+UNKNOWN_CLOCKS = [
+    ("clock-of-a-host-jumps", "ahead of the harness's between"),
+    ("clock-of-a-host-runs-fast", "ahead of the harness's between"),
+    ("clock-of-a-host-never-measured", "nothing bounds the clock"),
+]
+
+
+@pytest.mark.parametrize(("name", "words"), UNKNOWN_CLOCKS)
 def test_a_clock_that_is_not_known_makes_the_verdict_unknown(
     recorded: tuple[Drill, Verdict], tmp_path: Path, spark: SparkSession, name: str, words: str
 ) -> None:

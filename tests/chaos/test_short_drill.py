@@ -5,8 +5,6 @@ Each fault waits for its effect, and J3 rests on the order of calls alone: neith
 sends the load late. Then the judge calls the clean run unknown, for late work alone (`Verdict.too_slow`), and that is let pass.
 """
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from io import StringIO

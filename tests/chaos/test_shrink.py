@@ -1,7 +1,5 @@
 """Shrinking: fewer and fewer faults of a violated run, as long as the same check is violated again."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Sequence
@@ -11,13 +9,9 @@ from typing import Any
 
 import pytest
 
-from chaos import replay
-from chaos.calibration import Calibration, Trial
-from chaos.ddmin import minimal
+from chaos import calibration, ddmin, interrupts, replay
 from chaos.errors import HarnessError, Interrupted
-from chaos.interrupts import Interrupts
 from chaos.plan import Pace, Plan, PlannedFault
-from chaos.replay import without_others
 
 Patch = pytest.MonkeyPatch
 Output = pytest.CaptureFixture[str]
@@ -28,7 +22,7 @@ FAULTS = (
     PlannedFault("3-worker-freeze", "worker-freeze", "worker-3", 0, during="2-net-latency"),
     PlannedFault("4-worker-kill", "worker-kill", "worker-4", 0, "worker-5"),
 )
-CARRIED = Calibration(120, (Trial(120, 1, 1.0, 0.0, 1.0),))
+CARRIED = calibration.Calibration(120, (calibration.Trial(120, 1, 1.0, 0.0, 1.0),))
 CODES = {"valid": 0, "violated": 1, "unknown": 2}
 
 
@@ -40,8 +34,7 @@ def test_what_is_left_is_enough_and_nothing_of_it_can_be_left_out(needed: tuple[
         tried.append(left)
         return set(needed) <= set(left)
 
-    assert minimal(tuple("abcdefgh"), enough) == needed
-    assert len(tried) < 64
+    assert ddmin.minimal(tuple("abcdefgh"), enough) == needed and len(tried) < 64
 
 
 def test_when_it_is_late_the_least_so_far_is_kept() -> None:
@@ -51,19 +44,19 @@ def test_when_it_is_late_the_least_so_far_is_kept() -> None:
         tried.append(left)
         return True
 
-    assert minimal(tuple(range(8)), enough, lambda: len(tried) == 2) == (6, 7)
+    assert ddmin.minimal(tuple(range(8)), enough, lambda: len(tried) == 2) == (6, 7)
 
 
 def test_without_a_kill_the_worker_goes_on_and_without_the_fault_around_it_a_fault_comes_by_itself() -> None:
-    found = without_others(FAULTS, FAULTS[1:])
+    found = replay.without_others(FAULTS, FAULTS[1:])
     assert [(planned.target, planned.replacement, planned.during) for planned in found] == [
         ("worker-1,worker-2,producer-1", "", ""),
         ("worker-3", "", "2-net-latency"),
         ("worker-2", "worker-5", ""),
     ]
-    (alone,) = without_others(FAULTS, FAULTS[2:3])
+    (alone,) = replay.without_others(FAULTS, FAULTS[2:3])
     assert (alone.fault, alone.target, alone.during) == ("3-worker-freeze", "worker-3", "")
-    assert without_others(FAULTS, FAULTS) == FAULTS
+    assert replay.without_others(FAULTS, FAULTS) == FAULTS
 
 
 @dataclass
@@ -94,7 +87,7 @@ def decided(folder: Path, result: str, errors: Sequence[str] = ()) -> Path:
 def shrunk(recorded: Recorded, monkeypatch: Patch) -> int:
     monkeypatch.setattr(replay, "measure", lambda *_: CARRIED)
     monkeypatch.setattr(replay, "carry_out", recorded.carry_out)
-    return replay.shrink(recorded, argparse.Namespace(), Interrupts())
+    return replay.shrink(recorded, argparse.Namespace(), interrupts.Interrupts())
 
 
 def test_the_faults_that_are_enough_are_said_in_the_last_line(tmp_path: Path, monkeypatch: Patch, capsys: Output) -> None:

@@ -1,7 +1,5 @@
 """The simulator: a seed replays to the byte, the clean engine is clean, a rule that is taken away is found and told briefly."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -12,16 +10,13 @@ from dataclasses import replace
 
 import pytest
 
-from chaos.errors import HarnessError
-from chaos.planting import planted
+from chaos import errors, planting
+from chaos.simulate import campaign, games, removals
 from chaos.simulate.book import Book
-from chaos.simulate.campaign import Tally
 from chaos.simulate.chance import Chance
 from chaos.simulate.episode import QUEUE, Stage, plan_of
-from chaos.simulate.games import GAMES
 from chaos.simulate.patching import removal, removed
 from chaos.simulate.profiles import BY_NAME, PROFILES
-from chaos.simulate.removals import NOT_REMOVABLE, REMOVALS
 from chaos.simulate.rules import look
 from chaos.simulate.server import SimulatedServer
 from chaos.simulate.trace import LINES_MAX, digest
@@ -50,8 +45,8 @@ MET = (
 )
 
 
-def assert_clean(stage: Stage, *names: str) -> Tally:
-    tally = Tally()
+def assert_clean(stage: Stage, *names: str) -> campaign.Tally:
+    tally = campaign.Tally()
     for name in names:
         result = stage.play(plan_of(3, BY_NAME[name]))
         assert result.found is None, (name, result.found)
@@ -98,7 +93,7 @@ def test_what_is_done_again_after_a_failover_was_in_the_lost_suffix(stage: Stage
         book.eras += 1
 
     # Few seeds are enough to see both and a violation.
-    tally, broken = Tally(), set[str]()
+    tally, broken = campaign.Tally(), set[str]()
     for seed in range(8):
         plan = plan_of(seed, BY_NAME["failover and clock ahead"])
         result = stage.play(plan)
@@ -178,29 +173,27 @@ FOUND = (
 
 @pytest.mark.parametrize("what", [*QUICKLY_FOUND, *(pytest.param(what, marks=pytest.mark.slow) for what in FOUND)])
 def test_a_rule_that_is_taken_away_is_found(ironclaim_server: EmbeddedServer, what: str) -> None:
-    (removal,) = [removal for removal in REMOVALS if removal.what == what]
-    verdict = look(GAMES["lanes"], removal, ironclaim_server.port, seed=1, seconds=300, shrink_s=0.3)
-    assert verdict.invariant in removal.finds
-    assert 2 <= len(verdict.lines) <= LINES_MAX
+    (removal,) = [removal for removal in removals.REMOVALS if removal.what == what]
+    verdict = look(games.GAMES["lanes"], removal, ironclaim_server.port, seed=1, seconds=300, shrink_s=0.3)
+    assert verdict.invariant in removal.finds and 2 <= len(verdict.lines) <= LINES_MAX
     assert verdict.lines[-1].startswith(f"broken: {verdict.invariant}: ")
 
 
 def test_each_rule_is_taken_away_or_said_not_to_be() -> None:
-    assert {one.rule for one in REMOVALS} | set(NOT_REMOVABLE) >= RULES
-    for one in REMOVALS:
+    assert {one.rule for one in removals.REMOVALS} | set(removals.NOT_REMOVABLE) >= RULES
+    for one in removals.REMOVALS:
         assert set(one.profiles) <= set(BY_NAME), one.what
-        assert planted(one.edits)
+        assert planting.planted(one.edits)
 
 
 def test_a_removal_at_an_anchor_that_is_gone_is_an_error() -> None:
     unknown = removal(1, "nothing", "one place", "calm").by("no-such-anchor", "")
-    with pytest.raises(HarnessError, match="anchor 'no-such-anchor' occurs 0 times"), removed(unknown):
+    with pytest.raises(errors.HarnessError, match="anchor 'no-such-anchor' occurs 0 times"), removed(unknown):
         pass
 
 
 def test_only_the_faults_that_are_named_strike() -> None:
-    rates = {"copy": 0.2, "break": 0.2}
-    chance = Chance(4)
+    rates, chance = {"copy": 0.2, "break": 0.2}, Chance(4)
     all_of_them = [fault for at in range(50) if (fault := chance.fault("w1.work", at, rates))]
     assert len(all_of_them) > 5 and chance.struck == all_of_them
     some = Chance(4, all_of_them[::2])

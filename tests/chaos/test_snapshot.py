@@ -1,7 +1,5 @@
 """Snapshots: one instant, counted by the queue itself, or not taken at all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -73,8 +71,7 @@ def test_a_job_that_is_not_listed_is_counted(queue: Watched, tmp_path: Path) -> 
     queue.beside = lambda seen: Snapshot(seen.srv_us, {**seen.states, "waiting": seen.states["waiting"][1:]})
     complaint, states = take(queue, tmp_path)
     count, jobs = states["waiting"]
-    assert (complaint, count, len(jobs)) == ("", 5, 4)
-    assert queue.listings == snapshot.TRIES
+    assert (complaint, count, len(jobs), queue.listings) == ("", 5, 4, snapshot.TRIES)
 
 
 def test_many_pages_of_a_queue_that_keeps_moving_are_not_recorded(queue: Watched, tmp_path: Path) -> None:
@@ -104,8 +101,7 @@ def test_one_page_is_one_instant_also_of_a_queue_that_moves(queue: Watched, tmp_
 
     queue.beside = partial(joined, queue)
     complaint, states = take(queue, tmp_path)
-    assert (complaint, queue.listings) == ("", 1)
-    assert (states["waiting"][0], len(states["waiting"][1])) == (5, 5)
+    assert (complaint, queue.listings, states["waiting"][0], len(states["waiting"][1])) == ("", 1, 5, 5)
 
 
 def test_a_job_that_finished_between_two_pages_is_not_in_two_states(queue: Watched, tmp_path: Path) -> None:
@@ -120,13 +116,11 @@ def test_a_job_that_finished_between_two_pages_is_not_in_two_states(queue: Watch
 
     queue.beside = finish_once
     complaint, states = take(queue, tmp_path)
-    assert (complaint, queue.listings) == ("", 2)
-    assert states["done"] == (0, [])
+    assert (complaint, queue.listings, states["done"]) == ("", 2, (0, []))
 
 
 def test_a_job_in_two_states_of_a_quiet_queue_is_recorded(queue: Watched, tmp_path: Path) -> None:
     enqueue(queue, 1)
     queue.beside = lambda seen: Snapshot(seen.srv_us, {**seen.states, "done": seen.states["waiting"]})
     complaint, states = take(queue, tmp_path)
-    assert complaint == ""
-    assert states["waiting"][1] == states["done"][1] != []
+    assert complaint == "" and states["waiting"][1] == states["done"][1] != []

@@ -1,7 +1,5 @@
 """The soak: its plan, the lines that it fits, and short soaks on real parts, one of them with a leak."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import math
@@ -37,8 +35,7 @@ def test_a_round_has_every_fault_once_and_the_first_worker_is_never_killed_nor_s
     for seed in range(20):
         faults = draw(seed, workers, 18)
         assert faults == draw(seed, workers, 18)
-        rounds = [{fault.name for fault in faults[at : at + 6]} for at in (0, 6, 12)]
-        assert rounds == [set(FAULT_NAMES)] * 3
+        assert [{fault.name for fault in faults[at : at + 6]} for at in (0, 6, 12)] == [set(FAULT_NAMES)] * 3
         alive = set(workers)
         for fault in faults:
             if fault.name.startswith("worker-"):
@@ -84,8 +81,7 @@ def test_the_fit_is_that_of_the_definition() -> None:
 
 def test_too_few_samples_are_no_measurement() -> None:
     line = slope("x", samples(0)[:100], 1000, 1240)
-    assert math.isnan(line.per_minute)
-    assert str(line) == "x: not measured, 100 samples, it needs 192"
+    assert math.isnan(line.per_minute) and str(line) == "x: not measured, 100 samples, it needs 192"
 
 
 def test_samples_are_read_from_the_files_of_a_run(tmp_path: Path) -> None:
@@ -93,8 +89,7 @@ def test_samples_are_read_from_the_files_of_a_run(tmp_path: Path) -> None:
     (tmp_path / "processes.jsonl").write_text("\n".join(map(json.dumps, rows)) + '\n{"t_ns":3')
     (tmp_path / "server.jsonl").write_text('{"t_ns":1000000000,"error":"away"}\n{"t_ns":2000000000,"used_memory":9000000}\n')
     assert slopes.process_memory(tmp_path, "worker-1") == [(2.0, 7.0)]
-    assert slopes.server_memory(tmp_path) == [(2.0, 9.0)]
-    assert slopes.server_memory(tmp_path / "nowhere") == []
+    assert (slopes.server_memory(tmp_path), slopes.server_memory(tmp_path / "nowhere")) == ([(2.0, 9.0)], [])
 
 
 def test_the_interval_of_a_line_holds_the_truth_as_often_as_it_says() -> None:
@@ -151,21 +146,21 @@ class Told(Soak):
         return self._witnessed
 
 
-@pytest.mark.parametrize(
-    ("grows", "more", "code"),
-    [
-        ((0.0, 0.999), {}, STEADY),
-        ((0.0, -5.0), {}, STEADY),
-        ((1.0, 0.0), {}, LEAKING),
-        ((0.0, 3.0), {}, LEAKING),
-        ((0.0, math.nan), {}, UNKNOWN),
-        ((2.0, math.nan), {}, LEAKING),
-        ((0.0, 0.0), {"errors": ("a worker died",)}, UNKNOWN),
-        ((2.0, 0.0), {"errors": ("a worker died",)}, LEAKING),
-        ((0.0, 0.0), {"witnessed": (10, 7)}, UNKNOWN),
-        ((0.0, 0.0), {"witnessed": (10, 8)}, STEADY),
-    ],
-)
+TOLD = [
+    ((0.0, 0.999), {}, STEADY),
+    ((0.0, -5.0), {}, STEADY),
+    ((1.0, 0.0), {}, LEAKING),
+    ((0.0, 3.0), {}, LEAKING),
+    ((0.0, math.nan), {}, UNKNOWN),
+    ((2.0, math.nan), {}, LEAKING),
+    ((0.0, 0.0), {"errors": ("a worker died",)}, UNKNOWN),
+    ((2.0, 0.0), {"errors": ("a worker died",)}, LEAKING),
+    ((0.0, 0.0), {"witnessed": (10, 7)}, UNKNOWN),
+    ((0.0, 0.0), {"witnessed": (10, 8)}, STEADY),
+]
+
+
+@pytest.mark.parametrize(("grows", "more", "code"), TOLD)
 def test_what_was_measured_is_told_and_false_beats_unknown(grows: tuple[float, float], more: dict, code: int) -> None:
     lines = [Slope("x", one, (one, one), 1, 1, 60, complaint="" if one == one else "no samples") for one in grows]
     out = StringIO()
@@ -175,20 +170,18 @@ def test_what_was_measured_is_told_and_false_beats_unknown(grows: tuple[float, f
     assert all(str(line) in said for line in lines)
 
 
-@pytest.mark.parametrize(
-    ("what", "interval", "code"),
-    [
-        ("median of latency", (1.1, 3.0), LEAKING),
-        ("median of latency", (0.9, 9.0), STEADY),
-        ("median of latency", (-3.0, -2.0), STEADY),
-        ("p99 of latency", (5.0, 9.0), STEADY),
-    ],
-)
+MEDIANS = [
+    ("median of latency", (1.1, 3.0), LEAKING),
+    ("median of latency", (0.9, 9.0), STEADY),
+    ("median of latency", (-3.0, -2.0), STEADY),
+    ("p99 of latency", (5.0, 9.0), STEADY),
+]
+
+
+@pytest.mark.parametrize(("what", "interval", "code"), MEDIANS)
 def test_a_median_that_surely_grows_is_a_leak_too(what: str, interval: tuple[float, float], code: int) -> None:
-    line = Slope(what, sum(interval) / 2, interval, 40, 60, 20, LATENCY)
-    out = StringIO()
-    assert verdict(Told([line]), Progress(out)) == code
-    assert " ms a minute (" in out.getvalue()
+    line, out = Slope(what, sum(interval) / 2, interval, 40, 60, 20, LATENCY), StringIO()
+    assert verdict(Told([line]), Progress(out)) == code and " ms a minute (" in out.getvalue()
 
 
 # -- the command

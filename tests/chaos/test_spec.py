@@ -1,7 +1,5 @@
 """The spec of a run: checked before anything starts, complete on disk."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

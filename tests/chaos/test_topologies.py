@@ -1,8 +1,6 @@
 """Topologies: who is primary, what stands in front of whom, and their faults on real servers. The writer is redis-py, not the
 engine."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +8,11 @@ import pytest
 import redis
 from redis.exceptions import RedisClusterException
 
-from chaos import catalogue, topologies
+from chaos import catalogue, spec, topologies
 from chaos.catalogue import fitting
 from chaos.channels import plan as channel_plan
 from chaos.errors import HarnessError
 from chaos.plan import FAULTS_A_MINUTE, NETWORK_FAULT_NAMES, SERVERS, draw, worker_names
-from chaos.spec import RunSpec
 from chaos.topology import Setting, make
 from chaos.topology.base import client_of
 from reports.folder import loss_faults
@@ -68,29 +65,28 @@ def test_a_fault_of_another_topology_is_refused() -> None:
     assert not set(NETWORK_FAULT_NAMES) & set(fitting("cluster"))
 
 
-@pytest.mark.parametrize(
-    ("topology", "durability", "lossy"),
-    [
-        ("embedded", "", set()),
-        ("aof", "always", {"snapshot-restore"}),
-        ("aof", "everysec", {"server-kill", "snapshot-restore"}),
-        ("replica", "server", set()),
-        ("sentinel", "server", {"primary-kill", "failover-lossy", "primary-cut", "unplanned-failover"}),
-        ("sentinel", "replica", {"primary-cut", "unplanned-failover"}),
-        ("cluster", "server", {"primary-kill", "failover-lossy", "unplanned-failover"}),
-        ("cluster", "replica", {"unplanned-failover"}),
-    ],
-)
+LOSSY = [
+    ("embedded", "", set()),
+    ("aof", "always", {"snapshot-restore"}),
+    ("aof", "everysec", {"server-kill", "snapshot-restore"}),
+    ("replica", "server", set()),
+    ("sentinel", "server", {"primary-kill", "failover-lossy", "primary-cut", "unplanned-failover"}),
+    ("sentinel", "replica", {"primary-cut", "unplanned-failover"}),
+    ("cluster", "server", {"primary-kill", "failover-lossy", "unplanned-failover"}),
+    ("cluster", "replica", {"unplanned-failover"}),
+]
+
+
+@pytest.mark.parametrize(("topology", "durability", "lossy"), LOSSY)
 def test_the_spec_says_what_may_be_lost_before_the_run(topology: str, durability: str, lossy: set[str]) -> None:
-    derived = RunSpec("run", 1, topology=topology, durability=durability).derived()
-    assert {entry["fault"] for entry in derived["loss"]} == lossy
-    assert loss_faults(list(derived["loss"])) == []
+    derived = spec.RunSpec("run", 1, topology=topology, durability=durability).derived()
+    assert ({entry["fault"] for entry in derived["loss"]}, loss_faults(list(derived["loss"]))) == (lossy, [])
 
 
 @pytest.mark.parametrize(("topology", "durability"), [("sentinels", ""), ("aof", "replica"), ("sentinel", "everysec")])
 def test_what_a_topology_has_not_is_refused(topology: str, durability: str) -> None:
     with pytest.raises(HarnessError, match="topology|durability"):
-        RunSpec("run", 1, topology=topology, durability=durability)
+        spec.RunSpec("run", 1, topology=topology, durability=durability)
 
 
 def test_several_servers_need_proxies(tmp_path: Path) -> None:
@@ -141,8 +137,7 @@ def test_a_failover_that_no_fault_says_is_noticed(tmp_path: Path) -> None:
 def test_a_client_that_does_not_hear_of_a_decision_is_seen_at_the_primary_that_was_cut_off(tmp_path: Path) -> None:
     """redis-py looks for the primary only when a connection fails: here none does."""
     with stage("sentinel", tmp_path) as (found, end):
-        old = found.servers.primary()
-        seen = found.carry_out("primary-cut")
+        old, seen = found.servers.primary(), found.carry_out("primary-cut")
         stray = seen.pop("stray")
         assert all(ok for ok, _ in seen.values()), seen
         assert stray[0] is False and f"ran at server-{old} after" in stray[1]
@@ -154,8 +149,7 @@ def test_a_client_that_does_not_hear_of_a_decision_is_seen_at_the_primary_that_w
 def test_failovers_with_and_without_lost_writes(topology: str, tmp_path: Path) -> None:
     with stage(topology, tmp_path) as (found, end):
         for name in ("failover-clean", "primary-kill", "failover-lossy"):
-            old = found.servers.primary()
-            seen = found.carry_out(name)
+            old, seen = found.servers.primary(), found.carry_out(name)
             assert all(ok for ok, _ in seen.values()), seen
             assert found.servers.primary() not in (None, old) and found.servers.is_whole()
         end()

@@ -1,7 +1,5 @@
 """The real Toxiproxy server and our wrapper around its client: whatever it refuses, ignores or leaves unanswered is one line."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
@@ -14,11 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from chaos import toxiproxy_binary
+from chaos import processes, toxiproxy_binary
 from chaos.errors import HarnessError
 from chaos.network import Network
 from chaos.probe import Address, Silence, ask, pinged, refused, round_trip_ms, through
-from chaos.processes import ROOT
 from chaos.targets.faults import is_gone
 from chaos.toxiproxy import Toxic, ToxiproxyClient, ToxiproxyError, ToxiproxyServer, blackhole, latency
 from engine.testing import EmbeddedServer
@@ -99,8 +96,7 @@ def test_each_toxic_reads_back_bites_and_is_healed(
     client.enable(name, False)
     assert refused(address)
     client.heal(name)
-    assert client.show(name)["toxics"] == [] and client.show(name)["enabled"] is True
-    assert answers(address)
+    assert client.show(name)["toxics"] == [] and client.show(name)["enabled"] is True and answers(address)
 
 
 def test_a_misspelt_attribute_is_noticed(client: ToxiproxyClient, proxy: tuple[str, Address]) -> None:
@@ -199,7 +195,7 @@ with ToxiproxyServer(Path(sys.argv[1]), Path(sys.argv[2])) as server:
 
 def test_it_does_not_outlive_an_owner_that_is_killed(tmp_path: Path) -> None:
     command = [sys.executable, "-c", OWNER, str(program()), str(tmp_path / "log")]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as owner:
+    with subprocess.Popen(command, cwd=processes.ROOT, stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None
         child = int(owner.stdout.readline())
         os.kill(owner.pid, signal.SIGKILL)

@@ -1,12 +1,10 @@
 """The drill of a rolling upgrade: who gets which engine, and what is done to workers of both."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
-from chaos.errors import HarnessError
+from chaos import errors
 from chaos.processes import ROOT
 from chaos.scenarios import upgrade
 from chaos.scenarios.upgrade import FAULTS, NEW_ENGINE, OLD_ENGINE, UpgradeCrew, draw, number_of, unpack_engine
@@ -76,10 +74,10 @@ def test_the_package_engine_alone_is_taken_of_a_wheel(tmp_path: Path) -> None:
 
 
 def test_a_commit_whose_wheel_cannot_be_built_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(HarnessError, match="no-such-commit"):
+    with pytest.raises(errors.HarnessError, match="no-such-commit"):
         unpack_engine("no-such-commit", tmp_path / "engine-old")
     (tmp_path / "tree").mkdir()
     monkeypatch.setattr(upgrade, "unpacked", lambda commit, folder: tmp_path / "tree")
-    with pytest.raises(HarnessError, match="the wheel of v9 was not built: .*tree") as failed:
+    with pytest.raises(errors.HarnessError, match="the wheel of v9 was not built: .*tree") as failed:
         unpack_engine("v9", tmp_path / "engine-old")
     assert "\n" not in str(failed.value)

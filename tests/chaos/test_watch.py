@@ -1,7 +1,5 @@
 """The live view of histories: growing files, torn lines, and what a worker holds and runs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -92,8 +90,7 @@ def test_a_lease_is_held_until_its_end_was_sent(watch: Watch, worker: WorkerHist
     worker.answer("finish", A, result="ok")
     worker.send("retry", B)
     worker.answer("retry", B, result="ok")
-    assert list(seen(watch).in_hand) == watch.definitely_held("worker-1") == [C]
-    assert watch.finished() == 1
+    assert list(seen(watch).in_hand) == watch.definitely_held("worker-1") == [C] and watch.finished() == 1
 
 
 def test_an_end_whose_outcome_is_unknown_leaves_the_lease_open(watch: Watch, worker: WorkerHistory) -> None:
@@ -158,8 +155,7 @@ def test_only_a_row_with_the_servers_time_is_an_answer(watch: Watch, worker: Wor
     assert seen(watch).answered == NEVER
     append(worker, kind="operation", f="extend", type="ok", op="w-3.0", srv_us=1, **times)
     append(worker, kind="operation", f="claim", type="ok", op="w-4.0", srv_us=1, last_send_ns=15, done_ns=99)
-    assert seen(watch).answered == Answer(20, 30)
-    assert Answer(1_000_000, 3_500_000).took_ms == 2.5
+    assert (seen(watch).answered, Answer(1_000_000, 3_500_000).took_ms) == (Answer(20, 30), 2.5)
 
 
 def test_what_was_sent_is_unanswered_until_its_completion(watch: Watch, worker: WorkerHistory) -> None:
@@ -170,14 +166,14 @@ def test_what_was_sent_is_unanswered_until_its_completion(watch: Watch, worker: 
     assert seen(watch).unanswered == {}
 
 
-@pytest.mark.parametrize(
-    ("result", "items", "repeated"),
-    [
-        ("repeated", [{"job": "a", "fence": 1, "nonce": "n", "result": "leased"}], True),
-        ("", [{"job": "a", "result": "ok"}, {"job": "b", "result": "repeated"}], True),
-        ("leased", [{"job": "a", "fence": 1, "nonce": "n", "result": "leased"}], False),
-    ],
-)
+REPEATED = [
+    ("repeated", [{"job": "a", "fence": 1, "nonce": "n", "result": "leased"}], True),
+    ("", [{"job": "a", "result": "ok"}, {"job": "b", "result": "repeated"}], True),
+    ("leased", [{"job": "a", "fence": 1, "nonce": "n", "result": "leased"}], False),
+]
+
+
+@pytest.mark.parametrize(("result", "items", "repeated"), REPEATED)
 def test_a_repeat_is_seen_in_the_row_or_in_an_item(
     result: str, items: list[dict[str, object]], repeated: bool, watch: Watch, worker: WorkerHistory
 ) -> None:

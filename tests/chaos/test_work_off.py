@@ -1,7 +1,5 @@
 """What a drill does with jobs that are left when their time is up: a slow machine is told from a queue that is stuck."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import chain, count, repeat
 from pathlib import Path

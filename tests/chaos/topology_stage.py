@@ -1,7 +1,5 @@
 """Servers of a topology with one client that writes all the time, and faults carried out on them: no engine, no workers."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -1,8 +1,6 @@
 """Two real worker processes on a real server, with a producer, all started as a drill starts them: the stage for faults that act
 inside of processes and servers."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,8 +14,7 @@ from chaos.faults import FAULTS
 from chaos.faults.base import Scene, carry_out
 from chaos.network import Network
 from chaos.plan import KILLING, PRODUCER, PlannedFault
-from chaos.preload import library
-from chaos.preload.control import HOST, Preload
+from chaos.preload import control, library
 from chaos.processes import Crew, send
 from chaos.spec import RunSpec
 from chaos.topology import Setting, make
@@ -28,8 +25,7 @@ from record.recorder import Recorder
 from tests.chaos.histories import waiting
 from tests.chaos.network_stage import program
 
-LEASE_MS = 3_000
-TARGET = "worker-1"
+LEASE_MS, TARGET = 3_000, "worker-1"
 
 #: Handlers take so long, so that some always run.
 WORK_MS = 60
@@ -110,8 +106,7 @@ def stage(
     logs.mkdir()
     history.mkdir()
     spec = replace(RunSpec(id="stage", seed=1), topology=topology, model=model, lease_ms=LEASE_MS, sweep_ms=200, schedules=())
-    preload = Preload(library.build(print), logs, pretend=pretend)
-    watch = Watch(history)
+    preload, watch = control.Preload(library.build(print), logs, pretend=pretend), Watch(history)
     with ExitStack() as stack:
         network = (
             stack.enter_context(Network("", program=program(), log=logs / "toxiproxy.log", pretend=pretend)) if dns else None
@@ -121,7 +116,7 @@ def stage(
         connect: Callable[[str], str] = partial(told, servers.url)
         if network:
             network.lead_to(servers.url)
-            network.host = HOST
+            network.host = control.HOST
             preload.lead_to(network.listens_at)
             connect = network.connect
         manifest = HistoryFile(folder / "manifest.jsonl", proc="manifest", role="harness")
@@ -137,7 +132,6 @@ def stage(
         for name in (TARGET, "worker-2"):
             crew.start_worker(name)
         watch.follow(PRODUCER)
-        producer = Producer(spec, servers.url, history, delay_ms)
-        stack.callback(producer.stop)
+        stack.callback(Producer(spec, servers.url, history, delay_ms).stop)
         assert scene.wait(lambda: all(watch.view(name).started for name in (TARGET, "worker-2")), timeout_s=120)
         yield Stage(scene, folder)

@@ -1,8 +1,6 @@
 """The clients beside a real application on a real server: the Python one in both of its faces, and the TypeScript one as users
 get it, packed by npm, in Node and in Chromium."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -3,8 +3,6 @@
 It forwards whole requests and whole replies, so that a rule harms exactly one of them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import threading

@@ -1,7 +1,5 @@
 """What the Python client refuses by itself: with field, value and bound, and before anything is sent."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """The calls of Bananas' Python SDK, over HTTP and on Bananas' own keyspace, where a worker of the engine runs the jobs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Channels through the Python client, against the real application on a real server, with replies that get lost on the way."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 
@@ -93,8 +91,7 @@ def test_a_subscription_outlives_failures_and_gives_each_message_once(connect: C
 
 
 def test_a_subscription_without_name_has_its_own_and_ends_with_its_block(connect: Connect, harmed: HttpRelay, raw: Any) -> None:
-    face = connect(harmed.url)
-    subscribed = "PUT /channel/news/subscription/polling/s-"
+    face, subscribed = connect(harmed.url), "PUT /channel/news/subscription/polling/s-"
 
     def publish() -> None:
         """Once a subscriber is there."""

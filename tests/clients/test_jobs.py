@@ -1,7 +1,5 @@
 """Jobs through the Python client, against the real application on a real server, with replies that get lost on the way."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,8 +1,6 @@
 """What both clients make of an answer that does not come, or is not the server's: whether it is certain that nothing was done,
 and whether the call is sent again by itself."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager

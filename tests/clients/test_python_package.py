@@ -1,7 +1,5 @@
 """The Python package: what its wheel holds and needs, and that it is of the same version as the engine."""
 
-from __future__ import annotations
-
 import email
 import json
 import sys

@@ -1,7 +1,5 @@
 """The examples of the clients' READMEs run as they stand, against the real application, with a worker."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """When the Python client sends a request again: the decisions by themselves, with a clock and a chance that the test holds."""
 
-from __future__ import annotations
-
 import pytest
 
 from ironclaim_client import InvalidArgument, OutcomeUnknown, Retries, ServerUnavailable

@@ -1,7 +1,5 @@
 """The TypeScript client in Node and in Chromium, against the real application, with replies that get lost on the way."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,10 +7,9 @@ import pytest
 
 from engine import Queue
 from ironclaim_client import Client
-from tests.clients import test_bananas
+from tests.clients import test_bananas, test_channels
 from tests.clients.conftest import TOKEN, Scenarios, add, fail, meanwhile, working
 from tests.clients.relay import HARM, HttpRelay, relay
-from tests.clients.test_channels import ACKNOWLEDGE, POLL
 from tests.clients.test_jobs import BATCH, ENQUEUE, RESULT
 from tests.engine.helpers.waiting import wait_until
 
@@ -141,8 +138,8 @@ def test_a_subscription_outlives_failures_and_gives_each_message_once(scenario: 
     with Client(harmed.target, token=TOKEN) as client:
         client.channel("news").subscribe("ada")
     publish(harmed, *range(6))
-    harmed.next(*HARM, "elsewhere", "pass", *HARM, of=POLL)
-    harmed.next(*HARM, "elsewhere", of=ACKNOWLEDGE)
+    harmed.next(*HARM, "elsewhere", "pass", *HARM, of=test_channels.POLL)
+    harmed.next(*HARM, "elsewhere", of=test_channels.ACKNOWLEDGE)
     assert scenario("take", harmed, token=TOKEN, options={"subscriber": "ada", "maxMessages": 2}, count=6) == list(range(6))
     assert raw.get("c.{news}.r.ada") == b"4", "the last two were not worked through when the loop ended"
 

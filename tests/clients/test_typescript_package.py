@@ -1,7 +1,5 @@
 """The TypeScript package: what npm packs of it, and that a strict program of a user compiles against it."""
 
-from __future__ import annotations
-
 import json
 import sys
 import tarfile

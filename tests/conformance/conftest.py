@@ -1,7 +1,5 @@
 """What the suite starts from: each model in turn, on an empty server."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a model declares, and that it refuses the rest."""
 
-from __future__ import annotations
-
 import pkgutil
 from importlib import import_module
 from typing import Any

@@ -1,7 +1,5 @@
 """The desk of tests/engine for a queue of any model. Ids are the model's own, so jobs have labels in tests, which they carry."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -76,8 +74,7 @@ class ModelDesk(Desk):
         return job_info(self.queue.model, self.queue.serializers, self.ids[label], reply.items[0], reply.srv_us)
 
     def alter_operation(self, action: AdminAction, state: str, *labels: str) -> Alter:
-        jobs = tuple(self.ids.get(label, label) for label in labels)
-        return Alter(action, jobs, state, **self.identity())
+        return Alter(action, tuple(self.ids.get(label, label) for label in labels), state, **self.identity())
 
     def alter(self, action: AdminAction, state: str, *labels: str) -> tuple[Altered, ...]:
         """What came of it, sent once."""

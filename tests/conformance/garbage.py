@@ -1,7 +1,5 @@
 """What foreign clients may have written that is no job: for each format, into the place that is claimed from next."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -6,8 +6,6 @@ text. Text that begins with `~` is a pattern that the whole of the other text mu
 test calls so.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

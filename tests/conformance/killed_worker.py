@@ -1,7 +1,5 @@
 """A worker process of one model: `python -m tests.conformance.killed_worker MODEL URL FOLDER NAME LEASE_MS`. Its runs hold on."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -1,7 +1,5 @@
 """The models that the suite runs for, each with its layouts, and where the programs of a format keep what."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

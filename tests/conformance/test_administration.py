@@ -1,11 +1,8 @@
 """Rules 7 and 26: what is done by hand names the state that it saw, is done once, and touches no newer job."""
 
-from __future__ import annotations
-
 from typing import Any
 
-from engine import Queue
-from engine.models import Spec
+from engine import Queue, models
 from engine.ops.admin import AdminAction, Era, SetRetention
 from engine.ops.claims import Bury, Extend, Failure, Retry
 from engine.ops.workers import ReportRunTimes, RunTimes
@@ -161,7 +158,7 @@ def test_rule_07_what_came_after_the_era_stays(desk: ModelDesk) -> None:
         assert desk.listed()[name] == [f"new-{name}"]
 
 
-def test_many_are_cleaned_and_drained_in_pieces(spec: Spec, ironclaim_url: str) -> None:
+def test_many_are_cleaned_and_drained_in_pieces(spec: models.Spec, ironclaim_url: str) -> None:
     with Queue("q", spec, url=ironclaim_url) as queue:
         queue.enqueue_many([{"name": "main", "payload": {"label": number}} for number in range(1_200)])
         queue.enqueue_many([{"name": "main", "payload": {"label": number}, "delay_ms": HOUR_MS} for number in range(20)])
@@ -170,7 +167,7 @@ def test_many_are_cleaned_and_drained_in_pieces(spec: Spec, ironclaim_url: str) 
 
 
 @only(FOREIGN)
-def test_obliterate_leaves_nothing_but_what_workers_know(spec: Spec, ironclaim_url: str) -> None:
+def test_obliterate_leaves_nothing_but_what_workers_know(spec: models.Spec, ironclaim_url: str) -> None:
     desk = ModelDesk(ironclaim_url, spec)
     queue = desk.one_of_each().queue
     queue.schedules.put("s", "main", {}, every_ms=HOUR_MS)

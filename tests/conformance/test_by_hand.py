@@ -1,7 +1,5 @@
 """A queue changed by hand: cancelling, removing, cleaning, obliterating, pausing."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine import Queue

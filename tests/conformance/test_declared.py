@@ -1,8 +1,6 @@
 """What a model does not declare raises UnsupportedFeature before anything is sent, for every option of jobs and every operation;
 and so does Malformed for what no model takes."""
 
-from __future__ import annotations
-
 import asyncio
 import select
 import socket
@@ -14,6 +12,7 @@ import pytest
 
 from engine import AsyncQueue, Malformed, NewJob, Queue, UnsupportedFeature
 from engine.models import Spec
+from engine.ops import jobs, schedules, workers
 from engine.ops.admin import (
     AdminOperation,
     Alter,
@@ -28,7 +27,6 @@ from engine.ops.admin import (
     SetRetention,
     SetWorker,
 )
-from engine.ops.jobs import Options
 from engine.ops.looks import (
     AwaitEnds,
     Count,
@@ -42,8 +40,6 @@ from engine.ops.looks import (
     ReadEvents,
     ReadProgress,
 )
-from engine.ops.schedules import EnableSchedule, ListSchedules, PutSchedule, RemoveSchedule
-from engine.ops.workers import AcquireLock, ListRunTimes, ListWorkers
 from tests.conformance.declared import every_operation, has, holds
 from tests.conformance.models import FOREIGN
 
@@ -79,10 +75,10 @@ FACES: dict[type[Any], Face] = {
     Revive: lambda queue: queue.dead.requeue("4711", with_children=True),
     Clean: lambda queue: queue.clean("waiting"),
     Forget: lambda queue: queue.obliterate(),
-    PutSchedule: lambda queue: queue.schedules.put("s", "main", {"label": "s"}, every_ms=60_000),
-    EnableSchedule: lambda queue: queue.schedules.disable("s"),
-    RemoveSchedule: lambda queue: queue.schedules.remove("s"),
-    ListSchedules: lambda queue: queue.schedules.list(),
+    schedules.PutSchedule: lambda queue: queue.schedules.put("s", "main", {"label": "s"}, every_ms=60_000),
+    schedules.EnableSchedule: lambda queue: queue.schedules.disable("s"),
+    schedules.RemoveSchedule: lambda queue: queue.schedules.remove("s"),
+    schedules.ListSchedules: lambda queue: queue.schedules.list(),
     Look: lambda queue: queue.results.get("4711"),
     AwaitEnds: lambda queue: queue.results.wait("4711", wait_ms=1),
     ReadProgress: lambda queue: queue.results.progress("4711"),
@@ -92,9 +88,9 @@ FACES: dict[type[Any], Face] = {
     Page: lambda queue: queue.jobs.list("waiting"),
     Count: lambda queue: queue.counts(),
     Listing: lambda queue: queue.snapshot(),
-    ListWorkers: lambda queue: queue.workers.list(),
-    ListRunTimes: lambda queue: queue.stats(),
-    AcquireLock: lambda queue: queue.locks.acquire("l"),
+    workers.ListWorkers: lambda queue: queue.workers.list(),
+    workers.ListRunTimes: lambda queue: queue.stats(),
+    workers.AcquireLock: lambda queue: queue.locks.acquire("l"),
 }
 
 
@@ -125,7 +121,7 @@ def unheard(spec: Spec, silence: Silence) -> Iterator[Queue]:
 
 
 def test_the_table_knows_every_option() -> None:
-    assert {*OPTIONS} == {field.name for field in fields(Options)}
+    assert {*OPTIONS} == {field.name for field in fields(jobs.Options)}
 
 
 def test_what_a_model_declares_exists(unheard: Queue) -> None:

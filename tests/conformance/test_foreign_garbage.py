@@ -1,7 +1,5 @@
 """Nothing that a foreign client may have written stops a queue: it runs, or it is set aside, and what comes behind it runs."""
 
-from __future__ import annotations
-
 from engine.ops.claims import Bury
 from tests.conformance.desk import ModelDesk, about
 from tests.conformance.garbage import Write, garbage

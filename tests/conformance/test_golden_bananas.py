@@ -1,7 +1,5 @@
 """The whole keyspace after one scripted life of jobs, next to what the documents and dumps say it must be, in each layout."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

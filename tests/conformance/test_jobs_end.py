@@ -1,17 +1,13 @@
 """Runs of jobs and their ends: one holder, one end, another run after a failure, and dead in the end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from engine.errors import UnsupportedFeature
-from engine.models import Spec
-from engine.ops.base import Operation
+from engine import errors, models
+from engine.ops import base, jobs
 from engine.ops.claims import Bury, Drop, DropOutcome, Extend, Failure, Finish, LeasedJob, Release, Retry
-from engine.ops.jobs import Lease
 from engine.routing import Attributes
 from tests.conformance.declared import accepts, attempts
 from tests.conformance.desk import ModelDesk
@@ -33,7 +29,7 @@ def fail_until_dead(desk: ModelDesk, label: str) -> int:
 
 
 #: Each end of a lease, and what it is called.
-ENDS: dict[str, Callable[[Lease], Operation]] = {
+ENDS: dict[str, Callable[[jobs.Lease], base.Operation]] = {
     "finished": lambda lease: Finish((lease,)),
     "released": lambda lease: Release((lease,)),
     "retried": lambda lease: Retry((Failure(lease, "boom", 500),)),
@@ -50,7 +46,7 @@ def test_rule_05_a_lease_ends_once_and_a_repeat_is_told_how(desk: ModelDesk) -> 
         before = desk.dump()
         assert desk.run(operation).items == (("repeated", outcome),)
         assert desk.dump() == before, outcome
-        stranger = Lease("j1", job.lease.fence + 1, "b" * 16 + ":1")
+        stranger = jobs.Lease("j1", job.lease.fence + 1, "b" * 16 + ":1")
         assert desk.run(end(stranger)).items == (("stale", ""),), outcome
         assert desk.run(desk.extend_operation(job.lease)).items == (("stale", 0),), outcome
         assert desk.mark(job.lease) == "stale", outcome
@@ -60,8 +56,7 @@ def test_a_job_has_one_holder_and_finishes_once(desk: ModelDesk) -> None:
     job = desk.put_and_claim("j")
     assert (job.name, job.deadline_ms, job.claims) == ("main", desk.now_ms + LEASE_MS, 1)
     assert desk.claim("b") == [] and desk.state("j") == "active"
-    assert desk.finish(job.lease) == [("ok", "finished")]
-    assert desk.retry(job.lease) == ("repeated", "finished")
+    assert (desk.finish(job.lease), desk.retry(job.lease)) == ([("ok", "finished")], ("repeated", "finished"))
     assert desk.queue.counts().active == 0 and desk.queue.counts().finished == 1
 
 
@@ -230,7 +225,7 @@ def test_rule_20_a_limit_of_a_name_bounds_what_is_in_hand(desk: ModelDesk) -> No
 
 
 @only(WITH_LISTS)
-def test_a_second_entry_of_a_job_that_has_ended_runs_nothing(desk: ModelDesk, spec: Spec) -> None:
+def test_a_second_entry_of_a_job_that_has_ended_runs_nothing(desk: ModelDesk, spec: models.Spec) -> None:
     for outcome, told in {"finished": (1, 0, 0), "buried": (0, 1, 0)}.items():
         desk.begin().enqueue("j1", attempts=1)
         line = waiting_of(spec, "desk")
@@ -278,13 +273,13 @@ def test_a_limit_of_a_key_is_refused_before_any_io(desk: ModelDesk) -> None:
         desk.queue.set_limit(key="tenant", rate=1, per_ms=1000)
         assert desk.dump() != before
         return
-    with pytest.raises(UnsupportedFeature, match="has no limits of keys"):
+    with pytest.raises(errors.UnsupportedFeature, match="has no limits of keys"):
         desk.queue.set_limit(key="tenant", concurrency=1)
     assert desk.dump() == before
 
 
 @only(FOREIGN)
-def test_a_refused_finish_takes_the_lease_along(desk: ModelDesk, spec: Spec) -> None:
+def test_a_refused_finish_takes_the_lease_along(desk: ModelDesk, spec: models.Spec) -> None:
     """A foreign client has taken the job over."""
     desk.queue.set_limit("main", concurrency=1)
     job = desk.put_and_claim("j")

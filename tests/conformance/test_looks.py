@@ -1,7 +1,5 @@
 """Jobs looked at: states, pages, counts, results, progress and events, whoever has written them."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from typing import Any

@@ -1,8 +1,6 @@
 """What somebody has written over the engine's own keys beside an old keyspace stops no neighbour: looks, claims, ends and sweeps
 serve the others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

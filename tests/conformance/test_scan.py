@@ -1,7 +1,5 @@
 """What a claim looks at on a foreign keyspace: so much at a time, and jobs for others in front starve nobody."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Schedules: one job a tick, however many schedulers there are and however calls arrive (rule 24), on each model."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

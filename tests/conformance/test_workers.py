@@ -1,7 +1,5 @@
 """Real workers on each model: what handlers return, pauses, delays, graceful stops, and processes that are killed."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys

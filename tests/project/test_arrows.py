@@ -1,7 +1,5 @@
 """Which folder may import what: read from every source file, and seen in fresh interpreters."""
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess
@@ -38,16 +36,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     # The client over HTTP is a package of its own, for places where there is no engine.
     "clients/python": ("ironclaim_client", "httpx"),
     "reports": (
-        "reports",
-        "record.history",
-        "engine.command_line",
-        "engine.sizing",
-        "pyspark",
-        "py4j",
-        "matplotlib",
-        "pandas",
-        "pyarrow",
-        "numpy",
+        *("reports", "record.history", "engine.command_line", "engine.sizing"),
+        *("pyspark", "py4j", "matplotlib", "pandas", "pyarrow", "numpy"),
     ),
 }
 

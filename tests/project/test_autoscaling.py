@@ -1,7 +1,5 @@
 """The page on autoscaling: its files are YAML that fits together, and ask for metrics that the engine has."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """The budget of the first tier: what tests start and wait for counts alike in any number of processes, and too much of it fails
 the run. Spark's jobs: tests/reports/test_budget.py."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

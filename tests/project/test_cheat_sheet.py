@@ -1,7 +1,5 @@
 """Every row of docs/cheat-sheet.md is run on a real server, in the module that the page begins with, and its effect is there."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import sqlite3
@@ -15,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from engine import Bury, Handlers, Job, Queue, outbox
+from engine import Bury, Handlers, Job, Queue, outbox, testing
 from engine.command.main import main
-from engine.testing import run_all
 from tests.engine.helpers.producing import some_handlers
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/cheat-sheet.md").read_text()
@@ -47,7 +44,7 @@ class Shop:
         return job
 
     def run(self, **options: Any) -> Any:
-        return run_all(self.queue, **options)
+        return testing.run_all(self.queue, **options)
 
     def later_ms(self) -> int:
         return self.queue.model.now_ms - self.names["began_ms"]
@@ -216,9 +213,9 @@ def prepare(code: str, queue: Queue) -> None:
     """The state that the job `known` is in before a row is run."""
     queue.enqueue("send", {"to": "known"}, id="known", delay_ms=60_000 if "run_now" in code else 0)
     if code.startswith("queue.dead"):
-        run_all(queue, failing(Bury("no such user")))
+        testing.run_all(queue, failing(Bury("no such user")))
     elif code.startswith("queue.results"):
-        run_all(queue)
+        testing.run_all(queue)
 
 
 def perform(code: str, shop: Shop) -> object:

@@ -1,8 +1,6 @@
 """Files, modules and functions that pages, comments and messages cite are in the tree: a reader who follows a citation finds
 something."""
 
-from __future__ import annotations
-
 import ast
 import builtins
 import re

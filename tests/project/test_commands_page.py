@@ -1,7 +1,5 @@
 """The pages on verification have what --help and the printed verdict tell, and commands that pages name exist."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path
@@ -9,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.__main__ import PROGRAMS
-from chaos.cli import parser_of
-from chaos.verbs import KEPT, OF_MANY, VERBS
+from chaos import cli, verbs
 from reports.command import OTHERS
 from tests.ci_scripts import loaded
 
@@ -32,9 +29,9 @@ def test_the_pages_have_what_is_told_now(capsys: pytest.CaptureFixture[str]) -> 
 def test_what_means_the_same_everywhere_is_told_once() -> None:
     page = (ROOT / "docs" / "commands.md").read_text()
     # A word of `runs` is told like --runs.
-    assert [page.count(option.told) for option in KEPT[1:]] == [1] * 2
-    bench = next(verb for verb in VERBS if verb.name == "run bench")
-    assert set(OF_MANY) <= set(bench.options) and "--keep-days N" in parser_of(bench).format_help()
+    assert [page.count(option.told) for option in verbs.KEPT[1:]] == [1] * 2
+    bench = next(verb for verb in verbs.VERBS if verb.name == "run bench")
+    assert set(verbs.OF_MANY) <= set(bench.options) and "--keep-days N" in cli.parser_of(bench).format_help()
     assert page.count("  --seed, --all, --runs, --keep, --keep-days: as in every run\n") > 3
 
 
@@ -57,7 +54,7 @@ def cited(pattern: str) -> set[tuple[str, str]]:
 
 
 def test_commands_that_pages_name_exist() -> None:
-    names = {verb.name for verb in VERBS}
+    names = {verb.name for verb in verbs.VERBS}
     alone = {name for name in names if " " not in name} | {"--help"}
     wanted = cited(r"(?:python -m chaos|ironclaim-chaos)\s(--help|[a-z]+(?: [a-z]+(?![\w./-]))?)")
     assert len(wanted) > 40

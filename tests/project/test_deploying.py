@@ -1,7 +1,5 @@
 """The pages on deploying and on frameworks: what they tell supervisors is done with a worker, and their services are asked."""
 
-from __future__ import annotations
-
 import asyncio
 import configparser
 import json

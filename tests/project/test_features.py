@@ -1,7 +1,5 @@
 """The table of features: what it promises is proved by tests, and what tests claim to prove stands in it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

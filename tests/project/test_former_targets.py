@@ -1,7 +1,5 @@
 """The targets of make: a screen of help, and those of before, which say what to type now and go on working for one release."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The synchronous interface is what `make generate` makes of the asyncio one, and nobody has edited it."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
@@ -12,8 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 CLIENT = "clients/python/ironclaim_client"
 FOLDERS = ("engine/channel/synchronous", f"{CLIENT}/synchronous")
-QUEUE = "engine/queue/synchronous.py"
-STUB = "engine/__init__.pyi"
+QUEUE, STUB = "engine/queue/synchronous.py", "engine/__init__.pyi"
 
 
 def contents(root: Path) -> dict[str, str]:

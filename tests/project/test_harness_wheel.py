@@ -3,8 +3,6 @@
 The environment has the two wheels, and what they depend on from this one: no registry is asked.
 """
 
-from __future__ import annotations
-
 import email
 import json
 import os
@@ -105,15 +103,15 @@ def test_the_example_is_checked_in_an_empty_environment(commands: Path, shop: Pa
     assert str(ROOT) not in where
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["run", "http"], "missing: ironclaim_client; pip install 'ironclaim_harness-"),
-        (["run", "upgrade", "--from", "HEAD"], "run upgrade runs from a checkout of the sources alone"),
-        (["run", "target", "rq"], "run target runs from a checkout"),
-        (["campaign", "targets"], "campaign targets runs from a checkout"),
-    ],
-)
+NOT_IN_THE_WHEEL = [
+    (["run", "http"], "missing: ironclaim_client; pip install 'ironclaim_harness-"),
+    (["run", "upgrade", "--from", "HEAD"], "run upgrade runs from a checkout of the sources alone"),
+    (["run", "target", "rq"], "run target runs from a checkout"),
+    (["campaign", "targets"], "campaign targets runs from a checkout"),
+]
+
+
+@pytest.mark.parametrize(("words", "told"), NOT_IN_THE_WHEEL)
 def test_what_the_wheel_has_not_is_one_line_before_anything_starts(
     commands: Path, tmp_path: Path, words: list[str], told: str
 ) -> None:

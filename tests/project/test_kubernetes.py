@@ -1,7 +1,5 @@
 """The manifests of a load on Kubernetes: what every pod must have, one run in all of them, and commands that exist."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A function of a script has at most 60 lines of code, and `USES` is what `.ci/lua_uses` writes."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What must not be in a file that people clone: addresses of registries, paths of one machine, loose dependencies."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import tomllib

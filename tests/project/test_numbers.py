@@ -1,7 +1,5 @@
 """Numbers and lists in the pages that the code knows: how many ways, mutants, checks and faults there are."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -30,24 +28,24 @@ def told(page: str) -> str:
     return " ".join((ROOT / page).read_text().split())
 
 
-@pytest.mark.parametrize(
-    ("page", "words"),
-    [
-        ("docs/proof.md", f"{len(KINDS)} ways for jobs, {len(CHANNEL_KINDS)} for channels"),
-        (
-            "docs/proof.md",
-            f"in {len(KINDS)} ways ({len(CHANNEL_KINDS)} others for a run of channels, {len(KINDS) + len(CHANNEL_KINDS)} in all)",
-        ),
-        (
-            "docs/proof.md",
-            f"{len(of_jobs.MUTANTS)} mutants of jobs, {len(OF_CHANNELS)} of channels, {WORDS[len(OF_FOREIGN_CLIENTS)]} of a "
-            f"foreign client, {WORDS[len(of_services.MUTANTS)]} of a service",
-        ),
-        ("docs/commands.md", f"{WORDS[len(LIBRARIES) - 1]} other job queues"),
-        ("docs/commands.md", f": {len(CHANNELS)} channels with"),
-        ("chaos/verbs.py", f"subscribers of {len(CHANNELS)} channels"),
-    ],
-)
+OF_PAGES = [
+    ("docs/proof.md", f"{len(KINDS)} ways for jobs, {len(CHANNEL_KINDS)} for channels"),
+    (
+        "docs/proof.md",
+        f"in {len(KINDS)} ways ({len(CHANNEL_KINDS)} others for a run of channels, {len(KINDS) + len(CHANNEL_KINDS)} in all)",
+    ),
+    (
+        "docs/proof.md",
+        f"{len(of_jobs.MUTANTS)} mutants of jobs, {len(OF_CHANNELS)} of channels, {WORDS[len(OF_FOREIGN_CLIENTS)]} of a "
+        f"foreign client, {WORDS[len(of_services.MUTANTS)]} of a service",
+    ),
+    ("docs/commands.md", f"{WORDS[len(LIBRARIES) - 1]} other job queues"),
+    ("docs/commands.md", f": {len(CHANNELS)} channels with"),
+    ("chaos/verbs.py", f"subscribers of {len(CHANNELS)} channels"),
+]
+
+
+@pytest.mark.parametrize(("page", "words"), OF_PAGES)
 def test_a_page_has_the_number_of_the_code(page: str, words: str) -> None:
     assert CATALOGUE and words in told(page)
 

@@ -1,8 +1,6 @@
 """Pages of the documentation: links lead to each of them, the page of concepts keeps to the glossary and its picture, and the
 tables of commands and endpoints have all of them."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The table of what was run, the package's metadata and the check of a new connection name the same versions."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

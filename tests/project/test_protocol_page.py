@@ -1,7 +1,5 @@
 """docs/protocol.md has each rule that code, scripts and tests cite, and names tests that exist."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The Python snippets of the README and of docs/ run as they stand, against a real server."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import sqlite3

@@ -1,7 +1,5 @@
 """`.ci/setup`: done once, begun again after an interruption, and one clear line when it cannot go on."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

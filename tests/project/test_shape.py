@@ -1,7 +1,5 @@
 """The engine keeps its shape: rooms, sizes of files, one class in one file, and no more tokens than `tests/shape.toml` allows."""
 
-from __future__ import annotations
-
 import ast
 import tomllib
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`.ci/sizes`: what it counts in a tree, and the walks on a server."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

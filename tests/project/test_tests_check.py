@@ -1,7 +1,5 @@
 """`.ci/tests_check`: what it finds in the source of a test, and what it leaves alone."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Type checkers of a service find its mistakes with typed jobs, in arguments as in results, and nothing where there are none."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The wheel, as its users get it: built, unpacked elsewhere, and used without the source tree."""
 
-from __future__ import annotations
-
 import email
 import json
 import subprocess

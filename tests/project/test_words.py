@@ -1,7 +1,5 @@
 """Names of the engine keep to the glossary in CONTRIBUTING: a word that the field has no use for does not come back."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,14 +1,11 @@
 """The rows by which a process says how its clock stands to the server's."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 
 import pytest
 
-from engine import Queue
-from engine.testing import EmbeddedServer
+from engine import Queue, testing
 from record.history import HistoryFile, load_file
 from record.recorder import ClockOffsets, Recorder
 
@@ -39,7 +36,7 @@ def test_the_first_call_the_best_of_each_period_and_the_last_are_written(file: H
 
 
 def test_a_recorded_queue_measures_its_clock_by_its_own_calls(file: HistoryFile) -> None:
-    with EmbeddedServer() as server:
+    with testing.EmbeddedServer() as server:
         recorder = Recorder(file, queue="q")
         queue = Queue("q", url=server.url, observer=recorder)
         before = time.monotonic_ns(), time.time_ns()

@@ -1,7 +1,5 @@
 """The history file: one schema, written through, and what is left of it when its writer or its disk fails."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The observer that writes history rows: what each call leaves behind, and when (rules 29 to 31)."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import zlib

@@ -1,20 +1,16 @@
 """The recording apart from the work: killed writers, full disks, and nothing at all without an observer."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-from engine import Queue, Worker
-from engine.testing import EmbeddedServer, start_guarded
+from engine import Queue, Worker, testing
 from record.history import HistoryFile
 from record.recorder import Recorder
-from tests.engine.helpers.producing import ids_of, some_handlers
+from tests.engine.helpers import producing, waiting
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.schema import checked_rows
-from tests.engine.helpers.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,16 +39,16 @@ print(queue.counts().finished, [name for name in ("record.recorder", "record.his
 
 
 def test_a_producer_that_is_killed_while_it_waits_leaves_its_invocation(
-    ironclaim_server: EmbeddedServer, ironclaim_url: str, tmp_path: Path
+    ironclaim_server: testing.EmbeddedServer, ironclaim_url: str, tmp_path: Path
 ) -> None:
     """The job is there, and the history says that it may be."""
     path = tmp_path / "p.jsonl"
     with Relay(ironclaim_server.port) as relay:
         # The note of the era, and the two jobs.
         relay.next("pass", "pass", "hush_reply")
-        child = start_guarded([sys.executable, "-c", PRODUCER, str(path), relay.url], cwd=ROOT)
+        child = testing.start_guarded([sys.executable, "-c", PRODUCER, str(path), relay.url], cwd=ROOT)
         queue = Queue("q", url=ironclaim_url)
-        wait_until(lambda: "b" in ids_of(queue, "waiting"), "the second job is there")
+        waiting.wait_until(lambda: "b" in producing.ids_of(queue, "waiting"), "the second job is there")
         child.kill()
         child.wait()
         queue.close()
@@ -66,7 +62,7 @@ def test_a_full_disk_never_fails_a_job(ironclaim_url: str, capfd: Any) -> None:
     done: list[str] = []
     for number in range(20):
         assert queue.enqueue("work", {}, id=f"j{number}").result == "created"
-    Worker(queue, some_handlers(lambda job: done.append(job.id)), sweep_ms=50).run(burst=True)
+    Worker(queue, producing.some_handlers(lambda job: done.append(job.id)), sweep_ms=50).run(burst=True)
     recorder.close()
     assert sorted(done) == sorted(f"j{number}" for number in range(20)) and queue.counts().finished == 20
     told = [line for line in capfd.readouterr().err.splitlines() if "history file" in line]

@@ -1,7 +1,5 @@
 """Headless Chromium through chromedriver's own protocol (W3C WebDriver over HTTP), and the fixture of tests that use it."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -156,8 +156,7 @@ def lay_out(sim: Simulation, wrapping: int, many: int) -> dict[str, float]:
     for fan_out in (1, 10, many):
         name = f"fan-{fan_out}"
         slow = {f"{name}-s1": sim.length_s / 9} if fan_out == 10 else {}
-        made = sim.story.channel(name, fan_out=fan_out)
-        made.more |= {"slow": list(slow)} if slow else {}
+        sim.story.channel(name, fan_out=fan_out).more |= {"slow": list(slow)} if slow else {}
         sim.slow_s |= slow
         rates[name] = 1.0
     return rates

@@ -4,8 +4,6 @@ Operations are told in the order of their instants. `fetch` gives what lies afte
 breaks one thing by naming it: another clock, another item, no answer.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Iterable, Sequence

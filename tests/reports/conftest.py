@@ -1,7 +1,5 @@
 """Judges that use the Spark session of the suite, and a browser."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -11,13 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from reports import frames, load, page
-from reports.checks import CHECKS
-from reports.findings import examine
-from reports.folder import history_files
+from reports import checks, findings, folder, frames, load, page, samples, verdict
 from reports.judge import judge, tables_folder
-from reports.samples import cpu_usage
-from reports.verdict import CheckResult
 from tests.reports.browser import window as window
 from tests.reports.good_run import healthy
 from tests.reports.story import Story
@@ -68,10 +61,10 @@ def checked(spark: SparkSession) -> Checked:
     """Judge a run folder by the checks that a test is about: the others cost most of the time."""
 
     def decide(run: Path, *ids: str) -> dict[str, tuple[str, str]]:
-        files, spec = history_files(run), json.loads((run / "spec.json").read_text())
+        files, spec = folder.history_files(run), json.loads((run / "spec.json").read_text())
         history, tables = load.read_history(spark, run, files), tables_folder(run)
-        built = frames.build(history, load.collect_facts(history, spec, cpu_usage(run)), tables)
-        found = examine(built, tables, [check for check in CHECKS if check.id in ids])
+        built = frames.build(history, load.collect_facts(history, spec, samples.cpu_usage(run)), tables)
+        found = findings.examine(built, tables, [check for check in checks.CHECKS if check.id in ids])
         return {one.check.id: told(one) for one in found}
 
     return decide
@@ -100,6 +93,6 @@ def run(story: Story) -> Path:
     return story.write()
 
 
-def told(found: CheckResult) -> tuple[str, str]:
+def told(found: verdict.CheckResult) -> tuple[str, str]:
     """Verdict and reason of a check."""
     return found.verdict, found.why

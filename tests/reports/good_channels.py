@@ -1,8 +1,6 @@
 """A channel run that is valid: every wrap is crossed, one around each fault; a subscriber is killed, replies are lost, and a
 snapshot is restored."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from engine.models.dsps import CLOCK_MAX, clock_ahead

@@ -1,16 +1,13 @@
 """A run that is valid: a kill, a freeze, both witnessed and healed, and work after them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 
-from reports.checks import CHECKS
-from reports.facts import Run
+from reports import checks, facts
 from tests.reports.story import END_S, HEALED_S, Story
 
 #: The checks of every run; the others are for scenarios that use what they are about.
-GENERAL = [check for check in CHECKS if check.judges(Run(spec={}, files={}))]
+GENERAL = [check for check in checks.CHECKS if check.judges(facts.Run(spec={}, files={}))]
 
 
 def cast(story: Story, *, sink: bool = True) -> None:
@@ -24,8 +21,7 @@ def cast(story: Story, *, sink: bool = True) -> None:
 def kill(story: Story, *, witness: str = "ok", again: bool = True) -> None:
     """worker-2 is killed at 10 s with job k1 in hand, which runs elsewhere after 9.2 s (`again`); worker-4 replaces it at
     20 s."""
-    token = story.leased("worker-2", "k1", 9.9, enqueued=9.8)
-    story.start(token, 9.91)
+    token = story.handled("worker-2", "k1", 9.9, enqueued=9.8, took=None)
     for stage, at in (("inject", 10.0), ("witness", 10.01), ("heal", 20.0), ("healed", 21.0)):
         result, held = (witness, [token]) if stage == "witness" else ("ok", [])
         story.fault("1-worker-kill", "worker-2", stage, at, result=result, detail=f"{stage} seen", held=held)
@@ -40,14 +36,12 @@ def kill(story: Story, *, witness: str = "ok", again: bool = True) -> None:
 
 def freeze(story: Story) -> None:
     """worker-3 is frozen at 25 s with job z1 in hand; worker-1 takes it over, and the zombie's finish is refused."""
-    zombie = story.leased("worker-3", "z1", 24.9, enqueued=24.8)
-    story.start(zombie, 24.91, took=11.1)
+    zombie = story.handled("worker-3", "z1", 24.9, enqueued=24.8, took=11.1)
     story.reap("worker-1", zombie, 34.2)
     story.run("worker-1", "z1", 34.4)
     for stage, at in (("inject", 25.0), ("witness", 35.5), ("heal", HEALED_S), ("healed", 36.5)):
         story.fault("2-worker-freeze", "worker-3", stage, at, detail=f"{stage} seen")
-    story.effect(zombie, 36.01)
-    story.end("finish", zombie, at=36.02, result="stale")
+    story.finish(zombie, 36.02, effect=36.01, result="stale")
 
 
 def traffic(story: Story, workers: Iterable[str] = ("worker-1", "worker-3", "worker-4"), jobs: int = 12) -> None:

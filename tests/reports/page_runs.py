@@ -1,7 +1,5 @@
 """Runs for the tests of the page, and a reader of the page's tables."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -44,8 +42,7 @@ def hostile_run(folder: Path) -> Path:
     """A job with a hostile id is finished twice, in a run whose phases and spec are hostile, too."""
     story = healthy(folder)
     story.enqueue(HOSTILE, 39.0)
-    first = story.run("worker-1", HOSTILE, 39.1)
-    story.reap("worker-3", first, 39.3)
+    story.reap("worker-3", story.run("worker-1", HOSTILE, 39.1), 39.3)
     story.run("worker-3", HOSTILE, 39.4)
     story.row("harness", "phase", 39.5, name="</title><script>alert(1)</script>" + "y" * 200)
     story.spec |= {

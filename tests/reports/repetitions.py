@@ -1,7 +1,5 @@
 """Judged runs with planted values, in folders as `compare` and `list` read them: no history, no Spark."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Mapping, Sequence
@@ -11,15 +9,10 @@ from typing import Any
 
 #: The value of each metric without noise. Recovery, rates and CPU time have a place of their own in a run's folder.
 TYPICAL = {
-    "end_to_end.p50.calm": 40.0,
-    "end_to_end.p99.calm": 900.0,
-    "end_to_end.p99.all": 1_100.0,
-    "service.p99.all": 25.0,
-    "finished_per_s": 118.0,
-    "recovery_ms": 9_200.0,
-    "cpu_ms_per_job": 4.0,
+    "end_to_end.p50.calm": 40.0, "end_to_end.p99.calm": 900.0, "end_to_end.p99.all": 1_100.0,
+    "service.p99.all": 25.0, "finished_per_s": 118.0, "recovery_ms": 9_200.0, "cpu_ms_per_job": 4.0,
     "server_us_per_job": 900.0,
-}
+}  # fmt: skip
 
 FINISHED = 10_000
 
@@ -52,8 +45,7 @@ def sides(
 ) -> tuple[list[Path], list[Path]]:
     """The runs of A and B, in turns: all values of B that `only` names are those of A times `factor`. `noise`: its standard
     deviation as a share."""
-    draw = random.Random(seed)
-    of_b = dict.fromkeys(only, factor)
+    draw, of_b = random.Random(seed), dict.fromkeys(only, factor)
     found: dict[str, list[Path]] = {"A": [], "B": []}
     for place in range(2 * count):
         side = "ABBA"[place % 4]

@@ -4,8 +4,6 @@ Times are seconds since the run began. A `Story` is a run folder in the making; 
 valid, and a test adds the one thing that it is about.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections import defaultdict
@@ -16,37 +14,23 @@ from typing import Any
 
 from record.history import HistoryFile
 
-BASE_NS = 5_000_000_000_000
-BASE_SRV_MS = 1_700_000_000_000
+BASE_NS, BASE_SRV_MS = 5_000_000_000_000, 1_700_000_000_000
 LEASE_MS = 9_000
 
 #: When the last fault of the healthy run was healed, and when it takes its snapshots: the last one as if something were left.
 HEALED_S = 36.0
-DEADLINE_S = 51.5
-END_S = 66.5
+DEADLINE_S, END_S = 51.5, 66.5
 
 PLAN = [
     {"fault": "1-worker-kill", "name": "worker-kill", "target": "worker-2"},
     {"fault": "2-worker-freeze", "name": "worker-freeze", "target": "worker-3"},
 ]
 SPEC: dict[str, Any] = {
-    "schema": 1,
-    "id": "20260101-000000-bench-seed1",
-    "scenario": "bench",
-    "seed": 1,
-    "mutant": "",
-    "model": "lanes",
-    "lease_ms": LEASE_MS,
-    "sweep_ms": 1_000,
-    "recovery_bound_ms": LEASE_MS + 2_000,
-    "liveness_ms": LEASE_MS + 6_000,
-    "workers": 3,
-    "plan": PLAN,
-    "direct": [],
-    "retries_by_policy": True,
-    "harness_errors": [],
-    "ended_utc": "2026-01-01T00:01:00Z",
-}
+    "schema": 1, "id": "20260101-000000-bench-seed1", "scenario": "bench", "seed": 1, "mutant": "",
+    "model": "lanes", "lease_ms": LEASE_MS, "sweep_ms": 1_000, "recovery_bound_ms": LEASE_MS + 2_000,
+    "liveness_ms": LEASE_MS + 6_000, "workers": 3, "plan": PLAN, "direct": [], "retries_by_policy": True,
+    "harness_errors": [], "ended_utc": "2026-01-01T00:01:00Z",
+}  # fmt: skip
 
 
 #: Columns of the job that an enqueue may name beside the usual ones.
@@ -183,10 +167,10 @@ class Story:
         self.enqueue(job, at - 1 if enqueued is None else enqueued)
         return self.claim(worker, job, at, **more)
 
-    def handled(self, worker: str, job: str, at: float, *, end: str = "ok", **more: Any) -> Token:
-        """A leased job whose handler starts at once, and returns or raises (fail) after 50 ms."""
+    def handled(self, worker: str, job: str, at: float, *, end: str = "ok", took: float | None = 0.05, **more: Any) -> Token:
+        """A leased job whose handler starts at once, and returns or raises (fail) after `took`, None = never."""
         token = self.leased(worker, job, at, **more)
-        self.start(token, at + 0.01, took=0.05, end=end)
+        self.start(token, at + 0.01, took=took, end=end)
         return token
 
     def start(self, token: Token, at: float, *, took: float | None = None, end: str = "ok") -> None:
@@ -216,6 +200,15 @@ class Story:
         items = [token.item(result=result, outcome=outcome, **more) for token in tokens]
         self.operation(tokens[0].worker, f, at, items, reply=reply)
 
+    def finish(
+        self, token: Token, at: float, *, effect: float, start: float | None = None, took: float = 0.0, **more: Any
+    ) -> None:
+        """A handler that has its effect and returns, and its finish; `more` is what that says."""
+        if start is not None:
+            self.start(token, start, took=took)
+        self.effect(token, effect)
+        self.end("finish", token, at=at, **more)
+
     def extend(self, token: Token, at: float, *, result: str = "ok", reply: str | None = "ok") -> None:
         self.operation(token.worker, "extend", at, [token.item(result=result)], reply=reply, lease_ms=LEASE_MS)
 
@@ -224,12 +217,12 @@ class Story:
         more: dict[str, Any] = {"incarnation": incarnation(token.worker)} if lost else {}
         self.operation(worker, "reap", at, [token.item(result=result, crashes=crashes)], **more)
 
-    def run(self, worker: str, job: str, at: float, **more: Any) -> Token:
-        """Claim, handle and finish a job, all well."""
+    def run(self, worker: str, job: str, at: float, *, enqueued: float | None = None, **more: Any) -> Token:
+        """Claim, handle and finish a job, all well; `enqueued`: where it comes in before."""
+        if enqueued is not None:
+            self.enqueue(job, enqueued)
         token = self.claim(worker, job, at, **more)
-        self.start(token, at + 0.002, took=0.05)
-        self.effect(token, at + 0.051)
-        self.end("finish", token, at=at + 0.06)
+        self.finish(token, at + 0.06, start=at + 0.002, took=0.05, effect=at + 0.051)
         return token
 
     def life(self, worker: str, job: str, at: float) -> Token:

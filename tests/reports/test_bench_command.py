@@ -2,8 +2,6 @@
 other things were
 planted."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path
@@ -84,8 +82,7 @@ def test_the_time_of_the_conversion_is_what_its_line_says_or_lasts() -> None:
     lines = [(1.0, "judge: starting Spark"), (2.0, "judge: converting 13 files"), (9.5, "judge: checking 5 rows"), (20.0, "")]
     assert conversion_s(lines) == 7.5
     told = [(1.0, "judge: converting 38.6 MB to Parquet"), (5.0, "judge: converted in 3.25 s"), (9.0, "")]
-    assert conversion_s(told) == 3.25
-    assert conversion_s([(1.0, "judge: starting Spark"), (9.0, "")]) is None
+    assert conversion_s(told) == 3.25 and conversion_s([(1.0, "judge: starting Spark"), (9.0, "")]) is None
 
 
 @pytest.mark.parametrize(

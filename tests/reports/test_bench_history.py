@@ -1,8 +1,6 @@
 """Grown histories are as valid as the run that they are made of, and of the size and shape that was asked for. What is planted in
 the run is found in them, and nothing else."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter
@@ -12,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from reports.bench import one_job, planted
 from reports.bench.grow import SHAPES, grow
-from reports.bench.one_job import JOB
 from reports.bench.pattern import Moves, compiled
-from reports.bench.planted import Compared, findings
 from reports.corrupt.history import History
 from reports.errors import JudgeError
 from tests.reports.conftest import Judge
@@ -83,25 +80,24 @@ def test_schedules_keys_and_dead_jobs_stay_consistent(tmp_path: Path, judged: Ju
 def test_most_rows_are_about_what_the_shape_names(tmp_path: Path, run: Path) -> None:
     grow(run, ROWS, tmp_path / "grown", shape="one-job")
     about = Counter(item["job"] for some in rows(tmp_path / "grown").values() for row in some for item in row.get("items") or ())
-    assert about[JOB] > ROWS / 2
+    assert about[one_job.JOB] > ROWS / 2
 
 
 @pytest.mark.slow
 def test_what_is_planted_is_found_and_nothing_else(tmp_path: Path, run: Path, judged: Judge) -> None:
     broken = healthy(tmp_path / "broken")
     broken.enqueue("lost", 40.0)
-    token = broken.run("worker-1", "twice", 40.5)
-    broken.end("finish", token, at=41.0)
+    broken.end("finish", broken.run("worker-1", "twice", 40.5), at=41.0)
     ending = broken.write()
     judged(ending)
-    expected = findings(ending)
+    expected = planted.findings(ending)
     assert {("J4", "lost"), ("J5", "twice")} <= {(check, subject) for check, subject, *_ in expected}
     grow(run, ROWS, tmp_path / "grown", ending=ending)
     judged(tmp_path / "grown")
-    compared = Compared(expected, findings(tmp_path / "grown"))
+    compared = planted.Compared(expected, planted.findings(tmp_path / "grown"))
     assert (compared.missing, compared.extra) == ([], [])
     # What nobody planted is seen, and so is what is missing.
-    other = Compared(expected - {next(iter(expected))}, expected)
+    other = planted.Compared(expected - {next(iter(expected))}, expected)
     assert len(other.extra) == 1 and str(other) == f"planted={len(expected) - 1}/{len(expected) - 1} extra=1"
 
 

@@ -1,16 +1,12 @@
 """When the load had caught up with a fault, and how late it may be: from the facts of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
-from reports.catch_up import lag_max_ms, late, spans
+from reports import catch_up, file_facts, folder
 from reports.facts import MS, SLOT_NS, Drop, Process, Run, Stage
-from reports.file_facts import LAG_STEP_NS, FileFacts
-from reports.folder import is_calibration
 
 S = 1_000 * MS
 
@@ -22,11 +18,11 @@ def run_of(
     late_ms: Iterable[int], *, lag_ms: int = 400, drops_ms: Iterable[int] = (), next_ms: int | None = None, role: str = "producer"
 ) -> Run:
     """A run whose load was late where it was meant to be sent at these times."""
-    lags = frozenset((at_ms * MS // SLOT_NS, lag_ms * MS // LAG_STEP_NS) for at_ms in late_ms)
+    lags = frozenset((at_ms * MS // SLOT_NS, lag_ms * MS // file_facts.LAG_STEP_NS) for at_ms in late_ms)
     times = [("1-net-down", INJECT, HEAL, HEALED)] + ([("2-net-down", next_ms, next_ms, next_ms)] if next_ms else [])
     return Run(
         spec={},
-        files={"p.jsonl": FileFacts("p.jsonl", lags=lags)},
+        files={"p.jsonl": file_facts.FileFacts("p.jsonl", lags=lags)},
         processes=(Process("p", role, "p.jsonl"),),
         stages=tuple(
             Stage(fault, "net-down", stage, "p", True, "", at * MS)
@@ -38,50 +34,49 @@ def run_of(
 
 
 def ends_ms(run: Run) -> list[int]:
-    assert spans(run)[0][0] == INJECT * MS
-    return [end_ns // MS for _, end_ns in spans(run)]
+    assert catch_up.spans(run)[0][0] == INJECT * MS
+    return [end_ns // MS for _, end_ns in catch_up.spans(run)]
 
 
-@pytest.mark.parametrize(
-    ("run", "end_ms"),
-    [
-        pytest.param(run_of([]), 15_000, id="nothing was late"),
-        pytest.param(run_of([11_000, 13_500]), 15_000, id="late in the fault"),
-        pytest.param(run_of([14_000, 14_250]), 15_000, id="late in the first second"),
-        pytest.param(run_of([14_500, 15_000, 15_750]), 16_000, id="late without a calm second"),
-        pytest.param(run_of([14_500, 16_000]), 15_000, id="late again after a calm second"),
-        pytest.param(run_of([16_000]), 15_000, id="late only after a calm second"),
-        pytest.param(run_of(range(14_000, 60_000, 250)), 18_000, id="late for ever"),
-        pytest.param(run_of(range(14_000, 60_000, 250), lag_ms=100), 15_000, id="within the bound of any time"),
-        pytest.param(run_of([14_500], drops_ms=[15_250, 16_100]), 16_250, id="not sent at all"),
-        pytest.param(run_of(range(14_000, 17_000, 250), role="worker"), 15_000, id="rows of one who makes no load"),
-    ],
-)
+CAUGHT_UP = [
+    pytest.param(run_of([]), 15_000, id="nothing was late"),
+    pytest.param(run_of([11_000, 13_500]), 15_000, id="late in the fault"),
+    pytest.param(run_of([14_000, 14_250]), 15_000, id="late in the first second"),
+    pytest.param(run_of([14_500, 15_000, 15_750]), 16_000, id="late without a calm second"),
+    pytest.param(run_of([14_500, 16_000]), 15_000, id="late again after a calm second"),
+    pytest.param(run_of([16_000]), 15_000, id="late only after a calm second"),
+    pytest.param(run_of(range(14_000, 60_000, 250)), 18_000, id="late for ever"),
+    pytest.param(run_of(range(14_000, 60_000, 250), lag_ms=100), 15_000, id="within the bound of any time"),
+    pytest.param(run_of([14_500], drops_ms=[15_250, 16_100]), 16_250, id="not sent at all"),
+    pytest.param(run_of(range(14_000, 17_000, 250), role="worker"), 15_000, id="rows of one who makes no load"),
+]
+
+
+@pytest.mark.parametrize(("run", "end_ms"), CAUGHT_UP)
 def test_the_load_has_caught_up_when_nothing_is_late_for_a_second(run: Run, end_ms: int) -> None:
     assert ends_ms(run) == [end_ms]
 
 
 def test_what_is_late_in_the_next_fault_is_due_to_that_one() -> None:
-    run = run_of([14_500, *range(15_250, 18_000, 250)], next_ms=15_500)
-    assert ends_ms(run) == [15_500, 18_000]
+    assert ends_ms(run_of([14_500, *range(15_250, 18_000, 250)], next_ms=15_500)) == [15_500, 18_000]
 
 
 def test_the_begin_of_what_was_late_is_told_once_for_each_part_of_time() -> None:
-    assert late(run_of([500, 600, 0], drops_ms=[510])) == [0, 500 * MS]
+    assert catch_up.late(run_of([500, 600, 0], drops_ms=[510])) == [0, 500 * MS]
 
 
-@pytest.mark.parametrize(
-    ("spec", "bound_ms"),
-    [
-        ({}, 150),
-        ({"calibration": {}}, 150),
-        ({"calibration": {"lag_ms": 49.9}}, 150),
-        ({"calibration": {"lag_ms": 60}}, 180),
-        ({"calibration": {"lag_ms": 5_000}}, 300),
-    ],
-)
+BOUNDS = [
+    ({}, 150),
+    ({"calibration": {}}, 150),
+    ({"calibration": {"lag_ms": 49.9}}, 150),
+    ({"calibration": {"lag_ms": 60}}, 180),
+    ({"calibration": {"lag_ms": 5_000}}, 300),
+]
+
+
+@pytest.mark.parametrize(("spec", "bound_ms"), BOUNDS)
 def test_the_bound_of_the_lag_follows_from_the_calibration(spec: dict[str, Any], bound_ms: int) -> None:
-    assert lag_max_ms(Run(spec=spec, files={})) == bound_ms
+    assert catch_up.lag_max_ms(Run(spec=spec, files={})) == bound_ms
 
 
 @pytest.mark.parametrize(
@@ -89,4 +84,4 @@ def test_the_bound_of_the_lag_follows_from_the_calibration(spec: dict[str, Any],
     [({}, True), ({"lag_ms": 1.5}, True), ([], False), (None, False), ({"lag_ms": "1"}, False), ({"lag_ms": -1}, False)],
 )
 def test_a_calibration_that_cannot_be_read_is_refused(value: object, sound: bool) -> None:
-    assert is_calibration(value) is sound
+    assert folder.is_calibration(value) is sound

@@ -1,8 +1,6 @@
 """P1 to P8 on small hand-written histories that must pass and that must fail, on both sides of the wrap: one channel each, all
 judged in one run; a run that is valid; and one that proves nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +8,9 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from record.history import SCHEMA_VERSION
-from tests.reports import good_channels
+from tests.reports import channel_story, good_channels
 from tests.reports.cases import handed
 from tests.reports.cases.channels import CASES
-from tests.reports.channel_story import ChannelStory
 from tests.reports.conftest import Checked, Judge, by_subject, lines_of, violations_of
 from tests.reports.whole import same
 
@@ -23,7 +20,7 @@ MORE_CASES = (handed,)
 CHECKS = {f"P{number}" for number in range(1, 9)}
 
 
-def replaced(story: ChannelStory, strays: int, at_s: float = 57.0) -> str:
+def replaced(story: channel_story.ChannelStory, strays: int, at_s: float = 57.0) -> str:
     """A primary is killed, and so many scripts run at it when it is no primary any more; what P9 is told of it."""
     story.spec["loss"] = [{"fault": "primary-kill", "before_ms": 1_000, "until": "inject", "after_ms": 250, "text": "a second"}]
     story.spec["plan"].append({"fault": "4-primary-kill", "name": "primary-kill", "target": "servers"})
@@ -70,8 +67,7 @@ def test_a_channel_is_found_for_what_happened_on_it_and_for_nothing_else(channel
 
 
 def test_every_check_of_channels_has_cases_that_pass_and_that_fail() -> None:
-    failing = {check for *_, expected in CASES.values() for check, *_ in expected}
-    assert failing == CHECKS
+    assert {check for *_, expected in CASES.values() for check, *_ in expected} == CHECKS
     assert sum(not expected for *_, expected in CASES.values()) >= len(CASES) // 3
 
 
@@ -84,7 +80,7 @@ def test_a_run_in_which_all_went_well_is_valid(tmp_path: Path, judged: Judge) ->
 
 @pytest.mark.slow
 def test_a_run_in_which_nothing_happened_proves_nothing(tmp_path: Path, checked: Checked) -> None:
-    story = ChannelStory(tmp_path / "run")
+    story = channel_story.ChannelStory(tmp_path / "run")
     good_channels.cast(story)
     story.channel("silent", fan_out=2)
     story.subscribe(good_channels.S2, "silent", "reader", 1)

@@ -1,7 +1,5 @@
 """The measures of a channel run against numbers worked out by hand, and the parts of its page that need no Spark."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -11,10 +9,9 @@ from pyspark.sql import SparkSession
 
 from engine.models import dsps
 from reports import evidence, frames, load
+from reports.channels import measure, turns
 from reports.channels.frames import ChannelFrames
-from reports.channels.measure import measures
 from reports.channels.plan import CLOCK_MAX, CLOCKS, clock_at, distance, lag, past_wrap
-from reports.channels.turns import era_of
 from reports.checks import CHECKS
 from reports.findings import examine
 from reports.folder import history_files
@@ -95,7 +92,7 @@ def built(spark: SparkSession, run: Path) -> ChannelFrames:
 
 @pytest.fixture(scope="module")
 def measured(built: ChannelFrames) -> dict[str, Any]:
-    return measures(built)
+    return measure.measures(built)
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +122,7 @@ def test_clocks_of_the_judge_are_those_of_the_engine() -> None:
 def test_an_era_crosses_when_it_began_before_the_wrap(start: int, lowest: int, highest: int, crossed: bool) -> None:
     """Its first answer may lie beyond the wrap; one that goes back before the wrap crosses it once more."""
     row: Any = {"channel": "one", "era": 1, "first_ns": 5, "lowest": lowest, "highest": highest}
-    assert (era_of(row | {"beyond_ns": 7 if highest > 0 else None}, start).crossed_ns == 7) is crossed
+    assert (turns.era_of(row | {"beyond_ns": 7 if highest > 0 else None}, start).crossed_ns == 7) is crossed
 
 
 def test_a_fall_of_the_clock_on_the_server_is_seen_across_the_wrap(run: Path, along: Axis) -> None:

@@ -1,7 +1,5 @@
 """The page of a channel run: what it says, its figures and tables, in the source and in headless Chromium."""
 
-from __future__ import annotations
-
 import html
 import json
 from pathlib import Path

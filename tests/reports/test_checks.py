@@ -1,7 +1,5 @@
 """Every check on small hand-written histories that must pass and that must fail: one job each, all judged in one run."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

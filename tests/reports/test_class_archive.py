@@ -1,7 +1,5 @@
 """The archive of the JVM's classes: the first JVM leaves one, later ones map it, and none is worse off for it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -59,8 +57,7 @@ def test_the_jvm_of_a_session_maps_one_or_leaves_one(spark: SparkSession) -> Non
 def test_an_archive_that_does_not_fit_is_done_without(tmp_path: Path, jars: Path) -> None:
     ClassArchive("java 17", jars, tmp_path).file.write_bytes(b"of another Java")
     found = ClassArchive("java 17", jars, tmp_path)
-    assert not found.making and ran(found) == 0
-    assert found.file.read_bytes() == b"of another Java"
+    assert not found.making and ran(found) == 0 and found.file.read_bytes() == b"of another Java"
 
 
 def test_a_jvm_that_fails_leaves_none(tmp_path: Path, jars: Path) -> None:

@@ -1,7 +1,5 @@
 """Jumps of the server's clock: what is excused by one is excused up to its size, which the harness has seen, and no further."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -102,24 +100,18 @@ def test_a_renewal_keeps_the_end_that_a_lease_had_before_the_clock_went_back(sto
     assert rows_of(story.write(), "J21") == {"longer": too_long, "claimed-for-longer": too_long}
 
 
-def test_a_result_is_older_by_the_jump(story: Story, checked: Checked) -> None:
-    """It is kept for half an hour at least."""
+@pytest.mark.parametrize(
+    ("jobs", "jump_ms"), [({"kept": 39.0}, 1_000_000), ({"before": 39.0, "after": 47.0}, 3_600_000)], ids=["older", "gone"]
+)
+def test_a_result_is_older_by_the_jump(story: Story, checked: Checked, jobs: dict[str, float], jump_ms: int) -> None:
+    """It is kept for half an hour at least, and may be gone where the clock has jumped over its time."""
     story.spec["results"] = True
-    story.end("finish", handled(story, "kept", at=39.0), at=39.1, result_crc=1)
-    story.read("kept", 50.0)
-    jump(story, 1_000_000)
-    verdict, why = checked(story.write(), "J23")["J23"]
-    assert verdict == "violated" and why.startswith("kept gave a caller no result")
-
-
-def test_a_result_may_be_gone_where_the_clock_has_jumped_over_its_time(story: Story, checked: Checked) -> None:
-    story.spec["results"] = True
-    for job, at in (("before", 39.0), ("after", 47.0)):
+    for job, at in jobs.items():
         story.end("finish", handled(story, job, at=at), at=at + 0.1, result_crc=1)
         story.read(job, 50.0)
-    jump(story, 3_600_000)
+    jump(story, jump_ms)
     verdict, why = checked(story.write(), "J23")["J23"]
-    assert verdict == "violated" and why.startswith("after gave a caller no result")
+    assert verdict == "violated" and why.startswith(f"{[*jobs][-1]} gave a caller no result")
 
 
 def test_a_claim_may_be_early_by_as_much_as_the_clock_went_back(story: Story, rows_of: RowsOf) -> None:

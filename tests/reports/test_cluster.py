@@ -1,7 +1,5 @@
 """Where Spark runs: masters and settings from options and the environment, and a cluster of several processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -68,8 +66,7 @@ def test_a_cluster_gives_the_same_verdict_byte_for_byte(tmp_path: Path, run: Pat
     shutil.copytree(kept, run)
     with cluster(2, memory="1g") as address:
         there = judged(run, address)
-    assert (here.code, there.code) == (0, 0)
-    assert {name: (run / name).read_bytes() for name in written} == written
+    assert (here.code, there.code, {name: (run / name).read_bytes() for name in written}) == (0, 0, written)
     assert json.loads(written["verdict.json"])["verdict"] == "valid"
     # Those of the JVM too: Python alone needs two seconds and 200 MB.
     assert here.cpu_s > 5 and here.peak_mb > 300 and there.peak_mb > here.peak_mb
@@ -120,20 +117,19 @@ def test_settings_of_the_command_line_win_over_the_environment(monkeypatch: pyte
         chosen_conf([])
 
 
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ("spark.executor.memory", "it must be key=value"),
-        ("spark.executor.memory=", "it must be key=value"),
-        ("executor.memory=1g", "must begin with spark"),
-        ("spark.executor.memory=4", "it must be a size with its unit"),
-        ("spark.sql.ansi.enabled=false", "cannot be set: the judge needs its own"),
-        ("spark.master=local[2]", "cannot be set"),
-    ],
-)
+WRONG_SETTINGS = [
+    ("spark.executor.memory", "it must be key=value"),
+    ("spark.executor.memory=", "it must be key=value"),
+    ("executor.memory=1g", "must begin with spark"),
+    ("spark.executor.memory=4", "it must be a size with its unit"),
+    ("spark.sql.ansi.enabled=false", "cannot be set: the judge needs its own"),
+    ("spark.master=local[2]", "cannot be set"),
+]
+
+
+@pytest.mark.parametrize(("setting", "message"), WRONG_SETTINGS)
 def test_a_wrong_setting_is_one_clear_line(setting: str, message: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["judge", str(run), "--conf", setting]) == 2
-    assert message in capsys.readouterr().err
+    assert main(["judge", str(run), "--conf", setting]) == 2 and message in capsys.readouterr().err
 
 
 def test_a_cluster_on_this_machine_stays_on_the_loopback_interface() -> None:

@@ -1,7 +1,5 @@
 """The command line: exit codes, one clear line for whatever is missing, never a traceback and never a pass."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -32,8 +30,7 @@ from reports.errors import JudgeError
 from reports.folder import read_spec, spec_faults
 from reports.interrupts import Interrupts
 from reports.verdict import NO_MEASURES, undecided
-from tests.reports.good_run import healthy
-from tests.reports.story import SPEC
+from tests.reports import good_run, story
 
 ROOT = Path(__file__).parents[2]
 
@@ -69,7 +66,7 @@ def test_a_valid_run_in_a_fresh_interpreter(tmp_path: Path) -> None:
 
     A session of its own, the table on stdout, short progress on stderr, exit code 0.
     """
-    run = healthy(tmp_path / "run [1] {a,b}").write()
+    run = good_run.healthy(tmp_path / "run [1] {a,b}").write()
     done = in_a_process(run, SPARK_HOME=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "verdict: valid"
@@ -124,36 +121,15 @@ def check_of(name: str) -> dict[str, object]:
     return {"id": name, "name": name, **counts, "examples": [], "subjects": [], "evidence": [], "why": "", "not_judged": []}
 
 
-def no_spec(run: Path) -> None:
-    (run / "spec.json").unlink()
-
-
-def broken_spec(run: Path) -> None:
-    (run / "spec.json").write_text("{")
+def history(run: Path, spoil: Callable[[Path], object]) -> None:
+    """Do this to each file of the history."""
+    for file in (run / "history").iterdir():
+        spoil(file)
 
 
 def no_history(run: Path) -> None:
-    for file in (run / "history").iterdir():
-        file.unlink()
+    history(run, Path.unlink)
     (run / "history").rmdir()
-
-
-def deleted_history(run: Path) -> None:
-    for file in (run / "history").iterdir():
-        file.unlink()
-
-
-def empty_history(run: Path) -> None:
-    for file in (run / "history").iterdir():
-        file.write_text("")
-
-
-def history_folder_in_place_of_a_file(run: Path) -> None:
-    (run / "history" / "x.jsonl").mkdir()
-
-
-def deep_spec(run: Path) -> None:
-    (run / "spec.json").write_text("[" * 100_000)
 
 
 def newer_schema(run: Path) -> None:
@@ -161,26 +137,21 @@ def newer_schema(run: Path) -> None:
     file.write_text(file.read_text().replace(f'"v":{SCHEMA_VERSION}', f'"v":{SCHEMA_VERSION + 1}', 1))
 
 
-@pytest.mark.parametrize(
-    ("spoil", "words"),
-    [
-        (no_spec, "spec.json of run: No such file or directory"),
-        (broken_spec, "spec.json of run is not JSON"),
-        (deep_spec, "spec.json of run is not JSON"),
-        (history_folder_in_place_of_a_file, "history file x.jsonl of run is not a file"),
-        (no_history, "run has no history folder"),
-        (deleted_history, "the history of run is empty"),
-        (empty_history, "the history of run is empty"),
-        (
-            newer_schema,
-            f"history file worker-1.jsonl: schema version {SCHEMA_VERSION + 1}, this judge reads up to {SCHEMA_VERSION}",
-        ),
-    ],
-    ids=lambda value: getattr(value, "__name__", ""),
-)
-def test_what_cannot_be_judged_is_one_clear_line_and_unknown(
-    run: Path, command: Command, spoil: Callable[[Path], None], words: str
-) -> None:
+UNJUDGED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no spec": (lambda run: (run / "spec.json").unlink(), "spec.json of run: No such file or directory"),
+    "broken spec": (lambda run: (run / "spec.json").write_text("{"), "spec.json of run is not JSON"),
+    "deep spec": (lambda run: (run / "spec.json").write_text("[" * 100_000), "spec.json of run is not JSON"),
+    "folder": (lambda run: (run / "history/x.jsonl").mkdir(), "history file x.jsonl of run is not a file"),
+    "no history": (no_history, "run has no history folder"),
+    "deleted history": (lambda run: history(run, Path.unlink), "the history of run is empty"),
+    "empty history": (lambda run: history(run, lambda file: file.write_text("")), "the history of run is empty"),
+    "newer schema": (newer_schema, f"schema version {SCHEMA_VERSION + 1}, this judge reads up to {SCHEMA_VERSION}"),
+}
+
+
+@pytest.mark.parametrize("what", UNJUDGED)
+def test_what_cannot_be_judged_is_one_clear_line_and_unknown(run: Path, command: Command, what: str) -> None:
+    spoil, words = UNJUDGED[what]
     (run / "verdict.json").write_text('{"verdict": "valid"}')
     spoil(run)
     code, out, _ = command(run)
@@ -197,7 +168,7 @@ def test_a_page_that_cannot_be_drawn_is_one_line_and_changes_nothing(
     def stumble(*_: object) -> None:
         raise ValueError("no ink\nno paper")
 
-    run = healthy(tmp_path / "run").write()
+    run = good_run.healthy(tmp_path / "run").write()
     monkeypatch.setattr(reports.judge, "evaluate", lambda *_: ({**undecided("because", {}), "verdict": "valid"}, None))
     monkeypatch.setattr(reports.judge.page, "write_report", stumble)
     code, out, err = command(run)
@@ -245,7 +216,7 @@ def test_what_an_older_judge_left_goes_first(run: Path, command: Command, monkey
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
 def test_a_spec_that_no_harness_writes_is_one_clear_line(tmp_path: Path, change: dict[str, object], words: str) -> None:
-    (tmp_path / "spec.json").write_text(json.dumps({**SPEC, **change}))
+    (tmp_path / "spec.json").write_text(json.dumps({**story.SPEC, **change}))
     with pytest.raises(JudgeError, match=re.escape(words)) as refused:
         read_spec(tmp_path)
     assert "\n" not in str(refused.value) and str(refused.value).startswith(f"spec.json of {tmp_path.name}: ")
@@ -270,14 +241,14 @@ def test_a_spec_that_no_harness_writes_is_one_clear_line(tmp_path: Path, change:
     ],
 )
 def test_channels_that_no_harness_writes_are_told(channels: object, faults: list[str]) -> None:
-    found = spec_faults({**SPEC, "model": "dsps", "channels": channels})
+    found = spec_faults({**story.SPEC, "model": "dsps", "channels": channels})
     assert len(found) == len(faults) and all(map(str.startswith, found, faults))
 
 
 def test_a_spec_without_a_field_says_which(tmp_path: Path) -> None:
-    assert spec_faults(SPEC) == []
+    assert spec_faults(story.SPEC) == []
     for name in ("schema", "lease_ms", "sweep_ms", "recovery_bound_ms", "liveness_ms", "workers", "plan", "ended_utc"):
-        spec = {field: value for field, value in SPEC.items() if field != name}
+        spec = {field: value for field, value in story.SPEC.items() if field != name}
         assert [fault.split(",")[0].split(":")[0] for fault in spec_faults(spec)] == [f"{name} is missing"]
 
 
@@ -301,8 +272,7 @@ def test_a_stdout_without_the_characters_gets_escapes(tmp_path: Path) -> None:
     run = tmp_path / "tür"
     run.mkdir()
     done = bare_verdict("", run, PYTHONIOENCODING="ascii")
-    assert (done.returncode, done.stderr) == (2, "")
-    assert "spec.json of t\\xfcr is not JSON" in done.stdout
+    assert (done.returncode, done.stderr) == (2, "") and "spec.json of t\\xfcr is not JSON" in done.stdout
 
 
 def test_a_signal_that_was_swallowed_still_leaves_no_verdict(
@@ -383,8 +353,7 @@ def test_a_judge_that_is_told_to_stop_takes_its_jvm_and_scratch_with_it(
         told, complaint = judge.stdout.read(), judge.stderr.read()
     assert (judge.returncode, told, complaint.splitlines()[-1]) == (2, "verdict: unknown\n", "judge: interrupted")
     assert all(line.startswith("judge: ") for line in complaint.splitlines()), complaint
-    assert not list(scratch.glob("ironclaim-spark-*"))
-    assert not (run / "verdict.json").exists()
+    assert not list(scratch.glob("ironclaim-spark-*")) and not (run / "verdict.json").exists()
 
 
 @pytest.mark.parametrize(

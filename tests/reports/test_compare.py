@@ -1,7 +1,5 @@
 """The comparison of two variants on planted data: what it must find, what it must not claim, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -94,21 +92,16 @@ def test_a_difference_inside_of_what_halves_of_a_differ_by_is_no_difference(tmp_
     assert line.outcome == "cannot_show"
 
 
-@pytest.mark.parametrize(
-    ("numbers", "expected"),
-    [
-        ((1.2, 1.1, 1.3, 1.1, 0.04), "slower"),
-        ((1.2, 1.1, 1.3, 1.1, 0.06), "cannot_show"),
-        ((1.2, 0.99, 1.3, 1.1, 0.04), "cannot_show"),
-        ((1.2, 1.1, 1.3, 1.25, 0.04), "cannot_show"),
-        ((0.8, 0.7, 0.9, 1.2, 0.04), "faster"),
-        ((0.8, 0.7, 0.9, 1.3, 0.04), "cannot_show"),
-        ((1.0, 0.96, 1.04, 1.1, 1.0), "same"),
-        ((1.0, 0.94, 1.04, 1.1, 1.0), "cannot_show"),
-        ((1.0, 0.96, 1.06, 1.1, 1.0), "cannot_show"),
-        ((1.02, 1.01, 1.04, 1.1, 0.01), "same"),
-    ],
-)
+DIFFERENCES = [
+    ((1.2, 1.1, 1.3, 1.1, 0.04), "slower"), ((1.2, 1.1, 1.3, 1.1, 0.06), "cannot_show"),
+    ((1.2, 0.99, 1.3, 1.1, 0.04), "cannot_show"), ((1.2, 1.1, 1.3, 1.25, 0.04), "cannot_show"),
+    ((0.8, 0.7, 0.9, 1.2, 0.04), "faster"), ((0.8, 0.7, 0.9, 1.3, 0.04), "cannot_show"),
+    ((1.0, 0.96, 1.04, 1.1, 1.0), "same"), ((1.0, 0.94, 1.04, 1.1, 1.0), "cannot_show"),
+    ((1.0, 0.96, 1.06, 1.1, 1.0), "cannot_show"), ((1.02, 1.01, 1.04, 1.1, 0.01), "same"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("numbers", "expected"), DIFFERENCES)
 def test_a_difference_needs_all_three(numbers: tuple[float, ...], expected: str) -> None:
     """Ratio, its interval, noise floor and corrected p of a metric of which less is better."""
     ratio, low, high, floor, corrected_p = numbers
@@ -116,15 +109,15 @@ def test_a_difference_needs_all_three(numbers: tuple[float, ...], expected: str)
     assert outcome(line, 0.05) == expected
 
 
+TOO_FEW = [
+    (3, ["end_to_end.p99.all"], "the smallest p that they can give is 0.1; 4 of each are needed"),
+    (4, [], "0.029, 0.17 when corrected for 6 metrics; 5 of each are needed, 4 for one metric alone"),
+    (5, ["all"], "6 of each are needed"),
+]
+
+
 @pytest.mark.parametrize("factor", [1.0, 2.0])
-@pytest.mark.parametrize(
-    ("count", "names", "needed"),
-    [
-        (3, ["end_to_end.p99.all"], "the smallest p that they can give is 0.1; 4 of each are needed"),
-        (4, [], "0.029, 0.17 when corrected for 6 metrics; 5 of each are needed, 4 for one metric alone"),
-        (5, ["all"], "6 of each are needed"),
-    ],
-)
+@pytest.mark.parametrize(("count", "names", "needed"), TOO_FEW)
 def test_too_few_repetitions_name_how_many_are_needed(
     count: int, names: list[str], needed: str, factor: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -147,21 +140,13 @@ def test_no_difference_is_claimed_of_runs_that_took_no_turns_without_that_warnin
     assert render(found).endswith("interleaved=no")
 
 
-@pytest.mark.parametrize(
-    ("order", "in_turns"),
-    [
-        ("ABAB", True),
-        ("ABBA", True),
-        ("BAABABBA", True),
-        ("ABABA", True),
-        ("AABB", False),
-        ("ABBBAA", False),
-        ("AAABB", False),
-        ("ABBAABABABB", True),
-        ("ABBBB", True),
-        ("AABBBBB", False),
-    ],
-)
+ORDERS = [
+    ("ABAB", True), ("ABBA", True), ("BAABABBA", True), ("ABABA", True), ("AABB", False), ("ABBBAA", False),
+    ("AAABB", False), ("ABBAABABABB", True), ("ABBBB", True), ("AABBBBB", False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("order", "in_turns"), ORDERS)
 def test_turns_are_taken_when_no_side_is_ahead(order: str, in_turns: bool, tmp_path: Path) -> None:
     paths: dict[str, list[Path]] = {"A": [], "B": []}
     for place, side in enumerate(order):
@@ -172,18 +157,18 @@ def test_turns_are_taken_when_no_side_is_ahead(order: str, in_turns: bool, tmp_p
     assert not interleaved(read_side(paths["A"]), b)
 
 
-@pytest.mark.parametrize(
-    ("fields", "complaint"),
-    [
-        ({"rate_per_s": 60}, "rate_per_s differs: 120 in .*-a, 60 in .*-b"),
-        ({"lease_ms": 2_000}, "lease_ms differs: 9000 in .*-a, 2000 in .*-b"),
-        ({"limits": [{"name": "x"}]}, r"limits differs: null in .*-a, \[.*"),
-        ({"machine": ["none"]}, "machine cores differs: 2 in .*, null in .*"),
-        ({"machine": {**SPEC["machine"], "cores": 4}}, "machine cores differs: 2 in .*, 4 in .*"),
-        ({"seed": 2}, "seed differs: seed 1 is 4 of 4 runs of A and 3 of 4 of B"),
-        ({"git_commit": "c" * 40}, 'B: git_commit differs: "bbb.* in .*, "ccc.* in .*'),
-    ],
-)
+UNLIKE = [
+    ({"rate_per_s": 60}, "rate_per_s differs: 120 in .*-a, 60 in .*-b"),
+    ({"lease_ms": 2_000}, "lease_ms differs: 9000 in .*-a, 2000 in .*-b"),
+    ({"limits": [{"name": "x"}]}, r"limits differs: null in .*-a, \[.*"),
+    ({"machine": ["none"]}, "machine cores differs: 2 in .*, null in .*"),
+    ({"machine": {**SPEC["machine"], "cores": 4}}, "machine cores differs: 2 in .*, 4 in .*"),
+    ({"seed": 2}, "seed differs: seed 1 is 4 of 4 runs of A and 3 of 4 of B"),
+    ({"git_commit": "c" * 40}, 'B: git_commit differs: "bbb.* in .*, "ccc.* in .*'),
+]
+
+
+@pytest.mark.parametrize(("fields", "complaint"), UNLIKE)
 def test_unlike_runs_are_refused_with_the_field(
     fields: dict[str, Any], complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -191,8 +176,7 @@ def test_unlike_runs_are_refused_with_the_field(
     assert obstacles(read_side(a), read_side(b)) == []
     edit(b[2], **fields)
     assert call(a, b, tmp_path / "out", "--metric", "recovery_ms") == 2
-    assert re.search(complaint, capsys.readouterr().err)
-    assert not (tmp_path / "out").exists()
+    assert re.search(complaint, capsys.readouterr().err) and not (tmp_path / "out").exists()
     assert call(a, b, tmp_path / "out", "--metric", "recovery_ms", "--any") == 0
     assert re.search(f"warnings\n  compared although {complaint}", capsys.readouterr().out)
 
@@ -209,15 +193,15 @@ def test_a_run_that_is_not_valid_is_refused_by_its_name(tmp_path: Path, capsys: 
     assert "none does not exist; each drill makes one" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("broken", "complaint"),
-    [
-        ("{", "cannot be read"),
-        ("[]", "has no usable measures"),
-        ('{"verdict": "valid", "spec": {}, "measures": {}}', "usable"),
-        ('{"verdict": "valid", "spec": 7, "measures": {"percentiles": [], "rates": {}, "recovery": []}}', "usable"),
-    ],
-)
+BROKEN = [
+    ("{", "cannot be read"),
+    ("[]", "has no usable measures"),
+    ('{"verdict": "valid", "spec": {}, "measures": {}}', "usable"),
+    ('{"verdict": "valid", "spec": 7, "measures": {"percentiles": [], "rates": {}, "recovery": []}}', "usable"),
+]
+
+
+@pytest.mark.parametrize(("broken", "complaint"), BROKEN)
 def test_a_verdict_without_measures_is_one_line(
     broken: str, complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -254,8 +238,7 @@ def test_a_metric_that_one_run_lacks_is_not_compared(tmp_path: Path) -> None:
 def test_values_are_those_of_the_run(tmp_path: Path) -> None:
     [run] = read_side([judged(tmp_path / "run", TYPICAL)])
     found = {metric.name: value for metric, value in run.values.items()}
-    assert {name: found[name] for name in TYPICAL} == pytest.approx(TYPICAL)
-    assert "offered_per_s" not in found
+    assert {name: found[name] for name in TYPICAL} == pytest.approx(TYPICAL) and "offered_per_s" not in found
 
 
 def test_folders_of_runs_the_page_and_the_json_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

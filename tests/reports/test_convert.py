@@ -1,7 +1,5 @@
 """From JSON lines to Parquet: nothing is lost, nothing is made up, and what cannot be read is counted."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -11,10 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from record.history import SCHEMA_VERSION
-from reports import convert
-from reports.convert import Converted
-from reports.errors import JudgeError
-from reports.hosts import Host
+from reports import convert, errors, hosts
 
 BASE = {"v": SCHEMA_VERSION, "proc": "w", "t_ns": 1}
 
@@ -28,7 +23,7 @@ def call(seq: int, op: str, kind: str, *jobs: str, f: str = "claim", **columns: 
     return line(seq, kind="operation", f=f, op=op, type=kind, items=items, **columns)
 
 
-def converted(folder: Path, content: bytes) -> tuple[Converted, list[dict[str, Any]]]:
+def converted(folder: Path, content: bytes) -> tuple[convert.Converted, list[dict[str, Any]]]:
     """What a history file of this content becomes, and its events."""
     (folder / "history").mkdir(exist_ok=True)
     file = folder / "history" / "w.jsonl"
@@ -85,13 +80,13 @@ def test_an_event_has_the_replid_of_the_last_connection_before_it(tmp_path: Path
     }
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [
-        *(b"[1]", b"7", b"{", b'{"v": 7, "seq": "one"}', b'{"v": 7} {"v": 7}', b'{"v": 7, "seq": 99999999999999999999}'),
-        *(b'{"v": 7, "items": [{"fence": "x"}]}', b'{"seq": 1}'),
-    ],
-)
+ODD_LINES = [
+    *(b"[1]", b"7", b"{", b'{"v": 7, "seq": "one"}', b'{"v": 7} {"v": 7}', b'{"v": 7, "seq": 99999999999999999999}'),
+    *(b'{"v": 7, "items": [{"fence": "x"}]}', b'{"seq": 1}'),
+]
+
+
+@pytest.mark.parametrize("odd", ODD_LINES)
 def test_a_line_that_is_no_row_is_counted_and_the_others_are_read(odd: bytes, tmp_path: Path) -> None:
     content = b"".join([line(0, kind="open"), odd + b"\n", b"\n", call(2, "a", "ok", "j"), line(3, kind="close", rows=4)])
     made, events = converted(tmp_path, content)
@@ -111,15 +106,13 @@ def test_a_line_that_was_cut_off_is_told_apart(tmp_path: Path) -> None:
 def test_a_newer_version_is_recognized_in_rows_that_cannot_be_read(tmp_path: Path) -> None:
     made, _ = converted(tmp_path, b'{"v": 99, "seq": {"of": 1}}\n')
     collected = made.collected()
-    assert collected is not None
-    assert collected.facts.version_max == 99
+    assert collected is not None and collected.facts.version_max == 99
 
 
 def test_a_file_is_converted_again_only_when_it_has_changed(tmp_path: Path) -> None:
     made, _ = converted(tmp_path, call(0, "a", "ok", "j1"))
     begun: list[int] = []
-    file = tmp_path / "history" / "w.jsonl"
-    before = made.events.stat().st_mtime_ns
+    file, before = tmp_path / "history" / "w.jsonl", made.events.stat().st_mtime_ns
     convert.convert(tmp_path, [file], begun.append)
     assert (begun, made.events.stat().st_mtime_ns) == ([], before)
     file.write_bytes(call(0, "a", "ok", "j2"))
@@ -134,7 +127,7 @@ def test_a_file_is_converted_again_when_the_clock_of_its_host_is_known_better(tm
     begun: list[int] = []
     file = tmp_path / "history" / "w.jsonl"
     for shift_ns, times in ((7, 1), (7, 1), (8, 2)):
-        away = Host("there", "there", (file.name,), at_ns=(1, 9), shifts_ns=(shift_ns, shift_ns))
+        away = hosts.Host("there", "there", (file.name,), at_ns=(1, 9), shifts_ns=(shift_ns, shift_ns))
         ((_, collected),) = convert.convert(tmp_path, [file], begun.append, [away])
         (event,) = pq.read_table(made.events).to_pylist()
         assert (event["done_ns"], event["t_ns"], collected.facts.last_ns) == (50 + shift_ns, 1 + shift_ns, 1 + shift_ns)
@@ -150,5 +143,5 @@ def test_rows_about_channels_keep_their_items(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "parquet").write_text("in the way")
-    with pytest.raises(JudgeError, match=f"the history of {tmp_path.name} cannot be converted"):
+    with pytest.raises(errors.JudgeError, match=f"the history of {tmp_path.name} cannot be converted"):
         converted(tmp_path, line(0, kind="open"))

@@ -1,14 +1,13 @@
 """Every way in which a broken engine shows in a history is seen by the judge, on runs of the drill as `make bench` has it: one
 of jobs, one of channels."""
 
-from __future__ import annotations
+from collections.abc import Sized
 
 import pytest
 from pyspark.sql import SparkSession
 
-from chaos.cli import main
-from chaos.interrupts import Interrupts
-from reports.checks import CHECKS
+from chaos import cli, interrupts
+from reports import checks
 from reports.corrupt.command import Seen, corrupt
 from reports.corrupt.kinds import CHANNEL_KINDS, KINDS
 
@@ -22,8 +21,8 @@ NOT_ALONE_ON_CHANNELS = {"H2"}
 def recorded(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, *words: str) -> list[Seen]:
     """What the judge makes of each corruption of a valid run."""
     runs = tmp_path_factory.mktemp("runs")
-    with Interrupts() as caught:
-        assert main(["run", *words, "--seed", "1", "--runs", str(runs)], caught) == 0
+    with interrupts.Interrupts() as caught:
+        assert cli.main(["run", *words, "--seed", "1", "--runs", str(runs)], caught) == 0
     return list(corrupt(runs / "latest", 1, spark))
 
 
@@ -39,38 +38,24 @@ def found_on_channels(tmp_path_factory: pytest.TempPathFactory, spark: SparkSess
     return recorded(tmp_path_factory, spark, "channels")
 
 
-@pytest.mark.nightly
-@pytest.mark.timeout(3_600)
-def test_every_corruption_is_seen_by_the_check_that_is_named_for_it(found: list[Seen]) -> None:
-    assert [one.kind.name for one in found if not one.caught] == []
-    assert len(found) == len(KINDS) >= 60
+#: What was seen in a run, the kinds of corruption there are, how many at least, and the checks with those that see nothing alone.
+RUNS = [("found", KINDS, 60, "HJ", NOT_ALONE), ("found_on_channels", CHANNEL_KINDS, 50, "HP", NOT_ALONE_ON_CHANNELS)]
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3_600)
-def test_each_check_sees_something_that_no_other_check_does(found: list[Seen]) -> None:
-    needed = {check.id for check in CHECKS if check.id[0] in "HJ"} - NOT_ALONE
-    alone = {one.checks[0] for one in found if len(one.checks) == 1}
-    assert needed - alone == set()
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(3_600)
-def test_every_corruption_of_channels_is_seen_by_the_check_that_is_named_for_it(found_on_channels: list[Seen]) -> None:
-    assert [one.kind.name for one in found_on_channels if not one.caught] == []
-    assert len(found_on_channels) == len(CHANNEL_KINDS) >= 50
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(3_600)
-def test_each_check_of_channels_sees_something_that_no_other_check_does(found_on_channels: list[Seen]) -> None:
-    needed = {check.id for check in CHECKS if check.id[0] in "HP"} - NOT_ALONE_ON_CHANNELS
-    alone = {one.checks[0] for one in found_on_channels if len(one.checks) == 1}
-    assert needed - alone == set()
+@pytest.mark.parametrize(("run", "kinds", "least", "of", "not_alone"), RUNS, ids=["jobs", "channels"])
+def test_every_corruption_is_seen_by_its_check_and_each_check_sees_some_that_no_other_does(
+    request: pytest.FixtureRequest, run: str, kinds: Sized, least: int, of: str, not_alone: set[str]
+) -> None:
+    found: list[Seen] = request.getfixturevalue(run)
+    assert [one.kind.name for one in found if not one.caught] == [] and len(found) == len(kinds) >= least
+    needed = {check.id for check in checks.CHECKS if check.id[0] in of} - not_alone
+    assert needed - {one.checks[0] for one in found if len(one.checks) == 1} == set()
 
 
 def test_each_kind_says_what_the_engine_did_and_names_a_check() -> None:
     kinds = [*KINDS.values(), *CHANNEL_KINDS.values()]
     assert all(kind.edit.__doc__ for kind in kinds)
-    assert {kind.check for kind in kinds} <= {check.id for check in CHECKS}
+    assert {kind.check for kind in kinds} <= {check.id for check in checks.CHECKS}
     assert {kind.check[0] for kind in CHANNEL_KINDS.values()} == {"H", "P"}

@@ -1,15 +1,12 @@
 """Declared findings: told apart from violations, and never more than they describe."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reports.folder import spec_faults
-from reports.page.facts import declared
-from reports.page.words import headline
+from reports.page import facts, words
 from tests.reports.conftest import Checked, Judge
 from tests.reports.good_run import healthy
 from tests.reports.story import SPEC, Story
@@ -35,9 +32,7 @@ def finished_twice(story: Story, job: str, second: str) -> None:
     story.enqueue(job, 38.0)
     tokens = [story.claim("worker-1", job, 38.1), story.claim(second, job, 47.2)]
     for token, at in zip(tokens, (47.5, 47.52), strict=True):
-        story.start(token, at - 0.1, took=0.05)
-        story.effect(token, at - 0.01)
-        story.end("finish", token, at=at)
+        story.finish(token, at, start=at - 0.1, took=0.05, effect=at - 0.01)
 
 
 @pytest.mark.slow
@@ -57,22 +52,22 @@ def test_what_a_finding_describes_is_no_violation_and_is_counted(story: Story, j
     assert (decided["measures"]["lost"], decided["measures"]["doubled"]) == (1, 1)
     # Each belongs to the fault before it: lost after the kill at 10 s, doubled after the freeze at 25 s.
     assert [(line["lost"], line["doubled"]) for line in decided["measures"]["by_fault"]] == [(1, 0), (0, 1)]
-    assert "apart from what the model declares" in headline(decided)
-    assert "J6 both was finished 2 times" in declared(decided["findings"])
+    assert "apart from what the model declares" in words.headline(decided)
+    assert "J6 both was finished 2 times" in facts.declared(decided["findings"])
+
+
+UNDESCRIBED = [
+    # Its job was never in the hands of a foreign worker.
+    (TWICE, "worker-3"),
+    # Another kind of violation of the same check.
+    ({**TWICE, "checks": ["J6:run again", "J3"]}, "node-1"),
+    # Another process.
+    ({**TWICE, "procs": ["ruby-"]}, "node-1"),
+]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("finding", "second"),
-    [
-        # Its job was never in the hands of a foreign worker.
-        (TWICE, "worker-3"),
-        # Another kind of violation of the same check.
-        ({**TWICE, "checks": ["J6:run again", "J3"]}, "node-1"),
-        # Another process.
-        ({**TWICE, "procs": ["ruby-"]}, "node-1"),
-    ],
-)
+@pytest.mark.parametrize(("finding", "second"), UNDESCRIBED)
 def test_what_a_finding_does_not_describe_stays_a_violation(
     finding: dict[str, Any], second: str, story: Story, checked: Checked
 ) -> None:
@@ -94,17 +89,17 @@ def test_a_finding_hides_no_unknown(story: Story, checked: Checked) -> None:
     assert verdict == "unknown" and "missing rows may explain it" in why
 
 
-@pytest.mark.parametrize(
-    ("findings", "complaint"),
-    [
-        ("all", "findings is no list"),
-        ([{"name": "a", "text": "b"}], "findings[0] has checks null, they must be ids of J or P checks, or id:kind"),
-        ([{"name": "a", "text": "b", "checks": ["H0"]}], 'findings[0] has checks ["H0"], they must be'),
-        ([{"name": "a", "text": "b", "checks": "J3"}], 'findings[0] has checks "J3", they must be'),
-        ([{"checks": ["J3"], "text": "b"}], "findings[0] has no name, it must be a text"),
-        ([{"name": "a", "text": "b", "checks": ["J3"], "procs": [""]}], 'findings[0] has procs [""], they must be'),
-    ],
-)
+LOOSE = [
+    ("all", "findings is no list"),
+    ([{"name": "a", "text": "b"}], "findings[0] has checks null, they must be ids of J or P checks, or id:kind"),
+    ([{"name": "a", "text": "b", "checks": ["H0"]}], 'findings[0] has checks ["H0"], they must be'),
+    ([{"name": "a", "text": "b", "checks": "J3"}], 'findings[0] has checks "J3", they must be'),
+    ([{"checks": ["J3"], "text": "b"}], "findings[0] has no name, it must be a text"),
+    ([{"name": "a", "text": "b", "checks": ["J3"], "procs": [""]}], 'findings[0] has procs [""], they must be'),
+]
+
+
+@pytest.mark.parametrize(("findings", "complaint"), LOOSE)
 def test_a_loose_finding_is_refused(findings: object, complaint: str) -> None:
     (found,) = spec_faults({**SPEC, "findings": findings})
     assert found.startswith(complaint)

@@ -1,7 +1,5 @@
 """The rows that prove a violation: found in the files, with file and line, in order of time."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -40,8 +38,7 @@ def gathered(run: Path, *found: tuple[str, str, str], facts: Run = FACTS, **more
 def doubled(folder: Path) -> tuple[Story, str]:
     """A valid run with one job that two workers hold; and the sentence of the check about it."""
     story = healthy(folder)
-    first = story.leased("worker-1", "twice", 40.1, enqueued=40.0)
-    story.start(first, 40.11, took=1.0)
+    first = story.handled("worker-1", "twice", 40.1, enqueued=40.0, took=1.0)
     second = story.claim("worker-3", "twice", 40.2)
     story.end("finish", second, at=40.4)
     story.end("finish", first, at=41.2, reply=None)
@@ -72,8 +69,7 @@ def test_the_rows_of_a_job_come_with_file_and_line_in_order_of_time(tmp_path: Pa
         row = row_at(run, line)
         assert (row["f"], row["proc"]) == (line["what"], line["process"])
         assert row["type"] == ("invoke" if line["answer"] == "no answer" else "ok")
-    assert one["rows"][3]["done_s"] == pytest.approx(40.201)
-    assert one["rows"][3]["about"] in sentence
+    assert one["rows"][3]["done_s"] == pytest.approx(40.201) and one["rows"][3]["about"] in sentence
 
 
 def test_lines_are_counted_over_corrupt_ones_and_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,8 +163,7 @@ def test_the_verdict_holds_the_first_violation_of_each_violated_check(tmp_path: 
     verdict = decided(("J1", "twice", sentence), ("J1", "quiet-0", "x"))
     evidence.collect(run, verdict, FACTS, said.append)
     (check,) = verdict["checks"]
-    assert said == [] and len(check["evidence"]) == 6
-    assert len(evidence.read(run)) == 2
+    assert said == [] and len(check["evidence"]) == 6 and len(evidence.read(run)) == 2
     place, second, unit, *rest = check["evidence"][1].split()
     assert (place.partition(":")[0], second, unit, rest[:2]) == ("worker-1.jsonl", "40.100", "s", ["claim", "leased"])
     assert len({line.index(" s  ") for line in check["evidence"]}) == 1, "columns are aligned"
@@ -182,8 +177,7 @@ def test_evidence_that_cannot_be_had_is_one_line_and_changes_nothing(run: Path) 
         "judge: the evidence of run cannot be written: JudgeError: evidence.json of run cannot be written: "
         "No space left on device"
     ]
-    assert verdict["checks"][0]["evidence"] == []
-    assert evidence.read(run) == []
+    assert (verdict["checks"][0]["evidence"], evidence.read(run)) == ([], [])
 
 
 def test_no_lines_print_as_nothing() -> None:
@@ -204,8 +198,7 @@ def test_a_message_that_a_subscriber_never_got_comes_with_its_publish_and_the_ca
     named = [(line["what"], line["process"], line["about"].split()[0]) for line in one["rows"] if line["named"]]
     fetched = [("fetch", "subscriber-1", "k2"), ("fetch", "subscriber-3", "k2")]
     assert [one for one in named if one[0] != "handed"] == [("publish", "publisher-1", "k2"), *fetched]
-    others = {line["what"] for line in one["rows"] if not line["named"]}
-    assert {"subscribe", "acknowledge"} <= others
+    assert {"subscribe", "acknowledge"} <= {line["what"] for line in one["rows"] if not line["named"]}
 
 
 def test_a_violation_of_a_channel_shows_the_messages_that_its_sentence_names(channels: ChannelStory) -> None:

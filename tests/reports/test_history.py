@@ -1,7 +1,5 @@
 """H0: histories with holes, and those that only look as if they had one."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable
@@ -11,19 +9,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from record.history import ROW_FIELDS, SCHEMA_VERSION
-from reports import collect, load
+from reports import collect, errors, folder, load
 from reports.causes import Cause, of_doubt
 from reports.checks import h1_faults_bit
 from reports.checks.h0_history_whole import doubts
-from reports.errors import JudgeError
 from reports.facts import STATES, Run, Snapshot
-from reports.folder import history_files, torn_tail
 from tests.reports.good_run import cast, healthy
 from tests.reports.story import Story, ns
 
 
 def collect_facts(spark: SparkSession, run: Path) -> Run:
-    files = history_files(run)
+    files = folder.history_files(run)
     return load.collect_facts(load.read_history(spark, run, files), json.loads((run / "spec.json").read_text()))
 
 
@@ -49,205 +45,124 @@ def change(run: Path, file: str, index: int, **columns: object) -> None:
     rewrite(run, file, content)
 
 
-def corrupt_middle_line(run: Path) -> None:
-    content = lines(run, "worker-1.jsonl")
-    rewrite(run, "worker-1.jsonl", [*content[:5], content[5][:30] + "\n", *content[6:]])
+Spoil = Callable[[Path], None]
+W1 = "worker-1.jsonl"
+
+
+def left(edit: Callable[[list[str]], list[str]], file: str = W1) -> Spoil:
+    """Only these of the lines of a file are left."""
+    return lambda run: rewrite(run, file, edit(lines(run, file)))
+
+
+def changed(index: int | str, file: str = W1, **columns: object) -> Spoil:
+    """The row of this number, or the first that has this text, has other columns."""
+
+    def spoil(run: Path) -> None:
+        at = index if isinstance(index, int) else [index in line for line in lines(run, file)].index(True)
+        change(run, file, at, **columns)
+
+    return spoil
+
+
+def spec_with(**fields: object) -> Spoil:
+    """The spec says something else."""
+
+    def spoil(run: Path) -> None:
+        (run / "spec.json").write_text(json.dumps({**json.loads((run / "spec.json").read_text()), **fields}))
+
+    return spoil
+
+
+def without(operation: str, column: str) -> Spoil:
+    """The items of the first answer of an operation lack a column."""
+
+    def spoil(run: Path) -> None:
+        rows = [json.loads(line) for line in lines(run, W1)]
+        index = [(row.get("f"), row.get("type")) for row in rows].index((operation, "ok"))
+        items = [{name: value for name, value in item.items() if name != column} for item in rows[index]["items"]]
+        change(run, W1, index, items=items)
+
+    return spoil
+
+
+def moved(name: str, at: float) -> Spoil:
+    """A snapshot was taken at another time."""
+
+    def spoil(run: Path) -> None:
+        for index, line in enumerate(lines(run, "harness.jsonl")):
+            row = json.loads(line)
+            if row["kind"] == "final" and row["name"] == name:
+                change(run, "harness.jsonl", index, t_ns=ns(at))
+
+    return spoil
+
+
+NO_TOKEN = "has 1 rows about leases without a fence or a nonce"
+UNCOMPARED = "it has no clock measure that could be compared with the harness's, and two are needed"
+EXIT = "and its process was not killed"
+
+#: What makes the hole, and what is said of it.
+HOLES: dict[str, tuple[Spoil, str]] = {
+    "corrupt middle line": (left(lambda of: [*of[:5], of[5][:30] + "\n", *of[6:]]), f"{W1} has 1 corrupt line"),
+    "line of another type": (changed(5, first_send_ns="soon"), f"{W1} has 1 corrupt line"),
+    "row without a number": (changed(5, seq=None), f"{W1} has 1 corrupt line"),
+    "missing line": (left(lambda of: [*of[:5], *of[6:]]), "rows are missing"),
+    "line over another": (left(lambda of: [*of[:5], of[6], *of[6:]]), "rows are missing"),
+    "missing first line": (left(lambda of: of[1:]), f"{W1} does not start with its open row"),
+    "missing last line": (left(lambda of: of[:-1]), f"{W1} has no close row, {EXIT}"),
+    "torn last line": (left(lambda of: [*of[:-1], of[-1][:20]]), f"{W1} ends in mid-line, {EXIT}"),
+    "wrong count in close": (changed(-1, rows=3), "its close row says 3"),
+    "emptied file": (left(lambda of: []), f"history file {W1} is empty"),
+    "missing file": (lambda run: (run / "history" / W1).unlink(), f"{W1} is declared in the manifest and missing"),
+    "missing manifest": (lambda run: (run / "history/manifest.jsonl").unlink(), "file manifest.jsonl is missing"),
+    "undeclared file": (
+        lambda run: rewrite(run, "worker-9.jsonl", lines(run, W1)),
+        "history file worker-9.jsonl is not declared in the manifest",
+    ),
+    "two boots": (changed(0, boot_id="another"), f"(boot another): {UNCOMPARED}"),
+    # Count, smallest, greatest and sum of the numbers stay as they were.
+    "lines over their neighbours": (left(lambda of: [*of[:5], *[of[6]] * 3, *of[8:]]), f"history file {W1} has"),
+    "operation without a type": (changed(5, type=None), f"{W1} has 1 operation rows without f, op or a known type"),
+    "no boot": (changed(0, boot_id=None), f"{W1} has 1 open rows without a boot id"),
+    "snapshot without the server's time": (
+        changed(-2, "harness.jsonl", srv_us=None),
+        "history file harness.jsonl has 1 final rows without the server's time",
+    ),
+    "another era": (changed(1, replid="era-2"), "the server had 2 eras, and no fault of it was planned"),
+    "another lease": (changed('"claim"', lease_ms=60_000), "asked for a lease of 60000 ms, the spec says 9000 ms"),
+    "other workers": (spec_with(workers=8), "3 workers were started before the first enqueue, the spec says 8"),
+    "claim without a fence": (without("claim", "fence"), f"{W1} {NO_TOKEN}"),
+    "finish without a nonce": (without("finish", "nonce"), f"{W1} {NO_TOKEN}"),
+    "effect without a token": (
+        changed(1, "worker-1.sink.jsonl", items=[{"job": "quiet-0"}]),
+        f"history file worker-1.sink.jsonl {NO_TOKEN}",
+    ),
+    "unknown operation": (changed('"finish"', f="Finish"), f"{W1} has operations named Finish, which nobody knows"),
+    "unknown kind": (changed(5, kind="operatoin"), f"{W1} has rows of kind operatoin, which nobody knows"),
+    "absent consumer": (spec_with(consumers=1), "0 consumers inside Locust were started, the spec says 1"),
+    "cut tail of a killed process": (
+        left(lambda of: of[:-3], "worker-2.jsonl"),
+        "ms before 1-worker-kill, more than 3000 ms: rows are missing",
+    ),
+    "late deadline": (moved("deadline", 56.5), "taken 20500 ms after the last heal, not within 20000 ms"),
+    "early end": (moved("end", 51), "at the end was taken 500 ms before the one at the deadline"),
+    "end before the last enqueue": (moved("end", 40), "enqueued until 2501 ms after the snapshot at the end"),
+}
 
 
-def line_of_another_type(run: Path) -> None:
-    change(run, "worker-1.jsonl", 5, first_send_ns="soon")
-
-
-def row_without_a_number(run: Path) -> None:
-    change(run, "worker-1.jsonl", 5, seq=None)
-
-
-def missing_line(run: Path) -> None:
-    content = lines(run, "worker-1.jsonl")
-    rewrite(run, "worker-1.jsonl", [*content[:5], *content[6:]])
-
-
-def line_over_another(run: Path) -> None:
-    content = lines(run, "worker-1.jsonl")
-    rewrite(run, "worker-1.jsonl", [*content[:5], content[6], *content[6:]])
-
-
-def missing_first_line(run: Path) -> None:
-    rewrite(run, "worker-1.jsonl", lines(run, "worker-1.jsonl")[1:])
-
-
-def missing_last_line(run: Path) -> None:
-    rewrite(run, "worker-1.jsonl", lines(run, "worker-1.jsonl")[:-1])
-
-
-def torn_last_line(run: Path) -> None:
-    content = lines(run, "worker-1.jsonl")
-    rewrite(run, "worker-1.jsonl", [*content[:-1], content[-1][:20]])
-
-
-def wrong_count_in_close(run: Path) -> None:
-    change(run, "worker-1.jsonl", -1, rows=3)
-
-
-def emptied_file(run: Path) -> None:
-    rewrite(run, "worker-1.jsonl", [])
-
-
-def missing_file(run: Path) -> None:
-    (run / "history" / "worker-1.jsonl").unlink()
-
-
-def missing_manifest(run: Path) -> None:
-    (run / "history" / "manifest.jsonl").unlink()
-
-
-def undeclared_file(run: Path) -> None:
-    rewrite(run, "worker-9.jsonl", lines(run, "worker-1.jsonl"))
-
-
-def two_boots(run: Path) -> None:
-    change(run, "worker-1.jsonl", 0, boot_id="another")
-
-
-def lines_over_their_neighbours(run: Path) -> None:
-    """Count, smallest, greatest and sum of the numbers stay as they were."""
-    content = lines(run, "worker-1.jsonl")
-    rewrite(run, "worker-1.jsonl", [*content[:5], *[content[6]] * 3, *content[8:]])
-
-
-def operation_without_a_type(run: Path) -> None:
-    change(run, "worker-1.jsonl", 5, type=None)
-
-
-def no_boot(run: Path) -> None:
-    change(run, "worker-1.jsonl", 0, boot_id=None)
-
-
-def snapshot_without_the_servers_time(run: Path) -> None:
-    change(run, "harness.jsonl", -2, srv_us=None)
-
-
-def another_era(run: Path) -> None:
-    change(run, "worker-1.jsonl", 1, replid="era-2")
-
-
-def another_lease(run: Path) -> None:
-    index = next(index for index, line in enumerate(lines(run, "worker-1.jsonl")) if '"claim"' in line)
-    change(run, "worker-1.jsonl", index, lease_ms=60_000)
-
-
-def another_number_of_workers(run: Path) -> None:
-    spec = json.loads((run / "spec.json").read_text())
-    (run / "spec.json").write_text(json.dumps({**spec, "workers": 8}))
-
-
-def claim_without_a_fence(run: Path) -> None:
-    without(run, "claim", "fence")
-
-
-def finish_without_a_nonce(run: Path) -> None:
-    without(run, "finish", "nonce")
-
-
-def without(run: Path, operation: str, column: str) -> None:
-    """Take a column away from the items of the first answer of an operation."""
-    rows = [json.loads(line) for line in lines(run, "worker-1.jsonl")]
-    index = next(index for index, row in enumerate(rows) if (row.get("f"), row.get("type")) == (operation, "ok"))
-    items = [{name: value for name, value in item.items() if name != column} for item in rows[index]["items"]]
-    change(run, "worker-1.jsonl", index, items=items)
-
-
-def effect_without_a_token(run: Path) -> None:
-    change(run, "worker-1.sink.jsonl", 1, items=[{"job": "quiet-0"}])
-
-
-def operation_of_another_name(run: Path) -> None:
-    index = next(index for index, line in enumerate(lines(run, "worker-1.jsonl")) if '"finish"' in line)
-    change(run, "worker-1.jsonl", index, f="Finish")
-
-
-def row_of_another_kind(run: Path) -> None:
-    change(run, "worker-1.jsonl", 5, kind="operatoin")
-
-
-def consumer_that_is_not_there(run: Path) -> None:
-    spec = json.loads((run / "spec.json").read_text())
-    (run / "spec.json").write_text(json.dumps({**spec, "consumers": 1}))
-
-
-def cut_tail_of_a_killed_process(run: Path) -> None:
-    rewrite(run, "worker-2.jsonl", lines(run, "worker-2.jsonl")[:-3])
-
-
-def snapshots_moved(run: Path, name: str, at: float) -> None:
-    for index, line in enumerate(lines(run, "harness.jsonl")):
-        row = json.loads(line)
-        if row["kind"] == "final" and row["name"] == name:
-            change(run, "harness.jsonl", index, t_ns=ns(at))
-
-
-def late_deadline(run: Path) -> None:
-    snapshots_moved(run, "deadline", 56.5)
-
-
-def early_end(run: Path) -> None:
-    snapshots_moved(run, "end", 51)
-
-
-def end_before_the_last_enqueue(run: Path) -> None:
-    snapshots_moved(run, "end", 40)
-
-
-HOLES: list[tuple[Callable[[Path], None], str]] = [
-    (corrupt_middle_line, "history file worker-1.jsonl has 1 corrupt line"),
-    (line_of_another_type, "history file worker-1.jsonl has 1 corrupt line"),
-    (row_without_a_number, "history file worker-1.jsonl has 1 corrupt line"),
-    (missing_line, "rows are missing"),
-    (line_over_another, "rows are missing"),
-    (missing_first_line, "history file worker-1.jsonl does not start with its open row"),
-    (missing_last_line, "history file worker-1.jsonl has no close row, and its process was not killed"),
-    (torn_last_line, "history file worker-1.jsonl ends in mid-line, and its process was not killed"),
-    (wrong_count_in_close, "its close row says 3"),
-    (emptied_file, "history file worker-1.jsonl is empty"),
-    (missing_file, "history file worker-1.jsonl is declared in the manifest and missing"),
-    (missing_manifest, "history file manifest.jsonl is missing"),
-    (undeclared_file, "history file worker-9.jsonl is not declared in the manifest"),
-    (two_boots, "(boot another): it has no clock measure that could be compared with the harness's, and two are needed"),
-    (lines_over_their_neighbours, "history file worker-1.jsonl has"),
-    (operation_without_a_type, "history file worker-1.jsonl has 1 operation rows without f, op or a known type"),
-    (no_boot, "history file worker-1.jsonl has 1 open rows without a boot id"),
-    (snapshot_without_the_servers_time, "history file harness.jsonl has 1 final rows without the server's time"),
-    (another_era, "the server had 2 eras, and no fault of it was planned"),
-    (another_lease, "claims asked for a lease of 60000 ms, the spec says 9000 ms"),
-    (another_number_of_workers, "3 workers were started before the first enqueue, the spec says 8"),
-    (claim_without_a_fence, "history file worker-1.jsonl has 1 rows about leases without a fence or a nonce"),
-    (finish_without_a_nonce, "history file worker-1.jsonl has 1 rows about leases without a fence or a nonce"),
-    (effect_without_a_token, "history file worker-1.sink.jsonl has 1 rows about leases without a fence or a nonce"),
-    (operation_of_another_name, "history file worker-1.jsonl has operations named Finish, which nobody knows"),
-    (row_of_another_kind, "history file worker-1.jsonl has rows of kind operatoin, which nobody knows"),
-    (consumer_that_is_not_there, "0 consumers inside Locust were started, the spec says 1"),
-    (cut_tail_of_a_killed_process, "ms before 1-worker-kill, more than 3000 ms: rows are missing"),
-    (late_deadline, "taken 20500 ms after the last heal, not within 20000 ms"),
-    (early_end, "the snapshot at the end was taken 500 ms before the one at the deadline"),
-    (end_before_the_last_enqueue, "jobs were enqueued until 2501 ms after the snapshot at the end"),
-]
-
-
-@pytest.mark.parametrize(("spoil", "words"), HOLES, ids=[spoil.__name__ for spoil, _ in HOLES])
-def test_a_hole_is_found_and_named(
-    tmp_path: Path, sound: Path, spark: SparkSession, spoil: Callable[[Path], None], words: str
-) -> None:
+@pytest.mark.parametrize("hole", HOLES)
+def test_a_hole_is_found_and_named(tmp_path: Path, sound: Path, spark: SparkSession, hole: str) -> None:
+    spoil, words = HOLES[hole]
     run = shutil.copytree(sound, tmp_path / "run")
     spoil(run)
     (doubt,) = [doubt for doubt in doubts(collect_facts(spark, run)) if words in doubt]
-    assert of_doubt("H0", doubt) == (Cause.SLOW if spoil is late_deadline else Cause.HOLES)
+    assert of_doubt("H0", doubt) == (Cause.SLOW if hole == "late deadline" else Cause.HOLES)
 
 
 def test_a_killed_process_may_leave_its_last_line_torn_and_its_file_open(run: Path, spark: SparkSession) -> None:
     """Rule 32. Its sink is excused with it."""
     for file in ("worker-2.jsonl", "worker-2.sink.jsonl"):
-        content = lines(run, file)
-        rewrite(run, file, [*content, '{"v":1,"seq":99,"proc":"worker-2","t_ns":12'])
+        rewrite(run, file, [*lines(run, file), '{"v":1,"seq":99,"proc":"worker-2","t_ns":12'])
     assert doubts(collect_facts(spark, run)) == []
 
 
@@ -261,7 +176,7 @@ def test_a_newer_schema_is_not_read(run: Path, spark: SparkSession) -> None:
     newer = SCHEMA_VERSION + 1
     change(run, "worker-1.jsonl", 3, v=newer)
     message = rf"history file worker-1\.jsonl: schema version {newer}, this judge reads up to {SCHEMA_VERSION}"
-    with pytest.raises(JudgeError, match=message):
+    with pytest.raises(errors.JudgeError, match=message):
         collect_facts(spark, run)
 
 
@@ -283,7 +198,7 @@ def test_a_history_without_operations_is_in_doubt(run: Path, spark: SparkSession
 def test_the_tail_is_what_follows_the_last_newline(tmp_path: Path, content: bytes, tail: bytes) -> None:
     path = tmp_path / "file"
     path.write_bytes(content)
-    assert torn_tail(path) == tail
+    assert folder.torn_tail(path) == tail
 
 
 def test_a_snapshot_must_list_every_job_of_every_state_but_done() -> None:

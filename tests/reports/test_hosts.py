@@ -1,7 +1,5 @@
 """The clocks of several hosts: what their measures bound, what they contradict, and what the judge makes of it."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable
@@ -11,18 +9,15 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from reports import hosts
+from reports import file_facts, hosts, lines
 from reports.checks.h3_recorder_sound import CHECK as H3
 from reports.corrupt.history import History
 from reports.facts import MS, Process, Run, Usage
-from reports.file_facts import FileFacts
 from reports.folder import history_files
 from reports.hosts import Host, hosts_of
-from reports.lines import parsed
 from reports.meaning import widened
-from tests.reports import good_channels
+from tests.reports import good_channels, story
 from tests.reports.conftest import Checked
-from tests.reports.story import ns
 from tests.reports.test_channel_checks import CHECKS as CHANNEL_CHECKS
 
 S = 1_000 * MS
@@ -77,8 +72,7 @@ def compared(
     looks_s = [1.0, 10.5, 20.5, 30.5, 40.5, 50.5, 59.0] if looks_s is None else looks_s
     ends = {"server": server, "trip_ns": trip_ns, "end_s": 60.0}
     own = written.file("harness", "here", SECONDS, clock=lambda at_ns: at_ns, **ends)
-    other = written.file("producer", "there", looks_s, clock=clock, **ends)
-    first, second = hosts_of([other, own])
+    first, second = hosts_of([written.file("producer", "there", looks_s, clock=clock, **ends), own])
     assert (first.name, first.files, first.error_ns, first.trouble) == ("here", ("harness.jsonl",), 0, "")
     return second
 
@@ -190,7 +184,7 @@ def test_all_instants_of_a_row_and_of_its_items_are_moved() -> None:
     sent = {"v": 9, "seq": 0, "kind": "operation", "f": "enqueue", "proc": "producer-1", **times, "srv_us": 7}
     sent["items"] = [{"job": "a", "intended_ns": 10 * S, "delay_ms": 5}, {"job": "b"}]
     bare = {"v": 9, "seq": 1, "kind": "close", "proc": "producer-1", "t_ns": 13 * S}
-    block = parsed([json.dumps(row).encode() for row in (sent, bare)], "producer-1.jsonl", THERE)
+    block = lines.parsed([json.dumps(row).encode() for row in (sent, bare)], "producer-1.jsonl", THERE)
     moved, last = block.rows.to_pylist()
     assert {name: moved[name] for name in times} == {name: at_ns - 2 * S for name, at_ns in times.items()}
     assert (moved["srv_us"], last["t_ns"], last["done_ns"], last["items"]) == (7, 11 * S, None, None)
@@ -221,7 +215,7 @@ def test_intervals_of_another_host_are_widened_by_its_error(spark: SparkSession)
 
 @pytest.mark.parametrize("hosts_of_run", [(HERE, THERE), (HERE,)], ids=["there", "here"])
 def test_the_processor_of_a_producer_on_another_host_is_not_judged(hosts_of_run: tuple[Host, ...]) -> None:
-    file = FileFacts("producer-1.jsonl", enqueue_first_ns=10 * S, enqueue_last_ns=20 * S)
+    file = file_facts.FileFacts("producer-1.jsonl", enqueue_first_ns=10 * S, enqueue_last_ns=20 * S)
     run = Run({}, {file.name: file}, (Process("producer-1", "producer", file.name),), hosts=hosts_of_run)
     unsampled, away = "the CPU of producer-1 was not sampled while there was load", len(hosts_of_run) > 1
     assert (unsampled in H3.doubts(run)) is not away
@@ -238,7 +232,7 @@ def test_what_a_subscriber_did_in_turn_is_in_turn_on_another_host(tmp_path: Path
     for name, trip_ns in (("harness", MS), (good_channels.S2, 8 * MS)):
         rows = history.files[f"{name}.jsonl"]
         for second in range(1, round(good_channels.END_S)):
-            sent_ns = ns(second)
+            sent_ns = story.ns(second)
             times = {"first_send_ns": sent_ns, "done_ns": sent_ns + trip_ns, "t_ns": sent_ns + trip_ns}
             rows.insert(1, {**rows[0], "kind": "offset", **times, "srv_us": steady(sent_ns + trip_ns // 2)})
     history.on_another_host(good_channels.S2, lambda at_ns: at_ns + 2 * S)

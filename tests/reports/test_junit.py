@@ -1,7 +1,5 @@
 """junit.xml: what a CI system reads off it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree

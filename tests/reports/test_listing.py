@@ -1,7 +1,5 @@
 """The list of all runs: what it shows of each, what is wrong with a folder, and how fast it is."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -59,30 +57,29 @@ def test_each_run_is_listed_with_what_its_files_say(runs: Path) -> None:
     assert (first.state, first.scenario, first.model, first.seed, first.label) == ("valid", "bench", "lanes", 1, "")
     assert (first.date, first.commit, first.jobs, first.violations) == ("2026-01-01 00:00:00", "aaaaaaaa", 10_020, 0)
     assert (first.p99_ms, first.recovery_ms, first.page, first.slo) == (1_100.0, 9_200.0, "", "")
-    assert (first.servers, first.lossy) == ("", False)
-    assert first.finished_per_s == [50.0, 50.0, 0.0, 0.0, 100.0]
+    assert (first.servers, first.lossy, first.finished_per_s) == ("", False, [50.0, 50.0, 0.0, 0.0, 100.0])
     assert (worse.state, worse.model, worse.label, worse.violations) == ("violated", "bull", "no-reap", 1)
     assert worse.reason == "J4 violated: job-1 was lost" and worse.page == f"{worse.name}/report.html"
     assert unjudged.state == "not judged" and unjudged.reason.startswith("it goes on, or its harness was killed")
 
 
-@pytest.mark.parametrize(
-    ("file", "content", "reason"),
-    [
-        ("spec.json", None, "spec.json is missing"),
-        ("spec.json", '{"schema": 1, "se', "spec.json is not JSON: .*"),
-        ("spec.json", "[]", "spec.json is not a JSON object"),
-        ("spec.json", "\x00\xff", "spec.json is not JSON: .*"),
-        ("verdict.json", "", "verdict.json is not JSON: .*"),
-        ("verdict.json", '{"verdict": "valid"}', r"verdict.json is not a verdict: KeyError\('measures'\)"),
-        (
-            "verdict.json",
-            '{"verdict": 7, "checks": [], "measures": {"recovery": [], "enqueued": 1}}',
-            "verdict.json has the verdict 7",
-        ),
-        ("verdict.json", '{"verdict": "valid", "checks": 1, "measures": {"recovery": [1]}}', "verdict.json is not a verdict: .*"),
-    ],
-)
+BROKEN = [
+    ("spec.json", None, "spec.json is missing"),
+    ("spec.json", '{"schema": 1, "se', "spec.json is not JSON: .*"),
+    ("spec.json", "[]", "spec.json is not a JSON object"),
+    ("spec.json", "\x00\xff", "spec.json is not JSON: .*"),
+    ("verdict.json", "", "verdict.json is not JSON: .*"),
+    ("verdict.json", '{"verdict": "valid"}', r"verdict.json is not a verdict: KeyError\('measures'\)"),
+    (
+        "verdict.json",
+        '{"verdict": 7, "checks": [], "measures": {"recovery": [], "enqueued": 1}}',
+        "verdict.json has the verdict 7",
+    ),
+    ("verdict.json", '{"verdict": "valid", "checks": 1, "measures": {"recovery": [1]}}', "verdict.json is not a verdict: .*"),
+]
+
+
+@pytest.mark.parametrize(("file", "content", "reason"), BROKEN)
 def test_a_broken_folder_is_listed_with_the_reason(
     file: str, content: str | None, reason: str, runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -93,8 +90,7 @@ def test_a_broken_folder_is_listed_with_the_reason(
     one = next(one for one in entries(runs) if one.name == path.parent.name)
     assert one.state == "broken" and re.fullmatch(reason, one.reason)
     assert (one.scenario, one.seed, one.date) == ("bench", 1, "2026-01-01 00:05:00")
-    assert main(["list", str(runs)]) == 0
-    assert " broken=1 " in capsys.readouterr().out.splitlines()[-1]
+    assert main(["list", str(runs)]) == 0 and " broken=1 " in capsys.readouterr().out.splitlines()[-1]
     assert '<span class="badge unknown">broken</span>' in (runs / "index.html").read_text()
 
 
@@ -133,8 +129,7 @@ def test_objectives_are_shown_when_a_verdict_has_them(runs: Path, capsys: pytest
     ]  # fmt: skip
     path = runs / "20260101-000500-bench-seed1/verdict.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "slo": [{"result": "met"}, {"result": "missed"}]}))
-    assert main(["list", str(runs)]) == 0
-    assert "1 of 2 missed  20260101-000500" in capsys.readouterr().out
+    assert main(["list", str(runs)]) == 0 and "1 of 2 missed  20260101-000500" in capsys.readouterr().out
     assert ">1 of 2 missed</td>" in (runs / "index.html").read_text()
 
 
@@ -149,8 +144,7 @@ def test_no_name_of_a_run_is_markup(runs: Path) -> None:
 def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", str(tmp_path / "none")]) == 2
     assert capsys.readouterr().err == f"list: folder {tmp_path / 'none'}: No such file or directory\n"
-    assert main(["list", str(tmp_path)]) == 0
-    assert "there is none yet" in (tmp_path / "index.html").read_text()
+    assert main(["list", str(tmp_path)]) == 0 and "there is none yet" in (tmp_path / "index.html").read_text()
 
 
 @pytest.mark.slow

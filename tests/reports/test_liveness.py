@@ -1,7 +1,5 @@
 """J13 and the eras of J6 on whole runs: workers that stop claiming, queues not drained, runs that ended too soon to tell."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -79,14 +77,13 @@ def no_claims(story: Story) -> None:
     load(story, 0.15, {"worker-1": (37.0, 43.0), "worker-3": (37.0, 43.0)})
 
 
-@pytest.mark.parametrize(
-    ("tell", "early_s", "words"),
-    [
-        (never_again, 20.9, "gone in hand of worker-2 at 1-worker-kill, never ran elsewhere"),
-        (no_claims, 43.5, "worker-4 claimed none of the 80 claims after the last heal"),
-    ],
-    ids=["in hand", "silent worker"],
-)
+NEVER = [
+    (never_again, 20.9, "gone in hand of worker-2 at 1-worker-kill, never ran elsewhere"),
+    (no_claims, 43.5, "worker-4 claimed none of the 80 claims after the last heal"),
+]
+
+
+@pytest.mark.parametrize(("tell", "early_s", "words"), NEVER, ids=["in hand", "silent worker"])
 def test_what_never_happened_is_known_only_when_the_run_went_on_long_enough(
     tmp_path: Path, checked: Checked, tell: Callable[[Story], None], early_s: float, words: str
 ) -> None:
@@ -126,8 +123,7 @@ def test_what_a_failover_lost_counts_in_no_later_era(story: Story, checked: Chec
     story.run("worker-1", "finished", 47.0)
     fail_over(story, 48)
     story.run("worker-1", "finished", 49)
-    story.effect(kept, 49.1)
-    story.end("finish", kept, at=49.2)
+    story.finish(kept, 49.2, effect=49.1)
     story.run("worker-3", "held", 49.3)
     assert checked(story.write(), "J1", "J2", "J3", "J6") == dict.fromkeys(("J1", "J2", "J3", "J6"), ("valid", ""))
 
@@ -137,8 +133,7 @@ def test_what_an_era_saw_counts_in_it(story: Story, checked: Checked) -> None:
     fail_over(story, 48)
     first = story.leased("worker-3", "twice", 48.6, enqueued=48.5)
     story.run("worker-1", "twice", 49)
-    story.effect(first, 49.2)
-    story.end("finish", first, at=49.3)
+    story.finish(first, 49.3, effect=49.2)
     found = checked(story.write(), "J1", "J2", "J3", "J6")
     assert [found[check][0] for check in ("J1", "J2", "J3", "J6")] == ["violated", "valid", "violated", "violated"]
 

@@ -1,7 +1,5 @@
 """Declared loss: what the servers lost inside its windows is counted, and every other loss of an acknowledged write violates."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -105,14 +103,12 @@ def test_a_server_that_was_started_again_and_lost_nothing_excuses_no_late_finish
     """Its replication id is another one, its jobs are the same: a finish of a lease that is over violates before and after."""
     story = Failover(tmp_path / "run", [])
     story.spec["topology"] = "aof"
-    lease = story.leased("worker-3", "twice", 1.0, enqueued=0.5, told={"claims": 1})
-    story.start(lease, 1.01, took=late - 1.1)
+    lease = story.handled("worker-3", "twice", 1.0, enqueued=0.5, told={"claims": 1}, took=late - 1.1)
     story.reap("worker-1", lease, 3.0)
     story.run("worker-1", "twice", 4.0, told={"claims": 2, "crashes": 1})
     if late > 7:
         story.replaced()
-    story.effect(lease, late - 0.05)
-    story.end("finish", lease, at=late)
+    story.finish(lease, late, effect=late - 0.05)
     if late < 7:
         story.replaced()
     found = checked(story.rest(), "J3", "J6")
@@ -125,8 +121,7 @@ def zombie(story: Story, job: str, finished: float) -> None:
     story.start(lost, 1.01, took=finished - 1.1)
     story.reap("worker-1", lost, 3.0)
     story.run("worker-1", job, 3.5, told={"claims": 2, "crashes": 1})
-    story.effect(lost, finished - 0.05)
-    story.end("finish", lost, at=finished)
+    story.finish(lost, finished, effect=finished - 0.05)
 
 
 @pytest.mark.slow
@@ -134,15 +129,12 @@ def test_a_lost_write_explains_nothing_but_what_contradicts_it(tmp_path: Path, r
     """Each job has a write in the window. None of what is wrong with these comes from its loss."""
     story = Failover(tmp_path / "run", [LOSS])
     zombie(story, "ended-before-the-window", 8.0)
-    first = story.leased("worker-3", "twice-before-the-fault", 4.2, enqueued=4.1)
-    story.start(first, 4.21, took=0.3)
+    first = story.handled("worker-3", "twice-before-the-fault", 4.2, enqueued=4.1, took=0.3)
     story.run("worker-1", "twice-before-the-fault", 4.3)
-    story.effect(first, 4.5)
-    story.end("finish", first, at=4.6)
+    story.finish(first, 4.6, effect=4.5)
     for job in ("twice-after-the-fault", "lost-after-the-fault", "unfinished"):
         story.enqueue(job, 4.5)
-    held = story.leased("worker-3", "held-by-what-was-not-renewed", 2.0, enqueued=1.9)
-    story.extend(held, 4.5)
+    story.extend(story.leased("worker-3", "held-by-what-was-not-renewed", 2.0, enqueued=1.9), 4.5)
     lost = story.claim("worker-3", "unfinished", 4.7)
     story.replaced()
     story.end("release", lost, at=8.4, result="stale")
@@ -150,8 +142,7 @@ def test_a_lost_write_explains_nothing_but_what_contradicts_it(tmp_path: Path, r
     story.start(late, 8.01, took=1.4)
     story.claim("worker-3", "lost-after-the-fault", 8.1)
     story.run("worker-1", "twice-after-the-fault", 9.2)
-    story.effect(late, 9.41)
-    story.end("finish", late, at=9.5)
+    story.finish(late, 9.5, effect=9.41)
     story.run("worker-1", "held-by-what-was-not-renewed", 9.6)
     found = rows_of(story.rest(), "J1", "J3", "J4", "J6")
     stale = {("J3", "stale", "violated"), ("J6", "doubled", "violated")}
@@ -187,19 +178,16 @@ def test_a_lost_write_explains_what_contradicts_it(tmp_path: Path, rows_of: Rows
     story.start(old, 1.01, took=7.0)
     story.reap("worker-1", old, 4.2)
     newer = story.claim("worker-1", "claim-lost", 4.5, told={"claims": 2, "crashes": 1})
-    story.enqueue("finish-lost", 4.1)
-    story.run("worker-1", "finish-lost", 4.6)
+    story.run("worker-1", "finish-lost", 4.6, enqueued=4.1)
     story.enqueue("renewal-lost", 0.6)
     retried = story.leased("worker-3", "retry-lost", 2.0, enqueued=0.7, told=counts(1, 0, 0))
     story.start(retried, 2.01, took=2.0, end="fail")
     story.end("retry", retried, at=4.3, delay_ms=0)
     story.run("worker-1", "retry-lost", 4.6, told=counts(2, 1, 0))
-    renewed = story.claim("worker-3", "renewal-lost", 1.1)
-    story.extend(renewed, 4.7)
+    story.extend(story.claim("worker-3", "renewal-lost", 1.1), 4.7)
     story.replaced(strays=3)
     story.fault("0-primary-kill", "servers", "noticed", 9.2, result="missing", detail="0 times a process found what is gone")
-    story.effect(old, 8.01)
-    story.end("finish", old, at=8.1)
+    story.finish(old, 8.1, effect=8.01)
     story.start(newer, 4.51, took=4.0)
     story.end("finish", newer, at=8.6, result="stale")
     story.run("worker-3", "finish-lost", 8.2)
@@ -251,24 +239,23 @@ def test_a_window_ends_with_the_stage_that_it_names() -> None:
         (one,) = loss_windows(Run(spec={"loss": [{**LOSS, **more}]}, files={}, stages=tuple(stages)))
         return (one.begin_ns - ns(0)) / 1e9, (one.end_ns - ns(0)) / 1e9
 
-    assert span() == (4.0, 5.25)
-    assert span(until="witness", after_ms=1_000) == (4.0, 8.0)
+    assert (span(), span(until="witness", after_ms=1_000)) == ((4.0, 5.25), (4.0, 8.0))
     assert span(since="snapshot", before_ms=0, until="heal", after_ms=0) == (2.0, 8.0)
     assert loss_windows(Run(spec={"loss": [{**LOSS, "fault": "primary-cut"}]}, files={}, stages=tuple(stages))) == []
     assert findings({}) == []
 
 
-@pytest.mark.parametrize(
-    ("loss", "complaint"),
-    [
-        ("all", "loss is no list"),
-        ([{**LOSS, "before_ms": -1}], "loss[0] has before_ms -1, it must be from 0 to 10000"),
-        ([{**LOSS, "after_ms": 60_000}], "loss[0] has after_ms 60000, it must be from 0 to 10000"),
-        ([{**LOSS, "until": "healed"}], 'loss[0] has until "healed", it must be inject or witness or heal'),
-        ([{**LOSS, "since": "heal"}], 'loss[0] has since "heal", it must be inject or snapshot'),
-        ([{**LOSS, "fault": ""}], "loss[0] has no fault, it must be a text"),
-    ],
-)
+LOOSE = [
+    ("all", "loss is no list"),
+    ([{**LOSS, "before_ms": -1}], "loss[0] has before_ms -1, it must be from 0 to 10000"),
+    ([{**LOSS, "after_ms": 60_000}], "loss[0] has after_ms 60000, it must be from 0 to 10000"),
+    ([{**LOSS, "until": "healed"}], 'loss[0] has until "healed", it must be inject or witness or heal'),
+    ([{**LOSS, "since": "heal"}], 'loss[0] has since "heal", it must be inject or snapshot'),
+    ([{**LOSS, "fault": ""}], "loss[0] has no fault, it must be a text"),
+]
+
+
+@pytest.mark.parametrize(("loss", "complaint"), LOOSE)
 def test_a_loose_declaration_is_refused(loss: object, complaint: str) -> None:
     assert spec_faults({**SPEC, "loss": loss}) == [complaint]
 

@@ -1,7 +1,5 @@
 """The matrix of planted defects: what each sign means, and what is written."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -9,11 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reports.command import main
-from reports.errors import JudgeError
+from reports import command, errors, soak
 from reports.page import ink
 from reports.planted import ABSENT, ALLOWED, CAUGHT, MISSED, PAGE_FILE, PICTURE, TEXT, VALID, WRONG, caught_by, columns, sign
-from reports.soak import document, draw
 
 
 def drill(name: str, **fields: Any) -> dict[str, Any]:
@@ -68,10 +64,10 @@ def test_text_picture_and_page_are_written_and_say_what_is_not_as_it_must_be(tmp
 
 @pytest.mark.parametrize("content", ["", "[]", '{"schema": 9}'])
 def test_what_is_no_result_is_one_clear_error(content: str, tmp_path: Path) -> None:
-    with pytest.raises(JudgeError, match=r"mutants\.json of"):
+    with pytest.raises(errors.JudgeError, match=r"mutants\.json of"):
         caught_by(tmp_path)
     (tmp_path / "mutants.json").write_text(content)
-    with pytest.raises(JudgeError, match=r"mutants\.json of .* is not"):
+    with pytest.raises(errors.JudgeError, match=r"mutants\.json of .* is not"):
         caught_by(tmp_path)
 
 
@@ -110,29 +106,28 @@ def run(tmp_path: Path) -> Path:
 
 
 def test_the_page_shows_memory_latency_and_their_growth(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["soak", str(run)]) == 0
+    assert command.main(["soak", str(run)]) == 0
     assert capsys.readouterr().out.strip() == f"page: {run / 'soak.html'}"
     page = (run / "soak.html").read_text()
     assert "Soak of 60 minutes" in page and page.count("<svg") == 2
     assert "3 samples, it needs 354" in page and "<script" not in page
-    assert page == document(json.loads((run / "soak.json").read_text()))
+    assert page == soak.document(json.loads((run / "soak.json").read_text()))
 
 
 def test_a_line_is_drawn_within_its_interval(run: Path) -> None:
     found = json.loads((run / "soak.json").read_text())
     with ink.drawing():
-        panel = draw(found, "MB").axes[0]
+        panel = soak.draw(found, "MB").axes[0]
     # Of each figure its samples and its line, from the end of the warm-up to the end.
     assert len(panel.lines) == 4
     begin, middle, end = np.asarray(panel.lines[3].get_xydata())
     assert begin[0] == pytest.approx(1) and end[0] == pytest.approx(60)
     assert end[1] - begin[1] == pytest.approx(2.5 * 59) and middle[1] == pytest.approx(20 + 2.5 * 30)
     with ink.drawing():
-        panel = draw(found, "ms").axes[0]
+        panel = soak.draw(found, "ms").axes[0]
     # What was not measured has its samples alone.
     assert len(panel.lines) == 3
 
 
 def test_what_is_no_soak_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["soak", str(tmp_path)]) == 2
-    assert "soak.json" in capsys.readouterr().err
+    assert command.main(["soak", str(tmp_path)]) == 2 and "soak.json" in capsys.readouterr().err

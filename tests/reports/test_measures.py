@@ -1,7 +1,5 @@
 """A valid run, its verdict and its measures, checked against numbers worked out by hand."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -30,8 +28,7 @@ def valid_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     story = healthy(tmp_path_factory.mktemp("valid") / "run")
     story.enqueue("slow", 11.0, delay_ms=2_000, intended_ns=ns(10.5), own_intended_ns=ns(10.9))
     story.run("worker-1", "slow", 13.0)
-    token = story.leased("worker-1", "hopeless", 39.1, enqueued=39.0)
-    story.start(token, 39.11, took=0.1, end="fail")
+    token = story.handled("worker-1", "hopeless", 39.1, enqueued=39.0, took=0.1, end="fail")
     story.end("bury", token, at=39.3)
     story.at_end["dead"].append(("hopeless", srv_ms(39.3)))
     story.row("producer-1", "drop", 40, intended_ns=ns(39.9), count=3, detail="too late to send")

@@ -1,15 +1,12 @@
 """The table of a comparison: every number where it belongs, and a question mark for what could not be had."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from reports.command import main
-from reports.errors import JudgeError
+from reports import command, errors
 from reports.models_table import FILE, PAGE_FILE, render, side_by_side
 
 FAULT = {"fault": "1-worker-kill", "name": "worker-kill", "lost": 0, "doubled": 1, "stale": 2, "recovery_ms": 2_040.5}
@@ -92,8 +89,7 @@ def test_the_table_has_a_row_for_each_measure_and_a_column_for_each_model() -> N
 
 def test_the_page_has_the_same_table_and_no_markup_of_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / FILE).write_text(json.dumps(FOUND))
-    assert main(["models", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.rstrip("\n") == TABLE
+    assert (command.main(["models", str(tmp_path)]), capsys.readouterr().out.rstrip("\n")) == (0, TABLE)
     page = (tmp_path / PAGE_FILE).read_text()
     assert page.count("<tr>") == len(TABLE.split("\n\n")[0].splitlines()) - 1
     for words in ("11,156", "0 / 1 / 2", '<th scope="row">10,000 unmatchable in front</th>', "Completion carries &lt;b&gt;no"):
@@ -101,18 +97,18 @@ def test_the_page_has_the_same_table_and_no_markup_of_others(tmp_path: Path, cap
     assert "http" not in page.replace("http-equiv", "") and "<b>no" not in page
 
 
-@pytest.mark.parametrize(
-    ("content", "complaint"),
-    [
-        (None, "models.json of .*: No such file or directory"),
-        ("{", "models.json of .* is not JSON"),
-        ("[]", "models.json of .* is not of schema 1"),
-        ('{"schema": 2}', "models.json of .* is not of schema 1"),
-    ],
-)
+NO_COMPARISONS = [
+    (None, "models.json of .*: No such file or directory"),
+    ("{", "models.json of .* is not JSON"),
+    ("[]", "models.json of .* is not of schema 1"),
+    ('{"schema": 2}', "models.json of .* is not of schema 1"),
+]
+
+
+@pytest.mark.parametrize(("content", "complaint"), NO_COMPARISONS)
 def test_a_folder_that_is_no_comparison_is_one_line(content: str | None, complaint: str, tmp_path: Path) -> None:
     if content is not None:
         (tmp_path / FILE).write_text(content)
-    with pytest.raises(JudgeError, match=complaint):
+    with pytest.raises(errors.JudgeError, match=complaint):
         side_by_side(tmp_path)
-    assert main(["models", str(tmp_path)]) == 2
+    assert command.main(["models", str(tmp_path)]) == 2

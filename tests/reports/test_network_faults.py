@@ -1,7 +1,5 @@
 """H1 on faults of the network: whom they hit must exist, must not have been answered meanwhile, and must have been afterwards."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -14,8 +12,7 @@ from reports.file_facts import CALL_SLOT_NS, FileFacts
 from tests.reports.story import Story
 from tests.reports.test_recorder import collect_facts
 
-S = 1_000_000_000
-TARGETS = "worker-1,producer-1"
+S, TARGETS = 1_000_000_000, "worker-1,producer-1"
 
 #: Calls before, and after the heal, in s.
 AROUND = ((9.0, 9.1), (13.1, 13.2))
@@ -83,8 +80,7 @@ def test_a_server_that_stands_still_answers_nobody_who_lives_through_it(name: st
     # Who came later, or had ended before, proves nothing.
     name = "worker-1.jsonl"
     for file in (FileFacts(name, opened_ns=11 * S), FileFacts(name, opened_ns=1, closed_ns=9 * S)):
-        files = {**run.files, name: file}
-        assert doubts(replace(run, files=files)) == []
+        assert doubts(replace(run, files={**run.files, name: file})) == []
 
 
 def test_a_loss_of_replies_begins_with_short_ones() -> None:

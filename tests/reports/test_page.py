@@ -1,7 +1,5 @@
 """The page of whole runs: what it says, where its numbers come from, and how it fails."""
 
-from __future__ import annotations
-
 import html
 import json
 from pathlib import Path
@@ -15,8 +13,7 @@ from pyspark.sql import functions as F
 from reports import page
 from reports.facts import MS
 from reports.judge import judge
-from reports.page import document, series
-from reports.page.timeline import Axis
+from reports.page import document, series, timeline
 from tests.reports.good_run import healthy
 from tests.reports.page_runs import HOSTILE, hostile_page, judge_aloud
 
@@ -52,8 +49,7 @@ def without_history(folder: Path) -> Path:
 
 def test_a_run_that_cannot_be_looked_at_has_a_page_that_says_why(tmp_path: Path, spark: SparkSession) -> None:
     run = without_history(tmp_path / "run")
-    decided = judge_aloud(run, spark)
-    text = text_of(run)
+    decided, text = judge_aloud(run, spark), text_of(run)
     assert decided["verdict"] == "unknown" and html.escape(decided["reasons"][0]) in text
     assert "This is not a pass." in text and "<svg" not in text and not (run / page.FIGURES).exists()
     assert "python -m reports judge runs/" in text
@@ -94,7 +90,7 @@ def test_what_reaches_the_driver_grows_with_seconds_not_with_jobs(spark: SparkSe
         [], "kind string, f string, type string, result string, sends bigint, first_send_ns bigint, done_ns bigint"
     )
     frames: Any = SimpleNamespace(jobs=jobs, eventful=SimpleNamespace(events=events))
-    axis = Axis(start_ns, start_ns + 2_000 * MS, 1)
+    axis = timeline.Axis(start_ns, start_ns + 2_000 * MS, 1)
     assert series.latencies(frames, axis).count() == 4 * 2
     found = series.series(frames, axis)
     assert found.count("offered", 2) == [5_000, 5_000] and found.count("finished", 2) == [1_000, 2_000]

@@ -1,7 +1,5 @@
 """The page in headless Chromium, from disk: it is quiet, asks nobody for anything, and can be read on a phone and in the dark."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -108,8 +106,7 @@ def test_the_browser_sees_what_a_bad_page_does(window: Browser, tmp_path: Path) 
     window.open(bad)
     said: list[str] = []
     wait_until(lambda: said.extend(window.console()) or len(said) >= 3, "three complaints")
-    assert len(said) == 3
-    assert "http://127.0.0.1:9/a.png" in window.requests()
+    assert len(said) == 3 and "http://127.0.0.1:9/a.png" in window.requests()
 
 
 @pytest.mark.slow
@@ -134,8 +131,7 @@ def test_each_figure_has_its_numbers(window: Browser, report: Path) -> None:
 @pytest.mark.slow
 def test_it_can_be_heard(window: Browser, report: Path) -> None:
     window.open(report)
-    assert window.run(UNSAID) == []
-    assert window.run(SHARED_IDS) == []
+    assert (window.run(UNSAID), window.run(SHARED_IDS)) == ([], [])
 
 
 @pytest.mark.slow
@@ -157,5 +153,4 @@ def test_nothing_sticks_out(window: Browser, report: Path, width: int) -> None:
 def test_text_stands_out_from_its_ground(window: Browser, report: Path, dark: bool) -> None:
     window.open(report, dark=dark)
     ground = window.run("return getComputedStyle(document.body).backgroundColor")
-    assert (ground == "rgb(255, 255, 255)") is not dark
-    assert window.run(CONTRAST) >= 4.5
+    assert (ground == "rgb(255, 255, 255)") is not dark and window.run(CONTRAST) >= 4.5

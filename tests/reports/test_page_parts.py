@@ -1,7 +1,5 @@
 """Parts of the page that need no Spark: the axis, fault bands, tables, colours, words."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,7 +15,6 @@ from reports.page import chapter, html, ink, timeline, words
 from reports.page.document import document
 from reports.page.draw_lanes import Lease, gone, in_hand_at, mark
 from reports.page.facts import again, checks, tiles
-from reports.page.html import COLOURS
 from reports.page.timeline import BUCKETS_MAX, Window, axis, windows
 from reports.verdict import NO_MEASURES, undecided
 
@@ -91,7 +88,7 @@ def test_names_of_bands_do_not_cover_each_other() -> None:
 
 
 def test_colours_of_a_figure_follow_the_scheme_of_the_page() -> None:
-    assert len({light for light, _ in COLOURS.values()}) == len(COLOURS)
+    assert len({light for light, _ in html.COLOURS.values()}) == len(html.COLOURS)
     with ink.drawing():
         drawn = ink.figure(1.0)
         drawn.add_axes((0.1, 0.1, 0.8, 0.8)).plot([1, 2], [1, 2], color=ink.BLUE, label="$not a formula$")
@@ -126,36 +123,32 @@ def test_the_start_of_the_judge_is_not_slowed() -> None:
     assert done.stdout.split() == ["False", "False"], done.stderr
 
 
-@pytest.mark.parametrize(
-    ("spec", "line"),
-    [
-        ({"scenario": "bench", "model": "lanes"}, "chaos run bench --seed 7</pre>"),
-        ({"scenario": "bench", "model": "lanes", "mutant": "no-reap"}, "chaos run bench --seed 7 --mutant no-reap</pre>"),
-        ({"scenario": "bench", "model": "bull", "face": "direct"}, "chaos run bench --seed 7 --model bull</pre>"),
-        ({"scenario": "bench", "model": "lanes", "face": "http"}, "chaos run http --seed 7</pre>"),
-        ({"scenario": "bench", "model": "bull", "pace": {"calm_ms": 1}}, "chaos replay runs/x</pre>"),
-        ({"scenario": "compare", "model": "bull", "pace": {"calm_ms": 1}}, "chaos campaign models --seed 7</pre>"),
-        ({"scenario": "compare", "model": "bull"}, "chaos campaign models --seed 7</pre>"),
-        ({"scenario": "soak", "model": "lanes"}, "reports judge runs/x</pre>"),
-    ],
-)
+COMMANDS = [
+    ({"scenario": "bench", "model": "lanes"}, "chaos run bench --seed 7</pre>"),
+    ({"scenario": "bench", "model": "lanes", "mutant": "no-reap"}, "chaos run bench --seed 7 --mutant no-reap</pre>"),
+    ({"scenario": "bench", "model": "bull", "face": "direct"}, "chaos run bench --seed 7 --model bull</pre>"),
+    ({"scenario": "bench", "model": "lanes", "face": "http"}, "chaos run http --seed 7</pre>"),
+    ({"scenario": "bench", "model": "bull", "pace": {"calm_ms": 1}}, "chaos replay runs/x</pre>"),
+    ({"scenario": "compare", "model": "bull", "pace": {"calm_ms": 1}}, "chaos campaign models --seed 7</pre>"),
+    ({"scenario": "compare", "model": "bull"}, "chaos campaign models --seed 7</pre>"),
+    ({"scenario": "soak", "model": "lanes"}, "reports judge runs/x</pre>"),
+]
+
+
+@pytest.mark.parametrize(("spec", "line"), COMMANDS)
 def test_the_page_says_how_to_run_it_again(spec: dict[str, Any], line: str) -> None:
     assert again(Path("x"), {"id": "x", "seed": 7, **spec}).endswith(line)
 
 
 LOSS = {"fault": "primary-kill", "text": "what no replica had", "avoided_by": "replica"}
+FOUND = {
+    **{"name": "loss by primary-kill", "text": "what no replica had", "checks": ["J1", "J4"], "rows": 3},
+    "examples": ["J1 a is held twice", "J4 b is lost"],
+}
 LOSSY: dict[str, Any] = {
     "verdict": "valid",
     "spec": {"id": "20260101-000000-bench-seed1", "topology": "sentinel", "durability": "server", "loss": [LOSS]},
-    "findings": [
-        {
-            "name": "loss by primary-kill",
-            "text": "what no replica had",
-            "checks": ["J1", "J4"],
-            "rows": 3,
-            "examples": ["J1 a is held twice", "J4 b is lost"],
-        }
-    ],
+    "findings": [FOUND],
     "measures": {**NO_MEASURES, "lost": 1},
     "checks": [],
     "reasons": [],
@@ -192,12 +185,8 @@ def test_what_was_declared_and_not_seen_changes_nothing(tmp_path: Path) -> None:
     assert '<header class="valid">' in document(tmp_path, unseen, ())
 
 
-PLANTED = {
-    "name": "finish-without-token",
-    "defect": "a finish is accepted whatever its token",
-    "check": "J3",
-    "verdict": "violated",
-}
+DEFECT = "a finish is accepted whatever its token"
+PLANTED = {"name": "finish-without-token", "defect": DEFECT, "check": "J3", "verdict": "violated"}
 
 
 def mutant_run(verdict: str) -> dict[str, Any]:
@@ -220,8 +209,7 @@ def test_a_planted_defect_is_named_at_the_top_and_no_sentence_contradicts_it(tmp
     assert "It was expected that J3 is violated, which makes the verdict violated. So it was." in told
     assert "4 late finishes by workers that had lost their lease were refused, but not every one of them: see J3" in head
     assert "as they must be" not in page and "promises: handlers run" in page
-    missed = " ".join(words.planted(mutant_run("valid")))
-    assert missed.endswith("It was not: J3 is valid.")
+    assert " ".join(words.planted(mutant_run("valid"))).endswith("It was not: J3 is valid.")
     assert "were refused, as they must be" in " ".join(words.story(mutant_run("valid")))
 
 
@@ -259,15 +247,15 @@ def test_recovery_of_both_kinds_of_connection_is_told_apart_and_why() -> None:
     assert "slowest recovery, direct</dt><dd>1.87 s" in shown and "slowest recovery, proxied</dt><dd>9.01 s" in shown
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [
-        [DIRECT_KILL],
-        [PROXIED_KILL],
-        [{**DIRECT_KILL, "recovery_ms": None}, PROXIED_KILL],
-        [{**DIRECT_KILL, "jobs": 0}, PROXIED_KILL],
-    ],
-)
+ONE_KIND = [
+    [DIRECT_KILL],
+    [PROXIED_KILL],
+    [{**DIRECT_KILL, "recovery_ms": None}, PROXIED_KILL],
+    [{**DIRECT_KILL, "jobs": 0}, PROXIED_KILL],
+]
+
+
+@pytest.mark.parametrize("lines", ONE_KIND)
 def test_nothing_is_compared_where_one_kind_has_no_measure(lines: list[dict[str, Any]]) -> None:
     assert words.by_way(lines) == ""
 

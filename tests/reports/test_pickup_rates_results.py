@@ -1,8 +1,6 @@
 """J11, J14, J22 and J23 on small hand-written histories that must pass and that must fail, and the scenario of
 `cases.broken`: all judged in one run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -93,8 +91,7 @@ def test_a_job_is_found_for_what_happened_to_it_and_for_nothing_else(job: str, f
 
 
 def test_every_check_has_cases_that_pass_and_that_fail() -> None:
-    failing = {check for _, expected in SCENARIO_CASES.values() for check, *_ in expected}
-    assert failing == set(CHECKS)
+    assert {check for _, expected in SCENARIO_CASES.values() for check, *_ in expected} == set(CHECKS)
     assert sum(not expected for _, expected in SCENARIO_CASES.values()) >= len(SCENARIO_CASES) // 3
 
 

@@ -1,7 +1,5 @@
 """H3: rows in their order, the dead that write, the load's own lateness and CPU."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -9,12 +7,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from reports import load
+from reports import collect, file_facts, folder, load
 from reports.checks.h3_recorder_sound import doubts
-from reports.collect import slots_back
 from reports.facts import Process, Run, Stage, Usage
-from reports.file_facts import FileFacts
-from reports.folder import history_files
 from reports.samples import cpu_usage
 from tests.reports.conftest import Checked
 from tests.reports.story import Story, ns
@@ -23,7 +18,7 @@ S = 1_000_000_000
 
 
 def collect_facts(spark: SparkSession, run: Path) -> Run:
-    files = history_files(run)
+    files = folder.history_files(run)
     return load.collect_facts(load.read_history(spark, run, files), json.loads((run / "spec.json").read_text()), cpu_usage(run))
 
 
@@ -47,18 +42,18 @@ def test_rows_whose_instants_contradict_each_other_are_in_doubt(story: Story, sp
     ]
 
 
-@pytest.mark.parametrize(
-    ("order", "back"),
-    [
-        ({}, 0),
-        ({0: (3, 5), 1: (5, 5), 2: (6, 6)}, 0),
-        ({0: (5, 5), 1: (6, 6), 2: (4, 4), 3: (7, 7)}, 2),
-        ({0: (9, 9), 1: (8, 8), 2: (7, 7)}, 2),
-    ],
-)
+ORDERS = [
+    ({}, 0),
+    ({0: (3, 5), 1: (5, 5), 2: (6, 6)}, 0),
+    ({0: (5, 5), 1: (6, 6), 2: (4, 4), 3: (7, 7)}, 2),
+    ({0: (9, 9), 1: (8, 8), 2: (7, 7)}, 2),
+]
+
+
+@pytest.mark.parametrize(("order", "back"), ORDERS)
 def test_how_far_a_file_goes_back_in_time(order: dict[int, tuple[int, int]], back: int) -> None:
     """By block of lines, its earliest and its latest slot."""
-    assert slots_back(order) == back
+    assert collect.slots_back(order) == back
 
 
 @pytest.mark.parametrize(
@@ -71,7 +66,7 @@ def test_a_file_that_goes_back_in_time_is_in_doubt(slots: int, target: str, soun
     ]
     run = Run(
         spec={},
-        files={"worker-1.jsonl": FileFacts("worker-1.jsonl", slots_back=slots)},
+        files={"worker-1.jsonl": file_facts.FileFacts("worker-1.jsonl", slots_back=slots)},
         processes=(Process("worker-1", "worker", "worker-1.jsonl"),),
         stages=tuple(stages),
     )
@@ -83,7 +78,7 @@ def busy_run(shares: dict[int, float], name: str = "producer-1", role: str = "pr
     """Load from 10 to 40 s, a fault from 20 to 25 s, and the process's share of a core in each second of `shares`."""
     return Run(
         spec={},
-        files={"p.jsonl": FileFacts("p.jsonl", enqueue_first_ns=10 * S, enqueue_last_ns=40 * S)},
+        files={"p.jsonl": file_facts.FileFacts("p.jsonl", enqueue_first_ns=10 * S, enqueue_last_ns=40 * S)},
         processes=(Process(name, role, "p.jsonl"),),
         stages=tuple(Stage("1-net-down", "net-down", s, name, True, "", at * S) for s, at in (("inject", 20), ("heal", 25))),
         cpu={name: tuple(Usage(at * S, (at + 1) * S, share) for at, share in shares.items())},
@@ -94,22 +89,22 @@ EASY = dict.fromkeys(range(50), 0.1)
 TOO_BUSY = ["producer-1 used 90% of a core, more than 80%: latencies may be its own"]
 
 
-@pytest.mark.parametrize(
-    ("run", "words"),
-    [
-        pytest.param(busy_run(EASY), [], id="easy"),
-        pytest.param(busy_run(EASY | dict.fromkeys(range(12, 17), 0.9)), TOO_BUSY, id="five busy seconds"),
-        pytest.param(busy_run(EASY | dict.fromkeys(range(12, 16), 0.9)), [], id="four busy seconds"),
-        pytest.param(busy_run(EASY | dict.fromkeys((*range(5, 10), *range(20, 26)), 1.0)), [], id="busy before and in the fault"),
-        pytest.param(busy_run({}), ["the CPU of producer-1 was not sampled while there was load"], id="no samples"),
-        pytest.param(busy_run({21: 0.1}), [], id="easy, sampled in the fault only"),
-        pytest.param(busy_run({21: 0.9}), TOO_BUSY, id="busy, sampled in the fault only"),
-        pytest.param(
-            busy_run({}, "consumer-1", "worker"), ["the CPU of consumer-1 was not sampled while there was load"], id="a consumer"
-        ),
-        pytest.param(busy_run({}, "worker-1", "worker"), [], id="a worker of its own"),
-    ],
-)
+BUSY = [
+    pytest.param(busy_run(EASY), [], id="easy"),
+    pytest.param(busy_run(EASY | dict.fromkeys(range(12, 17), 0.9)), TOO_BUSY, id="five busy seconds"),
+    pytest.param(busy_run(EASY | dict.fromkeys(range(12, 16), 0.9)), [], id="four busy seconds"),
+    pytest.param(busy_run(EASY | dict.fromkeys((*range(5, 10), *range(20, 26)), 1.0)), [], id="busy before and in the fault"),
+    pytest.param(busy_run({}), ["the CPU of producer-1 was not sampled while there was load"], id="no samples"),
+    pytest.param(busy_run({21: 0.1}), [], id="easy, sampled in the fault only"),
+    pytest.param(busy_run({21: 0.9}), TOO_BUSY, id="busy, sampled in the fault only"),
+    pytest.param(
+        busy_run({}, "consumer-1", "worker"), ["the CPU of consumer-1 was not sampled while there was load"], id="a consumer"
+    ),
+    pytest.param(busy_run({}, "worker-1", "worker"), [], id="a worker of its own"),
+]
+
+
+@pytest.mark.parametrize(("run", "words"), BUSY)
 def test_a_locust_that_uses_up_its_core_is_in_doubt(run: Run, words: list[str]) -> None:
     assert doubts(run) == words
 
@@ -181,11 +176,8 @@ def test_a_few_jobs_that_were_not_sent_are_no_doubt(story: Story, checked: Check
 def test_a_completion_that_was_written_twice_is_no_token_that_was_handed_out_twice(story: Story, checked: Checked) -> None:
     """Verbatim, but for its number: the recorder did that. And so it did where two completions differ in what they are about."""
     token = story.leased("worker-1", "told-twice", 40.1, enqueued=40)
-    claim = rows_of(story, "worker-1")[-1]
-    story.row("worker-1", **{"kind": "operation", "at": 40.101, **claim})
-    story.start(token, 40.11, took=0.05)
-    story.effect(token, 40.16)
-    story.end("finish", token, at=40.17)
+    story.row("worker-1", **{"kind": "operation", "at": 40.101, **rows_of(story, "worker-1")[-1]})
+    story.finish(token, 40.17, start=40.11, took=0.05, effect=40.16)
     finish = rows_of(story, "worker-1")[-1]
     story.row("worker-1", **{"kind": "operation", "at": 40.171, **finish, "items": [token.item(result="stale")]})
     found = checked(story.write(), "H3", "J2")

@@ -1,7 +1,5 @@
 """The page of all runs and that of a comparison in headless Chromium: quiet, on their own, readable everywhere."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -56,8 +54,7 @@ def test_it_can_be_heard(window: Browser, page: Path) -> None:
 def test_it_reads_in_any_width_and_scheme(window: Browser, page: Path, width: int, dark: bool) -> None:
     window.open(page, width=width, dark=dark)
     assert window.run("return document.documentElement.scrollWidth") <= width
-    assert window.run(STICKING_OUT) == [] and window.run(BROKEN_WORDS) == []
-    assert window.run(CUT_OFF)[1] == []
+    assert window.run(STICKING_OUT) == [] and window.run(BROKEN_WORDS) == [] and window.run(CUT_OFF)[1] == []
     if width == 390:
         assert window.run(SAID_TO_SCROLL) == []
     assert window.run(CONTRAST) >= 4.5

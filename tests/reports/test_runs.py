@@ -1,7 +1,5 @@
 """Whole runs that differ from a valid one in something that concerns the run, not a job."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -66,8 +64,7 @@ def test_a_run_in_which_nothing_succeeded_and_no_snapshot_was_taken_proves_nothi
     story.enqueue("a", 1, reply="info")
     story.claim("worker-1", "a", 2, reply="info")
     verdict = judged(story.write(snapshots=()))
-    assert doubted(verdict) == {check.id for check in GENERAL}
-    assert verdict["verdict"] == "unknown"
+    assert (doubted(verdict), verdict["verdict"]) == ({check.id for check in GENERAL}, "unknown")
     words = {entry["id"]: entry["why"] for entry in verdict["checks"]}
     assert words["H0"] == "no enqueue ever succeeded; no claim ever succeeded; no finish ever succeeded"
     assert words["J4"] == "no enqueue ever succeeded; there is no snapshot at the end"
@@ -82,8 +79,7 @@ def test_snapshots_that_are_partial_or_early_prove_nothing(story: Story, checked
     found = checked(story.write(snapshots=()), "J4", "J13")
     assert (found["J4"][0], found["J13"][0]) == ("unknown", "unknown")
     assert "taken 10000 ms after the last heal, not 15000 ms" in found["J13"][1]
-    assert "lists 1 of 7 jobs in state waiting" in found["J4"][1]
-    assert "has no state dead" in found["J4"][1]
+    assert "lists 1 of 7 jobs in state waiting" in found["J4"][1] and "has no state dead" in found["J4"][1]
 
 
 def test_a_fault_that_did_not_bite_makes_the_run_unknown(tmp_path: Path, judged: Judge) -> None:
@@ -173,13 +169,9 @@ def test_a_kill_with_nothing_in_hand_proves_nothing(tmp_path: Path, checked: Che
 def test_rows_of_a_killed_process_that_others_prove_are_holes(story: Story, checked: Checked) -> None:
     """Nothing that rests on absent rows is proven: one job looks lost, one was finished without an effect."""
     story.start(story.leased("worker-2", "gone", 9.6, enqueued=9.5), 9.61)
-    token = story.leased("worker-2", "no-effect", 9.51, enqueued=9.5)
-    story.start(token, 9.52, took=0.01)
-    story.end("finish", token, at=9.54)
-    unseen = Token("k2", 5, "0:1", "worker-2")
-    story.fault("1-worker-kill", "worker-2", "witness", 10.01, held=[unseen])
-    run = story.write()
-    found = checked(run, "H0", "J4", "J6")
+    story.end("finish", story.handled("worker-2", "no-effect", 9.51, enqueued=9.5, took=0.01), at=9.54)
+    story.fault("1-worker-kill", "worker-2", "witness", 10.01, held=[Token("k2", 5, "0:1", "worker-2")])
+    found = checked(story.write(), "H0", "J4", "J6")
     assert {verdict for verdict, _ in found.values()} == {"unknown"}
     assert found["H0"][1].startswith("2 found, the first: 1-worker-kill left 2 jobs in hand, and the history of worker-2 lacks")
     assert found["J4"][1].startswith("missing rows may explain it: gone ")

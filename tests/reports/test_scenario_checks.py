@@ -1,7 +1,5 @@
 """J12, J14, J15 and J17 on hand-written histories: what only some scenarios use, kept and broken."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -37,13 +35,8 @@ def judged_as(check: str, verdict: str, why: str = "") -> Callable[[Tell], Tell]
 @pytest.fixture
 def story(tmp_path: Path) -> Story:
     made = healthy(tmp_path / "run")
-    made.spec |= {
-        "limits": LIMITS,
-        "unique_keys": True,
-        "schedules": [{"name": "beat", "every_ms": 500}],
-        "dependencies": True,
-        "routing": True,
-    }
+    made.spec |= {"limits": LIMITS, "unique_keys": True, "dependencies": True, "routing": True}
+    made.spec["schedules"] = [{"name": "beat", "every_ms": 500}]
     return made
 
 
@@ -193,8 +186,7 @@ def a_child_that_runs_before_one_of_its_parents_has_ended(story: Story) -> None:
 
 def orphan(story: Story, on_parent_failure: str) -> None:
     """A child that runs after its parent was buried."""
-    token = story.handled("worker-1", "a", 41.0, end="fail")
-    story.end("bury", token, at=41.1)
+    story.end("bury", story.handled("worker-1", "a", 41.0, end="fail"), at=41.1)
     story.at_end["dead"].append(("a", 0))
     story.enqueue("child", 40.5, needs=["a"], on_parent_failure=on_parent_failure)
     story.run("worker-4", "child", 42.01)

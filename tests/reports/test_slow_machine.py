@@ -1,26 +1,22 @@
 """A machine that is too slow makes late work a doubt: it is no violation, and it is not valid either."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from chaos.judge import parsed
-from reports import load
+from reports import file_facts, load
 from reports.bench.grow import grow
 from reports.checks import j15_ticks_once
 from reports.checks.h3_recorder_sound import CPU_SAMPLES, LATE_NS, LATE_SLOTS, LOOKS_APART_MS, lagged, slow, starved, stood_still
 from reports.facts import MS, SLOT_NS, ClockLook, Process, Run, Stage, Usage
-from reports.file_facts import FileFacts
 from reports.folder import history_files
 from reports.samples import cpu_usage
 from reports.verdict import NO_MEASURES, CheckResult, decide
+from tests.reports import good_run, test_recorder
 from tests.reports.conftest import Checked
-from tests.reports.good_run import healthy
 from tests.reports.story import Story, ns, srv_ms
-from tests.reports.test_recorder import late
 
 LATE = "cron:beat:1 fired 11500 ms after its time, more than 11000 ms"
 DOUBT = f"a slow machine may explain it: {LATE}"
@@ -29,7 +25,7 @@ DOUBT = f"a slow machine may explain it: {LATE}"
 @pytest.fixture
 def story(tmp_path: Path) -> Story:
     """A run whose schedule ticks in time, and 11.5 s late; a handler of it is finished twice, which takes no time at all."""
-    made = healthy(tmp_path / "run")
+    made = good_run.healthy(tmp_path / "run")
     made.spec["schedules"] = [{"name": "beat", "every_ms": 500}]
     for number, at in enumerate((39.0, 51.0)):
         item = {"job": f"cron:beat:{number}", "schedule": "beat", "tick_ms": srv_ms(39.0) + 500 * number, "result": "created"}
@@ -59,34 +55,29 @@ def test_what_is_late_on_a_machine_that_keeps_up_is_a_violation(story: Story, ch
 
 def test_load_that_comes_late_outside_of_faults_is_in_doubt_and_what_is_late_meanwhile(story: Story, checked: Checked) -> None:
     """In the windows of the faults, from 10 to 22 s and from 25 to 37.5 s, it may, and until it has caught up."""
-    late(story, 12, 20, 0.5)
-    late(story, 36.6, 20, 0.5)
-    late(story, 40, 3, 0.2)
+    test_recorder.late(story, 12, 20, 0.5)
+    test_recorder.late(story, 36.6, 20, 0.5)
+    test_recorder.late(story, 40, 3, 0.2)
     found = checked(story.write(), "J6", "J15", "H3")
     words = "the producers sent with a lag of 200.0 ms at p99 outside faults, more than 150 ms"
-    assert (found["H3"], found["J15"]) == (("unknown", words), ("unknown", DOUBT))
-    assert found["J6"][0] == "violated"
+    assert (found["H3"], found["J15"], found["J6"][0]) == (("unknown", words), ("unknown", DOUBT), "violated")
 
 
 @pytest.mark.slow
 def test_what_is_late_while_the_processes_get_no_core_is_in_doubt(story: Story, checked: Checked) -> None:
     no_core(story)
     found = checked(story.write(), "J6", "J15", "H3")
-    assert found["J15"] == ("unknown", DOUBT)
-    assert (found["J6"][0], found["H3"]) == ("violated", ("valid", ""))
+    assert (found["J15"], found["J6"][0], found["H3"]) == (("unknown", DOUBT), "violated", ("valid", ""))
 
 
-@pytest.mark.parametrize(
-    ("ran", "waited", "seconds", "load_since_s", "found"),
-    [
-        (0.1, 0.6, CPU_SAMPLES, 0, True),
-        (0.1, 0.45, CPU_SAMPLES, 0, False),
-        (0.1, 0.6, CPU_SAMPLES - 1, 0, False),
-        (0.1, 0.6, CPU_SAMPLES, 3, False),
-        (0.19, 0.62, CPU_SAMPLES, 0, True),
-        (0.19, 0.58, CPU_SAMPLES, 0, False),
-    ],
-)
+STARVED = [
+    (0.1, 0.6, CPU_SAMPLES, 0, True), (0.1, 0.45, CPU_SAMPLES, 0, False),
+    (0.1, 0.6, CPU_SAMPLES - 1, 0, False), (0.1, 0.6, CPU_SAMPLES, 3, False),
+    (0.19, 0.62, CPU_SAMPLES, 0, True), (0.19, 0.58, CPU_SAMPLES, 0, False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("ran", "waited", "seconds", "load_since_s", "found"), STARVED)
 def test_starved_are_processes_that_wait_much_for_some_seconds_of_the_load(
     ran: float, waited: float, seconds: int, load_since_s: int, found: bool
 ) -> None:
@@ -94,19 +85,19 @@ def test_starved_are_processes_that_wait_much_for_some_seconds_of_the_load(
     which the others wait."""
     usages = {"server": (ran, waited), "worker-1": (0.01, 0.0)}
     cpu = {name: tuple(Usage(ns(at), ns(at + 1), *usage) for at in range(seconds)) for name, usage in usages.items()}
-    file = FileFacts("producer-1", enqueue_first_ns=ns(load_since_s))
+    file = file_facts.FileFacts("producer-1", enqueue_first_ns=ns(load_since_s))
     assert starved(Run(spec={}, files={"producer-1": file}, stages=(), cpu=cpu)) == found
 
 
-@pytest.mark.parametrize(
-    ("apart_ms", "target", "still"),
-    [
-        (LOOKS_APART_MS - 1, "worker-1", False),
-        (LOOKS_APART_MS, "worker-1", True),
-        (LOOKS_APART_MS, "servers", False),
-        (LOOKS_APART_MS + 5_000, "servers", True),
-    ],
-)
+UNEXPLAINED = [
+    (LOOKS_APART_MS - 1, "worker-1", False),
+    (LOOKS_APART_MS, "worker-1", True),
+    (LOOKS_APART_MS, "servers", False),
+    (LOOKS_APART_MS + 5_000, "servers", True),
+]
+
+
+@pytest.mark.parametrize(("apart_ms", "target", "still"), UNEXPLAINED)
 def test_only_what_no_fault_of_a_server_explains_is_the_machine(apart_ms: int, target: str, still: bool) -> None:
     """Once it is healed, a server is asked again soon."""
     at_s = (("inject", 5), ("heal", 9))
@@ -125,25 +116,25 @@ def test_starved_is_told_alike_wherever_a_second_begins(begun_ms: int) -> None:
         assert starved(Run({}, {}, cpu=cpu))
 
 
-@pytest.mark.parametrize(
-    ("late_s", "found"),
-    [
-        ((40.0, 40.3, 41.0)[:LATE_SLOTS], True),
-        ((40.0, 40.3), False),
-        ((40.0, 60.0, 40.0 + LATE_NS / 1e9), False),
-        ((40.0, 40.3, 5.5), False),
-    ],
-)
+LATE_LOADS = [
+    ((40.0, 40.3, 41.0)[:LATE_SLOTS], True),
+    ((40.0, 40.3), False),
+    ((40.0, 60.0, 40.0 + LATE_NS / 1e9), False),
+    ((40.0, 40.3, 5.5), False),
+]
+
+
+@pytest.mark.parametrize(("late_s", "found"), LATE_LOADS)
 def test_the_load_is_late_when_it_is_so_for_parts_of_a_minute_outside_of_faults(late_s: tuple[float, ...], found: bool) -> None:
     """A fault was in force from 5 s to 9 s."""
     stages = tuple(Stage("1-fault", "fault", stage, "worker-1", True, "", ns(at)) for stage, at in (("inject", 5), ("heal", 9)))
-    file = FileFacts("producer-1", lags=frozenset((ns(at) // SLOT_NS, 1_000) for at in late_s))
+    file = file_facts.FileFacts("producer-1", lags=frozenset((ns(at) // SLOT_NS, 1_000) for at in late_s))
     run = Run({}, {"producer-1": file}, (Process("producer-1", "producer", "producer-1"),), stages)
     assert (lagged(run), slow(run)) == (found, found)
 
 
 def test_without_its_samples_nobody_knows_how_slow_a_machine_was() -> None:
-    loaded = {"producer-1": FileFacts("producer-1", enqueue_first_ns=ns(1))}
+    loaded = {"producer-1": file_facts.FileFacts("producer-1", enqueue_first_ns=ns(1))}
     assert slow(Run(spec={}, files=loaded))
     assert not slow(Run(spec={}, files=loaded, cpu={"producer-1": (Usage(ns(2), ns(3), 0.1),)}))
     assert not slow(Run(spec={}, files={}))
@@ -152,13 +143,12 @@ def test_without_its_samples_nobody_knows_how_slow_a_machine_was() -> None:
 def test_what_shows_that_a_machine_was_slow_goes_with_a_grown_history(tmp_path: Path, spark: SparkSession) -> None:
     """All three signs of it: late load, late looks at the clock, and processes that got no core."""
     for number, tells in enumerate(((), (late_load, late_looks, no_core))):
-        made = healthy(tmp_path / f"run-{number}")
+        made = good_run.healthy(tmp_path / f"run-{number}")
         for tell in tells:
             tell(made)
         out = tmp_path / f"grown-{number}"
         grow(made.write(), 6_000, out)
-        history = load.read_history(spark, out, history_files(out))
-        facts = load.collect_facts(history, {}, cpu_usage(out))
+        facts = load.collect_facts(load.read_history(spark, out, history_files(out)), {}, cpu_usage(out))
         assert [shown(facts) for shown in (lagged, stood_still, starved, slow)] == [bool(tells)] * 4
 
 

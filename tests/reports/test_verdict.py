@@ -1,7 +1,5 @@
 """Merging, writing, and the lines that people read."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -24,15 +22,15 @@ from reports.verdict import NO_MEASURES, CheckResult, decide, merge, undecided, 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize(
-    ("verdicts", "merged"),
-    [
-        (["valid", "valid"], "valid"),
-        (["valid", "unknown"], "unknown"),
-        (["unknown", "violated", "valid"], "violated"),
-        ([], "unknown"),
-    ],
-)
+MERGED = [
+    (["valid", "valid"], "valid"),
+    (["valid", "unknown"], "unknown"),
+    (["unknown", "violated", "valid"], "violated"),
+    ([], "unknown"),
+]
+
+
+@pytest.mark.parametrize(("verdicts", "merged"), MERGED)
 def test_false_beats_unknown_beats_true(verdicts: list[str], merged: str) -> None:
     assert merge(verdicts) == merged
 
@@ -97,14 +95,14 @@ def test_a_planned_fault_that_never_came_is_in_doubt() -> None:
     assert doubts(run)[0] == "fault 2-worker-freeze was not injected"
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"name": "power-loss"}, "fault 1-worker-kill has name worker-kill, planned was power-loss"),
-        ({"target": "worker-3"}, "fault 1-worker-kill has target worker-2, planned was worker-3"),
-        ({"fault": "9-worker-kill"}, "fault 1-worker-kill was not planned"),
-    ],
-)
+UNPLANNED = [
+    ({"name": "power-loss"}, "fault 1-worker-kill has name worker-kill, planned was power-loss"),
+    ({"target": "worker-3"}, "fault 1-worker-kill has target worker-2, planned was worker-3"),
+    ({"fault": "9-worker-kill"}, "fault 1-worker-kill was not planned"),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), UNPLANNED)
 def test_a_fault_must_be_the_planned_one(change: dict[str, str], words: str) -> None:
     assert words in doubts(Run(spec={"plan": [{**PLAN[0], **change}]}, files={}, processes=VICTIM, stages=stages(*ALL)))
 
@@ -131,26 +129,8 @@ MEASURES = {
     **NO_MEASURES,
     **{"enqueued": 7200, "finished": 7190, "lost": None, "doubled": 0, "refused_stale": 3, "dead": 10, "dropped": 0},
     "latency": [{"phase": "lead-in", "n": 1200, "unfinished": 10, "p50_ms": 12.34, "p99_ms": None}],
-    "recovery": [
-        {
-            "fault": "1-worker-kill",
-            "target": "worker-2",
-            "connected": "proxied",
-            "jobs": 8,
-            "recovery_ms": 9_640.0,
-            "bound_ms": 11_000,
-        }
-    ],
-    "faults": [
-        {
-            "fault": "1-worker-kill",
-            "name": "worker-kill",
-            "target": "worker-2",
-            "witnessed": True,
-            "healed": False,
-            "detail": "waitpid -9",
-        }
-    ],
+    "recovery": [{**PLAN[0], "connected": "proxied", "jobs": 8, "recovery_ms": 9_640.0, "bound_ms": 11_000}],
+    "faults": [{**PLAN[0], "witnessed": True, "healed": False, "detail": "waitpid -9"}],
     "rates": {"offered_per_s": 120.0, "finished_per_s": 119.6},
     "send_lag": {"p50_ms": 0.21, "p99_ms": 1.9},
     "recorder_share": 0.0123,
@@ -220,17 +200,8 @@ verdict: unknown"""
 
 
 def test_the_table_is_plain_and_aligned_and_ends_with_the_verdict() -> None:
-    entry = {
-        "id": "J4",
-        "name": "no job is lost",
-        "verdict": "unknown",
-        "violations": 0,
-        "declared": 1,
-        "possible": 2,
-        "examples": [],
-        "why": "there is no snapshot at the end",
-        "not_judged": ["the end"],
-    }
+    lacking = {"name": "no job is lost", "declared": 1, "possible": 2, "not_judged": ["the end"]}
+    entry = check_entry("J4", "unknown", "there is no snapshot at the end", **lacking)
     head = {"verdict": "unknown", "reasons": ["J4 unknown: there is no snapshot at the end"], "causes": {"open": ["J4"]}}
     spec = {"id": "x", "scenario": "bench", "seed": 1, "mutant": ""}
     finding = {"name": "no token", "checks": ["J4", "J6:x"], "text": "The wire has none.", "rows": 1, "examples": []}
@@ -252,8 +223,7 @@ def test_a_run_that_could_not_be_looked_at_shows_why_and_the_verdict() -> None:
     decided = undecided("the history of x is empty", {})
     printed = render(decided, Path("runs/x"), columns=500).splitlines()
     assert printed[:5] == ["reasons", "  the history of x is empty", "", "what now", f"  {REMEDIES[Cause.INPUT]}"]
-    assert printed[5].endswith(" -m reports judge runs/x")
-    assert printed[6:] == ["", "verdict: unknown"]
+    assert printed[5].endswith(" -m reports judge runs/x") and printed[6:] == ["", "verdict: unknown"]
     assert json.loads(json.dumps(decided))["measures"]["lost"] is None
 
 
@@ -314,15 +284,15 @@ def test_a_violated_run_ends_with_its_proof_and_the_commands(tmp_path: Path) -> 
     assert least.startswith("find the least faults ") and least.endswith(f" -m chaos shrink {tmp_path}")
 
 
-@pytest.mark.parametrize(
-    ("spec", "commands"),
-    [
-        ({"scenario": "service", "seed": 7}, ["run chaos.toml --seed 7"]),
-        ({"scenario": "interop both", "seed": 3}, ["run interop --seed 3"]),
-        ({"scenario": "bench", "seed": 1}, []),
-        ({**BENCH, "plan": []}, ["replay"]),
-    ],
-)
+REPEATING = [
+    ({"scenario": "service", "seed": 7}, ["run chaos.toml --seed 7"]),
+    ({"scenario": "interop both", "seed": 3}, ["run interop --seed 3"]),
+    ({"scenario": "bench", "seed": 1}, []),
+    ({**BENCH, "plan": []}, ["replay"]),
+]
+
+
+@pytest.mark.parametrize(("spec", "commands"), REPEATING)
 def test_only_commands_that_can_repeat_the_run_are_named(spec: dict[str, Any], commands: list[str], tmp_path: Path) -> None:
     printed = section(render(decided("violated", check_entry("J1", "violated", "x"), **spec), tmp_path, columns=500), "what now")
     assert [line for line in printed if " -m chaos " not in line] == ([] if commands else [NO_COMMAND])
@@ -363,29 +333,29 @@ def doubted(id: str, *doubts: str, **counts: str) -> CheckResult:
     return CheckResult(check, list(doubts), counts=rows, examples={level: ["an example"] for level in counts})
 
 
-@pytest.mark.parametrize(
-    ("found", "causes"),
-    [
-        (doubted("H0", "a file is missing"), {Cause.HOLES}),
-        (doubted("H1", "not injected"), {Cause.FAULT}),
-        (doubted("H2", "met nothing"), {Cause.MISSED}),
-        (doubted("H3", "goes back in time"), {Cause.RECORDER}),
-        (doubted("H3", unknown="late load"), {Cause.SLOW}),
-        (doubted("H3", unknown="dropped load"), {Cause.SLOW}),
-        (doubted("H3", unknown="other"), {Cause.RECORDER}),
-        (doubted("J1", "no claim ever succeeded"), {Cause.NOTHING}),
-        (doubted("J1", Doubt("the check crashed: x", Cause.CRASHED)), {Cause.CRASHED}),
-        (doubted("J1", "no claim", Doubt("the check crashed: x", Cause.CRASHED)), {Cause.CRASHED, Cause.NOTHING}),
-        (doubted("H0", Doubt("the snapshot came late", Cause.SLOW)), {Cause.SLOW}),
-        (doubted("J4", unproven="lost"), {Cause.HOLES}),
-        (doubted("J4", astray="lost"), {Cause.CLOCK}),
-        (doubted("J13", slow="stuck"), {Cause.SLOW}),
-        (doubted("J13", unknown="stuck", slow="stuck"), {Cause.OPEN, Cause.SLOW}),
-        (doubted("J13", full="stuck"), {Cause.FULL}),
-        (doubted("J4", possible="lost"), set[Cause]()),
-        (doubted("J4", violated="lost", unproven="lost"), set[Cause]()),
-    ],
-)
+CAUSES = [
+    (doubted("H0", "a file is missing"), {Cause.HOLES}),
+    (doubted("H1", "not injected"), {Cause.FAULT}),
+    (doubted("H2", "met nothing"), {Cause.MISSED}),
+    (doubted("H3", "goes back in time"), {Cause.RECORDER}),
+    (doubted("H3", unknown="late load"), {Cause.SLOW}),
+    (doubted("H3", unknown="dropped load"), {Cause.SLOW}),
+    (doubted("H3", unknown="other"), {Cause.RECORDER}),
+    (doubted("J1", "no claim ever succeeded"), {Cause.NOTHING}),
+    (doubted("J1", Doubt("the check crashed: x", Cause.CRASHED)), {Cause.CRASHED}),
+    (doubted("J1", "no claim", Doubt("the check crashed: x", Cause.CRASHED)), {Cause.CRASHED, Cause.NOTHING}),
+    (doubted("H0", Doubt("the snapshot came late", Cause.SLOW)), {Cause.SLOW}),
+    (doubted("J4", unproven="lost"), {Cause.HOLES}),
+    (doubted("J4", astray="lost"), {Cause.CLOCK}),
+    (doubted("J13", slow="stuck"), {Cause.SLOW}),
+    (doubted("J13", unknown="stuck", slow="stuck"), {Cause.OPEN, Cause.SLOW}),
+    (doubted("J13", full="stuck"), {Cause.FULL}),
+    (doubted("J4", possible="lost"), set[Cause]()),
+    (doubted("J4", violated="lost", unproven="lost"), set[Cause]()),
+]
+
+
+@pytest.mark.parametrize(("found", "causes"), CAUSES)
 def test_the_causes_of_an_unknown_check_are_values(found: CheckResult, causes: set[Cause]) -> None:
     assert found.causes == causes
     written = decide([found], NO_MEASURES, {})["causes"] if found.check.id not in ("J4", "J6") else None
@@ -410,8 +380,7 @@ def test_no_line_is_wider_than_the_terminal_and_no_id_is_cut(columns: int, every
     assert max(map(len, printed.splitlines())) <= columns
     words = {word.strip(",;:()") for word in printed.split()}
     planned = {name for fault in run["spec"]["plan"] for name in (fault["fault"], *fault["target"].split(","))}
-    assert planned and planned <= words
-    assert {line["phase"] for line in run["measures"]["latency"]} <= words
+    assert planned and planned <= words and {line["phase"] for line in run["measures"]["latency"]} <= words
 
 
 def test_a_cut_ends_at_a_space() -> None:

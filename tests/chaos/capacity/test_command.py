@@ -1,7 +1,5 @@
 """The whole command with short steps on real parts. On a busy machine its numbers mean nothing, but what it did must agree."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -19,16 +17,16 @@ from reports.capacity.measurement import Measurement, read, read_as
 STEP_S = 3.0
 
 
+MEASURED = [
+    ("lanes", "embedded"),
+    pytest.param("bull", "embedded", marks=pytest.mark.nightly),
+    *(pytest.param("lanes", several, marks=pytest.mark.nightly) for several in ("replica", "sentinel", "cluster")),
+]
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("nothing_left")
-@pytest.mark.parametrize(
-    ("model", "topology"),
-    [
-        ("lanes", "embedded"),
-        pytest.param("bull", "embedded", marks=pytest.mark.nightly),
-        *(pytest.param("lanes", several, marks=pytest.mark.nightly) for several in ("replica", "sentinel", "cluster")),
-    ],
-)
+@pytest.mark.parametrize(("model", "topology"), MEASURED)
 def test_short_steps_are_searched_predicted_and_verified(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], model: str, topology: str
 ) -> None:
@@ -54,8 +52,7 @@ def test_short_steps_are_searched_predicted_and_verified(
     limits = Limits(request.first_per_s, request.least_per_s, RATE_MAX_PER_S, STEP_S, STEP_S)
     assert [decide(tried[:at], limits) for at in range(len(tried))] == [Next(step.rate_per_s, STEP_S) for step in tried]
     for step in found.steps:
-        assert step.workers == 1 and step.handlers_at_once == 1
-        assert 0 <= step.finished <= step.offered
+        assert step.workers == 1 and step.handlers_at_once == 1 and 0 <= step.finished <= step.offered
         # a send whose answer was lost counts as dropped, and may have created its job
         assert step.offered - step.dropped <= sum(each.count for each in step.latency_ms.histogram) <= step.offered
         # no handler was quicker than it was told to be, and no job quicker than its handler

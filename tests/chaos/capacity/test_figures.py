@@ -1,7 +1,5 @@
 """The figures of a step, against their definitions, and the rule by which a step meets, misses or proves nothing."""
 
-from __future__ import annotations
-
 import random
 
 import pytest
@@ -55,31 +53,31 @@ def test_a_backlog_that_grows_is_seen_to_grow() -> None:
     assert all(low > 0 for low in lows)
 
 
-@pytest.mark.parametrize(
-    ("cpu_share", "late_p99_ms", "samples", "reason"),
-    [
-        (0.8, 20, 8, None),
-        (0.81, 0, 60, "the driver used 0.81 of its core, more than 0.8"),
-        (0.1, 21, 60, "the driver was 21 ms late (p99), more than 0.2 of the target: the machine was busy"),
-        (0.1, 0, 7, "only 7 samples of the backlog, fewer than 8"),
-    ],
-)
+OF_DRIVERS = [
+    (0.8, 20, 8, None),
+    (0.81, 0, 60, "the driver used 0.81 of its core, more than 0.8"),
+    (0.1, 21, 60, "the driver was 21 ms late (p99), more than 0.2 of the target: the machine was busy"),
+    (0.1, 0, 7, "only 7 samples of the backlog, fewer than 8"),
+]
+
+
+@pytest.mark.parametrize(("cpu_share", "late_p99_ms", "samples", "reason"), OF_DRIVERS)
 def test_a_step_is_void_for_its_driver(cpu_share: float, late_p99_ms: float, samples: int, reason: str | None) -> None:
     assert void_reason(cpu_share, late_p99_ms, 100, samples) == reason
 
 
-@pytest.mark.parametrize(
-    ("void", "p99_ms", "slope_low", "dropped", "found"),
-    [
-        (None, 100, 0, 0, MET),
-        (None, 100, -5, 0, MET),
-        (None, 100.1, -5, 0, MISSED),
-        (None, 30, 0.1, 0, MISSED),
-        (None, 30, -5, 1, MISSED),
-        ("the driver used 0.9 of its core", 30, -5, 0, VOID),
-        ("the driver used 0.9 of its core", 300, 5, 9, VOID),
-    ],
-)
+OF_STEPS = [
+    (None, 100, 0, 0, MET),
+    (None, 100, -5, 0, MET),
+    (None, 100.1, -5, 0, MISSED),
+    (None, 30, 0.1, 0, MISSED),
+    (None, 30, -5, 1, MISSED),
+    ("the driver used 0.9 of its core", 30, -5, 0, VOID),
+    ("the driver used 0.9 of its core", 300, 5, 9, VOID),
+]
+
+
+@pytest.mark.parametrize(("void", "p99_ms", "slope_low", "dropped", "found"), OF_STEPS)
 def test_a_step_meets_with_its_p99_its_backlog_and_nothing_dropped(
     void: str | None, p99_ms: float, slope_low: float, dropped: int, found: str
 ) -> None:

@@ -1,7 +1,5 @@
 """The prediction, taken from the plan; what verifies it, and the last line."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -29,17 +27,17 @@ def test_a_measurement_that_reports_refuses_predicts_nothing(tmp_path: Path) -> 
     assert "measurement.json.made is missing" in (tmp_path / "logs" / "prediction.log").read_text()
 
 
-@pytest.mark.parametrize(
-    ("outcomes", "met", "missed", "holds"),
-    [
-        ([(BELOW, MET), (ABOVE, MISSED)] * 3, 3, 3, True),
-        ([(BELOW, MET), (ABOVE, MISSED)] * 2, 2, 2, False),
-        ([(BELOW, MET), (ABOVE, MISSED)] * 2 + [(BELOW, MET), (ABOVE, MET)], 3, 2, False),
-        ([(BELOW, MET), (ABOVE, MISSED)] * 2 + [(BELOW, VOID), (ABOVE, VOID)], 2, 2, False),
-        ([(BELOW, MISSED), (ABOVE, MISSED)] * 3, 0, 3, False),
-        ([], 0, 0, False),
-    ],
-)
+OUTCOMES = [
+    ([(BELOW, MET), (ABOVE, MISSED)] * 3, 3, 3, True),
+    ([(BELOW, MET), (ABOVE, MISSED)] * 2, 2, 2, False),
+    ([(BELOW, MET), (ABOVE, MISSED)] * 2 + [(BELOW, MET), (ABOVE, MET)], 3, 2, False),
+    ([(BELOW, MET), (ABOVE, MISSED)] * 2 + [(BELOW, VOID), (ABOVE, VOID)], 2, 2, False),
+    ([(BELOW, MISSED), (ABOVE, MISSED)] * 3, 0, 3, False),
+    ([], 0, 0, False),
+]
+
+
+@pytest.mark.parametrize(("outcomes", "met", "missed", "holds"), OUTCOMES)
 def test_a_prediction_holds_when_every_run_on_both_sides_agrees(
     outcomes: list[tuple[float, str]], met: int, missed: int, holds: bool
 ) -> None:

@@ -1,7 +1,5 @@
 """Recovery as drills have seen it: which run counts, and what is said without one."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

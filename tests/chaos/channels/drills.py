@@ -1,7 +1,5 @@
 """Short drills on channels, for tests."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

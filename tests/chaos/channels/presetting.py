@@ -1,7 +1,5 @@
 """Clocks that begin elsewhere, for tests."""
 
-from __future__ import annotations
-
 from chaos.channels.keyspace import Keyspace
 from chaos.channels.spec import Channel
 

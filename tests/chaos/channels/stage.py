@@ -1,7 +1,5 @@
 """A publisher and a subscriber on threads, each behind a real proxy, and a server that may end: a stage for faults."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading
@@ -25,8 +23,7 @@ from chaos.processes import Child, send
 from chaos.topology import Durable, Setting
 from engine import Channel, EngineError, models
 from engine.testing import start_guarded
-from record.channels import ChannelRecorder
-from record.history import HistoryFile
+from record import channels, history
 from tests.chaos.histories import waiting
 from tests.chaos.test_toxiproxy import program
 
@@ -66,8 +63,8 @@ def again_and_again(over: threading.Event, act: Callable[[], object]) -> threadi
 
 
 def open_channel(url: str, folder: Path, proc: str) -> Channel:
-    file = HistoryFile(folder / f"{proc}.jsonl", proc=proc, role=proc.partition("-")[0])
-    return Channel(CHANNEL, models.Dsps(), url=url, observer=ChannelRecorder(file, channel=CHANNEL))
+    file = history.HistoryFile(folder / f"{proc}.jsonl", proc=proc, role=proc.partition("-")[0])
+    return Channel(CHANNEL, models.Dsps(), url=url, observer=channels.ChannelRecorder(file, channel=CHANNEL))
 
 
 def publish(channel: Channel, over: threading.Event) -> Callable[[], object]:
@@ -96,8 +93,8 @@ def make_stage(folder: Path) -> Iterator[Stage]:
     (folder / "logs").mkdir()
 
     with ExitStack() as stack:
-        manifest = HistoryFile(folder / "manifest.jsonl", proc="manifest", role="harness")
-        harness = HistoryFile(folder / "harness.jsonl", proc="harness", role="harness")
+        manifest = history.HistoryFile(folder / "manifest.jsonl", proc="manifest", role="harness")
+        harness = history.HistoryFile(folder / "harness.jsonl", proc="harness", role="harness")
         servers = stack.enter_context(Durable(Setting(folder / "logs" / "server.log")))
         network = stack.enter_context(Network(servers.url, program=program(), log=folder / "logs" / "toxiproxy.log"))
         keyspace = Keyspace(servers.url, [SpecChannel(CHANNEL, "one", (SUBSCRIBER,), (), 1, 1_800_000)])

@@ -1,7 +1,5 @@
 """A real drill of channels on a short scenario: the clean engine is valid. The mutants: `tests/chaos/test_mutants_caught.py`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The keys of channels as the harness presets and reads them, on a real server with a real channel."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,8 +61,7 @@ def test_who_has_not_read_everything_is_behind(keyspace: Keyspace, ironclaim_url
     look = keyspace.look()
     assert look.behind() == [("wrapping", "a")] and look.clocks == {"wrapping": CLOCK_MIN, "plain": None}
     assert look.cursors == {"wrapping": {"a": CLOCK_MAX - 1, "b": CLOCK_MIN}, "plain": {"a": None}}
-    harness = HistoryFile(tmp_path / "harness.jsonl", proc="harness", role="harness")
-    keyspace.end(harness, 17)
+    keyspace.end(HistoryFile(tmp_path / "harness.jsonl", proc="harness", role="harness"), 17)
     finals = [row for row in load_file(tmp_path / "harness.jsonl").rows if row["kind"] == "final"]
     assert [(row["name"], row["channel"], row["clock"], row["t_ns"]) for row in finals] == [
         ("end", "wrapping", CLOCK_MIN, 17),

@@ -1,7 +1,5 @@
 """The planted defects themselves: each fits, and does what it says; whether the judge finds them is in `test_mutants_caught`."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -41,8 +39,7 @@ def test_the_receipt_of_a_batch_across_the_wrap_covers_a_part_of_it(ironclaim_ur
         channel.publish_many([(f"m{number}", number) for number in range(4)])
         found = channel.fetch("reader")
         assert [message.clock for message in found.messages] == [CLOCK_MAX - 1, CLOCK_MAX, CLOCK_MIN, CLOCK_MIN + 1]
-        assert found.receipt is not None
-        assert channel.acknowledge("reader", found.receipt).result == "OK"
+        assert found.receipt is not None and channel.acknowledge("reader", found.receipt).result == "OK"
         assert [message.clock for message in channel.fetch("reader").messages] == [CLOCK_MIN, CLOCK_MIN + 1]
 
 
@@ -55,8 +52,7 @@ def test_the_last_message_of_a_batch_is_kept_back_and_its_receipt_covers_it(
         channel.subscribe("reader")
         channel.publish_many([("m1", 1), ("m2", 2)])
         found = channel.fetch("reader")
-        assert [message.id for message in found.messages] == ["m1"]
-        assert found.receipt is not None
+        assert [message.id for message in found.messages] == ["m1"] and found.receipt is not None
         assert channel.acknowledge("reader", found.receipt).result == "OK"
         assert channel.fetch("reader").messages == ()
 

@@ -1,7 +1,5 @@
 """The plan of a run on channels, its spec, and where its clocks stand before the load."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from itertools import pairwise
@@ -24,8 +22,7 @@ def test_a_plan_is_a_function_of_its_seed_and_holds_each_fault_once() -> None:
     plans = [draw(seed, publishers=PUBLISHERS) for seed in range(1, 30)]
     assert plans == [draw(seed, publishers=PUBLISHERS) for seed in range(1, 30)]
     for plan in plans:
-        names = [planned.name for planned in plan.faults]
-        assert sorted(names) == sorted(FAULT_NAMES)
+        assert sorted([planned.name for planned in plan.faults]) == sorted(FAULT_NAMES)
         assert plan.needs_network()
     assert len({tuple(planned.name for planned in plan.faults) for plan in plans}) > 20
 
@@ -68,14 +65,12 @@ def test_each_clock_wraps_when_what_is_planned_until_its_instant_is_published() 
     workload, crossings = ChannelWorkload(3), Crossings(first_ms=2_000, last_ms=20_000)
     made = preset_channels(workload, crossings)
     assert [channel.name for channel in made] == [channel.name for channel in workload.channels]
-    planned = workload.new_messages(crossings.last_ms)
-    at_start = workload.new_messages(0)
+    planned, at_start = workload.new_messages(crossings.last_ms), workload.new_messages(0)
     for channel in made:
         if channel.name == "short":
             assert channel.preset_clock is None
             continue
-        assert channel.preset_clock is not None
-        assert 0 < channel.preset_clock <= CLOCK_MAX
+        assert channel.preset_clock is not None and 0 < channel.preset_clock <= CLOCK_MAX
         assert clock_ahead(channel.preset_clock, at_start[channel.name]) > 0
         # A message comes before the wrap, also where that is due with the first.
         assert clock_ahead(channel.preset_clock, 1) > 0
@@ -108,23 +103,21 @@ def test_clocks_wrap_while_the_faults_of_the_plan_last() -> None:
 
 def test_the_spec_says_what_the_judge_needs(tmp_path: Path) -> None:
     channel = Channel("orders", "fan-out 1", ("reader",), (), 1, 1_000, CLOCK_MAX)
-    spec = ChannelSpec("run", 1, channels=(channel,))
-    spec.write(tmp_path / "spec.json", harness_errors=[])
+    ChannelSpec("run", 1, channels=(channel,)).write(tmp_path / "spec.json", harness_errors=[])
     written = json.loads((tmp_path / "spec.json").read_text())
     assert (written["model"], written["scenario"], written["topology"]) == ("dsps", "channels", "aof")
     assert written["channels"] == [{**asdict(channel), "subscribers": ["reader"], "slow": []}]
-    assert (written["schema"], written["harness_errors"]) == (1, [])
-    assert "lease_ms" not in written
+    assert (written["schema"], written["harness_errors"]) == (1, []) and "lease_ms" not in written
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "bound"),
-    [
-        ("seed", -1, "it must be a whole number from 0 to 9007199254740991"),
-        ("publishers", 0, "it must be a whole number from 1 to 8"),
-        ("rate", 0.01, "it must be a number from 0.1 to 20.0"),
-    ],
-)
+WRONG_SPECS = [
+    ("seed", -1, "it must be a whole number from 0 to 9007199254740991"),
+    ("publishers", 0, "it must be a whole number from 1 to 8"),
+    ("rate", 0.01, "it must be a number from 0.1 to 20.0"),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "bound"), WRONG_SPECS)
 def test_a_wrong_spec_is_refused_with_its_bound(field: str, value: float, bound: str) -> None:
     with pytest.raises(HarnessError, match=f"{field} is {value}: {bound}"):
         ChannelSpec(**{"id": "run", "seed": 1, field: value})

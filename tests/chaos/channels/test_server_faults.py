@@ -1,7 +1,5 @@
 """The server ends and comes back, or goes back to a snapshot: each witness sees the effect on a real server, or fails."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 from pathlib import Path
@@ -9,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from chaos import mutants
+from chaos import mutants, processes
 from chaos.channels import faults as channel_faults
 from chaos.channels.faults import FAULTS
 from chaos.faults import server, snapshot_restore
 from chaos.faults.base import carry_out
-from chaos.processes import send
 from record.history import HistoryFile, load_file
 from tests.chaos.channels.stage import CHANNEL, Stage, planned
 from tests.chaos.channels.stage import stage as stage
@@ -53,7 +50,7 @@ def a_server_that_did_not_end_is_no_witness(name: str, stage: Stage) -> None:
         assert fault.inject().ok and not fault.witness().ok
         fault.heal()
         assert not fault.witness_healed().ok
-        object.__setattr__(stage.scene, "signal", send)
+        object.__setattr__(stage.scene, "signal", processes.send)
 
 
 def a_process_that_is_not_answered_again_is_named(stage: Stage) -> None:
@@ -65,12 +62,10 @@ def a_process_that_is_not_answered_again_is_named(stage: Stage) -> None:
         network = stage.scene.network
         assert network is not None
         network.cut(["publisher-1"])
-        healed = fault.heal()
-        reader = stage.scene.watch.view("subscriber-1")
+        healed, reader = fault.heal(), stage.scene.watch.view("subscriber-1")
         assert stage.scene.wait(lambda: reader.answered.sent_ns > healed.t_ns, timeout_s=60)
         seen = fault.witness_healed()
-        assert not seen.ok
-        assert "all but publisher-1" in seen.detail
+        assert not seen.ok and "all but publisher-1" in seen.detail
         network.heal_all()
 
 

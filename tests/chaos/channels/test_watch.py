@@ -1,7 +1,5 @@
 """What the harness learns of publishers and subscribers from their histories while they write them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,14 +1,11 @@
 """The original Bull for tests. Without Node they are skipped with the line that installs it; in CI they fail instead."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
 
-from chaos.interop import node
-from chaos.interop.keyspace import BullKeys
+from chaos.interop import keyspace, node
 from chaos.interop.talker import Talker
 from tests.absent import without
 
@@ -36,8 +33,8 @@ def bull(port: int) -> Iterator[Talker]:
 
 
 @pytest.fixture
-def keys(ironclaim_url: str) -> Iterator[BullKeys]:
+def keys(ironclaim_url: str) -> Iterator[keyspace.BullKeys]:
     """The keys of the queue `mail` as they are."""
-    look = BullKeys(ironclaim_url, "mail")
+    look = keyspace.BullKeys(ironclaim_url, "mail")
     yield look
     look.close()

@@ -1,7 +1,5 @@
 """The adapter on a real server: what the original Bull does stands in the history as it happened, and is not changed by that."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -161,8 +159,7 @@ def test_a_lease_is_the_lock_with_the_time_of_the_claim_for_a_fence(worked: Adap
     assert len(claims) == 5
     for row in claims:
         (item,) = row["items"]
-        assert item["fence"] == row["srv_from_us"] // 1_000
-        assert item["deadline_ms"] == item["fence"] + 5_000
+        assert (item["fence"], item["deadline_ms"]) == (row["srv_from_us"] // 1_000, item["fence"] + 5_000)
         assert (row["lease_ms"], row["incarnation"]) == (5_000, item["nonce"])
     assert [row["counter"] for row in claims] == sorted(row["counter"] for row in claims)
     fences = [row["items"][0]["fence"] for row in claims if row["items"][0]["job"] == "2"]

@@ -1,7 +1,5 @@
 """The engine and the original Bull on one queue: what one of them sends, pauses, fails or returns is understood by the other."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -92,8 +90,7 @@ def test_the_engine_sends_and_bull_works(bull: Talker, ours: Ours) -> None:
 @pytest.mark.parametrize("value", [None, 7, "text", [1, {"a": None}], {"naïve": "☃"}])
 def test_values_that_bull_returns_are_read(bull: Talker, ours: Ours, value: Any) -> None:
     bull.ask("process", 1)
-    job = ours.send({"value": value})
-    assert ours.queue.results.wait(job, wait_ms=120_000).value == value
+    assert ours.queue.results.wait(ours.send({"value": value}), wait_ms=120_000).value == value
 
 
 @pytest.mark.parametrize("value", [None, 7, "text", [1, {"a": None}], {"naïve": "☃"}])
@@ -108,17 +105,14 @@ def test_a_failure_of_bull_is_read_with_its_stack_trace(bull: Talker, ours: Ours
     job = ours.send({"fail_first": 9}, attempts=1)
     wait_until(lambda: ours.queue.jobs.state(job) == "dead", "dead for the engine")
     found = ours.queue.jobs.get(job)
-    assert found is not None
-    assert "planned failure 1 of 9" in found.last_error
-    assert found.failures == 1
+    assert found is not None and "planned failure 1 of 9" in found.last_error and found.failures == 1
     result = ours.queue.results.get(job)
     assert result is not None and result.outcome == "dead" and "planned failure 1 of 9" in result.error
 
 
 def test_a_failure_of_the_engine_is_read_by_bull_with_its_stack_trace(bull: Talker, ours: Ours) -> None:
     with ours.at_work():
-        job = str(bull.ask("add", {"fail_first": 9}, {"attempts": 1})["jobId"])
-        found = ended(bull, job, "failed")
+        found = ended(bull, str(bull.ask("add", {"fail_first": 9}, {"attempts": 1})["jobId"]), "failed")
     assert found["attemptsMade"] == 1
     (trace,) = found["stacktrace"]
     assert "ValueError" in trace and "our planned failure 1" in trace and "test_beside_bull" in trace
@@ -167,8 +161,7 @@ def test_waits_between_runs_are_those_of_bull(bull: Talker, ours: Ours, backoff:
 def test_a_pause_by_bull_holds_the_engine(bull: Talker, ours: Ours) -> None:
     with ours.at_work():
         bull.ask("pause")
-        added = str(bull.ask("add", {}, {})["jobId"])
-        job = ours.send({})
+        added, job = str(bull.ask("add", {}, {})["jobId"]), ours.send({})
         time.sleep(HELD_S)
         assert ours.ran_ids() == []
         bull.ask("resume")
@@ -178,8 +171,7 @@ def test_a_pause_by_bull_holds_the_engine(bull: Talker, ours: Ours) -> None:
 def test_a_pause_by_the_engine_holds_bull(bull: Talker, ours: Ours) -> None:
     bull.ask("process", 1)
     ours.queue.pause()
-    job = ours.send({})
-    added = str(bull.ask("add", {}, {})["jobId"])
+    job, added = ours.send({}), str(bull.ask("add", {}, {})["jobId"])
     time.sleep(HELD_S)
     assert bull.ran("active") == []
     ours.queue.resume()

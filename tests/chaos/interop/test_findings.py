@@ -1,7 +1,5 @@
 """What the model of Bull declares as findings, seen on the original client: what it does to a queue, whoever else works on it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -87,8 +85,7 @@ def test_an_overwriting_resume(bull: Talker, raw: Any, keys: BullKeys) -> None:
     bull.ask("add", {}, {})
     bull.until(lambda: raw.lrange("bull:mail:wait", 0, -1) == ["1"])
     bull.ask("resume")
-    assert states(keys) == {"waiting": ["2"]}
-    assert raw.exists("bull:mail:1")
+    assert states(keys) == {"waiting": ["2"]} and raw.exists("bull:mail:1")
 
 
 def test_a_promotion_during_the_pause(bull: Talker, raw: Any) -> None:

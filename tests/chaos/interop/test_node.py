@@ -1,7 +1,5 @@
 """Node and its packages: what is said where they are missing, and that what is tracked names no registry."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -28,10 +26,8 @@ def test_packages_are_installed_once_and_kept_by_their_lock(monkeypatch: pytest.
     monkeypatch.setenv("PATH", f"{bin_folder}:/usr/bin:/bin")
     said: list[str] = []
     first = node.modules(said.append)
-    assert first.is_dir() and first.is_relative_to(tmp_path)
-    assert node.modules(said.append) == first
-    assert (tmp_path / "calls").read_text() == "call\n"
-    assert len(said) == 1
+    assert first.is_dir() and first.is_relative_to(tmp_path) and node.modules(said.append) == first
+    assert ((tmp_path / "calls").read_text(), len(said)) == ("call\n", 1)
     assert [path.name for path in first.parent.parent.iterdir() if path.name != ".node-lock"] == [first.parent.name]
 
 

@@ -1,7 +1,5 @@
 """The runs with the original Bull, judged: each is valid but for what Bull is known not to protect."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path
@@ -54,8 +52,7 @@ def test_one_side_sends_and_the_other_works(tmp_path: Path, spark: SparkSession,
     sent, done = jobs_of(drill, "enqueue", node=sent_by_node), jobs_of(drill, "finish", node=not sent_by_node)
     assert len(sent) > 200 and done < sent
     assert not jobs_of(drill, "enqueue", node=not sent_by_node) and not jobs_of(drill, "finish", node=sent_by_node)
-    late = verdict["measures"]["delayed"]
-    assert late["n"] >= 50
+    assert verdict["measures"]["delayed"]["n"] >= 50
     # Failures were tried again, and some jobs used up their attempts.
     assert jobs_of(drill, "retry", node=not sent_by_node)
     assert verdict["measures"]["dead"] > 0 and verdict["measures"]["lost"] == 0
@@ -73,20 +70,14 @@ def test_both_sides_work_while_workers_of_both_are_killed(mixed: tuple[MixedDril
     for line in verdict["measures"]["recovery"]:
         assert line["jobs"] > 0 and line["recovery_ms"] is not None
     for node in (True, False):
-        assert jobs_of(drill, "enqueue", node=node)
-        assert jobs_of(drill, "finish", node=node)
+        assert jobs_of(drill, "enqueue", node=node) and jobs_of(drill, "finish", node=node)
 
 
-def test_each_side_finished_jobs_of_the_other(mixed: tuple[MixedDrill, Verdict]) -> None:
+@pytest.mark.parametrize("began", ["enqueue", "retry"])
+def test_jobs_that_began_or_failed_on_one_side_ended_on_the_other(mixed: tuple[MixedDrill, Verdict], began: str) -> None:
     drill, _ = mixed
-    assert jobs_of(drill, "enqueue", node=True) & jobs_of(drill, "finish", node=False)
-    assert jobs_of(drill, "enqueue", node=False) & jobs_of(drill, "finish", node=True)
-
-
-def test_jobs_that_failed_on_one_side_ended_on_the_other(mixed: tuple[MixedDrill, Verdict]) -> None:
-    drill, _ = mixed
-    assert jobs_of(drill, "retry", node=True) & jobs_of(drill, "finish", node=False)
-    assert jobs_of(drill, "retry", node=False) & jobs_of(drill, "finish", node=True)
+    for node in (True, False):
+        assert jobs_of(drill, began, node=node) & jobs_of(drill, "finish", node=not node)
 
 
 def test_what_the_spec_declares_is_about_jobs_that_bull_had_in_hand(mixed: tuple[MixedDrill, Verdict]) -> None:
@@ -109,8 +100,7 @@ def test_a_zombie_of_bull_is_a_finding_and_nothing_else(tmp_path: Path, spark: S
     """Frozen for longer than its locks last, and then it ends what others have run since: declared, and told apart."""
     drill, verdict = run_in_time("zombie", tmp_path, spark)
     assert (verdict["verdict"], verdict["reasons"]) == ("valid", [])
-    seen = {finding["name"]: finding["rows"] for finding in verdict["findings"]}
-    assert seen["unfenced ends"] > 0
+    assert {finding["name"]: finding["rows"] for finding in verdict["findings"]}["unfenced ends"] > 0
     assert next(check["declared"] for check in verdict["checks"] if check["id"] == "J3") > 0
     assert not any(check["violations"] for check in verdict["checks"])
     # Without the declaration the same history is a violation.

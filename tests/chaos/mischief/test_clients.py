@@ -1,8 +1,6 @@
 """The foreign clients of the mischief runs, beside a queue of the engine: what each act does to the wire, and what the engine
 makes of it."""
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Iterator

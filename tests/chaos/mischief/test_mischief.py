@@ -1,7 +1,5 @@
 """The process that meddles, beside a real queue: it leaves whole files, and rows by which the judge knows what it had in hand."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A mischief run with a planted defect is violated by the check that is named for it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,15 +1,12 @@
 """What the small autoscaler reads and decides, who sends how much, and when workers have followed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.errors import HarnessError
-from chaos.plan import PRODUCER
+from chaos import errors, plan
 from chaos.scaling import (
     DRAIN_MS,
     FALLEN,
@@ -44,7 +41,7 @@ def test_it_reads_the_metrics_of_a_real_queue(ironclaim_url: str) -> None:
         found = read(queue.metrics())
     assert (found["wanted_workers"], found["workers"], found["arrivals_per_second"]) == (1, 0, 0)
     assert found["oldest_waiting_seconds"] >= 0 and "worker_utilisation_ratio" not in found
-    with pytest.raises(HarnessError, match="ironclaim_wanted_workers: '<html>'"):
+    with pytest.raises(errors.HarnessError, match="ironclaim_wanted_workers: '<html>'"):
         read("<html>")
 
 
@@ -70,7 +67,7 @@ def test_the_load_doubles_twice_and_falls(crew: ScaleCrew, monkeypatch: pytest.M
     rates = {name: int(command[command.index("--rate") + 1]) for name, command in asked.items()}
     assert [sum(rates[name] for name in names) for names in ScaleDrill.PHASES.values()] == [30, 60, 120, 30]
     assert len({command[command.index("--seed") + 1] for command in asked.values()}) == len(PRODUCERS), "no id comes twice"
-    assert next(iter(PRODUCERS)) == PRODUCER
+    assert next(iter(PRODUCERS)) == plan.PRODUCER
 
 
 def test_workers_are_started_and_the_newest_told_to_stop(crew: ScaleCrew, monkeypatch: pytest.MonkeyPatch) -> None:

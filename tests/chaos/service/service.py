@@ -1,7 +1,5 @@
 """A small service on real parts: its module, its `chaos.toml`, and the command that is asked about it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

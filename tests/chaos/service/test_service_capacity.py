@@ -1,7 +1,5 @@
 """The capacity of a service: the whole command on real parts with short steps, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import asdict
@@ -78,17 +76,17 @@ def test_a_worker_that_is_none_is_told(tmp_path: Path) -> None:
     assert done.returncode == 2 and "exit code 3 (no such queue)" in done.stderr and done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("options", "line"),
-    [
-        (("--handler-ms", "20"), "--handler-ms cannot be given with chaos.toml: the service is measured as it is"),
-        (("--payload", "2kb"), "--payload cannot be given with chaos.toml"),
-        (("--workers", "2"), "--workers cannot be given with chaos.toml"),
-        (("--handlers", "2"), "--handlers cannot be given with chaos.toml"),
-        (("--validate",), "--validate cannot be given with chaos.toml"),
-        (("--step", "1h"), "step_s is 3600: it must be from 1 to 600"),
-    ],
-)
+NOT_OF_SERVICES = [
+    (("--handler-ms", "20"), "--handler-ms cannot be given with chaos.toml: the service is measured as it is"),
+    (("--payload", "2kb"), "--payload cannot be given with chaos.toml"),
+    (("--workers", "2"), "--workers cannot be given with chaos.toml"),
+    (("--handlers", "2"), "--handlers cannot be given with chaos.toml"),
+    (("--validate",), "--validate cannot be given with chaos.toml"),
+    (("--step", "1h"), "step_s is 3600: it must be from 1 to 600"),
+]
+
+
+@pytest.mark.parametrize(("options", "line"), NOT_OF_SERVICES)
 def test_what_cannot_be_asked_of_a_service_is_one_line_before_anything_starts(
     tmp_path: Path, options: tuple[str, ...], line: str
 ) -> None:

@@ -1,7 +1,5 @@
 """The command `check` on real processes: each kind of worker is started once, a job runs, and effects are counted once."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 
@@ -76,8 +74,7 @@ def test_a_service_none_of_whose_jobs_finish_is_not_ready_and_its_error_is_told_
 @pytest.mark.usefixtures("nothing_left")
 def test_handlers_that_fail_on_purpose_may_be_tried_first(tmp_path: Path) -> None:
     """More than are waited for have failed before the one that runs long returns."""
-    file = written(tmp_path, more="yield from ((fail, {}) for _ in range(9))", ms=1_500)
-    done = asked("check", file)
+    done = asked("check", written(tmp_path, more="yield from ((fail, {}) for _ in range(9))", ms=1_500))
     assert done.returncode == 0, done.stdout + done.stderr
     *_, ran, others, _, last = done.stdout.splitlines()
     assert "its handler returned" in ran and last == "check: ready"
@@ -99,17 +96,17 @@ def test_settings_of_the_shell_are_not_those_of_a_drill(tmp_path: Path, monkeypa
 SHAPE = "must return ids of jobs with how often each took effect, such as {'job-1': 1}"
 
 
+NO_EFFECTS = [
+    ("return None", SHAPE),
+    ("return [job for job, _ in each()]", SHAPE),
+    ("return {job: 'once' for job, _ in each()}", SHAPE),
+    ("raise LookupError('no table ' + os.environ['SMALL_DB'])", "$SMALL_DB\n"),
+    ("return {'other-' + job: times for job, times in each()}", "does it count by the ids of jobs"),
+]
+
+
 @pytest.mark.usefixtures("nothing_left")
-@pytest.mark.parametrize(
-    ("effects", "line"),
-    [
-        ("return None", SHAPE),
-        ("return [job for job, _ in each()]", SHAPE),
-        ("return {job: 'once' for job, _ in each()}", SHAPE),
-        ("raise LookupError('no table ' + os.environ['SMALL_DB'])", "$SMALL_DB\n"),
-        ("return {'other-' + job: times for job, times in each()}", "does it count by the ids of jobs"),
-    ],
-)
+@pytest.mark.parametrize(("effects", "line"), NO_EFFECTS)
 def test_effects_that_are_none_are_told_before_a_drill(tmp_path: Path, effects: str, line: str) -> None:
     done = asked("check", written(tmp_path, effects=effects))
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stdout + done.stderr

@@ -1,15 +1,12 @@
 """The processes of a service: what they are told, who is started anew, and whose end is an error of the drill."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from chaos.errors import HarnessError
-from chaos.plan import PRODUCER
+from chaos import errors, plan
 from chaos.service.crew import STILLBORN_MAX, ServiceCrew
 from chaos.service.file import read
 from chaos.service.spec import ServiceSpec
@@ -92,8 +89,7 @@ def test_a_worker_that_ends_by_itself_is_started_anew_under_another_name(make: M
 
 def test_a_worker_that_never_worked_is_a_broken_command(make: Make) -> None:
     crew = make("sh -c 'echo no such module; exit 3'")
-    child = crew.start_worker("worker-1")
-    child.process.wait(120)
+    crew.start_worker("worker-1").process.wait(120)
     (gone,) = crew.unplanned_exits()
     assert gone.ending() == "worker-1: exit code 3 (no such module)" and crew.ended == []
 
@@ -111,7 +107,7 @@ def test_one_that_worked_is_started_anew_only_so_often_where_it_does_not_work_an
 
 
 def test_a_program_that_is_not_there_is_one_line(make: Make) -> None:
-    with pytest.raises(HarnessError, match="^worker-1: 'no-such-program' is no program on PATH$"):
+    with pytest.raises(errors.HarnessError, match="^worker-1: 'no-such-program' is no program on PATH$"):
         make("no-such-program --now").start_worker("worker-1")
 
 
@@ -122,6 +118,5 @@ def test_a_worker_that_will_not_stop_is_killed_and_no_error_of_the_drill_but_the
     crew.watch.view("worker-1").opened = True
     assert crew.stop_all(1.0) == [] and stubborn.process.returncode == -9
     assert [one["name"] for one in crew.ended] == ["worker-1"]
-    load = crew.start_producer(PRODUCER)
-    load.process.wait(120)
-    assert [child.name for child in crew.unplanned_exits()] == [PRODUCER], "there is no module shop"
+    crew.start_producer(plan.PRODUCER).process.wait(120)
+    assert [child.name for child in crew.unplanned_exits()] == [plan.PRODUCER], "there is no module shop"

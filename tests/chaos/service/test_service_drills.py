@@ -1,7 +1,5 @@
 """Whole drills of services, judged: what at-least-once costs without `effects.once`, and handlers that keep all places."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

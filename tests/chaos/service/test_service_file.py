@@ -1,20 +1,15 @@
 """`chaos.toml`: what it may say, and that each wrong value is one line with field, value and bound, before anything starts."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from chaos import catalogue, cli
-from chaos.errors import HarnessError
-from chaos.interrupts import Interrupts
-from chaos.service import placeholders
+from chaos import catalogue, cli, errors, interrupts
+from chaos.service import names, placeholders
 from chaos.service.drill import open_queue
 from chaos.service.file import OF_OWN_HANDLERS, read, toml
-from chaos.service.names import described, effects
 from reports import slo_file
 
 GOOD = {"queue": '"shop.jobs:queue"', "load": '"load:orders"', "rate": "30"}
@@ -42,8 +37,7 @@ def test_commands_take_turns_until_there_are_three_and_keep_their_words(tmp_path
 
 
 def test_no_faults_are_no_faults_and_objectives_are_those_of_an_slo_file(tmp_path: Path) -> None:
-    service = read(written(tmp_path, faults="[]", slo='{ "recovery.slowest_ms" = 1 }'))
-    assert service.faults == ()
+    assert read(written(tmp_path, faults="[]", slo='{ "recovery.slowest_ms" = 1 }')).faults == ()
     tables = {"recovery": {"slowest_ms": 4_000}, "latency": {"all": {"end_to_end": {"p99_ms": 1.5}}}}
     file = tmp_path / "slo.toml"
     file.write_text(toml(tables))
@@ -124,7 +118,7 @@ WRONG: dict[str, tuple[dict[str, str], str]] = {
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_value_is_one_line_with_field_value_and_bound(tmp_path: Path, wrong: str) -> None:
     fields, line = WRONG[wrong]
-    with pytest.raises(HarnessError) as caught:
+    with pytest.raises(errors.HarnessError) as caught:
         read(written(tmp_path, **fields))
     assert str(caught.value).startswith("chaos.toml: ") and line in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -140,10 +134,10 @@ def test_what_a_shell_or_json_has_in_braces_is_no_placeholder_and_doubled_braces
 
 
 def test_a_file_that_is_missing_or_no_toml_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(HarnessError, match="No such file"):
+    with pytest.raises(errors.HarnessError, match="No such file"):
         read(tmp_path / "chaos.toml")
     (tmp_path / "chaos.toml").write_text("queue = ")
-    with pytest.raises(HarnessError, match="^chaos.toml is not TOML: "):
+    with pytest.raises(errors.HarnessError, match="^chaos.toml is not TOML: "):
         read(tmp_path / "chaos.toml")
 
 
@@ -163,61 +157,61 @@ class Shop:
 """
 
 
-@pytest.mark.parametrize(
-    ("fields", "line"),
-    [
-        (
-            {"queue": '"shop:broken"'},
-            'queue is "shop:broken", it must be one that can be imported (RuntimeError: two lines)',
-        ),
-        ({"effects": '"shop:number"'}, 'effects is "shop:number", it must be a function (it is a int)'),
-        ({"workers": '["no-such-program --now"]'}, 'workers[0] begins with "no-such-program", it must be a program on PATH'),
-        ({"slo": "{ rate = 3 }"}, "chaos.toml: slo: rate is not known, perhaps rates; it must be latency, recovery, "),
-        (
-            {"slo": "{ errors = { lots = 0 } }"},
-            "chaos.toml: slo: errors.lots is not known, perhaps lost; the last part must be lost, ",
-        ),
-        ({"slo": "{ rates = 3 }"}, "chaos.toml: slo: rates is 3, an objective of this section must be at rates.NAME"),
-    ],
-)
+UNRESOLVED = [
+    (
+        {"queue": '"shop:broken"'},
+        'queue is "shop:broken", it must be one that can be imported (RuntimeError: two lines)',
+    ),
+    ({"effects": '"shop:number"'}, 'effects is "shop:number", it must be a function (it is a int)'),
+    ({"workers": '["no-such-program --now"]'}, 'workers[0] begins with "no-such-program", it must be a program on PATH'),
+    ({"slo": "{ rate = 3 }"}, "chaos.toml: slo: rate is not known, perhaps rates; it must be latency, recovery, "),
+    (
+        {"slo": "{ errors = { lots = 0 } }"},
+        "chaos.toml: slo: errors.lots is not known, perhaps lost; the last part must be lost, ",
+    ),
+    ({"slo": "{ rates = 3 }"}, "chaos.toml: slo: rates is 3, an objective of this section must be at rates.NAME"),
+]
+
+
+@pytest.mark.parametrize(("fields", "line"), UNRESOLVED)
 def test_a_name_that_does_not_resolve_is_one_line_and_exit_code_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], fields: dict[str, str], line: str
 ) -> None:
     (tmp_path / "shop.py").write_text(SERVICE)
     file = written(tmp_path, **{"queue": '"shop:queue"', "load": '"shop:load"', **fields})
-    assert cli.main(["run", str(file), "--runs", str(tmp_path / "runs")], Interrupts()) == 2
+    assert cli.main(["run", str(file), "--runs", str(tmp_path / "runs")], interrupts.Interrupts()) == 2
     said = capsys.readouterr()
     assert said.out == "" and line in said.err
     assert said.err.count("\n") == 1 and not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "reference", "wrong"),
-    [
-        ("queue", "nothing", "one that can be imported (AttributeError: shop_of_names has no"),
-        ("queue", "number", "a Queue or an AsyncQueue (it is a int)"),
-        ("load", "lost:load", "one that can be imported (ModuleNotFoundError: No module named 'lost')"),
-        ("load", "Shop", "a function or a Locust User (it is the class Shop, which is none)"),
-        ("load", "load", ""),
-    ],
-)
+OBJECTS = [
+    ("queue", "nothing", "one that can be imported (AttributeError: shop_of_names has no"),
+    ("queue", "number", "a Queue or an AsyncQueue (it is a int)"),
+    ("load", "lost:load", "one that can be imported (ModuleNotFoundError: No module named 'lost')"),
+    ("load", "Shop", "a function or a Locust User (it is the class Shop, which is none)"),
+    ("load", "load", ""),
+]
+
+
+@pytest.mark.parametrize(("name", "reference", "wrong"), OBJECTS)
 def test_what_an_object_must_be(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, reference: str, wrong: str) -> None:
     (tmp_path / "shop_of_names.py").write_text(SERVICE)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "shop_of_names", raising=False)
-    told = described(name, reference if ":" in reference else f"shop_of_names:{reference}")
+    told = names.described(name, reference if ":" in reference else f"shop_of_names:{reference}")
     assert told["wrong"].startswith(wrong) if wrong else told == {"users": False}
 
 
-@pytest.mark.parametrize(
-    ("told", "counts"),
-    [
-        ("{'a': 1, 'b': 0}", {"a": 1, "b": 0}),
-        ("[('a', 1), ('b', 1), ('a', 2)]", {"a": 3, "b": 1}),
-        ("iter([])", {}),
-        *((nonsense, None) for nonsense in ("None", "3", "'abc'", "['ab']", "{'a': True}", "{'a': -1}", "{1: 1}", "[('a',)]")),
-    ],
-)
+EFFECTS = [
+    ("{'a': 1, 'b': 0}", {"a": 1, "b": 0}),
+    ("[('a', 1), ('b', 1), ('a', 2)]", {"a": 3, "b": 1}),
+    ("iter([])", {}),
+    *((nonsense, None) for nonsense in ("None", "3", "'abc'", "['ab']", "{'a': True}", "{'a': -1}", "{1: 1}", "[('a',)]")),
+]
+
+
+@pytest.mark.parametrize(("told", "counts"), EFFECTS)
 def test_effects_are_added_up_for_each_job_and_anything_else_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: str, counts: dict[str, int] | None
 ) -> None:
@@ -226,9 +220,9 @@ def test_effects_are_added_up_for_each_job_and_anything_else_is_refused(
     monkeypatch.delitem(sys.modules, "counted", raising=False)
     if counts is None:
         with pytest.raises(TypeError, match="^counted:effects must return ids of jobs with how often each took effect"):
-            effects("counted:effects")
+            names.effects("counted:effects")
         return
-    assert effects("counted:effects") == counts
+    assert names.effects("counted:effects") == counts
 
 
 def test_the_queue_of_a_service_is_made_without_settings_of_the_shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """A server that others use: keys of a run have a prefix of their own, and nothing of a run stays, however it ended."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -172,8 +170,7 @@ def test_a_url_may_be_in_a_variable_and_is_a_secret(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("DRILL_REDIS", f"redis://:{PASSWORD}@h:1/0")
     service = read(written(tmp_path, servers='{ url = "$DRILL_REDIS" }'))
     assert service.servers.endswith("@h:1/0") and PASSWORD not in service.secrets.hide(f"it is {PASSWORD}")
-    assert PASSWORD not in repr(service)
-    assert {"worker-kill", "net-reply-lost"} <= {*(service.faults or ())}
+    assert PASSWORD not in repr(service) and {"worker-kill", "net-reply-lost"} <= {*(service.faults or ())}
     with pytest.raises(HarnessError, match="servers are given: a capacity is that of a server of the harness's own"):
         service_work(service.path, {}, [])
 

@@ -1,7 +1,5 @@
 """Which places handlers of a service have, by the histories and by a real server's limits."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,8 +49,7 @@ def test_a_limit_is_full_of_work_only_while_handlers_run_what_holds_it(watch: Wa
         queue.enqueue("charge", None, id="first")
         queue.enqueue("charge", None, id="second")
         assert taken(watch, WORKERS, queue.limits()).full == ()
-        worker = Worker(queue, handlers, sweep_ms=100)
-        thread = threading.Thread(target=worker.run, kwargs={"burst": True})
+        thread = threading.Thread(target=Worker(queue, handlers, sweep_ms=100).run, kwargs={"burst": True})
         thread.start()
         wait_until(lambda: any(limit.full for limit in queue.limits()), "the limit is full")
         # As far as the histories say nobody runs it: then what keeps the place is not the service.

@@ -1,15 +1,12 @@
 """Secrets of a service: in nothing that the harness prints or stores, whatever the service's processes say of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
-from chaos.errors import HarnessError
-from chaos.processes import last_line
+from chaos import errors, processes
 from chaos.service.crew import ServiceCrew
 from chaos.service.file import ServiceFile, read
 from chaos.service.known import resolved
@@ -64,13 +61,12 @@ def test_secrets_are_found_as_texts_spell_them_and_short_values_are_left() -> No
     for said in (TOKEN, repr(TOKEN), quote(TOKEN), TOKEN.splitlines()[1], URL, DSN, f"/runs/7/{MARK}.db", f"{MARK} of a client"):
         assert MARK not in secrets.hide(f"it says {said} and goes on"), said
     assert secrets.hide(f"[{TOKEN}] is on") == "[$TOKEN] is on" and len("on") < LENGTH_LEAST
-    assert secrets.hide(f"bad password {MARK}") == "bad password ***"
-    assert MARK not in repr(secrets)
+    assert secrets.hide(f"bad password {MARK}") == "bad password ***" and MARK not in repr(secrets)
 
 
 def test_no_line_about_a_name_that_cannot_be_imported_has_a_secret(tmp_path: Path) -> None:
     for field in ("load", "effects"):
-        with pytest.raises(HarnessError, match="it must be one that can be imported") as caught:
+        with pytest.raises(errors.HarnessError, match="it must be one that can be imported") as caught:
             resolved(read(written(tmp_path, **{field: '"shop:broken"'})))
         assert MARK not in str(caught.value) and "$TOKEN" in str(caught.value) and " on" in str(caught.value)
     known = resolved(read(written(tmp_path)))
@@ -79,14 +75,9 @@ def test_no_line_about_a_name_that_cannot_be_imported_has_a_secret(tmp_path: Pat
 
 #: What stands in a field by mistake.
 MISTAKES = (
-    f'"{URL}"',
-    f'"{DSN}"',
-    f'["{URL}"]',
-    f'{{ TOKEN = "{MARK}" }}',
-    f'[{{ TOKEN = "{MARK}" }}]',
-    f'{{ "{URL}" = 1 }}',
-    f'["\\"{URL}"]',
-)
+    f'"{URL}"', f'"{DSN}"', f'["{URL}"]', f'{{ TOKEN = "{MARK}" }}', f'[{{ TOKEN = "{MARK}" }}]',
+    f'{{ "{URL}" = 1 }}', f'["\\"{URL}"]',
+)  # fmt: skip
 
 
 def test_no_line_about_a_wrong_file_has_a_secret(tmp_path: Path) -> None:
@@ -96,7 +87,7 @@ def test_no_line_about_a_wrong_file_has_a_secret(tmp_path: Path) -> None:
         for value in MISTAKES:
             try:
                 read(written(tmp_path, "", **{name: value}))
-            except HarnessError as error:
+            except errors.HarnessError as error:
                 refused += 1
                 assert MARK not in str(error), (name, value)
     assert refused > 0.8 * len(names) * len(MISTAKES)
@@ -120,7 +111,7 @@ def test_no_word_of_a_process_that_ends_has_a_secret_and_its_log_has_none_afterw
     child.process.wait(120)
     assert crew.unplanned_exits() == [child]
     assert child.ending() == "worker-1: exit code 3 (it ended with $TOKEN)"
-    assert MARK in child.log.read_text() and MARK not in last_line(child.log, crew.hide)
+    assert MARK in child.log.read_text() and MARK not in processes.last_line(child.log, crew.hide)
     service.secrets.hide_in(child.log)
     said = child.log.read_text()
     shown = ["$LINES", "$LINES", "$BANK", "redis://***@10.255.255.1:6379/0", "it ended with $TOKEN"]

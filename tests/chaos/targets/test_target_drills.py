@@ -1,8 +1,6 @@
 """Real drills: this engine behind an adapter, as all libraries have one, is the control and must be valid; RQ strands what it had
 in hand, and the drill finds that by itself."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -12,12 +10,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from bench.peers.environments import command_of
-from bench.peers.libraries import OURS
-from chaos import runs, toxiproxy_binary
+from bench.peers import environments, libraries
+from chaos import progress, runs, toxiproxy_binary
 from chaos.interrupts import Interrupts
 from chaos.plan import Pace
-from chaos.progress import Progress
 from chaos.targets.drill import TargetDrill
 from chaos.targets.promises import find
 from chaos.targets.spec import TargetSpec, draw, wait_ms
@@ -49,9 +45,9 @@ def drilled(name: str, kinds: Sequence[str], folder: Path, spark: SparkSession, 
     toxiproxy = toxiproxy_binary.find() or toxiproxy_binary.build(print)
     with Interrupts() as interrupts:
         drill = TargetDrill(
-            *(spec, plan, place, Progress(io.StringIO()), interrupts),
+            *(spec, plan, place, progress.Progress(io.StringIO()), interrupts),
             toxiproxy=toxiproxy,
-            command=command_of(library),
+            command=environments.command_of(library),
             runtime=library.runtime,
         )
         drill.run()
@@ -62,7 +58,7 @@ def drilled(name: str, kinds: Sequence[str], folder: Path, spark: SparkSession, 
 @pytest.mark.usefixtures("nothing_left")
 def test_this_engine_keeps_its_promise_behind_the_same_adapter(tmp_path: Path, spark: SparkSession) -> None:
     kinds = ("worker-kill", "worker-freeze", "net-reply-lost")
-    verdict = drilled(OURS, kinds, tmp_path, spark, runtime="checkout")
+    verdict = drilled(libraries.OURS, kinds, tmp_path, spark, runtime="checkout")
     assert (verdict["verdict"], verdict["reasons"]) == ("valid", [])
     measures = verdict["measures"]
     assert measures["lost"] == measures["stranded"] == measures["late"] == 0 < measures["enqueued"]
@@ -73,7 +69,7 @@ def test_this_engine_keeps_its_promise_behind_the_same_adapter(tmp_path: Path, s
 
 @pytest.mark.usefixtures("nothing_left")
 def test_a_run_without_faults_has_nothing_to_tell(tmp_path: Path, spark: SparkSession) -> None:
-    verdict = drilled(OURS, ("none",), tmp_path, spark, runtime="checkout")
+    verdict = drilled(libraries.OURS, ("none",), tmp_path, spark, runtime="checkout")
     assert (verdict["verdict"], verdict["reasons"], verdict["findings"]) == ("valid", [], [])
     assert verdict["measures"]["finished"] == verdict["measures"]["enqueued"] > 0
 

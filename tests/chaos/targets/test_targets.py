@@ -1,7 +1,5 @@
 """The parts of a drill of another job queue: promises, plans, marks in keys, trees of processes, and histories of adapters."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os
@@ -20,8 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 import redis
 
-from bench.peers.environments import ADAPTERS, command_of
-from bench.peers.libraries import LIBRARIES
+from bench.peers import environments, libraries
 from chaos.errors import HarnessError
 from chaos.plan import PlannedFault
 from chaos.processes import Child, child_environment
@@ -35,10 +32,10 @@ from record.history import SCHEMA_VERSION, load_file
 from reports.targets.promise import promise_faults
 from tests.engine.helpers.waiting import wait_until
 
-OURS = replace(LIBRARIES[0], runtime="checkout")
+OURS = replace(libraries.LIBRARIES[0], runtime="checkout")
 
 
-@pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.name)
+@pytest.mark.parametrize("library", libraries.LIBRARIES, ids=lambda library: library.name)
 def test_every_library_promises_something_that_the_judge_accepts(library: Any) -> None:
     _, promise = find(library.name)
     assert promise_faults({"promise": promise.for_spec(), "slack_ms": SLACK_MS}) == []
@@ -48,7 +45,7 @@ def test_every_library_promises_something_that_the_judge_accepts(library: Any) -
 
 
 def test_no_promise_is_of_a_library_that_nobody_knows() -> None:
-    assert set(PROMISES) == {library.name for library in LIBRARIES}
+    assert set(PROMISES) == {library.name for library in libraries.LIBRARIES}
 
 
 def spec(name: str, **more: Any) -> TargetSpec:
@@ -60,8 +57,7 @@ def spec(name: str, **more: Any) -> TargetSpec:
 def test_a_worker_stands_still_for_longer_than_others_wait_for_it() -> None:
     assert {promise.delivery for promise in PROMISES.values()} == {AT_LEAST_ONCE, AT_MOST_ONCE}
     assert spec("bullmq").freeze_ms == PROMISES["bullmq"].recovery_bound_ms + SLACK_MS  # type: ignore[operator]
-    assert spec("rq").freeze_ms == 10_000
-    assert spec("taskiq-stream").freeze_ms == 360_000
+    assert (spec("rq").freeze_ms, spec("taskiq-stream").freeze_ms) == (10_000, 360_000)
     assert spec("taskiq-stream", wait_ms=wait_ms(PROMISES["taskiq-stream"], 11)).freeze_ms == 610_000
 
 
@@ -153,7 +149,7 @@ def whole(path: Path) -> tuple[dict[str, Any], ...]:
 
 @pytest.mark.slow
 def test_the_adapter_of_this_engine_writes_what_it_sends_and_runs(ironclaim_url: str, tmp_path: Path) -> None:
-    watch, command = TargetWatch(tmp_path), command_of(OURS)
+    watch, command = TargetWatch(tmp_path), environments.command_of(OURS)
     for name in ("producer-1", "worker-1"):
         watch.follow(name)
 
@@ -201,7 +197,7 @@ handle(3).then(() => produce(async () => {
 
 
 def test_adapters_on_node_write_the_same_rows(tmp_path: Path) -> None:
-    command = ["node", "-e", NODE, str(ADAPTERS / "recording.js")]
+    command = ["node", "-e", NODE, str(environments.ADAPTERS / "recording.js")]
     subprocess.run(command, env=order(tmp_path, "producer-1", "produce"), check=True, timeout=300)
     rows = whole(tmp_path / "producer-1.jsonl")
     assert rows[-1]["kind"] == "close"

@@ -1,7 +1,5 @@
 """What the suite starts from: empty storages of each kind in turn."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

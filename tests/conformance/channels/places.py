@@ -1,8 +1,6 @@
 """Where the suite's channels are: on a server, in memory, in both, on two servers; what a test does to one it does to all. And
 short ways to say what scenes are made of."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Mapping

@@ -1,8 +1,6 @@
 """What a channel promises, wherever its messages are: the cases of the original's own suite, and more. Where a server is part of
 it, its keys are looked at as well."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

@@ -1,7 +1,5 @@
 """What is said of storages themselves: servers that are away or lose their data, scripts that are gone, keys that others read."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

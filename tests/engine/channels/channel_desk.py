@@ -1,7 +1,5 @@
 """A desk for tests of the scripts of a channel: one channel on a real server, its raw keys, and short ways to run operations."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

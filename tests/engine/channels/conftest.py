@@ -1,7 +1,5 @@
 """What tests of channels start from: an empty server."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any

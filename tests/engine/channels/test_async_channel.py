@@ -1,7 +1,5 @@
 """The asyncio face of a channel, on a real server and over several storages: what it says is what the other face says."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What does not fit is refused by name and bound before any I/O: keys, cursors and lives stay, and no call is made."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable, Iterator

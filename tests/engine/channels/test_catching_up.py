@@ -1,8 +1,6 @@
 """Fetches that come late: messages that have expired, the wrap, and what foreign clients published without an index. The work of
 a call is bounded, and the next one goes on where it stopped."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Channels as services use them, on a real server: what their calls say, and what is in the server's keys then."""
 
-from __future__ import annotations
-
 import base64
 import json
 import time

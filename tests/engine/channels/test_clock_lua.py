@@ -1,7 +1,5 @@
 """The clock of the scripts against its twin in Python: edges and random numbers, on a real server."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Iterator

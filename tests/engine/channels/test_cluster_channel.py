@@ -1,8 +1,6 @@
 """Rules 1 and 27 for channels: one is one slot, and while this slot moves from node to node nothing is lost, doubled, reordered,
 or taken for a loss of the clock. Bodies are not among the declared keys, so a script must not run while it sees half of them."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Contents of messages as bytes and back, spelled as the original spells them (wire-models 6.1)."""
 
-from __future__ import annotations
-
 import json
 import sys
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Calls that arrive late, twice or half: a second copy changes nothing and says what the first did (rules 1 and 3)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import product
 from typing import Any
@@ -41,10 +39,8 @@ def test_an_id_twice_in_one_call(desk: ChannelDesk) -> None:
 def test_a_late_publish_publishes_nothing_and_knows_what_is_there(desk: ChannelDesk) -> None:
     assert desk.publish("a", not_after_ms=PAST_MS).items[0].result == "refused" and desk.dump() == {}
     desk.publish("a")
-    before = desk.dump()
-    reply = desk.publish("b", "a", not_after_ms=PAST_MS)
-    assert told(reply) == [("refused", None), ("duplicate", 1)]
-    assert desk.dump() == before and reply.clock == 1
+    before, reply = desk.dump(), desk.publish("b", "a", not_after_ms=PAST_MS)
+    assert told(reply) == [("refused", None), ("duplicate", 1)] and desk.dump() == before and reply.clock == 1
 
 
 @pytest.mark.feature("DS06", model="dsps")

@@ -1,7 +1,5 @@
 """The model of channels as a value: its settings, its keys, and replies that are outside the contract."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Fetches that wait, on real servers: woken by each publish, through cut, silent and refused connections, in threads, greenlets,
 tasks and forked children."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

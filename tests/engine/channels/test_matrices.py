@@ -1,8 +1,6 @@
 """The two matrices of the original's own tests (wire-models 2.5), the dump of its scripts (2.2) and the order of what is missing:
 keys, values, lives and replies, byte for byte."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from typing import Any

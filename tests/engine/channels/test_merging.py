@@ -1,8 +1,6 @@
 """Several storages: written to all, read from all, merged by message id; one that works is enough. Storages in memory, of which
 the test takes one away, by a carrier of steps without threads."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,8 +10,7 @@ from typing import Any
 import pytest
 
 from engine import errors
-from engine.channel import replies
-from engine.channel.memory import MemoryStorage
+from engine.channel import memory, replies
 from engine.channel.session_state import SessionState
 from engine.channel.several_storages import SeveralStorages
 from engine.channel.steps import Opening, Round, Steps
@@ -21,8 +18,7 @@ from engine.models.dsps import CLOCK_MAX
 from engine.ops.channels import Acknowledged, Fetch, Fetched, NewMessage, Publish, Subscribe, Unsubscribe
 from engine.redis.exchange import Sent
 
-TTL_S = 315
-LATER_MS = 2**52
+TTL_S, LATER_MS = 315, 2**52
 
 
 class Desk:
@@ -30,7 +26,7 @@ class Desk:
 
     def __init__(self, ttl_s: int = TTL_S) -> None:
         self.now_s, self.ttl_s = 1000.0, ttl_s
-        self.storages = {id: MemoryStorage(now_ns=self.now_ns) for id in ("a", "b")}
+        self.storages = {id: memory.MemoryStorage(now_ns=self.now_ns) for id in ("a", "b")}
         self.down: dict[str, errors.EngineError] = {}
         self.silent: set[str] = set()
         self.asked: list[Round] = []
@@ -302,8 +298,7 @@ def test_lost_is_what_no_storage_delivers(desk: Desk) -> None:
     desk.now_s += 21
     found, speaks = desk.run(desk.steps.fetch("s", 64))
     assert (found.lost, found.messages, speaks) == (1, (), True) and parts(found) == {"a": 4, "b": 4}
-    assert desk.acknowledge(found).result == "OK"
-    assert desk.run(desk.steps.fetch("s", 64)) == (Fetched(), False)
+    assert (desk.acknowledge(found).result, desk.run(desk.steps.fetch("s", 64))) == ("OK", (Fetched(), False))
 
 
 def test_a_batch_across_the_wrap_of_one_storage(desk: Desk) -> None:
@@ -351,7 +346,7 @@ def test_a_clock_that_went_back_in_one_storage_is_told(desk: Desk) -> None:
     desk.subscribe()
     desk.publish("x")
     desk.acknowledge(desk.fetch())
-    desk.storages["b"] = MemoryStorage(now_ns=desk.now_ns)
+    desk.storages["b"] = memory.MemoryStorage(now_ns=desk.now_ns)
     desk.storages["b"].apply("ch", Subscribe("s", "b" * 16, TTL_S, not_after_ms=LATER_MS))
     assert desk.publish("y")[0].era_changed
     found = desk.fetch()

@@ -1,8 +1,6 @@
 """Several storages under Hypothesis, of which some are away now and then: what was published is delivered, whichever storage took
 what, and what a storage that is asked knows to be acknowledged does not come again."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 

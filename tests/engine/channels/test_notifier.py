@@ -1,7 +1,5 @@
 """The notifiers of channels on a real server: nothing that is published goes unheard, whatever becomes of the connection."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading
@@ -181,8 +179,7 @@ def test_a_server_that_refuses_it_is_asked_until_it_does_not(made: Notifier, ser
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_makes_its_own_and_leaves_its_parents_alone(made: Notifier, server: redis.Redis) -> None:
-    listener = listening(made)
-    child = os.fork()
+    listener, child = listening(made), os.fork()
     if child == 0:
         # Only this thread is here: whatever the parent's was doing is of no use.
         try:

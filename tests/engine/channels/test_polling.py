@@ -1,7 +1,5 @@
 """How a fetch waits, by a clock of the test: when it looks, how long it rests, and when it ends."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from typing import Any
 

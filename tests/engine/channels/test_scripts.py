@@ -1,7 +1,5 @@
 """The scripts of a channel: their headers, flags, and how many commands of the server each of them takes."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,20 +1,16 @@
 """What a channel object remembers of a storage, by a clock of the test: how long a lower clock is news, and what eras tell."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 
 from engine import OutcomeUnknown, PartlyPublished, Published, ServerUnavailable
-from engine.channel import replies
-from engine.channel.session_state import SessionState
+from engine.channel import replies, session_state
 from engine.models.dsps import CLOCK_MAX, CLOCK_MIN
 from engine.ops import channels as ops
 from engine.redis.exchange import Sent
 
-S = 1_000_000_000
-TTL_S = 60
+S, TTL_S = 1_000_000_000, 60
 
 
 class Told:
@@ -22,7 +18,7 @@ class Told:
 
     def __init__(self) -> None:
         self.ns = 1_000 * S
-        self.known = SessionState(TTL_S, lambda: self.ns)
+        self.known = session_state.SessionState(TTL_S, lambda: self.ns)
 
     def tell(self, reply: Any, *, definite: bool = True) -> Sent:
         """An answer that was sent for now."""

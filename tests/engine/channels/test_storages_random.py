@@ -1,8 +1,6 @@
 """Random operations on a server and in memory, under Hypothesis: the same replies, and what a list would say. Clocks begin
 anywhere, mostly near the wrap; time goes by in both, so channels, subscribers, messages and answers expire; clocks go back."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -134,8 +132,7 @@ class Walk:
             self.dice.choice(SUBSCRIBERS), self.desk.nonce(), self.ttl_s(), self.seen(), not_after_ms=self.not_after_ms()
         )
         self.earlier.append(operation)
-        reply = self.both(operation)
-        if reply.result == "created":
+        if self.both(operation).result == "created":
             self.list.behind[operation.subscriber] = len(self.list.messages)
 
     def unsubscribe(self) -> None:

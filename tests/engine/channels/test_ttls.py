@@ -1,7 +1,5 @@
 """Who renews the life of what: the table of wire-models 6.1, every cell, from an age of 50 s with T = 115 s."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import cast
 
@@ -12,8 +10,7 @@ from engine import Channel
 from engine.models import ChannelRule, Dsps, dsps
 from tests.engine.channels.channel_desk import ChannelDesk
 
-T_S = 115
-AGE_S = 50
+T_S, AGE_S = 115, 50
 
 
 def key_of(desk: ChannelDesk, what: str) -> str:

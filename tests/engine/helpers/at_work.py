@@ -1,7 +1,5 @@
 """Workers in threads of this process, whose handlers note what they run."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager

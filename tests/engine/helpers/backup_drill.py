@@ -4,17 +4,13 @@ python -m tests.engine.helpers.backup_drill produce URL FOLDER NAME
 python -m tests.engine.helpers.backup_drill backup|backup-paused|restore URL FILE REACHED
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
 from pathlib import Path
 
 from engine import JobOptions, Queue
-from engine.backup.archive import Archive
-from engine.backup.restoring import restore
-from engine.backup.taking import take
+from engine.backup import archive, restoring, taking
 
 
 def produce(url: str, folder: Path, name: str) -> None:
@@ -39,9 +35,9 @@ def stop_half_way(what: str, url: str, file: Path, reached: Path) -> None:
     nothing = stand_still if what != "backup-paused" else lambda *_: None
     with Queue("q", url=url) as queue:
         if what == "restore":
-            restore(Archive(file), queue, stand_still)
+            restoring.restore(archive.Archive(file), queue, stand_still)
         else:
-            take(queue, file, nothing, at_instant=stand_still)
+            taking.take(queue, file, nothing, at_instant=stand_still)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """A serialiser of a test's own, and handlers that read what it wrote, for child processes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

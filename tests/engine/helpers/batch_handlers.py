@@ -1,7 +1,5 @@
 """Handlers of batches for a worker that is a process of its own. They mark files as `worker_handlers` does."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """The two faces of a queue behind one blocking face, so that a test can run over both."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from typing import Any

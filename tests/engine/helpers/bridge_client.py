@@ -1,8 +1,6 @@
 """A BridgeMQ client as the original behaves (reference dump): what it writes, and calls of the four published scripts by their
 slots."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A desk for a queue of Bull's: virtual time, raw keys, and what is published."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any, Self
@@ -15,8 +13,7 @@ from engine.models.foreign.bull import UNNAMED
 from engine.ops.claims import Finish, LeasedJob, Value
 from engine.ops.jobs import Enqueued, Lease
 from tests.engine.desk import Desk
-from tests.engine.helpers.node_bull import NodeBull
-from tests.engine.helpers.waiting import DEADLINE_S
+from tests.engine.helpers import node_bull, waiting
 
 #: In 2038: later than any test runs, and before scores lose the low bits of ids.
 START_MS = 2_150_000_000_000
@@ -38,7 +35,7 @@ class BullDesk(Desk):
         self._listener: Any = self.redis.pubsub()
         self._listener.psubscribe("bull:desk:*")
         # The server listens for this desk only when it has said so.
-        assert self._listener.get_message(timeout=DEADLINE_S)["type"] == "psubscribe"
+        assert self._listener.get_message(timeout=waiting.DEADLINE_S)["type"] == "psubscribe"
 
     def _set_clock(self, now_ms: int) -> None:
         self.now_ms = self.queue.model.now_ms = now_ms
@@ -77,7 +74,7 @@ class BullDesk(Desk):
         """Channel and message of what was published since the last look."""
         found: list[list[str]] = []
         self.redis.publish(LOOK_ENDS, "")
-        while (message := self._listener.get_message(timeout=DEADLINE_S))["channel"] != LOOK_ENDS:
+        while (message := self._listener.get_message(timeout=waiting.DEADLINE_S))["channel"] != LOOK_ENDS:
             found.append([message["channel"], message["data"]])
         return found
 
@@ -91,6 +88,6 @@ def bull(ironclaim_url: str) -> Iterator[BullDesk]:
 
 
 @pytest.fixture
-def node(bull: BullDesk) -> NodeBull:
+def node(bull: BullDesk) -> node_bull.NodeBull:
     """The original's side of it."""
-    return NodeBull(bull.redis, bull.wire.root, bull.now_ms)
+    return node_bull.NodeBull(bull.redis, bull.wire.root, bull.now_ms)

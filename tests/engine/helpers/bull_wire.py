@@ -1,7 +1,5 @@
 """The functions of Bull's format by themselves: one script for each call, with nothing around them but their tools."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

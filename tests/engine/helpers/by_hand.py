@@ -1,7 +1,5 @@
 """Administration of jobs on a desk: operations with an identity each, as `queue.jobs` and `queue.dead` make them."""
 
-from __future__ import annotations
-
 from engine.ops.admin import (
     AdminAction,
     Alter,

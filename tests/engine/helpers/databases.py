@@ -1,7 +1,5 @@
 """Databases with the tables of `outbox` and `effects`, one of each kind, empty; and what is in their tables."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -55,8 +53,7 @@ def connect(kind: str, address: str, **options: Any) -> Any:
 
 
 def new_database(kind: str, folder: Path, postgres: Any) -> Database:
-    address = str(folder / "shop.db") if kind == "sqlite" else postgres().new_schema()
-    database = Database(kind, address)
+    database = Database(kind, str(folder / "shop.db") if kind == "sqlite" else postgres().new_schema())
     with database.transaction() as connection:
         outbox.create_table(connection)
         effects.create_table(connection)

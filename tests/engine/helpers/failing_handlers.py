@@ -1,7 +1,5 @@
 """Handlers that say how their runs end, one of each way to run one; at module level, so that child processes find them."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from typing import Any

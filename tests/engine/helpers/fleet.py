@@ -2,8 +2,6 @@
 the time that the test gives, and a minute takes a moment. Round trips take 1 ms; the server's clock may step
 and the server may stand still."""
 
-from __future__ import annotations
-
 import heapq
 import itertools
 from collections import Counter
@@ -11,18 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.ops.base import ServerClock
-from engine.ops.claims import LeasedJob, Swept, Wait, Woken
-from engine.ops.jobs import Lease
+from engine.ops import base, claims, jobs
 from engine.worker.machine.events import MS, Action, Answered, Event, HandlerEnded, LoseLease, Send, Start, TimerFired
 from engine.worker.machine.machine import WorkerMachine
 from engine.worker.machine.settings import Settings
 from tests.engine.desk import Desk
 
 #: What a handler does: it takes so many ms, never returns (None), or takes its whole worker with it.
-Handler = Callable[[LeasedJob], int | None]
-RTT_MS = 1
-POLL_MS = 20
+Handler = Callable[[claims.LeasedJob], int | None]
+RTT_MS, POLL_MS = 1, 20
 
 
 class Segfault(Exception):
@@ -35,12 +30,12 @@ class Puppet:
 
     name: str
     steps: WorkerMachine
-    clock: ServerClock
+    clock: base.ServerClock
     alive: bool = True
     generation: int = 0
     #: (time in ms, job) of each handler start, and leases that it was told to have lost.
     starts: list[tuple[int, str]] = field(default_factory=list)
-    lost: list[Lease] = field(default_factory=list)
+    lost: list[jobs.Lease] = field(default_factory=list)
 
 
 class Fleet:
@@ -52,7 +47,7 @@ class Fleet:
         self.now_ms = 0
         self.workers: list[Puppet] = []
         #: (time in ms, lease, crashes) of each lease that a sweep took away, and ids that it buried.
-        self.reaped: list[tuple[int, Lease, int]] = []
+        self.reaped: list[tuple[int, jobs.Lease, int]] = []
         self.buried: list[str] = []
         #: How often each operation was carried out, by name.
         self.sent: Counter[str] = Counter()
@@ -67,7 +62,7 @@ class Fleet:
         """One more worker."""
         number = len(self.workers) + 1
         settings = Settings(f"w{number}", concurrency, prefetch, lease_ms, sweep_ms, 30_000, ("main",))
-        clock = ServerClock()
+        clock = base.ServerClock()
         clock.learn((self._offset_ms + self.now_ms) * 1000, self.now_ms * MS)
         steps = WorkerMachine(settings, self.desk.call, clock, lambda: f"{number:016x}", self.now_ms * MS, lambda: 0.5)
         worker = Puppet(settings.name, steps, clock)
@@ -135,7 +130,7 @@ class Fleet:
         if self.now_ms < self._stalled_until_ms:
             self._at(self._stalled_until_ms - self.now_ms, lambda: self._send(worker, send, sent_ms))
             return
-        if isinstance(send.call.operation, Wait):
+        if isinstance(send.call.operation, claims.Wait):
             if worker.alive:
                 self._blocked_ms[worker.name] = sent_ms
             first = min(self._blocked_ms, key=lambda name: self._blocked_ms[name], default=worker.name)
@@ -144,12 +139,12 @@ class Fleet:
                 self._at(POLL_MS, lambda: self._send(worker, send, sent_ms))
                 return
             self._blocked_ms.pop(worker.name, None)
-            self._answer(worker, send, Woken(taken), sent_ms)
+            self._answer(worker, send, claims.Woken(taken), sent_ms)
             return
         self.sent[type(send.call.operation).__name__] += 1
         self.desk.now_ms = self._offset_ms + self.now_ms
         reply = self.desk.send(send.call)
-        if isinstance(reply, Swept):
+        if isinstance(reply, claims.Swept):
             self.reaped += [(self.now_ms, lease, crashes) for lease, crashes in reply.leases]
             self.buried += reply.buried
         self._answer(worker, send, reply, sent_ms)

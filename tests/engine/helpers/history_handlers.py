@@ -1,7 +1,5 @@
 """Handlers whose ends are looked for in a history."""
 
-from __future__ import annotations
-
 from engine import Handlers, Job
 
 handlers = Handlers()

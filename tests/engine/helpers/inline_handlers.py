@@ -1,7 +1,5 @@
 """Inline handlers for workers under test, and one that runs in the pool beside them."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

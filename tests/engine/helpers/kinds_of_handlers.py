@@ -1,8 +1,6 @@
 """Handlers of every kind for workers under test: async, plain, and what goes wrong with each. They mark files as
 `worker_handlers` does."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import ctypes

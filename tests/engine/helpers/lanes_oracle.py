@@ -3,8 +3,6 @@
 It knows nothing of parked or resting lanes: it says what may be claimed now, from definitions, leases and the claims so far.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from engine.ops.admin import Limit

@@ -1,8 +1,6 @@
 """What must hold in the raw keys of a queue after every call: where lanes are, what counts against limits, which unique keys are
 taken."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from engine.models.envelope import read_run_fields

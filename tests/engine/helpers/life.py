@@ -1,8 +1,6 @@
 """Handlers and hooks of a worker's whole life, at module level for child processes. They append lines to the file `marks` in the
 folder that the environment names."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """How long keys were given to live, by the server's own clock: what TTL says is less by however long the test took to ask."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -1,7 +1,5 @@
 """Drives the worker's state machine by hand: no thread, no socket, and a clock that the test moves."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 from engine.models.lanes import Lanes
@@ -236,8 +234,7 @@ class Machine:
 
 def holding(*names: str, **more: Any) -> tuple[Machine, list[LeasedJob]]:
     """A machine with these settings whose first claim has leased jobs of these names with these options; and the jobs."""
-    settings = {name: more.pop(name) for name in [*more] if name in Settings.__annotations__}
-    machine = Machine(**settings)
+    machine = Machine(**{name: more.pop(name) for name in [*more] if name in Settings.__annotations__})
     return machine, machine.takes(*names, **more)
 
 

@@ -1,7 +1,5 @@
 """Values with a mark in a place where secrets stand, and calls of all that a class has, with each of them at each parameter."""
 
-from __future__ import annotations
-
 import asyncio
 import enum
 import inspect

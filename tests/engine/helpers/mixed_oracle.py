@@ -3,8 +3,6 @@ allow is lanes_oracle's, on which this builds; here are the lives of jobs, those
 is done by hand, and how long the ids of ended jobs are known (rules 3 to 7, 12, 16, 18 to 20, 23, 25 and 26).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from engine.ops.jobs import Lease
@@ -36,7 +34,7 @@ class MixedOracle(Oracle):
             return work.state, work.fence, work.at_ms if work.state in ("active", "delayed", "dead") else 0
         ended = self.ended_jobs.get(job)
         if ended and ended.until_ms > now_ms and ended.state != "rejected":
-            return ended.state, ended.fence, self.done.get(job, 0) if ended.state == "finished" else 0
+            return ended.state, ended.fence, self.done.get(job, 0) if ended.state in DONE else 0
         return ("finished", 0, self.done[job]) if job in self.done else ("gone", 0, 0)
 
     def blurred(self, job: str, now_ms: int) -> bool:

@@ -1,15 +1,10 @@
 """A queue and the oracle of mixed_oracle.py side by side, and what must hold of both after each step."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from engine.ops.jobs import Lease
 from tests.engine.desk import Desk
-from tests.engine.helpers.lanes_state import markers
-from tests.engine.helpers.mixed_oracle import MixedOracle
-from tests.engine.helpers.mixed_state import compare
-from tests.engine.helpers.mixed_work import Work
+from tests.engine.helpers import lanes_state, mixed_oracle, mixed_state, mixed_work
 from tests.engine.helpers.schedules_oracle import SchedulesOracle
 
 NAMES = ("mail", "sms", "push")
@@ -20,7 +15,7 @@ class Side:
     """A queue on a desk, and the oracle beside it. `ids` are all that jobs ever had, in their order."""
 
     def __init__(self, desk: Desk) -> None:
-        self.desk, self.oracle, self.schedules = desk, MixedOracle(), SchedulesOracle(LATE_MS)
+        self.desk, self.oracle, self.schedules = desk, mixed_oracle.MixedOracle(), SchedulesOracle(LATE_MS)
         self.ids: list[str] = []
         #: Leases that have ended, and how ('' = taken away): a late copy of an end hears that, and changes nothing.
         self.over: list[tuple[Lease, str]] = []
@@ -43,8 +38,8 @@ class Side:
         leases = [work.lease for work in self.oracle.works.values() if work.lease is not None]
         return [leases[place] for place in dict.fromkeys(pick % len(leases) for pick in picks)] if leases else []
 
-    def work(self, name: str, options: dict[str, Any]) -> Work:
-        work = Work(name, options.get("key", ""), options.get("priority", 5), 0)
+    def work(self, name: str, options: dict[str, Any]) -> mixed_work.Work:
+        work = mixed_work.Work(name, options.get("key", ""), options.get("priority", 5), 0)
         work.lifo, work.unique = options.get("lifo", False), options.get("unique", "")
         work.attempts, work.crashes_max = options.get("attempts", 3), options.get("crashes_max", 3)
         work.ignores = options.get("on_parent_failure") == "ignore"
@@ -52,10 +47,10 @@ class Side:
         return work
 
     def check(self) -> None:
-        compare(self.desk, self.oracle, self.schedules, set(self.ids))
+        mixed_state.compare(self.desk, self.oracle, self.schedules, set(self.ids))
         told = {name for name in NAMES if self.oracle.claimable((name,), self.now_ms)}
         if self.now_ms == self.told_ms:
             # Rule 22: what a call has made claimable, or a claim has left, is told.
             gained = {name for name in told if name not in self.told or name in self.asked}
-            assert gained <= set(markers(self.desk)), (gained, "has work that nobody is told of")
+            assert gained <= set(lanes_state.markers(self.desk)), (gained, "has work that nobody is told of")
         self.told, self.told_ms, self.asked = told, self.now_ms, set()

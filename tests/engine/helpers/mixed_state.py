@@ -1,14 +1,11 @@
 """Whether a queue and the oracle of mixed_oracle.py agree: every job's state, what is counted, and each key of the keyspace, so
 that nothing is left of what has ended but what is documented (lanes_keys.py)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from engine.ops.looks import Inspect
 from tests.engine.desk import Desk
-from tests.engine.helpers.lanes_state import check, members
-from tests.engine.helpers.mixed_oracle import MixedOracle
+from tests.engine.helpers import lanes_state, mixed_oracle
 from tests.engine.helpers.mixed_work import BLUR_MS
 from tests.engine.helpers.schedules_oracle import SchedulesOracle
 
@@ -34,7 +31,7 @@ def keys_by_kind(desk: Desk) -> dict[str, set[str]]:
     return found
 
 
-def compare(desk: Desk, oracle: MixedOracle, schedules: SchedulesOracle, ids: set[str]) -> None:
+def compare(desk: Desk, oracle: mixed_oracle.MixedOracle, schedules: SchedulesOracle, ids: set[str]) -> None:
     """Assert all of it. `ids` are those of all jobs that ever were."""
     states = desk.queue.snapshot().states
     assert {state: sorted(jobs) for state, jobs in states.items() if jobs} == oracle.states()
@@ -42,15 +39,15 @@ def compare(desk: Desk, oracle: MixedOracle, schedules: SchedulesOracle, ids: se
     for state in ("waiting", "delayed", "active", "dead", "done", "blocked"):
         assert getattr(counts, state) == len(wanted.get(state, [])), state
     assert (counts.finished, counts.buried) == (oracle.finished, oracle.buried)
-    assert set(members(desk, desk.keys.handing)) == set(oracle.handing)
+    assert set(lanes_state.members(desk, desk.keys.handing)) == set(oracle.handing)
     assert counts.handing == len(oracle.handing)
     _compare_looks(desk, oracle, ids)
     _compare_keys(desk, oracle)
     _compare_schedules(desk, schedules)
-    check(desk, room=True, held=False, bands=False)
+    lanes_state.check(desk, room=True, held=False, bands=False)
 
 
-def _compare_looks(desk: Desk, oracle: MixedOracle, ids: set[str]) -> None:
+def _compare_looks(desk: Desk, oracle: mixed_oracle.MixedOracle, ids: set[str]) -> None:
     asked = [job for job in sorted(ids) if not oracle.blurred(job, desk.now_ms)]
     for at in range(0, len(asked), 100):
         jobs = asked[at : at + 100]
@@ -58,7 +55,7 @@ def _compare_looks(desk: Desk, oracle: MixedOracle, ids: set[str]) -> None:
             assert (found.state, found.fence, found.at_ms) == oracle.known(job, desk.now_ms), job
 
 
-def _compare_keys(desk: Desk, oracle: MixedOracle) -> None:
+def _compare_keys(desk: Desk, oracle: mixed_oracle.MixedOracle) -> None:
     now_ms, works, keys = desk.now_ms, oracle.works, keys_by_kind(desk)
     known = {job for job, ended in oracle.ended_jobs.items() if ended.until_ms > now_ms + BLUR_MS}
     maybe = {job for job, ended in oracle.ended_jobs.items() if abs(ended.until_ms - now_ms) <= BLUR_MS}
@@ -79,7 +76,7 @@ def _compare_keys(desk: Desk, oracle: MixedOracle) -> None:
     feeds = {job: children for job, children in oracle.feeds.items() if children}
     assert _sets(desk, "feeds", keys.pop("feeds", set())) == feeds
     for limit in {*keys.pop("held", set()), *oracle.held}:
-        assert set(members(desk, desk.keys.held(limit))) == oracle.held.get(limit, set()), limit
+        assert set(lanes_state.members(desk, desk.keys.held(limit))) == oracle.held.get(limit, set()), limit
     keys.pop("lane", None)
     assert set(keys) <= COMMON, "keys of another kind"
 

@@ -1,7 +1,5 @@
 """What users do, as steps of a mixed walk: each method makes a call, and asserts that it is told what the oracle would tell."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from engine.errors import UnknownParent

@@ -1,20 +1,17 @@
 """What users, schedulers and workers do, as steps of a mixed walk: each method makes a call, and asserts that it is told what the
 oracle would tell."""
 
-from __future__ import annotations
-
 from typing import Any
 
-from engine.ops.base import Operation
+from engine.ops import base, jobs
 from engine.ops.claims import Bury, Drop, Failure, Finish, LeasedJob, Release, Retry, Swept
-from engine.ops.jobs import Lease
 from engine.worker.machine.sweeping import tick
 from tests.engine.desk import LEASE_MS
 from tests.engine.helpers.mixed_sides import LATE_MS, NAMES
 from tests.engine.helpers.mixed_users import Users
 
 
-def ends_of(lease: Lease) -> dict[str, tuple[Operation, str]]:
+def ends_of(lease: jobs.Lease) -> dict[str, tuple[base.Operation, str]]:
     """The calls that end a lease, and what it is called."""
     return {
         "finish": (Finish((lease,)), "finished"),

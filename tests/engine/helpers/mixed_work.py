@@ -1,7 +1,5 @@
 """What is known of single jobs by the oracle of mixed_oracle.py: those that go on, and those that have ended."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """What Bull 1.0.0 sends to Redis, as plain commands in its order: the other side of a mixed queue, without Node."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -5,8 +5,6 @@ for, and the calls that it asks Redis for, each before it begins and after it ha
 last line says where it died, and so that another process can kill it there.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal

@@ -4,8 +4,6 @@ A place is named by its script, or its function of a module, and its list, as `f
 items cross all of them.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Worker processes under test, and what their handlers have marked."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable
@@ -12,9 +10,7 @@ from typing import Any, Self
 from engine import Queue
 from record.environment import recording
 from tests.engine.desk import run_texts
-from tests.engine.helpers import warm
-from tests.engine.helpers.producing import raw_client
-from tests.engine.helpers.waiting import whole_lines
+from tests.engine.helpers import producing, waiting, warm
 
 ROOT = Path(__file__).parents[3]
 HANDLERS = "tests.engine.helpers.worker_handlers:handlers"
@@ -55,14 +51,14 @@ class Workers:
         return self.folder / f"{name}.jsonl"
 
     def output(self, name: str = "worker-1") -> str:
-        return "".join(f"{line}\n" for line in whole_lines(self.folder / f"{name}.log"))
+        return "".join(f"{line}\n" for line in waiting.whole_lines(self.folder / f"{name}.log"))
 
     def open_gate(self, pid: int | None = None) -> None:
         """Let the handlers that hold go on, all or those of one process."""
         (self.folder / ("open" if pid is None else f"open-{pid}")).touch()
 
     def marks(self, word: str = "", job: str = "") -> list[Mark]:
-        lines = map(str.split, whole_lines(self.folder / "marks"))
+        lines = map(str.split, waiting.whole_lines(self.folder / "marks"))
         found = [Mark(parts[0], parts[1], *map(int, parts[2:])) for parts in lines]
         return [mark for mark in found if word in ("", mark.word) and job in ("", mark.job)]
 
@@ -95,7 +91,7 @@ def stopped(worker: subprocess.Popen[bytes]) -> int:
 
 def run_of(queue: Queue, job: str) -> dict[str, str]:
     """What the server keeps of a job's runs."""
-    with raw_client(queue.url) as client:
+    with producing.raw_client(queue.url) as client:
         return run_texts(client, queue.model.keys.run(job))
 
 

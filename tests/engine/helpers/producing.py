@@ -1,7 +1,5 @@
 """Short ways to use a queue below its public face: a driver with short times, claims, raw keys; and what a call raises."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,8 +1,6 @@
 """Handlers of every kind that run code of a service, and what such code may raise; at module level for child processes. What a
 job does stands in its headers: `place` says where something is raised, `what` which of `FAILURES`."""
 
-from __future__ import annotations
-
 import asyncio
 import decimal
 import locale

@@ -4,8 +4,6 @@ It enqueues jobs with and without keys, one by one and many at a time, and again
 What was acknowledged is a line of the file `acknowledged-SEED`; what came of a repeat that no queue may answer, of `wrong-SEED`.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 import time

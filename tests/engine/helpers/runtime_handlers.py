@@ -1,7 +1,5 @@
 """Handlers that take too long, in each way in which a handler can run. They tell what they do as `worker_handlers` does."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 

@@ -1,7 +1,5 @@
 """What must hold of every scene: a prepared call that is cut off, sent again or late, and workers that do the rest."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -10,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from engine.ops.admin import Forget
+from engine.ops import admin, looks, schedules
 from engine.ops.base import Operation
 from engine.ops.claims import Drop, Finish
 from engine.ops.jobs import Enqueue, EnqueueMany
-from engine.ops.looks import Count
-from engine.ops.schedules import Tick
 from tests.engine.desk import LEASE_MS, Desk
 from tests.scenes import CLASSES, PARENTS, SCENES, Scene
 
@@ -104,7 +100,7 @@ def accepted_by(operation: Operation, reply: object) -> Counter[str]:
 
 def created_by(operation: Operation, reply: Any) -> set[str]:
     """Jobs that the operation has made."""
-    if isinstance(operation, Tick):
+    if isinstance(operation, schedules.Tick):
         return {f"cron:{operation.schedule}:{tick_ms}" for tick_ms in operation.ticks_ms}
     made = reply.items if isinstance(operation, EnqueueMany) else [reply] if isinstance(operation, Enqueue) else []
     return {each.job for each in made if each.created}
@@ -112,13 +108,13 @@ def created_by(operation: Operation, reply: Any) -> set[str]:
 
 def waits(desk: Desk) -> bool:
     """True while anything may still run. What was ended by half is known by its lease alone."""
-    counts = desk.run(Count())
+    counts = desk.run(looks.Count())
     return bool(counts.waiting or counts.delayed or counts.active or counts.blocked or desk.redis.zcard(desk.keys.active))
 
 
 def drain(desk: Desk, operation: Operation | None = None) -> list[str]:
     """What healthy workers do until nothing is left: sweep, claim, finish. The accepted finishes in their order."""
-    if isinstance(operation, Forget):
+    if isinstance(operation, admin.Forget):
         # The end of an obliteration that begins never comes: nothing starts until somebody says so.
         desk.resume()
     finished: list[str] = []

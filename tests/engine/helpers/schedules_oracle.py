@@ -1,7 +1,5 @@
 """Schedules as a person would keep them, in plain Python: an oracle beside the scripts (rule 24)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Holds rows against the table that documents them (rule 29)."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Whether a script's header and body are held together, slot by slot."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Sequence

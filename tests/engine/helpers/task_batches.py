@@ -1,7 +1,5 @@
 """Typed functions that take batches, for workers and their child processes."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Typed functions that are jobs of a queue, for worker processes: what they were called with stands in the folder of the test."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import dataclass

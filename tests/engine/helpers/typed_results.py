@@ -1,7 +1,5 @@
 """Typed functions with typed results, for workers and their child processes."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass
 from datetime import datetime

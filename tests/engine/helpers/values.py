@@ -1,7 +1,5 @@
 """Finds the dataclasses of a package whose fields can be assigned."""
 
-from __future__ import annotations
-
 import pkgutil
 from collections.abc import Iterator
 from dataclasses import FrozenInstanceError, fields
@@ -18,8 +16,7 @@ def assignable(package: ModuleType) -> set[str]:
 def _dataclasses(package: ModuleType) -> Iterator[type[Any]]:
     for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         if not found.name.endswith("__main__"):
-            module = import_module(found.name)
-            for value in vars(module).values():
+            for value in vars(import_module(found.name)).values():
                 here = isinstance(value, type) and value.__module__ == found.name
                 # Operations have a hash of their values instead, because they are made for each call.
                 if here and "__dataclass_params__" in vars(value) and not value.__dataclass_params__.unsafe_hash:

@@ -5,8 +5,6 @@ a process does otherwise is what `python -m` and `python -c` do. It is a child o
 Who tests the start itself, or what a process loads, or changes that, starts an interpreter.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import gc

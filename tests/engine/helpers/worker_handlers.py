@@ -1,7 +1,5 @@
 """Handlers for worker processes under test. They tell what they do in files of the folder that the job's payload names."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

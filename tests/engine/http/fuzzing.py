@@ -1,8 +1,6 @@
 """Asks for the operations of the OpenAPI document in many ways, well and badly; schemathesis judges the answers: `ask` for one
 operation so many times, the same in every run, `campaign` for all of them as long as it is told, each time in other ways."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A queue with a job in each state, a schedule and a worker, and every stored value of it made hostile in turn."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re
@@ -10,8 +8,7 @@ from typing import Any, cast
 
 import redis
 
-from engine import Bury, Handlers, Job, Queue, Worker
-from engine.errors import UnsupportedFeature
+from engine import Bury, Handlers, Job, Queue, Worker, errors
 from engine.ops.looks import NoteProgress
 from engine.ops.workers import Beat
 from tests.engine.helpers.producing import claim
@@ -39,20 +36,20 @@ def peopled(queue: Queue) -> dict[str, str]:
     queue.enqueue("done", {"a": 1}, id=ids["finished"])
     queue.enqueue("fail", {"a": 1}, id=ids["dead"], attempts=1)
     Worker(queue, handlers, name="w1").run(burst=True)
-    with contextlib.suppress(UnsupportedFeature):
+    with contextlib.suppress(errors.UnsupportedFeature):
         queue.events.on()
     queue.enqueue("main", {"a": 1}, id=ids["active"])
     (leased,) = claim(queue, incarnation=WORKER, lease_ms=3_600_000).jobs
-    with contextlib.suppress(UnsupportedFeature):
+    with contextlib.suppress(errors.UnsupportedFeature):
         body = b'"percent":50.0,"message":"half","data":{"a":1}}'
         queue.driver.run(queue.model.call(NoteProgress(leased.lease, 1, body)))
     queue.enqueue("main", {"a": 1}, id=ids["waiting"])
     queue.enqueue("main", {"a": 1}, id=ids["delayed"], delay_ms=3_600_000)
-    with contextlib.suppress(UnsupportedFeature):
+    with contextlib.suppress(errors.UnsupportedFeature):
         queue.schedules.put("nightly", "main", {"a": 1}, every_ms=3_600_000)
     about = {"name": "w2", "host": "h", "pid": 1, "jobs": [ids["active"]], "handlers": ["main"], "attributes": {"a": 1}}
     until_ms = queue.driver.server_now_ms() + 3_600_000
-    with contextlib.suppress(UnsupportedFeature):
+    with contextlib.suppress(errors.UnsupportedFeature):
         queue.driver.run(queue.model.call(Beat(WORKER, 1, 3_600_000, until_ms, 9_000, 1_000, json.dumps(about))))
     return ids
 

@@ -1,7 +1,5 @@
 """Serves an application on a real socket for the length of a test."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

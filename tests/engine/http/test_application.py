@@ -1,7 +1,5 @@
 """The application: what holds for all of its answers."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -14,8 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 
 from engine import Queue
-from engine.http import opening, routes
-from engine.http.access import public
+from engine.http import access, opening, routes
 from engine.http.application import application
 from engine.http.settings import HttpSettings
 from tests.engine.http.serving import asking
@@ -69,7 +66,7 @@ def test_queues_beyond_the_bound_make_room(ironclaim_url: str, queue: Queue, mon
 
 
 def test_a_fault_shows_nothing_of_itself(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    @public
+    @access.public
     async def fail(request: Request) -> Response:
         raise RuntimeError("a secret")
 

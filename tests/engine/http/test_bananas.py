@@ -1,7 +1,5 @@
 """The HTTP API of Bananas: its paths and bodies, over the keys that its own programs read and write."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

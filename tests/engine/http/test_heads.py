@@ -1,7 +1,5 @@
 """HEAD and OPTIONS of every route end at once: the next request on the same connection is answered."""
 
-from __future__ import annotations
-
 import http.client
 import re
 from urllib.parse import urlsplit

@@ -1,7 +1,5 @@
 """How jobs have ended, over HTTP and on the page: for whom, with what, page by page."""
 
-from __future__ import annotations
-
 import re
 from datetime import timedelta
 from typing import Any

@@ -1,19 +1,15 @@
 """Whatever is stored, every face answers; whatever is sent in is answered below 500, and a refusal names the field."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
 import pytest
 import redis
 
-from engine import Malformed, Queue
+from engine import Malformed, Queue, models
 from engine.command.main import main
 from engine.errors import json_text
-from engine.models import named
-from tests.engine.http.peopled import hostile
-from tests.engine.http.serving import asking
+from tests.engine.http import peopled, serving
 
 SENT = ("\ud800", "\0", 10**400, {"\ud800": "\ud800"}, [[[]]], -1.5)
 MODELS = ("lanes", "bull", "bananas", "mosquito", "bridge")
@@ -24,9 +20,9 @@ MODELS = ("lanes", "bull", "bananas", "mosquito", "bridge")
 def test_whatever_is_stored_every_face_answers(model: str, ironclaim_url: str, capsys: pytest.CaptureFixture[str]) -> None:
     wrong: list[str] = []
     with (
-        Queue("q", named(model), url=ironclaim_url) as queue,
+        Queue("q", models.named(model), url=ironclaim_url) as queue,
         redis.Redis.from_url(ironclaim_url) as server,
-        asking(ironclaim_url, model=model, show_payloads=True) as client,
+        serving.asking(ironclaim_url, model=model, show_payloads=True) as client,
     ):
         id = queue.enqueue("main", {"a": "1"}).job
         addresses = [f"/api/queues/q{path}" for path in ("/jobs?text=x", f"/jobs/{id}", "", "/metrics")]
@@ -34,7 +30,7 @@ def test_whatever_is_stored_every_face_answers(model: str, ironclaim_url: str, c
         addresses += [f"/api/v1/jobs/{id}", "/api/v1/jobs"] if model == "bananas" else []
         kept: Any = {key: server.dump(key) for key in server.keys(f"*{id}*")}
         # Each place of each of the job's own keys.
-        for what, put in [(what, put) for what, put in hostile(server) if id in what.split(" ")[0]]:
+        for what, put in [(what, put) for what, put in peopled.hostile(server) if id in what.split(" ")[0]]:
             put()
             for address in addresses:
                 answer = client.get(address)
@@ -44,7 +40,7 @@ def test_whatever_is_stored_every_face_answers(model: str, ironclaim_url: str, c
                     answer.json()
             for key, dumped in kept.items():
                 server.restore(key, 0, dumped, replace=True)
-        (_, put), *_ = hostile(server)
+        (_, put), *_ = peopled.hostile(server)
         put()
         for words in (["jobs", "list"], ["jobs", "show", id, "--json"]):
             assert main([*words, "--url", ironclaim_url, "--model", model, "--queue", "q"]) in (0, 1, 2)
@@ -54,7 +50,7 @@ def test_whatever_is_stored_every_face_answers(model: str, ironclaim_url: str, c
 
 @pytest.mark.parametrize("model", ["lanes", pytest.param("bananas", marks=pytest.mark.slow)])
 def test_whatever_is_sent_in_is_answered_below_500_with_the_name_of_the_field(model: str, ironclaim_url: str) -> None:
-    with asking(ironclaim_url, model=model, allow_changes=True, show_payloads=True) as client:
+    with serving.asking(ironclaim_url, model=model, allow_changes=True, show_payloads=True) as client:
         document, tried = client.get("/openapi.json").json(), 0
         for path, methods in document["paths"].items():
             filled = path.format_map({"queue": "q", "id": "j1", "name": "a", "schedule": "s", "key": "k"})

@@ -1,7 +1,5 @@
 """Events as server-sent events: each comes once and in order to all who listen, whatever happens to their connections."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

@@ -1,18 +1,14 @@
 """Names and ids of old keyspaces in addresses: a space, a question mark or a letter with an accent is a part of its segment."""
 
-from __future__ import annotations
-
 from urllib.parse import quote
 
 import pytest
 
-from engine import Queue, Worker
-from engine.models import named
+from engine import Queue, Worker, models
 from tests.engine.helpers.producing import some_handlers
 from tests.engine.http.serving import asking
 
-QUEUE = 'video trans"coding" é?#%'
-NAME = 're "encode" é'
+QUEUE, NAME = 'video trans"coding" é?#%', 're "encode" é'
 IDS = ("a b c", "é {x}*?[y]#%2F", "batch", "<b>'\"&;=+", "x" * 300, "\U0001f600", " . ")
 #: In no address: a proxy might take them for another path. Lists show them.
 NOT_IN_PATHS = ("a/b", "back\\slash", "line\nend", "nul\0")
@@ -45,7 +41,7 @@ def test_jobs_of_every_id_are_found_changed_and_shown(model: str, ironclaim_url:
         assert client.post(f"{of_queue}/jobs/{quote(IDS[0], safe='')}/cancel", json={}).status_code == 200
         limit = client.put(f"{of_queue}/limits/{quote(NAME, safe='')}", json={"concurrency": 2})
         assert limit.json()["name"] == NAME
-        with Queue(QUEUE, named(model), url=ironclaim_url) as queue:
+        with Queue(QUEUE, models.named(model), url=ironclaim_url) as queue:
             Worker(queue, some_handlers(lambda job: job.id, NAME)).run(burst=True)
             counts = queue.counts()
         assert (counts.waiting, counts.dead) == (0, 0)

@@ -1,7 +1,5 @@
 """The OpenAPI document says what the application does: a fuzzer that believes it finds nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,13 +9,10 @@ import pytest
 import schemathesis
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from engine import Handlers, Queue
+from engine import Handlers, Queue, options, testing
 from engine.http.application import application, document
 from engine.http.settings import HttpSettings, Token
-from engine.options import OPTIONS
-from engine.testing import run_all
-from tests.engine.http.fuzzing import CAMPAIGN_S, ask, campaign
-from tests.engine.http.serving import served
+from tests.engine.http import fuzzing, serving
 
 
 def fill(queue: Queue) -> None:
@@ -31,12 +26,12 @@ def base(ironclaim_url: str, queue: Queue) -> Iterator[str]:
     """Of an application that may change everything, beside a queue with some jobs."""
     fill(queue)
     settings = HttpSettings(url=ironclaim_url, allow_changes=True, show_payloads=True, poll_max_ms=50)
-    with served(settings) as made:
+    with serving.served(settings) as made:
         yield made
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(CAMPAIGN_S)
+@pytest.mark.timeout(fuzzing.CAMPAIGN_S)
 @pytest.mark.parametrize("changes", [True, False], ids=["an admin", "anybody, to look"])
 def test_a_campaign_finds_nothing(ironclaim_url: str, queue: Queue, tmp_path: Path, changes: bool) -> None:
     fill(queue)
@@ -44,8 +39,8 @@ def test_a_campaign_finds_nothing(ironclaim_url: str, queue: Queue, tmp_path: Pa
     more: Any = {"allow_changes": changes, "tokens": (admin,) if changes else ()}
     # A schema does not say which options of a job need, or exclude, each other.
     unfit = [("POST", "^/api/queues/[^/]+/jobs(/batch)?$", "positive_data_acceptance")]
-    with served(HttpSettings(url=ironclaim_url, show_payloads=True, poll_max_ms=50, **more)) as made:
-        campaign(made, tmp_path, "^/api/", unfit, admin.secret if changes else "")
+    with serving.served(HttpSettings(url=ironclaim_url, show_payloads=True, poll_max_ms=50, **more)) as made:
+        fuzzing.campaign(made, tmp_path, "^/api/", unfit, admin.secret if changes else "")
 
 
 @pytest.mark.slow
@@ -53,13 +48,12 @@ def test_a_campaign_finds_nothing(ironclaim_url: str, queue: Queue, tmp_path: Pa
 def test_a_fuzzer_finds_nothing(base: str) -> None:
     """It asks for everything that the document has, well and badly; schemathesis judges the answers. Streams do not end, so those
     are not asked for."""
-    schema = schemathesis.openapi.from_url(f"{base}/openapi.json")
-    tried = 0
+    schema, tried = schemathesis.openapi.from_url(f"{base}/openapi.json"), 0
     for found in schema.exclude(path_regex="/events$").get_all_operations():
         operation: Any = found.ok()  # pyright: ignore[reportAttributeAccessIssue]
         puts_jobs = operation.method == "post" and operation.path.endswith(("{queue}/jobs", "/batch"))
         # A schema does not say which options of a job need, or exclude, each other.
-        ask(operation, 100, [positive_data_acceptance] if puts_jobs else [])
+        fuzzing.ask(operation, 100, [positive_data_acceptance] if puts_jobs else [])
         tried += 1
     assert tried > 25
 
@@ -71,7 +65,7 @@ def test_the_document_has_every_route_and_every_option_of_jobs() -> None:
     paths = {route.path for route in app.routes if route.path.startswith("/api")}  # pyright: ignore[reportAttributeAccessIssue]
     assert paths and paths == set(printed["paths"])
     body = printed["paths"]["/api/queues/{queue}/jobs"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    assert set(body["properties"]) == {"name", "payload", "id", *OPTIONS}
+    assert set(body["properties"]) == {"name", "payload", "id", *options.OPTIONS}
     polls = printed["paths"]["/api/queues/{queue}/jobs/{id}/result"]["get"]["parameters"]
     assert [each["schema"]["maximum"] for each in polls if each["name"] == "wait_ms"] == [settings.poll_max_ms]
 
@@ -82,7 +76,7 @@ def test_the_document_has_every_member_of_a_job_and_of_its_result(base: str, que
     handlers = Handlers()
     handlers("a")(lambda job: job.payload)
     handlers("fail")(lambda job: 1 / 0)
-    run_all(queue, handlers, raise_failures=False)
+    testing.run_all(queue, handlers, raise_failures=False)
     paths = httpx.get(f"{base}/openapi.json", timeout=120).json()["paths"]
     for path, ids in (
         ("/api/queues/{queue}/jobs/{id}", ("fail", "raw")),
@@ -94,6 +88,6 @@ def test_the_document_has_every_member_of_a_job_and_of_its_result(base: str, que
 
 
 def test_anybody_may_read_the_document(ironclaim_url: str) -> None:
-    with served(HttpSettings(url=ironclaim_url)) as made:
+    with serving.served(HttpSettings(url=ironclaim_url)) as made:
         answer = httpx.get(f"{made}/openapi.json", timeout=120)
     assert answer.status_code == 200 and answer.json()["openapi"] == "3.1.0"

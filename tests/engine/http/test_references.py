@@ -1,8 +1,6 @@
 """What a caller can write of another queue: a token for one queue puts, reads and changes nothing in any other, by no reference,
 also not later, when a worker that knows of no token carries it out."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Iterator
@@ -13,15 +11,13 @@ import httpx
 import pytest
 import redis
 
-from engine import Job, Malformed, NewJob, Queue, Worker
+from engine import Job, Malformed, NewJob, Queue, Worker, options
 from engine.http.channels.settings import ChannelPolicy, ChannelSettings
 from engine.http.channels.webhooks.settings import WebhookSettings
 from engine.http.jobs.jobs import CALLBACKS
 from engine.http.settings import HttpSettings, Token
 from engine.models import named
-from engine.options import OPTIONS
-from tests.engine.helpers.producing import some_handlers
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.helpers import producing, waiting
 from tests.engine.http.channels.receiver import Receiver
 from tests.engine.http.serving import asking, audited, bearer
 
@@ -33,7 +29,7 @@ TOKENS = (
 )
 AWAY = {"Exception": "bills:pay"}
 #: Options that name nothing outside of their own queue: what the others are is in CASES.
-OF_ITS_OWN_QUEUE = set(OPTIONS) - {"reroute_on", *CALLBACKS}
+OF_ITS_OWN_QUEUE = set(options.OPTIONS) - {"reroute_on", *CALLBACKS}
 CALLBACK = {"name": "send", "reroute_on": AWAY}
 #: Path, body, and the field that is refused.
 CASES: dict[str, tuple[str, dict[str, Any], str]] = {
@@ -65,7 +61,7 @@ def fail(job: Job) -> None:
 
 def work_off(url: str, queue: str) -> None:
     """Let every job fail for good, and what that makes."""
-    handlers = some_handlers(fail, "send")
+    handlers = producing.some_handlers(fail, "send")
     for name in ("pay", "x"):
         handlers(name)(fail)
     with Queue(queue, url=url) as opened:
@@ -193,7 +189,7 @@ def test_what_the_queues_of_mosquito_share_leads_into_no_other_one(
     caplog.set_level(logging.INFO, logger="ironclaim.http.audit")
     with Queue("bills", named("mosquito"), url=ironclaim_url) as bills, mailing(ironclaim_url, "mosquito") as client:
         dead = bills.enqueue("pay", {"to": "of another"}, attempts=1).job
-        Worker(bills, some_handlers(fail, "pay")).run(burst=True)
+        Worker(bills, producing.some_handlers(fail, "pay")).run(burst=True)
         assert bills.jobs.state(dead) == "dead"
         run = raw.hgetall(f"mosquito:job_run:{dead}")
         for path in (f"/api/queues/mails/jobs/{dead}", f"/queues/mails/jobs/{dead}"):
@@ -250,5 +246,5 @@ def test_who_may_enqueue_into_the_queue_of_webhooks_speaks_for_no_channel(ironcl
             for payload in (json.dumps(told), told):
                 body = {"name": "webhook", "payload": payload, "headers": {"webhook-url": hook.url}, "attempts": 1}
                 assert client.post("/api/queues/webhooks/jobs", json=body).status_code == 201
-            wait_until(lambda: queue.counts().dead == 2, "both are dead")
+            waiting.wait_until(lambda: queue.counts().dead == 2, "both are dead")
         assert not receiver.received

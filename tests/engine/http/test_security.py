@@ -1,7 +1,5 @@
 """Safe by default: what must be refused is refused, over a real socket, and leaves nothing in the queue."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import logging
@@ -19,14 +17,12 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from engine import Queue
-from engine.errors import Malformed
+from engine import Queue, errors, testing
 from engine.http import access, routes, serving, shield
 from engine.http import application as applications
 from engine.http.access import needs, public
 from engine.http.serving import check_bind
 from engine.http.settings import Access, HttpSettings, Token
-from engine.testing import EmbeddedServer
 from tests.engine.helpers.refusing import malformed
 from tests.engine.helpers.waiting import STREAM_S, soon, wait_until
 from tests.engine.http.serving import asking, audited, bearer, rest_of, served
@@ -46,7 +42,7 @@ BROWSER = {"Cookie": f"{access.CSRF_COOKIE}={'t' * 43}", "X-CSRF-Token": "t" * 4
 
 
 @pytest.fixture(scope="module")
-def clients(ironclaim_server: EmbeddedServer) -> Iterator[tuple[httpx.Client, httpx.Client]]:
+def clients(ironclaim_server: testing.EmbeddedServer) -> Iterator[tuple[httpx.Client, httpx.Client]]:
     """Of an application that asks nobody, and lets everybody change things; and of one with tokens."""
     url = ironclaim_server.url
     with asking(url, allow_changes=True) as anybody, asking(url, allow_changes=True, tokens=TOKENS) as known:
@@ -421,7 +417,7 @@ def test_a_body_is_refused_by_what_is_said_of_its_length(status: int | None, len
 
 def test_others_are_let_in_only_where_somebody_is_asked_who_it_is() -> None:
     for host in (*("0.0.0.0", "::", "192.0.2.1", "example.org", "127.0.0.1.example.org", "localhost.example.org"), ""):
-        with pytest.raises(Malformed, match="host"):
+        with pytest.raises(errors.Malformed, match="host"):
             check_bind(host, HttpSettings())
         check_bind(host, HttpSettings(tokens=TOKENS))
         for own in ("127.0.0.1", "127.0.0.2", "::1", "localhost"):

@@ -1,7 +1,5 @@
 """Whatever a queue of any format holds, each list, page and metric answers, and says what it cannot read."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json
@@ -14,9 +12,8 @@ import pytest
 import redis
 from starlette.routing import Route
 
-from engine import Queue
+from engine import Queue, errors
 from engine.command.main import main
-from engine.errors import ScriptFault
 from engine.http.application import application
 from engine.http.channels.settings import ChannelSettings
 from engine.http.settings import HttpSettings
@@ -115,7 +112,7 @@ def test_what_cannot_be_read_is_said(ironclaim_url: str, capsys: pytest.CaptureF
         server.set(keys.result(done), deep)
         result = queue.results.get(done)
         assert result is not None and result.ok and result.unreadable
-        with pytest.raises(ScriptFault, match="cannot be read"):
+        with pytest.raises(errors.ScriptFault, match="cannot be read"):
             result.get()
 
 

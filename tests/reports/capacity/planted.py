@@ -1,7 +1,5 @@
 """A measurement with known truths: its steps come from the simulator, its limits from a scalability law."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The scalability law: planted values are found, and what is not such a law is refused with the reason."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -48,14 +46,12 @@ def test_the_intervals_hold_the_truth_as_often_as_they_say() -> None:
 @pytest.mark.parametrize("level", [480, 500, 640, 700, 940])
 @pytest.mark.parametrize("counts", [(1, 2, 3, 4), (1, 2, 3, 4, 5, 6), (1, 2, 4, 8)])
 def test_a_saturated_curve_is_refused(level: float, counts: tuple[int, ...]) -> None:
-    points = planted(lambda count: min(240 * count, level), counts)
-    found = fit(points)
+    found = fit(planted(lambda count: min(240 * count, level), counts))
     if sum(240 * count >= level for count in counts) < 2:
         # One point alone shows no level.
         assert isinstance(found, Law) or "residual" in found.reason
         return
-    assert isinstance(found, Refused)
-    assert "saturated" in found.reason and "residual" not in found.reason
+    assert isinstance(found, Refused) and "saturated" in found.reason and "residual" not in found.reason
 
 
 def test_noise_does_not_hide_a_saturated_curve() -> None:
@@ -77,5 +73,4 @@ def test_three_worker_counts_are_too_few() -> None:
 def test_beyond_the_peak_more_workers_do_less() -> None:
     found = fit(planted(law(240, 0.05, 0.01), (1, 2, 4, 8, 12)))
     assert isinstance(found, Law)
-    assert found.peak == pytest.approx((0.95 / 0.01) ** 0.5, rel=0.02)
-    assert found.rate(10) > found.rate(14)
+    assert found.peak == pytest.approx((0.95 / 0.01) ** 0.5, rel=0.02) and found.rate(10) > found.rate(14)

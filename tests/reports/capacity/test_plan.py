@@ -1,19 +1,15 @@
 """Plans against arithmetic by hand, and what cannot be answered: one line that says what would be possible."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import pytest
 
-from reports.capacity import question
+from reports import command, errors
+from reports.capacity import page, question
 from reports.capacity.little import bottleneck, little
 from reports.capacity.measurement import read
-from reports.capacity.page import shares
 from reports.capacity.prediction import confirmed, predict
-from reports.command import main
-from reports.errors import JudgeError
 from reports.simulation import measured as simulation
 from tests.reports.capacity.planted import Row, asked, content, law, saturated, write
 
@@ -33,7 +29,7 @@ def run(made: Row, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def refused(run: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """The one line with which this question is answered."""
-    assert main(["capacity", str(run), *arguments]) == 2
+    assert command.main(["capacity", str(run), *arguments]) == 2
     came = capsys.readouterr()
     assert came.out == "" and came.err.count("\n") == 1
     return came.err
@@ -45,15 +41,13 @@ def test_a_plan_is_the_arithmetic_of_what_was_measured(run: Path) -> None:
     assert found["utilisation"] == pytest.approx(0.8)
     # 300 / (238 * 0.8) = 1.6, and one to spare.
     assert (found["workers"], found["spare"], found["shards"]) == (3, 1, 1)
-    assert found["server_share"] == pytest.approx(300 * 80e-6)
-    assert found["backlog_jobs"] == 300 * 3_600
+    assert (found["server_share"], found["backlog_jobs"]) == (pytest.approx(300 * 80e-6), 300 * 3_600)
     assert found["memory_gib"] == pytest.approx(300 * 3_600 * (2_500 + 700) * 1.12 / 2**30)
     assert found["network_mbit_per_s"] == pytest.approx(300 * 5_200 * 8 / 1e6)
     assert found["capacity"] == pytest.approx(3 * 5 / 0.021, rel=0.01)
     assert found["drain_s"] == pytest.approx(300 * 3_600 / (found["capacity"] - 300))
     assert found["worker_lost_headroom"] == pytest.approx(2 * 5 / 0.021 / 300 - 1, rel=0.01)
-    assert found["worker_lost_s"] == 4.2
-    assert found["primary_lost_jobs"] == pytest.approx(300 * 1.5)
+    assert (found["worker_lost_s"], found["primary_lost_jobs"]) == (4.2, pytest.approx(300 * 1.5))
     assert found["primary_lost_s"] == pytest.approx(450 / (found["capacity"] - 300))
     hourly = 3 * 0.04 + 2 * 0.06 + found["memory_gib"] * 2 * 0.006
     assert found["cost_per_million"] == pytest.approx(hourly / 300 / 3_600 * 1e6 + 5_200e6 / 2**30 * 0.01)
@@ -69,10 +63,8 @@ def test_payload_and_handler_change_what_hangs_on_them(run: Path) -> None:
 
 
 def test_workers_lose_to_scaling_and_shards_come_in(run: Path) -> None:
-    few = asked(run, "--rate", "760")["plan"]
-    many = asked(run, "--rate", "3000")
-    assert few["workers"] / 760 < many["plan"]["workers"] / 3_000 * 1.05
-    assert many["plan"]["shards"] > 1
+    few, many = asked(run, "--rate", "760")["plan"], asked(run, "--rate", "3000")
+    assert few["workers"] / 760 < many["plan"]["workers"] / 3_000 * 1.05 and many["plan"]["shards"] > 1
     assert "no longer do more" in next(one["derived"] for one in many["figures"] if one["name"] == "shards")
 
 
@@ -96,7 +88,7 @@ def test_every_number_says_what_it_was_derived_from(run: Path) -> None:
 
 
 def test_the_text_ends_with_a_line_for_scripts(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["capacity", str(run), "--rate", "300"]) == 0
+    assert command.main(["capacity", str(run), "--rate", "300"]) == 0
     assert json.loads((run / "plan.json").read_text()) == asked(run, "--rate", "300")
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1].startswith("plan: rate=300 workers=3 shards=1 memory_gib=")
@@ -104,30 +96,30 @@ def test_the_text_ends_with_a_line_for_scripts(run: Path, capsys: pytest.Capture
     assert any("The prediction holds" in line for line in lines)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--rate", "0"], "rate is 0, it must be above 0"),
-        (["--rate", "-5"], "rate is -5, it must be above 0"),
-        (["--rate", "nan"], "rate is nan, it must be above 0"),
-        (["--worker-utilisation", "1.5"], "worker_utilisation is 1.5, it must be above 0 and at most 1"),
-        (["--p99-ms", "15"], "p99_ms is 15, below the handler's own 20 ms: with this handler "),
-        (["--p99-ms", "20.5"], "no step was so fast: the lowest p99 measured leaves "),
-        (
-            ["--rate", "900", "--workers", "3"],
-            "3 workers with 5 handlers at once do at most 714 jobs/s of 20 ms: 900 jobs/s need 4 ",
-        ),
-        (["--rate", "500", "--workers", "0"], "workers is 0, it must be at least 1"),
-        (
-            ["--model", "bull"],
-            "model is 'bull', the measurement is of 'lanes': measure it with `python -m chaos capacity --model bull`",
-        ),
-        (["--topology", "cluster"], "measure it with `python -m chaos capacity --topology cluster`"),
-        (["--rate", "50000"], "rate is 50,000, 65.3 times the 766 jobs/s that were measured: a plan goes at most 4 times"),
-        (["--rate", "300", "--payload-bytes", "100000"], "payload_bytes is 100,000, 48.8 times the 2,048 bytes"),
-        (["--prices", "nowhere.toml"], "price file nowhere.toml: No such file"),
-    ],
-)
+UNANSWERABLE = [
+    (["--rate", "0"], "rate is 0, it must be above 0"),
+    (["--rate", "-5"], "rate is -5, it must be above 0"),
+    (["--rate", "nan"], "rate is nan, it must be above 0"),
+    (["--worker-utilisation", "1.5"], "worker_utilisation is 1.5, it must be above 0 and at most 1"),
+    (["--p99-ms", "15"], "p99_ms is 15, below the handler's own 20 ms: with this handler "),
+    (["--p99-ms", "20.5"], "no step was so fast: the lowest p99 measured leaves "),
+    (
+        ["--rate", "900", "--workers", "3"],
+        "3 workers with 5 handlers at once do at most 714 jobs/s of 20 ms: 900 jobs/s need 4 ",
+    ),
+    (["--rate", "500", "--workers", "0"], "workers is 0, it must be at least 1"),
+    (
+        ["--model", "bull"],
+        "model is 'bull', the measurement is of 'lanes': measure it with `python -m chaos capacity --model bull`",
+    ),
+    (["--topology", "cluster"], "measure it with `python -m chaos capacity --topology cluster`"),
+    (["--rate", "50000"], "rate is 50,000, 65.3 times the 766 jobs/s that were measured: a plan goes at most 4 times"),
+    (["--rate", "300", "--payload-bytes", "100000"], "payload_bytes is 100,000, 48.8 times the 2,048 bytes"),
+    (["--prices", "nowhere.toml"], "price file nowhere.toml: No such file"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), UNANSWERABLE)
 def test_what_cannot_be_answered_says_what_can(
     run: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
 ) -> None:
@@ -150,8 +142,7 @@ def test_what_is_too_far_is_simulated(run: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_a_refused_law_is_said_and_not_used(tmp_path: Path) -> None:
     found = asked(write(tmp_path, content(saturated)), "--rate", "1000")
-    assert "saturated" in found["fit"]["refused"]
-    assert "law was refused" in found["figures"][0]["derived"]
+    assert "saturated" in found["fit"]["refused"] and "law was refused" in found["figures"][0]["derived"]
     # One server never did more than 621 jobs/s, whatever its ceiling by microseconds is.
     assert found["plan"]["shards"] == 3 and found["plan"]["capacity"] <= 3 * 621
 
@@ -217,16 +208,16 @@ def test_a_step_whose_backlog_grows_missed_surely(tmp_path: Path, made: Row) -> 
     assert predict(read(write(tmp_path, planted))).high == 800
 
 
-@pytest.mark.parametrize(
-    ("runs", "holds", "words"),
-    [
-        ([(0.9, True), (1.1, False)] * 3, True, "The prediction holds"),
-        ([(0.9, True), (1.1, False)] * 2, False, "is not to be used"),
-        ([(0.9, True), (1.1, False)] * 2 + [(0.9, True), (1.1, True)], False, "missed 2 of 3 times above"),
-        ([(0.9, False), (1.1, False)] * 3, False, "met 0 of 3 times below it"),
-        ([], False, "was not verified"),
-    ],
-)
+CONFIRMED = [
+    ([(0.9, True), (1.1, False)] * 3, True, "The prediction holds"),
+    ([(0.9, True), (1.1, False)] * 2, False, "is not to be used"),
+    ([(0.9, True), (1.1, False)] * 2 + [(0.9, True), (1.1, True)], False, "missed 2 of 3 times above"),
+    ([(0.9, False), (1.1, False)] * 3, False, "met 0 of 3 times below it"),
+    ([], False, "was not verified"),
+]
+
+
+@pytest.mark.parametrize(("runs", "holds", "words"), CONFIRMED)
 def test_a_prediction_is_used_when_all_runs_confirm_it(
     tmp_path: Path, made: Row, runs: list[tuple[float, bool]], holds: bool, words: str
 ) -> None:
@@ -255,23 +246,23 @@ def test_a_recovery_says_which_drill_has_seen_it(run: Path) -> None:
 def test_no_time_of_the_server_counts_twice(tmp_path: Path, made: Row) -> None:
     """A script's time has that of the commands in it."""
     found = read(write(tmp_path, made)).met[-1].server
-    assert sorted(shares(found)) == [
+    assert sorted(page.shares(found)) == [
         ("Lua of the scripts", 20.0),
         ("blpop, sent", 12.0),
         ("hset, in scripts", 25.0),
         ("zadd, in scripts", 15.0),
     ]
-    assert sum(us for _, us in shares(found)) == sum(one.us for one in found.sent.values())
+    assert sum(us for _, us in page.shares(found)) == sum(one.us for one in found.sent.values())
 
 
-@pytest.mark.parametrize(
-    ("part", "field", "name"),
-    [
-        ("server", "cpu_share", "the server"),
-        ("worker", "cpu_share", "the workers' processors"),
-        ("driver", "cpu_share", "the driver"),
-    ],
-)
+PARTS = [
+    ("server", "cpu_share", "the server"),
+    ("worker", "cpu_share", "the workers' processors"),
+    ("driver", "cpu_share", "the driver"),
+]
+
+
+@pytest.mark.parametrize(("part", "field", "name"), PARTS)
 def test_the_busiest_part_is_the_bottleneck(tmp_path: Path, made: Row, part: str, field: str, name: str) -> None:
     steps = [{**step, "finished": step["finished"] // 2, part: {**step[part], field: 0.95}} for step in made["steps"]]
     found = bottleneck(read(write(tmp_path, {**made, "steps": steps})))
@@ -281,10 +272,10 @@ def test_the_busiest_part_is_the_bottleneck(tmp_path: Path, made: Row, part: str
 def test_prices_are_read_with_their_bounds(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(question.FILE.read_text().replace("worker_per_hour = 0.04", "worker_per_hour = -1"))
-    with pytest.raises(JudgeError, match=r"mine.toml.worker_per_hour is -1.0, it must be at least 0"):
+    with pytest.raises(errors.JudgeError, match=r"mine.toml.worker_per_hour is -1.0, it must be at least 0"):
         question.read(file)
     file.write_text("currency = ")
-    with pytest.raises(JudgeError, match=r"mine.toml is not TOML"):
+    with pytest.raises(errors.JudgeError, match=r"mine.toml is not TOML"):
         question.read(file)
 
 

@@ -1,7 +1,5 @@
 """The queueing simulator against theory, and each thing that it knows: priorities, limits, retries, losses, busy servers."""
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from math import exp, factorial
@@ -10,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from reports import command, errors
 from reports.capacity.measurement import read
-from reports.command import main
-from reports.errors import JudgeError
 from reports.simulation.measured import compare
 from reports.simulation.queueing import simulate
 from reports.simulation.system import EVEN, RANDOM, Load, Loss, Outcome, System, constant, exponential, measured
@@ -69,8 +66,7 @@ def deterministic(places: int, share: float) -> float:
         stay[0] = here[: places + 1].sum()
         stay[1 : size - places] = here[places + 1 :]
         here = np.convolve(stay, arriving)[:size]
-    waiting = (np.maximum(0, np.arange(size) - places) * here).sum()
-    return float(waiting / offered * SERVICE_MS)
+    return float((np.maximum(0, np.arange(size) - places) * here).sum() / offered * SERVICE_MS)
 
 
 @pytest.mark.parametrize(("places", "share"), [pytest.param(1, 0.6, marks=SLOW), (4, 0.7), pytest.param(8, 0.8, marks=SLOW)])
@@ -87,10 +83,8 @@ def test_the_server_is_a_queue_too() -> None:
     """Each job takes 1 ms of it, in two halves; workers are not scarce. At 90 % busy it makes jobs wait."""
     system = System(service=constant(10), handlers_at_once=1_000, server_us_per_job=1_000)
     calm, full = (simulate(Load(rate=rate, seconds=40, warm_up_s=5), system) for rate in (100, 900))
-    assert calm.percentile(0.5) == pytest.approx(11, abs=0.2)
-    assert full.percentile(0.5) > 12
-    over = simulate(Load(rate=1_500, seconds=10), system)
-    assert over.left > 0.8 * 500 * 10
+    assert calm.percentile(0.5) == pytest.approx(11, abs=0.2) and full.percentile(0.5) > 12
+    assert simulate(Load(rate=1_500, seconds=10), system).left > 0.8 * 500 * 10
 
 
 def test_even_arrivals_never_wait_where_random_ones_do() -> None:
@@ -113,8 +107,7 @@ def waits(came: Outcome, priority: int) -> float:
 
 def test_urgent_jobs_wait_less() -> None:
     system = System(service=constant(SERVICE_MS), handlers_at_once=2)
-    load = Load(rate=18, seconds=500, priorities=(0.3, 0.7))
-    came = simulate(load, system)
+    came = simulate(Load(rate=18, seconds=500, priorities=(0.3, 0.7)), system)
     assert waits(came, 0) < waits(came, 1) / 3
 
 
@@ -125,8 +118,7 @@ def test_a_limit_keeps_places_empty() -> None:
 
 def test_a_failed_run_is_retried_until_the_job_is_dead() -> None:
     system = System(service=constant(10), handlers_at_once=50)
-    load = Load(rate=200, seconds=50, failure_share=0.5, attempts=3, retry_ms=500)
-    came = simulate(load, system)
+    came = simulate(Load(rate=200, seconds=50, failure_share=0.5, attempts=3, retry_ms=500), system)
     assert came.dead == pytest.approx(200 * 50 / 8, rel=0.1)
     assert (came.latencies_ms > 500).mean() == pytest.approx(3 / 7, rel=0.1)
 
@@ -136,16 +128,14 @@ def test_jobs_of_a_lost_worker_run_again_and_end_once() -> None:
         service=constant(1_000), workers=2, handlers_at_once=5, losses=[Loss(at_s=10, worker=1, away_s=20, recovery_s=4)]
     )
     came = simulate(Load(rate=4, seconds=60, arrivals=EVEN), system)
-    assert len(came.latencies_ms) == 240
-    assert 1 <= (came.latencies_ms > 4_000).sum() <= 5
+    assert len(came.latencies_ms) == 240 and 1 <= (came.latencies_ms > 4_000).sum() <= 5
 
 
 def test_nothing_is_claimed_while_the_primary_is_away() -> None:
     system = System(service=constant(10), shards=2, handlers_at_once=50, losses=[Loss(at_s=10, shard=1, away_s=3)])
     came = simulate(Load(rate=200, seconds=30, arrivals=EVEN), system)
     stalled = came.latencies_ms > 20
-    assert stalled.sum() == pytest.approx(300, rel=0.2)
-    assert 2_900 < came.latencies_ms.max() < 3_100
+    assert stalled.sum() == pytest.approx(300, rel=0.2) and 2_900 < came.latencies_ms.max() < 3_100
 
 
 def test_an_overload_has_its_whole_latency() -> None:
@@ -164,8 +154,7 @@ def test_the_same_seed_says_the_same() -> None:
 def test_it_is_as_near_to_measured_points_as_was_asked(tmp_path: Path) -> None:
     """p50, p99 and backlog of at least three points, within 10 %: the points come from a system whose service is known."""
     found = compare(read(write(tmp_path, content(counts=(1, 2, 3, 4)))))
-    assert len({one.step.rate for one in found}) >= 3
-    assert [one for one in found if not one.within] == []
+    assert len({one.step.rate for one in found}) >= 3 and [one for one in found if not one.within] == []
 
 
 def test_it_says_when_it_is_not_near(tmp_path: Path) -> None:
@@ -184,34 +173,34 @@ def test_the_same_arrivals_are_simulated_as_were_measured() -> None:
 
 def test_the_command_says_how_near_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = write(tmp_path, made := content(counts=(1, 2, 3, 4)))
-    assert main(["simulation", str(run)]) == 0
+    assert command.main(["simulation", str(run)]) == 0
     assert re.fullmatch(r"simulation: points=(\d+) near=(\d+)/\2 \(.*\)", capsys.readouterr().out.splitlines()[-1])
     made["steps"][0]["latency_ms"]["p99"] *= 3
-    assert main(["simulation", str(write(tmp_path, made))]) == 1
+    assert command.main(["simulation", str(write(tmp_path, made))]) == 1
     for step in made["steps"][3:]:
         step["arrivals_ms"] = []
-    assert main(["simulation", str(write(tmp_path, made))]) == 2
+    assert command.main(["simulation", str(write(tmp_path, made))]) == 2
     assert "points that can be compared beside the calmest: 1, it needs 3" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("load", "system", "words"),
-    [
-        (Load(rate=0, seconds=1), System(service=constant(1)), "rate is 0, it must be above 0"),
-        (Load(rate=1e6, seconds=60), System(service=constant(1)), "2.0 s can be simulated"),
-        (Load(rate=1, seconds=1, warm_up_s=2), System(service=constant(1)), "seconds is -1, it must be above 0"),
-        (Load(rate=1, seconds=1, failure_share=2), System(service=constant(1)), "failure_share is 2, it must be from 0 to 1"),
-        (Load(rate=1, seconds=1, priorities=(0.5,)), System(service=constant(1)), "must be shares that are 1 together"),
-        (Load(rate=1, seconds=1, arrivals="odd"), System(service=constant(1)), "arrivals is 'odd', it must be even or random"),
-        (Load(rate=1, seconds=1), System(service=constant(1), workers=0), "workers is 0, it must be above 0"),
-        (Load(rate=1, seconds=1), System(service=constant(1), losses=[Loss(at_s=0, worker=3, away_s=1)]), "worker 3 in shard 0"),
-    ],
-)
+NOT_SIMULATED = [
+    (Load(rate=0, seconds=1), System(service=constant(1)), "rate is 0, it must be above 0"),
+    (Load(rate=1e6, seconds=60), System(service=constant(1)), "2.0 s can be simulated"),
+    (Load(rate=1, seconds=1, warm_up_s=2), System(service=constant(1)), "seconds is -1, it must be above 0"),
+    (Load(rate=1, seconds=1, failure_share=2), System(service=constant(1)), "failure_share is 2, it must be from 0 to 1"),
+    (Load(rate=1, seconds=1, priorities=(0.5,)), System(service=constant(1)), "must be shares that are 1 together"),
+    (Load(rate=1, seconds=1, arrivals="odd"), System(service=constant(1)), "arrivals is 'odd', it must be even or random"),
+    (Load(rate=1, seconds=1), System(service=constant(1), workers=0), "workers is 0, it must be above 0"),
+    (Load(rate=1, seconds=1), System(service=constant(1), losses=[Loss(at_s=0, worker=3, away_s=1)]), "worker 3 in shard 0"),
+]
+
+
+@pytest.mark.parametrize(("load", "system", "words"), NOT_SIMULATED)
 def test_what_cannot_be_simulated_is_refused(load: Load, system: System, words: str) -> None:
-    with pytest.raises(JudgeError, match=words):
+    with pytest.raises(errors.JudgeError, match=words):
         simulate(load, system)
 
 
 def test_an_empty_histogram_is_refused() -> None:
-    with pytest.raises(JudgeError, match="a histogram is empty"):
+    with pytest.raises(errors.JudgeError, match="a histogram is empty"):
         measured(())

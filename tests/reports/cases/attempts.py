@@ -1,7 +1,5 @@
 """Cases of J7: attempts, waits and counters."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.reports.cases.base import W1, W3, case

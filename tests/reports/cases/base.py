@@ -3,8 +3,6 @@
 Nothing is expected for the false alarms of rule 32, and the violation that names it for the hidden losses of rule 33.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from tests.reports.story import Story

@@ -1,7 +1,5 @@
 """What only some scenarios use: limits, unique keys, schedules, dependencies, routing and delays; and a run that breaks each."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.reports.story import Story, srv_ms
@@ -23,18 +21,14 @@ def hold(story: Story, worker: str, job: str, start: float, end: float, name: st
     story.enqueue(job, 40.0, **{"class": name})
     lane = f"{name}/{key}" if key else name
     token = story.claim(worker, job, start, told={"class": name, "lane": lane})
-    story.start(token, start + 0.01, took=end - start - 0.02)
-    story.effect(token, end - 0.005)
-    story.end("finish", token, at=end)
+    story.finish(token, end, start=start + 0.01, took=end - start - 0.02, effect=end - 0.005)
 
 
 def life(story: Story, job: str, start: float, end: float) -> None:
     """A job with the unique key k from its enqueue to its finish."""
     story.enqueue(job, start, unique="k")
     token = story.claim("worker-1", job, start + 0.1)
-    story.start(token, start + 0.11, took=end - start - 0.2)
-    story.effect(token, end - 0.01)
-    story.end("finish", token, at=end)
+    story.finish(token, end, start=start + 0.11, took=end - start - 0.2, effect=end - 0.01)
 
 
 def ticked(tick_ms: int, result: str = "created") -> dict[str, Any]:

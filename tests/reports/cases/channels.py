@@ -4,8 +4,6 @@ Each case has a channel of its own, named for it, with a reader whose process is
 back at 44 s, over at 45 s) hits all of them, so what is not about it happens before 36 s.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from engine.models.dsps import CLOCK_MAX, clock_ahead
@@ -51,11 +49,16 @@ def everywhere(*expected: tuple[str, str]) -> Callable[[Tell], Tell]:
     return keep
 
 
-def publish(story: ChannelStory, one: Channel, *messages: str, at: float = 2.0, reader: bool = True) -> list[int]:
-    """Subscribe the reader, then publish messages one after the other; their clocks."""
+def publish(
+    story: ChannelStory, one: Channel, *messages: str, at: float = 2.0, reader: bool = True, then_read: float | None = None
+) -> list[int]:
+    """Subscribe the reader, then publish messages one after the other; their clocks. `then_read`: when it reads them."""
     if reader and R not in one.cursors:
         story.subscribe(S2, one.name, R, at - 1)
-    return [story.publish(P1, one.name, message, at + index / 10)[0] for index, message in enumerate(messages)]
+    clocks = [story.publish(P1, one.name, message, at + index / 10)[0] for index, message in enumerate(messages)]
+    if then_read is not None:
+        read(story, one, then_read)
+    return clocks
 
 
 def read(story: ChannelStory, one: Channel, at: float, *given: Sent, proc: str = S2, subscriber: str = R) -> None:
@@ -72,10 +75,8 @@ def not_found(story: ChannelStory, one: Channel, at: float) -> None:
 
 @everywhere()
 def all_arrive_in_order(story: ChannelStory, one: Channel) -> None:
-    publish(story, one, "a", "b", "c")
-    read(story, one, 3)
-    publish(story, one, "d", at=4)
-    read(story, one, 5)
+    publish(story, one, "a", "b", "c", then_read=3)
+    publish(story, one, "d", at=4, then_read=5)
 
 
 @everywhere(LOST, GAP)
@@ -128,8 +129,7 @@ def over_and_nothing_else_there(story: ChannelStory, one: Channel) -> None:
     story.fetch(S2, one.name, R, 10, most=0)
     story.expire(one.name)
     read(story, one, 3 + LIFE_S)
-    publish(story, one, "d", at=20)
-    read(story, one, 21)
+    publish(story, one, "d", at=20, then_read=21)
 
 
 @everywhere(LOST)
@@ -160,14 +160,12 @@ def deleted_before_it_had_read(story: ChannelStory, one: Channel) -> None:
 def subscribed_too_late(story: ChannelStory, one: Channel) -> None:
     publish(story, one, "a", reader=False)
     story.subscribe(S2, one.name, R, 3)
-    publish(story, one, "b", at=4)
-    read(story, one, 5)
+    publish(story, one, "b", at=4, then_read=5)
 
 
 @case(LOST)
 def deleted_and_created_again_before_it_was_published(story: ChannelStory, one: Channel) -> None:
-    publish(story, one, "a")
-    read(story, one, 3)
+    publish(story, one, "a", then_read=3)
     story.unsubscribe(S2, one.name, R, 4)
     story.subscribe(S2, one.name, R, 5)
     publish(story, one, "b", at=6)
@@ -186,43 +184,37 @@ def published_without_an_answer_and_not_there(story: ChannelStory, one: Channel)
 def published_without_an_answer_and_there(story: ChannelStory, one: Channel) -> None:
     publish(story, one, "a")
     story.publish(P1, one.name, "maybe", 3, reply=None)
-    publish(story, one, "b", at=4)
-    read(story, one, 5)
+    publish(story, one, "b", at=4, then_read=5)
 
 
 @case(("P1", "unread", "unknown"))
 def not_read_to_the_end(story: ChannelStory, one: Channel) -> None:
-    publish(story, one, "a")
-    read(story, one, 3)
+    publish(story, one, "a", then_read=3)
     publish(story, one, "b", at=50)
 
 
 @case()
 def away_for_good_as_planned(story: ChannelStory, one: Channel) -> None:
     one.more["vanished"] = [R]
-    publish(story, one, "a")
-    read(story, one, 3)
+    publish(story, one, "a", then_read=3)
     publish(story, one, "b", at=50)
 
 
 @case(("P1", "subscription lost"))
 def not_found_before_its_life_was_over(story: ChannelStory, one: Channel) -> None:
-    publish(story, one, "a")
-    read(story, one, 3)
+    publish(story, one, "a", then_read=3)
     not_found(story, one, 10)
 
 
 @case()
 def not_found_after_its_life(story: ChannelStory, one: Channel) -> None:
     one.expire_ms = 0
-    publish(story, one, "a")
-    read(story, one, 3)
+    publish(story, one, "a", then_read=3)
     publish(story, one, "b", at=10)
     not_found(story, one, 4 + LIFE_S)
     del one.cursors[R]
     story.subscribe(S2, one.name, R, 5 + LIFE_S)
-    publish(story, one, "c", at=6 + LIFE_S)
-    read(story, one, 7 + LIFE_S)
+    publish(story, one, "c", at=6 + LIFE_S, then_read=7 + LIFE_S)
 
 
 @case(("P2", "ghost"))
@@ -301,8 +293,7 @@ def the_same_again_before_its_acknowledgement(story: ChannelStory, one: Channel)
 def a_clock_is_left_out(story: ChannelStory, one: Channel) -> None:
     publish(story, one, "a")
     one.clock = clock_ahead(one.clock, 1)
-    publish(story, one, "b", at=3)
-    read(story, one, 4)
+    publish(story, one, "b", at=3, then_read=4)
 
 
 @case(("P4", "shared clock"), LOST)
@@ -318,11 +309,9 @@ def two_messages_with_one_clock(story: ChannelStory, one: Channel) -> None:
 
 @case(("P4", "several clocks"))
 def one_message_with_two_clocks(story: ChannelStory, one: Channel) -> None:
-    publish(story, one, "a")
-    read(story, one, 3)
+    publish(story, one, "a", then_read=3)
     one.kept.clear()
-    publish(story, one, "a", at=4)
-    read(story, one, 5)
+    publish(story, one, "a", at=4, then_read=5)
 
 
 @everywhere(("P4", "behind"))
@@ -356,12 +345,10 @@ def a_duplicate_has_its_first_clock(story: ChannelStory, one: Channel) -> None:
 @case()
 def published_again_after_its_life(story: ChannelStory, one: Channel) -> None:
     one.expire_ms = 0
-    publish(story, one, "a")
-    read(story, one, 3)
+    publish(story, one, "a", then_read=3)
     story.fetch(S2, one.name, R, 10)
     one.kept.clear()
-    publish(story, one, "a", at=3 + LIFE_S)
-    read(story, one, 4 + LIFE_S)
+    publish(story, one, "a", at=3 + LIFE_S, then_read=4 + LIFE_S)
 
 
 @case(("P4", "no clock"), ("P3", "gap"))
@@ -376,8 +363,7 @@ def a_clock_that_is_none(story: ChannelStory, one: Channel) -> None:
 
 @everywhere(("P5", "again"))
 def acknowledged_and_again(story: ChannelStory, one: Channel) -> None:
-    publish(story, one, "a", "b", "c")
-    read(story, one, 3)
+    publish(story, one, "a", "b", "c", then_read=3)
     story.fetch(S2, one.name, R, 4, items=one.kept[2:], told={"cursor": one.cursors[R]})
 
 
@@ -408,8 +394,7 @@ def sent_before_the_acknowledgement_was_answered(story: ChannelStory, one: Chann
 
 @case(("P6", "accepted"))
 def a_tampered_receipt_is_accepted(story: ChannelStory, one: Channel) -> None:
-    publish(story, one, "a")
-    read(story, one, 3)
+    publish(story, one, "a", then_read=3)
     story.misuse(S2, one.name, R, "tampered", 4, result="OK")
 
 
@@ -425,15 +410,13 @@ def an_old_receipt_is_stale(story: ChannelStory, one: Channel) -> None:
 
 @everywhere(("P6", "back"))
 def a_cursor_goes_back(story: ChannelStory, one: Channel) -> None:
-    publish(story, one, "a", "b", "c")
-    read(story, one, 3)
+    publish(story, one, "a", "b", "c", then_read=3)
     story.fetch(S2, one.name, R, 4, told={"cursor": one.kept[0].clock})
 
 
 @everywhere(("P6", "begins elsewhere"))
 def a_new_subscriber_begins_behind_the_clock(story: ChannelStory, one: Channel) -> None:
-    publish(story, one, "a", "b")
-    read(story, one, 3)
+    publish(story, one, "a", "b", then_read=3)
     one.cursors["second"] = one.kept[0].clock
     story.subscribe(S2, one.name, "second", 4, told={"result": "created"})
     read(story, one, 5, subscriber="second")
@@ -441,8 +424,7 @@ def a_new_subscriber_begins_behind_the_clock(story: ChannelStory, one: Channel) 
 
 @everywhere()
 def a_copy_of_a_subscribe_finds_the_cursor_further_on(story: ChannelStory, one: Channel) -> None:
-    publish(story, one, "a", "b")
-    read(story, one, 3)
+    publish(story, one, "a", "b", then_read=3)
     one.cursors["second"] = one.kept[0].clock
     story.subscribe(S2, one.name, "second", 4, sends=2, told={"result": "created"})
     read(story, one, 5, subscriber="second")
@@ -463,30 +445,26 @@ def acknowledged_what_nobody_gave_it_and_found_there(story: ChannelStory, one: C
     story.fetch(S2, one.name, R, 3, most=1)
     story.acknowledge(S2, one.name, R, 3.1, one.kept[1].clock)
     story.fetch(S2, one.name, R, 4)
-    publish(story, one, "c", at=5)
-    read(story, one, 6)
+    publish(story, one, "c", at=5, then_read=6)
 
 
 @case()
 def an_old_receipt_that_a_restore_made_good_again(story: ChannelStory, one: Channel) -> None:
-    publish(story, one, "a", at=30)
-    read(story, one, 43)
+    publish(story, one, "a", at=30, then_read=43)
     story.misuse(S2, one.name, R, "old", 43.5, result="OK")
 
 
 @everywhere(("P7", "other order"), BACK, GAP)
 def two_subscribers_disagree(story: ChannelStory, one: Channel) -> None:
     story.subscribe(S2, one.name, "second", 0.8)
-    publish(story, one, "a", "b", "c")
-    read(story, one, 3)
+    publish(story, one, "a", "b", "c", then_read=3)
     story.fetch(S2, one.name, "second", 4, items=[one.kept[0], one.kept[2], one.kept[1]])
 
 
 @everywhere()
 def two_subscribers_agree(story: ChannelStory, one: Channel) -> None:
     story.subscribe(S2, one.name, "second", 0.8)
-    publish(story, one, "a", "b")
-    read(story, one, 3)
+    publish(story, one, "a", "b", then_read=3)
     publish(story, one, "c", at=4)
     read(story, one, 5, subscriber="second")
     read(story, one, 6)
@@ -502,26 +480,22 @@ def gone_with_the_restore(story: ChannelStory, one: Channel) -> None:
     story.restore(one.name, saved, highest=one.clock)
     one.cursors[R] = clock_ahead(saved, -1)
     story.fetch(S2, one.name, R, 45.5)
-    publish(story, one, "c", at=46)
-    read(story, one, 47)
+    publish(story, one, "c", at=46, then_read=47)
 
 
 @case(LOST)
 def gone_with_the_restore_though_it_is_in_the_snapshot(story: ChannelStory, one: Channel) -> None:
     publish(story, one, "a", at=30)
     story.restore(one.name, clock_ahead(one.clock, -1), highest=one.clock)
-    publish(story, one, "b", at=46)
-    read(story, one, 47)
+    publish(story, one, "b", at=46, then_read=47)
 
 
 @case()
 def published_anew_after_the_restore(story: ChannelStory, one: Channel) -> None:
-    publish(story, one, "a", at=43)
-    read(story, one, 43.5)
+    publish(story, one, "a", at=43, then_read=43.5)
     one.kept.clear()
     one.era += 1
-    publish(story, one, "b", "a", at=46)
-    read(story, one, 47)
+    publish(story, one, "b", "a", at=46, then_read=47)
 
 
 @case(("P4", "shared clock", "possible"))
@@ -583,8 +557,7 @@ def clocks_that_nobody_had_seen_are_passed_over(story: ChannelStory, one: Channe
 @case(("P5", "again"))
 def acknowledged_and_again_after_the_restore(story: ChannelStory, one: Channel) -> None:
     publish(story, one, "a", at=43)
-    publish(story, one, "b", at=46)
-    read(story, one, 47)
+    publish(story, one, "b", at=46, then_read=47)
     story.fetch(S2, one.name, R, 48, items=one.kept[1:])
 
 
@@ -621,17 +594,14 @@ def an_acknowledgement_without_an_answer_has_moved_the_cursor(story: ChannelStor
 def subscribed_without_an_answer_after_some_messages(story: ChannelStory, one: Channel) -> None:
     publish(story, one, "a", "b", reader=False)
     story.subscribe(S2, one.name, R, 3, reply=None)
-    publish(story, one, "c", at=4)
-    read(story, one, 5)
+    publish(story, one, "c", at=4, then_read=5)
 
 
 @case(("P3", "era"), preset=NEAR)
 def the_wrap_is_taken_for_a_clock_that_went_back(story: ChannelStory, one: Channel) -> None:
-    publish(story, one, "a", "b")
-    read(story, one, 3)
+    publish(story, one, "a", "b", then_read=3)
     one.era += 1
-    publish(story, one, "c", at=4)
-    read(story, one, 5)
+    publish(story, one, "c", at=4, then_read=5)
 
 
 @case(("P4", "several clocks"))
@@ -652,8 +622,7 @@ def not_found_after_the_restore_though_it_is_in_the_snapshot(story: ChannelStory
     not_found(story, one, 46)
     del one.cursors[R]
     story.subscribe(S2, one.name, R, 46.1)
-    publish(story, one, "b", at=47)
-    read(story, one, 48)
+    publish(story, one, "b", at=47, then_read=48)
 
 
 @case()
@@ -662,8 +631,7 @@ def subscribed_after_the_snapshot_and_gone_with_it(story: ChannelStory, one: Cha
     not_found(story, one, 46)
     del one.cursors[R]
     story.subscribe(S2, one.name, R, 46.1)
-    publish(story, one, "b", at=47)
-    read(story, one, 48)
+    publish(story, one, "b", at=47, then_read=48)
 
 
 @case(LOST)
@@ -674,5 +642,4 @@ def expired_sooner_than_the_spec_says(story: ChannelStory, one: Channel) -> None
     one.clock = clock_ahead(one.clock, 1)
     told = {"clock": one.clock, "items": [{**asked["items"][0], "clock": one.clock, "result": "created"}]}
     story.call(P1, "publish", one.name, 2, asked=asked, told=told)
-    publish(story, one, "b", at=9)
-    read(story, one, 10)
+    publish(story, one, "b", at=9, then_read=10)

@@ -1,7 +1,5 @@
 """Cases of channels: what callers of `fetch` were handed, and what P8 must find for it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -54,8 +52,7 @@ def one_is_handed_out_with_another_clock(story: ChannelStory, one: Channel) -> N
 @case(("P8", "not fetched"))
 def one_is_handed_out_that_came_before(story: ChannelStory, one: Channel) -> None:
     """The client still had it from the call before."""
-    publish(story, one, "a")
-    read(story, one, 3)
+    publish(story, one, "a", then_read=3)
     publish(story, one, "b", at=4)
     story.fetch(S2, one.name, R, 5, handed=[item_of(sent) for sent in one.kept])
     story.acknowledge(S2, one.name, R, 5.1)
@@ -63,8 +60,7 @@ def one_is_handed_out_that_came_before(story: ChannelStory, one: Channel) -> Non
 
 @case(("P8", "not fetched"))
 def handed_out_without_a_fetch(story: ChannelStory, one: Channel) -> None:
-    publish(story, one, "a")
-    read(story, one, 3)
+    publish(story, one, "a", then_read=3)
     story.hand(S2, one.name, R, 4, 4.1, [item_of(one.kept[0])])
 
 

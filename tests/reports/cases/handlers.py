@@ -1,7 +1,5 @@
 """Cases of J20 (ends say what handlers did) and J21 (leases are as long as asked)."""
 
-from __future__ import annotations
-
 from tests.reports.cases.base import W1, W3, case
 from tests.reports.story import LEASE_MS, Story, srv_ms
 
@@ -10,45 +8,33 @@ from tests.reports.story import LEASE_MS, Story, srv_ms
 
 @case(("J20", "finished unhandled"))
 def finished_and_no_handler_started(story: Story, job: str) -> None:
-    token = story.leased(W1, job, 3)
-    story.effect(token, 3.05)
-    story.end("finish", token, at=3.1)
+    story.finish(story.leased(W1, job, 3), 3.1, effect=3.05)
 
 
 @case(("J20", "finished too soon"))
 def finished_while_its_handler_runs(story: Story, job: str) -> None:
-    token = story.leased(W1, job, 3)
-    story.start(token, 3.01, took=0.2)
-    story.effect(token, 3.05)
-    story.end("finish", token, at=3.1)
+    story.finish(story.leased(W1, job, 3), 3.1, start=3.01, took=0.2, effect=3.05)
 
 
 @case(("J20", "finished while handled"))
 def finished_and_its_handler_never_ended(story: Story, job: str) -> None:
-    token = story.leased(W1, job, 3)
-    story.start(token, 3.01)
-    story.effect(token, 3.05)
-    story.end("finish", token, at=3.1)
+    story.finish(story.handled(W1, job, 3, took=None), 3.1, effect=3.05)
 
 
 @case(("J20", "finished though failed"))
 def finished_though_its_handler_raised(story: Story, job: str) -> None:
-    token = story.handled(W1, job, 3, end="fail")
-    story.effect(token, 3.05)
-    story.end("finish", token, at=3.1)
+    story.finish(story.handled(W1, job, 3, end="fail"), 3.1, effect=3.05)
 
 
 @case(("J20", "given up though done"))
 def retried_though_its_handler_returned(story: Story, job: str) -> None:
-    token = story.handled(W1, job, 3)
-    story.end("retry", token, at=3.1, delay_ms=100)
+    story.end("retry", story.handled(W1, job, 3), at=3.1, delay_ms=100)
     story.run(W1, job, 3.3)
 
 
 @case()
 def retried_after_its_handler_raised(story: Story, job: str) -> None:
-    token = story.handled(W1, job, 3, end="fail")
-    story.end("retry", token, at=3.1, delay_ms=100)
+    story.end("retry", story.handled(W1, job, 3, end="fail"), at=3.1, delay_ms=100)
     story.run(W1, job, 3.3)
 
 
@@ -60,8 +46,7 @@ def released_before_any_handler_started(story: Story, job: str) -> None:
 
 @case()
 def a_zombies_handler_returns_late_and_its_finish_is_refused(story: Story, job: str) -> None:
-    token = story.leased(W1, job, 3)
-    story.start(token, 3.01, took=10)
+    token = story.handled(W1, job, 3, took=10)
     story.reap(W3, token, 12.1)
     story.run(W3, job, 12.2)
     story.end("finish", token, at=13.1, result="stale")
@@ -69,11 +54,7 @@ def a_zombies_handler_returns_late_and_its_finish_is_refused(story: Story, job: 
 
 @case(("J20", "handled twice"))
 def two_handlers_under_one_token(story: Story, job: str) -> None:
-    token = story.leased(W1, job, 3)
-    story.start(token, 3.01, took=0.02)
-    story.start(token, 3.04, took=0.02)
-    story.effect(token, 3.05)
-    story.end("finish", token, at=3.1)
+    story.finish(story.handled(W1, job, 3, took=0.02), 3.1, start=3.04, took=0.02, effect=3.05)
 
 
 # --- J21: no lease is longer than what was asked for -----------------------------------------------------------------------
@@ -81,14 +62,12 @@ def two_handlers_under_one_token(story: Story, job: str) -> None:
 
 @case(("J21", "lease too long"))
 def a_claim_with_a_lease_longer_than_asked(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    story.run(W1, job, 3, deadline_ms=srv_ms(3) + LEASE_MS + 2)
+    story.run(W1, job, 3, enqueued=2, deadline_ms=srv_ms(3) + LEASE_MS + 2)
 
 
 @case()
 def a_claim_whose_reply_rounds_the_servers_time(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    story.run(W1, job, 3, deadline_ms=srv_ms(3) + LEASE_MS + 1)
+    story.run(W1, job, 3, enqueued=2, deadline_ms=srv_ms(3) + LEASE_MS + 1)
 
 
 @case(("J21", "lease too long"))
@@ -96,6 +75,4 @@ def an_extend_that_gives_more_than_asked(story: Story, job: str) -> None:
     token = story.leased(W1, job, 3)
     item = token.item(result="ok", deadline_ms=srv_ms(3.02) + 10 * LEASE_MS)
     story.operation(W1, "extend", 3.02, [item], lease_ms=LEASE_MS)
-    story.start(token, 3.01, took=0.05)
-    story.effect(token, 3.05)
-    story.end("finish", token, at=3.1)
+    story.finish(token, 3.1, start=3.01, took=0.05, effect=3.05)

@@ -1,7 +1,5 @@
 """Cases of J4 (no job is lost), J5 (none comes from nowhere) and J6 (each is finished exactly once)."""
 
-from __future__ import annotations
-
 from tests.reports.cases.base import W1, W2, W3, W4, case
 from tests.reports.story import END_S, Story, Token, crc_of, incarnation, ns, srv_ms
 
@@ -67,8 +65,7 @@ def run_again_after_an_end_without_an_answer(story: Story, job: str, f: str) -> 
 
 @case(("J4", "lost"))
 def an_unanswered_finish_of_an_older_lease_excuses_no_loss(story: Story, job: str) -> None:
-    second = run_again_after_an_end_without_an_answer(story, job, "finish")
-    story.end("retry", second, at=12.4, delay_ms=100)
+    story.end("retry", run_again_after_an_end_without_an_answer(story, job, "finish"), at=12.4, delay_ms=100)
 
 
 @case(("J4", "lost"))
@@ -80,22 +77,19 @@ def an_unanswered_finish_of_a_lease_that_was_reaped_excuses_no_loss(story: Story
 
 @case(("J4", "dead unburied"))
 def an_unanswered_retry_of_an_older_lease_buries_nothing(story: Story, job: str) -> None:
-    second = run_again_after_an_end_without_an_answer(story, job, "retry")
-    story.end("retry", second, at=12.4, delay_ms=100)
+    story.end("retry", run_again_after_an_end_without_an_answer(story, job, "retry"), at=12.4, delay_ms=100)
     story.at_end["dead"].append((job, srv_ms(13)))
 
 
 @case(("J4", "done unfinished"))
 def done_though_only_an_older_lease_may_have_finished_it(story: Story, job: str) -> None:
-    second = run_again_after_an_end_without_an_answer(story, job, "finish")
-    story.end("retry", second, at=12.4, delay_ms=100)
+    story.end("retry", run_again_after_an_end_without_an_answer(story, job, "finish"), at=12.4, delay_ms=100)
     story.at_end["done"].append((job, srv_ms(13)))
 
 
 @case(("J4", "open end", "possible"))
 def an_unanswered_finish_of_the_newest_lease_may_have_ended_it(story: Story, job: str) -> None:
-    second = run_again_after_an_end_without_an_answer(story, job, "retry")
-    story.end("finish", second, at=12.4, reply="info")
+    story.end("finish", run_again_after_an_end_without_an_answer(story, job, "retry"), at=12.4, reply="info")
 
 
 @case(("J4", "lost"))
@@ -106,8 +100,7 @@ def an_unanswered_release_takes_no_job_away(story: Story, job: str) -> None:
 @case(("J4", "lost"))
 def an_unanswered_bury_takes_no_job_away(story: Story, job: str) -> None:
     """Had it happened, the job were dead."""
-    token = story.handled(W1, job, 3)
-    story.end("bury", token, at=3.1, reply="info")
+    story.end("bury", story.handled(W1, job, 3), at=3.1, reply="info")
 
 
 @case(("J4", "not done"), ("J13", "left over"))
@@ -120,9 +113,7 @@ def finished_and_still_waiting(story: Story, job: str) -> None:
 def finished_after_the_snapshot_at_the_end(story: Story, job: str) -> None:
     """It is in hand in the snapshot, and rightly: it was enqueued just before."""
     token = story.leased(W1, job, END_S - 0.2, enqueued=END_S - 0.3)
-    story.start(token, END_S - 0.19, took=0.3)
-    story.effect(token, END_S + 0.1)
-    story.end("finish", token, at=END_S + 0.2)
+    story.finish(token, END_S + 0.2, start=END_S - 0.19, took=0.3, effect=END_S + 0.1)
     story.at_end["active"].append((job, srv_ms(END_S + 8.8)))
 
 
@@ -136,9 +127,7 @@ def in_two_states_at_the_end(story: Story, job: str) -> None:
 @case(("J4", "two states", "unknown"))
 def moved_while_the_snapshot_at_the_end_was_taken(story: Story, job: str) -> None:
     token = story.leased(W1, job, END_S - 0.001, enqueued=END_S - 0.3, took=0.01)
-    story.start(token, END_S + 0.05, took=0.1)
-    story.effect(token, END_S + 0.1)
-    story.end("finish", token, at=END_S + 0.2)
+    story.finish(token, END_S + 0.2, start=END_S + 0.05, took=0.1, effect=END_S + 0.1)
     story.at_end["waiting"].append((job, 0))
     story.at_end["active"].append((job, srv_ms(END_S + 9)))
 
@@ -163,53 +152,46 @@ def done_and_never_finished(story: Story, job: str) -> None:
 
 @case(("J4", "done unfinished"))
 def done_though_its_finish_was_refused(story: Story, job: str) -> None:
-    token = story.handled(W1, job, 3)
-    story.end("finish", token, at=3.1, result="stale")
+    story.end("finish", story.handled(W1, job, 3), at=3.1, result="stale")
     story.at_end["done"].append((job, srv_ms(3.1)))
 
 
 @case(("J4", "dead unburied"))
 def dead_and_never_buried(story: Story, job: str) -> None:
-    token = story.handled(W1, job, 3, end="fail")
-    story.end("retry", token, at=3.1, delay_ms=100)
+    story.end("retry", story.handled(W1, job, 3, end="fail"), at=3.1, delay_ms=100)
     story.at_end["dead"].append((job, srv_ms(3.3)))
 
 
 @case()
 def buried_by_its_last_retry(story: Story, job: str) -> None:
-    token = story.handled(W1, job, 3, end="fail")
-    story.end("retry", token, at=3.1, delay_ms=100, outcome="buried")
+    story.end("retry", story.handled(W1, job, 3, end="fail"), at=3.1, delay_ms=100, outcome="buried")
     story.at_end["dead"].append((job, srv_ms(3.1)))
 
 
 @case()
 def buried_by_a_retry_that_was_never_answered(story: Story, job: str) -> None:
-    token = story.handled(W1, job, 3)
-    story.end("retry", token, at=3.1, delay_ms=100, reply="info")
+    story.end("retry", story.handled(W1, job, 3), at=3.1, delay_ms=100, reply="info")
     story.at_end["dead"].append((job, srv_ms(3.1)))
 
 
 @case(("J4", "dead unburied"))
 def dead_since_the_reap_of_its_first_crash(story: Story, job: str) -> None:
     """Rule 12: the first crash is free."""
-    token = story.handled(W1, job, 3)
-    story.reap(W3, token, 12.1)
+    story.reap(W3, story.handled(W1, job, 3), 12.1)
     story.at_end["dead"].append((job, srv_ms(12.1)))
 
 
 @case(("J4", "dead unburied"))
 def dead_since_a_reap_that_says_it_was_only_reaped(story: Story, job: str) -> None:
     """Rule 12: a reap that buries says so."""
-    token = story.handled(W1, job, 3)
-    story.reap(W3, token, 12.1, crashes=3)
+    story.reap(W3, story.handled(W1, job, 3), 12.1, crashes=3)
     story.at_end["dead"].append((job, srv_ms(12.1)))
 
 
 @case(("J4", "dead unburied"))
 def buried_by_the_reap_of_its_first_crash(story: Story, job: str) -> None:
     """Rule 12: the first crash is free, whatever the reap says."""
-    token = story.handled(W1, job, 3)
-    story.reap(W3, token, 12.1, crashes=1, result="buried")
+    story.reap(W3, story.handled(W1, job, 3), 12.1, crashes=1, result="buried")
     story.at_end["dead"].append((job, srv_ms(12.1)))
 
 
@@ -293,8 +275,7 @@ def buried_without_a_handler_start(story: Story, job: str) -> None:
 
 @case()
 def buried_after_its_runs(story: Story, job: str) -> None:
-    token = story.handled(W1, job, 3, end="fail")
-    story.end("bury", token, at=3.1)
+    story.end("bury", story.handled(W1, job, 3, end="fail"), at=3.1)
     story.at_end["dead"].append((job, srv_ms(3.1)))
 
 
@@ -306,9 +287,7 @@ def still_delayed_at_the_end(story: Story, job: str) -> None:
 
 @case()
 def done_at_the_end_though_its_finish_was_never_answered(story: Story, job: str) -> None:
-    token = story.leased(W1, job, 3)
-    story.effect(token, 3.05)
-    story.end("finish", token, at=3.1, reply="info")
+    story.finish(story.leased(W1, job, 3), 3.1, effect=3.05, reply="info")
     story.at_end["done"].append((job, srv_ms(3.1)))
 
 
@@ -380,8 +359,7 @@ def a_handler_under_a_lease_that_an_unanswered_claim_may_have_handed_out(story: 
 
 @case()
 def a_lease_that_only_its_reap_names_ran_nowhere(story: Story, job: str) -> None:
-    unseen = story.leased(W4, job, 38.1, enqueued=38, reply="fail")
-    story.reap(W1, unseen, 47.2)
+    story.reap(W1, story.leased(W4, job, 38.1, enqueued=38, reply="fail"), 47.2)
     story.run(W3, job, 47.3)
 
 
@@ -429,10 +407,7 @@ def refused_as_a_duplicate_of_an_enqueue_without_an_answer(story: Story, job: st
 @case(("J5", "ran by another"))
 def claimed_by_one_worker_and_run_by_another(story: Story, job: str) -> None:
     token = story.leased(W1, job, 3)
-    stolen = Token(token.job, token.fence, token.nonce, W3)
-    story.start(stolen, 3.01, took=0.05)
-    story.effect(stolen, 3.05)
-    story.end("finish", stolen, at=3.1)
+    story.finish(Token(token.job, token.fence, token.nonce, W3), 3.1, start=3.01, took=0.05, effect=3.05)
 
 
 @case(("J5", "ran by another"), ("J20", "handled twice"))
@@ -462,17 +437,13 @@ def finished_by_two_leases_one_after_the_other(story: Story, job: str) -> None:
 @case(("J6", "doubled"))
 def finished_once_by_answer_and_once_by_repetition(story: Story, job: str) -> None:
     story.life(W1, job, 2)
-    token = story.claim(W3, job, 5)
-    story.effect(token, 5.1)
-    story.start(token, 5.15, took=0.04)
-    story.end("finish", token, at=5.2, result="repeated")
+    story.finish(story.claim(W3, job, 5), 5.2, start=5.15, took=0.04, effect=5.1, result="repeated")
 
 
 @case(("J6", "doubled"))
 def one_lease_whose_finish_was_accepted_twice(story: Story, job: str) -> None:
     """`ok`, not `repeated`: the server finished it a second time."""
-    token = story.life(W1, job, 2)
-    story.end("finish", token, at=3)
+    story.end("finish", story.life(W1, job, 2), at=3)
 
 
 @case(("J6", "doubled"))
@@ -511,14 +482,12 @@ def finished_and_the_claim_of_it_repeated(story: Story, job: str) -> None:
 def created_by_two_enqueues(story: Story, job: str) -> None:
     """Each was told that its payload is the one of the job."""
     story.enqueue(job, 1)
-    story.enqueue(job, 1.5)
-    story.run(W1, job, 3)
+    story.run(W1, job, 3, enqueued=1.5)
 
 
 @case(("J6", "no effect"))
 def finished_without_an_effect(story: Story, job: str) -> None:
-    token = story.handled(W1, job, 3)
-    story.end("finish", token, at=3.1)
+    story.end("finish", story.handled(W1, job, 3), at=3.1)
 
 
 @case(("J6", "two effects"))
@@ -528,14 +497,12 @@ def finished_with_two_effects_of_one_lease(story: Story, job: str) -> None:
 
 @case()
 def one_lease_whose_finish_was_answered_twice(story: Story, job: str) -> None:
-    token = story.life(W1, job, 2)
-    story.end("finish", token, at=3, result="repeated")
+    story.end("finish", story.life(W1, job, 2), at=3, result="repeated")
 
 
 @case()
 def a_repetition_of_a_retry_is_no_finish(story: Story, job: str) -> None:
-    token = story.leased(W1, job, 3)
-    story.start(token, 3.01, took=0.01)
+    token = story.handled(W1, job, 3, took=0.01)
     story.end("retry", token, at=3.1, result="repeated", outcome="retried", delay_ms=100)
     story.run(W3, job, 4)
 

@@ -1,7 +1,5 @@
 """Cases of J14 (unique keys keep others out). Each has a key of its own, which is called as the case."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from tests.reports.cases.base import SCENARIO_CASES, W1, W3, case
@@ -18,8 +16,7 @@ def held(story: Story, job: str) -> Token:
 
 @keyed()
 def job_that_a_key_keeps_out(story: Story, job: str) -> None:
-    holder = held(story, job)
-    story.enqueue(job, 42.1, unique=job, result="duplicate", holder=holder.job)
+    story.enqueue(job, 42.1, unique=job, result="duplicate", holder=held(story, job).job)
 
 
 @keyed(("J14", "key taken twice"))

@@ -1,7 +1,5 @@
 """Cases of J1 (no two workers hold a job at once) and J3 (no stale call is accepted)."""
 
-from __future__ import annotations
-
 from tests.reports.cases.base import W1, W2, W3, case
 from tests.reports.story import Story, Token, srv_ms
 
@@ -16,30 +14,26 @@ def second_claim_while_first_is_held(story: Story, job: str) -> None:
 
 @case(("J1", "overlap"))
 def second_claim_inside_an_extended_lease(story: Story, job: str) -> None:
-    first = story.leased(W1, job, 3)
-    story.extend(first, 6)
+    story.extend(story.leased(W1, job, 3), 6)
     story.run(W3, job, 12.5)
 
 
 @case(("J1", "overlap"), ("J1", "overlap"))
 def third_claim_while_the_first_is_held_and_the_second_is_over(story: Story, job: str) -> None:
     story.leased(W1, job, 3)
-    second = story.claim(W3, job, 4)
-    story.end("release", second, at=5)
+    story.end("release", story.claim(W3, job, 4), at=5)
     story.run(W1, job, 6)
 
 
 @case(("J1", "overlap"))
 def a_refused_extend_prolongs_nothing_but_the_lease_goes_on(story: Story, job: str) -> None:
-    first = story.leased(W1, job, 3)
-    story.extend(first, 6, result="stale")
+    story.extend(story.leased(W1, job, 3), 6, result="stale")
     story.run(W3, job, 11.9)
 
 
 @case()
 def an_unanswered_extend_prolongs_nothing(story: Story, job: str) -> None:
-    first = story.leased(W1, job, 3)
-    story.extend(first, 6, reply=None)
+    story.extend(story.leased(W1, job, 3), 6, reply=None)
     story.run(W3, job, 12.1)
 
 
@@ -51,23 +45,20 @@ def second_claim_after_the_lease_ended(story: Story, job: str) -> None:
 
 @case(("J1", "overlap"))
 def second_claim_though_the_end_of_the_first_lease_was_refused(story: Story, job: str) -> None:
-    first = story.handled(W1, job, 3)
-    story.end("finish", first, at=3.1, result="stale")
+    story.end("finish", story.handled(W1, job, 3), at=3.1, result="stale")
     story.run(W3, job, 3.2)
 
 
 @case(("J1", "overlap"))
 def second_claim_though_the_end_of_the_first_lease_failed(story: Story, job: str) -> None:
     """It failed: no copy of it was or will be applied."""
-    first = story.handled(W1, job, 3)
-    story.end("finish", first, at=3.1, reply="fail")
+    story.end("finish", story.handled(W1, job, 3), at=3.1, reply="fail")
     story.run(W3, job, 3.2)
 
 
 @case(("J1", "early reap"))
 def second_claim_after_the_reap_though_the_lease_had_time_left(story: Story, job: str) -> None:
-    first = story.leased(W1, job, 3)
-    story.reap(W3, first, 5)
+    story.reap(W3, story.leased(W1, job, 3), 5)
     story.run(W3, job, 5.01)
 
 
@@ -89,45 +80,37 @@ def reaped_after_the_lease_and_its_extend_that_was_refused(story: Story, job: st
 
 @case()
 def reaped_at_the_very_end_of_its_lease(story: Story, job: str) -> None:
-    first = story.leased(W1, job, 3)
-    story.reap(W3, first, 12)
+    story.reap(W3, story.leased(W1, job, 3), 12)
     story.run(W3, job, 12.1)
 
 
 @case()
 def reaped_early_because_the_connection_of_a_killed_worker_was_gone(story: Story, job: str) -> None:
-    first = story.leased(W2, job, 9.95, enqueued=9.9)
-    story.start(first, 9.96)
-    story.reap(W1, first, 11, lost=True)
+    story.reap(W1, story.handled(W2, job, 9.95, enqueued=9.9, took=None), 11, lost=True)
     story.run(W1, job, 11.1)
 
 
 @case(("J1", "early reap"))
 def reaped_early_because_the_connection_of_a_worker_was_gone_that_lived_on(story: Story, job: str) -> None:
-    first = story.leased(W1, job, 3)
-    story.reap(W3, first, 5, lost=True)
+    story.reap(W3, story.leased(W1, job, 3), 5, lost=True)
     story.run(W3, job, 5.01)
 
 
 @case(("J1", "early reap"))
 def reaped_early_because_a_connection_was_gone_long_before_the_kill_of_its_worker(story: Story, job: str) -> None:
-    first = story.leased(W2, job, 3)
-    story.reap(W3, first, 5, lost=True)
+    story.reap(W3, story.leased(W2, job, 3), 5, lost=True)
     story.run(W3, job, 5.01)
 
 
 @case(("J1", "early reap"))
 def reaped_early_by_a_plain_sweep_from_a_killed_worker(story: Story, job: str) -> None:
-    first = story.leased(W2, job, 9.95, enqueued=9.9)
-    story.start(first, 9.96)
-    story.reap(W1, first, 11)
+    story.reap(W1, story.handled(W2, job, 9.95, enqueued=9.9, took=None), 11)
     story.run(W1, job, 11.1)
 
 
 @case()
 def second_claim_after_a_release_that_was_not_answered(story: Story, job: str) -> None:
-    first = story.leased(W1, job, 3)
-    story.end("release", first, at=4, reply=None)
+    story.end("release", story.leased(W1, job, 3), at=4, reply=None)
     story.run(W3, job, 4.5)
 
 
@@ -154,24 +137,18 @@ def taken_over(story: Story, job: str, *, end: str = "ok") -> Token:
 
     `end`: the zombie's handler returns (`ok`) or raises (`fail`). Returns the zombie.
     """
-    zombie = story.leased(W3, job, 3)
-    story.start(zombie, 3.01, took=10, end=end)
+    zombie = story.handled(W3, job, 3, took=10, end=end)
     story.reap(W1, zombie, 12.5)
-    owner = story.claim(W1, job, 13)
-    story.start(owner, 13.01, took=0.44)
-    story.effect(owner, 13.45)
-    story.end("finish", owner, at=13.5)
+    story.finish(story.claim(W1, job, 13), 13.5, start=13.01, took=0.44, effect=13.45)
     return zombie
 
 
 @case(("J3", "stale"), ("J6", "doubled"))
 def the_zombies_finish_is_accepted(story: Story, job: str) -> None:
-    zombie = story.leased(W3, job, 3)
-    story.start(zombie, 3.01, took=10.5)
+    zombie = story.handled(W3, job, 3, took=10.5)
     story.reap(W1, zombie, 12.5)
     story.run(W1, job, 12.6)
-    story.effect(zombie, 13.6)
-    story.end("finish", zombie, at=13.7)
+    story.finish(zombie, 13.7, effect=13.6)
 
 
 @case(("J3", "stale"))
@@ -187,22 +164,17 @@ def the_zombies_finish_is_accepted_and_the_owners_refused(story: Story, job: str
 @case(("J3", "stale"), ("J2", "equal fences"))
 def equal_fences_with_different_nonces_are_two_leases(story: Story, job: str) -> None:
     """Rule 33: the fence alone does not tell the zombie from the owner."""
-    zombie = story.leased(W3, job, 3, fence=77)
-    owner = story.claim(W1, job, 13, fence=77)
-    story.effect(zombie, 13.3)
-    story.start(zombie, 13.45, took=0.04)
-    story.end("finish", zombie, at=13.5)
+    zombie, owner = story.leased(W3, job, 3, fence=77), story.claim(W1, job, 13, fence=77)
+    story.finish(zombie, 13.5, start=13.45, took=0.04, effect=13.3)
     story.end("finish", owner, at=13.6, result="stale")
 
 
 @case(("J3", "stale"))
 def one_stale_token_accepted_inside_a_batch(story: Story, job: str) -> None:
     """Rule 33: a batch has a result per job; here one of two must have been refused."""
-    stale = story.leased(W3, job, 3)
-    other = "batch-mate-of-" + job
+    stale, other = story.leased(W3, job, 3), "batch-mate-of-" + job
     story.enqueue(other, 2)
-    owner = story.claim(W1, job, 13)
-    good = story.claim(W3, other, 13.05)
+    owner, good = story.claim(W1, job, 13), story.claim(W3, other, 13.05)
     story.effect(stale, 13.1)
     story.effect(good, 13.1)
     story.start(stale, 13.15, took=0.04)
@@ -213,20 +185,17 @@ def one_stale_token_accepted_inside_a_batch(story: Story, job: str) -> None:
 
 @case(("J3", "stale end"))
 def the_zombies_retry_is_accepted(story: Story, job: str) -> None:
-    zombie = taken_over(story, job, end="fail")
-    story.end("retry", zombie, at=13.2, delay_ms=100)
+    story.end("retry", taken_over(story, job, end="fail"), at=13.2, delay_ms=100)
 
 
 @case(("J3", "stale end"))
 def the_zombies_bury_is_accepted(story: Story, job: str) -> None:
-    zombie = taken_over(story, job, end="fail")
-    story.end("bury", zombie, at=13.2)
+    story.end("bury", taken_over(story, job, end="fail"), at=13.2)
 
 
 @case(("J3", "stale end"))
 def the_zombies_release_is_accepted(story: Story, job: str) -> None:
-    zombie = taken_over(story, job)
-    story.end("release", zombie, at=13.2)
+    story.end("release", taken_over(story, job), at=13.2)
 
 
 @case(("J3", "stale end"))
@@ -237,18 +206,15 @@ def the_zombies_mark_is_accepted(story: Story, job: str) -> None:
 
 @case(("J3", "stale extend"))
 def the_zombies_extend_is_accepted(story: Story, job: str) -> None:
-    zombie = taken_over(story, job)
-    story.extend(zombie, 13.2)
+    story.extend(taken_over(story, job), 13.2)
 
 
 @case(("J3", "stale"))
 def a_finish_is_accepted_after_the_reap(story: Story, job: str) -> None:
     """Nobody claimed the job in between: the lease is over all the same."""
-    token = story.leased(W3, job, 3)
-    story.start(token, 3.01, took=10)
+    token = story.handled(W3, job, 3, took=10)
     story.reap(W1, token, 12.5)
-    story.effect(token, 13.01)
-    story.end("finish", token, at=13.1)
+    story.finish(token, 13.1, effect=13.01)
 
 
 @case(("J3", "stale extend"))
@@ -289,8 +255,7 @@ def a_mark_is_accepted_after_the_release_of_its_lease(story: Story, job: str) ->
 @case()
 def calls_that_crossed_the_finish_of_their_lease(story: Story, job: str) -> None:
     """Both were sent before the finish was answered; the extend was the first to be applied."""
-    token = story.life(W1, job, 2)
-    story.extend(token, 2.0695)
+    story.extend(story.life(W1, job, 2), 2.0695)
 
 
 @case()
@@ -309,28 +274,21 @@ def a_retry_sent_before_the_newer_claim_was_answered_is_not_definitely_stale(sto
     story.extend(first, 4)
     owner = story.claim(W1, job, 13.01, took=0.1)
     story.end("retry", first, at=13.05, delay_ms=0)
-    story.effect(owner, 13.3)
-    story.start(owner, 13.45, took=0.04)
-    story.end("finish", owner, at=13.5)
+    story.finish(owner, 13.5, start=13.45, took=0.04, effect=13.3)
 
 
 @case()
 def the_zombies_finish_is_refused(story: Story, job: str) -> None:
-    zombie = story.leased(W3, job, 3)
-    story.start(zombie, 3.01, took=10.5)
+    zombie = story.handled(W3, job, 3, took=10.5)
     story.reap(W1, zombie, 12.5)
     story.run(W1, job, 12.6)
-    story.effect(zombie, 13.6)
-    story.end("finish", zombie, at=13.7, result="stale")
+    story.finish(zombie, 13.7, effect=13.6, result="stale")
 
 
 @case()
 def accepted_finish_after_the_deadline_but_before_the_reap(story: Story, job: str) -> None:
     """Rules 11 and 32: a lease ends when it is reaped."""
-    late = story.leased(W3, job, 3)
-    story.effect(late, 15)
-    story.start(late, 15.05, took=0.04)
-    story.end("finish", late, at=15.1)
+    story.finish(story.leased(W3, job, 3), 15.1, start=15.05, took=0.04, effect=15)
 
 
 @case()
@@ -346,16 +304,14 @@ def a_finish_sent_before_the_newer_claim_was_answered_is_not_definitely_stale(st
 @case()
 def reaped_late_and_run_elsewhere(story: Story, job: str) -> None:
     """Rule 32: the reap comes seconds after the lease ended, the next claim later still."""
-    first = story.leased(W1, job, 3)
-    story.reap(W3, first, 17)
+    story.reap(W3, story.leased(W1, job, 3), 17)
     story.run(W3, job, 18)
 
 
 @case()
 def gaps_between_the_fences_of_attempts(story: Story, job: str) -> None:
     """Rule 32: releases and unanswered claims leave gaps."""
-    first = story.leased(W1, job, 3, fence=10)
-    story.end("release", first, at=3.1)
+    story.end("release", story.leased(W1, job, 3, fence=10), at=3.1)
     story.claim(W3, job, 3.2, reply=None)
     second = story.claim(W1, job, 13, fence=500)
     story.start(second, 13.01, took=0.1, end="fail")

@@ -1,7 +1,5 @@
 """Cases of J13: jobs that are stuck after the last heal, and jobs in hand at a kill. Workers and kills: see test_runs."""
 
-from __future__ import annotations
-
 from tests.reports.cases.base import W1, W2, W3, W4, case
 from tests.reports.story import DEADLINE_S, END_S, HEALED_S, Story, srv_ms
 
@@ -36,8 +34,7 @@ def active_long_after_its_lease_ended(story: Story, job: str) -> None:
 @case(("J13", "stuck active"), ("J13", "left over"))
 def active_for_ever_under_a_lease_that_is_renewed(story: Story, job: str) -> None:
     """A handler that never ends: the lease is alive at every look, and the job never done."""
-    token = story.leased(W1, job, 35, enqueued=30)
-    story.start(token, 35.01)
+    token = story.handled(W1, job, 35, enqueued=30, took=None)
     for at in range(38, int(END_S), 3):
         story.extend(token, at)
     story.at_deadline["active"].append((job, srv_ms(59)))
@@ -47,9 +44,7 @@ def active_for_ever_under_a_lease_that_is_renewed(story: Story, job: str) -> Non
 @case()
 def active_under_a_claim_whose_reply_never_came(story: Story, job: str) -> None:
     """Released before the last heal with a delay that ends after it; who holds it now, no row says."""
-    token = story.leased(W1, job, 35, enqueued=30)
-    story.start(token, 35.01, took=0.1, end="fail")
-    story.end("retry", token, at=35.2, delay_ms=400)
+    story.end("retry", story.handled(W1, job, 35, enqueued=30, took=0.1, end="fail"), at=35.2, delay_ms=400)
     story.claim(W1, job, 43, reply="info")
     story.at_deadline["active"].append((job, srv_ms(52)))
     story.run(W3, job, DEADLINE_S + 2)
@@ -60,8 +55,7 @@ def active_because_it_was_claimed_after_the_last_heal(story: Story, job: str) ->
     token = story.leased(W1, job, HEALED_S + 6.5, enqueued=30)
     story.start(token, HEALED_S + 6.51, took=9)
     story.at_deadline["active"].append((job, srv_ms(HEALED_S + 15.5)))
-    story.effect(token, DEADLINE_S + 0.03)
-    story.end("finish", token, at=DEADLINE_S + 0.04)
+    story.finish(token, DEADLINE_S + 0.04, effect=DEADLINE_S + 0.03)
 
 
 @case(("J13", "stuck waiting"), ("J13", "left over"))
@@ -95,22 +89,19 @@ def claimed_and_given_back_for_ever(story: Story, job: str) -> None:
 
 @case()
 def delayed_at_the_end_by_the_long_delay_of_a_retry(story: Story, job: str) -> None:
-    token = story.handled(W1, job, 3, end="fail")
-    story.end("retry", token, at=3.1, delay_ms=3_600_000)
+    story.end("retry", story.handled(W1, job, 3, end="fail"), at=3.1, delay_ms=3_600_000)
     story.left("delayed", job, srv_ms(3_603.1))
 
 
 @case()
 def delayed_at_the_end_by_the_long_delay_of_a_retry_without_an_answer(story: Story, job: str) -> None:
-    token = story.handled(W1, job, 3)
-    story.end("retry", token, at=3.1, delay_ms=3_600_000, reply="info")
+    story.end("retry", story.handled(W1, job, 3), at=3.1, delay_ms=3_600_000, reply="info")
     story.left("delayed", job, srv_ms(3_603.1))
 
 
 @case(("J13", "left over"))
 def delayed_at_the_end_for_longer_than_its_retry_asked_for(story: Story, job: str) -> None:
-    token = story.handled(W1, job, 3, end="fail")
-    story.end("retry", token, at=3.1, delay_ms=100)
+    story.end("retry", story.handled(W1, job, 3, end="fail"), at=3.1, delay_ms=100)
     story.left("delayed", job, srv_ms(3_603.1))
 
 
@@ -133,8 +124,7 @@ def waiting_at_the_end_because_it_was_enqueued_just_before(story: Story, job: st
 
 @case()
 def waiting_since_a_retry_after_the_last_heal(story: Story, job: str) -> None:
-    token = story.leased(W1, job, 35, enqueued=30)
-    story.start(token, 35.01, took=0.1, end="fail")
+    token = story.handled(W1, job, 35, enqueued=30, took=0.1, end="fail")
     story.end("retry", token, at=35.2, delay_ms=16_000)
     story.at_deadline["waiting"].append((job, 0))
     story.run(W3, job, DEADLINE_S + 2)
@@ -189,17 +179,14 @@ def in_hand_and_never_run_again(story: Story, job: str) -> None:
 @case(("J13", "no recovery"), ("J13", "left over"))
 def in_hand_by_a_claim_whose_reply_never_came(story: Story, job: str) -> None:
     """Only the reap knows that the killed worker had it."""
-    unseen = story.leased(W2, job, 9.5, enqueued=9, reply=None)
-    story.reap(W1, unseen, 18.6)
+    story.reap(W1, story.leased(W2, job, 9.5, enqueued=9, reply=None), 18.6)
     story.at_end["waiting"].append((job, 0))
 
 
 @case()
 def in_hand_and_buried_by_the_reap_as_poison(story: Story, job: str) -> None:
     """Rule 12: its last crash. It never runs again, and that is right."""
-    first = story.leased(W1, job, 0.2, enqueued=0.1)
-    story.start(first, 0.21)
-    story.reap(W3, first, 9.3)
+    story.reap(W3, story.handled(W1, job, 0.2, enqueued=0.1, took=None), 9.3)
     second = story.claim(W2, job, 9.5)
     story.start(second, 9.51)
     story.reap(W1, second, 18.6, crashes=2, result="buried")
@@ -208,32 +195,26 @@ def in_hand_and_buried_by_the_reap_as_poison(story: Story, job: str) -> None:
 
 @case(("J4", "dead unburied"))
 def in_hand_and_dead_since_the_reap_of_its_first_crash(story: Story, job: str) -> None:
-    token = story.leased(W2, job, 9.5, enqueued=9)
-    story.start(token, 9.51)
-    story.reap(W1, token, 18.6)
+    story.reap(W1, story.handled(W2, job, 9.5, enqueued=9, took=None), 18.6)
     story.at_end["dead"].append((job, srv_ms(18.6)))
 
 
 @case()
 def in_hand_by_a_claim_whose_reply_never_came_and_run_elsewhere(story: Story, job: str) -> None:
-    unseen = story.leased(W2, job, 9.5, enqueued=9, reply=None)
-    story.reap(W1, unseen, 18.6)
+    story.reap(W1, story.leased(W2, job, 9.5, enqueued=9, reply=None), 18.6)
     story.run(W3, job, 18.7)
 
 
 @case()
 def ended_by_a_call_that_the_killed_worker_saw_no_answer_of(story: Story, job: str) -> None:
     """Rule 37: it was sent, and the job never ran again, so it had happened."""
-    token = story.leased(W2, job, 9.5, enqueued=9)
-    story.effect(token, 9.6)
-    story.end("finish", token, at=9.99, reply=None)
+    story.finish(story.leased(W2, job, 9.5, enqueued=9), 9.99, effect=9.6, reply=None)
     story.at_end["done"].append((job, srv_ms(9.995)))
 
 
 @case(("J13", "no recovery"), ("J13", "left over"))
 def not_ended_by_a_call_of_the_killed_worker_that_left_its_lease_to_be_reaped(story: Story, job: str) -> None:
-    token = story.leased(W2, job, 9.5, enqueued=9)
-    story.start(token, 9.51)
+    token = story.handled(W2, job, 9.5, enqueued=9, took=None)
     story.end("finish", token, at=9.99, reply=None)
     story.reap(W1, token, 18.6)
     story.at_end["waiting"].append((job, 0))
@@ -241,8 +222,7 @@ def not_ended_by_a_call_of_the_killed_worker_that_left_its_lease_to_be_reaped(st
 
 @case()
 def lost_by_the_worker_before_it_was_killed(story: Story, job: str) -> None:
-    token = story.leased(W2, job, 0.2, enqueued=0.1)
-    story.reap(W1, token, 9.3)
+    story.reap(W1, story.leased(W2, job, 0.2, enqueued=0.1), 9.3)
     story.run(W1, job, 9.4)
 
 

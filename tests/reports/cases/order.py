@@ -3,8 +3,6 @@
 A case has a lane of its own; the job that it names is the one that went too soon, or that starved.
 """
 
-from __future__ import annotations
-
 from tests.reports.cases.base import W1, W3, case
 from tests.reports.story import Story
 

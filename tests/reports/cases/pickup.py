@@ -3,8 +3,6 @@
 Each case has a part of the time before the faults (2 to 9 s) and after them (42 to 62 s) for itself.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 
@@ -15,8 +13,7 @@ waiting = partial(case, among=SCENARIO_CASES)
 
 #: The live workers of the run, and the places that each of them has.
 WORKERS = (W1, W3, "worker-4")
-PLACES = 2
-BOUND_MS = 1_000
+PLACES, BOUND_MS = 2, 1_000
 
 #: In this time the workers write nothing of themselves.
 SILENT_S = (58.0, 62.0)
@@ -38,9 +35,7 @@ def fill(story: Story, job: str, begin: float, end: float, *places: str) -> None
 
 
 def finish(story: Story, token: Token, begin: float, end: float) -> None:
-    story.start(token, begin + 0.002, took=end - begin - 0.01)
-    story.effect(token, end - 0.008)
-    story.end("finish", token, at=end - 0.005)
+    story.finish(token, end - 0.005, start=begin + 0.002, took=end - begin - 0.01, effect=end - 0.008)
 
 
 @waiting()

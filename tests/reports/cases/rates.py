@@ -1,7 +1,5 @@
 """Cases of J11 (rates hold). Each has a limit of its own: of a name that is called as the case, 3 claims in 1,000 ms."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 
@@ -89,8 +87,7 @@ def a_lease_that_is_retried_keeps_its_place(story: Story, job: str) -> None:
     token = claimed(story, job, 8, 45.3)
     story.start(token, 45.31, took=0.01, end="fail")
     story.end("retry", token, at=45.35, delay_ms=0)
-    again = story.claim(W3, token.job, 45.4, told={"class": job, "lane": job, "claims": 2})
-    finished(story, again, 45.4)
+    finished(story, story.claim(W3, token.job, 45.4, told={"class": job, "lane": job, "claims": 2}), 45.4)
 
 
 @rated()
@@ -102,8 +99,7 @@ def a_slow_answer_leaves_open_when_the_claim_was(story: Story, job: str) -> None
 @rated()
 def the_clock_of_the_server_goes_back(story: Story, job: str) -> None:
     ran(story, job, 45.0, 45.2, 45.4)
-    late = claimed(story, job, 9, 47.0, srv_us=srv_ms(45.6) * 1_000)
-    finished(story, late, 47.0)
+    finished(story, claimed(story, job, 9, 47.0, srv_us=srv_ms(45.6) * 1_000), 47.0)
 
 
 @rated()

@@ -1,7 +1,5 @@
 """Cases of J23 (results stay with their jobs)."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from tests.reports.cases.base import SCENARIO_CASES, W1, W3, case
@@ -97,8 +95,7 @@ def result_of_a_refused_finish(story: Story, job: str) -> None:
 
 @returning()
 def result_of_the_run_that_counts(story: Story, job: str) -> None:
-    token = handled(story, job)
-    story.end("retry", token, at=46.1, delay_ms=0)
+    story.end("retry", handled(story, job), at=46.1, delay_ms=0)
     again = story.claim(W3, job, 46.2)
     story.effect(again, 46.3, result_crc=2)
     story.end("finish", again, at=46.4, result_crc=2)

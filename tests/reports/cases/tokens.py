@@ -3,8 +3,6 @@
 A lease whose fence fell is stale as soon as it has it, so that J3 is in the closure of J2.
 """
 
-from __future__ import annotations
-
 from tests.reports.cases.base import W1, W3, case
 from tests.reports.story import Story, srv_ms
 
@@ -37,18 +35,14 @@ def two_leases_with_one_fence(story: Story, job: str) -> None:
 def one_token_by_two_claims(story: Story, job: str) -> None:
     first = story.leased(W1, job, 3)
     again = story.claim(W1, job, 3.2, fence=first.fence, nonce=first.nonce)
-    story.effect(again, 3.3)
-    story.start(again, 3.35, took=0.04)
-    story.end("finish", again, at=3.4)
+    story.finish(again, 3.4, start=3.35, took=0.04, effect=3.3)
 
 
 @case(("J2", "token twice"))
 def one_token_to_two_workers(story: Story, job: str) -> None:
     first = story.leased(W1, job, 3)
     story.claim(W3, job, 3.2, fence=first.fence, nonce=first.nonce, result="repeated")
-    story.effect(first, 3.3)
-    story.start(first, 3.35, took=0.04)
-    story.end("finish", first, at=3.4)
+    story.finish(first, 3.4, start=3.35, took=0.04, effect=3.3)
 
 
 @case()
@@ -56,19 +50,14 @@ def one_token_by_a_claim_and_its_repeat(story: Story, job: str) -> None:
     """Rule 4: a repeat returns what the first one returned."""
     first = story.leased(W1, job, 3)
     again = story.claim(W1, job, 3.2, fence=first.fence, nonce=first.nonce, result="repeated")
-    story.effect(again, 3.3)
-    story.start(again, 3.35, took=0.04)
-    story.end("finish", again, at=3.4)
+    story.finish(again, 3.4, start=3.35, took=0.04, effect=3.3)
 
 
 @case()
 def claims_that_overlap_may_be_answered_in_any_order(story: Story, job: str) -> None:
     """The one with the greater fence was still under way when the other was answered: nothing says which came first."""
     story.leased(W1, job, 3, fence=501, took=12)
-    owner = story.claim(W3, job, 13, fence=500)
-    story.effect(owner, 13.2)
-    story.start(owner, 13.25, took=0.04)
-    story.end("finish", owner, at=13.3)
+    story.finish(story.claim(W3, job, 13, fence=500), 13.3, start=13.25, took=0.04, effect=13.2)
 
 
 # --- J8: no job is claimed before it is due ------------------------------------------------------------------------------
@@ -76,8 +65,7 @@ def claims_that_overlap_may_be_answered_in_any_order(story: Story, job: str) -> 
 
 @case(("J8", "early"))
 def claimed_before_the_due_time_that_its_claim_states(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    story.run(W1, job, 3, told={"due_ms": srv_ms(3.001)})
+    story.run(W1, job, 3, enqueued=2, told={"due_ms": srv_ms(3.001)})
 
 
 @case(("J8", "early"))
@@ -89,8 +77,7 @@ def claimed_before_the_delay_of_its_enqueue_was_over(story: Story, job: str) -> 
 
 @case(("J8", "early"))
 def claimed_before_the_delay_of_its_retry_was_over(story: Story, job: str) -> None:
-    first = story.handled(W1, job, 3, end="fail")
-    story.end("retry", first, at=3.1, delay_ms=500)
+    story.end("retry", story.handled(W1, job, 3, end="fail"), at=3.1, delay_ms=500)
     story.run(W3, job, 3.599)
 
 
@@ -102,8 +89,7 @@ def claimed_early_by_the_servers_clock_though_late_by_ours(story: Story, job: st
 
 @case(("J8", "no server time", "unknown"))
 def claimed_without_a_server_time(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    story.run(W1, job, 3, srv_us=None)
+    story.run(W1, job, 3, enqueued=2, srv_us=None)
 
 
 @case()
@@ -118,8 +104,7 @@ def claimed_when_it_was_due_to_the_millisecond(story: Story, job: str) -> None:
 @case()
 def claimed_again_at_once_after_a_release(story: Story, job: str) -> None:
     """Its retry was longer ago than its delay; a release asks for none."""
-    first = story.handled(W1, job, 3, end="fail")
-    story.end("retry", first, at=3.1, delay_ms=500)
+    story.end("retry", story.handled(W1, job, 3, end="fail"), at=3.1, delay_ms=500)
     story.end("release", story.claim(W3, job, 3.6), at=3.61)
     story.run(W1, job, 3.62)
 
@@ -136,16 +121,14 @@ def claimed_after_a_retry_that_was_never_answered(story: Story, job: str) -> Non
 @case()
 def claimed_after_a_retry_whose_answer_is_a_repeat(story: Story, job: str) -> None:
     """The repeat came two seconds after the retry that put the job back: the delay counts from that one."""
-    first = story.handled(W1, job, 3)
-    story.end("retry", first, at=5, delay_ms=500, result="repeated")
+    story.end("retry", story.handled(W1, job, 3), at=5, delay_ms=500, result="repeated")
     story.run(W3, job, 5.2)
 
 
 @case()
 def claimed_though_its_last_retry_buried_it_before_it_was_requeued(story: Story, job: str) -> None:
     """A delay counts for a job that was put back, not for one that was buried."""
-    first = story.handled(W1, job, 3, end="fail")
-    story.end("retry", first, at=3.1, delay_ms=60_000, outcome="buried")
+    story.end("retry", story.handled(W1, job, 3, end="fail"), at=3.1, delay_ms=60_000, outcome="buried")
     story.run(W3, job, 5)
 
 
@@ -168,8 +151,7 @@ def claimed_and_handled_with_another_payload(story: Story, job: str) -> None:
 
 @case(("J16", "claimed changed"))
 def claimed_with_another_payload_the_second_time(story: Story, job: str) -> None:
-    first = story.leased(W1, job, 3)
-    story.end("release", first, at=3.1)
+    story.end("release", story.leased(W1, job, 3), at=3.1)
     story.run(W3, job, 4, told={"crc": 2**32 - 1})
 
 
@@ -183,14 +165,12 @@ def run_with_a_payload_between_the_two_that_it_was_enqueued_with(story: Story, j
 @case()
 def run_with_either_of_the_payloads_that_it_was_enqueued_with(story: Story, job: str) -> None:
     story.enqueue(job, 2, reply="info", crc=1)
-    story.enqueue(job, 2.5)
-    story.run(W1, job, 3)
+    story.run(W1, job, 3, enqueued=2.5)
 
 
 @case(("J16", "unsummed", "unknown"))
 def handled_without_a_sum_of_its_payload(story: Story, job: str) -> None:
-    story.enqueue(job, 2)
-    story.run(W1, job, 3, told={"crc": None})
+    story.run(W1, job, 3, enqueued=2, told={"crc": None})
 
 
 @case(("J16", "corrupt", "possible"))

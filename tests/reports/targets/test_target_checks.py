@@ -1,7 +1,5 @@
 """T1 to T5 on hand-written histories: what must pass, what breaks a promise, and what a weaker promise allows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -40,13 +38,13 @@ def found(decided: dict[str, Any]) -> dict[str, int]:
     return {finding["name"]: finding["rows"] for finding in decided["findings"]}
 
 
-@pytest.mark.parametrize(
-    ("promise", "faults"),
-    [
-        (AT_LEAST, (KILL,)),
-        *(pytest.param(*one, marks=pytest.mark.slow) for one in ((AT_LEAST, ()), (AT_MOST, ()), (AT_MOST, (KILL,)))),
-    ],
-)
+PROMISES = [
+    (AT_LEAST, (KILL,)),
+    *(pytest.param(*one, marks=pytest.mark.slow) for one in ((AT_LEAST, ()), (AT_MOST, ()), (AT_MOST, (KILL,)))),
+]
+
+
+@pytest.mark.parametrize(("promise", "faults"), PROMISES)
 def test_a_run_without_loss_keeps_every_promise(judged: Decide, promise: dict[str, Any], faults: tuple[str, ...]) -> None:
     decided = judged(spec(promise, *faults), good(*faults).ended(40))
     assert (decided["verdict"], verdicts(decided), found(decided)) == ("valid", {}, {})
@@ -106,8 +104,7 @@ def test_without_a_fault_nothing_excuses_a_loss_or_a_second_end(judged: Decide, 
 
 @pytest.mark.slow
 def test_a_history_with_holes_proves_no_loss_and_a_fault_that_nobody_saw_no_pass(judged: Decide) -> None:
-    story = good().sent(7, 5).killed(KILL, 6, 7, witnessed=False)
-    files = story.ended(40)
+    files = good().sent(7, 5).killed(KILL, 6, 7, witnessed=False).ended(40)
     cut = [replace(file, rows=file.rows[:3] + file.rows[4:]) if file.path.name == "worker-2.jsonl" else file for file in files]
     decided = judged(spec(AT_LEAST, KILL), cut)
     assert decided["verdict"] == "unknown" and verdicts(decided) == dict.fromkeys(("T1", "H0", "H1"), "unknown")
@@ -227,16 +224,16 @@ def test_what_needs_tokens_is_said_to_be_unknowable_and_never_passed(judged: Dec
     assert unknowable.isdisjoint(check["id"] for check in decided["checks"])
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"promise": None}, "promise is None, it must be an object"),
-        ({"promise": {**AT_LEAST, "delivery": "often"}}, "promise.delivery is 'often', it must be"),
-        ({"promise": {**AT_LEAST, "recovery_bound_ms": 0}}, "promise.recovery_bound_ms is 0, it must be a whole number above 0"),
-        ({"promise": {**AT_LEAST, "source": ""}}, "promise.source is missing"),
-        ({"slack_ms": -1}, "slack_ms is -1, it must be a whole number of at least 0"),
-    ],
-)
+EMPTY_PROMISES = [
+    ({"promise": None}, "promise is None, it must be an object"),
+    ({"promise": {**AT_LEAST, "delivery": "often"}}, "promise.delivery is 'often', it must be"),
+    ({"promise": {**AT_LEAST, "recovery_bound_ms": 0}}, "promise.recovery_bound_ms is 0, it must be a whole number above 0"),
+    ({"promise": {**AT_LEAST, "source": ""}}, "promise.source is missing"),
+    ({"slack_ms": -1}, "slack_ms is -1, it must be a whole number of at least 0"),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), EMPTY_PROMISES)
 def test_a_promise_that_says_nothing_is_refused(change: dict[str, Any], words: str) -> None:
     assert promise_faults(spec(AT_LEAST)) == []
     assert any(words in fault for fault in promise_faults({**spec(AT_LEAST), **change}))

@@ -1,7 +1,5 @@
 """What is printed and shown of runs of job queues: one run, and several side by side."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -79,8 +77,7 @@ def test_a_run_that_could_not_be_judged_has_its_reasons(tmp_path: Path) -> None:
 
 def test_queues_are_compared_and_every_number_leads_to_its_run(folders: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["targets", *map(str, folders)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    page = folders[0].parent / "queues.html"
+    lines, page = capsys.readouterr().out.splitlines(), folders[0].parent / "queues.html"
     assert lines[-1] == f"targets: runs=3 violated=1 page={page}"
     rows = [line.split() for line in lines if line.startswith("  ") and "target-seed1" in line]
     assert [row[0] for row in rows] == ["huey", "rq", "rq"]
@@ -109,8 +106,7 @@ def test_the_section_of_the_documentation_is_replaced_as_a_whole(folders: list[P
     )
     page = "# Beside other queues\n\n## Rates\n\nfast\n"
     once = drilled.with_section(page, first)
-    assert once == page + "\n" + first
-    assert drilled.with_section(once, second) == page + "\n" + second
+    assert (once, drilled.with_section(once, second)) == (page + "\n" + first, page + "\n" + second)
     between = once + "\n## Not measured\n\n- x\n"
     assert drilled.section_of(between).rstrip() == first.rstrip()
     assert drilled.with_section(between, second) == page + "\n" + second + "\n## Not measured\n\n- x\n"

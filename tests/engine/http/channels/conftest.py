@@ -1,7 +1,5 @@
 """What tests of channels over HTTP start from: an application on a real socket and an empty server, and receivers of webhooks."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from typing import Any

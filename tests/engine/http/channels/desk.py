@@ -1,7 +1,5 @@
 """A client of the channel API, and what applications are made of in tests."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import time

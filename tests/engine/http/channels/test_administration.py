@@ -1,7 +1,5 @@
 """The admin API: who is admitted, and what is refused."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Publish, subscribe, fetch, acknowledge and unsubscribe over real sockets: paths, bodies and status codes are those of DSPS."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """Who watches from outside: spans and metrics of OpenTelemetry, errors to Sentry's SDK, and nothing where neither is there."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

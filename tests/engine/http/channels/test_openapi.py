@@ -1,7 +1,5 @@
 """The OpenAPI document says what the channel API does: a fuzzer that believes it finds nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +8,10 @@ import schemathesis
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from engine.http.channels.settings import ChannelSettings
+from tests.engine.http import fuzzing, serving
 from tests.engine.http.channels.desk import ADMIN, desk
-from tests.engine.http.fuzzing import CAMPAIGN_S, ask, campaign
-from tests.engine.http.serving import bearer
 
-OPERATIONS = 10
-PATHS = "^/(channel|admin|probe)/"
+OPERATIONS, PATHS = 10, "^/(channel|admin|probe)/"
 
 
 def test_what_is_not_let_in_is_refused_as_the_document_says(ironclaim_url: str) -> None:
@@ -28,14 +24,14 @@ def test_what_is_not_let_in_is_refused_as_the_document_says(ironclaim_url: str) 
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(CAMPAIGN_S)
+@pytest.mark.timeout(fuzzing.CAMPAIGN_S)
 @pytest.mark.parametrize("changes", [True, False], ids=["an admin", "anybody, to look"])
 @pytest.mark.usefixtures("levels")
 def test_a_campaign_finds_nothing(ironclaim_url: str, tmp_path: Path, changes: bool) -> None:
     # A schema does not say what a fetch has given.
     unfit, channels = [("DELETE", "/message$", "positive_data_acceptance")], ChannelSettings(admin_tokens=(ADMIN,))
     with desk(ironclaim_url, channels, poll_max_ms=50, allow_changes=changes) as client:
-        campaign(str(client.base_url).rstrip("/"), tmp_path, PATHS, unfit, ADMIN if changes else "")
+        fuzzing.campaign(str(client.base_url).rstrip("/"), tmp_path, PATHS, unfit, ADMIN if changes else "")
 
 
 @pytest.mark.slow
@@ -50,6 +46,6 @@ def test_a_fuzzer_finds_nothing(ironclaim_url: str) -> None:
             operation: Any = found.ok()  # pyright: ignore[reportAttributeAccessIssue]
             # A schema does not say what a fetch has given, nor how deep a content may be.
             unfit = operation.method == "delete" and operation.path.endswith("/message")
-            ask(operation, 50, [positive_data_acceptance] if unfit else [], bearer(ADMIN))
+            fuzzing.ask(operation, 50, [positive_data_acceptance] if unfit else [], serving.bearer(ADMIN))
             tried.add((operation.method, operation.path))
     assert len(tried) == OPERATIONS

@@ -1,7 +1,5 @@
 """Probes: a process lives without its server, and is not ready without it."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.http.settings import Token

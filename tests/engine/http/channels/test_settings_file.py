@@ -1,7 +1,5 @@
 """Settings from a file, in DSPS's names."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tokens that open a channel: which are taken, which are refused, and that nothing of a refused request happens."""
 
-from __future__ import annotations
-
 import base64
 import datetime
 import hashlib
@@ -27,8 +25,7 @@ from jwt.algorithms import RSAAlgorithm
 from engine import Channel
 from engine.http.channels.settings import ChannelPolicy, ChannelSettings
 from engine.http.channels.tokens import JwtSettings
-from tests.engine.helpers.refusing import malformed
-from tests.engine.helpers.waiting import STREAM_S, soon
+from tests.engine.helpers import refusing, waiting
 from tests.engine.http.channels.desk import ADMIN, EC, RSA, SECRET, Desk, base64_of, desk, pem, revoke, token
 from tests.engine.http.serving import audited, bearer
 
@@ -332,7 +329,7 @@ def test_a_poll_ends_when_its_token_is_revoked(ironclaim_url: str, raw: Any, cap
         begun_s = time.monotonic()
         # By another server on the same storage.
         raw.set("jwt.{id-1}.revoke", 1)
-        answer = poll.result(STREAM_S)
+        answer = poll.result(waiting.STREAM_S)
         assert answer.status_code == 403 and answer.json()["reason"].endswith("presented JWT has been revoked")
         # Before it would have ended by itself; when exactly, a slow machine decides.
         assert time.monotonic() - begun_s < 28
@@ -348,7 +345,7 @@ def waiting_poll(url: str, settings: ChannelSettings, raw: Any) -> Iterator[Futu
     with desk(url, settings, token=token(jti="id-1")) as client, ThreadPoolExecutor(1) as pool:
         assert client.subscribe("room-7", "s1").status_code == 200
         poll = pool.submit(client.fetch, "room-7", "s1", timeout="30s")
-        soon(lambda: raw.execute_command("PUBSUB", "CHANNELS", "dsps.c.*"), "the poll waits")
+        waiting.soon(lambda: raw.execute_command("PUBSUB", "CHANNELS", "dsps.c.*"), "the poll waits")
         yield poll
 
 
@@ -358,7 +355,7 @@ def test_what_comes_in_for_a_revoked_token_is_not_handed_out(ironclaim_url: str,
     with waiting_poll(ironclaim_url, room(), raw) as poll, Channel("room-7", url=ironclaim_url) as channel:
         raw.set("jwt.{id-1}.revoke", 1)
         channel.publish("m1", "secret")
-        answer = poll.result(STREAM_S)
+        answer = poll.result(waiting.STREAM_S)
         assert answer.status_code == 403 and "secret" not in answer.text
 
 
@@ -410,5 +407,5 @@ def test_settings_that_cannot_be_are_named() -> None:
         ({"claims": {"room": "{{.channel.nothing}}"}}, "jwt.claims.room"),
         ({"claims": {"room": "{{ .other }}"}}, "jwt.claims.room"),
     ):
-        told = malformed(room, **settings)
+        told = refusing.malformed(room, **settings)
         assert told.field == field and base64_of(b"x" * 31) not in str(told)

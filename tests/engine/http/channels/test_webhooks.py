@@ -1,7 +1,5 @@
 """Outgoing webhooks, to real receivers: bodies, retries, waits, signatures, dead letters, and what is never reached."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import hashlib
@@ -105,8 +103,7 @@ def test_each_message_is_sent_as_dsps_sends_it(ironclaim_url: str, receiver: Rec
         soon(lambda: waiting(ironclaim_url) == 0, "nothing waits")
     first, second = receiver.received
     assert first.body == b'{"type":"dsps.channel.outgoing-webhook","channelID":"room-7","messageID":"m1","content":{"n":1.0}}'
-    assert json.loads(second.body)["messageID"] == "m2"
-    assert (first.method, first.path) == ("PUT", "/rooms/7?x=1")
+    assert (json.loads(second.body)["messageID"], first.method, first.path) == ("m2", "PUT", "/rooms/7?x=1")
     assert first.headers["content-type"] == "application/json" and first.headers["host"] == f"127.0.0.1:{receiver.port}"
     assert (first.headers["user-agent"], first.headers["x-room"]) == ("my server", "7")
 

@@ -1,7 +1,5 @@
 """A busy queue behind the page, and a browser."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What a view costs the server: at most three calls, and no more commands with 200,000 waiting jobs than with few."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

@@ -3,8 +3,6 @@
 The page's policy would refuse scripts anyway, and then the console says so; here nothing gets that far.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

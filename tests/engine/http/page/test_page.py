@@ -1,7 +1,5 @@
 """The page over HTTP: what it shows to whom, and what it refuses."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

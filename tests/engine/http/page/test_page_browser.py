@@ -1,8 +1,6 @@
 """The page in headless Chromium: at 390 and 1,440 pixels, light and dark, it is quiet, asks nobody else for anything,
 and axe-core finds nothing; what is done in the browser is done in the queue."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

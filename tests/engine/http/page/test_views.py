@@ -1,7 +1,5 @@
 """What the templates show, from hand-made findings: no server."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import astuple, replace
 from typing import Any
@@ -12,8 +10,7 @@ from engine import AsyncQueue
 from engine.http.page import job_views, queue_views, rendering
 from engine.http.page.live import RunTimes, Sample, Sampler, rate
 from engine.http.page.looks import LanesRound, Looks, OneJob, ShardedLooks
-from engine.ops.jobs import Options
-from engine.ops.looks import Counts, PauseInfo
+from engine.ops import jobs, looks
 from engine.ops.workers import Durations, HandlerTimes, ReportRunTimes, WorkerInfo
 from engine.ops.workers import RunTimes as RunTimesTold
 from engine.queue.looks import JobError, JobInfo
@@ -44,7 +41,7 @@ def test_instants_are_told_from_now() -> None:
 def test_reasons_are_told_once_and_what_holds_most_comes_first() -> None:
     paused = "the name a is paused until it is resumed"
     lanes = [LaneInfo("a", str(number), 2, 0, paused) for number in range(3)] + [LaneInfo("b", "", 50, 0, "limit of name b")]
-    found = queue_views.reasons([PauseInfo("a", 0)], [], lanes)
+    found = queue_views.reasons([looks.PauseInfo("a", 0)], [], lanes)
     assert found == [queue_views.Reason("limit of name b", 1, 50), queue_views.Reason(paused, 3, 6)]
 
 
@@ -123,13 +120,13 @@ def test_a_bad_filter_is_refused_before_any_call(query: dict[str, str], field: s
 
 
 def test_a_hidden_payload_is_not_searched() -> None:
-    found = JobInfo("1", "waiting", name="send", payload_bytes=b'"secret"', options=Options(key="acme"))
+    found = JobInfo("1", "waiting", name="send", payload_bytes=b'"secret"', options=jobs.Options(key="acme"))
     assert not job_views.has_text(found, "secret", payloads=False) and job_views.has_text(found, "SECRET", payloads=True)
     assert job_views.has_text(found, "ACME", payloads=False)
 
 
-def counts(waiting: int, cursor: str) -> Counts:
-    return Counts(1, waiting, 0, 0, 0, 0, 0, 0, cursor=cursor)
+def counts(waiting: int, cursor: str) -> looks.Counts:
+    return looks.Counts(1, waiting, 0, 0, 0, 0, 0, 0, cursor=cursor)
 
 
 def test_waiting_jobs_of_many_lanes_are_the_sum_of_a_round() -> None:
@@ -146,7 +143,7 @@ def test_waiting_jobs_of_many_lanes_are_the_sum_of_a_round() -> None:
 
 
 def test_headers_are_shown_where_payloads_may_be_seen_and_nowhere_else() -> None:
-    info = JobInfo("j1", "waiting", name="send", options=Options(headers=(("trace", "secret"),)))
+    info = JobInfo("j1", "waiting", name="send", options=jobs.Options(headers=(("trace", "secret"),)))
     assert ("Header trace", "secret") in job_views.facts(info, payloads=True)
     assert "secret" not in str(job_views.facts(info, payloads=False))
 
