@@ -17,7 +17,7 @@ from engine.testing.plugin import ironclaim_url as ironclaim_url
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest_plugins = ("tests.budget", "tests.compiled", "tests.times", "tests.failed_fixtures", "tests.walks")
+pytest_plugins = ("tests.budget", "tests.compiled", "tests.times", "tests.failed_fixtures", "tests.golden", "tests.walks")
 
 # redis-py reads its own version anew from its metadata for every connection, of which the tests open tens of thousands.
 redis.utils.get_lib_version = functools.cache(redis.utils.get_lib_version)

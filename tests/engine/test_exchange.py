@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +17,7 @@ from engine.redis.endpoint import Address, ClusterRoute, Endpoint, Node, Sentine
 from engine.redis.exchange import Durability, FirstContact, InFlightCall, Replies, not_sent
 from engine.redis.handshake import Handshake, check_node
 from engine.redis.scripts import Script
-from tests.engine.helpers import told
+from tests import golden
 from tests.engine.helpers.producing import raises
 
 WRITES, READS = Script("w", "#!lua\n", (), ()), Script("r", "#!lua flags=no-writes\n", (), ())
@@ -47,7 +46,7 @@ def flight(
     return InFlightCall(made or call(), clock or ServerClock(), observer, 10_000, *given, again=again)
 
 
-def pieces() -> told.Told:
+def pieces() -> golden.Told:
     """Replies come to their places, and that of a broken connection to all behind; each node gets what it was to be asked."""
     replies = Replies(5)
     replies.put([0, 2, 4], [AskError("5 127.0.0.1:7001"), "b", AskError("5 127.0.0.1:7001")])
@@ -60,10 +59,10 @@ def pieces() -> told.Told:
     yield "asking", exchange.asking([("GET", "a"), ("GET", "b")])
     for came in ([], ["OK", 1, "OK", 2], ["OK", 1, GONE], ["OK", GONE], [GONE]):
         yield f"of {came}", exchange.without_asking(came)
-    yield "pipelines", [told.of(lambda count=count: len(exchange.pipeline([call()] * count))) for count in (100, 101)]
+    yield "pipelines", [golden.outcome(lambda count=count: len(exchange.pipeline([call()] * count))) for count in (100, 101)]
 
 
-def durability() -> told.Told:
+def durability() -> golden.Told:
     """A call that writes counts where a replica has confirmed it."""
     durable, error = Durability(plain("SET", "w", 1), 50), ResponseError("ERR no")
     writes, reads = flight(), flight(call(READS))
@@ -74,7 +73,7 @@ def durability() -> told.Told:
         yield f"behind it {more}", durable.judge([writes, writes, reads], [error, "a", "b", *more])
 
 
-def ends() -> told.Told:
+def ends() -> golden.Told:
     """How a call ends, with what it cost."""
     for came in (
         *([ResponseError("WRONGTYPE x")], [ResponseError("ERR x")], [ResponseError("NOAUTH x")], [UnsafeServer("lru")]),
@@ -85,13 +84,13 @@ def ends() -> told.Told:
         observer = SimpleNamespace(invoked=lambda *_: "ticket", completed=lambda *given, seen=seen: seen.extend(given[1:]))
         made = flight(observer=observer)
         pauses = [made.returns(one) for one in came]
-        yield f"after {came}", (told.of(lambda made=made: made.sent().reply), [pause > 0 for pause in pauses], made.ended)
+        yield f"after {came}", (golden.outcome(lambda made=made: made.sent().reply), [pause > 0 for pause in pauses], made.ended)
         ticket, outcome = seen
         yield "the observer heard", (ticket, outcome.applied, outcome.sends, outcome.errors, outcome.definite)
     torn, impatient = flight(call(parse=raises(ScriptFault("torn")))), flight(call(patient=False))
-    yield "torn", (torn.returns("raw"), told.of(torn.sent))
-    yield "impatient", (impatient.returns(not_sent(GONE)), told.of(impatient.sent))
-    yield "blocks", [told.of(lambda ms=ms: flight(call(block_ms=ms), 4).call.block_ms) for ms in (4, 5)]
+    yield "torn", (torn.returns("raw"), golden.outcome(torn.sent))
+    yield "impatient", (impatient.returns(not_sent(GONE)), golden.outcome(impatient.sent))
+    yield "blocks", [golden.outcome(lambda ms=ms: flight(call(block_ms=ms), 4).call.block_ms) for ms in (4, 5)]
     for again in (False, True):
         made = flight(clock=(clock := ServerClock()), again=again)
         made.returns(SimpleNamespace(srv_us=5_000_000, refused=True))
@@ -99,7 +98,7 @@ def ends() -> told.Told:
         yield f"again {again}", (sent.definite, sent.came_late, clock.now_ms(sent.done_ns), sent.first_send_ns <= sent.done_ns)
 
 
-def pauses() -> told.Told:
+def pauses() -> golden.Told:
     """What goes out together waits for the longest pause."""
     made = [flight(), flight(), flight()]
     yield "one", made[1].returns(not_sent(GONE))
@@ -107,7 +106,7 @@ def pauses() -> told.Told:
     contact = FirstContact(10_000)
     yield "contact", [contact.failed(GONE) for _ in range(2)]
     for error, deadline_ms in ((UnsafeServer("lru"), 10_000), (GONE, 0), (ResponseError("WRONGPASS x"), 10_000)):
-        yield f"no contact, {error}", told.of(FirstContact(deadline_ms).failed, error)
+        yield f"no contact, {error}", golden.outcome(FirstContact(deadline_ms).failed, error)
     yield (
         "trouble",
         [exchange.trouble_of(error, sent=sent) for error in (ResponseError("ERR DB"), GONE) for sent in (False, True)],
@@ -119,7 +118,7 @@ def pauses() -> told.Told:
 INFO = [b"redis_version:7.2.4\r\nrun_id:r1", b"maxmemory_policy:noeviction", b"role:master"]
 
 
-def handshakes() -> told.Told:
+def handshakes() -> golden.Told:
     """What is asked of a server, what is loaded that is not there, and who was met."""
     met = list[Any]()
     watch = SimpleNamespace(commands=(("GET", "era"),), concluded=met.append)
@@ -131,23 +130,23 @@ def handshakes() -> told.Told:
         replies = [*INFO, [1, 0], *own, ResponseError("HELLO"), [b"5", b"7"]]
         yield "asks", made.commands
         yield "loads", (made.conclude(replies), made.conclude(replies, Node("h", 1, "n1" if own else "r1"), learns=False))
-        yield "another", told.of(made.conclude, replies, Node("h", 1, "x"))
-        yield "broken", told.of(made.conclude, [*replies[:-1], ResponseError("broken")])
-        yield "finish", [told.of(made.finish, [("SCRIPT",)], [reply]) for reply in (b"digest", ResponseError("no"))]
-    yield "a replica", told.of(check_node, Node("h", 1, ""), {"role": "slave"}, "y")
+        yield "another", golden.outcome(made.conclude, replies, Node("h", 1, "x"))
+        yield "broken", golden.outcome(made.conclude, [*replies[:-1], ResponseError("broken")])
+        yield "finish", [golden.outcome(made.finish, [("SCRIPT",)], [reply]) for reply in (b"digest", ResponseError("no"))]
+    yield "a replica", golden.outcome(check_node, Node("h", 1, ""), {"role": "slave"}, "y")
     clock.watch = watch
     made, made_bare = Handshake([WRITES], clock, observer), Handshake((), clock, observer)
     yield "watched", (made.commands, made_bare.commands, made.conclude([b"era", *INFO, [0], [], [b"5", b"7"]]))
     made.finish([("SCRIPT",), ("SET",)], ["digest", "stored"])
     no, old = ResponseError("NOPERM no info"), [b"version", b"6.2"]
     for hello in ([b"version", b"7.2.4", b"role", b"master"], old, ResponseError("HELLO")):
-        yield f"without INFO, {hello}", told.of(made_bare.conclude, [no, no, no, hello, [1, 0]])
+        yield f"without INFO, {hello}", golden.outcome(made_bare.conclude, [no, no, no, hello, [1, 0]])
     for way in ({"replicated": True}, {"route": ClusterRoute(())}):
-        yield f"{way} without INFO", told.of(Handshake((), clock, None, **way).conclude, [no, no, no, old, [1, 0]])  # type: ignore[arg-type]
+        yield f"{way} without INFO", golden.outcome(Handshake((), clock, None, **way).conclude, [no, no, no, old, [1, 0]])  # type: ignore[arg-type]
     yield "met", met
 
 
-def endpoints() -> told.Told:
+def endpoints() -> golden.Told:
     """Endpoints are what their words say."""
     fixed, routed = (
         Endpoint("redis://h:1/2", options=ConnectOptions(timeout_ms=700, connect_timeout_ms=300)),
@@ -179,10 +178,10 @@ def endpoints() -> told.Told:
         ),
         *("redis+cluster://h:0", "http://h", "redis://h/x", "redis://u:p@ss:1@h/x"),
     ):
-        yield url.replace("p@ss", "..."), told.of(lambda url=url: (Endpoint(url).route, Endpoint(url).url))
+        yield url.replace("p@ss", "..."), golden.outcome(lambda url=url: (Endpoint(url).route, Endpoint(url).url))
     yield "printed", SentinelRoute((Address("::1", 5), Address("h", 6)), "m", (("password", "pw"),))
 
 
 def test_what_drivers_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange.random, "random", lambda: 1.0)
-    told.same(Path(__file__).parent / "golden" / "exchange.txt", pieces, durability, ends, pauses, handshakes, endpoints)
+    golden.tells("engine/exchange.txt", pieces, durability, ends, pauses, handshakes, endpoints)

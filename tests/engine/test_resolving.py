@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +15,7 @@ from redis.exceptions import MovedError, ResponseError
 from engine.redis import resolver
 from engine.redis.endpoint import Address, ClusterRoute, Node, SentinelRoute
 from engine.redis.resolver import ClusterNodes, Sentinels
-from tests.engine.helpers import told
+from tests import golden
 from tests.engine.helpers.producing import refused
 from tests.engine.helpers.waiting import soon
 
@@ -62,14 +61,14 @@ def sentinels(ask: Any = None, *addresses: Address) -> tuple[Sentinels, Listened
     return Sentinels(SentinelRoute(addresses or (ONE,), "mymaster"), ask, 60.0, listen), listened
 
 
-def nodes() -> told.Told:
+def nodes() -> golden.Told:
     """The node of a slot is the one that most name; nodes that answered before are asked first, and not all of them."""
     of = cluster()
     yield "asked first", of.addresses()
     yield "taken", of.takes({ONE: view((0, 20, B)), TWO: WHOLE, THREE: WHOLE}, last=True)
     yield "named", [of.named(slot) for slot in (0, 10, 11, 20, 21)]
     yield "serves", [of.serves(node) for node in (A, B, Node(*ONE, "other"))]
-    yield "found", [told.of(of.found, slot) for slot in (20, 21)]
+    yield "found", [golden.outcome(of.found, slot) for slot in (20, 21)]
     yield "at", (of.at(ONE), of.at(THREE), bool(of.replaced(Node(*ONE, "x"))))
     # A node that does not know its own address leaves it out.
     yield (
@@ -79,10 +78,10 @@ def nodes() -> told.Told:
     of.takes({ONE: view(*((at, at, Node("127.0.0.1", 8_000 + at, str(at))) for at in range(6)))}, last=True)
     yield "asked then", of.addresses()
     answers: dict[Address, Any] = {ONE: GONE, TWO: [ResponseError("ERR no"), []], THREE: view(state=b"x")}
-    yield "nobody knows", told.of(of.takes, answers, last=True)
+    yield "nobody knows", golden.outcome(of.takes, answers, last=True)
 
 
-def patience() -> told.Told:
+def patience() -> golden.Told:
     """What others say is waited for a while, which begins anew with each question."""
     of, many = cluster(), [Address("127.0.0.1", port) for port in range(5)]
     for at_s, answers in (
@@ -93,7 +92,7 @@ def patience() -> told.Told:
         yield f"{len(answers)} at {at_s}", of.takes(answers, last=False) if answers else of.addresses()
 
 
-def doubts() -> told.Told:
+def doubts() -> golden.Told:
     """What a server says casts doubt on the last answer, or points to another node."""
     of = cluster()
     of.takes({ONE: WHOLE}, last=True)
@@ -107,7 +106,7 @@ def doubts() -> told.Told:
         yield f"{type(error).__name__} {error}", (of._doubted, of.known(5), of.named(0), of.named(1))
 
 
-def votes() -> told.Told:
+def votes() -> golden.Told:
     """Each sentinel has one, and those that others know are asked, too."""
     of, listened = sentinels()
     one, split = names(A, b"s1", TWO, THREE), {TWO: names(B, b"s2"), THREE: OSError("x")}
@@ -116,7 +115,7 @@ def votes() -> told.Told:
         *(({ONE: one, TWO: names(A, None)}, False), ({ONE: [b"s1", ResponseError("ERR no"), []]}, True)),
         ({ONE: names(Node(*ONE, ""), b"s1", count=3)}, True),
     ):
-        found = told.of(of.takes, answers, last=last)
+        found = golden.outcome(of.takes, answers, last=last)
         yield f"{len(answers)} answers", (sorted(found) if isinstance(found, set) else found, of.named(0), sorted(of.addresses()))
     yield "listened to", sorted(listened)
     for identities in ("aab", "ab", "a", "-a-", "ax-", "ax", "--", ""):
@@ -124,7 +123,7 @@ def votes() -> told.Told:
         yield f"of {identities}", [resolver._agreed(each, count) for count in (1, 2, 3)]
 
 
-def primaries() -> told.Told:
+def primaries() -> golden.Told:
     """One is known by its address, and by its run id as far as that is known; an answer is good for a second."""
     of, _ = sentinels()
     yield "none", (of.serves(A), of.replaced(A), of.fresh(0))
@@ -140,7 +139,7 @@ def primaries() -> told.Told:
 def test_who_is_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
     time = SimpleNamespace(monotonic=lambda: NOW_S[0], monotonic_ns=lambda: round(NOW_S[0] * 1e9))
     monkeypatch.setattr(resolver, "time", time)
-    told.same(Path(__file__).parent / "golden" / "resolving.txt", nodes, patience, doubts, votes, primaries)
+    golden.tells("engine/resolving.txt", nodes, patience, doubts, votes, primaries)
 
 
 class Holder:

@@ -46,7 +46,7 @@ from record.channels import ChannelRecorder
 from record.history import HistoryFile
 from record.recorder import Recorder, Sink
 from tests.engine.helpers.schema import check_rows, raw_rows
-from tests.reports.whole import same
+from tests.golden import same
 
 A, B = Lease("a", 5, "n:1"), Lease("b", 6, "n:2")
 RICH = Options(
@@ -160,7 +160,7 @@ def rows_are(name: str, file: HistoryFile) -> None:
     check_rows(raw_rows(file.path))
     first, *rows = file.path.read_text().splitlines(keepends=True)
     assert '"kind":"open"' in first
-    same(name, "".join(rows))
+    same(f"reports/{name}", "".join(rows))
 
 
 def test_the_rows_of_a_queue(file: HistoryFile) -> None:
@@ -209,6 +209,6 @@ def test_the_rows_of_a_sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_columns_are_those_that_are_documented() -> None:
     tables = (history.ROW_FIELDS, history.ITEM_FIELDS)
     same(
-        "columns.txt",
+        "reports/columns.txt",
         "".join(f"{one.name} {one.type} {one.kinds} {one.since} {one.meaning}\n" for table in tables for one in table),
     )

@@ -8,11 +8,11 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from record.history import SCHEMA_VERSION
+from tests.golden import same
 from tests.reports import channel_story, good_channels
 from tests.reports.cases import handed
 from tests.reports.cases.channels import CASES
 from tests.reports.conftest import Checked, Judge, by_subject, lines_of, violations_of
-from tests.reports.whole import same
 
 #: The modules that add their cases to those of `channels` when they are imported.
 MORE_CASES = (handed,)
@@ -58,7 +58,7 @@ def test_scripts_at_a_server_that_was_replaced_are_a_violation(rows: list[Row]) 
 
 
 def test_all_that_is_found_is_told_as_ever(rows: list[Row]) -> None:
-    same("violations_of_channels.txt", lines_of({}, rows))
+    same("reports/violations_of_channels.txt", lines_of({}, rows))
 
 
 @pytest.mark.parametrize("channel", CASES)

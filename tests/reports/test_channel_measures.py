@@ -21,10 +21,10 @@ from reports.page.channels.series import ChannelSeries, Fall, channel_series, fa
 from reports.page.timeline import Axis, Window, axis
 from reports.table import render
 from reports.verdict import NO_MEASURES
+from tests.golden import same
 from tests.reports.channel_story import ChannelStory
 from tests.reports.figures import page_of
 from tests.reports.story import ns
-from tests.reports.whole import same
 
 #: Clocks at the ends, in the middle and around the wrap.
 CLOCKS_SEEN = (0, 1, -1, 41, CLOCK_MAX, CLOCK_MAX - 1, -CLOCK_MAX, -CLOCK_MAX + 1)
@@ -159,4 +159,4 @@ def test_the_whole_page_of_a_run(
     held = examine(built, tmp_path, [check for check in CHECKS if check.id in ("H0", "H1", "H2", "H3")])
     doubts = [f"{one.check.id} {one.verdict}: {one.why}" for one in held]
     printed = [render(decided), *doubts, json.dumps(measured, indent=1)]
-    same("page_of_channels.html", "\n".join([page_of(run, decided, built), *printed]))
+    same("reports/page_of_channels.html", "\n".join([page_of(run, decided, built), *printed]))

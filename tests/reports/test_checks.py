@@ -6,11 +6,11 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from reports.checks import CHECKS
+from tests.golden import same
 from tests.reports.cases import attempts, drops, handlers, jobs, leases, liveness, order, tokens
 from tests.reports.cases.base import CASES
 from tests.reports.conftest import Checked, by_subject, lines_of, violations_of
 from tests.reports.good_run import healthy
-from tests.reports.whole import same
 
 #: The modules that register their cases when they are imported.
 CATALOGUE = (leases, jobs, drops, liveness, tokens, handlers, attempts, order)
@@ -40,7 +40,7 @@ def found(rows: list[Row]) -> dict[str, set[tuple[str, str, str]]]:
 
 
 def test_all_that_is_found_is_told_as_ever(judged_run: tuple[dict[str, tuple[str, str]], list[Row]]) -> None:
-    same("violations_of_jobs.txt", lines_of(*judged_run))
+    same("reports/violations_of_jobs.txt", lines_of(*judged_run))
 
 
 @pytest.mark.parametrize("job", CASES)

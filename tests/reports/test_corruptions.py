@@ -21,12 +21,12 @@ from reports.corrupt.command import corrupt, render
 from reports.corrupt.history import History
 from reports.corrupt.kinds import CHANNEL_KINDS, KINDS
 from reports.errors import JudgeError
+from tests.golden import same
 from tests.reports import good_channels
 from tests.reports.channel_story import ChannelStory
 from tests.reports.good_channels import P1, S2
 from tests.reports.good_run import healthy
 from tests.reports.story import Story, crc_of, srv_ms
-from tests.reports.whole import same
 
 #: More rows of one file than these are told by their sum.
 ROWS_MAX = 40
@@ -182,7 +182,7 @@ def test_each_kind_changes_what_it_says_and_nothing_else(
     monkeypatch.setattr(command, "judge", judge)
     seen = list(corrupt(run, 1, SPARK, say=told.append))
     subjects = [f"{one.kind.name}: {one.subject}" for one in seen]
-    same(f"corruptions_of_{make.__name__}.txt", "\n".join([*told, *subjects, render(seen)]))
+    same(f"reports/corruptions_of_{make.__name__}.txt", "\n".join([*told, *subjects, render(seen)]))
     assert len(seen) == len(kinds)
     decided["checks"] = []
     with pytest.raises(JudgeError, match="cannot be judged: too short"):

@@ -15,12 +15,12 @@ from reports.frames import Frames
 from reports.measure import NEVER_MS, stated
 from reports.page.document import head
 from reports.table import render
+from tests.golden import same
 from tests.reports.conftest import verdict_of
 from tests.reports.figures import page_of
 from tests.reports.good_run import GENERAL, healthy
 from tests.reports.page_runs import OBJECTIVES, written
 from tests.reports.story import ns, srv_ms
-from tests.reports.whole import same
 
 
 @pytest.fixture(scope="module")
@@ -116,4 +116,4 @@ def test_the_whole_page_of_a_run(judgement: tuple[dict[str, Any], Frames], valid
     evidence.collect(valid_run, broken, frames.run, lambda line: None)
     printed = (head("run (one server)", decided), render(broken), render(decided))
     measured = json.dumps(decided["measures"], indent=1)
-    same("page_of_jobs.html", "\n".join([page_of(valid_run, broken, frames), *printed, measured]))
+    same("reports/page_of_jobs.html", "\n".join([page_of(valid_run, broken, frames), *printed, measured]))

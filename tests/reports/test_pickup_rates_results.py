@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
+from tests.golden import same
 from tests.reports.cases import broken, keys, pickup, rates, results
 from tests.reports.cases.base import SCENARIO_CASES
 from tests.reports.conftest import Checked, by_subject, lines_of, violations_of
 from tests.reports.good_run import healthy
 from tests.reports.story import Story
-from tests.reports.whole import same
 
 #: The modules that register their cases when they are imported.
 CATALOGUE = (keys, pickup, rates, results)
@@ -82,7 +82,7 @@ def test_every_broken_promise_of_a_scenario_is_found(judged_run: tuple[Told, lis
 
 
 def test_all_that_is_found_is_told_as_ever(judged_run: tuple[Told, list[Row]]) -> None:
-    same("violations_of_scenarios.txt", lines_of(*judged_run))
+    same("reports/violations_of_scenarios.txt", lines_of(*judged_run))
 
 
 @pytest.mark.parametrize("job", SCENARIO_CASES)

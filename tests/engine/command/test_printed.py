@@ -1,5 +1,5 @@
 """What commands print of one queue in which there is some of everything, for people and as JSON, to the last character, and
-what arguments they take: as it stands in `printed.txt` and `options.txt`, which running this module writes."""
+what arguments they take."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import json
 import os
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -19,12 +18,13 @@ from engine.command.main import _parser
 from engine.ops.admin import NoteQueue
 from engine.ops.claims import Bury, Drop, Failure
 from engine.ops.workers import RunTimes
-from engine.testing.server import EmbeddedServer
+from tests import golden
 from tests.engine.command.running import ironclaim
 from tests.engine.desk import START_MS, Desk
 from tests.engine.helpers.by_hand import set_history
 
-RECORDED, OPTIONS = (Path(__file__).with_name(name) for name in ("printed.txt", "options.txt"))
+#: Commands and what they print; a command that is added to the file is carried out, too.
+PRINTED = "engine/printed.txt"
 
 
 def peopled(desk: Desk) -> None:
@@ -67,7 +67,7 @@ def printed(desk: Desk) -> Iterator[str]:
         return queue
 
     with patch("engine.command.arguments.Queue", made):
-        for line in RECORDED.read_text().splitlines():
+        for line in (golden.FOLDER / PRINTED).read_text().splitlines():
             if line.startswith("$ "):
                 words = shlex.split(line.removeprefix("$ ironclaim "))
                 at = ("--url", desk.queue.url, *(() if words[0] == "queues" else ("--queue", "desk")))
@@ -93,18 +93,10 @@ def options(parser: argparse.ArgumentParser) -> Iterator[str]:
 @pytest.mark.feature("MQ37")
 def test_everything_is_printed_as_it_was(desk: Desk) -> None:
     peopled(desk)
-    assert "\n".join(printed(desk)).splitlines() == RECORDED.read_text().splitlines()
+    golden.same(PRINTED, "\n".join(printed(desk)))
 
 
 def test_every_argument_of_every_command_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("IRONCLAIM_")]:
         monkeypatch.delenv(name)
-    assert list(options(_parser())) == OPTIONS.read_text().splitlines()
-
-
-if __name__ == "__main__":
-    OPTIONS.write_text("".join(f"{line}\n" for line in options(_parser())))
-    with EmbeddedServer() as server:
-        at_it = Desk(server.url)
-        peopled(at_it)
-        RECORDED.write_text("\n".join(printed(at_it)))
+    golden.same("engine/options.txt", "".join(f"{line}\n" for line in options(_parser())))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +25,7 @@ from engine.http.channels.webhooks.settings import WebhookRetry, WebhookSettings
 from engine.http.page import endpoints
 from engine.http.settings import Access, HttpSettings, Token
 from engine.queue.producing import NewJob
-from tests.engine.helpers import told
+from tests import golden
 from tests.engine.helpers.producing import refused
 from tests.engine.helpers.refusing import malformed
 from tests.engine.http.channels.desk import SECRET, base64_of, pem, token
@@ -59,7 +58,7 @@ def test_bounds_of_settings(kind: Any, more: dict[str, Any], name: str, least: i
         assert malformed(kind, **more, **{name: value}).field.rpartition(".")[2] == name
 
 
-def settings_given_by_name() -> told.Told:
+def settings_given_by_name() -> golden.Told:
     """Their defaults, and none of their secrets."""
     kinds = (HttpSettings, Access, Token, ChannelPolicy, ChannelSettings, JwtSettings, WebhookRetry, WebhookSettings)
     for kind in (*kinds, ConnectOptions, describing.Query, describing.Described):
@@ -70,16 +69,19 @@ def settings_given_by_name() -> told.Told:
     yield "served", (HttpSettings(url="redis://ada:pw@a/0"), ChannelSettings(admin_tokens=("t" * 16,)))
 
 
-def secrets() -> told.Told:
+def secrets() -> golden.Told:
     """Their least and greatest length."""
     for length in (15, 16, 512, 513):
         makers: tuple[Any, ...] = (lambda text: Token(secret=text), lambda text: ChannelSettings(admin_tokens=(text,)))
-        yield f"{length} characters", [told.of(lambda make=make, length=length: bool(make("t" * length))) for make in makers]
+        yield (
+            f"{length} characters",
+            [golden.outcome(lambda make=make, length=length: bool(make("t" * length))) for make in makers],
+        )
     for text in (*("whsec_" + base64_of(b"s" * length) for length in (23, 24, 64, 65)), 5, "x", "whsec_!"):
-        yield "of a webhook", told.of(secret_of, text)
+        yield "of a webhook", golden.outcome(secret_of, text)
     for bits, least in ((256, 32), (384, 48), (512, 64)):
         keys = [{f"HS{bits}": [base64_of(b"k" * length)]} for length in (least - 1, least)]
-        yield f"of HS{bits}", [told.of(tokens.loaded, one) for one in keys]
+        yield f"of HS{bits}", [golden.outcome(tokens.loaded, one) for one in keys]
 
 
 # -- requests
@@ -94,7 +96,7 @@ def refusal(*headers: tuple[str, str], path: str = "/a", query: str = "", raw: s
     return found and (found.status, found.more.get("field"))
 
 
-def requests() -> told.Told:
+def requests() -> golden.Told:
     """They are let in up to each bound."""
     many, own = [(f"x{at}", "") for at in range(100)], len("host") + len("localhost") + len("x")
     yield "headers", (refusal(*many[1:]), refusal(*many))
@@ -174,20 +176,20 @@ def test_forms_are_read_up_to_their_bound() -> None:
     assert asyncio.run(access.form_of(asked(b"a=", **form))) == {"a": ""}
 
 
-def numbers() -> told.Told:
+def numbers() -> golden.Told:
     """Of forms and addresses: digits."""
     yield "forms", [endpoints._form_number({"a": text}, "a") for text in ("", " 7 ", "0", "9" * 20)]
     yield "no field", endpoints._form_number({}, "a")
     for text in ("9" * 21, "-1", "\u0661", "1.5", "x"):
         yield ascii(text), problem(endpoints._form_number, {"a": text}, "a")
     for field, most in (("since", 2**47), ("cursor", 2**64 - 1), ("offset", 100_000)):
-        yield field, [told.of(endpoints._number, asked(query=f"{field}={most + more}"), field) for more in (0, 1)]
+        yield field, [golden.outcome(endpoints._number, asked(query=f"{field}={most + more}"), field) for more in (0, 1)]
     yield "offset", (endpoints._number(asked(), "offset"), problem(endpoints._number, asked(query="offset=x"), "offset"))
     yield "of", [endpoints._of(form) for form in ({"of": "name", "target": "a"}, {"target": "a"})]
     yield "from", [endpoints._from({"view": view}) for view in ("limits", "jobs")]
 
 
-def arguments() -> told.Told:
+def arguments() -> golden.Told:
     """They are read within their bounds."""
     settings, number = HttpSettings(), describing.whole("n", "", -1, "poll_max_ms", 0)
     words, plain = describing.text("t", "", pattern="a+"), describing.text("t", "")
@@ -209,7 +211,7 @@ def arguments() -> told.Told:
 # -- answers
 
 
-def errors_as_problems() -> told.Told:
+def errors_as_problems() -> golden.Told:
     """Status, headers and members, in the job API and in that of channels."""
     for kind in (*(one for one, _ in answers.STATUS_OF_ERRORS if one is not errors.Malformed), errors.JobFailed):
         error = kind.__new__(kind)
@@ -254,7 +256,7 @@ def test_tokens_are_refused_beyond_each_bound() -> None:
         malformed(call, *given)
 
 
-def retries() -> told.Told:
+def retries() -> golden.Told:
     """How long a failed delivery waits, and after which answers it is given up."""
     retry = WebhookRetry(interval_ms=1_000, interval_multiplier=2, interval_jitter_ms=100)
     yield "waits", [retry.wait_ms(failed, 0.5) for failed in (1, 2, 4, 65, 999)]
@@ -269,7 +271,7 @@ PARTS = (settings_given_by_name, secrets, requests, numbers, arguments, errors_a
 
 
 def test_defaults_bounds_statuses_and_waits_are_what_was_promised() -> None:
-    told.same(Path(__file__).parent / "golden" / "bounds.txt", *PARTS)
+    golden.tells("http/bounds.txt", *PARTS)
 
 
 def test_a_job_of_a_delivery_outlives_the_duplicates_of_its_message() -> None:

@@ -10,7 +10,7 @@ from engine import http
 from engine.http.application import application, document
 from engine.http.channels.settings import ChannelSettings
 from engine.http.settings import HttpSettings, Token
-from tests.engine.helpers import told
+from tests import golden
 
 PROBLEM = {"$ref": "#/components/schemas/Problem"}
 
@@ -87,4 +87,4 @@ def test_what_the_document_promises_is_what_clients_were_promised() -> None:
     problem = {"description": "A problem", "content": {"application/problem+json": {"schema": PROBLEM}}}
     assert all(way["responses"]["default"] == problem for ways in found["paths"].values() for way in ways.values())
     text = "\n".join([shape(found["components"]["schemas"]["Problem"]), *lines(found["paths"]), ""])
-    told.same_text(Path(__file__).parent / "golden" / "document.txt", text)
+    golden.same("http/document.txt", text)

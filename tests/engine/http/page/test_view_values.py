@@ -19,12 +19,12 @@ from engine.queue.history import PastJob, PastJobs
 from engine.queue.looks import JobError, JobInfo, JobPage
 from engine.queue.scheduling import Schedule
 from engine.queue.why import LaneInfo, Obstacles
-from tests.engine.helpers import told
+from tests import golden
 
 NOW_MS = 1_800_000_000_000
 
 
-def words() -> told.Told:
+def words() -> golden.Told:
     """How numbers, lengths, names and notices are written."""
     yield "numbers", [rendering.number(value) for value in (None, 0, 12_345, 1.25, 99.5, 100.4, -99.5)]
     yield "lengths", [rendering.length(ms) for ms in (9.5, 10.4, 999, 119_999, 545_000, 605_000)]
@@ -43,7 +43,7 @@ def job(state: str = "waiting", **of: Any) -> JobInfo:
 FAILED = JobError(3_000, 2_000, "failed", "ValueError: a", "", 1)
 
 
-def jobs() -> told.Told:
+def jobs() -> golden.Told:
     """Rows, facts, lives and payloads of jobs."""
     for found in (
         *(job(), job(due_ms=2_000), job("active", due_ms=2_000, lease_end_ms=3_000, claims=1)),
@@ -88,7 +88,7 @@ def explained(needed: int = 0, feeds: int = 0, needs: Any = (), children: Any = 
     return Explained(0, "blocked", 0, 0, "send", "", 5, "", {}, (), (), 0, 0, needed, needs, (), feeds, children)
 
 
-def graphs() -> told.Told:
+def graphs() -> golden.Told:
     """The jobs around a job."""
     needs, children = (("p1", "active"),), tuple((f"c{at}", "blocked") for at in range(11))
     yield "both", graph(OneJob(job("blocked", options=Options(needs=("p1", "p2"))), explained(1, 12, needs, children), 1))
@@ -115,7 +115,7 @@ def schedule(timing: Timing, *, enabled: bool = True, next_ms: int = 60_000, err
     return Schedule("s", "send", b"", Options(), timing, TickPolicy(), *state, anchor_ms=60_000)
 
 
-def queues() -> told.Told:
+def queues() -> golden.Told:
     """What holds jobs back, and tables of a queue."""
     full, free = limit(concurrency=1, in_hand=1), limit("free", concurrency=1)
     held = (("j1", "w1"), ("j2", ""), ("j3", "w1"), ("j4", "w2"))
@@ -163,7 +163,7 @@ def past(place: str = "p", **stored: Any) -> PastJob:
     return PastJob(place, "j1", "finished", "send", "", "", "w1", *times, **stored)
 
 
-def history() -> told.Told:
+def history() -> golden.Told:
     """How jobs have ended."""
     asked = queue_views.history_asked({"key": " k ", "since": "2d", "before": "p"})
     yield "asked", (asked.options, asked.narrow, asked.address("next"))
@@ -178,7 +178,7 @@ def history() -> told.Told:
 
 
 def test_what_the_page_makes_of_findings() -> None:
-    told.same(Path(__file__).parents[1] / "golden" / "views.txt", words, jobs, graphs, queues, history)
+    golden.tells("http/views.txt", words, jobs, graphs, queues, history)
 
 
 def test_runs_are_listed_by_their_time_whatever_is_in_their_folders(tmp_path: Path) -> None:
