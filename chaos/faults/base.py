@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,7 +19,7 @@ from chaos.network import Network
 from chaos.plan import PlannedFault
 from chaos.preload.control import Preload
 from chaos.processes import Child, Children
-from chaos.watch import ProcessView, Token, Watch
+from chaos.watch import Token, Watch
 from record.history import HistoryFile
 
 #: How long the kernel may take to stop or continue all threads.
@@ -85,17 +85,23 @@ class Scene:
         self.wait(lambda: not missing(), timeout_s=timeout_s)
         return missing()
 
-    def silent_since(self, t_ns: int, names: Iterable[str]) -> list[str]:
-        """Those of the processes that have asked for something, and that no call was answered which they sent since then. One
-        that asks for nothing would be silent anyway."""
-        self.watch.poll()
-        old_ns = time.monotonic_ns() - LOST_MS * 1_000_000
+    def silent_since(self, t_ns: int, names: Collection[str], timeout_s: float) -> list[str]:
+        """Those of the processes that have asked for something, waited for, and that no call was answered which they sent since
+        then. One that asks for nothing would be silent anyway. Each may ask at another time: between two attempts at a call none
+        is open, and on a busy machine an instant at which all of them ask may never come."""
+        asked: set[str] = set()
 
-        def silent(view: ProcessView) -> bool:
-            asked = any(sent_ns < old_ns for _, sent_ns in view.unanswered.values())
-            return asked and view.answered.sent_ns < t_ns
+        def all_have_asked() -> bool:
+            self.watch.poll()
+            old_ns = time.monotonic_ns() - LOST_MS * 1_000_000
+            # A reply that was on its way before has come by now.
+            if old_ns > t_ns:
+                calls = {name: self.watch.view(name).unanswered.values() for name in names}
+                asked.update(name for name in names if any(sent_ns < old_ns for _, sent_ns in calls[name]))
+            return len(asked) == len(names)
 
-        return [name for name in names if silent(self.watch.view(name))]
+        self.wait(all_have_asked, timeout_s=timeout_s)
+        return [name for name in names if name in asked and self.watch.view(name).answered.sent_ns < t_ns]
 
     def child(self, name: str) -> Child | None:
         """The process of that name if it lives."""

@@ -105,11 +105,7 @@ class NetworkFault:
     def silent(self) -> list[str]:
         """Those of the callers that have asked for something, waited for, and that no call was answered which they sent while the
         fault was in force."""
-        self.scene.wait(lambda: len(self._silent()) == len(self.callers), timeout_s=ASK_TIMEOUT_S)
-        return self._silent()
-
-    def _silent(self) -> list[str]:
-        return self.scene.silent_since(self.in_force_ns, self.callers)
+        return self.scene.silent_since(self.in_force_ns, self.callers, ASK_TIMEOUT_S)
 
     def answered_again(self) -> list[str]:
         """Those of the callers that a call was answered which they sent after the heal, waited for."""

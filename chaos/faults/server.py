@@ -94,8 +94,7 @@ class ServerFault:
         scene = self.scene
         scene.wait(lambda: False, timeout_s=in_force_ns / 1e9 + hold_s - time.monotonic(), poll_s=0.01)
         clients = scene.clients()
-        scene.wait(lambda: len(scene.silent_since(in_force_ns, clients)) == len(clients), timeout_s=ASK_TIMEOUT_S)
-        silent = scene.silent_since(in_force_ns, clients)
+        silent = scene.silent_since(in_force_ns, clients, ASK_TIMEOUT_S)
         return len(silent) == len(clients), f"no call answered: {', '.join(silent) or 'nobody'}"
 
 

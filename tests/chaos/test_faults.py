@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -303,3 +304,23 @@ def test_a_freeze_that_nobody_notices_names_the_workers_that_wait_as_for_a_lock(
     fault._stopped_ns = frozen_ns  # pyright: ignore[reportPrivateUsage]
     assert fault._waiting() == "worker-2"  # pyright: ignore[reportPrivateUsage]
     watch.close()
+
+
+def test_processes_that_ask_one_after_the_other_are_all_seen_to_be_silent() -> None:
+    """Between two attempts at a call none is open: at no instant do all of them ask."""
+    since_ns = time.monotonic_ns() - 1_000_000_000
+    views = {name: SimpleNamespace(unanswered={}, answered=SimpleNamespace(sent_ns=0)) for name in ("a", "b", "idle", "answered")}
+    asks = iter(["a", "b", "answered", "b", "a"] * 9)
+
+    def poll() -> None:
+        asking = next(asks, "")
+        for name, view in views.items():
+            view.unanswered = {"7": ("claim", since_ns + 1)} if name == asking else {}
+        views["answered"].answered.sent_ns = since_ns + 2
+
+    watch: Any = SimpleNamespace(poll=poll, view=views.__getitem__)
+    crew: Any = SimpleNamespace(children={})
+    scene = Scene(crew, watch, lambda condition, **_: any(condition() for _ in range(9)), send, 1_000, 1_000)
+    assert scene.silent_since(since_ns, [*views], 1.0) == ["a", "b"]
+    # What was on its way when the fault began is no sign yet.
+    assert scene.silent_since(time.monotonic_ns() + 60_000_000_000, ["a"], 1.0) == []
