@@ -18,7 +18,8 @@ NEXT_HOLDER = "next-holder"
 
 def hold(story: Story, worker: str, job: str, start: float, end: float, name: str = "email", key: str = "") -> None:
     """A job in hand from one instant to another."""
-    story.enqueue(job, 40.0, **{"class": name})
+    classed: dict[str, Any] = {"class": name}
+    story.enqueue(job, 40.0, **classed)
     lane = f"{name}/{key}" if key else name
     token = story.claim(worker, job, start, told={"class": name, "lane": lane})
     story.finish(token, end, start=start + 0.01, took=end - start - 0.02, effect=end - 0.005)
