@@ -327,9 +327,7 @@ def test_settings_by_both_faces(ironclaim_url: str, kind: str, client: Any) -> N
         queue = hurried(kind, runner, "q", ironclaim_url)
 
         def call(name: str, *arguments: Any, **more: Any) -> None:
-            done = getattr(queue.workers, name)(*arguments, **more)
-            if kind == "async":
-                runner.run(done)
+            getattr(queue.workers, name)(*arguments, **more)
 
         call("set_concurrency", "w", 1000)
         call("set_concurrency", None, 1)

@@ -66,8 +66,9 @@ def _compare_keys(desk: Desk, oracle: mixed_oracle.MixedOracle) -> None:
     run = keys.pop("run", set())
     assert run <= set(works), ("left of ended jobs", run - set(works))
     assert run >= {job for job, work in works.items() if work.claims}
-    # The error of a dead job is its result; the finishes here have none.
-    assert keys.pop("result", set()) == {job for job, work in works.items() if work.state == "dead"}
+    # The error of a dead or skipped job is its result; the finishes here have none.
+    skipped = {job for job in oracle.done if (ended := oracle.ended_jobs.get(job)) and ended.state == "skipped"}
+    assert keys.pop("result", set()) == {job for job, work in works.items() if work.state == "dead"} | skipped
     assert _strings(desk, "unique", keys.pop("unique", set())) == oracle.uniques
     dedups = {dedup: job for dedup, (job, until_ms) in oracle.dedups.items() if until_ms > now_ms}
     assert _strings(desk, "dedup", keys.pop("dedup", set())) == dedups
