@@ -18,6 +18,7 @@ class MixedOracle(Oracle):
     works: dict[str, Work] = field(default_factory=dict[str, Work])
     ended_jobs: dict[str, Ended] = field(default_factory=dict[str, Ended])
     done: dict[str, int] = field(default_factory=dict[str, int])
+    skipped: set[str] = field(default_factory=set[str])
     uniques: dict[str, str] = field(default_factory=dict[str, str])
     dedups: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
     feeds: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
@@ -35,7 +36,7 @@ class MixedOracle(Oracle):
         ended = self.ended_jobs.get(job)
         if ended and ended.until_ms > now_ms and ended.state != "rejected":
             return ended.state, ended.fence, self.done.get(job, 0) if ended.state in DONE else 0
-        return ("finished", 0, self.done[job]) if job in self.done else ("gone", 0, 0)
+        return ("skipped" if job in self.skipped else "finished", 0, self.done[job]) if job in self.done else ("gone", 0, 0)
 
     def blurred(self, job: str, now_ms: int) -> bool:
         """Whether nobody but the scripts can tell if the id is still known."""
@@ -74,8 +75,8 @@ class MixedOracle(Oracle):
             return "lost" if work.state == "dead" else "open"
         ended = self.ended_jobs.get(job)
         if ended and ended.until_ms > now_ms and ended.state != "rejected":
-            return "done" if ended.state in DONE else "lost"
-        return "done" if job in self.done else ""
+            return "done" if ended.state == "finished" else "lost"
+        return ("lost" if job in self.skipped else "done") if job in self.done else ""
 
     def holder(self, job: str, unique: str, now_ms: int, dedup: str = "") -> str:
         """The job that keeps this one out; '' = none."""
@@ -153,9 +154,10 @@ class MixedOracle(Oracle):
         self._free(job, work)
         if outcome in DONE:
             self.done[job] = now_ms
+            (self.skipped.add if outcome == "skipped" else self.skipped.discard)(job)
             self.finished += outcome == "finished"
         if job in self.feeding:
-            self.handing[("+" if outcome in DONE else "-") + job] = now_ms
+            self.handing[("+" if outcome == "finished" else "-") + job] = now_ms
 
     def end_lease(self, job: str, outcome: str, now_ms: int, *, tell: bool = True) -> None:
         """What its worker says. `tell`: also to those that need it."""

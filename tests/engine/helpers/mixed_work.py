@@ -10,7 +10,7 @@ KNOWN_MS = 20_000
 SENT_MS = 10_000
 #: Each call is void after a time that its client reckons: what hangs on it, only the scripts know for sure around it.
 BLUR_MS = 2_000
-#: Outcomes that count as done for the jobs that need this one; the others are a loss.
+#: Outcomes of which the list of ended jobs knows. Only what has finished is no loss for the jobs that need it.
 DONE = ("finished", "skipped")
 
 
