@@ -482,15 +482,10 @@ def graph(found: OneJob) -> Graph | None:
     ]
     parents = parents or list(explained.needs)
     left = _column(parents, max(len(parents), explained.needed), 0)
-    calls = (("on success", job.options.on_success), ("on failure", job.options.on_failure))
-    callbacks = [(call.name, when) for when, call in calls if call]
-    column = 2 if left else 1
     # Those of a dead job died with it, or run without it.
     children = explained.children or found.children
     feeds = max(explained.feeds, len(found.children) + found.more_children)
-    right = _column(list(children), feeds, column)
-    called = _column(callbacks, len(callbacks), column, first=len(right), link=False)
-    right = [*right, *called]
+    right = _column(list(children), feeds, 2 if left else 1)
     if not left and not right:
         return None
     height = max(len(left), len(right), 1) * (_NODE_HEIGHT + _NODE_GAP) - _NODE_GAP
@@ -501,18 +496,14 @@ def graph(found: OneJob) -> Graph | None:
     return Graph((*left, middle, *right), tuple(lines), width, height, words)
 
 
-def _column(
-    jobs: Sequence[tuple[str, str]], count: int, column: int, *, first: int = 0, link: bool = True
-) -> list[Node]:
+def _column(jobs: Sequence[tuple[str, str]], count: int, column: int) -> list[Node]:
     nodes = [
-        Node(job if link else "", short_id(job), state, _x(column), (first + at) * (_NODE_HEIGHT + _NODE_GAP))
+        Node(job, short_id(job), state, _x(column), at * (_NODE_HEIGHT + _NODE_GAP))
         for at, (job, state) in enumerate(jobs[:_NODES_MAX])
     ]
     more = count - len(nodes)
     if more > 0:
-        nodes.append(
-            Node("", f"and {more} more", "", _x(column), (first + len(nodes)) * (_NODE_HEIGHT + _NODE_GAP))
-        )
+        nodes.append(Node("", f"and {more} more", "", _x(column), len(nodes) * (_NODE_HEIGHT + _NODE_GAP)))
     return nodes
 
 
