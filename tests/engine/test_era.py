@@ -214,6 +214,14 @@ def test_a_server_that_was_trimmed_from_the_list_is_no_loss(desk: Desk, servers:
     assert (desk.redis.hget(desk.keys.stats, "data_losses") or b"0") == (b"1" if missing else b"0")
 
 
+def test_an_era_before_the_one_that_a_process_knew_is_no_concern_of_its(desk: Desk) -> None:
+    """A restored snapshot does not have the entry that the process knew, so the times tell."""
+    desk.redis.set(desk.keys.seq, 10)
+    desk.redis.rpush(desk.keys.era, f"{'a' * 40} 10 {desk.now_ms}", f"{'b' * 40} 5 {desk.now_ms - 1_000}")
+    noted = desk.run(NoteEra("a" * 40, "f" * 40, f"{'f' * 40} 0 {desk.now_ms - 500}", 9))
+    assert (noted.found, noted.missing) == (10, "marker")
+
+
 def test_looking_at_a_queue_writes_nothing(queue: Queue, client: Any) -> None:
     queue.counts()
     queue.close()

@@ -287,7 +287,9 @@ def test_what_runs_and_families_stay_until_they_have_ended(ironclaim_url: str) -
         assert reshard(ironclaim_url, 5).done and queue.counts().finished == 7
 
 
-def test_a_job_that_fails_before_the_look_at_what_is_left_is_moved(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_fails_before_the_look_at_what_is_left_is_moved(
+    ironclaim_url: str, monkeypatch: pytest.MonkeyPatch, client: Any
+) -> None:
     with Queue("mails", url=ironclaim_url, shards=3) as queue, Queue("mails", url=ironclaim_url) as plain:
         queue.enqueue("send", 1, id="runs", key="acme", attempts=3)
         shard, lease = claimed_at_home(queue, "send")
@@ -301,10 +303,13 @@ def test_a_job_that_fails_before_the_look_at_what_is_left_is_moved(ironclaim_url
             return look(self, source)
 
         monkeypatch.setattr(Resharding, "_left", fails_first)
+        client.delete(*client.keys("*:wake:*"))
         assert Resharding(plain, 5).run().jobs == 1 and failed == ["runs"]
         found = queue.jobs.get("runs")
         assert found is not None and (found.state, found.failures) == ("delayed", 1)
         assert states(queue)["delayed"] == ["runs"]
+        (due,) = client.keys("*:due")
+        assert client.llen(due.removesuffix("due") + "wake:send") == 1, "whoever takes the marker hears when it is due (rule 13)"
 
 
 # -- interrupted

@@ -192,9 +192,9 @@ def test_who_is_not_known_signs_in_and_sees_and_does_what_the_token_allows(busy:
             assert "/queues/q/pause" in limits and "/queues/q/limits/remove" not in limits
             assert post(operator, "/queues/q/limits/remove", {"of": "name", "target": "wait"}).status_code == 403
             assert post(operator, "/queues/q/pause").headers["location"] == "/queues/q?did=paused"
-            left = post(operator, "/sign-out").headers
-            assert left["location"] == "/sign-in"
-            assert {"HttpOnly", "SameSite=strict", "Path=/", "Max-Age=0"} <= set(left["set-cookie"].split("; "))
+            left = post(operator, "/sign-out")
+            assert (left.status_code, left.headers["location"]) == (303, "/sign-in")
+            assert {"HttpOnly", "SameSite=strict", "Path=/", "Max-Age=0"} <= set(left.headers["set-cookie"].split("; "))
             assert operator.get("/queues/q").headers["location"] == "/sign-in"
         with closing(signed_in(TOKENS[2].secret)) as stranger:
             assert stranger.get("/queues/q").status_code == 403
