@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _ERROR_CHARACTERS_MAX = 1000
 _SHOWN_CHARACTERS_MAX = 80
 #: Of a value that an error shows: a longer one is outlined.
-_READ_CHARACTERS_MAX = 10_000
+READ_CHARACTERS_MAX = 10_000
 
 #: What an error shows whole: values of these types, and lists of them.
 _LISTS = (list, tuple, set)
@@ -264,7 +264,7 @@ def bounded_repr(value: object) -> str:
     except BaseException:
         # Too deep, too many digits, or a __repr__ that raises.
         return outlined(value)
-    if len(text) > _READ_CHARACTERS_MAX:
+    if len(text) > READ_CHARACTERS_MAX:
         # Cut before it is read, a password could lose what it is known by.
         return outlined(value)
     text = redacted(text)[: _SHOWN_CHARACTERS_MAX + 1].encode(errors="backslashreplace").decode()

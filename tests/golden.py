@@ -28,8 +28,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def same(name: str, text: str) -> None:
     """Fail with the first lines that differ from the kept text."""
     kept = FOLDER / name
-    before = kept.read_text("utf-8").splitlines() if kept.exists() else []
-    found = list(difflib.unified_diff(before, text.splitlines(), n=0, lineterm=""))[2:]
+    # Lines end with a line feed alone: other ends of lines are a difference.
+    before = kept.read_bytes().decode().split("\n") if kept.exists() else []
+    found = list(difflib.unified_diff(before, text.split("\n"), n=0, lineterm=""))[2:]
     if found and _config[0].getoption("--write-golden"):
         kept.write_text(text, "utf-8")
         return

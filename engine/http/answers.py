@@ -12,6 +12,7 @@ from starlette.routing import Match, Route
 
 from engine import validate
 from engine.errors import (
+    READ_CHARACTERS_MAX,
     ChannelNotFound,
     EngineError,
     Malformed,
@@ -88,8 +89,11 @@ class Problem(Exception):
         self.title = title or HTTPStatus(status).phrase
         self.detail = detail
         self.headers = headers or {}
-        text = None if value is None else redacted(value)[:_VALUE_CHARACTERS_MAX]
-        named = {"field": field, "value": text, "bound": bound}
+        if value is not None:
+            # To look for passwords takes time by the square of the length.
+            long = len(value) > READ_CHARACTERS_MAX
+            value = outlined(value) if long else redacted(value)[:_VALUE_CHARACTERS_MAX]
+        named = {"field": field, "value": value, "bound": bound}
         self.more = {**{name: text for name, text in named.items() if text is not None}, **more}
 
     def members(self) -> dict[str, Any]:

@@ -213,7 +213,7 @@ def with_extra(extra: bytes) -> bytes:
 #: Bytes that are no options, by what is said of them.
 NO_OPTIONS = {
     "options that are no object": [b"[]", b"7"],
-    "headers that are no object": [b'{"headers":7}'],
+    "headers that are no object": [b'{"headers":[]}', b'{"headers":7}'],
     "a header that is no text": [b'{"headers":{"a":1}}'],
     "an option that is no list of texts": [b'{"needs":"a"}', b'{"needs":["a",1]}'],
     "an option that is no whole number": [b'{"cost":-1}', b'{"cost":true}'],

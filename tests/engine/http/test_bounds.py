@@ -219,6 +219,8 @@ def errors_as_problems() -> golden.Told:
         found = answers.problem_of(error)
         yield kind.__name__, (found.status, found.headers, channel_answers.of_engine_error(error).status_code)
     yield "members", answers.problem_of(errors.Malformed("f", "v" * 81, "b")).members()
+    long = "redis://" * 1_250
+    yield "long values", [answers.problem_of(errors.Malformed("f", text, "b")).more["value"] for text in (long, f"{long}x")]
     yield "without words", answers.problem_of(errors.ServerUnavailable()).detail
     refused, unknown = channel_answers.Refused(400, "e", "c", "r"), Problem(401, "x")
     for answer in (
