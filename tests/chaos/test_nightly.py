@@ -37,7 +37,7 @@ def test_there_is_a_cell_for_each_model_on_each_topology_that_fits_it() -> None:
 
 
 def test_a_date_repeats_its_night_and_each_night_has_seeds_of_its_own() -> None:
-    assert (night(DAY), {drill.cell for drill in night(DAY)}) == (night(DAY), set(cells()))
+    assert night(DAY) == night(DAY) and {drill.cell for drill in night(DAY)} == set(cells())
     seeds = [drill.seed for number in range(40) for drill in night(DAY + timedelta(number))]
     assert len(set(seeds)) == len(seeds) and max(seeds) < 2**53
 
@@ -164,7 +164,8 @@ def write_night(folder: Path, day: date, verdicts: dict[int, str]) -> Path:
 
 def test_the_page_has_each_cell_of_each_night_with_a_link_to_its_report(tmp_path: Path) -> None:
     write_night(tmp_path, DAY - timedelta(1), {})
-    newest, text = write_night(tmp_path, DAY, {1: "violated"}), last_nights(tmp_path)
+    newest = write_night(tmp_path, DAY, {1: "violated"})
+    text = last_nights(tmp_path)
     assert [line.split()[0] for line in text.splitlines()[3:5]] == ["2026-11-27", "2026-11-26"]
     page, violated = (tmp_path / "index.html").read_text(), night(DAY)[1]
     assert f'href="{newest.name}/run-1/report.html"><span class="badge violated"' in page

@@ -137,7 +137,8 @@ def test_a_failover_that_no_fault_says_is_noticed(tmp_path: Path) -> None:
 def test_a_client_that_does_not_hear_of_a_decision_is_seen_at_the_primary_that_was_cut_off(tmp_path: Path) -> None:
     """redis-py looks for the primary only when a connection fails: here none does."""
     with stage("sentinel", tmp_path) as (found, end):
-        old, seen = found.servers.primary(), found.carry_out("primary-cut")
+        old = found.servers.primary()
+        seen = found.carry_out("primary-cut")
         stray = seen.pop("stray")
         assert all(ok for ok, _ in seen.values()), seen
         assert stray[0] is False and f"ran at server-{old} after" in stray[1]
@@ -149,7 +150,8 @@ def test_a_client_that_does_not_hear_of_a_decision_is_seen_at_the_primary_that_w
 def test_failovers_with_and_without_lost_writes(topology: str, tmp_path: Path) -> None:
     with stage(topology, tmp_path) as (found, end):
         for name in ("failover-clean", "primary-kill", "failover-lossy"):
-            old, seen = found.servers.primary(), found.carry_out(name)
+            old = found.servers.primary()
+            seen = found.carry_out(name)
             assert all(ok for ok, _ in seen.values()), seen
             assert found.servers.primary() not in (None, old) and found.servers.is_whole()
         end()

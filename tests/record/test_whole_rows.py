@@ -104,6 +104,7 @@ def jobs() -> Iterator[tuple[Operation, Any]]:
     swept = Swept(7, 0, ((A, 1), (B, 2)), ("b", "c"), ("d",), 4)
     yield Sweep("inc", 1, 10, 1_000, 1_000), swept
     yield ReapLost("inc", 1, 10, 1_000, (), ""), swept
+    yield tick, Ticked(7, "ticked", ("7",), 1)
     yield Sweep("inc", 1, 10, 1_000, 1_000), object()
 
 
@@ -114,6 +115,7 @@ def messages() -> Iterator[tuple[Operation, Any]]:
         told = tuple(ops.PublishedMessage(result, None if result == "refused" else 3) for result in results)  # type: ignore[arg-type]
         yield publish, ops.PublishReply(7, 3, 1, results[0] == "created", told)
     bodies = (b'{"id":"a","content":1}', b'{"content": "\xe2\x82\xac", "id": "b"}', b'{"id":"c"}', b'{"id":"d","content":')
+    bodies += (b'{"id":"q\\"","content":"\xe2\x82\xac"}',)
     items = tuple(enumerate(bodies, CLOCK_MIN))
     common = {"clock": CLOCK_MIN + 9, "cursor": CLOCK_MAX - 1}
     for more in (

@@ -21,13 +21,14 @@ POINTS_MAX = 12
 
 
 def page_of(run: Path, decided: Mapping[str, Any], frames: Any) -> str:
-    """The page of a run, its figures told as texts, without the part of its style that is a file."""
+    """The page of a run, its figures told as texts, without the part of its style that is a file; the names of its pictures."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ink, "svg", told)
-        patch.setattr(ink, "png", lambda figure: b"")
+        patch.setattr(ink, "png", lambda figure: b"drawn")
         page.write_report(run, decided, frames)
     style = Path(html.__file__).with_name("page.css").read_text("utf-8")
-    return (run / page.FILE).read_text("utf-8").replace(style, "")
+    pictures = sorted(path.name for path in (run / page.FIGURES).iterdir() if path.read_bytes() == b"drawn")
+    return "\n".join([(run / page.FILE).read_text("utf-8").replace(style, ""), *pictures])
 
 
 class Teller(RendererBase):
@@ -57,11 +58,11 @@ class Teller(RendererBase):
         return points * 1.5
 
 
-def told(figure: Figure, *_: Any) -> str:
-    """What a figure draws, a line for each stroke."""
+def told(figure: Figure, name: str, words: str) -> str:
+    """Its name, what it is said to show, and what it draws, a line for each stroke."""
     teller = Teller(figure)
     figure.draw(teller)
-    return "\n".join([f"figure {pixel(teller.width)} x {pixel(teller.height)}", *teller.lines])
+    return "\n".join([f"figure {name}, {words}: {pixel(teller.width)} x {pixel(teller.height)}", *teller.lines])
 
 
 def pixel(value: float) -> str:

@@ -57,9 +57,10 @@ def hostile_run(folder: Path) -> Path:
     return run
 
 
-#: One objective that is missed, one that is met, and one that no history can show, because the run has no such phase.
+#: One that a job finished twice misses, one that a dead job misses, and one that no history can show: it has no such phase.
 OBJECTIVES = """
 errors.doubled = 0
+errors.dead = 0
 recovery.slowest_ms = 11_000
 latency.recover-oom.end_to_end.p50_ms = 1
 """

@@ -17,6 +17,7 @@ from reports.findings import examine
 from reports.folder import history_files
 from reports.page import chapters
 from reports.page.channels import chapters as channel_chapters
+from reports.page.channels import words
 from reports.page.channels.series import ChannelSeries, Fall, channel_series, falls
 from reports.page.timeline import Axis, Window, axis
 from reports.table import render
@@ -128,6 +129,17 @@ def test_an_era_crosses_when_it_began_before_the_wrap(start: int, lowest: int, h
 def test_a_fall_of_the_clock_on_the_server_is_seen_across_the_wrap(run: Path, along: Axis) -> None:
     """Samples that cannot be read are passed over; a crossing is no fall."""
     assert falls(run, along) == [Fall("one", 7.0, 1, 0)]
+
+
+def test_what_is_not_known_is_said_and_many_are_many() -> None:
+    assert words.story({"measures": {**NO_MEASURES}})[0] == "It cannot be told what was published and delivered."
+    told = {**NO_MEASURES, "published": 2, "deliveries": 1, "wraps_crossed": 0, "wrap_channels": 1}
+    assert words.story({"measures": told})[0].endswith("it cannot be told whether any was lost.")
+    assert words.clocks(told).endswith("; 0 of them crossed it under load.")
+    assert "; clocks went back 8 times, one time for each" in words.clocks({**told, "era_changes": 8})
+    assert [words.lost({**told, "lost": lost}).split("; ")[1] for lost in (0, 3)] == ["none was lost.", "3 were lost."]
+    assert '<div class="unsure"><dt>wraps crossed</dt><dd>0 of 1</dd></div>' in words.tiles(told)
+    assert "<div><dt>wraps crossed</dt><dd>not known</dd></div>" in words.tiles({**NO_MEASURES})
 
 
 def test_the_whole_page_of_a_run(

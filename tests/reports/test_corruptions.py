@@ -46,6 +46,21 @@ def plain(story: Story, worker: str, job: str, at: float, **more: Any) -> None:
     story.end("finish", token, at=at + 0.035, result_crc=crc_of(f"of {job}"))
 
 
+def refusals(story: Story) -> None:
+    """One that came while its holder had only begun, was about to end or had ended proves nothing."""
+    for holder, sent, took in (("held", 43.9, 0.001), ("racing", 44.9, 0.001), ("new", 46.0, 0.05)):
+        story.enqueue(holder, sent, took=took, unique=holder)
+        story.run("worker-1", holder, sent + 0.3)
+    for away, holder, sent in (("sure", "held", 44.0), ("a", "racing", 45.2595), ("b", "racing", 45.4), ("c", "new", 46.02)):
+        story.enqueue(away, sent, unique=holder, result="duplicate", holder=holder)
+
+
+def ticks(story: Story, *times: int) -> None:
+    for at in times:
+        item = {"job": f"cron:beat:{1_000 + at}", "schedule": "beat", "tick_ms": srv_ms(at), "result": "created"}
+        story.operation("worker-1", "tick", at, [item])
+
+
 def jobs(folder: Path) -> Path:
     """A run with jobs before and after its faults, failures, refused keys, ticks, results, limits and a consumer."""
     story = healthy(folder)
@@ -68,15 +83,8 @@ def jobs(folder: Path) -> Path:
             story.start(token, at + claims / 10 + 0.01, took=0.01, end="ok" if claims == 2 else "fail")
             more: dict[str, Any] = {"delay_ms": 50} if claims == 1 else {"result_crc": 1}
             story.end("finish" if claims == 2 else "retry", token, at=at + claims / 10 + 0.03, **more)
-    # A refusal that came while its holder had only begun, was about to end or had ended proves nothing.
-    for holder, sent, took in (("held", 43.9, 0.001), ("racing", 44.9, 0.001), ("new", 46.0, 0.05)):
-        story.enqueue(holder, sent, took=took, unique=holder)
-        story.run("worker-1", holder, sent + 0.3)
-    for away, holder, sent in (("sure", "held", 44.0), ("a", "racing", 45.2595), ("b", "racing", 45.4), ("c", "new", 46.02)):
-        story.enqueue(away, sent, unique=holder, result="duplicate", holder=holder)
-    for at in (8, 9, *range(45, 49)):
-        item = {"job": f"cron:beat:{1_000 + at}", "schedule": "beat", "tick_ms": srv_ms(at), "result": "created"}
-        story.operation("worker-1", "tick", at, [item])
+    refusals(story)
+    ticks(story, 8, 9, *range(45, 49))
     story.extend(story.leased("worker-1", "long", 46.0), 46.5)
     for number in range(4):
         story.life("worker-3", f"read-{number}", 47.0 + number)
@@ -163,6 +171,24 @@ PARQUET = SimpleNamespace(
     where=lambda _: SimpleNamespace(collect=lambda: [{"subject": subject, "check": check} for subject, check in FOUND])
 )
 SPARK: Any = SimpleNamespace(read=SimpleNamespace(parquet=lambda _: PARQUET))
+
+
+def test_what_is_planted_is_what_a_history_proves(tmp_path: Path) -> None:
+    """Whatever is drawn: the one refusal that proves something, and no tick that came before a worker could be late."""
+    story = healthy(tmp_path / "run")
+    refusals(story)
+    later = range(45, 54)
+    ticks(story, *range(1, 10), *later)
+    run = story.write()
+    for seed in range(8):
+        history = History(run, random.Random(seed))
+        assert KINDS["key-taken-twice"].edit(history) == "sure"
+        assert KINDS["tick-long-after-its-time"].edit(history) in {f"cron:beat:{1_000 + at}" for at in later}
+    with pytest.raises(JudgeError, match="the run has no such job: record a longer one"):
+        KINDS["key-taken-twice"].edit(history)
+    history.spec["recovery_bound_ms"] = 60_000
+    with pytest.raises(JudgeError, match="no schedule ticked without a fault about"):
+        KINDS["tick-long-after-its-time"].edit(history)
 
 
 @pytest.mark.parametrize(("make", "kinds"), [(jobs, KINDS), (channels, CHANNEL_KINDS)])

@@ -47,6 +47,7 @@ def change(run: Path, file: str, index: int, **columns: object) -> None:
 
 Spoil = Callable[[Path], None]
 W1 = "worker-1.jsonl"
+OF_W1 = f"history file {W1}"
 
 
 def left(edit: Callable[[list[str]], list[str]], file: str = W1) -> Spoil:
@@ -103,50 +104,50 @@ EXIT = "and its process was not killed"
 
 #: What makes the hole, and what is said of it.
 HOLES: dict[str, tuple[Spoil, str]] = {
-    "corrupt middle line": (left(lambda of: [*of[:5], of[5][:30] + "\n", *of[6:]]), f"{W1} has 1 corrupt line"),
-    "line of another type": (changed(5, first_send_ns="soon"), f"{W1} has 1 corrupt line"),
-    "row without a number": (changed(5, seq=None), f"{W1} has 1 corrupt line"),
+    "corrupt middle line": (left(lambda of: [*of[:5], of[5][:30] + "\n", *of[6:]]), f"{OF_W1} has 1 corrupt line"),
+    "line of another type": (changed(5, first_send_ns="soon"), f"{OF_W1} has 1 corrupt line"),
+    "row without a number": (changed(5, seq=None), f"{OF_W1} has 1 corrupt line"),
     "missing line": (left(lambda of: [*of[:5], *of[6:]]), "rows are missing"),
     "line over another": (left(lambda of: [*of[:5], of[6], *of[6:]]), "rows are missing"),
-    "missing first line": (left(lambda of: of[1:]), f"{W1} does not start with its open row"),
-    "missing last line": (left(lambda of: of[:-1]), f"{W1} has no close row, {EXIT}"),
-    "torn last line": (left(lambda of: [*of[:-1], of[-1][:20]]), f"{W1} ends in mid-line, {EXIT}"),
+    "missing first line": (left(lambda of: of[1:]), f"{OF_W1} does not start with its open row"),
+    "missing last line": (left(lambda of: of[:-1]), f"{OF_W1} has no close row, {EXIT}"),
+    "torn last line": (left(lambda of: [*of[:-1], of[-1][:20]]), f"{OF_W1} ends in mid-line, {EXIT}"),
     "wrong count in close": (changed(-1, rows=3), "its close row says 3"),
-    "emptied file": (left(lambda of: []), f"history file {W1} is empty"),
-    "missing file": (lambda run: (run / "history" / W1).unlink(), f"{W1} is declared in the manifest and missing"),
-    "missing manifest": (lambda run: (run / "history/manifest.jsonl").unlink(), "file manifest.jsonl is missing"),
+    "emptied file": (left(lambda of: []), f"{OF_W1} is empty"),
+    "missing file": (lambda run: (run / "history" / W1).unlink(), f"{OF_W1} is declared in the manifest and missing"),
+    "missing manifest": (lambda run: (run / "history/manifest.jsonl").unlink(), "history file manifest.jsonl is missing"),
     "undeclared file": (
         lambda run: rewrite(run, "worker-9.jsonl", lines(run, W1)),
         "history file worker-9.jsonl is not declared in the manifest",
     ),
     "two boots": (changed(0, boot_id="another"), f"(boot another): {UNCOMPARED}"),
     # Count, smallest, greatest and sum of the numbers stay as they were.
-    "lines over their neighbours": (left(lambda of: [*of[:5], *[of[6]] * 3, *of[8:]]), f"history file {W1} has"),
-    "operation without a type": (changed(5, type=None), f"{W1} has 1 operation rows without f, op or a known type"),
-    "no boot": (changed(0, boot_id=None), f"{W1} has 1 open rows without a boot id"),
+    "lines over their neighbours": (left(lambda of: [*of[:5], *[of[6]] * 3, *of[8:]]), f"{OF_W1} has"),
+    "operation without a type": (changed(5, type=None), f"{OF_W1} has 1 operation rows without f, op or a known type"),
+    "no boot": (changed(0, boot_id=None), f"{OF_W1} has 1 open rows without a boot id"),
     "snapshot without the server's time": (
         changed(-2, "harness.jsonl", srv_us=None),
         "history file harness.jsonl has 1 final rows without the server's time",
     ),
     "another era": (changed(1, replid="era-2"), "the server had 2 eras, and no fault of it was planned"),
-    "another lease": (changed('"claim"', lease_ms=60_000), "asked for a lease of 60000 ms, the spec says 9000 ms"),
+    "another lease": (changed('"claim"', lease_ms=60_000), "claims asked for a lease of 60000 ms, the spec says 9000 ms"),
     "other workers": (spec_with(workers=8), "3 workers were started before the first enqueue, the spec says 8"),
-    "claim without a fence": (without("claim", "fence"), f"{W1} {NO_TOKEN}"),
-    "finish without a nonce": (without("finish", "nonce"), f"{W1} {NO_TOKEN}"),
+    "claim without a fence": (without("claim", "fence"), f"{OF_W1} {NO_TOKEN}"),
+    "finish without a nonce": (without("finish", "nonce"), f"{OF_W1} {NO_TOKEN}"),
     "effect without a token": (
         changed(1, "worker-1.sink.jsonl", items=[{"job": "quiet-0"}]),
         f"history file worker-1.sink.jsonl {NO_TOKEN}",
     ),
-    "unknown operation": (changed('"finish"', f="Finish"), f"{W1} has operations named Finish, which nobody knows"),
-    "unknown kind": (changed(5, kind="operatoin"), f"{W1} has rows of kind operatoin, which nobody knows"),
+    "unknown operation": (changed('"finish"', f="Finish"), f"{OF_W1} has operations named Finish, which nobody knows"),
+    "unknown kind": (changed(5, kind="operatoin"), f"{OF_W1} has rows of kind operatoin, which nobody knows"),
     "absent consumer": (spec_with(consumers=1), "0 consumers inside Locust were started, the spec says 1"),
     "cut tail of a killed process": (
         left(lambda of: of[:-3], "worker-2.jsonl"),
         "ms before 1-worker-kill, more than 3000 ms: rows are missing",
     ),
     "late deadline": (moved("deadline", 56.5), "taken 20500 ms after the last heal, not within 20000 ms"),
-    "early end": (moved("end", 51), "at the end was taken 500 ms before the one at the deadline"),
-    "end before the last enqueue": (moved("end", 40), "enqueued until 2501 ms after the snapshot at the end"),
+    "early end": (moved("end", 51), "the snapshot at the end was taken 500 ms before the one at the deadline"),
+    "end before the last enqueue": (moved("end", 40), "jobs were enqueued until 2501 ms after the snapshot at the end"),
 }
 
 

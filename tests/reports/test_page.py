@@ -49,7 +49,8 @@ def without_history(folder: Path) -> Path:
 
 def test_a_run_that_cannot_be_looked_at_has_a_page_that_says_why(tmp_path: Path, spark: SparkSession) -> None:
     run = without_history(tmp_path / "run")
-    decided, text = judge_aloud(run, spark), text_of(run)
+    decided = judge_aloud(run, spark)
+    text = text_of(run)
     assert decided["verdict"] == "unknown" and html.escape(decided["reasons"][0]) in text
     assert "This is not a pass." in text and "<svg" not in text and not (run / page.FIGURES).exists()
     assert "python -m reports judge runs/" in text

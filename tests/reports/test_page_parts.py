@@ -41,7 +41,9 @@ def stage(fault: str, name: str, at_s: float, *, ok: bool = True) -> Stage:
 
 
 def test_a_window_is_verified_when_it_was_seen_to_bite_and_to_heal() -> None:
-    stages = [stage("1-net-down", name, at_s) for name, at_s in (("inject", 10), ("witness", 11), ("heal", 14), ("healed", 15))]
+    """It begins with the fault, not with the snapshot that is taken for it."""
+    of_down = (("snapshot", 8), ("inject", 10), ("witness", 11), ("heal", 14), ("healed", 15))
+    stages = [stage("1-net-down", name, at_s) for name, at_s in of_down]
     stages += [
         stage("2-worker-kill", "inject", 20),
         stage("2-worker-kill", "witness", 21, ok=False),

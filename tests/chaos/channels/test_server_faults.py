@@ -62,7 +62,8 @@ def a_process_that_is_not_answered_again_is_named(stage: Stage) -> None:
         network = stage.scene.network
         assert network is not None
         network.cut(["publisher-1"])
-        healed, reader = fault.heal(), stage.scene.watch.view("subscriber-1")
+        healed = fault.heal()
+        reader = stage.scene.watch.view("subscriber-1")
         assert stage.scene.wait(lambda: reader.answered.sent_ns > healed.t_ns, timeout_s=60)
         seen = fault.witness_healed()
         assert not seen.ok and "all but publisher-1" in seen.detail

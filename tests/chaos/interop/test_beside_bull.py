@@ -161,7 +161,8 @@ def test_waits_between_runs_are_those_of_bull(bull: Talker, ours: Ours, backoff:
 def test_a_pause_by_bull_holds_the_engine(bull: Talker, ours: Ours) -> None:
     with ours.at_work():
         bull.ask("pause")
-        added, job = str(bull.ask("add", {}, {})["jobId"]), ours.send({})
+        added = str(bull.ask("add", {}, {})["jobId"])
+        job = ours.send({})
         time.sleep(HELD_S)
         assert ours.ran_ids() == []
         bull.ask("resume")
@@ -171,7 +172,8 @@ def test_a_pause_by_bull_holds_the_engine(bull: Talker, ours: Ours) -> None:
 def test_a_pause_by_the_engine_holds_bull(bull: Talker, ours: Ours) -> None:
     bull.ask("process", 1)
     ours.queue.pause()
-    job, added = ours.send({}), str(bull.ask("add", {}, {})["jobId"])
+    job = ours.send({})
+    added = str(bull.ask("add", {}, {})["jobId"])
     time.sleep(HELD_S)
     assert bull.ran("active") == []
     ours.queue.resume()
