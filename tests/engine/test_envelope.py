@@ -133,6 +133,8 @@ def borders(*values: Any) -> Callable[[Any], Any]:
 @SHARED_SERVER
 @borders(*[(sample(), sequence, 2**42 - 1, 3) for sequence in (0, 255, 256, 65_535, 65_536, 2**30 - 1, 2**30, 2**48 - 1)])
 @borders(*[(sample(not_after_ms=0), sequence, 2**42, 3) for sequence in (2**30 - 1, 2**30)])
+# Wide, and nothing else.
+@borders((sample(nonce=b"", options=Options()), 2**30, 2**42 - 1, 0))
 @given(ENQUEUES, SEQUENCES, TIMES, U48)
 def test_lua_reads_what_python_wrote(lua: Any, operation: Enqueue, sequence: int, enqueued_ms: int, due_ms: int) -> None:
     options, narrow = operation.options, is_narrow(operation, sequence, enqueued_ms)
