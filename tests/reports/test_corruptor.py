@@ -14,8 +14,9 @@ from reports.corrupt.kinds import CHANNEL_KINDS, KINDS
 #: Checks that this run does not have, or whose corruptions always make others unknown as well.
 NOT_ALONE = {"H0", "H1", "H2", "J19", "J25"}
 
-#: H2 of channels: what proves that a fault hit the engine at work is what the other checks judge as well.
-NOT_ALONE_ON_CHANNELS = {"H2"}
+#: H2 of channels: what proves that a fault hit the engine at work is what the other checks judge as well. P9: a run of one server
+#: has none that was replaced.
+NOT_ALONE_ON_CHANNELS = {"H2", "P9"}
 
 
 def recorded(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, *words: str) -> list[Seen]:
