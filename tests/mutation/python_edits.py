@@ -82,7 +82,7 @@ def _left_alone(node: ast.AST) -> bool:
             return True
         case ast.Assign(targets=[ast.Name(id=name)]) if name in ("__slots__", "__all__"):
             return True
-        case ast.keyword(arg="slots"):
+        case ast.keyword(arg="slots" | "strict"):
             return True
     return False
 

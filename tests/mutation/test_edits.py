@@ -79,10 +79,9 @@ def test_python_is_edited_where_it_is_code() -> None:
     assert set(found[10]) == {"return a - 1", "return a + 2", "return a + 0"} and 14 not in found
 
 
-def test_what_saves_memory_alone_is_left_alone() -> None:
-    assert new_lines("@dataclass(slots=True, frozen=True)\nclass A: ...\n", "a.py") == {
-        1: ["@dataclass(slots=True, frozen=False)"]
-    }
+def test_what_saves_memory_and_what_only_guards_is_left_alone() -> None:
+    found = new_lines("@dataclass(slots=True, frozen=True)\nclass A: ...\nuse(zip(a, strict=True))\n", "a.py")
+    assert found.pop(1) == ["@dataclass(slots=True, frozen=False)"] and "strict=False" not in str(found)
 
 
 def test_the_same_seed_chooses_the_same_edits_also_after_lines_moved() -> None:
