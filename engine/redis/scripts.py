@@ -5,7 +5,8 @@ A script's header is its signature. It lists every KEYS and ARGV slot by name, i
 local of that name for each of them before the body, a number where the description begins with `number:`. It
 refuses a script that does not use one of them, or uses a name that nobody declares. A name with a count
 stands for a repeated group of slots (`items  2 for each item: ...`); groups come last, in their order.
-`-- HEAD core/call` stands for the slots of the head in `lua/core/modules/call.lua`, which come first.
+`-- HEAD core/call` stands for the head in `lua/core/modules/call.lua`: its slots come first, and so
+does its statement `FIRST`, unless the script calls that function itself.
 
 Functions that several scripts use are in modules, `modules/*.lua` of each folder. A script gets those whose
 names it uses, and those that these use, each behind what it needs. A foreign model's scripts see its own
@@ -51,7 +52,9 @@ _SLOT = re.compile(r"^--   (\w+)\s+(?:(\d+) for each \w+|(number: )?\S)", re.MUL
 _HEADER = re.compile(r"(?:[#-].*\n)+")
 #: Where a header names a head, with its own keys; the slots of a head.
 _NAMED_HEAD = re.compile(r"^-- HEAD (\w+)/(\w+)\n-- KEYS\n((?:--   .*\n)*)-- ARGV\n", re.MULTILINE)
-_HEAD = re.compile(r"^-- HEAD .*\n-- KEYS\n((?:--   .*\n)*)-- ARGV\n((?:--   .*\n)*)", re.MULTILINE)
+_HEAD = re.compile(
+    r"^-- HEAD .*\n-- KEYS\n((?:--   .*\n)*)-- ARGV\n((?:--   .*\n)*)(?:-- FIRST ((\w+)\(.*\n))?", re.MULTILINE
+)
 _ANCHOR = re.compile(r"^ *-- anchor: .*\n| +-- anchor: .*", re.MULTILINE)
 USES = re.compile(r"^-- USES (.*\n(?:--      .*\n)*)", re.MULTILINE)
 RARELY = re.compile(r"^-- RARELY (.*\n(?:--        .*\n)*)", re.MULTILINE)
@@ -355,7 +358,8 @@ def _script(
 
 
 def with_head(path: Path, layers: Iterable[Layer]) -> str:
-    """The text of a script, with the slots of the head that it names before its own. Raises ScriptFault."""
+    """The text of a script, with the slots and the first statement of the head that it names before its own.
+    Raises ScriptFault."""
     source = path.read_text()
     named = _NAMED_HEAD.search(source)
     if not named:
@@ -364,8 +368,14 @@ def with_head(path: Path, layers: Iterable[Layer]) -> str:
     folders = [folder for layer in layers for folder in layer if folder.name == room]
     for file in (folder / "modules" / f"{module}.lua" for folder in folders):
         if file.exists() and (head := _HEAD.search(file.read_text())):
-            slots = f"-- KEYS\n{head[1]}{keys}-- ARGV\n{head[2]}"
-            return source[: named.start()] + slots + source[named.end() :]
+            key_lines, argument_lines, statement, function = head.groups()
+            slots = f"-- KEYS\n{key_lines}{keys}-- ARGV\n{argument_lines}"
+            before, after = source[: named.start()] + slots, source[named.end() :]
+            if not statement or function in names_of(after)[0]:
+                return before + after
+            header = _HEADER.match(after)
+            end = header.end() if header else 0
+            return f"{before}{after[:end]}-- USES {room}/{module}: {function}\n{statement}{after[end:]}"
     raise ScriptFault(f"script {path.name}: {room}/{module} has no HEAD")
 
 

@@ -23,7 +23,7 @@
 --   limit          number: most entries to read
 --   most           number: most jobs to remove
 -- REPLY srv_us, done | repeated | refused, removed, kept, era_sequence, era_ms
--- USES core/call: administered, check_types, recorded_words, server_us, settled
+-- USES core/call: administered, check_types, recorded_words, server_us
 --      core/envelope: job_head
 --      core/history: notes_kept
 --      core/job: end_job, jobs_in
@@ -31,7 +31,6 @@
 --      core/lease: drop_run
 --      core/wake: append_events, wake_push
 
-settled(prefix)
 check_types({ due, active, dead, done }, { sweep, stats }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

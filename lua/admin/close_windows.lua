@@ -8,9 +8,8 @@
 -- ARGV
 --   items    1 for each item: id of the job
 -- REPLY srv_us, how many of the windows were open
--- USES core/call: check_types, server_us, settled
+-- USES core/call: check_types, server_us
 
-settled(prefix)
 local windows = {}
 for at = 1, #ARGV - 2 do windows[at] = KEYS[1 + at] end
 check_types({}, { sweep }, {}, windows)

@@ -18,13 +18,12 @@
 --   state         waiting | blocked | delayed | active | dead | finished
 --   items         1 for each item: id
 -- REPLY srv_us, done | repeated | refused, for each item: done | changed, the state that it was in, -
--- USES core/call: administered, check_types, recorded_words, server_us, settled
+-- USES core/call: administered, check_types, recorded_words, server_us
 --      core/envelope: job_head
 --      core/history: notes_kept
 --      core/job: end_job, state_of
 --      core/wake: append_events, wake_push
 
-settled(prefix)
 check_types({ due, active, dead, done }, { sweep, stats }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

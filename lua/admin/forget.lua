@@ -35,11 +35,10 @@
 --   phase         begin | end
 --   force         1 = also while jobs are active
 -- REPLY srv_us, done | repeated | refused | busy, era_sequence, era_ms, 1 = more keys are left: call again
--- USES core/call: administered, check_types, recorded_words, server_us, settled
+-- USES core/call: administered, check_types, recorded_words, server_us
 --      core/job: forget_all
 --      core/lane: some_lanes
 
-settled(prefix)
 check_types({ cron, due, active, dead, done, blocked, rest, blocking, keeping, handing, workers, took },
   { sweep, classes, limits, paused, retention, parked, settings, stats }, {})
 redis.call('SCARD', feeding)

@@ -13,10 +13,9 @@
 --   class         class, or *
 --   length_ms     number: 0 = until it is resumed
 -- REPLY srv_us, done | repeated | refused
--- USES core/call: administered, check_types, server_us, settled
+-- USES core/call: administered, check_types, server_us
 --      core/wake: append_events
 
-settled(prefix)
 check_types({ rest }, { sweep, paused, stats }, {}, { op })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

@@ -17,7 +17,7 @@
 -- REPLY srv_us, done | repeated | refused, for each item: done | changed | held | corrupt, the state that it
 --       was in, the id of the job that has its unique key, else -
 -- USES children/children: leave_dead
---      core/call: administered, check_types, recorded_words, server_us, settled
+--      core/call: administered, check_types, recorded_words, server_us
 --      core/envelope: job_head
 --      core/history: past_beyond_death
 --      core/job: state_of, unique_holder
@@ -25,7 +25,6 @@
 --      core/run: run_is_readable, run_look, run_write
 --      core/wake: append_events, wake_push
 
-settled(prefix)
 check_types({ active, dead }, { sweep, parked, stats }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

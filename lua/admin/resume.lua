@@ -10,11 +10,10 @@
 --   not_after_ms  number: server time after which this call is void
 --   class         class, or *
 -- REPLY srv_us, done | repeated | refused, 1 = there was such a pause
--- USES core/call: administered, check_types, server_us, settled
+-- USES core/call: administered, check_types, server_us
 --      core/wake: append_events, wake_classes, wake_name
 --      looks/looks: pauses_on
 
-settled(prefix)
 check_types({}, { sweep, paused, stats }, {}, { op })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

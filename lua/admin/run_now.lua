@@ -13,13 +13,12 @@
 --   not_after_ms  number: server time after which this call is void
 --   items         1 for each item: id
 -- REPLY srv_us, done | repeated | refused, for each item: done | changed, the state that it was in, -
--- USES core/call: administered, check_types, recorded_words, server_us, settled
+-- USES core/call: administered, check_types, recorded_words, server_us
 --      core/envelope: checked_head
 --      core/job: state_of
 --      core/lane: due_member, to_lane
 --      core/wake: append_events, wake_push
 
-settled(prefix)
 check_types({ due }, { sweep, parked, stats }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

@@ -10,9 +10,8 @@
 --   not_after_ms  number: server time after which this call is void
 --   keep          about how many
 -- REPLY srv_us, done | repeated | refused
--- USES core/call: administered, check_types, server_us, settled
+-- USES core/call: administered, check_types, server_us
 
-settled(prefix)
 check_types({}, { sweep, stats }, {}, { op })
 redis.call('XLEN', events)
 local srv_us = server_us(now_ms, sweep)

@@ -11,9 +11,8 @@
 --   setting       entries, age in ms (0 = any), the longest payload to keep (0 = none), then names of jobs
 --                 if not all; '' = none
 -- REPLY srv_us, done | repeated | refused
--- USES core/call: administered, check_types, server_us, settled
+-- USES core/call: administered, check_types, server_us
 
-settled(prefix)
 check_types({ history }, { sweep, stats }, {}, { op })
 local srv_us = server_us(now_ms, sweep)
 local known = administered(op, not_after_ms, math.floor(srv_us / 1000))

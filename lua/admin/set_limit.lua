@@ -14,12 +14,11 @@
 --   limit         n:<name>, k:<key>, or k:* for every key without its own
 --   definition    concurrency rate per_ms fixed|sliding, 0 where there is none; '' = remove it
 -- REPLY srv_us, done | repeated | refused
--- USES core/call: administered, check_types, server_us, settled
+-- USES core/call: administered, check_types, server_us
 --      core/lane: lanes_back
 --      core/limit: mend_limits
 --      core/wake: wake_name, wake_push
 
-settled(prefix)
 check_types({ blocking }, { sweep, limits, stats }, {}, { op })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

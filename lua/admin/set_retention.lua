@@ -9,9 +9,8 @@
 --   not_after_ms  number: server time after which this call is void
 --   items         2 for each item: field, value
 -- REPLY srv_us, done | repeated | refused
--- USES core/call: administered, check_types, server_us, settled
+-- USES core/call: administered, check_types, server_us
 
-settled(prefix)
 check_types({}, { sweep, retention }, {})
 local srv_us = server_us(now_ms, sweep)
 local known = administered(op, not_after_ms, math.floor(srv_us / 1000))

@@ -12,10 +12,9 @@
 --   field         c:<worker>, c:* or p:<worker>
 --   value         handlers at once or length of the pause in ms (0 = until it is resumed); '' = remove it
 -- REPLY srv_us, done | repeated | refused
--- USES core/call: administered, check_types, server_us, settled
+-- USES core/call: administered, check_types, server_us
 --      core/wake: notify_settings
 
-settled(prefix)
 check_types({}, { sweep, settings }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

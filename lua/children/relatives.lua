@@ -14,12 +14,11 @@
 --       buried with one of them (1 where a revival was cut off), some of its children, the cursor of the next
 --       page ('' = there is none)
 -- USES children/children: lacked_by, some_children
---      core/call: check_types, server_us, settled
+--      core/call: check_types, server_us
 --      core/envelope: job_head, options_of
 --      core/job: state_of
 --      core/run: run_look
 
-settled(prefix)
 check_types({ active, dead, done }, { sweep }, {})
 local reply, told = { server_us(now_ms, sweep) }, 0
 for at = 1, #KEYS - 4 do

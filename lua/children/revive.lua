@@ -18,7 +18,7 @@
 -- REPLY srv_us, done | repeated | refused, for each item: done | changed | held | corrupt | orphan, the state
 --       that it was in, the id of the job that has its unique key, or of the parent that is lost, else -
 -- USES children/children: block_job, keep_results, lacked_by, lacked_parents, leave_dead, place_child
---      core/call: administered, check_types, recorded_words, server_us, settled
+--      core/call: administered, check_types, recorded_words, server_us
 --      core/envelope: job_head
 --      core/history: past_beyond_death
 --      core/job: state_of, unique_holder
@@ -26,7 +26,6 @@
 --      core/run: run_is_readable, run_look, run_write
 --      core/wake: append_events, wake_push
 
-settled(prefix)
 check_types({ active, dead, prefix .. 'due', prefix .. 'blocked', prefix .. 'keeping' },
   { sweep, parked, stats }, {})
 redis.call('SCARD', prefix .. 'feeding')

@@ -28,10 +28,9 @@
 --       leases were not swept yet, ms until it checks the leader (0 = the next beat comes soon enough),
 --       version of the news (read_worker_updates.lua), the latest entry of `era`, 1 = nobody looks at the
 --       control connections of workers, so it has to sweep (rule 39)
--- USES core/call: check_types, server_us, settled
+-- USES core/call: check_types, server_us
 --      core/leader: beat_state, note_beat
 
-settled(prefix)
 local keys = { sweep = sweep, workers = workers, worker = worker, leader = leader, connections = connections,
   active = active }
 local state, last, leads = beat_state(keys)

@@ -12,13 +12,12 @@
 --   items    5 for each item: id, fence, nonce, error text, stack trace
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome
 -- USES children/children: call_back_dead
---      core/call: check_types, server_us, settled
+--      core/call: check_types, server_us
 --      core/envelope: job_head
 --      core/history: notes_kept
 --      core/lease: bury_job, end_lease, error_note, token_state
 --      core/wake: append_events, wake_push
 
-settled(prefix)
 check_types({ active, dead }, { sweep, stats }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

@@ -18,7 +18,7 @@
 --   items    5 for each item: id, fence, nonce, discarded | skipped | rerouted, error text
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome
 -- USES children/children: hand_over
---      core/call: check_types, server_us, settled
+--      core/call: check_types, server_us
 --      core/envelope: job_head, pack_token, tombstone_of
 --      core/history: note_end, notes_kept
 --      core/job: free_unique
@@ -27,7 +27,6 @@
 --      core/run: run_look
 --      core/wake: append_events, notify_waiters, wake_push
 
-settled(prefix)
 local jobs, runs = {}, {}
 for at = 10, #KEYS, 2 do jobs[#jobs + 1], runs[#runs + 1] = KEYS[at], KEYS[at + 1] end
 check_types({ active, done, dead, due, blocked, handing }, { sweep, stats }, {})

@@ -27,7 +27,7 @@
 -- REPLY srv_us, a letter for each item (c created, r repeated, d duplicate, x refused, m moved), then for
 --       each duplicate: state, fence, id of the existing job; then, if any job was created, the first and the
 --       last sequence
--- USES core/call: check_types, server_us, settled
+-- USES core/call: check_types, server_us
 --      core/envelope: envelope_open, envelope_start
 --      core/job: enqueue_known, reject_enqueue, unique_holder
 --      core/lane: due_member, lane_score
@@ -41,7 +41,6 @@ for at = 1, lane_count do
     zset = lane, wake = wake, waiting = {}, size = 0, best = 0 }
   zsets[#zsets + 1], zsets[#zsets + 2], wakes[at] = ready, lane, wake
 end
-settled(prefix)
 check_types(zsets, { sweep, classes, parked, stats }, wakes, { seq })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

@@ -13,13 +13,12 @@
 --   not_after_ms  number: server time after which this call is void
 --   items         3 for each item: id, fence, nonce
 -- REPLY srv_us, for each item: ok | repeated | stale | cancelled | void, deadline_ms
--- USES core/call: check_types, server_us, settled
+-- USES core/call: check_types, server_us
 --      core/envelope: job_head
 --      core/lease: note_lease, token_state
 --      core/limit: has_slots
 --      core/run: run_read, run_write
 
-settled(prefix)
 check_types({ active }, { sweep }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

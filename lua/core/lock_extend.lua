@@ -10,10 +10,9 @@
 --   ttl_ms        number: how long the lock is held from now on
 --   not_after_ms  number: server time after which this call is void
 -- REPLY srv_us, held | lost | refused, fence, until_ms
--- USES core/call: check_types, server_us, settled
+-- USES core/call: check_types, server_us
 --      core/lock: lock_read
 
-settled(prefix)
 check_types({}, { sweep, lock }, {}, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

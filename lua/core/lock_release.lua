@@ -8,9 +8,8 @@
 -- ARGV
 --   token    of the holder
 -- REPLY srv_us, released | lost, 0, 0
--- USES core/call: check_types, server_us, settled
+-- USES core/call: check_types, server_us
 
-settled(prefix)
 check_types({}, { sweep, lock }, {}, { op })
 local srv_us = server_us(now_ms, sweep)
 if redis.call('HGET', lock, 'token') == token then -- anchor: only-the-holder-releases-a-lock

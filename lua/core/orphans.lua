@@ -23,12 +23,11 @@
 --   most_ms  number: upper bound of the sleep that the reply allows
 -- REPLY srv_us, 0 = call again | most_ms, for each lease: reaped | buried | corrupt, id, fence, nonce,
 --       crashes
--- USES core/call: check_types, server_us, settled
+-- USES core/call: check_types, server_us
 --      core/history: notes_kept
 --      core/sweep: reap_job, swept_before, take_orphans
 --      core/wake: append_events, wake_push
 
-settled(prefix)
 check_types({ workers, due, rest, active, dead }, { sweep, parked, stats, connections }, {}, { swept })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

@@ -14,9 +14,8 @@
 --   worker   its name
 -- REPLY srv_us, version, handlers at once (0 = as it was started), pause (-1 none, 0 until it is resumed, or
 --       ms left), class, target, ...
--- USES core/call: check_types, server_us, settled
+-- USES core/call: check_types, server_us
 
-settled(prefix)
 check_types({}, { sweep, classes, settings }, { news })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

@@ -26,12 +26,11 @@
 --   lost          2 for each worker: incarnation, control connection
 -- REPLY srv_us, where the next page starts: start_ms and start_id ('' after the last one), for each lease:
 --       reaped | buried | corrupt, id, fence, nonce, crashes
--- USES core/call: check_types, server_us, settled
+-- USES core/call: check_types, server_us
 --      core/history: notes_kept
 --      core/sweep: reap_job, swept_before, take_leases
 --      core/wake: append_events, wake_push
 
-settled(prefix)
 check_types({ workers, due, rest, active, dead }, { sweep, parked, stats, connections }, {},
   { leader, swept })
 local srv_us = server_us(now_ms, sweep)

@@ -11,7 +11,7 @@
 -- ARGV
 --   items    4 for each item: id, fence, nonce, 1 where its handler was started and interrupted, else 0
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome
--- USES core/call: check_types, server_us, settled
+-- USES core/call: check_types, server_us
 --      core/envelope: envelope_options, job_head
 --      core/job: note_expiry
 --      core/lane: lanes_back, to_lane
@@ -19,7 +19,6 @@
 --      core/run: run_read
 --      core/wake: append_events, wake_push
 
-settled(prefix)
 check_types({ active }, { sweep, stats }, {})
 local srv_us = server_us(now_ms, sweep)
 local reply, held, wakes = {}, {}, {}

@@ -17,9 +17,8 @@
 --   items         5 for each item: name, ok | failed, total_us, most_us, bucket and runs of each bucket with
 --                 spaces between
 -- REPLY srv_us, ok | repeated | refused
--- USES core/call: check_types, server_us, settled
+-- USES core/call: check_types, server_us
 
-settled(prefix)
 local hashes = { sweep, others }
 for at = 5, #KEYS do hashes[#hashes + 1] = KEYS[at] end
 check_types({ took }, hashes, {}, { told })

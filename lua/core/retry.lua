@@ -15,7 +15,7 @@
 --            as: 0 or 1
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome (retried | buried)
 -- USES children/children: call_back_dead
---      core/call: check_types, server_us, settled
+--      core/call: check_types, server_us
 --      core/envelope: job_head
 --      core/history: notes_kept
 --      core/lane: due_member
@@ -23,7 +23,6 @@
 --      core/run: run_read
 --      core/wake: append_events, wake_push
 
-settled(prefix)
 check_types({ active, due, dead }, { sweep, stats }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

@@ -51,7 +51,7 @@
 --       anchor_ms, timing, policy; version of the news (read_worker_updates.lua), 1 = the caller is the
 --       leader; where it is to look at the control connections, for each: incarnation, client id
 -- USES children/children: hand_over, mend_feeding, release_results
---      core/call: check_types, server_us, settled
+--      core/call: check_types, server_us
 --      core/history: notes_kept, trim_history
 --      core/job: apply_retention, expire_due
 --      core/limit: has_slots, mend_limits
@@ -62,7 +62,6 @@
 --      core/wake: append_events, wake_classes, wake_push
 --      schedules/schedule: due_schedules
 
-settled(prefix)
 -- A sweep of an idle queue finds none of these keys, so it skips their work and the check of their types.
 local feeding, handing = prefix .. 'feeding', prefix .. 'handing'
 local some = redis.call('EXISTS', due, rest, cron, parked, blocking, limits, paused, active, expiring,

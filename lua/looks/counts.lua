@@ -17,10 +17,9 @@
 --   classes  1 for each class: its name
 -- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried, blocked, handing, cursor of the next
 --       call ('' = no more lanes), expired, losses of data that processes have found, skipped
--- USES core/call: server_us, settled
+-- USES core/call: server_us
 --      core/lane: some_lanes
 
-settled(prefix)
 local reply, waiting, wanted = { server_us(now_ms, sweep) }, 0, {}
 for at = 4, #ARGV do wanted[ARGV[at]] = true end
 local lanes, more = some_lanes(prefix, cursor)

@@ -14,13 +14,12 @@
 --   items    1 for each item: id
 -- REPLY srv_us, for each item: state, fence, time (ms: due, end of the lease, death or finish; 0 = none),
 --       envelope, fields of `run`
--- USES core/call: check_types, server_us, settled
+-- USES core/call: check_types, server_us
 --      core/envelope: job_head, look_at
 --      core/job: state_of
 --      core/lane: due_member
 --      core/run: run_open
 
-settled(prefix)
 check_types({ due, active, dead, done }, { sweep }, {})
 local reply, bytes = { server_us(now_ms, sweep) }, 0
 for at = 1, (#KEYS - 5) / 2 do

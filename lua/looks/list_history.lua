@@ -16,10 +16,9 @@
 --   outcome        how they have ended; '' = any
 -- REPLY srv_us, the setting ('' = none), how many entries were read, the time of the last one, how many of
 --       those were of that time, for each entry that is meant: entry, time
--- USES core/call: check_types, server_us, settled
+-- USES core/call: check_types, server_us
 --      core/history: history_rule
 
-settled(prefix)
 check_types({ history }, { sweep, stats }, {})
 local srv_us, setting = server_us(now_ms, sweep), redis.call('HGET', stats, 'history') or ''
 local age_ms, since_ms, server_ms = history_rule(setting).age_ms, 0, math.floor(srv_us / 1000)

@@ -8,9 +8,8 @@
 --   offset  number: first rank
 --   limit   number: most names
 -- REPLY srv_us, for each name: name, time of its first report (ms), its times: field and number
--- USES core/call: check_types, server_us, settled
+-- USES core/call: check_types, server_us
 
-settled(prefix)
 check_types({ took }, { sweep }, {})
 local found, page = {}, redis.call('ZRANGE', took, offset, offset + limit - 1, 'WITHSCORES')
 for at = 1, #page, 2 do

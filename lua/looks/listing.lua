@@ -12,10 +12,9 @@
 --   offset   number: first rank
 --   limit    number: most entries for each state
 -- REPLY srv_us, then for each of waiting, delayed, active, dead, done, blocked: member, score, ...
--- USES core/call: server_us, settled
+-- USES core/call: server_us
 --      core/lane: some_lanes
 
-settled(prefix)
 local reply, waiting, skip = { server_us(now_ms, sweep) }, {}, offset
 local cursor = ''
 repeat

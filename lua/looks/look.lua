@@ -18,12 +18,11 @@
 --   token    16 hex digits; '' = do not wait
 -- REPLY srv_us, pending | finished | cancelled | discarded | skipped | expired | rejected | dead | kept |
 --       gone, fence, ended_ms (0 = not known), record, error
--- USES core/call: check_types, server_us, settled
+-- USES core/call: check_types, server_us
 --      core/envelope: checked_head
 --      core/job: done_as
 --      core/run: run_read
 
-settled(prefix)
 check_types({ done, dead }, { sweep, stats }, {}, { run })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

@@ -15,11 +15,10 @@
 -- REPLY srv_us, pauses: name, until_ms (0 = until it is resumed), ...; for each limit: see limit_use; for
 --       each lane: lane, waiting jobs, since when the oldest one waits (ms), the limit that it waits for (''
 --       = none) or `rest`, the end of its rest (ms); cursor of the next call ('' = no more lanes)
--- USES core/call: check_types, server_us, settled
+-- USES core/call: check_types, server_us
 --      core/lane: some_lanes
 --      looks/looks: lane_since, limit_use, pauses_on
 
-settled(prefix)
 check_types({ blocking, rest }, { sweep, paused, limits, parked }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

@@ -13,12 +13,11 @@
 --   cursor   of names of waiting jobs: '' = begin; else where the call before has ended
 -- REPLY srv_us, how many entries, their ids, or of each name: name, count (name '' = corrupt), cursor of the
 --       next call ('' = no more)
--- USES core/call: server_us, settled
+-- USES core/call: server_us
 --      core/envelope: job_head
 --      core/job: jobs_in
 --      core/lane: some_lanes
 
-settled(prefix)
 local srv_us = server_us(now_ms, sweep)
 local words, counts, found, more = {}, {}, {}, ''
 if names == '1' and state == 'waiting' then

@@ -28,14 +28,13 @@
 --       0 = none), how many jobs of its lane come first, how many jobs it waits for, and of up to 10 of these
 --       id and state; for each worker: incarnation, until_ms, last heartbeat, until_ms of its pause (-1 =
 --       none); how many jobs wait for it or may read its result, and of up to 10 of these id and state
--- USES core/call: check_types, server_us, settled
+-- USES core/call: check_types, server_us
 --      core/envelope: envelope_cost, envelope_open, envelope_target, job_head
 --      core/job: state_of
 --      core/lane: due_member
 --      core/run: run_open
 --      looks/looks: limit_use, pauses_on
 
-settled(prefix)
 check_types({ due, active, dead, done, rest, workers }, { sweep, paused, limits, parked, worker_settings },
   {}, { job, run })
 local srv_us = server_us(now_ms, sweep)

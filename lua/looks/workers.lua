@@ -9,9 +9,8 @@
 --   offset   number: first rank
 --   limit    number: most workers
 -- REPLY srv_us, leader, for each worker: incarnation, until_ms, last heartbeat
--- USES core/call: check_types, server_us, settled
+-- USES core/call: check_types, server_us
 
-settled(prefix)
 check_types({ workers }, { sweep }, {}, { leader })
 local found, page = {}, redis.call('ZRANGE', workers, offset, offset + limit - 1, 'WITHSCORES')
 for at = 1, #page, 2 do

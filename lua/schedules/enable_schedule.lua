@@ -12,10 +12,8 @@
 --   version       the version that the next tick was computed for
 --   next_ms       the next tick, 0 = stop the schedule
 -- REPLY srv_us, done | repeated | refused, changed | same | other | gone
--- USES core/call: settled
---      schedules/schedule: schedule_call, schedule_enable
+-- USES schedules/schedule: schedule_call, schedule_enable
 
-settled(prefix)
 local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms,
   not_after_ms)
 if known then return known end

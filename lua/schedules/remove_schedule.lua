@@ -10,10 +10,8 @@
 --   not_after_ms  number: server time after which this call is void
 --   name          name of the schedule
 -- REPLY srv_us, done | repeated | refused, changed | gone
--- USES core/call: settled
---      schedules/schedule: schedule_call, schedule_remove
+-- USES schedules/schedule: schedule_call, schedule_remove
 
-settled(prefix)
 local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms,
   not_after_ms)
 if known then return known end

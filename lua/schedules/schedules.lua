@@ -11,10 +11,9 @@
 --   limit    number: most schedules of the page
 -- REPLY srv_us, 1 where more follow, then for each: name, version, timing, policy, job, enabled, anchor_ms,
 --       next_ms, last_ms, last_job, count, missed, skipped, error
--- USES core/call: server_us, settled
+-- USES core/call: server_us
 --      schedules/schedule: add_schedule
 
-settled(prefix)
 local page = {}
 local srv_us = server_us(now_ms, sweep)
 if name ~= '' then

@@ -26,13 +26,12 @@
 --   items        1 for each item: its tick (ms)
 -- REPLY srv_us, ticked | repeated | moved, jobs not made because the one before has not ended, then the ids
 --       of those that were
--- USES core/call: check_types, server_us, settled
+-- USES core/call: check_types, server_us
 --      core/envelope: envelope_open, job_head
 --      core/job: job_state, make_job, unique_holder
 --      core/wake: append_events, wake_push
 --      schedules/schedule: note_tick, tick_state, ticked_until
 
-settled(prefix)
 check_types({ cron, due, active, dead }, { sweep, schedule, classes, parked, stats }, {},
   { seq, unpack(KEYS, 11) })
 local srv_us = server_us(now_ms, sweep)

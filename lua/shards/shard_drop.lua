@@ -8,12 +8,11 @@
 --   number  number: of the batch
 -- REPLY srv_us, how many jobs
 -- USES children/children: forget_lacked
---      core/call: check_types, server_us, settled
+--      core/call: check_types, server_us
 --      core/envelope: envelope_open
 --      core/job: free_unique
 --      shards/shard: words_unpack
 
-settled(prefix)
 check_types({}, { sweep, transit }, {})
 local srv_us = server_us(now_ms, sweep)
 local known = redis.call('HMGET', transit, 'number', 'to')

@@ -11,9 +11,8 @@
 --             shards; '' = as it is
 --   sequence  number: the next jobs have a later one
 -- REPLY srv_us, the last sequence
--- USES core/call: check_types, server_us, settled
+-- USES core/call: check_types, server_us
 
-settled(prefix)
 check_types({}, { sweep, stats }, {}, { seq })
 local srv_us, last = server_us(now_ms, sweep), tonumber(redis.call('GET', seq) or 0)
 if moved ~= '' then redis.call('HSET', stats, 'moved', moved) end

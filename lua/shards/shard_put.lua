@@ -21,12 +21,11 @@
 --   skipped   number: the same
 --   jobs      2 for each job: id, packed
 -- REPLY srv_us, put | repeated, how many jobs were left out because another one has their id
--- USES core/call: check_types, server_us, settled
+-- USES core/call: check_types, server_us
 --      core/envelope: envelope_open
 --      core/wake: wake_push
 --      shards/shard: enter_shard, words_unpack
 
-settled(prefix)
 check_types({ due, dead, expiring }, { sweep, classes, parked, stats, arrived }, {}, { seq })
 local srv_us = server_us(now_ms, sweep)
 if tonumber(redis.call('HGET', arrived, source) or 0) >= number then return { srv_us, 'repeated', 0 } end

@@ -14,9 +14,8 @@
 --   moved   what enqueues into shard 0 are told from now on, as in shard_gate; '' = as it is
 --   fresh   1 = only if no job was ever put into the queue
 -- REPLY srv_us, done | changed | used, the record now
--- USES core/call: check_types, server_us, settled
+-- USES core/call: check_types, server_us
 
-settled(prefix)
 check_types({}, { sweep, stats }, {}, { seq, shards })
 local srv_us, now = server_us(now_ms, sweep), redis.call('GET', shards) or ''
 if now ~= known then return { srv_us, now == record and 'done' or 'changed', now } end

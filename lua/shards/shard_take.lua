@@ -20,11 +20,10 @@
 --   jobs    1 for each job: id
 -- REPLY srv_us, taken | busy (another batch is on its way, and told) | stale, number of the last batch, its
 --       shard ('' = it has arrived), for each of its jobs: id, packed
--- USES core/call: check_types, server_us, settled
+-- USES core/call: check_types, server_us
 --      core/lane: leave_empty
 --      shards/shard: job_to_move, leave_shard
 
-settled(prefix)
 check_types({ due, dead, expiring, active, blocked }, { sweep, stats, transit }, {})
 redis.call('SCARD', feeding)
 local srv_us = server_us(now_ms, sweep)

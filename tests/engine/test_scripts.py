@@ -59,6 +59,8 @@ ACTIVE, NOW = "--   active   zset  ids\n", "--   now_ms   number: the time\n"
 ITEMS = "--   items    2 for each item: job and run\n"
 DOUBLE = "-- Twice.\nlocal function double(number)\n  return number * 2\nend\n"
 TRIPLE = "\n-- Three times.\nlocal function triple(number)\n\n  return double(number) + number\nend\n"
+#: A statement of a script itself, which a slot or a function is not.
+STATEMENT = re.compile(r"^(?!#|--|end$|function |local (?:function|rarely)\b|local \w+ = .*\])\S.*", re.MULTILINE)
 NUMBERS = "-- Numbers.\n\n" + DOUBLE + TRIPLE
 
 
@@ -121,16 +123,25 @@ def test_a_header_that_the_body_denies(folder: Path, old: str, new: str, message
     assert "sample.lua" in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_the_slots_of_a_head_come_before_those_of_the_script(folder: Path) -> None:
-    head = "--\n-- HEAD of the scripts here.\n-- KEYS\n--   lane  zset  ids\n-- ARGV\n--   at_ms  number: a time\n"
+def test_a_head_brings_the_first_slots_and_the_first_statement(folder: Path) -> None:
+    head = (
+        "--\n-- HEAD of the scripts here.\n-- KEYS\n--   lane  zset  ids\n-- ARGV\n--   at_ms  number: a time\n"
+        "-- FIRST triple(at_ms)\n"
+    )
     (folder / "modules" / "numbers.lua").write_text(NUMBERS.replace("-- Numbers.\n", f"-- Numbers.\n{head}"))
     path = changed(folder, "-- KEYS\n--   lane     zset  ids\n", "-- HEAD dsps/numbers\n-- KEYS\n")
-    refused(ScriptFault, "sample.lua: at_ms is declared and never used", load_script, path)
-    path.write_text(path.read_text().replace("double(now_ms)", "double(now_ms + at_ms)"))
     script = load_script(path)
     assert (script.keys, script.arguments) == (("lane", "active"), ("at_ms", "now_ms"))
     assert "local lane = KEYS[1]\nlocal active = KEYS[2]\nlocal at_ms = tonumber(ARGV[1])\n" in script.text
     assert "HEAD" not in script.text and "--   at_ms  number: a time\n--   now_ms" in script.text
+    assert f"{DOUBLE}{TRIPLE[1:]}triple(at_ms)\n\nreturn" in script.text and "FIRST" not in script.text
+    # A script that calls the function itself says where, and so has to name it, and all slots.
+    path.write_text(path.read_text().replace("double(now_ms)", "triple(now_ms)"))
+    refused(ScriptFault, "sample.lua: at_ms is declared and never used", load_script, path)
+    path.write_text(path.read_text().replace("triple(now_ms)", "triple(now_ms + at_ms)"))
+    refused(ScriptFault, "USES names double, which it does not use", load_script, path)
+    path.write_text(path.read_text().replace(": double", ": triple"))
+    assert "triple(at_ms)" not in load_script(path).text
     path.write_text(path.read_text().replace("HEAD dsps/numbers", "HEAD dsps/words"))
     refused(ScriptFault, "script sample.lua: dsps/words has no HEAD", load_script, path)
 
@@ -294,9 +305,14 @@ def test_rule_27_a_script_that_makes_keys_of_its_own_waits_until_the_slot_is_set
     """A key that is not in KEYS reads as missing at the node that it has not reached; those in KEYS the server looks after."""
     script = load_script(FILES[name], LANES)
     before, settles, _ = FILES[name].read_text().partition("\n\n")[2].partition("settled(prefix")
-    assert bool(settles) == ("prefix" in script.arguments)
+    if not settles:
+        before, settles, _ = script.text.partition("\nsettled(prefix)\n")
+        assert bool(settles) == ("prefix" in script.arguments)
+        # Nothing but slots and functions stands before it.
+        assert not settles or not STATEMENT.search(before)
+        return
     reads = re.compile(r"\bredis\.p?call\('[A-Z]+', (\w+)|\b(check_types|lanes_of|schedule_call)\(")
-    for key, function in reads.findall(before) if settles else ():
+    for key, function in reads.findall(before):
         # While the slot moves the server refuses a plain enqueue by itself, because the key of its job is missing.
         of_plain = name == "enqueue" and (function == "check_types" or key in ("classes", "parked", "wake"))
         assert key in script.keys or of_plain, (key, function)

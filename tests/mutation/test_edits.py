@@ -133,9 +133,10 @@ def test_drawn_edits_load_and_compile(ironclaim_server: EmbeddedServer, tmp_path
         assert python_edits.valid(catalogue.changed(lua(edit), edit.changes)), edit
 
 
-@pytest.mark.parametrize("new", ["settled(prefixes)", "settled(prefix"], ids=["for the loader", "for the server"])
-def test_what_does_not_load_is_no_edit(ironclaim_server: EmbeddedServer, tmp_path: Path, new: str) -> None:
-    file, old = "lua/core/beat.lua", "settled(prefix)"
+@pytest.mark.parametrize(("part", "instead"), [("prefix,", "prefixes,"), (")", "")], ids=["for the loader", "for the server"])
+def test_what_does_not_load_is_no_edit(ironclaim_server: EmbeddedServer, tmp_path: Path, part: str, instead: str) -> None:
+    file, old = "lua/core/finish.lua", "local feeding = settled(prefix, prefix .. 'feeding')"
+    new = old.replace(part, instead)
     change = catalogue.Change(file, (catalogue.ROOT / file).read_text().split("\n").index(old) + 1, old, new)
     loading = lua_edits.Loading(ironclaim_server.url, tmp_path)
     assert not loading.accepts(catalogue.Edit("x", "x", (change,)))

@@ -1,11 +1,12 @@
 -- The start of each script: the time, the check of key types, and whether the call was carried out before.
 --
--- HEAD of the scripts that name it: their first slots.
+-- HEAD of the scripts that name it: their first slots, and their first statement.
 -- KEYS
 --   sweep   hash    state of the sweeps
 -- ARGV
 --   now_ms  '' or the time of a test
 --   prefix  prefix of the queue's keys
+-- FIRST settled(prefix)
 
 -- The script's one clock: server time in microseconds, or the time that a test passed in, which only queues
 -- made for tests accept.
