@@ -271,7 +271,8 @@ def test_a_check_that_counted_something_is_listed_though_it_is_valid() -> None:
     assert lines[2] == "  2 other checks, all valid (--all lists them)"
 
 
-def test_a_violated_run_ends_with_its_proof_and_the_commands(tmp_path: Path) -> None:
+def test_a_violated_run_ends_with_its_proof_and_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path.parent)
     rows = ["worker-1.jsonl:7   1.000 s", "worker-1.jsonl:12  1.500 s"]
     run = decided(
         "violated", check_entry("J2"), check_entry("J1", "violated", "a broke", examples=["a broke"], evidence=rows), **BENCH
@@ -280,8 +281,8 @@ def test_a_violated_run_ends_with_its_proof_and_the_commands(tmp_path: Path) -> 
     assert section(printed, "reasons") == ["  J1 violated: a broke", *(f"    {row}" for row in rows)]
     assert printed.count("a broke") == 1
     repeat, least = (" ".join(line.split()) for line in section(render(run, tmp_path, columns=500), "what now"))
-    assert repeat.startswith("repeat ") and repeat.endswith(f" -m chaos replay {tmp_path}")
-    assert least.startswith("find the least faults ") and least.endswith(f" -m chaos shrink {tmp_path}")
+    assert repeat.startswith("repeat ") and repeat.endswith(f" -m chaos replay {tmp_path.name}")
+    assert least.startswith("find the least faults ") and least.endswith(f" -m chaos shrink {tmp_path.name}")
 
 
 REPEATING = [
