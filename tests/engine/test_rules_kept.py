@@ -2,6 +2,7 @@
 
 import pytest
 
+from engine.ops.looks import Explain
 from tests.engine.desk import Desk
 from tests.engine.helpers.scenes import saved
 from tests.engine.ops import Alter, Enqueue
@@ -35,6 +36,8 @@ def test_a_result_outlives_its_time_while_a_child_waits_for_another_parent_and_t
     for _ in range(6):
         desk.tick(10_000).sweeps(2)
     assert result_until(desk, "p1"), "it waits for its other parent"
+    told = desk.run(Explain("p1"))
+    assert (told.feeds, told.children) == (1, (("child", "blocked"),)), "it may still read it"
     finish_all(desk, "p2")
     desk.tick(60_000).sweeps(2)
     assert result_until(desk, "p1") and result_until(desk, "p2"), "it is in its lane"
