@@ -219,21 +219,17 @@ class AsyncConnections:
                 raise redis.ConnectionError(f"{node.host}:{node.port} is not the primary any more")
         except BaseException as error:
             await connection.disconnect(nowait=True)
-            self.note_error(error)
+            self.note_errors([error])
             raise
         return connection
 
-    def note_error(self, error: BaseException) -> None:
-        """Take an error that ended a call or a connection: another server may have to be found."""
-        if self._resolver is not None and isinstance(error, (redis.RedisError, OSError)):
-            self._resolver.note_error(error)
-
     def note_errors(self, replies: Sequence[Any]) -> None:
-        """Take the errors among replies. Where the address is fixed nothing is looked at."""
+        """Take the errors among replies, or what ended a call or a connection: another server may have to be
+        found. Where the address is fixed nothing is looked at."""
         if self._resolver is not None:
             for reply in replies:
-                if isinstance(reply, Exception):
-                    self.note_error(reply)
+                if isinstance(reply, (redis.RedisError, OSError)):
+                    self._resolver.note_error(reply)
 
     def asked_node(self, error: AskError) -> Node | None:
         """The node that an ASK has named; None where the address is fixed."""
