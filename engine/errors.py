@@ -191,7 +191,7 @@ class BatchFailed(EngineError):
         told: object = {} if results is None else results
         if not isinstance(told, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Malformed("results", told, "a mapping of job ids to results")
-        super().__init__(f"{len(failures)} jobs failed")
+        super().__init__(f"{counted(len(failures), 'job')} failed")
         self.failures = dict(failures)
         self.results = dict(cast("Mapping[str, object]", told))
 
@@ -302,6 +302,11 @@ def describe(failure: BaseException) -> str:
 def bounded_error(text: str) -> str:
     """A short error text that can be stored."""
     return text[:_ERROR_CHARACTERS_MAX].encode(errors="replace").decode()
+
+
+def counted(number: int, what: str) -> str:
+    """So many of something: `1 job`, `2 jobs`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 # -- JSON for who looks at what is stored: whatever stands there, the answer is JSON in UTF-8 that every

@@ -45,9 +45,9 @@ def test_a_resharding_tells_what_it_does_and_what_is_left(queue: Queue) -> None:
     queue.enqueue("work", 1, id="waits")
     assert ironclaim(*words, "--wait", "1ms") == Done(
         1,
-        "queue mails: prepares 3 shards\nqueue mails: moves the jobs of 1 shards\n"
+        "queue mails: prepares 3 shards\nqueue mails: moves the jobs of 1 shard\n"
         "queue   mails\nshards  3\nmoved   1\nleft    1\n",
-        "ironclaim: queue mails: 1 jobs run, or wait for others, at their old shards; run this again later\n",
+        "ironclaim: queue mails: 1 job left at the old shards, running or waiting for others; run this again later\n",
     )
     queue.driver.run(queue.model.call(Finish((job.lease,))))
     assert ironclaim(*words, "--json") == Done(0, '{"queue": "mails", "shards": 3, "moved": 0, "left": 0}\n', "")
