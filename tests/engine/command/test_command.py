@@ -64,6 +64,22 @@ def test_the_environment_sets_what_no_argument_says(ironclaim_url: str) -> None:
     assert told.startswith("ironclaim: IRONCLAIM_LEASE_MS: 'long'") and "--lease-ms" in told
 
 
+def test_a_variable_that_is_nearly_one_of_ours_is_told_and_those_of_others_are_not(ironclaim_url: str) -> None:
+    # Of a drill, of the harness, of Kubernetes beside a service of this name, of a service.
+    others = "HISTORY HISTORY_QUEUE HISTORY_URL HISTORY_UNDER SINK PROC TIMED CONTROL GROW REDIS_SERVER SPARK_MASTER SPARK_CONF "
+    others += "SERVICE_HOST SERVICE_PORT PORT_8080_TCP SHOP"
+    given = {f"IRONCLAIM_{name}": "x" for name in ("OBSERVR", "LEASE_MSS", "URLS", *others.split())}
+    done = ironclaim("queues", "--json", **given, IRONCLAIM_URL=ironclaim_url)
+    assert (done.returncode, done.stdout, done.stderr.splitlines()) == (
+        0,
+        "[]\n",
+        [
+            f"ironclaim: IRONCLAIM_{name}: no command reads this variable, perhaps IRONCLAIM_{meant}"
+            for name, meant in (("LEASE_MSS", "LEASE_MS"), ("OBSERVR", "OBSERVER"), ("URLS", "URL"))
+        ],
+    )
+
+
 def test_the_help_of_the_worker_has_each_setting_with_its_default() -> None:
     text = " ".join(ironclaim("worker", "--help").stdout.split()).replace("worker- HOST", "worker-HOST")
     about = sentences(WorkerSettings) | sentences(GroupSettings)
