@@ -191,7 +191,7 @@ class BatchFailed(EngineError):
         told: object = {} if results is None else results
         if not isinstance(told, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Malformed("results", told, "a mapping of job ids to results")
-        super().__init__(f"{len(failures)} jobs failed")
+        super().__init__(f"{counted(len(failures), 'job')} failed")
         self.failures = dict(failures)
         self.results = dict(cast("Mapping[str, object]", told))
 
@@ -304,6 +304,11 @@ def bounded_error(text: str) -> str:
     return text[:_ERROR_CHARACTERS_MAX].encode(errors="replace").decode()
 
 
+def counted(number: int, what: str) -> str:
+    """So many of something: `1 job`, `2 jobs`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 # -- JSON for who looks at what is stored: whatever stands there, the answer is JSON in UTF-8 that every
 # reader takes.
 #
@@ -384,7 +389,8 @@ HIDDEN = "***"
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 #: An option of a url, or a word of the DSN of a database.
 _OPTION = re.compile(
-    r"((?<![a-z])(?:[a-z_]*(?:password|passwd|pwd|secret|token|api_?key)|username)\s*=\s*)('(?:[^'\\]|\\.)*'|\S+)",
+    r"((?<![a-z_])(?:[a-z_]*(?:password|passwd|pwd|secret|token|api_?key)|(?:[a-z_]*_)?username)\s*=\s*)"
+    r"('(?:[^'\\]|\\.)*'|\S+)",
     re.IGNORECASE,
 )
 #: Hosts with ports that are numbers, up to where a path begins: nothing in them can be a password.
@@ -393,7 +399,7 @@ _HOSTS = re.compile(
     re.IGNORECASE,
 )
 _QUERY = re.compile(r"[?#]")
-_USER = re.compile(r"([a-z][a-z0-9+.-]*://).*@", re.IGNORECASE | re.DOTALL)
+_BEGIN = re.compile(r"(?<![a-z0-9+.-])[0-9+.-]*[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 #: Where a url ends at the latest: another one begins behind a blank, a quote, a bracket or a comma.
 _NEXT = re.compile(r"(?<=[\s'\"`(\[{<,;|])(?=[a-z][a-z0-9+.-]*://)", re.IGNORECASE)
 #: What a sentence may put behind a url.
@@ -423,14 +429,22 @@ def without_query(url: str) -> str:
 
 
 def redacted(text: str) -> str:
-    """A text in which urls and DSNs may stand, with `***` for their passwords."""
+    """A text in which urls and DSNs may stand, with `***` for their passwords. Others may write it, so it is
+    searched in time by its length."""
     if "=" in text:
         text = _OPTION.sub(rf"\1{HIDDEN}", text)
     if "://" not in text:
         return text
-    *earlier, last = [_USER.sub(rf"\1{HIDDEN}@", one) for one in _NEXT.split(text)]
+    *earlier, last = map(_without_user, _NEXT.split(text))
     # Behind a password with a blank in it something may look like another url.
     return "".join([one if "@" in one else _placed(one) for one in earlier]) + last
+
+
+def _without_user(text: str) -> str:
+    """A text with `***` for what stands between its first url and its last `@`."""
+    at = text.rfind("@")
+    begin = _BEGIN.search(text, 0, at) if at >= 0 else None
+    return text if begin is None else f"{text[: begin.end()]}{HIDDEN}{text[at:]}"
 
 
 def _placed(text: str) -> str:

@@ -30,6 +30,7 @@ from engine.errors import (
     ScriptFault,
     UnknownParent,
     UnsupportedFeature,
+    counted,
     logger,
 )
 from engine.ops.admin import NoteQueue
@@ -364,7 +365,9 @@ class _Relay:
         )
         age_s = _OTHERS_S if self._others_s else 0
         for other, waiting in rows(connection, query, (*self._queues, age_s)):
-            log.warning("%d rows for queue %s, which this relay does not send", waiting, _text(True, other))
+            log.warning(
+                "%s for queue %s, which this relay does not send", counted(waiting, "row"), _text(True, other)
+            )
         connection.rollback()
         self._others_s = time.monotonic() + _OTHERS_S
 

@@ -38,7 +38,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from engine import validate
-from engine.errors import Malformed, ServerUnavailable, UnsupportedFeature
+from engine.errors import Malformed, ServerUnavailable, UnsupportedFeature, counted
 from engine.ops.admin import (
     AdminOperation,
     DropTaken,
@@ -129,7 +129,7 @@ class Resharding:
         sources = list(self._sources(former))
         for source, _ in sources:
             self._run(source, SetGate(sharding.moved(self._to, families=True)))
-        self._tell(f"moves the jobs of {former.shards} shards")
+        self._tell(f"moves the jobs of {counted(former.shards, 'shard')}")
         while not self._empty(sources, record.layout):
             if until_s is not None and time.monotonic() > until_s:
                 return self._moved

@@ -10,6 +10,7 @@ import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -246,9 +247,26 @@ def one_of(*known: str) -> Callable[[str], str]:
     return word
 
 
+#: What the names of environment variables begin with, and those that options have.
+_PREFIX, _VARIABLES = "IRONCLAIM_", set[str]()
+#: How similar two names are of which one is the other, misspelt. The harness, services and Kubernetes have
+#: others, which nobody should be told of: `IRONCLAIM_SERVICE_HOST` is 0.82 of `IRONCLAIM_SERVICE_MS`.
+_SIMILARITY_MIN = 0.85
+
+
 def variable(flag: str) -> str:
     """The environment variable of an option: `IRONCLAIM_LEASE_MS` for `--lease-ms`."""
-    return "IRONCLAIM_" + flag.removeprefix("--").upper().replace("-", "_")
+    return _PREFIX + flag.removeprefix("--").upper().replace("-", "_")
+
+
+def misspelt(*others: str) -> Iterator[str]:
+    """What to say of each variable of the environment that is nearly that of an option, or one of these."""
+    known = [name.removeprefix(_PREFIX) for name in sorted({*_VARIABLES, *others})]
+    for name in sorted(os.environ):
+        word = name.removeprefix(_PREFIX)
+        near = get_close_matches(word, known, 1, _SIMILARITY_MIN) if word not in (name, *known) else []
+        if near:
+            yield f"{name}: no command reads this variable, perhaps {_PREFIX}{near[0]}"
 
 
 def add(
@@ -265,6 +283,7 @@ def add(
     """Add an option that the environment may set. `shown` is the default in the help text, where another one
     is applied later. Raises Malformed, naming the variable, for a value of the wrong kind."""
     name = variable(flag)
+    _VARIABLES.add(name)
     given = os.environ.get(name)
     if given is not None:
         try:

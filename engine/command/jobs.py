@@ -11,6 +11,7 @@ from typing import Any, Literal
 from engine import validate
 from engine.command.arguments import add_json, add_queue, duration_ms, never_was, opened
 from engine.command.output import instant, json_text, print_error, renamed, show, show_one, tell
+from engine.errors import counted
 from engine.ops.admin import Altered
 from engine.ops.looks import listed
 from engine.queue import looks
@@ -381,7 +382,7 @@ def _by_error(options: argparse.Namespace) -> int:
         rows = [renamed(row, kind="error", count="jobs", job="example") for row in rows]
     show(rows, as_json=options.json, nothing="no job is dead")
     if found.more:
-        print_error(f"these are the {found.looked} jobs that died last; others died before")
+        print_error(f"of the {counted(found.looked, 'job')} that died last; others died before")
     return 0
 
 

@@ -45,7 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _carried_out(given: list[str]) -> int:
     try:
-        options = _parser().parse_args(given)
+        parser = _parser()
+        _tell_misspelt()
+        options = parser.parse_args(given)
         #: For a command that runs itself in another process.
         options.arguments = given
         if options.command not in _SERVICES:
@@ -70,6 +72,13 @@ def _carried_out(given: list[str]) -> int:
         log.debug("the command has failed", exc_info=error)
         print_error(describe(error))
         return FAILED
+
+
+def _tell_misspelt() -> None:
+    from engine.command.arguments import misspelt
+
+    for complaint in misspelt(VARIABLE):
+        print_error(complaint)
 
 
 class _Parser(Parser):

@@ -17,7 +17,7 @@ from engine.command.arguments import add, add_json, add_server, duration_ms, fin
 from engine.command.output import Progress, instant, print_error, show_one
 from engine.command.worker import add_logging, begin_logging, resume_logging
 from engine.effects import Connection, of_database
-from engine.errors import EngineError, Malformed
+from engine.errors import EngineError, Malformed, counted
 from engine.models.dsps import DspsModel
 from engine.options import nearest
 from engine.queue.settings import QueueSettings
@@ -124,8 +124,8 @@ def run_reshard(options: argparse.Namespace) -> int:
         moved = Resharding(queue, options.to, tell=tell).run(options.wait_ms)
     if not moved.done:
         print_error(
-            f"queue {options.queue}: {moved.left} jobs run, or wait for others, at their old shards; "
-            "run this again later"
+            f"queue {options.queue}: {counted(moved.left, 'job')} left at the old shards, running or waiting "
+            "for others; run this again later"
         )
     show_one(
         {"queue": options.queue, "shards": options.to, "moved": moved.jobs, "left": moved.left},
@@ -193,7 +193,7 @@ def run_outbox(options: argparse.Namespace) -> int:
         if not of_database(error):
             raise
         raise DatabaseFailed(f"{type(error).__name__}: {' '.join(str(error).split())}") from error
-    print(f"{sent} rows sent")
+    print(f"{counted(sent, 'row')} sent")
     return 0
 
 

@@ -90,7 +90,7 @@ class Problem(Exception):
         self.detail = detail
         self.headers = headers or {}
         if value is not None:
-            # To look for passwords takes time by the square of the length.
+            # Nobody reads a long one, and a body of 64 MiB would be searched for passwords for seconds.
             long = len(value) > READ_CHARACTERS_MAX
             value = outlined(value) if long else redacted(value)[:_VALUE_CHARACTERS_MAX]
         named = {"field": field, "value": value, "bound": bound}

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Literal, cast
 
 from engine import routing
+from engine.errors import counted
 from engine.ops.base import frozen, whole
 from engine.ops.claims import DEFAULT_ROUTE, Attributes
 from engine.ops.looks import Explained, LaneLook, LimitInfo, ObstaclesPart, PauseInfo, instant, listed
@@ -189,7 +190,7 @@ def _sentence(state: JobState, found: Explained) -> str:
         case "delayed" if found.at_ms * 1000 <= found.srv_us:
             return f"was delayed until {at}, and waits " + (_workers(found) or "for the next claim or sweep")
         case "delayed" if failures:
-            return f"waits until {at} for its next attempt, after {_count(failures, 'failed attempt')}" + (
+            return f"waits until {at} for its next attempt, after {counted(failures, 'failed attempt')}" + (
                 error and f": {error}"
             )
         case "delayed":
@@ -236,7 +237,7 @@ def _waits(found: Explained) -> list[str]:
         return reasons
     if found.before:
         return [
-            f"for its turn: {_count(found.before, 'job')} of its lane "
+            f"for its turn: {counted(found.before, 'job')} of its lane "
             f"{'come' if found.before > 1 else 'comes'} first"
         ]
     return ["to be claimed: nothing holds it back"]
@@ -268,7 +269,7 @@ def _workers(found: Explained) -> str:
     if in_hand < places or not places:
         return ""
     busy = f"{listed(info.name for info in free)} {_are(free)} busy"
-    return f"because {busy}, with {_count(in_hand, 'job')} in hand for {_count(places, 'handler')}"
+    return f"because {busy}, with {counted(in_hand, 'job')} in hand for {counted(places, 'handler')}"
 
 
 def _takes_name(info: WorkerInfo, name: str) -> bool:
@@ -315,10 +316,6 @@ def _wanted(target: str) -> str:
 
 def _are(of: list[Any]) -> str:
     return "are" if len(of) > 1 else "is"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _last_line(text: str) -> str:

@@ -50,6 +50,44 @@ from engine.redis.scripts import Script
 # loop waits for them.
 
 
+#: How often a time that is over is prolonged, and by which part of it each time.
+_LOOKS, _PART = 4, 40
+
+
+class Patience:
+    """The time within which an answer must come, else TimeoutError.
+
+    A loop that stood still, because a handler blocked it or the process was stopped, hears of an answer that
+    has long been there and of the end of the time at once; the task that waits would read it a few turns
+    later. So a time that is over is prolonged by some more turns."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._bound = asyncio.timeout(None)
+
+    async def __aenter__(self) -> Patience:
+        await self._bound.__aenter__()
+        self._wait(_LOOKS)
+        return self
+
+    async def __aexit__(self, *failure: Any) -> None:
+        self._timer.cancel()
+        await self._bound.__aexit__(*failure)
+
+    def renew(self) -> None:
+        """Begin it anew: the next answer has its own time."""
+        self._timer.cancel()
+        self._bound.reschedule(None)
+        self._wait(_LOOKS)
+
+    def _wait(self, looks: int, part: int = 1) -> None:
+        loop = asyncio.get_running_loop()
+        if looks < 0:
+            self._bound.reschedule(loop.time())
+        else:
+            self._timer = loop.call_later(self._timeout_s / part, self._wait, looks - 1, _PART)
+
+
 class AsyncDialer:
     """Makes connections, not yet connected, whose reads wait without end: who uses them bounds each exchange
     as a whole, within `timeout_s`."""
@@ -68,7 +106,7 @@ class AsyncDialer:
             return None
         if (fresh := resolver.fresh(slot)) is not None:
             return fresh
-        async with asyncio.timeout(2 * self.timeout_s):
+        async with Patience(2 * self.timeout_s):
             await asyncio.wrap_future(resolver.find())
         return resolver.found(slot)
 
@@ -88,9 +126,7 @@ class AsyncDialer:
 
         return self.endpoint.connection_class(**settings, redis_connect_func=greet)
 
-    async def read(
-        self, connection: Connection, count: int, replies: list[Any], patience: asyncio.Timeout
-    ) -> None:
+    async def read(self, connection: Connection, count: int, replies: list[Any], patience: Patience) -> None:
         """Put the next replies of a connection into `replies`, errors that the server sent among them. A
         failure of the connection is raised, also TimeoutError for a reply that does not come in time; what
         came before it is in the list."""
@@ -101,8 +137,7 @@ class AsyncDialer:
                 if not is_reply(error):
                     raise
                 replies.append(error)
-            # The next reply has its own time.
-            patience.reschedule(asyncio.get_running_loop().time() + self.timeout_s)
+            patience.renew()
 
     async def _ask(self, connection: Connection, commands: Sequence[tuple[object, ...]]) -> list[Any]:
         """Send commands on a new connection and read the replies."""
@@ -111,7 +146,7 @@ class AsyncDialer:
         await connection.send_packed_command(packed, check_health=False)
         replies: list[Any] = []
         try:
-            async with asyncio.timeout(self.timeout_s) as patience:
+            async with Patience(self.timeout_s) as patience:
                 await self.read(connection, len(commands), replies, patience)
         except FAILURES as error:
             raise refused_credentials(replies) or error from None
@@ -186,9 +221,9 @@ class AsyncConnections:
         self._shared: dict[int, PipelinedConnection] = {}
         self._opening = asyncio.Lock()
 
-    def patience(self) -> asyncio.Timeout:
-        """The time within which an answer must come, else TimeoutError."""
-        return asyncio.timeout(self._dialer.timeout_s)
+    def patience(self) -> Patience:
+        """The time within which an answer of this server must come."""
+        return Patience(self._dialer.timeout_s)
 
     async def take(self, slot: int) -> Connection:
         """A connection that is ready to send calls of a slot. Raises redis-py's errors, TimeoutError, or
@@ -219,21 +254,17 @@ class AsyncConnections:
                 raise redis.ConnectionError(f"{node.host}:{node.port} is not the primary any more")
         except BaseException as error:
             await connection.disconnect(nowait=True)
-            self.note_error(error)
+            self.note_errors([error])
             raise
         return connection
 
-    def note_error(self, error: BaseException) -> None:
-        """Take an error that ended a call or a connection: another server may have to be found."""
-        if self._resolver is not None and isinstance(error, (redis.RedisError, OSError)):
-            self._resolver.note_error(error)
-
     def note_errors(self, replies: Sequence[Any]) -> None:
-        """Take the errors among replies. Where the address is fixed nothing is looked at."""
+        """Take the errors among replies, or what ended a call or a connection: another server may have to be
+        found. Where the address is fixed nothing is looked at."""
         if self._resolver is not None:
             for reply in replies:
-                if isinstance(reply, Exception):
-                    self.note_error(reply)
+                if isinstance(reply, (redis.RedisError, OSError)):
+                    self._resolver.note_error(reply)
 
     def asked_node(self, error: AskError) -> Node | None:
         """The node that an ASK has named; None where the address is fixed."""
@@ -330,9 +361,7 @@ class AsyncConnections:
             with suppress(redis.TimeoutError):
                 await connection.disconnect(nowait=nowait)
 
-    async def read(
-        self, connection: Connection, count: int, replies: list[Any], patience: asyncio.Timeout
-    ) -> None:
+    async def read(self, connection: Connection, count: int, replies: list[Any], patience: Patience) -> None:
         """Put the next replies of a connection into `replies`, as `AsyncDialer.read` does."""
         await self._dialer.read(connection, count, replies, patience)
 

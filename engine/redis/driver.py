@@ -145,7 +145,7 @@ class Connections:
                 raise redis.ConnectionError("the connections are broken")
         except BaseException as error:
             self._give_permit_back()
-            self.note_error(error)
+            self.note_errors([error])
             raise
         return connection
 
@@ -180,17 +180,13 @@ class Connections:
         self.drop(connection)
         self._close_idle()
 
-    def note_error(self, error: BaseException) -> None:
-        """Take an error that ended a call or a connection: another server may have to be found."""
-        if self._resolver is not None and isinstance(error, (redis.RedisError, OSError)):
-            self._resolver.note_error(error)
-
     def note_errors(self, replies: Sequence[Any]) -> None:
-        """Take the errors among replies. Where the address is fixed nothing is looked at."""
+        """Take the errors among replies, or what ended a call or a connection: another server may have to be
+        found. Where the address is fixed nothing is looked at."""
         if self._resolver is not None:
             for reply in replies:
-                if isinstance(reply, Exception):
-                    self.note_error(reply)
+                if isinstance(reply, (redis.RedisError, OSError)):
+                    self._resolver.note_error(reply)
 
     def asked_node(self, error: AskError) -> Node | None:
         """The node that an ASK has named; None where the address is fixed."""
@@ -350,7 +346,7 @@ class SyncDriver:
             connection.send_packed_command(packed(connection, commands), check_health=False)
         except FAILURES as error:
             self._connections.drop(connection)
-            self._connections.note_error(error)
+            self._connections.note_errors([error])
             return Flight(in_flight_call, failure=error)
         except BaseException:
             # A killed greenlet or an interrupt: the replies may still come, so the connection is not for
@@ -484,7 +480,7 @@ class SyncDriver:
             connection.send_packed_command(packed(connection, commands), check_health=False)
         except FAILURES as error:
             self._connections.drop(connection)
-            self._connections.note_error(error)
+            self._connections.note_errors([error])
             return [error]
         except BaseException:
             # A killed greenlet or an interrupt: the replies may still come, so the connection is not for

@@ -40,7 +40,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -53,7 +53,8 @@ _HEADER = re.compile(r"(?:[#-].*\n)+")
 #: Where a header names a head, with its own keys; the slots of a head.
 _NAMED_HEAD = re.compile(r"^-- HEAD (\w+)/(\w+)\n-- KEYS\n((?:--   .*\n)*)-- ARGV\n", re.MULTILINE)
 _HEAD = re.compile(
-    r"^-- HEAD .*\n-- KEYS\n((?:--   .*\n)*)-- ARGV\n((?:--   .*\n)*)(?:-- FIRST ((\w+)\(.*\n))?", re.MULTILINE
+    r"^-- HEAD .*\n-- KEYS\n((?:--   .*\n)*)-- ARGV\n((?:--   .*\n)*)(?:-- FIRST ((\w+)\(.*\n))?",
+    re.MULTILINE,
 )
 _ANCHOR = re.compile(r"^ *-- anchor: .*\n| +-- anchor: .*", re.MULTILINE)
 USES = re.compile(r"^-- USES (.*\n(?:--      .*\n)*)", re.MULTILINE)
@@ -105,6 +106,9 @@ CONSTANTS: Mapping[str, int] = {
     "U48_MAX": (1 << 48) - 1,
 }
 _CONSTANT = re.compile(rf"\b(?:PIECE|{'|'.join(CONSTANTS)})\b")
+#: Of pieces of scripts that are kept while others are linked: all models together have some 1,200, and a
+#: process may load changed folders again and again.
+_PIECES_MAX = 2_048
 #: The words of Lua, what the server provides, and the constants.
 _KNOWN = frozenset(
     re.findall(
@@ -409,7 +413,7 @@ def _parted(
 
 
 # Most scripts link the same functions, and know the same of them as rare.
-@cache
+@lru_cache(_PIECES_MAX)
 def _with_rare(code: str, names: frozenset[str]) -> str:
     """Code outside of `rarely`, with the way to these functions inside."""
     if not names:
@@ -434,7 +438,7 @@ def linked_functions(names: Iterable[str], layers: Iterable[Layer]) -> str:
 
 
 # Most scripts link the same functions.
-@cache
+@lru_cache(_PIECES_MAX)
 def _with_constants(text: str, piece_words: int) -> str:
     """A piece of a script, with the numbers for its words."""
     constants = {**CONSTANTS, "PIECE": piece_words}

@@ -19,7 +19,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
 
-from engine.errors import EngineError, ScriptFault, UnsafeServer, WrongKeyType, logger
+from engine.errors import EngineError, ScriptFault, UnsafeServer, WrongKeyType, counted, logger
 from engine.handlers import Fault
 from engine.logs import NOBODY, Source, about
 from engine.ops.base import Operation, immutable
@@ -206,7 +206,7 @@ class Executor:
         if event is not None:
             self._feed(event)
         if isinstance(event, StopAsked):
-            log.info("stopping: %d jobs in hand", owned, extra=about(None, self._source))
+            log.info("stopping: %s in hand", counted(owned, "job"), extra=about(None, self._source))
 
     def close(self, timeout_s: float) -> None:
         """Wait until no caller has a task of this machine. A call that the server never answers and a handler
@@ -347,8 +347,8 @@ class Executor:
         left = self._steps.owned
         if left:
             log.warning(
-                "stopped with %d jobs in hand: their leases will run out",
-                left,
+                "stopped with %s in hand: leases will run out",
+                counted(left, "job"),
                 extra=about(None, self._source),
             )
 

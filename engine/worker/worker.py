@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, Unpack, cast
 
 from engine import routing, validate
-from engine.errors import EngineError, Malformed, logger, spared
+from engine.errors import EngineError, Malformed, counted, logger, spared
 from engine.handlers import Handlers
 from engine.logs import Source, about, mark_records
 from engine.models import bind
@@ -435,8 +435,9 @@ class Worker:
             undo.callback(control.close)
             if channels:
                 control.start()
-            told = (settings.name, self._queue.name, settings.places, ", ".join(sorted(settings.classes)))
-            log.info("worker %s: queue %s, %d jobs at once, runs %s", *told, extra=about(None, source))
+            places = counted(settings.places, "job")
+            told = (settings.name, self._queue.name, places, ", ".join(sorted(settings.classes)))
+            log.info("worker %s: queue %s, %s at once, runs %s", *told, extra=about(None, source))
             open_run = OpenRun(executor, running, control, waiting)
             undo.pop_all()
             return open_run

@@ -41,13 +41,14 @@ local words = {}
 for word in string.gmatch(was.ticked or '', '%S+') do words[#words + 1] = word end
 if words[1] == caller then return { srv_us, 'repeated', tonumber(words[2]), { unpack(words, 3) } } end
 local last_ms = #ARGV > 10 and tonumber(ARGV[#ARGV]) or 0
+local due_ms = math.max(last_ms, tonumber(expected_ms))
 -- anchor: tick-checks-version-and-time
-if was.version ~= version or was.next_ms ~= expected_ms or was.enabled ~= '1' or math.max(last_ms, tonumber(expected_ms)) > now_ms then
+if was.version ~= version or was.next_ms ~= expected_ms or was.enabled ~= '1' or due_ms > now_ms then
   return { srv_us, 'moved', 0, {} }
 end
 local job = envelope_open(was.job)
 if error_text == '' and (not job or job.kind ~= 'J') then error_text, next_ms = 'corrupt envelope', '0' end
-if error_text == '' and tonumber(next_ms) <= math.max(tonumber(expected_ms), last_ms) then
+if error_text == '' and tonumber(next_ms) <= due_ms then
   return redis.error_reply('IRONCLAIM the next tick of a schedule must come after the one before')
 end
 -- 2^48: beyond it a FIFO score would leave its band (rule 16).

@@ -8,12 +8,17 @@ import asyncio
 import contextlib
 import inspect
 import os
+import socket
+import threading
+import time
 from typing import Any
 
+import hiredis
 import pytest
 
 import engine
 from engine import AsyncQueue, ConnectOptions, EngineError, NewJob, Queue
+from engine.ops.looks import Count
 from engine.redis.async_driver import CONNECTIONS_MAX, AsyncDriver
 from engine.redis.driver import SyncDriver
 from engine.redis.endpoint import DEADLINE_MS_MAX
@@ -22,7 +27,7 @@ from tests.engine.helpers.both import hurried
 from tests.engine.helpers.processes import in_child
 from tests.engine.helpers.producing import ids_of
 from tests.engine.helpers.relay import Relay
-from tests.engine.helpers.waiting import DEADLINE_S
+from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
 
 def idle_of(queue: AsyncQueue) -> list[Any]:
@@ -100,6 +105,40 @@ async def test_a_timeout_of_the_caller_is_a_cancellation_too(relay: Relay, direc
         assert [type(end) for end in await asyncio.gather(task, return_exceptions=True)] == [TimeoutError]
         relay.standing = "pass"
         assert (await queue.enqueue("work", {}, id="j")).result == "duplicate", "it had been applied; only the task was gone"
+
+
+# -- a loop that stands still
+
+
+def arrived(connection: Any) -> int:
+    """How many replies lie in the socket of a connection, unread."""
+    with socket.socket(fileno=os.dup(connection._writer.get_extra_info("socket").fileno())) as beside:
+        reader = hiredis.Reader()
+        with contextlib.suppress(BlockingIOError):
+            reader.feed(beside.recv(1 << 16, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+    return len([*iter(reader.gets, False)])
+
+
+@pytest.mark.parametrize(("exchanges", "calls"), [(1, 1), (1, 3), (3, 1)], ids=["a call", "a pipeline", "on one connection"])
+async def test_replies_that_came_while_the_loop_stood_still_are_read(relay: Relay, exchanges: int, calls: int) -> None:
+    """A handler blocks the loop for longer than a reply may take, as a debugger does, or SIGSTOP."""
+    async with AsyncQueue("q", url=relay.url, connect=ConnectOptions(timeout_ms=200)) as queue:
+        await queue.counts()
+        (connection,), blocked = idle_of(queue), threading.Event()
+
+        def hold(data: bytes) -> None:
+            blocked.wait(DEADLINE_S)
+
+        relay.before_call = hold
+        sent = [[queue.driver.start(queue.model.call(Count())) for _ in range(calls)] for _ in range(exchanges)]
+        tasks = [asyncio.create_task(queue.driver.carry(some, shared=exchanges > 1)) for some in sent]
+        await asyncio.sleep(0)
+        blocked.set()
+        over_s = time.monotonic() + 0.4
+        wait_until(lambda: time.monotonic() > over_s and arrived(connection) == exchanges * calls, "the replies have come")
+        await asyncio.gather(*tasks)
+        assert [call._sends for some in sent for call in some] == [1] * exchanges * calls
+        assert all(call.sent().reply.waiting == 0 for some in sent for call in some) and idle_of(queue) == [connection]
 
 
 # -- loops, tasks, processes

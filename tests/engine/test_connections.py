@@ -123,9 +123,7 @@ def test_a_connection_is_for_one_node_and_is_used_while_that_is_named(
     named.doubted = True
     assert pool.take(0) is taken and named.heard == ["join", "join"]
     assert pool.asked_node(AskError("0 127.0.0.1:7005")) == Node("127.0.0.1", 7_005, "asked")
-    pool.note_errors(["reply", redis.ConnectionError("gone"), ValueError()])
-    pool.note_error(OSError())
-    pool.note_error(KeyError())
+    pool.note_errors(["reply", redis.ConnectionError("gone"), ValueError(), OSError(), KeyboardInterrupt()])
     assert named.heard[2:] == [redis.ConnectionError, OSError]
     pool.give_back(taken)
     pool.close()

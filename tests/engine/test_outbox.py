@@ -211,7 +211,7 @@ def test_each_relay_sends_the_rows_of_its_queues(
         other = AsyncQueue("second", url=ironclaim_url)
         assert outbox.relay(database.connect, other, burst=True) == 1
         assert database.states() == {"new": 1} and shops[1].work() == [2]
-        assert "1 rows for queue first, which this relay does not send" in caplog.text
+        assert "1 row for queue first, which this relay does not send" in caplog.text
         stop, told = threading.Event(), len(caplog.records)
         relay = threading.Thread(target=lambda: outbox.relay(database.connect, second, poll_ms=1, stop=stop))
         relay.start()

@@ -132,6 +132,16 @@ def test_each_url_of_a_sentence_is_redacted_alone() -> None:
     assert "hunter2" not in redacted("redis://:hunter2 hunter://x:hunter2@h is away, redis://u:hunter2://hunter2@h")
 
 
+@pytest.mark.parametrize("piece", ["a://", "a://b@", "a", "a_"])
+def test_what_others_write_is_searched_in_time_by_its_length(piece: str) -> None:
+    """A second or two. In time by the square, each takes more than the deadline of tests."""
+    repeated = piece.removesuffix("b@")
+    many = repeated * ((1 << 22) // len(repeated))
+    for text in (f"{piece}{many}=", f"@{many}://"):
+        assert redacted(text) == text.replace("b@", "***@"), "there is no other password"
+    assert redacted_url(f"{many[: 1 << 19]}=") in (f"{many[: 1 << 19]}=", "***", "a://***")
+
+
 def test_no_command_prints_the_password_of_a_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "with_password.py").write_text(
         "from engine import Queue\nqueue = Queue('q', url='redis://:hunter2@127.0.0.1:1')\n"

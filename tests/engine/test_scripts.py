@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from engine import AsyncQueue, Channel, Queue, ScriptFault, models
-from engine.models.foreign.foreign import ForeignKeys
+from engine.models.foreign.foreign import REUSED, ForeignKeys
 from engine.models.lanes_keys import LanesKeys
 from engine.models.model import _ATTRIBUTES as ATTRIBUTES  # pyright: ignore[reportPrivateUsage]
 from engine.models.model import FilledSlots
@@ -353,6 +353,17 @@ def test_a_process_reads_a_folder_once(make: Callable[[Path], Any], tmp_path: Pa
         assert second.model.scripts is first.model.scripts
     monkeypatch.setattr(scripts, "PIECE_WORDS", 4)
     refused(ScriptFault, "no folder of scripts", make, lua)
+
+
+def test_what_all_models_are_linked_of_is_kept_within_a_bound() -> None:
+    """One piece that is dropped before the last model has it, and each is made again and again."""
+    lua, caches = scripts_folder(), (scripts._with_constants, scripts._with_rare, scripts._module)
+    for cache in caches:
+        cache.cache_clear()
+    for model in scripts.all_models(lua):
+        linked_model(lua, model, REUSED)
+    found = [cache.cache_info() for cache in caches]
+    assert all(info.hits and info.misses == info.currsize < (info.maxsize or 0) for info in found), found
 
 
 def test_a_folder_that_failed_to_load_is_read_again(folder: Path) -> None:

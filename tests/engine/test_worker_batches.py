@@ -103,7 +103,7 @@ def test_each_job_of_a_batch_may_have_another_verdict(queue: Queue) -> None:
 @pytest.mark.parametrize(
     ("outcome", "error"),
     [
-        (BatchFailed({"other": "no"}), "BatchFailed: 1 jobs failed"),
+        (BatchFailed({"other": "no"}), "BatchFailed: 1 job failed"),
         (SystemExit(3), "SystemExit: 3"),
         (["only one"], "ValueError: a batch handler returned 1 results for 2 jobs"),
         ({"other": 1}, "ValueError: a batch handler returned results for ids that are not of its batch"),

@@ -143,7 +143,7 @@ def test_what_a_stop_has_interrupted_goes_back_to_the_front_threads_keep_their_l
         assert stopped(other) == 71
         counts = queue.counts()
         assert (counts.active, counts.waiting) == ((1, 4) if name == "thread" else (0, 5)), name
-    assert "stopped with 1 jobs in hand: their leases will run out" in workers.output("thread")
+    assert "stopped with 1 job in hand: leases will run out" in workers.output("thread")
     assert "goes back uncharged" in workers.output("child")
 
 

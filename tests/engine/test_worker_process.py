@@ -168,7 +168,7 @@ def test_the_log_tells_what_a_stop_leaves_behind(queue: Queue, workers: Workers)
     worker = workers.start("--grace-ms", "100")
     wait_until(lambda: workers.marks("start"), "it runs")
     assert stopped(worker) == 71
-    assert "stopped with 1 jobs in hand: their leases will run out\n" in workers.output()
+    assert "stopped with 1 job in hand: leases will run out\n" in workers.output()
 
 
 @pytest.mark.slow

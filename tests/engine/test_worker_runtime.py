@@ -110,7 +110,7 @@ def test_a_second_signal_ends_it_at_once_and_what_ran_runs_again(queue: Queue, w
     worker.send_signal(signal.SIGINT)
     assert worker.wait(120) == 70
     if processes == "0":
-        assert "stopped with 1 jobs in hand: their leases will run out" in workers.output()
+        assert "stopped with 1 job in hand: leases will run out" in workers.output()
     else:
         # Its child process is ended, so that nothing runs it any more.
         assert "job a (hold) goes back uncharged: its worker stops" in workers.output()

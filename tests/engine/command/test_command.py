@@ -45,9 +45,9 @@ def test_a_resharding_tells_what_it_does_and_what_is_left(queue: Queue) -> None:
     queue.enqueue("work", 1, id="waits")
     assert ironclaim(*words, "--wait", "1ms") == Done(
         1,
-        "queue mails: prepares 3 shards\nqueue mails: moves the jobs of 1 shards\n"
+        "queue mails: prepares 3 shards\nqueue mails: moves the jobs of 1 shard\n"
         "queue   mails\nshards  3\nmoved   1\nleft    1\n",
-        "ironclaim: queue mails: 1 jobs run, or wait for others, at their old shards; run this again later\n",
+        "ironclaim: queue mails: 1 job left at the old shards, running or waiting for others; run this again later\n",
     )
     queue.driver.run(queue.model.call(Finish((job.lease,))))
     assert ironclaim(*words, "--json") == Done(0, '{"queue": "mails", "shards": 3, "moved": 0, "left": 0}\n', "")
@@ -62,6 +62,22 @@ def test_the_environment_sets_what_no_argument_says(ironclaim_url: str) -> None:
     assert said("pause", "send", "--queue", "other", **settings)["queue"] == "other"
     told = refused("worker", "m:h", **settings, IRONCLAIM_LEASE_MS="long")
     assert told.startswith("ironclaim: IRONCLAIM_LEASE_MS: 'long'") and "--lease-ms" in told
+
+
+def test_a_variable_that_is_nearly_one_of_ours_is_told_and_those_of_others_are_not(ironclaim_url: str) -> None:
+    # Of a drill, of the harness, of Kubernetes beside a service of this name, of a service.
+    others = "HISTORY HISTORY_QUEUE HISTORY_URL HISTORY_UNDER SINK PROC TIMED CONTROL GROW REDIS_SERVER SPARK_MASTER SPARK_CONF "
+    others += "SERVICE_HOST SERVICE_PORT PORT_8080_TCP SHOP"
+    given = {f"IRONCLAIM_{name}": "x" for name in ("OBSERVR", "LEASE_MSS", "URLS", *others.split())}
+    done = ironclaim("queues", "--json", **given, IRONCLAIM_URL=ironclaim_url)
+    assert (done.returncode, done.stdout, done.stderr.splitlines()) == (
+        0,
+        "[]\n",
+        [
+            f"ironclaim: IRONCLAIM_{name}: no command reads this variable, perhaps IRONCLAIM_{meant}"
+            for name, meant in (("LEASE_MSS", "LEASE_MS"), ("OBSERVR", "OBSERVER"), ("URLS", "URL"))
+        ],
+    )
 
 
 def test_the_help_of_the_worker_has_each_setting_with_its_default() -> None:

@@ -60,9 +60,9 @@ def pay(number: int) -> None: ...
 def test_the_command_relays_the_rows_of_the_queues_it_is_given(ironclaim_url: str, file: Path) -> None:
     add(file, ironclaim_url, "mails", "send", 1, 2)
     add(file, ironclaim_url, "bills", "pay", 3)
-    for words, told in ((":connect outbox_shop:mails", "2"), (".connect outbox_shop:mails outbox_shop:bills", "1")):
+    for words, told in ((":connect outbox_shop:mails", "2 rows"), (".connect outbox_shop:mails outbox_shop:bills", "1 row")):
         done = ironclaim("outbox", *f"outbox_shop{words}".split(), "--burst")
-        assert (done.returncode, done.stdout) == (0, f"{told} rows sent\n"), done.stderr
+        assert (done.returncode, done.stdout) == (0, f"{told} sent\n"), done.stderr
     with Queue("mails", url=ironclaim_url) as mails, Queue("bills", url=ironclaim_url) as bills:
         assert (mails.counts().waiting, bills.counts().waiting) == (2, 1)
 
