@@ -145,6 +145,12 @@ WRONG = [
     ),
     ("bench", {"ARGS": "--sed 5"}, "python -m chaos run bench: unrecognized arguments: --sed 5"),
     ("bench", {"TARGET": "rq"}, "make: TARGET=rq: bench has no such variable; it has SEED, "),
+    ("bench", {"MUTANT": "no-rep"}, "chaos: mutant 'no-rep' does not exist; choose from "),
+    ("bench", {"MUTANT": "no-reap", "MODEL": "bull"}, "chaos: mutants are of the model lanes, not of bull\n"),
+    ("bench", {"FAULT": "net-dwn"}, "chaos: fault 'net-dwn' does not exist; choose from "),
+    ("bench", {"FACE": "http", "FAULT": "slot-move"}, "chaos: fault 'slot-move' does not exist; choose from "),
+    ("bench", {"TOPOLOGY": "aof", "DURABILITY": "replica"}, "chaos: durability 'replica': the topology aof has "),
+    ("bench", {"MODEL": "dsps", "MUTANT": "no-reap"}, "chaos: mutant 'no-reap' does not exist; choose from "),
     ("soak", {"HOURS": "99"}, "python -m chaos run soak: hours is 99: it must be a number from 0.05 to 24\n"),
     ("chaos", {"ARGS": "run bnch"}, "python -m chaos: run is 'bnch': it must be one of bench, "),
     ("chaos", {"ARGS": "run bench --rate '9"}, "make: chaos run bench --rate '9: No closing quotation\n"),
@@ -186,6 +192,8 @@ def test_what_can_be_run_or_not_be_read_is_not_refused(
 
 BEFORE = [
     (("bench", "SEED=x"), "python -m chaos run bench: seed is 'x': it must be"),
+    (("bench", "MODEL=dsps", "FAULT=x"), "chaos: fault 'x' does not exist; choose from "),
+    (("bench", "MUTANT=x"), "chaos: mutant 'x' does not exist; choose from "),
     (("test", "BUSY=x"), "make: BUSY is 'x': it must be"),
     (("bench", "SEED=7"), "the set-up has begun\n"),
 ]
