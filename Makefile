@@ -54,8 +54,12 @@ help:
 	@echo '  BUSY=2                  bench, chaos and tests: on a machine that is kept busy by so many processes'
 	@echo 'docs/commands.md has every command and option. Targets of before, such as soak, say what to type now.'
 
+# What is typed is read before anything is set up for it.
+READ = $(filter bench chaos report measure $(FORMER),$(MAKECMDGOALS))
+
 setup:
 	@command -v $(PYTHON) >/dev/null 2>&1 || { echo 'setup: $(PYTHON) is missing; install it, on Debian: sudo apt-get install python3 python3-venv' >&2; exit 1; }
+	$(if $(READ)$(BUSY),@$(PYTHON) .ci/former_targets --read $(READ) -- $(GIVEN))
 	@$(PYTHON) .ci/setup $(TOOLS)
 
 # What measures against servers of its own takes no other one.

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
+from chaos.options import Option, Wrong
 from engine.testing import start_guarded
 
 USAGE = "usage: python -m chaos.busy COUNT -- COMMAND [ARGUMENT ...]"
@@ -22,7 +23,7 @@ USAGE_EXIT_CODE = 2
 NOT_FOUND_EXIT_CODE = 127
 
 #: More would only make the machine useless.
-COUNT_MAX = 64
+COUNT = Option("BUSY", "how many processes are busy", int, low=0, high=64)
 
 #: A signal that arrives just before we wait is heard after that wait.
 SIGNAL_LOOK_S = 0.5
@@ -34,10 +35,14 @@ def main(arguments: Sequence[str]) -> int:
     """The exit code of the command; 2 for wrong arguments, 127 for a command that cannot be run, 128 and the number of the signal
     that ended it."""
     count, command = "".join(arguments[:1]), arguments[2:]
-    if not count.isdecimal() or int(count) > COUNT_MAX or list(arguments[1:2]) != ["--"] or not command:
+    if list(arguments[1:2]) != ["--"] or not command:
         print(USAGE, file=sys.stderr)
         return USAGE_EXIT_CODE
-    busy = [start_guarded(SPIN) for _ in range(int(count))]
+    try:
+        busy = [start_guarded(SPIN) for _ in range(COUNT.read(count))]
+    except Wrong as error:
+        print(f"busy: {error}", file=sys.stderr)
+        return USAGE_EXIT_CODE
     try:
         return run(command)
     finally:

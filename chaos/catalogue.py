@@ -217,5 +217,11 @@ def declared_loss(topology: str, durability: str) -> tuple[dict[str, Any], ...]:
 DIRECT = "direct"
 FACES = (DIRECT, HTTP)
 
+
+def load_of(face: str) -> str:
+    """The load of a drill of jobs whose producer sends so."""
+    return HTTP if face == HTTP else JOBS
+
+
 #: The processes of `ironclaim serve` that are called over HTTP.
 APPS = ("app-1", "app-2")

@@ -135,6 +135,17 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parsed
 
 
+def refuse(parsed: argparse.Namespace) -> None:
+    """Refuse what `main` would before it begins, where the standard library alone can tell. Exits as it would."""
+    verb = BY_NAME[parsed.command]
+    if verb.asks:
+        module, name = verb.asks.split(":")
+        try:
+            getattr(import_module(module), name)(parsed)
+        except HarnessError as error:
+            raise SystemExit(fail(str(error))) from None
+
+
 def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
     """The exit code. Every failure is one line on stderr, and unknown."""
     parsed = parse(arguments)

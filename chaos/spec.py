@@ -141,7 +141,7 @@ class RunSpec(SpecFile):
     @property
     def load(self) -> str:
         """The load, as the catalogue of faults has it."""
-        return catalogue.HTTP if self.face == HTTP else catalogue.JOBS
+        return catalogue.load_of(self.face)
 
     @property
     def recovery_bound_ms(self) -> int:

@@ -30,7 +30,8 @@ AND_MISSED = f"{EXITS}, 3 when it is valid and missed a service level objective.
 @dataclass(frozen=True, slots=True)
 class Verb:
     """One verb. `does`: its line in the list; `about`: what its --help says first; `runs`: module and function; `fixed`: what the
-    function finds among its arguments besides; `more`: adds options that are declared elsewhere."""
+    function finds among its arguments besides; `more`: adds options that are declared elsewhere; `asks`: module and function that
+    refuse what single options cannot, by the standard library alone."""
 
     name: str
     group: str
@@ -40,6 +41,7 @@ class Verb:
     options: tuple[Option, ...] = ()
     fixed: Mapping[str, Any] = field(default_factory=dict)
     more: Callable[[argparse.ArgumentParser], None] | None = None
+    asks: str = ""
 
 
 def flag(name: str, help: str) -> Option:
@@ -112,6 +114,7 @@ VERBS = (
             *(SLO.but(words="default that of the harness, with the default model and lease"), ALL, *KEPT),
         ),
         {"face": "direct"},
+        asks="chaos.asked:of_jobs",
     ),
     Verb(
         "run http",
@@ -122,6 +125,7 @@ VERBS = (
         "chaos.scenarios.bench:bench",
         (*DRILL, MINUTES, CHOSEN_RATE, CHOSEN_LEASE, PRODUCERS, SLO, ALL, *KEPT),
         {"face": HTTP, "model": "lanes", "topology": None, "durability": ""},
+        asks="chaos.asked:of_jobs",
     ),
     Verb(
         "run channels",
@@ -130,6 +134,7 @@ VERBS = (
         "Publishers and subscribers of 44 channels, with faults of the network, of subscribers and of the server. " + AND_MISSED,
         "chaos.scenarios.channels:channels",
         (*DRILL, TOPOLOGY.but(default=None, words="default aof"), DURABILITY, MINUTES, SLO, ALL, *KEPT),
+        asks="chaos.asked:of_channels",
     ),
     Verb(
         "run interop",

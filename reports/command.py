@@ -27,6 +27,7 @@ from reports.listing.command import add_arguments as list_arguments
 from reports.listing.command import list_runs
 from reports.models_table import side_by_side
 from reports.nights import last_nights
+from reports.seed import add_seed
 from reports.session import CONF_VARIABLE, LOCAL, MASTER_VARIABLE, chosen_conf, chosen_master, spark_session
 from reports.simulation.measured import add_arguments as simulation_arguments
 from reports.simulation.measured import near_to_measured
@@ -113,7 +114,7 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("--channels", action="store_true", help="the objectives are for runs of channels")
     command = verb(commands, "corrupt", "edit a valid run in every known way, and see whether the judge sees each")
     command.add_argument("run", type=Path, help="folder of the run, such as runs/latest")
-    command.add_argument("--seed", type=int, default=1, help="which jobs are edited (default: %(default)s)")
+    add_seed(command, "which jobs are edited")
     spark_options(command)
     compare_arguments(verb(commands, "compare", "is B faster or slower than A, from repetitions of both"))
     list_arguments(verb(commands, "list", "all runs of a folder with their verdicts, printed and as a page"))

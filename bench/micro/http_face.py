@@ -37,6 +37,15 @@ FULL = Size(http_wake.Size(polls=1_000, listeners=500, seconds=300.0, ends_per_s
 QUICK = Size(http_wake.Size(polls=200, listeners=100, seconds=20.0, ends_per_s=10.0), enqueues=300, repeat=3)
 
 
+#: What may be asked for, and the option that asks: the least and the most.
+BOUNDS = {
+    "polls": ("--polls", 1, 100_000),
+    "listeners": ("--listeners", 1, 10_000),
+    "seconds": ("--seconds", 1, 86_400),
+    "ends_per_s": ("--rate", 1, 10_000),
+}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
     parser = Parser(prog="python -m bench http", description="What the HTTP face costs.")
@@ -50,8 +59,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, default=FOLDER, help="folder for the file of numbers")
     options = parser.parse_args(arguments)
     size = QUICK if options.quick else FULL
-    given = {name: getattr(options, name) for name in ("polls", "listeners", "seconds", "ends_per_s")}
-    wake = replace(size.wake, **{name: value for name, value in given.items() if value is not None})
+    given = {name: value for name in BOUNDS if (value := getattr(options, name)) is not None}
+    for name, value in given.items():
+        option, least, most = BOUNDS[name]
+        if not least <= value <= most:
+            parser.error(f"{option} is {value:g}: it must be from {least} to {most}")
+    wake = replace(size.wake, **given)
     try:
         runner = Runner(options.folder, SERVER_CPU)
     except Unpinnable as error:

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from bench.models import LANES, ModelMissing, carried
-from chaos import catalogue, installed, mutants, runs, topologies
+from chaos import asked, catalogue, installed, runs, topologies
 from chaos.calibration import RATES_PER_S, Calibration
 from chaos.catalogue import DIRECT, HTTP
 from chaos.errors import HarnessError
 from chaos.http_drill import HttpDrill
 from chaos.interrupts import Interrupts
 from chaos.judge import validate_objectives
-from chaos.mutants.of_jobs import MUTANTS
 from chaos.plan import Pace, Plan, consumer_names, draw, worker_names
 from chaos.processes import ROOT
 from chaos.run import Scenario, carry_out
@@ -73,11 +72,7 @@ def bench(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
 
     Raises HarnessError and ServerMissing when it cannot begin, cannot write the spec, or is interrupted outside of the drill.
     """
-    mutant = mutants.find(arguments.mutant, MUTANTS)
-    if mutant and arguments.model != LANES:
-        raise HarnessError(f"mutants are of the model {LANES}, not of {arguments.model}")
-    face = arguments.face if mutant is None else mutant.scenario.get("face", arguments.face)
-    topology = arguments.topology or (mutant.topology if mutant else topologies.EMBEDDED)
+    mutant, face, topology = asked.of_jobs(arguments)
     servers = topologies.label(topology, arguments.durability or "")
     model = arguments.model if arguments.model != LANES else ""
     label = "-".join(filter(None, [model, face if face != DIRECT else "", arguments.mutant, servers]))

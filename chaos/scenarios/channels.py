@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from bench.models import DSPS
-from chaos import catalogue, runs, topologies
+from chaos import asked, catalogue, runs, topologies
 from chaos.calibration import RATES_PER_S, Calibration
 from chaos.channels.crew import workload_of
 from chaos.channels.drill import ChannelDrill
-from chaos.channels.mutants import MUTANTS, PLANTED
+from chaos.channels.mutants import PLANTED
 from chaos.channels.plan import draw, publisher_names
 from chaos.channels.spec import ChannelSpec, Crossings, preset_channels
 from chaos.drill import Frame
 from chaos.interrupts import Interrupts
 from chaos.judge import validate_objectives
-from chaos.mutants import Mutant, find
+from chaos.mutants import Mutant
 from chaos.plan import Plan
 from chaos.run import Run, Scenario, carry_out
 
@@ -54,8 +54,7 @@ class Channels(Scenario[ChannelSpec]):
 
 def channels(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     """Run the drill of channels and judge it. Returns the exit code. Raises as `chaos.scenarios.bench.bench`."""
-    mutant = find(arguments.mutant, MUTANTS)
-    topology = arguments.topology or topologies.AOF
+    mutant, _, topology = asked.of_channels(arguments)
     servers = topologies.label(topology, arguments.durability or "")
     label = "-".join(filter(None, [DSPS, arguments.mutant, servers]))
     spec = ChannelSpec(

@@ -20,7 +20,8 @@ from chaos.simulate.foreign.bull import BullFormat
 from chaos.simulate.foreign.episode import ForeignStage, Variant
 from chaos.simulate.foreign.mosquito import MosquitoFormat
 from chaos.simulate.foreign.profiles import FOREIGN_EXPECTED, FOREIGN_PROFILES
-from chaos.simulate.foreign.removals import FOREIGN_REMOVALS, NEXT_DUE
+from chaos.simulate.foreign.removals import FOREIGN_REMOVALS
+from chaos.simulate.foreign.state import Format
 from chaos.simulate.patching import Removal
 from chaos.simulate.plan import Player
 from chaos.simulate.profile import Mishaps
@@ -72,9 +73,9 @@ def _mosquito(wire: Wire, lua: Path | None) -> ForeignStage:
     return ForeignStage(wire, [Variant(model, MosquitoFormat(MosquitoKeys(QUEUE))) for model in models])
 
 
-def _foreign(name: str, stage: Callable[[Wire, Path | None], ForeignStage]) -> Game:
-    # Bananas has whole seconds, at which the workers of these episodes sweep anyway.
-    removals = [one for one in FOREIGN_REMOVALS if name != "bananas" or one.what != NEXT_DUE]
+def foreign(name: str, stage: Callable[[Wire, Path | None], Player[Any, Any]], form: type[Format]) -> Game:
+    """That of a model of a foreign keyspace, with what its format can show."""
+    removals = [one for one in FOREIGN_REMOVALS if form.due_unit_ms == 1 or not one.exact]
     return Game(name, stage, FOREIGN_PROFILES, FOREIGN_EXPECTED, removals, {})
 
 
@@ -83,10 +84,10 @@ GAMES = {
     game.name: game
     for game in (
         Game("lanes", lambda wire, lua: Stage(wire, Lanes(QUEUE, lua=lua)), PROFILES, EXPECTED, REMOVALS, NOT_REMOVABLE),
-        _foreign("bull", _bull),
-        _foreign("bananas", _bananas),
-        _foreign("bridge", _bridge),
-        _foreign("mosquito", _mosquito),
+        foreign("bull", _bull, BullFormat),
+        foreign("bananas", _bananas, BananasFormat),
+        foreign("bridge", _bridge, BridgeFormat),
+        foreign("mosquito", _mosquito, MosquitoFormat),
         Game(
             "dsps",
             lambda wire, lua: ChannelStage(wire, DspsModel(CHANNEL, lua)),

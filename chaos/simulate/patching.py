@@ -21,23 +21,26 @@ from engine.redis.scripts import scripts_folder
 @dataclass(frozen=True, slots=True)
 class Removal:
     """One rule taken away (0: what a format asks for, beyond the rules): how, the invariants that may find it, and the profiles
-    in which it is looked for."""
+    in which it is looked for. `exact`: only where jobs are due to the millisecond can it be found."""
 
     rule: int
     what: str
     finds: tuple[str, ...]
     profiles: tuple[str, ...]
     edits: tuple[Edit, ...] = ()
+    exact: bool = False
 
     def by(self, anchor: str, new: str) -> Removal:
         """The same with these lines in the place of those of an anchor, too."""
         return replace(self, edits=(*self.edits, Edit(anchor, new)))
 
 
-def removal(rule: int, what: str, finds: str | tuple[str, ...], profiles: str | tuple[str, ...]) -> Removal:
+def removal(
+    rule: int, what: str, finds: str | tuple[str, ...], profiles: str | tuple[str, ...], *, exact: bool = False
+) -> Removal:
     """A row of a table, in which a text names several with commas; its edits follow."""
     several = [tuple(one.split(", ")) if isinstance(one, str) else one for one in (finds, profiles)]
-    return Removal(rule, what, several[0], several[1])
+    return Removal(rule, what, several[0], several[1], exact=exact)
 
 
 @contextmanager

@@ -15,13 +15,15 @@ from engine.http.settings import HttpSettings
 
 Schema = dict[str, Any]
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
-_DIGITS = re.compile(r"[0-9]{1,20}")
+#: So many has the largest cursor that a server gives; what a number means has a bound of its own.
+DIGITS_MAX = 20
+_DIGITS = re.compile(rf"[0-9]{{1,{DIGITS_MAX}}}")
 #: What a text of a query may be long.
 _TEXT_CHARACTERS_MAX = 200
 
 
 def digits(text: str) -> int | None:
-    """The number that these digits are, at most 20 of them; None for any other text."""
+    """The number that these digits are, at most `DIGITS_MAX`; None for any other text."""
     return int(text) if _DIGITS.fullmatch(text) else None
 
 

@@ -193,6 +193,10 @@ class Waiting:
     def __init__(self, job: str, wait_ms: object) -> None:
         self.job = job
         self._wait_ms = validate.duration_ms("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX)
+        self.begin()
+
+    def begin(self) -> None:
+        """Wait so long from now on."""
         self._until_s = time.monotonic() + self._wait_ms / 1000
 
     def take(self, seen: Seen) -> Result[Any] | None:

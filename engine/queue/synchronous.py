@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import builtins
 import itertools
-import math
 import os
 import re
 import time
@@ -969,18 +968,17 @@ class Events(Part):
         if not isinstance(after, str) or not (after == "$" or _ENTRY.match(after)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Malformed("after", after, "the id of an event, 0 or $")
         EndListeners.check_may_wait("events.read", after, "queue.aio.events.read(...)")
-        most_ms = (
-            None if wait_ms is None else validate.duration_ms("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX)
-        )
+        waiting = None if wait_ms is None else Waiting("-", wait_ms)
         page: EventPage = self._blocking.run(ReadEvents("$", 1, 0)) if after == "$" else EventPage((), after)
-        until_s = time.monotonic() + (most_ms or 0) / 1000
+        came = True
         while True:
-            left_ms = BLOCK_MS if most_ms is None else max(0, math.ceil((until_s - time.monotonic()) * 1000))
+            if waiting is not None and came:
+                waiting.begin()
+            left_ms = BLOCK_MS if waiting is None else max(0, waiting.left_ms)
             page = self._blocking.run(ReadEvents(page.after, _PAGE, min(BLOCK_MS, left_ms)))
             yield from page.events
-            if page.events:
-                until_s = time.monotonic() + (most_ms or 0) / 1000
-            elif left_ms == 0:
+            came = bool(page.events)
+            if not came and left_ms == 0:
                 return
 
     def _check_whole(self) -> None:

@@ -15,6 +15,7 @@ from reports.bench.command import Order, bench
 from reports.bench.grow import SHAPES, grow
 from reports.errors import JudgeError
 from reports.interrupts import INTERRUPTS
+from reports.seed import add_seed
 from reports.session import chosen_master
 
 UNKNOWN = 2
@@ -43,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
     growing.add_argument("--out", type=Path, required=True, help="the folder to make")
     command = commands.add_parser("judge", help="judge histories of several sizes, with violations planted")
     command.add_argument("--rows", type=rows, nargs="+", default=[1_000_000], help="the sizes (default 1e6)")
-    command.add_argument("--seed", type=int, default=1, help="of the recorded drill and the violations (default %(default)s)")
+    add_seed(command, "of the recorded drill and the violations")
     command.add_argument("--run", type=Path, help="grow this valid run (default: record one)")
     command.add_argument("--master", help="Spark master (default as of python -m reports judge)")
     command.add_argument("--workers", type=int, default=0, help="judge on a standalone cluster of so many workers here")

@@ -9,6 +9,7 @@ from pathlib import Path
 from reports.capacity import measurement, question
 from reports.capacity.answer import Answer, answer, as_json, fitted, simulation_words
 from reports.capacity.question import Question
+from reports.seed import add_seed
 from reports.table import grid
 from reports.verdict import place
 
@@ -41,7 +42,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--simulate", action="store_true", help="simulate the plan, which may then go far beyond the measurement"
     )
-    command.add_argument("--seed", type=int, default=1, help="of the bootstrap and the simulation (default: %(default)s)")
+    add_seed(command, "of the bootstrap and the simulation")
     command.add_argument("--out", type=Path, help="folder to write to (default: that of the measurement)")
 
 

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from reports.errors import JudgeError
+from reports.seed import add_seed
 from reports.verdict import place
 
 FILE = "comparison.json"
@@ -23,7 +24,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--metric", action="append", default=[], help="test this one, may be repeated; all: every one")
     command.add_argument("--margin", type=float, default=5.0, help="B is the same when surely within this many %% (default: 5)")
     command.add_argument("--any", action="store_true", help="compare in spite of what forbids it, with a warning")
-    command.add_argument("--seed", type=int, default=1, help="draws the resamples (default: %(default)s)")
+    add_seed(command, "draws the resamples")
     command.add_argument("--out", type=Path, default=Path("runs/comparison"), help="folder of the results (default: %(default)s)")
 
 

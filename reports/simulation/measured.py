@@ -15,6 +15,7 @@ from reports.capacity.measurement import Bin, Measurement, Step
 from reports.capacity.plan import Numbers
 from reports.capacity.question import Question
 from reports.errors import JudgeError
+from reports.seed import add_seed
 from reports.simulation.queueing import simulate
 from reports.simulation.system import RANDOM, Load, Outcome, Sampler, System, measured, quantiles
 from reports.table import grid
@@ -123,7 +124,7 @@ HEADS = ("jobs/s", "figure", "measured", "simulated", "off by", "near")
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     command.add_argument("run", type=Path, help=f"folder of `python -m chaos capacity --validate`, or its {measurement.FILE}")
-    command.add_argument("--seed", type=int, default=1, help="of the simulation (default: %(default)s)")
+    add_seed(command, "of the simulation")
 
 
 def near_to_measured(options: argparse.Namespace) -> tuple[str, int]:

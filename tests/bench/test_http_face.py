@@ -59,3 +59,16 @@ def test_memory_that_steps_once_may_have_stayed_and_one_that_climbs_has_not() ->
 def test_a_slow_wake_up_and_memory_that_grows_miss(p99_ms: float, low: float, met: bool) -> None:
     rows = {"polls": {"p99": p99_ms}, "listeners": {"p99": 1.0}}
     assert http_wake.met({"wake_ms": rows, "growth": {"low": low}}) is met
+
+
+TOO_SMALL = {"--polls 0": "1 to 100000", "--listeners -5": "1 to 10000", "--seconds nan": "1 to 86400", "--rate 0": "1 to 10000"}
+
+
+@pytest.mark.parametrize(("words", "bound"), TOO_SMALL.items())
+def test_a_size_that_nobody_can_measure_is_refused_before_a_server_starts(
+    words: str, bound: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(http_face, "Runner", lambda *_: pytest.fail("it has begun"))
+    with pytest.raises(SystemExit, match="2"):
+        http_face.main(words.split())
+    assert capsys.readouterr().err.endswith(f"error: {words.replace(' ', ' is ')}: it must be from {bound}\n")

@@ -10,7 +10,9 @@ from chaos.cli import main
 from chaos.interrupts import Interrupts
 from chaos.planting import planted
 from chaos.simulate import campaign, plan, rules
-from chaos.simulate.games import GAMES, Game
+from chaos.simulate.foreign.bull import BullFormat
+from chaos.simulate.foreign.removals import FOREIGN_REMOVALS
+from chaos.simulate.games import GAMES, Game, foreign
 from chaos.simulate.trace import LINES_MAX, digest
 from chaos.simulate.wire import Wire
 from engine.testing import EmbeddedServer
@@ -116,6 +118,14 @@ def test_each_removal_has_its_anchor_and_its_profiles(game: Game) -> None:
     for removal in game.removals:
         assert set(removal.profiles) <= set(names), removal.what
         assert planted(removal.edits)
+
+
+@pytest.mark.parametrize("unit_ms", [1, 1_000])
+def test_what_needs_exact_times_is_taken_from_formats_that_have_them(unit_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BullFormat, "due_unit_ms", unit_ms)
+    missing = {*FOREIGN_REMOVALS} - {*foreign("bull", GAMES["bull"].stage, BullFormat).removals}
+    exact = {one for one in FOREIGN_REMOVALS if one.exact}
+    assert exact and missing == (exact if unit_ms > 1 else set())
 
 
 def test_models_take_turns_and_the_last_line_is_the_sum(

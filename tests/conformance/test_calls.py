@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from chaos.simulate.wire import Wire
-from engine.redis.scripts import PIECE_WORDS, all_models, scripts_folder
+from engine.redis.scripts import PIECE_WORDS, all_models, names_of, scripts_folder
 from engine.testing import EmbeddedServer
+from tests.conformance.calls.recording import lines_of, marked_scripts, telling
 from tests.conformance.calls.replay import Player, scripts_of
 from tests.conformance.calls.text import read
 
@@ -49,3 +51,11 @@ def test_each_script_of_each_model_has_a_stored_call() -> None:
     lacks = {model: names - found.get(model, set()) for model, names in wanted.items()}
     assert lacks["dsps"] == set() and lacks["lanes"] == {"lock_extend", "lock_release", "replication_probe"}
     assert [(model, names - WITHOUT) for model, names in lacks.items() if names - WITHOUT] == []
+
+
+def test_a_marked_script_says_which_of_its_lines_ran_and_the_loader_is_as_it_was(wire: Wire, tmp_path: Path) -> None:
+    (path,) = (path for path in CORPUS if path.stem == "bananas")
+    player = Player(wire, path.stem, marked_scripts(tmp_path / "lua"), telling)
+    reached = {episode: lines_of(player, episode) for episode, _ in islice(read(path), 2)}
+    assert all(any(isinstance(mark, bytes) and mark.isdigit() for mark in marks) for marks in reached.values())
+    assert len(set(reached.values())) == 2 and names_of("_marks") == ({"_marks"}, set())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from engine import AsyncQueue, Event, Malformed, Queue, WrongKeyType
 from engine.ops.base import Operation
 from engine.ops.claims import Bury, Drop, Failure, Finish, Release, Retry
-from engine.ops.looks import NoteProgress
+from engine.ops.looks import EventPage, NoteProgress, ReadEvents
 from engine.queue.admin import EVENTS_KEPT_MAX
 from tests.engine.desk import LEASE_MS, Desk
 from tests.engine.helpers.by_hand import alter, new_op_id, set_events
@@ -255,6 +256,30 @@ def test_a_reader_waits_for_what_comes_and_ends_when_nothing_does(queue: Queue) 
     for number in range(250):
         queue.enqueue("work", {}, id=f"j{number}")
     assert [event.job for event in queue.events.read(first.id, wait_ms=0)] == [f"j{number}" for number in range(250)]
+
+
+@pytest.mark.parametrize("kind", [Queue, AsyncQueue])
+def test_each_event_begins_the_wait_anew(kind: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    event, now_s, blocks = Event("2-0", 1, "created", "j", "work", ""), 100.0, list[int]()
+    pages = iter([EventPage((), "1-0"), EventPage((event,), "2-0"), *(EventPage((), "2-0") for _ in range(3))])
+    monkeypatch.setattr("engine.queue.results.time", SimpleNamespace(monotonic=lambda: now_s))
+
+    def run(operation: ReadEvents) -> EventPage:
+        nonlocal now_s
+        blocks.append(operation.block_ms)
+        now_s += 3 / 16
+        return next(pages)
+
+    async def later(operation: ReadEvents) -> EventPage:
+        return run(operation)
+
+    async def read() -> list[Event]:
+        return [each async for each in events.read("0", wait_ms=250)]
+
+    events = kind("q", url="redis://127.0.0.1:1").events
+    monkeypatch.setattr(events, "_blocking", SimpleNamespace(run=run if kind is Queue else later))
+    assert (list(events.read("0", wait_ms=250)) if kind is Queue else asyncio.run(read())) == [event]
+    assert blocks == [250, 63, 250, 63, 0]
 
 
 async def test_tasks_read_as_well(ironclaim_url: str) -> None:

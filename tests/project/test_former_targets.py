@@ -1,8 +1,10 @@
 """The targets of make: a screen of help, and those of before, which say what to type now and go on working for one release."""
 
+import ast
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -106,6 +108,108 @@ def test_a_target_of_before_says_what_to_type_and_runs(tmp_path: Path) -> None:
     )
     assert (done.returncode, (tmp_path / "runs/index.html").exists()) == (0, True), done.stderr
     assert done.stderr == f"make runs: for one release only; type now: .venv/bin/python -m reports list {tmp_path}/runs\n"
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tree whose set-up fails, with a Python that has the standard library alone."""
+    tree = tmp_path_factory.mktemp("bare")
+    (tree / ".ci").mkdir()
+    for name in ("Makefile", ".ci/former_targets"):
+        (tree / name).write_text((ROOT / name).read_text())
+    (tree / ".ci/setup").write_text("import sys\nsys.exit('the set-up has begun')\n")
+    for name in ("bench", "chaos", "engine"):
+        (tree / name).symlink_to(ROOT / name)
+    (tree / "python").write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    (tree / "python").chmod(0o755)
+    return tree
+
+
+def made(tree: Path, *words: str) -> str:
+    """What a call of make that fails says; it is no part of the make that runs the tests, which hands its variables on."""
+    apart = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    done = subprocess.run(
+        ["make", f"PYTHON={tree}/python", *words], cwd=tree, env=apart, capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    return done.stderr
+
+
+WRONG = [
+    ("bench", {"SEED": "x"}, "python -m chaos run bench: seed is 'x': it must be a whole number from 0 to 9007199254740991\n"),
+    ("bench", {"MODEL": "bul"}, "python -m chaos run bench: model is 'bul': it must be one of lanes, "),
+    (
+        "bench",
+        {"ARGS": "--lease-ms 5"},
+        "python -m chaos run bench: lease-ms is 5: it must be a whole number from 1000 to 60000\n",
+    ),
+    ("bench", {"ARGS": "--sed 5"}, "python -m chaos run bench: unrecognized arguments: --sed 5"),
+    ("bench", {"TARGET": "rq"}, "make: TARGET=rq: bench has no such variable; it has SEED, "),
+    ("bench", {"MUTANT": "no-rep"}, "chaos: mutant 'no-rep' does not exist; choose from "),
+    ("bench", {"MUTANT": "no-reap", "MODEL": "bull"}, "chaos: mutants are of the model lanes, not of bull\n"),
+    ("bench", {"FAULT": "net-dwn"}, "chaos: fault 'net-dwn' does not exist; choose from "),
+    ("bench", {"FACE": "http", "FAULT": "slot-move"}, "chaos: fault 'slot-move' does not exist; choose from "),
+    ("bench", {"TOPOLOGY": "aof", "DURABILITY": "replica"}, "chaos: durability 'replica': the topology aof has "),
+    ("bench", {"MODEL": "dsps", "MUTANT": "no-reap"}, "chaos: mutant 'no-reap' does not exist; choose from "),
+    ("soak", {"HOURS": "99"}, "python -m chaos run soak: hours is 99: it must be a number from 0.05 to 24\n"),
+    ("chaos", {"ARGS": "run bnch"}, "python -m chaos: run is 'bnch': it must be one of bench, "),
+    ("chaos", {"ARGS": "run bench --rate '9"}, "make: chaos run bench --rate '9: No closing quotation\n"),
+    ("measure", {"ARGS": "engin"}, "python -m bench: name is 'engin': it must be one of engine, "),
+    ("bench", {"BUSY": "65"}, "make: BUSY is 65: it must be a whole number from 0 to 64\n"),
+]
+GOOD = [
+    ("bench", {"SEED": "7"}),
+    ("chaos", {"ARGS": "--help"}),
+    ("chaos", {"ARGS": "simulate > told"}),
+    ("report", {"ARGS": "judge"}),
+    ("sizes", {}),
+    ("format", {}),
+]
+
+
+def read(monkeypatch: pytest.MonkeyPatch, target: str, given: dict[str, str]) -> int:
+    """The exit code, as in a process that make starts."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "argv", [str(ROOT / ".ci/former_targets")])
+    return FORMER.read([target], list(given), given)
+
+
+@pytest.mark.parametrize(("target", "given", "said"), WRONG)
+def test_a_wrong_option_is_refused_as_its_program_would(
+    target: str, given: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert read(monkeypatch, target, given) == 2
+    told = capsys.readouterr()
+    assert told.out == "" and told.err.startswith(said)
+
+
+@pytest.mark.parametrize(("target", "given"), GOOD)
+def test_what_can_be_run_or_not_be_read_is_not_refused(
+    target: str, given: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (read(monkeypatch, target, given), *capsys.readouterr()) == (0, "", "")
+
+
+BEFORE = [
+    (("bench", "SEED=x"), "python -m chaos run bench: seed is 'x': it must be"),
+    (("bench", "MODEL=dsps", "FAULT=x"), "chaos: fault 'x' does not exist; choose from "),
+    (("bench", "MUTANT=x"), "chaos: mutant 'x' does not exist; choose from "),
+    (("test", "BUSY=x"), "make: BUSY is 'x': it must be"),
+    (("bench", "SEED=7"), "the set-up has begun\n"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), BEFORE)
+def test_options_are_read_before_anything_is_set_up(bare: Path, words: tuple[str, ...], said: str) -> None:
+    told = made(bare, *words)
+    assert told.startswith(said) and told.count("the set-up has begun") == said.count("the set-up has begun")
+
+
+def test_an_old_python_reads_what_make_runs_before_the_set_up_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    ast.parse((ROOT / ".ci/former_targets").read_text(), feature_version=(3, 7))
+    assert loaded(ROOT / ".ci/setup").PYTHON_MIN == FORMER.PYTHON_MIN
+    monkeypatch.setattr(FORMER, "PYTHON_MIN", (99, 0))
+    assert FORMER.read(["bench"], ["SEED"], {"SEED": "x"}) == 0
 
 
 def test_the_help_of_make_fits_one_screen_and_names_every_target_that_stays() -> None:

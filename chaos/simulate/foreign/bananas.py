@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from math import ceil
 
 from chaos.simulate.foreign.state import ForeignState, WireJob
 from chaos.simulate.read_all import Key
@@ -15,6 +14,8 @@ _STATUS = {"waiting": ("pending",), "active": ("pending",), "delayed": ("schedul
 
 class BananasFormat:
     """`root`: the prefix of the keyspace, with its colon."""
+
+    due_unit_ms = 1_000
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -33,10 +34,6 @@ class BananasFormat:
         """By the names of its structures; all other queues are lists of jobs that wait."""
         queue = name.startswith((self._root + "queue:", self._root + "route:"))
         return self._names.get(name) or ("waiting" if queue else "")
-
-    def due_ms(self, due_ms: int) -> int:
-        """Whole seconds, never early."""
-        return ceil(due_ms / 1000) * 1000
 
     def scored_ms(self, score: float) -> int:
         """Scores are in seconds."""

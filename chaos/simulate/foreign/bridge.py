@@ -14,6 +14,8 @@ _PLACES = {"jobs:waiting": "waiting", "jobs:active": "active", "jobs:delayed": "
 class BridgeFormat:
     """`root`: the prefix of the keyspace, with its colon."""
 
+    due_unit_ms = 1
+
     def __init__(self, root: str) -> None:
         self._root = root
         self._names = {root + name: place for name, place in _PLACES.items()}
@@ -28,10 +30,6 @@ class BridgeFormat:
     def place(self, name: str) -> str:
         """By the names of its structures."""
         return self._names.get(name, "")
-
-    def due_ms(self, due_ms: int) -> int:
-        """Times are in ms."""
-        return due_ms
 
     def scored_ms(self, score: float) -> int:
         """Scores are times."""

@@ -25,6 +25,8 @@ _STEPS = 4096
 class BullFormat:
     """`root`: the prefix of the queue's keys, with its colon."""
 
+    due_unit_ms = 1
+
     def __init__(self, root: str) -> None:
         self._root = root
         self._names = {root + name: place for name, place in _PLACES.items()}
@@ -39,10 +41,6 @@ class BullFormat:
     def place(self, name: str) -> str:
         """By the names of Bull's structures."""
         return self._names.get(name, "")
-
-    def due_ms(self, due_ms: int) -> int:
-        """Times are in ms."""
-        return due_ms
 
     def scored_ms(self, score: float) -> int:
         """The time stands above the low bits of the id."""

@@ -270,7 +270,7 @@ def _placed(delivery: ForeignDelivery, book: ForeignBook, form: Format) -> None:
             )
         if (places[0] == "active") != (id in leases) or (id in leases) != bool(state.run(id).token):
             raise Found("lease", f"{id} is {places[0]}, and {state.run(id).token or 'nobody'} holds it", (id,))
-        due_ms = form.due_ms(book.due_ms[birth])
+        due_ms = -(-book.due_ms[birth] // form.due_unit_ms) * form.due_unit_ms
         if places[0] == "delayed":
             _delayed(state, id, due_ms, form)
         elif due_ms > delivery.now_ms and not {"waiting", "active"} & set(delivery.before.places.get(id, ())):

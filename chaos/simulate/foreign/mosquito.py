@@ -11,6 +11,8 @@ from chaos.simulate.world import Found
 class MosquitoFormat:
     """The keys of one queue."""
 
+    due_unit_ms = 1
+
     def __init__(self, keys: MosquitoKeys) -> None:
         self._keys = keys
         self._jobs = keys.run("")
@@ -27,10 +29,6 @@ class MosquitoFormat:
     def place(self, name: str) -> str:
         """By the names of its structures."""
         return self._names.get(name, "")
-
-    def due_ms(self, due_ms: int) -> int:
-        """Times are in ms."""
-        return due_ms
 
     def scored_ms(self, score: float) -> int:
         """Scores are times."""

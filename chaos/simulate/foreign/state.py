@@ -38,7 +38,10 @@ NO_RUN = Run(0, "", "", "", 0, 0, "", 0)
 
 
 class Format(Protocol):
-    """How a model's format is read, and what must hold of it."""
+    """How a model's format is read, and what must hold of it. Times at which jobs are due are whole multiples of `due_unit_ms`,
+    rounded up."""
+
+    due_unit_ms: int
 
     def job(self, name: str, key: Key) -> tuple[str, WireJob] | None:
         """The id and the job that a key holds, if it holds one."""
@@ -46,10 +49,6 @@ class Format(Protocol):
 
     def place(self, name: str) -> str:
         """What a key holds ids of jobs for: waiting, active, delayed or dead; '' for another key."""
-        ...
-
-    def due_ms(self, due_ms: int) -> int:
-        """When a job may start that is due at this time, as far as the format can say it."""
         ...
 
     def scored_ms(self, score: float) -> int:

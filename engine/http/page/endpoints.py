@@ -18,7 +18,7 @@ from engine.http.access import access_of, form_of, public, refuse_foreign, still
 from engine.http.access import sign_in as begin_session
 from engine.http.access import sign_out as end_session
 from engine.http.answers import Problem
-from engine.http.describing import digits
+from engine.http.describing import DIGITS_MAX, digits
 from engine.http.jobs.events import EventStream
 from engine.http.jobs.jobs import refuse_schedule
 from engine.http.opening import Waits, queue_of
@@ -324,7 +324,8 @@ def _number(request: Request, field: str) -> int:
 
 
 def _no_number(field: str, value: str) -> Problem:
-    return Problem(422, f"{field} is a number.", field=field, value=value, bound="a number")
+    bound = f"a whole number of at most {DIGITS_MAX} digits"
+    return Problem(422, f"{field} is {bound}.", field=field, value=value, bound=bound)
 
 
 # -- The changes: forms that are posted, each with the token of the browser, and then the view that shows
@@ -374,7 +375,7 @@ async def change_many(request: Request) -> Response:
 async def pause(request: Request) -> Response:
     """Pause the queue, or a name."""
     form = await form_of(request)
-    await queue_of(request).pause(form.get("name") or None, length_ms=1_000 * _form_number(form, "length_s"))
+    await queue_of(request).pause(form.get("name") or None, length_ms=_form_seconds(form, "length_s"))
     return back(request, *_from(form), did="paused")
 
 
@@ -396,7 +397,7 @@ async def set_limit(request: Request) -> Response:
         key=key,
         concurrency=_form_number(form, "concurrency"),
         rate=_form_number(form, "rate"),
-        per_ms=1_000 * _form_number(form, "per_s"),
+        per_ms=_form_seconds(form, "per_s"),
         window=cast("Window", form.get("window", "sliding")),
     )
     return back(request, "limits", did="limit")
@@ -442,7 +443,7 @@ async def change_worker(request: Request) -> Response:
     form = await form_of(request)
     match request.path_params["action"]:
         case "pause":
-            await workers.pause(name, length_ms=1_000 * _form_number(form, "length_s"))
+            await workers.pause(name, length_ms=_form_seconds(form, "length_s"))
         case "resume":
             await workers.resume(name)
         case "concurrency":
@@ -495,3 +496,8 @@ def _form_number(form: dict[str, str], field: str) -> int:
     if number is None:
         raise _no_number(field, value)
     return number
+
+
+def _form_seconds(form: dict[str, str], field: str) -> int:
+    """A length of a form, which has it in seconds, in ms. Raises Problem and Malformed."""
+    return 1_000 * validate.integer(field, _form_number(form, field), 0, validate.DURATION_MS_MAX // 1_000)

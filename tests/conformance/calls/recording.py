@@ -161,24 +161,27 @@ def lines_of(player: Player, episode: Episode) -> frozenset[bytes | str]:
     return frozenset(mark for reply in replies for mark in reply.split()) | {step.script for step in episode.steps}
 
 
+#: Where a script keeps its marks: in a table that it has anyway, so that for the loader there is no name that nobody declares.
+_MARKS = "KEYS._marks"
+
+
 def telling(text: str) -> str:
     """A script that says which of its lines ran, and nothing else."""
     first, _, body = text.partition("\n")
     return (
-        f"{first}\nlocal _marks = {{}} local function _script() {body}\nend pcall(_script) local set = {{}} "
-        "for mark in pairs(_marks) do set[#set + 1] = mark end return table.concat(set, ' ')\n"
+        f"{first}\n{_MARKS} = {{}} local function _script() {body}\nend pcall(_script) local set = {{}} "
+        f"for mark in pairs({_MARKS}) do set[#set + 1] = mark end return table.concat(set, ' ')\n"
     )
 
 
 def marked_scripts(folder: Path) -> Path:
     """A copy of the scripts in which each line marks that it ran."""
-    scripts._KNOWN |= {"_marks"}
     shutil.copytree(scripts_folder(), folder)
     last = 0
     for path in sorted(folder.rglob("*.lua")):
         marked, marks = mark(path.read_text(), last)
         if path.parent.name != "published":
-            path.write_text(marked)
+            path.write_text(marked.replace("_marks[", f"{_MARKS}["))
             last = max((last, *marks))
     return folder
 

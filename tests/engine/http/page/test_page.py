@@ -20,6 +20,7 @@ from engine import Bury, Channel, Handlers, Job, Queue, Worker, models
 from engine.http.application import application
 from engine.http.settings import HttpSettings, Token
 from engine.queue.asynchronous.parts import AsyncWorkers
+from engine.validate import DURATION_MS_MAX, RATE_MAX
 from tests.engine.command.running import ironclaim
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.producing import some_handlers
@@ -410,6 +411,24 @@ FORMS: list[tuple[str, dict[str, str], str]] = [
 def noting(self: Any, told: list[Any], real: Any, *given: Any, **more: Any) -> Any:
     told.append((*given, more))
     return real(self, *given, **more)
+
+
+MOST_S = DURATION_MS_MAX // 1_000
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "value", "bound"),
+    [
+        *((path, "length_s", f"{MOST_S + 1}", f"a whole number from 0 to {MOST_S}") for path in ("pause", "workers/w1/pause")),
+        *(("limits", "per_s", "9" * digits, f"a whole number from 0 to {MOST_S}") for digits in (13, 20)),
+        *(("limits", field, "9" * 13, f"a whole number from 0 to {RATE_MAX}") for field in ("rate", "concurrency")),
+        *(("pause", "length_s", value, "a whole number of at most 20 digits") for value in ("9" * 21, "-1", "1.5")),
+    ],
+)
+def test_a_form_is_refused_by_what_was_typed(client: httpx.Client, path: str, field: str, value: str, bound: str) -> None:
+    answer = post(client, f"/queues/q/{path}", {"of": "name", "target": "mail", field: value})
+    shown = unescape(answer.text)
+    assert answer.status_code == 422 and field in shown and value in shown and bound in shown
 
 
 def test_each_form_changes_what_it_says(client: httpx.Client, busy: Busy, monkeypatch: pytest.MonkeyPatch) -> None:
