@@ -19,6 +19,8 @@ from engine.testing import EmbeddedServer
 from tests.conformance.calls.recording import lines_of, marked_scripts, telling
 from tests.conformance.calls.replay import Player, scripts_of
 from tests.conformance.calls.text import read
+from tests.conformance.calls.variants import pinned
+from tests.golden import same
 
 CORPUS = sorted((Path(__file__).parent / "calls" / "corpus").glob("*.txt"))
 #: Scripts without a stored call: those that foreign models have from Lanes, and what no test sends under a clock of its own.
@@ -43,6 +45,12 @@ def test_each_call_comes_to_what_was_stored(path: Path, wire: Wire) -> None:
         for was, now in zip(stored, player.play(episode), strict=True):
             if now != was:
                 pytest.fail(f"{episode.name}\nstored:\n{was}\nnow:\n{now}\nintended? python -m tests.conformance.calls", False)
+
+
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
+def test_each_call_comes_to_what_was_told_when_one_thing_is_changed(path: Path, wire: Wire) -> None:
+    """A key of another type or none, a word that is greater, less or empty, a later clock."""
+    same(f"conformance/changed/{path.stem}.txt", "".join(f"{line}\n" for line in pinned(Player(wire, path.stem), read(path))))
 
 
 def test_each_script_of_each_model_has_a_stored_call() -> None:

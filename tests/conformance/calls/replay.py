@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ from chaos.simulate.wire import Wire
 from engine.models.foreign.foreign import REUSED
 from engine.redis import scripts
 from engine.redis.scripts import FOLDERS, load_model, scripts_folder
-from tests.conformance.calls.text import Episode, Notation, Step
+from tests.conformance.calls.text import Episode, Keys, Notation, Step
 from tests.engine.desk import DUMP, EXPIRE
 
+#: Keys that can be restored: the type, when it ends (ms), and what RESTORE takes.
+Kept = Mapping[bytes, tuple[bytes, int, bytes]]
 #: Published between two calls.
 _NEXT = "next"
 #: The members of a set, the fields of a large hash and all keys have an order that each server process draws anew. Pages here
@@ -75,6 +78,10 @@ def scripts_of(model: str, piece_words: int, lua: Path | None = None) -> Mapping
         scripts.PIECE_WORDS = usual
 
 
+def _keys(dump: Iterable[tuple[bytes, bytes, int, Any]]) -> Keys:
+    return {key: (kind, expires, value) for key, kind, expires, value in dump}
+
+
 class Player:
     """Plays the calls of one model, with the scripts of a folder (None: those of the engine), each as `change` makes it."""
 
@@ -90,7 +97,7 @@ class Player:
         notation = Notation(episode.prefix)
         for at, step in enumerate(episode.steps):
             reply, dump, _ = replies[3 * at : 3 * at + 3]
-            after = {key: (kind, expires, value) for key, kind, expires, value in dump}
+            after = _keys(dump)
             published = list(iter(lambda: next(said), (_NEXT, b"")))
             lines = [f"    {notation.word(channel.encode())} hears {notation.reply(text)}" for channel, text in published]
             told = f" -> {notation.reply(reply)}" if step.script else " ->"
@@ -111,6 +118,25 @@ class Player:
             commands += (self._command(step, episode.piece_words), *after)
         replies = self._wire.ask(commands)
         return [replies[at] for at in wanted]
+
+    def kept(self, episode: Episode) -> Kept:
+        """The keys before its last step."""
+        self._load(episode)
+        self.replies(replace(episode, steps=episode.steps[:-1]))
+        keys = [(key, kind, max(expires, 0)) for key, kind, expires, _ in self._wire.do("EVALSHA", self._dump, 0)]
+        dumps = self._wire.ask([("DUMP", key) for key, _, _ in keys])
+        return {key: (kind, expires, dump) for (key, kind, expires), dump in zip(keys, dumps, strict=True)}
+
+    def varied(
+        self, episode: Episode, kept: Kept, steps: Iterable[tuple[Iterable[tuple[Any, ...]], Step]]
+    ) -> Iterator[tuple[Keys, Any, Keys]]:
+        """Each step after its own commands, from the same keys: those before it, its reply, and those after it."""
+        for first, step in steps:
+            restored = [("RESTORE", key, expires, dump, "ABSTTL") for key, (_, expires, dump) in kept.items()]
+            dumped = ("EVALSHA", self._dump, 0)
+            commands = [("FLUSHALL",), *restored, *first, ("EVALSHA", self._expire, 0, 1, step.now_ms, 0), dumped]
+            *_, before, reply, after = self._wire.ask([*commands, self._command(step, episode.piece_words), dumped])
+            yield _keys(before), reply, _keys(after)
 
     def _command(self, step: Step, piece_words: int) -> tuple[Any, ...]:
         if not step.script:
