@@ -224,6 +224,16 @@ def test_rule_20_a_limit_of_a_name_bounds_what_is_in_hand(desk: ModelDesk) -> No
     assert len(desk.claim("c")) == 1 and desk.claim("c") == [] and len(desk.tick(60_001).claim("c")) == 1
 
 
+def test_rule_20_a_job_that_goes_back_unstarted_gives_its_place_in_the_window_back(desk: ModelDesk, spec: models.Spec) -> None:
+    (given,) = desk.set_limit("n:main", rate=1, per_ms=60_000).leased("j1")
+    again = desk.did(Release((given.lease,))).claim("b")
+    # The window of Mosquito is that of its own workers, who count each claim.
+    assert len(again) == (0 if isinstance(spec, models.Mosquito) else 1)
+    for job in again:
+        assert desk.did(Release((job.lease,), frozenset({job.lease}))).claim("b") == []
+    assert len(desk.tick(60_001).claim("c")) == 1
+
+
 @only(WITH_LISTS)
 def test_a_second_entry_of_a_job_that_has_ended_runs_nothing(desk: ModelDesk, spec: models.Spec) -> None:
     for outcome, told in {"finished": (1, 0, 0), "buried": (0, 1, 0)}.items():
