@@ -175,7 +175,9 @@ def test_obliterate_leaves_nothing_but_what_workers_know(spec: models.Spec, iron
     items = tuple(RunTimes(name, "ok", 2_000, 2_000, ((3, 1),)) for name in ("main", "other", "third"))
     desk.run(ReportRunTimes("a" * 16, 1, desk.now_ms + HOUR_MS, items))
     assert len([key for key in desk.dump() if ":took:" in key]) == len(items) and queue.obliterate() is False
+    desk.redis.zadd(desk.keys.workers, {"gone": desk.now_ms - 1, "lives": desk.now_ms})
     assert desk.state("active") == "active" and queue.obliterate(force=True) is True
+    assert desk.redis.zrange(desk.keys.workers, 0, -1) == [b"lives"]
     assert not any(desk.listed().values()) and desk.wire() == {}
     left = {key.removeprefix(desk.keys.prefix).partition(":")[0] for key in desk.dump() if key.startswith(desk.keys.prefix)}
     # Bridge keeps for a week how jobs have ended that others may need.

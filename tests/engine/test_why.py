@@ -184,6 +184,13 @@ def test_more_lanes_than_one_call_looks_at(desk: Desk) -> None:
     assert len({lane.key for lane in found.lanes}) == len(found.lanes) == 1_200
 
 
+def test_more_limits_than_one_call_tells(desk: Desk) -> None:
+    """Of the first hundred it is told which jobs hold them."""
+    for number in range(300):
+        desk.set_limit(f"n:name{number}", concurrency=1)
+    assert len(desk.queue.obstacles().limits) == 200
+
+
 def test_a_worker_tells_what_keeps_it_back(queue: Queue, ironclaim_url: str) -> None:
     """A real worker: its priorities, its gate and its pause are in its heartbeats."""
     gate = False

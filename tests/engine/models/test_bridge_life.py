@@ -63,6 +63,11 @@ def test_a_result_lives_for_a_day_and_the_rest_for_ever(desk: ModelDesk, client:
     assert client.redis.ttl(KEYS.data(job)) == client.redis.ttl(KEYS.status(job)) == -1
     found = desk.queue.results.get(job)
     assert found is not None and found.value == {"n": 9007199254740993, "e": []} and found.ended_ms == desk.now_ms
+    # Of a run that failed nobody has told how long it took.
+    desk.put("d").did(Bury((Failure(desk.take()["d"].lease, "OSError: no route"),)))
+    failed = f'"completedAt":{desk.now_ms},"processingTime":0'
+    error = '{"message":"no route","stack":"OSError: no route","name":"OSError"}'
+    assert client.redis.get(KEYS.result(desk.ids["d"])) == '{"success":false,"error":' + error + "," + failed + "}"
 
 
 @pytest.mark.feature("BQ28", "BQ30", model="bridge")
