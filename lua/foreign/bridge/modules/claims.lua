@@ -181,7 +181,7 @@ end
 
 local function write_result(w, id, json, took_ms)
   local ended = ',"completedAt":' .. ms_text(w.now_ms) .. ',"processingTime":'
-    .. ms_text(math.max(0, took_ms or 0)) .. '}'
+    .. ms_text(math.max(0, took_ms)) .. '}'
   redis.call('SET', at_result(w, id), json .. ended, 'EX', 86400)
 end
 
@@ -194,9 +194,9 @@ local function error_json(error, trace)
     .. json_quoted(name or 'Error') .. '}'
 end
 
-local function to_dead(w, id, error, trace, took_ms)
+local function to_dead(w, id, error, trace)
   if not redis.call('LPOS', w.at_dead, id, 'MAXLEN', 100) then redis.call('LPUSH', w.at_dead, id) end
-  write_result(w, id, error_json(error, trace), took_ms)
+  write_result(w, id, error_json(error, trace), 0)
   redis.call('SET', at_status(w, id), 'dead')
 end
 
@@ -244,7 +244,7 @@ end
 -- Writes. The last failure is not counted on the wire, because the original's `attempts` are the runs after
 -- the first one.
 local function wire_bury(w, id, job, failure)
-  to_dead(w, id, failure.error or '', failure.trace, 0)
+  to_dead(w, id, failure.error or '', failure.trace)
   if job.kind == 'J' then
     note_attempts(w, id, job, math.min(failure.failures or job.failures,
       math.max(job.failures, job.attempts - 1)))
@@ -262,7 +262,7 @@ end
 
 -- Writes.
 local function wire_set_aside(w, id, place, why)
-  to_dead(w, id, 'SetAside: ' .. why, '', 0)
+  to_dead(w, id, 'SetAside: ' .. why, '')
   redis.call('LREM', w.at_waiting, 1, id)
   undelay(w, id)
   if redis.call('SISMEMBER', w.at_active, id) == 1 then leave_active(w, id, wire_read(w, id)) end
