@@ -11,7 +11,7 @@ from tests.mutation.edits import Edit
 from tests.mutation.record import Case, Record, total_s
 
 _SCOUTS_S, _SCOUTS_MAX, _SCOUTS_OF_A_FILE = 12.0, 60, 3
-_SCOUT_S = 1.5
+_SCOUT_S, _NAMED_S = 1.5, 10.0
 _WORD = re.compile(r"[a-z]+")
 #: Words of paths that say nothing of a subject.
 _COMMON = frozenset({"lua", "engine", "modules", "test", "py", "lane", "part", "model"})
@@ -39,7 +39,7 @@ def order(
     ranked += sorted(maybe, key=lambda test: _rank(test, subject, first))
     scouts = _scouts(ranked, first)
     chosen = {test.id for test in scouts}
-    turns = [test for test in _in_turns(ranked) if test.id not in chosen]
+    turns = [test for test in _in_turns(ranked, subject) if test.id not in chosen]
     kept = _within(turns, budget_s - total_s(scouts)) if budget_s else turns
     places = {file: place for place, file in enumerate(dict.fromkeys(test.file for test in kept))}
     return Order(scouts, sorted(kept, key=lambda test: places[test.file]), len(turns) - len(kept))
@@ -54,13 +54,17 @@ def _rank(test: Case, subject: set[str], first: Collection[str]) -> tuple[bool, 
     return test.id not in first, -len(subject & _words(test.id.partition("[")[0])), test.breadth * (0.2 + test.seconds)
 
 
-def _in_turns(ranked: Iterable[Case]) -> list[Case]:
-    """The first one of each file, then the second ones, and so on. Slow ones come last: a drill takes as long as thousands."""
+def _in_turns(ranked: Iterable[Case], subject: Collection[str]) -> list[Case]:
+    """The first one of each file, then the second ones, and so on.
+
+    Slow ones come last: a drill takes as long as thousands. Those in files that are named for the subject may take longer.
+    """
     seen: dict[str, int] = defaultdict(int)
     turns: list[tuple[bool, int, Case]] = []
     for test in ranked:
         seen[test.file] += 1
-        turns.append((test.seconds > _SCOUT_S, seen[test.file], test))
+        bound_s = _SCOUT_S if _words(test.file).isdisjoint(subject) else _NAMED_S
+        turns.append((test.seconds > bound_s, seen[test.file], test))
     return [test for _, _, test in sorted(turns, key=lambda turn: turn[:2])]
 
 

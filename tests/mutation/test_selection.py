@@ -78,6 +78,12 @@ def test_only_tests_that_reach_the_line_run_the_likeliest_first() -> None:
     assert names(order(RECORD, edit(40), first={TESTS[0].id}).scouts)[0] == "wide"
 
 
+def test_a_slower_test_that_is_named_for_the_subject_is_not_put_off() -> None:
+    tests = (*TESTS, case("tests/test_pick_slowly.py::test_it", seconds=4))
+    found = order(Record("f", tests, {FILE: {40: 0b10001000}}), edit(40)).others
+    assert names(found) == ["pick_slowly", "texts", "slow"]
+
+
 def test_a_budget_and_files_leave_tests_out() -> None:
     assert (names(order(RECORD, edit(40), budget_s=20).others), order(RECORD, edit(40), budget_s=20).left_out) == (["texts"], 1)
     assert names(order(RECORD, edit(40), without={"tests/test_small.py"}).scouts) == ["pick_jobs", "wide"]
