@@ -13,7 +13,7 @@ names it uses, and those that these use, each behind what it needs. A foreign mo
 modules, those that all foreign models share, and those of Lanes (`layers_of`); no name occurs twice there.
 
 `USES` in the header of a script or a module says where each function is that it uses from other modules:
-`-- USES core/lease: settled, finish_jobs` for `lua/core/modules/lease.lua`, and `<format>` for the modules of
+`-- USES core/lease: end_lease, bury_job` for `lua/core/modules/lease.lua`, and `<format>` for the modules of
 whichever foreign format. The loader refuses a file that uses another function, or names one that it does
 not use. The server does not get these lines; `.ci/lua_uses` writes them.
 
