@@ -112,7 +112,7 @@ def quantity(value: float | None) -> str:
     """A value with as many digits as tell something."""
     if value is None:
         return "?"
-    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 
 
 def chance(value: float | None) -> str:

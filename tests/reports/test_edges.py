@@ -1,0 +1,158 @@
+"""Arguments of the commands, and small functions on both sides of each bound: what comes of each, as one text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from reports import facts, measure, models_table, seed, slo, slo_file, statistics, table
+from reports.bench import __main__ as bench
+from reports.bench import cost
+from reports.capacity import plan, question
+from reports.capacity.basis import Basis
+from reports.capacity.words import duration
+from reports.command import parser
+from reports.compare import decide, metrics, words
+from reports.folder import is_calibration
+from reports.interrupts import Interrupts
+from reports.session import setting
+from tests.engine.command.test_printed import options
+from tests.golden import Told, outcome, tells
+
+VALUES = (None, 0, 1, 7, 0.0, 0.04, 0.05, 1.0, 59.99, 60.0, 999, 999.96, 1_000, 1_000.4, 3_600.0, 86_400.0, 1_234_567.8)
+PHASES = (
+    "lead-in",
+    "lead-in-2",
+    "kill",
+    "recover-kill-2",
+    "kill-2",
+    "recover-lead-in",
+    "kill-in-freeze",
+    "x-in-kill",
+    "freeze-in-x",
+)
+WORDS = "one two three four"
+CELLS = [["a", WORDS, "1"], ["long name", WORDS * 3, "1000"]]
+LINES = [(0.0, "judge: converting"), (1.5, "judge: a"), (2.0, "b")]
+SPANS = ((3, 0, 2 * 10**9), (1, 5, 5), (1, 5, 6), (1, None, 5), (1, 5, None))
+COUNTS = (0, 19, 20, 99, 100, 999, 1_000, 9_999, 10_000)
+ROWS = [{"proc": "a", "pid": pid, "cpu_user_s": used, "cpu_system_s": 1} for pid, used in ((1, 1), (1, 4), (2, 0), (2, 2))]
+
+
+def grid(columns: int) -> list[str]:
+    return table.grid("title", ("name", "words", "n"), CELLS, (2,), text=(0, 1), columns=columns)
+
+
+#: Functions, and what each is called with: one argument, or a tuple of them.
+CALLS: tuple[tuple[Callable[..., object], Sequence[Any]], ...] = (
+    (seed._seed, ("0", "00", "-1", "1.5", "", "9007199254740991", "9007199254740992", "0" * 16, "0" * 17)),
+    (bench.rows, ("0", "1", "0.9", "1e9", "1000000001", "x")),
+    (setting, ("spark.a=b", "spark.a", "a=b", " spark.a = b=c ", "spark.a=", "spark.master=x")),
+    (setting, ("spark.driver.memory=4", "spark.driver.memory=4g")),
+    *((show, VALUES) for show in (table.number, table.endless, table.seconds, models_table.shown, duration)),
+    *((show, VALUES) for show in (words.percent, words.quantity, words.chance)),
+    *((slo.quantity, [(value, unit) for value in VALUES if value is not None]) for unit in ("share", "ms", "/s")),
+    (table.cut, [(WORDS, most) for most in range(5, 19)] + [("x" * 9, 8), ("x" * 9, 9), "x" * 110, "x" * 111]),
+    (grid, (0, 40, 50)),
+    (measure.per_s, SPANS),
+    (measure.stated, [(count, [1.00049, 2, 3, float("inf"), 5]) for count in COUNTS] + [(5, None)]),
+    (is_calibration, (None, {}, {"lag_ms": 0}, {"lag_ms": -1}, {"lag_ms": True}, {"lag_ms": 1e999}, {"lag_ms": "1"})),
+    *((tell, PHASES) for tell in (slo_file.known, slo_file.common)),
+    (cost.conversion_s, ((LINES,), (LINES[1:],))),
+    (slo_file.listed, (["a"], ["a", "b"], ["a", "b", "c"])),
+    (facts.whole, [({"a": value}, "a", 7) for value in (None, 0, 3, True, 1.0, "3")]),
+    (decide.shortage, ((3, 3, 1), (4, 4, 1), (4, 4, 0), (4, 4, 2), (5, 5, 6), (6, 6, 6))),
+    (statistics.smallest_p, ((1, 1), (2, 2), (3, 5))),
+    (statistics.repetitions_needed, (1, 2, 6, 100)),
+    (metrics.weighted, ([], [(1, 5.0)], [(1, 5.0), (3, 9.0)], [(1, 5.0), (3, None)], [(0, 5.0)])),
+    (metrics.share, (([1.0, 2.0], 3, 1e3), ([], 3, 1e3), ([1.0], 0, 1e3), ([1.0], None, 1e3))),
+    (metrics.used, ([*ROWS, {"proc": "a"}, {**ROWS[0], "pid": "x"}],)),
+    (plan.drained, ((10, 4, 5), (10, 5, 5), (10, 6, 5))),
+)
+
+
+def calls() -> Told:
+    """Each of these calls."""
+    for call, given in CALLS:
+        for one in given:
+            yield f"{call.__name__} {one!r}", outcome(call, *(one if isinstance(one, tuple) else (one,)))
+
+
+def arguments() -> Told:
+    """Each argument of each command. Where prices are lies beside the command."""
+    for root in (parser(), bench.parser()):
+        for name, _, said in (line.partition(": ") for line in options(root)):
+            yield name, said.replace(str(question.FILE), question.FILE.name)
+
+
+def interrupted() -> Told:
+    """Which signals interrupt, where clean-up is held and where it is not."""
+    for held in (0, 1):
+        signals, raised = Interrupts(), list[bool]()
+        signals._held = held
+        for _ in range(4):
+            try:
+                signals._handle(2, None)
+                raised.append(False)
+            except KeyboardInterrupt:
+                raised.append(True)
+        yield f"held {held}", raised
+
+
+def differences() -> Told:
+    """What a comparison claims."""
+    sure = {"ratio": 1.2, "low": 1.1, "high": 1.3, "floor": 1.1, "corrected_p": 0.05}
+    less = {"ratio": 0.85, "low": 0.8, "high": 0.99}
+    changes: list[dict[str, Any]] = [{}, {"corrected_p": 0.051}, {"low": 1.0}, {"low": 0.9}, {"floor": 1.2}, {"floor": 1.199}]
+    changes += [*({name: None} for name in sure), less, {**less, "high": 1.0}]
+    changes += [{"low": low, "high": high, "ratio": 1.0} for low, high in ((1 / 1.05, 1.05), (0.95, 1.05), (1 / 1.05, 1.051))]
+    for more in (False, True):
+        line = decide.Line(metrics.Metric("m", "M", more), (1.0,), (1.0,), tested=True)
+        yield f"more is better {more}", [decide.outcome(replace(line, **{**sure, **change}), 0.05) for change in changes]
+
+
+KNOWN = Basis(
+    **{"model": "lanes", "topology": "embedded", "rate_met": 100.0, "workers_met": 2, "handlers_at_once": 5, "handler_ms": 20.0},
+    **{
+        "payload_bytes": 1_000.0,
+        "overhead_ms": 1.0,
+        "beside_p99_ms": 10.0,
+        "worker_us_per_job": 500.0,
+        "server_us_per_job": 80.0,
+    },
+    **{
+        "shard_rate_max": 500.0,
+        "contention": 0.03,
+        "coherence": 0.002,
+        "bytes_per_waiting": 2_500.0,
+        "bytes_per_retained": 700.0,
+    },
+    **{"fragmentation": 1.1, "bytes_per_job": 5_000.0, "worker_lost_ms": 4_000.0, "primary_lost_ms": 1_500.0},
+    **{"steps": ((40.0, 0.5), (60.0, 0.7)), "sources": {}},
+)  # type: ignore[arg-type]
+ASKED = question.Question(rate=300.0, p99_ms=60.0, payload_bytes=1_000.0, handler_ms=20.0, model="lanes", topology="embedded")
+PRICES = question.read(question.FILE)
+
+
+def capacity() -> Told:
+    """Which questions can be answered, and how plans follow."""
+    for name, (above, most) in question.BOUNDS.items():
+        for value in (above, above + 1e-9, most, most * 1.01):
+            yield f"{name} {value}", outcome(question.check, replace(ASKED, **{name: value}), KNOWN)
+    asked: list[dict[str, Any]] = [{"model": "x"}, {"topology": "x"}, {"workers": 0}, {"workers": 1}, {"workers": 2}]
+    asked += [*({"p99_ms": value} for value in (20.0, 39.9, 40.0)), *({"rate": value} for value in (400.0, 401.0, 1_000.0, 1e8))]
+    asked += [{"handler_ms": 30.0, "p99_ms": 70.0}, {"payload_bytes": 0.0}, {"payload_bytes": 4_001.0}, {"handler_ms": 81.0}]
+    for change in (*asked, {"backlog_s": 0.0}, {"retained_s": 0.0}):
+        made = replace(ASKED, **change)
+        yield f"asked {change}", (outcome(plan.numbers, made, KNOWN, PRICES), question.beyond(made, KNOWN))
+    for rate in (1_000 * 5 / 21, 1_000 * 5 / 21 + 1):
+        yield f"enough at {rate:.1f}", outcome(question.enough, replace(ASKED, rate=rate), KNOWN, 1)
+    yield "nothing measured", question.beyond(ASKED, replace(KNOWN, rate_met=0.0))
+    yield "many replicas", outcome(plan.numbers, ASKED, KNOWN, replace(PRICES, replicas=3))
+    yield "no drills", outcome(plan.numbers, ASKED, replace(KNOWN, worker_lost_ms=None, primary_lost_ms=None), PRICES)
+    yield "efficiency", [round(KNOWN.efficiency(count), 9) for count in (1, 2, 3, 10)]
+
+
+def test_small_functions_say_what_they_said() -> None:
+    tells("reports/edges.txt", arguments, calls, interrupted, differences, capacity)
