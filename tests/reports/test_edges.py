@@ -21,17 +21,7 @@ from tests.engine.command.test_printed import options
 from tests.golden import Told, outcome, tells
 
 VALUES = (None, 0, 1, 7, 0.0, 0.04, 0.05, 1.0, 59.99, 60.0, 999, 999.96, 1_000, 1_000.4, 3_600.0, 86_400.0, 1_234_567.8)
-PHASES = (
-    "lead-in",
-    "lead-in-2",
-    "kill",
-    "recover-kill-2",
-    "kill-2",
-    "recover-lead-in",
-    "kill-in-freeze",
-    "x-in-kill",
-    "freeze-in-x",
-)
+PHASES = ("lead-in", "lead-in-2", "kill", "recover-kill-2", "kill-2", "recover-lead-in", "kill-in-freeze", "x-in-kill")
 WORDS = "one two three four"
 CELLS = [["a", WORDS, "1"], ["long name", WORDS * 3, "1000"]]
 LINES = [(0.0, "judge: converting"), (1.5, "judge: a"), (2.0, "b")]
@@ -114,21 +104,9 @@ def differences() -> Told:
 
 KNOWN = Basis(
     **{"model": "lanes", "topology": "embedded", "rate_met": 100.0, "workers_met": 2, "handlers_at_once": 5, "handler_ms": 20.0},
-    **{
-        "payload_bytes": 1_000.0,
-        "overhead_ms": 1.0,
-        "beside_p99_ms": 10.0,
-        "worker_us_per_job": 500.0,
-        "server_us_per_job": 80.0,
-    },
-    **{
-        "shard_rate_max": 500.0,
-        "contention": 0.03,
-        "coherence": 0.002,
-        "bytes_per_waiting": 2_500.0,
-        "bytes_per_retained": 700.0,
-    },
-    **{"fragmentation": 1.1, "bytes_per_job": 5_000.0, "worker_lost_ms": 4_000.0, "primary_lost_ms": 1_500.0},
+    **{"payload_bytes": 1_000.0, "overhead_ms": 1.0, "beside_p99_ms": 10.0, "worker_us_per_job": 500.0, "shard_rate_max": 500.0},
+    **{"server_us_per_job": 80.0, "contention": 0.03, "coherence": 0.002, "bytes_per_waiting": 2_500.0, "fragmentation": 1.1},
+    **{"bytes_per_retained": 700.0, "bytes_per_job": 5_000.0, "worker_lost_ms": 4_000.0, "primary_lost_ms": 1_500.0},
     **{"steps": ((40.0, 0.5), (60.0, 0.7)), "sources": {}},
 )  # type: ignore[arg-type]
 ASKED = question.Question(rate=300.0, p99_ms=60.0, payload_bytes=1_000.0, handler_ms=20.0, model="lanes", topology="embedded")
