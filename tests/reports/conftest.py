@@ -97,6 +97,12 @@ def run(story: Story) -> Path:
     return story.write()
 
 
+def steady(text: str, folder: Path) -> str:
+    """A printed text or a page, without where it lies and how it is drawn."""
+    named = re.sub(r"[\w./-]*/python[\d.]*(?= -m )", "python", text.replace(str(folder), "FOLDER"))
+    return re.sub(r"<(svg|style)\b.*?</\1>", r"<\1/>", named, flags=re.DOTALL)
+
+
 def told(found: verdict.CheckResult) -> tuple[str, str]:
     """Verdict and reason of a check."""
     return found.verdict, found.why

@@ -13,6 +13,8 @@ from reports.compare.decide import NOT_INTERLEAVED, Comparison, Line, decide, ou
 from reports.compare.metrics import MAIN, Metric
 from reports.compare.sides import interleaved, obstacles, read_side
 from reports.compare.words import NO_DIFFERENCE, answer, render
+from tests.golden import same
+from tests.reports.conftest import steady
 from tests.reports.repetitions import SPEC, TYPICAL, judged, sides
 
 #: The first value of each planted run, without noise.
@@ -250,8 +252,8 @@ def test_folders_of_runs_the_page_and_the_json_file(tmp_path: Path, capsys: pyte
         (tmp_path / side / "latest").symlink_to(runs[0].name)
     (tmp_path / "a" / a[0].name / "report.html").write_text("")
     assert call([tmp_path / "a"], [tmp_path / "b"], tmp_path / "out") == 0
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert last == "compare: A=6 B=6 faster=5 slower=1 same=0 cannot_show=0"
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[-1] == "compare: A=6 B=6 faster=5 slower=1 same=0 cannot_show=0"
     found = json.loads((tmp_path / "out" / FILE).read_text())
     assert found["counts"] == {"faster": 5, "slower": 1, "same": 0, "cannot_show": 0}
     assert found["variant"] == [f'git_commit: "{"a" * 40}" / "{"b" * 40}"']
@@ -262,3 +264,4 @@ def test_folders_of_runs_the_page_and_the_json_file(tmp_path: Path, capsys: pyte
     assert "B is faster than A in 5 and slower in 1 of 6 metrics" in page
     assert f'href="../a/{a[0].name}/report.html"' in page and f'href="../b/{b[0].name}' not in page
     assert page.count('class="spark"') == len(found["metrics"])
+    same("reports/compared.html", steady(f"{printed}\n{page}", tmp_path))

@@ -11,6 +11,8 @@ import pytest
 
 from reports.command import main
 from reports.listing.command import Entry, document, entries, objectives
+from tests.golden import same
+from tests.reports.conftest import steady
 from tests.reports.repetitions import TYPICAL, judged
 
 #: Jobs finished by each second: steady, none for a second, a server that forgot some, twice as many in the next.
@@ -108,7 +110,7 @@ def test_folders_that_are_half_there_and_those_of_models(runs: Path) -> None:
 
 def test_the_table_and_the_page(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", str(runs)]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = (printed := capsys.readouterr().out).splitlines()
     assert lines[3].split() == [
         *("2026-01-01", "00:10:00", "bench", "bull", "7", "no-reap", "aaaaaaaa", "violated", "1", "9.2", "s", "1100.0", "10020"),
         "20260101-001000-bench-seed7-bull-no-reap",
@@ -121,6 +123,7 @@ def test_the_table_and_the_page(runs: Path, capsys: pytest.CaptureFixture[str]) 
     assert 'aria-label="p99 of 2 runs: median 1.15 s, newest 1.20 s"' in page
     assert "at most 100, at the end 100" in page and page.count("<polyline") == 2
     assert "<script" not in page and "http" not in page.replace("http-equiv", "")
+    same("reports/listed.html", steady(f"{printed}\n{page}", runs))
 
 
 def test_objectives_are_shown_when_a_verdict_has_them(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

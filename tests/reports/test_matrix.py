@@ -10,6 +10,8 @@ import pytest
 from reports import command, errors, soak
 from reports.page import ink
 from reports.planted import ABSENT, ALLOWED, CAUGHT, MISSED, PAGE_FILE, PICTURE, TEXT, VALID, WRONG, caught_by, columns, sign
+from tests.golden import same
+from tests.reports.conftest import steady
 
 
 def drill(name: str, **fields: Any) -> dict[str, Any]:
@@ -60,6 +62,7 @@ def test_text_picture_and_page_are_written_and_say_what_is_not_as_it_must_be(tmp
     page = (tmp_path / PAGE_FILE).read_text()
     assert "a &lt;defect&gt;" in page and 'href="run-caught/report.html"' in page
     assert "caught 1 of 1, false alarms 0 of 1" in page and "<svg" in page
+    same("reports/planted.html", steady(f"{text}\n{page}", tmp_path))
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"schema": 9}'])

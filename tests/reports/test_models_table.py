@@ -8,6 +8,8 @@ import pytest
 
 from reports import command, errors
 from reports.models_table import FILE, PAGE_FILE, render, side_by_side
+from tests.golden import same
+from tests.reports.conftest import steady
 
 FAULT = {"fault": "1-worker-kill", "name": "worker-kill", "lost": 0, "doubled": 1, "stale": 2, "recovery_ms": 2_040.5}
 MEASURES: dict[str, Any] = {
@@ -95,6 +97,7 @@ def test_the_page_has_the_same_table_and_no_markup_of_others(tmp_path: Path, cap
     for words in ("11,156", "0 / 1 / 2", '<th scope="row">10,000 unmatchable in front</th>', "Completion carries &lt;b&gt;no"):
         assert words in page
     assert "http" not in page.replace("http-equiv", "") and "<b>no" not in page
+    same("reports/models.html", steady(page, tmp_path))
 
 
 NO_COMPARISONS = [

@@ -11,7 +11,9 @@ from reports.capacity.little import bottleneck, little
 from reports.capacity.measurement import read
 from reports.capacity.prediction import confirmed, predict
 from reports.simulation import measured as simulation
+from tests.golden import same
 from tests.reports.capacity.planted import Row, asked, content, law, saturated, write
+from tests.reports.conftest import steady
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +92,8 @@ def test_every_number_says_what_it_was_derived_from(run: Path) -> None:
 def test_the_text_ends_with_a_line_for_scripts(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["capacity", str(run), "--rate", "300"]) == 0
     assert json.loads((run / "plan.json").read_text()) == asked(run, "--rate", "300")
-    lines = capsys.readouterr().out.splitlines()
+    lines = (printed := capsys.readouterr().out).splitlines()
+    same("reports/plan.txt", steady(printed, run))
     assert lines[-1].startswith("plan: rate=300 workers=3 shards=1 memory_gib=")
     assert any(line.startswith("fit: one worker does 2") for line in lines)
     assert any("The prediction holds" in line for line in lines)

@@ -13,6 +13,7 @@ from reports.capacity.measurement import read
 from reports.simulation.measured import compare
 from reports.simulation.queueing import simulate
 from reports.simulation.system import EVEN, RANDOM, Load, Loss, Outcome, System, constant, exponential, measured
+from tests.golden import same
 from tests.reports.capacity.planted import content, write
 
 #: What tier two alone does.
@@ -174,7 +175,9 @@ def test_the_same_arrivals_are_simulated_as_were_measured() -> None:
 def test_the_command_says_how_near_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = write(tmp_path, made := content(counts=(1, 2, 3, 4)))
     assert command.main(["simulation", str(run)]) == 0
-    assert re.fullmatch(r"simulation: points=(\d+) near=(\d+)/\2 \(.*\)", capsys.readouterr().out.splitlines()[-1])
+    printed = capsys.readouterr().out
+    assert re.fullmatch(r"simulation: points=(\d+) near=(\d+)/\2 \(.*\)", printed.splitlines()[-1])
+    same("reports/simulated.txt", printed)
     made["steps"][0]["latency_ms"]["p99"] *= 3
     assert command.main(["simulation", str(write(tmp_path, made))]) == 1
     for step in made["steps"][3:]:

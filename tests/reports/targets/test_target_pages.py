@@ -11,6 +11,8 @@ from reports.command import main
 from reports.targets.page import document
 from reports.targets.words import render
 from reports.verdict import NO_MEASURES
+from tests.golden import same
+from tests.reports.conftest import steady
 
 PROMISE = {"delivery": "at most once", "recovery_bound_ms": None, "defaults": "no <retry>", "source": "its documents"}
 KILL = {"in_hand": 4, "again": 1, "lost": 2, "stranded": 1, "again_ms": [61_500.0]}
@@ -66,6 +68,7 @@ def test_the_page_of_a_run_shows_the_same_and_escapes_it(tmp_path: Path) -> None
     for part in ("at most once", "no &lt;retry&gt;", "job 7 &lt;b&gt;", "there are no fences", "run target rq", "Of 4 jobs"):
         assert part in page
     assert "<retry>" not in page
+    same("reports/target.html", steady(f"{render(decided('rq'))}\n{page}", tmp_path))
 
 
 def test_a_run_that_could_not_be_judged_has_its_reasons(tmp_path: Path) -> None:
@@ -77,7 +80,7 @@ def test_a_run_that_could_not_be_judged_has_its_reasons(tmp_path: Path) -> None:
 
 def test_queues_are_compared_and_every_number_leads_to_its_run(folders: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["targets", *map(str, folders)]) == 0
-    lines, page = capsys.readouterr().out.splitlines(), folders[0].parent / "queues.html"
+    lines, page = (printed := capsys.readouterr().out).splitlines(), folders[0].parent / "queues.html"
     assert lines[-1] == f"targets: runs=3 violated=1 page={page}"
     rows = [line.split() for line in lines if line.startswith("  ") and "target-seed1" in line]
     assert [row[0] for row in rows] == ["huey", "rq", "rq"]
@@ -88,6 +91,7 @@ def test_queues_are_compared_and_every_number_leads_to_its_run(folders: list[Pat
     assert "target-seed1-calm" not in matrix and "target-seed1-calm/report.html" in rest
     assert "rq: 1 of 4" not in html or "svg" in html
     assert html.count("<svg") == 1 and "python -m chaos run target huey --seed 1" in html and "huey==1.0" in html
+    same("reports/queues.html", steady(f"{printed}\n{html}", folders[0].parent))
 
 
 def test_what_is_no_judged_run_of_a_target_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
