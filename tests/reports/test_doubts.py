@@ -141,6 +141,7 @@ RUNS: dict[str, Run] = {
     **{f"gave up, slow {slow}": told(SOUND, harness_errors=["no disk"], too_slow=slow) for slow in (False, True)},
     "unintended": filed(filed(SOUND, "producer-1", unintended=2), "worker-1", unintended=3),
     "missing": told(SOUND, plan=[{"fault": f"9-{name}", "name": name, "target": "worker-1"} for name in (*KINDS, "worker-oom")]),
+    "of another name": told(SOUND, plan=[{**PLAN[0], "name": "power-loss"}]),
     "not as planned": replace(SOUND, stages=(*stages("1-worker-kill", "worker-3", 10, 9, 20, 19, 18), *ODD)),
 }  # fmt: skip
 
@@ -242,6 +243,9 @@ def instruments() -> Told:
         looks = (ClockLook(round(since * S), 1), ClockLook(round(until * S), 1))
         away = [faulty(*stages("1-server-pause", target, 10, 12, 20, 21)) for target in ("servers", "worker-1")]
         yield f"looks at {since} and {until}", [h3.stood_still(replace(run, clocks=looks)) for run in away]
+    twice = faulty(*stages("1-server-pause", "servers", 10, 11, 12, 12), *stages("2-server-pause", "servers", 20, 21, 22, 22))
+    for until in (18, 25, 28):
+        yield f"looks until {until}", h3.stood_still(replace(twice, clocks=(ClockLook(14 * S, 1), ClockLook(until * S, 1))))
     for waited in (0.5, 0.51, 0.75, 0.76, 3.0, 3.1):
         for share in (0.0, 0.17, 0.25, 1.0):
             cpus = [tuple(Usage(at * S, (at + 1) * S, share, waited) for at in range(begin, begin + 6)) for begin in (-1, 0, 1)]
@@ -283,6 +287,7 @@ def facts() -> Told:
     for name, run in runs.items():
         yield name, {what: getattr(run, what) for what in names}
         yield f"{name} more", ([getattr(run, what) for what in more], sorted(run.killed), sorted(run.busy), run.full("x", "end"))
+    yield "a file of which nothing is known", FileFacts("f")
     yield "connected", [told(SOUND, direct=direct).connected("worker-1") for direct in (None, [], ["worker-1"])]
     yield "samples", [samples_min(name) for name in ("p50_ms", "p90_ms", "p99_ms", "p99_9_ms", "max_ms")]
 
