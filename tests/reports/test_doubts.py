@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from reports import catch_up, windows
+from reports.causes import Doubt
 from reports.checks import CHECKS, h1_faults_bit, h1_network, h2_coverage, j13_liveness
 from reports.checks import h0_history_whole as h0
 from reports.checks import h3_recorder_sound as h3
@@ -155,7 +156,9 @@ def checks() -> Told:
         judging = [check for check in CHECKS if check.judges(run)]
         yield name, " ".join(check.id for check in judging)
         for check in judging:
-            said = {"doubts": check.doubts(run), "not judged": check.not_judged(run)}
+            doubts = check.doubts(run)
+            causes = [str(doubt.cause) for doubt in doubts if isinstance(doubt, Doubt)]
+            said = {"doubts": doubts, "causes": causes, "not judged": check.not_judged(run)}
             yield from ((f"{name} {check.id} {what}", words) for what, words in said.items() if words and words != QUIET)
 
 
@@ -190,7 +193,8 @@ def faults() -> Told:
     for before, after in pairwise(FREEZE):
         moved = [[replace(after, t_ns=before.t_ns + ns) if one is after else one for one in FREEZE] for ns in EDGE]
         yield f"{after.stage} after {before.stage}", [h1_faults_bit.doubts(faulty(*one)) for one in moved]
-    slots = [filed(faulty(*FREEZE), "worker-1", slots=frozenset({slot})) for slot in (47, 48, 49, 78, 79, 80, 81)]
+    late = faulty(*stages("1-worker-freeze", "worker-1", 10.0005, 15, 20, 21))
+    slots = [filed(late, "worker-1", slots=frozenset({slot})) for slot in (47, 48, 49, 78, 79, 80, 81)]
     yield "awake in slots 47 to 81", [len(h1_faults_bit.awake(one)) for one in slots]
     unseen = faulty(*(replace(one, ok=one.stage != "witness") for one in FREEZE))
     yield "unseen freeze", h1_faults_bit.doubts(filed(unseen, "worker-1", slots=frozenset({60})))

@@ -1,7 +1,6 @@
 """Merging, writing, and the lines that people read."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,8 @@ from record.history import ITEM_FIELDS, ROW_FIELDS
 from reports import causes
 from reports.causes import PATTERNS, REMEDIES, WORDS, Cause, Doubt
 from reports.checks import CHECKS
-from reports.checks.h1_faults_bit import doubts
 from reports.errors import JudgeError, one_line
-from reports.facts import Process, Run, Stage
+from reports.facts import Run
 from reports.lines import item_type, line_schema
 from reports.table import cut, render
 from reports.verdict import NO_MEASURES, CheckResult, decide, merge, undecided, withdraw, write
@@ -65,65 +63,12 @@ def test_errors_become_one_line() -> None:
     assert one_line(ValueError("An error occurred while calling o7.x.\n: org.apache.X: failed\n\tat a")) == "org.apache.X: failed"
 
 
-PLAN = [{"fault": "1-worker-kill", "name": "worker-kill", "target": "worker-2"}]
-VICTIM = (Process("worker-2", "worker", "worker-2.jsonl"),)
-ALL = ("inject", "witness", "heal", "healed")
-
-
-def stages(*seen: str, ok: bool = True) -> tuple[Stage, ...]:
-    return tuple(Stage("1-worker-kill", "worker-kill", stage, "worker-2", ok, "", 10 * ALL.index(stage)) for stage in seen)
-
-
-def test_a_control_run_without_planned_faults_needs_none() -> None:
-    assert doubts(Run(spec={"plan": []}, files={})) == []
-
-
-@pytest.mark.parametrize("stage", ["inject", "witness", "heal", "healed"])
-def test_every_stage_of_a_fault_must_have_been_seen(stage: str) -> None:
-    seen = [name for name in ("inject", "witness", "heal", "healed") if name != stage]
-    run = Run(spec={"plan": PLAN}, files={}, processes=VICTIM, stages=stages(*seen))
-    assert len(doubts(run)) == 1 and "fault 1-worker-kill was not" in doubts(run)[0]
-    assert doubts(Run(spec={"plan": PLAN}, files={}, processes=VICTIM, stages=stages(*ALL))) == []
-
-
-def test_a_planned_fault_that_never_came_is_in_doubt() -> None:
-    run = Run(
-        spec={"plan": [*PLAN, {"fault": "2-worker-freeze", "name": "worker-freeze", "target": "worker-3"}]},
-        files={},
-        stages=stages("inject", "witness", "heal", "healed"),
-    )
-    assert doubts(run)[0] == "fault 2-worker-freeze was not injected"
-
-
-UNPLANNED = [
-    ({"name": "power-loss"}, "fault 1-worker-kill has name worker-kill, planned was power-loss"),
-    ({"target": "worker-3"}, "fault 1-worker-kill has target worker-2, planned was worker-3"),
-    ({"fault": "9-worker-kill"}, "fault 1-worker-kill was not planned"),
-]
-
-
-@pytest.mark.parametrize(("change", "words"), UNPLANNED)
-def test_a_fault_must_be_the_planned_one(change: dict[str, str], words: str) -> None:
-    assert words in doubts(Run(spec={"plan": [{**PLAN[0], **change}]}, files={}, processes=VICTIM, stages=stages(*ALL)))
-
-
-def test_a_stage_that_is_there_twice_is_in_doubt_and_missing_wins() -> None:
-    twice = (*stages(*ALL), *stages("witness", ok=False))
-    found = doubts(Run(spec={"plan": PLAN}, files={}, processes=VICTIM, stages=twice))
-    assert found == ["fault 1-worker-kill was not seen to bite", "fault 1-worker-kill has 2 rows of stage witness"]
-
-
-def test_stages_come_in_their_order() -> None:
-    inject, witness, heal, healed = stages(*ALL)
-    late = replace(witness, t_ns=heal.t_ns + 5_000_000)
-    found = doubts(Run(spec={"plan": PLAN}, files={}, processes=VICTIM, stages=(inject, heal, healed, late)))
-    assert found == ["stage heal of fault 1-worker-kill came 5.0 ms before its witness"]
-
-
 def test_a_spec_with_a_character_that_has_no_bytes_is_written(tmp_path: Path) -> None:
     write(tmp_path, undecided("why", {"id": "\ud800"}))
     assert json.loads((tmp_path / "verdict.json").read_text())["spec"]["id"] == "\ud800"
 
+
+PLAN = [{"fault": "1-worker-kill", "name": "worker-kill", "target": "worker-2"}]
 
 MEASURES = {
     **NO_MEASURES,
