@@ -110,7 +110,7 @@ class AsyncDialer:
             await asyncio.wrap_future(resolver.find())
         return resolver.found(slot)
 
-    def make(self, node: Node | None, *, learns: bool = True) -> Connection:
+    def make(self, node: Node | None, *, learns: bool) -> Connection:
         """A connection to a node, which connects with its own `connect`. Learns the server's time if asked
         to."""
         # None, not left out: redis-py 8 has a default, and sends in a task then, whose cancellation Python

@@ -154,11 +154,15 @@ class Connections:
         connection = self._dialer.make(node, learns=slot == self._slot)
         with self._lock:
             self._open[connection] = node
-        connection.connect()
-        if node is not None and self._resolver is not None and self._resolver.replaced(node):
-            # While it was being made, so `leave` may have missed it.
+        try:
+            connection.connect()
+            if node is not None and self._resolver is not None and self._resolver.replaced(node):
+                # While it was being made, so `leave` may have missed it.
+                raise redis.ConnectionError(f"{node.host}:{node.port} is not the primary any more")
+        except BaseException:
+            # redis-py closes it for errors of its own alone.
             connection.disconnect()
-            raise redis.ConnectionError(f"{node.host}:{node.port} is not the primary any more")
+            raise
         return connection
 
     def give_back(self, connection: Connection) -> None:

@@ -55,6 +55,10 @@ async def test_enqueues_that_come_while_one_is_under_way_leave_in_two_calls_in_t
         writes = writes_of(relay)
         assert {(await task).result for task in await started(queue, *jobs)} == {"created"}
         assert len(queue.driver._connections._idle[None]) == 1
+        batches = queue.gathering._of_loops.here()._batches
+        await asyncio.gather(*batches)
+        await asyncio.sleep(0)
+        assert not batches, "what has ended is kept by nobody"
         # The note of the era, the contact, the one that left alone, the others in two calls, whose pieces the
         # relay may read in any portions.
         note, contact, first, *others = writes

@@ -91,6 +91,7 @@ def ends() -> golden.Told:
     yield "torn", (torn.returns("raw"), golden.outcome(torn.sent))
     yield "impatient", (impatient.returns(not_sent(GONE)), golden.outcome(impatient.sent))
     yield "blocks", [golden.outcome(lambda ms=ms: flight(call(block_ms=ms), 4).call.block_ms) for ms in (4, 5)]
+    yield "blocks by default", golden.outcome(flight, call(block_ms=1))
     for again in (False, True):
         made = flight(clock=(clock := ServerClock()), again=again)
         made.returns(SimpleNamespace(srv_us=5_000_000, refused=True))
@@ -180,6 +181,13 @@ def endpoints() -> golden.Told:
     ):
         yield url.replace("p@ss", "..."), golden.outcome(lambda url=url: (Endpoint(url).route, Endpoint(url).url))
     yield "printed", SentinelRoute((Address("::1", 5), Address("h", 6)), "m", (("password", "pw"),))
+    for one, other in (("h", "h:6379/0"), ("/1", "localhost/1"), ("h/1", "h/2"), ("h", "g"), ("h:1", "h")):
+        yield f"{one} reaches {other}", Endpoint(f"redis://{one}").reaches(Endpoint(f"redis://{other}"))
+    other = Endpoint("redis://u:p@h/3").of_address(Address("x", 9), {"username": "v"}).settings()
+    yield "of other credentials", {name: other.get(name) for name in ("db", "username", "password", "host", "port")}
+    for made in (fixed, fixed.of_kind(asynchronous=True)):
+        both = (made.connection_class, type(made.settings()["retry"]))
+        yield "kinds of redis-py", (["asyncio" in each.__module__ for each in both], made.settings()["health_check_interval"])
 
 
 def test_what_drivers_decide(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 import redis
 
-from engine import Handlers, Malformed, NewJob, Queue, UnknownParent, UnsupportedFeature, Worker, models, resharding
+from engine import Handlers, Malformed, NewJob, Queue, UnknownParent, UnsupportedFeature, Worker, WrongKeyType, models, resharding
 from engine.errors import ServerUnavailable
-from engine.ops.admin import Altered, PutJobs
+from engine.ops.admin import Altered, DropTaken, PutJobs, SetGate, SetShards, TakeJobs
 from engine.ops.claims import Claim, Failure, Finish, Retry
 from engine.ops.jobs import Lease
 from engine.ops.looks import Inspect
-from engine.queue.sharding import Layout, read_record
+from engine.queue.sharding import PLAIN, Layout, read_record
 from engine.resharding import Resharding
 from engine.testing import start_guarded
 from tests.engine.desk import Desk
@@ -214,6 +214,31 @@ def test_a_dead_child_whose_parents_are_elsewhere_is_named(ironclaim_url: str) -
         ]
         with Queue("mails", url=ironclaim_url, shards=4) as queue:
             assert queue.dead.requeue("child").done
+
+
+def test_each_step_of_a_move_stops_at_a_key_of_another_type_before_it_writes(ironclaim_url: str, raw: redis.Redis) -> None:
+    steps = (SetGate("1 2", 5), SetShards("", "{}", "1 2"), TakeJobs(1, "x"), PutJobs("x", 1, (), 1), DropTaken(1))
+    with Queue("mails", url=ironclaim_url) as queue:
+        queue.counts()
+        for step in steps:
+            for key in queue.model.call(step).keys:
+                raw.xadd(key, {"not": "ours"})
+                before = sorted(raw.keys())  # type: ignore[arg-type]
+                refused(WrongKeyType, None, queue.driver.run, queue.model.call(step))
+                assert sorted(raw.keys()) == before, (step, key)  # type: ignore[arg-type]
+                raw.delete(key)
+        # A batch whose jobs may not move now is none.
+        assert queue.driver.run(queue.model.call(TakeJobs(1, "x", ("nobody",)))).result == "stale"
+        assert not raw.exists(f"{queue.model.keys.prefix}transit")
+
+
+def test_a_resharding_that_ended_while_it_cleaned_is_ended_by_the_next_one(ironclaim_url: str, raw: redis.Redis) -> None:
+    with Queue("mails", url=ironclaim_url) as queue:
+        queue.enqueue("send", None)
+        assert reshard(ironclaim_url, 2).jobs == 1
+        raw.set(queue.model.keys.shards, PLAIN.preparing(2).cleaning().text())
+        assert reshard(ironclaim_url, 2).done
+        assert raw.get(queue.model.keys.shards) == PLAIN.preparing(2).stable().text().encode()
 
 
 def test_number_must_fit_and_the_model_too(ironclaim_url: str, raw: redis.Redis) -> None:

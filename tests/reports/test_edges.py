@@ -1,4 +1,4 @@
-"""Arguments of the commands, and small functions on both sides of each bound: what comes of each, as one text."""
+"""Small functions on both sides of each bound: what comes of each, as one text."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from reports.bench import cost
 from reports.capacity import plan, question
 from reports.capacity.basis import Basis
 from reports.capacity.words import duration
-from reports.command import parser
 from reports.compare import decide, metrics, words
 from reports.folder import is_calibration
 from reports.interrupts import Interrupts
 from reports.session import setting
-from tests.engine.command.test_printed import options
 from tests.golden import Told, outcome, tells
 
 VALUES = (None, 0, 1, 7, 0.0, 0.04, 0.05, 1.0, 59.99, 60.0, 999, 999.96, 1_000, 1_000.4, 3_600.0, 86_400.0, 1_234_567.8)
@@ -67,13 +65,6 @@ def calls() -> Told:
     for call, given in CALLS:
         for one in given:
             yield f"{call.__name__} {one!r}", outcome(call, *(one if isinstance(one, tuple) else (one,)))
-
-
-def arguments() -> Told:
-    """Each argument of each command. Where prices are lies beside the command."""
-    for root in (parser(), bench.parser()):
-        for name, _, said in (line.partition(": ") for line in options(root)):
-            yield name, said.replace(str(question.FILE), question.FILE.name)
 
 
 def interrupted() -> Told:
@@ -133,4 +124,4 @@ def capacity() -> Told:
 
 
 def test_small_functions_say_what_they_said() -> None:
-    tells("reports/edges.txt", arguments, calls, interrupted, differences, capacity)
+    tells("reports/edges.txt", calls, interrupted, differences, capacity)

@@ -1,6 +1,7 @@
 """Worker processes under test, and what their handlers have marked."""
 
 import os
+import signal
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -114,6 +115,8 @@ def in_child(work: Callable[[], object]) -> int:
     child = os.fork()
     if child == 0:
         code = 1
+        # One that hangs has failed.
+        signal.alarm(60)
         try:
             code = int(work() is False)
         finally:
