@@ -35,6 +35,15 @@ def test_the_first_call_the_best_of_each_period_and_the_last_are_written(file: H
     assert measures(file) == [told[at_s] for at_s in (1.0, 3.0, 13.0, 15.0)]
 
 
+def test_a_period_ends_with_the_first_call_that_is_done_at_its_end(file: HistoryFile) -> None:
+    offsets = ClockOffsets(file, period_ns=10)
+    for sent_ns, done_ns, srv_us in ((0, 0, 1), (4, 8, 2), (5, 10, 3), (12, 19, 4)):
+        offsets.learn(sent_ns, done_ns, srv_us)
+    assert measures(file) == [(0, 0, 1), (4, 8, 2)]
+    offsets.end()
+    assert measures(file) == [(0, 0, 1), (4, 8, 2), (12, 19, 4)]
+
+
 def test_a_recorded_queue_measures_its_clock_by_its_own_calls(file: HistoryFile) -> None:
     with testing.EmbeddedServer() as server:
         recorder = Recorder(file, queue="q")

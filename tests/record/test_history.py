@@ -56,6 +56,9 @@ def test_a_file_opens_counts_and_closes(tmp_path: Path) -> None:
     assert all((row["v"], row["proc"]) == (history.SCHEMA_VERSION, "worker-1") for row in rows)
     first, *_, fault, last = rows
     assert (first["role"], first["version"], first["pid"], first["boot_id"]) == ("worker", "1.2", os.getpid(), history.boot_id())
+    mask = os.umask(0)
+    os.umask(mask)
+    assert path.stat().st_mode & 0o777 == 0o644 & ~mask
     assert fault["t_ns"] == 7 and last["rows"] == 5 and last["recorder_ns"] > 0
 
 
@@ -158,6 +161,58 @@ def test_a_file_that_a_child_has_left_alone_is_closed_once(tmp_path: Path, monke
     file.append(['"kind":"phase","name":"p"'])
     assert len(closed) == len(lines_of(file.path)) == 1 and file.broken
     close(*closed)
+
+
+def test_a_file_that_another_writer_has_alone_is_refused_and_not_kept_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = history.HistoryFile(tmp_path / "a.jsonl", proc="a", role="worker", alone=True)
+    closed, close = list[int](), os.close
+    monkeypatch.setattr(os, "close", closed.append)
+    with pytest.raises(BlockingIOError):
+        history.HistoryFile(first.path, proc="a", role="worker", alone=True)
+    first.close()
+    assert len(closed) == len(set(closed)) == 2
+    for descriptor in closed:
+        close(descriptor)
+    assert [row["kind"] for row in lines_of(first.path)] == ["open", "close"]
+
+
+def test_a_file_that_has_ended_asks_for_no_lock_and_one_that_ends_meanwhile_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    """In a forked child another thread of the parent may have it for ever. And two threads may end a file at once."""
+    files = [history.HistoryFile(tmp_path / f"{name}.jsonl", proc="a", role="worker") for name in "abc"]
+    files[0].abandon()
+    monkeypatch.setattr(files[0], "_lock", None)
+
+    class First:
+        """Before who asks gets the lock, somebody else ends the file."""
+
+        def __init__(self, file: history.HistoryFile) -> None:
+            self.file = file
+
+        def __enter__(self) -> None:
+            monkeypatch.setattr(self.file, "_lock", threading.Lock())
+            self.file.close()
+
+        def __exit__(self, *of: object) -> None: ...
+
+    for file in files[1:]:
+        monkeypatch.setattr(file, "_lock", First(file))
+    files[2].close()
+    for file in files:
+        file.append(['"kind":"phase"'])
+        file.close()
+    kinds = [[row["kind"] for row in lines_of(file.path)] for file in files]
+    assert kinds == [["open"], ["open", "close"], ["open", "close"]] and capfd.readouterr().err == ""
+
+
+def test_a_machine_without_a_boot_id_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(history.boot_id()) == 36 and history.boot_id() == history.boot_id().strip()
+    monkeypatch.setattr(Path, "read_text", lambda path: path.open("no mode"))
+    monkeypatch.setattr(Path, "open", lambda path, mode: (_ for _ in ()).throw(OSError(mode)))
+    assert history.boot_id() == ""
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ documents the columns."""
 from __future__ import annotations
 
 import itertools
+import runpy
 import time
 import zlib
 from collections.abc import Iterator
@@ -44,7 +45,7 @@ from engine.ops.schedules import Tick, Ticked
 from record import channels, history
 from record.channels import ChannelRecorder
 from record.history import HistoryFile
-from record.recorder import Recorder, Sink
+from record.recorder import Recorder, Sink, Ticket
 from tests.engine.helpers.schema import check_rows, raw_rows
 from tests.golden import same
 
@@ -208,8 +209,21 @@ def test_the_rows_of_a_sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert (first["role"], first["version"], first["proc"], last["kind"]) == ("sink", engine.__version__, "w", "close")
 
 
-def test_the_columns_are_those_that_are_documented() -> None:
-    tables = (history.ROW_FIELDS, history.ITEM_FIELDS)
+def test_a_call_that_left_no_ticket_leaves_no_row_nor_measure(file: HistoryFile) -> None:
+    """A question, and a call whose invocation could not be written: its ticket is none, or another recorder's."""
+    question: Call[Any] = Call(None, (), (), lambda raw: raw, ops.AskOld("s", ("a",)))
+    outcome = Outcome(Enqueued(7, "a", "created"), "", True, True, 1, (), 10, 11, 12)
+    of_queue, of_channel = Recorder(file, queue="q"), ChannelRecorder(file, channel="orders")
+    for recorder, other in ((of_queue, channels._Ticket("row", (), None)), (of_channel, Ticket([], None))):
+        assert recorder.invoked(question, 10, None) is None
+        for ticket in (None, "a ticket", other):
+            recorder.completed(question, ticket, outcome)
+    assert [row["kind"] for row in raw_rows(file.path)] == ["open"]
+
+
+def test_the_columns_of_a_history_are_those_that_are_documented() -> None:
+    # They are declared again here, where a recorder of lines sees it.
+    tables = [runpy.run_path(str(history.__file__))[name] for name in ("ROW_FIELDS", "ITEM_FIELDS")]
     same(
         "reports/columns.txt",
         "".join(f"{one.name} {one.type} {one.kinds} {one.since} {one.meaning}\n" for table in tables for one in table),

@@ -86,7 +86,7 @@ def is_public(found: Address) -> bool:
     return found.is_global and not odd
 
 
-def caller(peer: str, forwarded: Sequence[str] | None, proxies: Iterable[Network], hops: int = 0) -> Address:
+def caller(peer: str, forwarded: Sequence[str] | None, proxies: Iterable[Network], hops: int) -> Address:
     """Who calls: the peer, or where that is a trusted proxy, the address that it and the proxies before it
     forward for. `forwarded`: the values of the header that names them, in order; None: no header is asked
     for. `hops`: so many proxies stand in front, the peer included, so the caller is the entry of that number

@@ -252,6 +252,7 @@ def test_tokens_are_refused_beyond_each_bound() -> None:
     assert check.claims_of(token("HS256", SECRET), {})["sub"] == "somebody"
     for text, why in (("", "no JWT presented"), ("x" * 16_385, "longer than 16384 characters"), ("x" * 16_384, "it is no JWT")):
         refused(TokenRefused, why, check.claims_of, text, {})
+    assert [tokens.is_revocable(text) for text in ("x" * 1_024, "x" * 1_025, "é" * 513, "\ud800")] == [True, False, False, False]
     small = rsa.generate_private_key(public_exponent=65537, key_size=1024)
     assert "RSA of at least 2048 bits" in malformed(tokens.loaded, {"RS256": [pem(small)]}).bound
     for call, given in ((tokens.loaded, ({"HS256": [5]},)), (tokens.check, ("f", 5, ())), (networks.networks, ("f", [5]))):

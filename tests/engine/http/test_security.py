@@ -359,6 +359,7 @@ def test_long_polls_are_bounded_in_time_and_number(ironclaim_url: str, queue: Qu
         with client.stream("GET", "/api/queues/q/events"), client.stream("GET", "/api/queues/q/events"):
             full = client.get(f"{JOBS}/j1/result", params={"wait_ms": 5_000})
             assert (full.status_code, full.headers["retry-after"]) == (503, "1")
+            assert client.get("/api/queues/q/events").status_code == 503
             assert client.get(f"{JOBS}/j1").status_code == 200
         assert client.get(f"{JOBS}/j1/result", params={"wait_ms": 1}).status_code in (202, 503)
 
@@ -432,7 +433,7 @@ def test_bad_settings_name_their_field() -> None:
         *(({"waiting_max": 0}, "waiting_max"), ({"allowed_hosts": ()}, "allowed_hosts")),
         ({"allowed_hosts": ("*",)}, "allowed_hosts"),
         ({"allowed_hosts": ("a.example:80",)}, "allowed_hosts"),
-        ({"tokens": (TOKENS[0], TOKENS[0])}, "tokens"),
+        *(({"tokens": (TOKENS[0], TOKENS[0])}, "tokens"), ({"channels": 5}, "channels")),
     ):
         assert malformed(HttpSettings, **fields).field == field
 

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from engine.http.page import job_views, queue_views, rendering
 from engine.http.page.job_views import graph, moments
 from engine.http.page.looks import OneJob, SomeWorkers
@@ -127,13 +129,15 @@ def queues() -> golden.Told:
         yield str(found), (row.fill, row.workers)
     pauses = (PauseInfo("a", 0), PauseInfo(None, 0))
     yield "limits", [queue_views.limit_list(one) for one in (Obstacles(5_000_000, pauses, (limit(),), ()), None)]
+    yield "one name is paused", queue_views.limit_list(Obstacles(1, pauses[:1], (), ()))
     lanes = (LaneInfo("a", "", 3, 500, "limit of name a"), *(LaneInfo(f"n{at:02}", "", 1, 0, "") for at in range(13)))
     found, names = Obstacles(2_000_000, (), (), lanes), tuple(lane.name for lane in lanes)
     for who, alive in (("some", [worker(names=("a",))]), ("all", [worker(names=names)]), ("nobody", []), ("who knows", None)):
         yield f"held, handled by {who}", queue_views.held(found, 2_000, idle=False, alive=alive)
     yield "held, idle", queue_views.held(found, 2_000, idle=True, alive=[]).reasons
     yield "held, unknown", queue_views.held(None, 7, idle=False)
-    yield "held, paused", queue_views.held(Obstacles(1, pauses[1:], (full, free), ()), 1, idle=False)
+    for some in (pauses[1:], pauses, pauses[:1]):
+        yield "held, paused", queue_views.held(Obstacles(1, some, (full, free), ()), 1, idle=False)
     yield "reasons", len(queue_views.reasons([PauseInfo(f"n{at}", 0) for at in range(9)], [full], []))
     yield "tiles", queue_views.tiles(Counts(1, 10, 20, 30, 40, 50, 60, 70, blocked=80), 11, least=True)
     lags = [Lag("b", "x", 0), Lag("a", "q", None), Lag("a", "p", None), Lag("a", "slow", 7), Lag("a", "z", 1)]
@@ -181,7 +185,7 @@ def test_what_the_page_makes_of_findings() -> None:
     golden.tells("http/views.txt", words, jobs, graphs, queues, history)
 
 
-def test_runs_are_listed_by_their_time_whatever_is_in_their_folders(tmp_path: Path) -> None:
+def test_runs_are_listed_by_their_time_whatever_is_in_their_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for at in range(52):
         (tmp_path / f"20260501-1200{at:02}-mixed").mkdir()
     for name in ("20260501-120000", "20260501-120000-" + "x" * 185, "notes"):
@@ -200,5 +204,7 @@ def test_runs_are_listed_by_their_time_whatever_is_in_their_folders(tmp_path: Pa
     row = queue_views.RunRow(whole.name, "violated", "2026-05-01 12:00:00", "s", "", "7", "01234567", "x" * 300, True)
     assert listed.rows[:2] == (row, queue_views.RunRow(odd.name, "valid", "", "", "", "", "", "", False))
     assert listed.rows[2].verdict == "not judged" and queue_views.run_list(tmp_path / "none") == queue_views.RunList((), 0)
+    monkeypatch.setattr(queue_views, "_ENTRIES_MAX", 3)
+    assert queue_views.run_list(tmp_path).count == 3
     (odd / "verdict.json").write_bytes(b" " + verdict)
     assert queue_views.run_row(odd).verdict == "not judged"
