@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from functools import cache
 from itertools import islice
 from pathlib import Path
 
@@ -18,8 +19,8 @@ from engine.redis.scripts import PIECE_WORDS, all_models, names_of, scripts_fold
 from engine.testing import EmbeddedServer
 from tests.conformance.calls.recording import lines_of, marked_scripts, telling
 from tests.conformance.calls.replay import Player, scripts_of
-from tests.conformance.calls.text import read
-from tests.conformance.calls.variants import pinned
+from tests.conformance.calls.text import Episode, read
+from tests.conformance.calls.variants import pinned, scripts_called
 from tests.golden import same
 
 CORPUS = sorted((Path(__file__).parent / "calls" / "corpus").glob("*.txt"))
@@ -32,6 +33,15 @@ WITHOUT = {
 NEVER = {"restore_load", "restore_end"}
 
 
+@cache
+def _episodes(path: Path) -> list[tuple[Episode, list[str]]]:
+    return list(read(path))
+
+
+def _short(value: Path | str) -> str:
+    return value.stem if isinstance(value, Path) else value
+
+
 @pytest.fixture
 def wire(ironclaim_server: EmbeddedServer, ironclaim_url: str) -> Iterator[Wire]:
     with closing(Wire(ironclaim_server.port)) as made:
@@ -41,20 +51,22 @@ def wire(ironclaim_server: EmbeddedServer, ironclaim_url: str) -> Iterator[Wire]
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
 def test_each_call_comes_to_what_was_stored(path: Path, wire: Wire) -> None:
     player = Player(wire, path.stem)
-    for episode, stored in read(path):
+    for episode, stored in _episodes(path):
         for was, now in zip(stored, player.play(episode), strict=True):
             if now != was:
                 pytest.fail(f"{episode.name}\nstored:\n{was}\nnow:\n{now}\nintended? python -m tests.conformance.calls", False)
 
 
-@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
-def test_each_call_comes_to_what_was_told_when_one_thing_is_changed(path: Path, wire: Wire) -> None:
-    """A key of another type or none, a word that is greater, less or empty, a later clock."""
-    same(f"conformance/changed/{path.stem}.txt", "".join(f"{line}\n" for line in pinned(Player(wire, path.stem), read(path))))
+@pytest.mark.parametrize(("path", "script"), [(path, script) for path in CORPUS for script in scripts_called(path)], ids=_short)
+def test_a_changed_call_comes_to_what_was_told(path: Path, script: str, wire: Wire) -> None:
+    """A key of another type, none, one that expires, or as the call leaves it; a word that is greater, less or empty; a later
+    clock."""
+    lines = pinned(Player(wire, path.stem), script, _episodes(path))
+    same(f"conformance/changed/{path.stem}/{script}.txt", "".join(f"{line}\n" for line in lines))
 
 
 def test_each_script_of_each_model_has_a_stored_call() -> None:
-    found = {path.stem: {step.script for episode, _ in read(path) for step in episode.steps} for path in CORPUS}
+    found = {path.stem: {step.script for episode, _ in _episodes(path) for step in episode.steps} for path in CORPUS}
     wanted = {model: {*scripts_of(model, PIECE_WORDS)} - NEVER for model in all_models(scripts_folder())}
     lacks = {model: names - found.get(model, set()) for model, names in wanted.items()}
     assert lacks["dsps"] == set() and lacks["lanes"] == {"lock_extend", "lock_release", "replication_probe"}

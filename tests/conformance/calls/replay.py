@@ -19,6 +19,8 @@ from tests.engine.desk import DUMP, EXPIRE
 
 #: Keys that can be restored: the type, when it ends (ms), and what RESTORE takes.
 Kept = Mapping[bytes, tuple[bytes, int, bytes]]
+#: What is sent to the server.
+Command = tuple[Any, ...]
 #: Published between two calls.
 _NEXT = "next"
 #: The members of a set, the fields of a large hash and all keys have an order that each server process draws anew. Pages here
@@ -115,7 +117,7 @@ class Player:
                 now_ms = step.now_ms
                 commands.append(("EVALSHA", self._expire, 0, 1, now_ms, 0))
             wanted += range(len(commands), len(commands) + 1 + len(after))
-            commands += (self._command(step, episode.piece_words), *after)
+            commands += (self.command(step, episode.piece_words), *after)
         replies = self._wire.ask(commands)
         return [replies[at] for at in wanted]
 
@@ -128,17 +130,23 @@ class Player:
         return {key: (kind, expires, dump) for (key, kind, expires), dump in zip(keys, dumps, strict=True)}
 
     def varied(
-        self, episode: Episode, kept: Kept, steps: Iterable[tuple[Iterable[tuple[Any, ...]], Step]]
+        self, episode: Episode, kept: Kept, steps: Iterable[tuple[tuple[Command, ...], Step]]
     ) -> Iterator[tuple[Keys, Any, Keys]]:
         """Each step after its own commands, from the same keys: those before it, its reply, and those after it."""
+        dumped = ("EVALSHA", self._dump, 0)
+        found: dict[tuple[tuple[Command, ...], int], Keys] = {}
         for first, step in steps:
             restored = [("RESTORE", key, expires, dump, "ABSTTL") for key, (_, expires, dump) in kept.items()]
-            dumped = ("EVALSHA", self._dump, 0)
-            commands = [("FLUSHALL",), *restored, *first, ("EVALSHA", self._expire, 0, 1, step.now_ms, 0), dumped]
-            *_, before, reply, after = self._wire.ask([*commands, self._command(step, episode.piece_words), dumped])
-            yield _keys(before), reply, _keys(after)
+            commands = [("FLUSHALL",), *restored, *first, ("EVALSHA", self._expire, 0, 1, step.now_ms, 0)]
+            before = found.get((first, step.now_ms))
+            *_, was, reply, after = self._wire.ask(
+                [*commands, dumped if before is None else ("ECHO", ""), self.command(step, episode.piece_words), dumped]
+            )
+            before = found[first, step.now_ms] = before if before is not None else _keys(was)
+            yield before, reply, _keys(after)
 
-    def _command(self, step: Step, piece_words: int) -> tuple[Any, ...]:
+    def command(self, step: Step, piece_words: int) -> Command:
+        """What is sent for a step."""
         if not step.script:
             return step.arguments
         digest = self._digests[step.script, piece_words]
