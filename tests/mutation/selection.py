@@ -12,6 +12,8 @@ from tests.mutation.record import Case, Record, total_s
 
 _SCOUTS_S, _SCOUTS_MAX, _SCOUTS_OF_A_FILE = 12.0, 60, 3
 _SCOUT_S, _NAMED_S = 1.5, 10.0
+#: They play each script by itself, and see most of what an edit of one changes.
+_STORED_CALLS = "tests/conformance/test_calls.py::"
 _WORD = re.compile(r"[a-z]+")
 #: Words of paths that say nothing of a subject.
 _COMMON = frozenset({"lua", "engine", "modules", "test", "py", "lane", "part", "model"})
@@ -33,6 +35,7 @@ def order(
     recorded time, 0 for all."""
     reaching = [test for test in record.reaching(edit) if test.file not in without]
     maybe = [test for test in record.perhaps(edit) if test.file not in without]
+    first = {*first, *(test.id for test in reaching if edit.lua and test.id.startswith(_STORED_CALLS))}
     subject = {word for change in edit.changes for word in _words(change.file)}
     ranked = sorted(reaching, key=lambda test: _rank(test, subject, first))
     # Those whose other processes nobody saw come last: they may have nothing to do with it.

@@ -58,9 +58,10 @@ TESTS = (
     case("tests/test_else.py::test_else"),
     case("tests/test_processes.py::test_worker", starts=True),
     case("tests/test_texts.py::test_text", unmarked=True),
+    case("tests/conformance/test_calls.py::test_calls", seconds=3, breadth=4000),
 )
 FILE = "lua/core/modules/pick_jobs.lua"
-RECORD = Record("f", TESTS, {FILE: {40: 0b1111, 41: 0b10000}})
+RECORD = Record("f", TESTS, {FILE: {40: 0b1111, 41: 0b10000, 42: 0b10000010}})
 
 
 def edit(line: int, file: str = FILE) -> Edit:
@@ -78,9 +79,13 @@ def test_only_tests_that_reach_the_line_run_the_likeliest_first() -> None:
     assert names(order(RECORD, edit(40), first={TESTS[0].id}).scouts)[0] == "wide"
 
 
+def test_stored_calls_come_first_for_an_edit_of_a_script() -> None:
+    assert [test.id for test in order(RECORD, edit(42)).scouts] == [TESTS[7].id, TESTS[1].id]
+
+
 def test_a_slower_test_that_is_named_for_the_subject_is_not_put_off() -> None:
     tests = (*TESTS, case("tests/test_pick_slowly.py::test_it", seconds=4))
-    found = order(Record("f", tests, {FILE: {40: 0b10001000}}), edit(40)).others
+    found = order(Record("f", tests, {FILE: {40: 0b100001000}}), edit(40)).others
     assert names(found) == ["pick_slowly", "texts", "slow"]
 
 
