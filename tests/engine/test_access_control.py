@@ -13,7 +13,7 @@ import redis
 
 from engine import AsyncQueue, Channel, Queue, ServerUnavailable, UnsafeServer, Worker, queues
 from engine.ops.base import ServerClock
-from engine.redis.handshake import Handshake, parse_hello
+from engine.redis.handshake import Handshake, check_version, parse_hello
 from record.history import HistoryFile, load_file
 from record.recorder import Recorder
 from tests.engine.helpers.producing import raises, refused, some_handlers
@@ -104,11 +104,12 @@ def test_a_refusal_names_its_command(as_user: AsUser, rules: str, command: str) 
         refused(ServerUnavailable, f"'{command}", queue.enqueue, "add", 1)
 
 
-def test_hello_is_read_in_both_protocols() -> None:
+def test_hello_is_read_in_both_protocols_and_the_oldest_version_is_good() -> None:
     fields: list[Any] = [b"server", b"redis", b"version", b"7.0.15", b"proto", 2, b"role", b"master", b"modules", []]
     wanted = {"server": "redis", "redis_version": "7.0.15", "role": "master"}
     assert parse_hello(fields) == wanted
     assert parse_hello(dict(zip(fields[::2], fields[1::2], strict=True))) == wanted
+    check_version(wanted)
     refusal, old = redis.ResponseError("NOPERM info"), [b"version", b"6.2.14"]
     answers = [refusal, refusal, refusal, old, [1, 0]]
     refused(UnsafeServer, "^redis_version: 6.2.14 is too old", Handshake((), ServerClock(), None).conclude, answers)

@@ -81,12 +81,11 @@ end
 local function wire_purge(w, most)
   redis.call('DEL', w.at_waiting, w.at_active, w.at_delayed, w.at_cron, w.at_dead, w.at_paused)
   local cursor = w.prefix .. 'purge'
-  local literal = string.gsub(w.root, '[%*%?%[%]%^\\-]', '\\%0')
   local more = false
   for _, kind in ipairs({ 'jobs', 'ratelimit' }) do
     local from = redis.call('HGET', cursor, kind) or '0'
     if from ~= 'end' then
-      local next, keys = unpack(redis.call('SCAN', from, 'MATCH', literal .. kind .. ':*', 'COUNT', most))
+      local next, keys = unpack(redis.call('SCAN', from, 'MATCH', w.root .. kind .. ':*', 'COUNT', most))
       for _, key in ipairs(keys) do redis.call('UNLINK', key) end
       redis.call('HSET', cursor, kind, next == '0' and 'end' or next)
       more = more or next ~= '0'
